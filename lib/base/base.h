@@ -1,0 +1,141 @@
+/* base.h - what every room uses: errors, sizes, memory, files, random numbers, JSON, log
+ *
+ * The rest of the library reaches the operating system through this room only, so that every failure can be injected. */
+#ifndef BASE_H
+#define BASE_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "alibi.h"
+
+/* ---- status (status.c) ----------------------------------------------------------------------------------------------- */
+
+/* Records the message for alibi_error() and returns `status`. The message is one line: the object, the reason, the place. */
+alibi_status fail(alibi_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts "outer: " style context in front of the message already recorded; returns `status` unchanged. */
+alibi_status fail_context(alibi_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Leaves the function through its one exit on failure. The function has `alibi_status status` and a label `out`. */
+#define TRY(call)                                                                                                                \
+    do {                                                                                                                         \
+        status = (call);                                                                                                         \
+        if (status != ALIBI_OK)                                                                                                  \
+            goto out;                                                                                                            \
+    } while (0)
+
+/* The same for functions that hold nothing to clean up. */
+#define TRY_RETURN(call)                                                                                                         \
+    do {                                                                                                                         \
+        alibi_status try_status = (call);                                                                                        \
+        if (try_status != ALIBI_OK)                                                                                              \
+            return try_status;                                                                                                   \
+    } while (0)
+
+/* ---- sizes (size.h is all inline) -------------------------------------------------------------------------------------- */
+
+#include "size.h"
+
+/* ---- memory (memory.c) ------------------------------------------------------------------------------------------------- */
+
+/* All heap memory of the library. 64-byte aligned, counted, able to fail on demand. mem_new does not clear; mem_new_zero does.
+ * A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names `what` and the bytes asked for. */
+alibi_status mem_new(void **out, size_t bytes, const char *what);
+alibi_status mem_new_zero(void **out, size_t bytes, const char *what);
+alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what); /* keeps the content */
+void mem_free(void *p);                                                                    /* NULL is fine */
+
+/* count * sizeof **pp elements into *pp, with the product checked. */
+#define NEW_ARRAY(pp, count, what) new_array((void **)(pp), (count), sizeof **(pp), (what))
+#define NEW_ZERO_ARRAY(pp, count, what) new_zero_array((void **)(pp), (count), sizeof **(pp), (what))
+alibi_status new_array(void **out, int64_t count, size_t size, const char *what);
+alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what);
+
+alibi_status text_copy(char **out, const char *text);
+
+/* A text that grows; every append is checked. Start from {0}; text.data is always terminated once something was appended. */
+struct text {
+    char *data;
+    size_t length, capacity;
+};
+alibi_status text_append(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length);
+void text_free(struct text *t);
+
+/* ---- files (file.c) ---------------------------------------------------------------------------------------------------- */
+
+/* All file access of the library. Every function counts as one or more I/O calls that can be told to fail. ALIBI_IO names the
+ * path and the system's reason; a path that does not exist or is not the right kind is ALIBI_BAD_INPUT. */
+struct file;
+
+alibi_status file_open_read(struct file **out, const char *path);
+alibi_status file_create(struct file **out, const char *path); /* truncates */
+alibi_status file_open_append(struct file **out, const char *path);
+alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got); /* got < bytes only at the end of the file */
+alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
+alibi_status file_sync(struct file *f);
+alibi_status file_close(struct file *f); /* reports what a late write reports; f is gone either way; NULL is fine */
+int64_t file_size(const struct file *f);
+
+alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit); /* one more byte, a 0, behind the end */
+alibi_status file_write_all(const char *path, const void *bytes, size_t length);       /* plain, not synced */
+alibi_status file_replace(const char *path, const void *bytes, size_t length); /* write aside, sync, rename, sync the folder */
+alibi_status file_truncate(const char *path, int64_t bytes);
+alibi_status file_rename(const char *from, const char *to);
+alibi_status file_remove(const char *path); /* one that is not there is fine */
+bool file_exists(const char *path);
+
+alibi_status folder_create(const char *path); /* and its parents; one that exists is fine */
+alibi_status folder_sync(const char *path);
+alibi_status folder_remove(const char *path); /* the folder and the files in it, not deeper */
+bool folder_exists(const char *path);
+alibi_status folder_list(char ***names, int *count, const char *path); /* sorted; names_free */
+void names_free(char **names, int count);
+alibi_status folder_free_space(int64_t *bytes, const char *path);
+alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
+
+/* One writer per folder: holds `folder`/lock until released. ALIBI_IO if another process has it. */
+struct lock;
+alibi_status lock_take(struct lock **out, const char *folder);
+void lock_release(struct lock *l);
+
+/* CRC-32 (zlib's), continued from `crc`; start with 0. */
+uint32_t checksum(uint32_t crc, const void *bytes, size_t length);
+
+/* ---- random numbers (random.c) ------------------------------------------------------------------------------------------ */
+
+/* Philox4x32-10 (Salmon et al., SC 2011): the number at (seed, stream, index) is computed, not remembered, so any of them can
+ * be had in any order, on any number of threads, and resuming needs no state. */
+struct random4 {
+    uint32_t at[4];
+};
+struct random4 random_block(uint64_t seed, uint64_t stream, uint64_t index);
+double random_uniform(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1) with 53 bits */
+double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
+uint64_t random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n); /* 0..n-1 */
+
+/* Streams: the high bits say what for, the low bits which one. */
+#define RANDOM_STREAM(purpose, which) (((uint64_t)(purpose) << 48) | (uint64_t)(which))
+enum { RANDOM_INIT = 1, RANDOM_SHUFFLE, RANDOM_DROPOUT, RANDOM_SAMPLE, RANDOM_CORPUS, RANDOM_BENCH };
+
+/* Where element `i` of `n` comes to stand in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that needs no table. */
+uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
+
+/* ---- log and progress (log.c) ------------------------------------------------------------------------------------------- */
+
+void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void report_progress(const struct alibi_progress *p);
+double clock_seconds(void); /* monotonic */
+void stop_clear(void);      /* forgets a stop request: a new long call begins */
+
+/* True once if the injected "nan" fault is due now. */
+bool fault_nan_due(void);
+
+/* ---- text checks (utf8.c) ------------------------------------------------------------------------------------------------ */
+
+/* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
+size_t utf8_valid_prefix(const char *bytes, size_t length);
+
+#endif

@@ -1,0 +1,97 @@
+/* model.h - the transformer
+ *
+ *   x = embedding(tokens) (+ position rows) (norm)
+ *   N times:  x = x + out(attention(norm1(x)));   x = x + down(act(up(norm2(x))))
+ *   logits = norm(x) head^T
+ *
+ * One table of parameters drives allocation, initialisation, optimizer and files. The walk through the layers is in forward.c
+ * and backward.c; it calls the device's operations and never looks at a number itself. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "ops/ops.h"
+#include "position/position.h"
+
+/* ---- parameters (parameters.c) */
+
+enum { PARAMETER_NAME_MAX = 64 };
+
+enum parameter_init {
+    INIT_ZERO,
+    INIT_ONE,
+    INIT_NORMAL,   /* N(0, 0.02) */
+    INIT_RESIDUAL, /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
+};
+
+struct parameter {
+    char name[PARAMETER_NAME_MAX];
+    int rank;
+    int64_t shape[2];
+    bool decays; /* weight decay applies: matrices, not norms and biases */
+    enum parameter_init init;
+    int64_t offset, count;         /* elements within the flat buffers */
+    struct tensor value, gradient; /* gradient absent in a model that is not trained */
+};
+
+/* Where a block's parameters are; an index into the table, or -1. */
+struct block_parameters {
+    int norm1, norm1_bias, qkv, qkv_bias, out, out_bias, norm2, norm2_bias, up, up_bias, down, down_bias;
+};
+
+struct model {
+    struct alibi_config config; /* resolved */
+    const struct position_method *method;
+    struct device *device;
+    enum dtype type;
+
+    struct parameter *parameters;
+    int count;
+    int64_t elements; /* of all parameters */
+    void *values, *gradients;
+
+    int embedding, position, embedding_norm, embedding_norm_bias, norm, norm_bias, head; /* head == embedding when tied */
+    struct block_parameters *blocks;                                                     /* [N] */
+
+    struct tables *tables;           /* of the position method (tables.c) */
+    struct activations *activations; /* buffers of the last shape used (activations.c) */
+};
+
+/* config must be resolved. Weights are not set yet: model_init, or a file. */
+alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type,
+                       bool trainable);
+void model_free(struct model *m);
+alibi_status model_init(struct model *m, uint64_t seed);
+int64_t config_parameters(const struct alibi_config *config); /* how many numbers a model of that configuration learns */
+alibi_status config_write_json(const struct alibi_config *config, struct text *json);
+alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length, const char *path);
+
+/* ALIBI_BAD_INPUT if the method is not defined at that length ("learned positions end at 128 ..."). */
+alibi_status model_check_length(const struct model *m, int64_t length);
+
+/* ---- passes. tokens and targets are host arrays [B, L]; target -1 is not scored. */
+
+/* nll [B, L] on the host. Activations of one layer at a time; the logits exist only for some rows at a time. */
+alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, float *nll);
+
+/* Adds the gradient of scale * (sum of nll) to the gradients, and returns that sum of nll.
+ * drop.seed and the step's stream key the dropout masks; drop.p == 0: none. */
+alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, double scale,
+                             struct dropout drop, double *loss_sum);
+alibi_status model_clear_gradients(struct model *m);
+
+/* logits [B, L, V] on the host, for tests and small inputs. */
+alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L, float *logits);
+
+/* ---- decoding */
+
+/* Keys and values of the positions so far; grows as needed. */
+struct cache;
+alibi_status cache_new(struct cache **out, struct model *m, int64_t B);
+void cache_free(struct cache *c);
+int64_t cache_length(const struct cache *c);
+
+/* Appends L tokens per row (tokens [B, L]); logits [B, V] of the last one, or NULL. L = 1 decodes, more prefills: the numbers
+ * are those of the full forward. */
+alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L, float *logits);
+
+#endif

@@ -1,0 +1,211 @@
+/* ops.h - the operations a transformer needs, as one table of functions
+ *
+ * The model calls this table and nothing else. ref/ fills every entry in plain C; another backend starts as a copy of the
+ * reference table and overrides what it has faster. Contracts hold for every backend:
+ *
+ *   - Types: all floating tensors of one call have the same type, F32 or F64 (a backend may hand F64 to the reference).
+ *   - Tensors are contiguous unless the contract says "view": then the last two dimensions' strides are D and 1, others free.
+ *   - Outputs are overwritten, except gradients of parameters (dweight, dbias, dtable, dslopes ...) and what is said to
+ *     "accumulate": those are added to.
+ *   - A tensor that "may be absent" is tensor_none().
+ *   - Results do not depend on the number of threads beyond the order of sums that CBLAS chooses, and repeat bit for bit for
+ *     the same number.
+ *   - Any dimension may be zero. Shapes are the caller's promise; values (token ids, non-finite numbers) were checked where
+ *     they entered. */
+#ifndef OPS_H
+#define OPS_H
+
+#include "base/base.h"
+#include "ops/tensor.h"
+
+/* One device with its table of operations. `state` is the backend's own. */
+struct device {
+    const struct ops *ops;
+    void *state;
+};
+
+/* Bias on attention scores, by distance i - j >= 0. The distance is an integer; the bias is formed in the type of the scores. */
+enum bias_kind {
+    BIAS_NONE,
+    BIAS_LINEAR, /* -slopes[h] * distance */
+    BIAS_TABLE,  /* table[h][min(distance, T - 1)] */
+};
+
+struct bias {
+    enum bias_kind kind;
+    struct tensor values; /* LINEAR: slopes [H]; TABLE: [H, T] */
+};
+
+/* One attention call. Queries are the last Lq of Lk positions: query i stands at position Lk - Lq + i and sees keys
+ * 0..Lk - Lq + i. Full attention has Lq = Lk, decoding Lq = 1; chunked prefill is between. Query head h reads key/value head
+ * h / (H / Hkv). */
+struct attention {
+    struct tensor q;    /* view [B, Lq, H, D] */
+    struct tensor k, v; /* views [B, Lk, Hkv, D] */
+    struct bias bias;
+    double scale; /* on q . k, 1/sqrt(D) as a rule; the bias is not scaled */
+};
+
+/* A random mask, keyed so that forward and backward draw the same one: element i is dropped if
+ * its 32-bit uniform number is below p; kept elements are divided by 1 - p. dropout.h computes it. */
+struct dropout {
+    double p; /* 0: none */
+    uint64_t seed, stream;
+};
+
+struct adamw {
+    double lr, beta1, beta2, eps, weight_decay;
+    double gradient_scale; /* factor on the gradient: clipping */
+    int64_t step;          /* from 1, for the bias correction */
+};
+
+struct nesterov {
+    double lr, previous_lr, momentum, weight_decay, gradient_scale;
+};
+
+struct ops {
+    const char *name; /* "ref", "cpu" */
+
+    /* ---- memory */
+
+    alibi_status (*buffer_new)(struct device *dev, void **out, size_t bytes, const char *what);
+    void (*buffer_free)(struct device *dev, void *buffer);
+
+    /* Between host floats (32-bit ids for I32) and a contiguous tensor of any type. */
+    alibi_status (*upload)(struct device *dev, struct tensor dst, const void *host);
+    alibi_status (*download)(struct device *dev, void *host, struct tensor src);
+
+    /* dst = value everywhere; contiguous. */
+    alibi_status (*fill)(struct device *dev, struct tensor dst, double value);
+
+    /* dst = src; views of the same shape [B, L, H, D]. */
+    alibi_status (*copy)(struct device *dev, struct tensor dst, struct tensor src);
+
+    /* ---- embedding
+     *
+     *   y[b, l] = scale * weight[tokens[b, l]] + table[start + l]
+     *
+     * y [B, L, C]; tokens I32 [B, L], each in 0..V-1; weight [V, C]; table [P, C] with P >= start + L, may be absent. */
+    alibi_status (*embedding_forward)(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
+                                      struct tensor table, int64_t start, double scale);
+    /* dweight [V, C], dtable [P, C] (may be absent) accumulate. */
+    alibi_status (*embedding_backward)(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
+                                       struct tensor tokens, int64_t start, double scale);
+
+    /* ---- linear
+     *
+     *   y = x weight^T + bias
+     *
+     * x [rows, in]; y [rows, out]; weight [out, in]; bias [out], may be absent. */
+    alibi_status (*linear_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor weight,
+                                   struct tensor bias);
+    /* dx = dy weight; dweight += dy^T x; dbias += column sums of dy. dx and dbias may be absent. */
+    alibi_status (*linear_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                    struct tensor dy, struct tensor x, struct tensor weight);
+
+    /* ---- layer norm
+     *
+     *   y = (x - mean) * rstd * weight + bias,     rstd = 1 / sqrt(var + eps)
+     *
+     * x, y [rows, C]; weight, bias [C], bias may be absent; mean, rstd [rows] are kept for the backward pass. y may be x. */
+    alibi_status (*layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
+                                      struct tensor x, struct tensor weight, struct tensor bias, double eps);
+    /* dx accumulates (the residual stream's gradient is already there). */
+    alibi_status (*layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                       struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
+                                       struct tensor rstd);
+
+    /* ---- RMS norm
+     *
+     *   y = x * rstd * weight + bias,     rstd = 1 / sqrt(mean(x^2) + eps)
+     *
+     * Shapes and absences as for layer norm; no mean. */
+    alibi_status (*rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x,
+                                    struct tensor weight, struct tensor bias, double eps);
+    alibi_status (*rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                     struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd);
+
+    /* ---- activation
+     *
+     *   gelu tanh   y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+     *   gelu erf    y = x/2 (1 + erf(x / sqrt(2)))
+     *   relu        y = max(x, 0)
+     *   swiglu      y = silu(g) * u,  silu(g) = g / (1 + e^-g),  a row of x is g[F] then u[F]
+     *
+     * kind is enum alibi_activation; y [rows, F]; x [rows, F], or [rows, 2F] for swiglu. */
+    alibi_status (*activation_forward)(struct device *dev, int kind, struct tensor y, struct tensor x);
+    /* dx has the shape of x and may be x itself (the forward's input is then lost). */
+    alibi_status (*activation_backward)(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x);
+
+    /* ---- residual and dropout
+     *
+     *   y = x + drop(branch)           all of one shape; y may be x */
+    alibi_status (*residual_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
+                                     struct dropout drop);
+    /*   y = drop(x): dropout alone, and the backward of both; y may be x */
+    alibi_status (*dropout)(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
+
+    /* ---- attention
+     *
+     *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i
+     *   y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log sum_j exp(s(i, j))
+     *
+     * y view [B, Lq, H, D]; lse [B, H, Lq], in the unshifted form above. No buffer grows with Lq * Lk. */
+    alibi_status (*attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
+    /* For Lq = Lk. dq, dk, dv views shaped like q, k, v; dbias like bias.values, accumulates, may be absent.
+     * For linear bias dbias is the gradient of the slopes. */
+    alibi_status (*attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
+                                       struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
+                                       struct attention a);
+
+    /* ---- rotary
+     *
+     *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of (position, pair)
+     *
+     * x view [B, L, H, D], in place; table [P, D]: D/2 cosines then D/2 sines of position p, P >= start + L.
+     * layout (enum alibi_rotary_layout): pair n is elements (n, n + D/2) for halves, (2n, 2n + 1) for pairs.
+     * direction 1 rotates, -1 rotates back: the backward pass. */
+    alibi_status (*rotary)(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
+
+    /* ---- bias by bucket
+     *
+     *   table[h, d] = weight[bucket[d], h]
+     *
+     * table [H, T]; weight [buckets, H]; bucket I32 [T]. */
+    alibi_status (*bucket_forward)(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);
+    /* dweight accumulates. */
+    alibi_status (*bucket_backward)(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket);
+
+    /* ---- softmax cross-entropy
+     *
+     *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax - onehot)
+     *
+     * logits [rows, V]; targets I32 [rows], -1: not scored (nll 0, gradient 0); nll [rows].
+     * dlogits may be absent (evaluation) and may be logits. */
+    alibi_status (*cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
+                                  struct tensor targets, double scale);
+
+    /* ---- optimizer
+     *
+     * AdamW (Loshchilov, Hutter 2019), g = gradient_scale * gradient, t = step:
+     *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+     *   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+     * All [count]. */
+    alibi_status (*adamw)(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
+                          struct adamw a);
+    /* Nesterov momentum as the paper's code has it, r = lr / previous_lr:
+     *   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g */
+    alibi_status (*nesterov)(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n);
+
+    /* *sum (on the host) = the sum of the squares, in double and in a fixed order; not finite if an element is not. */
+    alibi_status (*sum_squares)(struct device *dev, double *sum, struct tensor x);
+
+    /* *sum (on the host) = the sum of the elements, in double and in a fixed order. */
+    alibi_status (*sum)(struct device *dev, double *sum, struct tensor x);
+};
+
+/* The devices of this process: the table needs no state on the CPU. */
+extern const struct ops ops_ref;
+const struct ops *ops_cpu(void); /* the reference with the CPU's overrides for the vector unit found at run time */
+
+#endif
