@@ -3,19 +3,23 @@ PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
 
-.PHONY: build demo test bench install format check-format clean packages
+.PHONY: program build demo test bench install format check-format clean packages
+
+program: packages
+	@cmake --preset release > /dev/null
+	@cmake --build --preset release --target alibi
 
 build: packages
 	@cmake --preset release > /dev/null
 	@cmake --build --preset release
 
-demo: build
+demo: program
 	$(ALIBI) compare --recipe recipes/demo.json --seed $(SEED) --out runs/demo-$(SEED)
 
 test: build
 	@scripts/test.sh
 
-bench: build
+bench: program
 	@bench/run.sh
 
 install: build

@@ -52,6 +52,7 @@ void mem_free(void *p);                                                         
 alibi_status new_array(void **out, int64_t count, size_t size, const char *what);
 alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what);
 
+/* Texts (text.c). */
 alibi_status text_copy(char **out, const char *text);
 
 /* A text that grows; every append is checked. Start from {0}; text.data is always terminated once something was appended. */
@@ -63,7 +64,7 @@ alibi_status text_append(struct text *t, const char *format, ...) __attribute__(
 alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length);
 void text_free(struct text *t);
 
-/* ---- files (file.c) ---------------------------------------------------------------------------------------------------- */
+/* ---- files (file.c, folder.c, lock.c, checksum.c; os.c makes the system calls) ------------------------------------------ */
 
 /* All file access of the library. Every function counts as one or more I/O calls that can be told to fail. ALIBI_IO names the
  * path and the system's reason; a path that does not exist or is not the right kind is ALIBI_BAD_INPUT. */
@@ -133,9 +134,18 @@ void stop_clear(void);      /* forgets a stop request: a new long call begins */
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 
+/* ---- options (options.c): the texts behind alibi_options_read and alibi_options_write -------------------------------------- */
+
+alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes, size_t length,
+                           const char *path);
+alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json);
+
 /* ---- text checks (utf8.c) ------------------------------------------------------------------------------------------------ */
 
 /* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_valid_prefix(const char *bytes, size_t length);
+
+/* Makes text from outside fit for one line on a terminal: control characters and broken UTF-8 become '?'. */
+void line_clean(char *line);
 
 #endif

@@ -74,7 +74,7 @@ alibi_status model_check_length(const struct model *m, int64_t length);
 alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, float *nll);
 
 /* Adds the gradient of scale * (sum of nll) to the gradients, and returns that sum of nll.
- * drop.seed and the step's stream key the dropout masks; drop.p == 0: none. */
+ * (drop.seed, drop.stream) key the masks of the whole pass: a caller needs one stream per call. */
 alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, double scale,
                              struct dropout drop, double *loss_sum);
 alibi_status model_clear_gradients(struct model *m);

@@ -20,6 +20,9 @@ struct position_method {
     const char *summary;
     enum position_place acts_on;
 
+    /* Options that do not fit the method: ALIBI_USAGE names the option. NULL: nothing to check. */
+    alibi_status (*check)(const struct alibi_config *c);
+
     /* The longest input it is defined for; NULL: any. */
     int64_t (*longest)(const struct alibi_config *c);
 

@@ -1,0 +1,14 @@
+#!/bin/bash
+# Speed and memory on this machine, with all its cores. Prints two tables.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+alibi=${ALIBI:-build/release/alibi}
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
+
+echo "$OMP_NUM_THREADS threads, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+echo
+echo "A training step, against what CBLAS alone reaches on the same matrix products"
+"$alibi" bench train "$@"
+echo
+echo "Evaluating one window"
+"$alibi" bench memory

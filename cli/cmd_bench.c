@@ -1,0 +1,264 @@
+/* cmd_bench.c - speed of a training step as a share of what CBLAS reaches, and memory of long evaluations
+ *
+ * Without a recipe and model options the cases below are measured, which are the recipes of the same names. */
+#include <string.h>
+
+#include "cli.h"
+
+struct job {
+    int64_t batch, length, repeats, vocab;
+    struct alibi_int_list lengths;
+    bool json;
+    struct alibi_config model;
+    struct alibi_training training;
+};
+
+enum { BENCH_GROUP, MODEL_GROUP, TRAINING_GROUP };
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "batch", ALIBI_OPTION_INT, AT(batch), 1, 65536, NULL, NULL, "N", "train: windows per step; default: the recipe's" },
+    { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
+      "train: tokens per window; default: the recipe's train_length" },
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536", "LIST",
+      "memory: lengths to evaluate at" },
+    { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N", "train: steps measured; the median counts" },
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
+      "tokens the model knows; default: 257, of gpt2-124m 50257" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+};
+
+/* ---- cases */
+
+struct setting {
+    const char *name, *value;
+};
+
+static const struct setting gpt2_124m[] = {
+    { "layers", "12" },      { "width", "768" },   { "heads", "12" },  { "position", "learned" },     { "max-length", "1024" },
+    { "norm", "layernorm" }, { "biases", "true" }, { "tied", "true" }, { "activation", "gelu-tanh" }, { NULL, NULL },
+};
+
+static const struct setting byte_10m[] = {
+    { "layers", "6" }, { "width", "384" }, { "heads", "6" }, { "position", "alibi" }, { NULL, NULL },
+};
+
+struct bench_case {
+    const char *name;
+    const struct setting *settings; /* NULL: the options as they are */
+    int64_t vocab, batch, length;
+};
+
+static const struct bench_case train_cases[] = {
+    { "gpt2-124m", gpt2_124m, 50257, 4, 64 },
+    { "byte-10m", byte_10m, 257, 4, 256 },
+    { "byte-10m", byte_10m, 257, 1, 4096 },
+};
+
+static const struct bench_case memory_cases[] = { { "byte-10m", byte_10m, 257, 1, 0 } };
+
+/* The configuration of a case at a length. */
+static alibi_status configure(const struct job *job, const struct bench_case *c, int64_t length, struct alibi_config *config)
+{
+    struct alibi_option_group group = cli_model_group(config);
+    alibi_status status = ALIBI_OK;
+
+    *config = job->model;
+    for (const struct setting *s = c->settings; s && s->name && status == ALIBI_OK; s++)
+        status = alibi_options_set(&group, 1, s->name, s->value);
+    config->vocab = job->vocab ? job->vocab : c->vocab;
+    config->train_length = length;
+    return status == ALIBI_OK ? alibi_config_resolve(config) : status;
+}
+
+/* ---- bench train */
+
+struct train_row {
+    const char *name;
+    int64_t batch, length;
+    struct alibi_bench_step step;
+};
+
+static alibi_status measure_step(const struct job *job, const struct bench_case *c, struct train_row *row)
+{
+    struct alibi_config config;
+    alibi_status status;
+
+    row->name = c->name;
+    row->batch = job->batch ? job->batch : c->batch;
+    row->length = job->length ? job->length : c->length;
+    status = configure(job, c, row->length, &config);
+    if (status == ALIBI_OK)
+        status = alibi_bench_train(&config, row->batch, row->length, job->repeats, &row->step);
+    return status;
+}
+
+/* The head comes with the first row: a bench that fails at once prints nothing. */
+static void print_train_row(const struct train_row *row, bool first)
+{
+    char parameters[CLI_SHORT], peak[CLI_SHORT];
+
+    if (first)
+        printf("%-12s %5s %6s %10s %8s %9s %8s %8s %6s %10s\n", "recipe", "batch", "length", "parameters", "step s", "tokens/s",
+               "GFLOP/s", "CBLAS", "share", "peak");
+    printf("%-12s %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %5.0f%% %10s\n", row->name, (long long)row->batch,
+           (long long)row->length, cli_short_count(parameters, (double)row->step.parameters), row->step.step_seconds,
+           row->step.tokens_per_s, row->step.step_gflops, row->step.product_gflops, 100 * row->step.share,
+           cli_short_bytes(peak, row->step.peak_bytes));
+    fflush(stdout);
+}
+
+static void print_train_json(const struct train_row *row, bool first)
+{
+    if (first)
+        cli_json_open(NULL, '[');
+    cli_json_open(NULL, '{');
+    cli_json_text("recipe", row->name);
+    cli_json_int("batch", row->batch);
+    cli_json_int("length", row->length);
+    cli_json_int("parameters", row->step.parameters);
+    cli_json_real("step_seconds", row->step.step_seconds);
+    cli_json_real("tokens_per_s", row->step.tokens_per_s);
+    cli_json_real("step_gflops", row->step.step_gflops);
+    cli_json_real("product_gflops", row->step.product_gflops);
+    cli_json_real("share", row->step.share);
+    cli_json_int("peak_bytes", (int64_t)row->step.peak_bytes);
+    cli_json_close('}');
+}
+
+static alibi_status bench_train(const struct job *job, const struct bench_case *cases, int count)
+{
+    struct train_row row;
+    alibi_status status = ALIBI_OK;
+
+    for (int i = 0; i < count && status == ALIBI_OK; i++) {
+        status = measure_step(job, &cases[i], &row);
+        if (status == ALIBI_OK)
+            (job->json ? print_train_json : print_train_row)(&row, i == 0);
+    }
+    return status;
+}
+
+/* ---- bench memory */
+
+struct memory_row {
+    const char *name;
+    int64_t length;
+    double seconds;
+    size_t peak_bytes;
+};
+
+static void print_memory_row(const struct memory_row *row, bool first)
+{
+    char peak[CLI_SHORT];
+
+    if (first)
+        printf("%-12s %8s %9s %9s %10s\n", "recipe", "length", "seconds", "tokens/s", "peak");
+    printf("%-12s %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->length, row->seconds, (double)row->length / row->seconds,
+           cli_short_bytes(peak, row->peak_bytes));
+    fflush(stdout);
+}
+
+static void print_memory_json(const struct memory_row *row, bool first)
+{
+    if (first)
+        cli_json_open(NULL, '[');
+    cli_json_open(NULL, '{');
+    cli_json_text("recipe", row->name);
+    cli_json_int("length", row->length);
+    cli_json_real("seconds", row->seconds);
+    cli_json_real("tokens_per_s", (double)row->length / row->seconds);
+    cli_json_int("peak_bytes", (int64_t)row->peak_bytes);
+    cli_json_close('}');
+}
+
+static alibi_status bench_memory(const struct job *job, const struct bench_case *cases, int count)
+{
+    alibi_status status = ALIBI_OK;
+
+    (void)count; /* one case, several lengths */
+    for (int i = 0; i < job->lengths.count && status == ALIBI_OK; i++) {
+        struct memory_row row = { .name = cases[0].name, .length = job->lengths.at[i] };
+        struct alibi_config config;
+
+        status = configure(job, &cases[0], row.length, &config);
+        if (status == ALIBI_OK)
+            status = alibi_bench_eval(&config, row.length, &row.seconds, &row.peak_bytes);
+        if (status == ALIBI_OK)
+            (job->json ? print_memory_json : print_memory_row)(&row, i == 0);
+    }
+    return status;
+}
+
+/* ---- the run */
+
+static const struct bench {
+    const char *name;
+    alibi_status (*run)(const struct job *job, const struct bench_case *cases, int count);
+    const struct bench_case *cases;
+    int count;
+} benches[] = {
+    { "train", bench_train, train_cases, CLI_COUNT(train_cases) },
+    { "memory", bench_memory, memory_cases, CLI_COUNT(memory_cases) },
+};
+
+static const struct bench *find_bench(const char *name)
+{
+    for (int i = 0; i < CLI_COUNT(benches); i++) {
+        if (strcmp(benches[i].name, name) == 0)
+            return &benches[i];
+    }
+    return NULL;
+}
+
+/* "recipes/byte-10m.json" is called byte-10m in the table. */
+static void name_case(const char *recipe, char *name, size_t size)
+{
+    const char *slash = strrchr(recipe, '/');
+    const char *base = slash ? slash + 1 : recipe;
+
+    snprintf(name, size, "%.*s", (int)strcspn(base, "."), base);
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    const struct job *job = user;
+    const struct bench *bench = find_bench(line->operands[0]);
+    bool own = line->recipe || (line->given & 1u << MODEL_GROUP);
+    char name[32];
+    struct bench_case own_case = { name, NULL, 257, job->training.batch, job->training.train_length };
+    alibi_status status;
+
+    if (!bench)
+        return cli_fail(ALIBI_USAGE, "no benchmark '%s'; there are 'train' and 'memory'", line->operands[0]);
+    name_case(line->recipe ? line->recipe : "options", name, sizeof name);
+    status = bench->run(job, own ? &own_case : bench->cases, own ? 1 : bench->count);
+    if (status == ALIBI_OK && job->json)
+        cli_json_close(']');
+    return status;
+}
+
+alibi_status cmd_bench(int argc, char **argv)
+{
+    struct job job = { 0 };
+    struct alibi_option_group groups[] = {
+        [BENCH_GROUP] = { "Benchmark", options, CLI_COUNT(options), &job },
+        [MODEL_GROUP] = cli_model_group(&job.model),
+        [TRAINING_GROUP] = cli_training_group(&job.training),
+    };
+    struct cli_line line = {
+        .command = "bench",
+        .usage = "train|memory [OPTION...]",
+        .about = "'train' measures a training step and compares its rate with what CBLAS alone reaches on the same products; "
+                 "'memory' evaluates one window at growing lengths and prints time and peak memory. Without a recipe or model "
+                 "options they measure gpt2-124m and byte-10m.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+
+    groups[TRAINING_GROUP].title = NULL; /* a recipe may have them; of these only the batch and the length matter here */
+    return cli_run(&line, argc, argv, run, &job);
+}

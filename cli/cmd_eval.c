@@ -1,0 +1,231 @@
+/* cmd_eval.c - a model's perplexity at one or more lengths */
+#include <limits.h>
+#include <math.h>
+
+#include "cli.h"
+
+struct job {
+    char *data;
+    int split; /* 0: see choose_split; else enum alibi_split + 1 */
+    int64_t length;
+    struct alibi_int_list lengths;
+    int protocol;
+    int64_t stride, tokens;
+    bool by_position, json;
+    struct cli_text text;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE", "text to test on, like a FILE behind the model" },
+    { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "auto|train|valid|test|all", "auto", "NAME",
+      "part of the text; auto: all of files, the validation part of the built-in text" },
+    { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
+      "tokens of context at most; default: the length the model was trained at" },
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST", "several lengths, a row each" },
+    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding", "nonoverlapping", "NAME",
+      "blocks side by side, or windows that advance by the stride and score only what is new" },
+    { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
+      "sliding: tokens scored per window; default: half the length" },
+    { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N", "score this many at most; 0: all" },
+    { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL, "the loss by position in the window too" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+};
+
+static const char *const protocol_names[] = { "nonoverlapping", "sliding" };
+static const char *const split_names[] = { "train", "valid", "test", "all" };
+
+/* ---- what is asked for */
+
+static alibi_status choose_lengths(const struct job *job, const alibi_model *model, struct alibi_int_list *out)
+{
+    int64_t trained = alibi_model_view_config(model)->train_length;
+
+    if (job->length && job->lengths.count)
+        return cli_fail(ALIBI_USAGE, "--length and --lengths say the same twice; give one of them");
+    *out = job->lengths;
+    if (out->count)
+        return ALIBI_OK;
+    out->count = 1;
+    out->at[0] = job->length ? job->length : trained;
+    if (out->at[0] == 0)
+        return cli_fail(ALIBI_USAGE, "the model does not say what length it was trained at; give --length");
+    return ALIBI_OK;
+}
+
+static alibi_status check_stride(const struct job *job, const struct alibi_int_list *lengths)
+{
+    if (job->stride && job->protocol != ALIBI_SLIDING)
+        return cli_fail(ALIBI_USAGE, "--stride is of no use without --protocol sliding");
+    for (int i = 0; i < lengths->count; i++) {
+        if (job->stride > lengths->at[i])
+            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld", (long long)job->stride,
+                            (long long)lengths->at[i]);
+    }
+    return ALIBI_OK;
+}
+
+static enum alibi_split choose_split(const struct job *job, bool built_in)
+{
+    if (job->split > 0)
+        return (enum alibi_split)(job->split - 1);
+    return built_in ? ALIBI_VALID : ALIBI_ALL;
+}
+
+static struct alibi_eval one_length(const struct job *job, int64_t length)
+{
+    struct alibi_eval eval = { .length = length, .protocol = job->protocol, .tokens = job->tokens };
+
+    if (job->protocol == ALIBI_SLIDING)
+        eval.stride = job->stride ? job->stride : (length + 1) / 2;
+    return eval;
+}
+
+/* ---- what is printed */
+
+static void print_head(const struct alibi_eval_result *r)
+{
+    char stride[64] = "";
+
+    if (r->protocol == ALIBI_SLIDING)
+        snprintf(stride, sizeof stride, ", stride %lld", (long long)r->stride);
+    printf("%8s %10s %12s %9s %9s %8s %10s %9s   %s%s\n", "length", "token ppl", "word ppl", "bits/byte", "nll", "error",
+           "tokens", "tokens/s", protocol_names[r->protocol], stride);
+}
+
+static void print_row(const struct alibi_eval_result *r)
+{
+    printf("%8lld %10.4g %12.4g %9.4f %9.4f %8.4f %10lld %9.0f\n", (long long)r->length, r->ppl, r->word_ppl, r->bits_per_byte,
+           r->nll, r->standard_error, (long long)r->tokens, r->tokens_per_s);
+}
+
+static void print_positions(const struct alibi_eval_result *r)
+{
+    printf("\n%19s %9s %10s %10s   length %lld\n", "position", "nll", "token ppl", "tokens", (long long)r->length);
+    for (int i = 0; i < r->bins; i++) {
+        const struct alibi_position_loss *bin = &r->by_position[i];
+
+        printf("%8lld - %8lld %9.4f %10.4g %10lld\n", (long long)bin->first, (long long)bin->last, bin->nll, exp(bin->nll),
+               (long long)bin->tokens);
+    }
+    putchar('\n');
+}
+
+static void print_result_json(const struct alibi_eval_result *r)
+{
+    cli_json_open(NULL, '{');
+    cli_json_int("length", r->length);
+    cli_json_text("protocol", protocol_names[r->protocol]);
+    cli_json_int("stride", r->stride);
+    cli_json_real("nll", r->nll);
+    cli_json_real("standard_error", r->standard_error);
+    cli_json_real("ppl", r->ppl);
+    cli_json_real("word_ppl", r->word_ppl);
+    cli_json_real("bits_per_byte", r->bits_per_byte);
+    cli_json_int("tokens", r->tokens);
+    cli_json_int("words", r->words);
+    cli_json_int("bytes", r->bytes);
+    cli_json_real("seconds", r->seconds);
+    cli_json_real("tokens_per_s", r->tokens_per_s);
+    cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
+    cli_json_open("by_position", '[');
+    for (int i = 0; i < r->bins; i++) {
+        cli_json_open(NULL, '{');
+        cli_json_int("first", r->by_position[i].first);
+        cli_json_int("last", r->by_position[i].last);
+        cli_json_int("tokens", r->by_position[i].tokens);
+        cli_json_real("nll", r->by_position[i].nll);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_close('}');
+}
+
+static void print_results_json(const struct alibi_eval_result *results, int count, const char *model, enum alibi_split split)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("model", model);
+    cli_json_text("split", split_names[split]);
+    cli_json_open("results", '[');
+    for (int i = 0; i < count; i++)
+        print_result_json(&results[i]);
+    cli_json_close(']');
+    cli_json_close('}');
+}
+
+/* ---- the run */
+
+static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, const char *path, const alibi_corpus *corpus,
+                                     enum alibi_split split)
+{
+    struct alibi_eval_result results[ALIBI_LIST_MAX];
+    struct alibi_int_list lengths;
+    alibi_status status = choose_lengths(job, model, &lengths);
+
+    if (status == ALIBI_OK)
+        status = check_stride(job, &lengths);
+    for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
+        struct alibi_eval eval = one_length(job, lengths.at[i]);
+
+        status = alibi_evaluate(model, corpus, split, &eval, &results[i]);
+        if (status != ALIBI_OK || job->json)
+            continue;
+        cli_terminal_clear();
+        if (i == 0 || job->by_position || job->protocol == ALIBI_SLIDING)
+            print_head(&results[i]);
+        print_row(&results[i]);
+        if (job->by_position)
+            print_positions(&results[i]);
+        fflush(stdout);
+    }
+    if (status == ALIBI_OK && job->json)
+        print_results_json(results, lengths.count, path, split);
+    return status;
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    const struct job *job = user;
+    const char *model_path = line->operands[0];
+    const char *const *files = line->operands + 1;
+    int count = line->operand_count - 1;
+    bool built_in = count == 0 && !job->data;
+    alibi_model *model = NULL;
+    alibi_corpus *corpus = NULL;
+    alibi_status status;
+
+    if (count > 0 && job->data)
+        return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
+    status = alibi_model_open(&model, model_path);
+    if (status == ALIBI_OK && job->data)
+        status = alibi_corpus_open(&corpus, (const char *const *)&job->data, 1);
+    else if (status == ALIBI_OK)
+        status = cli_open_corpus(&corpus, files, count, &job->text);
+    if (status == ALIBI_OK)
+        status = evaluate_lengths(job, model, model_path, corpus, choose_split(job, built_in));
+    alibi_corpus_free(corpus);
+    alibi_model_free(model);
+    return status;
+}
+
+alibi_status cmd_eval(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Evaluation", options, CLI_COUNT(options), &job },
+        cli_text_group(&job.text),
+    };
+    struct cli_line line = {
+        .command = "eval",
+        .usage = "MODEL [FILE...] [OPTION...]",
+        .about = "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files or on the built-in text. The "
+                 "error is the standard error of the nll, windows taken as independent.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .min_operands = 1,
+        .max_operands = INT_MAX,
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}

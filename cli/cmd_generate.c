@@ -1,0 +1,121 @@
+/* cmd_generate.c - continue a text, shown as it comes */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct job {
+    char *prompt;
+    bool echo;
+    int64_t tokens, top_k, seed;
+    double temperature, top_p;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT", "text to continue; '-' reads it from standard input" },
+    { "echo", ALIBI_OPTION_FLAG, AT(echo), 0, 0, NULL, "true", NULL, "print the prompt first" },
+    { "tokens", ALIBI_OPTION_INT, AT(tokens), 1, CLI_LENGTH_MAX, NULL, "256", "N", "tokens to add" },
+    { "temperature", ALIBI_OPTION_REAL, AT(temperature), 0, 100, NULL, "0.8", "X",
+      "how freely to choose; 0: always the likeliest token" },
+    { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N", "choose among the N likeliest tokens; 0: all" },
+    { "top-p", ALIBI_OPTION_REAL, AT(top_p), 0, 1, NULL, "1", "X", "choose among the likeliest tokens that make up X; 1: all" },
+    { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N", "the same seed gives the same text" },
+};
+
+enum { PROMPT_MAX = 1 << 24 };
+
+/* All of standard input; *out is freed with free. */
+static alibi_status read_input(char **out, size_t *bytes)
+{
+    char *text = NULL;
+    size_t length = 0, capacity = 0;
+
+    do {
+        char *grown;
+
+        capacity = capacity ? 2 * capacity : 4096;
+        grown = capacity <= PROMPT_MAX ? realloc(text, capacity) : NULL;
+        if (!grown) {
+            free(text);
+            if (capacity > PROMPT_MAX)
+                return cli_fail(ALIBI_BAD_INPUT, "the prompt on standard input has %d bytes or more", PROMPT_MAX);
+            return cli_fail(ALIBI_MEMORY, "not enough memory for a prompt of %zu bytes", capacity);
+        }
+        text = grown;
+        length += fread(text + length, 1, capacity - length, stdin);
+    } while (length == capacity);
+    if (ferror(stdin)) {
+        free(text);
+        return cli_fail(ALIBI_IO, "cannot read the prompt from standard input: %s", strerror(errno));
+    }
+    *out = text;
+    *bytes = length;
+    return ALIBI_OK;
+}
+
+/* Stops when nobody reads any more. */
+static bool emit(void *user, const char *text, size_t bytes)
+{
+    (void)user;
+    return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+}
+
+static alibi_status generate(const struct job *job, const char *path, const char *prompt, size_t bytes)
+{
+    const struct alibi_sampling sampling = {
+        .tokens = job->tokens,
+        .temperature = job->temperature,
+        .top_k = job->top_k,
+        .top_p = job->top_p,
+        .seed = (uint64_t)job->seed,
+    };
+    alibi_model *model = NULL;
+    alibi_status status = alibi_model_open(&model, path);
+
+    if (status == ALIBI_OK && job->echo)
+        emit(NULL, prompt, bytes);
+    if (status == ALIBI_OK)
+        status = alibi_generate(model, prompt, bytes, &sampling, emit, NULL);
+    if (status == ALIBI_OK)
+        putchar('\n');
+    alibi_model_free(model);
+    return status;
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    const struct job *job = user;
+    char *input = NULL;
+    const char *prompt = job->prompt ? job->prompt : "";
+    size_t bytes = strlen(prompt);
+    alibi_status status = ALIBI_OK;
+
+    if (strcmp(prompt, "-") == 0) {
+        status = read_input(&input, &bytes);
+        prompt = input;
+    }
+    if (status == ALIBI_OK)
+        status = generate(job, line->operands[0], prompt, bytes);
+    free(input);
+    return status;
+}
+
+alibi_status cmd_generate(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = { { "Generation", options, CLI_COUNT(options), &job } };
+    struct cli_line line = {
+        .command = "generate",
+        .usage = "MODEL [OPTION...]",
+        .about = "Continues a text with MODEL, a checkpoint or a run's folder. The text is shown as it comes.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .min_operands = 1,
+        .max_operands = 1,
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}

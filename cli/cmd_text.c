@@ -1,0 +1,55 @@
+/* cmd_text.c - the built-in text as a file, to look at or to use elsewhere */
+#include "cli.h"
+
+struct job {
+    char *out;
+    int split; /* enum alibi_split */
+    struct cli_text text;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE", "where to write it" },
+    { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "train|valid|test|all", "all", "NAME", "part of the text" },
+};
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    const struct job *job = user;
+    struct alibi_corpus_info info;
+    alibi_corpus *corpus = NULL;
+    alibi_status status;
+
+    (void)line;
+    if (!job->out)
+        return cli_fail(ALIBI_USAGE, "where to? give --out FILE");
+    status = cli_open_corpus(&corpus, NULL, 0, &job->text);
+    if (status == ALIBI_OK)
+        status = alibi_corpus_write(corpus, (enum alibi_split)job->split, job->out);
+    if (status == ALIBI_OK) {
+        alibi_corpus_get_info(corpus, (enum alibi_split)job->split, &info);
+        printf("%lld documents, %lld words, %lld bytes in '%s'\n", (long long)info.documents, (long long)info.words,
+               (long long)info.bytes, job->out);
+    }
+    alibi_corpus_free(corpus);
+    return status;
+}
+
+alibi_status cmd_text(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Output", options, CLI_COUNT(options), &job },
+        cli_text_group(&job.text),
+    };
+    struct cli_line line = {
+        .command = "text",
+        .usage = "--out FILE [OPTION...]",
+        .about = "Writes the built-in text to a file. A generator writes it from the seed: the same seed gives the same text.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}

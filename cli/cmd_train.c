@@ -1,0 +1,89 @@
+/* cmd_train.c - train one model, or go on with its training */
+#include <limits.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct job {
+    char *out;
+    bool resume, json;
+    struct cli_text text;
+    struct alibi_config model;
+    struct alibi_training training;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/train", "DIR", "folder of the run: checkpoints, recipe, log" },
+    { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
+      "go on from the newest checkpoint in the folder, bit for bit as if never stopped; start if there is none" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+};
+
+static void print_result(const struct alibi_train_result *r, const char *dir)
+{
+    char parameters[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT], peak[CLI_SHORT];
+
+    printf("step %lld, loss %.4f, %s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n", (long long)r->step, r->loss,
+           cli_short_count(parameters, (double)r->parameters), cli_short_count(speed, r->tokens_per_s),
+           cli_short_time(time, r->seconds), cli_short_bytes(peak, r->peak_bytes), dir);
+}
+
+static void print_json(const struct alibi_train_result *r, const char *dir)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("run", dir);
+    cli_json_int("step", r->step);
+    cli_json_real("loss", r->loss);
+    cli_json_int("parameters", r->parameters);
+    cli_json_real("seconds", r->seconds);
+    cli_json_real("tokens_per_s", r->tokens_per_s);
+    cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
+    cli_json_close('}');
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    struct job *job = user;
+    struct alibi_train_result result;
+    alibi_corpus *corpus = NULL;
+    alibi_status status;
+
+    cli_catch_signals();
+    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text);
+    if (status == ALIBI_OK)
+        status = alibi_train(&job->model, &job->training, corpus, job->out, job->resume, &result);
+    alibi_corpus_free(corpus);
+    if (status == ALIBI_INTERRUPTED)
+        return cli_fail(status, "stopped; what is done is saved in '%s' and the same command with --resume goes on", job->out);
+    if (status != ALIBI_OK)
+        return status;
+    cli_terminal_clear();
+    (job->json ? print_json : print_result)(&result, job->out);
+    return ALIBI_OK;
+}
+
+alibi_status cmd_train(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Run", options, CLI_COUNT(options), &job },
+        cli_text_group(&job.text),
+        cli_model_group(&job.model),
+        cli_training_group(&job.training),
+    };
+    struct cli_line line = {
+        .command = "train",
+        .usage = "[FILE...] [OPTION...]",
+        .about =
+            "Trains a model on UTF-8 text files, each a document, or on the built-in text. SIGINT or SIGTERM saves and exits "
+            "with 75; the same command with --resume then goes on.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .max_operands = INT_MAX,
+        .lists_positions = true,
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}

@@ -1,0 +1,124 @@
+/* help.c - the tables of options as help text, as wide as the terminal */
+#include <string.h>
+
+#include "cli.h"
+
+enum { TEXT_COLUMN = 26 }; /* where the explanations begin */
+
+void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
+{
+    int width = cli_columns() - 1;
+    bool first = true;
+
+    while (*text) {
+        int word = (int)strcspn(text, " ");
+
+        if (!first && column + 1 + word > width) {
+            fprintf(out, "\n%*s", indent, "");
+            column = indent;
+            first = true;
+        }
+        fprintf(out, "%s%.*s", first ? "" : " ", word, text);
+        column += word + !first;
+        first = false;
+        text += word;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+/* ---- one option */
+
+/* "--steps N", "--[no-]tied" */
+static void spell_option(const struct alibi_option *option, char *buffer, size_t size)
+{
+    if (option->type == ALIBI_OPTION_FLAG && option->initial && strcmp(option->initial, "true") == 0)
+        snprintf(buffer, size, "--[no-]%s", option->name);
+    else if (option->type == ALIBI_OPTION_FLAG)
+        snprintf(buffer, size, "--%s", option->name);
+    else
+        snprintf(buffer, size, "--%s %s", option->name, option->value ? option->value : "VALUE");
+}
+
+static bool is_number(const struct alibi_option *option)
+{
+    return option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL || option->type == ALIBI_OPTION_INTS;
+}
+
+/* "1..64", "at least 0", "" */
+static void spell_range(const struct alibi_option *option, char *buffer, size_t size)
+{
+    buffer[0] = '\0';
+    if (option->type == ALIBI_OPTION_CHOICE)
+        snprintf(buffer, size, "%s", option->choices);
+    else if (is_number(option) && option->max >= CLI_UNBOUNDED && option->min > -CLI_UNBOUNDED)
+        snprintf(buffer, size, "at least %.10g", option->min);
+    else if (is_number(option) && option->max < CLI_UNBOUNDED)
+        snprintf(buffer, size, "%.10g..%.10g", option->min, option->max);
+}
+
+/* " (1..64; default 4)", or as much of it as there is */
+static void spell_notes(const struct alibi_option *option, char *buffer, size_t size)
+{
+    bool has_default = option->initial && *option->initial && option->type != ALIBI_OPTION_FLAG;
+    char range[128];
+
+    spell_range(option, range, sizeof range);
+    buffer[0] = '\0';
+    if (range[0] && has_default)
+        snprintf(buffer, size, " (%s; default %s)", range, option->initial);
+    else if (range[0])
+        snprintf(buffer, size, " (%s)", range);
+    else if (has_default)
+        snprintf(buffer, size, " (default %s)", option->initial);
+}
+
+static void print_option(FILE *out, const struct alibi_option *option)
+{
+    char left[64], notes[256], text[640];
+    int column;
+
+    spell_option(option, left, sizeof left);
+    spell_notes(option, notes, sizeof notes);
+    snprintf(text, sizeof text, "%s%s", option->help, notes);
+    column = fprintf(out, "  %s", left);
+    if (column + 2 > TEXT_COLUMN) {
+        fputc('\n', out);
+        column = 0;
+    }
+    fprintf(out, "%*s", TEXT_COLUMN - column, "");
+    cli_print_wrapped(out, text, TEXT_COLUMN, TEXT_COLUMN);
+}
+
+/* ---- the whole page */
+
+static void print_group(FILE *out, const struct alibi_option_group *group)
+{
+    if (!group->title)
+        return; /* understood, so that a recipe may have them, but of no effect here */
+    fprintf(out, "\n%s:\n", group->title);
+    for (int i = 0; i < group->count; i++)
+        print_option(out, &group->options[i]);
+}
+
+static void print_positions(FILE *out)
+{
+    const char *name, *summary;
+
+    fprintf(out, "\nPosition methods:\n");
+    for (int i = 0; (name = alibi_position_name(i, &summary)) != NULL; i++) {
+        fprintf(out, "  %-*s", TEXT_COLUMN - 2, name);
+        cli_print_wrapped(out, summary, TEXT_COLUMN, TEXT_COLUMN);
+    }
+}
+
+void cli_print_help(FILE *out, const struct cli_line *line, const struct alibi_option_group *common)
+{
+    fprintf(out, "usage: alibi %s %s\n\n", line->command, line->usage);
+    cli_print_wrapped(out, line->about, 0, 0);
+    for (int g = 0; g < line->count; g++)
+        print_group(out, &line->groups[g]);
+    print_group(out, common);
+    if (line->lists_positions)
+        print_positions(out);
+}

@@ -1,0 +1,166 @@
+/* main.c - the table of commands */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+static alibi_status cmd_help(int argc, char **argv);
+
+static const struct command {
+    const char *name;
+    alibi_status (*run)(int argc, char **argv);
+    const char *summary;
+} commands[] = {
+    { "compare", cmd_compare, "train a model per position method, test each at growing lengths, write the report" },
+    { "train", cmd_train, "train one model, or go on with its training" },
+    { "eval", cmd_eval, "measure a model's perplexity at any length" },
+    { "generate", cmd_generate, "continue a text with a model" },
+    { "inspect", cmd_inspect, "say what a checkpoint, a run or a file is made of" },
+    { "text", cmd_text, "write the built-in text to a file" },
+    { "bench", cmd_bench, "measure speed and memory on this machine" },
+    { "help", cmd_help, "explain a command and its options" },
+};
+
+/* ---- errors */
+
+static char own_error[1024];
+
+alibi_status cli_fail(alibi_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(own_error, sizeof own_error, format, arguments);
+    va_end(arguments);
+    for (char *c = own_error; *c; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            *c = '?'; /* names come from outside; the message stays one line */
+    }
+    return status;
+}
+
+static void print_error(const char *command)
+{
+    cli_terminal_clear();
+    fprintf(stderr, "alibi: %s%s%s\n", command ? command : "", command ? ": " : "", own_error[0] ? own_error : alibi_error());
+}
+
+/* ---- help */
+
+static void print_overview(FILE *out)
+{
+    fprintf(out, "usage: alibi COMMAND [ARGUMENT...] [OPTION...]\n\n");
+    cli_print_wrapped(
+        out, "Trains language models on short inputs, tests them on long ones, and shows which position method extrapolates.", 0,
+        0);
+    fputc('\n', out);
+    for (int i = 0; i < CLI_COUNT(commands); i++) {
+        fprintf(out, "  %-10s", commands[i].name);
+        cli_print_wrapped(out, commands[i].summary, 12, 12);
+    }
+    fputc('\n', out);
+    cli_print_wrapped(
+        out, "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options, 'alibi --version' tells the version.", 0, 0);
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (int i = 0; i < CLI_COUNT(commands); i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    }
+    return NULL;
+}
+
+static alibi_status no_such_command(const char *name)
+{
+    const char *names[CLI_COUNT(commands)];
+    const char *nearest;
+
+    for (int i = 0; i < CLI_COUNT(commands); i++)
+        names[i] = commands[i].name;
+    nearest = alibi_nearest(name, names, CLI_COUNT(commands));
+    if (nearest)
+        return cli_fail(ALIBI_USAGE, "no command '%s'; did you mean '%s'?", name, nearest);
+    return cli_fail(ALIBI_USAGE, "no command '%s'; 'alibi help' lists them", name);
+}
+
+static alibi_status cmd_help(int argc, char **argv)
+{
+    static char help_option[] = "--help";
+    char *arguments[] = { help_option, NULL };
+    const struct command *command;
+
+    if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "help") == 0) {
+        print_overview(stdout);
+        return ALIBI_OK;
+    }
+    command = find_command(argv[0]);
+    return command ? command->run(1, arguments) : no_such_command(argv[0]);
+}
+
+/* ---- the run */
+
+/* ALIBI_FAULT="memory:12" lets the 12th allocation fail, so that the tests try the very program that is shipped. */
+static alibi_status inject_fault(void)
+{
+    const char *fault = getenv("ALIBI_FAULT");
+    char how[16];
+    long long n;
+    int end = 0;
+
+    if (!fault || !*fault)
+        return ALIBI_OK;
+    if (sscanf(fault, "%15[a-z]:%lld%n", how, &n, &end) != 2 || fault[end] != '\0' || n < 0)
+        return cli_fail(ALIBI_USAGE, "ALIBI_FAULT is '%s', not memory:N, file:N or nan:N", fault);
+    return alibi_inject_fault(how, n);
+}
+
+/* A reader that has seen enough and closed the pipe is no failure; results that did not reach the disk are. */
+static alibi_status finish_output(alibi_status status)
+{
+    errno = 0;
+    if ((fflush(stdout) == 0 && !ferror(stdout)) || status != ALIBI_OK || errno == EPIPE)
+        return status;
+    return cli_fail(ALIBI_IO, "cannot write the results to standard output: %s", strerror(errno ? errno : EIO));
+}
+
+static alibi_status run(const char *name, int argc, char **argv, const char **command_name)
+{
+    const struct command *command = find_command(name);
+    alibi_status status = inject_fault();
+
+    if (status != ALIBI_OK)
+        return status;
+    if (strcmp(name, "--version") == 0) {
+        printf("alibi %s\n", alibi_version());
+        return finish_output(ALIBI_OK);
+    }
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        command = find_command("help");
+    if (!command)
+        return no_such_command(name);
+    *command_name = command->name;
+    return finish_output(command->run(argc, argv));
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = NULL;
+    alibi_status status;
+
+    /* A closed pipe is seen where it is written to; it must not end a training whose progress nobody reads any more. */
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        print_overview(stderr);
+        return ALIBI_USAGE;
+    }
+    status = run(argv[1], argc - 2, argv + 2, &command);
+    cli_terminal_clear();
+    if (status != ALIBI_OK)
+        print_error(command);
+    return (int)status;
+}

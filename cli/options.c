@@ -1,0 +1,198 @@
+/* options.c - argv and the recipe into values
+ *
+ *   defaults, then the recipe, then the options of the command line: the later one wins
+ *
+ * The names, types and ranges are those of the tables; the library checks values and finds the nearest name. */
+#include <string.h>
+
+#include "cli.h"
+
+enum { GROUPS_MAX = 8 };
+
+/* What every command has. They are no recipe keys. */
+struct common {
+    char *recipe;
+    bool quiet, help;
+};
+
+#define AT(field) offsetof(struct common, field)
+
+static const struct alibi_option common_options[] = {
+    { "recipe", ALIBI_OPTION_TEXT, AT(recipe), 0, 0, NULL, NULL, "FILE",
+      "JSON object with the names of the options above, train_length for --train-length; options override it" },
+    { "quiet", ALIBI_OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, NULL, "no progress and no notes, only warnings and errors" },
+    { "help", ALIBI_OPTION_FLAG, AT(help), 0, 0, NULL, NULL, NULL, "print this and exit" },
+};
+
+/* All groups of a command with the common one behind them. */
+struct groups {
+    struct alibi_option_group at[GROUPS_MAX];
+    int count;
+};
+
+/* ---- one argument */
+
+struct argument {
+    const char *name; /* of the option, without dashes */
+    const char *text; /* its value */
+    const struct alibi_option_group *group;
+    int used; /* arguments it took: 1 or 2 */
+};
+
+/* `--no-x` switches x off. */
+static bool is_negated(const struct groups *g, const char *name)
+{
+    const struct alibi_option *option;
+
+    if (strncmp(name, "no-", 3) != 0 || alibi_options_find(g->at, g->count, name, NULL))
+        return false;
+    option = alibi_options_find(g->at, g->count, name + 3, NULL);
+    return option && option->type == ALIBI_OPTION_FLAG;
+}
+
+/* The value of an option that needs one: behind `=`, or the next argument unless that is an option itself. */
+static alibi_status take_value(const struct alibi_option *option, const char *next, struct argument *out)
+{
+    if (out->text)
+        return ALIBI_OK;
+    if (!next || strncmp(next, "--", 2) == 0)
+        return cli_fail(ALIBI_USAGE, "option '--%s' needs a value%s%s", option->name, option->value ? ": " : "",
+                        option->value ? option->value : "");
+    out->text = next;
+    out->used = 2;
+    return ALIBI_OK;
+}
+
+/* Reads `--name value`, `--name=value`, `--flag` or `--no-flag`. `name` is room for the option's name. */
+static alibi_status read_option(const struct groups *g, const char *argument, const char *next, char *name, size_t size,
+                                struct argument *out)
+{
+    size_t length = strcspn(argument, "=") - 2;
+    const char *equals = strchr(argument, '=');
+    const struct alibi_option *option;
+
+    if (argument[1] != '-')
+        return cli_fail(ALIBI_USAGE, "no option '%s': options begin with two dashes, and a file of that name goes behind '--'",
+                        argument);
+    if (length >= size)
+        length = size - 1; /* too long to be one of ours: the lookup will say so */
+    memcpy(name, argument + 2, length);
+    name[length] = '\0';
+    *out = (struct argument){ .name = name, .text = equals ? equals + 1 : NULL, .used = 1 };
+
+    if (!equals && is_negated(g, name)) {
+        out->name = name + 3;
+        out->text = "false";
+    }
+    option = alibi_options_find(g->at, g->count, out->name, &out->group);
+    if (!option)
+        return alibi_options_set(g->at, g->count, out->name, ""); /* fails, and names the nearest */
+    if (option->type == ALIBI_OPTION_FLAG) {
+        if (!out->text)
+            out->text = "true";
+        return ALIBI_OK;
+    }
+    return take_value(option, next, out);
+}
+
+/* ---- all arguments */
+
+/* A lone dash stands for standard input. */
+static bool is_option(const char *argument)
+{
+    return argument[0] == '-' && argument[1] != '\0';
+}
+
+/* Goes through argv once and sets the options of the common group, or those of all others; operands are moved to the front of
+ * argv in the second case. */
+static alibi_status walk(const struct groups *g, struct cli_line *line, int argc, char **argv, bool common)
+{
+    bool options_ended = false;
+    int operands = 0;
+
+    for (int i = 0; i < argc;) {
+        char name[64];
+        struct argument argument;
+        alibi_status status;
+
+        if (!options_ended && strcmp(argv[i], "--") == 0) {
+            options_ended = true;
+            i++;
+            continue;
+        }
+        if (options_ended || !is_option(argv[i])) {
+            if (!common)
+                argv[operands] = argv[i];
+            operands++;
+            i++;
+            continue;
+        }
+        status = read_option(g, argv[i], i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
+        if (status == ALIBI_OK && (argument.group == &g->at[g->count - 1]) == common)
+            status = alibi_options_set(g->at, g->count, argument.name, argument.text);
+        if (status != ALIBI_OK)
+            return status;
+        line->given |= 1u << (argument.group - g->at);
+        i += argument.used;
+    }
+    line->operands = (const char *const *)argv;
+    line->operand_count = operands;
+    return ALIBI_OK;
+}
+
+static alibi_status check_operands(const struct cli_line *line)
+{
+    if (line->operand_count < line->min_operands)
+        return cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command, line->usage);
+    if (line->operand_count > line->max_operands)
+        return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s", line->operands[line->max_operands],
+                        line->command, line->usage);
+    return ALIBI_OK;
+}
+
+static alibi_status parse(const struct groups *g, struct cli_line *line, struct common *common, int argc, char **argv)
+{
+    alibi_status status = walk(g, line, argc, argv, true);
+
+    line->recipe = common->recipe;
+    if (status == ALIBI_OK && common->recipe)
+        status = alibi_options_read(line->groups, line->count, common->recipe);
+    if (status == ALIBI_OK)
+        status = walk(g, line, argc, argv, false);
+    return status == ALIBI_OK ? check_operands(line) : status;
+}
+
+/* --help is answered whatever else stands there. */
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+alibi_status cli_run(struct cli_line *line, int argc, char **argv, alibi_status (*run)(const struct cli_line *line, void *job),
+                     void *job)
+{
+    struct common common;
+    struct groups g = { .count = line->count + 1 };
+    alibi_status status;
+
+    memcpy(g.at, line->groups, (size_t)line->count * sizeof g.at[0]);
+    g.at[line->count] = (struct alibi_option_group){ "Common", common_options, CLI_COUNT(common_options), &common };
+    if (asks_for_help(argc, argv)) {
+        cli_print_help(stdout, line, &g.at[line->count]);
+        return ALIBI_OK;
+    }
+    status = alibi_options_init(g.at, g.count);
+    if (status != ALIBI_OK)
+        return status;
+    status = parse(&g, line, &common, argc, argv);
+    if (status == ALIBI_OK) {
+        cli_terminal_start(common.quiet);
+        status = run(line, job);
+    }
+    alibi_options_free(g.at, g.count);
+    return status;
+}

@@ -1,0 +1,239 @@
+/* terminal.c - progress, notes and signals
+ *
+ * On a terminal the progress is one line that is rewritten in place; elsewhere it is a plain line now and then. Whoever prints
+ * something else takes the progress line away first. */
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const double REWRITE_SECONDS = 0.1;  /* on a terminal */
+static const double LINE_SECONDS = 10;      /* elsewhere */
+static const double REMEMBERED_SECONDS = 1; /* a task that took as long leaves its last line on the terminal */
+
+static struct {
+    bool quiet;
+    bool rewrites; /* stderr is a terminal that can move its cursor */
+    bool pending;  /* a progress line stands there, not ended */
+    double shown;  /* when the last one was printed */
+} screen;
+
+static volatile sig_atomic_t signals;
+
+/* ---- the terminal */
+
+static bool can_rewrite(int descriptor)
+{
+    const char *term = getenv("TERM");
+
+    return isatty(descriptor) && term && strcmp(term, "dumb") != 0;
+}
+
+static int columns_of(int descriptor)
+{
+    const char *columns = getenv("COLUMNS");
+    struct winsize size;
+    int n = 0;
+
+    if (ioctl(descriptor, TIOCGWINSZ, &size) == 0)
+        n = size.ws_col;
+    if (n == 0 && columns)
+        n = atoi(columns);
+    return n >= 20 && n <= 1000 ? n : 80;
+}
+
+int cli_columns(void)
+{
+    return columns_of(STDOUT_FILENO);
+}
+
+bool cli_colour(void)
+{
+    return can_rewrite(STDOUT_FILENO) && !getenv("NO_COLOR");
+}
+
+/* ---- short forms */
+
+const char *cli_short_count(char *buffer, double value)
+{
+    static const char suffixes[] = " kMGT";
+    int power = 0;
+
+    while (fabs(value) >= 999.5 && power < 4) {
+        value /= 1000;
+        power++;
+    }
+    if (power == 0)
+        snprintf(buffer, CLI_SHORT, value == floor(value) ? "%.0f" : "%.1f", value);
+    else
+        snprintf(buffer, CLI_SHORT, "%.*f%c", value < 99.95 ? 1 : 0, value, suffixes[power]);
+    return buffer;
+}
+
+const char *cli_short_bytes(char *buffer, size_t bytes)
+{
+    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+    double value = (double)bytes;
+    int unit = 0;
+
+    while (value >= 1023.5 && unit < 4) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(buffer, CLI_SHORT, "%.*f %s", unit && value < 99.95 ? 1 : 0, value, units[unit]);
+    return buffer;
+}
+
+const char *cli_short_time(char *buffer, double seconds)
+{
+    long s = seconds > 0 && seconds < 1e8 ? lround(seconds) : 0;
+
+    if (s >= 3600)
+        snprintf(buffer, CLI_SHORT, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        snprintf(buffer, CLI_SHORT, "%ld:%02ld", s / 60, s % 60);
+    return buffer;
+}
+
+/* ---- progress */
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double share_done(const struct alibi_progress *p)
+{
+    return p->total > 0 ? fmin((double)p->done / (double)p->total, 1) : 0;
+}
+
+/* "412/800 steps, 18.2k tokens/s, loss 1.432, 0:35 left" */
+static void spell_figures(const struct alibi_progress *p, char *buffer, size_t size)
+{
+    char done[CLI_SHORT], total[CLI_SHORT], speed[CLI_SHORT], left[CLI_SHORT], loss[CLI_SHORT] = "";
+    bool finished = p->done >= p->total;
+
+    if (isfinite(p->loss))
+        snprintf(loss, sizeof loss, ", loss %.3f", p->loss);
+    snprintf(buffer, size, "%s/%s %s, %s tokens/s%s, %s%s", cli_short_count(done, (double)p->done),
+             cli_short_count(total, (double)p->total), p->unit, cli_short_count(speed, p->tokens_per_s), loss,
+             cli_short_time(left, finished ? p->seconds : p->seconds_left), finished ? "" : " left");
+}
+
+static void spell_bar(double share, char bar[21])
+{
+    int filled = (int)(share * 20);
+
+    memset(bar, '.', 20);
+    memset(bar, '#', (size_t)filled);
+    bar[20] = '\0';
+}
+
+static void rewrite_line(const struct alibi_progress *p, bool finished)
+{
+    char figures[160], bar[21], line[320];
+
+    spell_figures(p, figures, sizeof figures);
+    spell_bar(share_done(p), bar);
+    snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s", p->task, bar, floor(100 * share_done(p)), figures);
+    fprintf(stderr, "\r%.*s\033[K", columns_of(STDERR_FILENO) - 1, line);
+    screen.pending = true;
+    if (finished && p->seconds >= REMEMBERED_SECONDS) {
+        fputc('\n', stderr);
+        screen.pending = false;
+    }
+    fflush(stderr);
+}
+
+static void show_progress(void *user, const struct alibi_progress *p)
+{
+    bool finished = p->done >= p->total;
+    double time = now();
+
+    (void)user;
+    /* A request made before the library began its long call is forgotten there: make it again. */
+    if (signals && !alibi_stop_requested())
+        alibi_request_stop();
+    if (screen.quiet || (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
+        return;
+    screen.shown = time;
+    if (screen.rewrites) {
+        rewrite_line(p, finished);
+    } else {
+        char figures[160];
+
+        spell_figures(p, figures, sizeof figures);
+        fprintf(stderr, "%s: %.0f%%, %s\n", p->task, floor(100 * share_done(p)), figures);
+    }
+}
+
+void cli_terminal_clear(void)
+{
+    if (!screen.pending)
+        return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    screen.pending = false;
+}
+
+/* ---- notes */
+
+static void show_line(void *user, enum alibi_log_level level, const char *line)
+{
+    (void)user;
+    if (screen.quiet && level == ALIBI_NOTE)
+        return;
+    cli_terminal_clear();
+    fprintf(stderr, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
+}
+
+void cli_note(const char *format, ...)
+{
+    char line[1024];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    show_line(NULL, ALIBI_NOTE, line);
+}
+
+void cli_terminal_start(bool quiet)
+{
+    static const struct alibi_hooks hooks = { .progress = show_progress, .log = show_line };
+
+    screen.quiet = quiet;
+    screen.rewrites = can_rewrite(STDERR_FILENO);
+    screen.shown = now();
+    alibi_set_hooks(&hooks);
+}
+
+/* ---- signals */
+
+/* A save is complete or not there at every instant, so leaving in the middle of one does no harm. */
+static void on_signal(int number)
+{
+    (void)number;
+    if (signals)
+        _exit(ALIBI_INTERRUPTED);
+    signals = 1;
+    alibi_request_stop();
+}
+
+void cli_catch_signals(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}

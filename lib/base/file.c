@@ -1,0 +1,276 @@
+/* file.c - files: whole reads and writes, errors that name the path, and replacing a file without a moment in which it is lost
+ *
+ * Nothing is buffered here: callers write large blocks, or lines that must be in the file when the call returns. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/os.h"
+#include "base/path.h"
+
+struct file {
+    int fd;
+    char *path;
+    int64_t size;
+};
+
+/* Is the reason one that another path, or another permission, would mend? */
+static bool path_is_wrong(int reason)
+{
+    switch (reason) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG:
+        return true;
+    default:
+        return false;
+    }
+}
+
+alibi_status path_fail(const char *verb, const char *path)
+{
+    int reason = errno;
+
+    return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s", verb, path, strerror(reason));
+}
+
+/* ---- open and close */
+
+/* Closes what was opened and frees the rest; for ways out on which another error, or none, is to be reported. */
+static void close_quietly(struct file *f)
+{
+    if (f == NULL)
+        return;
+    if (f->fd >= 0)
+        os_close(f->fd);
+    mem_free(f->path);
+    mem_free(f);
+}
+
+static alibi_status check_regular(const struct stat *info, const char *path)
+{
+    if (S_ISDIR(info->st_mode))
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", path);
+    if (!S_ISREG(info->st_mode))
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is not a regular file", path);
+    return ALIBI_OK;
+}
+
+static alibi_status open_descriptor(struct file *f, int flags, const char *verb)
+{
+    struct stat info;
+
+    f->fd = os_open(f->path, flags);
+    if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
+        return path_fail(verb, f->path);
+    if ((flags & O_ACCMODE) == O_RDONLY)
+        TRY_RETURN(check_regular(&info, f->path));
+    f->size = info.st_size;
+    return ALIBI_OK;
+}
+
+static alibi_status open_file(struct file **out, const char *path, int flags, const char *verb)
+{
+    alibi_status status;
+    struct file *f = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&f, 1, "an open file"));
+    f->fd = -1;
+    TRY(text_copy(&f->path, path));
+    TRY(open_descriptor(f, flags, verb));
+    *out = f;
+    f = NULL;
+out:
+    close_quietly(f);
+    return status;
+}
+
+/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. It changes nothing for a regular file. */
+alibi_status file_open_read(struct file **out, const char *path)
+{
+    return open_file(out, path, O_RDONLY | O_NONBLOCK, "open");
+}
+
+alibi_status file_create(struct file **out, const char *path)
+{
+    return open_file(out, path, O_WRONLY | O_CREAT | O_TRUNC, "create");
+}
+
+alibi_status file_open_append(struct file **out, const char *path)
+{
+    return open_file(out, path, O_WRONLY | O_CREAT | O_APPEND, "open");
+}
+
+alibi_status file_close(struct file *f)
+{
+    alibi_status status = ALIBI_OK;
+
+    if (f == NULL)
+        return ALIBI_OK;
+    if (os_close(f->fd) != 0)
+        status = path_fail("close", f->path);
+    f->fd = -1;
+    close_quietly(f);
+    return status;
+}
+
+int64_t file_size(const struct file *f)
+{
+    return f->size;
+}
+
+/* ---- read, write, sync */
+
+alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t n = os_read(f->fd, (char *)buffer + done, bytes - done);
+        if (n < 0)
+            return path_fail("read", f->path);
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    *got = done;
+    return ALIBI_OK;
+}
+
+alibi_status file_write(struct file *f, const void *buffer, size_t bytes)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t n = os_write(f->fd, (const char *)buffer + done, bytes - done);
+        if (n < 0)
+            return path_fail("write", f->path);
+        done += (size_t)n;
+        f->size += n;
+    }
+    return ALIBI_OK;
+}
+
+/* A failed fsync is final: the kernel may have dropped the pages, and would report success the next time. */
+alibi_status file_sync(struct file *f)
+{
+    return os_fsync(f->fd) == 0 ? ALIBI_OK : path_fail("sync", f->path);
+}
+
+/* ---- whole files */
+
+static alibi_status read_whole(char *buffer, size_t bytes, struct file *f)
+{
+    size_t got = 0;
+
+    TRY_RETURN(file_read(f, buffer, bytes, &got));
+    if (got < bytes)
+        return fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", f->path, got);
+    return ALIBI_OK;
+}
+
+alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit)
+{
+    alibi_status status;
+    struct file *f = NULL;
+    char *buffer = NULL;
+    size_t size;
+
+    TRY(file_open_read(&f, path));
+    size = (size_t)f->size;
+    if (size > limit) {
+        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %zu are allowed", path, size, limit);
+        goto out;
+    }
+    TRY(NEW_ARRAY(&buffer, (int64_t)size + 1, path));
+    TRY(read_whole(buffer, size, f));
+    buffer[size] = '\0';
+    *out = buffer;
+    *bytes = size;
+    buffer = NULL;
+out:
+    close_quietly(f);
+    mem_free(buffer);
+    return status;
+}
+
+static alibi_status write_whole(const char *path, const void *bytes, size_t length, bool sync)
+{
+    alibi_status status;
+    struct file *f = NULL, *done;
+
+    TRY(file_create(&f, path));
+    TRY(file_write(f, bytes, length));
+    if (sync)
+        TRY(file_sync(f));
+    done = f;
+    f = NULL;
+    TRY(file_close(done));
+out:
+    close_quietly(f);
+    return status;
+}
+
+alibi_status file_write_all(const char *path, const void *bytes, size_t length)
+{
+    return write_whole(path, bytes, length, false);
+}
+
+/* At every instant `path` is the old file or the new one, whole; when this returns, the new one survives a power cut. */
+alibi_status file_replace(const char *path, const void *bytes, size_t length)
+{
+    alibi_status status;
+    char *aside = NULL, *folder = NULL;
+    bool left_aside = false;
+
+    TRY(path_with_suffix(&aside, path, ".tmp"));
+    TRY(path_folder(&folder, path));
+    left_aside = true;
+    TRY(write_whole(aside, bytes, length, true));
+    TRY(file_rename(aside, path));
+    left_aside = false;
+    TRY(folder_sync(folder));
+out:
+    if (left_aside)
+        os_unlink(aside);
+    mem_free(aside);
+    mem_free(folder);
+    return status;
+}
+
+/* ---- names */
+
+alibi_status file_truncate(const char *path, int64_t bytes)
+{
+    return os_truncate(path, bytes) == 0 ? ALIBI_OK : path_fail("truncate", path);
+}
+
+alibi_status file_rename(const char *from, const char *to)
+{
+    if (os_rename(from, to) != 0) {
+        int reason = errno;
+        return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot rename '%s' to '%s': %s", from, to,
+                    strerror(reason));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status file_remove(const char *path)
+{
+    return os_unlink(path) == 0 || errno == ENOENT ? ALIBI_OK : path_fail("remove", path);
+}
+
+/* One whose absence is not certain counts as there: whoever opens it gets the reason, and nothing is overwritten by mistake. */
+bool file_exists(const char *path)
+{
+    struct stat info;
+
+    if (os_stat(path, &info) == 0)
+        return !S_ISDIR(info.st_mode);
+    return errno != ENOENT && errno != ENOTDIR;
+}

@@ -1,0 +1,235 @@
+/* folder.c - folders and paths */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/os.h"
+#include "base/path.h"
+
+/* ---- paths */
+
+static alibi_status join(char **out, const char *a, size_t a_length, const char *middle, const char *b)
+{
+    struct text path = { 0 };
+    alibi_status status;
+
+    TRY(text_append_bytes(&path, a, a_length));
+    TRY(text_append(&path, "%s%s", middle, b));
+    *out = path.data;
+    return ALIBI_OK;
+out:
+    text_free(&path);
+    return status;
+}
+
+alibi_status path_join(char **out, const char *folder, const char *name)
+{
+    size_t length = strlen(folder);
+
+    return join(out, folder, length, length > 0 && folder[length - 1] != '/' ? "/" : "", name);
+}
+
+alibi_status path_with_suffix(char **out, const char *path, const char *suffix)
+{
+    return join(out, path, strlen(path), "", suffix);
+}
+
+alibi_status path_folder(char **out, const char *path)
+{
+    size_t length = strlen(path);
+
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    if (length == 0)
+        return text_copy(out, ".");
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return join(out, path, length, "", "");
+}
+
+/* ---- create, sync, remove */
+
+bool folder_exists(const char *path)
+{
+    struct stat info;
+
+    if (os_stat(path, &info) == 0)
+        return S_ISDIR(info.st_mode);
+    return errno != ENOENT && errno != ENOTDIR;
+}
+
+alibi_status folder_sync(const char *path)
+{
+    alibi_status status = ALIBI_OK;
+    int fd = os_open(path, O_RDONLY | O_DIRECTORY);
+
+    if (fd < 0)
+        return path_fail("open folder", path);
+    if (os_fsync(fd) != 0 && errno != EINVAL) /* EINVAL: a file system on which folders need no sync */
+        status = path_fail("sync folder", path);
+    if (os_close(fd) != 0 && status == ALIBI_OK)
+        status = path_fail("close folder", path);
+    return status;
+}
+
+/* A folder that was made survives a power cut only once the folder it lies in is synced. */
+static alibi_status sync_parent(const char *path)
+{
+    alibi_status status;
+    char *parent = NULL;
+
+    TRY(path_folder(&parent, path));
+    TRY(folder_sync(parent));
+out:
+    mem_free(parent);
+    return status;
+}
+
+static alibi_status create_one(const char *path)
+{
+    struct stat info;
+
+    if (os_mkdir(path) == 0)
+        return sync_parent(path);
+    if (errno != EEXIST)
+        return path_fail("create folder", path);
+    if (os_stat(path, &info) != 0)
+        return path_fail("create folder", path);
+    if (!S_ISDIR(info.st_mode))
+        return fail(ALIBI_BAD_INPUT, "cannot create folder '%s': it is a file", path);
+    return ALIBI_OK;
+}
+
+alibi_status folder_create(const char *path)
+{
+    alibi_status status;
+    char *prefix = NULL;
+
+    TRY(text_copy(&prefix, path));
+    for (char *p = prefix; *p != '\0'; p++) {
+        if (*p != '/' || p == prefix)
+            continue;
+        *p = '\0';
+        TRY(create_one(prefix));
+        *p = '/';
+    }
+    TRY(create_one(prefix));
+out:
+    mem_free(prefix);
+    return status;
+}
+
+static alibi_status remove_within(const char *folder, const char *name)
+{
+    alibi_status status;
+    char *path = NULL;
+
+    TRY(path_join(&path, folder, name));
+    TRY(file_remove(path));
+out:
+    mem_free(path);
+    return status;
+}
+
+alibi_status folder_remove(const char *path)
+{
+    alibi_status status;
+    char **names = NULL;
+    int count = 0;
+
+    if (!folder_exists(path) && !file_exists(path))
+        return ALIBI_OK;
+    TRY(folder_list(&names, &count, path));
+    for (int i = 0; i < count; i++)
+        TRY(remove_within(path, names[i]));
+    if (os_rmdir(path) != 0)
+        status = path_fail("remove folder", path);
+out:
+    names_free(names, count);
+    return status;
+}
+
+/* ---- list */
+
+struct names {
+    char **at;
+    int count, capacity;
+};
+
+static alibi_status add_name(struct names *n, const char *name)
+{
+    if (n->count == n->capacity) {
+        int capacity = n->capacity > 0 ? n->capacity * 2 : 16;
+        if (n->capacity > INT_MAX / 2)
+            return fail(ALIBI_MEMORY, "not enough memory for a list of more than %d names", n->capacity);
+        TRY_RETURN(
+            mem_grow((void **)&n->at, (size_t)n->count * sizeof *n->at, (size_t)capacity * sizeof *n->at, "a list of names"));
+        n->capacity = capacity;
+    }
+    TRY_RETURN(text_copy(&n->at[n->count], name));
+    n->count++;
+    return ALIBI_OK;
+}
+
+static alibi_status read_names(struct names *n, DIR *folder, const char *path)
+{
+    for (;;) {
+        const struct dirent *entry = os_readdir(folder);
+        if (entry == NULL)
+            return errno == 0 ? ALIBI_OK : path_fail("list folder", path);
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            TRY_RETURN(add_name(n, entry->d_name));
+    }
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+alibi_status folder_list(char ***names, int *count, const char *path)
+{
+    alibi_status status;
+    struct names n = { 0 };
+    DIR *folder = os_opendir(path);
+
+    if (folder == NULL)
+        return path_fail("list folder", path);
+    status = read_names(&n, folder, path);
+    if (os_closedir(folder) != 0 && status == ALIBI_OK)
+        status = path_fail("list folder", path);
+    if (status != ALIBI_OK) {
+        names_free(n.at, n.count);
+        return status;
+    }
+    if (n.count > 0)
+        qsort(n.at, (size_t)n.count, sizeof *n.at, compare_names);
+    *names = n.at;
+    *count = n.count;
+    return ALIBI_OK;
+}
+
+void names_free(char **names, int count)
+{
+    for (int i = 0; i < count; i++)
+        mem_free(names[i]);
+    mem_free(names);
+}
+
+alibi_status folder_free_space(int64_t *bytes, const char *path)
+{
+    struct statvfs info;
+    size_t free_bytes;
+
+    if (os_statvfs(path, &info) != 0)
+        return path_fail("find the free space of", path);
+    if (!size_multiply(&free_bytes, info.f_bavail, info.f_frsize) || free_bytes > INT64_MAX)
+        free_bytes = INT64_MAX;
+    *bytes = (int64_t)free_bytes;
+    return ALIBI_OK;
+}

@@ -1,0 +1,180 @@
+/* json.c - JSON through jansson */
+#include "base/json.h"
+
+#include <locale.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { JSON_BYTES_MAX = 16 << 20 };
+
+/* ---- memory: jansson's goes through ours, to be counted and failed like all the rest */
+
+/* jansson reports some failed allocations as other errors, and passes over some; this remembers, per thread, that one failed. */
+static _Thread_local bool out_of_memory;
+
+static void *allocate(size_t bytes)
+{
+    void *p = NULL;
+
+    if (mem_new(&p, bytes, "JSON") != ALIBI_OK)
+        out_of_memory = true;
+    return p;
+}
+
+static void set_allocator(void)
+{
+    json_set_alloc_funcs(allocate, mem_free);
+}
+
+static void prepare(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, set_allocator);
+    out_of_memory = false;
+}
+
+/* ---- reading */
+
+alibi_status json_parse(json_t **out, const char *bytes, size_t length, const char *path)
+{
+    json_error_t error;
+    json_t *json;
+
+    prepare();
+    if (length == 0)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is empty", path);
+    json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
+    if (out_of_memory) {
+        json_decref(json);
+        return ALIBI_MEMORY;
+    }
+    if (json == NULL)
+        return fail(ALIBI_BAD_INPUT, "'%s' line %d, column %d: %s", path, error.line, error.column, error.text);
+    *out = json;
+    return ALIBI_OK;
+}
+
+alibi_status json_read(json_t **out, const char *path)
+{
+    alibi_status status;
+    char *bytes = NULL;
+    size_t length = 0;
+
+    TRY(file_read_all(&bytes, &length, path, JSON_BYTES_MAX));
+    TRY(json_parse(out, bytes, length, path));
+out:
+    mem_free(bytes);
+    return status;
+}
+
+static alibi_status member(const json_t **out, const json_t *object, const char *key, const char *path)
+{
+    if (!json_is_object(object))
+        return fail(ALIBI_BAD_INPUT, "'%s': an object with the key '%s' is expected", path, key);
+    *out = json_object_get(object, key);
+    if (*out == NULL)
+        return fail(ALIBI_BAD_INPUT, "'%s': the key '%s' is missing", path, key);
+    return ALIBI_OK;
+}
+
+alibi_status json_get_int(const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out, const char *path)
+{
+    const json_t *value = NULL;
+    int64_t number;
+
+    TRY_RETURN(member(&value, object, key, path));
+    if (!json_is_integer(value))
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is not a whole number", path, key);
+    number = json_integer_value(value);
+    if (number < min || number > max)
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is %lld, it must be within %lld..%lld", path, key, (long long)number,
+                    (long long)min, (long long)max);
+    *out = number;
+    return ALIBI_OK;
+}
+
+alibi_status json_get_real(const json_t *object, const char *key, double *out, const char *path)
+{
+    const json_t *value = NULL;
+
+    TRY_RETURN(member(&value, object, key, path));
+    if (!json_is_number(value))
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is not a number", path, key);
+    *out = json_number_value(value);
+    return ALIBI_OK;
+}
+
+alibi_status json_get_text(const json_t *object, const char *key, const char **out, const char *path)
+{
+    const json_t *value = NULL;
+
+    TRY_RETURN(member(&value, object, key, path));
+    if (!json_is_string(value))
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is not a text", path, key);
+    *out = json_string_value(value);
+    return ALIBI_OK;
+}
+
+/* ---- writing */
+
+/* Bytes at the front that may stand in a JSON string as they are. */
+static size_t plain_prefix(const char *text, size_t length)
+{
+    size_t n = 0;
+
+    while (n < length && (unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\')
+        n++;
+    return utf8_valid_prefix(text, n);
+}
+
+static alibi_status append_escaped(struct text *t, char c)
+{
+    switch (c) {
+    case '"':
+    case '\\':
+        return text_append(t, "\\%c", c);
+    case '\n':
+        return text_append(t, "\\n");
+    case '\t':
+        return text_append(t, "\\t");
+    case '\r':
+        return text_append(t, "\\r");
+    default:
+        return (unsigned char)c < 0x20 ? text_append(t, "\\u%04x", (unsigned)c) : text_append(t, "\\ufffd");
+    }
+}
+
+alibi_status json_append_string(struct text *t, const char *text, size_t length)
+{
+    TRY_RETURN(text_append_bytes(t, "\"", 1));
+    for (size_t at = 0; at < length;) {
+        size_t plain = plain_prefix(text + at, length - at);
+        TRY_RETURN(text_append_bytes(t, text + at, plain));
+        at += plain;
+        if (at < length)
+            TRY_RETURN(append_escaped(t, text[at++]));
+    }
+    return text_append_bytes(t, "\"", 1);
+}
+
+/* With 17 digits every double reads back; most need fewer, and the shortest is the one people wrote. */
+alibi_status json_append_real(struct text *t, double value)
+{
+    size_t start = t->length;
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    alibi_status status = ALIBI_OK;
+
+    if (!isfinite(value))
+        status = text_append(t, "null");
+    for (int digits = 15; isfinite(value) && digits <= 17 && status == ALIBI_OK; digits++) {
+        t->length = start;
+        status = text_append(t, "%.*g", digits, value);
+        if (status == ALIBI_OK && strtod_l(t->data + start, NULL, plain) == value)
+            break;
+    }
+    freelocale(plain);
+    return status;
+}

@@ -1,0 +1,132 @@
+/* memory.c - all heap memory of the library
+ *
+ * Invariant: `held` is the sum of the sizes of all blocks, headers included; each block's header has its own. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/fault.h"
+#include "base/os.h"
+
+enum { ALIGNMENT = 64 };
+
+/* In front of every block; as wide as the alignment, so that what follows is aligned too. */
+struct header {
+    _Alignas(ALIGNMENT) size_t bytes;
+};
+
+static _Atomic size_t held, peak;
+
+static void count_new(size_t bytes)
+{
+    size_t now = atomic_fetch_add(&held, bytes) + bytes;
+    size_t most = atomic_load(&peak);
+
+    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
+        ;
+}
+
+static size_t machine_bytes;
+
+static void ask_machine(void)
+{
+    machine_bytes = os_memory_bytes();
+}
+
+/* Linux grants memory that it does not have, and kills who then uses it. What can never fit is refused here, while an error can
+ * still be returned. */
+static bool can_fit(size_t bytes)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    size_t total;
+
+    pthread_once(&once, ask_machine);
+    return size_add(&total, bytes, atomic_load(&held)) && total <= machine_bytes;
+}
+
+alibi_status mem_new(void **out, size_t bytes, const char *what)
+{
+    size_t total;
+    void *block = NULL;
+    struct header *header;
+
+    if (!can_fit(bytes) || !size_add(&total, bytes, sizeof *header) || fault_due(FAULT_MEMORY) ||
+        posix_memalign(&block, ALIGNMENT, total) != 0)
+        return fail(ALIBI_MEMORY, "not enough memory for %s: %zu bytes needed, %zu in use, the machine has %zu", what, bytes,
+                    alibi_memory_now(), machine_bytes);
+    header = block;
+    header->bytes = total;
+    count_new(total);
+    *out = header + 1;
+    return ALIBI_OK;
+}
+
+alibi_status mem_new_zero(void **out, size_t bytes, const char *what)
+{
+    TRY_RETURN(mem_new(out, bytes, what));
+    memset(*out, 0, bytes);
+    return ALIBI_OK;
+}
+
+alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what)
+{
+    void *grown = NULL;
+
+    TRY_RETURN(mem_new(&grown, new_bytes, what));
+    if (*inout != NULL)
+        memcpy(grown, *inout, old_bytes < new_bytes ? old_bytes : new_bytes);
+    mem_free(*inout);
+    *inout = grown;
+    return ALIBI_OK;
+}
+
+void mem_free(void *p)
+{
+    struct header *header;
+
+    if (p == NULL)
+        return;
+    header = (struct header *)p - 1;
+    atomic_fetch_sub(&held, header->bytes);
+    free(header);
+}
+
+static alibi_status array_bytes(size_t *bytes, int64_t count, size_t size, const char *what)
+{
+    if (count < 0 || !size_multiply(bytes, (size_t)count, size))
+        return fail(ALIBI_MEMORY, "not enough memory for %s: %lld elements of %zu bytes needed", what, (long long)count, size);
+    return ALIBI_OK;
+}
+
+alibi_status new_array(void **out, int64_t count, size_t size, const char *what)
+{
+    size_t bytes = 0;
+
+    TRY_RETURN(array_bytes(&bytes, count, size, what));
+    return mem_new(out, bytes, what);
+}
+
+alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what)
+{
+    size_t bytes = 0;
+
+    TRY_RETURN(array_bytes(&bytes, count, size, what));
+    return mem_new_zero(out, bytes, what);
+}
+
+size_t alibi_memory_now(void)
+{
+    return atomic_load(&held);
+}
+
+size_t alibi_memory_peak(void)
+{
+    return atomic_load(&peak);
+}
+
+void alibi_memory_reset_peak(void)
+{
+    atomic_store(&peak, atomic_load(&held));
+}

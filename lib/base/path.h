@@ -1,0 +1,14 @@
+/* path.h - paths and their errors, within lib/base */
+#ifndef PATH_H
+#define PATH_H
+
+#include "base/base.h"
+
+/* "cannot VERB 'PATH': REASON" from errno: ALIBI_BAD_INPUT if the path is missing, forbidden or of the wrong kind, else ALIBI_IO.
+ */
+alibi_status path_fail(const char *verb, const char *path);
+
+alibi_status path_with_suffix(char **out, const char *path, const char *suffix); /* mem_free */
+alibi_status path_folder(char **out, const char *path);                          /* the folder it lies in; mem_free */
+
+#endif

@@ -1,0 +1,207 @@
+/* bench.c - how fast a training step is, and what a long evaluation takes
+ *
+ * Fresh models, random tokens. Steps and the products they are measured against take turns, so that whatever else the machine
+ * does hits both alike; medians are compared.
+ *
+ * Counted are the products of the linear layers (products.c) and of attention: per head and layer two in the forward pass and
+ * five in the backward pass (the scores once more, dV, dP, dQ, dK), each 2 L^2/2 D for causal attention. */
+#include <stdlib.h>
+
+#include "bench/bench.h"
+#include "train/train.h"
+
+enum { WARM_UP_STEPS = 2, SEED = 1, ATTENTION_PRODUCTS = 7 };
+
+alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count)
+{
+    int32_t *tokens = NULL;
+
+    TRY_RETURN(NEW_ARRAY(&tokens, count, "random tokens"));
+    for (int64_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)random_below(SEED, RANDOM_STREAM(RANDOM_BENCH, 0), (uint64_t)i, (uint64_t)vocab);
+    *out = tokens;
+    return ALIBI_OK;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+
+    return (a > b) - (a < b);
+}
+
+double bench_median(double *values, int64_t count)
+{
+    int64_t middle = count / 2;
+
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return count % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+/* A trainer in miniature. */
+struct bench {
+    struct device device;
+    struct model *model;
+    struct optimizer optimizer;
+    struct alibi_training training;
+    int32_t *tokens; /* [B L + 1]: the targets are the same from the second on */
+    int64_t B, L, step;
+    struct products products;
+    double *step_seconds, *product_seconds; /* [repeats] */
+};
+
+static void bench_fini(struct bench *b)
+{
+    products_fini(&b->products);
+    optimizer_fini(&b->optimizer);
+    model_free(b->model);
+    mem_free(b->tokens);
+    mem_free(b->step_seconds);
+    mem_free(b->product_seconds);
+}
+
+static alibi_status default_training(struct alibi_training *training)
+{
+    struct alibi_option_group group = { .title = "training", .values = training };
+
+    group.options = alibi_training_options(&group.count);
+    return alibi_options_init(&group, 1);
+}
+
+static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
+{
+    size_t rows;
+
+    if (batch < 1 || length < 1 || repeats < 1)
+        return fail(ALIBI_USAGE, "batch %lld, length %lld, repeats %lld: each must be 1 or more", (long long)batch,
+                    (long long)length, (long long)repeats);
+    if (!size_product(&rows, (int64_t[]){ batch, length, (int64_t)sizeof(int64_t) }, 3) || rows > INT64_MAX)
+        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit in memory", (long long)batch, (long long)length);
+    return ALIBI_OK;
+}
+
+static alibi_status new_model(struct model **out, const struct alibi_config *config, int64_t length, struct device *device,
+                              bool trainable)
+{
+    alibi_status status;
+    struct alibi_config c = *config;
+    struct model *m = NULL;
+
+    c.train_length = length;
+    TRY(alibi_config_resolve(&c));
+    device->ops = ops_cpu();
+    TRY(model_new(&m, &c, device, DTYPE_F32, trainable));
+    TRY(model_check_length(m, length));
+    TRY(model_init(m, SEED));
+    *out = m;
+    m = NULL;
+out:
+    model_free(m);
+    return status;
+}
+
+static alibi_status bench_init(struct bench *b, const struct alibi_config *config, int64_t repeats)
+{
+    TRY_RETURN(new_model(&b->model, config, b->L, &b->device, true));
+    TRY_RETURN(default_training(&b->training));
+    TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
+    TRY_RETURN(bench_tokens(&b->tokens, b->model->config.vocab, b->B * b->L + 1));
+    TRY_RETURN(NEW_ARRAY(&b->step_seconds, repeats, "step times"));
+    return NEW_ARRAY(&b->product_seconds, repeats, "product times");
+}
+
+/* A whole step, as training takes it. */
+static alibi_status take_step(struct bench *b)
+{
+    double rows = (double)(b->B * b->L), clip = b->training.clip, loss, norm;
+
+    TRY_RETURN(model_clear_gradients(b->model));
+    TRY_RETURN(model_gradients(b->model, b->tokens, b->tokens + 1, b->B, b->L, 1 / rows, (struct dropout){ .p = 0 }, &loss));
+    b->step++;
+    TRY_RETURN(guard_check(b->model, loss / rows, b->step, &norm));
+    return optimizer_step(&b->optimizer, &b->training, b->step, clip > 0 && norm > clip ? clip / norm : 1);
+}
+
+static alibi_status time_repeats(struct bench *b, int64_t repeats)
+{
+    for (int64_t i = 0; i < repeats; i++) {
+        double begin = clock_seconds(), between;
+
+        if (alibi_stop_requested())
+            return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats", (long long)i, (long long)repeats);
+        TRY_RETURN(take_step(b));
+        between = clock_seconds();
+        TRY_RETURN(products_run(&b->products));
+        b->step_seconds[i] = between - begin;
+        b->product_seconds[i] = clock_seconds() - between;
+    }
+    return ALIBI_OK;
+}
+
+static double attention_flops(const struct bench *b)
+{
+    const struct alibi_config *c = &b->model->config;
+    double L = (double)b->L, all_heads = (double)c->width;
+
+    return ATTENTION_PRODUCTS * (double)c->layers * (double)b->B * L * L * all_heads;
+}
+
+static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_step *r)
+{
+    double linear = products_flops(&b->products), alone = bench_median(b->product_seconds, repeats);
+
+    r->parameters = b->model->elements;
+    r->step_seconds = bench_median(b->step_seconds, repeats);
+    r->tokens_per_s = (double)(b->B * b->L) / r->step_seconds;
+    r->step_gflops = (linear + attention_flops(b)) / r->step_seconds * 1e-9;
+    r->product_gflops = linear / alone * 1e-9;
+    r->share = r->step_gflops / r->product_gflops;
+}
+
+alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats,
+                               struct alibi_bench_step *result)
+{
+    alibi_status status;
+    struct bench b = { .B = batch, .L = length };
+    struct alibi_bench_step r = { 0 };
+
+    TRY(check_shape(batch, length, repeats));
+    alibi_memory_reset_peak();
+    TRY(bench_init(&b, config, repeats));
+    for (int i = 0; i < WARM_UP_STEPS; i++)
+        TRY(take_step(&b));
+    r.peak_bytes = alibi_memory_peak(); /* before the operands of the bare products come on top */
+    TRY(products_init(&b.products, b.model, batch * length));
+    TRY(products_run(&b.products));
+    TRY(time_repeats(&b, repeats));
+    fill_result(&b, repeats, &r);
+    *result = r;
+out:
+    bench_fini(&b);
+    return status;
+}
+
+alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds, size_t *peak_bytes)
+{
+    alibi_status status;
+    struct device device = { 0 };
+    struct model *m = NULL;
+    int32_t *tokens = NULL;
+    float *nll = NULL;
+    double begin;
+
+    TRY(check_shape(1, length, 1));
+    alibi_memory_reset_peak();
+    TRY(new_model(&m, config, length, &device, false));
+    TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
+    TRY(NEW_ARRAY(&nll, length, "losses"));
+    begin = clock_seconds();
+    TRY(model_loss(m, tokens, tokens + 1, 1, length, nll));
+    *seconds = clock_seconds() - begin;
+    *peak_bytes = alibi_memory_peak();
+out:
+    mem_free(nll);
+    mem_free(tokens);
+    model_free(m);
+    return status;
+}

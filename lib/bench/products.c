@@ -1,0 +1,131 @@
+/* products.c - the matrix products of a training step and nothing else
+ *
+ * Same shapes, same weights, same order and number as in the step, through the same linear operations without biases; so the
+ * ratio of the two times says what everything around the products costs. All products share their activation buffers, which
+ * is kind to the caches: the yardstick errs on the strict side. */
+#include "bench/bench.h"
+#include "model/walk.h"
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void add(struct products *p, int weight, int64_t rows, int times)
+{
+    p->list[p->count++] = (struct product){ .weight = weight, .rows = rows, .times = times };
+}
+
+static void list_block(struct products *p, const struct block_parameters *b, int64_t rows)
+{
+    add(p, b->qkv, rows, 1);
+    add(p, b->out, rows, 1);
+    add(p, b->up, rows, 1);
+    add(p, b->down, rows, 1);
+}
+
+/* The output layer's pieces, with a shorter one at the end where they do not divide the rows. */
+static void list_head(struct products *p, int64_t rows)
+{
+    int64_t piece = p->model->activations->logits.shape[0];
+
+    add(p, p->model->head, piece, (int)(rows / piece));
+    if (rows % piece > 0)
+        add(p, p->model->head, rows % piece, 1);
+}
+
+/* Elements of the largest input and output of any product. */
+static void largest(const struct products *p, int64_t *in, int64_t *out)
+{
+    *in = *out = 0;
+    for (int i = 0; i < p->count; i++) {
+        struct tensor w = p->model->parameters[p->list[i].weight].value;
+
+        *out = larger(*out, p->list[i].rows * w.shape[0]);
+        *in = larger(*in, p->list[i].rows * w.shape[1]);
+    }
+}
+
+/* Filled with numbers of a usual size: zeros or denormals would take another time. */
+static alibi_status new_filled(struct products *p, void **out, int64_t count)
+{
+    struct device *dev = p->model->device;
+    size_t bytes;
+
+    if (!size_multiply(&bytes, (size_t)count, dtype_bytes(p->model->type)))
+        return fail(ALIBI_MEMORY, "benchmark operands of %lld numbers do not fit in memory", (long long)count);
+    TRY_RETURN(dev->ops->buffer_new(dev, out, bytes, "benchmark operands"));
+    return dev->ops->fill(dev, tensor_1(*out, p->model->type, count), 0.01);
+}
+
+alibi_status products_init(struct products *p, struct model *m, int64_t rows)
+{
+    int64_t in, out;
+
+    *p = (struct products){ .model = m };
+    TRY_RETURN(NEW_ARRAY(&p->list, 4 * m->config.layers + 2, "the list of products"));
+    for (int64_t n = 0; n < m->config.layers; n++)
+        list_block(p, &m->blocks[n], rows);
+    list_head(p, rows);
+    largest(p, &in, &out);
+    TRY_RETURN(new_filled(p, &p->x, in));
+    TRY_RETURN(new_filled(p, &p->y, out));
+    return new_filled(p, &p->dx, in);
+}
+
+void products_fini(struct products *p)
+{
+    struct device *dev = p->model ? p->model->device : NULL;
+
+    if (!dev)
+        return;
+    dev->ops->buffer_free(dev, p->x);
+    dev->ops->buffer_free(dev, p->y);
+    dev->ops->buffer_free(dev, p->dx);
+    mem_free(p->list);
+}
+
+static alibi_status forward_product(const struct products *p, const struct product *a)
+{
+    struct device *dev = p->model->device;
+    struct tensor w = p->model->parameters[a->weight].value;
+    struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]), y = tensor_2(p->y, w.type, a->rows, w.shape[0]);
+
+    for (int i = 0; i < a->times; i++)
+        TRY_RETURN(dev->ops->linear_forward(dev, y, x, w, tensor_none()));
+    return ALIBI_OK;
+}
+
+static alibi_status backward_products(const struct products *p, const struct product *a)
+{
+    struct device *dev = p->model->device;
+    struct tensor w = p->model->parameters[a->weight].value, dw = p->model->parameters[a->weight].gradient;
+    struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]), dx = tensor_2(p->dx, w.type, a->rows, w.shape[1]);
+    struct tensor dy = tensor_2(p->y, w.type, a->rows, w.shape[0]);
+
+    for (int i = 0; i < a->times; i++)
+        TRY_RETURN(dev->ops->linear_backward(dev, dx, dw, tensor_none(), dy, x, w));
+    return ALIBI_OK;
+}
+
+alibi_status products_run(struct products *p)
+{
+    for (int i = 0; i < p->count; i++)
+        TRY_RETURN(forward_product(p, &p->list[i]));
+    for (int i = p->count - 1; i >= 0; i--)
+        TRY_RETURN(backward_products(p, &p->list[i]));
+    return ALIBI_OK;
+}
+
+double products_flops(const struct products *p)
+{
+    double flops = 0;
+
+    for (int i = 0; i < p->count; i++) {
+        const struct product *a = &p->list[i];
+        const struct parameter *w = &p->model->parameters[a->weight];
+
+        flops += 3 * 2 * (double)a->rows * a->times * (double)w->count;
+    }
+    return flops;
+}

@@ -1,0 +1,248 @@
+/* compare.c - one model per position method, the same in everything else, tested at growing lengths
+ *
+ *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length -> result.json after each
+ *   then:             results.json, results.csv, report.html
+ *
+ * Every step that is done is on disk before the next begins, so stopping at any moment loses one step at most. */
+#include "compare/compare.h"
+#include "eval/eval.h"
+#include "report/report.h"
+#include "train/train.h"
+
+/* One method's part of a comparison. */
+struct job {
+    const struct request *request;
+    const alibi_corpus *corpus;
+    struct alibi_config config;
+    char *run, *path; /* the method's folder, its result.json */
+    struct alibi_compare_method *result;
+};
+
+static void job_fini(struct job *j)
+{
+    mem_free(j->run);
+    mem_free(j->path);
+}
+
+static void raise_peak(struct alibi_compare_method *m, size_t bytes)
+{
+    if (bytes > m->peak_bytes)
+        m->peak_bytes = bytes;
+}
+
+/* A run that is complete returns at once; one whose last checkpoint was damaged since takes its last steps again. What an earlier
+ * call measured stays. */
+static alibi_status train(struct job *j, bool measured)
+{
+    struct alibi_train_result r;
+
+    TRY_RETURN(alibi_train(&j->config, &j->request->training, j->corpus, j->run, true, &r));
+    if (measured)
+        return ALIBI_OK;
+    j->result->train_tokens_per_s = r.tokens_per_s;
+    j->result->train_seconds = r.seconds;
+    j->result->train_loss = r.loss;
+    j->result->parameters = r.parameters;
+    raise_peak(j->result, r.peak_bytes);
+    return result_write(j->result, j->path);
+}
+
+/* Opening passes over a checkpoint that cannot be read and takes an older one. Here that would show a half-trained model as a
+ * whole one. */
+static alibi_status open_trained(struct job *j, alibi_model **out)
+{
+    alibi_status status;
+    alibi_model *model = NULL;
+    struct train_state state;
+    struct alibi_training training;
+
+    TRY(alibi_model_open(&model, j->run));
+    TRY(checkpoint_read_state(model->path, &state, &training));
+    if (state.step != j->request->training.steps) {
+        status = fail(ALIBI_IO, "cannot evaluate '%s': its checkpoint of step %lld could not be read, only that of step %lld",
+                      j->run, (long long)j->request->training.steps, (long long)state.step);
+        goto out;
+    }
+    *out = model;
+    model = NULL;
+out:
+    alibi_model_free(model);
+    return status;
+}
+
+/* The longest input the method is defined for. */
+static int64_t longest(const struct model *m)
+{
+    return m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+}
+
+static alibi_status evaluate_at(struct job *j, struct model *m, int64_t length, struct alibi_eval_result *result)
+{
+    struct alibi_eval eval = { .length = length, .protocol = ALIBI_NONOVERLAPPING, .tokens = j->request->compare.eval_tokens };
+    char task[2 * ALIBI_NAME_MAX];
+
+    if (length > longest(m)) {
+        log_note("%s: no value at length %lld, its positions end at %lld", j->result->name, (long long)length,
+                 (long long)longest(m));
+        *result = result_none(length);
+        return ALIBI_OK;
+    }
+    snprintf(task, sizeof task, "eval %s %lld", j->result->name, (long long)length);
+    return evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, result);
+}
+
+static alibi_status evaluate_rest(struct job *j)
+{
+    const struct alibi_int_list *lengths = &j->request->compare.lengths;
+    struct alibi_compare_method *r = j->result;
+    alibi_status status;
+    alibi_model *model = NULL;
+
+    TRY(open_trained(j, &model));
+    while (r->lengths < lengths->count) {
+        struct alibi_eval_result *at = &r->by_length[r->lengths];
+
+        TRY(evaluate_at(j, model->model, lengths->at[r->lengths], at));
+        raise_peak(r, at->peak_bytes);
+        r->lengths++;
+        TRY(result_write(r, j->path));
+    }
+out:
+    alibi_model_free(model);
+    return status;
+}
+
+static alibi_status run_method(const struct request *r, int i, const alibi_corpus *corpus, const char *dir,
+                               struct alibi_compare_method *result)
+{
+    alibi_status status;
+    struct job j = { .request = r, .corpus = corpus, .result = result };
+    const char *name = r->compare.methods.at[i];
+    bool measured;
+
+    snprintf(result->name, sizeof result->name, "%s", name);
+    TRY(request_config(r, i, &j.config));
+    TRY(path_join(&j.run, dir, name));
+    TRY(path_join(&j.path, j.run, "result.json"));
+    measured = file_exists(j.path);
+    if (measured)
+        TRY(result_read(result, name, &r->compare.lengths, j.path));
+    if (result->lengths == r->compare.lengths.count)
+        goto out;
+    TRY(train(&j, measured));
+    TRY(evaluate_rest(&j));
+out:
+    job_fini(&j);
+    return status;
+}
+
+static alibi_status run_methods(const struct request *r, const alibi_corpus *corpus, const char *dir,
+                                struct alibi_compare_result *result)
+{
+    const struct alibi_name_list *methods = &r->compare.methods;
+
+    for (int i = 0; i < methods->count; i++) {
+        if (alibi_stop_requested())
+            return ALIBI_INTERRUPTED;
+        TRY_RETURN(run_method(r, i, corpus, dir, &result->method[i]));
+        result->methods++;
+    }
+    return ALIBI_OK;
+}
+
+/* ---- reports */
+
+static alibi_status write_report(const struct alibi_compare_result *result, const char *dir, const char *name,
+                                 alibi_status (*format)(struct text *out, const struct alibi_compare_result *r))
+{
+    alibi_status status;
+    struct text text = { 0 };
+    char *path = NULL;
+
+    TRY(format(&text, result));
+    TRY(path_join(&path, dir, name));
+    TRY(file_replace(path, text.data, text.length));
+out:
+    mem_free(path);
+    text_free(&text);
+    return status;
+}
+
+static alibi_status write_reports(const struct alibi_compare_result *result, const char *dir)
+{
+    TRY_RETURN(write_report(result, dir, "results.json", report_json));
+    TRY_RETURN(write_report(result, dir, "results.csv", report_csv));
+    return write_report(result, dir, "report.html", report_html);
+}
+
+/* ---- the public interface */
+
+static alibi_status new_result(struct alibi_compare_result **out, const struct request *r, const alibi_corpus *corpus)
+{
+    struct alibi_compare_result *result = NULL;
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&result, 1, "the comparison's results"));
+    result->config = r->config;
+    result->training = r->training;
+    alibi_corpus_get_info(corpus, ALIBI_ALL, &result->text);
+    *out = result;
+    return ALIBI_OK;
+}
+
+alibi_status alibi_compare_run(const struct alibi_compare *compare, const struct alibi_config *config,
+                               const struct alibi_training *training, const alibi_corpus *corpus, const char *dir,
+                               struct alibi_compare_result **out)
+{
+    alibi_status status;
+    struct request request;
+    struct lock *lock = NULL;
+    struct alibi_compare_result *result = NULL;
+
+    TRY(request_init(&request, compare, config, training, corpus));
+    TRY(folder_create(dir));
+    TRY(lock_take(&lock, dir));
+    TRY(request_enter(&request, dir));
+    TRY(new_result(&result, &request, corpus));
+    TRY(run_methods(&request, corpus, dir, result));
+    TRY(write_reports(result, dir));
+    *out = result;
+    result = NULL;
+out:
+    stop_clear(); /* whoever asked for a stop has it */
+    if (status == ALIBI_INTERRUPTED)
+        fail(status, "stopped; what is done is saved in '%s', and the same command goes on from there", dir);
+    alibi_compare_free(result);
+    lock_release(lock);
+    return status;
+}
+
+void alibi_compare_free(struct alibi_compare_result *result)
+{
+    mem_free(result);
+}
+
+alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *result, int columns, bool colour)
+{
+    alibi_status status;
+    struct text text = { 0 };
+
+    TRY(report_text(&text, result, columns, colour));
+    *out = text.data;
+    text.data = NULL;
+out:
+    text_free(&text);
+    return status;
+}
+
+alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result)
+{
+    alibi_status status;
+    struct text text = { 0 };
+
+    TRY(report_json(&text, result));
+    *out = text.data;
+    text.data = NULL;
+out:
+    text_free(&text);
+    return status;
+}

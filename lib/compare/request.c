@@ -1,0 +1,209 @@
+/* request.c - what a comparison was asked for, checked first and kept beside its results
+ *
+ * compare.json holds the whole request as a recipe. The same request gives the same bytes, so a folder that holds others is
+ * another comparison, and going on in it would mix the two. */
+#include <string.h>
+
+#include "base/json.h"
+#include "compare/compare.h"
+#include "train/train.h"
+
+enum { REQUEST_BYTES_MAX = 1 << 20, VALUE_BYTES = 64 };
+
+/* ---- checks */
+
+static alibi_status check_methods(const struct alibi_name_list *methods)
+{
+    const struct position_method *method;
+
+    if (methods->count < 1 || methods->count > ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "methods: 1 to %d are needed, %d are given", ALIBI_LIST_MAX, methods->count);
+    for (int i = 0; i < methods->count; i++) {
+        TRY_RETURN(position_find(&method, methods->at[i]));
+        for (int j = 0; j < i; j++)
+            if (strcmp(methods->at[i], methods->at[j]) == 0)
+                return fail(ALIBI_USAGE, "methods: '%s' is listed twice", methods->at[i]);
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status check_lengths(const struct alibi_int_list *lengths)
+{
+    if (lengths->count < 1 || lengths->count > ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "lengths: 1 to %d are needed, %d are given", ALIBI_LIST_MAX, lengths->count);
+    for (int i = 0; i < lengths->count; i++)
+        if (lengths->at[i] < 1)
+            return fail(ALIBI_USAGE, "lengths: %lld: each must be 1 or more", (long long)lengths->at[i]);
+    return ALIBI_OK;
+}
+
+/* Puts `length` in its place among the sorted ones, unless it is there already. */
+static void insert_length(struct alibi_int_list *sorted, int64_t length)
+{
+    int at = sorted->count;
+
+    while (at > 0 && sorted->at[at - 1] > length)
+        at--;
+    if (at > 0 && sorted->at[at - 1] == length)
+        return;
+    memmove(&sorted->at[at + 1], &sorted->at[at], (size_t)(sorted->count - at) * sizeof sorted->at[0]);
+    sorted->at[at] = length;
+    sorted->count++;
+}
+
+static void sort_lengths(struct alibi_int_list *lengths)
+{
+    struct alibi_int_list sorted = { 0 };
+
+    for (int i = 0; i < lengths->count; i++)
+        insert_length(&sorted, lengths->at[i]);
+    *lengths = sorted;
+}
+
+/* Every length is scored on the same tokens, so the longest one says how many there must be. */
+static alibi_status check_text(const struct request *r, const alibi_corpus *corpus)
+{
+    const struct alibi_training *t = &r->training;
+    int64_t longest = r->compare.lengths.at[r->compare.lengths.count - 1];
+    struct span valid = corpus_span(corpus, ALIBI_VALID);
+    struct batches batches;
+
+    if (valid.count - 1 < longest)
+        return fail(ALIBI_BAD_INPUT, "'%s': the validation split has %lld tokens, evaluating at length %lld needs %llu",
+                    corpus_name(corpus), (long long)valid.count, (long long)longest, (unsigned long long)longest + 1);
+    if (r->compare.eval_tokens != 0 && r->compare.eval_tokens < longest)
+        return fail(ALIBI_USAGE, "eval-tokens %lld: the largest length, %lld, needs at least as many",
+                    (long long)r->compare.eval_tokens, (long long)longest);
+    return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed);
+}
+
+alibi_status request_config(const struct request *r, int i, struct alibi_config *config)
+{
+    struct alibi_config c = r->config;
+
+    snprintf(c.position, sizeof c.position, "%s", r->compare.methods.at[i]);
+    TRY_RETURN(alibi_config_resolve(&c));
+    *config = c;
+    return ALIBI_OK;
+}
+
+static alibi_status check_configs(const struct request *r)
+{
+    struct alibi_config c;
+
+    for (int i = 0; i < r->compare.methods.count; i++)
+        TRY_RETURN(request_config(r, i, &c));
+    return ALIBI_OK;
+}
+
+alibi_status request_init(struct request *r, const struct alibi_compare *compare, const struct alibi_config *config,
+                          const struct alibi_training *training, const alibi_corpus *corpus)
+{
+    *r = (struct request){ .compare = *compare, .config = *config, .training = *training, .text = corpus_checksum(corpus) };
+    TRY_RETURN(training_check(training));
+    TRY_RETURN(check_methods(&r->compare.methods));
+    TRY_RETURN(check_lengths(&r->compare.lengths));
+    sort_lengths(&r->compare.lengths);
+    r->config.vocab = tokenizer_vocab(corpus_tokenizer(corpus));
+    r->config.train_length = training->train_length;
+    TRY_RETURN(request_config(r, 0, &r->config));
+    TRY_RETURN(check_configs(r));
+    return check_text(r, corpus);
+}
+
+/* ---- compare.json */
+
+#define AT(field) offsetof(struct request, field)
+
+static const struct alibi_option own_options[] = {
+    { "methods", ALIBI_OPTION_NAMES, AT(compare.methods), 0, 0, NULL, NULL, "LIST", "position methods" },
+    { "lengths", ALIBI_OPTION_INTS, AT(compare.lengths), 1, 0x1p40, NULL, NULL, "LIST", "lengths to evaluate at" },
+    { "eval-tokens", ALIBI_OPTION_INT, AT(compare.eval_tokens), 0, 0x1p40, NULL, "0", "N", "tokens scored at most" },
+    { "text-checksum", ALIBI_OPTION_INT, AT(text), 0, UINT32_MAX, NULL, "0", "N", "of the corpus" },
+};
+
+static alibi_status format_request(const struct request *r, struct text *json)
+{
+    struct request copy = *r;
+    struct alibi_option_group groups[] = {
+        { .title = "comparison", .options = own_options, .count = sizeof own_options / sizeof *own_options, .values = &copy },
+        { .title = "model", .values = &copy.config },
+        { .title = "training", .values = &copy.training },
+    };
+
+    groups[1].options = alibi_config_options(&groups[1].count);
+    groups[2].options = training_shaping_options(&groups[2].count);
+    return options_format(groups, 3, json);
+}
+
+/* A value for a message, cut where it is long. */
+static void value_text(char text[VALUE_BYTES], const json_t *value)
+{
+    size_t length = value ? json_dumpb(value, text, VALUE_BYTES - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : 0;
+
+    text[length < VALUE_BYTES ? length : VALUE_BYTES - 1] = '\0';
+    if (length >= VALUE_BYTES)
+        memcpy(text + VALUE_BYTES - 4, "...", 4);
+    if (!value)
+        snprintf(text, VALUE_BYTES, "missing");
+}
+
+static alibi_status name_difference(const json_t *held, json_t *asked, const char *dir)
+{
+    char there[VALUE_BYTES], here[VALUE_BYTES];
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(asked, key, value)
+    {
+        const json_t *other = json_object_get(held, key);
+
+        if (json_equal(other, value))
+            continue;
+        if (strcmp(key, "text_checksum") == 0)
+            return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (of another text): choose another folder", dir);
+        value_text(there, other);
+        value_text(here, value);
+        return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s %s there, %s asked): choose another folder", dir, key,
+                    there, here);
+    }
+    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison: choose another folder", dir);
+}
+
+static alibi_status check_held(const struct text *asked, const char *dir, const char *path)
+{
+    alibi_status status;
+    char *held = NULL;
+    size_t bytes;
+    json_t *held_json = NULL, *asked_json = NULL;
+
+    TRY(file_read_all(&held, &bytes, path, REQUEST_BYTES_MAX));
+    if (bytes == asked->length && memcmp(held, asked->data, bytes) == 0)
+        goto out;
+    TRY(json_parse(&held_json, held, bytes, path));
+    TRY(json_parse(&asked_json, asked->data, asked->length, path));
+    TRY(name_difference(held_json, asked_json, dir));
+out:
+    json_decref(asked_json);
+    json_decref(held_json);
+    mem_free(held);
+    return status;
+}
+
+alibi_status request_enter(const struct request *r, const char *dir)
+{
+    alibi_status status;
+    struct text asked = { 0 };
+    char *path = NULL;
+
+    TRY(format_request(r, &asked));
+    TRY(path_join(&path, dir, "compare.json"));
+    if (file_exists(path))
+        TRY(check_held(&asked, dir, path));
+    else
+        TRY(file_replace(path, asked.data, asked.length));
+out:
+    mem_free(path);
+    text_free(&asked);
+    return status;
+}

@@ -1,0 +1,134 @@
+/* generate.c - text from a model
+ *
+ *   prompt -> ids -> prefill in chunks -> logits -> token -> text
+ *                                           ^---------|
+ *
+ * The cache holds keys and values of all positions; each further token costs one position. */
+#include "eval/eval.h"
+#include "train/train.h"
+
+enum { PREFILL_TOKENS = 512 };
+
+/* One generation under way. */
+struct generation {
+    struct model *model;
+    const struct tokenizer *tokenizer;
+    const struct alibi_sampling *sampling;
+    struct pieces pieces;
+    struct cache *cache;
+    int32_t *prompt;
+    int64_t prompt_count;
+    float *logits;             /* [V] */
+    struct candidate *scratch; /* [V] */
+};
+
+static void generation_fini(struct generation *g)
+{
+    text_free(&g->pieces.held);
+    cache_free(g->cache);
+    mem_free(g->prompt);
+    mem_free(g->logits);
+    mem_free(g->scratch);
+}
+
+/* An empty prompt means the beginning of a document: what follows the end of the one before. */
+static alibi_status encode_prompt(struct generation *g, const char *prompt, size_t bytes)
+{
+    size_t valid = utf8_valid_prefix(prompt, bytes);
+
+    if (valid < bytes)
+        return fail(ALIBI_BAD_INPUT, "the prompt is not UTF-8 text at byte %zu", valid);
+    if (bytes > 0)
+        return tokenizer_encode(g->tokenizer, prompt, bytes, &g->prompt, &g->prompt_count);
+    TRY_RETURN(NEW_ARRAY(&g->prompt, 1, "prompt"));
+    g->prompt[0] = tokenizer_end(g->tokenizer);
+    g->prompt_count = 1;
+    return ALIBI_OK;
+}
+
+/* The last token asked for is never read, so the model sees one position less than there are tokens. */
+static alibi_status check_length(const struct generation *g)
+{
+    int64_t tokens = g->sampling->tokens;
+    alibi_status status = model_check_length(g->model, g->prompt_count + (tokens > 0 ? tokens - 1 : 0));
+
+    if (status == ALIBI_OK)
+        return ALIBI_OK;
+    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)g->prompt_count, (long long)tokens);
+}
+
+static alibi_status check_stop(int64_t done)
+{
+    if (alibi_stop_requested())
+        return fail(ALIBI_INTERRUPTED, "generate: stopped after %lld tokens", (long long)done);
+    return ALIBI_OK;
+}
+
+static alibi_status generation_init(struct generation *g)
+{
+    TRY_RETURN(NEW_ARRAY(&g->logits, g->model->config.vocab, "logits"));
+    TRY_RETURN(NEW_ARRAY(&g->scratch, g->model->config.vocab, "candidates"));
+    return cache_new(&g->cache, g->model, 1);
+}
+
+static alibi_status prefill(struct generation *g)
+{
+    for (int64_t from = 0; from < g->prompt_count; from += PREFILL_TOKENS) {
+        int64_t left = g->prompt_count - from;
+        int64_t count = left < PREFILL_TOKENS ? left : PREFILL_TOKENS;
+
+        TRY_RETURN(check_stop(0));
+        TRY_RETURN(model_extend(g->model, g->cache, g->prompt + from, count, count == left ? g->logits : NULL));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status write_token(struct generation *g, int32_t id)
+{
+    size_t bytes;
+    const char *text = tokenizer_bytes(g->tokenizer, id, &bytes);
+
+    return pieces_add(&g->pieces, text, bytes);
+}
+
+static alibi_status decode(struct generation *g)
+{
+    const struct alibi_sampling *s = g->sampling;
+    int32_t id;
+
+    for (int64_t i = 0; i < s->tokens && !g->pieces.stopped; i++) {
+        TRY_RETURN(check_stop(i));
+        if (i > 0)
+            TRY_RETURN(model_extend(g->model, g->cache, &id, 1, g->logits));
+        TRY_RETURN(sample_token(&id, g->logits, g->model->config.vocab, s, (uint64_t)i, g->scratch));
+        if (id == tokenizer_end(g->tokenizer))
+            break;
+        TRY_RETURN(write_token(g, id));
+    }
+    pieces_end(&g->pieces);
+    return ALIBI_OK;
+}
+
+alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t prompt_bytes, const struct alibi_sampling *sampling,
+                            bool (*emit)(void *user, const char *text, size_t bytes), void *user)
+{
+    alibi_status status;
+    struct generation g = {
+        .model = model->model,
+        .tokenizer = model->tokenizer,
+        .sampling = sampling,
+        .pieces = { .emit = emit, .user = user },
+    };
+
+    TRY(sampling_check(sampling));
+    TRY(evaluate_check_vocab(g.model, g.tokenizer, "the model's tokenizer"));
+    TRY(encode_prompt(&g, prompt, prompt_bytes));
+    TRY(check_length(&g));
+    TRY(generation_init(&g));
+    TRY(prefill(&g));
+    TRY(decode(&g));
+out:
+    stop_clear(); /* whoever asked for a stop has it */
+    generation_fini(&g);
+    return status;
+}

@@ -1,0 +1,395 @@
+/* safetensors.c - the header of a safetensors file, read strictly
+ *
+ *   u64 N, little-endian | N bytes of JSON | data
+ *   { "__metadata__": { text: text, ... }, NAME: { "dtype": "F32", "shape": [2, 3], "data_offsets": [b, e] }, ... }
+ *
+ * [b, e) counts from the start of the data. Sorted by offset the tensors follow one another from 0 to the end of the file, and
+ * e - b is the product of the shape times the size of the type. So every byte belongs to exactly one tensor, and no tensor can
+ * reach beyond the file.
+ *
+ * The header may come from anywhere and be 100 MB long. The grammar is small and fixed, so it is read in one pass, without
+ * a tree and without recursion: memory stays a small multiple of the header. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/formats.h"
+#include "formats/scan.h"
+
+enum { HEADER_MAX = 100000000, LENGTH_BYTES = 8, RANK_MAX = 8 };
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} types[] = {
+    { "F64", 8 }, { "F32", 4 }, { "F16", 2 }, { "BF16", 2 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 }, { "I64", 8 },  { "I32", 4 },
+    { "I16", 2 }, { "I8", 1 },  { "U64", 8 }, { "U32", 4 },  { "U16", 2 },     { "U8", 1 },      { "BOOL", 1 }, { "C64", 8 },
+};
+
+/* 0 if there is no such type. */
+static size_t type_bytes(const char *name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, name) == 0)
+            return types[i].bytes;
+    return 0;
+}
+
+/* What is handed out, and the memory behind it. */
+struct owner {
+    struct safetensors table;
+    char *names; /* all names, one after the other */
+};
+
+struct reader {
+    struct scan scan;
+    struct safetensor *tensors;
+    int count, capacity;
+    const char **keys; /* of the metadata */
+    int key_count, key_capacity;
+    bool has_metadata;
+};
+
+/* ---- one tensor */
+
+static alibi_status read_type(struct reader *r, struct safetensor *t)
+{
+    const char *type = NULL;
+
+    TRY_RETURN(scan_string(&r->scan, &type));
+    if (type_bytes(type) == 0)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown type '%s'", r->scan.path, t->name, type);
+    snprintf(t->type, sizeof t->type, "%s", type);
+    return ALIBI_OK;
+}
+
+static alibi_status read_shape(struct reader *r, struct safetensor *t)
+{
+    TRY_RETURN(scan_expect(&r->scan, '['));
+    if (scan_take(&r->scan, ']'))
+        return ALIBI_OK;
+    do {
+        if (t->rank == RANK_MAX)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has more than %d dimensions", r->scan.path, t->name,
+                        RANK_MAX);
+        TRY_RETURN(scan_count(&r->scan, &t->shape[t->rank]));
+        t->rank++;
+    } while (scan_take(&r->scan, ','));
+    return scan_expect(&r->scan, ']');
+}
+
+static alibi_status read_offsets(struct reader *r, struct safetensor *t)
+{
+    TRY_RETURN(scan_expect(&r->scan, '['));
+    TRY_RETURN(scan_count(&r->scan, &t->begin));
+    TRY_RETURN(scan_expect(&r->scan, ','));
+    TRY_RETURN(scan_count(&r->scan, &t->end));
+    return scan_expect(&r->scan, ']');
+}
+
+static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned *seen)
+{
+    static const struct {
+        const char *key;
+        alibi_status (*read)(struct reader *r, struct safetensor *t);
+    } fields[] = { { "dtype", read_type }, { "shape", read_shape }, { "data_offsets", read_offsets } };
+    const char *key = NULL;
+    size_t before = r->scan.used;
+
+    TRY_RETURN(scan_string(&r->scan, &key));
+    TRY_RETURN(scan_expect(&r->scan, ':'));
+    for (unsigned i = 0; i < 3; i++) {
+        if (strcmp(key, fields[i].key) != 0)
+            continue;
+        if (*seen & 1u << i)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has '%s' twice", r->scan.path, t->name, key);
+        *seen |= 1u << i;
+        r->scan.used = before; /* the key is not needed any more */
+        return fields[i].read(r, t);
+    }
+    return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown key '%s'", r->scan.path, t->name, key);
+}
+
+/* e - b against the shape and the type. */
+static alibi_status check_extent(const struct reader *r, const struct safetensor *t)
+{
+    size_t bytes = 0;
+
+    if (!size_product(&bytes, t->shape, t->rank) || !size_multiply(&bytes, bytes, type_bytes(t->type)) || bytes > INT64_MAX)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has a shape that no file can hold", r->scan.path, t->name);
+    if (t->end < t->begin || (size_t)(t->end - t->begin) != bytes)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' needs %zu bytes, its offsets are %lld and %lld", r->scan.path,
+                    t->name, bytes, (long long)t->begin, (long long)t->end);
+    return ALIBI_OK;
+}
+
+static alibi_status grow(void **array, int count, int *capacity, size_t size)
+{
+    int larger = *capacity > 0 ? *capacity * 2 : 16; /* at most HEADER_MAX entries: cannot wrap */
+
+    if (count < *capacity)
+        return ALIBI_OK;
+    TRY_RETURN(mem_grow(array, (size_t)count * size, (size_t)larger * size, "the names of tensors"));
+    *capacity = larger;
+    return ALIBI_OK;
+}
+
+static alibi_status read_tensor(struct reader *r, const char *name)
+{
+    struct safetensor t = { .name = (char *)name };
+    unsigned seen = 0;
+
+    TRY_RETURN(scan_expect(&r->scan, '{'));
+    do
+        TRY_RETURN(read_field(r, &t, &seen));
+    while (scan_take(&r->scan, ','));
+    TRY_RETURN(scan_expect(&r->scan, '}'));
+    if (seen != 7)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' lacks dtype, shape or data_offsets", r->scan.path, name);
+    TRY_RETURN(check_extent(r, &t));
+    TRY_RETURN(grow((void **)&r->tensors, r->count, &r->capacity, sizeof t));
+    r->tensors[r->count++] = t;
+    return ALIBI_OK;
+}
+
+/* ---- the whole header */
+
+/* Texts to texts. The values are checked and dropped, the keys kept to find one that comes twice. */
+static alibi_status read_metadata(struct reader *r)
+{
+    if (r->has_metadata)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '__metadata__' comes twice", r->scan.path);
+    r->has_metadata = true;
+    TRY_RETURN(scan_expect(&r->scan, '{'));
+    if (scan_take(&r->scan, '}'))
+        return ALIBI_OK;
+    do {
+        const char *key = NULL, *value = NULL;
+        TRY_RETURN(scan_string(&r->scan, &key));
+        TRY_RETURN(scan_expect(&r->scan, ':'));
+        TRY_RETURN(scan_string(&r->scan, &value));
+        TRY_RETURN(grow((void **)&r->keys, r->key_count, &r->key_capacity, sizeof key));
+        r->keys[r->key_count++] = key;
+    } while (scan_take(&r->scan, ','));
+    return scan_expect(&r->scan, '}');
+}
+
+static alibi_status read_entry(struct reader *r)
+{
+    const char *name = NULL;
+
+    TRY_RETURN(scan_string(&r->scan, &name));
+    TRY_RETURN(scan_expect(&r->scan, ':'));
+    return strcmp(name, "__metadata__") == 0 ? read_metadata(r) : read_tensor(r, name);
+}
+
+static alibi_status read_header(struct reader *r)
+{
+    TRY_RETURN(scan_expect(&r->scan, '{'));
+    if (!scan_take(&r->scan, '}')) {
+        do
+            TRY_RETURN(read_entry(r));
+        while (scan_take(&r->scan, ','));
+        TRY_RETURN(scan_expect(&r->scan, '}'));
+    }
+    return scan_end(&r->scan);
+}
+
+/* ---- what holds between tensors */
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static alibi_status check_distinct(const char **names, int count, const char *what, const char *path)
+{
+    if (count > 0)
+        qsort(names, (size_t)count, sizeof *names, compare_texts);
+    for (int i = 1; i < count; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the %s '%s' comes twice", path, what, names[i]);
+    return ALIBI_OK;
+}
+
+static alibi_status check_names(const struct reader *r)
+{
+    alibi_status status;
+    const char **names = NULL;
+
+    TRY(NEW_ARRAY(&names, r->count, "the names of tensors"));
+    for (int i = 0; i < r->count; i++)
+        names[i] = r->tensors[i].name;
+    TRY(check_distinct(names, r->count, "tensor", r->scan.path));
+    TRY(check_distinct(r->keys, r->key_count, "metadata key", r->scan.path));
+out:
+    mem_free(names);
+    return status;
+}
+
+/* By offset; tensors without data, which may share one, by name. */
+static int compare_tensors(const void *a, const void *b)
+{
+    const struct safetensor *s = a, *t = b;
+
+    if (s->begin != t->begin)
+        return s->begin < t->begin ? -1 : 1;
+    if (s->end != t->end)
+        return s->end < t->end ? -1 : 1;
+    return strcmp(s->name, t->name);
+}
+
+/* Sorts the tensors, checks that they fill the data, and makes their offsets count from the start of the file. */
+static alibi_status place(struct reader *r, int64_t file_bytes)
+{
+    int64_t data = (int64_t)r->scan.end, at = data;
+
+    if (r->count > 0)
+        qsort(r->tensors, (size_t)r->count, sizeof *r->tensors, compare_tensors);
+    for (int i = 0; i < r->count; i++) {
+        struct safetensor *t = &r->tensors[i];
+        if (t->begin != at - data)
+            return fail(ALIBI_BAD_INPUT,
+                        "cannot read '%s': tensor '%s' begins at %lld of the data, the one before it ends at %lld", r->scan.path,
+                        t->name, (long long)t->begin, (long long)(at - data));
+        if (t->end > file_bytes - data)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' needs %lld bytes at %lld, the file ends at %lld",
+                        r->scan.path, t->name, (long long)(t->end - t->begin), (long long)at, (long long)file_bytes);
+        t->begin += data;
+        t->end += data;
+        at = t->end;
+    }
+    if (at != file_bytes)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': the tensors end at %lld, the file at %lld", r->scan.path, (long long)at,
+                    (long long)file_bytes);
+    return ALIBI_OK;
+}
+
+/* ---- parse, open, free */
+
+/* Bytes of the header, checked against the limit and the file. `bytes` has the first LENGTH_BYTES of the file. */
+static alibi_status header_bytes(size_t *out, const char *bytes, int64_t file_bytes, const char *path)
+{
+    uint64_t length = 0;
+
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
+        length = length << 8 | (unsigned char)bytes[i];
+    if (length > HEADER_MAX)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': its header would have %llu bytes, at most %d are allowed", path,
+                    (unsigned long long)length, HEADER_MAX);
+    if ((int64_t)length > file_bytes - LENGTH_BYTES)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': its header needs %llu bytes at %d, the file ends at %lld", path,
+                    (unsigned long long)length, LENGTH_BYTES, (long long)file_bytes);
+    *out = (size_t)length;
+    return ALIBI_OK;
+}
+
+static alibi_status check_header(const char *bytes, size_t length, const char *path)
+{
+    size_t valid = utf8_valid_prefix(bytes, length);
+
+    if (valid < length)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid + LENGTH_BYTES);
+    if (length == 0 || bytes[0] != '{')
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '{' expected at byte %d", path, LENGTH_BYTES);
+    return ALIBI_OK;
+}
+
+static alibi_status new_owner(struct safetensors **out, struct reader *r)
+{
+    struct owner *o = NULL;
+
+    TRY_RETURN(NEW_ARRAY(&o, 1, "the table of tensors"));
+    *o = (struct owner){ { r->tensors, r->count }, r->scan.strings };
+    r->tensors = NULL;
+    r->scan.strings = NULL;
+    *out = &o->table;
+    return ALIBI_OK;
+}
+
+alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size_t length, int64_t file_bytes, const char *path)
+{
+    alibi_status status;
+    struct reader r = { .scan = { .text = bytes, .at = LENGTH_BYTES, .path = path } };
+    size_t header = 0;
+
+    if (length < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, length);
+    TRY(header_bytes(&header, bytes, file_bytes, path));
+    if (header > length - LENGTH_BYTES) {
+        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': its header needs %zu bytes, only %zu are there", path, header,
+                      length - LENGTH_BYTES);
+        goto out;
+    }
+    r.scan.end = LENGTH_BYTES + header;
+    TRY(check_header(bytes + LENGTH_BYTES, header, path));
+    TRY(NEW_ARRAY(&r.scan.strings, (int64_t)header, "the names of tensors"));
+    TRY(read_header(&r));
+    TRY(check_names(&r));
+    TRY(place(&r, file_bytes));
+    TRY(new_owner(out, &r));
+out:
+    mem_free(r.keys);
+    mem_free(r.tensors);
+    mem_free(r.scan.strings);
+    return status;
+}
+
+/* Reads the length and the header; *length bytes in *bytes. */
+static alibi_status read_front(char **bytes, size_t *length, struct file *f, const char *path)
+{
+    alibi_status status;
+    char first[LENGTH_BYTES];
+    char *front = NULL;
+    size_t got = 0, header = 0;
+
+    TRY(file_read(f, first, sizeof first, &got));
+    if (got < sizeof first) {
+        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, got);
+        goto out;
+    }
+    TRY(header_bytes(&header, first, file_size(f), path));
+    TRY(NEW_ARRAY(&front, (int64_t)(LENGTH_BYTES + header), "the header of a safetensors file"));
+    memcpy(front, first, sizeof first);
+    TRY(file_read(f, front + LENGTH_BYTES, header, &got));
+    *length = LENGTH_BYTES + got;
+    *bytes = front;
+    front = NULL;
+out:
+    mem_free(front);
+    return status;
+}
+
+alibi_status safetensors_open(struct safetensors **out, const char *path)
+{
+    alibi_status status;
+    struct file *f = NULL;
+    char *bytes = NULL;
+    size_t length = 0;
+
+    TRY(file_open_read(&f, path));
+    TRY(read_front(&bytes, &length, f, path));
+    TRY(safetensors_parse(out, bytes, length, file_size(f), path));
+out:
+    mem_free(bytes);
+    file_close(f);
+    return status;
+}
+
+void safetensors_free(struct safetensors *s)
+{
+    struct owner *o = (struct owner *)s;
+
+    if (o == NULL)
+        return;
+    mem_free(o->table.tensors);
+    mem_free(o->names);
+    mem_free(o);
+}
+
+const struct safetensor *safetensors_find(const struct safetensors *s, const char *name)
+{
+    for (int i = 0; i < s->count; i++)
+        if (strcmp(s->tensors[i].name, name) == 0)
+            return &s->tensors[i];
+    return NULL;
+}

@@ -1,0 +1,114 @@
+/* backward.c - the walk back, from the gradient of the last residual stream to every parameter
+ *
+ * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own operations, and its norm's
+ * backward adds the branch's share to dx. Gradients of parameters accumulate. */
+#include "model/walk.h"
+
+alibi_status norm_backward(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, struct tensor mean,
+                           struct tensor rstd, int weight, int bias)
+{
+    const struct ops *ops = m->device->ops;
+
+    if (m->config.norm == ALIBI_RMSNORM)
+        return ops->rmsnorm_backward(m->device, dx, gradient_of(m, weight), gradient_of(m, bias), dy, x, value_of(m, weight),
+                                     rstd);
+    return ops->layernorm_backward(m->device, dx, gradient_of(m, weight), gradient_of(m, bias), dy, x, value_of(m, weight), mean,
+                                   rstd);
+}
+
+static alibi_status linear_back(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, int weight, int bias)
+{
+    return m->device->ops->linear_backward(m->device, dx, gradient_of(m, weight), gradient_of(m, bias), dy, x,
+                                           value_of(m, weight));
+}
+
+/* The gradient that enters a branch: that of the stream, behind the branch's dropout. */
+static alibi_status enter_branch(struct model *m, const struct pass *p, int64_t place, struct tensor *dy)
+{
+    struct activations *x = m->activations;
+
+    *dy = x->dx;
+    if (p->drop.p <= 0)
+        return ALIBI_OK;
+    *dy = x->dbranch;
+    return m->device->ops->dropout(m->device, x->dbranch, x->dx, dropout_at(p->drop, place));
+}
+
+static alibi_status feed_forward_back(struct model *m, const struct pass *p, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct activations *x = m->activations;
+    struct layer *l = &x->layers[n];
+    struct tensor dy;
+
+    TRY_RETURN(enter_branch(m, p, feed_forward_place(n), &dy));
+    TRY_RETURN(linear_back(m, x->dactivated, dy, l->activated, b->down, b->down_bias));
+    TRY_RETURN(m->device->ops->activation_backward(m->device, m->config.activation, l->up, x->dactivated, l->up));
+    TRY_RETURN(linear_back(m, x->dnorm, l->up, l->norm2, b->up, b->up_bias));
+    return norm_backward(m, x->dx, x->dnorm, l->middle, l->mean2, l->rstd2, b->norm2, b->norm2_bias);
+}
+
+/* dq, dk and dv lie in dqkv as q, k and v do in qkv. */
+static alibi_status attention_core_back(struct model *m, const struct pass *p, int64_t n)
+{
+    struct activations *x = m->activations;
+    struct layer *l = &x->layers[n];
+    struct attention a = attention_of(m, p, n);
+    int64_t H = a.q.shape[2], G = a.k.shape[2], D = a.q.shape[3];
+    struct tensor dq = tensor_heads(x->dqkv, p->B, p->L, 0, H, D);
+    struct tensor dk = tensor_heads(x->dqkv, p->B, p->L, H * D, G, D);
+    struct tensor dv = tensor_heads(x->dqkv, p->B, p->L, (H + G) * D, G, D);
+    struct tensor dy = tensor_heads(x->dattended, p->B, p->L, 0, H, D);
+    struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, H, D);
+
+    TRY_RETURN(m->device->ops->attention_backward(m->device, dq, dk, dv, tables_bias_gradient(m), dy, y, l->lse, a));
+    if (m->method->acts_on != POSITION_ROTATION)
+        return ALIBI_OK;
+    TRY_RETURN(m->device->ops->rotary(m->device, dq, m->tables->rows, p->start, m->config.rotary_layout, -1));
+    return m->device->ops->rotary(m->device, dk, m->tables->rows, p->start, m->config.rotary_layout, -1);
+}
+
+static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct activations *x = m->activations;
+    struct layer *l = &x->layers[n];
+    struct tensor dy;
+
+    TRY_RETURN(enter_branch(m, p, attention_place(n), &dy));
+    TRY_RETURN(linear_back(m, x->dattended, dy, l->attended, b->out, b->out_bias));
+    TRY_RETURN(attention_core_back(m, p, n));
+    TRY_RETURN(linear_back(m, x->dnorm, x->dqkv, l->norm1, b->qkv, b->qkv_bias));
+    return norm_backward(m, x->dx, x->dnorm, l->x, l->mean1, l->rstd1, b->norm1, b->norm1_bias);
+}
+
+static alibi_status embed_back(struct model *m, const struct pass *p)
+{
+    struct activations *x = m->activations;
+    const struct ops *ops = m->device->ops;
+    struct tensor rows = m->method->acts_on == POSITION_EMBEDDING ? gradient_of(m, m->position) : tensor_none();
+    struct tensor dy = x->dx;
+
+    if (p->drop.p > 0)
+        TRY_RETURN(ops->dropout(m->device, x->dx, x->dx, dropout_at(p->drop, 0)));
+    if (m->embedding_norm >= 0) {
+        dy = x->dnorm;
+        TRY_RETURN(ops->fill(m->device, dy, 0.0));
+        TRY_RETURN(norm_backward(m, dy, x->dx, x->embedded, x->embedded_mean, x->embedded_rstd, m->embedding_norm,
+                                 m->embedding_norm_bias));
+    }
+    return ops->embedding_backward(m->device, gradient_of(m, m->embedding), rows,
+                                   tensor_3(dy.data, m->type, p->B, p->L, m->config.width), x->tokens, p->start,
+                                   m->config.embedding_scale);
+}
+
+alibi_status backward(struct model *m, const struct pass *p)
+{
+    TRY_RETURN(tables_clear_gradient(m));
+    for (int64_t n = m->config.layers; n-- > 0;) {
+        TRY_RETURN(feed_forward_back(m, p, n));
+        TRY_RETURN(attend_back(m, p, n));
+    }
+    TRY_RETURN(tables_backward(m));
+    return embed_back(m, p);
+}

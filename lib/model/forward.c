@@ -1,0 +1,129 @@
+/* forward.c - the walk through the model, from tokens to the residual stream after the last block
+ *
+ *   x = scale * embedding[token] + position row          (norm, dropout)
+ *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))
+ *   x = x + drop(down(act(up(norm2(x)))))
+ *
+ * Only operations touch numbers. A pass with a cache puts its keys and values there and attends to all the cache holds. */
+#include <math.h>
+
+#include "model/walk.h"
+
+/* Another seed per place, so that the caller's streams need not leave room for ours. */
+struct dropout dropout_at(struct dropout drop, int64_t place)
+{
+    drop.seed += (uint64_t)place * 0x9e3779b97f4a7c15u;
+    return drop;
+}
+
+alibi_status norm_forward(struct model *m, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x, int weight,
+                          int bias)
+{
+    const struct ops *ops = m->device->ops;
+    double eps = m->config.norm_eps;
+
+    if (m->config.norm == ALIBI_RMSNORM)
+        return ops->rmsnorm_forward(m->device, y, rstd, x, value_of(m, weight), value_of(m, bias), eps);
+    return ops->layernorm_forward(m->device, y, mean, rstd, x, value_of(m, weight), value_of(m, bias), eps);
+}
+
+static alibi_status linear(struct model *m, struct tensor y, struct tensor x, int weight, int bias)
+{
+    return m->device->ops->linear_forward(m->device, y, x, value_of(m, weight), value_of(m, bias));
+}
+
+static alibi_status embed(struct model *m, const struct pass *p, const int32_t *tokens)
+{
+    struct activations *a = m->activations;
+    const struct ops *ops = m->device->ops;
+    struct tensor rows = m->method->acts_on == POSITION_EMBEDDING ? m->tables->rows : tensor_none();
+    struct tensor x = a->layers[0].x;
+
+    TRY_RETURN(ops->upload(m->device, a->tokens, tokens));
+    TRY_RETURN(ops->embedding_forward(m->device, tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width), a->tokens,
+                                      value_of(m, m->embedding), rows, p->start, m->config.embedding_scale));
+    if (m->embedding_norm >= 0)
+        TRY_RETURN(
+            norm_forward(m, x, a->embedded_mean, a->embedded_rstd, a->embedded, m->embedding_norm, m->embedding_norm_bias));
+    if (p->drop.p > 0)
+        TRY_RETURN(ops->dropout(m->device, x, x, dropout_at(p->drop, 0)));
+    return ALIBI_OK;
+}
+
+struct attention attention_of(const struct model *m, const struct pass *p, int64_t n)
+{
+    const struct alibi_config *c = &m->config;
+    struct tensor qkv = m->activations->layers[n].qkv;
+    int64_t D = c->width / c->heads, keys = c->heads * D, values = keys + c->kv_heads * D;
+
+    return (struct attention){ .q = tensor_heads(qkv, p->B, p->L, 0, c->heads, D),
+                               .k = tensor_heads(qkv, p->B, p->L, keys, c->kv_heads, D),
+                               .v = tensor_heads(qkv, p->B, p->L, values, c->kv_heads, D),
+                               .bias = tables_bias(m),
+                               .scale = 1.0 / sqrt((double)D) };
+}
+
+static alibi_status rotate(struct model *m, const struct pass *p, const struct attention *a)
+{
+    const struct ops *ops = m->device->ops;
+
+    if (m->method->acts_on != POSITION_ROTATION)
+        return ALIBI_OK;
+    TRY_RETURN(ops->rotary(m->device, a->q, m->tables->rows, p->start, m->config.rotary_layout, 1));
+    return ops->rotary(m->device, a->k, m->tables->rows, p->start, m->config.rotary_layout, 1);
+}
+
+static alibi_status remember(struct model *m, const struct pass *p, int64_t n, struct attention *a)
+{
+    const struct ops *ops = m->device->ops;
+
+    TRY_RETURN(ops->copy(m->device, cache_keys(p->cache, n, p->start, p->L), a->k));
+    TRY_RETURN(ops->copy(m->device, cache_values(p->cache, n, p->start, p->L), a->v));
+    a->k = cache_keys(p->cache, n, 0, p->start + p->L);
+    a->v = cache_values(p->cache, n, 0, p->start + p->L);
+    return ALIBI_OK;
+}
+
+static alibi_status attend(struct model *m, const struct pass *p, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct activations *x = m->activations;
+    struct layer *l = &x->layers[n];
+    struct attention a = attention_of(m, p, n);
+    struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, m->config.heads, a.q.shape[3]);
+
+    TRY_RETURN(norm_forward(m, l->norm1, l->mean1, l->rstd1, l->x, b->norm1, b->norm1_bias));
+    TRY_RETURN(linear(m, l->qkv, l->norm1, b->qkv, b->qkv_bias));
+    TRY_RETURN(rotate(m, p, &a));
+    if (p->cache)
+        TRY_RETURN(remember(m, p, n, &a));
+    TRY_RETURN(m->device->ops->attention_forward(m->device, y, l->lse, a));
+    TRY_RETURN(linear(m, x->branch, l->attended, b->out, b->out_bias));
+    return m->device->ops->residual_forward(m->device, l->middle, l->x, x->branch, dropout_at(p->drop, attention_place(n)));
+}
+
+static alibi_status feed_forward(struct model *m, const struct pass *p, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct activations *x = m->activations;
+    struct layer *l = &x->layers[n];
+    struct tensor out = n + 1 < m->config.layers ? x->layers[n + 1].x : x->x;
+
+    TRY_RETURN(norm_forward(m, l->norm2, l->mean2, l->rstd2, l->middle, b->norm2, b->norm2_bias));
+    TRY_RETURN(linear(m, l->up, l->norm2, b->up, b->up_bias));
+    TRY_RETURN(m->device->ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
+    TRY_RETURN(linear(m, x->branch, l->activated, b->down, b->down_bias));
+    return m->device->ops->residual_forward(m->device, out, l->middle, x->branch, dropout_at(p->drop, feed_forward_place(n)));
+}
+
+alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens)
+{
+    TRY_RETURN(tables_reserve(m, p->start + p->L));
+    TRY_RETURN(tables_refresh(m));
+    TRY_RETURN(embed(m, p, tokens));
+    for (int64_t n = 0; n < m->config.layers; n++) {
+        TRY_RETURN(attend(m, p, n));
+        TRY_RETURN(feed_forward(m, p, n));
+    }
+    return ALIBI_OK;
+}

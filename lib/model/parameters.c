@@ -1,0 +1,249 @@
+/* parameters.c - the table of tensors a model learns
+ *
+ * One walk over the configuration lists every tensor once, in the order of the data's way through the model; allocation,
+ * initialisation, the optimizer and the files all follow that list. */
+#include <math.h>
+#include <string.h>
+
+#include "model/walk.h"
+
+/* The list under construction. With parameters == NULL it only counts. */
+struct list {
+    struct parameter *parameters;
+    int count;
+    int64_t elements;
+    bool overflow;
+};
+
+static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_init init, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* rows == 0: a vector of `columns`. Vectors are norms and biases: they do not decay. */
+static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_init init, const char *format, ...)
+{
+    const int64_t shape[2] = { rows ? rows : 1, columns };
+    size_t count;
+    va_list arguments;
+
+    if (!size_product(&count, shape, 2) || count > (size_t)(INT64_MAX / 16) - (size_t)l->elements) {
+        l->overflow = true;
+        return 0;
+    }
+    if (l->parameters) {
+        struct parameter *p = &l->parameters[l->count];
+        *p = (struct parameter){ .rank = rows ? 2 : 1,
+                                 .shape = { rows ? rows : columns, rows ? columns : 1 },
+                                 .decays = rows != 0,
+                                 .init = init,
+                                 .offset = l->elements,
+                                 .count = (int64_t)count };
+        va_start(arguments, format);
+        vsnprintf(p->name, sizeof p->name, format, arguments);
+        va_end(arguments);
+    }
+    l->elements += (int64_t)count;
+    return l->count++;
+}
+
+static void add_norm(struct list *l, const struct alibi_config *c, const char *name, int *weight, int *bias)
+{
+    *weight = add(l, 0, c->width, INIT_ONE, "%s.weight", name);
+    *bias = c->biases ? add(l, 0, c->width, INIT_ZERO, "%s.bias", name) : -1;
+}
+
+static void add_linear(struct list *l, const struct alibi_config *c, int64_t out, int64_t in, enum parameter_init init,
+                       const char *name, int *weight, int *bias)
+{
+    *weight = add(l, out, in, init, "%s.weight", name);
+    *bias = c->biases ? add(l, 0, out, INIT_ZERO, "%s.bias", name) : -1;
+}
+
+static int64_t qkv_width(const struct alibi_config *c)
+{
+    return (c->heads + 2 * c->kv_heads) * (c->width / c->heads);
+}
+
+static int64_t up_width(const struct alibi_config *c)
+{
+    return c->activation == ALIBI_SWIGLU ? 2 * c->ff_width : c->ff_width;
+}
+
+static void add_block(struct list *l, const struct alibi_config *c, int64_t n, struct block_parameters *b)
+{
+    char name[6][PARAMETER_NAME_MAX - 8];
+    static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out", "norm2", "ff.up", "ff.down" };
+
+    for (int i = 0; i < 6; i++)
+        snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
+    add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
+    add_linear(l, c, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv, &b->qkv_bias);
+    add_linear(l, c, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
+    add_norm(l, c, name[3], &b->norm2, &b->norm2_bias);
+    add_linear(l, c, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);
+    add_linear(l, c, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down, &b->down_bias);
+}
+
+/* Score biases start from zero: no preference for any distance. Rows added to embeddings start as the embeddings do. */
+static int add_position(struct list *l, const struct alibi_config *c, const struct position_method *method)
+{
+    int64_t shape[2];
+
+    if (!method->parameter_shape)
+        return -1;
+    method->parameter_shape(c, shape);
+    return add(l, shape[0], shape[1], method->acts_on == POSITION_SCORES ? INIT_ZERO : INIT_NORMAL, "position.weight");
+}
+
+/* m supplies configuration and method and takes the indices. */
+static void list_all(struct list *l, struct model *m)
+{
+    const struct alibi_config *c = &m->config;
+    struct block_parameters unused;
+
+    m->embedding = add(l, c->vocab, c->width, INIT_NORMAL, "embedding.weight");
+    m->position = add_position(l, c, m->method);
+    m->embedding_norm = m->embedding_norm_bias = m->norm = m->norm_bias = -1;
+    if (c->embedding_norm)
+        add_norm(l, c, "embedding_norm", &m->embedding_norm, &m->embedding_norm_bias);
+    for (int64_t n = 0; n < c->layers; n++)
+        add_block(l, c, n, m->blocks ? &m->blocks[n] : &unused);
+    if (c->final_norm)
+        add_norm(l, c, "norm", &m->norm, &m->norm_bias);
+    m->head = c->tied ? m->embedding : add(l, c->vocab, c->width, INIT_NORMAL, "head.weight");
+}
+
+int64_t config_parameters(const struct alibi_config *config)
+{
+    struct model m = { .config = *config };
+    struct list l = { 0 };
+
+    if (position_find(&m.method, config->position) != ALIBI_OK)
+        return 0;
+    list_all(&l, &m);
+    return l.overflow ? INT64_MAX : l.elements;
+}
+
+/* ---- making and initialising */
+
+static struct tensor within(const struct model *m, const struct parameter *p, void *buffer)
+{
+    if (!buffer)
+        return tensor_none();
+    struct tensor all = tensor_1(buffer, m->type, m->elements);
+    return p->rank == 2 ? tensor_2(tensor_at(all, p->offset), m->type, p->shape[0], p->shape[1])
+                        : tensor_1(tensor_at(all, p->offset), m->type, p->shape[0]);
+}
+
+static alibi_status check_config(const struct alibi_config *c, const struct position_method *method)
+{
+    if (c->vocab < 1)
+        return fail(ALIBI_USAGE, "a model needs a vocabulary");
+    if (method->longest && method->longest(c) < 1)
+        return fail(ALIBI_USAGE, "position '%s' needs max-length or a training length", method->name);
+    return ALIBI_OK;
+}
+
+static alibi_status new_buffers(struct model *m, bool trainable)
+{
+    const struct ops *ops = m->device->ops;
+    size_t bytes;
+
+    if (!size_multiply(&bytes, (size_t)m->elements, dtype_bytes(m->type)))
+        return fail(ALIBI_MEMORY, "a model of %lld parameters does not fit", (long long)m->elements);
+    TRY_RETURN(ops->buffer_new(m->device, &m->values, bytes, "the weights"));
+    if (trainable)
+        TRY_RETURN(ops->buffer_new(m->device, &m->gradients, bytes, "the gradients"));
+    for (int i = 0; i < m->count; i++) {
+        struct parameter *p = &m->parameters[i];
+        p->value = within(m, p, m->values);
+        p->gradient = within(m, p, m->gradients);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type,
+                       bool trainable)
+{
+    alibi_status status;
+    struct model *m = NULL;
+    struct list counted = { 0 }, listed = { 0 };
+
+    TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
+    m->config = *config;
+    m->device = device;
+    m->type = type;
+    TRY(position_find(&m->method, config->position));
+    TRY(check_config(config, m->method));
+    list_all(&counted, m);
+    if (counted.overflow) {
+        status = fail(ALIBI_MEMORY, "a model of that size does not fit: its parameters overflow");
+        goto out;
+    }
+    TRY(NEW_ZERO_ARRAY(&m->blocks, config->layers, "the table of blocks"));
+    TRY(NEW_ZERO_ARRAY(&m->parameters, counted.count, "the table of parameters"));
+    listed.parameters = m->parameters;
+    list_all(&listed, m);
+    m->count = listed.count;
+    m->elements = listed.elements;
+    TRY(new_buffers(m, trainable));
+    TRY(tables_new(&m->tables, m));
+    if (trainable)
+        TRY(model_clear_gradients(m));
+    *out = m;
+    m = NULL;
+out:
+    model_free(m);
+    return status;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    activations_free(m->activations, m);
+    tables_free(m->tables, m);
+    m->device->ops->buffer_free(m->device, m->gradients);
+    m->device->ops->buffer_free(m->device, m->values);
+    mem_free(m->parameters);
+    mem_free(m->blocks);
+    mem_free(m);
+}
+
+alibi_status model_clear_gradients(struct model *m)
+{
+    return m->device->ops->fill(m->device, tensor_1(m->gradients, m->type, m->elements), 0.0);
+}
+
+/* Keyed by the tensor's name, so that models that differ in their position method start from the same weights elsewhere. */
+static void draw(const struct model *m, const struct parameter *p, uint64_t seed, float *values)
+{
+    uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
+    double deviation = p->init == INIT_RESIDUAL ? 0.02 / sqrt(2.0 * (double)m->config.layers) : 0.02;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < p->count; i++)
+        values[i] = (float)(deviation * random_normal(seed, stream, (uint64_t)i));
+}
+
+static alibi_status init_one(struct model *m, const struct parameter *p, uint64_t seed)
+{
+    alibi_status status;
+    float *values = NULL;
+    const struct ops *ops = m->device->ops;
+
+    if (p->init == INIT_ZERO || p->init == INIT_ONE)
+        return ops->fill(m->device, p->value, p->init == INIT_ONE ? 1.0 : 0.0);
+    TRY(NEW_ARRAY(&values, p->count, "initial weights"));
+    draw(m, p, seed, values);
+    TRY(ops->upload(m->device, p->value, values));
+out:
+    mem_free(values);
+    return status;
+}
+
+alibi_status model_init(struct model *m, uint64_t seed)
+{
+    for (int i = 0; i < m->count; i++)
+        TRY_RETURN(init_one(m, &m->parameters[i], seed));
+    return ALIBI_OK;
+}

@@ -1,0 +1,179 @@
+/* passes.c - whole passes: loss, gradients, logits
+ *
+ * The output layer works on some rows at a time, so that the logits of a long input or a large vocabulary never exist at once;
+ * in training their gradient is sent back before the next rows are begun. */
+#include "model/walk.h"
+
+static bool token_in_range(int64_t token, int64_t least, int64_t vocab)
+{
+    return token >= least && token < vocab;
+}
+
+static alibi_status check_tokens(const struct model *m, const int32_t *tokens, const int32_t *targets, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (!token_in_range(tokens[i], 0, m->config.vocab))
+            return fail(ALIBI_BAD_INPUT, "token %d at %lld is outside the vocabulary of %lld", tokens[i], (long long)i,
+                        (long long)m->config.vocab);
+        if (targets && !token_in_range(targets[i], -1, m->config.vocab))
+            return fail(ALIBI_BAD_INPUT, "target %d at %lld is outside the vocabulary of %lld", targets[i], (long long)i,
+                        (long long)m->config.vocab);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status model_check_length(const struct model *m, int64_t length)
+{
+    int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+
+    if (length < 1)
+        return fail(ALIBI_USAGE, "length %lld: at least 1 token is needed", (long long)length);
+    if (length > longest)
+        return fail(ALIBI_BAD_INPUT, "length %lld: position method '%s' ends at %lld, it has no vectors past its table",
+                    (long long)length, m->method->name, (long long)longest);
+    return ALIBI_OK;
+}
+
+/* Everything before the walk: the input is checked, the buffers are there. */
+static alibi_status begin(struct model *m, const int32_t *tokens, const int32_t *targets, const struct pass *p, bool training)
+{
+    TRY_RETURN(model_check_length(m, p->L));
+    TRY_RETURN(activations_reserve(m, p->B, p->L, training));
+    return check_tokens(m, tokens, targets, p->B * p->L);
+}
+
+static alibi_status final_norm(struct model *m)
+{
+    struct activations *x = m->activations;
+
+    if (m->norm < 0)
+        return ALIBI_OK;
+    return norm_forward(m, x->normed, x->mean, x->rstd, x->x, m->norm, m->norm_bias);
+}
+
+static struct tensor part(struct tensor vector, int64_t from, int64_t count)
+{
+    return tensor_1(tensor_at(vector, from), vector.type, count);
+}
+
+/* One piece of the output layer: logits, loss and, in training, the gradient down to dnorm. */
+static alibi_status head_piece(struct model *m, int64_t from, int64_t count, double scale)
+{
+    struct activations *x = m->activations;
+    const struct ops *ops = m->device->ops;
+    struct tensor logits = tensor_rows(x->logits, 0, count), input = tensor_rows(x->normed, from, count);
+    struct tensor dlogits = x->training ? logits : tensor_none();
+
+    TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none()));
+    TRY_RETURN(ops->cross_entropy(m->device, part(x->nll, from, count), dlogits, logits, part(x->targets, from, count), scale));
+    if (!x->training)
+        return ALIBI_OK;
+    return ops->linear_backward(m->device, tensor_rows(x->dnorm, from, count), gradient_of(m, m->head), tensor_none(), logits,
+                                input, value_of(m, m->head));
+}
+
+static alibi_status head_loss(struct model *m, const int32_t *targets, double scale)
+{
+    struct activations *x = m->activations;
+    int64_t rows = x->B * x->L, step = x->logits.shape[0];
+
+    TRY_RETURN(final_norm(m));
+    TRY_RETURN(m->device->ops->upload(m->device, x->targets, targets));
+    for (int64_t from = 0; from < rows; from += step)
+        TRY_RETURN(head_piece(m, from, rows - from < step ? rows - from : step, scale));
+    return ALIBI_OK;
+}
+
+/* dnorm, the gradient of the output layer's input, becomes dx, that of the residual stream. */
+static alibi_status leave_head(struct model *m, const struct pass *p)
+{
+    struct activations *x = m->activations;
+    struct tensor from = tensor_heads(x->dnorm, p->B, p->L, 0, 1, m->config.width);
+    struct tensor to = tensor_heads(x->dx, p->B, p->L, 0, 1, m->config.width);
+
+    if (m->norm < 0)
+        return m->device->ops->copy(m->device, to, from);
+    TRY_RETURN(m->device->ops->fill(m->device, x->dx, 0.0));
+    return norm_backward(m, x->dx, x->dnorm, x->x, x->mean, x->rstd, m->norm, m->norm_bias);
+}
+
+alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, float *nll)
+{
+    struct pass p = { .B = B, .L = L };
+
+    TRY_RETURN(begin(m, tokens, targets, &p, false));
+    TRY_RETURN(forward(m, &p, tokens));
+    TRY_RETURN(head_loss(m, targets, 0.0));
+    return m->device->ops->download(m->device, nll, m->activations->nll);
+}
+
+alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, double scale,
+                             struct dropout drop, double *loss_sum)
+{
+    struct pass p = { .B = B, .L = L, .drop = drop };
+
+    TRY_RETURN(begin(m, tokens, targets, &p, true));
+    TRY_RETURN(forward(m, &p, tokens));
+    TRY_RETURN(head_loss(m, targets, scale));
+    TRY_RETURN(leave_head(m, &p));
+    TRY_RETURN(backward(m, &p));
+    return m->device->ops->sum(m->device, loss_sum, m->activations->nll);
+}
+
+alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L, float *logits)
+{
+    struct pass p = { .B = B, .L = L };
+    struct activations *x;
+    int64_t step;
+
+    TRY_RETURN(begin(m, tokens, NULL, &p, false));
+    TRY_RETURN(forward(m, &p, tokens));
+    TRY_RETURN(final_norm(m));
+    x = m->activations;
+    step = x->logits.shape[0];
+    for (int64_t from = 0; from < B * L; from += step) {
+        int64_t count = B * L - from < step ? B * L - from : step;
+        struct tensor piece = tensor_rows(x->logits, 0, count);
+        TRY_RETURN(m->device->ops->linear_forward(m->device, piece, tensor_rows(x->normed, from, count), value_of(m, m->head),
+                                                  tensor_none()));
+        TRY_RETURN(m->device->ops->download(m->device, logits + from * m->config.vocab, piece));
+    }
+    return ALIBI_OK;
+}
+
+/* ---- decoding: one more pass behind the cache */
+
+/* The last position of each row, gathered from x, through the output layer. */
+static alibi_status last_logits(struct model *m, const struct pass *p, float *logits)
+{
+    struct activations *x = m->activations;
+    const struct ops *ops = m->device->ops;
+    int64_t C = m->config.width;
+    struct tensor from = tensor_heads(x->x, p->B, p->L, 0, 1, C);
+    struct tensor out = tensor_rows(x->logits, 0, 1);
+
+    from.data = tensor_at(from, (p->L - 1) * C);
+    from.shape[1] = 1;
+    TRY_RETURN(ops->copy(m->device, tensor_heads(x->last, p->B, 1, 0, 1, C), from));
+    if (m->norm >= 0)
+        TRY_RETURN(norm_forward(m, x->last, part(x->mean, 0, p->B), part(x->rstd, 0, p->B), x->last, m->norm, m->norm_bias));
+    for (int64_t b = 0; b < p->B; b++) {
+        TRY_RETURN(ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1), value_of(m, m->head), tensor_none()));
+        TRY_RETURN(ops->download(m->device, logits + b * m->config.vocab, out));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L, float *logits)
+{
+    struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
+
+    TRY_RETURN(begin(m, tokens, NULL, &p, false));
+    TRY_RETURN(model_check_length(m, p.start + L));
+    TRY_RETURN(cache_reserve(c, p.start + L));
+    TRY_RETURN(forward(m, &p, tokens));
+    if (logits)
+        TRY_RETURN(last_logits(m, &p, logits));
+    cache_advance(c, L);
+    return ALIBI_OK;
+}

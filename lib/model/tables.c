@@ -1,0 +1,171 @@
+/* tables.c - the position method's numbers on the device
+ *
+ * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; slopes once; the distance table of a
+ * learned bias anew in every pass, from its weights. */
+#include "model/walk.h"
+
+static alibi_status new_tensor(struct model *m, struct tensor *t, enum dtype type, int64_t rows, int64_t columns,
+                               const char *what)
+{
+    const int64_t factors[3] = { rows, columns, (int64_t)dtype_bytes(type) };
+    size_t bytes;
+    void *data;
+
+    if (!size_product(&bytes, factors, 3))
+        return fail(ALIBI_MEMORY, "%s do not fit", what);
+    TRY_RETURN(m->device->ops->buffer_new(m->device, &data, bytes, what));
+    *t = tensor_2(data, type, rows, columns);
+    return ALIBI_OK;
+}
+
+static alibi_status make_slopes(struct tables *t, struct model *m)
+{
+    alibi_status status;
+    float *slopes = NULL;
+    int64_t H = m->config.heads;
+
+    TRY(NEW_ARRAY(&slopes, H, "slopes"));
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = m->method->slope(&m->config, h);
+    TRY(new_tensor(m, &t->slopes, m->type, 1, H, "slopes"));
+    t->slopes = tensor_1(t->slopes.data, m->type, H);
+    TRY(m->device->ops->upload(m->device, t->slopes, slopes));
+out:
+    mem_free(slopes);
+    return status;
+}
+
+static alibi_status make_buckets(struct tables *t, struct model *m)
+{
+    alibi_status status;
+    int32_t *bucket = NULL;
+    int64_t T = m->method->distances(&m->config), H = m->config.heads;
+
+    TRY(NEW_ARRAY(&bucket, T, "distance buckets"));
+    for (int64_t d = 0; d < T; d++)
+        bucket[d] = m->method->bucket(&m->config, d);
+    TRY(new_tensor(m, &t->bucket, DTYPE_I32, 1, T, "distance buckets"));
+    t->bucket = tensor_1(t->bucket.data, DTYPE_I32, T);
+    TRY(m->device->ops->upload(m->device, t->bucket, bucket));
+    TRY(new_tensor(m, &t->bias, m->type, H, T, "the bias by distance"));
+    if (m->gradients)
+        TRY(new_tensor(m, &t->dbias, m->type, H, T, "the gradient of the bias"));
+out:
+    mem_free(bucket);
+    return status;
+}
+
+alibi_status tables_new(struct tables **out, struct model *m)
+{
+    alibi_status status = ALIBI_OK;
+    struct tables *t = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&t, 1, "position tables"));
+    if (m->method->bias == BIAS_LINEAR)
+        TRY(make_slopes(t, m));
+    if (m->method->bias == BIAS_TABLE)
+        TRY(make_buckets(t, m));
+    *out = t;
+    t = NULL;
+out:
+    tables_free(t, m);
+    return status;
+}
+
+/* The learned method's rows are its parameter, not ours to free. */
+static bool owns_rows(const struct model *m)
+{
+    return m->method->row != NULL;
+}
+
+void tables_free(struct tables *t, struct model *m)
+{
+    if (!t)
+        return;
+    if (owns_rows(m))
+        m->device->ops->buffer_free(m->device, t->rows.data);
+    m->device->ops->buffer_free(m->device, t->slopes.data);
+    m->device->ops->buffer_free(m->device, t->bucket.data);
+    m->device->ops->buffer_free(m->device, t->bias.data);
+    m->device->ops->buffer_free(m->device, t->dbias.data);
+    mem_free(t);
+}
+
+/* Computes rows in bounded pieces on the host. */
+static alibi_status fill_rows(struct model *m, struct tensor rows)
+{
+    enum { PIECE = 1024 };
+    alibi_status status;
+    float *piece = NULL;
+    int64_t columns = rows.shape[1];
+
+    TRY(NEW_ARRAY(&piece, PIECE * columns, "position rows"));
+    for (int64_t from = 0; from < rows.shape[0]; from += PIECE) {
+        int64_t count = rows.shape[0] - from < PIECE ? rows.shape[0] - from : PIECE;
+#pragma omp parallel for schedule(static)
+        for (int64_t i = 0; i < count; i++)
+            m->method->row(&m->config, from + i, piece + i * columns);
+        TRY(m->device->ops->upload(m->device, tensor_rows(rows, from, count), piece));
+    }
+out:
+    mem_free(piece);
+    return status;
+}
+
+alibi_status tables_reserve(struct model *m, int64_t length)
+{
+    alibi_status status;
+    struct tables *t = m->tables;
+    struct tensor rows = tensor_none();
+    int64_t columns = m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads : m->config.width;
+    int64_t capacity = 64;
+
+    if (m->method->acts_on == POSITION_EMBEDDING && !owns_rows(m)) {
+        t->rows = value_of(m, m->position);
+        return ALIBI_OK;
+    }
+    if (!owns_rows(m) || (t->rows.data && t->rows.shape[0] >= length))
+        return ALIBI_OK;
+    while (capacity < length)
+        capacity *= 2;
+    TRY(new_tensor(m, &rows, m->type, capacity, columns, "position rows"));
+    TRY(fill_rows(m, rows));
+    m->device->ops->buffer_free(m->device, t->rows.data);
+    t->rows = rows;
+    rows = tensor_none();
+out:
+    m->device->ops->buffer_free(m->device, rows.data);
+    return status;
+}
+
+alibi_status tables_refresh(struct model *m)
+{
+    if (m->method->bias != BIAS_TABLE)
+        return ALIBI_OK;
+    return m->device->ops->bucket_forward(m->device, m->tables->bias, value_of(m, m->position), m->tables->bucket);
+}
+
+alibi_status tables_clear_gradient(struct model *m)
+{
+    return m->tables->dbias.data ? m->device->ops->fill(m->device, m->tables->dbias, 0.0) : ALIBI_OK;
+}
+
+alibi_status tables_backward(struct model *m)
+{
+    if (!m->tables->dbias.data)
+        return ALIBI_OK;
+    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), m->tables->dbias, m->tables->bucket);
+}
+
+struct bias tables_bias(const struct model *m)
+{
+    enum bias_kind kind = m->method->bias;
+    struct tensor values = kind == BIAS_LINEAR ? m->tables->slopes : kind == BIAS_TABLE ? m->tables->bias : tensor_none();
+
+    return (struct bias){ kind, values };
+}
+
+struct tensor tables_bias_gradient(const struct model *m)
+{
+    return m->tables->dbias.data ? m->tables->dbias : tensor_none();
+}

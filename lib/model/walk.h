@@ -1,0 +1,107 @@
+/* walk.h - what the files of this room share: buffers, tables and the parts of a pass */
+#ifndef WALK_H
+#define WALK_H
+
+#include "model/model.h"
+
+/* ---- position tables (tables.c): what the method computes, on the device */
+
+struct tables {
+    struct tensor rows;   /* [P, C] added to embeddings or [P, D] for rotation, P grown as needed; the parameter for learned */
+    struct tensor slopes; /* [H] */
+    struct tensor bucket; /* I32 [T] */
+    struct tensor bias, dbias; /* [H, T], from the bucket weights; its gradient over all layers */
+};
+
+alibi_status tables_new(struct tables **out, struct model *m);
+void tables_free(struct tables *t, struct model *m);
+alibi_status tables_reserve(struct model *m, int64_t length); /* rows for positions 0..length-1 */
+alibi_status tables_refresh(struct model *m);                 /* after the weights may have changed: once per pass */
+alibi_status tables_clear_gradient(struct model *m);
+alibi_status tables_backward(struct model *m); /* dbias into the gradient of the bucket weights */
+struct bias tables_bias(const struct model *m);
+struct tensor tables_bias_gradient(const struct model *m); /* absent if the bias is not learned */
+
+/* ---- activations (activations.c) */
+
+struct layer {
+    struct tensor x, middle;                  /* [rows, C] residual stream before attention, before feed-forward */
+    struct tensor norm1, norm2;               /* [rows, C] */
+    struct tensor mean1, rstd1, mean2, rstd2; /* [rows] */
+    struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
+    struct tensor attended;                   /* [rows, C] */
+    struct tensor lse;                        /* [B, H, L] */
+    struct tensor up, activated;              /* [rows, F or 2F], [rows, F] */
+};
+
+struct activations {
+    int64_t B, L;
+    bool training;
+    void *buffer;
+    size_t bytes;
+
+    struct tensor tokens, targets, nll; /* [B, L], [rows], [rows] */
+    struct tensor embedded, embedded_mean, embedded_rstd;
+    struct layer *layers; /* [N]; without training all of them are the same buffers */
+    struct tensor branch; /* [rows, C] what a branch adds */
+    struct tensor x;      /* [rows, C] after the last block */
+    struct tensor normed, mean, rstd;
+    struct tensor last;   /* [B, C] the last position of each row, for decoding */
+    struct tensor logits; /* [some rows, V] */
+
+    struct tensor dx, dnorm, dbranch, dqkv, dattended, dactivated; /* training */
+};
+
+/* Buffers for B x L tokens, made anew only if the last ones do not serve. */
+alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training);
+void activations_free(struct activations *a, struct model *m);
+
+/* ---- the walk (forward.c, backward.c) */
+
+struct pass {
+    int64_t B, L;
+    int64_t start;       /* position of the first token: what the cache holds already */
+    struct cache *cache; /* NULL: attention is over this pass alone */
+    struct dropout drop;
+};
+
+/* Keys and values of layer n, positions from..from+length-1: what was so far, and where a pass puts its own (cache.c). */
+struct tensor cache_keys(const struct cache *c, int64_t layer, int64_t from, int64_t length);
+struct tensor cache_values(const struct cache *c, int64_t layer, int64_t from, int64_t length);
+
+int64_t cache_rows(const struct cache *c);
+alibi_status cache_reserve(struct cache *c, int64_t length);
+void cache_advance(struct cache *c, int64_t count);
+
+alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens); /* to activations->x */
+alibi_status backward(struct model *m, const struct pass *p);                       /* from activations->dx */
+struct dropout dropout_at(struct dropout drop, int64_t place);
+struct attention attention_of(const struct model *m, const struct pass *p, int64_t n);
+
+alibi_status norm_forward(struct model *m, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x, int weight,
+                          int bias);
+alibi_status norm_backward(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, struct tensor mean,
+                           struct tensor rstd, int weight, int bias);
+
+static inline struct tensor value_of(const struct model *m, int index)
+{
+    return index < 0 ? tensor_none() : m->parameters[index].value;
+}
+
+static inline struct tensor gradient_of(const struct model *m, int index)
+{
+    return index < 0 ? tensor_none() : m->parameters[index].gradient;
+}
+
+/* Numbers that say where dropout acts: the embedding, then two branches per block. */
+static inline int64_t attention_place(int64_t n)
+{
+    return 1 + 2 * n;
+}
+
+static inline int64_t feed_forward_place(int64_t n)
+{
+    return 2 + 2 * n;
+}
+
+#endif

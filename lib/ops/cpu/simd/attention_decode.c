@@ -1,0 +1,137 @@
+/* attention_decode.c - few queries against many keys
+ *
+ * Each key and value is read once and used for one query, so memory sets the pace and nothing is packed. A task is one query of
+ * one head; it takes the keys in blocks of TILE, nearest first, with the running maximum and sum of attention.c. */
+#include <omp.h>
+#include <string.h>
+
+#include "ops/cpu/simd/attention.h"
+
+/* The buffers of one thread. */
+struct work {
+    float *query;  /* [width], scaled */
+    float *o;      /* [width] */
+    float *s;      /* [TILE] */
+    float *bias;   /* [TILE] */
+    float *values; /* [TILE, width], where D is not whole vectors */
+    float m, l;
+};
+
+static int64_t work_floats(const struct heads *c)
+{
+    return 2 * c->width + 2 * TILE + TILE * c->width;
+}
+
+static struct work work_at(const struct heads *c, float *memory)
+{
+    struct work w = { .m = -INFINITY, .l = 0.0f };
+
+    w.query = memory;
+    w.o = w.query + c->width;
+    w.s = w.o + c->width;
+    w.bias = w.s + TILE;
+    w.values = w.bias + TILE;
+    return w;
+}
+
+/* Lane by lane, the sum of which is query . key. */
+static vec partial_dot(const struct heads *c, const float *query, const float *key)
+{
+    vec sum = { 0 };
+
+    for (int64_t d = 0; d < c->D; d += SIMD_WIDTH)
+        sum += vec_load(query + d) * vec_load_some(key + d, c->D - d);
+    return sum;
+}
+
+/* Scores of nk keys. The lanes of SIMD_WIDTH keys are summed together, by a transpose. */
+static void score_keys(struct work *w, const struct heads *c, struct rows keys, int64_t nk)
+{
+    for (int64_t j = 0; j < nk; j += SIMD_WIDTH) {
+        vec square[SIMD_WIDTH], sum;
+        for (int64_t l = 0; l < SIMD_WIDTH; l++)
+            square[l] = j + l < nk ? partial_dot(c, w->query, keys.at + (j + l) * keys.stride) : (vec){ 0 };
+        vec_transpose(square);
+        sum = square[0];
+        for (int64_t l = 1; l < SIMD_WIDTH; l++)
+            sum += square[l];
+        vec_store_some(w->s + j, sum + vec_load(w->bias + j), nk - j);
+    }
+}
+
+/* s <- exp(s - m'), with m and l brought up to date; returns the factor on what was summed before. */
+static float softmax_keys(struct work *w, int64_t nk)
+{
+    vec max = vec_all(w->m), sum = { 0 };
+    float before = w->m;
+
+    for (int64_t j = nk; j < TILE; j++)
+        w->s[j] = -INFINITY;
+    for (int64_t j = 0; j < TILE; j += SIMD_WIDTH)
+        max = vec_max(vec_load(w->s + j), max);
+    w->m = vec_largest(max);
+    for (int64_t j = 0; j < TILE; j += SIMD_WIDTH) {
+        vec e = vec_exp_to_88(vec_load(w->s + j) - w->m);
+        vec_store(w->s + j, e);
+        sum += e;
+    }
+    float shrink = expf(before - w->m);
+    w->l = w->l * shrink + vec_sum(sum);
+    return shrink;
+}
+
+/* o <- shrink * o + sum over keys of s_j v_j */
+static void add_values(struct work *w, const struct heads *c, struct rows values, int64_t nk, float shrink)
+{
+    if (c->D != c->width) {
+        pack_rows(w->values, c, values, nk, 1.0f);
+        values = (struct rows){ w->values, c->width };
+    }
+    for (int64_t d = 0; d < c->width; d += SIMD_WIDTH)
+        vec_store(w->o + d, shrink * vec_load(w->o + d));
+    struct product p = {
+        .rows = 1,
+        .columns = c->width,
+        .depth = nk,
+        .a = w->s,
+        .a_column = 1,
+        .b = values.at,
+        .b_row = values.stride,
+        .start = w->o,
+        .c = w->o,
+    };
+    multiply(&p);
+}
+
+static void attend(struct work w, const struct heads *c, int64_t b, int64_t h, int64_t i, struct tensor y, struct tensor lse)
+{
+    int64_t position = c->past + i, kv = h / (c->H / c->Hkv), nk;
+
+    pack_rows(w.query, c, rows_of(c->a.q, b, i, h), 1, (float)c->a.scale);
+    memset(w.o, 0, sizeof(float) * (size_t)c->width);
+    for (int64_t end = position + 1; end > 0; end -= nk) {
+        nk = smaller(TILE, end);
+        int64_t j = end - nk;
+        fill_bias(w.bias, c->a.bias, h, position - j, -1, TILE);
+        score_keys(&w, c, rows_of(c->a.k, b, j, kv), nk);
+        add_values(&w, c, rows_of(c->a.v, b, j, kv), nk, softmax_keys(&w, nk));
+    }
+    unpack_rows(rows_of(y, b, i, h), c, w.o, 1, 1.0f / w.l);
+    ((float *)lse.data)[(b * c->H + h) * c->Lq + i] = w.m + logf(w.l);
+}
+
+alibi_status decode_rows(const struct heads *c, struct tensor y, struct tensor lse)
+{
+    int64_t tasks = c->B * c->H * c->Lq;
+    float *memory = NULL;
+
+    TRY_RETURN(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
+#pragma omp parallel for schedule(static) if (tasks > 1 && tasks * c->Lk * c->D > CPU_PARALLEL_MIN)
+    for (int64_t task = 0; task < tasks; task++) {
+        int64_t i = task % c->Lq, head = task / c->Lq;
+        struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
+        attend(w, c, head / c->H, head % c->H, i, y, lse);
+    }
+    mem_free(memory);
+    return ALIBI_OK;
+}

@@ -1,0 +1,123 @@
+/* attention_tile.c - packing, bias strips, and the four products of a tile */
+#include "ops/cpu/simd/attention.h"
+
+/* bias(distance) = -slope * distance. No bias is slope 0. */
+static void fill_linear(float *bias, float slope, int64_t distance, int64_t step, int64_t count)
+{
+    for (int64_t n = 0; n < count; n++) {
+        int64_t d = distance + n * step;
+        bias[n] = d < 0 ? -INFINITY : -slope * (float)d;
+    }
+}
+
+static void fill_from_table(float *bias, const float *table, int64_t T, int64_t distance, int64_t step, int64_t count)
+{
+    for (int64_t n = 0; n < count; n++) {
+        int64_t d = distance + n * step;
+        bias[n] = d < 0 ? -INFINITY : table[smaller(d, T - 1)];
+    }
+}
+
+void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step, int64_t count)
+{
+    const float *values = from.values.data;
+    int64_t T = from.values.shape[1];
+
+    if (from.kind == BIAS_TABLE)
+        fill_from_table(bias, values + h * T, T, distance, step, count);
+    else
+        fill_linear(bias, from.kind == BIAS_LINEAR ? values[h] : 0.0f, distance, step, count);
+}
+
+void pack_rows(float *to, const struct heads *c, struct rows from, int64_t n, float factor)
+{
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t d = 0; d < c->D; d += SIMD_WIDTH)
+            vec_store(to + r * c->width + d, factor * vec_load_some(from.at + r * from.stride + d, c->D - d));
+}
+
+void unpack_rows(struct rows to, const struct heads *c, const float *from, int64_t n, float factor)
+{
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t d = 0; d < c->D; d += SIMD_WIDTH)
+            vec_store_some(to.at + r * to.stride + d, factor * vec_load(from + r * c->width + d), c->D - d);
+}
+
+void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, float factor)
+{
+    for (int64_t i = 0; i < n; i += SIMD_WIDTH)
+        for (int64_t d = 0; d < c->D; d += SIMD_WIDTH) {
+            vec square[SIMD_WIDTH];
+            for (int64_t l = 0; l < SIMD_WIDTH; l++)
+                square[l] = i + l < n ? factor * vec_load_some(from.at + (i + l) * from.stride + d, c->D - d) : (vec){ 0 };
+            vec_transpose(square);
+            for (int64_t l = 0; l < SIMD_WIDTH && d + l < c->D; l++)
+                vec_store(to + (d + l) * TILE + i, square[l]);
+        }
+}
+
+void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys, const float *lanes,
+                 const float *start, int64_t start_row)
+{
+    for (int64_t j = 0; j < t->nk; j += tile_step(t)) {
+        int64_t lane = first_lane(t, j);
+        struct product p = {
+            .rows = smaller(tile_step(t), t->nk - j),
+            .columns = t->lanes - lane,
+            .depth = c->D,
+            .a = keys.at + j * keys.stride,
+            .a_row = keys.stride,
+            .a_column = 1,
+            .b = lanes + lane,
+            .b_row = TILE,
+            .start = start + j * start_row + lane,
+            .start_row = start_row,
+            .c = out + j * TILE + lane,
+            .c_row = TILE,
+        };
+        multiply(&p);
+    }
+}
+
+/* A product whose rows are those of a buffer [n, width] from `row` on, added to what is there. */
+static struct product sum_of_rows(float *out, const struct heads *c, int64_t row, int64_t count)
+{
+    float *first = out + row * c->width;
+
+    return (struct product){
+        .rows = count,
+        .columns = c->width,
+        .b_row = c->width,
+        .start = first,
+        .start_row = c->width,
+        .c = first,
+        .c_row = c->width,
+    };
+}
+
+void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, const float *s, const float *rows)
+{
+    for (int64_t i = 0; i < t->nq; i += tile_step(t)) {
+        struct product p = sum_of_rows(out, c, i, smaller(tile_step(t), t->nq - i));
+        p.depth = keys_seen(t, i);
+        p.a = s + i;
+        p.a_row = 1;
+        p.a_column = TILE;
+        p.b = rows;
+        multiply(&p);
+    }
+}
+
+void tile_sum_queries(float *out, const struct heads *c, const struct tile *t, const float *s, const float *rows)
+{
+    for (int64_t j = 0; j < t->nk; j += tile_step(t)) {
+        int64_t lane = first_lane(t, j);
+        struct product p = sum_of_rows(out, c, j, smaller(tile_step(t), t->nk - j));
+        p.depth = t->nq - lane;
+        p.a = s + j * TILE + lane;
+        p.a_row = TILE;
+        p.a_column = 1;
+        p.b = rows + lane * c->width;
+        multiply(&p);
+    }
+}

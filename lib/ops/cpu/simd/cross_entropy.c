@@ -1,0 +1,90 @@
+/* cross_entropy.c
+ *
+ *   nll = log sum_v exp(x_v) - x_target,   dlogits = scale * (softmax - onehot)
+ *
+ * One pass finds the maximum and the sum, one writes the gradient. The first goes block by block, so that a block is in the
+ * first-level cache when its exponentials are taken; what was summed before shrinks when the maximum grows. */
+#include "ops/cpu/simd/simd.h"
+#include "ops/cpu/simd/vec.h"
+
+enum { BLOCK = 2048 };
+
+struct softmax {
+    float max;
+    double sum; /* of exp(x - max) */
+};
+
+static float largest_of(const float *x, int64_t n, float start)
+{
+    vec max = vec_all(start);
+    int64_t v = 0;
+
+    for (; v + SIMD_WIDTH <= n; v += SIMD_WIDTH)
+        max = vec_max(vec_load(x + v), max);
+    float largest = vec_largest(max);
+    for (; v < n; v++)
+        largest = x[v] > largest ? x[v] : largest;
+    return largest;
+}
+
+static float sum_of_exponentials(const float *x, int64_t n, float max)
+{
+    vec sum = { 0 };
+
+    for (int64_t v = 0; v < n; v += SIMD_WIDTH)
+        sum += vec_first(vec_exp_to_88(vec_load_some(x + v, n - v) - max), n - v);
+    return vec_sum(sum);
+}
+
+static struct softmax softmax_of(const float *x, int64_t V)
+{
+    struct softmax s = { -INFINITY, 0.0 };
+
+    for (int64_t v = 0; v < V; v += BLOCK) {
+        int64_t n = V - v < BLOCK ? V - v : BLOCK;
+        float max = largest_of(x + v, n, s.max);
+        s.sum = s.sum * exp((double)(s.max - max)) + (double)sum_of_exponentials(x + v, n, max);
+        s.max = max;
+    }
+    return s;
+}
+
+/* out may be x. */
+static void write_gradient(float *out, const float *x, int64_t V, struct softmax s, int64_t target, float scale)
+{
+    float factor = (float)((double)scale / s.sum);
+
+    for (int64_t v = 0; v < V; v += SIMD_WIDTH)
+        vec_store_some(out + v, factor * vec_exp_to_88(vec_load_some(x + v, V - v) - s.max), V - v);
+    out[target] -= scale;
+}
+
+static float run_row(float *out, const float *x, int64_t V, int64_t target, float scale)
+{
+    if (target < 0) {
+        for (int64_t v = 0; out && v < V; v++)
+            out[v] = 0.0f;
+        return 0.0f;
+    }
+    struct softmax s = softmax_of(x, V);
+    float nll = (float)(log(s.sum) + ((double)s.max - (double)x[target]));
+    if (out)
+        write_gradient(out, x, V, s, target, scale);
+    return nll;
+}
+
+alibi_status SIMD(cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
+                                 struct tensor targets, double scale)
+{
+    int64_t rows = logits.shape[0], V = logits.shape[1];
+    const int32_t *target = targets.data;
+    const float *in = logits.data;
+    float *losses = nll.data, *out = dlogits.data;
+
+    if (logits.type != DTYPE_F32)
+        return ref_cross_entropy(dev, nll, dlogits, logits, targets, scale);
+#pragma omp parallel for if (rows * V >= CPU_PARALLEL_MIN)
+    for (int64_t r = 0; r < rows; r++)
+        losses[r] = run_row(out ? out + r * V : NULL, in + r * V, V, target[r], (float)scale);
+    return ALIBI_OK;
+}

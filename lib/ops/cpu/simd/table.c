@@ -1,0 +1,26 @@
+/* table.c - what this instruction set overrides */
+#include "ops/cpu/simd/simd.h"
+
+void SIMD(override)(struct ops *ops)
+{
+    ops->fill = SIMD(fill);
+    ops->copy = SIMD(copy);
+    ops->embedding_forward = SIMD(embedding_forward);
+    ops->embedding_backward = SIMD(embedding_backward);
+    ops->layernorm_forward = SIMD(layernorm_forward);
+    ops->layernorm_backward = SIMD(layernorm_backward);
+    ops->rmsnorm_forward = SIMD(rmsnorm_forward);
+    ops->rmsnorm_backward = SIMD(rmsnorm_backward);
+    ops->activation_forward = SIMD(activation_forward);
+    ops->activation_backward = SIMD(activation_backward);
+    ops->residual_forward = SIMD(residual_forward);
+    ops->dropout = SIMD(dropout);
+    ops->attention_forward = SIMD(attention_forward);
+    ops->attention_backward = SIMD(attention_backward);
+    ops->rotary = SIMD(rotary);
+    ops->cross_entropy = SIMD(cross_entropy);
+    ops->adamw = SIMD(adamw);
+    ops->nesterov = SIMD(nesterov);
+    ops->sum_squares = SIMD(sum_squares);
+    ops->sum = SIMD(sum);
+}

@@ -1,0 +1,175 @@
+/* vec.h - vectors of SIMD_WIDTH floats, and the few functions of them that the kernels need
+ *
+ * Written with the compiler's vector types, so one source serves every instruction set. Arithmetic operators work lane by lane,
+ * and a scalar operand stands for all lanes. Loads and stores take any address. Loops over lanes have a constant count and
+ * become single instructions. */
+#ifndef VEC_H
+#define VEC_H
+
+#include <math.h>
+#include <stdint.h>
+
+typedef float vec __attribute__((vector_size(SIMD_WIDTH * 4)));
+typedef uint32_t vec_bits __attribute__((vector_size(SIMD_WIDTH * 4)));
+typedef int32_t vec_mask __attribute__((vector_size(SIMD_WIDTH * 4))); /* lanes 0 or -1, as comparisons give them */
+typedef float vec_anywhere __attribute__((vector_size(SIMD_WIDTH * 4), aligned(4), may_alias));
+
+#define VEC_INLINE static inline __attribute__((always_inline))
+
+VEC_INLINE vec vec_load(const float *p)
+{
+    return *(const vec_anywhere *)p;
+}
+
+VEC_INLINE void vec_store(float *p, vec x)
+{
+    *(vec_anywhere *)p = x;
+}
+
+/* x in all lanes; subtracting zero, unlike adding it, is no operation even for -0. */
+VEC_INLINE vec vec_all(float x)
+{
+    return x - (vec){ 0 };
+}
+
+/* The first n lanes, 1 <= n; all of them where n allows it. Missing lanes are 0. */
+VEC_INLINE vec vec_load_some(const float *p, int64_t n)
+{
+    if (n >= SIMD_WIDTH)
+        return vec_load(p);
+    vec x = { 0 };
+    for (int64_t l = 0; l < n; l++)
+        x[l] = p[l];
+    return x;
+}
+
+VEC_INLINE void vec_store_some(float *p, vec x, int64_t n)
+{
+    if (n >= SIMD_WIDTH) {
+        vec_store(p, x);
+        return;
+    }
+    for (int64_t l = 0; l < n; l++)
+        p[l] = x[l];
+}
+
+/* Lane by lane a > b ? a : b: where either is NaN, b. */
+VEC_INLINE vec vec_max(vec a, vec b)
+{
+    vec r;
+    for (int l = 0; l < SIMD_WIDTH; l++)
+        r[l] = a[l] > b[l] ? a[l] : b[l];
+    return r;
+}
+
+/* Where either is NaN, b. */
+VEC_INLINE vec vec_min(vec a, vec b)
+{
+    vec r;
+    for (int l = 0; l < SIMD_WIDTH; l++)
+        r[l] = a[l] < b[l] ? a[l] : b[l];
+    return r;
+}
+
+VEC_INLINE vec vec_select(vec_mask where, vec yes, vec no)
+{
+    return (vec)((where & (vec_mask)yes) | (~where & (vec_mask)no));
+}
+
+VEC_INLINE vec vec_abs(vec x)
+{
+    return (vec)((vec_bits)x & 0x7FFFFFFFu);
+}
+
+/* Lane numbers, and the lanes that lie `half` further on, round the end: constants for shuffles. */
+#if SIMD_WIDTH == 4
+#define VEC_LANES ((vec_mask){ 0, 1, 2, 3 })
+#elif SIMD_WIDTH == 8
+#define VEC_LANES ((vec_mask){ 0, 1, 2, 3, 4, 5, 6, 7 })
+#else
+#define VEC_LANES ((vec_mask){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 })
+#endif
+#define VEC_ROTATE(x, half) __builtin_shuffle(x, VEC_LANES + (half))
+
+/* The first n lanes, 0 in the others. */
+VEC_INLINE vec vec_first(vec x, int64_t n)
+{
+    return n >= SIMD_WIDTH ? x : (vec)((VEC_LANES < (int32_t)n) & (vec_mask)x);
+}
+
+/* The sum and the maximum over the lanes, in halves: always the same order. */
+VEC_INLINE float vec_sum(vec x)
+{
+    if (SIMD_WIDTH > 8)
+        x += VEC_ROTATE(x, 8);
+    if (SIMD_WIDTH > 4)
+        x += VEC_ROTATE(x, 4);
+    x += VEC_ROTATE(x, 2);
+    x += VEC_ROTATE(x, 1);
+    return x[0];
+}
+
+VEC_INLINE float vec_largest(vec x)
+{
+    if (SIMD_WIDTH > 8)
+        x = vec_max(x, VEC_ROTATE(x, 8));
+    if (SIMD_WIDTH > 4)
+        x = vec_max(x, VEC_ROTATE(x, 4));
+    x = vec_max(x, VEC_ROTATE(x, 2));
+    x = vec_max(x, VEC_ROTATE(x, 1));
+    return x[0];
+}
+
+/* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln(2)/2, for x <= 88.
+ *
+ * e^r = 1 + r + r^2 p(r) with p of degree 4, the minimax polynomial: 3e-9 off. Adding 1.5 * 2^23 rounds to an integer that then
+ * stands in the low bits, here with the exponent's offset 127 in it. ln 2 is split so that n times its high part is exact.
+ * Results below the smallest normal number are 0, so -inf gives 0. NaN stays NaN. */
+VEC_INLINE vec vec_exp_to_88(vec x)
+{
+    const float to_integer = 0x1.8p23f + 127.0f, lowest = -87.33f;
+    vec clamped = vec_max(vec_all(lowest), x);
+    vec shifted = clamped * 0x1.715476p+0f + to_integer;
+    vec n = shifted - to_integer;
+    vec r = (clamped - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+    vec p = 0.00138145986f * r + 0.00836871688f;
+
+    p = p * r + 0.041668388f;
+    p = p * r + 0.166665206f;
+    p = p * r + 0.499999934f;
+    p = (p * r) * r + r + 1.0f;
+    return (vec)((vec_bits)(p * (vec)((vec_bits)shifted << 23)) & ~(vec_bits)(x < lowest));
+}
+
+/* The same for any x: infinity above 88.37. */
+VEC_INLINE vec vec_exp(vec x)
+{
+    const float highest = 88.37f;
+    vec y = vec_exp_to_88(vec_min(vec_all(highest), x));
+
+    return vec_select(x > highest, vec_all(INFINITY), y);
+}
+
+/* v[l][m] <-> v[m][l]. At each step the rows r and r + half exchange the blocks that lie off the diagonal. */
+#define VEC_EXCHANGE(v, half)                                                                                                    \
+    for (int r = 0; r < SIMD_WIDTH; r++)                                                                                         \
+        if (!(r & (half))) {                                                                                                     \
+            vec upper = (v)[r], lower = (v)[r + (half)];                                                                         \
+            (v)[r] = __builtin_shuffle(upper, lower, VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));         \
+            (v)[r + (half)] =                                                                                                    \
+                __builtin_shuffle(upper, lower, VEC_LANES + (half) + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));     \
+        }
+
+VEC_INLINE void vec_transpose(vec v[SIMD_WIDTH])
+{
+#if SIMD_WIDTH > 8
+    VEC_EXCHANGE(v, 8)
+#endif
+#if SIMD_WIDTH > 4
+    VEC_EXCHANGE(v, 4)
+#endif
+    VEC_EXCHANGE(v, 2)
+    VEC_EXCHANGE(v, 1)
+}
+
+#endif

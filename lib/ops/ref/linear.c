@@ -1,0 +1,72 @@
+/* linear.c
+ *
+ *   y = x weight^T + bias */
+#include "ops/ref/ref.h"
+
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
+{
+    int64_t rows = x.shape[0], out = weight.shape[0], in = weight.shape[1];
+
+    (void)dev;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t o = 0; o < out; o++) {
+            double sum = present(bias) ? get(bias, o) : 0.0;
+            for (int64_t i = 0; i < in; i++)
+                sum += get(x, r * in + i) * get(weight, o * in + i);
+            set(y, r * out + o, sum);
+        }
+    return ALIBI_OK;
+}
+
+/* dx = dy weight */
+static void input_gradient(struct tensor dx, struct tensor dy, struct tensor weight)
+{
+    int64_t rows = dy.shape[0], out = weight.shape[0], in = weight.shape[1];
+
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < in; i++) {
+            double sum = 0.0;
+            for (int64_t o = 0; o < out; o++)
+                sum += get(dy, r * out + o) * get(weight, o * in + i);
+            set(dx, r * in + i, sum);
+        }
+}
+
+/* dweight += dy^T x */
+static void weight_gradient(struct tensor dweight, struct tensor dy, struct tensor x)
+{
+    int64_t rows = dy.shape[0], out = dweight.shape[0], in = dweight.shape[1];
+
+    for (int64_t o = 0; o < out; o++)
+        for (int64_t i = 0; i < in; i++) {
+            double sum = 0.0;
+            for (int64_t r = 0; r < rows; r++)
+                sum += get(dy, r * out + o) * get(x, r * in + i);
+            add(dweight, o * in + i, sum);
+        }
+}
+
+/* dbias += the column sums of dy */
+static void bias_gradient(struct tensor dbias, struct tensor dy)
+{
+    int64_t rows = dy.shape[0], out = dy.shape[1];
+
+    for (int64_t o = 0; o < out; o++) {
+        double sum = 0.0;
+        for (int64_t r = 0; r < rows; r++)
+            sum += get(dy, r * out + o);
+        add(dbias, o, sum);
+    }
+}
+
+alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                 struct tensor dy, struct tensor x, struct tensor weight)
+{
+    (void)dev;
+    if (present(dx))
+        input_gradient(dx, dy, weight);
+    weight_gradient(dweight, dy, x);
+    if (present(dbias))
+        bias_gradient(dbias, dy);
+    return ALIBI_OK;
+}

@@ -1,0 +1,69 @@
+/* memory.c - buffers in this process's memory, and the ways in and out of them */
+#include <string.h>
+
+#include "ops/ref/ref.h"
+
+alibi_status ref_buffer_new(struct device *dev, void **out, size_t bytes, const char *what)
+{
+    (void)dev;
+    return mem_new(out, bytes, what);
+}
+
+void ref_buffer_free(struct device *dev, void *buffer)
+{
+    (void)dev;
+    mem_free(buffer);
+}
+
+/* F32 and I32 have the host's own layout; F64 is converted. */
+alibi_status ref_upload(struct device *dev, struct tensor dst, const void *host)
+{
+    int64_t count = tensor_count(dst);
+
+    (void)dev;
+    if (dst.type == DTYPE_F64)
+        for (int64_t i = 0; i < count; i++)
+            set(dst, i, (double)((const float *)host)[i]);
+    else if (count > 0)
+        memcpy(dst.data, host, (size_t)count * dtype_bytes(dst.type));
+    return ALIBI_OK;
+}
+
+alibi_status ref_download(struct device *dev, void *host, struct tensor src)
+{
+    int64_t count = tensor_count(src);
+
+    (void)dev;
+    if (src.type == DTYPE_F64)
+        for (int64_t i = 0; i < count; i++)
+            ((float *)host)[i] = (float)get(src, i);
+    else if (count > 0)
+        memcpy(host, src.data, (size_t)count * dtype_bytes(src.type));
+    return ALIBI_OK;
+}
+
+alibi_status ref_fill(struct device *dev, struct tensor dst, double value)
+{
+    int64_t count = tensor_count(dst);
+
+    (void)dev;
+    for (int64_t i = 0; i < count; i++)
+        set(dst, i, value);
+    return ALIBI_OK;
+}
+
+static int64_t element(struct tensor t, int64_t b, int64_t l, int64_t h, int64_t d)
+{
+    return b * t.stride[0] + l * t.stride[1] + h * t.stride[2] + d * t.stride[3];
+}
+
+alibi_status ref_copy(struct device *dev, struct tensor dst, struct tensor src)
+{
+    (void)dev;
+    for (int64_t b = 0; b < dst.shape[0]; b++)
+        for (int64_t l = 0; l < dst.shape[1]; l++)
+            for (int64_t h = 0; h < dst.shape[2]; h++)
+                for (int64_t d = 0; d < dst.shape[3]; d++)
+                    set(dst, element(dst, b, l, h, d), get(src, element(src, b, l, h, d)));
+    return ALIBI_OK;
+}

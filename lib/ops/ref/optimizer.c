@@ -1,0 +1,71 @@
+/* optimizer.c - AdamW, Nesterov momentum, and the sums that guard and clip
+ *
+ * AdamW, g = gradient_scale * gradient, t = step:
+ *
+ *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+ *   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+ *
+ * Nesterov, r = lr / previous_lr:
+ *
+ *   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g */
+#include <math.h>
+
+#include "ops/ref/ref.h"
+
+alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
+                       struct adamw a)
+{
+    int64_t count = tensor_count(w);
+    double correct1 = 1.0 - pow(a.beta1, (double)a.step), correct2 = 1.0 - pow(a.beta2, (double)a.step);
+
+    (void)dev;
+    for (int64_t i = 0; i < count; i++) {
+        double g = a.gradient_scale * get(gradient, i), x = get(w, i);
+        double first = a.beta1 * get(m, i) + (1.0 - a.beta1) * g;
+        double second = a.beta2 * get(v, i) + (1.0 - a.beta2) * g * g;
+        double step = (first / correct1) / (sqrt(second / correct2) + a.eps);
+        set(w, i, x - a.lr * a.weight_decay * x - a.lr * step);
+        set(m, i, first);
+        set(v, i, second);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n)
+{
+    int64_t count = tensor_count(w);
+    double r = n.lr / n.previous_lr;
+
+    (void)dev;
+    for (int64_t i = 0; i < count; i++) {
+        double g = n.gradient_scale * get(gradient, i), x = get(w, i), velocity = get(u, i);
+        double step = n.momentum * n.momentum * r * velocity - (1.0 + n.momentum) * n.lr * g;
+        set(w, i, x - n.lr * n.weight_decay * x + step);
+        set(u, i, n.momentum * r * velocity - n.lr * g);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status ref_sum_squares(struct device *dev, double *sum, struct tensor x)
+{
+    int64_t count = tensor_count(x);
+    double total = 0.0;
+
+    (void)dev;
+    for (int64_t i = 0; i < count; i++)
+        total += get(x, i) * get(x, i);
+    *sum = total;
+    return ALIBI_OK;
+}
+
+alibi_status ref_sum(struct device *dev, double *sum, struct tensor x)
+{
+    int64_t count = tensor_count(x);
+    double total = 0.0;
+
+    (void)dev;
+    for (int64_t i = 0; i < count; i++)
+        total += get(x, i);
+    *sum = total;
+    return ALIBI_OK;
+}

@@ -1,0 +1,197 @@
+/* conclusion.c - what the numbers say, in sentences
+ *
+ * A difference is called one if it is at least half a percent and more than two standard errors; otherwise the values are level.
+ * The errors of two evaluations on the same text are taken as independent, which errs on the side of calling them level. */
+#include <math.h>
+
+#include "report/parts.h"
+
+/* How one value stands to another: ratio of perplexities, and whether it is a difference at all. */
+struct change {
+    double ratio;
+    bool differs;
+};
+
+static double error_of(const struct alibi_eval_result *e)
+{
+    return isfinite(e->standard_error) ? e->standard_error : 0;
+}
+
+static struct change compare(const struct alibi_eval_result *a, const struct alibi_eval_result *b)
+{
+    double ratio = a->ppl / b->ppl;
+    double error = hypot(error_of(a), error_of(b));
+
+    return (struct change){ ratio, !(fabs(log(ratio)) <= 2 * error || fabs(ratio - 1) < 0.005) };
+}
+
+/* Where methods are at home: the longest length up to the training length, or the shortest of all. */
+static int64_t home_length(const struct view *v)
+{
+    int64_t home = v->lengths > 0 ? v->length[0] : 0;
+
+    for (int i = 0; i < v->lengths; i++)
+        if (v->length[i] <= v->train_length)
+            home = v->length[i];
+    return home;
+}
+
+static bool has_ppl(const struct alibi_eval_result *e)
+{
+    return e != NULL && e->ppl > 0; /* not NaN; infinite is a value too */
+}
+
+/* The longest length past `home` at which the method has a value; 0 if there is none. */
+static int64_t far_length(const struct view *v, int method, int64_t home)
+{
+    for (int i = v->lengths - 1; i >= 0 && v->length[i] > home; i--)
+        if (has_ppl(view_at(v, method, v->length[i])))
+            return v->length[i];
+    return 0;
+}
+
+/* The longest length past `home` at which any method has a finite value; 0 if there is none. */
+static int64_t farthest(const struct view *v, int64_t home)
+{
+    for (int i = v->lengths - 1; i >= 0 && v->length[i] > home; i--)
+        if (view_best(v, v->length[i]) >= 0)
+            return v->length[i];
+    return 0;
+}
+
+static struct change change_of(const struct view *v, int method, int64_t home, int64_t far)
+{
+    const struct alibi_eval_result *near = view_at(v, method, home), *there = view_at(v, method, far);
+
+    return has_ppl(near) && isfinite(near->ppl) && has_ppl(there) ? compare(there, near) : (struct change){ 1, false };
+}
+
+/* The method that loses most past its home; -1 if none loses. */
+static int worst_method(const struct view *v, int64_t home)
+{
+    double highest = 1;
+    int worst = -1;
+
+    for (int m = 0; m < v->methods; m++) {
+        struct change c = change_of(v, m, home, far_length(v, m, home));
+        if (c.differs && c.ratio > highest) {
+            highest = c.ratio;
+            worst = m;
+        }
+    }
+    return worst;
+}
+
+static alibi_status append_percent(struct text *out, double percent)
+{
+    return text_append(out, percent < 0.95 ? "%.1f%%" : "%.0f%%", percent);
+}
+
+/* "is 4% better at 2048", "is 3.1 times worse at 2048" */
+static alibi_status append_change(struct text *out, struct change c, int64_t at)
+{
+    if (isinf(c.ratio))
+        return text_append(out, "has no finite perplexity at %lld", (long long)at);
+    if (!c.differs)
+        return text_append(out, "is as good at %lld", (long long)at);
+    if (c.ratio >= 10)
+        return text_append(out, "is %s times worse at %lld", show_count(c.ratio).text, (long long)at);
+    if (c.ratio >= 2)
+        return text_append(out, "is %.1f times worse at %lld", c.ratio, (long long)at);
+    TRY_RETURN(text_append(out, "is "));
+    TRY_RETURN(append_percent(out, 100 * fabs(c.ratio - 1)));
+    return text_append(out, " %s at %lld", c.ratio < 1 ? "better" : "worse", (long long)at);
+}
+
+static alibi_status append_past_home(struct text *out, const struct view *v, int64_t home, int64_t far)
+{
+    int best = view_best(v, far), worst = worst_method(v, home);
+    struct change c = change_of(v, best, home, far);
+
+    TRY_RETURN(text_append(out, "%s, trained at %lld, ", v->name[best], (long long)v->train_length));
+    if (!has_ppl(view_at(v, best, home)))
+        TRY_RETURN(text_append(out, "has the lowest perplexity at %lld", (long long)far));
+    else {
+        TRY_RETURN(append_change(out, c, far));
+        TRY_RETURN(text_append(out, " %s at %lld", c.differs ? "than" : "as", (long long)home));
+    }
+    if (worst >= 0 && worst != best) {
+        int64_t there = far_length(v, worst, home);
+        TRY_RETURN(text_append(out, "; %s ", v->name[worst]));
+        TRY_RETURN(append_change(out, change_of(v, worst, home, there), there));
+    }
+    return text_append(out, ".");
+}
+
+alibi_status append_headline(struct text *out, const struct view *v)
+{
+    int64_t home = home_length(v), far = farthest(v, home);
+    int best = view_best(v, home);
+
+    if (far > 0)
+        return append_past_home(out, v, home, far);
+    if (best < 0)
+        return text_append(out, "No method has a perplexity.");
+    return text_append(out, "%s has %sperplexity %s at %lld.", v->name[best], v->methods > 1 ? "the lowest " : "",
+                       show_ppl(view_at(v, best, home)->ppl).text, (long long)home);
+}
+
+/* ---- detail */
+
+static int second_best(const struct view *v, int64_t length, int best)
+{
+    double lowest = INFINITY;
+    int second = -1;
+
+    for (int m = 0; m < v->methods; m++) {
+        const struct alibi_eval_result *e = view_at(v, m, length);
+        if (m != best && e != NULL && e->ppl < lowest) {
+            lowest = e->ppl;
+            second = m;
+        }
+    }
+    return second;
+}
+
+static alibi_status append_lead(struct text *out, const struct view *v, int64_t far)
+{
+    int best = view_best(v, far), second = second_best(v, far, best);
+    const struct alibi_eval_result *first = view_at(v, best, far), *next;
+    struct change c;
+
+    if (second < 0)
+        return ALIBI_OK;
+    next = view_at(v, second, far);
+    c = compare(first, next);
+    if (!c.differs)
+        return text_append(out, "At %lld the best two, %s and %s, are level: %s and %s.", (long long)far, v->name[best],
+                           v->name[second], show_ppl(first->ppl).text, show_ppl(next->ppl).text);
+    TRY_RETURN(
+        text_append(out, "At %lld %s has the lowest perplexity, %s, ", (long long)far, v->name[best], show_ppl(first->ppl).text));
+    TRY_RETURN(append_percent(out, 100 * (1 - c.ratio)));
+    return text_append(out, " below the next, %s with %s.", v->name[second], show_ppl(next->ppl).text);
+}
+
+static alibi_status append_missing(struct text *out, const struct view *v, int64_t home, int64_t far)
+{
+    for (int m = 0; m < v->methods; m++) {
+        int64_t there = far_length(v, m, home);
+        if (there == far || has_ppl(view_at(v, m, far)))
+            continue;
+        if (there == 0)
+            there = has_ppl(view_at(v, m, home)) ? home : 0;
+        TRY_RETURN(
+            text_append(out, there > 0 ? " %s has no value past %lld." : " %s has no value.", v->name[m], (long long)there));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status append_detail(struct text *out, const struct view *v)
+{
+    int64_t home = home_length(v), far = farthest(v, home);
+
+    if (far == 0)
+        return ALIBI_OK;
+    TRY_RETURN(append_lead(out, v, far));
+    return append_missing(out, v, home, far);
+}

@@ -1,0 +1,128 @@
+/* json.c - results for programs: results.json
+ *
+ * Numbers are written so that they read back the same; one that is missing or not finite is null. The same results give the same
+ * bytes. One line per setting, per method value, per length. */
+#include <string.h>
+
+#include "base/json.h"
+#include "report/parts.h"
+
+static alibi_status append_name(struct text *out, const char *name)
+{
+    return json_append_string(out, name, strlen(name));
+}
+
+static alibi_status append_real(struct text *out, const char *key, double value)
+{
+    TRY_RETURN(text_append(out, ", \"%s\": ", key));
+    return json_append_real(out, value);
+}
+
+static alibi_status append_integer(struct text *out, const char *key, int64_t value)
+{
+    return text_append(out, ", \"%s\": %lld", key, (long long)value);
+}
+
+/* ---- the setting */
+
+static alibi_status append_settings(struct text *out, const struct alibi_compare_result *r)
+{
+    const struct alibi_option *option;
+    const void *values;
+
+    TRY_RETURN(text_append(out, "  \"train\": {\n    \"vocab\": %lld", (long long)r->config.vocab));
+    for (int group = 0; group < 2; group++)
+        for (int i = 0; (option = setting_at(r, group, i, &values)) != NULL; i++) {
+            TRY_RETURN(text_append(out, ",\n    \""));
+            for (const char *p = option->name; *p != '\0'; p++)
+                TRY_RETURN(text_append(out, "%c", *p == '-' ? '_' : *p));
+            TRY_RETURN(text_append(out, "\": "));
+            TRY_RETURN(append_setting_json(out, option, values));
+        }
+    return text_append(out, "\n  },\n");
+}
+
+static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t)
+{
+    return text_append(
+        out, "  \"text\": {\"documents\": %lld, \"tokens\": %lld, \"words\": %lld, \"bytes\": %lld, \"vocab\": %lld},\n",
+        (long long)t->documents, (long long)t->tokens, (long long)t->words, (long long)t->bytes, (long long)t->vocab);
+}
+
+/* ---- the methods */
+
+static alibi_status append_positions(struct text *out, const struct alibi_eval_result *e)
+{
+    TRY_RETURN(text_append(out, ", \"by_position\": ["));
+    for (int b = 0; b < e->bins; b++) {
+        const struct alibi_position_loss *bin = &e->by_position[b];
+        TRY_RETURN(text_append(out, "%s{\"first\": %lld, \"last\": %lld, \"tokens\": %lld, \"nll\": ", b > 0 ? ", " : "",
+                               (long long)bin->first, (long long)bin->last, (long long)bin->tokens));
+        TRY_RETURN(bin->tokens > 0 ? json_append_real(out, bin->nll) : text_append(out, "null"));
+        TRY_RETURN(text_append(out, "}"));
+    }
+    return text_append(out, "]}");
+}
+
+/* A length at which the method has no value keeps its place and its counts of 0. */
+static alibi_status append_missing(struct text *out)
+{
+    return text_append(out,
+                       ", \"nll\": null, \"standard_error\": null, \"ppl\": null, \"word_ppl\": null, \"bits_per_byte\": null, "
+                       "\"tokens\": 0, \"words\": 0, \"bytes\": 0, \"seconds\": null, \"tokens_per_s\": null, "
+                       "\"peak_bytes\": null, \"by_position\": []}");
+}
+
+static alibi_status append_length(struct text *out, const struct alibi_eval_result *e)
+{
+    TRY_RETURN(text_append(out, "        {\"length\": %lld", (long long)e->length));
+    if (e->tokens == 0)
+        return append_missing(out);
+    TRY_RETURN(append_real(out, "nll", e->nll));
+    TRY_RETURN(append_real(out, "standard_error", e->standard_error));
+    TRY_RETURN(append_real(out, "ppl", e->ppl));
+    TRY_RETURN(append_real(out, "word_ppl", e->word_ppl));
+    TRY_RETURN(append_real(out, "bits_per_byte", e->bits_per_byte));
+    TRY_RETURN(append_integer(out, "tokens", e->tokens));
+    TRY_RETURN(append_integer(out, "words", e->words));
+    TRY_RETURN(append_integer(out, "bytes", e->bytes));
+    TRY_RETURN(append_real(out, "seconds", e->seconds));
+    TRY_RETURN(append_real(out, "tokens_per_s", e->tokens_per_s));
+    TRY_RETURN(append_integer(out, "peak_bytes", (int64_t)e->peak_bytes));
+    return append_positions(out, e);
+}
+
+static alibi_status append_method(struct text *out, const char *name, const struct alibi_compare_method *m)
+{
+    TRY_RETURN(text_append(out, "    {\n      \"name\": "));
+    TRY_RETURN(append_name(out, name));
+    TRY_RETURN(append_real(out, "train_tokens_per_s", m->train_tokens_per_s));
+    TRY_RETURN(append_real(out, "train_seconds", m->train_seconds));
+    TRY_RETURN(append_real(out, "train_loss", m->train_loss));
+    TRY_RETURN(append_integer(out, "peak_bytes", (int64_t)m->peak_bytes));
+    TRY_RETURN(append_integer(out, "parameters", m->parameters));
+    TRY_RETURN(text_append(out, ",\n      \"by_length\": ["));
+    for (int i = 0; i < m->lengths; i++) {
+        TRY_RETURN(text_append(out, i > 0 ? ",\n" : "\n"));
+        TRY_RETURN(append_length(out, &m->by_length[i]));
+    }
+    return text_append(out, "\n      ]\n    }");
+}
+
+alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
+{
+    struct view v;
+
+    view_init(&v, r);
+    TRY_RETURN(text_append(out, "{\n  \"version\": "));
+    TRY_RETURN(append_name(out, alibi_version()));
+    TRY_RETURN(text_append(out, ",\n"));
+    TRY_RETURN(append_settings(out, r));
+    TRY_RETURN(append_text_info(out, &r->text));
+    TRY_RETURN(text_append(out, "  \"methods\": ["));
+    for (int m = 0; m < r->methods; m++) {
+        TRY_RETURN(text_append(out, m > 0 ? ",\n" : "\n"));
+        TRY_RETURN(append_method(out, v.name[m], &r->method[m]));
+    }
+    return text_append(out, "\n  ]\n}\n");
+}

@@ -1,0 +1,228 @@
+/* text.c - the report for a terminal: table, plot, conclusion */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+enum {
+    LEAST_COLUMNS = 40,
+    MOST_COLUMNS = 140,
+    PLOT_ROWS = 20,
+    COST_COLUMNS = 3,
+    COLUMNS_MAX = 1 + ALIBI_LIST_MAX + COST_COLUMNS
+};
+
+/* ---- cells */
+
+/* The whole table as text: methods + 1 rows, the heads first; name, lengths, costs. */
+struct cells {
+    int rows, columns;
+    struct text *at; /* rows x columns */
+};
+
+static struct text *cell(const struct cells *c, int row, int column)
+{
+    return &c->at[row * c->columns + column];
+}
+
+static void cells_free(struct cells *c)
+{
+    for (int i = 0; c->at != NULL && i < c->rows * c->columns; i++)
+        text_free(&c->at[i]);
+    mem_free(c->at);
+}
+
+static alibi_status fill_heads(const struct cells *c, const struct view *v)
+{
+    static const char *const costs[] = { "tok/s", "memory", "params" };
+
+    TRY_RETURN(text_append(cell(c, 0, 0), "method"));
+    for (int i = 0; i < v->lengths; i++)
+        TRY_RETURN(text_append(cell(c, 0, 1 + i), v->length[i] == v->train_length ? "[%lld]" : "%lld ", (long long)v->length[i]));
+    for (int i = 0; i < COST_COLUMNS; i++)
+        TRY_RETURN(text_append(cell(c, 0, 1 + v->lengths + i), " %s", costs[i]));
+    return ALIBI_OK;
+}
+
+/* The best of its column has a star behind it, and is bold where there is colour. */
+static alibi_status fill_ppl(struct text *out, double ppl, bool best, bool colour)
+{
+    if (!best)
+        return text_append(out, "%s ", show_ppl(ppl).text);
+    return text_append(out, colour ? "\x1b[1m%s*\x1b[0m" : "%s*", show_ppl(ppl).text);
+}
+
+static alibi_status fill_name(struct text *out, const char *name, int series, int width, bool colour)
+{
+    if (colour)
+        TRY_RETURN(text_append(out, "\x1b[38;5;%dm", look_of(series)->terminal));
+    TRY_RETURN(append_cut(out, name, width));
+    return text_append(out, "%s", colour ? "\x1b[0m" : "");
+}
+
+static double positive(double value)
+{
+    return value > 0 ? value : NAN;
+}
+
+static alibi_status fill_row(const struct cells *c, const struct view *v, int m, int width, bool colour)
+{
+    const struct alibi_compare_method *method = &v->result->method[m];
+    struct text *costs = cell(c, 1 + m, 1 + v->lengths);
+
+    TRY_RETURN(fill_name(cell(c, 1 + m, 0), v->name[m], m, width, colour));
+    for (int i = 0; i < v->lengths; i++) {
+        const struct alibi_eval_result *e = view_at(v, m, v->length[i]);
+        TRY_RETURN(fill_ppl(cell(c, 1 + m, 1 + i), e != NULL ? e->ppl : NAN, view_best(v, v->length[i]) == m, colour));
+    }
+    TRY_RETURN(text_append(&costs[0], " %s", show_count(positive(method->train_tokens_per_s)).text));
+    TRY_RETURN(text_append(&costs[1], " %s", show_bytes((double)method->peak_bytes).text));
+    return text_append(&costs[2], " %s", show_count(positive((double)method->parameters)).text);
+}
+
+static alibi_status fill(struct cells *c, const struct view *v, int width, bool colour)
+{
+    c->rows = 1 + v->methods;
+    c->columns = 1 + v->lengths + COST_COLUMNS;
+    TRY_RETURN(NEW_ZERO_ARRAY(&c->at, (int64_t)c->rows * c->columns, "a table"));
+    TRY_RETURN(fill_heads(c, v));
+    for (int m = 0; m < v->methods; m++)
+        TRY_RETURN(fill_row(c, v, m, width, colour));
+    return ALIBI_OK;
+}
+
+/* ---- the table, in as many parts as the width asks for; each part begins with the names */
+
+static int width_of(const struct cells *c, int column)
+{
+    int width = 0;
+
+    for (int r = 0; r < c->rows; r++) {
+        int w = display_width(cell(c, r, column)->data);
+        width = w > width ? w : width;
+    }
+    return width;
+}
+
+/* The column behind the last one that fits beside the names when the part starts at `first`; at least one does. The costs are
+ * not torn apart if they can stand together. */
+static int part_end(const struct cells *c, int first, int columns)
+{
+    int used = width_of(c, 0), end = first, costs = c->columns - COST_COLUMNS;
+
+    while (end < c->columns && (end == first || used + 1 + width_of(c, end) <= columns))
+        used += 1 + width_of(c, end++);
+    return first < costs && end > costs && end < c->columns ? costs : end;
+}
+
+static alibi_status append_part(struct text *out, const struct cells *c, int first, int end, bool colour)
+{
+    alibi_status status;
+    const char **part = NULL;
+    int columns = 1 + end - first;
+
+    TRY(NEW_ARRAY(&part, (int64_t)c->rows * columns, "a table"));
+    for (int r = 0; r < c->rows; r++) {
+        part[r * columns] = cell(c, r, 0)->data;
+        for (int i = first; i < end; i++)
+            part[r * columns + 1 + i - first] = cell(c, r, i)->data;
+    }
+    TRY(table_terminal(out, part, c->rows, columns, colour));
+out:
+    mem_free(part);
+    return status;
+}
+
+static alibi_status append_table(struct text *out, const struct view *v, int columns, bool colour)
+{
+    alibi_status status;
+    struct cells c = { 0 };
+
+    TRY(fill(&c, v, columns / 4, colour));
+    for (int first = 1; first < c.columns; first = part_end(&c, first, columns)) {
+        TRY(text_append(out, first > 1 ? "\n" : ""));
+        TRY(append_part(out, &c, first, part_end(&c, first, columns), colour));
+    }
+out:
+    cells_free(&c);
+    return status;
+}
+
+static alibi_status append_key(struct text *out, const struct view *v, bool colour)
+{
+    bool trained = false, missing = false;
+
+    for (int i = 0; i < v->lengths; i++) {
+        trained |= v->length[i] == v->train_length;
+        for (int m = 0; m < v->methods; m++)
+            missing |= view_at(v, m, v->length[i]) == NULL;
+    }
+    return text_append(out, "%s%s* best%s   tok/s in training%s\n", colour ? "\x1b[2m" : "", trained ? "[ ] trained at   " : "",
+                       missing ? "   " NO_VALUE " no value" : "", colour ? "\x1b[0m" : "");
+}
+
+/* ---- plot and conclusion */
+
+static alibi_status append_plot(struct text *out, const struct view *v, int columns, bool colour)
+{
+    alibi_status status;
+    struct curves *curves = NULL;
+    int rows = v->methods + 6 > PLOT_ROWS ? v->methods + 6 : PLOT_ROWS;
+
+    TRY(curves_by_length(&curves, v, CURVE_PPL));
+    TRY(plot_terminal(out, &curves->chart, columns, rows, colour));
+out:
+    mem_free(curves);
+    return status;
+}
+
+/* Breaks lines at blanks. */
+static alibi_status append_wrapped(struct text *out, const char *text, int columns)
+{
+    int used = 0;
+
+    while (*text != '\0') {
+        size_t bytes = strcspn(text, " ");
+        char word[256];
+        int width;
+        snprintf(word, sizeof word, "%.*s", (int)bytes, text);
+        width = display_width(word);
+        if (used > 0 && used + 1 + width > columns) {
+            TRY_RETURN(text_append(out, "\n"));
+            used = 0;
+        }
+        TRY_RETURN(text_append(out, "%s%s", used > 0 ? " " : "", word));
+        used += width + (used > 0);
+        text += bytes + (text[bytes] == ' ');
+    }
+    return text_append(out, "\n");
+}
+
+static alibi_status append_conclusion(struct text *out, const struct view *v, int columns)
+{
+    alibi_status status;
+    struct text sentences = { 0 };
+
+    TRY(append_headline(&sentences, v));
+    TRY(text_append(&sentences, " "));
+    TRY(append_detail(&sentences, v));
+    TRY(append_wrapped(out, sentences.data, columns));
+out:
+    text_free(&sentences);
+    return status;
+}
+
+alibi_status report_text(struct text *out, const struct alibi_compare_result *r, int columns, bool colour)
+{
+    struct view v;
+
+    columns = columns < LEAST_COLUMNS ? LEAST_COLUMNS : columns > MOST_COLUMNS ? MOST_COLUMNS : columns;
+    view_init(&v, r);
+    TRY_RETURN(text_append(out, "Perplexity by test length\n\n"));
+    TRY_RETURN(append_table(out, &v, columns, colour));
+    TRY_RETURN(append_key(out, &v, colour));
+    TRY_RETURN(text_append(out, "\n"));
+    TRY_RETURN(append_plot(out, &v, columns, colour));
+    TRY_RETURN(text_append(out, "\n"));
+    return append_conclusion(out, &v, columns);
+}

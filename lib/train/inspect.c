@@ -1,0 +1,253 @@
+/* inspect.c - what a checkpoint, a run, a safetensors file, a report or a text is made of */
+#include <string.h>
+
+#include "train/checkpoint.h"
+#include "train/page.h"
+
+/* ---- tensors */
+
+static alibi_status shape_text(struct text *out, const struct safetensor *t)
+{
+    TRY_RETURN(text_append(out, "%s [", t->type));
+    for (int i = 0; i < t->rank; i++)
+        TRY_RETURN(text_append(out, "%s%lld", i ? ", " : "", (long long)t->shape[i]));
+    return text_append(out, "]");
+}
+
+static alibi_status add_tensors(struct page *p, const char *path)
+{
+    alibi_status status;
+    struct safetensors *file = NULL;
+    struct text shape = { 0 };
+
+    TRY(safetensors_open(&file, path));
+    TRY(page_open(p, "tensors"));
+    for (int i = 0; i < file->count; i++) {
+        shape.length = 0;
+        TRY(shape_text(&shape, &file->tensors[i]));
+        TRY(page_text(p, file->tensors[i].name, shape.data));
+    }
+    TRY(page_close(p));
+out:
+    text_free(&shape);
+    safetensors_free(file);
+    return status;
+}
+
+/* ---- a checkpoint */
+
+static alibi_status add_slopes(struct page *p, const struct alibi_config *c)
+{
+    alibi_status status;
+    const struct position_method *method;
+    double *slopes = NULL;
+
+    TRY(position_find(&method, c->position));
+    if (!method->slope)
+        goto out;
+    TRY(NEW_ARRAY(&slopes, c->heads, "the slopes"));
+    for (int64_t h = 0; h < c->heads; h++)
+        slopes[h] = (double)method->slope(c, h);
+    TRY(page_reals(p, "slopes", slopes, c->heads));
+out:
+    mem_free(slopes);
+    return status;
+}
+
+static alibi_status add_model(struct page *p, const struct alibi_config *c)
+{
+    const struct alibi_option *options;
+    int count;
+
+    TRY_RETURN(page_int(p, "parameters", config_parameters(c)));
+    TRY_RETURN(page_int(p, "vocab", c->vocab));
+    TRY_RETURN(page_text(p, "position", c->position));
+    TRY_RETURN(add_slopes(p, c));
+    options = alibi_config_options(&count);
+    return page_options(p, "model", options, count, c);
+}
+
+static alibi_status add_verified(struct page *p, const char *path)
+{
+    struct manifest manifest;
+    int64_t bytes = 0;
+
+    TRY_RETURN(manifest_read(&manifest, path));
+    for (int i = 0; i < PARTS; i++)
+        bytes += manifest.parts[i].bytes;
+    TRY_RETURN(page_text(p, "verified", "every byte"));
+    return page_int(p, "bytes", bytes);
+}
+
+static alibi_status add_state(struct page *p, const char *path)
+{
+    struct train_state state;
+    struct alibi_training training;
+    const struct alibi_option *options;
+    int count;
+
+    TRY_RETURN(checkpoint_read_state(path, &state, &training));
+    TRY_RETURN(page_int(p, "step", state.step));
+    TRY_RETURN(page_real(p, "loss", state.loss));
+    options = training_shaping_options(&count);
+    return page_options(p, "training", options, count, &training);
+}
+
+/* `path` was verified by whoever found it. */
+static alibi_status inspect_checkpoint(struct page *p, const char *path)
+{
+    alibi_status status;
+    struct alibi_config config;
+    struct tokenizer *tokenizer = NULL;
+    char *weights = NULL;
+
+    TRY(checkpoint_read_config(path, &config, &tokenizer));
+    TRY(path_join(&weights, path, part_names[PART_MODEL]));
+    TRY(page_text(p, "kind", "checkpoint"));
+    TRY(page_text(p, "path", path));
+    TRY(add_verified(p, path));
+    TRY(add_model(p, &config));
+    TRY(add_state(p, path));
+    TRY(add_tensors(p, weights));
+out:
+    tokenizer_free(tokenizer);
+    mem_free(weights);
+    return status;
+}
+
+/* ---- a report */
+
+static alibi_status add_method(struct page *p, const json_t *method, const char *path)
+{
+    const json_t *entry, *lengths = json_object_get(method, "by_length");
+    const char *name;
+    size_t i;
+
+    TRY_RETURN(json_get_text(method, "name", &name, path));
+    TRY_RETURN(page_open(p, name));
+    json_array_foreach((json_t *)lengths, i, entry)
+    {
+        char label[32];
+        double ppl;
+        int64_t length;
+        if (!json_is_number(json_object_get(entry, "ppl")))
+            continue; /* the method has no value at this length */
+        TRY_RETURN(json_get_int(entry, "length", 1, INT64_MAX, &length, path));
+        TRY_RETURN(json_get_real(entry, "ppl", &ppl, path));
+        snprintf(label, sizeof label, "%lld", (long long)length);
+        TRY_RETURN(page_real(p, label, ppl));
+    }
+    return page_close(p);
+}
+
+static alibi_status inspect_report(struct page *p, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *results = NULL, *method;
+    size_t i;
+
+    TRY(path_join(&path, folder, "results.json"));
+    TRY(json_read(&results, path));
+    TRY(page_text(p, "kind", "report"));
+    TRY(page_text(p, "path", folder));
+    TRY(page_open(p, p->json ? "ppl_by_length" : "perplexity by length"));
+    json_array_foreach(json_object_get(results, "methods"), i, method) TRY(add_method(p, method, path));
+    TRY(page_close(p));
+out:
+    json_decref(results);
+    mem_free(path);
+    return status;
+}
+
+/* ---- a folder */
+
+static alibi_status inspect_folder(struct page *p, const char *path)
+{
+    alibi_status status;
+    bool report;
+    char *checkpoint = NULL;
+
+    TRY(folder_has(&report, path, "results.json"));
+    if (report) {
+        TRY(inspect_report(p, path));
+        goto out;
+    }
+    TRY(checkpoint_find(&checkpoint, path));
+    if (!checkpoint) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds neither a checkpoint nor a report", path);
+        goto out;
+    }
+    TRY(inspect_checkpoint(p, checkpoint));
+out:
+    mem_free(checkpoint);
+    return status;
+}
+
+/* ---- a file */
+
+static alibi_status inspect_safetensors(struct page *p, const char *path)
+{
+    TRY_RETURN(page_text(p, "kind", "safetensors"));
+    TRY_RETURN(page_text(p, "path", path));
+    return add_tensors(p, path);
+}
+
+static alibi_status add_info(struct page *p, const alibi_corpus *corpus, enum alibi_split split, const char *name)
+{
+    struct alibi_corpus_info info;
+
+    alibi_corpus_get_info(corpus, split, &info);
+    TRY_RETURN(page_open(p, name));
+    TRY_RETURN(page_int(p, "documents", info.documents));
+    TRY_RETURN(page_int(p, "tokens", info.tokens));
+    TRY_RETURN(page_int(p, "words", info.words));
+    TRY_RETURN(page_int(p, "bytes", info.bytes));
+    return page_close(p);
+}
+
+static alibi_status inspect_text(struct page *p, const char *path)
+{
+    alibi_status status;
+    alibi_corpus *corpus = NULL;
+
+    TRY(alibi_corpus_open(&corpus, &path, 1));
+    TRY(page_text(p, "kind", "text"));
+    TRY(page_text(p, "path", path));
+    TRY(add_info(p, corpus, ALIBI_ALL, "all"));
+    TRY(add_info(p, corpus, ALIBI_TRAIN, "train"));
+    TRY(add_info(p, corpus, ALIBI_VALID, "valid"));
+    TRY(add_info(p, corpus, ALIBI_TEST, "test"));
+out:
+    alibi_corpus_free(corpus);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static alibi_status inspect_any(struct page *p, const char *path)
+{
+    if (folder_exists(path))
+        return inspect_folder(p, path);
+    return ends_with(path, ".safetensors") ? inspect_safetensors(p, path) : inspect_text(p, path);
+}
+
+alibi_status alibi_inspect(char **out, const char *path, bool json)
+{
+    alibi_status status;
+    struct page p;
+
+    TRY(page_begin(&p, json));
+    TRY(inspect_any(&p, path));
+    TRY(page_end(&p));
+    *out = p.out.data;
+    p.out = (struct text){ 0 };
+out:
+    text_free(&p.out);
+    return status;
+}

@@ -1,0 +1,78 @@
+/* options.c - what a training run can be told, with its ranges */
+#include <math.h>
+
+#include "train/train.h"
+
+#define AT(field) offsetof(struct alibi_training, field)
+
+/* The defaults suit byte models of a few million parameters. Upper limits are far beyond any machine; they keep every product
+ * of a few of these within 63 bits. */
+static const struct alibi_option options[] = {
+    { "train-length", ALIBI_OPTION_INT, AT(train_length), 1, 1 << 24, NULL, "128", "N", "tokens per training window" },
+    { "batch", ALIBI_OPTION_INT, AT(batch), 1, 1 << 16, NULL, "16", "N", "windows per pass" },
+    { "accumulate", ALIBI_OPTION_INT, AT(accumulate), 1, 1 << 16, NULL, "1", "N", "passes whose gradients make one step" },
+    { "steps", ALIBI_OPTION_INT, AT(steps), 1, 1e9, NULL, "1000", "N", "updates of the weights" },
+    { "optimizer", ALIBI_OPTION_CHOICE, AT(optimizer), 0, 0, "adamw|nesterov", "adamw", "NAME", "how gradients become updates" },
+    { "schedule", ALIBI_OPTION_CHOICE, AT(schedule), 0, 0, "cosine|linear|constant|wsd", "cosine", "NAME",
+      "shape of the learning rate after warm-up" },
+    { "lr", ALIBI_OPTION_REAL, AT(lr), 1e-12, 1e3, NULL, "1e-3", "X", "learning rate at its highest" },
+    { "min-lr", ALIBI_OPTION_REAL, AT(min_lr), 0, 1e3, NULL, "0", "X", "learning rate the schedule falls to by its end" },
+    { "warmup", ALIBI_OPTION_INT, AT(warmup), 0, 1e9, NULL, "50", "N", "steps in which the learning rate rises from 0" },
+    { "decay-share", ALIBI_OPTION_REAL, AT(decay_share), 0, 1, NULL, "0.2", "X",
+      "wsd: share of the steps, at the end, in which the rate falls" },
+    { "beta1", ALIBI_OPTION_REAL, AT(beta1), 0, 0.999999, NULL, "0.9", "X", "adamw: memory of the gradient's mean" },
+    { "beta2", ALIBI_OPTION_REAL, AT(beta2), 0, 0.999999, NULL, "0.95", "X", "adamw: memory of the gradient's square" },
+    { "adam-eps", ALIBI_OPTION_REAL, AT(adam_eps), 1e-30, 1, NULL, "1e-8", "X", "adamw: added to the root of the square" },
+    { "weight-decay", ALIBI_OPTION_REAL, AT(weight_decay), 0, 100, NULL, "0.1", "X", "pull of matrices towards zero" },
+    { "momentum", ALIBI_OPTION_REAL, AT(momentum), 0, 0.999999, NULL, "0.99", "X", "nesterov: share of the last update kept" },
+    { "clip", ALIBI_OPTION_REAL, AT(clip), 0, 1e6, NULL, "1", "X", "largest gradient norm; 0: no clipping" },
+    { "dropout", ALIBI_OPTION_REAL, AT(dropout), 0, 0.95, NULL, "0", "X", "share of numbers dropped in training" },
+    { "seed", ALIBI_OPTION_INT, AT(seed), 0, 9e15, NULL, "1", "N", "keys weights, data order and dropout" },
+    /* Last, because it alone does not shape the result: see training_shaping_options. */
+    { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N", "steps between checkpoints" },
+};
+
+enum { OPTIONS = sizeof options / sizeof *options };
+
+const struct alibi_option *alibi_training_options(int *count)
+{
+    *count = OPTIONS;
+    return options;
+}
+
+const struct alibi_option *training_shaping_options(int *count)
+{
+    *count = OPTIONS - 1;
+    return options;
+}
+
+static int choices(const struct alibi_option *o)
+{
+    int count = 1;
+
+    for (const char *c = o->choices; *c; c++)
+        count += *c == '|';
+    return count;
+}
+
+static alibi_status check_value(const struct alibi_option *o, const struct alibi_training *t)
+{
+    const char *at = (const char *)t + o->offset;
+    double value = o->type == ALIBI_OPTION_INT    ? (double)*(const int64_t *)at
+                   : o->type == ALIBI_OPTION_REAL ? *(const double *)at
+                                                  : (double)*(const int *)at;
+    double max = o->type == ALIBI_OPTION_CHOICE ? choices(o) - 1 : o->max;
+
+    if (value >= o->min && value <= max)
+        return ALIBI_OK;
+    return fail(ALIBI_USAGE, "%s %.15g is outside its range %.15g..%.15g", o->name, value, o->min, max);
+}
+
+alibi_status training_check(const struct alibi_training *t)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        TRY_RETURN(check_value(&options[i], t));
+    if (t->min_lr > t->lr)
+        return fail(ALIBI_USAGE, "min-lr %g is above lr %g", t->min_lr, t->lr);
+    return ALIBI_OK;
+}

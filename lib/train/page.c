@@ -1,0 +1,112 @@
+/* page.c - see page.h */
+#include "train/page.h"
+
+#include <string.h>
+
+#include "base/option_value.h"
+
+enum { NAME_COLUMN = 28 };
+
+/* The name and what stands between it and the value. */
+static alibi_status put_name(struct page *p, const char *name)
+{
+    if (!p->json)
+        return text_append(&p->out, "%*s%-*s ", 2 * p->depth, "", NAME_COLUMN - 2 * p->depth, name);
+    TRY_RETURN(text_append(&p->out, "%s\n%*s", p->first ? "" : ",", 2 * p->depth + 2, ""));
+    p->first = false;
+    TRY_RETURN(json_append_string(&p->out, name, strlen(name)));
+    return text_append(&p->out, ": ");
+}
+
+static alibi_status end_line(struct page *p)
+{
+    return p->json ? ALIBI_OK : text_append(&p->out, "\n");
+}
+
+alibi_status page_begin(struct page *p, bool json)
+{
+    *p = (struct page){ .json = json, .first = true };
+    return text_append(&p->out, "%s", json ? "{" : "");
+}
+
+alibi_status page_end(struct page *p)
+{
+    return text_append(&p->out, "%s", p->json ? "\n}\n" : "");
+}
+
+alibi_status page_text(struct page *p, const char *name, const char *value)
+{
+    TRY_RETURN(put_name(p, name));
+    TRY_RETURN(p->json ? json_append_string(&p->out, value, strlen(value)) : text_append(&p->out, "%s", value));
+    return end_line(p);
+}
+
+alibi_status page_int(struct page *p, const char *name, int64_t value)
+{
+    TRY_RETURN(put_name(p, name));
+    TRY_RETURN(text_append(&p->out, "%lld", (long long)value));
+    return end_line(p);
+}
+
+static alibi_status put_real(struct page *p, double value)
+{
+    return p->json ? json_append_real(&p->out, value) : text_append(&p->out, "%.6g", value);
+}
+
+alibi_status page_real(struct page *p, const char *name, double value)
+{
+    TRY_RETURN(put_name(p, name));
+    TRY_RETURN(put_real(p, value));
+    return end_line(p);
+}
+
+alibi_status page_reals(struct page *p, const char *name, const double *values, int64_t count)
+{
+    TRY_RETURN(put_name(p, name));
+    TRY_RETURN(text_append(&p->out, "%s", p->json ? "[" : ""));
+    for (int64_t i = 0; i < count; i++) {
+        TRY_RETURN(text_append(&p->out, "%s", i == 0 ? "" : p->json ? ", " : " "));
+        TRY_RETURN(put_real(p, values[i]));
+    }
+    TRY_RETURN(text_append(&p->out, "%s", p->json ? "]" : ""));
+    return end_line(p);
+}
+
+alibi_status page_open(struct page *p, const char *name)
+{
+    TRY_RETURN(put_name(p, name));
+    TRY_RETURN(text_append(&p->out, "%s", p->json ? "{" : "\n"));
+    p->first = true;
+    p->depth++;
+    return ALIBI_OK;
+}
+
+alibi_status page_close(struct page *p)
+{
+    p->depth--;
+    p->first = false;
+    return p->json ? text_append(&p->out, "\n%*s}", 2 * p->depth + 2, "") : ALIBI_OK;
+}
+
+/* Recipes spell names with underscores, and so does JSON here. */
+static void spell(char key[ALIBI_NAME_MAX], const char *name, bool json)
+{
+    snprintf(key, ALIBI_NAME_MAX, "%s", name);
+    for (char *c = key; json && *c; c++)
+        if (*c == '-')
+            *c = '_';
+}
+
+alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options, int count, const void *values)
+{
+    char key[ALIBI_NAME_MAX];
+
+    TRY_RETURN(page_open(p, name));
+    for (int i = 0; i < count; i++) {
+        spell(key, options[i].name, p->json);
+        TRY_RETURN(put_name(p, key));
+        TRY_RETURN(option_value_format(&p->out, &options[i], values));
+        TRY_RETURN(end_line(p));
+    }
+    return page_close(p);
+}

@@ -1,0 +1,227 @@
+/* restore.c - finding and reading checkpoints
+ *
+ * What is read here was verified before, byte for byte, by checkpoint_find or checkpoint_verify. The readers still take nothing
+ * on trust: a checksum says that a file is what was written, not that it makes sense. */
+#include <string.h>
+
+#include "train/checkpoint.h"
+
+enum { TEXT_PART_MAX = 64 << 20 };
+
+/* ---- state.json: where the run stands and what shapes it */
+
+/* The state as the options know it. */
+struct state_file {
+    int64_t step, corpus_checksum;
+    double loss;
+};
+
+#define AT(field) offsetof(struct state_file, field)
+
+static const struct alibi_option state_options[] = {
+    { "step", ALIBI_OPTION_INT, AT(step), 1, 1e9, NULL, NULL, "N", "steps done" },
+    { "corpus-checksum", ALIBI_OPTION_INT, AT(corpus_checksum), 0, UINT32_MAX, NULL, NULL, "N", "of all tokens of the text" },
+    { "loss", ALIBI_OPTION_REAL, AT(loss), 0, 1e30, NULL, NULL, "X", "of the last step" },
+};
+
+enum { STATE_OPTIONS = sizeof state_options / sizeof *state_options, GROUPS = 2 };
+
+static void state_groups(struct alibi_option_group groups[GROUPS], struct state_file *state, struct alibi_training *training)
+{
+    groups[0] = (struct alibi_option_group){ "state", state_options, STATE_OPTIONS, state };
+    groups[1] = (struct alibi_option_group){ .title = "training", .values = training };
+    groups[1].options = training_shaping_options(&groups[1].count);
+}
+
+alibi_status state_write_json(const struct train_state *state, const struct alibi_training *training, struct text *json)
+{
+    struct state_file file = { state->step, state->corpus_checksum, state->loss };
+    struct alibi_training copy = *training;
+    struct alibi_option_group groups[GROUPS];
+
+    state_groups(groups, &file, &copy);
+    return options_format(groups, GROUPS, json);
+}
+
+alibi_status checkpoint_read_state(const char *path, struct train_state *state, struct alibi_training *training)
+{
+    alibi_status status;
+    struct state_file file = { 0 };
+    struct alibi_training read = { 0 };
+    struct alibi_option_group groups[GROUPS];
+    char *name = NULL;
+
+    state_groups(groups, &file, &read);
+    TRY(path_join(&name, path, part_names[PART_STATE]));
+    TRY(alibi_options_read(groups, GROUPS, name));
+    if (file.step < 1) {
+        status = fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name);
+        goto out;
+    }
+    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum, file.loss };
+    *training = read;
+out:
+    mem_free(name);
+    return status;
+}
+
+/* ---- finding */
+
+alibi_status checkpoint_verify(const char *path)
+{
+    struct manifest manifest;
+
+    TRY_RETURN(manifest_read(&manifest, path));
+    return manifest_verify(&manifest, path);
+}
+
+static alibi_status find_among(char **path, const struct step_folder *folders, int count, const char *run)
+{
+    int passed_over = 0;
+
+    for (int i = 0; i < count; i++) {
+        alibi_status status;
+        if (!folders[i].complete)
+            continue;
+        status = checkpoint_verify(folders[i].path);
+        if (status == ALIBI_OK)
+            return text_copy(path, folders[i].path);
+        if (status == ALIBI_MEMORY)
+            return status;
+        log_warning("passing over the checkpoint of step %lld: %s", (long long)folders[i].step, alibi_error());
+        passed_over++;
+    }
+    *path = NULL;
+    return passed_over == 0 ? ALIBI_OK
+                            : fail(ALIBI_BAD_INPUT, "none of the %d checkpoints in '%s' verifies; the last: %s", passed_over, run,
+                                   alibi_error());
+}
+
+alibi_status checkpoint_find(char **path, const char *run)
+{
+    alibi_status status;
+    struct step_folder *folders = NULL;
+    int count = 0;
+    bool is_checkpoint;
+
+    TRY(folder_has(&is_checkpoint, run, "manifest.json"));
+    if (is_checkpoint) {
+        TRY(checkpoint_verify(run));
+        TRY(text_copy(path, run));
+        goto out;
+    }
+    TRY(step_folders(&folders, &count, run));
+    TRY(find_among(path, folders, count, run));
+out:
+    step_folders_free(folders, count);
+    return status;
+}
+
+/* ---- reading */
+
+static alibi_status read_part(char **bytes, size_t *length, char **name, const char *path, enum part_id part)
+{
+    TRY_RETURN(path_join(name, path, part_names[part]));
+    return file_read_all(bytes, length, *name, TEXT_PART_MAX);
+}
+
+static alibi_status read_config(struct alibi_config *config, const char *path)
+{
+    alibi_status status;
+    char *name = NULL, *bytes = NULL;
+    size_t length;
+
+    TRY(read_part(&bytes, &length, &name, path, PART_CONFIG));
+    TRY(config_read_json(config, bytes, length, name));
+out:
+    mem_free(name);
+    mem_free(bytes);
+    return status;
+}
+
+static alibi_status read_tokenizer(struct tokenizer **tokenizer, const char *path)
+{
+    alibi_status status;
+    char *name = NULL, *bytes = NULL;
+    size_t length;
+
+    TRY(read_part(&bytes, &length, &name, path, PART_TOKENIZER));
+    TRY(tokenizer_read(tokenizer, bytes, length, name));
+out:
+    mem_free(name);
+    mem_free(bytes);
+    return status;
+}
+
+/* A model is as large as its file, so that no configuration can ask for memory that the file does not back. */
+static alibi_status check_size(const struct alibi_config *config, const char *path)
+{
+    alibi_status status;
+    struct manifest manifest;
+    int64_t parameters = config_parameters(config);
+
+    TRY(manifest_read(&manifest, path));
+    if (parameters > manifest.parts[PART_MODEL].bytes / (int64_t)sizeof(float))
+        status = fail(ALIBI_BAD_INPUT, "'%s': the configuration has %lld parameters, %s has %lld bytes", path,
+                      (long long)parameters, part_names[PART_MODEL], (long long)manifest.parts[PART_MODEL].bytes);
+out:
+    return status;
+}
+
+alibi_status checkpoint_read_config(const char *path, struct alibi_config *config, struct tokenizer **tokenizer)
+{
+    alibi_status status;
+    struct alibi_config read;
+    struct tokenizer *t = NULL;
+
+    TRY(read_config(&read, path));
+    TRY(check_size(&read, path));
+    TRY(read_tokenizer(&t, path));
+    if (tokenizer_vocab(t) != read.vocab) {
+        status = fail(ALIBI_BAD_INPUT, "'%s': the model has %lld ids, its tokenizer %lld", path, (long long)read.vocab,
+                      (long long)tokenizer_vocab(t));
+        goto out;
+    }
+    *config = read;
+    *tokenizer = t;
+    t = NULL;
+out:
+    tokenizer_free(t);
+    return status;
+}
+
+static alibi_status read_tensors(const struct tensor_file *f, const char *path, enum part_id part)
+{
+    alibi_status status;
+    char *name = NULL;
+
+    TRY(path_join(&name, path, part_names[part]));
+    TRY(tensor_file_read(f, name));
+out:
+    mem_free(name);
+    return status;
+}
+
+alibi_status checkpoint_read_weights(const char *path, struct model *m)
+{
+    alibi_status status;
+    struct tensor_file f = { 0 };
+
+    TRY(tensor_file_of_model(&f, m));
+    TRY(read_tensors(&f, path, PART_MODEL));
+out:
+    tensor_file_fini(&f);
+    return status;
+}
+
+alibi_status checkpoint_read_optimizer(const char *path, struct optimizer *o)
+{
+    alibi_status status;
+    struct tensor_file f = { 0 };
+
+    TRY(tensor_file_of_optimizer(&f, o));
+    TRY(read_tensors(&f, path, PART_OPTIMIZER));
+out:
+    tensor_file_fini(&f);
+    return status;
+}

@@ -1,0 +1,104 @@
+/* check.h - cmocka and what the tests share: temporary folders, closeness, expected errors */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* The library has a function of the name fail, which cmocka's fail_msg relies on being its own. */
+#undef fail
+#undef fail_msg
+#define fail_msg(...)                                                                                                            \
+    do {                                                                                                                         \
+        print_error(__VA_ARGS__);                                                                                                \
+        print_error("\n");                                                                                                       \
+        _fail(__FILE__, __LINE__);                                                                                               \
+    } while (0)
+
+#include <ftw.h>
+#include <unistd.h>
+
+#include "alibi.h"
+
+/* ---- status */
+
+/* The call succeeds; if not, its message is shown. */
+#define assert_ok(call)                                                                                                          \
+    do {                                                                                                                         \
+        alibi_status check_status = (call);                                                                                      \
+        if (check_status != ALIBI_OK)                                                                                            \
+            fail_msg("%s: status %d: %s", #call, (int)check_status, alibi_error());                                              \
+    } while (0)
+
+/* The call fails with that status, and with a message of one line that contains `part`. */
+#define assert_fails(call, expected, part)                                                                                       \
+    do {                                                                                                                         \
+        alibi_status check_status = (call);                                                                                      \
+        if (check_status != (expected))                                                                                          \
+            fail_msg("%s: status %d, not %d: %s", #call, (int)check_status, (int)(expected), alibi_error());                     \
+        if (strstr(alibi_error(), (part)) == NULL || strchr(alibi_error(), '\n') != NULL)                                        \
+            fail_msg("%s: '%s' is not one line with '%s'", #call, alibi_error(), (part));                                        \
+    } while (0)
+
+/* ---- numbers */
+
+/* |a - b| <= tolerance; a NaN is close to nothing. */
+#define assert_close(a, b, tolerance)                                                                                            \
+    do {                                                                                                                         \
+        double check_a = (double)(a), check_b = (double)(b), check_t = (double)(tolerance);                                      \
+        if (!(fabs(check_a - check_b) <= check_t))                                                                               \
+            fail_msg("%s = %.17g is not within %g of %.17g", #a, check_a, check_t, check_b);                                     \
+    } while (0)
+
+/* The same, relative to the larger of |b| and 1. */
+#define assert_close_relative(a, b, tolerance) assert_close(a, b, (double)(tolerance)*fmax(1.0, fabs((double)(b))))
+
+/* ---- temporary folders */
+
+static inline int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+/* Removes the folder with all that is in it, and frees the path that temporary_folder() gave. */
+static inline void remove_temporary_folder(char *path)
+{
+    nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    free(path);
+}
+
+/* A fresh folder under $TMPDIR or /tmp; end with remove_temporary_folder(). */
+static inline char *temporary_folder(void)
+{
+    const char *root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
+    size_t bytes = strlen(root) + sizeof "/alibi-test-XXXXXX";
+    char *path = malloc(bytes);
+
+    assert_non_null(path);
+    snprintf(path, bytes, "%s/alibi-test-XXXXXX", root);
+    assert_non_null(mkdtemp(path));
+    return path;
+}
+
+/* `folder`/`name`, in one of sixteen buffers that are used in turn. */
+static inline const char *within(const char *folder, const char *name)
+{
+    static char paths[16][4096];
+    static int turn;
+    char *path = paths[turn++ % 16];
+
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+#endif

@@ -1,0 +1,94 @@
+# lib.sh - what the tests of the program share. Needs ALIBI, the program, and SOURCE, the root of the repository. Each script
+# runs in a folder of its own that is removed at the end.
+set -u
+: "${ALIBI:?the program to test}" "${SOURCE:?the root of the repository}"
+[ -x "$ALIBI" ] || { echo "'$ALIBI' is no program" && exit 1; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+passed=0
+failed=0
+
+# A model that trains in no time, and the text for it.
+text=(--text-bytes 200000)
+tiny=("${text[@]}" --layers 1 --width 16 --heads 2 --train-length 16 --batch 2 --steps 6 --save-every 2 --warmup 2 --quiet)
+
+pass() { passed=$((passed + 1)); echo "ok      $1"; }
+
+fail() { # name, why
+    failed=$((failed + 1))
+    echo "FAILED  $1: $2"
+    sed 's/^/        stderr: /' stderr | head -n 5
+    sed 's/^/        stdout: /' stdout | head -n 5
+}
+
+# run COMMAND...: its output is in the files stdout and stderr, its exit code in $code.
+run() {
+    code=0
+    "$@" > stdout 2> stderr < /dev/null || code=$?
+}
+
+# check NAME COMMAND...: the command succeeds.
+check() {
+    local name=$1
+    shift
+    run "$@"
+    if [ "$code" = 0 ]; then pass "$name"; else fail "$name" "exit code $code"; fi
+}
+
+# expect CODE PATTERN COMMAND...: fails with that code, says exactly one line, which matches, and prints no result.
+expect() {
+    local wanted=$1 pattern=$2 name
+    shift 2
+    name="$wanted $pattern"
+    run "$@"
+    if [ "$code" != "$wanted" ]; then
+        fail "$name" "exit code $code"
+    elif [ "$(wc -l < stderr)" != 1 ]; then
+        fail "$name" "$(wc -l < stderr) lines on stderr"
+    elif ! grep -qE -- "$pattern" stderr; then
+        fail "$name" "another message"
+    elif [ -s stdout ]; then
+        fail "$name" "something on stdout"
+    else
+        pass "$name"
+    fi
+}
+
+# is_json FILE
+is_json() {
+    if command -v python3 > /dev/null; then
+        python3 -m json.tool "$1" > /dev/null
+    else
+        head -c 1 "$1" | grep -q '[[{]' && tail -n 1 "$1" | grep -q '[]}]$' && ! grep -qE '\b(nan|inf)\b' "$1"
+    fi
+}
+
+# The value of the first member of that name in a JSON file: a number.
+member() { # file, key
+    grep -oE "\"$2\": *-?[0-9.eE+-]+" "$1" | head -n 1 | sed 's/.*: *//'
+}
+
+newest() { ls -d "$1"/step-* | tail -n 1; } # checkpoint of a run
+
+# One byte in the middle of a file becomes another one.
+alter() {
+    local at=$(($(stat -c %s "$1") / 2)) byte
+    byte=$(od -An -tu1 -j "$at" -N 1 "$1")
+    printf "\\$(printf %03o $(((byte + 1) % 256)))" | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+}
+
+wait_for() { # COMMAND...: polls until it succeeds, at most 30 seconds
+    for _ in $(seq 600); do
+        "$@" && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+finish() {
+    echo "[  PASSED  ] $passed test(s)."
+    [ "$failed" = 0 ] && exit 0
+    echo "[  FAILED  ] $failed test(s)."
+    exit 1
+}

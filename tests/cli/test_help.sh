@@ -1,0 +1,57 @@
+#!/bin/bash
+# Help, version, and that help and documentation name the same options.
+. "$(dirname "$0")/lib.sh"
+commands="compare train eval generate inspect text bench"
+manual=$SOURCE/docs/cli.md
+
+run "$ALIBI"
+if [ "$code" = 2 ] && grep -q '^usage:' stderr && [ ! -s stdout ]; then pass "alone: help on stderr"; else fail "alone" "code $code"; fi
+for form in help --help -h "help help" "help --help"; do
+    run "$ALIBI" $form
+    if [ "$code" = 0 ] && grep -q '^usage:' stdout && [ ! -s stderr ]; then pass "alibi $form"; else fail "alibi $form" "code $code"; fi
+done
+run "$ALIBI" --version
+if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+$' stdout; then pass "--version"; else fail "--version" "code $code"; fi
+
+# What --help lists, one name per line.
+options_of() { "$ALIBI" "$1" --help | grep -oE '^  --[^ ]+' | sed 's/^  --//; s/\[no-\]//' | sort; }
+
+lacking() { # of the names on standard input those that the manual lacks
+    while read -r name; do
+        grep -qE -- "\`--(no-)?$name[ \`]" "$manual" || printf ' --%s' "$name"
+    done
+}
+
+for command in $commands; do
+    check "$command --help" "$ALIBI" "$command" --help
+    cp stdout first
+    check "help $command" "$ALIBI" help "$command"
+    if cmp -s stdout first; then pass "says the same"; else fail "help $command" "differs from $command --help"; fi
+    check "$command: help wins over what else is there" "$ALIBI" "$command" --no-such-option a b c --help
+    if "$ALIBI" help | grep -qE "^  $command +[a-z]" && grep -q "^## alibi $command" "$manual"; then
+        pass "$command is listed and has its section in the manual"
+    else
+        fail "$command" "not listed or not in docs/cli.md"
+    fi
+    for width in 60 100; do
+        COLUMNS=$width run "$ALIBI" "$command" --help
+        widest=$(sed 1d stdout | awk '{ if (length > n) n = length } END { print n + 0 }')
+        if [ "$widest" -le $width ] && [ "$widest" -gt 40 ]; then pass "$command: fits $width columns"; else fail "$command" "$widest columns"; fi
+    done
+    options_of "$command" > options
+    missing=$(lacking < options)
+    if [ -s options ] && [ -z "$missing" ]; then
+        pass "$command: all $(wc -l < options) options are in the manual"
+    else
+        fail "$command" "docs/cli.md lacks$missing"
+    fi
+    cat options >> all
+done
+
+unknown=$(grep -oE '`--[a-z0-9-]+[ `]' "$manual" | sed 's/`--//; s/[ `]$//; s/^no-//' | sort -u | grep -vxF -f all)
+if [ -z "$unknown" ]; then pass "the manual has no option that is not there"; else fail "docs/cli.md" "$unknown"; fi
+
+for method in none learned sinusoidal rotary t5 alibi; do
+    if "$ALIBI" train --help | grep -qE "^  $method +[a-z]"; then pass "help explains $method"; else fail "$method" "not in help"; fi
+done
+finish

@@ -1,0 +1,85 @@
+#!/bin/bash
+# Commands, options and recipes that cannot be: the exit code, one line, and the nearest name.
+. "$(dirname "$0")/lib.sh"
+
+expect 2 "^alibi: no command 'tran'; did you mean 'train'\?" "$ALIBI" tran
+expect 2 "^alibi: no command 'xyzzy'; 'alibi help' lists them" "$ALIBI" xyzzy
+expect 2 "no command 'evil'; did you mean 'eval'" "$ALIBI" help evil
+expect 2 "^alibi: train: unknown option '--heds': did you mean '--heads'\?" "$ALIBI" train --heds 4
+expect 2 "unknown option '--xyzzyxyzzy'$" "$ALIBI" train --xyzzyxyzzy 1
+expect 2 "unknown option '--no-heads'" "$ALIBI" train --no-heads
+expect 2 "no option '-s'" "$ALIBI" train -s 4
+expect 2 "option '--steps' needs a value: N" "$ALIBI" train --steps
+expect 2 "option '--out' needs a value: DIR" "$ALIBI" train --out --resume
+expect 2 "too few arguments; usage: alibi eval MODEL" "$ALIBI" eval
+expect 2 "'b' is one argument too many" "$ALIBI" generate a b
+expect 2 "no benchmark 'speed'" "$ALIBI" bench speed
+expect 2 "give --out FILE" "$ALIBI" text
+expect 2 "ALIBI_FAULT is 'disk'" env ALIBI_FAULT=disk "$ALIBI" text --out a
+expect 2 "unknown fault 'disk'" env ALIBI_FAULT=disk:1 "$ALIBI" text --out a
+
+# Values
+expect 2 "'--steps'.*'ten' is not a whole number" "$ALIBI" train --steps ten
+expect 2 "'--steps'.*0 is out of range" "$ALIBI" train --steps=0
+expect 2 "'--lr'.*'fast' is not a number" "$ALIBI" train --lr fast
+expect 2 "'--lr'.*nan" "$ALIBI" train --lr nan
+expect 2 "'--norm'.*'layernrm' is not one of layernorm\|rmsnorm: did you mean 'layernorm'" "$ALIBI" train --norm layernrm
+expect 2 "heads 3 do not divide width 16" "$ALIBI" train "${tiny[@]}" --heads 3
+expect 2 "heads 3 do not divide width 16" "$ALIBI" compare "${tiny[@]}" --heads 3
+expect 2 "heads 3 do not divide width 16" "$ALIBI" bench train --width 16 --heads 3
+expect 2 "'alibbi'.*'alibi'" "$ALIBI" train "${tiny[@]}" --position alibbi
+expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods alibi,rotery
+expect 2 "twice" "$ALIBI" compare "${tiny[@]}" --methods alibi,alibi
+expect 2 "unknown option '--position'" "$ALIBI" compare --position alibi
+for command in train compare; do
+    expect 2 "'--train-length'.*0 is out of range" "$ALIBI" "$command" --train-length 0
+    expect 2 "'--train-length'.*-5 is out of range" "$ALIBI" "$command" --train-length -5
+    expect 2 "'--train-length'.*99999999999 is out of range" "$ALIBI" "$command" --train-length 99999999999
+    expect 2 "'--train-length'.*does not fit 64 bits" "$ALIBI" "$command" --train-length 99999999999999999999
+done
+expect 2 "'--lengths'.*0 is out of range" "$ALIBI" compare --lengths 64,0
+expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths 64,
+expect 2 "'--text-bytes'.*-1 is out of range" "$ALIBI" compare --text-bytes -1
+[ -e runs ] && fail "usage errors leave nothing behind" "there is a folder 'runs'" || pass "usage errors leave nothing behind"
+
+# Recipes
+recipe() { printf '%s\n' "$@" > recipe.json; }
+expect 3 "'absent.json'" "$ALIBI" train --recipe absent.json
+recipe '{' '  "layers": 2,' '  "heds": 4' '}'
+expect 3 "'recipe.json' line 3: unknown key 'heds': did you mean 'heads'\?" "$ALIBI" train --recipe recipe.json
+recipe '{ "layers": 2, }'
+expect 3 "'recipe.json'.*line 1" "$ALIBI" train --recipe recipe.json
+recipe '{ "layers": 2, "layers": 3 }'
+expect 3 "'recipe.json'.*layers" "$ALIBI" train --recipe recipe.json
+recipe '[1, 2]'
+expect 3 "'recipe.json'.*object" "$ALIBI" train --recipe recipe.json
+recipe '{ "layers": "two" }'
+expect 3 "'recipe.json' line 1: 'layers'" "$ALIBI" train --recipe recipe.json
+recipe '{ "layers": 2.5 }'
+expect 3 "'recipe.json' line 1: 'layers'" "$ALIBI" train --recipe recipe.json
+recipe '{ "layers": 0 }'
+expect 3 "'recipe.json' line 1: 'layers'.*out of range" "$ALIBI" train --recipe recipe.json
+recipe '{ "quiet": true }'
+expect 3 "unknown key 'quiet'" "$ALIBI" train --recipe recipe.json
+: > recipe.json
+expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
+head -c 4096 /dev/urandom > recipe.json
+expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
+for _ in $(seq 5000); do printf '['; done > recipe.json
+expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
+
+# The recipe comes first wherever it stands, and options override it.
+recipe '{ "layers": 2, "width": 16, "heads": 2, "train_length": 8, "batch": 1, "steps": 2, "text_bytes": 200000 }'
+check "a flag before the recipe overrides it" "$ALIBI" train --quiet --layers 1 --recipe recipe.json --no-tied --out run
+if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json && grep -q '"tied": false' run/recipe.json; then
+    pass "the resolved recipe is beside the run"
+else
+    fail "the resolved recipe is beside the run" "$(tr -d '\n' < run/recipe.json)"
+fi
+for recipe in "$SOURCE"/recipes/*.json; do
+    command=train
+    grep -q '"methods"' "$recipe" && command=compare
+    # A length beyond the text stops it behind the checks and before the work.
+    expect 3 "tokens" "$ALIBI" "$command" --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
+done
+finish

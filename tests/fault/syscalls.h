@@ -1,0 +1,147 @@
+/* syscalls.h - every system call by which this program changes files, seen before and after it happens
+ *
+ * A program's own definition of a function goes before that of the C library, so what lib/base calls arrives here first. The
+ * library under test is the one that ships. Include in one file of a program. */
+#ifndef SYSCALLS_H
+#define SYSCALLS_H
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum change_kind {
+    CHANGE_OPEN,
+    CHANGE_WRITE,
+    CHANGE_SYNC,
+    CHANGE_TRUNCATE,
+    CHANGE_RENAME,
+    CHANGE_UNLINK,
+    CHANGE_MKDIR,
+    CHANGE_RMDIR
+};
+
+struct change {
+    enum change_kind kind;
+    const char *path;
+    const char *to; /* rename */
+    int fd, flags;
+    const void *bytes;
+    size_t length; /* write, truncate */
+};
+
+/* Called twice per change, with done false and then, if it succeeded, true. */
+static void (*watch)(const struct change *c, bool done);
+
+/* What statvfs reports as free, if not negative. */
+static long long pretended_space = -1;
+
+enum { DESCRIPTORS = 256, PATH_BYTES = 512 };
+static char descriptor_paths[DESCRIPTORS][PATH_BYTES];
+
+static long watched(const struct change *c, long number, long a, long b, long d)
+{
+    long result;
+
+    if (watch)
+        watch(c, false);
+    result = syscall(number, a, b, d);
+    if (watch && result >= 0)
+        watch(c, true);
+    return result;
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list arguments;
+    int mode, fd;
+
+    va_start(arguments, flags);
+    mode = va_arg(arguments, int);
+    va_end(arguments);
+    if (watch && flags & (O_WRONLY | O_RDWR))
+        watch(&(struct change){ .kind = CHANGE_OPEN, .path = path, .flags = flags }, false);
+    fd = (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+    if (fd >= 0 && fd < DESCRIPTORS)
+        snprintf(descriptor_paths[fd], PATH_BYTES, "%s", path);
+    if (watch && fd >= 0 && flags & (O_WRONLY | O_RDWR))
+        watch(&(struct change){ .kind = CHANGE_OPEN, .path = path, .flags = flags }, true);
+    return fd;
+}
+
+static const char *path_of(int fd)
+{
+    return fd >= 0 && fd < DESCRIPTORS ? descriptor_paths[fd] : "";
+}
+
+ssize_t write(int fd, const void *bytes, size_t length)
+{
+    struct change c = { .kind = CHANGE_WRITE, .path = path_of(fd), .fd = fd, .bytes = bytes, .length = length };
+
+    if (fd <= STDERR_FILENO)
+        return syscall(SYS_write, fd, bytes, length);
+    return watched(&c, SYS_write, fd, (long)bytes, (long)length);
+}
+
+int fsync(int fd)
+{
+    struct change c = { .kind = CHANGE_SYNC, .path = path_of(fd), .fd = fd };
+
+    return (int)watched(&c, SYS_fsync, fd, 0, 0);
+}
+
+int truncate(const char *path, off_t length)
+{
+    struct change c = { .kind = CHANGE_TRUNCATE, .path = path, .length = (size_t)length };
+
+    return (int)watched(&c, SYS_truncate, (long)path, length, 0);
+}
+
+int ftruncate(int fd, off_t length)
+{
+    struct change c = { .kind = CHANGE_TRUNCATE, .path = path_of(fd), .length = (size_t)length };
+
+    return (int)watched(&c, SYS_ftruncate, fd, length, 0);
+}
+
+int rename(const char *from, const char *to)
+{
+    struct change c = { .kind = CHANGE_RENAME, .path = from, .to = to };
+
+    return (int)watched(&c, SYS_rename, (long)from, (long)to, 0);
+}
+
+int unlink(const char *path)
+{
+    struct change c = { .kind = CHANGE_UNLINK, .path = path };
+
+    return (int)watched(&c, SYS_unlink, (long)path, 0, 0);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    struct change c = { .kind = CHANGE_MKDIR, .path = path };
+
+    return (int)watched(&c, SYS_mkdir, (long)path, (long)mode, 0);
+}
+
+int rmdir(const char *path)
+{
+    struct change c = { .kind = CHANGE_RMDIR, .path = path };
+
+    return (int)watched(&c, SYS_rmdir, (long)path, 0, 0);
+}
+
+int statvfs(const char *path, struct statvfs *info)
+{
+    (void)path;
+    *info = (struct statvfs){ .f_bsize = 1, .f_frsize = 1 };
+    info->f_bavail = pretended_space >= 0 ? (fsblkcnt_t)pretended_space : (fsblkcnt_t)1 << 40;
+    return 0;
+}
+
+#endif

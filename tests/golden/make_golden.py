@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+"""Writes the golden files of test_golden.c: small random models with the logits and gradients that PyTorch computes for them.
+
+    python3 tests/golden/make_golden.py        needs torch, transformers, safetensors; seconds on a CPU
+
+Per model, in tests/golden/data: NAME.json, the configuration with the keys of a recipe, and NAME.safetensors with
+
+    <parameter>              weights, named and shaped as the library has them
+    golden.tokens            I32 [B, L]
+    golden.logits            F32 [B, L, V]
+    gradient.<parameter>     of the mean cross-entropy of the next token, over all B * (L - 1) targets
+
+Where transformers has the model, the numbers are its own; the model written out below is held against them first. Where it has
+none, they are those of the model below.
+"""
+import json
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import save
+from transformers.models.t5.modeling_t5 import T5Attention
+
+B, L, V = 2, 23, 61
+FOLDER = pathlib.Path(__file__).parent / "data"
+
+BASE = dict(
+    vocab=V, layers=2, width=16, heads=4, kv_heads=0, ff_width=0, norm="layernorm", norm_eps=1e-5, activation="gelu-tanh",
+    biases=True, tied=True, embedding_norm=False, final_norm=True, embedding_scale=1.0, position="none", bias_max=8.0,
+    max_length=0, rotary_base=10000.0, rotary_layout="halves", t5_buckets=32, t5_max_distance=128,
+)
+
+
+def configure(**changes):
+    c = {**BASE, **changes}
+    c["kv_heads"] = c["kv_heads"] or c["heads"]
+    c["ff_width"] = c["ff_width"] or 4 * c["width"]
+    return c
+
+
+# ---- weights
+
+
+def shapes(c):
+    """Every parameter of a configuration, by name."""
+    C, F_, head = c["width"], c["ff_width"], c["width"] // c["heads"]
+    out = {"embedding.weight": (V, C)}
+
+    def norm(name):
+        out[name + ".weight"] = (C,)
+        if c["biases"]:
+            out[name + ".bias"] = (C,)
+
+    def linear(name, rows, columns):
+        out[name + ".weight"] = (rows, columns)
+        if c["biases"]:
+            out[name + ".bias"] = (rows,)
+
+    if c["position"] == "learned":
+        out["position.weight"] = (c["max_length"], C)
+    if c["position"] == "t5":
+        out["position.weight"] = (c["t5_buckets"], c["heads"])
+    if c["embedding_norm"]:
+        norm("embedding_norm")
+    for n in range(c["layers"]):
+        norm(f"blocks.{n}.norm1")
+        linear(f"blocks.{n}.attention.qkv", (c["heads"] + 2 * c["kv_heads"]) * head, C)
+        linear(f"blocks.{n}.attention.out", C, C)
+        norm(f"blocks.{n}.norm2")
+        linear(f"blocks.{n}.ff.up", 2 * F_ if c["activation"] == "swiglu" else F_, C)
+        linear(f"blocks.{n}.ff.down", C, F_)
+    if c["final_norm"]:
+        norm("norm")
+    if not c["tied"]:
+        out["head.weight"] = (V, C)
+    return out
+
+
+def draw(shape, name):
+    """Large enough that logits differ and every gradient counts; weights of norms are around 1."""
+    x = torch.randn(shape)
+    if len(shape) == 1 and name.endswith("weight"):
+        return 1 + 0.1 * x
+    return 0.2 * x
+
+
+# ---- the model, written out
+
+
+def norm(c, w, name, x):
+    bias = w.get(name + ".bias", 0.0)
+    if c["norm"] == "rmsnorm":
+        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["norm_eps"])
+    else:
+        x = x - x.mean(-1, keepdim=True)
+        x = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + c["norm_eps"])
+    return x * w[name + ".weight"] + bias
+
+
+def linear(w, name, x):
+    return x @ w[name + ".weight"].T + w.get(name + ".bias", 0.0)
+
+
+def activate(c, x):
+    if c["activation"] == "swiglu":
+        gate, up = x.chunk(2, dim=-1)
+        return F.silu(gate) * up
+    if c["activation"] == "relu":
+        return F.relu(x)
+    return F.gelu(x, approximate="tanh" if c["activation"] == "gelu-tanh" else "none")
+
+
+def alibi_slopes(c):
+    power = 2 ** int(math.log2(c["heads"]))
+    step = c["bias_max"] / power
+    exponents = [h + 1 if h < power else h - power + 0.5 for h in range(c["heads"])]
+    return torch.tensor([2.0 ** (-step * e) for e in exponents])
+
+
+def score_bias(c, w):
+    """[H, L, L] or 0, before the mask."""
+    distance = torch.arange(L)[:, None] - torch.arange(L)[None, :]
+    if c["position"] == "alibi":
+        return -alibi_slopes(c)[:, None, None] * distance
+    if c["position"] == "t5":
+        bucket = T5Attention._relative_position_bucket(
+            -distance, bidirectional=False, num_buckets=c["t5_buckets"], max_distance=c["t5_max_distance"])
+        return w["position.weight"][bucket].permute(2, 0, 1)
+    return 0.0
+
+
+def rotate(c, x):
+    """x [B, heads, L, D]."""
+    D = x.shape[-1]
+    angle = torch.arange(L)[:, None] * c["rotary_base"] ** (-2.0 * torch.arange(D // 2, dtype=torch.float64) / D)
+    cos, sin = angle.cos().float(), angle.sin().float()
+    if c["rotary_layout"] == "halves":
+        a, b = x.chunk(2, dim=-1)
+        return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+    a, b = x[..., 0::2], x[..., 1::2]
+    return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+
+
+def attend(c, w, name, x):
+    H, G, D = c["heads"], c["kv_heads"], c["width"] // c["heads"]
+    qkv = linear(w, name + ".qkv", x).view(B, L, H + 2 * G, D).transpose(1, 2)
+    q, k, v = qkv.split([H, G, G], dim=1)
+    if c["position"] == "rotary":
+        q, k = rotate(c, q), rotate(c, k)
+    k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w)
+    later = torch.ones(L, L, dtype=torch.bool).triu(1)
+    y = scores.masked_fill(later, -math.inf).softmax(-1) @ v
+    return linear(w, name + ".out", y.transpose(1, 2).reshape(B, L, H * D))
+
+
+def sinusoids(c):
+    """All sines, then all cosines; the slowest wave has frequency 1/10000."""
+    waves = c["width"] // 2
+    k = torch.arange(waves, dtype=torch.float64)
+    angle = torch.arange(L)[:, None] * torch.exp(-k * math.log(10000.0) / (waves - 1))
+    return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
+
+
+def written_out(c, w, tokens):
+    x = (c["embedding_scale"] or math.sqrt(c["width"])) * w["embedding.weight"][tokens]
+    if c["position"] == "learned":
+        x = x + w["position.weight"][:L]
+    if c["position"] == "sinusoidal":
+        x = x + sinusoids(c)
+    if c["embedding_norm"]:
+        x = norm(c, w, "embedding_norm", x)
+    for n in range(c["layers"]):
+        block = f"blocks.{n}"
+        x = x + attend(c, w, block + ".attention", norm(c, w, block + ".norm1", x))
+        up = linear(w, block + ".ff.up", norm(c, w, block + ".norm2", x))
+        x = x + linear(w, block + ".ff.down", activate(c, up))
+    if c["final_norm"]:
+        x = norm(c, w, "norm", x)
+    return x @ w["embedding.weight" if c["tied"] else "head.weight"].T
+
+
+# ---- the same models in transformers: how each is made, and what its tensors are called here. The renaming only permutes rows, so
+# it serves gradients as well as weights.
+
+
+def gpt2(c):
+    config = transformers.GPT2Config(
+        vocab_size=V, n_positions=c["max_length"], n_embd=c["width"], n_layer=c["layers"], n_head=c["heads"],
+        n_inner=c["ff_width"], layer_norm_epsilon=c["norm_eps"], activation_function="gelu_new",
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0, attn_implementation="eager")
+    return transformers.GPT2LMHeadModel(config)
+
+
+def gpt2_names(c, p):
+    """Its linear layers are stored [in, out]."""
+    out = {"embedding.weight": p["transformer.wte.weight"], "position.weight": p["transformer.wpe.weight"]}
+    parts = {"norm1": "ln_1", "attention.qkv": "attn.c_attn", "attention.out": "attn.c_proj", "norm2": "ln_2",
+             "ff.up": "mlp.c_fc", "ff.down": "mlp.c_proj"}
+    for n in range(c["layers"]):
+        for ours, theirs in parts.items():
+            weight = p[f"transformer.h.{n}.{theirs}.weight"]
+            out[f"blocks.{n}.{ours}.weight"] = weight.T if weight.dim() == 2 else weight
+            out[f"blocks.{n}.{ours}.bias"] = p[f"transformer.h.{n}.{theirs}.bias"]
+    out["norm.weight"], out["norm.bias"] = p["transformer.ln_f.weight"], p["transformer.ln_f.bias"]
+    return out
+
+
+def bloom(c):
+    config = transformers.BloomConfig(
+        vocab_size=V, hidden_size=c["width"], n_layer=c["layers"], n_head=c["heads"], layer_norm_epsilon=c["norm_eps"],
+        hidden_dropout=0.0, attention_dropout=0.0)
+    return transformers.BloomForCausalLM(config)
+
+
+def bloom_names(c, p):
+    """Its rows of q, k and v alternate head by head."""
+    H, D = c["heads"], c["width"] // c["heads"]
+    out = {"embedding.weight": p["transformer.word_embeddings.weight"]}
+    parts = {"norm1": "input_layernorm", "attention.qkv": "self_attention.query_key_value",
+             "attention.out": "self_attention.dense", "norm2": "post_attention_layernorm",
+             "ff.up": "mlp.dense_h_to_4h", "ff.down": "mlp.dense_4h_to_h"}
+    for kind in ("weight", "bias"):
+        out["embedding_norm." + kind] = p["transformer.word_embeddings_layernorm." + kind]
+        out["norm." + kind] = p["transformer.ln_f." + kind]
+        for n in range(c["layers"]):
+            for ours, theirs in parts.items():
+                x = p[f"transformer.h.{n}.{theirs}.{kind}"]
+                if ours == "attention.qkv":
+                    x = x.reshape(H, 3, D, -1).transpose(0, 1).reshape(x.shape)
+                out[f"blocks.{n}.{ours}.{kind}"] = x
+    return out
+
+
+def mpt(c):
+    config = transformers.MptConfig(
+        vocab_size=V, d_model=c["width"], n_layers=c["layers"], n_heads=c["heads"], max_seq_len=2 * L,
+        layer_norm_epsilon=c["norm_eps"])
+    return transformers.MptForCausalLM(config)
+
+
+def mpt_names(c, p):
+    out = {"embedding.weight": p["transformer.wte.weight"], "norm.weight": p["transformer.norm_f.weight"]}
+    parts = {"norm1": "norm_1", "attention.qkv": "attn.Wqkv", "attention.out": "attn.out_proj", "norm2": "norm_2",
+             "ff.up": "ffn.up_proj", "ff.down": "ffn.down_proj"}
+    for n in range(c["layers"]):
+        for ours, theirs in parts.items():
+            out[f"blocks.{n}.{ours}.weight"] = p[f"transformer.blocks.{n}.{theirs}.weight"]
+    return out
+
+
+def llama(c):
+    config = transformers.LlamaConfig(
+        vocab_size=V, hidden_size=c["width"], intermediate_size=c["ff_width"], num_hidden_layers=c["layers"],
+        num_attention_heads=c["heads"], num_key_value_heads=c["kv_heads"], rms_norm_eps=c["norm_eps"], hidden_act="silu",
+        max_position_embeddings=2 * L, rope_parameters={"rope_type": "default", "rope_theta": c["rotary_base"]},
+        tie_word_embeddings=c["tied"], attn_implementation="eager")
+    return transformers.LlamaForCausalLM(config)
+
+
+def llama_names(c, p):
+    out = {"embedding.weight": p["model.embed_tokens.weight"], "norm.weight": p["model.norm.weight"],
+           "head.weight": p["lm_head.weight"]}
+    parts = {"norm1": ["input_layernorm"], "attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
+             "attention.out": ["self_attn.o_proj"], "norm2": ["post_attention_layernorm"],
+             "ff.up": ["mlp.gate_proj", "mlp.up_proj"], "ff.down": ["mlp.down_proj"]}
+    for n in range(c["layers"]):
+        for ours, theirs in parts.items():
+            out[f"blocks.{n}.{ours}.weight"] = torch.cat([p[f"model.layers.{n}.{t}.weight"] for t in theirs])
+    return out
+
+
+# ---- running
+
+
+def next_token_loss(logits, tokens):
+    return F.cross_entropy(logits[:, :-1].reshape(-1, V), tokens[:, 1:].reshape(-1))
+
+
+def run_written_out(c, weights, tokens):
+    w = {name: x.clone().requires_grad_() for name, x in weights.items()}
+    logits = written_out(c, w, tokens)
+    next_token_loss(logits, tokens).backward()
+    return logits.detach(), {name: x.grad for name, x in w.items()}
+
+
+def run_transformers(c, make, names, tokens):
+    model = make(c).float().eval()
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for name, p in parameters.items():
+            p.copy_(draw(p.shape, name))
+    logits = model(tokens, use_cache=False).logits
+    next_token_loss(logits, tokens).backward()
+    weights = names(c, {name: p.detach() for name, p in parameters.items()})
+    gradients = names(c, {name: p.grad for name, p in parameters.items()})
+    return weights, logits.detach(), gradients
+
+
+def assert_same(a, b, what, limit=1e-5):
+    error = (a - b).abs().max().item() / b.abs().max().item()
+    assert error < limit, f"{what}: transformers and the model written out differ by {error:.1e}"
+
+
+def make_golden(name, c, make=None, names=None):
+    torch.manual_seed(sum(name.encode()))
+    tokens = torch.randint(0, V, (B, L))
+    if make:
+        weights, logits, gradients = run_transformers(c, make, names, tokens)
+        ours, our_gradients = run_written_out(c, weights, tokens)
+        assert_same(ours, logits, f"{name} logits")
+        for key, gradient in gradients.items():
+            assert_same(our_gradients[key], gradient, f"{name} gradient of {key}")
+    else:
+        weights = {key: draw(shape, key) for key, shape in shapes(c).items()}
+        logits, gradients = run_written_out(c, weights, tokens)
+    assert {key: tuple(x.shape) for key, x in weights.items()} == shapes(c), name
+    write(name, c, tokens, weights, logits, gradients)
+
+
+def write(name, c, tokens, weights, logits, gradients):
+    tensors = {key: x.contiguous() for key, x in weights.items()}
+    tensors |= {"gradient." + key: x.contiguous() for key, x in gradients.items()}
+    tensors |= {"golden.tokens": tokens.to(torch.int32), "golden.logits": logits.contiguous()}
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / f"{name}.safetensors").write_bytes(save(tensors))
+    (FOLDER / f"{name}.json").write_text(json.dumps(c, indent=2) + "\n")
+    print(f"{name:16} {(FOLDER / f'{name}.safetensors').stat().st_size:7} bytes   largest logit {logits.abs().max():.2f}")
+
+
+def main():
+    torch.set_num_threads(1)
+    make_golden("gpt2", configure(position="learned", max_length=32), gpt2, gpt2_names)
+    for heads in (8, 12, 17):
+        c = dict(position="alibi", heads=heads, width=2 * heads, layers=1 if heads == 17 else 2)  # one: a small file
+        make_golden(f"bloom-{heads}", configure(**c, embedding_norm=True), bloom, bloom_names)
+        make_golden(f"mpt-{heads}", configure(**c, biases=False, activation="gelu-erf"), mpt, mpt_names)
+    make_golden("alibi-bias-max", configure(position="alibi", heads=6, width=12, bias_max=16.0))
+    make_golden("rotary-halves", configure(position="rotary", norm="rmsnorm", norm_eps=1e-6, activation="swiglu", biases=False,
+                                           tied=False, kv_heads=2, ff_width=24), llama, llama_names)
+    make_golden("rotary-pairs", configure(position="rotary", rotary_layout="pairs", heads=3, width=12))
+    make_golden("t5", configure(position="t5", heads=3, width=12, t5_buckets=8, t5_max_distance=16))
+    make_golden("sinusoidal", configure(position="sinusoidal", heads=3, width=12, activation="relu", final_norm=False,
+                                        embedding_scale=0.0))
+
+
+if __name__ == "__main__":
+    main()

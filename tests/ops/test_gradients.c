@@ -1,0 +1,527 @@
+/* test_gradients.c - every backward operation against finite differences, in double
+ *
+ * For a random w of the output's shape let f(x) = sum(w * y(x)). The backward operation gives df/dx from dy = w; the central
+ * difference (f(x + h) - f(x - h)) / 2h gives it again, one element at a time. Every gradient starts from random numbers: where
+ * it accumulates they must still be in it, where it is overwritten they must be gone. */
+#include "ops/ops.h"
+
+#include "check.h"
+
+#define LIMIT 1e-7
+#define STEP 1e-5
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum { INPUTS_MAX = 3, SEED = 7 };
+
+/* One differentiable input, its gradient, and what the gradient held before. */
+struct input {
+    struct tensor x, dx, before;
+    bool accumulates;
+};
+
+/* One case: forward computes y from the inputs, backward every dx from dy. The rest is whatever the operation needs. */
+struct problem {
+    void (*forward)(struct problem *p);
+    void (*backward)(struct problem *p);
+    struct input in[INPUTS_MAX];
+    int inputs;
+    struct tensor y, dy;
+    struct tensor kept, kept_too; /* by forward, for backward */
+    struct tensor table;          /* of angles */
+    struct tensor index;          /* tokens, targets, buckets */
+    int64_t B, L, H, Hkv, D, start;
+    int kind;
+    double scale;
+    struct dropout drop;
+};
+
+static struct device device = { .ops = &ops_ref };
+
+/* ---- making */
+
+static struct tensor new_tensor(enum dtype type, int64_t rows, int64_t columns)
+{
+    void *data;
+
+    assert_ok(mem_new_zero(&data, (size_t)(rows * columns) * dtype_bytes(type), "a test tensor"));
+    return tensor_2(data, type, rows, columns);
+}
+
+/* Each call draws from a stream of its own. */
+static struct tensor random_tensor(int64_t rows, int64_t columns)
+{
+    static uint64_t stream;
+    struct tensor t = new_tensor(DTYPE_F64, rows, columns);
+
+    stream++;
+    for (int64_t i = 0; i < rows * columns; i++)
+        ((double *)t.data)[i] = random_normal(SEED, stream, (uint64_t)i);
+    return t;
+}
+
+static struct tensor random_index(int64_t rows, int64_t columns, int64_t below)
+{
+    struct tensor t = new_tensor(DTYPE_I32, rows, columns);
+
+    for (int64_t i = 0; i < rows * columns; i++)
+        ((int32_t *)t.data)[i] = (int32_t)random_below(SEED, 0, (uint64_t)i, (uint64_t)below);
+    return t;
+}
+
+static void add_input(struct problem *p, int64_t rows, int64_t columns, bool accumulates)
+{
+    struct input *in = &p->in[p->inputs++];
+
+    *in = (struct input){ .accumulates = accumulates };
+    in->x = random_tensor(rows, columns);
+    in->dx = random_tensor(rows, columns);
+    in->before = new_tensor(DTYPE_F64, rows, columns);
+    memcpy(in->before.data, in->dx.data, (size_t)(rows * columns) * sizeof(double));
+}
+
+static void add_absent(struct problem *p)
+{
+    p->in[p->inputs++] = (struct input){ tensor_none(), tensor_none(), tensor_none(), false };
+}
+
+static void add_output(struct problem *p, int64_t rows, int64_t columns)
+{
+    p->y = new_tensor(DTYPE_F64, rows, columns);
+    p->dy = random_tensor(rows, columns);
+}
+
+static void free_problem(struct problem *p)
+{
+    struct tensor others[] = { p->y, p->dy, p->kept, p->kept_too, p->table, p->index };
+
+    for (int i = 0; i < p->inputs; i++) {
+        mem_free(p->in[i].x.data);
+        mem_free(p->in[i].dx.data);
+        mem_free(p->in[i].before.data);
+    }
+    for (size_t i = 0; i < COUNT(others); i++)
+        mem_free(others[i].data);
+}
+
+/* ---- comparing */
+
+static double functional(struct problem *p)
+{
+    const double *y = p->y.data, *w = p->dy.data;
+    double sum = 0.0;
+
+    p->forward(p);
+    for (int64_t i = 0; i < tensor_count(p->y); i++)
+        sum += w[i] * y[i];
+    return sum;
+}
+
+static double finite_difference(struct problem *p, double *x)
+{
+    double at = *x, above, below;
+
+    *x = at + STEP;
+    above = functional(p);
+    *x = at - STEP;
+    below = functional(p);
+    *x = at;
+    return (above - below) / (2.0 * STEP);
+}
+
+/* Largest difference in one input's gradient, relative to its largest element or to 1. */
+static double input_error(struct problem *p, struct input *in)
+{
+    double *x = in->x.data, *dx = in->dx.data, *before = in->before.data;
+    double error = 0.0, largest = 1.0;
+
+    for (int64_t i = 0; i < tensor_count(in->x); i++) {
+        double numeric = finite_difference(p, x + i);
+        double analytic = dx[i] - (in->accumulates ? before[i] : 0.0);
+        assert_true(isfinite(analytic) && isfinite(numeric));
+        error = fmax(error, fabs(analytic - numeric));
+        largest = fmax(largest, fabs(numeric));
+    }
+    return error / largest;
+}
+
+/* Prints the case's line, requires its gradients to be right, and frees it. */
+__attribute__((format(printf, 3, 4))) static void check(struct problem *p, const char *operation, const char *format, ...)
+{
+    double error = 0.0;
+    char shape[96];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(shape, sizeof shape, format, arguments);
+    va_end(arguments);
+    p->forward(p);
+    p->backward(p);
+    for (int i = 0; i < p->inputs; i++)
+        error = fmax(error, input_error(p, &p->in[i]));
+    printf("%-20s ref f64 %-38s error %.1e  limit %.1e  %s\n", operation, shape, error, LIMIT, error <= LIMIT ? "ok" : "FAILED");
+    assert_true(error <= LIMIT);
+    free_problem(p);
+}
+
+/* ---- embedding */
+
+static struct tensor batched(const struct problem *p, struct tensor t)
+{
+    return tensor_3(t.data, t.type, p->B, p->L, t.shape[1]);
+}
+
+static void embedding_forward(struct problem *p)
+{
+    assert_ok(ops_ref.embedding_forward(&device, batched(p, p->y), p->index, p->in[0].x, p->in[1].x, p->start, p->scale));
+}
+
+static void embedding_backward(struct problem *p)
+{
+    assert_ok(ops_ref.embedding_backward(&device, p->in[0].dx, p->in[1].dx, batched(p, p->dy), p->index, p->start, p->scale));
+}
+
+static void embedding_gradients_equal_finite_differences(void **state)
+{
+    /* B, L, V, C, rows of the table (0: absent), start */
+    static const int cases[][6] = { { 2, 5, 3, 7, 5, 0 }, { 3, 4, 11, 1, 0, 0 }, { 1, 1, 1, 1, 1, 0 },
+                                    { 2, 3, 5, 4, 9, 6 }, { 0, 3, 2, 3, 3, 0 },  { 2, 0, 2, 3, 3, 0 } };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int *n = cases[i];
+        struct problem p = {
+            .forward = embedding_forward, .backward = embedding_backward, .B = n[0], .L = n[1], .start = n[5], .scale = 1.7
+        };
+        add_input(&p, n[2], n[3], true);
+        if (n[4] > 0)
+            add_input(&p, n[4], n[3], true);
+        else
+            add_absent(&p);
+        add_output(&p, p.B * p.L, n[3]);
+        p.index = random_index(p.B, p.L, n[2]);
+        check(&p, "embedding_backward", "B=%d L=%d V=%d C=%d P=%d start=%d", n[0], n[1], n[2], n[3], n[4], n[5]);
+    }
+}
+
+/* ---- linear */
+
+static void linear_forward(struct problem *p)
+{
+    assert_ok(ops_ref.linear_forward(&device, p->y, p->in[0].x, p->in[1].x, p->in[2].x));
+}
+
+static void linear_backward(struct problem *p)
+{
+    assert_ok(ops_ref.linear_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x));
+}
+
+static void linear_gradients_equal_finite_differences(void **state)
+{
+    /* rows, in, out, bias */
+    static const int cases[][4] = {
+        { 1, 1, 1, 1 }, { 5, 3, 7, 1 }, { 7, 5, 3, 0 }, { 0, 3, 2, 1 }, { 3, 0, 2, 1 }, { 2, 3, 0, 1 }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int *n = cases[i];
+        struct problem p = { .forward = linear_forward, .backward = linear_backward };
+        add_input(&p, n[0], n[1], false);
+        add_input(&p, n[2], n[1], true);
+        if (n[3])
+            add_input(&p, 1, n[2], true);
+        else
+            add_absent(&p);
+        add_output(&p, n[0], n[2]);
+        check(&p, "linear_backward", "rows=%d in=%d out=%d%s", n[0], n[1], n[2], n[3] ? " bias" : "");
+    }
+}
+
+/* ---- norms. dx accumulates here: the residual stream's gradient is already in it. */
+
+static const double norm_eps = 1e-5;
+
+static void layernorm_forward(struct problem *p)
+{
+    assert_ok(ops_ref.layernorm_forward(&device, p->y, p->kept, p->kept_too, p->in[0].x, p->in[1].x, p->in[2].x, norm_eps));
+}
+
+static void layernorm_backward(struct problem *p)
+{
+    assert_ok(ops_ref.layernorm_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x, p->kept,
+                                         p->kept_too));
+}
+
+static void rmsnorm_forward(struct problem *p)
+{
+    assert_ok(ops_ref.rmsnorm_forward(&device, p->y, p->kept, p->in[0].x, p->in[1].x, p->in[2].x, norm_eps));
+}
+
+static void rmsnorm_backward(struct problem *p)
+{
+    assert_ok(ops_ref.rmsnorm_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x, p->kept));
+}
+
+/* rows, C, bias. Layer norm of a single number is constant, RMS norm its sign. */
+static const int norm_cases[][3] = { { 1, 1, 1 }, { 1, 2, 0 }, { 5, 7, 1 }, { 3, 31, 0 }, { 0, 5, 1 } };
+
+static void check_norm(void (*forward)(struct problem *), void (*backward)(struct problem *), const char *operation)
+{
+    for (size_t i = 0; i < COUNT(norm_cases); i++) {
+        const int *n = norm_cases[i];
+        struct problem p = { .forward = forward, .backward = backward };
+        add_input(&p, n[0], n[1], true);
+        add_input(&p, 1, n[1], true);
+        if (n[2])
+            add_input(&p, 1, n[1], true);
+        else
+            add_absent(&p);
+        add_output(&p, n[0], n[1]);
+        p.kept = new_tensor(DTYPE_F64, 1, n[0]);
+        p.kept_too = new_tensor(DTYPE_F64, 1, n[0]);
+        check(&p, operation, "rows=%d C=%d%s", n[0], n[1], n[2] ? " bias" : "");
+    }
+}
+
+static void layernorm_gradients_equal_finite_differences(void **state)
+{
+    (void)state;
+    check_norm(layernorm_forward, layernorm_backward, "layernorm_backward");
+}
+
+static void rmsnorm_gradients_equal_finite_differences(void **state)
+{
+    (void)state;
+    check_norm(rmsnorm_forward, rmsnorm_backward, "rmsnorm_backward");
+}
+
+/* ---- activation */
+
+static void activation_forward(struct problem *p)
+{
+    assert_ok(ops_ref.activation_forward(&device, p->kind, p->y, p->in[0].x));
+}
+
+static void activation_backward(struct problem *p)
+{
+    assert_ok(ops_ref.activation_backward(&device, p->kind, p->in[0].dx, p->dy, p->in[0].x));
+}
+
+static void activation_gradients_equal_finite_differences(void **state)
+{
+    static const char *const names[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
+    static const int shapes[][2] = { { 1, 1 }, { 3, 37 }, { 0, 5 } };
+
+    (void)state;
+    for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
+        for (size_t i = 0; i < COUNT(shapes); i++) {
+            const int *n = shapes[i];
+            struct problem p = { .forward = activation_forward, .backward = activation_backward, .kind = kind };
+            add_input(&p, n[0], kind == ALIBI_SWIGLU ? 2 * n[1] : n[1], false);
+            add_output(&p, n[0], n[1]);
+            check(&p, "activation_backward", "rows=%d F=%d %s", n[0], n[1], names[kind]);
+        }
+}
+
+/* ---- residual: the gradient of x is dy, that of the branch dy behind the same dropout */
+
+static void residual_forward(struct problem *p)
+{
+    assert_ok(ops_ref.residual_forward(&device, p->y, p->in[0].x, p->in[1].x, p->drop));
+}
+
+static void residual_backward(struct problem *p)
+{
+    assert_ok(ops_ref.dropout(&device, p->in[0].dx, p->dy, (struct dropout){ 0 }));
+    assert_ok(ops_ref.dropout(&device, p->in[1].dx, p->dy, p->drop));
+}
+
+static void residual_gradients_equal_finite_differences(void **state)
+{
+    static const double rates[] = { 0.0, 0.3, 0.9 };
+    static const int shapes[][2] = { { 1, 1 }, { 5, 7 }, { 0, 3 } };
+
+    (void)state;
+    for (size_t r = 0; r < COUNT(rates); r++)
+        for (size_t i = 0; i < COUNT(shapes); i++) {
+            const int *n = shapes[i];
+            struct problem p = { .forward = residual_forward, .backward = residual_backward, .drop = { rates[r], 3, 4 } };
+            add_input(&p, n[0], n[1], false);
+            add_input(&p, n[0], n[1], false);
+            add_output(&p, n[0], n[1]);
+            check(&p, "residual_backward", "rows=%d C=%d p=%.1f", n[0], n[1], rates[r]);
+        }
+}
+
+/* ---- attention. q, k and v lie packed in the rows of one input, as the model has them; the bias is the other. */
+
+static struct attention views(const struct problem *p, struct tensor packed, struct tensor bias)
+{
+    return (struct attention){
+        .q = tensor_heads(packed, p->B, p->L, 0, p->H, p->D),
+        .k = tensor_heads(packed, p->B, p->L, p->H * p->D, p->Hkv, p->D),
+        .v = tensor_heads(packed, p->B, p->L, (p->H + p->Hkv) * p->D, p->Hkv, p->D),
+        .bias = { (enum bias_kind)p->kind, bias },
+        .scale = p->scale,
+    };
+}
+
+static struct tensor heads(const struct problem *p, struct tensor t)
+{
+    return tensor_heads(t, p->B, p->L, 0, p->H, p->D);
+}
+
+static void attention_forward(struct problem *p)
+{
+    assert_ok(ops_ref.attention_forward(&device, heads(p, p->y), p->kept, views(p, p->in[0].x, p->in[1].x)));
+}
+
+static void attention_backward(struct problem *p)
+{
+    struct attention d = views(p, p->in[0].dx, p->in[1].dx);
+
+    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, p->in[1].dx, heads(p, p->dy), heads(p, p->y), p->kept,
+                                         views(p, p->in[0].x, p->in[1].x)));
+}
+
+static void attention_gradients_equal_finite_differences(void **state)
+{
+    static const struct {
+        int B, H, Hkv, L, D, bias, T;
+    } cases[] = {
+        { 1, 1, 1, 1, 1, BIAS_NONE, 0 },   { 2, 3, 3, 7, 5, BIAS_NONE, 0 },   { 2, 3, 3, 7, 5, BIAS_LINEAR, 1 },
+        { 2, 3, 3, 7, 5, BIAS_TABLE, 7 },  { 1, 2, 2, 11, 3, BIAS_TABLE, 4 }, { 1, 2, 1, 5, 2, BIAS_TABLE, 1 },
+        { 2, 4, 2, 5, 3, BIAS_LINEAR, 1 }, { 1, 6, 2, 5, 1, BIAS_TABLE, 13 }, { 1, 5, 1, 3, 2, BIAS_NONE, 0 },
+        { 0, 2, 1, 3, 2, BIAS_LINEAR, 1 }, { 2, 2, 2, 0, 3, BIAS_TABLE, 3 },
+    };
+    static const char *const names[] = { "none", "linear", "table" };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        int B = cases[i].B, H = cases[i].H, Hkv = cases[i].Hkv, L = cases[i].L, D = cases[i].D, T = cases[i].T;
+        struct problem p = {
+            .forward = attention_forward, .backward = attention_backward, .B = B, .L = L, .H = H, .Hkv = Hkv, .D = D
+        };
+        p.kind = cases[i].bias;
+        p.scale = 1.0 / sqrt(D);
+        add_input(&p, B * L, (H + 2 * Hkv) * D, false);
+        if (T > 0)
+            add_input(&p, H, T, true);
+        else
+            add_absent(&p);
+        add_output(&p, B * L, H * D);
+        p.kept = new_tensor(DTYPE_F64, B * H, L);
+        check(&p, "attention_backward", "B=%d H=%d/%d L=%d D=%d %s T=%d", B, H, Hkv, L, D, names[p.kind], T);
+    }
+}
+
+/* ---- rotary: rotating back is the backward pass of rotating */
+
+static void rotary_forward(struct problem *p)
+{
+    assert_ok(ops_ref.copy(&device, heads(p, p->y), heads(p, p->in[0].x)));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->y), p->table, p->start, p->kind, 1));
+}
+
+static void rotary_backward(struct problem *p)
+{
+    assert_ok(ops_ref.copy(&device, heads(p, p->in[0].dx), heads(p, p->dy)));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx), p->table, p->start, p->kind, -1));
+}
+
+static void rotary_gradients_equal_finite_differences(void **state)
+{
+    /* B, L, H, D, start */
+    static const int cases[][5] = { { 1, 1, 1, 2, 0 }, { 2, 5, 3, 6, 0 }, { 1, 3, 2, 4, 7 }, { 2, 0, 1, 4, 0 } };
+
+    (void)state;
+    for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++)
+        for (size_t i = 0; i < COUNT(cases); i++) {
+            const int *n = cases[i];
+            struct problem p = {
+                .forward = rotary_forward, .backward = rotary_backward, .B = n[0], .L = n[1], .H = n[2], .D = n[3], .start = n[4]
+            };
+            p.kind = layout;
+            add_input(&p, n[0] * n[1], n[2] * n[3], false);
+            add_output(&p, n[0] * n[1], n[2] * n[3]);
+            p.table = random_tensor(n[1] + n[4], n[3]);
+            check(&p, "rotary_backward", "B=%d L=%d H=%d D=%d start=%d %s", n[0], n[1], n[2], n[3], n[4],
+                  layout == ALIBI_ROTARY_HALVES ? "halves" : "pairs");
+        }
+}
+
+/* ---- bias by bucket */
+
+static void bucket_forward(struct problem *p)
+{
+    assert_ok(ops_ref.bucket_forward(&device, p->y, p->in[0].x, p->index));
+}
+
+static void bucket_backward(struct problem *p)
+{
+    assert_ok(ops_ref.bucket_backward(&device, p->in[0].dx, p->dy, p->index));
+}
+
+static void bucket_gradients_equal_finite_differences(void **state)
+{
+    /* H, T, buckets */
+    static const int cases[][3] = { { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 } };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int *n = cases[i];
+        struct problem p = { .forward = bucket_forward, .backward = bucket_backward };
+        add_input(&p, n[2], n[0], true);
+        add_output(&p, n[0], n[1]);
+        p.index = random_index(1, n[1], n[2]);
+        check(&p, "bucket_backward", "H=%d T=%d buckets=%d", n[0], n[1], n[2]);
+    }
+}
+
+/* ---- cross-entropy: its gradient is that of scale * sum(nll), so scale stands for w */
+
+static void cross_entropy_forward(struct problem *p)
+{
+    assert_ok(ops_ref.cross_entropy(&device, p->y, tensor_none(), p->in[0].x, p->index, p->scale));
+}
+
+static void cross_entropy_backward(struct problem *p)
+{
+    assert_ok(ops_ref.cross_entropy(&device, p->y, p->in[0].dx, p->in[0].x, p->index, p->scale));
+}
+
+static void cross_entropy_gradients_equal_finite_differences(void **state)
+{
+    static const int cases[][2] = { { 1, 1 }, { 7, 5 }, { 3, 61 }, { 0, 3 } };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const int *n = cases[i];
+        struct problem p = { .forward = cross_entropy_forward, .backward = cross_entropy_backward, .scale = 0.7 };
+        add_input(&p, n[0], n[1], false);
+        add_output(&p, 1, n[0]);
+        assert_ok(ops_ref.fill(&device, p.dy, p.scale));
+        p.index = random_index(1, n[0], n[1]);
+        if (n[0] > 2)
+            ((int32_t *)p.index.data)[1] = -1;
+        check(&p, "cross_entropy", "rows=%d V=%d", n[0], n[1]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(embedding_gradients_equal_finite_differences),
+        cmocka_unit_test(linear_gradients_equal_finite_differences),
+        cmocka_unit_test(layernorm_gradients_equal_finite_differences),
+        cmocka_unit_test(rmsnorm_gradients_equal_finite_differences),
+        cmocka_unit_test(activation_gradients_equal_finite_differences),
+        cmocka_unit_test(residual_gradients_equal_finite_differences),
+        cmocka_unit_test(attention_gradients_equal_finite_differences),
+        cmocka_unit_test(rotary_gradients_equal_finite_differences),
+        cmocka_unit_test(bucket_gradients_equal_finite_differences),
+        cmocka_unit_test(cross_entropy_gradients_equal_finite_differences),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,192 @@
+/* training.h - a model and a text so small that a run takes milliseconds, and ways to compare runs byte by byte */
+#ifndef TRAINING_H
+#define TRAINING_H
+
+#include "check.h"
+#include "base/json.h"
+#include "text/text.h"
+#include "train/checkpoint.h"
+
+/* ---- what is trained */
+
+static inline void tiny_defaults(struct alibi_config *config, struct alibi_training *training)
+{
+    struct alibi_option_group groups[] = { { .title = "model", .values = config }, { .title = "training", .values = training } };
+
+    memset(config, 0, sizeof *config);
+    memset(training, 0, sizeof *training);
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    assert_ok(alibi_options_init(groups, 2));
+}
+
+static inline struct alibi_config tiny_config(void)
+{
+    struct alibi_config config;
+    struct alibi_training training;
+
+    tiny_defaults(&config, &training);
+    config.layers = 1;
+    config.width = 4;
+    config.heads = 2;
+    config.ff_width = 8;
+    return config;
+}
+
+/* Accumulation and dropout are on: their random numbers must survive a resume too. */
+static inline struct alibi_training tiny_training(int64_t steps, int64_t save_every)
+{
+    struct alibi_config config;
+    struct alibi_training training;
+
+    tiny_defaults(&config, &training);
+    training.train_length = 8;
+    training.batch = 2;
+    training.accumulate = 2;
+    training.steps = steps;
+    training.save_every = save_every;
+    training.warmup = 3;
+    training.lr = 0.01;
+    training.dropout = 0.1;
+    return training;
+}
+
+static inline alibi_corpus *tiny_corpus(const char *word)
+{
+    enum { WORDS = 400 };
+    char text[WORDS * 16] = "";
+    const char *texts[] = { text, text };
+    size_t used = 0;
+    alibi_corpus *corpus = NULL;
+
+    for (int i = 0; i < WORDS; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%.6s %d%s", word, i * i % 97, i % 8 == 7 ? "\n" : " ");
+    assert_ok(corpus_from_texts(&corpus, texts, 2));
+    return corpus;
+}
+
+/* ---- where */
+
+/* A save syncs a dozen times. In memory that costs nothing, and what the tests show does not depend on it. */
+static inline char *fast_folder(void)
+{
+    if (getenv("TMPDIR") == NULL && access("/dev/shm", W_OK) == 0)
+        setenv("TMPDIR", "/dev/shm", 0);
+    return temporary_folder();
+}
+
+/* A path, in one of sixteen buffers that are used in turn. */
+static inline const char *path_at(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static inline const char *path_at(const char *format, ...)
+{
+    static char paths[16][512];
+    static int turn;
+    char *path = paths[turn++ % 16];
+    va_list arguments;
+
+    va_start(arguments, format);
+    assert_true(vsnprintf(path, sizeof paths[0], format, arguments) < (int)sizeof paths[0]);
+    va_end(arguments);
+    return path;
+}
+
+static inline const char *step_path(const char *run, int64_t step)
+{
+    return path_at("%s/step-%08lld", run, (long long)step);
+}
+
+/* ---- files */
+
+static inline char *read_file(const char *path, size_t *bytes)
+{
+    FILE *f = fopen(path, "rb");
+    char *content;
+    long size;
+
+    if (f == NULL)
+        fail_msg("cannot open '%s'", path);
+    fseek(f, 0, SEEK_END);
+    size = ftell(f);
+    rewind(f);
+    content = malloc((size_t)size + 1);
+    assert_non_null(content);
+    assert_int_equal(fread(content, 1, (size_t)size, f), size);
+    content[size] = '\0';
+    fclose(f);
+    *bytes = (size_t)size;
+    return content;
+}
+
+static inline void write_file(const char *path, const char *content, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(content, 1, bytes, f), bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+static inline bool same_file(const char *a, const char *b)
+{
+    size_t a_bytes, b_bytes;
+    char *x = read_file(a, &a_bytes), *y = read_file(b, &b_bytes);
+    bool same = a_bytes == b_bytes && memcmp(x, y, a_bytes) == 0;
+
+    free(x);
+    free(y);
+    return same;
+}
+
+static inline void assert_same_file(const char *a, const char *b, const char *name)
+{
+    if (!same_file(path_at("%s/%s", a, name), path_at("%s/%s", b, name)))
+        fail_msg("%s differs between '%s' and '%s'", name, a, b);
+}
+
+/* All parts and the manifest of the checkpoints of `step`, and the logs, are the same bytes. */
+static inline void assert_same_run(const char *a, const char *b, int64_t step)
+{
+    char *x = strdup(a), *y = strdup(b); /* they may lie in a buffer of path_at */
+
+    assert_true(x && y);
+    for (int i = 0; i <= PARTS; i++)
+        assert_same_file(step_path(x, step), step_path(y, step), i < PARTS ? part_names[i] : "manifest.json");
+    assert_same_file(x, y, "log.jsonl");
+    free(x);
+    free(y);
+}
+
+/* ---- hooks */
+
+/* What was logged, and a step at which a stop is asked for. */
+struct listener {
+    char log[1 << 16];
+    size_t used;
+    int64_t stop_at, steps;
+};
+
+static inline void listen_log(void *user, enum alibi_log_level level, const char *line)
+{
+    struct listener *l = user;
+    int n = snprintf(l->log + l->used, sizeof l->log - l->used, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
+
+    l->used += (size_t)n < sizeof l->log - l->used ? (size_t)n : 0;
+}
+
+static inline void listen_progress(void *user, const struct alibi_progress *p)
+{
+    struct listener *l = user;
+
+    l->steps++;
+    if (p->done == l->stop_at)
+        alibi_request_stop();
+}
+
+static inline void listen_to(struct listener *l, int64_t stop_at)
+{
+    *l = (struct listener){ .stop_at = stop_at };
+    alibi_set_hooks(&(struct alibi_hooks){ l, listen_progress, listen_log });
+}
+
+#endif

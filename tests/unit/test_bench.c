@@ -1,0 +1,110 @@
+/* Benchmarks: what they count, and that their numbers fit together. No time is compared with any other. */
+#include "bench/bench.h"
+#include "check.h"
+
+static struct alibi_config tiny(void)
+{
+    struct alibi_config c;
+    struct alibi_option_group group = { .title = "model", .values = &c };
+
+    memset(&c, 0, sizeof c);
+    group.options = alibi_config_options(&group.count);
+    assert_ok(alibi_options_init(&group, 1));
+    c.vocab = 50;
+    c.layers = 2;
+    c.width = 12;
+    c.heads = 3;
+    c.ff_width = 20;
+    return c;
+}
+
+static void the_median_is_the_middle_or_the_mean_of_two(void **state)
+{
+    (void)state;
+    assert_close(bench_median((double[]){ 5, 1, 3 }, 3), 3, 0);
+    assert_close(bench_median((double[]){ 8, 1, 3, 5 }, 4), 4, 0);
+    assert_close(bench_median((double[]){ 7 }, 1), 7, 0);
+}
+
+/* Per layer qkv 12 x 36, out 12 x 12, up and down 12 x 20; the head 12 x 50. */
+static void all_linear_products_of_a_step_are_counted(void **state)
+{
+    enum { ROWS = 10 };
+    struct device cpu = { .ops = ops_cpu() };
+    struct alibi_config c = tiny();
+    struct model *m = NULL;
+    struct products p = { 0 };
+    int32_t *tokens = NULL;
+    double sum;
+
+    (void)state;
+    c.train_length = 5;
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
+    assert_ok(model_init(m, 1));
+    assert_ok(bench_tokens(&tokens, c.vocab, ROWS + 1));
+    assert_ok(model_gradients(m, tokens, tokens + 1, 2, 5, 1, (struct dropout){ .p = 0 }, &sum));
+    assert_ok(products_init(&p, m, ROWS));
+    assert_close(products_flops(&p), 3.0 * 2 * ROWS * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), 0);
+    assert_ok(products_run(&p));
+    products_fini(&p);
+    mem_free(tokens);
+    model_free(m);
+}
+
+static void the_numbers_of_a_step_fit_together(void **state)
+{
+    struct alibi_config c = tiny();
+    struct alibi_bench_step r;
+    double linear = 3.0 * 2 * 16 * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), attention = 7.0 * 2 * 2 * 8 * 8 * 12;
+
+    (void)state;
+    assert_ok(alibi_bench_train(&c, 2, 8, 3, &r));
+    assert_true(r.parameters > 0 && r.peak_bytes > 0 && r.product_gflops > 0);
+    assert_close_relative(r.step_gflops * r.step_seconds, (linear + attention) * 1e-9, 1e-9);
+    assert_close_relative(r.tokens_per_s * r.step_seconds, 16, 1e-9);
+    assert_close_relative(r.share, r.step_gflops / r.product_gflops, 1e-9);
+}
+
+/* The part of the memory that grows with the length grows no faster than the length. */
+static void memory_of_an_evaluation_is_linear_in_the_length(void **state)
+{
+    struct alibi_config c = tiny();
+    size_t peak[3];
+    double seconds;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        assert_ok(alibi_bench_eval(&c, 500 << i, &seconds, &peak[i]));
+    assert_true(peak[2] > peak[1] && peak[1] > peak[0]);
+    assert_true((double)(peak[2] - peak[1]) < 2.2 * (double)(peak[1] - peak[0]));
+}
+
+static void shapes_that_cannot_be_are_refused(void **state)
+{
+    struct alibi_config c = tiny();
+    struct alibi_bench_step r;
+    double seconds;
+    size_t peak;
+
+    (void)state;
+    assert_fails(alibi_bench_train(&c, 0, 8, 1, &r), ALIBI_USAGE, "batch 0");
+    assert_fails(alibi_bench_train(&c, 1, 8, 0, &r), ALIBI_USAGE, "repeats 0");
+    assert_fails(alibi_bench_train(&c, INT64_MAX, INT64_MAX, 1, &r), ALIBI_MEMORY, "does not fit");
+    assert_fails(alibi_bench_eval(&c, -1, &seconds, &peak), ALIBI_USAGE, "length -1");
+    c.heads = 5;
+    assert_fails(alibi_bench_eval(&c, 8, &seconds, &peak), ALIBI_USAGE, "heads 5");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
+        cmocka_unit_test(all_linear_products_of_a_step_are_counted),
+        cmocka_unit_test(the_numbers_of_a_step_fit_together),
+        cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
+        cmocka_unit_test(shapes_that_cannot_be_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

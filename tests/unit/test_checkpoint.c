@@ -1,0 +1,452 @@
+/* test_checkpoint.c - no damage goes unseen, and the checkpoint before it is there */
+#include "training.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+/* A run of four steps with checkpoints at 2 and 4. */
+struct place {
+    char *folder, run[256], newest[300];
+    alibi_corpus *corpus;
+    struct alibi_config config;
+    struct alibi_training training;
+    struct listener listener;
+    struct alibi_train_result result;
+};
+
+static alibi_status train(struct place *p, const char *run, bool resume)
+{
+    return alibi_train(&p->config, &p->training, p->corpus, run, resume, &p->result);
+}
+
+static int set_up(void **state)
+{
+    struct place *p = calloc(1, sizeof *p);
+
+    assert_non_null(p);
+    p->folder = fast_folder();
+    snprintf(p->run, sizeof p->run, "%s/run", p->folder);
+    snprintf(p->newest, sizeof p->newest, "%s/step-00000004", p->run);
+    p->corpus = tiny_corpus("river");
+    p->config = tiny_config();
+    p->training = tiny_training(4, 2);
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, p->run, false));
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct place *p = *state;
+
+    alibi_set_hooks(NULL);
+    remove_temporary_folder(p->folder);
+    alibi_corpus_free(p->corpus);
+    free(p);
+    return alibi_memory_now() != 0;
+}
+
+static bool exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+static const char *part_path(const struct place *p, int part)
+{
+    return path_at("%s/%s", p->newest, part < PARTS ? part_names[part] : "manifest.json");
+}
+
+/* ---- damage */
+
+static void flip(const char *path, long byte, int bit)
+{
+    int fd = open(path, O_RDWR);
+    unsigned char c;
+
+    assert_true(fd >= 0);
+    assert_int_equal(pread(fd, &c, 1, byte), 1);
+    c = (unsigned char)(c ^ 1u << bit);
+    assert_int_equal(pwrite(fd, &c, 1, byte), 1);
+    close(fd);
+}
+
+/* Of the parts that people read, every bit; of the tensors, one bit of every byte: a CRC-32 finds any single flip anyway. */
+static void every_flipped_bit_is_found_and_named(void **state)
+{
+    struct place *p = *state;
+    long tried = 0;
+
+    for (int part = 0; part <= PARTS; part++) {
+        char *path = strdup(part_path(p, part));
+        const char *name = strrchr(path, '/') + 1;
+        bool tensors = part == PART_MODEL || part == PART_OPTIMIZER;
+        struct stat info;
+        assert_int_equal(stat(path, &info), 0);
+        for (long byte = 0; byte < info.st_size; byte++)
+            for (int bit = tensors ? (int)(byte % 8) : 0; bit < 8; bit += tensors ? 8 : 1) {
+                flip(path, byte, bit);
+                assert_fails(checkpoint_verify(p->newest), ALIBI_BAD_INPUT, name);
+                flip(path, byte, bit);
+                tried++;
+            }
+        free(path);
+    }
+    assert_ok(checkpoint_verify(p->newest));
+    print_message("%ld flips, all found\n", tried);
+}
+
+static void every_truncation_is_found_and_named(void **state)
+{
+    struct place *p = *state;
+    long tried = 0;
+
+    for (int part = 0; part <= PARTS; part++) {
+        char *path = strdup(part_path(p, part));
+        size_t bytes;
+        char *content = read_file(path, &bytes);
+        for (size_t left = bytes; left-- > 0;) {
+            assert_int_equal(truncate(path, (off_t)left), 0);
+            assert_fails(checkpoint_verify(p->newest), ALIBI_BAD_INPUT, strrchr(path, '/') + 1);
+            tried++;
+        }
+        write_file(path, content, bytes);
+        free(content);
+        free(path);
+    }
+    assert_ok(checkpoint_verify(p->newest));
+    print_message("%ld truncations, all found\n", tried);
+}
+
+static void added_bytes_are_found_and_named(void **state)
+{
+    struct place *p = *state;
+
+    for (int part = 0; part <= PARTS; part++) {
+        char *path = strdup(part_path(p, part));
+        size_t bytes;
+        char *content = read_file(path, &bytes);
+        content[bytes] = ' ';
+        write_file(path, content, bytes + 1);
+        assert_fails(checkpoint_verify(p->newest), ALIBI_BAD_INPUT, strrchr(path, '/') + 1);
+        write_file(path, content, bytes);
+        free(content);
+        free(path);
+    }
+    assert_ok(checkpoint_verify(p->newest));
+}
+
+static void damage(const char *path, int how)
+{
+    struct stat info;
+
+    assert_int_equal(stat(path, &info), 0);
+    if (how == 0)
+        flip(path, info.st_size / 2, 3);
+    else if (how == 1)
+        assert_int_equal(truncate(path, info.st_size / 2), 0);
+    else
+        assert_int_equal(unlink(path), 0);
+}
+
+static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **state)
+{
+    struct place *p = *state;
+    char *whole = strdup(path_at("%s/whole", p->folder));
+
+    assert_ok(train(p, whole, false));
+    for (int part = 0; part < PARTS; part++)
+        for (int how = 0; how < 3; how++) {
+            damage(part_path(p, part), how);
+            listen_to(&p->listener, 0);
+            assert_ok(train(p, p->run, true));
+            assert_int_equal(p->listener.steps, 2);
+            assert_non_null(strstr(p->listener.log, "warning: passing over the checkpoint of step 4"));
+            assert_non_null(strstr(p->listener.log, part_names[part]));
+            assert_non_null(strstr(p->listener.log, "resuming from '"));
+            assert_same_run(whole, p->run, 4);
+        }
+    free(whole);
+}
+
+static void without_any_that_verifies_the_run_is_refused(void **state)
+{
+    struct place *p = *state;
+    alibi_model *m = NULL;
+
+    damage(part_path(p, PART_MODEL), 0);
+    damage(path_at("%s/%s", step_path(p->run, 2), part_names[PART_STATE]), 0);
+    assert_fails(train(p, p->run, true), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
+    assert_fails(alibi_model_open(&m, p->run), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "model.safetensors': checksum differs");
+    assert_true(exists(p->newest)); /* what people may still want to look at is left alone */
+}
+
+/* ---- what a checkpoint says is not taken on trust: here with checksums that are right */
+
+static void forge(struct place *p, int part, const char *from, const char *to)
+{
+    struct manifest m;
+    struct text json = { 0 };
+    size_t bytes;
+    char *content = read_file(part_path(p, part), &bytes);
+    char *at = strstr(content, from), *forged = malloc(bytes + strlen(to) + 1);
+
+    assert_true(at && forged);
+    snprintf(forged, bytes + strlen(to) + 1, "%.*s%s%s", (int)(at - content), content, to, at + strlen(from));
+    write_file(part_path(p, part), forged, strlen(forged));
+    assert_ok(manifest_read(&m, p->newest));
+    m.parts[part] = (struct part){ (int64_t)strlen(forged), checksum(0, forged, strlen(forged)) };
+    assert_ok(manifest_format(&m, &json));
+    write_file(part_path(p, PARTS), json.data, json.length);
+    assert_ok(checkpoint_verify(p->newest));
+    text_free(&json);
+    free(forged);
+    free(content);
+}
+
+static void a_configuration_that_is_not_the_models_is_refused(void **state)
+{
+    struct place *p = *state;
+    alibi_model *m = NULL;
+
+    forge(p, PART_CONFIG, "\"ff_width\": 8", "\"ff_width\": 7");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tensor 'blocks.0.ff.up.weight'");
+    forge(p, PART_CONFIG, "\"ff_width\": 7", "\"ff_width\": 8");
+    forge(p, PART_CONFIG, "\"final_norm\": true", "\"final_norm\": false");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tensors, its configuration has");
+}
+
+static void no_configuration_can_ask_for_memory_that_its_file_does_not_back(void **state)
+{
+    struct place *p = *state;
+    alibi_model *m = NULL;
+
+    forge(p, PART_CONFIG, "\"width\": 4", "\"width\": 1048576");
+    forge(p, PART_CONFIG, "\"layers\": 1", "\"layers\": 4096");
+    alibi_memory_reset_peak();
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "parameters, model.safetensors has");
+    assert_true(alibi_memory_peak() - alibi_memory_now() < 1 << 20);
+}
+
+static void a_tokenizer_or_state_that_makes_no_sense_is_named(void **state)
+{
+    struct place *p = *state;
+    struct train_state s;
+    struct alibi_training t;
+    alibi_model *m = NULL;
+
+    forge(p, PART_TOKENIZER, "257", "300");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tokenizer.json");
+    forge(p, PART_STATE, "\"step\": 4", "\"step\": -4");
+    assert_fails(checkpoint_read_state(p->newest, &s, &t), ALIBI_BAD_INPUT, "state.json' line 2: 'step': -4 is out of range");
+}
+
+/* ---- saving */
+
+static int count_steps(const char *run)
+{
+    DIR *d = opendir(run);
+    int count = 0;
+
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d)) != NULL;)
+        count += strncmp(e->d_name, "step-", 5) == 0;
+    closedir(d);
+    return count;
+}
+
+static void two_checkpoints_are_kept(void **state)
+{
+    struct place *p = *state;
+    const char *run = path_at("%s/many", p->folder);
+
+    p->training = tiny_training(9, 1);
+    assert_ok(train(p, run, false));
+    assert_int_equal(count_steps(run), 2);
+    assert_true(exists(step_path(run, 9)) && exists(step_path(run, 8)));
+    assert_non_null(strstr(p->listener.log, "saved step 9 in '"));
+}
+
+static void leftovers_are_cleaned_at_the_next_start(void **state)
+{
+    struct place *p = *state;
+
+    assert_int_equal(mkdir(step_path(p->run, 3), 0777), 0);
+    write_file(path_at("%s/model.safetensors", step_path(p->run, 3)), "half", 4);
+    write_file(path_at("%s/manifest.json.tmp", step_path(p->run, 3)), "half", 4);
+    write_file(path_at("%s/recipe.json.tmp", p->run), "half", 4);
+    write_file(path_at("%s/notes.tmp", p->run), "mine", 4);
+    assert_ok(train(p, p->run, true));
+    assert_false(exists(step_path(p->run, 3)));
+    assert_false(exists(path_at("%s/recipe.json.tmp", p->run)));
+    assert_true(exists(path_at("%s/notes.tmp", p->run)));
+    assert_true(exists(p->newest));
+}
+
+/* The run goes on from step 2 although step 4 verifies: as after an error that came and went while step 4 was looked at. */
+static void hide(struct place *p, bool hidden)
+{
+    const char *shown = part_path(p, PART_MODEL), *away = path_at("%s/hidden", p->folder);
+
+    assert_int_equal(hidden ? rename(shown, away) : rename(away, shown), 0);
+}
+
+static struct place *revealing;
+
+static void reveal(void *user, const struct alibi_progress *progress)
+{
+    (void)user;
+    if (progress->done == 3)
+        hide(revealing, false);
+}
+
+static void a_checkpoint_that_verifies_is_replaced_without_being_lost(void **state)
+{
+    struct place *p = *state;
+    char *whole = strdup(path_at("%s/whole", p->folder));
+
+    assert_ok(train(p, whole, false));
+    hide(p, true);
+    revealing = p;
+    alibi_set_hooks(&(struct alibi_hooks){ NULL, reveal, NULL });
+    assert_ok(train(p, p->run, true));
+    assert_same_run(whole, p->run, 4);
+    assert_int_equal(count_steps(p->run), 2);
+    free(whole);
+}
+
+static void a_checkpoint_that_was_set_aside_is_found(void **state)
+{
+    struct place *p = *state;
+    const char *aside = path_at("%s.old", p->newest);
+    char *found = NULL;
+
+    assert_int_equal(rename(p->newest, aside), 0);
+    assert_int_equal(mkdir(p->newest, 0777), 0); /* its successor is not whole yet */
+    assert_ok(checkpoint_find(&found, p->run));
+    assert_string_equal(found, aside);
+    mem_free(found);
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, p->run, true));
+    assert_int_equal(p->listener.steps, 0);
+}
+
+static void weights_that_are_not_finite_are_not_saved(void **state)
+{
+    struct place *p = *state;
+    struct device device = { .ops = ops_cpu() };
+    struct model *m = NULL;
+    struct optimizer o;
+    struct tokenizer *t = NULL;
+    struct alibi_config config;
+
+    assert_ok(checkpoint_read_config(p->newest, &config, &t));
+    assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
+    assert_ok(optimizer_init(&o, m, ALIBI_ADAMW));
+    for (int i = 0; i < m->count; i++)
+        for (int b = 0; b < 3; b++) {
+            void *const buffers[] = { m->values, o.first, o.second };
+            struct tensor at =
+                tensor_1(tensor_at(tensor_1(buffers[b], m->type, m->elements), m->parameters[i].offset), m->type, 1);
+            const struct train_state s = { .step = 5 };
+            assert_ok(checkpoint_read_weights(p->newest, m));
+            assert_ok(checkpoint_read_optimizer(p->newest, &o));
+            assert_ok(device.ops->fill(&device, at, b == 1 ? (double)INFINITY : (double)NAN));
+            assert_fails(checkpoint_save(p->run, m, &o, t, &p->training, &s), ALIBI_NUMERIC, m->parameters[i].name);
+            assert_false(exists(step_path(p->run, 5)));
+        }
+    assert_ok(checkpoint_verify(p->newest));
+    optimizer_fini(&o);
+    model_free(m);
+    tokenizer_free(t);
+}
+
+static void what_was_saved_is_what_is_read(void **state)
+{
+    struct place *p = *state;
+    struct train_state s;
+    struct alibi_training t;
+    alibi_model *m = NULL;
+
+    assert_ok(checkpoint_read_state(p->newest, &s, &t));
+    assert_int_equal(s.step, 4);
+    assert_int_equal(s.corpus_checksum, corpus_checksum(p->corpus));
+    assert_close(s.loss, p->result.loss, 0);
+    t.save_every = p->training.save_every; /* not part of the state */
+    assert_memory_equal(&t, &p->training, sizeof t);
+    assert_ok(alibi_model_open(&m, p->run));
+    assert_string_equal(m->path, p->newest);
+    assert_int_equal(alibi_model_view_config(m)->train_length, 8);
+    assert_int_equal(alibi_model_parameters(m), p->result.parameters);
+    alibi_model_free(m);
+}
+
+/* ---- inspect */
+
+static void check_inspect(const char *path, const char *const *parts, int count)
+{
+    for (int json = 0; json < 2; json++) {
+        char *text = NULL;
+        json_t *parsed = NULL;
+        assert_ok(alibi_inspect(&text, path, json));
+        for (int i = 0; i < count; i++)
+            if (strstr(text, parts[i]) == NULL)
+                fail_msg("'%s' is not in\n%s", parts[i], text);
+        if (json)
+            assert_ok(json_parse(&parsed, text, strlen(text), path));
+        json_decref(parsed);
+        alibi_text_free(text);
+    }
+}
+
+#define INSPECT(path, ...)                                                                                                       \
+    check_inspect(path, (const char *const[]){ __VA_ARGS__ }, (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)))
+
+static void inspect_says_what_is_there(void **state)
+{
+    struct place *p = *state;
+    const char *text = path_at("%s/text.txt", p->folder), *report = path_at("%s/report", p->folder);
+    static const char results[] = "{\"methods\": [{\"name\": \"alibi\", \"by_length\": [{\"length\": 64, \"ppl\": 3.25}, "
+                                  "{\"length\": 128, \"ppl\": null}]}]}";
+    char *unused = NULL;
+
+    INSPECT(p->run, "checkpoint", "step-00000004", "every byte", "0.0625", "embedding.weight", "F32 [257, 4]", "cosine", "alibi");
+    INSPECT(p->newest, "checkpoint");
+    INSPECT(part_path(p, PART_OPTIMIZER), "safetensors", "second.embedding.weight");
+    write_file(text, "one two\nthree\n", 14);
+    INSPECT(text, "text", "documents", "words", "14");
+    assert_int_equal(mkdir(report, 0777), 0);
+    assert_fails(alibi_inspect(&unused, report, false), ALIBI_BAD_INPUT, "neither a checkpoint nor a report");
+    write_file(path_at("%s/results.json", report), results, strlen(results));
+    INSPECT(report, "report", "alibi", "64", "3.25");
+    assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false), ALIBI_BAD_INPUT, "absent");
+    damage(part_path(p, PART_CONFIG), 0);
+    assert_fails(alibi_inspect(&unused, p->newest, true), ALIBI_BAD_INPUT, "config.json': checksum differs");
+}
+
+#define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        RUN_TEST(every_flipped_bit_is_found_and_named),
+        RUN_TEST(every_truncation_is_found_and_named),
+        RUN_TEST(added_bytes_are_found_and_named),
+        RUN_TEST(truncated_checkpoint_is_named_and_the_previous_one_resumes),
+        RUN_TEST(without_any_that_verifies_the_run_is_refused),
+        RUN_TEST(a_configuration_that_is_not_the_models_is_refused),
+        RUN_TEST(no_configuration_can_ask_for_memory_that_its_file_does_not_back),
+        RUN_TEST(a_tokenizer_or_state_that_makes_no_sense_is_named),
+        RUN_TEST(two_checkpoints_are_kept),
+        RUN_TEST(leftovers_are_cleaned_at_the_next_start),
+        RUN_TEST(a_checkpoint_that_verifies_is_replaced_without_being_lost),
+        RUN_TEST(a_checkpoint_that_was_set_aside_is_found),
+        RUN_TEST(weights_that_are_not_finite_are_not_saved),
+        RUN_TEST(what_was_saved_is_what_is_read),
+        RUN_TEST(inspect_says_what_is_there),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,529 @@
+/* The comparison on a tiny setting: what it writes, that it resumes to the same numbers, and what it refuses. */
+#include "base/fault.h"
+#include "base/json.h"
+#include "compare/compare.h"
+#include "check.h"
+
+enum { TEXT_BYTES = 6000 };
+
+/* Words drawn from a short list: enough for a model to learn something from. */
+static alibi_corpus *new_corpus(void)
+{
+    static const char *const words[] = { "the ", "boat ", "key ", "of ", "a ", "house\n", "opens ", "and ", "sinks.\n" };
+    char text[TEXT_BYTES + 16];
+    size_t length = 0;
+    const char *texts[1] = { text };
+    alibi_corpus *c = NULL;
+
+    for (uint64_t i = 0; length < TEXT_BYTES; i++) {
+        const char *word = words[random_below(1, 1, i, sizeof words / sizeof *words)];
+
+        memcpy(text + length, word, strlen(word) + 1);
+        length += strlen(word);
+    }
+    assert_ok(corpus_from_texts(&c, texts, 1));
+    return c;
+}
+
+/* A comparison that takes moments. */
+struct setting {
+    struct alibi_compare compare;
+    struct alibi_config config;
+    struct alibi_training training;
+    alibi_corpus *corpus;
+};
+
+static void set_defaults(struct setting *s)
+{
+    struct alibi_option_group groups[2] = { { .title = "model", .values = &s->config },
+                                            { .title = "training", .values = &s->training } };
+
+    memset(s, 0, sizeof *s);
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    assert_ok(alibi_options_init(groups, 2));
+}
+
+static struct setting tiny(void)
+{
+    struct setting s;
+
+    set_defaults(&s);
+    s.compare = (struct alibi_compare){ .methods = { 2, { "alibi", "learned" } }, .lengths = { 3, { 32, 8, 64 } } };
+    s.config.layers = 1;
+    s.config.width = 8;
+    s.config.heads = 2;
+    s.training.train_length = 32;
+    s.training.batch = 2;
+    s.training.steps = 6;
+    s.training.warmup = 2;
+    s.training.save_every = 4;
+    s.corpus = new_corpus();
+    return s;
+}
+
+static alibi_status run(const struct setting *s, const char *dir, struct alibi_compare_result **out)
+{
+    return alibi_compare_run(&s->compare, &s->config, &s->training, s->corpus, dir, out);
+}
+
+static alibi_status try_run(const struct setting *s, const char *dir)
+{
+    struct alibi_compare_result *result = NULL;
+    alibi_status status = run(s, dir, &result);
+
+    alibi_compare_free(result);
+    return status;
+}
+
+static void assert_same_losses(const struct alibi_compare_result *a, const struct alibi_compare_result *b)
+{
+    assert_int_equal(a->methods, b->methods);
+    for (int m = 0; m < a->methods; m++) {
+        const struct alibi_compare_method *x = &a->method[m], *y = &b->method[m];
+
+        assert_string_equal(x->name, y->name);
+        assert_true(x->train_loss == y->train_loss);
+        assert_int_equal(x->lengths, y->lengths);
+        for (int i = 0; i < x->lengths; i++) {
+            assert_int_equal(x->by_length[i].tokens, y->by_length[i].tokens);
+            if (x->by_length[i].tokens > 0)
+                assert_true(x->by_length[i].nll == y->by_length[i].nll);
+        }
+    }
+}
+
+/* ---- what it gives */
+
+static void check_method(const struct alibi_compare_method *m, const char *name, int with_value)
+{
+    static const int64_t lengths[] = { 8, 32, 64 };
+
+    assert_string_equal(m->name, name);
+    assert_true(m->parameters > 0 && m->peak_bytes > 0 && m->train_tokens_per_s > 0 && m->train_seconds > 0);
+    assert_int_equal(m->lengths, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(m->by_length[i].length, lengths[i]);
+        if (i < with_value)
+            assert_true(m->by_length[i].tokens > 0 && m->by_length[i].nll > 0 && m->by_length[i].nll < 6);
+        else
+            assert_true(m->by_length[i].tokens == 0 && isnan(m->by_length[i].nll));
+    }
+}
+
+static void assert_parses(const char *dir, const char *name)
+{
+    json_t *json = NULL;
+
+    assert_ok(json_read(&json, within(dir, name)));
+    json_decref(json);
+}
+
+static void every_method_has_every_length_and_learned_ends_at_its_table(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+    char *text = NULL;
+
+    (void)state;
+    assert_ok(run(&s, dir, &r));
+    assert_int_equal(r->methods, 2);
+    check_method(&r->method[0], "alibi", 3);
+    check_method(&r->method[1], "learned", 2);
+    assert_parses(dir, "compare.json");
+    assert_parses(dir, "results.json");
+    assert_parses(dir, "alibi/result.json");
+    assert_true(file_exists(within(dir, "results.csv")));
+    assert_true(file_exists(within(dir, "report.html")));
+    assert_ok(alibi_compare_text(&text, r, 80, false));
+    assert_non_null(strstr(text, "learned"));
+    alibi_text_free(text);
+    assert_ok(alibi_compare_json(&text, r));
+    assert_non_null(strstr(text, "\"by_length\""));
+    alibi_text_free(text);
+    alibi_compare_free(r);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static void a_finished_comparison_is_read_back_and_not_run_again(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *first = NULL, *again = NULL;
+
+    (void)state;
+    assert_ok(run(&s, dir, &first));
+    assert_ok(run(&s, dir, &again));
+    assert_same_losses(first, again);
+    for (int m = 0; m < 2; m++) {
+        assert_true(first->method[m].train_seconds == again->method[m].train_seconds);
+        for (int i = 0; i < 3; i++)
+            assert_true(first->method[m].by_length[i].seconds == again->method[m].by_length[i].seconds);
+    }
+    alibi_compare_free(first);
+    alibi_compare_free(again);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+/* ---- stopping */
+
+struct stopper {
+    int reports, stop_at; /* stops at that report, counted from 1 */
+};
+
+static void stop_at_report(void *user, const struct alibi_progress *p)
+{
+    struct stopper *s = user;
+
+    (void)p;
+    if (++s->reports == s->stop_at)
+        alibi_request_stop();
+}
+
+static alibi_status run_with_stop(const struct setting *s, const char *dir, int stop_at, struct alibi_compare_result **out)
+{
+    struct stopper stopper = { .stop_at = stop_at };
+    struct alibi_hooks hooks = { .user = &stopper, .progress = stop_at_report };
+    alibi_status status;
+
+    alibi_set_hooks(&hooks);
+    status = run(s, dir, out);
+    alibi_set_hooks(NULL);
+    return status;
+}
+
+/* Stopped once at each report in turn, wherever that is in training or evaluation, and run again. */
+static void stopped_anywhere_and_resumed_equals_never_stopped(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *whole = NULL;
+    alibi_status status = ALIBI_INTERRUPTED;
+    int stops = 0;
+
+    (void)state;
+    assert_ok(run(&s, dir, &whole));
+    for (int stop_at = 1; status == ALIBI_INTERRUPTED; stop_at++) {
+        char *other = temporary_folder();
+        struct alibi_compare_result *r = NULL;
+
+        status = run_with_stop(&s, other, stop_at, &r);
+        if (status == ALIBI_INTERRUPTED) {
+            stops++;
+            assert_ok(run(&s, other, &r));
+        }
+        assert_same_losses(whole, r);
+        alibi_compare_free(r);
+        remove_temporary_folder(other);
+        assert_true(stop_at < 1000);
+    }
+    print_message("stopped at %d places\n", stops);
+    assert_int_equal(status, ALIBI_OK);
+    assert_true(stops >= 5);
+    alibi_compare_free(whole);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static void stopped_at_every_report_it_still_arrives(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *other = temporary_folder();
+    struct alibi_compare_result *whole = NULL, *r = NULL;
+    alibi_status status = ALIBI_INTERRUPTED;
+
+    (void)state;
+    assert_ok(run(&s, dir, &whole));
+    for (int runs = 0; status == ALIBI_INTERRUPTED; runs++) {
+        assert_true(runs < 100);
+        status = run_with_stop(&s, other, 1, &r);
+    }
+    assert_int_equal(status, ALIBI_OK);
+    assert_same_losses(whole, r);
+    alibi_compare_free(r);
+    alibi_compare_free(whole);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+    remove_temporary_folder(other);
+}
+
+/* ---- failing */
+
+/* Six steps of training report, then the first length: stopped there, the last checkpoint is needed again, and the one before
+ * it is of step 4. */
+static void a_checkpoint_damaged_between_two_calls_is_trained_again(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *other = temporary_folder();
+    struct alibi_compare_result *whole = NULL, *r = NULL;
+    const char *weights = within(other, "alibi/step-00000006/model.safetensors");
+
+    (void)state;
+    assert_ok(run(&s, dir, &whole));
+    assert_int_equal(run_with_stop(&s, other, 7, &r), ALIBI_INTERRUPTED);
+    assert_true(file_exists(within(other, "alibi/result.json")) && file_exists(weights));
+    assert_ok(file_truncate(weights, 1000));
+    assert_ok(run(&s, other, &r));
+    assert_same_losses(whole, r);
+    alibi_compare_free(r);
+    alibi_compare_free(whole);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+    remove_temporary_folder(other);
+}
+
+/* Whether the fault number n has not come yet: then that many more calls bring it. */
+static bool still_due(enum fault kind, int64_t n)
+{
+    for (; n > 0; n--)
+        if (fault_due(kind))
+            return true;
+    return false;
+}
+
+/* Every `step`-th allocation or file operation of a comparison fails in turn. A save is tried again, and then all is well; else
+ * the comparison ends with an error, and run again it must come to the same numbers. A failed look whether a file is there
+ * counts as yes, and then the file is missing: bad input. */
+static void check_faults(enum fault kind, const char *how, alibi_status expected, int64_t step)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *whole = NULL;
+    int64_t n = 1;
+    bool past_the_last = false;
+    size_t before;
+
+    assert_ok(run(&s, dir, &whole));
+    before = alibi_memory_now();
+    for (; !past_the_last; n += step) {
+        char *other = temporary_folder();
+        struct alibi_compare_result *r = NULL;
+        alibi_status status;
+
+        assert_ok(alibi_inject_fault(how, n));
+        status = run(&s, other, &r);
+        past_the_last = still_due(kind, n);
+        if (status != ALIBI_OK && status != expected && !(kind == FAULT_FILE && status == ALIBI_BAD_INPUT))
+            fail_msg("%s fault %lld: status %d: %s", how, (long long)n, (int)status, alibi_error());
+        if (status != ALIBI_OK)
+            assert_ok(run(&s, other, &r));
+        assert_same_losses(whole, r);
+        alibi_compare_free(r);
+        assert_int_equal(alibi_memory_now(), before);
+        remove_temporary_folder(other);
+    }
+    print_message("%lld %s faults of %lld\n", (long long)(n / step), how, (long long)n);
+    assert_true(n > 5 * step);
+    alibi_compare_free(whole);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static void after_a_failing_file_operation_it_goes_on_to_the_same_numbers(void **state)
+{
+    (void)state;
+    check_faults(FAULT_FILE, "file", ALIBI_IO, 29);
+}
+
+static void after_a_failing_allocation_it_goes_on_to_the_same_numbers(void **state)
+{
+    (void)state;
+    check_faults(FAULT_MEMORY, "memory", ALIBI_MEMORY, 307);
+}
+
+/* ---- what is refused */
+
+static void a_folder_with_another_comparison_is_refused_and_the_difference_named(void **state)
+{
+    struct setting s = tiny(), other = s;
+    char *dir = temporary_folder();
+    const char *text = "Another text, of which there must be enough for a training window and one of validation.\n";
+    const char *texts[32];
+    alibi_corpus *corpus = NULL;
+
+    (void)state;
+    for (int i = 0; i < 32; i++)
+        texts[i] = text;
+    assert_ok(try_run(&s, dir));
+    other.training.steps = 7;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(steps 6 there, 7 asked): choose another folder");
+    other = s;
+    other.compare.lengths.count = 2;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "lengths");
+    other = s;
+    other.compare.methods.count = 1;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "methods");
+    other = s;
+    assert_ok(corpus_from_texts(&corpus, texts, 32));
+    other.corpus = corpus;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "another text");
+    other = s;
+    other.training.save_every = 2;
+    assert_ok(try_run(&other, dir));
+    alibi_corpus_free(corpus);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static void requests_that_cannot_work_are_refused_before_anything_is_made(void **state)
+{
+    struct setting s = tiny(), bad = s;
+    char *root = temporary_folder();
+    const char *dir = within(root, "run");
+    int64_t valid = corpus_span(s.corpus, ALIBI_VALID).count;
+
+    (void)state;
+    snprintf(bad.compare.methods.at[1], ALIBI_NAME_MAX, "alibbi");
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "alibi");
+    snprintf(bad.compare.methods.at[1], ALIBI_NAME_MAX, "alibi");
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "'alibi' is listed twice");
+    bad = s;
+    bad.compare.methods.count = 0;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "methods");
+    bad = s;
+    bad.compare.lengths.count = 0;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "lengths");
+    bad = s;
+    bad.compare.lengths.at[1] = 0;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "lengths: 0");
+    bad = s;
+    bad.compare.lengths.at[1] = valid;
+    assert_fails(try_run(&bad, dir), ALIBI_BAD_INPUT, "validation split");
+    bad = s;
+    bad.compare.eval_tokens = 63;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "eval-tokens 63");
+    bad = s;
+    bad.training.train_length = 1 << 20;
+    assert_fails(try_run(&bad, dir), ALIBI_BAD_INPUT, "1048576");
+    bad = s;
+    bad.config.heads = 3;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "heads 3");
+    assert_false(folder_exists(dir));
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(root);
+}
+
+static void two_comparisons_into_one_folder_are_refused(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct lock *lock = NULL;
+
+    (void)state;
+    assert_ok(lock_take(&lock, dir));
+    assert_fails(try_run(&s, dir), ALIBI_IO, dir);
+    lock_release(lock);
+    assert_ok(try_run(&s, dir));
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+/* ---- result.json */
+
+static struct alibi_compare_method sample_result(void)
+{
+    struct alibi_compare_method m = { .name = "rotary",
+                                      .train_tokens_per_s = 1234.5,
+                                      .train_seconds = 1.0 / 3,
+                                      .train_loss = 2.25,
+                                      .peak_bytes = 4096,
+                                      .parameters = 99,
+                                      .lengths = 3 };
+
+    m.by_length[0] = (struct alibi_eval_result){ .length = 8, .stride = 8, .nll = 0.1, .standard_error = 1e-300, .ppl = 1.1 };
+    m.by_length[0].tokens = m.by_length[0].words = m.by_length[0].bytes = 5;
+    m.by_length[0].bins = 2;
+    m.by_length[0].by_position[1] = (struct alibi_position_loss){ 1, 1, 3, 0.7 };
+    m.by_length[1] = m.by_length[0];
+    m.by_length[1].length = m.by_length[1].stride = 16;
+    m.by_length[1].ppl = m.by_length[1].word_ppl = INFINITY;
+    m.by_length[2] = result_none(32);
+    return m;
+}
+
+static const struct alibi_int_list sample_lengths = { 4, { 8, 16, 32, 64 } };
+
+static void a_result_reads_back_as_it_was_written(void **state)
+{
+    char *dir = temporary_folder();
+    const char *path = within(dir, "result.json");
+    struct alibi_compare_method m = sample_result();
+    static struct alibi_compare_method back;
+
+    (void)state;
+    assert_ok(result_write(&m, path));
+    memset(&back, 0, sizeof back);
+    assert_ok(result_read(&back, "rotary", &sample_lengths, path));
+    assert_true(back.train_seconds == m.train_seconds && back.peak_bytes == 4096 && back.parameters == 99);
+    assert_int_equal(back.lengths, 3);
+    assert_true(back.by_length[0].standard_error == 1e-300 && back.by_length[0].ppl == 1.1);
+    assert_memory_equal(back.by_length[0].by_position, m.by_length[0].by_position, sizeof m.by_length[0].by_position);
+    assert_true(isinf(back.by_length[1].ppl) && isinf(back.by_length[1].word_ppl));
+    assert_true(back.by_length[2].tokens == 0 && isnan(back.by_length[2].ppl));
+    remove_temporary_folder(dir);
+}
+
+static void a_result_of_another_method_or_other_lengths_is_refused(void **state)
+{
+    char *dir = temporary_folder();
+    const char *path = within(dir, "result.json");
+    struct alibi_compare_method m = sample_result();
+    static struct alibi_compare_method back;
+
+    (void)state;
+    assert_ok(result_write(&m, path));
+    assert_fails(result_read(&back, "alibi", &sample_lengths, path), ALIBI_BAD_INPUT, path);
+    assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 3, { 8, 16, 33 } }, path), ALIBI_BAD_INPUT, "32");
+    assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 2, { 8, 16 } }, path), ALIBI_BAD_INPUT, "by_length");
+    remove_temporary_folder(dir);
+}
+
+/* No altered byte passes: some lines in the middle of the file are digits only. */
+static void one_flipped_bit_anywhere_in_a_result_is_found(void **state)
+{
+    char *dir = temporary_folder(), *bytes = NULL;
+    const char *path = within(dir, "result.json");
+    struct alibi_compare_method m = sample_result();
+    static struct alibi_compare_method back;
+    size_t length;
+
+    (void)state;
+    assert_ok(result_write(&m, path));
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    for (size_t i = 0; i < length; i++) {
+        char was = bytes[i];
+
+        bytes[i] = (char)(was ^ (1 << (i % 8)));
+        assert_ok(file_write_all(path, bytes, length));
+        assert_int_equal(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT);
+        bytes[i] = was;
+        assert_ok(file_write_all(path, bytes, i));
+        assert_int_equal(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT);
+    }
+    mem_free(bytes);
+    remove_temporary_folder(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method_has_every_length_and_learned_ends_at_its_table),
+        cmocka_unit_test(a_finished_comparison_is_read_back_and_not_run_again),
+        cmocka_unit_test(stopped_anywhere_and_resumed_equals_never_stopped),
+        cmocka_unit_test(stopped_at_every_report_it_still_arrives),
+        cmocka_unit_test(a_checkpoint_damaged_between_two_calls_is_trained_again),
+        cmocka_unit_test(after_a_failing_file_operation_it_goes_on_to_the_same_numbers),
+        cmocka_unit_test(after_a_failing_allocation_it_goes_on_to_the_same_numbers),
+        cmocka_unit_test(a_folder_with_another_comparison_is_refused_and_the_difference_named),
+        cmocka_unit_test(requests_that_cannot_work_are_refused_before_anything_is_made),
+        cmocka_unit_test(two_comparisons_into_one_folder_are_refused),
+        cmocka_unit_test(a_result_reads_back_as_it_was_written),
+        cmocka_unit_test(a_result_of_another_method_or_other_lengths_is_refused),
+        cmocka_unit_test(one_flipped_bit_anywhere_in_a_result_is_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

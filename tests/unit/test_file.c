@@ -1,0 +1,630 @@
+/* test_file.c - files, folders and locks: what they do, what they say when they cannot, and that nothing is lost on the way */
+#include "check.h"
+
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/base.h"
+
+enum { ENOUGH = 1 << 20 };
+
+static char *folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    folder = temporary_folder();
+    return 0;
+}
+
+static int drop_folder(void **state)
+{
+    (void)state;
+    assert_int_equal(alibi_inject_fault("file", 0), ALIBI_OK);
+    assert_int_equal(alibi_inject_fault("memory", 0), ALIBI_OK);
+    remove_temporary_folder(folder);
+    return 0;
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+
+    assert_ok(file_read_all(&bytes, &length, path, ENOUGH));
+    assert_int_equal(length, strlen(expected));
+    assert_string_equal(bytes, expected);
+    mem_free(bytes);
+}
+
+static int open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* ---- files */
+
+static void what_is_written_is_read_back(void **state)
+{
+    const char *path = within(folder, "a");
+    struct file *f = NULL;
+    char buffer[16] = "";
+    size_t got = 0;
+
+    (void)state;
+    assert_ok(file_create(&f, path));
+    assert_ok(file_write(f, "hello ", 6));
+    assert_ok(file_write(f, "", 0));
+    assert_int_equal(file_size(f), 6);
+    assert_ok(file_sync(f));
+    assert_ok(file_close(f));
+    assert_ok(file_open_append(&f, path));
+    assert_int_equal(file_size(f), 6);
+    assert_ok(file_write(f, "world", 5));
+    assert_int_equal(file_size(f), 11);
+    assert_ok(file_close(f));
+
+    assert_ok(file_open_read(&f, path));
+    assert_int_equal(file_size(f), 11);
+    assert_ok(file_read(f, buffer, 4, &got));
+    assert_int_equal(got, 4);
+    assert_ok(file_read(f, buffer + 4, 12, &got));
+    assert_int_equal(got, 7);
+    assert_string_equal(buffer, "hello world");
+    assert_ok(file_read(f, buffer, 1, &got));
+    assert_int_equal(got, 0);
+    assert_ok(file_close(f));
+    assert_ok(file_close(NULL));
+}
+
+static void creating_truncates_what_was_there(void **state)
+{
+    const char *path = within(folder, "a");
+
+    (void)state;
+    assert_ok(file_write_all(path, "a longer text", 13));
+    assert_ok(file_write_all(path, "short", 5));
+    assert_content(path, "short");
+    assert_ok(file_truncate(path, 2));
+    assert_content(path, "sh");
+    assert_ok(file_write_all(path, NULL, 0));
+    assert_content(path, "");
+}
+
+static void missing_files_and_folders_are_bad_input_with_their_path(void **state)
+{
+    char *path = strdup(within(folder, "none/x"));
+    char expected[4200];
+    struct file *f = NULL;
+    char *bytes = NULL;
+    size_t length = 0;
+    char **names = NULL;
+    int count = 0;
+    int64_t space = 0;
+    struct lock *l = NULL;
+
+    (void)state;
+    snprintf(expected, sizeof expected, "cannot open '%s': No such file or directory", path);
+    assert_fails(file_open_read(&f, path), ALIBI_BAD_INPUT, expected);
+    assert_fails(file_read_all(&bytes, &length, path, ENOUGH), ALIBI_BAD_INPUT, expected);
+    assert_fails(file_open_append(&f, path), ALIBI_BAD_INPUT, expected);
+    assert_fails(file_create(&f, path), ALIBI_BAD_INPUT, "cannot create '");
+    assert_fails(file_write_all(path, "", 0), ALIBI_BAD_INPUT, "No such file or directory");
+    assert_fails(file_replace(path, "", 0), ALIBI_BAD_INPUT, "No such file or directory");
+    assert_fails(file_truncate(path, 0), ALIBI_BAD_INPUT, "cannot truncate '");
+    assert_fails(file_rename(path, path), ALIBI_BAD_INPUT, "cannot rename '");
+    assert_fails(folder_list(&names, &count, path), ALIBI_BAD_INPUT, "cannot list folder '");
+    assert_fails(folder_sync(path), ALIBI_BAD_INPUT, "cannot open folder '");
+    assert_fails(folder_free_space(&space, path), ALIBI_BAD_INPUT, "No such file or directory");
+    assert_fails(lock_take(&l, path), ALIBI_BAD_INPUT, "lock': No such file or directory");
+    assert_false(file_exists(path));
+    assert_false(folder_exists(path));
+    assert_ok(file_remove(path));
+    assert_ok(folder_remove(path));
+    assert_null(f);
+    assert_null(bytes);
+    free(path);
+}
+
+static void folder_in_place_of_a_file_is_bad_input(void **state)
+{
+    struct file *f = NULL;
+
+    (void)state;
+    assert_fails(file_open_read(&f, folder), ALIBI_BAD_INPUT, "': it is a folder");
+    assert_fails(file_create(&f, folder), ALIBI_BAD_INPUT, "Is a directory");
+    assert_fails(file_open_append(&f, folder), ALIBI_BAD_INPUT, "Is a directory");
+    assert_fails(file_replace(folder, "x", 1), ALIBI_BAD_INPUT, "Is a directory");
+    assert_false(file_exists(folder));
+    assert_true(folder_exists(folder));
+}
+
+static void file_in_place_of_a_folder_is_bad_input(void **state)
+{
+    const char *path = within(folder, "a");
+    struct file *f = NULL;
+    char **names = NULL;
+    int count = 0;
+
+    (void)state;
+    assert_ok(file_write_all(path, "x", 1));
+    assert_fails(file_open_read(&f, within(folder, "a/b")), ALIBI_BAD_INPUT, "Not a directory");
+    assert_fails(folder_list(&names, &count, path), ALIBI_BAD_INPUT, "Not a directory");
+    assert_fails(folder_create(path), ALIBI_BAD_INPUT, "it is a file");
+    assert_fails(folder_create(within(folder, "a/b")), ALIBI_BAD_INPUT, "it is a file");
+    assert_fails(folder_remove(path), ALIBI_BAD_INPUT, "Not a directory");
+    assert_false(folder_exists(path));
+    assert_true(file_exists(path));
+}
+
+static void pipe_is_refused_and_not_waited_for(void **state)
+{
+    const char *path = within(folder, "pipe");
+    struct file *f = NULL;
+
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_fails(file_open_read(&f, path), ALIBI_BAD_INPUT, "it is not a regular file");
+}
+
+/* Permissions bind everyone but root, so root becomes nobody for a moment. */
+static void forbidden_files_are_bad_input(void **state)
+{
+    char *path = strdup(within(folder, "secret"));
+    struct file *f = NULL;
+    bool is_root = geteuid() == 0;
+
+    (void)state;
+    assert_ok(file_write_all(path, "x", 1));
+    assert_int_equal(chmod(path, 0), 0);
+    assert_int_equal(chmod(folder, 0555), 0);
+    if (is_root)
+        assert_int_equal(seteuid(65534), 0);
+    assert_fails(file_open_read(&f, path), ALIBI_BAD_INPUT, "secret': Permission denied");
+    assert_fails(file_create(&f, path), ALIBI_BAD_INPUT, "secret': Permission denied");
+    assert_fails(file_remove(path), ALIBI_BAD_INPUT, "secret': Permission denied");
+    assert_fails(folder_create(within(folder, "new")), ALIBI_BAD_INPUT, "new': Permission denied");
+    if (is_root)
+        assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(folder, 0755), 0);
+    free(path);
+}
+
+static void hostile_names_cannot_break_the_line(void **state)
+{
+    struct file *f = NULL;
+
+    (void)state;
+    assert_fails(file_open_read(&f, "no\n\033[31m\xff"), ALIBI_BAD_INPUT, "cannot open 'no??[31m?': No such file");
+}
+
+static void full_disk_is_an_io_error(void **state)
+{
+    struct file *f = NULL;
+
+    (void)state;
+    assert_ok(file_create(&f, "/dev/full"));
+    assert_fails(file_write(f, "x", 1), ALIBI_IO, "cannot write '/dev/full': No space left on device");
+    assert_ok(file_close(f));
+}
+
+/* Beyond the limit on file sizes the system writes what still fits, and fails the next call. */
+static void short_write_is_continued_until_the_reason_is_known(void **state)
+{
+    struct rlimit before, ten;
+    struct file *f = NULL;
+
+    (void)state;
+    assert_ok(file_create(&f, within(folder, "a")));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    ten = before;
+    ten.rlim_cur = 10;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &ten), 0);
+    assert_fails(file_write(f, "0123456789abcdef", 16), ALIBI_IO, "File too large");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(file_size(f), 10);
+    assert_ok(file_close(f));
+    assert_content(within(folder, "a"), "0123456789");
+}
+
+static void reading_all_respects_the_limit_and_ends_with_a_zero(void **state)
+{
+    const char *path = within(folder, "a");
+    char *bytes = NULL;
+    size_t length = 0;
+
+    (void)state;
+    assert_ok(file_write_all(path, "12345", 5));
+    assert_ok(file_read_all(&bytes, &length, path, 5));
+    assert_int_equal(bytes[5], 0);
+    mem_free(bytes);
+    bytes = NULL;
+    assert_fails(file_read_all(&bytes, &length, path, 4), ALIBI_BAD_INPUT, "it has 5 bytes, at most 4 are allowed");
+    assert_null(bytes);
+}
+
+static void renaming_and_removing(void **state)
+{
+    const char *a = within(folder, "a"), *b = within(folder, "b");
+
+    (void)state;
+    assert_ok(file_write_all(a, "x", 1));
+    assert_ok(file_rename(a, b));
+    assert_false(file_exists(a));
+    assert_content(b, "x");
+    assert_ok(file_remove(b));
+    assert_false(file_exists(b));
+}
+
+/* ---- replacing */
+
+static void replacing_leaves_the_new_content_and_nothing_else(void **state)
+{
+    const char *path = within(folder, "a");
+    char **names = NULL;
+    int count = 0;
+
+    (void)state;
+    assert_ok(file_replace(path, "old", 3));
+    assert_ok(file_replace(path, "new", 3));
+    assert_content(path, "new");
+    assert_ok(folder_list(&names, &count, folder));
+    assert_int_equal(count, 1);
+    names_free(names, count);
+}
+
+static void replacing_works_with_a_bare_name(void **state)
+{
+    char *before = getcwd(NULL, 0);
+
+    (void)state;
+    assert_int_equal(chdir(folder), 0);
+    assert_ok(file_replace("bare", "x", 1));
+    assert_int_equal(chdir(before), 0);
+    assert_content(within(folder, "bare"), "x");
+    free(before);
+}
+
+/* At every failing call the content is the old one or the new one, whole, and nothing stays aside. */
+static void failing_replacement_keeps_old_or_new_content_whole(const char *kind)
+{
+    char *path = strdup(within(folder, "a"));
+    size_t before = alibi_memory_now();
+    int descriptors = open_descriptors();
+    alibi_status status;
+    int64_t n = 0;
+    bool renamed = false;
+
+    do {
+        char *bytes = NULL;
+        size_t length = 0;
+        assert_ok(file_write_all(path, "the old text", 12));
+        assert_ok(alibi_inject_fault(kind, ++n));
+        status = file_replace(path, "new", 3);
+        assert_ok(alibi_inject_fault(kind, 0));
+        assert_ok(file_read_all(&bytes, &length, path, ENOUGH));
+        renamed = renamed || length == 3;
+        if (status == ALIBI_OK || renamed)
+            assert_string_equal(bytes, "new");
+        else
+            assert_string_equal(bytes, "the old text");
+        mem_free(bytes);
+        assert_false(file_exists(within(folder, "a.tmp")));
+        assert_int_equal(alibi_memory_now(), before);
+        assert_int_equal(open_descriptors(), descriptors);
+    } while (status != ALIBI_OK);
+    assert_true(n > 4);
+    free(path);
+}
+
+static void replacement_survives_every_failing_file_call(void **state)
+{
+    (void)state;
+    failing_replacement_keeps_old_or_new_content_whole("file");
+}
+
+static void replacement_survives_every_failing_allocation(void **state)
+{
+    (void)state;
+    failing_replacement_keeps_old_or_new_content_whole("memory");
+}
+
+/* The n-th file call of `job` fails, for every n: does one of the messages contain `part`? Shows that the call is made. */
+static bool fails_somewhere_with(alibi_status (*job)(void), const char *part)
+{
+    bool seen = false;
+
+    for (int64_t n = 1; n < 20; n++) {
+        assert_ok(alibi_inject_fault("file", n));
+        if (job() != ALIBI_OK)
+            seen = seen || strstr(alibi_error(), part) != NULL;
+        assert_ok(alibi_inject_fault("file", 0));
+    }
+    return seen;
+}
+
+static alibi_status replace_it(void)
+{
+    return file_replace(within(folder, "a"), "x", 1);
+}
+
+static alibi_status create_two(void)
+{
+    rmdir(within(folder, "p/q"));
+    rmdir(within(folder, "p"));
+    return folder_create(within(folder, "p/q"));
+}
+
+static void what_must_survive_a_power_cut_is_synced(void **state)
+{
+    char in_folder[4200], in_parent[4200];
+
+    (void)state;
+    snprintf(in_folder, sizeof in_folder, "cannot sync folder '%s'", folder);
+    snprintf(in_parent, sizeof in_parent, "cannot sync folder '%s/p'", folder);
+    assert_true(fails_somewhere_with(replace_it, "a.tmp': No space left"));
+    assert_true(fails_somewhere_with(replace_it, "cannot sync '"));
+    assert_true(fails_somewhere_with(replace_it, in_folder));
+    assert_true(fails_somewhere_with(create_two, in_folder));
+    assert_true(fails_somewhere_with(create_two, in_parent));
+}
+
+static void failing_write_and_sync_read_like_a_full_disk(void **state)
+{
+    struct file *f = NULL;
+
+    (void)state;
+    assert_ok(file_create(&f, within(folder, "a")));
+    assert_ok(alibi_inject_fault("file", 1));
+    assert_fails(file_write(f, "x", 1), ALIBI_IO, "a': No space left on device");
+    assert_ok(alibi_inject_fault("file", 1));
+    assert_fails(file_sync(f), ALIBI_IO, "cannot sync '");
+    assert_ok(alibi_inject_fault("file", 1));
+    assert_fails(file_close(f), ALIBI_IO, "cannot close '");
+}
+
+/* ---- everything else, with each call failing in turn */
+
+static alibi_status use_everything(const char *path)
+{
+    alibi_status status;
+    char *sub = NULL, *a = NULL, *b = NULL, *bytes = NULL;
+    char **names = NULL;
+    struct file *f = NULL;
+    struct lock *l = NULL;
+    size_t length = 0;
+    int count = 0;
+    int64_t space = 0;
+
+    TRY(path_join(&sub, path, "x/y"));
+    TRY(path_join(&a, sub, "a"));
+    TRY(path_join(&b, sub, "b"));
+    TRY(folder_create(sub));
+    TRY(lock_take(&l, sub));
+    TRY(file_write_all(a, "abc", 3));
+    TRY(file_open_append(&f, a));
+    status = file_write(f, "def", 3);
+    if (status == ALIBI_OK)
+        status = file_close(f);
+    else
+        file_close(f);
+    TRY(status);
+    TRY(file_rename(a, b));
+    TRY(file_truncate(b, 4));
+    TRY(file_read_all(&bytes, &length, b, ENOUGH));
+    assert_string_equal(bytes, "abcd");
+    TRY(folder_list(&names, &count, sub));
+    assert_int_equal(count, 2);
+    TRY(folder_sync(sub));
+    TRY(folder_free_space(&space, sub));
+    assert_true(space >= 0);
+out:
+    lock_release(l);
+    if (status == ALIBI_OK)
+        status = folder_remove(sub);
+    names_free(names, count);
+    mem_free(bytes);
+    mem_free(sub);
+    mem_free(a);
+    mem_free(b);
+    return status;
+}
+
+static void every_failure_is_reported_and_leaks_nothing(const char *kind, alibi_status expected)
+{
+    size_t before = alibi_memory_now();
+    int descriptors = open_descriptors(), in_a_row = 0;
+    int64_t n = 0, failures = 0;
+
+    /* Some calls may fail without harm, so success is not the end: three in a row are. */
+    while (in_a_row < 3) {
+        alibi_status status;
+        assert_ok(alibi_inject_fault(kind, ++n));
+        status = use_everything(folder);
+        in_a_row = status == ALIBI_OK ? in_a_row + 1 : 0;
+        if (status != ALIBI_OK) {
+            assert_fails(status, expected, "");
+            failures++;
+        }
+        assert_int_equal(alibi_memory_now(), before);
+        assert_int_equal(open_descriptors(), descriptors);
+    }
+    assert_true(failures > 15);
+}
+
+static void every_failing_file_call_is_reported_and_leaks_nothing(void **state)
+{
+    (void)state;
+    every_failure_is_reported_and_leaks_nothing("file", ALIBI_IO);
+}
+
+static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    (void)state;
+    every_failure_is_reported_and_leaks_nothing("memory", ALIBI_MEMORY);
+}
+
+/* Whoever asks before overwriting must not be told "nothing there" by a disk that cannot answer. */
+static void existence_that_cannot_be_told_counts_as_existing(void **state)
+{
+    (void)state;
+    assert_ok(alibi_inject_fault("file", 1));
+    assert_true(file_exists(within(folder, "none")));
+    assert_ok(alibi_inject_fault("file", 1));
+    assert_true(folder_exists(within(folder, "none")));
+}
+
+/* ---- folders and paths */
+
+static void folders_are_created_with_their_parents(void **state)
+{
+    (void)state;
+    assert_ok(folder_create(within(folder, "a/b//c/")));
+    assert_true(folder_exists(within(folder, "a/b/c")));
+    assert_ok(folder_create(within(folder, "a/b/c")));
+    assert_ok(folder_create("/"));
+    assert_ok(folder_create("."));
+    assert_fails(folder_create(""), ALIBI_BAD_INPUT, "cannot create folder ''");
+}
+
+static void listing_is_sorted_and_without_dots(void **state)
+{
+    const char *const files[] = { "b", "a10", "a1", ".hidden", "Z" };
+    const char *const sorted[] = { ".hidden", "Z", "a1", "a10", "b" };
+    char **names = NULL;
+    int count = -1;
+
+    (void)state;
+    assert_ok(folder_list(&names, &count, folder));
+    assert_int_equal(count, 0);
+    names_free(names, count);
+    for (int i = 0; i < 5; i++)
+        assert_ok(file_write_all(within(folder, files[i]), "", 0));
+    assert_ok(folder_list(&names, &count, folder));
+    assert_int_equal(count, 5);
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(names[i], sorted[i]);
+    names_free(names, count);
+}
+
+static void removing_a_folder_takes_its_files_but_nothing_deeper(void **state)
+{
+    const char *sub = within(folder, "s");
+
+    (void)state;
+    assert_ok(folder_create(within(folder, "s/deeper")));
+    assert_int_not_equal(folder_remove(sub), ALIBI_OK);
+    assert_true(folder_exists(within(folder, "s/deeper")));
+    assert_int_equal(rmdir(within(folder, "s/deeper")), 0);
+    assert_ok(file_write_all(within(folder, "s/file"), "x", 1));
+    assert_ok(folder_remove(sub));
+    assert_false(folder_exists(sub));
+}
+
+static void joined_paths_have_one_slash(void **state)
+{
+    const char *const cases[][3] = { { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "", "b", "b" }, { "/", "b", "/b" } };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char *path = NULL;
+        assert_ok(path_join(&path, cases[i][0], cases[i][1]));
+        assert_string_equal(path, cases[i][2]);
+        mem_free(path);
+    }
+}
+
+/* ---- locks */
+
+static void second_lock_names_the_holder_and_release_frees(void **state)
+{
+    struct lock *first = NULL, *second = NULL;
+    char expected[64];
+
+    (void)state;
+    assert_ok(lock_take(&first, folder));
+    snprintf(expected, sizeof expected, "' is in use by process %ld", (long)getpid());
+    assert_fails(lock_take(&second, folder), ALIBI_IO, expected);
+    assert_null(second);
+    lock_release(first);
+    assert_ok(lock_take(&second, folder));
+    lock_release(second);
+    lock_release(NULL);
+}
+
+static void lock_of_a_process_that_died_is_free(void **state)
+{
+    struct lock *l = NULL;
+    int result = -1;
+    pid_t child = fork();
+
+    (void)state;
+    if (child == 0) {
+        result = lock_take(&l, folder) == ALIBI_OK ? 0 : 1;
+        _exit(result);
+    }
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+    assert_ok(lock_take(&l, folder));
+    lock_release(l);
+}
+
+static void lock_held_by_nobody_we_can_read_is_still_refused(void **state)
+{
+    struct lock *first = NULL, *second = NULL;
+
+    (void)state;
+    assert_ok(lock_take(&first, folder));
+    assert_ok(file_truncate(within(folder, "lock"), 0));
+    assert_fails(lock_take(&second, folder), ALIBI_IO, "is in use by another process");
+    lock_release(first);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, drop_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_written_is_read_back),
+        TEST(creating_truncates_what_was_there),
+        TEST(missing_files_and_folders_are_bad_input_with_their_path),
+        TEST(folder_in_place_of_a_file_is_bad_input),
+        TEST(file_in_place_of_a_folder_is_bad_input),
+        TEST(pipe_is_refused_and_not_waited_for),
+        TEST(forbidden_files_are_bad_input),
+        TEST(hostile_names_cannot_break_the_line),
+        TEST(full_disk_is_an_io_error),
+        TEST(short_write_is_continued_until_the_reason_is_known),
+        TEST(reading_all_respects_the_limit_and_ends_with_a_zero),
+        TEST(renaming_and_removing),
+        TEST(replacing_leaves_the_new_content_and_nothing_else),
+        TEST(replacing_works_with_a_bare_name),
+        TEST(replacement_survives_every_failing_file_call),
+        TEST(replacement_survives_every_failing_allocation),
+        TEST(what_must_survive_a_power_cut_is_synced),
+        TEST(failing_write_and_sync_read_like_a_full_disk),
+        TEST(every_failing_file_call_is_reported_and_leaks_nothing),
+        TEST(every_failing_allocation_is_reported_and_leaks_nothing),
+        TEST(existence_that_cannot_be_told_counts_as_existing),
+        TEST(folders_are_created_with_their_parents),
+        TEST(listing_is_sorted_and_without_dots),
+        TEST(removing_a_folder_takes_its_files_but_nothing_deeper),
+        TEST(joined_paths_have_one_slash),
+        TEST(second_lock_names_the_holder_and_release_frees),
+        TEST(lock_of_a_process_that_died_is_free),
+        TEST(lock_held_by_nobody_we_can_read_is_still_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,381 @@
+/* The model as a whole: its gradient against finite differences in double, on the reference operations; the fast operations
+ * against the reference; decoding against the full forward. */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+#include "model/model.h"
+
+enum { B = 2, L = 7, VOCAB = 7, MANY = 300 };
+
+static struct device reference = { &ops_ref, NULL };
+
+static struct alibi_config tiny(const char *position)
+{
+    struct alibi_config c = { .vocab = VOCAB,
+                              .layers = 2,
+                              .width = 6,
+                              .heads = 3,
+                              .ff_width = 5,
+                              .norm_eps = 1e-5,
+                              .biases = true,
+                              .tied = true,
+                              .final_norm = true,
+                              .embedding_scale = 1.5,
+                              .bias_max = 8,
+                              .rotary_base = 10000,
+                              .t5_buckets = 4,
+                              .t5_max_distance = 6,
+                              .train_length = 7 };
+    snprintf(c.position, sizeof c.position, "%s", position);
+    return c;
+}
+
+/* Weights of a size at which every part of the model matters; norms stay near one. */
+static void randomise(struct model *m)
+{
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        float *values = NULL;
+        assert_int_equal(NEW_ARRAY(&values, p->count, "weights"), ALIBI_OK);
+        for (int64_t k = 0; k < p->count; k++)
+            values[k] = (float)((p->init == INIT_ONE) + 0.3 * random_normal(5, (uint64_t)i, (uint64_t)k));
+        assert_int_equal(m->device->ops->upload(m->device, p->value, values), ALIBI_OK);
+        mem_free(values);
+    }
+}
+
+static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
+{
+    struct model *m = NULL;
+
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_OK);
+    assert_int_equal(model_new(&m, &c, dev, type, true), ALIBI_OK);
+    randomise(m);
+    return m;
+}
+
+static void draw_tokens(int32_t *tokens, int64_t count, int64_t vocab, uint64_t stream)
+{
+    for (int64_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)random_below(3, stream, (uint64_t)i, (uint64_t)vocab);
+}
+
+static double loss_of(struct model *m, const int32_t *tokens, const int32_t *targets)
+{
+    double sum = 0;
+
+    assert_int_equal(model_gradients(m, tokens, targets, B, L, 1.0, (struct dropout){ 0 }, &sum), ALIBI_OK);
+    return sum;
+}
+
+/* The largest difference between gradient and central difference over all parameters, relative to the largest gradient. */
+static double gradient_error(struct model *m)
+{
+    int32_t tokens[B * L], targets[B * L];
+    double *gradient = NULL, worst = 0, largest = 1e-3;
+    double *values = m->values;
+
+    draw_tokens(tokens, B * L, m->config.vocab, 1);
+    draw_tokens(targets, B * L, m->config.vocab, 2);
+    targets[3] = -1;
+    assert_int_equal(model_clear_gradients(m), ALIBI_OK);
+    loss_of(m, tokens, targets);
+    assert_int_equal(NEW_ARRAY(&gradient, m->elements, "gradients"), ALIBI_OK);
+    memcpy(gradient, m->gradients, (size_t)m->elements * sizeof *gradient);
+    for (int64_t i = 0; i < m->elements; i++) {
+        double was = values[i], h = 2e-6, up, down;
+        values[i] = was + h;
+        up = loss_of(m, tokens, targets);
+        values[i] = was - h;
+        down = loss_of(m, tokens, targets);
+        values[i] = was;
+        worst = fmax(worst, fabs((up - down) / (2 * h) - gradient[i]));
+        largest = fmax(largest, fabs(gradient[i]));
+    }
+    mem_free(gradient);
+    return worst / largest;
+}
+
+static void check_gradient(struct alibi_config c, const char *what)
+{
+    struct model *m = new_model(c, &reference, DTYPE_F64);
+    double error = gradient_error(m);
+
+    print_message("model gradient ref f64 %-12s %-24s error %.1e  limit 1.0e-07  %s\n", c.position, what, error,
+                  error < 1e-7 ? "ok" : "FAILED");
+    assert_true(error < 1e-7);
+    model_free(m);
+}
+
+static void gradients_equal_finite_differences_for_every_method_tied_and_untied(void **state)
+{
+    (void)state;
+    for (int i = 0; alibi_position_name(i, NULL); i++) {
+        struct alibi_config c = tiny(alibi_position_name(i, NULL));
+        check_gradient(c, "tied");
+        c.tied = false;
+        c.biases = false;
+        check_gradient(c, "untied, no biases");
+    }
+}
+
+static void gradients_equal_finite_differences_for_every_kind_of_block(void **state)
+{
+    static const char *const names[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
+    struct alibi_config c = tiny("alibi");
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        c.activation = i;
+        check_gradient(c, names[i]);
+    }
+    c.norm = ALIBI_RMSNORM;
+    check_gradient(c, "rmsnorm");
+    c.embedding_norm = true;
+    check_gradient(c, "embedding norm");
+    c.final_norm = false;
+    check_gradient(c, "no final norm");
+    c.kv_heads = 1;
+    check_gradient(c, "one key/value head");
+    c = tiny("rotary");
+    c.rotary_layout = ALIBI_ROTARY_PAIRS;
+    check_gradient(c, "pairs");
+}
+
+static double difference(const float *a, const float *b, int64_t count)
+{
+    double worst = 0, largest = 1e-6;
+
+    for (int64_t i = 0; i < count; i++) {
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        largest = fmax(largest, fabs((double)a[i]));
+    }
+    return worst / largest;
+}
+
+static void fast_operations_give_the_reference_losses_and_gradients(void **state)
+{
+    struct device fast = { ops_cpu(), NULL };
+
+    (void)state;
+    for (int i = 0; alibi_position_name(i, NULL); i++) {
+        struct model *slow_model = new_model(tiny(alibi_position_name(i, NULL)), &reference, DTYPE_F32);
+        struct model *fast_model = new_model(tiny(alibi_position_name(i, NULL)), &fast, DTYPE_F32);
+        struct dropout drop = { .p = 0.2, .seed = 9, .stream = 4 };
+        int32_t tokens[B * L], targets[B * L];
+        double slow_loss, fast_loss;
+
+        draw_tokens(tokens, B * L, VOCAB, 1);
+        draw_tokens(targets, B * L, VOCAB, 2);
+        assert_int_equal(model_gradients(slow_model, tokens, targets, B, L, 0.5, drop, &slow_loss), ALIBI_OK);
+        assert_int_equal(model_gradients(fast_model, tokens, targets, B, L, 0.5, drop, &fast_loss), ALIBI_OK);
+        assert_true(fabs(slow_loss - fast_loss) < 1e-4 * slow_loss);
+        assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->elements) < 1e-4);
+        model_free(slow_model);
+        model_free(fast_model);
+    }
+}
+
+/* Feeds MANY tokens in pieces of the given lengths, repeated, and compares with the full forward wherever a piece ends. */
+static void check_decoding(struct model *m, const int64_t *pieces, int count)
+{
+    int32_t tokens[MANY];
+    int64_t V = m->config.vocab;
+    float *full = NULL, last[64];
+    struct cache *cache = NULL;
+
+    draw_tokens(tokens, MANY, V, 7);
+    assert_int_equal(NEW_ARRAY(&full, MANY * V, "logits"), ALIBI_OK);
+    assert_int_equal(model_logits(m, tokens, 1, MANY, full), ALIBI_OK);
+    assert_int_equal(cache_new(&cache, m, 1), ALIBI_OK);
+    for (int64_t at = 0, i = 0; at < MANY; i++) {
+        int64_t length = pieces[i % count] < MANY - at ? pieces[i % count] : MANY - at;
+        assert_int_equal(model_extend(m, cache, tokens + at, length, last), ALIBI_OK);
+        at += length;
+        assert_int_equal(cache_length(cache), at);
+        assert_true(difference(full + (at - 1) * V, last, V) < 2e-5);
+    }
+    cache_free(cache);
+    mem_free(full);
+}
+
+static void decoding_equals_the_full_forward_for_every_method_past_the_training_length(void **state)
+{
+    static const int64_t one[] = { 1 }, mixed[] = { 1, 64, 3, 17, 100 };
+    struct device devices[2] = { reference, { ops_cpu(), NULL } };
+
+    (void)state;
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; alibi_position_name(i, NULL); i++) {
+            struct alibi_config c = tiny(alibi_position_name(i, NULL));
+            struct model *m;
+            c.max_length = MANY;
+            c.kv_heads = d == 1 ? 1 : 0;
+            m = new_model(c, &devices[d], DTYPE_F32);
+            check_decoding(m, one, 1);
+            check_decoding(m, mixed, 5);
+            model_free(m);
+        }
+}
+
+static void rows_of_a_batch_decode_as_they_would_alone(void **state)
+{
+    struct device fast = { ops_cpu(), NULL };
+    struct model *m = new_model(tiny("alibi"), &fast, DTYPE_F32);
+    int32_t tokens[2 * 90], step[2];
+    float both[2 * VOCAB], alone[VOCAB];
+    struct cache *pair = NULL, *single = NULL;
+
+    (void)state;
+    draw_tokens(tokens, 180, VOCAB, 8);
+    assert_int_equal(cache_new(&pair, m, 2), ALIBI_OK);
+    assert_int_equal(cache_new(&single, m, 1), ALIBI_OK);
+    for (int t = 0; t < 90; t++) {
+        step[0] = tokens[t];
+        step[1] = tokens[90 + t];
+        assert_int_equal(model_extend(m, pair, step, 1, both), ALIBI_OK);
+        assert_int_equal(model_extend(m, single, step + 1, 1, alone), ALIBI_OK);
+        assert_true(difference(alone, both + VOCAB, VOCAB) < 2e-5);
+    }
+    cache_free(pair);
+    cache_free(single);
+    model_free(m);
+}
+
+static void learned_positions_past_the_table_are_an_error_that_says_so(void **state)
+{
+    struct model *m = new_model(tiny("learned"), &reference, DTYPE_F32);
+    int32_t tokens[8] = { 0 };
+    float logits[8 * VOCAB];
+    struct cache *cache = NULL;
+
+    (void)state;
+    assert_int_equal(model_logits(m, tokens, 1, 7, logits), ALIBI_OK);
+    assert_int_equal(model_logits(m, tokens, 1, 8, logits), ALIBI_BAD_INPUT);
+    assert_non_null(strstr(alibi_error(), "'learned' ends at 7"));
+    assert_int_equal(cache_new(&cache, m, 1), ALIBI_OK);
+    assert_int_equal(model_extend(m, cache, tokens, 7, logits), ALIBI_OK);
+    assert_int_equal(model_extend(m, cache, tokens, 1, logits), ALIBI_BAD_INPUT);
+    assert_int_equal(cache_length(cache), 7);
+    cache_free(cache);
+    model_free(m);
+}
+
+static void tokens_outside_the_vocabulary_are_refused(void **state)
+{
+    struct model *m = new_model(tiny("alibi"), &reference, DTYPE_F32);
+    int32_t tokens[2] = { 3, VOCAB }, targets[2] = { -2, 0 };
+    float nll[2];
+
+    (void)state;
+    assert_int_equal(model_loss(m, tokens, targets, 1, 2, nll), ALIBI_BAD_INPUT);
+    tokens[1] = 0;
+    assert_int_equal(model_loss(m, tokens, targets, 1, 2, nll), ALIBI_BAD_INPUT);
+    assert_non_null(strstr(alibi_error(), "target -2"));
+    targets[0] = -1;
+    assert_int_equal(model_loss(m, tokens, targets, 1, 2, nll), ALIBI_OK);
+    assert_true(nll[0] == 0.0f && nll[1] > 0.0f);
+    model_free(m);
+}
+
+static void methods_start_from_the_same_weights_but_for_their_own(void **state)
+{
+    struct alibi_config with = tiny("t5"), without = tiny("alibi");
+    struct model *a = new_model(with, &reference, DTYPE_F32), *b = new_model(without, &reference, DTYPE_F32);
+
+    (void)state;
+    assert_int_equal(model_init(a, 4), ALIBI_OK);
+    assert_int_equal(model_init(b, 4), ALIBI_OK);
+    for (int i = 0; i < b->count; i++)
+        for (int k = 0; k < a->count; k++)
+            if (strcmp(a->parameters[k].name, b->parameters[i].name) == 0)
+                assert_memory_equal(a->parameters[k].value.data, b->parameters[i].value.data,
+                                    (size_t)b->parameters[i].count * sizeof(float));
+    assert_int_equal(a->count, b->count + 1);
+    model_free(a);
+    model_free(b);
+}
+
+static void configurations_that_do_not_fit_together_are_named(void **state)
+{
+    struct alibi_config c = tiny("alibi");
+
+    (void)state;
+    c.heads = 5;
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_USAGE);
+    assert_non_null(strstr(alibi_error(), "heads 5 do not divide width 6"));
+    c = tiny("alibi");
+    c.kv_heads = 2;
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_USAGE);
+    c = tiny("rotery");
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_USAGE);
+    assert_non_null(strstr(alibi_error(), "'rotary'"));
+    c = tiny("rotary");
+    c.heads = 2;
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_USAGE);
+}
+
+static void configuration_survives_its_file(void **state)
+{
+    struct alibi_config c = tiny("t5"), read;
+    struct text json = { 0 };
+
+    (void)state;
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_OK);
+    assert_int_equal(config_write_json(&c, &json), ALIBI_OK);
+    assert_int_equal(config_read_json(&read, json.data, json.length, "config.json"), ALIBI_OK);
+    assert_string_equal(read.position, "t5");
+    assert_int_equal(read.kv_heads, 3);
+    assert_int_equal(read.vocab, VOCAB);
+    assert_true(read.embedding_scale == c.embedding_scale && read.norm_eps == c.norm_eps);
+    text_free(&json);
+}
+
+static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
+{
+    struct alibi_config c = tiny("t5");
+    int32_t tokens[B * L] = { 0 };
+    size_t before = alibi_memory_now();
+
+    (void)state;
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_OK);
+    for (int64_t n = 1;; n++) {
+        struct model *m = NULL;
+        double sum;
+        alibi_status status;
+
+        alibi_inject_fault("memory", n);
+        status = model_new(&m, &c, &reference, DTYPE_F32, true);
+        if (status == ALIBI_OK)
+            status = model_init(m, 1);
+        if (status == ALIBI_OK)
+            status = model_gradients(m, tokens, tokens, B, L, 1.0, (struct dropout){ 0 }, &sum);
+        alibi_inject_fault("memory", 0);
+        model_free(m);
+        assert_int_equal(alibi_memory_now(), before);
+        if (status == ALIBI_OK) {
+            assert_true(n > 8);
+            break;
+        }
+        assert_int_equal(status, ALIBI_MEMORY);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_equal_finite_differences_for_every_method_tied_and_untied),
+        cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
+        cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
+        cmocka_unit_test(decoding_equals_the_full_forward_for_every_method_past_the_training_length),
+        cmocka_unit_test(rows_of_a_batch_decode_as_they_would_alone),
+        cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),
+        cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(methods_start_from_the_same_weights_but_for_their_own),
+        cmocka_unit_test(configurations_that_do_not_fit_together_are_named),
+        cmocka_unit_test(configuration_survives_its_file),
+        cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,980 @@
+/* Reports: numbers, widths, axes, labels, plots; the four reports on ordinary, odd and hostile results */
+#include "check.h"
+
+#include <ctype.h>
+#include <jansson.h>
+
+#include "report/parts.h"
+
+/* ---- results to report on */
+
+enum { METHODS = 4, LENGTHS = 3 };
+
+static void fill_positions(struct alibi_eval_result *e)
+{
+    for (int64_t first = 0, last = 0; last < e->length; first = last, last = 2 * last + 1) {
+        if (last == first)
+            continue;
+        e->by_position[e->bins] = (struct alibi_position_loss){ first, last - 1, last - first, e->nll + 1.0 / (double)last };
+        e->bins++;
+    }
+}
+
+static struct alibi_eval_result evaluation(int64_t length, double ppl)
+{
+    struct alibi_eval_result e = { .length = length, .stride = length, .ppl = ppl, .nll = log(ppl), .standard_error = 0.002 };
+
+    e.word_ppl = exp(5.5 * e.nll);
+    e.bits_per_byte = e.nll / log(2);
+    e.tokens = 40960;
+    e.words = 7000;
+    e.bytes = 40900;
+    e.seconds = 0.5;
+    e.tokens_per_s = 81920;
+    e.peak_bytes = 5 << 20;
+    fill_positions(&e);
+    return e;
+}
+
+static struct alibi_eval_result no_evaluation(int64_t length)
+{
+    return (struct alibi_eval_result){
+        .length = length, .nll = NAN, .standard_error = NAN, .ppl = NAN, .word_ppl = NAN, .bits_per_byte = NAN
+    };
+}
+
+static void set_options(struct alibi_compare_result *r)
+{
+    struct alibi_option_group groups[] = { { .values = &r->config }, { .values = &r->training } };
+
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    assert_ok(alibi_options_init(groups, 2));
+    r->config.vocab = 257;
+    r->training.train_length = 128;
+    r->training.seed = 42;
+}
+
+/* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned ends at 128. The caller frees.
+ */
+static struct alibi_compare_result *new_results(void)
+{
+    static const char *const names[METHODS] = { "alibi", "sinusoidal", "rotary", "learned" };
+    static const double ppl[METHODS][LENGTHS] = {
+        { 3.2, 3.1, 3.072 }, { 3.3, 4.1, 10.23 }, { 3.25, 3.5, 4.5 }, { 3.4, NAN, NAN }
+    };
+    static const int64_t lengths[LENGTHS] = { 128, 512, 1024 };
+    struct alibi_compare_result *r = calloc(1, sizeof *r);
+
+    assert_non_null(r);
+    set_options(r);
+    r->text = (struct alibi_corpus_info){ 10, 4000000, 700000, 3999000, 257 };
+    r->methods = METHODS;
+    for (int m = 0; m < METHODS; m++) {
+        struct alibi_compare_method *method = &r->method[m];
+        snprintf(method->name, sizeof method->name, "%s", names[m]);
+        method->train_tokens_per_s = 41234.5;
+        method->train_seconds = 61.25;
+        method->train_loss = 1.1;
+        method->peak_bytes = (size_t)83 << 20;
+        method->parameters = 1800000;
+        method->lengths = LENGTHS;
+        for (int i = 0; i < LENGTHS; i++)
+            method->by_length[i] = isnan(ppl[m][i]) ? no_evaluation(lengths[i]) : evaluation(lengths[i], ppl[m][i]);
+    }
+    return r;
+}
+
+/* Every list full, names as long as they get. */
+static struct alibi_compare_result *new_full_results(void)
+{
+    struct alibi_compare_result *r = new_results();
+
+    r->methods = ALIBI_LIST_MAX;
+    for (int m = 0; m < ALIBI_LIST_MAX; m++) {
+        r->method[m] = r->method[0];
+        snprintf(r->method[m].name, sizeof r->method[m].name, "method-with-a-very-long-name-%02d", m);
+        r->method[m].lengths = ALIBI_LIST_MAX;
+        for (int i = 0; i < ALIBI_LIST_MAX; i++)
+            r->method[m].by_length[i] = evaluation(16 + 100 * i, 3 + 0.1 * m * i);
+    }
+    return r;
+}
+
+static struct alibi_compare_result *new_single_result(void)
+{
+    struct alibi_compare_result *r = new_results();
+
+    r->methods = 1;
+    r->method[0].lengths = 1;
+    return r;
+}
+
+static struct alibi_compare_result *new_empty_results(void)
+{
+    struct alibi_compare_result *r = new_results();
+
+    r->methods = 0;
+    return r;
+}
+
+static struct alibi_compare_result *new_missing_results(void)
+{
+    struct alibi_compare_result *r = new_results();
+
+    for (int m = 0; m < METHODS; m++) {
+        r->method[m].train_tokens_per_s = NAN;
+        r->method[m].train_loss = INFINITY;
+        r->method[m].peak_bytes = 0;
+        for (int i = 0; i < LENGTHS; i++)
+            r->method[m].by_length[i] = no_evaluation(r->method[m].by_length[i].length);
+    }
+    return r;
+}
+
+/* Values that are there and are no numbers. */
+static struct alibi_compare_result *new_infinite_results(void)
+{
+    struct alibi_compare_result *r = new_results();
+
+    for (int i = 0; i < LENGTHS; i++) {
+        struct alibi_eval_result *e = &r->method[1].by_length[i];
+        e->ppl = e->word_ppl = e->tokens_per_s = INFINITY;
+        e->nll = e->bits_per_byte = e->standard_error = NAN;
+        e->by_position[0].nll = -INFINITY;
+        r->method[2].by_length[i].ppl = 1e300;
+    }
+    return r;
+}
+
+static struct alibi_compare_result *new_hostile_results(void)
+{
+    struct alibi_compare_result *r = new_results();
+
+    snprintf(r->method[0].name, sizeof r->method[0].name, "<script>alert(1)</script>");
+    snprintf(r->method[1].name, sizeof r->method[1].name, "a,\"b\"&'c'\n");
+    snprintf(r->method[2].name, sizeof r->method[2].name, "\x1b[31m\xff\xc3");
+    snprintf(r->method[3].name, sizeof r->method[3].name, "100%%s%%n");
+    return r;
+}
+
+static struct alibi_compare_result *(*const all_results[])(void) = { new_results,         new_full_results,
+                                                                     new_single_result,   new_empty_results,
+                                                                     new_missing_results, new_infinite_results,
+                                                                     new_hostile_results };
+
+enum { ALL_RESULTS = sizeof all_results / sizeof *all_results };
+
+/* ---- helpers */
+
+static alibi_status text_80(struct text *out, const struct alibi_compare_result *r)
+{
+    return report_text(out, r, 80, false);
+}
+
+static alibi_status text_colour(struct text *out, const struct alibi_compare_result *r)
+{
+    return report_text(out, r, 120, true);
+}
+
+static alibi_status (*const all_reports[])(struct text *, const struct alibi_compare_result *) = { text_80, text_colour,
+                                                                                                   report_json, report_csv,
+                                                                                                   report_html };
+
+enum { ALL_REPORTS = sizeof all_reports / sizeof *all_reports };
+
+#define assert_contains(text, part)                                                                                              \
+    do {                                                                                                                         \
+        if (strstr((text), (part)) == NULL)                                                                                      \
+            fail_msg("'%s' is missing in:\n%s", (part), (text));                                                                 \
+    } while (0)
+
+#define assert_lacks(text, part)                                                                                                 \
+    do {                                                                                                                         \
+        if (strstr((text), (part)) != NULL)                                                                                      \
+            fail_msg("'%s' is in:\n%s", (part), (text));                                                                         \
+    } while (0)
+
+static int widest_line(const char *text)
+{
+    char line[4096];
+    int widest = 0;
+
+    while (*text != '\0') {
+        size_t bytes = strcspn(text, "\n");
+        int width;
+        snprintf(line, sizeof line, "%.*s", (int)bytes, text);
+        width = display_width(line);
+        widest = width > widest ? width : widest;
+        text += bytes + (text[bytes] == '\n');
+    }
+    return widest;
+}
+
+/* `word` stands in the text with no letter beside it, in any case. */
+static bool has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *p = strcasestr(text, word); p != NULL; p = strcasestr(p + 1, word))
+        if ((p == text || !isalpha((unsigned char)p[-1])) && !isalpha((unsigned char)p[length]))
+            return true;
+    return false;
+}
+
+static void assert_no_nan(const char *text)
+{
+    static const char *const words[] = { "nan", "inf", "infinity" };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (has_word(text, words[i]))
+            fail_msg("'%s' is in:\n%s", words[i], text);
+}
+
+static bool is_void(const char *name)
+{
+    return strcmp(name, "meta") == 0 || strcmp(name, "input") == 0;
+}
+
+/* Behind the content of <style> and <script>, which is not markup. */
+static const char *skip_raw(const char *p, const char *name)
+{
+    char end[32];
+
+    if (strcmp(name, "style") != 0 && strcmp(name, "script") != 0)
+        return p;
+    snprintf(end, sizeof end, "</%s>", name);
+    p = strstr(p, end);
+    assert_non_null(p);
+    return p;
+}
+
+/* Every element that is opened is closed, in order, and text has no bare '<'. */
+static void assert_balanced(const char *html)
+{
+    char open[32][16];
+    int depth = 0;
+
+    for (const char *p = strchr(html, '<'); p != NULL; p = strchr(p, '<')) {
+        char name[16];
+        const char *end = strchr(p, '>');
+        assert_non_null(end);
+        if (p[1] == '!') {
+            p = end;
+            continue;
+        }
+        assert_true(isalpha((unsigned char)p[1]) || p[1] == '/');
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p + 1 + (p[1] == '/'), " >/"), p + 1 + (p[1] == '/'));
+        if (p[1] == '/') {
+            assert_true(depth > 0);
+            assert_string_equal(open[--depth], name);
+        } else if (end[-1] != '/' && !is_void(name)) {
+            assert_true(depth < 32);
+            memcpy(open[depth++], name, sizeof name);
+        }
+        p = skip_raw(end, p[1] == '/' ? "" : name);
+    }
+    assert_int_equal(depth, 0);
+}
+
+/* ---- numbers and widths */
+
+static void numbers_have_the_digits_that_mean_something(void **state)
+{
+    (void)state;
+    assert_string_equal(show_ppl(3.2134).text, "3.213");
+    assert_string_equal(show_ppl(9.99951).text, "10.0");
+    assert_string_equal(show_ppl(41.23).text, "41.2");
+    assert_string_equal(show_ppl(99.96).text, "100");
+    assert_string_equal(show_ppl(406.4).text, "406");
+    assert_string_equal(show_ppl(123456).text, "1.2e+05");
+    assert_string_equal(show_ppl(INFINITY).text, "∞");
+    assert_string_equal(show_ppl(NAN).text, NO_VALUE);
+    assert_string_equal(show_real(-0.12345, 3).text, "-0.123");
+    assert_string_equal(show_real(-INFINITY, 3).text, NO_VALUE);
+}
+
+static void counts_and_sizes_have_units(void **state)
+{
+    (void)state;
+    assert_string_equal(show_count(950).text, "950");
+    assert_string_equal(show_count(9999.6).text, "10.0K");
+    assert_string_equal(show_count(41234.5).text, "41.2K");
+    assert_string_equal(show_count(999600).text, "1.00M");
+    assert_string_equal(show_count(1.8e6).text, "1.80M");
+    assert_string_equal(show_count(1e300).text, "1.0e+300");
+    assert_string_equal(show_count(NAN).text, NO_VALUE);
+    assert_string_equal(show_bytes(83.0 * 0x1p20).text, "83.0 MiB");
+    assert_string_equal(show_bytes(1.25 * 0x1p30).text, "1.25 GiB");
+    assert_string_equal(show_bytes(1023.9 * 1024).text, "1.00 MiB");
+    assert_string_equal(show_bytes(0).text, NO_VALUE);
+    assert_string_equal(show_seconds(8.125).text, "8.12 s");
+    assert_string_equal(show_seconds(125).text, "2 min 5 s");
+    assert_string_equal(show_seconds(11520).text, "3 h 12 min");
+}
+
+static void ticks_are_short_numbers(void **state)
+{
+    (void)state;
+    assert_string_equal(show_tick(-0.0).text, "0");
+    assert_string_equal(show_tick(0.25).text, "0.25");
+    assert_string_equal(show_tick(3 * 0.1).text, "0.3");
+    assert_string_equal(show_tick(2048).text, "2048");
+    assert_string_equal(show_tick(65536).text, "65536");
+    assert_string_equal(show_tick(20000).text, "20K");
+    assert_string_equal(show_tick(2.5e6).text, "2.5M");
+}
+
+static void width_counts_characters_and_not_bytes_or_colours(void **state)
+{
+    struct text cut = { 0 };
+
+    (void)state;
+    assert_int_equal(display_width(""), 0);
+    assert_int_equal(display_width("alibi"), 5);
+    assert_int_equal(display_width("é–∞⠿"), 4);
+    assert_int_equal(display_width("\x1b[1m3.2\x1b[0m"), 3);
+    assert_int_equal(display_width("\x1b[0;38;5;33mé\x1b[0m"), 1);
+    assert_ok(append_cut(&cut, "ééééé", 3));
+    assert_string_equal(cut.data, "éé…");
+    text_free(&cut);
+}
+
+static void table_columns_line_up(void **state)
+{
+    static const char *const cells[] = {
+        "method", "128", "memory", "é–", "\x1b[1m3.2\x1b[0m", "1 MiB", "sinusoidal", "12345", "∞"
+    };
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(table_terminal(&out, cells, 3, 3, false));
+    assert_string_equal(out.data, "method       128 memory\n"
+                                  "é–           \x1b[1m3.2\x1b[0m  1 MiB\n"
+                                  "sinusoidal 12345      ∞\n");
+    text_free(&out);
+}
+
+static void escaping_leaves_no_markup(void **state)
+{
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(append_escaped(&out, "<a href=\"x\">&'é"));
+    assert_string_equal(out.data, "&lt;a href=&quot;x&quot;&gt;&amp;&#39;é");
+    text_free(&out);
+}
+
+/* ---- axes */
+
+static struct chart chart_of(const struct series *series, int count, bool log_x, bool log_y)
+{
+    return (struct chart){ .title = "title",
+                           .x_label = "x",
+                           .y_label = "y",
+                           .log_x = log_x,
+                           .log_y = log_y,
+                           .mark_x = NAN,
+                           .series = series,
+                           .count = count };
+}
+
+static void lengths_are_marked_at_powers_of_two(void **state)
+{
+    struct axis a = { .from = 64, .to = 2048, .log = true };
+
+    (void)state;
+    ticks_powers_of_two(&a);
+    assert_int_equal(a.ticks, 6);
+    for (int i = 0; i < 6; i++)
+        assert_true(a.tick[i] == 64 << i);
+    a = (struct axis){ .from = 1, .to = 1 << 20, .log = true };
+    ticks_powers_of_two(&a);
+    assert_true(a.ticks >= 4 && a.ticks <= 8);
+    assert_true(a.tick[a.ticks - 1] == 1 << 20);
+}
+
+static void decades_are_divided_at_one_two_five(void **state)
+{
+    struct axis a = { .from = 2.9, .to = 58, .log = true };
+
+    (void)state;
+    ticks_decades(&a);
+    assert_int_equal(a.ticks, 4);
+    assert_close(a.tick[0], 5, 1e-9);
+    assert_close(a.tick[1], 10, 1e-9);
+    assert_close(a.tick[2], 20, 1e-9);
+    assert_close(a.tick[3], 50, 1e-9);
+}
+
+/* For ranges of all sizes: two to TICKS_MAX ticks, ascending, within the axis. */
+static void assert_ticks(double from, double to, bool log)
+{
+    double x[] = { 1, 2 }, y[] = { from, to };
+    struct series s = { "s", 2, x, y };
+    struct chart c = chart_of(&s, 1, false, log);
+    struct axis ax, ay;
+
+    assert_true(chart_axes(&c, &ax, &ay));
+    if (ay.ticks < 2 || ay.ticks > TICKS_MAX)
+        fail_msg("%d ticks within %g..%g", ay.ticks, from, to);
+    for (int i = 0; i < ay.ticks; i++) {
+        double place = axis_place(&ay, ay.tick[i]);
+        if (!(place > -1e-6 && place < 1 + 1e-6) || (i > 0 && ay.tick[i] <= ay.tick[i - 1]))
+            fail_msg("tick %g at %g within %g..%g", ay.tick[i], place, from, to);
+    }
+}
+
+static void every_range_has_ticks_within_it(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4000; i++) {
+        double low = pow(10, 12 * random_uniform(7, 1, (uint64_t)i) - 6);
+        double high = low * (1 + pow(10, 9 * random_uniform(7, 2, (uint64_t)i) - 5));
+        assert_ticks(low, high, false);
+        assert_ticks(low, high, true);
+        assert_ticks(-high, low, false);
+    }
+    assert_ticks(1e-149, 1e149, true);
+    assert_ticks(-1e149, 1e149, false);
+    assert_ticks(5, 5, false);
+    assert_ticks(0, 0, false);
+    assert_ticks(5, 5, true);
+}
+
+static void segments_are_cut_at_the_edges(void **state)
+{
+    struct segment inside = { 0.1, 0.2, 0.9, 0.8 }, leaves = { 0, 0, 1, 2 }, outside = { 0, 1.5, 1, 2 },
+                   point = { 0.5, 0.5, 0.5, 0.5 };
+
+    (void)state;
+    assert_true(clip_segment(&inside));
+    assert_close(inside.x1, 0.9, 1e-12);
+    assert_true(clip_segment(&leaves));
+    assert_close(leaves.x1, 0.5, 1e-12);
+    assert_close(leaves.y1, 1, 1e-12);
+    assert_false(clip_segment(&outside));
+    assert_true(clip_segment(&point));
+}
+
+static void labels_move_apart_and_stay_within(void **state)
+{
+    struct label labels[] = { { .y = 1 }, { .y = 0.52 }, { .y = 0.51 }, { .y = 0.5 }, { .y = 0.01 }, { .y = 0 } };
+
+    (void)state;
+    labels_spread(labels, 6, 15, 200);
+    assert_close(labels[0].at, 0, 1e-9);
+    for (int i = 1; i < 6; i++)
+        assert_true(labels[i].at - labels[i - 1].at >= 15 - 1e-9);
+    assert_close(labels[5].at, 200, 1e-9);
+    labels_spread(labels, 6, 100, 200); /* no room for that gap */
+    for (int i = 0; i < 6; i++)
+        assert_close(labels[i].at, 40.0 * i, 1e-9);
+}
+
+static void letters_are_distinct(void **state)
+{
+    struct series series[] = { { .name = "alibi" }, { .name = "alibi" }, { .name = "a" }, { .name = "" }, { .name = "é" } };
+    char letters[5];
+
+    (void)state;
+    marker_letters(letters, series, 5);
+    assert_memory_equal(letters, "albcd", 5);
+}
+
+/* ---- plots */
+
+static void terminal_plot_draws_marks_and_labels_the_curves(void **state)
+{
+    double x[] = { 64, 128, 256 }, up[] = { 3, 3, 30 }, flat[] = { 3, 3, 3 };
+    struct series s[] = { { "flat", 3, x, flat }, { "up", 3, x, up } };
+    struct chart c = chart_of(s, 2, true, true);
+    struct text out = { 0 };
+
+    (void)state;
+    c.mark_x = 128;
+    c.mark_label = "trained at 128";
+    assert_ok(plot_terminal(&out, &c, 60, 14, false));
+    assert_contains(out.data, " u up");
+    assert_contains(out.data, " f flat");
+    assert_contains(out.data, "┊ trained at 128");
+    assert_contains(out.data, "64");
+    assert_contains(out.data, "10 ┤");
+    assert_contains(out.data, "f⣀"); /* the curve leaves its first point */
+    assert_true(widest_line(out.data) <= 60);
+    assert_lacks(out.data, "\x1b");
+    text_free(&out);
+}
+
+static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
+{
+    double x[] = { 1, 2, 3 }, y[] = { 1, 2, 1000 }, low[] = { 1, 2, 3 };
+    struct series s[] = { { "wild", 3, x, y }, { "tame", 3, x, low } };
+    struct chart c = chart_of(s, 2, false, false);
+    struct text out = { 0 };
+
+    (void)state;
+    c.y_limit = 4;
+    assert_ok(plot_terminal(&out, &c, 60, 14, false));
+    assert_contains(out.data, "w wild ↑");
+    assert_lacks(out.data, "1000");
+    assert_ok(plot_svg(&out, &c));
+    assert_contains(out.data, ">wild ↑</text>");
+    assert_balanced(out.data);
+    text_free(&out);
+}
+
+/* Charts with little or nothing in them. */
+static void odd_charts_can_be_drawn(void **state)
+{
+    double x[] = { 64, 128 }, y[] = { 3, NAN }, none[] = { NAN, INFINITY }, same[] = { 2, 2 }, negative[] = { -1, 0 };
+    struct series odd[] = { { "point", 2, x, y },   { "none", 2, x, none },         { "nothing", 0, NULL, NULL },
+                            { "same", 2, x, same }, { "negative", 2, x, negative }, { "single", 1, x, same } };
+
+    (void)state;
+    for (int first = 0; first < 6; first++)
+        for (int count = 0; first + count <= 6; count++)
+            for (int log = 0; log < 4; log++) {
+                struct chart c = chart_of(odd + first, count, log & 1, log & 2);
+                struct text out = { 0 };
+                assert_ok(plot_terminal(&out, &c, 10, 2, true));
+                assert_true(widest_line(out.data) <= 40);
+                assert_ok(plot_svg(&out, &c));
+                assert_no_nan(out.data);
+                assert_balanced(strchr(out.data, '<'));
+                text_free(&out);
+            }
+}
+
+/* ---- conclusions */
+
+static void assert_conclusion(const struct alibi_compare_result *r, const char *headline, const char *detail)
+{
+    struct view v;
+    struct text out = { 0 };
+
+    view_init(&v, r);
+    assert_ok(append_headline(&out, &v));
+    assert_string_equal(out.data, headline);
+    out.length = 0;
+    assert_ok(text_append(&out, "%s", ""));
+    assert_ok(append_detail(&out, &v));
+    assert_string_equal(out.data, detail);
+    text_free(&out);
+}
+
+static void conclusion_says_who_holds_and_who_breaks(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+
+    (void)state;
+    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
+                      "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. "
+                      "learned has no value past 128.");
+    free(r);
+}
+
+static void differences_within_the_error_are_none(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+
+    (void)state;
+    r->methods = 2;
+    r->method[1] = r->method[0];
+    snprintf(r->method[1].name, sizeof r->method[1].name, "other");
+    r->method[0].by_length[0].standard_error = 0.1;
+    r->method[1].by_length[2].standard_error = 0.1;
+    r->method[1].by_length[2].ppl = 3.3;
+    assert_conclusion(r, "alibi, trained at 128, is as good at 1024 as at 128.",
+                      "At 1024 the best two, alibi and other, are level: 3.072 and 3.300.");
+    free(r);
+}
+
+static void one_length_and_no_length_have_a_conclusion(void **state)
+{
+    struct alibi_compare_result *single = new_single_result(), *missing = new_missing_results(), *empty = new_empty_results();
+
+    (void)state;
+    assert_conclusion(single, "alibi has perplexity 3.200 at 128.", "");
+    assert_conclusion(missing, "No method has a perplexity.", "");
+    assert_conclusion(empty, "No method has a perplexity.", "");
+    free(single);
+    free(missing);
+    free(empty);
+}
+
+/* ---- the report for a terminal */
+
+static void table_shows_lengths_costs_and_the_best(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_text(&out, r, 80, false));
+    assert_contains(out.data, "method     [128]   512   1024   tok/s    memory  params\n"
+                              "alibi      3.200* 3.100* 3.072*  41.2K  83.0 MiB   1.80M\n"
+                              "sinusoidal 3.300  4.100   10.2   41.2K  83.0 MiB   1.80M\n"
+                              "rotary     3.250  3.500  4.500   41.2K  83.0 MiB   1.80M\n"
+                              "learned    3.400      –      –   41.2K  83.0 MiB   1.80M\n");
+    assert_contains(out.data, "learned, to 128");
+    assert_contains(out.data, "┊ trained at 128");
+    assert_contains(out.data, "is 4% better at 1024");
+    assert_lacks(out.data, "\x1b");
+    text_free(&out);
+    free(r);
+}
+
+static void best_value_is_bold_in_colour(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_text(&out, r, 80, true));
+    assert_contains(out.data, "\x1b[1m3.072*\x1b[0m");
+    assert_lacks(out.data, "\x1b[1m4.500");
+    text_free(&out);
+    free(r);
+}
+
+static void no_line_is_wider_than_the_terminal(void **state)
+{
+    static const int columns[] = { 40, 60, 80, 120 };
+
+    (void)state;
+    for (int k = 0; k < ALL_RESULTS; k++)
+        for (int i = 0; i < 4; i++)
+            for (int colour = 0; colour < 2; colour++) {
+                struct alibi_compare_result *r = all_results[k]();
+                struct text out = { 0 };
+                assert_ok(report_text(&out, r, columns[i], colour != 0));
+                if (widest_line(out.data) > columns[i])
+                    fail_msg("a line of %d characters for %d columns in:\n%s", widest_line(out.data), columns[i], out.data);
+                text_free(&out);
+                free(r);
+            }
+}
+
+static void names_cannot_send_escape_sequences_to_the_terminal(void **state)
+{
+    struct alibi_compare_result *r = new_hostile_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_text(&out, r, 80, false));
+    assert_lacks(out.data, "\x1b");
+    assert_contains(out.data, "?[31m??");
+    assert_int_equal(utf8_valid_prefix(out.data, out.length), out.length);
+    text_free(&out);
+    free(r);
+}
+
+/* ---- JSON and CSV */
+
+static json_t *parse(const struct alibi_compare_result *r)
+{
+    struct text out = { 0 };
+    json_error_t error;
+    json_t *json;
+
+    assert_ok(report_json(&out, r));
+    json = json_loadb(out.data, out.length, JSON_REJECT_DUPLICATES, &error);
+    if (json == NULL)
+        fail_msg("line %d: %s in:\n%s", error.line, error.text, out.data);
+    text_free(&out);
+    return json;
+}
+
+static void assert_keys(const json_t *object, const char *const *keys, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (json_object_get(object, keys[i]) == NULL)
+            fail_msg("the key '%s' is missing", keys[i]);
+}
+
+static void json_has_every_key(void **state)
+{
+    static const char *const top[] = { "version", "train", "text", "methods" };
+    static const char *const train[] = { "vocab", "layers", "width", "heads", "norm", "train_length", "steps", "lr", "seed" };
+    static const char *const method[] = { "name",       "train_tokens_per_s", "train_seconds", "train_loss",
+                                          "peak_bytes", "parameters",         "by_length" };
+    static const char *const length[] = { "length",        "nll",        "standard_error", "ppl",   "word_ppl",
+                                          "bits_per_byte", "tokens",     "words",          "bytes", "seconds",
+                                          "tokens_per_s",  "peak_bytes", "by_position" };
+    static const char *const position[] = { "first", "last", "tokens", "nll" };
+    struct alibi_compare_result *r = new_results();
+    json_t *json = parse(r), *alibi = json_array_get(json_object_get(json, "methods"), 0), *at;
+
+    (void)state;
+    assert_keys(json, top, 4);
+    assert_keys(json_object_get(json, "train"), train, 9);
+    assert_null(json_object_get(json_object_get(json, "train"), "position"));
+    assert_keys(alibi, method, 7);
+    at = json_array_get(json_object_get(alibi, "by_length"), 2);
+    assert_keys(at, length, 13);
+    assert_true(json_real_value(json_object_get(at, "ppl")) == 3.072);
+    assert_int_equal(json_integer_value(json_object_get(at, "length")), 1024);
+    assert_keys(json_array_get(json_object_get(at, "by_position"), 0), position, 4);
+    assert_int_equal(json_array_size(json_object_get(at, "by_position")), r->method[0].by_length[2].bins);
+    json_decref(json);
+    free(r);
+}
+
+static void json_has_null_for_what_is_missing_or_not_finite(void **state)
+{
+    struct alibi_compare_result *r = new_infinite_results();
+    json_t *json = parse(r), *methods = json_object_get(json, "methods");
+    json_t *infinite = json_array_get(json_object_get(json_array_get(methods, 1), "by_length"), 0);
+    json_t *missing = json_array_get(json_object_get(json_array_get(methods, 3), "by_length"), 1);
+
+    (void)state;
+    assert_true(json_is_null(json_object_get(infinite, "ppl")));
+    assert_true(json_is_null(json_object_get(infinite, "nll")));
+    assert_true(json_is_null(json_object_get(json_array_get(json_object_get(infinite, "by_position"), 0), "nll")));
+    assert_true(json_is_null(json_object_get(missing, "ppl")));
+    assert_int_equal(json_integer_value(json_object_get(missing, "tokens")), 0);
+    assert_int_equal(json_integer_value(json_object_get(missing, "length")), 512);
+    json_decref(json);
+    free(r);
+}
+
+static void json_parses_whatever_the_results(void **state)
+{
+    (void)state;
+    for (int k = 0; k < ALL_RESULTS; k++) {
+        struct alibi_compare_result *r = all_results[k]();
+        json_t *json = parse(r);
+        assert_int_equal(json_array_size(json_object_get(json, "methods")), r->methods);
+        json_decref(json);
+        free(r);
+    }
+}
+
+/* Fields of the line at *p, which moves behind it; quotes are understood. */
+static int csv_fields(const char **p)
+{
+    int fields = 1;
+    bool quoted = false;
+
+    for (; **p != '\0' && (quoted || strncmp(*p, "\r\n", 2) != 0); (*p)++) {
+        quoted ^= **p == '"';
+        fields += **p == ',' && !quoted;
+    }
+    assert_false(quoted);
+    assert_memory_equal(*p, "\r\n", 2);
+    *p += 2;
+    return fields;
+}
+
+static void csv_has_a_line_per_method_and_length(void **state)
+{
+    (void)state;
+    for (int k = 0; k < ALL_RESULTS; k++) {
+        struct alibi_compare_result *r = all_results[k]();
+        struct text out = { 0 };
+        const char *p;
+        int lines = 0, expected = 1, columns;
+        assert_ok(report_csv(&out, r));
+        p = out.data;
+        columns = csv_fields(&p);
+        assert_int_equal(columns, 19);
+        for (lines = 1; *p != '\0'; lines++)
+            assert_int_equal(csv_fields(&p), columns);
+        for (int m = 0; m < r->methods; m++)
+            expected += r->method[m].lengths;
+        assert_int_equal(lines, expected);
+        text_free(&out);
+        free(r);
+    }
+}
+
+static void csv_quotes_what_needs_quotes(void **state)
+{
+    struct alibi_compare_result *r = new_hostile_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_csv(&out, r));
+    assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",128,512,");
+    assert_contains(out.data, "\r\n100%s%n,128,512,,,,,,0,0,0,,,,41234.5,61.25,1.1,87031808,1800000\r\n");
+    text_free(&out);
+    free(r);
+}
+
+/* ---- the page */
+
+static void page_has_headline_figures_tables_and_setting(void **state)
+{
+    static const char *const parts[] = {
+        "<h1>alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.</h1>",
+        "id=\"fig-ppl-title\">Perplexity against test length</title>",
+        "id=\"fig-home-title\">Loss by position at length 128</title>",
+        "id=\"fig-far-title\">Loss by position at length 1024</title>",
+        "id=\"fig-speed-title\"",
+        "id=\"fig-memory-title\"",
+        "trained at 128</text>",
+        "<b>Training speed.</b>",
+        "<b>Peak memory.</b>",
+        "<th scope=\"col\" class=\"trained\">128",
+        "<strong>3.072</strong>",
+        "<dt>seed</dt><dd>42</dd>",
+        "--methods alibi,sinusoidal,rotary,learned",
+        "--lengths 128,512,1024",
+        "--seed 42",
+        "--no-embedding-norm",
+        "learned, to 128",
+    };
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_contains(out.data, parts[i]);
+    text_free(&out);
+    free(r);
+}
+
+static void page_loads_nothing(void **state)
+{
+    static const char *const loads[] = {
+        "http://", "https://", "src=", "href=", "url(", "@import", "<link", "<iframe", "fetch("
+    };
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++)
+        assert_lacks(out.data, loads[i]);
+    assert_contains(out.data, "default-src 'none'");
+    text_free(&out);
+    free(r);
+}
+
+static void page_escapes_names(void **state)
+{
+    struct alibi_compare_result *r = new_hostile_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    assert_lacks(out.data, "<script>alert");
+    assert_lacks(out.data, "\x1b");
+    assert_contains(out.data, "&lt;script&gt;alert(1)&lt;/script&gt;");
+    assert_contains(out.data, "data-name=\"a,&quot;b&quot;&amp;&#39;c&#39;?\"");
+    assert_contains(out.data, "100%s%n");
+    text_free(&out);
+    free(r);
+}
+
+static void page_is_well_formed_whatever_the_results(void **state)
+{
+    (void)state;
+    for (int k = 0; k < ALL_RESULTS; k++) {
+        struct alibi_compare_result *r = all_results[k]();
+        struct text out = { 0 };
+        assert_ok(report_html(&out, r));
+        assert_balanced(out.data);
+        text_free(&out);
+        free(r);
+    }
+}
+
+/* ---- all reports */
+
+static void no_report_says_nan_or_inf(void **state)
+{
+    (void)state;
+    for (int k = 0; k < ALL_RESULTS; k++)
+        for (int i = 0; i < ALL_REPORTS; i++) {
+            struct alibi_compare_result *r = all_results[k]();
+            struct text out = { 0 };
+            assert_ok(all_reports[i](&out, r));
+            assert_no_nan(out.data);
+            text_free(&out);
+            free(r);
+        }
+}
+
+static void same_results_give_the_same_bytes(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+
+    (void)state;
+    for (int i = 0; i < ALL_REPORTS; i++) {
+        struct text a = { 0 }, b = { 0 };
+        assert_ok(all_reports[i](&a, r));
+        assert_ok(all_reports[i](&b, r));
+        assert_string_equal(a.data, b.data);
+        text_free(&a);
+        text_free(&b);
+    }
+    free(r);
+}
+
+static void failing_memory_is_reported_and_leaks_nothing(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    size_t before = alibi_memory_now();
+
+    (void)state;
+    for (int i = 0; i < ALL_REPORTS; i++) {
+        alibi_status status = ALIBI_MEMORY;
+        int64_t n;
+        for (n = 1; status != ALIBI_OK; n++) {
+            struct text out = { 0 };
+            assert_ok(alibi_inject_fault("memory", n));
+            status = all_reports[i](&out, r);
+            assert_ok(alibi_inject_fault("memory", 0));
+            assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
+            text_free(&out);
+            assert_int_equal(alibi_memory_now(), before);
+        }
+        assert_true(n > 4); /* faults were met on the way */
+    }
+    free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_have_the_digits_that_mean_something),
+        cmocka_unit_test(counts_and_sizes_have_units),
+        cmocka_unit_test(ticks_are_short_numbers),
+        cmocka_unit_test(width_counts_characters_and_not_bytes_or_colours),
+        cmocka_unit_test(table_columns_line_up),
+        cmocka_unit_test(escaping_leaves_no_markup),
+        cmocka_unit_test(lengths_are_marked_at_powers_of_two),
+        cmocka_unit_test(decades_are_divided_at_one_two_five),
+        cmocka_unit_test(every_range_has_ticks_within_it),
+        cmocka_unit_test(segments_are_cut_at_the_edges),
+        cmocka_unit_test(labels_move_apart_and_stay_within),
+        cmocka_unit_test(letters_are_distinct),
+        cmocka_unit_test(terminal_plot_draws_marks_and_labels_the_curves),
+        cmocka_unit_test(a_curve_that_leaves_the_range_is_cut_and_says_so),
+        cmocka_unit_test(odd_charts_can_be_drawn),
+        cmocka_unit_test(conclusion_says_who_holds_and_who_breaks),
+        cmocka_unit_test(differences_within_the_error_are_none),
+        cmocka_unit_test(one_length_and_no_length_have_a_conclusion),
+        cmocka_unit_test(table_shows_lengths_costs_and_the_best),
+        cmocka_unit_test(best_value_is_bold_in_colour),
+        cmocka_unit_test(no_line_is_wider_than_the_terminal),
+        cmocka_unit_test(names_cannot_send_escape_sequences_to_the_terminal),
+        cmocka_unit_test(json_has_every_key),
+        cmocka_unit_test(json_has_null_for_what_is_missing_or_not_finite),
+        cmocka_unit_test(json_parses_whatever_the_results),
+        cmocka_unit_test(csv_has_a_line_per_method_and_length),
+        cmocka_unit_test(csv_quotes_what_needs_quotes),
+        cmocka_unit_test(page_has_headline_figures_tables_and_setting),
+        cmocka_unit_test(page_loads_nothing),
+        cmocka_unit_test(page_escapes_names),
+        cmocka_unit_test(page_is_well_formed_whatever_the_results),
+        cmocka_unit_test(no_report_says_nan_or_inf),
+        cmocka_unit_test(same_results_give_the_same_bytes),
+        cmocka_unit_test(failing_memory_is_reported_and_leaks_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,794 @@
+/* test_text.c - tokenizer, corpus, batches */
+#include "check.h"
+#include "text/text.h"
+
+/* ---- helpers */
+
+static void write_file(const char *path, const void *bytes, size_t length)
+{
+    assert_ok(file_write_all(path, bytes, length));
+}
+
+static alibi_corpus *corpus_of(const char *const *texts, int count)
+{
+    alibi_corpus *c = NULL;
+
+    assert_ok(corpus_from_texts(&c, texts, count));
+    return c;
+}
+
+/* `lines` lines "line <number>\n" in memory that the caller frees. */
+static char *numbered_lines(int lines)
+{
+    char *text = malloc((size_t)lines * 16 + 1);
+    size_t at = 0;
+
+    assert_non_null(text);
+    for (int i = 0; i < lines; i++)
+        at += (size_t)sprintf(text + at, "line %d\n", i);
+    return text;
+}
+
+static alibi_corpus *corpus_of_lines(int lines)
+{
+    char *text = numbered_lines(lines);
+    alibi_corpus *c = corpus_of((const char *const[]){ text }, 1);
+
+    free(text);
+    return c;
+}
+
+/* The tokens of a split as text in memory that the caller frees; an end token becomes '|'. */
+static char *split_text(const alibi_corpus *c, enum alibi_split split)
+{
+    struct span s = corpus_span(c, split);
+    int32_t *ids = malloc((size_t)(s.count + 1) * sizeof *ids);
+    char *text = malloc((size_t)s.count + 1);
+
+    assert_non_null(ids);
+    assert_non_null(text);
+    span_read(s, 0, s.count, ids);
+    for (int64_t i = 0; i < s.count; i++)
+        text[i] = ids[i] == 256 ? '|' : (char)ids[i];
+    text[s.count] = '\0';
+    free(ids);
+    return text;
+}
+
+static void assert_split(const alibi_corpus *c, enum alibi_split split, const char *expected)
+{
+    char *text = split_text(c, split);
+
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+/* ---- tokenizer */
+
+static void every_byte_is_its_own_token(void **state)
+{
+    struct tokenizer *t = NULL;
+    char text[256];
+    int32_t *ids = NULL;
+    int64_t count = 0;
+
+    (void)state;
+    for (int i = 0; i < 256; i++)
+        text[i] = (char)i;
+    assert_ok(tokenizer_new_bytes(&t));
+    assert_ok(tokenizer_encode(t, text, 256, &ids, &count));
+    assert_int_equal(count, 256);
+    for (int i = 0; i < 256; i++) {
+        size_t bytes = 0;
+        assert_int_equal(ids[i], i);
+        assert_int_equal(tokenizer_bytes(t, ids[i], &bytes)[0], text[i]);
+        assert_int_equal(bytes, 1);
+    }
+    mem_free(ids);
+    tokenizer_free(t);
+}
+
+static void encoding_appends(void **state)
+{
+    struct tokenizer *t = NULL;
+    int32_t *ids = NULL;
+    int64_t count = 0;
+
+    (void)state;
+    assert_ok(tokenizer_new_bytes(&t));
+    assert_ok(tokenizer_encode(t, "ab", 2, &ids, &count));
+    assert_ok(tokenizer_encode(t, "", 0, &ids, &count));
+    assert_ok(tokenizer_encode(t, "c", 1, &ids, &count));
+    assert_int_equal(count, 3);
+    assert_int_equal(ids[0], 'a');
+    assert_int_equal(ids[2], 'c');
+    mem_free(ids);
+    tokenizer_free(t);
+}
+
+static void ids_that_are_no_byte_have_no_bytes(void **state)
+{
+    static const int32_t ids[] = { 256, 257, -1, INT32_MAX, INT32_MIN };
+    struct tokenizer *t = NULL;
+
+    (void)state;
+    assert_ok(tokenizer_new_bytes(&t));
+    for (int i = 0; i < 5; i++) {
+        size_t bytes = 7;
+        assert_non_null(tokenizer_bytes(t, ids[i], &bytes));
+        assert_int_equal(bytes, 0);
+    }
+    tokenizer_free(t);
+}
+
+static void tokenizer_file_reads_back_and_is_always_the_same(void **state)
+{
+    struct tokenizer *t = NULL, *copy = NULL, *back = NULL;
+    struct text first = { 0 }, second = { 0 };
+
+    (void)state;
+    assert_ok(tokenizer_new_bytes(&t));
+    assert_ok(tokenizer_copy(&copy, t));
+    assert_ok(tokenizer_write(t, &first));
+    assert_ok(tokenizer_read(&back, first.data, first.length, "tokenizer.json"));
+    assert_ok(tokenizer_write(back, &second));
+    assert_string_equal(first.data, "{\"type\": \"bytes\", \"vocab\": 257, \"end\": 256}\n");
+    assert_string_equal(first.data, second.data);
+    assert_int_equal(tokenizer_vocab(back), 257);
+    assert_int_equal(tokenizer_end(copy), 256);
+    text_free(&first);
+    text_free(&second);
+    tokenizer_free(t);
+    tokenizer_free(copy);
+    tokenizer_free(back);
+}
+
+static void tokenizer_files_that_are_not_ours_are_refused(void **state)
+{
+    static const struct {
+        const char *json, *part;
+    } cases[] = {
+        { "", "'t.json'" },
+        { "[]", "'t.json'" },
+        { "{\"type\": \"bytes\", \"vocab\": 257", "'t.json'" },
+        { "{\"vocab\": 257, \"end\": 256}", "type" },
+        { "{\"type\": 3, \"vocab\": 257, \"end\": 256}", "type" },
+        { "{\"type\": \"unigram\", \"vocab\": 257, \"end\": 256}", "'unigram'" },
+        { "{\"type\": \"bytes\", \"end\": 256}", "vocab" },
+        { "{\"type\": \"bytes\", \"vocab\": 300, \"end\": 256}", "vocab" },
+        { "{\"type\": \"bytes\", \"vocab\": 257, \"end\": -1}", "end" },
+        { "{\"type\": \"bytes\", \"vocab\": 257, \"end\": 256, \"merges\": []}", "'merges'" },
+        { "{\"type\": \"bytes\", \"type\": \"bytes\", \"vocab\": 257, \"end\": 256}", "'t.json'" },
+    };
+    struct tokenizer *t = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_fails(tokenizer_read(&t, cases[i].json, strlen(cases[i].json), "t.json"), ALIBI_BAD_INPUT, cases[i].part);
+        assert_null(t);
+    }
+}
+
+/* ---- corpus */
+
+static void every_document_is_followed_by_one_end_token(void **state)
+{
+    alibi_corpus *c = corpus_of((const char *const[]){ "one", "two\n", "three" }, 3);
+    struct alibi_corpus_info info;
+
+    (void)state;
+    assert_split(c, ALIBI_ALL, "one|two\n|three|");
+    alibi_corpus_get_info(c, ALIBI_ALL, &info);
+    assert_int_equal(info.documents, 3);
+    assert_int_equal(info.tokens, 15);
+    assert_int_equal(info.bytes, 12);
+    assert_int_equal(info.words, 3);
+    assert_int_equal(info.vocab, 257);
+    alibi_corpus_free(c);
+}
+
+static void words_are_runs_without_white_space(void **state)
+{
+    alibi_corpus *c =
+        corpus_of((const char *const[]){ "  one two\tthree\n\n four\vfive\fsix\r\nd\xc3\xa9j\xc3\xa0-vu, \xc2\xa0 8" }, 1);
+
+    (void)state;
+    assert_int_equal(corpus_span(c, ALIBI_ALL).words, 9); /* only ASCII white space separates: U+00A0 is a word of its own */
+    alibi_corpus_free(c);
+}
+
+static void splits_are_consecutive_and_complete(void **state)
+{
+    static const int sizes[] = { 1, 2, 3, 5, 10, 100, 1000 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        alibi_corpus *c = corpus_of_lines(sizes[i]);
+        struct span all = corpus_span(c, ALIBI_ALL);
+        int64_t next = 0, words = 0, bytes = 0;
+        for (int s = ALIBI_TRAIN; s <= ALIBI_TEST; s++) {
+            struct span part = corpus_span(c, (enum alibi_split)s);
+            assert_int_equal(part.first, next);
+            next += part.count;
+            words += part.words;
+            bytes += part.bytes;
+        }
+        assert_int_equal(all.first, 0);
+        assert_int_equal(all.count, next);
+        assert_int_equal(all.words, words);
+        assert_int_equal(all.bytes, bytes);
+        alibi_corpus_free(c);
+    }
+}
+
+static void splits_of_files_are_a_twentieth_each_and_start_at_lines(void **state)
+{
+    alibi_corpus *c = corpus_of_lines(1000);
+    int64_t count = corpus_span(c, ALIBI_ALL).count;
+
+    (void)state;
+    for (int s = ALIBI_VALID; s <= ALIBI_TEST; s++) {
+        struct span part = corpus_span(c, (enum alibi_split)s);
+        int32_t start[5];
+        assert_in_range(part.count, count / 20 - 20, count / 20 + 20);
+        span_read(part, 0, 5, start);
+        for (int i = 0; i < 5; i++)
+            assert_int_equal(start[i], "line "[i]);
+    }
+    alibi_corpus_free(c);
+}
+
+static void splits_of_one_long_line_are_cut_between_characters(void **state)
+{
+    (void)state;
+    for (int shift = 0; shift < 3; shift++) {
+        char text[1600] = "xxx";
+        alibi_corpus *c;
+        for (int i = 0; i < 500; i++)
+            memcpy(text + shift + 3 * i, "\xe2\x82\xac", 4);
+        c = corpus_of((const char *const[]){ text }, 1);
+        for (int s = ALIBI_VALID; s <= ALIBI_TEST; s++) {
+            int32_t first;
+            span_read(corpus_span(c, (enum alibi_split)s), 0, 1, &first);
+            assert_int_equal(first, 0xe2);
+        }
+        alibi_corpus_free(c);
+    }
+}
+
+static void measures_of_the_parts_add_up_to_the_whole(void **state)
+{
+    alibi_corpus *c = corpus_of((const char *const[]){ "one two  three", " four\n", "five", "\n\nsix seven\n" }, 4);
+    struct span all = corpus_span(c, ALIBI_ALL);
+
+    (void)state;
+    assert_int_equal(all.words, 7);
+    for (int64_t width = 1; width <= all.count; width++) {
+        int64_t words = 0, bytes = 0;
+        for (int64_t from = 0; from < all.count; from += width) {
+            int64_t part_words, part_bytes;
+            span_measure(all, from, from + width < all.count ? width : all.count - from, &part_words, &part_bytes);
+            words += part_words;
+            bytes += part_bytes;
+        }
+        assert_int_equal(words, all.words);
+        assert_int_equal(bytes, all.bytes);
+    }
+    alibi_corpus_free(c);
+}
+
+static void a_word_counts_where_its_first_byte_is(void **state)
+{
+    alibi_corpus *c = corpus_of((const char *const[]){ "one two", "three" }, 2);
+    struct span all = corpus_span(c, ALIBI_ALL);
+    int64_t words, bytes;
+
+    (void)state;
+    span_measure(all, 0, 1, &words, &bytes);
+    assert_int_equal(words, 1);
+    assert_int_equal(bytes, 1);
+    span_measure(all, 1, 3, &words, &bytes); /* "ne " */
+    assert_int_equal(words, 0);
+    span_measure(all, 7, 2, &words, &bytes); /* the end of a document, then "t" */
+    assert_int_equal(words, 1);
+    assert_int_equal(bytes, 1);
+    span_measure(all, 3, 0, &words, &bytes);
+    assert_int_equal(words + bytes, 0);
+    alibi_corpus_free(c);
+}
+
+static void files_become_documents_in_their_order(void **state)
+{
+    char *folder = temporary_folder();
+    const char *paths[] = { within(folder, "b.txt"), within(folder, "a.txt") };
+    alibi_corpus *c = NULL;
+
+    (void)state;
+    write_file(paths[0], "second name\n", 12);
+    write_file(paths[1], "first name", 10);
+    assert_ok(alibi_corpus_open(&c, paths, 2));
+    assert_string_equal(corpus_name(c), paths[0]);
+    assert_split(c, ALIBI_ALL, "second name\n|first name|");
+    alibi_corpus_free(c);
+    remove_temporary_folder(folder);
+}
+
+/* Blocks of a file end anywhere within a character; the text must not notice. */
+static void characters_across_blocks_are_read_whole(void **state)
+{
+    enum { BYTES = 3 * 65536 };
+    char *folder = temporary_folder(), *text = malloc(BYTES + 5);
+    const char *path = within(folder, "long.txt");
+
+    (void)state;
+    assert_non_null(text);
+    for (size_t shift = 0; shift < 4; shift++) {
+        alibi_corpus *c = NULL;
+        memset(text, 'x', BYTES + 5);
+        for (size_t i = shift; i + 4 <= BYTES; i += 4)
+            memcpy(text + i, "\xf0\x9f\x98\x80", 4);
+        write_file(path, text, BYTES + shift);
+        assert_ok(alibi_corpus_open(&c, &path, 1));
+        assert_int_equal(corpus_span(c, ALIBI_ALL).bytes, BYTES + shift);
+        alibi_corpus_free(c);
+    }
+    free(text);
+    remove_temporary_folder(folder);
+}
+
+static void assert_refused(const char *path, const char *bytes, size_t length, const char *part)
+{
+    alibi_corpus *c = NULL;
+    char message[512];
+
+    write_file(path, bytes, length);
+    snprintf(message, sizeof message, "'%s' %s", path, part);
+    assert_fails(alibi_corpus_open(&c, &path, 1), ALIBI_BAD_INPUT, message);
+    assert_null(c);
+}
+
+static void files_that_are_no_text_are_refused_with_the_place(void **state)
+{
+    char *folder = temporary_folder();
+    const char *path = within(folder, "x.txt");
+
+    (void)state;
+    assert_refused(path, "", 0, "is empty");
+    assert_refused(path, "seventeen bytes..\0 and more", 27, "is not text: byte 0 at offset 17");
+    assert_refused(path, "first line\nsecond \377 line\n", 25, "is not UTF-8: byte 0xff at offset 18 (line 2)");
+    assert_refused(path, "cut short \xc3", 11, "is not UTF-8: byte 0xc3 at offset 10 (line 1)");
+    assert_refused(path, "\n\nsurrogate \xed\xa0\x80 here", 20, "is not UTF-8: byte 0xed at offset 12 (line 3)");
+    assert_refused(path, "overlong \xc0\xaf", 11, "is not UTF-8: byte 0xc0 at offset 9 (line 1)");
+    assert_refused(path, "\xff\0", 2, "is not UTF-8: byte 0xff at offset 0 (line 1)");
+    remove_temporary_folder(folder);
+}
+
+static void bad_bytes_far_into_a_file_are_named_by_offset_and_line(void **state)
+{
+    enum { LINES = 30000 };
+    char *folder = temporary_folder(), *text = malloc(8 * LINES + 2);
+    const char *path = within(folder, "far.txt");
+
+    (void)state;
+    assert_non_null(text);
+    for (int i = 0; i < LINES; i++)
+        memcpy(text + 8 * i, "7 bytes\n", 8);
+    text[8 * 25000 + 3] = (char)0xfe;
+    assert_refused(path, text, 8 * LINES, "is not UTF-8: byte 0xfe at offset 200003 (line 25001)");
+    text[8 * 25000 + 3] = '\0';
+    assert_refused(path, text, 8 * LINES, "is not text: byte 0 at offset 200003");
+    memcpy(text + 65535, "\xe2\x82\x20", 3); /* a character that a block's end cuts, and that is then wrong */
+    assert_refused(path, text, 8 * LINES, "is not UTF-8: byte 0xe2 at offset 65535 (line 8192)");
+    free(text);
+    remove_temporary_folder(folder);
+}
+
+static void files_that_cannot_be_read_are_named(void **state)
+{
+    char *folder = temporary_folder();
+    const char *missing = within(folder, "missing.txt"), *whole = folder, *good = within(folder, "good.txt");
+    alibi_corpus *c = NULL;
+
+    (void)state;
+    write_file(good, "good", 4);
+    assert_fails(alibi_corpus_open(&c, &missing, 1), ALIBI_BAD_INPUT, missing);
+    assert_fails(alibi_corpus_open(&c, &whole, 1), ALIBI_BAD_INPUT, "folder");
+    assert_fails(alibi_corpus_open(&c, (const char *const[]){ good, missing }, 2), ALIBI_BAD_INPUT, missing);
+    assert_fails(alibi_corpus_open(&c, NULL, 0), ALIBI_USAGE, "at least one file");
+    assert_null(c);
+    remove_temporary_folder(folder);
+}
+
+static void unreadable_file_is_named(void **state)
+{
+    char *folder = temporary_folder();
+    const char *path = within(folder, "locked.txt");
+    alibi_corpus *c = NULL;
+
+    (void)state;
+    write_file(path, "secret", 6);
+    chmod(path, 0);
+    if (access(path, R_OK) == 0)
+        print_message("nothing is unreadable for this user\n");
+    else
+        assert_fails(alibi_corpus_open(&c, &path, 1), ALIBI_BAD_INPUT, path);
+    remove_temporary_folder(folder);
+}
+
+static void assert_written(const alibi_corpus *c, enum alibi_split split, const char *path, const char *expected)
+{
+    char *bytes = NULL;
+    size_t length;
+
+    assert_ok(alibi_corpus_write(c, split, path));
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    assert_int_equal(length, strlen(expected));
+    assert_string_equal(bytes, expected);
+    mem_free(bytes);
+}
+
+static void text_is_written_as_it_was_read(void **state)
+{
+    char *folder = temporary_folder(), *lines = numbered_lines(20000);
+    alibi_corpus *one = corpus_of((const char *const[]){ lines }, 1);
+    alibi_corpus *several = corpus_of((const char *const[]){ "no end", "end\n", "d\xc3\xa9j\xc3\xa0" }, 3);
+
+    (void)state;
+    assert_written(one, ALIBI_ALL, within(folder, "all.txt"), lines);
+    assert_written(several, ALIBI_ALL, within(folder, "all.txt"), "no end\nend\nd\xc3\xa9j\xc3\xa0");
+    assert_fails(alibi_corpus_write(one, ALIBI_ALL, folder), ALIBI_BAD_INPUT, folder);
+    alibi_corpus_free(one);
+    alibi_corpus_free(several);
+    free(lines);
+    remove_temporary_folder(folder);
+}
+
+static void written_splits_join_to_the_text(void **state)
+{
+    static const char *const names[] = { "train.txt", "valid.txt", "test.txt" };
+    char *folder = temporary_folder(), *lines = numbered_lines(5000);
+    alibi_corpus *c = corpus_of((const char *const[]){ lines }, 1);
+    struct text joined = { 0 };
+
+    (void)state;
+    for (int s = ALIBI_TRAIN; s <= ALIBI_TEST; s++) {
+        char *bytes = NULL;
+        size_t length;
+        assert_ok(alibi_corpus_write(c, (enum alibi_split)s, within(folder, names[s])));
+        assert_ok(file_read_all(&bytes, &length, within(folder, names[s]), 1 << 20));
+        assert_ok(text_append_bytes(&joined, bytes, length));
+        mem_free(bytes);
+    }
+    assert_string_equal(joined.data, lines);
+    text_free(&joined);
+    free(lines);
+    alibi_corpus_free(c);
+    remove_temporary_folder(folder);
+}
+
+static void checksum_tells_texts_apart(void **state)
+{
+    alibi_corpus *a = corpus_of((const char *const[]){ "one", "two" }, 2);
+    alibi_corpus *same = corpus_of((const char *const[]){ "one", "two" }, 2);
+    alibi_corpus *joined = corpus_of((const char *const[]){ "onetwo" }, 1);
+
+    (void)state;
+    assert_int_equal(corpus_checksum(a), corpus_checksum(same));
+    assert_int_not_equal(corpus_checksum(a), corpus_checksum(joined));
+    alibi_corpus_free(a);
+    alibi_corpus_free(same);
+    alibi_corpus_free(joined);
+}
+
+/* ---- batches */
+
+/* Where in the text a window starts, or -1. */
+static int64_t start_of(const int32_t *window, const int32_t *text, int64_t count, int64_t length)
+{
+    for (int64_t i = 0; i + length <= count; i++)
+        if (memcmp(text + i, window, (size_t)length * sizeof *window) == 0)
+            return i;
+    return -1;
+}
+
+struct reading {
+    struct batches batches;
+    int32_t *text; /* all tokens of the span */
+    int32_t *tokens, *targets;
+};
+
+static void begin_reading(struct reading *r, struct span span, int64_t length, int64_t batch, uint64_t seed)
+{
+    size_t row = (size_t)(batch * length) * sizeof(int32_t);
+
+    assert_ok(batches_init(&r->batches, span, length, batch, seed));
+    r->text = malloc((size_t)span.count * sizeof(int32_t));
+    r->tokens = malloc(row);
+    r->targets = malloc(row);
+    assert_true(r->text != NULL && r->tokens != NULL && r->targets != NULL);
+    span_read(span, 0, span.count, r->text);
+}
+
+static void end_reading(struct reading *r)
+{
+    free(r->text);
+    free(r->tokens);
+    free(r->targets);
+}
+
+/* A line of three digits and a line end per number: every window of 8 tokens or more is found at one place only. */
+static alibi_corpus *count_corpus(int lines)
+{
+    char *text = malloc((size_t)lines * 4 + 1);
+    alibi_corpus *c;
+
+    assert_non_null(text);
+    for (int i = 0; i < lines; i++)
+        sprintf(text + 4 * i, "%03d\n", i % 1000);
+    c = corpus_of((const char *const[]){ text }, 1);
+    free(text);
+    return c;
+}
+
+static void targets_are_the_tokens_that_follow(void **state)
+{
+    alibi_corpus *c = count_corpus(400);
+    struct reading r;
+
+    (void)state;
+    begin_reading(&r, corpus_span(c, ALIBI_TRAIN), 16, 4, 1);
+    for (int64_t n = 0; n < 100; n++) {
+        batches_read(&r.batches, n, r.tokens, r.targets);
+        for (int64_t row = 0; row < 4; row++) {
+            int64_t start = start_of(r.tokens + row * 16, r.text, r.batches.span.count, 16);
+            assert_true(start >= 0 && start + 17 <= r.batches.span.count);
+            assert_memory_equal(r.targets + row * 16, r.text + start + 1, 16 * sizeof(int32_t));
+        }
+    }
+    end_reading(&r);
+    alibi_corpus_free(c);
+}
+
+/* Reads `epochs` epochs of `windows` windows each, one per batch, and checks that each epoch has every window once. */
+static void assert_epochs(struct reading *r, int64_t windows, int epochs)
+{
+    int64_t length = r->batches.length;
+    bool *seen = calloc((size_t)windows, sizeof *seen);
+
+    assert_non_null(seen);
+    for (int e = 0; e < epochs; e++) {
+        int64_t offset = -1;
+        memset(seen, 0, (size_t)windows * sizeof *seen);
+        for (int64_t i = 0; i < windows; i++) {
+            int64_t start;
+            batches_read(&r->batches, e * windows + i, r->tokens, r->targets);
+            start = start_of(r->tokens, r->text, r->batches.span.count, length);
+            offset = offset < 0 ? start % length : offset;
+            assert_int_equal(start % length, offset);
+            assert_in_range(start / length, 0, windows - 1);
+            assert_false(seen[start / length]);
+            seen[start / length] = true;
+        }
+    }
+    free(seen);
+}
+
+static void every_epoch_has_every_window_once(void **state)
+{
+    alibi_corpus *c = count_corpus(300);
+    struct span span = corpus_span(c, ALIBI_TRAIN);
+    struct reading r;
+
+    (void)state;
+    for (int64_t length = 8; length < 80; length += 7) {
+        begin_reading(&r, span, length, 1, 5);
+        assert_epochs(&r, span.count / length - 1, 6);
+        end_reading(&r);
+    }
+    alibi_corpus_free(c);
+}
+
+static void epochs_differ_in_offset_and_order(void **state)
+{
+    alibi_corpus *c = count_corpus(900);
+    struct span span = corpus_span(c, ALIBI_TRAIN);
+    int64_t windows = span.count / 32 - 1, offsets = 0, same_place = 0;
+    struct reading r;
+
+    (void)state;
+    begin_reading(&r, span, 32, 1, 9);
+    for (int64_t e = 0; e < 20; e++) {
+        int64_t first, next;
+        batches_read(&r.batches, e * windows, r.tokens, r.targets);
+        first = start_of(r.tokens, r.text, span.count, 32);
+        batches_read(&r.batches, (e + 1) * windows, r.tokens, r.targets);
+        next = start_of(r.tokens, r.text, span.count, 32);
+        offsets += first % 32 != next % 32;
+        same_place += first / 32 == next / 32;
+    }
+    assert_true(offsets > 12);
+    assert_true(same_place < 5);
+    end_reading(&r);
+    alibi_corpus_free(c);
+}
+
+/* Resuming is reading from a number on: what was read before, or not, does not matter. */
+static void batch_is_a_function_of_its_number(void **state)
+{
+    enum { LENGTH = 24, ROWS = 6, BATCHES = 80, ROW = LENGTH * ROWS };
+    alibi_corpus *c = count_corpus(500);
+    int32_t *all = malloc(sizeof(int32_t) * ROW * BATCHES);
+    struct reading r, again;
+
+    (void)state;
+    assert_non_null(all);
+    begin_reading(&r, corpus_span(c, ALIBI_TRAIN), LENGTH, ROWS, 3);
+    for (int64_t n = 0; n < BATCHES; n++)
+        batches_read(&r.batches, n, all + n * ROW, r.targets);
+    begin_reading(&again, corpus_span(c, ALIBI_TRAIN), LENGTH, ROWS, 3);
+    for (int64_t n = BATCHES - 1; n >= 0; n--) {
+        batches_read(&again.batches, n, again.tokens, again.targets);
+        assert_memory_equal(again.tokens, all + n * ROW, sizeof(int32_t) * ROW);
+    }
+    end_reading(&r);
+    end_reading(&again);
+    free(all);
+    alibi_corpus_free(c);
+}
+
+static void other_seed_gives_other_batches(void **state)
+{
+    alibi_corpus *c = count_corpus(500);
+    struct reading a, b;
+
+    (void)state;
+    begin_reading(&a, corpus_span(c, ALIBI_TRAIN), 24, 4, 1);
+    begin_reading(&b, corpus_span(c, ALIBI_TRAIN), 24, 4, 2);
+    batches_read(&a.batches, 0, a.tokens, a.targets);
+    batches_read(&b.batches, 0, b.tokens, b.targets);
+    assert_memory_not_equal(a.tokens, b.tokens, 24 * 4 * sizeof(int32_t));
+    end_reading(&a);
+    end_reading(&b);
+    alibi_corpus_free(c);
+}
+
+/* From one window that just fits to a few: all tokens read are of the span, whatever the offset. */
+static void no_window_leaves_a_short_span(void **state)
+{
+    alibi_corpus *c = count_corpus(60);
+    struct span all = corpus_span(c, ALIBI_ALL);
+
+    (void)state;
+    for (int64_t count = 11; count < 60; count++) {
+        struct span span = { .corpus = c, .first = 40, .count = count };
+        struct reading r;
+        begin_reading(&r, span, 10, 3, 7);
+        for (int64_t n = 0; n < 40; n++) {
+            batches_read(&r.batches, n, r.tokens, r.targets);
+            for (int row = 0; row < 3; row++) {
+                int64_t start = start_of(r.tokens + row * 10, r.text, span.count, 10);
+                assert_true(start >= 0 && start + 11 <= span.count && start + 40 < all.count);
+            }
+        }
+        end_reading(&r);
+    }
+    alibi_corpus_free(c);
+}
+
+static void text_shorter_than_a_window_is_refused(void **state)
+{
+    alibi_corpus *c = corpus_of((const char *const[]){ "0123456789" }, 1);
+    struct span span = corpus_span(c, ALIBI_TRAIN);
+    struct batches b;
+
+    (void)state;
+    assert_int_equal(span.count, 11);
+    assert_ok(batches_init(&b, span, 10, 1, 1));
+    assert_fails(batches_init(&b, span, 11, 1, 1), ALIBI_BAD_INPUT,
+                 "'text': the training text has 11 tokens, a window needs 12 (train length 11)");
+    assert_fails(batches_init(&b, span, INT64_MAX, 1, 1), ALIBI_BAD_INPUT, "11 tokens");
+    assert_fails(batches_init(&b, (struct span){ .corpus = c }, 1, 1, 1), ALIBI_BAD_INPUT, "0 tokens");
+    assert_fails(batches_init(&b, span, 0, 1, 1), ALIBI_USAGE, "at least 1");
+    assert_fails(batches_init(&b, span, 4, 0, 1), ALIBI_USAGE, "at least 1");
+    alibi_corpus_free(c);
+}
+
+/* ---- faults */
+
+/* A use of the whole room, to be failed anywhere. */
+static alibi_status use_everything(const char *folder)
+{
+    static const char json[] = "{\"type\": \"bytes\", \"vocab\": 257, \"end\": 256}";
+    const char *paths[] = { within(folder, "in.txt"), within(folder, "in.txt") };
+    alibi_status status;
+    alibi_corpus *c = NULL;
+    struct tokenizer *t = NULL, *copy = NULL;
+    struct text out = { 0 };
+
+    TRY(alibi_corpus_open(&c, paths, 2));
+    TRY(alibi_corpus_write(c, ALIBI_ALL, within(folder, "out.txt")));
+    TRY(tokenizer_read(&t, json, strlen(json), "t.json"));
+    TRY(tokenizer_copy(&copy, t));
+    TRY(tokenizer_write(copy, &out));
+out:
+    alibi_corpus_free(c);
+    tokenizer_free(t);
+    tokenizer_free(copy);
+    text_free(&out);
+    return status;
+}
+
+/* Fails call 1, 2, 3 ...; the last few are beyond the end. A failing close of a file that was read does no harm. */
+static void assert_every_fault_is_clean(const char *how, alibi_status expected)
+{
+    enum { CALLS = 80 };
+    char *folder = temporary_folder(), *lines = numbered_lines(9000);
+    size_t before = alibi_memory_now();
+    alibi_status status = ALIBI_OK;
+    int faults = 0;
+
+    write_file(within(folder, "in.txt"), lines, strlen(lines));
+    for (int n = 1; n <= CALLS; n++) {
+        assert_ok(alibi_inject_fault(how, n));
+        status = use_everything(folder);
+        assert_ok(alibi_inject_fault(how, 0));
+        assert_int_equal(alibi_memory_now(), before);
+        assert_true(status == ALIBI_OK || status == expected);
+        faults += status != ALIBI_OK;
+    }
+    print_message("%d %s faults\n", faults, how);
+    assert_int_equal(status, ALIBI_OK);
+    assert_true(faults >= 10);
+    free(lines);
+    remove_temporary_folder(folder);
+}
+
+static void memory_faults_leak_nothing(void **state)
+{
+    (void)state;
+    assert_every_fault_is_clean("memory", ALIBI_MEMORY);
+}
+
+static void file_faults_leak_nothing(void **state)
+{
+    (void)state;
+    assert_every_fault_is_clean("file", ALIBI_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_byte_is_its_own_token),
+        cmocka_unit_test(encoding_appends),
+        cmocka_unit_test(ids_that_are_no_byte_have_no_bytes),
+        cmocka_unit_test(tokenizer_file_reads_back_and_is_always_the_same),
+        cmocka_unit_test(tokenizer_files_that_are_not_ours_are_refused),
+        cmocka_unit_test(every_document_is_followed_by_one_end_token),
+        cmocka_unit_test(words_are_runs_without_white_space),
+        cmocka_unit_test(splits_are_consecutive_and_complete),
+        cmocka_unit_test(splits_of_files_are_a_twentieth_each_and_start_at_lines),
+        cmocka_unit_test(splits_of_one_long_line_are_cut_between_characters),
+        cmocka_unit_test(measures_of_the_parts_add_up_to_the_whole),
+        cmocka_unit_test(a_word_counts_where_its_first_byte_is),
+        cmocka_unit_test(files_become_documents_in_their_order),
+        cmocka_unit_test(characters_across_blocks_are_read_whole),
+        cmocka_unit_test(files_that_are_no_text_are_refused_with_the_place),
+        cmocka_unit_test(bad_bytes_far_into_a_file_are_named_by_offset_and_line),
+        cmocka_unit_test(files_that_cannot_be_read_are_named),
+        cmocka_unit_test(unreadable_file_is_named),
+        cmocka_unit_test(text_is_written_as_it_was_read),
+        cmocka_unit_test(written_splits_join_to_the_text),
+        cmocka_unit_test(checksum_tells_texts_apart),
+        cmocka_unit_test(targets_are_the_tokens_that_follow),
+        cmocka_unit_test(every_epoch_has_every_window_once),
+        cmocka_unit_test(epochs_differ_in_offset_and_order),
+        cmocka_unit_test(batch_is_a_function_of_its_number),
+        cmocka_unit_test(other_seed_gives_other_batches),
+        cmocka_unit_test(no_window_leaves_a_short_span),
+        cmocka_unit_test(text_shorter_than_a_window_is_refused),
+        cmocka_unit_test(memory_faults_leak_nothing),
+        cmocka_unit_test(file_faults_leak_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,539 @@
+/* test_train.c - the optimizer, the guard, the loop; a resumed run is the run that was never stopped */
+#include "training.h"
+
+static struct device device;
+
+static struct model *new_model(void)
+{
+    struct alibi_config config = tiny_config();
+    struct model *m = NULL;
+
+    config.vocab = 257;
+    config.train_length = 8;
+    assert_ok(alibi_config_resolve(&config));
+    device.ops = ops_cpu();
+    assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
+    assert_ok(model_init(m, 1));
+    return m;
+}
+
+static float *values_of(const struct model *m)
+{
+    float *values = malloc((size_t)m->elements * sizeof *values);
+
+    assert_non_null(values);
+    assert_ok(device.ops->download(&device, values, tensor_1(m->values, m->type, m->elements)));
+    return values;
+}
+
+/* ---- options */
+
+static void defaults_are_within_their_ranges(void **state)
+{
+    struct alibi_config config;
+    struct alibi_training training;
+
+    (void)state;
+    tiny_defaults(&config, &training);
+    assert_ok(training_check(&training));
+}
+
+static void every_value_outside_its_range_is_named(void **state)
+{
+    int count;
+    const struct alibi_option *options = alibi_training_options(&count);
+
+    (void)state;
+    for (int i = 0; i < count; i++) {
+        struct alibi_training t = tiny_training(10, 10);
+        char *at = (char *)&t + options[i].offset;
+        if (options[i].type == ALIBI_OPTION_REAL)
+            *(double *)at = NAN;
+        else if (options[i].type == ALIBI_OPTION_INT)
+            *(int64_t *)at = INT64_MIN;
+        else
+            *(int *)at = 4;
+        assert_fails(training_check(&t), ALIBI_USAGE, options[i].name);
+    }
+}
+
+static void a_min_lr_above_lr_is_refused(void **state)
+{
+    struct alibi_training t = tiny_training(10, 10);
+
+    (void)state;
+    t.min_lr = 0.02;
+    assert_fails(training_check(&t), ALIBI_USAGE, "min-lr 0.02 is above lr 0.01");
+}
+
+/* ---- optimizer */
+
+/* With zero gradients decay is all that happens. */
+static void check_decay(int kind)
+{
+    struct alibi_training t = tiny_training(10, 10);
+    struct model *m = new_model();
+    struct optimizer o;
+    float *before, *after;
+
+    t.weight_decay = 0.5;
+    assert_ok(optimizer_init(&o, m, kind));
+    for (int i = 0; i < m->count; i++) /* biases start at 0, where decay could not be seen */
+        assert_ok(device.ops->fill(&device, m->parameters[i].value, 1.0));
+    before = values_of(m);
+    assert_ok(optimizer_step(&o, &t, 3, 1));
+    after = values_of(m);
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        double factor = p->rank == 2 ? 1 - 0.01 * 0.5 : 1;
+        for (int64_t j = p->offset; j < p->offset + p->count; j++)
+            assert_close(after[j], before[j] * factor, 1e-7);
+    }
+    free(before);
+    free(after);
+    optimizer_fini(&o);
+    model_free(m);
+}
+
+static void matrices_decay_norms_and_biases_do_not(void **state)
+{
+    (void)state;
+    check_decay(ALIBI_ADAMW);
+    check_decay(ALIBI_NESTEROV);
+}
+
+/* ---- whole runs */
+
+struct place {
+    char *folder;
+    alibi_corpus *corpus;
+    struct alibi_config config;
+    struct listener listener;
+    struct alibi_train_result result;
+};
+
+static int set_up(void **state)
+{
+    struct place *p = calloc(1, sizeof *p);
+
+    assert_non_null(p);
+    p->folder = fast_folder();
+    p->corpus = tiny_corpus("river");
+    p->config = tiny_config();
+    listen_to(&p->listener, 0);
+    *state = p;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct place *p = *state;
+
+    alibi_set_hooks(NULL);
+    alibi_inject_fault("nan", 0);
+    remove_temporary_folder(p->folder);
+    alibi_corpus_free(p->corpus);
+    free(p);
+    return alibi_memory_now() != 0; /* whatever happened, nothing leaks */
+}
+
+static const char *in_place(const struct place *p, const char *name)
+{
+    return path_at("%s/%s", p->folder, name);
+}
+
+static alibi_status train(struct place *p, const struct alibi_training *t, const char *name, bool resume)
+{
+    return alibi_train(&p->config, t, p->corpus, in_place(p, name), resume, &p->result);
+}
+
+static float *weights(struct place *p, const char *name, int64_t *count)
+{
+    alibi_model *m = NULL;
+    float *values;
+
+    assert_ok(alibi_model_open(&m, in_place(p, name)));
+    *count = alibi_model_parameters(m);
+    values = malloc((size_t)*count * sizeof *values);
+    assert_non_null(values);
+    assert_ok(m->device.ops->download(&m->device, values, tensor_1(m->model->values, DTYPE_F32, *count)));
+    alibi_model_free(m);
+    return values;
+}
+
+/* sqrt of the sum of squares of the difference of two runs' weights. */
+static double distance(struct place *p, const char *a, const char *b)
+{
+    int64_t count, other;
+    float *x = weights(p, a, &count), *y = weights(p, b, &other);
+    double sum = 0;
+
+    assert_int_equal(count, other);
+    for (int64_t i = 0; i < count; i++)
+        sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    free(x);
+    free(y);
+    return sqrt(sum);
+}
+
+/* Without momentum an update is lr times the clipped gradient: its length tells. Two runs of one step from the same weights, with
+ * clips of c and 2c, move c * lr apart. */
+static void clipping_bounds_the_norm_of_the_update(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(1, 1);
+
+    t.optimizer = ALIBI_NESTEROV;
+    t.momentum = 0;
+    t.warmup = 0;
+    t.weight_decay = 0;
+    t.clip = 0.01;
+    assert_ok(train(p, &t, "one", false));
+    t.clip = 0.02;
+    assert_ok(train(p, &t, "two", false));
+    assert_close(distance(p, "one", "two"), 0.01 * t.lr, 1e-7 * t.lr);
+}
+
+static void four_passes_of_two_windows_are_one_of_eight(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(5, 5);
+
+    t.dropout = 0; /* its masks are keyed by pass */
+    t.optimizer = ALIBI_NESTEROV;
+    t.batch = 8;
+    t.accumulate = 1;
+    assert_ok(train(p, &t, "whole", false));
+    double loss = p->result.loss;
+    t.batch = 2;
+    t.accumulate = 4;
+    assert_ok(train(p, &t, "parts", false));
+    assert_close(p->result.loss, loss, 1e-6);
+    assert_close(distance(p, "whole", "parts"), 0, 1e-6);
+    t.seed = 2;
+    assert_ok(train(p, &t, "other", false));
+    assert_true(distance(p, "whole", "other") > 1e-3);
+}
+
+static void training_lowers_the_loss(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(60, 60);
+
+    t.lr = 0.05;
+    assert_ok(train(p, &t, "run", false));
+    assert_int_equal(p->result.step, 60);
+    assert_true(p->result.loss < 4.5); /* ln 257 = 5.55 is where it starts */
+    assert_true(p->result.tokens_per_s > 0 && p->result.seconds > 0 && p->result.peak_bytes > 0);
+    assert_int_equal(p->listener.steps, 60);
+}
+
+static void the_same_seed_gives_the_same_bytes(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(6, 3);
+
+    assert_ok(train(p, &t, "a", false));
+    assert_ok(train(p, &t, "b", false));
+    assert_same_run(in_place(p, "a"), in_place(p, "b"), 6);
+}
+
+static void check_resume_at_every_step(struct place *p, struct alibi_training t)
+{
+    char name[32];
+
+    assert_ok(train(p, &t, "whole", false));
+    for (int64_t k = 1; k < t.steps; k++) {
+        snprintf(name, sizeof name, "stopped-%lld", (long long)k);
+        listen_to(&p->listener, k);
+        assert_fails(train(p, &t, name, false), ALIBI_INTERRUPTED, "saved");
+        listen_to(&p->listener, 0);
+        assert_ok(train(p, &t, name, true));
+        assert_int_equal(p->listener.steps, t.steps - k);
+        assert_same_run(in_place(p, "whole"), in_place(p, name), t.steps);
+    }
+}
+
+static void a_run_stopped_at_any_of_50_steps_resumes_to_the_same_bytes(void **state)
+{
+    check_resume_at_every_step(*state, tiny_training(50, 20));
+}
+
+static void so_does_one_with_nesterov_momentum(void **state)
+{
+    struct alibi_training t = tiny_training(8, 3);
+
+    t.optimizer = ALIBI_NESTEROV;
+    t.schedule = ALIBI_WSD;
+    check_resume_at_every_step(*state, t);
+}
+
+static void so_does_one_that_learns_its_positions(void **state)
+{
+    struct place *p = *state;
+
+    snprintf(p->config.position, sizeof p->config.position, "learned");
+    check_resume_at_every_step(p, tiny_training(5, 2));
+}
+
+static void a_run_can_be_stopped_at_every_step(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(10, 100);
+
+    assert_ok(train(p, &t, "whole", false));
+    for (int64_t k = 1; k < 10; k++) {
+        listen_to(&p->listener, k);
+        assert_fails(train(p, &t, "stopped", k > 1), ALIBI_INTERRUPTED, "--resume");
+    }
+    assert_ok(train(p, &t, "stopped", true));
+    assert_same_run(in_place(p, "whole"), in_place(p, "stopped"), 10);
+}
+
+static void a_complete_run_returns_its_result_at_once(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(5, 2);
+    struct alibi_train_result first;
+
+    assert_ok(train(p, &t, "run", false));
+    first = p->result;
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, &t, "run", true));
+    assert_int_equal(p->listener.steps, 0);
+    assert_int_equal(p->result.step, 5);
+    assert_int_equal(p->result.parameters, first.parameters);
+    assert_close(p->result.loss, first.loss, 0);
+    assert_close(p->result.seconds, first.seconds, 0);
+    assert_true(p->result.peak_bytes >= first.peak_bytes);
+}
+
+static void the_log_has_a_line_per_step_and_no_times(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(3, 3);
+    size_t bytes;
+    char *log;
+
+    assert_ok(train(p, &t, "run", false));
+    log = read_file(path_at("%s/run/log.jsonl", p->folder), &bytes);
+    for (int step = 1; step <= 3; step++) {
+        char *end = strchr(log, '\n');
+        int read = 0, found;
+        double loss, norm, lr;
+        assert_non_null(end);
+        assert_int_equal(
+            sscanf(log, "{\"step\": %d, \"loss\": %lf, \"gradient_norm\": %lf, \"lr\": %lf}%n", &found, &loss, &norm, &lr, &read),
+            4);
+        assert_ptr_equal(log + read, end);
+        assert_int_equal(found, step);
+        assert_close(lr, schedule_lr(&t, step), 0);
+        assert_true(loss > 0 && norm > 0);
+        memmove(log, end + 1, strlen(end + 1) + 1);
+    }
+    assert_string_equal(log, "");
+    free(log);
+}
+
+/* ---- folders and recipes that do not fit */
+
+static void a_folder_that_holds_a_run_is_refused_without_resume(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(4, 2);
+
+    assert_ok(train(p, &t, "run", false));
+    assert_fails(train(p, &t, "run", false), ALIBI_BAD_INPUT, "already holds a run (step 4): use --resume");
+    assert_fails(train(p, &t, "run/step-00000004", true), ALIBI_BAD_INPUT, "is a checkpoint");
+}
+
+static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
+{
+    struct place *p = *state;
+    const struct alibi_training t = tiny_training(4, 2);
+    struct alibi_training other = t;
+    alibi_corpus *corpus = p->corpus;
+
+    listen_to(&p->listener, 3);
+    assert_fails(train(p, &t, "run", false), ALIBI_INTERRUPTED, "step 3");
+    other.lr = 0.02;
+    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "lr is 0.01 there and 0.02 here");
+    other = t;
+    other.steps = 8;
+    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "steps is 4 there and 8 here");
+    other = t;
+    other.optimizer = ALIBI_NESTEROV;
+    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "optimizer is \"adamw\" there and \"nesterov\" here");
+    p->config.bias_max = 16;
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "bias-max is 8 there and 16 here");
+    p->config.bias_max = 8;
+    p->corpus = tiny_corpus("forest");
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "differs from the one this run was trained on");
+    alibi_corpus_free(p->corpus);
+    p->corpus = corpus;
+    other = t;
+    other.save_every = 1;
+    assert_ok(train(p, &other, "run", true));
+}
+
+/* Trains into the same folder from within a step of the run that has it. */
+struct intruder {
+    struct place *place;
+    struct alibi_training training;
+    alibi_status status;
+    char message[256];
+};
+
+static void intrude(void *user, const struct alibi_progress *progress)
+{
+    struct intruder *i = user;
+    struct alibi_train_result result;
+
+    (void)progress;
+    alibi_set_hooks(NULL);
+    i->status = alibi_train(&i->place->config, &i->training, i->place->corpus, in_place(i->place, "run"), true, &result);
+    snprintf(i->message, sizeof i->message, "%s", alibi_error());
+}
+
+static void a_second_run_into_a_folder_in_use_is_refused(void **state)
+{
+    struct place *p = *state;
+    struct intruder i = { .place = p, .training = tiny_training(4, 2) };
+
+    alibi_set_hooks(&(struct alibi_hooks){ &i, intrude, NULL });
+    assert_ok(train(p, &i.training, "run", false));
+    assert_int_equal(i.status, ALIBI_IO);
+    assert_non_null(strstr(i.message, "is in use"));
+    assert_ok(train(p, &i.training, "alone", false));
+    assert_same_run(in_place(p, "alone"), in_place(p, "run"), 4);
+}
+
+static void what_cannot_be_trained_leaves_no_folder(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(4, 2);
+
+    p->config.heads = 3;
+    assert_fails(train(p, &t, "run", false), ALIBI_USAGE, "heads 3 do not divide width 4");
+    p->config = tiny_config();
+    snprintf(p->config.position, sizeof p->config.position, "learned");
+    p->config.max_length = 4;
+    assert_fails(train(p, &t, "run", false), ALIBI_BAD_INPUT, "4");
+    p->config = tiny_config();
+    t.train_length = 1 << 20;
+    assert_fails(train(p, &t, "run", false), ALIBI_BAD_INPUT, "1048577");
+    t.train_length = 0;
+    assert_fails(train(p, &t, "run", false), ALIBI_USAGE, "train-length");
+    assert_int_not_equal(access(in_place(p, "run"), F_OK), 0);
+}
+
+static void a_file_in_place_of_the_folder_is_named(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(4, 2);
+
+    write_file(in_place(p, "file"), "x", 1);
+    assert_fails(train(p, &t, "file", false), ALIBI_BAD_INPUT, "file'");
+}
+
+/* ---- numbers that are not finite */
+
+static void a_nan_ends_the_run_with_its_checkpoints_intact(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(12, 5);
+    char name[32];
+
+    assert_ok(train(p, &t, "whole", false));
+    for (int k = 1; k <= 12; k++) {
+        char step[64], left[64];
+        snprintf(name, sizeof name, "nan-%d", k);
+        snprintf(step, sizeof step, "step %d: the loss is not finite", k);
+        snprintf(left, sizeof left, k <= 5 ? "there is no checkpoint yet" : "the last checkpoint is step %d", k <= 10 ? 5 : 10);
+        assert_ok(alibi_inject_fault("nan", k));
+        assert_fails(train(p, &t, name, false), ALIBI_NUMERIC, step);
+        assert_non_null(strstr(alibi_error(), left));
+        assert_ok(train(p, &t, name, true));
+        assert_same_run(in_place(p, "whole"), in_place(p, name), 12);
+    }
+}
+
+static void put_value(struct tensor t, int64_t i, float value)
+{
+    assert_ok(device.ops->upload(&device, tensor_1(tensor_at(t, i), t.type, 1), &value));
+}
+
+static void a_gradient_that_is_not_finite_is_named(void **state)
+{
+    struct model *m = new_model();
+    const float bad[] = { NAN, INFINITY, -INFINITY };
+    double norm = -1;
+
+    (void)state;
+    for (int i = 0; i < m->count; i++)
+        for (int b = 0; b < 3; b++) {
+            const struct parameter *p = &m->parameters[i];
+            char expected[128];
+            snprintf(expected, sizeof expected, "step 7: the gradient of '%s' is not finite", p->name);
+            put_value(p->gradient, p->count - 1, bad[b]);
+            assert_fails(guard_check(m, 1.0, 7, &norm), ALIBI_NUMERIC, expected);
+            put_value(p->gradient, p->count - 1, 0);
+        }
+    assert_close(norm, -1, 0);
+    put_value(m->parameters[0].gradient, 0, 3);
+    put_value(m->parameters[1].gradient, 0, -4);
+    assert_ok(guard_check(m, 1.0, 7, &norm));
+    assert_close(norm, 5, 0);
+    assert_fails(guard_check(m, (double)INFINITY, 7, &norm), ALIBI_NUMERIC, "step 7: the loss is not finite");
+    model_free(m);
+}
+
+static void the_largest_finite_gradient_is_finite(void **state)
+{
+    struct model *m = new_model();
+    double norm;
+
+    (void)state;
+    put_value(m->parameters[0].gradient, 0, 3.4e38f);
+    assert_ok(guard_check(m, 1.0, 7, &norm));
+    assert_close(norm / 3.4e38, 1, 1e-6);
+    model_free(m);
+}
+
+static int no_leak(void **state)
+{
+    (void)state;
+    return alibi_memory_now() != 0;
+}
+
+#define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_within_their_ranges),
+        cmocka_unit_test(every_value_outside_its_range_is_named),
+        cmocka_unit_test(a_min_lr_above_lr_is_refused),
+        cmocka_unit_test_teardown(matrices_decay_norms_and_biases_do_not, no_leak),
+        cmocka_unit_test_teardown(a_gradient_that_is_not_finite_is_named, no_leak),
+        cmocka_unit_test_teardown(the_largest_finite_gradient_is_finite, no_leak),
+        RUN_TEST(clipping_bounds_the_norm_of_the_update),
+        RUN_TEST(four_passes_of_two_windows_are_one_of_eight),
+        RUN_TEST(training_lowers_the_loss),
+        RUN_TEST(the_same_seed_gives_the_same_bytes),
+        RUN_TEST(a_run_stopped_at_any_of_50_steps_resumes_to_the_same_bytes),
+        RUN_TEST(so_does_one_with_nesterov_momentum),
+        RUN_TEST(so_does_one_that_learns_its_positions),
+        RUN_TEST(a_run_can_be_stopped_at_every_step),
+        RUN_TEST(a_complete_run_returns_its_result_at_once),
+        RUN_TEST(the_log_has_a_line_per_step_and_no_times),
+        RUN_TEST(a_folder_that_holds_a_run_is_refused_without_resume),
+        RUN_TEST(a_resumed_run_must_agree_in_all_that_shapes_it),
+        RUN_TEST(a_second_run_into_a_folder_in_use_is_refused),
+        RUN_TEST(what_cannot_be_trained_leaves_no_folder),
+        RUN_TEST(a_file_in_place_of_the_folder_is_named),
+        RUN_TEST(a_nan_ends_the_run_with_its_checkpoints_intact),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
