@@ -84,19 +84,6 @@ struct shown show_bytes(double value)
     return shown("%.*f%s", three_digits(value), value, units[unit]);
 }
 
-struct shown show_seconds(double value)
-{
-    double whole = round(value);
-
-    if (!isfinite(value) || value < 0 || value > 1e9)
-        return shown(NO_VALUE);
-    if (value < 59.95)
-        return shown("%.*f s", value < 9.995 ? 2 : 1, value);
-    if (whole < 3600)
-        return shown("%.0f min %.0f s", floor(whole / 60), fmod(whole, 60));
-    return shown("%.0f h %.0f min", floor(whole / 3600), floor(fmod(whole, 3600) / 60));
-}
-
 /* A tick is a round number: thousands and millions are shortened where nothing is lost. */
 struct shown show_tick(double value)
 {

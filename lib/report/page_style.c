@@ -72,7 +72,7 @@ const char page_style[] =
     ".data tbody+tbody tr:first-child>*{border-top:1px solid var(--rule)}\n"
     ".data .trained{background:var(--tint)}\n"
     ".data thead .trained{color:var(--ink)}\n"
-    ".data small{display:block;font-size:.75rem;font-weight:400}\n"
+    ".data small{display:block;font-size:.83em;font-weight:400}\n"
     ".data strong{font-weight:700}\n"
     ".bars{width:100%;table-layout:fixed}\n"
     ".bars th{width:8.5rem;text-align:left;font-weight:600;padding:.2rem .75rem .2rem 0;overflow-wrap:anywhere}\n"
@@ -93,4 +93,5 @@ const char page_style[] =
     ".data th,.data td{padding:.3rem .45rem}.bars th{width:6.5rem}\n"
     ".setting{grid-template-columns:1fr 1fr;gap:0 1.25rem;font-size:.85rem}}\n"
     "@media print{body{max-width:none;padding:0;font-size:10pt}.methods,.readout,.cross{display:none}h2,caption{break-after:avoid}\n"
-    "tr{break-inside:avoid}.scroll{overflow:visible}.data{font-size:7.5pt}.data th,.data td{padding:.15rem .35rem}.pair{grid-template-columns:1fr 1fr}}\n";
+    "tr{break-inside:avoid}.scroll{overflow:visible}.data{font-size:7.5pt}\n"
+    ".data th,.data td{padding:.15rem .35rem}.pair{grid-template-columns:1fr 1fr}}\n";

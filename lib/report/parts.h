@@ -7,7 +7,7 @@
 
 #include "report/report.h"
 
-/* ---- numbers as people read them (numbers.c) ------------------------------------------------------------------------------ */
+/* ---- numbers as people read them (numbers.c) */
 
 /* Short enough for a cell. What is missing or not a number is shown as a dash, so that no output says "nan". */
 struct shown {
@@ -20,11 +20,9 @@ struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05
 struct shown show_real(double value, int decimals); /* that many decimals, fewer for large values */
 struct shown show_count(double value);              /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value);              /* 83.2 MiB */
-struct shown show_seconds(double value);            /* 8.1 s, 2 min 5 s, 3 h 12 min */
 struct shown show_tick(double value);               /* 0, 0.5, 2048, 20K */
 
-/* ---- text that people read (display.c) --------------------------------------------------------------------------------------
- */
+/* ---- text that people read (display.c) */
 
 /* Characters that the UTF-8 text takes on a terminal; colour sequences take none. */
 int display_width(const char *text);
@@ -36,8 +34,7 @@ alibi_status append_spaces(struct text *out, int count);
 /* Appends text for HTML, in elements and in quoted attributes. */
 alibi_status append_escaped(struct text *out, const char *text);
 
-/* ---- how series look (palette.c) --------------------------------------------------------------------------------------------
- */
+/* ---- how series look (palette.c) */
 
 /* Eight looks for terminal and page; from the ninth series on the colours and markers come again, with another dash. */
 enum { LOOKS = 8 };
@@ -54,8 +51,7 @@ const char *dash_of(int series); /* stroke-dasharray */
 /* One letter per series, distinct as long as there are letters, from its name where that is free. */
 void marker_letters(char *letters, const struct series *series, int count);
 
-/* ---- axes (axis.c, ticks.c) -------------------------------------------------------------------------------------------------
- */
+/* ---- axes (axis.c, ticks.c) */
 
 enum { TICKS_MAX = 10 };
 
@@ -89,8 +85,7 @@ struct segment {
 /* The part of the segment within 0..1 in both directions; false if there is none. */
 bool clip_segment(struct segment *s);
 
-/* ---- labels at the ends of curves (labels.c) ---------------------------------------------------------------------------------
- */
+/* ---- labels at the ends of curves (labels.c) */
 
 struct label {
     int series;
@@ -111,8 +106,7 @@ void labels_spread(struct label *labels, int count, double gap, double size);
 alibi_status append_label(struct text *out, const struct chart *chart, const struct label *label, int width);
 alibi_status labels_width(int *widest, const struct chart *chart, const struct label *labels, int count, int width);
 
-/* ---- results (view.c) --------------------------------------------------------------------------------------------------------
- */
+/* ---- results (view.c) */
 
 /* Names fit to be shown, and the test lengths of all methods, ascending. */
 struct view {
@@ -146,7 +140,7 @@ alibi_status curves_by_length(struct curves **out, const struct view *v, enum cu
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
 
 /* ---- what the numbers say (conclusion.c)
- * ---------------------------------------------------------------------------------------- */
+ * */
 
 /* One sentence on how the best and the worst method fare past the training length. */
 alibi_status append_headline(struct text *out, const struct view *v);
@@ -155,7 +149,7 @@ alibi_status append_headline(struct text *out, const struct view *v);
 alibi_status append_detail(struct text *out, const struct view *v);
 
 /* ---- the setting (setting.c)
- * ---------------------------------------------------------------------------------------------------- */
+ * */
 
 /* The options of model and training that hold for every method, in the order of their tables: group 0 is the model's. Returns
  * NULL past the end; *values is the struct that holds its value. */
@@ -166,7 +160,7 @@ alibi_status append_setting_json(struct text *out, const struct alibi_option *op
 alibi_status append_setting_value(struct text *out, const struct alibi_option *option, const void *values);
 
 /* ---- the page (html.c puts it together)
- * ------------------------------------------------------------------------------------------ */
+ * */
 
 extern const char page_style[], page_script[]; /* page_style.c, page_script.c */
 

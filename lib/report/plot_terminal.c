@@ -25,6 +25,7 @@ struct cell {
 struct plot {
     const struct chart *chart;
     struct axis x, y;
+    int columns;       /* of the terminal */
     int width, height; /* of the grid of cells */
     int gutter;        /* width of the tick labels on the left */
     int label_width;   /* of names on the right */
@@ -41,7 +42,7 @@ static alibi_status lay_out(struct plot *p, int columns, int rows)
 {
     int labels;
 
-    columns = columns > LEAST_COLUMNS ? columns : LEAST_COLUMNS;
+    p->columns = columns = columns > LEAST_COLUMNS ? columns : LEAST_COLUMNS;
     rows = rows > LEAST_ROWS ? rows : LEAST_ROWS;
     p->label_width = columns / 5;
     p->label_count = labels_of(p->labels, p->chart, &p->x, &p->y);
@@ -259,11 +260,15 @@ static alibi_status append_tick_numbers(struct text *out, const struct plot *p)
     return text_append(out, "\n");
 }
 
+/* What the mark means must be there; the label is cut if there is no room for both. */
 static alibi_status append_x_label(struct text *out, const struct plot *p)
 {
+    bool marked = mark_column(p) >= 0 && p->chart->mark_label != NULL;
+    int room = p->columns - p->gutter - 2 - (marked ? 5 + display_width(p->chart->mark_label) : 0);
+
     TRY_RETURN(append_spaces(out, p->gutter + 2));
-    TRY_RETURN(text_append(out, "%s", p->chart->x_label));
-    if (mark_column(p) >= 0 && p->chart->mark_label != NULL)
+    TRY_RETURN(append_cut(out, p->chart->x_label, room));
+    if (marked)
         TRY_RETURN(text_append(out, "   ┊ %s", p->chart->mark_label));
     return text_append(out, "\n");
 }
@@ -275,7 +280,8 @@ static alibi_status append_plot(struct text *out, struct plot *p)
     for (int s = 0; s < p->chart->count; s++)
         draw_series(p, s);
     TRY_RETURN(append_spaces(out, p->gutter + 1));
-    TRY_RETURN(text_append(out, "%s\n", p->chart->y_label));
+    TRY_RETURN(append_cut(out, p->chart->y_label, p->columns - p->gutter - 1));
+    TRY_RETURN(text_append(out, "\n"));
     for (int row = 0; row < p->height; row++)
         TRY_RETURN(append_row(out, p, row));
     TRY_RETURN(append_axis(out, p));

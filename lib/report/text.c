@@ -12,6 +12,28 @@ enum {
     COLUMNS_MAX = 1 + ALIBI_LIST_MAX + COST_COLUMNS
 };
 
+/* Breaks lines at blanks. */
+static alibi_status append_wrapped(struct text *out, const char *text, int columns)
+{
+    int used = 0;
+
+    while (*text != '\0') {
+        size_t bytes = strcspn(text, " ");
+        char word[256];
+        int width;
+        snprintf(word, sizeof word, "%.*s", (int)bytes, text);
+        width = display_width(word);
+        if (used > 0 && used + 1 + width > columns) {
+            TRY_RETURN(text_append(out, "\n"));
+            used = 0;
+        }
+        TRY_RETURN(text_append(out, "%s%s", used > 0 ? " " : "", word));
+        used += width + (used > 0);
+        text += bytes + (text[bytes] == ' ');
+    }
+    return text_append(out, "\n");
+}
+
 /* ---- cells */
 
 /* The whole table as text: methods + 1 rows, the heads first; name, lengths, costs. */
@@ -148,17 +170,31 @@ out:
     return status;
 }
 
-static alibi_status append_key(struct text *out, const struct view *v, bool colour)
+static bool has_missing(const struct view *v)
 {
-    bool trained = false, missing = false;
-
-    for (int i = 0; i < v->lengths; i++) {
-        trained |= v->length[i] == v->train_length;
+    for (int i = 0; i < v->lengths; i++)
         for (int m = 0; m < v->methods; m++)
-            missing |= view_at(v, m, v->length[i]) == NULL;
-    }
-    return text_append(out, "%s%s* best%s   tok/s in training%s\n", colour ? "\x1b[2m" : "", trained ? "[ ] trained at   " : "",
-                       missing ? "   " NO_VALUE " no value" : "", colour ? "\x1b[0m" : "");
+            if (view_at(v, m, v->length[i]) == NULL)
+                return true;
+    return false;
+}
+
+static bool has_training_length(const struct view *v)
+{
+    for (int i = 0; i < v->lengths; i++)
+        if (v->length[i] == v->train_length)
+            return true;
+    return false;
+}
+
+static alibi_status append_key(struct text *out, const struct view *v, int columns, bool colour)
+{
+    char key[128];
+
+    snprintf(key, sizeof key, "%s%s* best%s; tok/s in training%s", colour ? "\x1b[2m" : "",
+             has_training_length(v) ? "[ ] trained at; " : "", has_missing(v) ? "; " NO_VALUE " no value" : "",
+             colour ? "\x1b[0m" : "");
+    return append_wrapped(out, key, columns);
 }
 
 /* ---- plot and conclusion */
@@ -174,28 +210,6 @@ static alibi_status append_plot(struct text *out, const struct view *v, int colu
 out:
     mem_free(curves);
     return status;
-}
-
-/* Breaks lines at blanks. */
-static alibi_status append_wrapped(struct text *out, const char *text, int columns)
-{
-    int used = 0;
-
-    while (*text != '\0') {
-        size_t bytes = strcspn(text, " ");
-        char word[256];
-        int width;
-        snprintf(word, sizeof word, "%.*s", (int)bytes, text);
-        width = display_width(word);
-        if (used > 0 && used + 1 + width > columns) {
-            TRY_RETURN(text_append(out, "\n"));
-            used = 0;
-        }
-        TRY_RETURN(text_append(out, "%s%s", used > 0 ? " " : "", word));
-        used += width + (used > 0);
-        text += bytes + (text[bytes] == ' ');
-    }
-    return text_append(out, "\n");
 }
 
 static alibi_status append_conclusion(struct text *out, const struct view *v, int columns)
@@ -220,7 +234,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     view_init(&v, r);
     TRY_RETURN(text_append(out, "Perplexity by test length\n\n"));
     TRY_RETURN(append_table(out, &v, columns, colour));
-    TRY_RETURN(append_key(out, &v, colour));
+    TRY_RETURN(append_key(out, &v, columns, colour));
     TRY_RETURN(text_append(out, "\n"));
     TRY_RETURN(append_plot(out, &v, columns, colour));
     TRY_RETURN(text_append(out, "\n"));

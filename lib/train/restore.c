@@ -77,10 +77,10 @@ alibi_status checkpoint_verify(const char *path)
 
 static alibi_status find_among(char **path, const struct step_folder *folders, int count, const char *run)
 {
+    alibi_status status = ALIBI_OK;
     int passed_over = 0;
 
     for (int i = 0; i < count; i++) {
-        alibi_status status;
         if (!folders[i].complete)
             continue;
         status = checkpoint_verify(folders[i].path);
@@ -91,10 +91,10 @@ static alibi_status find_among(char **path, const struct step_folder *folders, i
         log_warning("passing over the checkpoint of step %lld: %s", (long long)folders[i].step, alibi_error());
         passed_over++;
     }
+    if (passed_over > 0)
+        return fail(status, "none of the %d checkpoints in '%s' verifies; the last: %s", passed_over, run, alibi_error());
     *path = NULL;
-    return passed_over == 0 ? ALIBI_OK
-                            : fail(ALIBI_BAD_INPUT, "none of the %d checkpoints in '%s' verifies; the last: %s", passed_over, run,
-                                   alibi_error());
+    return ALIBI_OK;
 }
 
 alibi_status checkpoint_find(char **path, const char *run)

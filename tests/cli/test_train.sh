@@ -119,7 +119,8 @@ for part in model.safetensors optimizer.safetensors config.json manifest.json; d
     done
 done
 for checkpoint in broken/step-*; do alter "$checkpoint/model.safetensors"; done
-expect 3 "broken" "$ALIBI" eval broken --quiet
+run "$ALIBI" eval broken --quiet
+[ "$code" = 3 ] && grep -q "none of the 2 checkpoints in .broken. verifies" stderr && pass "none verifies" || fail "none verifies" "exit code $code"
 rm -rf empty && mkdir empty
 expect 3 "'empty'" "$ALIBI" eval empty --quiet
 

@@ -1,4 +1,6 @@
 /* Evaluation: which tokens are scored, and that the numbers are what their formulas say, against plain loops over the model. */
+#include <omp.h>
+
 #include "eval/eval.h"
 #include "train/train.h"
 #include "check.h"
@@ -554,6 +556,7 @@ int main(void)
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
     };
 
+    omp_set_num_threads(1); /* for models this small threads only cost time */
     cpu.ops = ops_cpu();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,20 +81,26 @@ VEC_INLINE vec relu_slope(vec x)
     return vec_select(x > 0.0f, vec_all(1.0f), 0.0f * x);
 }
 
-/* ---- n numbers; f is inlined */
+/* ---- n numbers; f is inlined. Whole vectors first: the end, in the same loop, would cost it its registers. */
 
 VEC_INLINE void map(vec f(vec), float *y, const float *x, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += SIMD_WIDTH)
-        vec_store_some(y + i, f(vec_load_some(x + i, n - i)), n - i);
+    int64_t i = 0;
+
+    for (; i + SIMD_WIDTH <= n; i += SIMD_WIDTH)
+        vec_store(y + i, f(vec_load(x + i)));
+    if (i < n)
+        vec_store_end(y + i, f(vec_load_end(x + i, n - i)), n - i);
 }
 
 VEC_INLINE void map_slope(vec slope(vec), float *dx, const float *dy, const float *x, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
-        vec d = vec_load_some(dy + i, n - i);
-        vec_store_some(dx + i, d * slope(vec_load_some(x + i, n - i)), n - i);
-    }
+    int64_t i = 0;
+
+    for (; i + SIMD_WIDTH <= n; i += SIMD_WIDTH)
+        vec_store(dx + i, vec_load(dy + i) * slope(vec_load(x + i)));
+    if (i < n)
+        vec_store_end(dx + i, vec_load_end(dy + i, n - i) * slope(vec_load_end(x + i, n - i)), n - i);
 }
 
 static void swiglu(float *y, const float *gate, const float *up, int64_t n)

@@ -30,9 +30,12 @@ static float largest_of(const float *x, int64_t n, float start)
 static float sum_of_exponentials(const float *x, int64_t n, float max)
 {
     vec sum = { 0 };
+    int64_t v = 0;
 
-    for (int64_t v = 0; v < n; v += SIMD_WIDTH)
-        sum += vec_first(vec_exp_to_88(vec_load_some(x + v, n - v) - max), n - v);
+    for (; v + SIMD_WIDTH <= n; v += SIMD_WIDTH)
+        sum += vec_exp_to_88(vec_load(x + v) - max);
+    if (v < n)
+        sum += vec_first(vec_exp_to_88(vec_load_end(x + v, n - v) - max), n - v);
     return vec_sum(sum);
 }
 
@@ -53,9 +56,12 @@ static struct softmax softmax_of(const float *x, int64_t V)
 static void write_gradient(float *out, const float *x, int64_t V, struct softmax s, int64_t target, float scale)
 {
     float factor = (float)((double)scale / s.sum);
+    int64_t v = 0;
 
-    for (int64_t v = 0; v < V; v += SIMD_WIDTH)
-        vec_store_some(out + v, factor * vec_exp_to_88(vec_load_some(x + v, V - v) - s.max), V - v);
+    for (; v + SIMD_WIDTH <= V; v += SIMD_WIDTH)
+        vec_store(out + v, factor * vec_exp_to_88(vec_load(x + v) - s.max));
+    if (v < V)
+        vec_store_end(out + v, factor * vec_exp_to_88(vec_load_end(x + v, V - v) - s.max), V - v);
     out[target] -= scale;
 }
 

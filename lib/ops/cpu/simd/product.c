@@ -30,27 +30,41 @@ VEC_INLINE void block(const struct product *p, int64_t m, int64_t n, const int r
         }
 }
 
-#define BLOCK(rows, vecs)                                                                                                        \
-    static void block_##rows##x##vecs(const struct product *p, int64_t m, int64_t n)                                             \
-    {                                                                                                                            \
-        block(p, m, n, rows, vecs);                                                                                              \
+/* Picks the constants: what is left at the right and at the bottom makes smaller blocks. */
+VEC_INLINE void block_of_rows(const struct product *p, int64_t m, int64_t n, int64_t rows, const int vecs)
+{
+    switch (rows) {
+    case 1:
+        block(p, m, n, 1, vecs);
+        break;
+    case 2:
+        block(p, m, n, 2, vecs);
+        break;
+    case 3:
+        block(p, m, n, 3, vecs);
+        break;
+    case 4:
+        block(p, m, n, 4, vecs);
+        break;
+    case 5:
+        block(p, m, n, 5, vecs);
+        break;
+    default:
+        block(p, m, n, BLOCK_ROWS, vecs);
     }
-#define BLOCKS(vecs) BLOCK(1, vecs) BLOCK(2, vecs) BLOCK(3, vecs) BLOCK(4, vecs) BLOCK(5, vecs) BLOCK(6, vecs)
-#define BLOCK_LIST(vecs)                                                                                                         \
-    {                                                                                                                            \
-        block_1x##vecs, block_2x##vecs, block_3x##vecs, block_4x##vecs, block_5x##vecs, block_6x##vecs                           \
-    }
+}
 
-typedef void block_function(const struct product *p, int64_t m, int64_t n);
-
-/* By vectors - 1, rows - 1. */
-#if SIMD_WIDTH == 16
-BLOCKS(1)
-BLOCKS(2) BLOCKS(3) BLOCKS(4) static block_function *const blocks[BLOCK_VECS][BLOCK_ROWS] = { BLOCK_LIST(1), BLOCK_LIST(2),
-                                                                                              BLOCK_LIST(3), BLOCK_LIST(4) };
-#else
-BLOCKS(1) BLOCKS(2) static block_function *const blocks[BLOCK_VECS][BLOCK_ROWS] = { BLOCK_LIST(1), BLOCK_LIST(2) };
-#endif
+static void any_block(const struct product *p, int64_t m, int64_t n, int64_t rows, int64_t vecs)
+{
+    if (vecs == 1)
+        block_of_rows(p, m, n, rows, 1);
+    else if (BLOCK_VECS > 2 && vecs == 3)
+        block_of_rows(p, m, n, rows, 3);
+    else if (BLOCK_VECS > 2 && vecs == 4)
+        block_of_rows(p, m, n, rows, BLOCK_VECS);
+    else
+        block_of_rows(p, m, n, rows, 2);
+}
 
 static int64_t at_most(int64_t x, int64_t limit)
 {
@@ -65,6 +79,6 @@ void multiply(const struct product *p)
     for (int64_t m = 0; m < p->rows; m += BLOCK_ROWS) {
         int64_t rows = at_most(p->rows - m, BLOCK_ROWS);
         for (int64_t v = 0; v < vecs; v += BLOCK_VECS)
-            blocks[at_most(vecs - v, BLOCK_VECS) - 1][rows - 1](p, m, v * SIMD_WIDTH);
+            any_block(p, m, v * SIMD_WIDTH, rows, at_most(vecs - v, BLOCK_VECS));
     }
 }

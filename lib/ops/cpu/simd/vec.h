@@ -1,8 +1,7 @@
 /* vec.h - vectors of SIMD_WIDTH floats, and the few functions of them that the kernels need
  *
  * Written with the compiler's vector types, so one source serves every instruction set. Arithmetic operators work lane by lane,
- * and a scalar operand stands for all lanes. Loads and stores take any address. Loops over lanes have a constant count and
- * become single instructions. */
+ * and a scalar operand stands for all lanes. Loads and stores take any address. */
 #ifndef VEC_H
 #define VEC_H
 
@@ -32,48 +31,50 @@ VEC_INLINE vec vec_all(float x)
     return x - (vec){ 0 };
 }
 
-/* The first n lanes, 1 <= n; all of them where n allows it. Missing lanes are 0. */
-VEC_INLINE vec vec_load_some(const float *p, int64_t n)
+/* The ends of rows. Kept out of line: an index that varies puts a vector into memory, and the whole loop around it too. */
+__attribute__((noinline, unused)) static vec vec_load_end(const float *p, int64_t n)
 {
-    if (n >= SIMD_WIDTH)
-        return vec_load(p);
     vec x = { 0 };
+
     for (int64_t l = 0; l < n; l++)
         x[l] = p[l];
     return x;
 }
 
-VEC_INLINE void vec_store_some(float *p, vec x, int64_t n)
+__attribute__((noinline, unused)) static void vec_store_end(float *p, vec x, int64_t n)
 {
-    if (n >= SIMD_WIDTH) {
-        vec_store(p, x);
-        return;
-    }
     for (int64_t l = 0; l < n; l++)
         p[l] = x[l];
 }
 
-/* Lane by lane a > b ? a : b: where either is NaN, b. */
-VEC_INLINE vec vec_max(vec a, vec b)
+/* The first n lanes, 1 <= n; all of them where n allows it. Missing lanes are 0. */
+VEC_INLINE vec vec_load_some(const float *p, int64_t n)
 {
-    vec r;
-    for (int l = 0; l < SIMD_WIDTH; l++)
-        r[l] = a[l] > b[l] ? a[l] : b[l];
-    return r;
+    return __builtin_expect(n >= SIMD_WIDTH, 1) ? vec_load(p) : vec_load_end(p, n);
 }
 
-/* Where either is NaN, b. */
-VEC_INLINE vec vec_min(vec a, vec b)
+VEC_INLINE void vec_store_some(float *p, vec x, int64_t n)
 {
-    vec r;
-    for (int l = 0; l < SIMD_WIDTH; l++)
-        r[l] = a[l] < b[l] ? a[l] : b[l];
-    return r;
+    if (__builtin_expect(n >= SIMD_WIDTH, 1))
+        vec_store(p, x);
+    else
+        vec_store_end(p, x, n);
 }
 
 VEC_INLINE vec vec_select(vec_mask where, vec yes, vec no)
 {
     return (vec)((where & (vec_mask)yes) | (~where & (vec_mask)no));
+}
+
+/* Where either is NaN, b. */
+VEC_INLINE vec vec_max(vec a, vec b)
+{
+    return vec_select(a > b, a, b);
+}
+
+VEC_INLINE vec vec_min(vec a, vec b)
+{
+    return vec_select(a < b, a, b);
 }
 
 VEC_INLINE vec vec_abs(vec x)
