@@ -260,7 +260,7 @@ struct alibi_eval {
     int64_t length; /* L_valid: tokens of context at most */
     int protocol;   /* enum alibi_protocol */
     int64_t stride; /* sliding: tokens scored per window, 1..length */
-    int64_t tokens; /* score this many at most; 0: all */
+    int64_t tokens; /* score this many at most, not fewer than length; 0: all */
 };
 
 /* Mean loss of the targets at positions first..last of their windows (position 0 has one token of context). */

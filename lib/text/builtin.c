@@ -3,12 +3,10 @@
  * A document opens with a few places and people; the others enter one by one while it runs. Between them come paragraphs of many
  * kinds about those already known. What they need (who keeps what, where, how many; the word at a gate; a saying) was said once,
  * a few words or a few thousand words before, so a reader who remembers more is surprised less. */
-#include <string.h>
-
 #include "text/builtin.h"
 
 enum {
-    DOCUMENT_BYTES = 24000, /* about 4,400 words */
+    DOCUMENT_BYTES = 24000, /* about 4,200 words */
     SHORT_DOCUMENT = 3000,
     FEWEST_DOCUMENTS = 20, /* a small text has shorter documents rather than fewer, down to the short ones */
     LEAST_DOCUMENTS = 3,   /* one for each split */
@@ -30,16 +28,17 @@ struct kind {
     const char *between;             /* sentences */
 };
 
+/* weight, about whom, opening, item, close, items at most, between sentences */
 static const struct kind kinds[] = {
-    { 15, cast_lately, "{work}", NULL, NULL, 0, " " },
-    { 13, cast_lately, "{travel}", NULL, NULL, 0, " " },
-    { 13, cast_lately, "{dialogue}", NULL, NULL, 0, " " },
-    { 8, cast_lately, "{letter}", NULL, NULL, 0, " " },
-    { 8, cast_long_ago, "{search}", NULL, NULL, 0, " " },
-    { 7, cast_oldest, "{recap_open}", "{recap_item}", "{recap_close}", 5, " " },
-    { 5, cast_oldest, "{ledger_open}", "{ledger_item}", "{ledger_close}", 6, "\n" },
-    { 6, cast_oldest, "{meeting_open}", "{meeting_item}", "{meeting_close}", 4, " " },
-    { 6, cast_lately, "{pause}", NULL, NULL, 0, " " },
+    { 15, world_cast_lately, "{work}", NULL, NULL, 0, " " },
+    { 13, world_cast_lately, "{travel}", NULL, NULL, 0, " " },
+    { 13, world_cast_lately, "{dialogue}", NULL, NULL, 0, " " },
+    { 8, world_cast_lately, "{letter}", NULL, NULL, 0, " " },
+    { 8, world_cast_long_ago, "{search}", NULL, NULL, 0, " " },
+    { 7, world_cast_oldest, "{recap_open}", "{recap_item}", "{recap_close}", 5, " " },
+    { 5, world_cast_oldest, "{ledger_open}", "{ledger_item}", "{ledger_close}", 6, "\n" },
+    { 6, world_cast_oldest, "{meeting_open}", "{meeting_item}", "{meeting_close}", 4, " " },
+    { 6, world_cast_lately, "{pause}", NULL, NULL, 0, " " },
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0], TRADE_WEIGHT = 16 };
@@ -53,41 +52,41 @@ static void begin_paragraph(struct writer *w)
 static void end_paragraph(struct writer *w)
 {
     w->capital = false;
-    put_text(w, "\n\n");
+    speech_put_text(w, "\n\n");
 }
 
 static void write_paragraph(struct writer *w, const char *template)
 {
     begin_paragraph(w);
-    speak(w, template);
+    speech_say(w, template);
     end_paragraph(w);
 }
 
 static void write_kind(struct writer *w, const struct kind *kind)
 {
-    int items = kind->item != NULL ? 2 + draw_below(w, kind->items - 1) : 0;
+    int items = kind->item != NULL ? 2 + speech_draw_below(w, kind->items - 1) : 0;
 
     if (items > w->world.known_holdings.count)
         items = w->world.known_holdings.count;
     begin_paragraph(w);
     kind->cast(w);
-    speak(w, kind->open);
+    speech_say(w, kind->open);
     for (int i = 0; i < items; i++) {
         if (i > 0)
             kind->cast(w);
-        put_text(w, kind->between);
-        speak(w, kind->item);
+        speech_put_text(w, kind->between);
+        speech_say(w, kind->item);
     }
     if (kind->close != NULL) {
-        put_text(w, kind->between);
-        speak(w, kind->close);
+        speech_put_text(w, kind->between);
+        speech_say(w, kind->close);
     }
     end_paragraph(w);
 }
 
 static void write_trade(struct writer *w)
 {
-    cast_lately(w);
+    world_cast_lately(w);
     if (world_give(w))
         write_paragraph(w, "{gives}");
     else if (world_lose(w))
@@ -102,7 +101,7 @@ static void write_any(struct writer *w)
 
     for (int i = 0; i < KINDS; i++)
         total += kinds[i].weight;
-    ticket = draw_below(w, total);
+    ticket = speech_draw_below(w, total);
     for (int i = 0; i < KINDS; i++) {
         if (ticket < kinds[i].weight) {
             write_kind(w, &kinds[i]);
@@ -125,7 +124,7 @@ static void introduce_person(struct writer *w)
 {
     world_add_person(w);
     write_paragraph(w, w->world.people[w->scene.a].kin >= 0 ? "{kin_first}" : "{person_first}");
-    if (draw_chance(w, 50)) {
+    if (speech_draw_chance(w, 50)) {
         world_add_holding(w);
         write_paragraph(w, "{keeps_also}");
     }
@@ -167,8 +166,8 @@ static void write_document(struct writer *w, uint64_t number, size_t typical_byt
 
     speech_begin(w, number);
     world_begin(w);
-    bytes = typical_bytes * (size_t)(80 + draw_below(w, 41)) / 100;
-    people = between(OPENING_PEOPLE, bytes / BYTES_PER_PERSON, PEOPLE - draw_below(w, 4));
+    bytes = typical_bytes * (size_t)(80 + speech_draw_below(w, 41)) / 100;
+    people = between(OPENING_PEOPLE, bytes / BYTES_PER_PERSON, PEOPLE - speech_draw_below(w, 4));
     places = between(OPENING_PLACES, bytes / BYTES_PER_PLACE, PLACES);
     write_opening(w);
     while (w->status == ALIBI_OK && w->out.length < bytes) {

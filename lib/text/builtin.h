@@ -128,16 +128,17 @@ struct writer {
 
 void speech_init(struct lexicon *l);
 void speech_begin(struct writer *w, uint64_t document); /* fresh numbers, a fresh palette, an empty page */
-int draw_below(struct writer *w, int n);
-int draw_zipf(struct writer *w, int n); /* 0..n-1, the small ones more often */
-bool draw_chance(struct writer *w, int of_hundred);
-void put(struct writer *w, const char *text, size_t length);
-void put_text(struct writer *w, const char *text);
-void put_number(struct writer *w, int n); /* 0..99, in words */
-void speak(struct writer *w, const char *template);
+int speech_draw_below(struct writer *w, int n);
+int speech_draw_zipf(struct writer *w, int n); /* 0..n-1, the small ones more often */
+bool speech_draw_chance(struct writer *w, int of_hundred);
+void speech_put(struct writer *w, const char *text, size_t length);
+void speech_put_text(struct writer *w, const char *text);
+void speech_put_number(struct writer *w, int n); /* 0..99, in words */
+void speech_say(struct writer *w, const char *template);
 /* Speaks aside: the result goes into `out` instead of the document. The pair is of the same words, once singular, once plural. */
-void compose(struct writer *w, char *out, size_t size, const char *template);
-void compose_pair(struct writer *w, char *one, char *many, size_t size, const char *one_template, const char *many_template);
+void speech_compose(struct writer *w, char *out, size_t size, const char *template);
+void speech_compose_pair(struct writer *w, char *one, char *many, size_t size, const char *one_template,
+                         const char *many_template);
 
 /* ---- world (builtin_world.c) */
 
@@ -146,12 +147,12 @@ void world_add_place(struct writer *w);   /* scene.x is the new place */
 void world_add_person(struct writer *w);  /* scene.a is the new person, scene.h what they keep at home */
 void world_add_holding(struct writer *w); /* something that a keeps in another place: scene.h */
 /* Writes the fact that a template calls `name`, such as A, A.his, X.house, H.count; false if there is none of that name. */
-bool world_speak(struct writer *w, const char *name, size_t length);
+bool world_say(struct writer *w, const char *name, size_t length);
 
 /* Fill the scene: with what was used lately, mostly; with what was not used for long, mostly. */
-void cast_lately(struct writer *w);
-void cast_long_ago(struct writer *w);
-void cast_oldest(struct writer *w); /* called again, it goes through all of them */
+void world_cast_lately(struct writer *w);
+void world_cast_long_ago(struct writer *w);
+void world_cast_oldest(struct writer *w); /* called again, it goes through all of them */
 
 /* Change how many h there are: some go from a to b (then g is b's), some are lost, some are found. False, and nothing is changed,
  * if there are too few or too many for that, or by chance. */

@@ -20,14 +20,14 @@ static uint32_t draw(struct writer *w)
     return w->numbers.at[w->drawn++ % 4];
 }
 
-int draw_below(struct writer *w, int n)
+int speech_draw_below(struct writer *w, int n)
 {
     return (int)(((uint64_t)draw(w) * (uint64_t)n) >> 32);
 }
 
-bool draw_chance(struct writer *w, int of_hundred)
+bool speech_draw_chance(struct writer *w, int of_hundred)
 {
-    return draw_below(w, 100) < of_hundred;
+    return speech_draw_below(w, 100) < of_hundred;
 }
 
 /* The r with sums[r] <= target < sums[r + 1]. */
@@ -45,11 +45,11 @@ static int find_rank(const uint32_t *sums, int n, uint32_t target)
     return low;
 }
 
-int draw_zipf(struct writer *w, int n)
+int speech_draw_zipf(struct writer *w, int n)
 {
     const uint32_t *sums = w->lexicon->zipf;
 
-    return find_rank(sums, n, (uint32_t)draw_below(w, (int)sums[n]));
+    return find_rank(sums, n, (uint32_t)speech_draw_below(w, (int)sums[n]));
 }
 
 /* ---- the lexicon */
@@ -141,7 +141,7 @@ void speech_begin(struct writer *w, uint64_t document)
     w->out.length = 0;
     for (int i = 0; i < CLASSES && w->lexicon->sizes[i] > 0; i++)
         for (int k = 0; k < PALETTE; k++)
-            w->palette[i][k] = (uint8_t)draw_below(w, w->lexicon->sizes[i]);
+            w->palette[i][k] = (uint8_t)speech_draw_below(w, w->lexicon->sizes[i]);
 }
 
 /* ---- output */
@@ -179,10 +179,10 @@ static void put_article(struct writer *w, char next)
     bool vowel = memchr("aeiouAEIOU", next, 10) != NULL;
 
     w->article = false;
-    put(w, vowel ? "an " : "a ", vowel ? 3 : 2);
+    speech_put(w, vowel ? "an " : "a ", vowel ? 3 : 2);
 }
 
-void put(struct writer *w, const char *text, size_t length)
+void speech_put(struct writer *w, const char *text, size_t length)
 {
     if (w->article && length > 0 && text[0] == ' ') {
         text++;
@@ -198,12 +198,12 @@ void put(struct writer *w, const char *text, size_t length)
         append(w, text, length);
 }
 
-void put_text(struct writer *w, const char *text)
+void speech_put_text(struct writer *w, const char *text)
 {
-    put(w, text, strlen(text));
+    speech_put(w, text, strlen(text));
 }
 
-void put_number(struct writer *w, int n)
+void speech_put_number(struct writer *w, int n)
 {
     static const char *const low[] = { "none",     "one",     "two",     "three",     "four",     "five",    "six",
                                        "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
@@ -211,13 +211,13 @@ void put_number(struct writer *w, int n)
     static const char *const tens[] = { "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety" };
 
     if (n < 20) {
-        put_text(w, low[n]);
+        speech_put_text(w, low[n]);
         return;
     }
-    put_text(w, tens[n / 10 - 2]);
+    speech_put_text(w, tens[n / 10 - 2]);
     if (n % 10 > 0) {
-        put_text(w, "-");
-        put_text(w, low[n % 10]);
+        speech_put_text(w, "-");
+        speech_put_text(w, low[n % 10]);
     }
 }
 
@@ -239,8 +239,8 @@ static bool ends_in_consonant_and_y(const struct word *word)
 
 static void put_stem(struct writer *w, const struct word *word, int dropped, const char *ending)
 {
-    put(w, word->text, (size_t)(word->length - dropped));
-    put_text(w, ending);
+    speech_put(w, word->text, (size_t)(word->length - dropped));
+    speech_put_text(w, ending);
 }
 
 static void put_s(struct writer *w, const struct word *word)
@@ -277,7 +277,7 @@ static bool put_irregular(struct writer *w, const struct word *word, int n)
             return false;
         form++;
     }
-    put(w, form, (size_t)(form_end(form) - form));
+    speech_put(w, form, (size_t)(form_end(form) - form));
     return true;
 }
 
@@ -307,15 +307,15 @@ static int draw_word(struct writer *w, int class)
     int size = w->lexicon->sizes[class];
 
     if (builtin_classes[class].kind == WORD_NAME)
-        return draw_below(w, size);
-    if (size > 2 * PALETTE && draw_chance(w, PALETTE_SHARE))
-        return w->palette[class][draw_zipf(w, PALETTE)];
-    return draw_zipf(w, size);
+        return speech_draw_below(w, size);
+    if (size > 2 * PALETTE && speech_draw_chance(w, PALETTE_SHARE))
+        return w->palette[class][speech_draw_zipf(w, PALETTE)];
+    return speech_draw_zipf(w, size);
 }
 
 /* ---- templates */
 
-static void speak_class(struct writer *w, int class, enum word_form form)
+static void say_class(struct writer *w, int class, enum word_form form)
 {
     struct word word = w->lexicon->words[class][draw_word(w, class)];
 
@@ -328,7 +328,7 @@ static void speak_class(struct writer *w, int class, enum word_form form)
 }
 
 /* What stands between braces: a name, perhaps with a form behind a dot. */
-static void speak_symbol(struct writer *w, const char *name, size_t length)
+static void say_symbol(struct writer *w, const char *name, size_t length)
 {
     const char *dot = memchr(name, '.', length);
     size_t base = dot != NULL ? (size_t)(dot - name) : length;
@@ -337,36 +337,36 @@ static void speak_symbol(struct writer *w, const char *name, size_t length)
     if (length == 2 && memcmp(name, "an", 2) == 0)
         w->article = true;
     else if (s != NULL && s->rule != NULL)
-        speak(w, s->rule->templates[draw_zipf(w, s->index)]);
+        speech_say(w, s->rule->templates[speech_draw_zipf(w, s->index)]);
     else if (s != NULL)
-        speak_class(w, s->index, dot != NULL ? form_of(dot + 1, length - base - 1) : FORM_FIRST);
-    else if (!world_speak(w, name, length) && w->status == ALIBI_OK)
+        say_class(w, s->index, dot != NULL ? form_of(dot + 1, length - base - 1) : FORM_FIRST);
+    else if (!world_say(w, name, length) && w->status == ALIBI_OK)
         w->status = fail(ALIBI_BAD_INPUT, "built-in text: the grammar has no '%.*s'", (int)length, name);
 }
 
-/* Calls itself through speak_symbol, as deep as the rules are nested; no rule leads back to itself, so that is a few levels. */
-void speak(struct writer *w, const char *template)
+/* Calls itself through say_symbol, as deep as the rules are nested; no rule leads back to itself, so that is a few levels. */
+void speech_say(struct writer *w, const char *template)
 {
     while (*template != '\0') {
         size_t plain = strcspn(template, "{^");
-        put(w, template, plain);
+        speech_put(w, template, plain);
         template += plain;
         if (*template == '^') {
             w->capital = true;
             template ++;
         } else if (*template == '{') {
             size_t name = strcspn(template + 1, "}");
-            speak_symbol(w, template + 1, name);
+            say_symbol(w, template + 1, name);
             template += name + (template[name + 1] == '}' ? 2 : 1);
         }
     }
 }
 
-void compose(struct writer *w, char *out, size_t size, const char *template)
+void speech_compose(struct writer *w, char *out, size_t size, const char *template)
 {
     size_t start = w->out.length, length;
 
-    speak(w, template);
+    speech_say(w, template);
     length = w->status == ALIBI_OK ? w->out.length - start : 0;
     if (length >= size)
         length = size - 1;
@@ -376,12 +376,13 @@ void compose(struct writer *w, char *out, size_t size, const char *template)
     w->out.length = start;
 }
 
-void compose_pair(struct writer *w, char *one, char *many, size_t size, const char *one_template, const char *many_template)
+void speech_compose_pair(struct writer *w, char *one, char *many, size_t size, const char *one_template,
+                         const char *many_template)
 {
     uint64_t drawn = w->drawn;
 
-    compose(w, one, size, one_template);
+    speech_compose(w, one, size, one_template);
     w->drawn = drawn;
     w->numbers = random_block(w->seed, RANDOM_STREAM(RANDOM_CORPUS, w->document), drawn / 4);
-    compose(w, many, size, many_template);
+    speech_compose(w, many, size, many_template);
 }

@@ -26,18 +26,18 @@ static void touch(struct recency *r, int item)
 
 static int pick_lately(struct writer *w, const struct recency *r)
 {
-    return r->at[draw_zipf(w, r->count)];
+    return r->at[speech_draw_zipf(w, r->count)];
 }
 
 static int pick_long_ago(struct writer *w, const struct recency *r)
 {
-    return r->at[r->count - 1 - draw_zipf(w, r->count)];
+    return r->at[r->count - 1 - speech_draw_zipf(w, r->count)];
 }
 
 /* Lately used, and neither of the two if there are others. */
 static int pick_other(struct writer *w, const struct recency *r, int not_this, int nor_this)
 {
-    int rank = draw_zipf(w, r->count);
+    int rank = speech_draw_zipf(w, r->count);
 
     for (int tries = 0; tries < r->count; tries++, rank = (rank + 1) % r->count)
         if (r->at[rank] != not_this && r->at[rank] != nor_this)
@@ -47,17 +47,12 @@ static int pick_other(struct writer *w, const struct recency *r, int not_this, i
 
 /* ---- what comes into the world */
 
-static void new_saying(struct writer *w, int i)
-{
-    compose(w, w->world.sayings[i], PHRASE_BYTES, "{saying_made}");
-}
-
 void world_begin(struct writer *w)
 {
     memset(&w->world, 0, sizeof w->world);
     memset(&w->scene, 0, sizeof w->scene);
     for (int i = 0; i < SAYINGS; i++)
-        new_saying(w, i);
+        speech_compose(w, w->world.sayings[i], PHRASE_BYTES, "{saying_made}");
 }
 
 /* Is the text of item i also that of an earlier item? Items are `stride` bytes apart. */
@@ -73,7 +68,7 @@ static bool is_taken(const char *first, size_t stride, int i)
 static void compose_anew(struct writer *w, char *first, size_t stride, int i, size_t size, const char *template)
 {
     for (int tries = 0; tries == 0 || (tries < NAME_TRIES && is_taken(first, stride, i)); tries++)
-        compose(w, first + (size_t)i * stride, size, template);
+        speech_compose(w, first + (size_t)i * stride, size, template);
 }
 
 void world_add_place(struct writer *w)
@@ -83,14 +78,14 @@ void world_add_place(struct writer *w)
     struct place *p = &world->places[i];
 
     compose_anew(w, world->places[0].name, sizeof *p, i, NAME_BYTES, "^{place_start}{place_end}");
-    compose(w, p->house, NAME_BYTES, "{building}");
-    compose(w, p->look, NAME_BYTES, "{lay}");
-    compose(w, p->password, PHRASE_BYTES, "{stuff} {tool}");
+    speech_compose(w, p->house, NAME_BYTES, "{building}");
+    speech_compose(w, p->look, NAME_BYTES, "{lay}");
+    speech_compose(w, p->password, PHRASE_BYTES, "{stuff} {tool}");
     for (int k = 0; k < i; k++)
-        p->miles[k] = 2 + draw_below(w, MOST_MILES - 1);
+        p->miles[k] = 2 + speech_draw_below(w, MOST_MILES - 1);
     touch(&world->known_places, i);
     w->scene.x = i;
-    w->scene.saying = draw_below(w, SAYINGS);
+    w->scene.saying = speech_draw_below(w, SAYINGS);
     w->scene.y = pick_other(w, &world->known_places, i, i);
 }
 
@@ -101,10 +96,10 @@ static int new_holding(struct writer *w, int owner, int place)
     struct holding *h = &world->holdings[i];
 
     for (int tries = 0; tries == 0 || (tries < NAME_TRIES && is_taken(world->holdings[0].things, sizeof *h, i)); tries++)
-        compose_pair(w, h->thing, h->things, PHRASE_BYTES, "{stuff} {tool}", "{stuff} {tool.s}");
+        speech_compose_pair(w, h->thing, h->things, PHRASE_BYTES, "{stuff} {tool}", "{stuff} {tool.s}");
     h->owner = owner;
     h->place = place;
-    h->count = FEWEST + draw_below(w, MOST - FEWEST + 1);
+    h->count = FEWEST + speech_draw_below(w, MOST - FEWEST + 1);
     touch(&world->known_holdings, i);
     return i;
 }
@@ -115,14 +110,14 @@ static void name_person(struct writer *w, int i)
     struct world *world = &w->world;
     struct person *p = &world->people[i];
 
-    p->woman = draw_chance(w, 50);
-    p->kin = i > 0 && draw_chance(w, 35) ? draw_below(w, i) : -1;
+    p->woman = speech_draw_chance(w, 50);
+    p->kin = i > 0 && speech_draw_chance(w, 35) ? speech_draw_below(w, i) : -1;
     compose_anew(w, world->people[0].first, sizeof *p, i, NAME_BYTES,
                  p->woman ? "^{first_start}{woman_end}" : "^{first_start}{man_end}");
     if (p->kin >= 0)
         memcpy(p->last, world->people[p->kin].last, NAME_BYTES);
     else
-        compose(w, p->last, NAME_BYTES, "^{last_start}{last_end}");
+        speech_compose(w, p->last, NAME_BYTES, "^{last_start}{last_end}");
 }
 
 static void set_scene(struct writer *w, int holding)
@@ -136,7 +131,7 @@ static void set_scene(struct writer *w, int holding)
     s->b = pick_other(w, &world->known_people, s->a, s->a);
     s->c = pick_other(w, &world->known_people, s->a, s->b);
     s->y = pick_other(w, &world->known_places, s->x, s->x);
-    s->saying = draw_zipf(w, SAYINGS);
+    s->saying = speech_draw_zipf(w, SAYINGS);
     s->g = s->h;
     for (int i = world->known_holdings.count - 1; i >= 0; i--)
         if (world->holdings[world->known_holdings.at[i]].owner == s->b)
@@ -155,10 +150,10 @@ void world_add_person(struct writer *w)
 
     name_person(w, i);
     p->home = pick_lately(w, &world->known_places);
-    compose(w, p->trade, NAME_BYTES, "{trade}");
-    compose(w, p->beast, NAME_BYTES, "{companion}");
+    speech_compose(w, p->trade, NAME_BYTES, "{trade}");
+    speech_compose(w, p->beast, NAME_BYTES, "{companion}");
     compose_anew(w, world->people[0].pet, sizeof *p, i, NAME_BYTES, "{pet}");
-    compose(w, p->trait, PHRASE_BYTES, "{trait_made}");
+    speech_compose(w, p->trait, PHRASE_BYTES, "{trait_made}");
     touch(&world->known_people, i);
     set_scene(w, new_holding(w, i, p->home));
 }
@@ -171,17 +166,17 @@ void world_add_holding(struct writer *w)
     set_scene(w, new_holding(w, owner, pick_other(w, &world->known_places, world->people[owner].home, -1)));
 }
 
-void cast_lately(struct writer *w)
+void world_cast_lately(struct writer *w)
 {
     set_scene(w, pick_lately(w, &w->world.known_holdings));
 }
 
-void cast_long_ago(struct writer *w)
+void world_cast_long_ago(struct writer *w)
 {
     set_scene(w, pick_long_ago(w, &w->world.known_holdings));
 }
 
-void cast_oldest(struct writer *w)
+void world_cast_oldest(struct writer *w)
 {
     set_scene(w, w->world.known_holdings.at[w->world.known_holdings.count - 1]);
 }
@@ -200,7 +195,7 @@ static int some_of(struct writer *w, const struct holding *h)
 {
     int most = h->count - FEWEST;
 
-    return 2 + draw_below(w, most < 9 ? most - 1 : 8);
+    return 2 + speech_draw_below(w, most < 9 ? most - 1 : 8);
 }
 
 /* What b has of the things of h, or -1. */
@@ -239,7 +234,7 @@ bool world_give(struct writer *w)
     struct holding *h = &world->holdings[w->scene.h];
     int g = holding_of_b(w);
 
-    if (w->scene.a == w->scene.b || h->count < FEWEST + 2 || !draw_chance(w, 60))
+    if (w->scene.a == w->scene.b || h->count < FEWEST + 2 || !speech_draw_chance(w, 60))
         return false;
     if (g >= 0 ? world->holdings[g].count > MOST : !room_for_holding(world))
         return false;
@@ -254,7 +249,7 @@ bool world_lose(struct writer *w)
 {
     struct holding *h = &w->world.holdings[w->scene.h];
 
-    if (h->count < FEWEST + 2 || !draw_chance(w, h->count > MOST ? 100 : 40))
+    if (h->count < FEWEST + 2 || !speech_draw_chance(w, h->count > MOST ? 100 : 40))
         return false;
     change(w, h, -some_of(w, h));
     return true;
@@ -266,7 +261,7 @@ bool world_find(struct writer *w)
 
     if (h->count > MOST)
         return false;
-    change(w, h, 2 + draw_below(w, 8));
+    change(w, h, 2 + speech_draw_below(w, 8));
     return true;
 }
 
@@ -310,7 +305,7 @@ static bool put_field(struct writer *w, const void *from, const struct field *fi
 {
     for (; fields->name != NULL; fields++) {
         if (is(fields->name, name, length)) {
-            put_text(w, (const char *)from + fields->offset);
+            speech_put_text(w, (const char *)from + fields->offset);
             return true;
         }
     }
@@ -321,9 +316,9 @@ static void put_full_name(struct writer *w, int person)
 {
     const struct person *p = &w->world.people[person];
 
-    put_text(w, p->first);
-    put_text(w, " ");
-    put_text(w, p->last);
+    speech_put_text(w, p->first);
+    speech_put_text(w, " ");
+    speech_put_text(w, p->last);
     w->scene.named |= 1u << person;
 }
 
@@ -332,13 +327,13 @@ static void mention(struct writer *w, int person)
 {
     const struct person *p = &w->world.people[person];
 
-    if ((w->scene.named >> person & 1) == 0 || draw_chance(w, 20)) {
+    if ((w->scene.named >> person & 1) == 0 || speech_draw_chance(w, 20)) {
         put_full_name(w, person);
-    } else if (draw_chance(w, 85)) {
-        put_text(w, p->first);
+    } else if (speech_draw_chance(w, 85)) {
+        speech_put_text(w, p->first);
     } else {
-        put_text(w, "the ");
-        put_text(w, p->trade);
+        speech_put_text(w, "the ");
+        speech_put_text(w, p->trade);
     }
 }
 
@@ -352,25 +347,25 @@ static bool put_pronoun(struct writer *w, int person, const char *name, size_t l
         return false;
     if (!is_named) {
         put_full_name(w, person);
-        put_text(w, his ? "'s" : "");
+        speech_put_text(w, his ? "'s" : "");
     } else if (w->world.people[person].woman) {
-        put_text(w, he ? "she" : "her");
+        speech_put_text(w, he ? "she" : "her");
     } else {
-        put(w, name, length);
+        speech_put(w, name, length);
     }
     return true;
 }
 
-static bool speak_person(struct writer *w, int person, const char *name, size_t length)
+static bool say_person(struct writer *w, int person, const char *name, size_t length)
 {
     const struct person *p = &w->world.people[person];
 
     if (length == 0)
         put_full_name(w, person);
     else if (is("home", name, length))
-        put_text(w, w->world.places[p->home].name);
+        speech_put_text(w, w->world.places[p->home].name);
     else if (is("kin", name, length))
-        put_text(w, p->woman ? "sister" : "brother");
+        speech_put_text(w, p->woman ? "sister" : "brother");
     else if (is("kin_name", name, length))
         put_full_name(w, p->kin);
     else
@@ -378,21 +373,21 @@ static bool speak_person(struct writer *w, int person, const char *name, size_t 
     return true;
 }
 
-static bool speak_holding(struct writer *w, int holding, const char *name, size_t length)
+static bool say_holding(struct writer *w, int holding, const char *name, size_t length)
 {
     const struct holding *h = &w->world.holdings[holding];
     const struct place *p = &w->world.places[h->place];
 
     if (is("count", name, length)) {
-        put_number(w, h->count);
+        speech_put_number(w, h->count);
         return true;
     }
     if (!is("at", name, length))
         return put_field(w, h, holding_fields, name, length);
-    put_text(w, "the ");
-    put_text(w, p->house);
-    put_text(w, " at ");
-    put_text(w, p->name);
+    speech_put_text(w, "the ");
+    speech_put_text(w, p->house);
+    speech_put_text(w, " at ");
+    speech_put_text(w, p->name);
     return true;
 }
 
@@ -401,31 +396,31 @@ static int miles(const struct world *world, int x, int y)
     return x > y ? world->places[x].miles[y] : world->places[y].miles[x];
 }
 
-static bool speak_plain(struct writer *w, const char *name, size_t length)
+static bool say_plain(struct writer *w, const char *name, size_t length)
 {
     const struct scene *s = &w->scene;
 
     if (is("saying", name, length))
-        put_text(w, w->world.sayings[s->saying]);
+        speech_put_text(w, w->world.sayings[s->saying]);
     else if (is("moved", name, length))
-        put_number(w, s->moved);
+        speech_put_number(w, s->moved);
     else if (is("before", name, length))
-        put_number(w, s->before);
+        speech_put_number(w, s->before);
     else if (is("miles", name, length))
-        put_number(w, miles(&w->world, s->x, s->y));
+        speech_put_number(w, miles(&w->world, s->x, s->y));
     else
         return false;
     return true;
 }
 
-bool world_speak(struct writer *w, const char *name, size_t length)
+bool world_say(struct writer *w, const char *name, size_t length)
 {
     const struct scene *s = &w->scene;
     const char *field = length > 1 ? name + 2 : name + 1;
     size_t rest = length > 1 ? length - 2 : 0;
 
     if (length > 1 && name[1] != '.')
-        return speak_plain(w, name, length);
+        return say_plain(w, name, length);
     switch (name[0]) {
     case 'a':
     case 'b':
@@ -433,19 +428,19 @@ bool world_speak(struct writer *w, const char *name, size_t length)
         mention(w, name[0] == 'a' ? s->a : name[0] == 'b' ? s->b : s->c);
         return true;
     case 'A':
-        return speak_person(w, s->a, field, rest);
+        return say_person(w, s->a, field, rest);
     case 'B':
-        return speak_person(w, s->b, field, rest);
+        return say_person(w, s->b, field, rest);
     case 'C':
-        return speak_person(w, s->c, field, rest);
+        return say_person(w, s->c, field, rest);
     case 'X':
         return put_field(w, &w->world.places[s->x], place_fields, field, rest);
     case 'Y':
         return put_field(w, &w->world.places[s->y], place_fields, field, rest);
     case 'H':
-        return speak_holding(w, s->h, field, rest);
+        return say_holding(w, s->h, field, rest);
     case 'G':
-        return speak_holding(w, s->g, field, rest);
+        return say_holding(w, s->g, field, rest);
     default:
         return false;
     }

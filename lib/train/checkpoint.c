@@ -140,14 +140,15 @@ static alibi_status discard(const char *folder, alibi_status failure)
  * attempt is built upon: all is written again, once, from memory into new files. */
 static alibi_status write_twice_at_most(const char *run, const char *folder, const struct contents *c, int64_t step)
 {
-    alibi_status status = write_folder(run, folder, c, step);
-
-    if (status == ALIBI_IO) {
+    for (bool again = true;; again = false) {
+        alibi_status status = write_folder(run, folder, c, step);
+        if (status == ALIBI_OK)
+            return ALIBI_OK;
         status = discard(folder, status);
+        if (status != ALIBI_IO || !again || folder_exists(folder))
+            return status;
         log_note("step %lld is written once more: %s", (long long)step, alibi_error());
-        status = write_folder(run, folder, c, step);
     }
-    return status == ALIBI_OK ? ALIBI_OK : discard(folder, status);
 }
 
 /* ---- what was there before */

@@ -6,30 +6,19 @@
 
 /* ---- tensors */
 
-static alibi_status shape_text(struct text *out, const struct safetensor *t)
-{
-    TRY_RETURN(text_append(out, "%s [", t->type));
-    for (int i = 0; i < t->rank; i++)
-        TRY_RETURN(text_append(out, "%s%lld", i ? ", " : "", (long long)t->shape[i]));
-    return text_append(out, "]");
-}
-
 static alibi_status add_tensors(struct page *p, const char *path)
 {
     alibi_status status;
     struct safetensors *file = NULL;
-    struct text shape = { 0 };
 
     TRY(safetensors_open(&file, path));
     TRY(page_open(p, "tensors"));
     for (int i = 0; i < file->count; i++) {
-        shape.length = 0;
-        TRY(shape_text(&shape, &file->tensors[i]));
-        TRY(page_text(p, file->tensors[i].name, shape.data));
+        const struct safetensor *t = &file->tensors[i];
+        TRY(page_tensor(p, t->name, t->type, t->shape, t->rank));
     }
     TRY(page_close(p));
 out:
-    text_free(&shape);
     safetensors_free(file);
     return status;
 }
@@ -54,19 +43,6 @@ out:
     return status;
 }
 
-static alibi_status add_model(struct page *p, const struct alibi_config *c)
-{
-    const struct alibi_option *options;
-    int count;
-
-    TRY_RETURN(page_int(p, "parameters", config_parameters(c)));
-    TRY_RETURN(page_int(p, "vocab", c->vocab));
-    TRY_RETURN(page_text(p, "position", c->position));
-    TRY_RETURN(add_slopes(p, c));
-    options = alibi_config_options(&count);
-    return page_options(p, "model", options, count, c);
-}
-
 static alibi_status add_verified(struct page *p, const char *path)
 {
     struct manifest manifest;
@@ -79,18 +55,28 @@ static alibi_status add_verified(struct page *p, const char *path)
     return page_int(p, "bytes", bytes);
 }
 
-static alibi_status add_state(struct page *p, const char *path)
+static alibi_status add_recipe(struct page *p, const struct alibi_config *config, const struct alibi_training *training)
+{
+    int count;
+    const struct alibi_option *options = alibi_config_options(&count);
+
+    TRY_RETURN(page_options(p, "model", options, count, config));
+    options = training_shaping_options(&count);
+    return page_options(p, "training", options, count, training);
+}
+
+static alibi_status add_checkpoint(struct page *p, const char *path, const struct alibi_config *config)
 {
     struct train_state state;
     struct alibi_training training;
-    const struct alibi_option *options;
-    int count;
 
     TRY_RETURN(checkpoint_read_state(path, &state, &training));
     TRY_RETURN(page_int(p, "step", state.step));
     TRY_RETURN(page_real(p, "loss", state.loss));
-    options = training_shaping_options(&count);
-    return page_options(p, "training", options, count, &training);
+    TRY_RETURN(page_int(p, "parameters", config_parameters(config)));
+    TRY_RETURN(page_int(p, "vocab", config->vocab));
+    TRY_RETURN(add_slopes(p, config));
+    return add_recipe(p, config, &training);
 }
 
 /* `path` was verified by whoever found it. */
@@ -106,8 +92,7 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
     TRY(page_text(p, "kind", "checkpoint"));
     TRY(page_text(p, "path", path));
     TRY(add_verified(p, path));
-    TRY(add_model(p, &config));
-    TRY(add_state(p, path));
+    TRY(add_checkpoint(p, path, &config));
     TRY(add_tensors(p, weights));
 out:
     tokenizer_free(tokenizer);

@@ -27,7 +27,7 @@ static const struct alibi_option options[] = {
     { "momentum", ALIBI_OPTION_REAL, AT(momentum), 0, 0.999999, NULL, "0.99", "X", "nesterov: share of the last update kept" },
     { "clip", ALIBI_OPTION_REAL, AT(clip), 0, 1e6, NULL, "1", "X", "largest gradient norm; 0: no clipping" },
     { "dropout", ALIBI_OPTION_REAL, AT(dropout), 0, 0.95, NULL, "0", "X", "share of numbers dropped in training" },
-    { "seed", ALIBI_OPTION_INT, AT(seed), 0, 9e15, NULL, "1", "N", "keys weights, data order and dropout" },
+    { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N", "keys weights, data order and dropout" },
     /* Last, because it alone does not shape the result: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N", "steps between checkpoints" },
 };
@@ -65,7 +65,7 @@ static alibi_status check_value(const struct alibi_option *o, const struct alibi
 
     if (value >= o->min && value <= max)
         return ALIBI_OK;
-    return fail(ALIBI_USAGE, "%s %.15g is outside its range %.15g..%.15g", o->name, value, o->min, max);
+    return fail(ALIBI_USAGE, "%s: %.15g is out of range, it must be within %.15g..%.15g", o->name, value, o->min, max);
 }
 
 alibi_status training_check(const struct alibi_training *t)

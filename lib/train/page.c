@@ -5,13 +5,34 @@
 
 #include "base/option_value.h"
 
-enum { NAME_COLUMN = 28 };
+enum { NAME_COLUMN = 32 };
+
+/* Names and texts come from files: nothing in them may move a terminal's cursor. `width` is as in %-*s. */
+static alibi_status put_plain(struct page *p, const char *text, int width)
+{
+    alibi_status status;
+    char *clean = NULL;
+
+    TRY(text_copy(&clean, text));
+    line_clean(clean);
+    TRY(text_append(&p->out, "%-*s", width, clean));
+out:
+    mem_free(clean);
+    return status;
+}
+
+static alibi_status put_name_for_people(struct page *p, const char *name)
+{
+    TRY_RETURN(text_append(&p->out, "%*s", 2 * p->depth, ""));
+    TRY_RETURN(put_plain(p, name, NAME_COLUMN - 2 * p->depth));
+    return text_append(&p->out, " ");
+}
 
 /* The name and what stands between it and the value. */
 static alibi_status put_name(struct page *p, const char *name)
 {
     if (!p->json)
-        return text_append(&p->out, "%*s%-*s ", 2 * p->depth, "", NAME_COLUMN - 2 * p->depth, name);
+        return put_name_for_people(p, name);
     TRY_RETURN(text_append(&p->out, "%s\n%*s", p->first ? "" : ",", 2 * p->depth + 2, ""));
     p->first = false;
     TRY_RETURN(json_append_string(&p->out, name, strlen(name)));
@@ -37,7 +58,7 @@ alibi_status page_end(struct page *p)
 alibi_status page_text(struct page *p, const char *name, const char *value)
 {
     TRY_RETURN(put_name(p, name));
-    TRY_RETURN(p->json ? json_append_string(&p->out, value, strlen(value)) : text_append(&p->out, "%s", value));
+    TRY_RETURN(p->json ? json_append_string(&p->out, value, strlen(value)) : put_plain(p, value, 0));
     return end_line(p);
 }
 
@@ -60,6 +81,16 @@ alibi_status page_real(struct page *p, const char *name, double value)
     return end_line(p);
 }
 
+alibi_status page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape, int rank)
+{
+    TRY_RETURN(put_name(p, name));
+    TRY_RETURN(text_append(&p->out, p->json ? "{\"type\": \"%s\", \"shape\": [" : "%-4s [", type));
+    for (int i = 0; i < rank; i++)
+        TRY_RETURN(text_append(&p->out, "%s%lld", i == 0 ? "" : ", ", (long long)shape[i]));
+    TRY_RETURN(text_append(&p->out, "%s", p->json ? "]}" : "]"));
+    return end_line(p);
+}
+
 alibi_status page_reals(struct page *p, const char *name, const double *values, int64_t count)
 {
     TRY_RETURN(put_name(p, name));
@@ -72,10 +103,18 @@ alibi_status page_reals(struct page *p, const char *name, const double *values, 
     return end_line(p);
 }
 
+/* For people a heading, with room above it. */
+static alibi_status put_heading(struct page *p, const char *name)
+{
+    TRY_RETURN(text_append(&p->out, "%s%*s", p->depth == 0 ? "\n" : "", 2 * p->depth, ""));
+    TRY_RETURN(put_plain(p, name, 0));
+    return text_append(&p->out, "\n");
+}
+
 alibi_status page_open(struct page *p, const char *name)
 {
-    TRY_RETURN(put_name(p, name));
-    TRY_RETURN(text_append(&p->out, "%s", p->json ? "{" : "\n"));
+    TRY_RETURN(p->json ? put_name(p, name) : put_heading(p, name));
+    TRY_RETURN(text_append(&p->out, "%s", p->json ? "{" : ""));
     p->first = true;
     p->depth++;
     return ALIBI_OK;
@@ -97,6 +136,21 @@ static void spell(char key[ALIBI_NAME_MAX], const char *name, bool json)
             *c = '_';
 }
 
+/* As a recipe spells it; people need no quotes. */
+static alibi_status put_option(struct page *p, const struct alibi_option *o, const void *values)
+{
+    alibi_status status;
+    struct text value = { 0 };
+    size_t quotes;
+
+    TRY(option_value_format(&value, o, values));
+    quotes = !p->json && value.data[0] == '"' ? 1 : 0;
+    TRY(text_append_bytes(&p->out, value.data + quotes, value.length - 2 * quotes));
+out:
+    text_free(&value);
+    return status;
+}
+
 alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options, int count, const void *values)
 {
     char key[ALIBI_NAME_MAX];
@@ -105,7 +159,7 @@ alibi_status page_options(struct page *p, const char *name, const struct alibi_o
     for (int i = 0; i < count; i++) {
         spell(key, options[i].name, p->json);
         TRY_RETURN(put_name(p, key));
-        TRY_RETURN(option_value_format(&p->out, &options[i], values));
+        TRY_RETURN(put_option(p, &options[i], values));
         TRY_RETURN(end_line(p));
     }
     return page_close(p);

@@ -1,8 +1,9 @@
 /* page.h - facts with names, as a page for people or as one JSON object: the same calls write either
  *
- *   step        500                         {"step": 500,
- *   model                                    "model": {
- *     layers      4                            "layers": 4}} */
+ *   step      500          {"step": 500,
+ *
+ *   model                   "model": {
+ *     layers  4               "layers": 4}} */
 #ifndef PAGE_H
 #define PAGE_H
 
@@ -29,5 +30,7 @@ alibi_status page_close(struct page *p);
 
 /* Numbers in one line. */
 alibi_status page_reals(struct page *p, const char *name, const double *values, int64_t count);
+
+alibi_status page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape, int rank);
 
 #endif

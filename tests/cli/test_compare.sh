@@ -26,7 +26,7 @@ expect 3 "'whole' holds another comparison" "$ALIBI" compare "${tiny[@]}" "${all
 expect 2 "eval-tokens" "$ALIBI" compare "${tiny[@]}" --methods none --lengths 1024 --eval-tokens 100 --out few
 
 # Stopped and continued gives the same numbers.
-long=("${tiny[@]}" --methods alibi,none --lengths 16,32 --width 32 --batch 8 --steps 500 --save-every 1000 --eval-tokens 3200)
+long=("${tiny[@]}" --methods alibi,none --lengths 16,32 --width 32 --batch 8 --steps 3000 --save-every 10000 --eval-tokens 3200)
 check "a longer comparison" "$ALIBI" compare "${long[@]}" --out long
 "$ALIBI" compare "${long[@]}" --out stopped > stdout 2> stderr &
 pid=$!

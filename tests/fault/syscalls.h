@@ -40,6 +40,9 @@ static void (*watch)(const struct change *c, bool done);
 /* What statvfs reports as free, if not negative. */
 static long long pretended_space = -1;
 
+/* The most bytes that one read or write moves, if not 0. */
+static size_t longest_transfer;
+
 enum { DESCRIPTORS = 256, PATH_BYTES = 512 };
 static char descriptor_paths[DESCRIPTORS][PATH_BYTES];
 
@@ -84,7 +87,16 @@ ssize_t write(int fd, const void *bytes, size_t length)
 
     if (fd <= STDERR_FILENO)
         return syscall(SYS_write, fd, bytes, length);
+    if (longest_transfer > 0 && length > longest_transfer)
+        length = c.length = longest_transfer;
     return watched(&c, SYS_write, fd, (long)bytes, (long)length);
+}
+
+ssize_t read(int fd, void *bytes, size_t length)
+{
+    if (longest_transfer > 0 && length > longest_transfer)
+        length = longest_transfer;
+    return syscall(SYS_read, fd, bytes, length);
 }
 
 int fsync(int fd)

@@ -57,6 +57,7 @@ static int tear_down(void **state)
     alibi_set_hooks(NULL);
     watch = NULL;
     pretended_space = -1;
+    longest_transfer = 0;
     remove_temporary_folder(p->folder);
     alibi_corpus_free(p->corpus);
     free(p);
@@ -90,6 +91,51 @@ static void assert_resumes_to_the_same(struct place *p)
     assert_ok(train(p, p->run, true));
     assert_same_run(p->whole, p->run, STEPS);
 }
+
+/* ---- what it happens to */
+
+/* Something to do, from a folder that was made ready for it. */
+struct job {
+    void (*prepare)(struct place *p);
+    alibi_status (*act)(struct place *p);
+    bool trains;
+};
+
+static alibi_status train_or_resume(struct place *p)
+{
+    return train(p, p->run, true);
+}
+
+static void stop_at_step_1(struct place *p)
+{
+    clear_run(p);
+    listen_to(&p->listener, 1);
+    assert_int_equal(train(p, p->run, false), ALIBI_INTERRUPTED);
+    listen_to(&p->listener, 0);
+}
+
+static alibi_status open_model(struct place *p)
+{
+    alibi_model *m = NULL;
+    alibi_status status = alibi_model_open(&m, step_path(p->whole, STEPS));
+
+    alibi_model_free(m);
+    return status;
+}
+
+static alibi_status inspect(struct place *p)
+{
+    char *text = NULL;
+    alibi_status status = alibi_inspect(&text, step_path(p->whole, STEPS), true);
+
+    alibi_text_free(text);
+    return status;
+}
+
+static const struct job train_anew = { clear_run, train_or_resume, true };
+static const struct job train_on = { stop_at_step_1, train_or_resume, true };
+static const struct job open_one = { clear_run, open_model, false };
+static const struct job inspect_one = { clear_run, inspect, false };
 
 /* ---- kill -9 before, inside and after every call that changes a file */
 
@@ -137,7 +183,7 @@ static void note_saved(void *user, enum alibi_log_level level, const char *line)
 }
 
 /* True if the child died. */
-static bool train_in_child(struct place *p, struct news *news, bool resume)
+static bool train_in_child(struct place *p, struct news *news)
 {
     int status;
     pid_t child = fork();
@@ -147,7 +193,7 @@ static bool train_in_child(struct place *p, struct news *news, bool resume)
         alibi_set_hooks(&(struct alibi_hooks){ news, NULL, note_saved });
         death.calls = 0;
         watch = watch_for_death;
-        status = train(p, p->run, resume) != ALIBI_OK;
+        status = train(p, p->run, true) != ALIBI_OK;
         news->calls = death.calls;
         _exit(status);
     }
@@ -165,28 +211,34 @@ static struct news *new_news(void)
     return shared;
 }
 
-static void a_run_killed_at_any_call_loses_nothing_that_was_saved(void **state)
+static void kill_at_each_call(struct place *p, const struct job *job)
 {
-    struct place *p = *state;
     struct news *news = new_news();
     long calls, deaths = 0;
 
+    job->prepare(p);
     death.call = 0;
-    assert_false(train_in_child(p, news, false));
+    assert_false(train_in_child(p, news));
     calls = news->calls;
     for (int moment = BEFORE; moment < MOMENTS; moment++)
         for (long call = 1; call <= calls; call += STRIDE) {
-            clear_run(p);
-            news->saved = 0;
+            job->prepare(p);
+            news->saved = job == &train_on ? 1 : 0;
             death.call = call;
             death.moment = (enum moment)moment;
-            deaths += train_in_child(p, news, false);
+            deaths += train_in_child(p, news);
             assert_nothing_lost(p, news->saved);
             assert_resumes_to_the_same(p);
         }
     print_message("%ld calls change a file; %ld deaths, nothing lost\n", calls, deaths);
     assert_true(deaths >= 2 * calls / STRIDE);
     munmap(news, sizeof *news);
+}
+
+static void a_run_killed_at_any_call_loses_nothing_that_was_saved(void **state)
+{
+    kill_at_each_call(*state, &train_anew);
+    kill_at_each_call(*state, &train_on);
 }
 
 /* Dies at call 1, 1 + stride, ... of one resume after another, until one lives. */
@@ -199,7 +251,7 @@ static void a_run_killed_again_and_again_gets_there(void **state)
     for (long call = 1; call < 1000; call += 7) {
         death.call = call;
         death.moment = call % 2 ? BEFORE : AFTER;
-        if (!train_in_child(p, news, true))
+        if (!train_in_child(p, news))
             break;
         deaths++;
         assert_nothing_lost(p, news->saved);
@@ -222,49 +274,6 @@ static alibi_status probe(const char *how)
     mem_free(p);
     return status;
 }
-
-/* Something to do, from a folder that was made ready for it. */
-struct job {
-    void (*prepare)(struct place *p);
-    alibi_status (*act)(struct place *p);
-    bool trains;
-};
-
-static alibi_status train_or_resume(struct place *p)
-{
-    return train(p, p->run, true);
-}
-
-static void stop_at_step_1(struct place *p)
-{
-    clear_run(p);
-    listen_to(&p->listener, 1);
-    assert_int_equal(train(p, p->run, false), ALIBI_INTERRUPTED);
-    listen_to(&p->listener, 0);
-}
-
-static alibi_status open_model(struct place *p)
-{
-    alibi_model *m = NULL;
-    alibi_status status = alibi_model_open(&m, step_path(p->whole, STEPS));
-
-    alibi_model_free(m);
-    return status;
-}
-
-static alibi_status inspect(struct place *p)
-{
-    char *text = NULL;
-    alibi_status status = alibi_inspect(&text, step_path(p->whole, STEPS), true);
-
-    alibi_text_free(text);
-    return status;
-}
-
-static const struct job train_anew = { clear_run, train_or_resume, true };
-static const struct job train_on = { stop_at_step_1, train_or_resume, true };
-static const struct job open_one = { clear_run, open_model, false };
-static const struct job inspect_one = { clear_run, inspect, false };
 
 /* How many calls of that kind the job makes: what is left of MANY when it returns is used up one by one. */
 static int64_t count_calls(const char *how, const struct job *job, struct place *p)
@@ -389,6 +398,17 @@ static void a_full_disk_is_seen_before_anything_is_written(void **state)
     assert_resumes_to_the_same(p);
 }
 
+static void short_reads_and_writes_are_continued(void **state)
+{
+    struct place *p = *state;
+
+    longest_transfer = 13;
+    assert_ok(train(p, p->run, false));
+    assert_ok(open_model(p));
+    longest_transfer = 0;
+    assert_same_run(p->whole, p->run, STEPS);
+}
+
 static int wrong_bytes_left;
 
 /* Alters a part behind the library's back, after it was synced and before it is read back. */
@@ -433,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(every_failing_file_operation_is_a_clean_error_or_made_good, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_save_that_fails_twice_leaves_the_one_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_is_seen_before_anything_is_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(short_reads_and_writes_are_continued, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_does_not_read_back_is_written_once_more, set_up, tear_down),
     };
 

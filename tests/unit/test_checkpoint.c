@@ -417,7 +417,8 @@ static void inspect_says_what_is_there(void **state)
                                   "{\"length\": 128, \"ppl\": null}]}]}";
     char *unused = NULL;
 
-    INSPECT(p->run, "checkpoint", "step-00000004", "every byte", "0.0625", "embedding.weight", "F32 [257, 4]", "cosine", "alibi");
+    INSPECT(p->run, "checkpoint", "step-00000004", "every byte", "0.0625", "embedding.weight", "F32", "[257, 4]", "cosine",
+            "alibi");
     INSPECT(p->newest, "checkpoint");
     INSPECT(part_path(p, PART_OPTIMIZER), "safetensors", "second.embedding.weight");
     write_file(text, "one two\nthree\n", 14);
@@ -429,6 +430,24 @@ static void inspect_says_what_is_there(void **state)
     assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false), ALIBI_BAD_INPUT, "absent");
     damage(part_path(p, PART_CONFIG), 0);
     assert_fails(alibi_inspect(&unused, p->newest, true), ALIBI_BAD_INPUT, "config.json': checksum differs");
+}
+
+static void inspect_prints_no_control_characters_of_a_file(void **state)
+{
+    struct place *p = *state;
+    const char *path = path_at("%s/hostile.safetensors", p->folder);
+    struct safetensor tensor = { .name = "a\033[2Jb\nc", .rank = 1, .shape = { 1 } };
+    struct text file = { 0 };
+    char *text = NULL;
+
+    assert_ok(safetensors_header(&file, &tensor, 1));
+    assert_ok(text_append_bytes(&file, "\0\0\0\0", 4));
+    write_file(path, file.data, file.length);
+    assert_ok(alibi_inspect(&text, path, false));
+    assert_null(strchr(text, '\033'));
+    assert_non_null(strstr(text, "a?[2Jb?c"));
+    alibi_text_free(text);
+    text_free(&file);
 }
 
 #define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -451,6 +470,7 @@ int main(void)
         RUN_TEST(weights_that_are_not_finite_are_not_saved),
         RUN_TEST(what_was_saved_is_what_is_read),
         RUN_TEST(inspect_says_what_is_there),
+        RUN_TEST(inspect_prints_no_control_characters_of_a_file),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
