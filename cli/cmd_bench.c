@@ -36,8 +36,17 @@ struct setting {
 };
 
 static const struct setting gpt2_124m[] = {
-    { "layers", "12" },      { "width", "768" },   { "heads", "12" },  { "position", "learned" },     { "max-length", "1024" },
-    { "norm", "layernorm" }, { "biases", "true" }, { "tied", "true" }, { "activation", "gelu-tanh" }, { NULL, NULL },
+    { "layers", "12" },
+    { "width", "768" },
+    { "heads", "12" },
+    { "norm", "layernorm" },
+    { "activation", "gelu-tanh" },
+    { "biases", "true" },
+    { "tied", "true" },
+    { "embedding-scale", "1" },
+    { "position", "learned" },
+    { "max-length", "1024" },
+    { NULL, NULL },
 };
 
 static const struct setting byte_10m[] = {

@@ -119,7 +119,7 @@ struct writer {
     struct text out;
     alibi_status status; /* of the first failure; from then on nothing is written, so that sentences need not look */
     bool capital, article;
-    uint8_t palette[CLASSES][PALETTE]; /* the words that this document favours */
+    uint8_t palette[CLASSES][PALETTE]; /* of each class, the words used lately, the last one first */
     struct world world;
     struct scene scene;
 };

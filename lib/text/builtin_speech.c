@@ -3,13 +3,13 @@
  *   "^{an} {look} {tool} {drift.ed}"  ->  "A rusty bell trembled"
  *
  * Rank r of a class of words is drawn with weight 1 / (r + 3), Zipf's law but for the first few, which the words that stand in
- * the templates themselves supply. Half of the draws are from the document's palette, so a word that was used is likely to be
- * used again in the same document, as in any text about something. */
+ * the templates themselves supply. Most draws are from the palette, the words of a class that the document used last, so a word
+ * that was used is likely to be used again soon, as in any text about something. */
 #include <string.h>
 
 #include "text/builtin.h"
 
-enum { ZIPF_UNIT = 1 << 20, ZIPF_SHIFT = 3, PALETTE_SHARE = 50 };
+enum { ZIPF_UNIT = 1 << 20, ZIPF_SHIFT = 3, PALETTE_SHARE = 60 };
 
 /* ---- numbers */
 
@@ -302,15 +302,30 @@ static enum word_form form_of(const char *suffix, size_t length)
     return length == 3 && memcmp(suffix, "ing", 3) == 0 ? FORM_ING : FORM_FIRST;
 }
 
+/* Puts the word in front of the palette: from where it stood in it, or in place of the one not used for longest. */
+static void use_word(uint8_t palette[PALETTE], int rank)
+{
+    int at = 0;
+
+    while (at < PALETTE - 1 && palette[at] != rank)
+        at++;
+    memmove(palette + 1, palette, (size_t)at);
+    palette[0] = (uint8_t)rank;
+}
+
+/* Of the palette all but the last word used, lest it be "a kettle and a kettle". */
 static int draw_word(struct writer *w, int class)
 {
-    int size = w->lexicon->sizes[class];
+    int rank, size = w->lexicon->sizes[class];
 
     if (builtin_classes[class].kind == WORD_NAME)
         return speech_draw_below(w, size);
     if (size > 2 * PALETTE && speech_draw_chance(w, PALETTE_SHARE))
-        return w->palette[class][speech_draw_zipf(w, PALETTE)];
-    return speech_draw_zipf(w, size);
+        rank = w->palette[class][1 + speech_draw_zipf(w, PALETTE - 1)];
+    else
+        rank = speech_draw_zipf(w, size);
+    use_word(w->palette[class], rank);
+    return rank;
 }
 
 /* ---- templates */
@@ -380,8 +395,11 @@ void speech_compose_pair(struct writer *w, char *one, char *many, size_t size, c
                          const char *many_template)
 {
     uint64_t drawn = w->drawn;
+    uint8_t palette[CLASSES][PALETTE];
 
+    memcpy(palette, w->palette, sizeof palette);
     speech_compose(w, one, size, one_template);
+    memcpy(w->palette, palette, sizeof palette);
     w->drawn = drawn;
     w->numbers = random_block(w->seed, RANDOM_STREAM(RANDOM_CORPUS, w->document), drawn / 4);
     speech_compose(w, many, size, many_template);
