@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -147,11 +148,22 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     return finish_output(command->run(argc, argv));
 }
 
+/* Idle threads of the OpenMP runtime spin unless told otherwise before the program starts. On a machine that does anything else
+ * beside us spinning makes training many times slower, and on an idle one it gains nothing; so the program tells it and starts
+ * anew. A choice of the user's stays. If that fails, all still works. */
+static void let_idle_threads_sleep(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+        return;
+    execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv)
 {
     const char *command = NULL;
     alibi_status status;
 
+    let_idle_threads_sleep(argv);
     /* A closed pipe is seen where it is written to; it must not end a training whose progress nobody reads any more. */
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
