@@ -3,6 +3,7 @@
  * One file that loads nothing, and says so in its policy. Everything that comes from outside is escaped. It is whole without
  * script; with it, figures tell their values. */
 #include <math.h>
+#include <string.h>
 
 #include "report/parts.h"
 
@@ -64,7 +65,7 @@ out:
     return status;
 }
 
-/* "826K parameters", or "826K to 842K parameters" where the methods differ. */
+/* "826K parameters", or "826K to 842K parameters" where the methods differ visibly. */
 static alibi_status append_parameters(struct text *out, const struct view *v)
 {
     double least = INFINITY, most = 0;
@@ -73,7 +74,7 @@ static alibi_status append_parameters(struct text *out, const struct view *v)
         least = fmin(least, (double)v->result->method[m].parameters);
         most = fmax(most, (double)v->result->method[m].parameters);
     }
-    if (least < most)
+    if (strcmp(show_count(least).text, show_count(most).text) != 0)
         return text_append(out, "%s to %s parameters", show_count(least).text, show_count(most).text);
     return text_append(out, "%s parameters", show_count(most).text);
 }

@@ -6,7 +6,7 @@
 #include "text/builtin.h"
 
 enum {
-    DOCUMENT_BYTES = 24000, /* about 4,200 words */
+    DOCUMENT_BYTES = 24000, /* about 4,100 words */
     SHORT_DOCUMENT = 3000,
     FEWEST_DOCUMENTS = 20, /* a small text has shorter documents rather than fewer, down to the short ones */
     LEAST_DOCUMENTS = 3,   /* one for each split */

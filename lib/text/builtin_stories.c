@@ -70,8 +70,8 @@ static const char *const keeps_also[] = {
 /* ---- work */
 
 static const char *const work[] = {
-    "{deed} {deed} {thinks_of} {outdoors}",          "{outdoors} {deed} {thinks_of} {deed}", "{deed} {visits} {deed}",
-    "{thinks_of} {deed} {outdoors} {deed} {remark}", "{deed} {deed} {outdoors} {visits}",    NULL,
+    "{deed} {thinks_of} {deed} {thinks_of}", "{deed} {thinks_of} {outdoors} {thinks_of}", "{deed} {visits} {thinks_of} {deed}",
+    "{thinks_of} {deed} {visits} {remark}",  "{outdoors} {deed} {thinks_of} {visits}",    NULL,
 };
 
 static const char *const thinks_of[] = {
@@ -97,9 +97,9 @@ static const char *const visits[] = {
 /* ---- travel */
 
 static const char *const travel[] = {
-    "{leaves} {outdoors} {on_the_road} {arrives}",
     "{leaves} {on_the_road} {arrives} {thinks_of}",
-    "{leaves} {outdoors} {on_the_road} {on_the_road} {arrives}",
+    "{leaves} {outdoors} {on_the_road} {arrives}",
+    "{leaves} {on_the_road} {on_the_road} {arrives}",
     "{leaves} {on_the_road} {outdoors} {arrives} {deed}",
     NULL,
 };
@@ -192,8 +192,8 @@ static const char *const loses_some[] = {
 /* ---- looking again, long after */
 
 static const char *const search[] = {
-    "^it had been a long time since anyone spoke of {A}. {search_why} {search_end} {deed}",
-    "{outdoors} {search_why} {deed} {search_end}",
+    "^it had been a long time since anyone spoke of {A}. {search_why} {search_end} {thinks_of}",
+    "{search_why} {deed} {search_end}",
     "{search_why} {outdoors} {search_end} {remark}",
     "^{who} asked what had become of the {H.things} of {A}. {search_end} {thinks_of}",
     NULL,
@@ -368,10 +368,10 @@ static const char *const meeting_close[] = {
 /* ---- pauses */
 
 static const char *const pause[] = {
-    "{outdoors} {outdoors} {remark} ^in {X} they say: {saying}.",
-    "{remark} ^{A} used to say it differently: {saying}. {outdoors}",
-    "{outdoors} {outdoors} {deed} {outdoors}",
-    "{remark} {remark} {thinks_of}",
+    "{outdoors} {remark} ^in {X} they say: {saying}.",
+    "{remark} ^{A} used to say it differently: {saying}. {thinks_of}",
+    "{outdoors} {outdoors} {deed}",
+    "{remark} {thinks_of}",
     NULL,
 };
 

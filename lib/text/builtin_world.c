@@ -327,7 +327,7 @@ static void mention(struct writer *w, int person)
 {
     const struct person *p = &w->world.people[person];
 
-    if ((w->scene.named >> person & 1) == 0 || speech_draw_chance(w, 20)) {
+    if ((w->scene.named >> person & 1) == 0 || speech_draw_chance(w, 35)) {
         put_full_name(w, person);
     } else if (speech_draw_chance(w, 85)) {
         speech_put_text(w, p->first);
