@@ -14,7 +14,7 @@ build: packages
 	@cmake --build --preset release
 
 demo: program
-	$(ALIBI) compare --recipe recipes/demo.json --seed $(SEED) --out runs/demo-$(SEED)
+	$(ALIBI) compare --seed $(SEED) --out runs/demo-$(SEED)
 
 test: build
 	@scripts/test.sh

@@ -25,9 +25,9 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-/* Minutes on two cores, and long enough for the methods to part: what recipes/demo.json has. */
+/* Minutes on two cores, and long enough for the methods to part: `make demo` is these defaults and nothing else. */
 static const char *const training_defaults[][2] = {
-    { "train-length", "64" }, { "batch", "32" }, { "steps", "800" }, { "lr", "3e-3" }, { "warmup", "40" },
+    { "train-length", "64" }, { "batch", "8" }, { "steps", "1200" }, { "lr", "4e-3" }, { "warmup", "40" },
 };
 
 static alibi_status print_result(const struct alibi_compare_result *result, const struct job *job)
