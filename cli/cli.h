@@ -60,21 +60,17 @@ struct cli_table {
     struct alibi_option at[64];
     struct alibi_option_group *group;
 };
-void cli_table_copy(struct cli_table *t, struct alibi_option_group *group); /* the group has the copy from now on */
+alibi_status cli_table_copy(struct cli_table *t, struct alibi_option_group *group); /* the group has the copy from now on */
 void cli_table_drop(struct cli_table *t, const char *name);
 void cli_table_default(struct cli_table *t, const char *name, const char *text);
 
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
 
-/* Which built-in text; files given instead of it make these moot. */
-struct cli_text {
-    int64_t seed, bytes;
-};
-struct alibi_option_group cli_text_group(struct cli_text *values);
+struct alibi_option_group cli_text_group(struct alibi_builtin *values);
 
 /* The files, or the built-in text if there are none. */
-alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct cli_text *text);
+alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct alibi_builtin *text);
 
 /* ---- terminal (terminal.c) ------------------------------------------------------------------------------------------------ */
 
@@ -84,14 +80,11 @@ void cli_terminal_start(bool quiet);
 /* Takes the progress line away, so that something else may be printed. */
 void cli_terminal_clear(void);
 
-/* SIGINT and SIGTERM ask the library to save and stop; the second one exits at once. */
+/* SIGINT and SIGTERM ask the library to save and stop; the second one ends the program at once, as if not caught. */
 void cli_catch_signals(void);
 
 int cli_columns(void); /* of stdout, 80 if unknown */
 bool cli_colour(void);
-
-/* A note of the program's own, like the library's. */
-void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Short forms into a buffer that they return: 18.2k, 213 MiB, 1:05:09. */
 enum { CLI_SHORT = 32 };
@@ -107,6 +100,7 @@ void cli_json_close(char bracket);                 /* '}' or ']'; the outermost 
 void cli_json_int(const char *key, int64_t value);
 void cli_json_real(const char *key, double value);
 void cli_json_text(const char *key, const char *value);
+void cli_json_options(const char *key, const struct alibi_option_group *group); /* an object as in a recipe; no texts, no lists */
 
 /* ---- commands ---------------------------------------------------------------------------------------------------------------
  */

@@ -25,7 +25,7 @@ static const struct alibi_option options[] = {
       "memory: lengths to evaluate at" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N", "train: steps measured; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
-      "tokens the model knows; default: 257, of gpt2-124m 50257" },
+      "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
@@ -85,21 +85,21 @@ static alibi_status configure(const struct job *job, const struct bench_case *c,
 
 struct train_row {
     const char *name;
+    struct alibi_config config;
     int64_t batch, length;
     struct alibi_bench_step step;
 };
 
 static alibi_status measure_step(const struct job *job, const struct bench_case *c, struct train_row *row)
 {
-    struct alibi_config config;
     alibi_status status;
 
     row->name = c->name;
     row->batch = job->batch ? job->batch : c->batch;
     row->length = job->length ? job->length : c->length;
-    status = configure(job, c, row->length, &config);
+    status = configure(job, c, row->length, &row->config);
     if (status == ALIBI_OK)
-        status = alibi_bench_train(&config, row->batch, row->length, job->repeats, &row->step);
+        status = alibi_bench_train(&row->config, row->batch, row->length, job->repeats, &row->step);
     return status;
 }
 
@@ -109,21 +109,30 @@ static void print_train_row(const struct train_row *row, bool first)
     char parameters[CLI_SHORT], peak[CLI_SHORT];
 
     if (first)
-        printf("%-12s %5s %6s %10s %8s %9s %8s %8s %6s %10s\n", "recipe", "batch", "length", "parameters", "step s", "tokens/s",
-               "GFLOP/s", "CBLAS", "share", "peak");
-    printf("%-12s %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %5.0f%% %10s\n", row->name, (long long)row->batch,
-           (long long)row->length, cli_short_count(parameters, (double)row->step.parameters), row->step.step_seconds,
-           row->step.tokens_per_s, row->step.step_gflops, row->step.product_gflops, 100 * row->step.share,
+        printf("%-12s %6s %5s %6s %10s %8s %9s %8s %8s %6s %10s\n", "recipe", "vocab", "batch", "length", "parameters", "step s",
+               "tokens/s", "GFLOP/s", "CBLAS", "share", "peak");
+    printf("%-12s %6lld %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %5.0f%% %10s\n", row->name, (long long)row->config.vocab,
+           (long long)row->batch, (long long)row->length, cli_short_count(parameters, (double)row->step.parameters),
+           row->step.step_seconds, row->step.tokens_per_s, row->step.step_gflops, row->step.product_gflops, 100 * row->step.share,
            cli_short_bytes(peak, row->step.peak_bytes));
     fflush(stdout);
 }
 
-static void print_train_json(const struct train_row *row, bool first)
+/* What both benchmarks say of the model. */
+static void print_model_json(const char *name, const struct alibi_config *config)
 {
-    if (first)
-        cli_json_open(NULL, '[');
+    struct alibi_config values = *config;
+    struct alibi_option_group group = cli_model_group(&values);
+
+    cli_json_text("recipe", name);
+    cli_json_int("vocab", config->vocab);
+    cli_json_options("model", &group);
+}
+
+static void print_train_json(const struct train_row *row)
+{
     cli_json_open(NULL, '{');
-    cli_json_text("recipe", row->name);
+    print_model_json(row->name, &row->config);
     cli_json_int("batch", row->batch);
     cli_json_int("length", row->length);
     cli_json_int("parameters", row->step.parameters);
@@ -136,23 +145,31 @@ static void print_train_json(const struct train_row *row, bool first)
     cli_json_close('}');
 }
 
+/* JSON is printed when all is measured, so that a failure leaves no half of it. */
 static alibi_status bench_train(const struct job *job, const struct bench_case *cases, int count)
 {
-    struct train_row row;
+    struct train_row rows[CLI_COUNT(train_cases)];
     alibi_status status = ALIBI_OK;
 
     for (int i = 0; i < count && status == ALIBI_OK; i++) {
-        status = measure_step(job, &cases[i], &row);
-        if (status == ALIBI_OK)
-            (job->json ? print_train_json : print_train_row)(&row, i == 0);
+        status = measure_step(job, &cases[i], &rows[i]);
+        if (status == ALIBI_OK && !job->json)
+            print_train_row(&rows[i], i == 0);
     }
-    return status;
+    if (status != ALIBI_OK || !job->json)
+        return status;
+    cli_json_open(NULL, '[');
+    for (int i = 0; i < count; i++)
+        print_train_json(&rows[i]);
+    cli_json_close(']');
+    return ALIBI_OK;
 }
 
 /* ---- bench memory */
 
 struct memory_row {
     const char *name;
+    struct alibi_config config;
     int64_t length;
     double seconds;
     size_t peak_bytes;
@@ -163,18 +180,16 @@ static void print_memory_row(const struct memory_row *row, bool first)
     char peak[CLI_SHORT];
 
     if (first)
-        printf("%-12s %8s %9s %9s %10s\n", "recipe", "length", "seconds", "tokens/s", "peak");
-    printf("%-12s %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->length, row->seconds, (double)row->length / row->seconds,
-           cli_short_bytes(peak, row->peak_bytes));
+        printf("%-12s %6s %8s %9s %9s %10s\n", "recipe", "vocab", "length", "seconds", "tokens/s", "peak");
+    printf("%-12s %6lld %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->config.vocab, (long long)row->length, row->seconds,
+           (double)row->length / row->seconds, cli_short_bytes(peak, row->peak_bytes));
     fflush(stdout);
 }
 
-static void print_memory_json(const struct memory_row *row, bool first)
+static void print_memory_json(const struct memory_row *row)
 {
-    if (first)
-        cli_json_open(NULL, '[');
     cli_json_open(NULL, '{');
-    cli_json_text("recipe", row->name);
+    print_model_json(row->name, &row->config);
     cli_json_int("length", row->length);
     cli_json_real("seconds", row->seconds);
     cli_json_real("tokens_per_s", (double)row->length / row->seconds);
@@ -182,22 +197,36 @@ static void print_memory_json(const struct memory_row *row, bool first)
     cli_json_close('}');
 }
 
+static alibi_status measure_eval(const struct job *job, const struct bench_case *c, struct memory_row *row)
+{
+    alibi_status status = configure(job, c, row->length, &row->config);
+
+    if (status == ALIBI_OK)
+        status = alibi_bench_eval(&row->config, row->length, &row->seconds, &row->peak_bytes);
+    return status;
+}
+
 static alibi_status bench_memory(const struct job *job, const struct bench_case *cases, int count)
 {
+    struct memory_row rows[ALIBI_LIST_MAX];
     alibi_status status = ALIBI_OK;
 
     (void)count; /* one case, several lengths */
+    if (job->lengths.count == 0)
+        return cli_fail(ALIBI_USAGE, "--lengths is empty; give the lengths to evaluate at");
     for (int i = 0; i < job->lengths.count && status == ALIBI_OK; i++) {
-        struct memory_row row = { .name = cases[0].name, .length = job->lengths.at[i] };
-        struct alibi_config config;
-
-        status = configure(job, &cases[0], row.length, &config);
-        if (status == ALIBI_OK)
-            status = alibi_bench_eval(&config, row.length, &row.seconds, &row.peak_bytes);
-        if (status == ALIBI_OK)
-            (job->json ? print_memory_json : print_memory_row)(&row, i == 0);
+        rows[i] = (struct memory_row){ .name = cases[0].name, .length = job->lengths.at[i] };
+        status = measure_eval(job, &cases[0], &rows[i]);
+        if (status == ALIBI_OK && !job->json)
+            print_memory_row(&rows[i], i == 0);
     }
-    return status;
+    if (status != ALIBI_OK || !job->json)
+        return status;
+    cli_json_open(NULL, '[');
+    for (int i = 0; i < job->lengths.count; i++)
+        print_memory_json(&rows[i]);
+    cli_json_close(']');
+    return ALIBI_OK;
 }
 
 /* ---- the run */
@@ -237,15 +266,11 @@ static alibi_status run(const struct cli_line *line, void *user)
     bool own = line->recipe || (line->given & 1u << MODEL_GROUP);
     char name[32];
     struct bench_case own_case = { name, NULL, 257, job->training.batch, job->training.train_length };
-    alibi_status status;
 
     if (!bench)
         return cli_fail(ALIBI_USAGE, "no benchmark '%s'; there are 'train' and 'memory'", line->operands[0]);
     name_case(line->recipe ? line->recipe : "options", name, sizeof name);
-    status = bench->run(job, own ? &own_case : bench->cases, own ? 1 : bench->count);
-    if (status == ALIBI_OK && job->json)
-        cli_json_close(']');
-    return status;
+    return bench->run(job, own ? &own_case : bench->cases, own ? 1 : bench->count);
 }
 
 alibi_status cmd_bench(int argc, char **argv)
@@ -259,9 +284,11 @@ alibi_status cmd_bench(int argc, char **argv)
     struct cli_line line = {
         .command = "bench",
         .usage = "train|memory [OPTION...]",
-        .about = "'train' measures a training step and compares its rate with what CBLAS alone reaches on the same products; "
-                 "'memory' evaluates one window at growing lengths and prints time and peak memory. Without a recipe or model "
-                 "options they measure gpt2-124m and byte-10m.",
+        .about =
+            "'train' measures a training step and compares its rate with what CBLAS alone reaches on the same products; "
+            "'memory' evaluates one window at growing lengths and prints time and peak memory. Without a recipe or model "
+            "options they measure gpt2-124m and byte-10m. A recipe has no vocabulary: give --vocab, or the model has the 257 "
+            "tokens of bytes.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

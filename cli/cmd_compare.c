@@ -7,7 +7,7 @@ struct job {
     struct alibi_compare compare;
     char *out;
     bool json;
-    struct cli_text text;
+    struct alibi_builtin text;
     struct alibi_config model;
     struct alibi_training training;
 };
@@ -15,12 +15,6 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "methods", ALIBI_OPTION_NAMES, AT(compare.methods), 0, 0, NULL, "alibi,sinusoidal,rotary,t5,none", "LIST",
-      "position methods, in the order of the report" },
-    { "lengths", ALIBI_OPTION_INTS, AT(compare.lengths), 1, CLI_LENGTH_MAX, NULL, "64,128,256,512,1024", "LIST",
-      "lengths to test at" },
-    { "eval-tokens", ALIBI_OPTION_INT, AT(compare.eval_tokens), 0, CLI_UNBOUNDED, NULL, "65536", "N",
-      "tokens scored per method and length at most; 0: the whole validation split" },
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/compare", "DIR", "folder for the models, the results and the report" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
@@ -46,6 +40,8 @@ static alibi_status print_result(const struct alibi_compare_result *result, cons
     return ALIBI_OK;
 }
 
+enum { COMPARISON, RESULTS, TEXT, MODEL, TRAINING, POSITION, GROUPS };
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
@@ -53,6 +49,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
+    if (line->given & 1u << POSITION)
+        return cli_fail(ALIBI_USAGE,
+                        "option '--position' is not for a comparison: give --methods, one model is trained for each");
     cli_catch_signals();
     status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text);
     if (status == ALIBI_OK)
@@ -70,28 +69,37 @@ alibi_status cmd_compare(int argc, char **argv)
 {
     struct job job = { 0 };
     struct cli_table model, training;
-    struct alibi_option_group groups[] = {
-        { "Comparison", options, CLI_COUNT(options), &job },
-        cli_text_group(&job.text),
-        cli_model_group(&job.model),
-        cli_training_group(&job.training),
+    struct alibi_option_group groups[GROUPS] = {
+        [COMPARISON] = { .title = "Comparison", .values = &job.compare },
+        [RESULTS] = { "Results", options, CLI_COUNT(options), &job },
+        [TEXT] = cli_text_group(&job.text),
+        [MODEL] = cli_model_group(&job.model),
+        [TRAINING] = cli_training_group(&job.training),
+        [POSITION] = { .values = &job.model }, /* so that the recipe of a model may be used; --methods takes its place */
     };
     struct cli_line line = {
         .command = "compare",
         .usage = "[FILE...] [OPTION...]",
         .about =
             "Trains one model per position method on the same data with the same seed, tests each at every length, prints a "
-            "table and a plot, and writes results.json, results.csv and report.html. Stopped with SIGINT or SIGTERM it exits "
-            "with 75, and the same command goes on from there.",
+            "table and a plot, and writes results.json, results.csv and report.html, and recipe.json to repeat it. Stopped with "
+            "SIGINT or SIGTERM it exits with 75, and the same command goes on from there.",
         .groups = groups,
-        .count = CLI_COUNT(groups),
+        .count = GROUPS,
         .max_operands = INT_MAX,
         .lists_positions = true,
     };
+    alibi_status status;
 
-    cli_table_copy(&model, &groups[2]);
+    groups[COMPARISON].options = alibi_compare_options(&groups[COMPARISON].count);
+    groups[POSITION].options = alibi_options_find(&groups[MODEL], 1, "position", NULL);
+    groups[POSITION].count = 1;
+    status = cli_table_copy(&model, &groups[MODEL]);
+    if (status == ALIBI_OK)
+        status = cli_table_copy(&training, &groups[TRAINING]);
+    if (status != ALIBI_OK)
+        return status;
     cli_table_drop(&model, "position"); /* what --methods is for */
-    cli_table_copy(&training, &groups[3]);
     for (int i = 0; i < CLI_COUNT(training_defaults); i++)
         cli_table_default(&training, training_defaults[i][0], training_defaults[i][1]);
     return cli_run(&line, argc, argv, run, &job);

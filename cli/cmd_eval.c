@@ -12,7 +12,7 @@ struct job {
     int protocol;
     int64_t stride, tokens;
     bool by_position, json;
-    struct cli_text text;
+    struct alibi_builtin text;
 };
 
 #define AT(field) offsetof(struct job, field)

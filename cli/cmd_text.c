@@ -4,7 +4,7 @@
 struct job {
     char *out;
     int split; /* enum alibi_split */
-    struct cli_text text;
+    struct alibi_builtin text;
 };
 
 #define AT(field) offsetof(struct job, field)

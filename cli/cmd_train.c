@@ -7,7 +7,7 @@
 struct job {
     char *out;
     bool resume, json;
-    struct cli_text text;
+    struct alibi_builtin text;
     struct alibi_config model;
     struct alibi_training training;
 };

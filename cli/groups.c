@@ -5,13 +5,15 @@
 
 /* ---- tables */
 
-void cli_table_copy(struct cli_table *t, struct alibi_option_group *group)
+alibi_status cli_table_copy(struct cli_table *t, struct alibi_option_group *group)
 {
     if (group->count > CLI_COUNT(t->at))
-        group->count = CLI_COUNT(t->at);
+        return cli_fail(ALIBI_USAGE, "'%s' has %d options, and cli_table room for %d", group->title, group->count,
+                        CLI_COUNT(t->at));
     memcpy(t->at, group->options, (size_t)group->count * sizeof t->at[0]);
     group->options = t->at;
     t->group = group;
+    return ALIBI_OK;
 }
 
 static struct alibi_option *find(struct cli_table *t, const char *name)
@@ -59,22 +61,15 @@ struct alibi_option_group cli_training_group(struct alibi_training *values)
     return group;
 }
 
-/* ---- text */
-
-#define AT(field) offsetof(struct cli_text, field)
-
-static const struct alibi_option text_options[] = {
-    { "text-seed", ALIBI_OPTION_INT, AT(seed), 0, INT32_MAX, NULL, "1", "N", "seed of the built-in text" },
-    { "text-bytes", ALIBI_OPTION_INT, AT(bytes), 1, 1 << 30, NULL, "4194304", "N", "size of the built-in text, about" },
-};
-
-struct alibi_option_group cli_text_group(struct cli_text *values)
+struct alibi_option_group cli_text_group(struct alibi_builtin *values)
 {
-    return (struct alibi_option_group){ "Built-in text, used where no file is given", text_options, CLI_COUNT(text_options),
-                                        values };
+    struct alibi_option_group group = { .title = "Built-in text, used where no file is given", .values = values };
+
+    group.options = alibi_builtin_options(&group.count);
+    return group;
 }
 
-alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct cli_text *text)
+alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct alibi_builtin *text)
 {
     if (count > 0)
         return alibi_corpus_open(out, files, count);

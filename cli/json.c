@@ -1,24 +1,46 @@
 /* json.c - results as JSON on stdout, one member per line */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "cli.h"
 
 static int depth;
 static bool first = true; /* nothing yet within the innermost bracket */
 
-static void print_string(const char *text)
+/* Bytes of the UTF-8 character at the front, 0 if there is none: RFC 3629, so no overlong forms and no surrogates. */
+static int character_bytes(const unsigned char *text)
 {
-    putchar('"');
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
+    static const unsigned long least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+    int bytes = text[0] < 0x80 ? 1 : text[0] >> 5 == 0x6 ? 2 : text[0] >> 4 == 0xe ? 3 : text[0] >> 3 == 0x1e ? 4 : 0;
+    unsigned long code = bytes < 2 ? text[0] : text[0] & (0x7fu >> bytes);
 
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20)
-            printf("\\u%04x", c);
+    for (int i = 1; i < bytes; i++) {
+        if (text[i] >> 6 != 0x2)
+            return 0;
+        code = code << 6 | (text[i] & 0x3f);
+    }
+    return code >= least[bytes] && code <= 0x10ffff && code >> 11 != 0x1b ? bytes : 0;
+}
+
+/* Names of files may have any bytes; those that are no text become U+FFFD. */
+static void print_string(const char *string)
+{
+    const unsigned char *text = (const unsigned char *)string;
+
+    putchar('"');
+    while (*text) {
+        int bytes = character_bytes(text);
+
+        if (bytes == 0)
+            fputs("\\ufffd", stdout);
+        else if (*text == '"' || *text == '\\')
+            printf("\\%c", *text);
+        else if (*text < 0x20)
+            printf("\\u%04x", *text);
         else
-            putchar(c);
+            fwrite(text, 1, (size_t)bytes, stdout);
+        text += bytes ? bytes : 1;
     }
     putchar('"');
 }
@@ -73,4 +95,57 @@ void cli_json_text(const char *key, const char *value)
 {
     begin_member(key);
     print_string(value);
+}
+
+/* ---- the values of options, as a recipe has them */
+
+static void print_choice(const char *key, const char *choices, int index)
+{
+    char name[ALIBI_NAME_MAX];
+
+    for (; index > 0; index--)
+        choices += strcspn(choices, "|") + 1;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(choices, "|"), choices);
+    cli_json_text(key, name);
+}
+
+static void print_option(const char *key, const struct alibi_option *option, const void *value)
+{
+    switch (option->type) {
+    case ALIBI_OPTION_INT:
+        cli_json_int(key, *(const int64_t *)value);
+        break;
+    case ALIBI_OPTION_REAL:
+        cli_json_real(key, *(const double *)value);
+        break;
+    case ALIBI_OPTION_FLAG:
+        begin_member(key);
+        fputs(*(const bool *)value ? "true" : "false", stdout);
+        break;
+    case ALIBI_OPTION_NAME:
+        cli_json_text(key, value);
+        break;
+    case ALIBI_OPTION_CHOICE:
+        print_choice(key, option->choices, *(const int *)value);
+        break;
+    case ALIBI_OPTION_TEXT:
+    case ALIBI_OPTION_INTS:
+    case ALIBI_OPTION_NAMES:
+        break; /* a model has none */
+    }
+}
+
+void cli_json_options(const char *key, const struct alibi_option_group *group)
+{
+    cli_json_open(key, '{');
+    for (int i = 0; i < group->count; i++) {
+        const struct alibi_option *option = &group->options[i];
+        char name[ALIBI_NAME_MAX];
+
+        snprintf(name, sizeof name, "%s", option->name);
+        for (char *c = name; *c; c++)
+            *c = *c == '-' ? '_' : *c;
+        print_option(name, option, (const char *)group->values + option->offset);
+    }
+    cli_json_close('}');
 }

@@ -1,5 +1,6 @@
 /* main.c - the table of commands */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -148,14 +149,20 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     return finish_output(command->run(argc, argv));
 }
 
-/* Idle threads of the OpenMP runtime spin unless told otherwise before the program starts. On a machine that does anything else
- * beside us spinning makes training many times slower, and on an idle one it gains nothing; so the program tells it and starts
- * anew. A choice of the user's stays. If that fails, all still works. */
-static void let_idle_threads_sleep(char **argv)
+/* Starts the program anew, under the path it has, by which ps and top call it, if the environment was not yet what the libraries
+ * below want for speed. If that fails, all still works. */
+static void settle_environment(char **argv)
 {
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+    char path[PATH_MAX];
+    ssize_t length;
+
+    if (!alibi_set_environment())
         return;
-    execv("/proc/self/exe", argv);
+    length = readlink("/proc/self/exe", path, sizeof path);
+    if (length <= 0 || length == sizeof path)
+        return;
+    path[length] = '\0';
+    execv(path, argv);
 }
 
 int main(int argc, char **argv)
@@ -163,7 +170,7 @@ int main(int argc, char **argv)
     const char *command = NULL;
     alibi_status status;
 
-    let_idle_threads_sleep(argv);
+    settle_environment(argv);
     /* A closed pipe is seen where it is written to; it must not end a training whose progress nobody reads any more. */
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {

@@ -4,7 +4,6 @@
  * something else takes the progress line away first. */
 #include <math.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -23,8 +22,6 @@ static struct {
     bool pending;  /* a progress line stands there, not ended */
     double shown;  /* when the last one was printed */
 } screen;
-
-static volatile sig_atomic_t signals;
 
 /* ---- the terminal */
 
@@ -160,9 +157,6 @@ static void show_progress(void *user, const struct alibi_progress *p)
     double time = now();
 
     (void)user;
-    /* A request made before the library began its long call is forgotten there: make it again. */
-    if (signals && !alibi_stop_requested())
-        alibi_request_stop();
     if (screen.quiet || (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
         return;
     screen.shown = time;
@@ -196,17 +190,6 @@ static void show_line(void *user, enum alibi_log_level level, const char *line)
     fprintf(stderr, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
 }
 
-void cli_note(const char *format, ...)
-{
-    char line[1024];
-    va_list arguments;
-
-    va_start(arguments, format);
-    vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    show_line(NULL, ALIBI_NOTE, line);
-}
-
 void cli_terminal_start(bool quiet)
 {
     static const struct alibi_hooks hooks = { .progress = show_progress, .log = show_line };
@@ -219,13 +202,13 @@ void cli_terminal_start(bool quiet)
 
 /* ---- signals */
 
-/* A save is complete or not there at every instant, so leaving in the middle of one does no harm. */
+/* The next signal acts as if it were not caught: whoever waits sees that nothing more was saved. A save is complete or not there
+ * at every instant, so ending in the middle of one does no harm. */
 static void on_signal(int number)
 {
     (void)number;
-    if (signals)
-        _exit(ALIBI_INTERRUPTED);
-    signals = 1;
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
     alibi_request_stop();
 }
 

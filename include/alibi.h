@@ -33,7 +33,7 @@ typedef enum alibi_status {
     ALIBI_IO = 5,           /* reading, writing, locking or syncing failed */
     ALIBI_NUMERIC = 6,      /* a loss, gradient or weight that is not finite */
     ALIBI_DEVICE = 7,       /* the device asked for is not there or failed */
-    ALIBI_INTERRUPTED = 75, /* stopped on request; everything is saved and the same call resumes */
+    ALIBI_INTERRUPTED = 75, /* stopped on request; training and comparison have saved what is done, and go on from there */
 } alibi_status;
 
 /* The message of the last failure in this thread, "" if there was none. Valid until the next failing call in this thread. */
@@ -63,9 +63,15 @@ struct alibi_hooks {
 /* Process-wide; NULL switches them off. The callbacks are called from the thread that called the library. */
 ALIBI_API void alibi_set_hooks(const struct alibi_hooks *hooks);
 
-/* Asks the training or comparison now running to save and return ALIBI_INTERRUPTED at its next step. Safe in a signal handler. */
+/* Asks the training or comparison now running to save and return ALIBI_INTERRUPTED at its next step. Safe in a signal handler.
+ * The request ends with the call, whichever way that ends; made between calls, it is for the next one. */
 ALIBI_API void alibi_request_stop(void);
 ALIBI_API bool alibi_stop_requested(void);
+
+/* Some settings of the libraries below act only if they stand in the environment when a process starts. Puts those that matter
+ * for speed there, where the user has not chosen. True: some were added, and a program that starts itself anew (execv) runs
+ * faster. Not thread-safe: call it first in main(). */
+ALIBI_API bool alibi_set_environment(void);
 
 /* For tests: let the n-th allocation (file operation, gradient) from now on fail as if memory (the disk, the arithmetic) had;
  * n counts from 1, 0 switches the fault off. `how` is "memory", "file" or "nan". */
@@ -187,7 +193,15 @@ struct alibi_corpus_info {
     int64_t vocab;
 };
 
-/* The built-in corpus: text that a generator writes from the seed; `bytes` is its size, about. Split by document. */
+/* Which built-in text. */
+struct alibi_builtin {
+    int64_t seed, bytes;
+};
+
+ALIBI_API const struct alibi_option *alibi_builtin_options(int *count);
+
+/* The built-in corpus: text that a generator writes from the seed; `bytes` is its size, about. Split by document. ALIBI_USAGE if
+ * either is out of the range that the options have. */
 ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes);
 
 /* UTF-8 text files, one document each, as bytes. The last twentieth of the text is the test split, the one before it the
@@ -196,7 +210,8 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
 ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split, struct alibi_corpus_info *info);
 
-/* Writes the text of a split to a file, as it was read. */
+/* Writes the text of a split to a file, as it was read but for line ends: one is added between two documents where the first has
+ * none of its own. A failure leaves the file as it was. */
 ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi_split split, const char *path);
 
 /* ---- training -------------------------------------------------------------------------------------------------------- */
@@ -228,7 +243,8 @@ struct alibi_train_result {
     size_t peak_bytes;
 };
 
-/* Trains into the folder `dir`: checkpoints `step-00000100/`, the resolved `recipe.json`, and `log.jsonl` with a line per step.
+/* Trains into the folder `dir`: checkpoints `step-00000100/`, the resolved `recipe.json`, which names the built-in text if it was
+ * that, and `log.jsonl` with a line per step.
  *
  * resume: continue from the newest checkpoint that verifies, bit for bit as if never stopped; with none, start. Without it a
  * folder that holds a run is an error. A second run into a folder in use is an error. SIGTERM and SIGINT are the caller's to
@@ -247,8 +263,8 @@ ALIBI_API void alibi_model_free(alibi_model *model);
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);
 
-/* What a checkpoint, run folder, safetensors file, token file or report is made of, for people or as JSON. *out is freed with
- * alibi_text_free. */
+/* What a checkpoint, a run's folder, a safetensors file, a text file or a comparison's folder is made of, for people or as JSON.
+ * *out is freed with alibi_text_free. */
 ALIBI_API alibi_status alibi_inspect(char **out, const char *path, bool json);
 ALIBI_API void alibi_text_free(char *text);
 
@@ -307,8 +323,11 @@ ALIBI_API alibi_status alibi_generate(alibi_model *model, const char *prompt, si
 struct alibi_compare {
     struct alibi_name_list methods;
     struct alibi_int_list lengths;
-    int64_t eval_tokens; /* tokens scored per method and length at most; 0: all of the validation split */
+    int64_t eval_tokens;    /* tokens scored per method and length at most; 0: all of the validation split */
+    int64_t sliding_tokens; /* of these scored with a sliding window too, where not fewer than the length; 0: none */
 };
+
+ALIBI_API const struct alibi_option *alibi_compare_options(int *count);
 
 struct alibi_compare_method {
     char name[ALIBI_NAME_MAX];
@@ -317,19 +336,23 @@ struct alibi_compare_method {
     int64_t parameters;
     int lengths;
     struct alibi_eval_result by_length[ALIBI_LIST_MAX]; /* tokens == 0 where the method has no value: `learned` past its table */
+    int sliding_lengths;                                /* as many as lengths, or 0 */
+    struct alibi_eval_result sliding[ALIBI_LIST_MAX];   /* the same lengths with a sliding window, stride half the length */
 };
 
 struct alibi_compare_result {
     struct alibi_config config; /* of every method but for its position */
     struct alibi_training training;
+    struct alibi_compare compare; /* as asked, the lengths ascending */
     struct alibi_corpus_info text;
+    struct alibi_builtin builtin; /* the built-in text it was; bytes == 0: files */
     int methods;
     struct alibi_compare_method method[ALIBI_LIST_MAX];
 };
 
 /* Trains one model per method with the same data and seed, evaluates each at every length and writes results.json,
- * results.csv and report.html into `dir`. A comparison that was stopped goes on where it was; one that differs from what the
- * folder holds is an error. */
+ * results.csv and report.html into `dir`, and recipe.json, which asks for the same again. A comparison that was stopped goes on
+ * where it was; one that differs from what the folder holds is an error. */
 ALIBI_API alibi_status alibi_compare_run(const struct alibi_compare *compare, const struct alibi_config *config,
                                          const struct alibi_training *training, const alibi_corpus *corpus, const char *dir,
                                          struct alibi_compare_result **out);

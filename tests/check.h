@@ -101,4 +101,16 @@ static inline const char *within(const char *folder, const char *name)
     return path;
 }
 
+/* ---- files */
+
+static inline void write_file(const char *path, const void *bytes, size_t length)
+{
+    FILE *f = fopen(path, "wb");
+
+    if (f == NULL)
+        fail_msg("cannot create '%s'", path);
+    assert_int_equal(length > 0 ? fwrite(bytes, 1, length, f) : 0, length);
+    assert_int_equal(fclose(f), 0);
+}
+
 #endif

@@ -118,15 +118,6 @@ static inline char *read_file(const char *path, size_t *bytes)
     return content;
 }
 
-static inline void write_file(const char *path, const char *content, size_t bytes)
-{
-    FILE *f = fopen(path, "wb");
-
-    assert_non_null(f);
-    assert_int_equal(fwrite(content, 1, bytes, f), bytes);
-    assert_int_equal(fclose(f), 0);
-}
-
 static inline bool same_file(const char *a, const char *b)
 {
     size_t a_bytes, b_bytes;

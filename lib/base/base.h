@@ -80,8 +80,9 @@ alibi_status file_close(struct file *f); /* reports what a late write reports; f
 int64_t file_size(const struct file *f);
 
 alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit); /* one more byte, a 0, behind the end */
-alibi_status file_write_all(const char *path, const void *bytes, size_t length);       /* plain, not synced */
 alibi_status file_replace(const char *path, const void *bytes, size_t length); /* write aside, sync, rename, sync the folder */
+/* The same for what `write` makes. Where `path` is not a regular file (a device, a pipe, a link), it is written in place. */
+alibi_status file_replace_with(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user);
 alibi_status file_truncate(const char *path, int64_t bytes);
 alibi_status file_rename(const char *from, const char *to);
 alibi_status file_remove(const char *path); /* one that is not there is fine */
@@ -129,16 +130,31 @@ void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_progress(const struct alibi_progress *p);
 double clock_seconds(void); /* monotonic */
-void stop_clear(void);      /* forgets a stop request: a new long call begins */
+
+/* Forgets a stop request. Every long call of the public interface does so as it ends, whichever way: whoever asked has it, and
+ * the next call begins without one. */
+void stop_clear(void);
 
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 
-/* ---- options (options.c): the texts behind alibi_options_read and alibi_options_write -------------------------------------- */
+/* ---- options (options.c, option_value.c): the texts behind alibi_options_read and alibi_options_write
+ * -------------------------------------- */
 
 alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes, size_t length,
                            const char *path);
 alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json);
+
+/* ALIBI_USAGE names the first value outside its range: a caller need not have come through alibi_options_set. */
+alibi_status options_check(const struct alibi_option_group *groups, int count);
+
+/* One value as JSON, or for people: the same without the quotes. */
+alibi_status option_format(struct text *out, const struct alibi_option *o, const void *values);
+alibi_status option_format_plain(struct text *out, const struct alibi_option *o, const void *values);
+
+/* The name as recipes spell it, "train_length". */
+enum { OPTION_KEY_MAX = 64 };
+void option_key(char key[OPTION_KEY_MAX], const char *name);
 
 /* ---- text checks (utf8.c) ------------------------------------------------------------------------------------------------ */
 

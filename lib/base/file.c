@@ -199,13 +199,16 @@ out:
     return status;
 }
 
-static alibi_status write_whole(const char *path, const void *bytes, size_t length, bool sync)
+/* ---- replacing */
+
+static alibi_status write_whole(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user,
+                                bool sync)
 {
     alibi_status status;
     struct file *f = NULL, *done;
 
     TRY(file_create(&f, path));
-    TRY(file_write(f, bytes, length));
+    TRY(write(f, user));
     if (sync)
         TRY(file_sync(f));
     done = f;
@@ -216,13 +219,8 @@ out:
     return status;
 }
 
-alibi_status file_write_all(const char *path, const void *bytes, size_t length)
-{
-    return write_whole(path, bytes, length, false);
-}
-
 /* At every instant `path` is the old file or the new one, whole; when this returns, the new one survives a power cut. */
-alibi_status file_replace(const char *path, const void *bytes, size_t length)
+static alibi_status write_aside(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user)
 {
     alibi_status status;
     char *aside = NULL, *folder = NULL;
@@ -231,7 +229,7 @@ alibi_status file_replace(const char *path, const void *bytes, size_t length)
     TRY(path_with_suffix(&aside, path, ".tmp"));
     TRY(path_folder(&folder, path));
     left_aside = true;
-    TRY(write_whole(aside, bytes, length, true));
+    TRY(write_whole(aside, write, user, true));
     TRY(file_rename(aside, path));
     left_aside = false;
     TRY(folder_sync(folder));
@@ -241,6 +239,33 @@ out:
     mem_free(aside);
     mem_free(folder);
     return status;
+}
+
+alibi_status file_replace_with(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user)
+{
+    struct stat info = { .st_mode = S_IFREG };
+
+    if (os_lstat(path, &info) != 0 && errno != ENOENT)
+        return path_fail("create", path);
+    /* A rename would put a file where the device, the pipe or the link is. */
+    return S_ISREG(info.st_mode) ? write_aside(path, write, user) : write_whole(path, write, user, false);
+}
+
+struct content {
+    const void *bytes;
+    size_t length;
+};
+
+static alibi_status write_content(struct file *f, const void *user)
+{
+    const struct content *c = user;
+
+    return file_write(f, c->bytes, c->length);
+}
+
+alibi_status file_replace(const char *path, const void *bytes, size_t length)
+{
+    return write_aside(path, write_content, &(struct content){ bytes, length });
 }
 
 /* ---- names */

@@ -3,118 +3,41 @@
 
 #include <locale.h>
 #include <math.h>
-#include <pthread.h>
-#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { JSON_BYTES_MAX = 16 << 20 };
+/* The most that jansson holds per byte of text is for lists of empty objects, "{},": about 83 bytes. */
+enum { JSON_BYTES_MAX = 16 << 20, TREE_BYTES_PER_BYTE = 128 };
 
-/* ---- memory: jansson's goes through ours, to be counted and failed like all the rest
+/* ---- reading
  *
- * jansson (2.14, its issue 362) does not look whether the buffer of its lexer could grow: it goes on with a token that lacks
- * bytes, and then runs past its end. So a failed allocation never returns into its parser. json_parse is left by longjmp
- * instead, and frees the blocks that the parser held, which are linked in a ring for that. */
+ * jansson's allocator is one for the process and may be the host's own, so it is left as it is. But jansson (2.14, its issue 362)
+ * does not look whether the buffer of its lexer could grow. So the most that a text can take is asked for first, where lack of
+ * memory can still be told, and given back for jansson to take. */
 
-struct block {
-    struct block *next, *previous;
-};
-
-/* The parse that this thread is in. `ring` is the ring's own member, without memory. */
-static _Thread_local struct parse {
-    struct block ring;
-    jmp_buf leave;
-} * parsing;
-
-static void link_behind(struct block *b, struct block *other)
+static alibi_status check_memory(size_t length)
 {
-    b->next = other->next;
-    b->previous = other;
-    other->next->previous = b;
-    other->next = b;
-}
+    void *most = NULL;
+    size_t bytes;
 
-static void unlink_block(struct block *b)
-{
-    b->next->previous = b->previous;
-    b->previous->next = b->next;
-}
-
-static void *allocate(size_t bytes)
-{
-    void *memory = NULL;
-    struct block *b;
-    size_t total;
-
-    if (!size_add(&total, bytes, sizeof *b) || mem_new(&memory, total, "JSON") != ALIBI_OK) {
-        if (parsing != NULL)
-            longjmp(parsing->leave, 1);
-        return NULL;
-    }
-    b = memory;
-    b->next = b->previous = b;
-    if (parsing != NULL)
-        link_behind(b, &parsing->ring);
-    return b + 1;
-}
-
-static void release(void *memory)
-{
-    struct block *b = memory;
-
-    if (b == NULL)
-        return;
-    unlink_block(--b);
-    mem_free(b);
-}
-
-static void free_ring(struct block *ring)
-{
-    while (ring->next != ring)
-        release(ring->next + 1);
-}
-
-static void set_allocator(void)
-{
-    json_set_alloc_funcs(allocate, release);
-}
-
-static void prepare(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-    pthread_once(&once, set_allocator);
-}
-
-/* ---- reading */
-
-/* *json is NULL if the text is not JSON. */
-static alibi_status load(json_t **json, const char *bytes, size_t length, json_error_t *error)
-{
-    struct parse here;
-
-    prepare();
-    here.ring.next = here.ring.previous = &here.ring;
-    if (setjmp(here.leave) != 0) {
-        parsing = NULL;
-        free_ring(&here.ring);
-        return ALIBI_MEMORY;
-    }
-    parsing = &here;
-    *json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, error);
-    parsing = NULL;
-    unlink_block(&here.ring); /* the blocks of the document stay linked among themselves */
+    if (!size_multiply(&bytes, length, TREE_BYTES_PER_BYTE))
+        return fail(ALIBI_MEMORY, "not enough memory for JSON of %zu bytes", length);
+    TRY_RETURN(mem_new(&most, bytes, "JSON"));
+    mem_free(most);
     return ALIBI_OK;
 }
 
 alibi_status json_parse(json_t **out, const char *bytes, size_t length, const char *path)
 {
     json_error_t error;
-    json_t *json = NULL;
+    json_t *json;
 
     if (length == 0)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is empty", path);
-    TRY_RETURN(load(&json, bytes, length, &error));
+    TRY_RETURN(check_memory(length));
+    json = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
+    if (json == NULL && json_error_code(&error) == json_error_out_of_memory)
+        return fail(ALIBI_MEMORY, "not enough memory for JSON of %zu bytes", length);
     if (json == NULL)
         return fail(ALIBI_BAD_INPUT, "'%s' line %d, column %d: %s", path, error.line, error.column, error.text);
     *out = json;

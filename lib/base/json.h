@@ -1,4 +1,6 @@
-/* json.h - JSON through jansson, with duplicate keys rejected, depth bounded and memory counted */
+/* json.h - JSON through jansson, with duplicate keys rejected, depth and memory bounded
+ *
+ * A json_t lives in jansson's memory, which is not counted; json_decref frees it. */
 #ifndef JSON_H
 #define JSON_H
 

@@ -362,6 +362,64 @@ void option_value_free(union option_value *v, const struct alibi_option *o)
         mem_free(v->text);
 }
 
+/* ---- a value that came another way */
+
+static alibi_status check_choice(const struct alibi_option *o, int value)
+{
+    const char *rest = o->choices;
+    size_t length;
+    int count = 0;
+
+    while (next_choice(&rest, &length) != NULL)
+        count++;
+    if (value < 0 || value >= count)
+        return fail(ALIBI_USAGE, "%d is out of range, it must be within 0..%d (%s)", value, count - 1, o->choices);
+    return ALIBI_OK;
+}
+
+static alibi_status check_name(const char name[ALIBI_NAME_MAX])
+{
+    if (memchr(name, '\0', ALIBI_NAME_MAX) == NULL)
+        return fail(ALIBI_USAGE, "'%.*s' is a name that does not end", ALIBI_NAME_MAX, name);
+    return check_utf8(name);
+}
+
+static alibi_status check_list(const struct alibi_option *o, const union option_value *v)
+{
+    int count = o->type == ALIBI_OPTION_INTS ? v->integers.count : v->names.count;
+
+    if (count < 0 || count > ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "%d entries are out of range, there must be 0..%d", count, ALIBI_LIST_MAX);
+    for (int i = 0; i < count; i++)
+        TRY_RETURN(o->type == ALIBI_OPTION_INTS ? check_integer(o, v->integers.at[i]) : check_name(v->names.at[i]));
+    return ALIBI_OK;
+}
+
+alibi_status option_value_check(const struct alibi_option *o, const void *values)
+{
+    union option_value v;
+
+    load(&v, o, values);
+    switch (o->type) {
+    case ALIBI_OPTION_INT:
+        return check_integer(o, v.integer);
+    case ALIBI_OPTION_REAL:
+        return check_real(o, v.real);
+    case ALIBI_OPTION_FLAG:
+        return ALIBI_OK;
+    case ALIBI_OPTION_TEXT:
+        return v.text != NULL ? check_utf8(v.text) : ALIBI_OK;
+    case ALIBI_OPTION_NAME:
+        return check_name(v.name);
+    case ALIBI_OPTION_CHOICE:
+        return check_choice(o, v.choice);
+    case ALIBI_OPTION_INTS:
+    case ALIBI_OPTION_NAMES:
+        return check_list(o, &v);
+    }
+    return fail(ALIBI_USAGE, "the option has no type");
+}
+
 /* ---- to JSON */
 
 static alibi_status format_text(struct text *json, const char *text)
@@ -398,7 +456,7 @@ static alibi_status format_names(struct text *json, const struct alibi_name_list
     return text_append(json, "]");
 }
 
-alibi_status option_value_format(struct text *json, const struct alibi_option *o, const void *values)
+alibi_status option_format(struct text *json, const struct alibi_option *o, const void *values)
 {
     union option_value v;
 
@@ -422,4 +480,19 @@ alibi_status option_value_format(struct text *json, const struct alibi_option *o
         return format_names(json, &v.names);
     }
     return fail(ALIBI_USAGE, "option '--%s' has no type", o->name);
+}
+
+/* The JSON of a text, a name or a choice is the same in quotes. */
+alibi_status option_format_plain(struct text *out, const struct alibi_option *o, const void *values)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    size_t quotes;
+
+    TRY(option_format(&json, o, values));
+    quotes = json.data[0] == '"' ? 1 : 0;
+    TRY(text_append_bytes(out, json.data + quotes, json.length - 2 * quotes));
+out:
+    text_free(&json);
+    return status;
 }

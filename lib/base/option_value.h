@@ -1,4 +1,4 @@
-/* option_value.h - one value of an option: from text, from JSON, to JSON; used by options.c */
+/* option_value.h - one value of an option: from text, from JSON, checked, stored; used by options.c only */
 #ifndef OPTION_VALUE_H
 #define OPTION_VALUE_H
 
@@ -24,6 +24,7 @@ void option_value_store(union option_value *v, const struct alibi_option *o, voi
 void option_value_clear(const struct alibi_option *o, void *values); /* to zero; a text that is there is not freed */
 void option_value_free(union option_value *v, const struct alibi_option *o);
 
-alibi_status option_value_format(struct text *json, const struct alibi_option *o, const void *values);
+/* The value that lies in the struct, against the option. */
+alibi_status option_value_check(const struct alibi_option *o, const void *values);
 
 #endif

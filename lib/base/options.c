@@ -69,11 +69,9 @@ static alibi_status fail_unknown_option(const struct alibi_option_group *groups,
 
 /* ---- recipes spell names with underscores */
 
-enum { KEY_MAX = 64 };
-
-static void spell_key(char key[KEY_MAX], const char *name)
+void option_key(char key[OPTION_KEY_MAX], const char *name)
 {
-    snprintf(key, KEY_MAX, "%s", name);
+    snprintf(key, OPTION_KEY_MAX, "%s", name);
     for (char *p = key; *p != '\0'; p++)
         if (*p == '-')
             *p = '_';
@@ -82,12 +80,12 @@ static void spell_key(char key[KEY_MAX], const char *name)
 static alibi_status fail_unknown_key(const struct alibi_option_group *groups, int count, const char *key)
 {
     const char *nearest = NULL;
-    char spelled[KEY_MAX];
+    char spelled[OPTION_KEY_MAX];
 
     TRY_RETURN(nearest_option(&nearest, groups, count, key));
     if (nearest == NULL)
         return fail(ALIBI_USAGE, "unknown key '%s'", key);
-    spell_key(spelled, nearest);
+    option_key(spelled, nearest);
     return fail(ALIBI_USAGE, "unknown key '%s': did you mean '%s'?", key, spelled);
 }
 
@@ -128,6 +126,18 @@ alibi_status alibi_options_set(const struct alibi_option_group *groups, int coun
     if (status != ALIBI_OK)
         return fail_context(status, "option '--%s'", o->name);
     option_value_store(&value, o, group->values);
+    return ALIBI_OK;
+}
+
+alibi_status options_check(const struct alibi_option_group *groups, int count)
+{
+    for (int g = 0; g < count; g++)
+        for (int i = 0; i < groups[g].count; i++) {
+            const struct alibi_option *o = &groups[g].options[i];
+            alibi_status status = option_value_check(o, groups[g].values);
+            if (status != ALIBI_OK)
+                return fail_context(status, "option '--%s'", o->name);
+        }
     return ALIBI_OK;
 }
 
@@ -253,11 +263,11 @@ out:
 
 static alibi_status format_setting(struct text *json, const struct alibi_option *o, const void *values, bool first)
 {
-    char key[KEY_MAX];
+    char key[OPTION_KEY_MAX];
 
-    spell_key(key, o->name);
+    option_key(key, o->name);
     TRY_RETURN(text_append(json, "%s  \"%s\": ", first ? "\n" : ",\n", key));
-    return option_value_format(json, o, values);
+    return option_format(json, o, values);
 }
 
 alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json)

@@ -68,6 +68,11 @@ int os_stat(const char *path, struct stat *info)
     return (int)CALL(EIO, stat(path, info));
 }
 
+int os_lstat(const char *path, struct stat *info)
+{
+    return (int)CALL(EIO, lstat(path, info));
+}
+
 int os_truncate(const char *path, off_t bytes)
 {
     return (int)CALL(EIO, truncate(path, bytes));

@@ -18,6 +18,7 @@ int os_fsync(int fd);
 int os_close(int fd); /* the descriptor is gone even if this fails */
 int os_fstat(int fd, struct stat *info);
 int os_stat(const char *path, struct stat *info);
+int os_lstat(const char *path, struct stat *info);
 int os_truncate(const char *path, off_t bytes);
 int os_ftruncate(int fd, off_t bytes);
 int os_rename(const char *from, const char *to);

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* "cannot VERB 'PATH': REASON" from errno: ALIBI_BAD_INPUT if the path is missing, forbidden or of the wrong kind, else ALIBI_IO.
+/* "cannot VERB 'PATH': REASON" from errno. ALIBI_BAD_INPUT: the path is missing, forbidden or of the wrong kind; else ALIBI_IO.
  */
 alibi_status path_fail(const char *verb, const char *path);
 

@@ -18,7 +18,7 @@ alibi_status text_copy(char **out, const char *text)
 /* Makes room for `more` bytes and the terminating 0; capacity doubles, so that appending n bytes copies O(n). */
 static alibi_status reserve(struct text *t, size_t more)
 {
-    size_t need, capacity = t->capacity > 0 ? t->capacity : 64;
+    size_t need, capacity = t->capacity > 0 ? t->capacity : 128;
 
     if (!size_add(&need, t->length, more) || !size_add(&need, need, 1))
         return fail(ALIBI_MEMORY, "not enough memory for a text: %zu and %zu bytes needed", t->length, more);

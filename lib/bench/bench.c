@@ -89,7 +89,7 @@ static alibi_status new_model(struct model **out, const struct alibi_config *con
 
     c.train_length = length;
     TRY(alibi_config_resolve(&c));
-    device->ops = ops_cpu();
+    *device = device_default();
     TRY(model_new(&m, &c, device, DTYPE_F32, trainable));
     TRY(model_check_length(m, length));
     TRY(model_init(m, SEED));
@@ -113,13 +113,12 @@ static alibi_status bench_init(struct bench *b, const struct alibi_config *confi
 /* A whole step, as training takes it. */
 static alibi_status take_step(struct bench *b)
 {
-    double rows = (double)(b->B * b->L), clip = b->training.clip, loss, norm;
+    double rows = (double)(b->B * b->L), loss, norm;
 
     TRY_RETURN(model_clear_gradients(b->model));
     TRY_RETURN(model_gradients(b->model, b->tokens, b->tokens + 1, b->B, b->L, 1 / rows, (struct dropout){ .p = 0 }, &loss));
     b->step++;
-    TRY_RETURN(guard_check(b->model, loss / rows, b->step, &norm));
-    return optimizer_step(&b->optimizer, &b->training, b->step, clip > 0 && norm > clip ? clip / norm : 1);
+    return optimizer_update(&b->optimizer, &b->training, b->step, loss / rows, &norm);
 }
 
 static alibi_status time_repeats(struct bench *b, int64_t repeats)
@@ -177,6 +176,7 @@ alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch,
     fill_result(&b, repeats, &r);
     *result = r;
 out:
+    stop_clear(); /* whoever asked for a stop has it */
     bench_fini(&b);
     return status;
 }
@@ -200,6 +200,7 @@ alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
     *seconds = clock_seconds() - begin;
     *peak_bytes = alibi_memory_peak();
 out:
+    stop_clear();
     mem_free(nll);
     mem_free(tokens);
     model_free(m);

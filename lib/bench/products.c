@@ -4,7 +4,6 @@
  * ratio of the two times says what everything around the products costs. All products share their activation buffers, which
  * is kind to the caches: the yardstick errs on the strict side. */
 #include "bench/bench.h"
-#include "model/walk.h"
 
 static int64_t larger(int64_t a, int64_t b)
 {
@@ -27,7 +26,7 @@ static void list_block(struct products *p, const struct block_parameters *b, int
 /* The output layer's pieces, with a shorter one at the end where they do not divide the rows. */
 static void list_head(struct products *p, int64_t rows)
 {
-    int64_t piece = p->model->activations->logits.shape[0];
+    int64_t piece = model_head_rows(p->model, rows);
 
     add(p, p->model->head, piece, (int)(rows / piece));
     if (rows % piece > 0)

@@ -1,9 +1,12 @@
 /* compare.c - one model per position method, the same in everything else, tested at growing lengths
  *
- *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length -> result.json after each
+ *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length, then again with a sliding
+ *                     window -> result.json after each
  *   then:             results.json, results.csv, report.html
  *
  * Every step that is done is on disk before the next begins, so stopping at any moment loses one step at most. */
+#include <string.h>
+
 #include "compare/compare.h"
 #include "eval/eval.h"
 #include "report/report.h"
@@ -36,7 +39,7 @@ static alibi_status train(struct job *j, bool measured)
 {
     struct alibi_train_result r;
 
-    TRY_RETURN(alibi_train(&j->config, &j->request->training, j->corpus, j->run, true, &r));
+    TRY_RETURN(train_run(&j->config, &j->request->training, j->corpus, j->run, true, &r));
     if (measured)
         return ALIBI_OK;
     j->result->train_tokens_per_s = r.tokens_per_s;
@@ -76,40 +79,72 @@ static int64_t longest(const struct model *m)
     return m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
 }
 
-static alibi_status evaluate_at(struct job *j, struct model *m, int64_t length, struct alibi_eval_result *result)
+/* The sliding window advances by half its length: from the second one on every scored token has at least that much context. It
+ * scores no token that the other protocol does not. */
+static struct alibi_eval eval_at(const struct alibi_compare *c, enum alibi_protocol protocol, int64_t length)
 {
-    struct alibi_eval eval = { .length = length, .protocol = ALIBI_NONOVERLAPPING, .tokens = j->request->compare.eval_tokens };
-    char task[2 * ALIBI_NAME_MAX];
+    struct alibi_eval eval = { .length = length, .protocol = protocol, .tokens = c->eval_tokens };
 
-    if (length > longest(m)) {
-        log_note("%s: no value at length %lld, its positions end at %lld", j->result->name, (long long)length,
+    if (protocol == ALIBI_NONOVERLAPPING)
+        return eval;
+    eval.stride = length > 1 ? length / 2 : 1;
+    if (eval.tokens == 0 || eval.tokens > c->sliding_tokens)
+        eval.tokens = c->sliding_tokens;
+    return eval;
+}
+
+static alibi_status evaluate_at(struct job *j, struct model *m, const struct alibi_eval *eval, struct alibi_eval_result *result)
+{
+    char task[3 * ALIBI_NAME_MAX];
+    bool sliding = eval->protocol == ALIBI_SLIDING;
+
+    if (eval->length > longest(m) && !sliding)
+        log_note("%s: no value at length %lld, its positions end at %lld", j->result->name, (long long)eval->length,
                  (long long)longest(m));
-        *result = result_none(length);
+    if (eval->length > longest(m) || (sliding && eval->length > eval->tokens)) {
+        *result = result_none(eval->length);
         return ALIBI_OK;
     }
-    snprintf(task, sizeof task, "eval %s %lld", j->result->name, (long long)length);
-    return evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, result);
+    snprintf(task, sizeof task, "eval %s %lld%s", j->result->name, (long long)eval->length, sliding ? " sliding" : "");
+    return evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), eval, task, result);
+}
+
+/* Goes on from the first *done lengths. */
+static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_protocol protocol,
+                                     struct alibi_eval_result *results, int *done)
+{
+    const struct alibi_compare *c = &j->request->compare;
+
+    while (*done < c->lengths.count) {
+        struct alibi_eval eval = eval_at(c, protocol, c->lengths.at[*done]);
+
+        TRY_RETURN(evaluate_at(j, m, &eval, &results[*done]));
+        if (protocol == ALIBI_NONOVERLAPPING) /* what a length takes is told by its main evaluation */
+            raise_peak(j->result, results[*done].peak_bytes);
+        (*done)++;
+        TRY_RETURN(result_write(j->result, j->path));
+    }
+    return ALIBI_OK;
 }
 
 static alibi_status evaluate_rest(struct job *j)
 {
-    const struct alibi_int_list *lengths = &j->request->compare.lengths;
     struct alibi_compare_method *r = j->result;
     alibi_status status;
     alibi_model *model = NULL;
 
     TRY(open_trained(j, &model));
-    while (r->lengths < lengths->count) {
-        struct alibi_eval_result *at = &r->by_length[r->lengths];
-
-        TRY(evaluate_at(j, model->model, lengths->at[r->lengths], at));
-        raise_peak(r, at->peak_bytes);
-        r->lengths++;
-        TRY(result_write(r, j->path));
-    }
+    TRY(evaluate_lengths(j, model->model, ALIBI_NONOVERLAPPING, r->by_length, &r->lengths));
+    if (j->request->compare.sliding_tokens > 0)
+        TRY(evaluate_lengths(j, model->model, ALIBI_SLIDING, r->sliding, &r->sliding_lengths));
 out:
     alibi_model_free(model);
     return status;
+}
+
+static bool is_complete(const struct alibi_compare_method *m, const struct alibi_compare *c)
+{
+    return m->lengths == c->lengths.count && m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0);
 }
 
 static alibi_status run_method(const struct request *r, int i, const alibi_corpus *corpus, const char *dir,
@@ -127,7 +162,7 @@ static alibi_status run_method(const struct request *r, int i, const alibi_corpu
     measured = file_exists(j.path);
     if (measured)
         TRY(result_read(result, name, &r->compare.lengths, j.path));
-    if (result->lengths == r->compare.lengths.count)
+    if (is_complete(result, &r->compare))
         goto out;
     TRY(train(&j, measured));
     TRY(evaluate_rest(&j));
@@ -136,14 +171,31 @@ out:
     return status;
 }
 
-static alibi_status run_methods(const struct request *r, const alibi_corpus *corpus, const char *dir,
-                                struct alibi_compare_result *result)
+/* One method's results at a time: those of all take megabytes, which would count as memory of the training. */
+static alibi_status run_methods(const struct request *r, const alibi_corpus *corpus, const char *dir)
 {
-    const struct alibi_name_list *methods = &r->compare.methods;
+    alibi_status status;
+    struct alibi_compare_method *method = NULL;
 
-    for (int i = 0; i < methods->count; i++) {
-        if (alibi_stop_requested())
-            return ALIBI_INTERRUPTED;
+    TRY(NEW_ARRAY(&method, 1, "a method's results"));
+    for (int i = 0; i < r->compare.methods.count; i++) {
+        if (alibi_stop_requested()) {
+            status = ALIBI_INTERRUPTED;
+            goto out;
+        }
+        memset(method, 0, sizeof *method);
+        TRY(run_method(r, i, corpus, dir, method));
+    }
+out:
+    mem_free(method);
+    return status;
+}
+
+/* Every method is done: what is on disk is read, and nothing is run. */
+static alibi_status collect(const struct request *r, const alibi_corpus *corpus, const char *dir,
+                            struct alibi_compare_result *result)
+{
+    for (int i = 0; i < r->compare.methods.count; i++) {
         TRY_RETURN(run_method(r, i, corpus, dir, &result->method[i]));
         result->methods++;
     }
@@ -184,6 +236,8 @@ static alibi_status new_result(struct alibi_compare_result **out, const struct r
     TRY_RETURN(NEW_ZERO_ARRAY(&result, 1, "the comparison's results"));
     result->config = r->config;
     result->training = r->training;
+    result->compare = r->compare;
+    result->builtin = r->builtin;
     alibi_corpus_get_info(corpus, ALIBI_ALL, &result->text);
     *out = result;
     return ALIBI_OK;
@@ -202,8 +256,9 @@ alibi_status alibi_compare_run(const struct alibi_compare *compare, const struct
     TRY(folder_create(dir));
     TRY(lock_take(&lock, dir));
     TRY(request_enter(&request, dir));
+    TRY(run_methods(&request, corpus, dir));
     TRY(new_result(&result, &request, corpus));
-    TRY(run_methods(&request, corpus, dir, result));
+    TRY(collect(&request, corpus, dir, result));
     TRY(write_reports(result, dir));
     *out = result;
     result = NULL;

@@ -1,6 +1,6 @@
 /* compare.h - the parts of a comparison: what was asked for, and what each method has shown so far
  *
- *   dir/compare.json         what was asked (request.c)
+ *   dir/recipe.json          what was asked, text.json: of which text (request.c)
  *   dir/<method>/            the training run, and result.json: what is measured so far (result.c)
  *   dir/results.json, results.csv, report.html   once every method is done */
 #ifndef COMPARE_H
@@ -14,7 +14,8 @@ struct request {
     struct alibi_compare compare; /* lengths ascending, each once */
     struct alibi_config config;   /* resolved; its position is the first method's */
     struct alibi_training training;
-    int64_t text; /* checksum of the corpus */
+    struct alibi_builtin builtin; /* bytes == 0: the text is files */
+    int64_t text;                 /* checksum of the corpus */
 };
 
 /* Checks everything that can be checked before hours of training. */

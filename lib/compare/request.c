@@ -1,7 +1,8 @@
 /* request.c - what a comparison was asked for, checked first and kept beside its results
  *
- * compare.json holds the whole request as a recipe. The same request gives the same bytes, so a folder that holds others is
- * another comparison, and going on in it would mix the two. */
+ * recipe.json holds the whole request, as `alibi compare --recipe` reads it. The same request gives the same bytes, so a folder
+ * that holds others is another comparison, and going on in it would mix the two. Files of text cannot be in a recipe; text.json
+ * has the checksum of what was read from them, or of what the generator wrote. */
 #include <string.h>
 
 #include "base/json.h"
@@ -74,6 +75,8 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
     if (r->compare.eval_tokens != 0 && r->compare.eval_tokens < longest)
         return fail(ALIBI_USAGE, "eval-tokens %lld: the largest length, %lld, needs at least as many",
                     (long long)r->compare.eval_tokens, (long long)longest);
+    if (r->compare.sliding_tokens < 0)
+        return fail(ALIBI_USAGE, "sliding-tokens %lld: it must be 0 or more", (long long)r->compare.sliding_tokens);
     return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed);
 }
 
@@ -99,7 +102,13 @@ static alibi_status check_configs(const struct request *r)
 alibi_status request_init(struct request *r, const struct alibi_compare *compare, const struct alibi_config *config,
                           const struct alibi_training *training, const alibi_corpus *corpus)
 {
-    *r = (struct request){ .compare = *compare, .config = *config, .training = *training, .text = corpus_checksum(corpus) };
+    *r = (struct request){
+        .compare = *compare,
+        .config = *config,
+        .training = *training,
+        .builtin = corpus_builtin(corpus),
+        .text = corpus_checksum(corpus),
+    };
     TRY_RETURN(training_check(training));
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_lengths(&r->compare.lengths));
@@ -111,29 +120,51 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
     return check_text(r, corpus);
 }
 
-/* ---- compare.json */
+/* ---- options */
 
-#define AT(field) offsetof(struct request, field)
+#define AT(field) offsetof(struct alibi_compare, field)
 
-static const struct alibi_option own_options[] = {
-    { "methods", ALIBI_OPTION_NAMES, AT(compare.methods), 0, 0, NULL, NULL, "LIST", "position methods" },
-    { "lengths", ALIBI_OPTION_INTS, AT(compare.lengths), 1, 0x1p40, NULL, NULL, "LIST", "lengths to evaluate at" },
-    { "eval-tokens", ALIBI_OPTION_INT, AT(compare.eval_tokens), 0, 0x1p40, NULL, "0", "N", "tokens scored at most" },
-    { "text-checksum", ALIBI_OPTION_INT, AT(text), 0, UINT32_MAX, NULL, "0", "N", "of the corpus" },
+static const struct alibi_option options[] = {
+    { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, "alibi,sinusoidal,rotary,t5,none", "LIST",
+      "position methods, in the order of the report" },
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, 1 << 24, NULL, "64,128,256,512,1024", "LIST", "lengths to test at" },
+    { "eval-tokens", ALIBI_OPTION_INT, AT(eval_tokens), 0, 1e15, NULL, "65536", "N",
+      "tokens scored per method and length at most; 0: the whole validation split" },
+    { "sliding-tokens", ALIBI_OPTION_INT, AT(sliding_tokens), 0, 1e15, NULL, "16384", "N",
+      "tokens scored again with a sliding window, which advances by half its length; 0: none" },
 };
 
-static alibi_status format_request(const struct request *r, struct text *json)
+const struct alibi_option *alibi_compare_options(int *count)
 {
-    struct request copy = *r;
-    struct alibi_option_group groups[] = {
-        { .title = "comparison", .options = own_options, .count = sizeof own_options / sizeof *own_options, .values = &copy },
-        { .title = "model", .values = &copy.config },
-        { .title = "training", .values = &copy.training },
-    };
+    *count = sizeof options / sizeof *options;
+    return options;
+}
 
-    groups[1].options = alibi_config_options(&groups[1].count);
-    groups[2].options = training_shaping_options(&groups[2].count);
-    return options_format(groups, 3, json);
+/* ---- recipe.json and text.json */
+
+/* All options but the position, which the methods take the place of, and those of no consequence. */
+static alibi_status format_recipe(const struct request *r, struct text *json)
+{
+    enum { COMPARISON, MODEL, MODEL_REST, TRAINING, TEXT, GROUPS };
+    struct request copy = *r;
+    struct alibi_option_group groups[GROUPS] = {
+        [COMPARISON] = { .values = &copy.compare }, [MODEL] = { .values = &copy.config },
+        [MODEL_REST] = { .values = &copy.config },  [TRAINING] = { .values = &copy.training },
+        [TEXT] = { .values = &copy.builtin },
+    };
+    const struct alibi_option *position;
+    int all;
+
+    groups[COMPARISON].options = alibi_compare_options(&groups[COMPARISON].count);
+    groups[MODEL].options = alibi_config_options(&groups[MODEL].count);
+    groups[TRAINING].options = training_shaping_options(&groups[TRAINING].count);
+    groups[TEXT].options = alibi_builtin_options(&groups[TEXT].count);
+    position = alibi_options_find(&groups[MODEL], 1, "position", NULL);
+    all = groups[MODEL].count;
+    groups[MODEL].count = (int)(position - groups[MODEL].options);
+    groups[MODEL_REST].options = position + 1;
+    groups[MODEL_REST].count = all - groups[MODEL].count - 1;
+    return options_format(groups, r->builtin.bytes > 0 ? GROUPS : TEXT, json);
 }
 
 /* A value for a message, cut where it is long. */
@@ -148,6 +179,11 @@ static void value_text(char text[VALUE_BYTES], const json_t *value)
         snprintf(text, VALUE_BYTES, "missing");
 }
 
+static alibi_status fail_other_text(const char *dir)
+{
+    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (of another text): choose another folder", dir);
+}
+
 static alibi_status name_difference(const json_t *held, json_t *asked, const char *dir)
 {
     char there[VALUE_BYTES], here[VALUE_BYTES];
@@ -160,17 +196,15 @@ static alibi_status name_difference(const json_t *held, json_t *asked, const cha
 
         if (json_equal(other, value))
             continue;
-        if (strcmp(key, "text_checksum") == 0)
-            return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (of another text): choose another folder", dir);
         value_text(there, other);
         value_text(here, value);
         return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s %s there, %s asked): choose another folder", dir, key,
                     there, here);
     }
-    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison: choose another folder", dir);
+    return fail_other_text(dir); /* only the keys of the built-in text can be there and not here */
 }
 
-static alibi_status check_held(const struct text *asked, const char *dir, const char *path)
+static alibi_status check_recipe(const struct text *asked, const char *dir, const char *path)
 {
     alibi_status status;
     char *held = NULL;
@@ -190,20 +224,57 @@ out:
     return status;
 }
 
-alibi_status request_enter(const struct request *r, const char *dir)
+static alibi_status enter_recipe(const struct request *r, const char *dir)
 {
     alibi_status status;
     struct text asked = { 0 };
     char *path = NULL;
 
-    TRY(format_request(r, &asked));
-    TRY(path_join(&path, dir, "compare.json"));
+    TRY(format_recipe(r, &asked));
+    TRY(path_join(&path, dir, "recipe.json"));
     if (file_exists(path))
-        TRY(check_held(&asked, dir, path));
+        TRY(check_recipe(&asked, dir, path));
     else
         TRY(file_replace(path, asked.data, asked.length));
 out:
     mem_free(path);
     text_free(&asked);
     return status;
+}
+
+static alibi_status check_text_file(const struct request *r, const char *dir, const char *path)
+{
+    alibi_status status;
+    json_t *held = NULL;
+    int64_t held_checksum;
+
+    TRY(json_read(&held, path));
+    TRY(json_get_int(held, "checksum", 0, UINT32_MAX, &held_checksum, path));
+    if (held_checksum != r->text)
+        status = fail_other_text(dir);
+out:
+    json_decref(held);
+    return status;
+}
+
+static alibi_status enter_text(const struct request *r, const char *dir)
+{
+    alibi_status status;
+    char *path = NULL, json[VALUE_BYTES];
+
+    TRY(path_join(&path, dir, "text.json"));
+    snprintf(json, sizeof json, "{\n  \"checksum\": %lld\n}\n", (long long)r->text);
+    if (file_exists(path))
+        TRY(check_text_file(r, dir, path));
+    else
+        TRY(file_replace(path, json, strlen(json)));
+out:
+    mem_free(path);
+    return status;
+}
+
+alibi_status request_enter(const struct request *r, const char *dir)
+{
+    TRY_RETURN(enter_recipe(r, dir));
+    return enter_text(r, dir);
 }

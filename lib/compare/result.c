@@ -19,18 +19,11 @@ struct field {
     size_t offset;
 };
 
-#define METHOD(kind, name)                                                                                                       \
-    {                                                                                                                            \
-#name, FIELD_##kind, offsetof(struct alibi_compare_method, name)                                                         \
-    }
-#define EVAL(kind, name)                                                                                                         \
-    {                                                                                                                            \
-#name, FIELD_##kind, offsetof(struct alibi_eval_result, name)                                                            \
-    }
-#define BIN(kind, name)                                                                                                          \
-    {                                                                                                                            \
-#name, FIELD_##kind, offsetof(struct alibi_position_loss, name)                                                          \
-    }
+/* clang-format off */
+#define METHOD(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_compare_method, name) }
+#define EVAL(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_result, name) }
+#define BIN(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_position_loss, name) }
+/* clang-format on */
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 static const struct field method_fields[] = {
@@ -101,16 +94,23 @@ static alibi_status write_eval(struct text *json, const struct alibi_eval_result
     return text_append(json, "]}");
 }
 
+static alibi_status write_evals(struct text *json, const char *key, const struct alibi_eval_result *evals, int count)
+{
+    TRY_RETURN(text_append(json, "  \"%s\": [", key));
+    for (int i = 0; i < count; i++) {
+        TRY_RETURN(text_append(json, "%s", i > 0 ? "," : ""));
+        TRY_RETURN(write_eval(json, &evals[i]));
+    }
+    return text_append(json, "],\n");
+}
+
 static alibi_status format_result(struct text *json, const struct alibi_compare_method *m)
 {
     TRY_RETURN(text_append(json, "{\n  \"name\": \"%s\",\n  ", m->name));
     TRY_RETURN(write_fields(json, method_fields, COUNT(method_fields), m, ",\n  "));
-    TRY_RETURN(text_append(json, ",\n  \"by_length\": ["));
-    for (int i = 0; i < m->lengths; i++) {
-        TRY_RETURN(text_append(json, "%s", i > 0 ? "," : ""));
-        TRY_RETURN(write_eval(json, &m->by_length[i]));
-    }
-    TRY_RETURN(text_append(json, "],\n"));
+    TRY_RETURN(text_append(json, ",\n"));
+    TRY_RETURN(write_evals(json, "by_length", m->by_length, m->lengths));
+    TRY_RETURN(write_evals(json, "sliding", m->sliding, m->sliding_lengths));
     return text_append(json, "  \"checksum\": %u\n}\n", checksum(0, json->data, json->length));
 }
 
@@ -169,11 +169,11 @@ static alibi_status read_count(const json_t *object, const char *key, int most, 
     return ALIBI_OK;
 }
 
-static alibi_status read_eval(const json_t *object, struct alibi_eval_result *e, const char *path)
+static alibi_status read_eval(const json_t *object, enum alibi_protocol protocol, struct alibi_eval_result *e, const char *path)
 {
     const json_t *bins;
 
-    *e = (struct alibi_eval_result){ .protocol = ALIBI_NONOVERLAPPING };
+    *e = (struct alibi_eval_result){ .protocol = protocol };
     TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
     TRY_RETURN(read_count(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
     for (int b = 0; b < e->bins; b++)
@@ -183,16 +183,16 @@ static alibi_status read_eval(const json_t *object, struct alibi_eval_result *e,
     return ALIBI_OK;
 }
 
-static alibi_status read_lengths(const json_t *file, struct alibi_compare_method *m, const struct alibi_int_list *lengths,
-                                 const char *path)
+static alibi_status read_evals(const json_t *file, enum alibi_protocol protocol, struct alibi_eval_result *evals, int *count,
+                               const struct alibi_int_list *lengths, const char *path)
 {
     const json_t *array;
 
-    TRY_RETURN(read_count(file, "by_length", lengths->count, &array, &m->lengths, path));
-    for (int i = 0; i < m->lengths; i++) {
-        TRY_RETURN(read_eval(json_array_get(array, (size_t)i), &m->by_length[i], path));
-        if (m->by_length[i].length != lengths->at[i])
-            return fail(ALIBI_BAD_INPUT, "'%s': length %lld stands where %lld should", path, (long long)m->by_length[i].length,
+    TRY_RETURN(read_count(file, protocol == ALIBI_SLIDING ? "sliding" : "by_length", lengths->count, &array, count, path));
+    for (int i = 0; i < *count; i++) {
+        TRY_RETURN(read_eval(json_array_get(array, (size_t)i), protocol, &evals[i], path));
+        if (evals[i].length != lengths->at[i])
+            return fail(ALIBI_BAD_INPUT, "'%s': length %lld stands where %lld should", path, (long long)evals[i].length,
                         (long long)lengths->at[i]);
     }
     return ALIBI_OK;
@@ -221,7 +221,8 @@ alibi_status result_read(struct alibi_compare_method *m, const char *name, const
     TRY(file_read_all(&bytes, &length, path, RESULT_BYTES_MAX));
     TRY(json_parse(&file, bytes, length, path));
     TRY(read_fields(file, method_fields, COUNT(method_fields), m, path));
-    TRY(read_lengths(file, m, lengths, path));
+    TRY(read_evals(file, ALIBI_NONOVERLAPPING, m->by_length, &m->lengths, lengths, path));
+    TRY(read_evals(file, ALIBI_SLIDING, m->sliding, &m->sliding_lengths, lengths, path));
     snprintf(m->name, sizeof m->name, "%s", name);
     TRY(check_bytes(m, bytes, length, path));
 out:

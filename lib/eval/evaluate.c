@@ -215,11 +215,12 @@ alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum
     char task[ALIBI_NAME_MAX];
     alibi_status status;
 
-    TRY_RETURN(check_all(model->model, span, eval));
+    TRY(check_all(model->model, span, eval));
     if (trained > 0 && eval->length > trained)
         log_note("evaluating at %lld, the model was trained at %lld", (long long)eval->length, (long long)trained);
     snprintf(task, sizeof task, "eval %lld", (long long)eval->length);
-    status = evaluate_span(model->model, span, eval, task, result);
+    TRY(evaluate_span(model->model, span, eval, task, result));
+out:
     stop_clear(); /* whoever asked for a stop has it */
     return status;
 }

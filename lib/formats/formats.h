@@ -28,7 +28,6 @@ struct safetensors {
 alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size_t length, int64_t file_bytes, const char *path);
 alibi_status safetensors_open(struct safetensors **out, const char *path);
 void safetensors_free(struct safetensors *s);
-const struct safetensor *safetensors_find(const struct safetensors *s, const char *name); /* NULL if it is not there */
 
 /* The header for F32 tensors in this order, with begin and end filled in by the call; padded with spaces to 8 bytes. */
 alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count);

@@ -385,11 +385,3 @@ void safetensors_free(struct safetensors *s)
     mem_free(o->names);
     mem_free(o);
 }
-
-const struct safetensor *safetensors_find(const struct safetensors *s, const char *name)
-{
-    for (int i = 0; i < s->count; i++)
-        if (strcmp(s->tensors[i].name, name) == 0)
-            return &s->tensors[i];
-    return NULL;
-}

@@ -50,6 +50,15 @@ struct sizes {
     int64_t logit_rows;
 };
 
+int64_t model_head_rows(const struct model *m, int64_t rows)
+{
+    int64_t piece = LOGIT_ELEMENTS / m->config.vocab;
+
+    if (piece < LOGIT_ROWS_LEAST)
+        piece = LOGIT_ROWS_LEAST;
+    return piece < rows ? piece : rows;
+}
+
 static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
 {
     const struct alibi_config *c = &m->config;
@@ -57,9 +66,7 @@ static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
 
     s.qkv = m->parameters[m->blocks[0].qkv].shape[0];
     s.up = m->parameters[m->blocks[0].up].shape[0];
-    s.logit_rows = LOGIT_ELEMENTS / s.V < LOGIT_ROWS_LEAST ? LOGIT_ROWS_LEAST : LOGIT_ELEMENTS / s.V;
-    if (s.logit_rows > s.rows)
-        s.logit_rows = s.rows;
+    s.logit_rows = model_head_rows(m, s.rows);
     return s;
 }
 

@@ -10,7 +10,7 @@
 static const struct alibi_option options[] = {
     { "layers", ALIBI_OPTION_INT, AT(layers), 1, 4096, NULL, "4", "N", "blocks of attention and feed-forward" },
     { "width", ALIBI_OPTION_INT, AT(width), 1, 1 << 20, NULL, "128", "N", "numbers per token in the residual stream" },
-    { "heads", ALIBI_OPTION_INT, AT(heads), 1, 4096, NULL, "4", "N", "attention heads; must divide the width" },
+    { "heads", ALIBI_OPTION_INT, AT(heads), 1, 4096, NULL, "8", "N", "attention heads; must divide the width" },
     { "kv-heads", ALIBI_OPTION_INT, AT(kv_heads), 0, 4096, NULL, "0", "N", "key/value heads; 0: as many as heads" },
     { "ff-width", ALIBI_OPTION_INT, AT(ff_width), 0, 1 << 22, NULL, "0", "N", "feed-forward width; 0: 4 x width" },
     { "norm", ALIBI_OPTION_CHOICE, AT(norm), 0, 0, "layernorm|rmsnorm", "layernorm", "NAME", "normalisation before each branch" },
@@ -37,7 +37,7 @@ static const struct alibi_option options[] = {
 
 /* What the file has beyond the options a user sets. */
 static const struct alibi_option derived[] = {
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 1, 1 << 28, NULL, "1", "N", "ids of the tokenizer" },
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 28, NULL, "0", "N", "ids of the tokenizer; 0: not known yet" },
     { "train-length", ALIBI_OPTION_INT, AT(train_length), 0, 1 << 24, NULL, "0", "N", "length the model was trained at" },
 };
 
@@ -51,26 +51,32 @@ const struct alibi_option *alibi_config_options(int *count)
 
 static alibi_status check_heads(const struct alibi_config *c)
 {
-    if (c->layers < 1 || c->width < 1 || c->heads < 1)
-        return fail(ALIBI_USAGE, "a model needs at least one layer, a width and a head (layers %lld, width %lld, heads %lld)",
-                    (long long)c->layers, (long long)c->width, (long long)c->heads);
     if (c->width % c->heads != 0)
         return fail(ALIBI_USAGE, "heads %lld do not divide width %lld", (long long)c->heads, (long long)c->width);
-    if (c->kv_heads < 1 || c->heads % c->kv_heads != 0)
+    if (c->heads % c->kv_heads != 0)
         return fail(ALIBI_USAGE, "kv-heads %lld do not divide heads %lld", (long long)c->kv_heads, (long long)c->heads);
     return ALIBI_OK;
+}
+
+static void all_groups(struct alibi_option_group groups[GROUPS], struct alibi_config *c)
+{
+    groups[0] = (struct alibi_option_group){ "file", derived, DERIVED, c };
+    groups[1] = (struct alibi_option_group){ "model", options, OPTIONS, c };
 }
 
 alibi_status alibi_config_resolve(struct alibi_config *config)
 {
     struct alibi_config c = *config;
+    struct alibi_option_group groups[GROUPS];
     const struct position_method *method;
 
+    all_groups(groups, &c);
+    TRY_RETURN(options_check(groups, GROUPS));
     if (c.kv_heads == 0)
         c.kv_heads = c.heads;
     if (c.ff_width == 0)
         c.ff_width = 4 * c.width;
-    if (c.embedding_scale <= 0)
+    if (c.embedding_scale == 0)
         c.embedding_scale = sqrt((double)c.width);
     if (c.max_length == 0)
         c.max_length = c.train_length;
@@ -82,18 +88,12 @@ alibi_status alibi_config_resolve(struct alibi_config *config)
     return ALIBI_OK;
 }
 
-static void file_groups(struct alibi_option_group groups[GROUPS], struct alibi_config *c)
-{
-    groups[0] = (struct alibi_option_group){ "file", derived, DERIVED, c };
-    groups[1] = (struct alibi_option_group){ "model", options, OPTIONS, c };
-}
-
 alibi_status config_write_json(const struct alibi_config *config, struct text *json)
 {
     struct alibi_config copy = *config;
     struct alibi_option_group groups[GROUPS];
 
-    file_groups(groups, &copy);
+    all_groups(groups, &copy);
     return options_format(groups, GROUPS, json);
 }
 
@@ -104,7 +104,7 @@ alibi_status config_read_json(struct alibi_config *config, const char *bytes, si
     alibi_status status;
 
     memset(&c, 0, sizeof c);
-    file_groups(groups, &c);
+    all_groups(groups, &c);
     TRY_RETURN(alibi_options_init(groups, GROUPS));
     TRY_RETURN(options_parse(groups, GROUPS, bytes, length, path));
     status = alibi_config_resolve(&c);

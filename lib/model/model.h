@@ -20,6 +20,7 @@ enum parameter_init {
     INIT_ZERO,
     INIT_ONE,
     INIT_NORMAL,   /* N(0, 0.02) */
+    INIT_EMBEDDED, /* N(0, 0.02 * embedding scale): what adds to the scaled embeddings */
     INIT_RESIDUAL, /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
 };
 
@@ -56,6 +57,9 @@ struct model {
     struct activations *activations; /* buffers of the last shape used (activations.c) */
 };
 
+/* The part of a flat buffer that belongs to the parameter, as a vector; absent where the buffer is NULL. */
+struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer);
+
 /* config must be resolved. Weights are not set yet: model_init, or a file. */
 alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type,
                        bool trainable);
@@ -78,6 +82,9 @@ alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *t
 alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, double scale,
                              struct dropout drop, double *loss_sum);
 alibi_status model_clear_gradients(struct model *m);
+
+/* How many rows the output layer of a batch of `rows` tokens takes at a time. */
+int64_t model_head_rows(const struct model *m, int64_t rows);
 
 /* logits [B, L, V] on the host, for tests and small inputs. */
 alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L, float *logits);

@@ -83,15 +83,21 @@ static void add_block(struct list *l, const struct alibi_config *c, int64_t n, s
     add_linear(l, c, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down, &b->down_bias);
 }
 
-/* Score biases start from zero: no preference for any distance. Rows added to embeddings start as the embeddings do. */
+/* Score biases start from zero, no preference for any distance, and like all biases they do not decay. Rows added to embeddings
+ * start as large as the embeddings they are added to. */
 static int add_position(struct list *l, const struct alibi_config *c, const struct position_method *method)
 {
+    bool bias = method->acts_on == POSITION_SCORES;
     int64_t shape[2];
+    int index;
 
     if (!method->parameter_shape)
         return -1;
     method->parameter_shape(c, shape);
-    return add(l, shape[0], shape[1], method->acts_on == POSITION_SCORES ? INIT_ZERO : INIT_NORMAL, "position.weight");
+    index = add(l, shape[0], shape[1], bias ? INIT_ZERO : INIT_EMBEDDED, "position.weight");
+    if (l->parameters && bias)
+        l->parameters[index].decays = false;
+    return index;
 }
 
 /* m supplies configuration and method and takes the indices. */
@@ -125,13 +131,19 @@ int64_t config_parameters(const struct alibi_config *config)
 
 /* ---- making and initialising */
 
-static struct tensor within(const struct model *m, const struct parameter *p, void *buffer)
+struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer)
 {
     if (!buffer)
         return tensor_none();
-    struct tensor all = tensor_1(buffer, m->type, m->elements);
-    return p->rank == 2 ? tensor_2(tensor_at(all, p->offset), m->type, p->shape[0], p->shape[1])
-                        : tensor_1(tensor_at(all, p->offset), m->type, p->shape[0]);
+    return tensor_1(tensor_at(tensor_1(buffer, m->type, m->elements), p->offset), m->type, p->count);
+}
+
+/* The same in the parameter's shape. */
+static struct tensor shaped_slice(const struct model *m, const struct parameter *p, void *buffer)
+{
+    struct tensor all = parameter_slice(m, p, buffer);
+
+    return buffer && p->rank == 2 ? tensor_2(all.data, m->type, p->shape[0], p->shape[1]) : all;
 }
 
 static alibi_status check_config(const struct alibi_config *c, const struct position_method *method)
@@ -155,8 +167,8 @@ static alibi_status new_buffers(struct model *m, bool trainable)
         TRY_RETURN(ops->buffer_new(m->device, &m->gradients, bytes, "the gradients"));
     for (int i = 0; i < m->count; i++) {
         struct parameter *p = &m->parameters[i];
-        p->value = within(m, p, m->values);
-        p->gradient = within(m, p, m->gradients);
+        p->value = shaped_slice(m, p, m->values);
+        p->gradient = shaped_slice(m, p, m->gradients);
     }
     return ALIBI_OK;
 }
@@ -214,11 +226,23 @@ alibi_status model_clear_gradients(struct model *m)
     return m->device->ops->fill(m->device, tensor_1(m->gradients, m->type, m->elements), 0.0);
 }
 
+static double deviation_of(const struct model *m, enum parameter_init init)
+{
+    switch (init) {
+    case INIT_RESIDUAL:
+        return 0.02 / sqrt(2.0 * (double)m->config.layers);
+    case INIT_EMBEDDED:
+        return 0.02 * m->config.embedding_scale;
+    default:
+        return 0.02;
+    }
+}
+
 /* Keyed by the tensor's name, so that models that differ in their position method start from the same weights elsewhere. */
 static void draw(const struct model *m, const struct parameter *p, uint64_t seed, float *values)
 {
     uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
-    double deviation = p->init == INIT_RESIDUAL ? 0.02 / sqrt(2.0 * (double)m->config.layers) : 0.02;
+    double deviation = deviation_of(m, p->init);
 
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < p->count; i++)

@@ -206,6 +206,7 @@ struct ops {
 
 /* The devices of this process: the table needs no state on the CPU. */
 extern const struct ops ops_ref;
-const struct ops *ops_cpu(void); /* the reference with the CPU's overrides for the vector unit found at run time */
+struct device device_default(void); /* the one that training, models and benchmarks run on */
+const struct ops *ops_cpu(void);    /* the reference with the CPU's overrides for the vector unit found at run time */
 
 #endif

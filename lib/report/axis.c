@@ -72,6 +72,14 @@ static bool find_ranges(const struct chart *c, struct axis *x, struct axis *y)
     return x->from <= x->to;
 }
 
+static void include_given(const struct chart *c, struct axis *y)
+{
+    if (c->y_least > 0 && usable(c->y_least, c->log_y))
+        include(y, c->y_least);
+    if (c->y_most > 0 && usable(c->y_most, c->log_y))
+        include(y, c->y_most);
+}
+
 /* The axis ends at the limit if values lie beyond it and any lies below. */
 static void limit(struct axis *y, double most)
 {
@@ -87,6 +95,7 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
         return false;
     if (usable(c->mark_x, c->log_x))
         include(x, c->mark_x);
+    include_given(c, y);
     limit(y, c->y_limit);
     widen(x);
     widen(y);

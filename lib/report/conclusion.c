@@ -186,12 +186,28 @@ static alibi_status append_missing(struct text *out, const struct view *v, int64
     return ALIBI_OK;
 }
 
+/* Whether the headline's method still gains once the tokens that start a window without context no longer count. */
+static alibi_status append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far, const char *space)
+{
+    struct view sliding = view_other(v);
+    int best = view_best(v, far);
+    struct change c = change_of(&sliding, best, home, far);
+
+    if (!has_ppl(view_at(&sliding, best, home)) || !has_ppl(view_at(&sliding, best, far)))
+        return ALIBI_OK;
+    TRY_RETURN(text_append(out, "%sWith a sliding window, which leaves no token without context, %s ", space, v->name[best]));
+    TRY_RETURN(append_change(out, c, far));
+    return text_append(out, " %s at %lld.", c.differs ? "than" : "as", (long long)home);
+}
+
 alibi_status append_detail(struct text *out, const struct view *v)
 {
     int64_t home = home_length(v), far = farthest(v, home);
+    size_t before = out->length;
 
     if (far == 0)
         return ALIBI_OK;
     TRY_RETURN(append_lead(out, v, far));
-    return append_missing(out, v, home, far);
+    TRY_RETURN(append_missing(out, v, home, far));
+    return append_sliding(out, v, home, far, out->length > before ? " " : "");
 }

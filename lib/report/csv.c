@@ -28,14 +28,20 @@ static alibi_status append_reals(struct text *out, const double *values, int cou
     return ALIBI_OK;
 }
 
-static alibi_status append_evaluation(struct text *out, const struct alibi_eval_result *e)
+static alibi_status append_losses(struct text *out, const struct alibi_eval_result *e)
 {
     const double losses[] = { e->nll, e->standard_error, e->ppl, e->word_ppl, e->bits_per_byte };
+
+    return append_reals(out, losses, 5);
+}
+
+static alibi_status append_evaluation(struct text *out, const struct alibi_eval_result *e)
+{
     const double speeds[] = { e->seconds, e->tokens_per_s };
 
     if (e->tokens == 0)
         return text_append(out, ",,,,,,0,0,0,,,");
-    TRY_RETURN(append_reals(out, losses, 5));
+    TRY_RETURN(append_losses(out, e));
     TRY_RETURN(text_append(out, ",%lld,%lld,%lld", (long long)e->tokens, (long long)e->words, (long long)e->bytes));
     TRY_RETURN(append_reals(out, speeds, 2));
     return text_append(out, ",%zu", e->peak_bytes);
@@ -46,17 +52,31 @@ static alibi_status append_training(struct text *out, const struct alibi_compare
     const double values[] = { m->train_tokens_per_s, m->train_seconds, m->train_loss };
 
     TRY_RETURN(append_reals(out, values, 3));
-    return text_append(out, ",%zu,%lld\r\n", m->peak_bytes, (long long)m->parameters);
+    return text_append(out, ",%zu,%lld", m->peak_bytes, (long long)m->parameters);
+}
+
+static alibi_status append_sliding(struct text *out, const struct alibi_eval_result *e)
+{
+    if (e == NULL)
+        return text_append(out, ",,,,,,,,\r\n");
+    TRY_RETURN(text_append(out, ",%lld", (long long)e->stride));
+    TRY_RETURN(append_losses(out, e));
+    TRY_RETURN(text_append(out, ",%lld", (long long)e->tokens));
+    TRY_RETURN(append_reals(out, &e->tokens_per_s, 1));
+    return text_append(out, "\r\n");
 }
 
 alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
 {
-    struct view v;
+    struct view v, sliding;
 
     view_init(&v, r);
+    sliding = view_other(&v);
     TRY_RETURN(text_append(out, "method,train_length,length,nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
                                 "seconds,tokens_per_s,eval_peak_bytes,"
-                                "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters\r\n"));
+                                "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,"
+                                "sliding_stride,sliding_nll,sliding_standard_error,sliding_ppl,sliding_word_ppl,"
+                                "sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s\r\n"));
     for (int m = 0; m < r->methods; m++)
         for (int i = 0; i < r->method[m].lengths; i++) {
             const struct alibi_eval_result *e = &r->method[m].by_length[i];
@@ -64,6 +84,7 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
             TRY_RETURN(text_append(out, ",%lld,%lld", (long long)v.train_length, (long long)e->length));
             TRY_RETURN(append_evaluation(out, e));
             TRY_RETURN(append_training(out, &r->method[m]));
+            TRY_RETURN(append_sliding(out, view_at(&sliding, m, e->length)));
         }
     return ALIBI_OK;
 }

@@ -150,6 +150,27 @@ static alibi_status figure_by_position(struct text *out, const struct view *v, i
     return append_figure(out, curves, id, 260, caption);
 }
 
+/* Says so where it scores another part of the text than the figure above. */
+static alibi_status append_sliding(struct text *out, const struct view *v)
+{
+    struct view sliding = view_other(v);
+    int64_t tokens = view_tokens(&sliding), all = view_tokens(v);
+    char caption[384], part[192] = "";
+
+    if (tokens == 0)
+        return ALIBI_OK;
+    if (tokens != all)
+        snprintf(part, sizeof part, " Scored on %s tokens of the text, not %s as above: compare shapes, not heights.",
+                 show_count((double)tokens).text, show_count((double)all).text);
+    snprintf(caption, sizeof caption, "Past the first window every token has at least half the window as context.%s", part);
+    TRY_RETURN(text_append(out,
+                           "<h2>How much of it is context</h2>\n"
+                           "<p class=\"note\">Above, windows stand side by side, and the tokens that begin one have almost no "
+                           "context (the early token curse): longer windows have fewer such tokens, so they gain even where "
+                           "a model makes no use of more context.</p>\n"));
+    return figure_by_length(out, &sliding, CURVE_PPL, "fig-sliding", 380, caption);
+}
+
 static bool was_tested_at(const struct view *v, int64_t length)
 {
     for (int i = 0; i < v->lengths; i++)
@@ -191,12 +212,14 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r)
     struct view v;
 
     view_init(&v, r);
+    v.one_scale = true;
     TRY_RETURN(append_head(out, &v));
     TRY_RETURN(append_lead(out, &v));
     TRY_RETURN(append_switches(out, &v));
     TRY_RETURN(text_append(out, "<main>\n"));
     TRY_RETURN(figure_by_length(out, &v, CURVE_PPL, "fig-ppl", 380, "Lower is better."));
     TRY_RETURN(html_perplexity_table(out, &v));
+    TRY_RETURN(append_sliding(out, &v));
     TRY_RETURN(append_positions(out, &v));
     TRY_RETURN(append_costs(out, &v));
     TRY_RETURN(text_append(out, "<h2>All numbers</h2>\n"));

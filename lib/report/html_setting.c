@@ -3,6 +3,14 @@
 
 #include "report/parts.h"
 
+/* Five digits say enough of a number here; the command below has all of them. */
+static alibi_status append_value(struct text *out, const struct alibi_option *option, const void *values)
+{
+    if (option->type == ALIBI_OPTION_REAL)
+        return text_append(out, "%.5g", *(const double *)(const void *)((const char *)values + option->offset));
+    return option_format_plain(out, option, values);
+}
+
 static alibi_status append_options(struct text *out, const struct alibi_compare_result *r, int group)
 {
     const struct alibi_option *option;
@@ -10,7 +18,7 @@ static alibi_status append_options(struct text *out, const struct alibi_compare_
 
     for (int i = 0; (option = setting_at(r, group, i, &values)) != NULL; i++) {
         TRY_RETURN(text_append(out, "<div><dt>%s</dt><dd>", option->name));
-        TRY_RETURN(append_setting_value(out, option, values));
+        TRY_RETURN(append_value(out, option, values));
         TRY_RETURN(text_append(out, "</dd></div>\n"));
     }
     return ALIBI_OK;
@@ -21,8 +29,12 @@ static alibi_status append_fact(struct text *out, const char *name, int64_t valu
     return text_append(out, "<div><dt>%s</dt><dd>%lld</dd></div>\n", name, (long long)value);
 }
 
-static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t)
+static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t, const struct alibi_builtin *b)
 {
+    if (b->bytes > 0) {
+        TRY_RETURN(append_fact(out, "text-seed", b->seed));
+        TRY_RETURN(append_fact(out, "text-bytes", b->bytes));
+    }
     TRY_RETURN(append_fact(out, "documents", t->documents));
     TRY_RETURN(append_fact(out, "tokens", t->tokens));
     TRY_RETURN(append_fact(out, "words", t->words));
@@ -32,21 +44,8 @@ static alibi_status append_text_info(struct text *out, const struct alibi_corpus
 
 /* ---- the command */
 
-/* All lengths score the same number of tokens at most, so the largest count is a limit that gives the same again. */
-static int64_t tokens_scored(const struct view *v)
-{
-    int64_t most = 0;
-
-    for (int m = 0; m < v->methods; m++)
-        for (int i = 0; i < v->result->method[m].lengths; i++)
-            if (v->result->method[m].by_length[i].tokens > most)
-                most = v->result->method[m].by_length[i].tokens;
-    return most;
-}
-
 static alibi_status append_lists(struct text *out, const struct view *v)
 {
-    TRY_RETURN(text_append(out, "alibi compare --methods "));
     for (int m = 0; m < v->methods; m++) {
         TRY_RETURN(text_append(out, m > 0 ? "," : ""));
         TRY_RETURN(append_escaped(out, v->name[m]));
@@ -54,7 +53,15 @@ static alibi_status append_lists(struct text *out, const struct view *v)
     TRY_RETURN(text_append(out, " \\\n  --lengths "));
     for (int i = 0; i < v->lengths; i++)
         TRY_RETURN(text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v->length[i]));
-    return text_append(out, " --eval-tokens %lld", (long long)tokens_scored(v));
+    return text_append(out, " --eval-tokens %lld --sliding-tokens %lld", (long long)v->result->compare.eval_tokens,
+                       (long long)v->result->compare.sliding_tokens);
+}
+
+static alibi_status append_text_flags(struct text *out, const struct alibi_builtin *b)
+{
+    if (b->bytes == 0)
+        return ALIBI_OK;
+    return text_append(out, " \\\n  --text-seed %lld --text-bytes %lld", (long long)b->seed, (long long)b->bytes);
 }
 
 static alibi_status append_flag(struct text *out, const struct alibi_option *option, const void *values)
@@ -62,7 +69,7 @@ static alibi_status append_flag(struct text *out, const struct alibi_option *opt
     if (option->type == ALIBI_OPTION_FLAG)
         return text_append(out, "--%s%s", *((const bool *)((const char *)values + option->offset)) ? "" : "no-", option->name);
     TRY_RETURN(text_append(out, "--%s ", option->name));
-    return append_setting_value(out, option, values);
+    return option_format_plain(out, option, values);
 }
 
 enum { FLAGS_PER_LINE = 4 };
@@ -82,16 +89,22 @@ static alibi_status append_flags(struct text *out, const struct alibi_compare_re
 alibi_status html_setting(struct text *out, const struct view *v)
 {
     const struct alibi_compare_result *r = v->result;
+    const char *files = r->builtin.bytes > 0 ? "" : " FILE...";
 
     TRY_RETURN(text_append(out, "<h3>Model</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_options(out, r, 0));
     TRY_RETURN(text_append(out, "</dl>\n<h3>Training</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_options(out, r, 1));
     TRY_RETURN(text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n"));
-    TRY_RETURN(append_text_info(out, &r->text));
-    TRY_RETURN(text_append(out, "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">Put the text's files first, if it was not the "
-                                "built-in text.</p>\n<pre><code>"));
+    TRY_RETURN(append_text_info(out, &r->text, &r->builtin));
+    TRY_RETURN(
+        text_append(out,
+                    "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json that lies beside this page, or with "
+                    "all of it spelled out:</p>\n<pre><code>alibi compare%s --recipe recipe.json --out DIR</code></pre>\n"
+                    "<pre><code>alibi compare%s --methods ",
+                    files, files));
     TRY_RETURN(append_lists(out, v));
+    TRY_RETURN(append_text_flags(out, &r->builtin));
     TRY_RETURN(append_flags(out, r, 0));
     TRY_RETURN(append_flags(out, r, 1));
     return text_append(out, "</code></pre>\n");

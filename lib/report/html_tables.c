@@ -56,16 +56,17 @@ alibi_status html_perplexity_table(struct text *out, const struct view *v)
 
 /* ---- every number: one row per method and length */
 
-enum { MEASURES = 8 };
+enum { MEASURES = 9 };
 
-static alibi_status append_measures(struct text *out, const struct alibi_eval_result *e)
+static alibi_status append_measures(struct text *out, const struct alibi_eval_result *e, const struct alibi_eval_result *sliding)
 {
     for (int i = 0; e == NULL && i < MEASURES; i++)
         TRY_RETURN(text_append(out, "<td>" NO_VALUE "</td>"));
     if (e == NULL)
         return ALIBI_OK;
-    TRY_RETURN(text_append(out, "<td>%s</td><td>%s</td><td>%s</td>", show_ppl(e->ppl).text, show_real(e->nll, 4).text,
-                           show_real(e->standard_error, 4).text));
+    TRY_RETURN(
+        text_append(out, "<td>%s</td><td>%s</td>", show_ppl(e->ppl).text, show_ppl(sliding != NULL ? sliding->ppl : NAN).text));
+    TRY_RETURN(text_append(out, "<td>%s</td><td>%s</td>", show_real(e->nll, 4).text, show_real(e->standard_error, 4).text));
     TRY_RETURN(text_append(out, "<td>%s</td><td>%s</td>", show_ppl(e->word_ppl).text, show_real(e->bits_per_byte, 4).text));
     return text_append(out, "<td>%s</td><td>%s</td><td>%s</td>", show_count((double)e->tokens).text,
                        show_count(e->tokens_per_s).text, show_bytes((double)e->peak_bytes).text);
@@ -73,6 +74,8 @@ static alibi_status append_measures(struct text *out, const struct alibi_eval_re
 
 static alibi_status append_method_rows(struct text *out, const struct view *v, int method)
 {
+    struct view sliding = view_other(v);
+
     TRY_RETURN(text_append(out, "<tbody>\n"));
     for (int i = 0; i < v->lengths; i++) {
         bool trained = v->length[i] == v->train_length;
@@ -83,7 +86,7 @@ static alibi_status append_method_rows(struct text *out, const struct view *v, i
             TRY_RETURN(text_append(out, "</th>"));
         }
         TRY_RETURN(text_append(out, "<td%s>%lld</td>", trained ? " class=\"trained\"" : "", (long long)v->length[i]));
-        TRY_RETURN(append_measures(out, view_at(v, method, v->length[i])));
+        TRY_RETURN(append_measures(out, view_at(v, method, v->length[i]), view_at(&sliding, method, v->length[i])));
         TRY_RETURN(text_append(out, "</tr>\n"));
     }
     return text_append(out, "</tbody>\n");
@@ -93,6 +96,7 @@ alibi_status html_full_table(struct text *out, const struct view *v)
 {
     static const char *const heads[] = { "length",
                                          "perplexity<small>per token</small>",
+                                         "perplexity<small>sliding window</small>",
                                          "loss<small>nats per token</small>",
                                          "± error",
                                          "perplexity<small>per word</small>",
@@ -105,7 +109,7 @@ alibi_status html_full_table(struct text *out, const struct view *v)
         text_append(out, "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" tabindex=\"0\">\n"
                          "<table class=\"data\">\n<caption><div><b>Every measurement.</b> <span>The error is the standard error "
                          "of the loss, windows taken as independent; a dash stands where a "
-                         "method is not defined.</span></div></caption>\n"
+                         "method is not defined or nothing was measured.</span></div></caption>\n"
                          "<thead><tr><th scope=\"col\">method</th>"));
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         TRY_RETURN(text_append(out, "<th scope=\"col\">%s</th>", heads[i]));

@@ -29,24 +29,35 @@ static alibi_status append_settings(struct text *out, const struct alibi_compare
 {
     const struct alibi_option *option;
     const void *values;
+    char key[OPTION_KEY_MAX];
 
     TRY_RETURN(text_append(out, "  \"train\": {\n    \"vocab\": %lld", (long long)r->config.vocab));
     for (int group = 0; group < 2; group++)
         for (int i = 0; (option = setting_at(r, group, i, &values)) != NULL; i++) {
-            TRY_RETURN(text_append(out, ",\n    \""));
-            for (const char *p = option->name; *p != '\0'; p++)
-                TRY_RETURN(text_append(out, "%c", *p == '-' ? '_' : *p));
-            TRY_RETURN(text_append(out, "\": "));
-            TRY_RETURN(append_setting_json(out, option, values));
+            option_key(key, option->name);
+            TRY_RETURN(text_append(out, ",\n    \"%s\": ", key));
+            TRY_RETURN(option_format(out, option, values));
         }
     return text_append(out, "\n  },\n");
 }
 
-static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t)
+/* The last two say which built-in text it was; files have none. */
+static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t, const struct alibi_builtin *builtin)
 {
-    return text_append(
-        out, "  \"text\": {\"documents\": %lld, \"tokens\": %lld, \"words\": %lld, \"bytes\": %lld, \"vocab\": %lld},\n",
-        (long long)t->documents, (long long)t->tokens, (long long)t->words, (long long)t->bytes, (long long)t->vocab);
+    TRY_RETURN(text_append(
+        out, "  \"text\": {\"documents\": %lld, \"tokens\": %lld, \"words\": %lld, \"bytes\": %lld, \"vocab\": %lld",
+        (long long)t->documents, (long long)t->tokens, (long long)t->words, (long long)t->bytes, (long long)t->vocab));
+    if (builtin->bytes == 0)
+        return text_append(out, ", \"text_seed\": null, \"text_bytes\": null},\n");
+    TRY_RETURN(append_integer(out, "text_seed", builtin->seed));
+    TRY_RETURN(append_integer(out, "text_bytes", builtin->bytes));
+    return text_append(out, "},\n");
+}
+
+static alibi_status append_eval_info(struct text *out, const struct alibi_compare *c)
+{
+    return text_append(out, "  \"eval\": {\"eval_tokens\": %lld, \"sliding_tokens\": %lld},\n", (long long)c->eval_tokens,
+                       (long long)c->sliding_tokens);
 }
 
 /* ---- the methods */
@@ -61,7 +72,27 @@ static alibi_status append_positions(struct text *out, const struct alibi_eval_r
         TRY_RETURN(bin->tokens > 0 ? json_append_real(out, bin->nll) : text_append(out, "null"));
         TRY_RETURN(text_append(out, "}"));
     }
-    return text_append(out, "]}");
+    return text_append(out, "]");
+}
+
+static alibi_status append_losses(struct text *out, const struct alibi_eval_result *e)
+{
+    TRY_RETURN(append_real(out, "nll", e->nll));
+    TRY_RETURN(append_real(out, "standard_error", e->standard_error));
+    TRY_RETURN(append_real(out, "ppl", e->ppl));
+    TRY_RETURN(append_real(out, "word_ppl", e->word_ppl));
+    TRY_RETURN(append_real(out, "bits_per_byte", e->bits_per_byte));
+    return append_integer(out, "tokens", e->tokens);
+}
+
+static alibi_status append_sliding(struct text *out, const struct alibi_eval_result *e)
+{
+    if (e == NULL)
+        return text_append(out, ", \"sliding\": null}");
+    TRY_RETURN(text_append(out, ", \"sliding\": {\"stride\": %lld", (long long)e->stride));
+    TRY_RETURN(append_losses(out, e));
+    TRY_RETURN(append_real(out, "tokens_per_s", e->tokens_per_s));
+    return text_append(out, "}}");
 }
 
 /* A length at which the method has no value keeps its place and its counts of 0. */
@@ -70,7 +101,7 @@ static alibi_status append_missing(struct text *out)
     return text_append(out,
                        ", \"nll\": null, \"standard_error\": null, \"ppl\": null, \"word_ppl\": null, \"bits_per_byte\": null, "
                        "\"tokens\": 0, \"words\": 0, \"bytes\": 0, \"seconds\": null, \"tokens_per_s\": null, "
-                       "\"peak_bytes\": null, \"by_position\": []}");
+                       "\"peak_bytes\": null, \"by_position\": []");
 }
 
 static alibi_status append_length(struct text *out, const struct alibi_eval_result *e)
@@ -78,12 +109,7 @@ static alibi_status append_length(struct text *out, const struct alibi_eval_resu
     TRY_RETURN(text_append(out, "        {\"length\": %lld", (long long)e->length));
     if (e->tokens == 0)
         return append_missing(out);
-    TRY_RETURN(append_real(out, "nll", e->nll));
-    TRY_RETURN(append_real(out, "standard_error", e->standard_error));
-    TRY_RETURN(append_real(out, "ppl", e->ppl));
-    TRY_RETURN(append_real(out, "word_ppl", e->word_ppl));
-    TRY_RETURN(append_real(out, "bits_per_byte", e->bits_per_byte));
-    TRY_RETURN(append_integer(out, "tokens", e->tokens));
+    TRY_RETURN(append_losses(out, e));
     TRY_RETURN(append_integer(out, "words", e->words));
     TRY_RETURN(append_integer(out, "bytes", e->bytes));
     TRY_RETURN(append_real(out, "seconds", e->seconds));
@@ -92,10 +118,12 @@ static alibi_status append_length(struct text *out, const struct alibi_eval_resu
     return append_positions(out, e);
 }
 
-static alibi_status append_method(struct text *out, const char *name, const struct alibi_compare_method *m)
+static alibi_status append_method(struct text *out, const struct view *sliding, int method)
 {
+    const struct alibi_compare_method *m = &sliding->result->method[method];
+
     TRY_RETURN(text_append(out, "    {\n      \"name\": "));
-    TRY_RETURN(append_name(out, name));
+    TRY_RETURN(append_name(out, sliding->name[method]));
     TRY_RETURN(append_real(out, "train_tokens_per_s", m->train_tokens_per_s));
     TRY_RETURN(append_real(out, "train_seconds", m->train_seconds));
     TRY_RETURN(append_real(out, "train_loss", m->train_loss));
@@ -105,24 +133,27 @@ static alibi_status append_method(struct text *out, const char *name, const stru
     for (int i = 0; i < m->lengths; i++) {
         TRY_RETURN(text_append(out, i > 0 ? ",\n" : "\n"));
         TRY_RETURN(append_length(out, &m->by_length[i]));
+        TRY_RETURN(append_sliding(out, view_at(sliding, method, m->by_length[i].length)));
     }
     return text_append(out, "\n      ]\n    }");
 }
 
 alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
 {
-    struct view v;
+    struct view v, sliding;
 
     view_init(&v, r);
+    sliding = view_other(&v);
     TRY_RETURN(text_append(out, "{\n  \"version\": "));
     TRY_RETURN(append_name(out, alibi_version()));
     TRY_RETURN(text_append(out, ",\n"));
     TRY_RETURN(append_settings(out, r));
-    TRY_RETURN(append_text_info(out, &r->text));
+    TRY_RETURN(append_text_info(out, &r->text, &r->builtin));
+    TRY_RETURN(append_eval_info(out, &r->compare));
     TRY_RETURN(text_append(out, "  \"methods\": ["));
     for (int m = 0; m < r->methods; m++) {
         TRY_RETURN(text_append(out, m > 0 ? ",\n" : "\n"));
-        TRY_RETURN(append_method(out, v.name[m], &r->method[m]));
+        TRY_RETURN(append_method(out, &sliding, m));
     }
     return text_append(out, "\n  ]\n}\n");
 }

@@ -111,13 +111,21 @@ alibi_status labels_width(int *widest, const struct chart *chart, const struct l
 /* Names fit to be shown, and the test lengths of all methods, ascending. */
 struct view {
     const struct alibi_compare_result *result;
+    enum alibi_protocol protocol; /* whose evaluations are seen */
+    bool one_scale;               /* perplexity is drawn for both protocols, to be compared */
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX];
     char name[ALIBI_LIST_MAX][ALIBI_NAME_MAX];
 };
 
-void view_init(struct view *v, const struct alibi_compare_result *r);
+void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */
+
+/* The same with the other protocol's evaluations. */
+struct view view_other(const struct view *v);
+
+/* The most tokens that any evaluation scored; 0: there is none. */
+int64_t view_tokens(const struct view *v);
 
 /* The evaluation of a method at a length; NULL where there is none. */
 const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length);
@@ -139,28 +147,22 @@ enum curve_kind { CURVE_PPL, CURVE_SPEED, CURVE_MEMORY };
 alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind);
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
 
-/* ---- what the numbers say (conclusion.c)
- * */
+/* ---- what the numbers say (conclusion.c) */
 
 /* One sentence on how the best and the worst method fare past the training length. */
 alibi_status append_headline(struct text *out, const struct view *v);
 
-/* A sentence on who is best at the longest length, and one on methods that cannot go there; may append nothing. */
+/* A sentence on who is best at the longest length, one on methods that cannot go there, and what a sliding window says; may
+ * append nothing. */
 alibi_status append_detail(struct text *out, const struct view *v);
 
-/* ---- the setting (setting.c)
- * */
+/* ---- the setting (setting.c) */
 
 /* The options of model and training that hold for every method, in the order of their tables: group 0 is the model's. Returns
  * NULL past the end; *values is the struct that holds its value. */
 const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index, const void **values);
 
-/* 128, true, gelu-tanh; names and choices are in quotes in JSON, as they are otherwise. */
-alibi_status append_setting_json(struct text *out, const struct alibi_option *option, const void *values);
-alibi_status append_setting_value(struct text *out, const struct alibi_option *option, const void *values);
-
-/* ---- the page (html.c puts it together)
- * */
+/* ---- the page (html.c puts it together) */
 
 extern const char page_style[], page_script[]; /* page_style.c, page_script.c */
 

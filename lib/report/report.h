@@ -13,10 +13,11 @@ struct series {
 
 struct chart {
     const char *title, *x_label, *y_label;
-    bool log_x, log_y; /* ticks on a logarithmic x axis are powers of two: it counts tokens */
-    bool from_zero;    /* a linear y axis starts at 0 */
-    double y_limit;    /* y ends here, and curves that go beyond are cut; 0: y goes as far as the curves do */
-    double mark_x;     /* a vertical line, such as the training length; NaN: none */
+    bool log_x, log_y;      /* ticks on a logarithmic x axis are powers of two: it counts tokens */
+    bool from_zero;         /* a linear y axis starts at 0 */
+    double y_limit;         /* y ends here, and curves that go beyond are cut; 0: y goes as far as the curves do */
+    double y_least, y_most; /* y covers these too, so that two charts have one scale; 0: y is as wide as the curves */
+    double mark_x;          /* a vertical line, such as the training length; NaN: none */
     const char *mark_label;
     const struct series *series;
     int count;

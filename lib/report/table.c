@@ -12,7 +12,7 @@ static int column_width(const char *const *cells, int rows, int columns, int col
     return width;
 }
 
-/* Nothing is put behind the last cell of a row, so that lines do not end in spaces. */
+/* Lines do not end in spaces: nothing is put behind the last cell, and blanks at its end go. */
 static alibi_status append_row(struct text *out, const char *const *row, const int *widths, int columns)
 {
     for (int c = 0; c < columns; c++) {
@@ -21,6 +21,8 @@ static alibi_status append_row(struct text *out, const char *const *row, const i
         TRY_RETURN(text_append(out, "%s", row[c]));
         TRY_RETURN(append_spaces(out, c == 0 && columns > 1 ? room : 0));
     }
+    while (out->length > 0 && out->data[out->length - 1] == ' ')
+        out->data[--out->length] = '\0';
     return ALIBI_OK;
 }
 

@@ -36,9 +36,9 @@ static alibi_status append_wrapped(struct text *out, const char *text, int colum
 
 /* ---- cells */
 
-/* The whole table as text: methods + 1 rows, the heads first; name, lengths, costs. */
+/* The whole table as text: methods + 1 rows, the heads first; name, lengths, costs (not twice: a sliding window has none). */
 struct cells {
-    int rows, columns;
+    int rows, columns, costs;
     struct text *at; /* rows x columns */
 };
 
@@ -61,7 +61,7 @@ static alibi_status fill_heads(const struct cells *c, const struct view *v)
     TRY_RETURN(text_append(cell(c, 0, 0), "method"));
     for (int i = 0; i < v->lengths; i++)
         TRY_RETURN(text_append(cell(c, 0, 1 + i), v->length[i] == v->train_length ? "[%lld]" : "%lld ", (long long)v->length[i]));
-    for (int i = 0; i < COST_COLUMNS; i++)
+    for (int i = 0; i < c->costs; i++)
         TRY_RETURN(text_append(cell(c, 0, 1 + v->lengths + i), " %s", costs[i]));
     return ALIBI_OK;
 }
@@ -97,6 +97,8 @@ static alibi_status fill_row(const struct cells *c, const struct view *v, int m,
         const struct alibi_eval_result *e = view_at(v, m, v->length[i]);
         TRY_RETURN(fill_ppl(cell(c, 1 + m, 1 + i), e != NULL ? e->ppl : NAN, view_best(v, v->length[i]) == m, colour));
     }
+    if (c->costs == 0)
+        return ALIBI_OK;
     TRY_RETURN(text_append(&costs[0], " %s", show_count(positive(method->train_tokens_per_s)).text));
     TRY_RETURN(text_append(&costs[1], " %s", show_bytes((double)method->peak_bytes).text));
     return text_append(&costs[2], " %s", show_count(positive((double)method->parameters)).text);
@@ -105,7 +107,8 @@ static alibi_status fill_row(const struct cells *c, const struct view *v, int m,
 static alibi_status fill(struct cells *c, const struct view *v, int width, bool colour)
 {
     c->rows = 1 + v->methods;
-    c->columns = 1 + v->lengths + COST_COLUMNS;
+    c->costs = v->protocol == ALIBI_SLIDING ? 0 : COST_COLUMNS;
+    c->columns = 1 + v->lengths + c->costs;
     TRY_RETURN(NEW_ZERO_ARRAY(&c->at, (int64_t)c->rows * c->columns, "a table"));
     TRY_RETURN(fill_heads(c, v));
     for (int m = 0; m < v->methods; m++)
@@ -130,7 +133,7 @@ static int width_of(const struct cells *c, int column)
  * not torn apart if they can stand together. */
 static int part_end(const struct cells *c, int first, int columns)
 {
-    int used = width_of(c, 0), end = first, costs = c->columns - COST_COLUMNS;
+    int used = width_of(c, 0), end = first, costs = c->columns - c->costs;
 
     while (end < c->columns && (end == first || used + 1 + width_of(c, end) <= columns))
         used += 1 + width_of(c, end++);
@@ -168,6 +171,19 @@ static alibi_status append_table(struct text *out, const struct view *v, int col
 out:
     cells_free(&c);
     return status;
+}
+
+static alibi_status append_sliding_table(struct text *out, const struct view *v, int columns, bool colour)
+{
+    struct view sliding = view_other(v);
+
+    if (view_tokens(&sliding) == 0)
+        return ALIBI_OK;
+    TRY_RETURN(text_append(out, "\n"));
+    TRY_RETURN(append_wrapped(
+        out, "The same with a sliding window: past the first, every token has at least half the window as context", columns));
+    TRY_RETURN(text_append(out, "\n"));
+    return append_table(out, &sliding, columns, colour);
 }
 
 static bool has_missing(const struct view *v)
@@ -235,6 +251,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     TRY_RETURN(text_append(out, "Perplexity by test length\n\n"));
     TRY_RETURN(append_table(out, &v, columns, colour));
     TRY_RETURN(append_key(out, &v, columns, colour));
+    TRY_RETURN(append_sliding_table(out, &v, columns, colour));
     TRY_RETURN(text_append(out, "\n"));
     TRY_RETURN(append_plot(out, &v, columns, colour));
     TRY_RETURN(text_append(out, "\n"));

@@ -21,6 +21,7 @@ static void add_length(struct view *v, int64_t length)
 void view_init(struct view *v, const struct alibi_compare_result *r)
 {
     *v = (struct view){ .result = r, .methods = r->methods, .train_length = r->training.train_length };
+    v->protocol = ALIBI_NONOVERLAPPING;
     for (int m = 0; m < r->methods; m++) {
         snprintf(v->name[m], sizeof v->name[m], "%s", r->method[m].name);
         line_clean(v->name[m]);
@@ -29,14 +30,36 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
     }
 }
 
+struct view view_other(const struct view *v)
+{
+    struct view other = *v;
+
+    other.protocol = v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING;
+    return other;
+}
+
 const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length)
 {
     const struct alibi_compare_method *m = &v->result->method[method];
+    bool sliding = v->protocol == ALIBI_SLIDING;
+    const struct alibi_eval_result *evals = sliding ? m->sliding : m->by_length;
 
-    for (int i = 0; i < m->lengths; i++)
-        if (m->by_length[i].length == length)
-            return m->by_length[i].tokens > 0 ? &m->by_length[i] : NULL;
+    for (int i = 0; i < (sliding ? m->sliding_lengths : m->lengths); i++)
+        if (evals[i].length == length)
+            return evals[i].tokens > 0 ? &evals[i] : NULL;
     return NULL;
+}
+
+int64_t view_tokens(const struct view *v)
+{
+    int64_t most = 0;
+
+    for (int m = 0; m < v->methods; m++)
+        for (int i = 0; i < v->lengths; i++) {
+            const struct alibi_eval_result *e = view_at(v, m, v->length[i]);
+            most = e != NULL && e->tokens > most ? e->tokens : most;
+        }
+    return most;
 }
 
 int view_best(const struct view *v, int64_t length)
@@ -80,29 +103,23 @@ static void add_point(struct curves *c, int method, double x, double y)
     s->count++;
 }
 
-/* The smallest and the largest positive value of y; false if there is none. */
-static bool extent(const struct curves *c, double *least, double *most)
+static void extend(double *least, double *most, double value)
 {
-    *least = INFINITY;
-    *most = 0;
-    for (int s = 0; s < c->chart.count; s++)
-        for (int i = 0; i < c->series[s].count; i++)
-            if (isfinite(c->y[s][i]) && c->y[s][i] > 0) {
-                *least = fmin(*least, c->y[s][i]);
-                *most = fmax(*most, c->y[s][i]);
-            }
-    return *most > 0;
+    if (isfinite(value) && value > 0) {
+        *least = fmin(*least, value);
+        *most = fmax(*most, value);
+    }
 }
 
 /* Over a wide range ratios matter, not differences; and a curve that explodes must not press all others flat. */
-static void scale_y(struct curves *c)
+static void scale_y(struct curves *c, double least, double most)
 {
-    double least, most;
-
-    if (!extent(c, &least, &most))
+    if (!(most > 0))
         return;
     c->chart.log_y = most > 3 * least;
     c->chart.y_limit = 100 * least;
+    c->chart.y_least = least;
+    c->chart.y_most = most;
 }
 
 static double value_of(const struct alibi_eval_result *e, enum curve_kind kind)
@@ -116,13 +133,27 @@ static double value_of(const struct alibi_eval_result *e, enum curve_kind kind)
     return e->peak_bytes > 0 ? (double)e->peak_bytes / 0x1p20 : NAN;
 }
 
-static void name_kind(struct curves *c, enum curve_kind kind)
+static void scale_ppl(struct curves *c, const struct view *v)
+{
+    struct view other = view_other(v);
+    double least = INFINITY, most = 0;
+
+    for (int m = 0; m < v->methods; m++)
+        for (int i = 0; i < v->lengths; i++) {
+            extend(&least, &most, value_of(view_at(v, m, v->length[i]), CURVE_PPL));
+            if (v->one_scale)
+                extend(&least, &most, value_of(view_at(&other, m, v->length[i]), CURVE_PPL));
+        }
+    scale_y(c, least, most);
+}
+
+static void name_kind(struct curves *c, enum alibi_protocol protocol, enum curve_kind kind)
 {
     static const char *const titles[] = { "Perplexity against test length", "Evaluation speed against test length",
                                           "Memory of evaluation against test length" };
     static const char *const labels[] = { "perplexity", "tokens per second", "peak memory, MiB" };
 
-    snprintf(c->title, sizeof c->title, "%s", titles[kind]);
+    snprintf(c->title, sizeof c->title, "%s%s", titles[kind], protocol == ALIBI_SLIDING ? ", sliding window" : "");
     c->chart.y_label = kind == CURVE_PPL && c->chart.log_y ? "perplexity, log scale" : labels[kind];
     c->chart.x_label = "test length in tokens, log scale";
     c->chart.from_zero = kind != CURVE_PPL;
@@ -137,8 +168,8 @@ alibi_status curves_by_length(struct curves **out, const struct view *v, enum cu
         for (int i = 0; i < v->lengths; i++)
             add_point(c, m, (double)v->length[i], value_of(view_at(v, m, v->length[i]), kind));
     if (kind == CURVE_PPL)
-        scale_y(c);
-    name_kind(c, kind);
+        scale_ppl(c, v);
+    name_kind(c, v->protocol, kind);
     *out = c;
     return ALIBI_OK;
 }
@@ -152,14 +183,18 @@ static double middle(const struct alibi_position_loss *bin)
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length)
 {
     struct curves *c = NULL;
+    double least = INFINITY, most = 0;
 
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < v->methods; m++) {
         const struct alibi_eval_result *e = view_at(v, m, length);
-        for (int b = 0; e != NULL && b < e->bins && b < ALIBI_POSITION_BINS; b++)
-            add_point(c, m, middle(&e->by_position[b]), e->by_position[b].tokens > 0 ? e->by_position[b].nll : NAN);
+        for (int b = 0; e != NULL && b < e->bins && b < ALIBI_POSITION_BINS; b++) {
+            double nll = e->by_position[b].tokens > 0 ? e->by_position[b].nll : NAN;
+            add_point(c, m, middle(&e->by_position[b]), nll);
+            extend(&least, &most, nll);
+        }
     }
-    scale_y(c);
+    scale_y(c, least, most);
     snprintf(c->title, sizeof c->title, "Loss by position at length %lld", (long long)length);
     c->chart.x_label = "tokens of context, log scale";
     c->chart.y_label = c->chart.log_y ? "loss, nats per token, log scale" : "loss, nats per token";

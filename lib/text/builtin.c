@@ -192,6 +192,21 @@ static alibi_status write_documents(struct writer *w, size_t bytes, document_tak
     return ALIBI_OK;
 }
 
+/* ---- which text */
+
+#define AT(field) offsetof(struct alibi_builtin, field)
+
+static const struct alibi_option options[] = {
+    { "text-seed", ALIBI_OPTION_INT, AT(seed), 0, INT32_MAX, NULL, "1", "N", "seed of the built-in text" },
+    { "text-bytes", ALIBI_OPTION_INT, AT(bytes), 1, 1 << 30, NULL, "4194304", "N", "size of the built-in text, about" },
+};
+
+const struct alibi_option *alibi_builtin_options(int *count)
+{
+    *count = sizeof options / sizeof *options;
+    return options;
+}
+
 alibi_status builtin_write(uint64_t seed, int64_t bytes, alibi_status (*document)(void *user, const char *text, size_t length),
                            void *user)
 {

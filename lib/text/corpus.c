@@ -20,6 +20,7 @@ struct alibi_corpus {
     int64_t cuts[SPLITS + 1];
     struct span spans[SPLITS + 1]; /* by enum alibi_split */
     uint32_t checksum;
+    struct alibi_builtin builtin; /* which it is; bytes == 0: none */
 };
 
 /* ---- what a range of tokens stands for */
@@ -230,8 +231,7 @@ static alibi_status refuse_byte(const struct intake *in, const char *bytes, size
                 (long long)in->offset + (long long)at, (long long)(in->line + count_lines(bytes, at)));
 }
 
-/* Adds what is whole characters of the block. *taken < length leaves the start of a character that the next block goes on with.
- */
+/* Adds what is whole characters of the block. *taken < length leaves the start of one that the next block goes on with. */
 static alibi_status take_block(struct intake *in, const char *bytes, size_t length, bool last, size_t *taken)
 {
     size_t valid = utf8_valid_prefix(bytes, length);
@@ -300,6 +300,15 @@ static alibi_status add_document(void *user, const char *text, size_t length)
 
 /* ---- making a corpus */
 
+/* Ids are stored in 16 bits. */
+static alibi_status check_ids(const struct tokenizer *t)
+{
+    if (tokenizer_vocab(t) > UINT16_MAX + 1)
+        return fail(ALIBI_BAD_INPUT, "a text can have %d ids at most, the tokenizer has %lld", UINT16_MAX + 1,
+                    (long long)tokenizer_vocab(t));
+    return ALIBI_OK;
+}
+
 static alibi_status new_corpus(alibi_corpus **out, const char *name)
 {
     alibi_status status;
@@ -307,6 +316,7 @@ static alibi_status new_corpus(alibi_corpus **out, const char *name)
 
     TRY(NEW_ZERO_ARRAY(&c, 1, "a corpus"));
     TRY(tokenizer_new_bytes(&c->tokenizer));
+    TRY(check_ids(c->tokenizer));
     TRY(text_copy(&c->name, name));
     *out = c;
     c = NULL;
@@ -349,14 +359,29 @@ out:
     return status;
 }
 
+/* Keeps to the options' ranges, so that a recipe can name every text that was used. */
+static alibi_status check_builtin(uint64_t seed, int64_t bytes)
+{
+    int count;
+    const struct alibi_option *options = alibi_builtin_options(&count);
+
+    if ((double)seed > options[0].max)
+        return fail(ALIBI_USAGE, "the built-in text has seeds up to %.0f, not %llu", options[0].max, (unsigned long long)seed);
+    if ((double)bytes > options[1].max)
+        return fail(ALIBI_USAGE, "the built-in text has at most %.0f bytes, not %lld", options[1].max, (long long)bytes);
+    return ALIBI_OK;
+}
+
 alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes)
 {
     alibi_status status;
     alibi_corpus *c = NULL;
 
+    TRY(check_builtin(seed, bytes));
     TRY(new_corpus(&c, "built-in text"));
     TRY(builtin_write(seed, bytes, add_document, c));
     finish(c, cut_by_document);
+    c->builtin = (struct alibi_builtin){ (int64_t)seed, bytes };
     *out = c;
     c = NULL;
 out:
@@ -389,6 +414,11 @@ const struct tokenizer *corpus_tokenizer(const alibi_corpus *c)
 const char *corpus_name(const alibi_corpus *c)
 {
     return c->name;
+}
+
+struct alibi_builtin corpus_builtin(const alibi_corpus *c)
+{
+    return c->builtin;
 }
 
 uint32_t corpus_checksum(const alibi_corpus *c)
@@ -436,16 +466,17 @@ static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t en
     return ALIBI_OK;
 }
 
-static alibi_status write_blocks(const alibi_corpus *c, struct span s, struct file *file)
+static alibi_status write_span(struct file *file, const void *user)
 {
     alibi_status status = ALIBI_OK;
+    const struct span *s = user;
     struct text block = { 0 };
-    int64_t split_end = s.first + s.count;
+    int64_t split_end = s->first + s->count;
 
-    for (int64_t i = s.first; i < split_end; i += BLOCK) {
+    for (int64_t i = s->first; i < split_end; i += BLOCK) {
         int64_t end = split_end - i > BLOCK ? i + BLOCK : split_end;
         block.length = 0;
-        TRY(append_text(c, i, end, split_end, &block));
+        TRY(append_text(s->corpus, i, end, split_end, &block));
         TRY(file_write(file, block.data, block.length));
     }
 out:
@@ -455,12 +486,7 @@ out:
 
 alibi_status alibi_corpus_write(const alibi_corpus *c, enum alibi_split split, const char *path)
 {
-    alibi_status status, closed;
-    struct file *file = NULL;
+    struct span s = corpus_span(c, split);
 
-    TRY(file_create(&file, path));
-    TRY(write_blocks(c, corpus_span(c, split), file));
-out:
-    closed = file_close(file);
-    return status != ALIBI_OK ? status : closed;
+    return file_replace_with(path, write_span, &s);
 }

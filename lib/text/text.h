@@ -16,7 +16,6 @@ struct tokenizer;
 alibi_status tokenizer_new_bytes(struct tokenizer **out);
 alibi_status tokenizer_read(struct tokenizer **out, const char *bytes, size_t length, const char *path); /* tokenizer.json */
 alibi_status tokenizer_write(const struct tokenizer *t, struct text *json);
-alibi_status tokenizer_copy(struct tokenizer **out, const struct tokenizer *t);
 void tokenizer_free(struct tokenizer *t);
 int64_t tokenizer_vocab(const struct tokenizer *t);
 int32_t tokenizer_end(const struct tokenizer *t); /* the end-of-document id */
@@ -36,8 +35,9 @@ struct span {
 
 struct span corpus_span(const alibi_corpus *c, enum alibi_split split);
 const struct tokenizer *corpus_tokenizer(const alibi_corpus *c);
-const char *corpus_name(const alibi_corpus *c);  /* for messages: the first file, or "built-in text" */
-uint32_t corpus_checksum(const alibi_corpus *c); /* of all tokens: a resumed run must see the same text */
+const char *corpus_name(const alibi_corpus *c);             /* for messages: the first file, or "built-in text" */
+struct alibi_builtin corpus_builtin(const alibi_corpus *c); /* bytes == 0: it is not the built-in text */
+uint32_t corpus_checksum(const alibi_corpus *c);            /* of all tokens: a resumed run must see the same text */
 
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);

@@ -116,8 +116,11 @@ static alibi_status check_keys(const struct tokenizer_kind *kind, json_t *file, 
     const char *key;
     json_t *value;
 
-    json_object_foreach(file, key, value) if (!is_key(kind, key)) return fail(
-        ALIBI_BAD_INPUT, "'%s': a tokenizer of type '%s' has no '%.40s'", path, kind->type, key);
+    json_object_foreach(file, key, value)
+    {
+        if (!is_key(kind, key))
+            return fail(ALIBI_BAD_INPUT, "'%s': a tokenizer of type '%s' has no '%.40s'", path, kind->type, key);
+    }
     return ALIBI_OK;
 }
 
@@ -140,16 +143,6 @@ out:
 alibi_status tokenizer_write(const struct tokenizer *t, struct text *json)
 {
     return t->kind->write(t, json);
-}
-
-alibi_status tokenizer_copy(struct tokenizer **out, const struct tokenizer *t)
-{
-    struct tokenizer *copy = NULL;
-
-    TRY_RETURN(NEW_ARRAY(&copy, 1, "a tokenizer"));
-    *copy = *t;
-    *out = copy;
-    return ALIBI_OK;
 }
 
 void tokenizer_free(struct tokenizer *t)

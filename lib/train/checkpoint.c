@@ -154,7 +154,7 @@ static alibi_status write_twice_at_most(const char *run, const char *folder, con
 /* ---- what was there before */
 
 /* A checkpoint of this step that verifies must not be lost while its successor is written: it is set aside under a name that
- * checkpoint_find knows. One that does not verify is in the way. */
+ * checkpoint_find knows, and so is one that cannot be read now. One that is damaged is in the way. */
 static alibi_status make_way(const char *run, const char *folder, int64_t step)
 {
     alibi_status status;
@@ -165,7 +165,7 @@ static alibi_status make_way(const char *run, const char *folder, int64_t step)
     status = checkpoint_verify(folder);
     if (status == ALIBI_MEMORY)
         return status;
-    if (status != ALIBI_OK)
+    if (status == ALIBI_BAD_INPUT)
         return step_folder_remove(folder);
     TRY(step_folder_path(&aside, run, step, true));
     TRY(file_rename(folder, aside));
@@ -175,24 +175,37 @@ out:
     return status;
 }
 
-/* Keeps the checkpoint of `step`, which was just verified, and the one before it. Others are older, set aside, or of later
- * steps that did not verify when the run was resumed. */
+/* *keep: whether the folder stays beside the checkpoint of `step`. The newest older one that verifies does, and *kept says that
+ * it was met; so does one that cannot be read now, which may be whole. */
+static alibi_status judge(const struct step_folder *f, int64_t step, bool *keep, bool *kept)
+{
+    alibi_status status;
+
+    *keep = f->step == step && !f->old;
+    if (f->step >= step || !f->complete || *kept)
+        return ALIBI_OK;
+    status = checkpoint_verify(f->path);
+    if (status == ALIBI_MEMORY)
+        return status;
+    *keep = status != ALIBI_BAD_INPUT;
+    *kept = status == ALIBI_OK;
+    return ALIBI_OK;
+}
+
+/* Keeps the checkpoint of `step`, which was just verified, and one before it to fall back on. Others are older, damaged, set
+ * aside, or of later steps that did not verify when the run was resumed. */
 static alibi_status drop_others(const char *run, int64_t step)
 {
     alibi_status status;
     struct step_folder *folders = NULL;
     int count = 0;
-    bool previous_kept = false;
+    bool kept = false, keep;
 
     TRY(step_folders(&folders, &count, run));
     for (int i = 0; i < count; i++) {
-        if (folders[i].step == step && !folders[i].old)
-            continue;
-        if (folders[i].step < step && folders[i].complete && !previous_kept) {
-            previous_kept = true;
-            continue;
-        }
-        TRY(step_folder_remove(folders[i].path));
+        TRY(judge(&folders[i], step, &keep, &kept));
+        if (!keep)
+            TRY(step_folder_remove(folders[i].path));
     }
 out:
     step_folders_free(folders, count);

@@ -29,12 +29,10 @@ alibi_status guard_check(struct model *m, double loss, int64_t step, double *nor
 
 static alibi_status check_values(const struct model *m, void *buffer, const char *what, int64_t step)
 {
-    struct tensor all = tensor_1(buffer, m->type, m->elements);
-
     for (int i = 0; buffer && i < m->count; i++) {
         const struct parameter *p = &m->parameters[i];
         double sum;
-        TRY_RETURN(sum_squares(m, tensor_1(tensor_at(all, p->offset), m->type, p->count), &sum));
+        TRY_RETURN(sum_squares(m, parameter_slice(m, p, buffer), &sum));
         if (!isfinite(sum))
             return fail(ALIBI_NUMERIC, "step %lld: %s '%s' is not finite", (long long)step, what, p->name);
     }

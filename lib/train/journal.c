@@ -11,8 +11,7 @@ enum { BLOCK = 1 << 16 };
 
 /* ---- the log */
 
-/* *end = the offset behind line number `lines`, or the end of the file if it has fewer; *found says how many it has up to there.
- */
+/* *end = the offset behind line number `lines`, or the end of the file if it has fewer; *found = lines up to there. */
 static alibi_status find_line_end(struct file *f, int64_t lines, char *block, int64_t *end, int64_t *found)
 {
     size_t got = BLOCK;

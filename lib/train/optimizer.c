@@ -45,20 +45,14 @@ void optimizer_fini(struct optimizer *o)
     *o = (struct optimizer){ 0 };
 }
 
-/* The part of a flat buffer that belongs to parameter p, as a vector. */
-static struct tensor slice(const struct model *m, const struct parameter *p, void *buffer)
-{
-    return tensor_1(tensor_at(tensor_1(buffer, m->type, m->elements), p->offset), m->type, p->count);
-}
-
 static alibi_status step_adamw(struct optimizer *o, const struct parameter *p, struct adamw a)
 {
     struct model *m = o->model;
 
     if (!p->decays)
         a.weight_decay = 0;
-    return m->device->ops->adamw(m->device, slice(m, p, m->values), slice(m, p, o->first), slice(m, p, o->second),
-                                 slice(m, p, m->gradients), a);
+    return m->device->ops->adamw(m->device, parameter_slice(m, p, m->values), parameter_slice(m, p, o->first),
+                                 parameter_slice(m, p, o->second), parameter_slice(m, p, m->gradients), a);
 }
 
 static alibi_status step_nesterov(struct optimizer *o, const struct parameter *p, struct nesterov n)
@@ -67,7 +61,8 @@ static alibi_status step_nesterov(struct optimizer *o, const struct parameter *p
 
     if (!p->decays)
         n.weight_decay = 0;
-    return m->device->ops->nesterov(m->device, slice(m, p, m->values), slice(m, p, o->first), slice(m, p, m->gradients), n);
+    return m->device->ops->nesterov(m->device, parameter_slice(m, p, m->values), parameter_slice(m, p, o->first),
+                                    parameter_slice(m, p, m->gradients), n);
 }
 
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step, double gradient_scale)
@@ -81,4 +76,15 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
         TRY_RETURN(o->kind == ALIBI_ADAMW ? step_adamw(o, p, a) : step_nesterov(o, p, n));
     }
     return ALIBI_OK;
+}
+
+static double clip_factor(double clip, double norm)
+{
+    return clip > 0 && norm > clip ? clip / norm : 1;
+}
+
+alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step, double loss, double *norm)
+{
+    TRY_RETURN(guard_check(o->model, loss, step, norm));
+    return optimizer_step(o, t, step, clip_factor(t->clip, *norm));
 }

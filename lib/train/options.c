@@ -1,6 +1,4 @@
 /* options.c - what a training run can be told, with its ranges */
-#include <math.h>
-
 #include "train/train.h"
 
 #define AT(field) offsetof(struct alibi_training, field)
@@ -46,32 +44,12 @@ const struct alibi_option *training_shaping_options(int *count)
     return options;
 }
 
-static int choices(const struct alibi_option *o)
-{
-    int count = 1;
-
-    for (const char *c = o->choices; *c; c++)
-        count += *c == '|';
-    return count;
-}
-
-static alibi_status check_value(const struct alibi_option *o, const struct alibi_training *t)
-{
-    const char *at = (const char *)t + o->offset;
-    double value = o->type == ALIBI_OPTION_INT    ? (double)*(const int64_t *)at
-                   : o->type == ALIBI_OPTION_REAL ? *(const double *)at
-                                                  : (double)*(const int *)at;
-    double max = o->type == ALIBI_OPTION_CHOICE ? choices(o) - 1 : o->max;
-
-    if (value >= o->min && value <= max)
-        return ALIBI_OK;
-    return fail(ALIBI_USAGE, "%s: %.15g is out of range, it must be within %.15g..%.15g", o->name, value, o->min, max);
-}
-
 alibi_status training_check(const struct alibi_training *t)
 {
-    for (int i = 0; i < OPTIONS; i++)
-        TRY_RETURN(check_value(&options[i], t));
+    struct alibi_training copy = *t;
+    struct alibi_option_group group = { "training", options, OPTIONS, &copy };
+
+    TRY_RETURN(options_check(&group, 1));
     if (t->min_lr > t->lr)
         return fail(ALIBI_USAGE, "min-lr %g is above lr %g", t->min_lr, t->lr);
     return ALIBI_OK;

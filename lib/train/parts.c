@@ -58,7 +58,7 @@ static alibi_status fill_entry(struct tensor_file *f, const struct model *m, con
 
     TRY_RETURN(text_append(&name, "%s%s", prefix, p->name));
     *e = (struct safetensor){ .name = name.data, .type = "F32", .rank = p->rank, .shape = { p->shape[0], p->shape[1] } };
-    f->views[f->count] = tensor_1(tensor_at(tensor_1(buffer, m->type, m->elements), p->offset), m->type, p->count);
+    f->views[f->count] = parameter_slice(m, p, buffer);
     f->count++;
     return ALIBI_OK;
 }

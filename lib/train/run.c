@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/option_value.h"
 #include "train/checkpoint.h"
 
 struct run {
@@ -51,7 +50,7 @@ static alibi_status make(struct run *r, const struct alibi_config *config)
         return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)t->batch, (long long)t->train_length);
     TRY_RETURN(NEW_ARRAY(&r->tokens, (int64_t)tokens, "a batch of tokens"));
     TRY_RETURN(NEW_ARRAY(&r->targets, (int64_t)tokens, "a batch of targets"));
-    r->device.ops = ops_cpu();
+    r->device = device_default();
     TRY_RETURN(model_new(&r->model, &r->config, &r->device, DTYPE_F32, true));
     TRY_RETURN(model_check_length(r->model, t->train_length));
     return optimizer_init(&r->optimizer, r->model, t->optimizer);
@@ -111,8 +110,8 @@ out:
 static alibi_status enter_folder(struct run *r, bool resume, char **path)
 {
     TRY_RETURN(folder_create(r->dir));
+    TRY_RETURN(refuse_checkpoint(r->dir)); /* before the lock, which leaves a file */
     TRY_RETURN(lock_take(&r->lock, r->dir));
-    TRY_RETURN(refuse_checkpoint(r->dir));
     if (!resume)
         TRY_RETURN(refuse_run(r->dir));
     TRY_RETURN(checkpoint_clean(r->dir));
@@ -129,8 +128,8 @@ static alibi_status agree_in(const struct run *r, const struct alibi_option *o, 
     alibi_status status;
     struct text old = { 0 }, new = { 0 };
 
-    TRY(option_value_format(&old, o, there));
-    TRY(option_value_format(&new, o, here));
+    TRY(option_format(&old, o, there));
+    TRY(option_format(&new, o, here));
     if (strcmp(old.data, new.data) != 0)
         status = fail(ALIBI_BAD_INPUT, "cannot resume '%s': %s is %s there and %s here", r->dir, o->name, old.data, new.data);
 out:
@@ -192,17 +191,21 @@ static alibi_status start(struct run *r)
     return model_init(r->model, (uint64_t)r->training.seed);
 }
 
+/* Files are named on the command line, so only the built-in text is part of the recipe. */
 static alibi_status save_recipe(struct run *r)
 {
     alibi_status status;
     char *path = NULL;
+    struct alibi_builtin text = corpus_builtin(r->corpus);
     struct alibi_option_group groups[] = { { .title = "model", .values = &r->config },
-                                           { .title = "training", .values = &r->training } };
+                                           { .title = "training", .values = &r->training },
+                                           { .title = "text", .values = &text } };
 
     groups[0].options = alibi_config_options(&groups[0].count);
     groups[1].options = alibi_training_options(&groups[1].count);
+    groups[2].options = alibi_builtin_options(&groups[2].count);
     TRY(path_join(&path, r->dir, "recipe.json"));
-    TRY(alibi_options_write(groups, 2, path));
+    TRY(alibi_options_write(groups, text.bytes > 0 ? 3 : 2, path));
 out:
     mem_free(path);
     return status;
@@ -244,11 +247,6 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
     return ALIBI_OK;
 }
 
-static double clip_factor(double clip, double norm)
-{
-    return clip > 0 && norm > clip ? clip / norm : 1;
-}
-
 static alibi_status take_step(struct run *r)
 {
     const struct alibi_training *t = &r->training;
@@ -256,8 +254,7 @@ static alibi_status take_step(struct run *r)
     double loss, norm;
 
     TRY_RETURN(gradients(r, step, &loss));
-    TRY_RETURN(guard_check(r->model, loss, step, &norm));
-    TRY_RETURN(optimizer_step(&r->optimizer, t, step, clip_factor(t->clip, norm)));
+    TRY_RETURN(optimizer_update(&r->optimizer, t, step, loss, &norm));
     TRY_RETURN(journal_record(&r->journal, step, loss, norm, schedule_lr(t, step)));
     r->state.step = step;
     r->state.loss = loss;
@@ -310,7 +307,6 @@ static alibi_status save(struct run *r)
 
 static alibi_status fail_stopped(const struct run *r)
 {
-    stop_clear();
     return fail(ALIBI_INTERRUPTED, "stopped at step %lld, saved; the same command with --resume continues",
                 (long long)r->state.step);
 }
@@ -355,8 +351,8 @@ static struct alibi_train_result result_of(const struct run *r)
     };
 }
 
-alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
-                         const char *dir, bool resume, struct alibi_train_result *result)
+alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct alibi_train_result *result)
 {
     alibi_status status;
     struct run r = { .training = *training, .corpus = corpus, .dir = dir };
@@ -369,5 +365,14 @@ alibi_status alibi_train(const struct alibi_config *config, const struct alibi_t
 out:
     status = say_what_is_left(&r, status);
     end(&r);
+    return status;
+}
+
+alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
+                         const char *dir, bool resume, struct alibi_train_result *result)
+{
+    alibi_status status = train_run(config, training, corpus, dir, resume, result);
+
+    stop_clear(); /* whoever asked for a stop has it */
     return status;
 }

@@ -29,6 +29,8 @@ alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind);
 void optimizer_fini(struct optimizer *o);
 /* Applies the gradients at `step`; gradient_scale is the clipping factor. */
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step, double gradient_scale);
+/* What a step does once loss and gradients are there: guard, clip, apply. *norm is the gradient's before clipping. */
+alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step, double loss, double *norm);
 
 /* ---- guard (guard.c) */
 
@@ -88,6 +90,12 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
 
 /* Before a checkpoint: the lines up to it are on the disk, and so are the times. */
 alibi_status journal_sync(struct journal *j);
+
+/* ---- the loop (run.c) */
+
+/* alibi_train, but a stop request stays: for calls that train as a part of what they do. */
+alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct alibi_train_result *result);
 
 /* ---- a model as the public interface knows it (open.c) */
 

@@ -1,10 +1,11 @@
 #!/bin/bash
 # The comparison: results, resuming, refusing what does not fit.
 . "$(dirname "$0")/lib.sh"
-all=(--methods none,learned,sinusoidal,rotary,t5,alibi --lengths 64,16,32 --eval-tokens 640)
+methods=$("$ALIBI" train --help | sed '1,/^Position methods:/d' | grep -oE '^  [a-z0-9-]+ ')
+all=(--methods "$(echo $methods | tr ' ' ',')" --lengths 64,16,32 --eval-tokens 640)
 
 check "compare" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --out whole
-for word in none learned sinusoidal rotary t5 alibi whole/report.html whole/results.json whole/results.csv; do
+for word in $methods whole/report.html whole/results.json whole/results.csv; do
     grep -q "$word" stdout && pass "prints $word" || fail "compare" "does not print $word"
 done
 cp stdout table
@@ -24,6 +25,25 @@ is_json stdout && cmp -s stdout whole/results.json && pass "prints results.json"
 expect 3 "'whole' holds another comparison" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --steps 7 --out whole
 expect 3 "'whole' holds another comparison" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --text-seed 7 --out whole
 expect 2 "eval-tokens" "$ALIBI" compare "${tiny[@]}" --methods none --lengths 1024 --eval-tokens 100 --out few
+
+# What it leaves behind is enough to repeat it: the recipe, and the command in the report.
+losses() { grep -oE '"(nll|ppl)": *[^,}]*' "$1/results.json"; } # folder
+check "another built-in text" "$ALIBI" compare "${tiny[@]}" --methods alibi,rotary --lengths 16,32 --text-seed 3 --eval-tokens 640 \
+    --sliding-tokens 320 --out first
+check "its recipe again" "$ALIBI" compare --quiet --recipe first/recipe.json --out second
+cmp -s <(losses first) <(losses second) && pass "gives the same numbers" || fail "recipe.json" "other numbers"
+check "its recipe into its own folder" "$ALIBI" compare --quiet --recipe first/recipe.json --out first
+check "the recipe of one of its runs" "$ALIBI" train --quiet --recipe first/alibi/recipe.json --out run
+cmp -s run/log.jsonl first/alibi/log.jsonl && pass "trains the same" || fail "a run's recipe.json" "another training"
+sed -n '/^<pre><code>alibi compare --methods/,/<\/pre>/p' first/report.html | sed 's/<[^>]*>//g; s/^alibi/"$ALIBI"/' > command
+echo ' --quiet --out third' >> command
+tr -d '\\\n' < command > line
+check "the report's command" bash -c "$(cat line)"
+cmp -s <(losses first) <(losses third) && pass "gives the same numbers" || fail "the report's command" "other numbers"
+grep -q '"sliding": {"stride": 16' first/results.json && pass "a sliding window of stride 16" || fail "sliding" "no such window"
+check "without a sliding window" "$ALIBI" compare --quiet --recipe first/recipe.json --sliding-tokens 0 --out plain
+cmp -s <(losses plain) <(sed 's/"sliding.*//' first/results.json | grep -oE '"(nll|ppl)": *[^,}]*') &&
+    pass "the other numbers are the same" || fail "--sliding-tokens 0" "other numbers"
 
 # Stopped and continued gives the same numbers.
 long=("${tiny[@]}" --methods alibi,none --lengths 16,32 --width 32 --batch 8 --steps 3000 --save-every 10000 --eval-tokens 3200)

@@ -51,7 +51,16 @@ done
 unknown=$(grep -oE '`--[a-z0-9-]+[ `]' "$manual" | sed 's/`--//; s/[ `]$//; s/^no-//' | sort -u | grep -vxF -f all)
 if [ -z "$unknown" ]; then pass "the manual has no option that is not there"; else fail "docs/cli.md" "$unknown"; fi
 
+# The methods that help explains, each with its place in the documentation; those of the paper are among them.
+"$ALIBI" train --help | sed '1,/^Position methods:/d' | grep -oE '^  [a-z0-9-]+ ' | tr -d ' ' > methods
+while read -r method; do
+    if grep -q "^| \`--position NAME\` .*\`$method\`" "$manual" && grep -q "\`$method\`" "$SOURCE/docs/positions.md"; then
+        pass "$method is documented"
+    else
+        fail "$method" "not in docs/cli.md or docs/positions.md"
+    fi
+done < methods
 for method in none learned sinusoidal rotary t5 alibi; do
-    if "$ALIBI" train --help | grep -qE "^  $method +[a-z]"; then pass "help explains $method"; else fail "$method" "not in help"; fi
+    if grep -qx "$method" methods; then pass "help explains $method"; else fail "$method" "not in help"; fi
 done
 finish

@@ -52,16 +52,21 @@ wait $pid 2> /dev/null
 check "resume after kill -9" "$ALIBI" train "${long[@]}" --save-every 500 --out killed --resume
 cmp -s "$(newest long)/model.safetensors" "$(newest killed)/model.safetensors" && pass "gives the same model" || fail "kill -9" "another model"
 
-# A second signal exits at once. The first is sent while the text is being written, which nothing interrupts.
-"$ALIBI" train "${tiny[@]}" --text-bytes 500000000 --out twice > stdout 2> stderr &
-pid=$!
-sleep 0.3
-kill -INT $pid
-sleep 0.1
-kill -INT $pid
-wait $pid
-code=$?
-[ "$code" = 75 ] && [ ! -e twice/log.jsonl ] && pass "a second signal exits at once" || fail "second signal" "exit code $code"
+# A second signal ends it at once and as a signal does, for 75 would say that all is saved. The first is sent while the text is being written, which nothing interrupts.
+twice() { # first signal, second signal, exit code
+    "$ALIBI" train "${tiny[@]}" --text-bytes 500000000 --out twice > stdout 2> stderr &
+    pid=$!
+    wait_for grep -qsE '^SigCgt:.*4...$' /proc/$pid/status # SIGTERM is caught from now on
+    kill -"$1" $pid
+    wait_for grep -qsE '^SigCgt:.*0...$' /proc/$pid/status
+    kill -"$2" $pid
+    wait $pid 2> /dev/null
+    code=$?
+    [ "$code" = "$3" ] && [ ! -e twice/log.jsonl ] && pass "$1, then $2: exit code $3 at once" || fail "$1, $2" "exit code $code"
+}
+twice INT INT 130
+twice INT TERM 143
+twice TERM INT 130
 
 # Two runs into one folder
 "$ALIBI" train "${long[@]}" --steps 100000 --out shared > first 2>&1 &

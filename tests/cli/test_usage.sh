@@ -30,7 +30,7 @@ expect 2 "heads 3 do not divide width 16" "$ALIBI" bench train --width 16 --head
 expect 2 "'alibbi'.*'alibi'" "$ALIBI" train "${tiny[@]}" --position alibbi
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods alibi,rotery
 expect 2 "twice" "$ALIBI" compare "${tiny[@]}" --methods alibi,alibi
-expect 2 "unknown option '--position'" "$ALIBI" compare --position alibi
+expect 2 "'--position' is not for a comparison: give --methods" "$ALIBI" compare --position alibi
 for command in train compare; do
     expect 2 "'--train-length'.*0 is out of range" "$ALIBI" "$command" --train-length 0
     expect 2 "'--train-length'.*-5 is out of range" "$ALIBI" "$command" --train-length -5
@@ -71,7 +71,8 @@ expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
 # The recipe comes first wherever it stands, and options override it.
 recipe '{ "layers": 2, "width": 16, "heads": 2, "train_length": 8, "batch": 1, "steps": 2, "text_bytes": 200000 }'
 check "a flag before the recipe overrides it" "$ALIBI" train --quiet --layers 1 --recipe recipe.json --no-tied --out run
-if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json && grep -q '"tied": false' run/recipe.json; then
+if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json && grep -q '"tied": false' run/recipe.json &&
+    grep -q '"text_seed": 1' run/recipe.json && grep -q '"text_bytes": 200000' run/recipe.json; then
     pass "the resolved recipe is beside the run"
 else
     fail "the resolved recipe is beside the run" "$(tr -d '\n' < run/recipe.json)"
@@ -81,5 +82,7 @@ for recipe in "$SOURCE"/recipes/*.json; do
     grep -q '"methods"' "$recipe" && command=compare
     # A length beyond the text stops it behind the checks and before the work.
     expect 3 "tokens" "$ALIBI" "$command" --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
+    # The recipe of a model serves for a comparison too: its position is passed over.
+    expect 3 "tokens" "$ALIBI" compare --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
 done
 finish

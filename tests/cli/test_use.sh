@@ -75,6 +75,9 @@ for path in run "$(newest run)" "$(newest run)/model.safetensors"; do
     check "inspect $path --json" "$ALIBI" inspect "$path" --json
     is_json stdout && pass "is JSON" || fail "inspect --json" "is no JSON"
 done
+"$ALIBI" inspect run | grep -qE '^  norm +layernorm$' && pass "words are bare for people" || fail "inspect" "no 'norm layernorm'"
+check "inspect a text" "$ALIBI" inspect valid.txt
+grep -qE '^kind +text$' stdout && pass "is known as a text" || fail "inspect valid.txt" "another kind"
 expect 3 "'absent'" "$ALIBI" inspect absent
 head -c 1000 /dev/urandom > noise
 expect 3 "'noise'" "$ALIBI" inspect noise
@@ -91,8 +94,59 @@ check "bench memory --json" "$ALIBI" bench memory "${small[@]}" --lengths 256,10
 is_json stdout && pass "is JSON" || fail "bench memory --json" "no JSON"
 grep -oE '"peak_bytes": *[0-9]+' stdout | sed 's/.*: *//' | tr '\n' ' ' > peaks
 awk '{ exit !($3 > 0 && $3 < 8 * $2) }' peaks && pass "memory is not quadratic: $(cat peaks)" || fail "bench memory" "$(cat peaks)"
-run "$ALIBI" bench train --recipe "$SOURCE/recipes/byte-10m.json" --length 8 --batch 1 --repeats 1 --json
-recipe=$(member stdout parameters)
-run "$ALIBI" bench memory --lengths 8 --json
-grep -q '"byte-10m"' stdout && [ "$recipe" -gt 10000000 ] && pass "byte-10m has $recipe parameters" || fail "byte-10m" "$recipe parameters"
+expect 2 "--lengths is empty" "$ALIBI" bench memory "${small[@]}" --lengths= --json
+# Positions of `learned` end at 8: the second length fails.
+expect 3 "16" "$ALIBI" bench memory "${small[@]}" --position learned --max-length 8 --lengths 8,16 --json
+run "$ALIBI" bench memory "${small[@]}" --position learned --max-length 8 --lengths 8,16
+[ "$code" = 3 ] && [ "$(wc -l < stdout)" = 2 ] && pass "the table has what was measured" || fail "bench memory" "exit code $code"
+run "$ALIBI" bench memory "${small[@]}" --vocab 1000 --lengths 8
+grep -qE '^options +1000 +8 ' stdout && pass "the table has the vocabulary" || fail "bench memory --vocab" "another table"
+
+# The built-in cases are the recipes of the same names.
+case_of() { # name, JSON: model, vocabulary and parameters of the first case of that name
+    awk -v name="\"$1\"" '/^  {/ { on = 0 } $1 == "\"recipe\":" && index($2, name) { on = !seen++ } on' "$2" |
+        grep -E '^      |"(parameters|vocab)"'
+}
+run "$ALIBI" bench train --length 1 --batch 1 --repeats 1 --json
+mv stdout built-in
+for name in gpt2-124m byte-10m; do
+    case_of $name built-in > expected
+    run "$ALIBI" bench train --recipe "$SOURCE/recipes/$name.json" --vocab "$(member expected vocab)" --length 1 --batch 1 --repeats 1 --json
+    case_of $name stdout > found
+    [ "$(wc -l < expected)" -gt 20 ] && cmp -s expected found && pass "$name is its recipe, $(member found parameters) parameters" ||
+        fail "$name" "$(diff expected found | tr '\n' ' ')"
+done
+
+# The environment
+run env ALIBI_SIMD=abacus "$ALIBI" bench memory "${small[@]}" --lengths 8,16
+[ "$code" = 0 ] && [ "$(grep -c "^warning: ALIBI_SIMD is 'abacus'" stderr)" = 1 ] && pass "an unknown ALIBI_SIMD is told, once" || fail "ALIBI_SIMD" "not told"
+run env ALIBI_SIMD=plain "$ALIBI" bench memory "${small[@]}" --lengths 8
+[ "$code" = 0 ] && [ ! -s stderr ] && pass "ALIBI_SIMD=plain" || fail "ALIBI_SIMD=plain" "exit code $code"
+
+# JSON with the name of a file that is no text
+odd=$(printf 'odd\377\303\251"')
+cp -r run "$odd"
+run "$ALIBI" eval "$odd" --quiet "${text[@]}" --tokens 160 --json
+is_json stdout && grep -qF "$(printf '"model": "odd\\ufffd\303\251\\""')" stdout && pass "odd bytes in names" || fail "odd bytes" "$(sed -n 2p stdout)"
+run "$ALIBI" inspect "$odd" --json
+iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && is_json stdout && pass "inspect has them too" || fail "inspect" "not UTF-8"
+
+# What saves nothing does not catch signals. The program goes by its own name, though it starts anew once.
+ends() { # signal, exit code, COMMAND...
+    local signal=$1 wanted=$2
+    shift 2
+    run timeout --preserve-status -s "$signal" 1 "$@"
+    [ "$code" = "$wanted" ] && [ ! -s stderr ] && pass "SIG$signal ends $2: $wanted" || fail "SIG$signal, $2" "exit code $code"
+}
+ends INT 130 "$ALIBI" generate run --tokens 10000000 --temperature 0
+ends TERM 143 "$ALIBI" generate run --tokens 10000000 --temperature 0
+ends INT 130 "$ALIBI" eval run --quiet --length 4096 --protocol sliding --stride 1
+ends INT 130 "$ALIBI" bench train --repeats 1000
+env -u OMP_WAIT_POLICY "$ALIBI" generate run --tokens 10000000 --temperature 0 > /dev/null 2>&1 &
+pid=$!
+wait_for grep -qsz '^OMP_WAIT_POLICY=passive' /proc/$pid/environ
+name=$(cat /proc/$pid/comm)
+kill $pid
+wait $pid 2> /dev/null
+[ "$name" = "$(basename "$ALIBI")" ] && pass "ps calls it $name" || fail "ps" "calls it $name"
 finish

@@ -52,6 +52,22 @@ static void all_linear_products_of_a_step_are_counted(void **state)
     model_free(m);
 }
 
+static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
+{
+    struct alibi_config c = tiny();
+    struct alibi_bench_step r;
+    double seconds;
+    size_t bytes;
+
+    (void)state;
+    alibi_request_stop();
+    assert_fails(alibi_bench_train(&c, 2, 8, 3, &r), ALIBI_INTERRUPTED, "0 of 3");
+    assert_ok(alibi_bench_train(&c, 2, 8, 3, &r));
+    alibi_request_stop();
+    assert_fails(alibi_bench_eval(&c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
+    assert_false(alibi_stop_requested());
+}
+
 static void the_numbers_of_a_step_fit_together(void **state)
 {
     struct alibi_config c = tiny();
@@ -102,6 +118,7 @@ int main(void)
         cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
+        cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
     };

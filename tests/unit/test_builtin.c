@@ -240,6 +240,8 @@ static void sizes_that_are_none_are_refused(void **state)
     (void)state;
     assert_fails(alibi_corpus_builtin(&c, 1, 0), ALIBI_USAGE, "0 bytes");
     assert_fails(alibi_corpus_builtin(&c, 1, INT64_MIN), ALIBI_USAGE, "bytes");
+    assert_fails(alibi_corpus_builtin(&c, 1, INT64_MAX), ALIBI_USAGE, "bytes");
+    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1), ALIBI_USAGE, "18446744073709551615");
     assert_null(c);
 }
 
@@ -488,6 +490,7 @@ static void smallest_text_still_has_three_splits(void **state)
 
     (void)state;
     assert_ok(alibi_corpus_builtin(&c, 3, 1));
+    assert_true(corpus_builtin(c).seed == 3 && corpus_builtin(c).bytes == 1);
     for (int s = 0; s < 3; s++)
         assert_int_equal(corpus_span(c, (enum alibi_split)s).documents, 1);
     alibi_corpus_free(c);

@@ -63,9 +63,8 @@ static void width_counts_characters_and_not_bytes_or_colours(void **state)
 
 static void table_columns_line_up(void **state)
 {
-    static const char *const cells[] = {
-        "method", "128", "memory", "é–", "\x1b[1m3.2\x1b[0m", "1 MiB", "sinusoidal", "12345", "∞"
-    };
+    static const char *const cells[] = { "method", "128",        "memory ", "é–", "\x1b[1m3.2\x1b[0m",
+                                         "1 MiB ", "sinusoidal", "12345",   "∞ " };
     struct text out = { 0 };
 
     (void)state;
@@ -161,6 +160,26 @@ static void every_range_has_ticks_within_it(void **state)
     assert_ticks(5, 5, false);
     assert_ticks(0, 0, false);
     assert_ticks(5, 5, true);
+}
+
+static void an_axis_covers_what_it_is_told_to(void **state)
+{
+    double x[] = { 1, 2 }, y[] = { 3, 4 };
+    struct series s = { "s", 2, x, y };
+    struct chart c = chart_of(&s, 1, false, true);
+    struct axis ax, ay;
+
+    (void)state;
+    c.y_least = 2;
+    c.y_most = 90;
+    assert_true(chart_axes(&c, &ax, &ay));
+    assert_true(ay.from <= 2 && ay.to >= 90);
+    c.y_limit = 50;
+    assert_true(chart_axes(&c, &ax, &ay));
+    assert_true(ay.to < 90);
+    c.y_most = INFINITY;
+    assert_true(chart_axes(&c, &ax, &ay));
+    assert_true(isfinite(ay.to));
 }
 
 static void segments_are_cut_at_the_edges(void **state)
@@ -279,6 +298,7 @@ int main(void)
         cmocka_unit_test(lengths_are_marked_at_powers_of_two),
         cmocka_unit_test(decades_are_divided_at_one_two_five),
         cmocka_unit_test(every_range_has_ticks_within_it),
+        cmocka_unit_test(an_axis_covers_what_it_is_told_to),
         cmocka_unit_test(segments_are_cut_at_the_edges),
         cmocka_unit_test(labels_move_apart_and_stay_within),
         cmocka_unit_test(letters_are_distinct),

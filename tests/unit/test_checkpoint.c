@@ -175,6 +175,14 @@ static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **st
     free(whole);
 }
 
+static void training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it(void **state)
+{
+    struct place *p = *state;
+
+    assert_fails(train(p, p->newest, true), ALIBI_BAD_INPUT, "is a checkpoint, not the folder of a run");
+    assert_false(exists(path_at("%s/lock", p->newest)));
+}
+
 static void without_any_that_verifies_the_run_is_refused(void **state)
 {
     struct place *p = *state;
@@ -272,6 +280,93 @@ static void two_checkpoints_are_kept(void **state)
     assert_int_equal(count_steps(run), 2);
     assert_true(exists(step_path(run, 9)) && exists(step_path(run, 8)));
     assert_non_null(strstr(p->listener.log, "saved step 9 in '"));
+}
+
+/* Steps 2 and 4; 4 is damaged, the run resumes from 2 and saves 5 next. What stays beside 5 must be the whole one. */
+static void the_checkpoint_kept_beside_the_new_one_verifies(void **state)
+{
+    struct place *p = *state;
+
+    for (int part = 0; part <= PARTS; part++) {
+        const char *run = path_at("%s/run-%d", p->folder, part);
+        p->training = tiny_training(8, 2);
+        listen_to(&p->listener, 4);
+        assert_fails(train(p, run, false), ALIBI_INTERRUPTED, "step 4");
+        damage(path_at("%s/%s", step_path(run, 4), part < PARTS ? part_names[part] : "manifest.json"), 0);
+        p->training.save_every = 5;
+        listen_to(&p->listener, 5);
+        assert_fails(train(p, run, true), ALIBI_INTERRUPTED, "step 5");
+        assert_int_equal(count_steps(run), 2);
+        assert_ok(checkpoint_verify(step_path(run, 5)));
+        assert_ok(checkpoint_verify(step_path(run, 2)));
+    }
+}
+
+/* Saves the newest checkpoint once more. */
+struct saved {
+    struct device device;
+    struct model *model;
+    struct optimizer optimizer;
+    struct tokenizer *tokenizer;
+    struct train_state state;
+    struct alibi_training training;
+};
+
+static void load(struct saved *s, const char *path)
+{
+    struct alibi_config config;
+
+    s->device = device_default();
+    assert_ok(checkpoint_read_config(path, &config, &s->tokenizer));
+    assert_ok(checkpoint_read_state(path, &s->state, &s->training));
+    assert_ok(model_new(&s->model, &config, &s->device, DTYPE_F32, true));
+    assert_ok(optimizer_init(&s->optimizer, s->model, ALIBI_ADAMW));
+    assert_ok(checkpoint_read_weights(path, s->model));
+    assert_ok(checkpoint_read_optimizer(path, &s->optimizer));
+}
+
+static void unload(struct saved *s)
+{
+    optimizer_fini(&s->optimizer);
+    model_free(s->model);
+    tokenizer_free(s->tokenizer);
+}
+
+/* The first fault meets the reading of the checkpoint that is there, the second the writing of its successor. */
+static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **state)
+{
+    enum { READS = 25, STEP = 4 };
+    struct place *p = *state;
+    struct saved s = { 0 };
+    char *aside = strdup(path_at("%s.old", p->newest));
+    int failed = 0;
+
+    load(&s, p->newest);
+    for (int file = 1; file <= READS; file++)
+        for (int memory = 1;; memory += STEP) {
+            alibi_status status;
+            char *found = NULL;
+            assert_ok(alibi_inject_fault("file", file));
+            assert_ok(alibi_inject_fault("memory", memory));
+            status = checkpoint_save(p->run, s.model, &s.optimizer, s.tokenizer, &s.training, &s.state);
+            assert_ok(alibi_inject_fault("file", 0));
+            assert_ok(alibi_inject_fault("memory", 0));
+            assert_ok(checkpoint_find(&found, p->run));
+            assert_non_null(strstr(found, "step-00000004"));
+            if (strcmp(found, aside) == 0) {
+                assert_ok(step_folder_remove(p->newest));
+                assert_int_equal(rename(aside, p->newest), 0);
+            }
+            assert_ok(step_folder_remove(aside));
+            mem_free(found);
+            failed += status != ALIBI_OK;
+            if (status != ALIBI_MEMORY)
+                break;
+        }
+    print_message("%d failures\n", failed);
+    assert_true(failed > READS);
+    unload(&s);
+    free(aside);
 }
 
 static void leftovers_are_cleaned_at_the_next_start(void **state)
@@ -459,11 +554,14 @@ int main(void)
         RUN_TEST(every_truncation_is_found_and_named),
         RUN_TEST(added_bytes_are_found_and_named),
         RUN_TEST(truncated_checkpoint_is_named_and_the_previous_one_resumes),
+        RUN_TEST(training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it),
         RUN_TEST(without_any_that_verifies_the_run_is_refused),
         RUN_TEST(a_configuration_that_is_not_the_models_is_refused),
         RUN_TEST(no_configuration_can_ask_for_memory_that_its_file_does_not_back),
         RUN_TEST(a_tokenizer_or_state_that_makes_no_sense_is_named),
         RUN_TEST(two_checkpoints_are_kept),
+        RUN_TEST(the_checkpoint_kept_beside_the_new_one_verifies),
+        RUN_TEST(a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed),
         RUN_TEST(leftovers_are_cleaned_at_the_next_start),
         RUN_TEST(a_checkpoint_that_verifies_is_replaced_without_being_lost),
         RUN_TEST(a_checkpoint_that_was_set_aside_is_found),

@@ -52,6 +52,7 @@ static struct setting tiny(void)
 
     set_defaults(&s);
     s.compare = (struct alibi_compare){ .methods = { 2, { "alibi", "learned" } }, .lengths = { 3, { 32, 8, 64 } } };
+    s.compare.sliding_tokens = 200;
     s.config.layers = 1;
     s.config.width = 8;
     s.config.heads = 2;
@@ -78,6 +79,15 @@ static alibi_status try_run(const struct setting *s, const char *dir)
     return status;
 }
 
+static void assert_same_evals(const struct alibi_eval_result *x, const struct alibi_eval_result *y, int count)
+{
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(x[i].tokens, y[i].tokens);
+        if (x[i].tokens > 0)
+            assert_true(x[i].nll == y[i].nll && x[i].standard_error == y[i].standard_error);
+    }
+}
+
 static void assert_same_losses(const struct alibi_compare_result *a, const struct alibi_compare_result *b)
 {
     assert_int_equal(a->methods, b->methods);
@@ -87,29 +97,38 @@ static void assert_same_losses(const struct alibi_compare_result *a, const struc
         assert_string_equal(x->name, y->name);
         assert_true(x->train_loss == y->train_loss);
         assert_int_equal(x->lengths, y->lengths);
-        for (int i = 0; i < x->lengths; i++) {
-            assert_int_equal(x->by_length[i].tokens, y->by_length[i].tokens);
-            if (x->by_length[i].tokens > 0)
-                assert_true(x->by_length[i].nll == y->by_length[i].nll);
-        }
+        assert_int_equal(x->sliding_lengths, y->sliding_lengths);
+        assert_same_evals(x->by_length, y->by_length, x->lengths);
+        assert_same_evals(x->sliding, y->sliding, x->sliding_lengths);
     }
 }
 
 /* ---- what it gives */
 
-static void check_method(const struct alibi_compare_method *m, const char *name, int with_value)
+static void check_evals(const struct alibi_eval_result *evals, int with_value)
 {
     static const int64_t lengths[] = { 8, 32, 64 };
 
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(evals[i].length, lengths[i]);
+        if (i < with_value)
+            assert_true(evals[i].tokens > 0 && evals[i].nll > 0 && evals[i].nll < 6);
+        else
+            assert_true(evals[i].tokens == 0 && isnan(evals[i].nll));
+    }
+}
+
+static void check_method(const struct alibi_compare_method *m, const char *name, int with_value)
+{
     assert_string_equal(m->name, name);
     assert_true(m->parameters > 0 && m->peak_bytes > 0 && m->train_tokens_per_s > 0 && m->train_seconds > 0);
     assert_int_equal(m->lengths, 3);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(m->by_length[i].length, lengths[i]);
-        if (i < with_value)
-            assert_true(m->by_length[i].tokens > 0 && m->by_length[i].nll > 0 && m->by_length[i].nll < 6);
-        else
-            assert_true(m->by_length[i].tokens == 0 && isnan(m->by_length[i].nll));
+    assert_int_equal(m->sliding_lengths, 3);
+    check_evals(m->by_length, with_value);
+    check_evals(m->sliding, with_value);
+    for (int i = 0; i < with_value; i++) {
+        assert_int_equal(m->sliding[i].stride, m->sliding[i].length / 2);
+        assert_int_equal(m->sliding[i].tokens, 200);
     }
 }
 
@@ -133,7 +152,8 @@ static void every_method_has_every_length_and_learned_ends_at_its_table(void **s
     assert_int_equal(r->methods, 2);
     check_method(&r->method[0], "alibi", 3);
     check_method(&r->method[1], "learned", 2);
-    assert_parses(dir, "compare.json");
+    assert_parses(dir, "recipe.json");
+    assert_parses(dir, "text.json");
     assert_parses(dir, "results.json");
     assert_parses(dir, "alibi/result.json");
     assert_true(file_exists(within(dir, "results.csv")));
@@ -168,6 +188,118 @@ static void a_finished_comparison_is_read_back_and_not_run_again(void **state)
     alibi_compare_free(again);
     alibi_corpus_free(s.corpus);
     remove_temporary_folder(dir);
+}
+
+/* ---- the sliding window */
+
+static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+    alibi_model *model = NULL;
+
+    (void)state;
+    assert_ok(run(&s, dir, &r));
+    assert_ok(alibi_model_open(&model, within(dir, "alibi")));
+    for (int i = 0; i < 3; i++) {
+        int64_t length = r->method[0].by_length[i].length;
+        struct alibi_eval eval = { .length = length, .protocol = ALIBI_SLIDING, .stride = length / 2, .tokens = 200 };
+        struct alibi_eval_result e;
+
+        assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
+        assert_same_evals(&r->method[0].sliding[i], &e, 1);
+    }
+    alibi_model_free(model);
+    alibi_compare_free(r);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+/* Lengths past sliding_tokens have none; without any, no length has. The other values, and the memory they took, are the same
+ * whichever it is. */
+static void without_a_sliding_window_the_other_values_are_the_same(void **state)
+{
+    static const int64_t tokens[] = { 200, 40, 0 };
+    static struct alibi_compare_method m[3];
+    struct setting s = tiny();
+
+    (void)state;
+    s.compare.methods.count = 1;
+    for (int k = 0; k < 3; k++) {
+        char *dir = temporary_folder();
+        struct alibi_compare_result *r = NULL;
+
+        s.compare.sliding_tokens = tokens[k];
+        assert_ok(run(&s, dir, &r));
+        m[k] = r->method[0];
+        assert_same_evals(m[0].by_length, m[k].by_length, 3);
+        assert_int_equal(m[0].peak_bytes, m[k].peak_bytes);
+        alibi_compare_free(r);
+        remove_temporary_folder(dir);
+    }
+    check_evals(m[1].sliding, 2);
+    assert_int_equal(m[1].sliding[0].tokens, 40);
+    assert_int_equal(m[2].sliding_lengths, 0);
+    alibi_corpus_free(s.corpus);
+}
+
+static void the_sliding_window_scores_no_more_than_the_other_evaluation(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+
+    (void)state;
+    s.compare.eval_tokens = 100;
+    assert_ok(run(&s, dir, &r));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(r->method[0].by_length[i].tokens, 100);
+        assert_int_equal(r->method[0].sliding[i].tokens, 100);
+    }
+    alibi_compare_free(r);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+/* ---- repeating */
+
+/* What a comparison leaves behind asks for the same again, the built-in text included. */
+static void its_recipe_gives_the_same_numbers(void **state)
+{
+    struct setting s = tiny(), again;
+    struct alibi_builtin text = { 0 };
+    struct alibi_option_group groups[4] = {
+        { .values = &again.compare }, { .values = &again.config }, { .values = &again.training }, { .values = &text }
+    };
+    char *dir = temporary_folder(), *other = temporary_folder();
+    struct alibi_compare_result *first = NULL, *second = NULL;
+
+    (void)state;
+    alibi_corpus_free(s.corpus);
+    assert_ok(alibi_corpus_builtin(&s.corpus, 3, 20000));
+    s.config.embedding_scale = 0; /* becomes a number that needs all its digits */
+    s.compare.eval_tokens = 300;
+    assert_ok(run(&s, dir, &first));
+    assert_int_equal(first->builtin.seed, 3);
+    assert_int_equal(first->compare.eval_tokens, 300);
+
+    groups[0].options = alibi_compare_options(&groups[0].count);
+    groups[1].options = alibi_config_options(&groups[1].count);
+    groups[2].options = alibi_training_options(&groups[2].count);
+    groups[3].options = alibi_builtin_options(&groups[3].count);
+    assert_ok(alibi_options_init(groups, 4));
+    assert_ok(alibi_options_read(groups, 4, within(dir, "recipe.json")));
+    assert_true(text.seed == 3 && text.bytes == 20000);
+    assert_ok(alibi_corpus_builtin(&again.corpus, (uint64_t)text.seed, text.bytes));
+    assert_ok(run(&again, other, &second));
+    assert_same_losses(first, second);
+    alibi_compare_free(first);
+    alibi_compare_free(second);
+    alibi_corpus_free(s.corpus);
+    alibi_corpus_free(again.corpus);
+    remove_temporary_folder(dir);
+    remove_temporary_folder(other);
 }
 
 /* ---- stopping */
@@ -363,6 +495,9 @@ static void a_folder_with_another_comparison_is_refused_and_the_difference_named
     other.corpus = corpus;
     assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "another text");
     other = s;
+    other.compare.sliding_tokens = 0;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(sliding_tokens 200 there, 0 asked)");
+    other = s;
     other.training.save_every = 2;
     assert_ok(try_run(&other, dir));
     alibi_corpus_free(corpus);
@@ -397,6 +532,9 @@ static void requests_that_cannot_work_are_refused_before_anything_is_made(void *
     bad = s;
     bad.compare.eval_tokens = 63;
     assert_fails(try_run(&bad, dir), ALIBI_USAGE, "eval-tokens 63");
+    bad = s;
+    bad.compare.sliding_tokens = -1;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "sliding-tokens -1");
     bad = s;
     bad.training.train_length = 1 << 20;
     assert_fails(try_run(&bad, dir), ALIBI_BAD_INPUT, "1048576");
@@ -443,6 +581,13 @@ static struct alibi_compare_method sample_result(void)
     m.by_length[1].length = m.by_length[1].stride = 16;
     m.by_length[1].ppl = m.by_length[1].word_ppl = INFINITY;
     m.by_length[2] = result_none(32);
+    m.sliding_lengths = 2;
+    for (int i = 0; i < 2; i++) {
+        m.sliding[i] = m.by_length[1 - i];
+        m.sliding[i].length = m.by_length[i].length;
+        m.sliding[i].stride = m.by_length[i].length / 2;
+        m.sliding[i].protocol = ALIBI_SLIDING;
+    }
     return m;
 }
 
@@ -465,6 +610,8 @@ static void a_result_reads_back_as_it_was_written(void **state)
     assert_memory_equal(back.by_length[0].by_position, m.by_length[0].by_position, sizeof m.by_length[0].by_position);
     assert_true(isinf(back.by_length[1].ppl) && isinf(back.by_length[1].word_ppl));
     assert_true(back.by_length[2].tokens == 0 && isnan(back.by_length[2].ppl));
+    assert_int_equal(back.sliding_lengths, 2);
+    assert_true(back.sliding[1].stride == 8 && back.sliding[1].protocol == ALIBI_SLIDING && back.sliding[1].ppl == 1.1);
     remove_temporary_folder(dir);
 }
 
@@ -499,10 +646,10 @@ static void one_flipped_bit_anywhere_in_a_result_is_found(void **state)
         char was = bytes[i];
 
         bytes[i] = (char)(was ^ (1 << (i % 8)));
-        assert_ok(file_write_all(path, bytes, length));
+        write_file(path, bytes, length);
         assert_int_equal(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT);
         bytes[i] = was;
-        assert_ok(file_write_all(path, bytes, i));
+        write_file(path, bytes, i);
         assert_int_equal(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT);
     }
     mem_free(bytes);
@@ -514,6 +661,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_has_every_length_and_learned_ends_at_its_table),
         cmocka_unit_test(a_finished_comparison_is_read_back_and_not_run_again),
+        cmocka_unit_test(the_sliding_values_are_those_of_eval_with_half_the_length_as_stride),
+        cmocka_unit_test(without_a_sliding_window_the_other_values_are_the_same),
+        cmocka_unit_test(the_sliding_window_scores_no_more_than_the_other_evaluation),
+        cmocka_unit_test(its_recipe_gives_the_same_numbers),
         cmocka_unit_test(stopped_anywhere_and_resumed_equals_never_stopped),
         cmocka_unit_test(stopped_at_every_report_it_still_arrives),
         cmocka_unit_test(a_checkpoint_damaged_between_two_calls_is_trained_again),

@@ -91,14 +91,17 @@ static void creating_truncates_what_was_there(void **state)
 {
     const char *path = within(folder, "a");
 
+    struct file *f = NULL;
+
     (void)state;
-    assert_ok(file_write_all(path, "a longer text", 13));
-    assert_ok(file_write_all(path, "short", 5));
+    write_file(path, "a longer text", 13);
+    assert_ok(file_create(&f, path));
+    assert_content(path, "");
+    assert_ok(file_write(f, "short", 5));
+    assert_ok(file_close(f));
     assert_content(path, "short");
     assert_ok(file_truncate(path, 2));
     assert_content(path, "sh");
-    assert_ok(file_write_all(path, NULL, 0));
-    assert_content(path, "");
 }
 
 static void missing_files_and_folders_are_bad_input_with_their_path(void **state)
@@ -119,7 +122,6 @@ static void missing_files_and_folders_are_bad_input_with_their_path(void **state
     assert_fails(file_read_all(&bytes, &length, path, ENOUGH), ALIBI_BAD_INPUT, expected);
     assert_fails(file_open_append(&f, path), ALIBI_BAD_INPUT, expected);
     assert_fails(file_create(&f, path), ALIBI_BAD_INPUT, "cannot create '");
-    assert_fails(file_write_all(path, "", 0), ALIBI_BAD_INPUT, "No such file or directory");
     assert_fails(file_replace(path, "", 0), ALIBI_BAD_INPUT, "No such file or directory");
     assert_fails(file_truncate(path, 0), ALIBI_BAD_INPUT, "cannot truncate '");
     assert_fails(file_rename(path, path), ALIBI_BAD_INPUT, "cannot rename '");
@@ -157,7 +159,7 @@ static void file_in_place_of_a_folder_is_bad_input(void **state)
     int count = 0;
 
     (void)state;
-    assert_ok(file_write_all(path, "x", 1));
+    write_file(path, "x", 1);
     assert_fails(file_open_read(&f, within(folder, "a/b")), ALIBI_BAD_INPUT, "Not a directory");
     assert_fails(folder_list(&names, &count, path), ALIBI_BAD_INPUT, "Not a directory");
     assert_fails(folder_create(path), ALIBI_BAD_INPUT, "it is a file");
@@ -185,7 +187,7 @@ static void forbidden_files_are_bad_input(void **state)
     bool is_root = geteuid() == 0;
 
     (void)state;
-    assert_ok(file_write_all(path, "x", 1));
+    write_file(path, "x", 1);
     assert_int_equal(chmod(path, 0), 0);
     assert_int_equal(chmod(folder, 0555), 0);
     if (is_root)
@@ -245,7 +247,7 @@ static void reading_all_respects_the_limit_and_ends_with_a_zero(void **state)
     size_t length = 0;
 
     (void)state;
-    assert_ok(file_write_all(path, "12345", 5));
+    write_file(path, "12345", 5);
     assert_ok(file_read_all(&bytes, &length, path, 5));
     assert_int_equal(bytes[5], 0);
     mem_free(bytes);
@@ -259,7 +261,7 @@ static void renaming_and_removing(void **state)
     const char *a = within(folder, "a"), *b = within(folder, "b");
 
     (void)state;
-    assert_ok(file_write_all(a, "x", 1));
+    write_file(a, "x", 1);
     assert_ok(file_rename(a, b));
     assert_false(file_exists(a));
     assert_content(b, "x");
@@ -309,7 +311,7 @@ static void failing_replacement_keeps_old_or_new_content_whole(const char *kind)
     do {
         char *bytes = NULL;
         size_t length = 0;
-        assert_ok(file_write_all(path, "the old text", 12));
+        write_file(path, "the old text", 12);
         assert_ok(alibi_inject_fault(kind, ++n));
         status = file_replace(path, "new", 3);
         assert_ok(alibi_inject_fault(kind, 0));
@@ -338,6 +340,48 @@ static void replacement_survives_every_failing_allocation(void **state)
 {
     (void)state;
     failing_replacement_keeps_old_or_new_content_whole("memory");
+}
+
+static alibi_status write_abc(struct file *f, const void *user)
+{
+    (void)user;
+    return file_write(f, "abc", 3);
+}
+
+static alibi_status write_half(struct file *f, const void *user)
+{
+    TRY_RETURN(write_abc(f, user));
+    return fail(ALIBI_MEMORY, "no more");
+}
+
+static void a_writer_that_fails_leaves_the_old_file(void **state)
+{
+    const char *path = within(folder, "a");
+
+    (void)state;
+    write_file(path, "the old text", 12);
+    assert_fails(file_replace_with(path, write_half, NULL), ALIBI_MEMORY, "no more");
+    assert_content(path, "the old text");
+    assert_false(file_exists(within(folder, "a.tmp")));
+    assert_ok(file_replace_with(path, write_abc, NULL));
+    assert_content(path, "abc");
+}
+
+static void what_is_not_a_regular_file_is_written_in_place(void **state)
+{
+    const char *path = within(folder, "a"), *link = within(folder, "link");
+    struct stat info;
+
+    (void)state;
+    write_file(path, "the old text", 12);
+    assert_int_equal(symlink(path, link), 0);
+    assert_ok(file_replace_with(link, write_abc, NULL));
+    assert_content(path, "abc");
+    assert_int_equal(lstat(link, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_ok(file_replace_with("/dev/null", write_abc, NULL));
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
 }
 
 /* The n-th file call of `job` fails, for every n: does one of the messages contain `part`? Shows that the call is made. */
@@ -412,7 +456,7 @@ static alibi_status use_everything(const char *path)
     TRY(path_join(&b, sub, "b"));
     TRY(folder_create(sub));
     TRY(lock_take(&l, sub));
-    TRY(file_write_all(a, "abc", 3));
+    TRY(file_replace_with(a, write_abc, NULL));
     TRY(file_open_append(&f, a));
     status = file_write(f, "def", 3);
     if (status == ALIBI_OK)
@@ -510,7 +554,7 @@ static void listing_is_sorted_and_without_dots(void **state)
     assert_int_equal(count, 0);
     names_free(names, count);
     for (int i = 0; i < 5; i++)
-        assert_ok(file_write_all(within(folder, files[i]), "", 0));
+        write_file(within(folder, files[i]), "", 0);
     assert_ok(folder_list(&names, &count, folder));
     assert_int_equal(count, 5);
     for (int i = 0; i < 5; i++)
@@ -527,7 +571,7 @@ static void removing_a_folder_takes_its_files_but_nothing_deeper(void **state)
     assert_int_not_equal(folder_remove(sub), ALIBI_OK);
     assert_true(folder_exists(within(folder, "s/deeper")));
     assert_int_equal(rmdir(within(folder, "s/deeper")), 0);
-    assert_ok(file_write_all(within(folder, "s/file"), "x", 1));
+    write_file(within(folder, "s/file"), "x", 1);
     assert_ok(folder_remove(sub));
     assert_false(folder_exists(sub));
 }
@@ -612,6 +656,8 @@ int main(void)
         TEST(replacing_works_with_a_bare_name),
         TEST(replacement_survives_every_failing_file_call),
         TEST(replacement_survives_every_failing_allocation),
+        TEST(a_writer_that_fails_leaves_the_old_file),
+        TEST(what_is_not_a_regular_file_is_written_in_place),
         TEST(what_must_survive_a_power_cut_is_synced),
         TEST(failing_write_and_sync_read_like_a_full_disk),
         TEST(every_failing_file_call_is_reported_and_leaks_nothing),

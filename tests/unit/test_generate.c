@@ -300,17 +300,16 @@ static void naive_text(struct alibi_model *m, const char *prompt, int64_t tokens
 
 static void greedy_text_equals_the_argmax_of_the_whole_sequence_for_every_method(void **state)
 {
-    static const char *const methods[] = { "none", "sinusoidal", "rotary", "t5", "alibi" };
-
     (void)state;
-    for (int i = 0; i < 5; i++) {
-        struct alibi_model m = new_random_model(methods[i]);
+    for (int i = 0; alibi_position_name(i, NULL); i++) {
+        struct alibi_model m = new_random_model(alibi_position_name(i, NULL));
+        int64_t tokens = m.model->method->longest ? 5 : 25; /* past the training length of 8 if it may */
         struct collected naive = { .length = 0 }, empty = { .length = 0 };
 
-        naive_text(&m, "A b", 25, &naive);
-        assert_string_equal(generate(&m, "A b", (struct alibi_sampling){ .tokens = 25, .top_p = 1 }).text, naive.text);
-        naive_text(&m, "", 25, &empty);
-        assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 25, .top_p = 1 }).text, empty.text);
+        naive_text(&m, "A b", tokens, &naive);
+        assert_string_equal(generate(&m, "A b", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text, naive.text);
+        naive_text(&m, "", tokens, &empty);
+        assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text, empty.text);
         free_model(m);
     }
 }

@@ -69,6 +69,12 @@ static double loss_of(struct model *m, const int32_t *tokens, const int32_t *tar
     return sum;
 }
 
+/* fmax passes over a NaN; an error that is none must not. */
+static double larger(double worst, double error)
+{
+    return isnan(error) ? INFINITY : fmax(worst, error);
+}
+
 /* The largest difference between gradient and central difference over all parameters, relative to the largest gradient. */
 static double gradient_error(struct model *m)
 {
@@ -90,7 +96,7 @@ static double gradient_error(struct model *m)
         values[i] = was - h;
         down = loss_of(m, tokens, targets);
         values[i] = was;
-        worst = fmax(worst, fabs((up - down) / (2 * h) - gradient[i]));
+        worst = larger(worst, fabs((up - down) / (2 * h) - gradient[i]));
         largest = fmax(largest, fabs(gradient[i]));
     }
     mem_free(gradient);
@@ -148,7 +154,7 @@ static double difference(const float *a, const float *b, int64_t count)
     double worst = 0, largest = 1e-6;
 
     for (int64_t i = 0; i < count; i++) {
-        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        worst = larger(worst, fabs((double)a[i] - (double)b[i]));
         largest = fmax(largest, fabs((double)a[i]));
     }
     return worst / largest;
@@ -297,6 +303,27 @@ static void methods_start_from_the_same_weights_but_for_their_own(void **state)
     model_free(b);
 }
 
+static bool is_matrix(const char *name)
+{
+    static const char *const matrices[] = { "embedding.weight", "attention.qkv.weight", "attention.out.weight", "ff.up.weight",
+                                            "ff.down.weight" };
+
+    for (int i = 0; i < 5; i++)
+        if (strstr(name, matrices[i]))
+            return true;
+    return false;
+}
+
+static void norms_and_biases_do_not_decay_the_learned_bias_by_distance_included(void **state)
+{
+    struct model *m = new_model(tiny("t5"), &reference, DTYPE_F32);
+
+    (void)state;
+    for (int i = 0; i < m->count; i++)
+        assert_int_equal(m->parameters[i].decays, is_matrix(m->parameters[i].name));
+    model_free(m);
+}
+
 static void configurations_that_do_not_fit_together_are_named(void **state)
 {
     struct alibi_config c = tiny("alibi");
@@ -314,6 +341,25 @@ static void configurations_that_do_not_fit_together_are_named(void **state)
     c = tiny("rotary");
     c.heads = 2;
     assert_int_equal(alibi_config_resolve(&c), ALIBI_USAGE);
+}
+
+static void values_outside_their_range_are_named(void **state)
+{
+    struct alibi_config c[] = { tiny("alibi"), tiny("alibi"), tiny("alibi"), tiny("alibi"), tiny("alibi"), tiny("learned") };
+    static const char *const names[] = { "norm", "activation", "norm-eps", "width", "heads", "train-length" };
+
+    (void)state;
+    c[0].norm = 9;
+    c[1].activation = 42;
+    c[2].norm_eps = -5;
+    c[3].width = (int64_t)1 << 62;
+    c[4].heads = 0;
+    c[5].train_length = (int64_t)1 << 62;
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(alibi_config_resolve(&c[i]), ALIBI_USAGE);
+        assert_non_null(strstr(alibi_error(), names[i]));
+        assert_non_null(strstr(alibi_error(), "out of range"));
+    }
 }
 
 static void configuration_survives_its_file(void **state)
@@ -373,7 +419,9 @@ int main(void)
         cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
         cmocka_unit_test(methods_start_from_the_same_weights_but_for_their_own),
+        cmocka_unit_test(norms_and_biases_do_not_decay_the_learned_bias_by_distance_included),
         cmocka_unit_test(configurations_that_do_not_fit_together_are_named),
+        cmocka_unit_test(values_outside_their_range_are_named),
         cmocka_unit_test(configuration_survives_its_file),
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
     };

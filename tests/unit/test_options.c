@@ -80,7 +80,7 @@ static alibi_status read_recipe(const char *recipe)
 {
     const char *path = within(folder, "r.json");
 
-    assert_ok(file_write_all(path, recipe, strlen(recipe)));
+    write_file(path, recipe, strlen(recipe));
     return alibi_options_read(groups, 2, path);
 }
 
@@ -383,7 +383,7 @@ static void reading_with_faults_sets_all_or_nothing(const char *kind, alibi_stat
     int64_t n = 0;
     int failures = 0, in_a_row = 0;
 
-    assert_ok(file_write_all(path, recipe, strlen(recipe)));
+    write_file(path, recipe, strlen(recipe));
     while (in_a_row < 3) {
         size_t before = alibi_memory_now();
         assert_ok(alibi_inject_fault(kind, ++n));
@@ -452,7 +452,7 @@ static void every_failing_call_while_writing_keeps_the_old_recipe_whole(void **s
         alibi_status status;
         int64_t n = 0;
         size_t before = alibi_memory_now();
-        assert_ok(file_write_all(path, recipe, strlen(recipe)));
+        write_file(path, recipe, strlen(recipe));
         do {
             assert_ok(alibi_inject_fault(kinds[k], ++n));
             status = alibi_options_write(groups, 2, path);
@@ -468,10 +468,39 @@ static void every_failing_call_while_writing_keeps_the_old_recipe_whole(void **s
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
+/* ---- values that came another way */
+
+static void values_set_by_hand_are_checked_like_those_read(void **state)
+{
+    (void)state;
+    assert_ok(options_check(groups, 2));
+    model.layers = 1025;
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--layers': 1025 is out of range, it must be within 1..1024");
+    model.layers = 6;
+    model.eps = NAN;
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--norm-eps': nan is out of range, it must be within 0..1");
+    model.eps = 0;
+    model.color = 3;
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--color': 3 is out of range, it must be within 0..2");
+    model.color = -1;
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--color': -1 is out of range");
+    model.color = BLUE;
+    run.lengths.at[1] = 0;
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--eval-lengths': 0 is out of range");
+    run.lengths.count = ALIBI_LIST_MAX + 1;
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--eval-lengths': 33 entries");
+    run.lengths.count = 0;
+    memset(run.position, 'x', sizeof run.position);
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--position': 'xxx");
+    memset(run.position, 0, sizeof run.position);
+    assert_ok(options_check(groups, 2));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_value_starts_at_its_default),
+        TEST(values_set_by_hand_are_checked_like_those_read),
         TEST(dashes_and_underscores_name_the_same_option),
         TEST(unknown_option_names_the_nearest),
         TEST(values_are_set_from_text),

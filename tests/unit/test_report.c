@@ -50,6 +50,22 @@ static void set_options(struct alibi_compare_result *r)
     r->config.vocab = 257;
     r->training.train_length = 128;
     r->training.seed = 42;
+    r->compare.eval_tokens = 50000;
+    r->compare.sliding_tokens = 16384;
+    r->builtin = (struct alibi_builtin){ 3, 4000000 };
+}
+
+/* The same with a sliding window: 10% better, on fewer tokens. */
+static struct alibi_eval_result sliding(const struct alibi_eval_result *e)
+{
+    struct alibi_eval_result s = *e;
+
+    s.protocol = ALIBI_SLIDING;
+    s.stride = e->length / 2;
+    s.ppl = 0.9 * e->ppl;
+    s.nll = log(s.ppl);
+    s.tokens = e->tokens > 0 ? 16384 : 0;
+    return s;
 }
 
 /* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned ends at 128. The caller frees.
@@ -78,6 +94,9 @@ static struct alibi_compare_result *new_results(void)
         method->lengths = LENGTHS;
         for (int i = 0; i < LENGTHS; i++)
             method->by_length[i] = isnan(ppl[m][i]) ? no_evaluation(lengths[i]) : evaluation(lengths[i], ppl[m][i]);
+        method->sliding_lengths = LENGTHS;
+        for (int i = 0; i < LENGTHS; i++)
+            method->sliding[i] = sliding(&method->by_length[i]);
     }
     return r;
 }
@@ -91,9 +110,11 @@ static struct alibi_compare_result *new_full_results(void)
     for (int m = 0; m < ALIBI_LIST_MAX; m++) {
         r->method[m] = r->method[0];
         snprintf(r->method[m].name, sizeof r->method[m].name, "method-with-a-very-long-name-%c%c", '0' + m / 10, '0' + m % 10);
-        r->method[m].lengths = ALIBI_LIST_MAX;
-        for (int i = 0; i < ALIBI_LIST_MAX; i++)
+        r->method[m].lengths = r->method[m].sliding_lengths = ALIBI_LIST_MAX;
+        for (int i = 0; i < ALIBI_LIST_MAX; i++) {
             r->method[m].by_length[i] = evaluation(16 + 100 * i, 3 + 0.1 * m * i);
+            r->method[m].sliding[i] = sliding(&r->method[m].by_length[i]);
+        }
     }
     return r;
 }
@@ -123,6 +144,7 @@ static struct alibi_compare_result *new_missing_results(void)
         r->method[m].train_tokens_per_s = NAN;
         r->method[m].train_loss = INFINITY;
         r->method[m].peak_bytes = 0;
+        r->method[m].sliding_lengths = 0;
         for (int i = 0; i < LENGTHS; i++)
             r->method[m].by_length[i] = no_evaluation(r->method[m].by_length[i].length);
     }
@@ -139,7 +161,8 @@ static struct alibi_compare_result *new_infinite_results(void)
         e->ppl = e->word_ppl = e->tokens_per_s = INFINITY;
         e->nll = e->bits_per_byte = e->standard_error = NAN;
         e->by_position[0].nll = -INFINITY;
-        r->method[2].by_length[i].ppl = 1e300;
+        r->method[1].sliding[i] = *e;
+        r->method[2].by_length[i].ppl = r->method[2].sliding[i].ppl = 1e300;
     }
     return r;
 }
@@ -204,7 +227,13 @@ static void conclusion_says_who_holds_and_who_breaks(void **state)
     (void)state;
     assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
                       "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. "
-                      "learned has no value past 128.");
+                      "learned has no value past 128. With a sliding window, which leaves no token without context, alibi is "
+                      "4% better at 1024 than at 128.");
+    r->method[0].sliding[2].ppl = r->method[0].sliding[0].ppl;
+    r->method[3].by_length[1] = r->method[3].by_length[2] = evaluation(1024, 1e6);
+    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128; learned is 294K times worse at 1024.",
+                      "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. With a sliding "
+                      "window, which leaves no token without context, alibi is as good at 1024 as at 128.");
     free(r);
 }
 
@@ -219,6 +248,7 @@ static void differences_within_the_error_are_none(void **state)
     r->method[0].by_length[0].standard_error = 0.1;
     r->method[1].by_length[2].standard_error = 0.1;
     r->method[1].by_length[2].ppl = 3.3;
+    r->method[0].sliding_lengths = 0;
     assert_conclusion(r, "alibi, trained at 128, is as good at 1024 as at 128.",
                       "At 1024 the best two, alibi and other, are level: 3.072 and 3.300.");
     free(r);
@@ -251,11 +281,35 @@ static void table_shows_lengths_costs_and_the_best(void **state)
                               "sinusoidal 3.300  4.100   10.2   41.2K  83.0 MiB   1.80M\n"
                               "rotary     3.250  3.500  4.500   41.2K  83.0 MiB   1.80M\n"
                               "learned    3.400      –      –   41.2K  83.0 MiB   1.80M\n");
+    assert_contains(out.data, "The same with a sliding window: past the first, every token has at least half\n"
+                              "the window as context\n\n"
+                              "method      [128]   512   1024\n"
+                              "alibi      2.880* 2.790* 2.765*\n"
+                              "sinusoidal 2.970  3.690  9.207\n"
+                              "rotary     2.925  3.150  4.050\n"
+                              "learned    3.060      –      –\n");
     assert_contains(out.data, "learned, to 128");
     assert_contains(out.data, "┊ trained at 128");
     assert_contains(out.data, "is 4% better at 1024");
     assert_lacks(out.data, "\x1b");
     text_free(&out);
+    free(r);
+}
+
+static void what_was_not_measured_with_a_sliding_window_is_not_shown(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text text = { 0 }, page = { 0 };
+
+    (void)state;
+    for (int m = 0; m < METHODS; m++)
+        r->method[m].sliding_lengths = 0;
+    assert_ok(report_text(&text, r, 80, false));
+    assert_ok(report_html(&page, r));
+    assert_lacks(text.data, "sliding");
+    assert_lacks(page.data, "fig-sliding");
+    text_free(&text);
+    text_free(&page);
     free(r);
 }
 
@@ -329,24 +383,30 @@ static void assert_keys(const json_t *object, const char *const *keys, int count
 
 static void json_has_every_key(void **state)
 {
-    static const char *const top[] = { "version", "train", "text", "methods" };
+    static const char *const top[] = { "version", "train", "text", "eval", "methods" };
     static const char *const train[] = { "vocab", "layers", "width", "heads", "norm", "train_length", "steps", "lr", "seed" };
     static const char *const method[] = { "name",       "train_tokens_per_s", "train_seconds", "train_loss",
                                           "peak_bytes", "parameters",         "by_length" };
-    static const char *const length[] = { "length",        "nll",        "standard_error", "ppl",   "word_ppl",
-                                          "bits_per_byte", "tokens",     "words",          "bytes", "seconds",
-                                          "tokens_per_s",  "peak_bytes", "by_position" };
+    static const char *const length[] = { "length",        "nll",        "standard_error", "ppl",    "word_ppl",
+                                          "bits_per_byte", "tokens",     "words",          "bytes",  "seconds",
+                                          "tokens_per_s",  "peak_bytes", "by_position",    "sliding" };
+    static const char *const sliding_keys[] = { "stride",   "nll",           "standard_error", "ppl",
+                                                "word_ppl", "bits_per_byte", "tokens",         "tokens_per_s" };
     static const char *const position[] = { "first", "last", "tokens", "nll" };
     struct alibi_compare_result *r = new_results();
     json_t *json = parse(r), *alibi = json_array_get(json_object_get(json, "methods"), 0), *at;
 
     (void)state;
-    assert_keys(json, top, 4);
+    assert_keys(json, top, 5);
     assert_keys(json_object_get(json, "train"), train, 9);
     assert_null(json_object_get(json_object_get(json, "train"), "position"));
     assert_keys(alibi, method, 7);
     at = json_array_get(json_object_get(alibi, "by_length"), 2);
-    assert_keys(at, length, 13);
+    assert_keys(at, length, 14);
+    assert_keys(json_object_get(at, "sliding"), sliding_keys, 8);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(at, "sliding"), "stride")), 512);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "text"), "text_seed")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "eval"), "eval_tokens")), 50000);
     assert_true(json_real_value(json_object_get(at, "ppl")) == 3.072);
     assert_int_equal(json_integer_value(json_object_get(at, "length")), 1024);
     assert_keys(json_array_get(json_object_get(at, "by_position"), 0), position, 4);
@@ -369,6 +429,8 @@ static void json_has_null_for_what_is_missing_or_not_finite(void **state)
     assert_true(json_is_null(json_object_get(missing, "ppl")));
     assert_int_equal(json_integer_value(json_object_get(missing, "tokens")), 0);
     assert_int_equal(json_integer_value(json_object_get(missing, "length")), 512);
+    assert_true(json_is_null(json_object_get(missing, "sliding")));
+    assert_true(json_is_null(json_object_get(json_object_get(infinite, "sliding"), "ppl")));
     json_decref(json);
     free(r);
 }
@@ -412,7 +474,7 @@ static void csv_has_a_line_per_method_and_length(void **state)
         assert_ok(report_csv(&out, r));
         p = out.data;
         columns = csv_fields(&p);
-        assert_int_equal(columns, 19);
+        assert_int_equal(columns, 27);
         for (lines = 1; *p != '\0'; lines++)
             assert_int_equal(csv_fields(&p), columns);
         for (int m = 0; m < r->methods; m++)
@@ -431,7 +493,8 @@ static void csv_quotes_what_needs_quotes(void **state)
     (void)state;
     assert_ok(report_csv(&out, r));
     assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",128,512,");
-    assert_contains(out.data, "\r\n100%s%n,128,512,,,,,,0,0,0,,,,41234.5,61.25,1.1,87031808,1800000\r\n");
+    assert_contains(out.data, "\r\n100%s%n,128,512,,,,,,0,0,0,,,,41234.5,61.25,1.1,87031808,1800000,,,,,,,,\r\n");
+    assert_contains(out.data, ",1800000,512,");
     text_free(&out);
     free(r);
 }
@@ -443,6 +506,13 @@ static void page_has_headline_figures_tables_and_setting(void **state)
     static const char *const parts[] = {
         "<h1>alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.</h1>",
         "id=\"fig-ppl-title\">Perplexity against test length</title>",
+        "id=\"fig-sliding-title\">Perplexity against test length, sliding window</title>",
+        "Scored on 16.4K tokens of the text, not 41.0K as above",
+        "(the early token curse)",
+        "<td>3.072</td><td>2.765</td>",
+        "--eval-tokens 50000 --sliding-tokens 16384",
+        "--text-seed 3 --text-bytes 4000000",
+        "alibi compare --recipe recipe.json",
         "id=\"fig-home-title\">Loss by position at length 128</title>",
         "id=\"fig-far-title\">Loss by position at length 1024</title>",
         "id=\"fig-speed-title\"",
@@ -466,6 +536,53 @@ static void page_has_headline_figures_tables_and_setting(void **state)
     assert_ok(report_html(&out, r));
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         assert_contains(out.data, parts[i]);
+    text_free(&out);
+    free(r);
+}
+
+/* The numbers beside the y axis of a figure. */
+static void y_ticks(char *ticks, size_t size, const char *page, const char *figure)
+{
+    const char *p = strstr(page, figure), *end;
+
+    assert_non_null(p);
+    end = strstr(p, "class=\"axis-title\"");
+    assert_non_null(end);
+    ticks[0] = '\0';
+    for (p = strstr(p, "text-anchor=\"end\">"); p != NULL && p < end; p = strstr(p, "text-anchor=\"end\">")) {
+        p += strlen("text-anchor=\"end\">");
+        snprintf(ticks + strlen(ticks), size - strlen(ticks), "%.*s ", (int)strcspn(p, "<"), p);
+    }
+}
+
+static void both_perplexity_figures_have_one_scale(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+    char above[256], below[256];
+
+    (void)state;
+    r->method[1].sliding[2].ppl = 93; /* farther than any other: the first figure has room for it too */
+    assert_ok(report_html(&out, r));
+    y_ticks(above, sizeof above, out.data, "fig-ppl-title\">");
+    y_ticks(below, sizeof below, out.data, "fig-sliding-title\">");
+    assert_contains(below, "50 ");
+    assert_string_equal(above, below);
+    text_free(&out);
+    free(r);
+}
+
+/* Files cannot be named, so the command says where they go. */
+static void the_command_for_a_text_from_files_asks_for_them(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    r->builtin = (struct alibi_builtin){ 0 };
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "alibi compare FILE... --methods alibi");
+    assert_lacks(out.data, "text-seed");
     text_free(&out);
     free(r);
 }
@@ -578,6 +695,7 @@ int main(void)
         cmocka_unit_test(differences_within_the_error_are_none),
         cmocka_unit_test(one_length_and_no_length_have_a_conclusion),
         cmocka_unit_test(table_shows_lengths_costs_and_the_best),
+        cmocka_unit_test(what_was_not_measured_with_a_sliding_window_is_not_shown),
         cmocka_unit_test(best_value_is_bold_in_colour),
         cmocka_unit_test(no_line_is_wider_than_the_terminal),
         cmocka_unit_test(names_cannot_send_escape_sequences_to_the_terminal),
@@ -587,6 +705,8 @@ int main(void)
         cmocka_unit_test(csv_has_a_line_per_method_and_length),
         cmocka_unit_test(csv_quotes_what_needs_quotes),
         cmocka_unit_test(page_has_headline_figures_tables_and_setting),
+        cmocka_unit_test(both_perplexity_figures_have_one_scale),
+        cmocka_unit_test(the_command_for_a_text_from_files_asks_for_them),
         cmocka_unit_test(page_loads_nothing),
         cmocka_unit_test(page_escapes_names),
         cmocka_unit_test(page_is_well_formed_whatever_the_results),

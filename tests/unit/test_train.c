@@ -290,6 +290,29 @@ static void a_run_can_be_stopped_at_every_step(void **state)
     assert_same_run(in_place(p, "whole"), in_place(p, "stopped"), 10);
 }
 
+static void a_stop_at_the_last_step_is_not_left_for_the_next_call(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(4, 4);
+
+    listen_to(&p->listener, 4);
+    assert_ok(train(p, &t, "run", false));
+    assert_false(alibi_stop_requested());
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, &t, "next", false));
+    assert_int_equal(p->listener.steps, 4);
+}
+
+static void a_stop_does_not_outlive_a_call_that_fails(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(0, 1);
+
+    alibi_request_stop();
+    assert_fails(train(p, &t, "run", false), ALIBI_USAGE, "steps");
+    assert_false(alibi_stop_requested());
+}
+
 static void a_complete_run_returns_its_result_at_once(void **state)
 {
     struct place *p = *state;
@@ -525,6 +548,8 @@ int main(void)
         RUN_TEST(so_does_one_with_nesterov_momentum),
         RUN_TEST(so_does_one_that_learns_its_positions),
         RUN_TEST(a_run_can_be_stopped_at_every_step),
+        RUN_TEST(a_stop_at_the_last_step_is_not_left_for_the_next_call),
+        RUN_TEST(a_stop_does_not_outlive_a_call_that_fails),
         RUN_TEST(a_complete_run_returns_its_result_at_once),
         RUN_TEST(the_log_has_a_line_per_step_and_no_times),
         RUN_TEST(a_folder_that_holds_a_run_is_refused_without_resume),

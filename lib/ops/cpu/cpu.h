@@ -26,4 +26,8 @@ alibi_status cpu_linear_backward(struct device *dev, struct tensor dx, struct te
 /* Fewer elementary steps than this are not worth waking other threads for. */
 enum { CPU_PARALLEL_MIN = 1 << 15 };
 
+/* The name by which OpenBLAS should be asked for better kernels than those it chose by itself, on a machine with that vector set;
+ * NULL: what it chose is right (environment.c). */
+const char *blas_kernels_for(const char *chosen, const char *vector_set);
+
 #endif

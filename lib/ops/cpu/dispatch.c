@@ -62,13 +62,16 @@ bool cpu_ops_for_set(struct ops *out, const char *name)
 
 static struct ops chosen;
 
-/* ALIBI_SIMD may name a lower set; a name that is unknown or too high is ignored. */
+/* ALIBI_SIMD may name a lower set. */
 static void choose(void)
 {
-    const char *wanted = getenv("ALIBI_SIMD");
+    const char *wanted = getenv("ALIBI_SIMD"), *widest = cpu_set_name(0);
 
-    if (!wanted || !cpu_ops_for_set(&chosen, wanted))
-        cpu_ops_for_set(&chosen, cpu_set_name(0));
+    if (wanted && *wanted && cpu_ops_for_set(&chosen, wanted))
+        return;
+    if (wanted && *wanted)
+        log_warning("ALIBI_SIMD is '%s', which this machine does not have: '%s' is used", wanted, widest);
+    cpu_ops_for_set(&chosen, widest);
 }
 
 const struct ops *ops_cpu(void)

@@ -1,8 +1,8 @@
 /* inspect.c - what a checkpoint, a run, a safetensors file, a report or a text is made of */
 #include <string.h>
 
+#include "report/page.h"
 #include "train/checkpoint.h"
-#include "train/page.h"
 
 /* ---- tensors */
 
@@ -137,7 +137,10 @@ static alibi_status inspect_report(struct page *p, const char *folder)
     TRY(page_text(p, "kind", "report"));
     TRY(page_text(p, "path", folder));
     TRY(page_open(p, p->json ? "ppl_by_length" : "perplexity by length"));
-    json_array_foreach(json_object_get(results, "methods"), i, method) TRY(add_method(p, method, path));
+    json_array_foreach(json_object_get(results, "methods"), i, method)
+    {
+        TRY(add_method(p, method, path));
+    }
     TRY(page_close(p));
 out:
     json_decref(results);

@@ -1,9 +1,7 @@
 /* page.c - see page.h */
-#include "train/page.h"
+#include "report/page.h"
 
 #include <string.h>
-
-#include "base/option_value.h"
 
 enum { NAME_COLUMN = 32 };
 
@@ -127,39 +125,16 @@ alibi_status page_close(struct page *p)
     return p->json ? text_append(&p->out, "\n%*s}", 2 * p->depth + 2, "") : ALIBI_OK;
 }
 
-/* Recipes spell names with underscores, and so does JSON here. */
-static void spell(char key[ALIBI_NAME_MAX], const char *name, bool json)
-{
-    snprintf(key, ALIBI_NAME_MAX, "%s", name);
-    for (char *c = key; json && *c; c++)
-        if (*c == '-')
-            *c = '_';
-}
-
-/* As a recipe spells it; people need no quotes. */
-static alibi_status put_option(struct page *p, const struct alibi_option *o, const void *values)
-{
-    alibi_status status;
-    struct text value = { 0 };
-    size_t quotes;
-
-    TRY(option_value_format(&value, o, values));
-    quotes = !p->json && value.data[0] == '"' ? 1 : 0;
-    TRY(text_append_bytes(&p->out, value.data + quotes, value.length - 2 * quotes));
-out:
-    text_free(&value);
-    return status;
-}
-
 alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options, int count, const void *values)
 {
-    char key[ALIBI_NAME_MAX];
+    char key[OPTION_KEY_MAX];
 
     TRY_RETURN(page_open(p, name));
     for (int i = 0; i < count; i++) {
-        spell(key, options[i].name, p->json);
-        TRY_RETURN(put_name(p, key));
-        TRY_RETURN(put_option(p, &options[i], values));
+        const struct alibi_option *o = &options[i];
+        option_key(key, o->name);
+        TRY_RETURN(put_name(p, p->json ? key : o->name));
+        TRY_RETURN(p->json ? option_format(&p->out, o, values) : option_format_plain(&p->out, o, values));
         TRY_RETURN(end_line(p));
     }
     return page_close(p);
