@@ -52,11 +52,11 @@ static void softmax_lanes(struct work *w, const struct tile *t, int64_t i)
     for (int64_t j = 0; j < keys; j++)
         max = vec_max(vec_load(w->s + j * TILE + i), max);
     for (int64_t j = 0; j < keys; j++) {
-        vec e = vec_exp_to_88(vec_load(w->s + j * TILE + i) - max);
+        vec e = vec_exp_term(vec_load(w->s + j * TILE + i) - max);
         vec_store(w->s + j * TILE + i, e);
         sum += e;
     }
-    vec shrink = vec_exp_to_88(before - max);
+    vec shrink = vec_exp_term(before - max);
     vec_store(w->shrink + i, shrink);
     vec_store(w->l + i, vec_load(w->l + i) * shrink + sum);
     vec_store(w->m + i, max);

@@ -108,7 +108,7 @@ static void differentiate_softmax(struct work *w, const struct tile *t)
         int64_t keys = keys_seen(t, i);
         vec lse = vec_load(w->lse + i);
         for (int64_t j = 0; j < keys; j++) {
-            vec p = vec_exp_to_88(vec_load(w->p + j * TILE + i) - lse);
+            vec p = vec_exp_term(vec_load(w->p + j * TILE + i) - lse);
             vec_store(w->p + j * TILE + i, p);
             vec_store(w->ds + j * TILE + i, p * vec_load(w->ds + j * TILE + i));
         }

@@ -71,7 +71,7 @@ static float softmax_keys(struct work *w, int64_t nk)
         max = vec_max(vec_load(w->s + j), max);
     w->m = vec_largest(max);
     for (int64_t j = 0; j < TILE; j += SIMD_WIDTH) {
-        vec e = vec_exp_to_88(vec_load(w->s + j) - w->m);
+        vec e = vec_exp_term(vec_load(w->s + j) - w->m);
         vec_store(w->s + j, e);
         sum += e;
     }

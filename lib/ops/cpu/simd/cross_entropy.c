@@ -33,9 +33,9 @@ static float sum_of_exponentials(const float *x, int64_t n, float max)
     int64_t v = 0;
 
     for (; v + SIMD_WIDTH <= n; v += SIMD_WIDTH)
-        sum += vec_exp_to_88(vec_load(x + v) - max);
+        sum += vec_exp_term(vec_load(x + v) - max);
     if (v < n)
-        sum += vec_first(vec_exp_to_88(vec_load_end(x + v, n - v) - max), n - v);
+        sum += vec_first(vec_exp_term(vec_load_end(x + v, n - v) - max), n - v);
     return vec_sum(sum);
 }
 
@@ -59,9 +59,9 @@ static void write_gradient(float *out, const float *x, int64_t V, struct softmax
     int64_t v = 0;
 
     for (; v + SIMD_WIDTH <= V; v += SIMD_WIDTH)
-        vec_store(out + v, factor * vec_exp_to_88(vec_load(x + v) - s.max));
+        vec_store(out + v, factor * vec_exp_term(vec_load(x + v) - s.max));
     if (v < V)
-        vec_store_end(out + v, factor * vec_exp_to_88(vec_load_end(x + v, V - v) - s.max), V - v);
+        vec_store_end(out + v, factor * vec_exp_term(vec_load_end(x + v, V - v) - s.max), V - v);
     out[target] -= scale;
 }
 
