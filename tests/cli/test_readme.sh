@@ -2,8 +2,8 @@
 # The command lines of README.md: each command is there, and so is every option that its line names.
 . "$(dirname "$0")/lib.sh"
 
-# Indented lines that call the program, from its command on and without the remark behind them.
-sed -nE 's/^ {4}(build\/release\/)?alibi //p' "$SOURCE/README.md" | sed -E 's/ +#.*//' > lines
+# Indented lines that call the program, from its command on and without the remark behind them. (A table's row has a number there.)
+sed -nE 's/^ {4}(build\/release\/)?alibi ([a-z])/\2/p' "$SOURCE/README.md" | sed -E 's/ +#.*//' > lines
 [ "$(wc -l < lines)" -ge 3 ] && pass "$(wc -l < lines) lines call the program" || fail "README.md" "$(wc -l < lines) lines call the program"
 while read -r line; do
     command=${line%% *}
