@@ -22,8 +22,10 @@ test: build
 bench: program
 	@bench/run.sh
 
-install: build
-	cmake --install build/release --prefix $(PREFIX)
+install: packages
+	@cmake --preset release -D CMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
+	@cmake --build --preset release --target alibi alibi_shared
+	@cmake --install build/release
 
 packages:
 	@scripts/packages.sh
