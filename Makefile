@@ -1,4 +1,4 @@
-# make demo | test | bench | install: each does all its set-up, on a bare Debian 12 too.
+# make demo | test | bench | install | format | clean: each does all its set-up, on a bare Debian 12 too.
 PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
@@ -7,11 +7,13 @@ ALIBI := build/release/alibi
 
 program: packages
 	@cmake --preset release > /dev/null
-	@cmake --build --preset release --target alibi
+	@echo "building alibi"
+	@cmake --build --preset release --target alibi -- --quiet
 
 build: packages
 	@cmake --preset release > /dev/null
-	@cmake --build --preset release
+	@echo "building alibi and its tests"
+	@cmake --build --preset release -- --quiet
 
 demo: program
 	$(ALIBI) compare --seed $(SEED) --out runs/demo-$(SEED)
@@ -24,7 +26,7 @@ bench: program
 
 install: packages
 	@cmake --preset release -D CMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
-	@cmake --build --preset release --target alibi alibi_shared
+	@cmake --build --preset release --target alibi alibi_shared -- --quiet
 	@cmake --install build/release
 
 packages:

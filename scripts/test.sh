@@ -20,7 +20,7 @@ run() { # name, ctest arguments
 count() { grep -oE "^[0-9]+: \[  $1  \] [0-9]+ test" "$log" | awk '{ s += $(NF - 1) } END { print s + 0 }'; }
 
 make -s check-format || status=1
-cmake --preset sanitize > /dev/null && cmake --build --preset sanitize || exit 1
+cmake --preset sanitize > /dev/null && cmake --build --preset sanitize -- --quiet || exit 1
 run "release build" build/release
 run "sanitized build" build/sanitize -LE cli
 
