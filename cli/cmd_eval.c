@@ -84,20 +84,22 @@ static struct alibi_eval one_length(const struct job *job, int64_t length)
 
 /* ---- what is printed */
 
-static void print_head(const struct alibi_eval_result *r)
+static void print_head(const struct alibi_eval_result *r, enum alibi_split split)
 {
-    char stride[64] = "";
-
+    printf("%8s", "length");
     if (r->protocol == ALIBI_SLIDING)
-        snprintf(stride, sizeof stride, ", stride %lld", (long long)r->stride);
-    printf("%8s %10s %12s %9s %9s %8s %10s %9s   %s%s\n", "length", "token ppl", "word ppl", "bits/byte", "nll", "error",
-           "tokens", "tokens/s", protocol_names[r->protocol], stride);
+        printf(" %8s", "stride");
+    printf(" %10s %12s %9s %9s %8s %10s %9s   %s, split %s\n", "token ppl", "word ppl", "bits/byte", "nll", "error", "tokens",
+           "tokens/s", protocol_names[r->protocol], split_names[split]);
 }
 
 static void print_row(const struct alibi_eval_result *r)
 {
-    printf("%8lld %10.4g %12.4g %9.4f %9.4f %8.4f %10lld %9.0f\n", (long long)r->length, r->ppl, r->word_ppl, r->bits_per_byte,
-           r->nll, r->standard_error, (long long)r->tokens, r->tokens_per_s);
+    printf("%8lld", (long long)r->length);
+    if (r->protocol == ALIBI_SLIDING)
+        printf(" %8lld", (long long)r->stride);
+    printf(" %10.4g %12.4g %9.4f %9.4f %8.4f %10lld %9.0f\n", r->ppl, r->word_ppl, r->bits_per_byte, r->nll, r->standard_error,
+           (long long)r->tokens, r->tokens_per_s);
 }
 
 static void print_positions(const struct alibi_eval_result *r)
@@ -172,8 +174,8 @@ static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, 
         if (status != ALIBI_OK || job->json)
             continue;
         cli_terminal_clear();
-        if (i == 0 || job->by_position || job->protocol == ALIBI_SLIDING)
-            print_head(&results[i]);
+        if (i == 0 || job->by_position)
+            print_head(&results[i], split);
         print_row(&results[i]);
         if (job->by_position)
             print_positions(&results[i]);

@@ -21,7 +21,8 @@ static const struct alibi_option options[] = {
     { "temperature", ALIBI_OPTION_REAL, AT(temperature), 0, 100, NULL, "0.8", "X",
       "how freely to choose; 0: always the likeliest token" },
     { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N", "choose among the N likeliest tokens; 0: all" },
-    { "top-p", ALIBI_OPTION_REAL, AT(top_p), 0, 1, NULL, "1", "X", "choose among the likeliest tokens that make up X; 1: all" },
+    { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
+      "choose among the likeliest tokens that make up X; 1: all" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N", "the same seed gives the same text" },
 };
 
@@ -56,11 +57,24 @@ static alibi_status read_input(char **out, size_t *bytes)
     return ALIBI_OK;
 }
 
+/* What is printed before the first piece of text: by then all is checked. */
+struct echo {
+    const char *prompt;
+    size_t bytes;
+};
+
+static bool print_echo(struct echo *echo)
+{
+    size_t bytes = echo->bytes;
+
+    echo->bytes = 0;
+    return fwrite(echo->prompt, 1, bytes, stdout) == bytes;
+}
+
 /* Stops when nobody reads any more. */
 static bool emit(void *user, const char *text, size_t bytes)
 {
-    (void)user;
-    return fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    return print_echo(user) && fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
 }
 
 static alibi_status generate(const struct job *job, const char *path, const char *prompt, size_t bytes)
@@ -72,15 +86,16 @@ static alibi_status generate(const struct job *job, const char *path, const char
         .top_p = job->top_p,
         .seed = (uint64_t)job->seed,
     };
+    struct echo echo = { .prompt = prompt, .bytes = job->echo ? bytes : 0 };
     alibi_model *model = NULL;
     alibi_status status = alibi_model_open(&model, path);
 
-    if (status == ALIBI_OK && job->echo)
-        emit(NULL, prompt, bytes);
     if (status == ALIBI_OK)
-        status = alibi_generate(model, prompt, bytes, &sampling, emit, NULL);
-    if (status == ALIBI_OK)
+        status = alibi_generate(model, prompt, bytes, &sampling, emit, &echo);
+    if (status == ALIBI_OK) {
+        print_echo(&echo); /* the text may have ended at once */
         putchar('\n');
+    }
     alibi_model_free(model);
     return status;
 }

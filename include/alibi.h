@@ -243,8 +243,8 @@ struct alibi_train_result {
     size_t peak_bytes;
 };
 
-/* Trains into the folder `dir`: checkpoints `step-00000100/`, the resolved `recipe.json`, which names the built-in text if it was
- * that, and `log.jsonl` with a line per step.
+/* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as asked, which names the built-in
+ * text if it was that, and `log.jsonl` with a line per step. A folder that holds a comparison is an error.
  *
  * resume: continue from the newest checkpoint that verifies, bit for bit as if never stopped; with none, start. Without it a
  * folder that holds a run is an error. A second run into a folder in use is an error. SIGTERM and SIGINT are the caller's to

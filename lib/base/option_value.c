@@ -208,16 +208,20 @@ static alibi_status parse_entry(union option_value *out, const struct alibi_opti
     return add_integer(&out->integers, o, value);
 }
 
-/* Entries between commas; the empty text is the empty list. */
+/* Entries between commas, without the spaces around them; the empty text is the empty list. */
 static alibi_status parse_list(union option_value *out, const struct alibi_option *o, const char *text)
 {
     const char *entry = *text != '\0' ? text : NULL;
 
     memset(out, 0, sizeof *out);
     while (entry != NULL) {
-        size_t length = strcspn(entry, ",");
-        TRY_RETURN(parse_entry(out, o, entry, length));
-        entry = entry[length] == ',' ? entry + length + 1 : NULL;
+        const char *end = entry + strcspn(entry, ","), *last = end;
+
+        entry += strspn(entry, " ");
+        while (last > entry && last[-1] == ' ')
+            last--;
+        TRY_RETURN(parse_entry(out, o, entry, (size_t)(last - entry)));
+        entry = *end == ',' ? end + 1 : NULL;
     }
     return ALIBI_OK;
 }

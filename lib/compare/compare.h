@@ -12,6 +12,7 @@
 
 struct request {
     struct alibi_compare compare; /* lengths ascending, each once */
+    struct alibi_config asked;    /* as given, but for what the text and the training say */
     struct alibi_config config;   /* resolved; its position is the first method's */
     struct alibi_training training;
     struct alibi_builtin builtin; /* bytes == 0: the text is files */
@@ -25,7 +26,7 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
 /* Makes `dir` the folder of this request: ALIBI_BAD_INPUT names the first difference if it holds another one. */
 alibi_status request_enter(const struct request *r, const char *dir);
 
-/* The configuration of method i. */
+/* The configuration of method i, as asked: what was left to be derived is not resolved. It can be. */
 alibi_status request_config(const struct request *r, int i, struct alibi_config *config);
 
 /* ---- result (result.c) */

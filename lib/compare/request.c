@@ -1,8 +1,9 @@
 /* request.c - what a comparison was asked for, checked first and kept beside its results
  *
- * recipe.json holds the whole request, as `alibi compare --recipe` reads it. The same request gives the same bytes, so a folder
- * that holds others is another comparison, and going on in it would mix the two. Files of text cannot be in a recipe; text.json
- * has the checksum of what was read from them, or of what the generator wrote. */
+ * recipe.json holds the whole request, as `alibi compare --recipe` reads it: what was left to be derived stays so, for with
+ * another width, say, it must be derived anew. A folder whose recipe resolves to something else is another comparison, and going
+ * on in it would mix the two. Files of text cannot be in a recipe; text.json has the checksum of what was read from them, or of
+ * what the generator wrote. */
 #include <string.h>
 
 #include "base/json.h"
@@ -82,12 +83,12 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
 
 alibi_status request_config(const struct request *r, int i, struct alibi_config *config)
 {
-    struct alibi_config c = r->config;
+    struct alibi_config resolved;
 
-    snprintf(c.position, sizeof c.position, "%s", r->compare.methods.at[i]);
-    TRY_RETURN(alibi_config_resolve(&c));
-    *config = c;
-    return ALIBI_OK;
+    *config = r->asked;
+    snprintf(config->position, sizeof config->position, "%s", r->compare.methods.at[i]);
+    resolved = *config;
+    return alibi_config_resolve(&resolved);
 }
 
 static alibi_status check_configs(const struct request *r)
@@ -99,12 +100,18 @@ static alibi_status check_configs(const struct request *r)
     return ALIBI_OK;
 }
 
+static alibi_status resolve(struct request *r)
+{
+    TRY_RETURN(request_config(r, 0, &r->config));
+    return alibi_config_resolve(&r->config);
+}
+
 alibi_status request_init(struct request *r, const struct alibi_compare *compare, const struct alibi_config *config,
                           const struct alibi_training *training, const alibi_corpus *corpus)
 {
     *r = (struct request){
         .compare = *compare,
-        .config = *config,
+        .asked = *config,
         .training = *training,
         .builtin = corpus_builtin(corpus),
         .text = corpus_checksum(corpus),
@@ -113,10 +120,10 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_lengths(&r->compare.lengths));
     sort_lengths(&r->compare.lengths);
-    r->config.vocab = tokenizer_vocab(corpus_tokenizer(corpus));
-    r->config.train_length = training->train_length;
-    TRY_RETURN(request_config(r, 0, &r->config));
+    r->asked.vocab = tokenizer_vocab(corpus_tokenizer(corpus));
+    r->asked.train_length = training->train_length;
     TRY_RETURN(check_configs(r));
+    TRY_RETURN(resolve(r));
     return check_text(r, corpus);
 }
 
@@ -142,19 +149,18 @@ const struct alibi_option *alibi_compare_options(int *count)
 
 /* ---- recipe.json and text.json */
 
+enum { COMPARISON, MODEL, MODEL_REST, TRAINING, TEXT, GROUPS };
+
 /* All options but the position, which the methods take the place of, and those of no consequence. */
-static alibi_status format_recipe(const struct request *r, struct text *json)
+static void recipe_groups(struct alibi_option_group groups[GROUPS], struct request *r, struct alibi_config *config)
 {
-    enum { COMPARISON, MODEL, MODEL_REST, TRAINING, TEXT, GROUPS };
-    struct request copy = *r;
-    struct alibi_option_group groups[GROUPS] = {
-        [COMPARISON] = { .values = &copy.compare }, [MODEL] = { .values = &copy.config },
-        [MODEL_REST] = { .values = &copy.config },  [TRAINING] = { .values = &copy.training },
-        [TEXT] = { .values = &copy.builtin },
-    };
     const struct alibi_option *position;
     int all;
 
+    groups[COMPARISON] = (struct alibi_option_group){ .values = &r->compare };
+    groups[MODEL] = groups[MODEL_REST] = (struct alibi_option_group){ .values = config };
+    groups[TRAINING] = (struct alibi_option_group){ .values = &r->training };
+    groups[TEXT] = (struct alibi_option_group){ .values = &r->builtin };
     groups[COMPARISON].options = alibi_compare_options(&groups[COMPARISON].count);
     groups[MODEL].options = alibi_config_options(&groups[MODEL].count);
     groups[TRAINING].options = training_shaping_options(&groups[TRAINING].count);
@@ -164,7 +170,32 @@ static alibi_status format_recipe(const struct request *r, struct text *json)
     groups[MODEL].count = (int)(position - groups[MODEL].options);
     groups[MODEL_REST].options = position + 1;
     groups[MODEL_REST].count = all - groups[MODEL].count - 1;
+}
+
+static alibi_status format_recipe(const struct request *r, const struct alibi_config *config, struct text *json)
+{
+    struct request copy = *r;
+    struct alibi_config config_copy = *config;
+    struct alibi_option_group groups[GROUPS];
+
+    recipe_groups(groups, &copy, &config_copy);
     return options_format(groups, r->builtin.bytes > 0 ? GROUPS : TEXT, json);
+}
+
+/* The request that a recipe holds, resolved for the text and the training of `asked`. */
+static alibi_status parse_recipe(struct request *held, const struct request *asked, const char *bytes, size_t length,
+                                 const char *path)
+{
+    struct alibi_option_group groups[GROUPS];
+
+    *held = (struct request){ .asked = asked->asked };
+    recipe_groups(groups, held, &held->asked);
+    TRY_RETURN(alibi_options_init(groups, GROUPS));
+    held->builtin.bytes = 0;
+    TRY_RETURN(options_parse(groups, GROUPS, bytes, length, path));
+    if (check_methods(&held->compare.methods) != ALIBI_OK || resolve(held) != ALIBI_OK)
+        return fail_context(ALIBI_BAD_INPUT, "'%s'", path);
+    return ALIBI_OK;
 }
 
 /* A value for a message, cut where it is long. */
@@ -204,41 +235,59 @@ static alibi_status name_difference(const json_t *held, json_t *asked, const cha
     return fail_other_text(dir); /* only the keys of the built-in text can be there and not here */
 }
 
-static alibi_status check_recipe(const struct text *asked, const char *dir, const char *path)
+/* Both resolved. */
+static alibi_status compare_requests(const struct request *held, const struct request *asked, const char *dir, const char *path)
 {
     alibi_status status;
-    char *held = NULL;
-    size_t bytes;
-    json_t *held_json = NULL, *asked_json = NULL;
+    struct text there = { 0 }, here = { 0 };
+    json_t *there_json = NULL, *here_json = NULL;
 
-    TRY(file_read_all(&held, &bytes, path, REQUEST_BYTES_MAX));
-    if (bytes == asked->length && memcmp(held, asked->data, bytes) == 0)
+    TRY(format_recipe(held, &held->config, &there));
+    TRY(format_recipe(asked, &asked->config, &here));
+    if (there.length == here.length && memcmp(there.data, here.data, here.length) == 0)
         goto out;
-    TRY(json_parse(&held_json, held, bytes, path));
-    TRY(json_parse(&asked_json, asked->data, asked->length, path));
-    TRY(name_difference(held_json, asked_json, dir));
+    TRY(json_parse(&there_json, there.data, there.length, path));
+    TRY(json_parse(&here_json, here.data, here.length, path));
+    TRY(name_difference(there_json, here_json, dir));
 out:
-    json_decref(asked_json);
-    json_decref(held_json);
-    mem_free(held);
+    json_decref(here_json);
+    json_decref(there_json);
+    text_free(&here);
+    text_free(&there);
     return status;
 }
 
-static alibi_status enter_recipe(const struct request *r, const char *dir)
+static alibi_status check_recipe(const struct request *asked, const char *dir, const char *path)
 {
     alibi_status status;
-    struct text asked = { 0 };
-    char *path = NULL;
+    char *bytes = NULL;
+    size_t length;
+    json_t *json = NULL;
+    struct request held;
 
-    TRY(format_recipe(r, &asked));
-    TRY(path_join(&path, dir, "recipe.json"));
-    if (file_exists(path))
-        TRY(check_recipe(&asked, dir, path));
-    else
-        TRY(file_replace(path, asked.data, asked.length));
+    TRY(file_read_all(&bytes, &length, path, REQUEST_BYTES_MAX));
+    TRY(json_parse(&json, bytes, length, path));
+    if (!json_object_get(json, "methods")) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds a training run: choose another folder", dir);
+        goto out;
+    }
+    TRY(parse_recipe(&held, asked, bytes, length, path));
+    TRY(compare_requests(&held, asked, dir, path));
 out:
-    mem_free(path);
-    text_free(&asked);
+    json_decref(json);
+    mem_free(bytes);
+    return status;
+}
+
+static alibi_status write_recipe(const struct request *r, const char *path)
+{
+    alibi_status status;
+    struct text json = { 0 };
+
+    TRY(format_recipe(r, &r->asked, &json));
+    TRY(file_replace(path, json.data, json.length));
+out:
+    text_free(&json);
     return status;
 }
 
@@ -273,8 +322,21 @@ out:
     return status;
 }
 
+/* text.json is written first: by it a training knows that the folder is taken. */
 alibi_status request_enter(const struct request *r, const char *dir)
 {
-    TRY_RETURN(enter_recipe(r, dir));
-    return enter_text(r, dir);
+    alibi_status status;
+    char *path = NULL;
+    bool entered;
+
+    TRY(path_join(&path, dir, "recipe.json"));
+    entered = file_exists(path);
+    if (entered)
+        TRY(check_recipe(r, dir, path));
+    TRY(enter_text(r, dir));
+    if (!entered)
+        TRY(write_recipe(r, path));
+out:
+    mem_free(path);
+    return status;
 }

@@ -59,11 +59,19 @@ static int64_t farthest(const struct view *v, int64_t home)
     return 0;
 }
 
+/* Whether the method has what it takes to say how it fares from `home` to `far`. */
+static bool has_change(const struct view *v, int method, int64_t home, int64_t far)
+{
+    const struct alibi_eval_result *near = view_at(v, method, home);
+
+    return has_ppl(near) && isfinite(near->ppl) && has_ppl(view_at(v, method, far));
+}
+
 static struct change change_of(const struct view *v, int method, int64_t home, int64_t far)
 {
-    const struct alibi_eval_result *near = view_at(v, method, home), *there = view_at(v, method, far);
-
-    return has_ppl(near) && isfinite(near->ppl) && has_ppl(there) ? compare(there, near) : (struct change){ 1, false };
+    if (!has_change(v, method, home, far))
+        return (struct change){ 1, false };
+    return compare(view_at(v, method, far), view_at(v, method, home));
 }
 
 /* The method that loses most past its home; -1 if none loses. */
@@ -103,19 +111,90 @@ static alibi_status append_change(struct text *out, struct change c, int64_t at)
     return text_append(out, " %s at %lld", c.ratio < 1 ? "better" : "worse", (long long)at);
 }
 
+/* ---- headline */
+
+/* The methods that a sentence is about. */
+struct group {
+    int count;
+    int method[ALIBI_LIST_MAX];
+};
+
+static bool is_worse(struct change c)
+{
+    return c.differs && c.ratio > 1;
+}
+
+/* All methods that do not get worse; where every one does, the best at `far`. */
+static struct group headline_group(const struct view *v, int64_t home, int64_t far)
+{
+    struct group g = { 0 };
+
+    for (int m = 0; m < v->methods; m++)
+        if (has_change(v, m, home, far) && !is_worse(change_of(v, m, home, far)))
+            g.method[g.count++] = m;
+    if (g.count == 0)
+        g.method[g.count++] = view_best(v, far);
+    return g;
+}
+
+static bool is_in(const struct group *g, int method)
+{
+    for (int i = 0; i < g->count; i++)
+        if (g->method[i] == method)
+            return true;
+    return false;
+}
+
+/* "alibi", "alibi and rotary", "alibi, rotary and t5" */
+static alibi_status append_names(struct text *out, const struct view *v, const struct group *g)
+{
+    for (int i = 0; i < g->count; i++)
+        TRY_RETURN(text_append(out, "%s%s", i == 0 ? "" : i < g->count - 1 ? ", " : " and ", v->name[g->method[i]]));
+    return ALIBI_OK;
+}
+
+/* How several methods fare, in words that hold for each of them: "are as good at 2048 as at 256". */
+static alibi_status append_changes(struct text *out, const struct view *v, const struct group *g, int64_t home, int64_t far)
+{
+    int better = 0, worse = 0;
+    const char *verdict, *than = "as";
+
+    for (int i = 0; i < g->count; i++) {
+        struct change c = change_of(v, g->method[i], home, far);
+        better += c.differs && c.ratio < 1;
+        worse += is_worse(c);
+    }
+    if (better == g->count || worse == g->count)
+        than = "than";
+    if (worse > 0)
+        verdict = worse == g->count ? "worse" : "not all as good";
+    else
+        verdict = better == 0 ? "as good" : better == g->count ? "better" : "at least as good";
+    return text_append(out, "are %s at %lld %s at %lld", verdict, (long long)far, than, (long long)home);
+}
+
+static alibi_status append_group_change(struct text *out, const struct view *v, const struct group *g, int64_t home, int64_t far)
+{
+    struct change c = change_of(v, g->method[0], home, far);
+
+    if (g->count > 1)
+        return append_changes(out, v, g, home, far);
+    TRY_RETURN(append_change(out, c, far));
+    return text_append(out, " %s at %lld", c.differs ? "than" : "as", (long long)home);
+}
+
 static alibi_status append_past_home(struct text *out, const struct view *v, int64_t home, int64_t far)
 {
-    int best = view_best(v, far), worst = worst_method(v, home);
-    struct change c = change_of(v, best, home, far);
+    struct group g = headline_group(v, home, far);
+    int worst = worst_method(v, home);
 
-    TRY_RETURN(text_append(out, "%s, trained at %lld, ", v->name[best], (long long)v->train_length));
-    if (!has_ppl(view_at(v, best, home)))
+    TRY_RETURN(append_names(out, v, &g));
+    TRY_RETURN(text_append(out, ", trained at %lld, ", (long long)v->train_length));
+    if (has_change(v, g.method[0], home, far))
+        TRY_RETURN(append_group_change(out, v, &g, home, far));
+    else
         TRY_RETURN(text_append(out, "has the lowest perplexity at %lld", (long long)far));
-    else {
-        TRY_RETURN(append_change(out, c, far));
-        TRY_RETURN(text_append(out, " %s at %lld", c.differs ? "than" : "as", (long long)home));
-    }
-    if (worst >= 0 && worst != best) {
+    if (worst >= 0 && !is_in(&g, worst)) {
         int64_t there = far_length(v, worst, home);
         TRY_RETURN(text_append(out, "; %s ", v->name[worst]));
         TRY_RETURN(append_change(out, change_of(v, worst, home, there), there));
@@ -153,6 +232,25 @@ static int second_best(const struct view *v, int64_t length, int best)
     return second;
 }
 
+static bool level_at(const struct view *v, int64_t length)
+{
+    for (int a = 0; a < v->methods; a++)
+        for (int b = a + 1; b < v->methods; b++) {
+            const struct alibi_eval_result *first = view_at(v, a, length), *second = view_at(v, b, length);
+            if (has_ppl(first) && has_ppl(second) && compare(first, second).differs)
+                return false;
+        }
+    return true;
+}
+
+static bool level_everywhere(const struct view *v)
+{
+    for (int i = 0; i < v->lengths; i++)
+        if (!level_at(v, v->length[i]))
+            return false;
+    return true;
+}
+
 static alibi_status append_lead(struct text *out, const struct view *v, int64_t far)
 {
     int best = view_best(v, far), second = second_best(v, far, best);
@@ -161,6 +259,8 @@ static alibi_status append_lead(struct text *out, const struct view *v, int64_t 
 
     if (second < 0)
         return ALIBI_OK;
+    if (level_everywhere(v))
+        return text_append(out, "The methods are level at every length: this comparison does not tell them apart; train longer.");
     next = view_at(v, second, far);
     c = compare(first, next);
     if (!c.differs)
@@ -172,7 +272,12 @@ static alibi_status append_lead(struct text *out, const struct view *v, int64_t 
     return text_append(out, " below the next, %s with %s.", v->name[second], show_ppl(next->ppl).text);
 }
 
-static alibi_status append_missing(struct text *out, const struct view *v, int64_t home, int64_t far)
+static const char *space_after(const struct text *out, size_t before)
+{
+    return out->length > before ? " " : "";
+}
+
+static alibi_status append_missing(struct text *out, const struct view *v, int64_t home, int64_t far, size_t before)
 {
     for (int m = 0; m < v->methods; m++) {
         int64_t there = far_length(v, m, home);
@@ -180,24 +285,30 @@ static alibi_status append_missing(struct text *out, const struct view *v, int64
             continue;
         if (there == 0)
             there = has_ppl(view_at(v, m, home)) ? home : 0;
-        TRY_RETURN(
-            text_append(out, there > 0 ? " %s has no value past %lld." : " %s has no value.", v->name[m], (long long)there));
+        TRY_RETURN(text_append(out, there > 0 ? "%s%s has no value past %lld." : "%s%s has no value.", space_after(out, before),
+                               v->name[m], (long long)there));
     }
     return ALIBI_OK;
 }
 
-/* Whether the headline's method still gains once the tokens that start a window without context no longer count. */
-static alibi_status append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far, const char *space)
+/* Whether the headline's methods still hold once the tokens that start a window without context no longer count. */
+static alibi_status append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far, size_t before)
 {
     struct view sliding = view_other(v);
-    int best = view_best(v, far);
-    struct change c = change_of(&sliding, best, home, far);
+    struct group headline = headline_group(v, home, far), g = { 0 };
 
-    if (!has_ppl(view_at(&sliding, best, home)) || !has_ppl(view_at(&sliding, best, far)))
+    for (int i = 0; i < headline.count; i++)
+        if (has_change(&sliding, headline.method[i], home, far))
+            g.method[g.count++] = headline.method[i];
+    if (g.count == 0)
         return ALIBI_OK;
-    TRY_RETURN(text_append(out, "%sWith a sliding window, which leaves no token without context, %s ", space, v->name[best]));
-    TRY_RETURN(append_change(out, c, far));
-    return text_append(out, " %s at %lld.", c.differs ? "than" : "as", (long long)home);
+    TRY_RETURN(text_append(out,
+                           "%sWith a sliding window, where tokens past the first window have at least half of it as context, ",
+                           space_after(out, before)));
+    TRY_RETURN(append_names(out, v, &g));
+    TRY_RETURN(text_append(out, " "));
+    TRY_RETURN(append_group_change(out, &sliding, &g, home, far));
+    return text_append(out, ".");
 }
 
 alibi_status append_detail(struct text *out, const struct view *v)
@@ -208,6 +319,6 @@ alibi_status append_detail(struct text *out, const struct view *v)
     if (far == 0)
         return ALIBI_OK;
     TRY_RETURN(append_lead(out, v, far));
-    TRY_RETURN(append_missing(out, v, home, far));
-    return append_sliding(out, v, home, far, out->length > before ? " " : "");
+    TRY_RETURN(append_missing(out, v, home, far, before));
+    return append_sliding(out, v, home, far, before);
 }

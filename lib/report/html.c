@@ -87,9 +87,8 @@ static alibi_status append_facts(struct text *out, const struct view *v)
     TRY_RETURN(text_append(out, "<p class=\"facts\">%d %s, ", v->methods,
                            v->methods == 1 ? "model" : "models that differ in their position method only"));
     TRY_RETURN(append_parameters(out, v));
-    return text_append(out,
-                       ", trained on %s tokens in windows of %lld with seed %lld, each tested on text it has not seen.</p>\n",
-                       show_count(tokens).text, (long long)t->train_length, (long long)t->seed);
+    return text_append(out, ", trained on %s tokens in windows of %lld with seed %lld, %stested on text it has not seen.</p>\n",
+                       show_count(tokens).text, (long long)t->train_length, (long long)t->seed, v->methods == 1 ? "" : "each ");
 }
 
 static alibi_status append_lead(struct text *out, const struct view *v)

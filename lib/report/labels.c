@@ -74,7 +74,7 @@ alibi_status append_label(struct text *out, const struct chart *chart, const str
     if (label->above)
         TRY_RETURN(text_append(out, " ↑"));
     if (label->early)
-        TRY_RETURN(text_append(out, ", to %s", show_tick(label->last_x).text));
+        TRY_RETURN(text_append(out, ", to %s", show_tick(label->last_x, 0).text));
     return ALIBI_OK;
 }
 

@@ -85,8 +85,11 @@ struct shown show_bytes(double value)
 }
 
 /* A tick is a round number: thousands and millions are shortened where nothing is lost. */
-struct shown show_tick(double value)
+struct shown show_tick(double value, double step)
 {
+    double wanted = value != 0 && step > 0 ? floor(log10(fabs(value))) - floor(log10(step) + 1e-9) + 1 : 0;
+    int digits = (int)fmin(fmax(wanted, 4), 15);
+
     if (!isfinite(value))
         return shown(NO_VALUE);
     if (fabs(value) >= 1e6 && fabs(value) < 1e12 && fmod(value, 1e5) == 0)
@@ -95,5 +98,5 @@ struct shown show_tick(double value)
         return shown("%.3gK", value / 1e3);
     if (fabs(value) < 1e8 && value == floor(value))
         return shown("%.0f", value + 0.0); /* no "-0" */
-    return shown("%.4g", value);
+    return shown("%.*g", digits, value);
 }

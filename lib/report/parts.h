@@ -20,7 +20,7 @@ struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05
 struct shown show_real(double value, int decimals); /* that many decimals, fewer for large values */
 struct shown show_count(double value);              /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value);              /* 83.2 MiB */
-struct shown show_tick(double value);               /* 0, 0.5, 2048, 20K */
+struct shown show_tick(double value, double step);  /* 0, 0.5, 2048, 20K; told from value + step unless step is 0 */
 
 /* ---- text that people read (display.c) */
 
@@ -75,7 +75,8 @@ double axis_place(const struct axis *axis, double value);
 void ticks_powers_of_two(struct axis *axis);
 void ticks_decades(struct axis *axis);
 void ticks_even(struct axis *axis);
-int ticks_width(const struct axis *axis); /* characters of the widest number */
+struct shown tick_shown(const struct axis *axis, int i); /* its number, with the digits that tell it from its neighbours */
+int ticks_width(const struct axis *axis);                /* characters of the widest number */
 
 /* A line between two points, as places on both axes. */
 struct segment {
@@ -149,11 +150,11 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
 
 /* ---- what the numbers say (conclusion.c) */
 
-/* One sentence on how the best and the worst method fare past the training length. */
+/* One sentence on the methods that do not get worse past the training length, and the one that loses most. */
 alibi_status append_headline(struct text *out, const struct view *v);
 
-/* A sentence on who is best at the longest length, one on methods that cannot go there, and what a sliding window says; may
- * append nothing. */
+/* A sentence on who is best at the longest length, or that nobody is anywhere, one on methods that cannot go there, and what a
+ * sliding window says; may append nothing. */
 alibi_status append_detail(struct text *out, const struct view *v);
 
 /* ---- the setting (setting.c) */

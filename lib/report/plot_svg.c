@@ -63,9 +63,9 @@ static alibi_status describe_series(struct text *out, const struct figure *f, co
     TRY_RETURN(append_escaped(out, s->name));
     if (first < 0)
         return text_append(out, ": no values.");
-    TRY_RETURN(text_append(out, ": %s at %s", show_ppl(s->y[first]).text, show_tick(round(s->x[first])).text));
+    TRY_RETURN(text_append(out, ": %s at %s", show_ppl(s->y[first]).text, show_tick(round(s->x[first]), 0).text));
     if (last > first)
-        TRY_RETURN(text_append(out, ", %s at %s", show_ppl(s->y[last]).text, show_tick(round(s->x[last])).text));
+        TRY_RETURN(text_append(out, ", %s at %s", show_ppl(s->y[last]).text, show_tick(round(s->x[last]), 0).text));
     return text_append(out, ".");
 }
 
@@ -94,7 +94,7 @@ static alibi_status append_y_axis(struct text *out, const struct figure *f)
         double at = down(f, f->y.tick[i]);
         TRY_RETURN(text_append(out, "<line class=\"grid\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>", at, at));
         TRY_RETURN(text_append(out, "<text x=\"-8\" y=\"%.1f\" dy=\".35em\" text-anchor=\"end\">%s</text>\n", at,
-                               show_tick(f->y.tick[i]).text));
+                               tick_shown(&f->y, i).text));
     }
     TRY_RETURN(text_append(out, "<text class=\"axis-title\" x=\"%d\" y=\"-30\">", -f->left));
     TRY_RETURN(append_escaped(out, f->chart->y_label));
@@ -110,7 +110,7 @@ static alibi_status append_x_tick(struct text *out, const struct figure *f, int 
     TRY_RETURN(text_append(out, "<line class=\"base\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" y2=\"%.1f\"/>", at, at, f->height,
                            f->height + 4));
     return text_append(out, "<text%s x=\"%.2f%%\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", odd ? " class=\"odd\"" : "", at,
-                       f->height + 19, show_tick(f->x.tick[i]).text);
+                       f->height + 19, tick_shown(&f->x, i).text);
 }
 
 static alibi_status append_x_axis(struct text *out, const struct figure *f)
@@ -167,7 +167,7 @@ static alibi_status append_point(struct text *out, const struct figure *f, int s
 {
     const struct series *s = &f->chart->series[series];
     double place = axis_place(&f->y, s->y[i]);
-    struct shown x = show_tick(round(s->x[i])), y = show_ppl(s->y[i]);
+    struct shown x = show_tick(round(s->x[i]), 0), y = show_ppl(s->y[i]);
 
     TRY_RETURN(
         text_append(out, "<svg class=\"point\" overflow=\"visible\" x=\"%.2f%%\" y=\"%.1f\" data-x=\"%s\" data-y=\"%s\"><title>",

@@ -178,7 +178,7 @@ static alibi_status append_gutter(struct text *out, const struct plot *p, int ro
 {
     for (int i = 0; i < p->y.ticks; i++)
         if (row_of(p, p->y.tick[i]) == row) {
-            struct shown tick = show_tick(p->y.tick[i]);
+            struct shown tick = tick_shown(&p->y, i);
             TRY_RETURN(append_spaces(out, p->gutter - display_width(tick.text)));
             return text_append(out, "%s ┤", tick.text);
         }
@@ -248,7 +248,7 @@ static alibi_status append_tick_numbers(struct text *out, const struct plot *p)
     int used = 0;
 
     for (int i = 0; i < p->x.ticks; i++) {
-        struct shown tick = show_tick(p->x.tick[i]);
+        struct shown tick = tick_shown(&p->x, i);
         int width = display_width(tick.text);
         int start = p->gutter + 2 + column_of(p, p->x.tick[i]) - width / 2;
         if (start < used + (used > 0))

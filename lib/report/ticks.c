@@ -91,12 +91,21 @@ void ticks_decades(struct axis *axis)
     }
 }
 
+struct shown tick_shown(const struct axis *axis, int i)
+{
+    double step = INFINITY;
+
+    for (int k = 1; k < axis->ticks; k++)
+        step = fmin(step, axis->tick[k] - axis->tick[k - 1]);
+    return show_tick(axis->tick[i], isfinite(step) ? step : 0);
+}
+
 int ticks_width(const struct axis *axis)
 {
     int widest = 1;
 
     for (int i = 0; i < axis->ticks; i++) {
-        int width = display_width(show_tick(axis->tick[i]).text);
+        int width = display_width(tick_shown(axis, i).text);
         widest = width > widest ? width : widest;
     }
     return widest;

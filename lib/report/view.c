@@ -133,6 +133,15 @@ static double value_of(const struct alibi_eval_result *e, enum curve_kind kind)
     return e->peak_bytes > 0 ? (double)e->peak_bytes / 0x1p20 : NAN;
 }
 
+/* At least 10% on both sides of the middle, so that noise is not drawn as a slope. */
+static void spread(double *least, double *most)
+{
+    double middle = sqrt(*least) * sqrt(*most);
+
+    *least = fmin(*least, middle / 1.1);
+    *most = fmax(*most, middle * 1.1);
+}
+
 static void scale_ppl(struct curves *c, const struct view *v)
 {
     struct view other = view_other(v);
@@ -144,6 +153,8 @@ static void scale_ppl(struct curves *c, const struct view *v)
             if (v->one_scale)
                 extend(&least, &most, value_of(view_at(&other, m, v->length[i]), CURVE_PPL));
         }
+    if (most > 0)
+        spread(&least, &most);
     scale_y(c, least, most);
 }
 

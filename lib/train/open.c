@@ -1,10 +1,51 @@
 /* open.c - a trained model, as the public interface knows it */
-#include "train/train.h"
+#include "train/checkpoint.h"
+
+/* Fails with a hint where the path is a run with checkpoints; one that cannot be read is no hint. */
+static alibi_status hint_at_run(const char *from, const char *path)
+{
+    struct step_folder *folders = NULL;
+    int count = 0;
+    alibi_status status;
+
+    if (!folder_exists(path))
+        return ALIBI_OK;
+    status = step_folders(&folders, &count, path);
+    if (status != ALIBI_OK)
+        return status == ALIBI_BAD_INPUT ? ALIBI_OK : status;
+    step_folders_free(folders, count);
+    if (count == 0)
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint; there are models in folders within it, such as '%s'", from, path);
+}
+
+/* The folder of a comparison has a run per method. */
+static alibi_status fail_without_checkpoint(const char *from)
+{
+    alibi_status status;
+    char **names = NULL, *path = NULL;
+    int count = 0;
+
+    TRY(folder_list(&names, &count, from));
+    for (int i = 0; i < count; i++) {
+        mem_free(path);
+        path = NULL;
+        TRY(path_join(&path, from, names[i]));
+        TRY(hint_at_run(from, path));
+    }
+    status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint", from);
+out:
+    mem_free(path);
+    names_free(names, count);
+    return status;
+}
 
 static alibi_status find(char **path, const char *from)
 {
+    if (file_exists(from) && !folder_exists(from))
+        return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
     TRY_RETURN(checkpoint_find(path, from));
-    return *path ? ALIBI_OK : fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint", from);
+    return *path ? ALIBI_OK : fail_without_checkpoint(from);
 }
 
 alibi_status alibi_model_open(alibi_model **out, const char *path)

@@ -10,10 +10,11 @@
 #include "train/checkpoint.h"
 
 struct run {
-    struct alibi_config config; /* resolved */
+    struct alibi_config asked, config; /* as given, resolved */
     struct alibi_training training;
     const alibi_corpus *corpus;
     const char *dir;
+    bool alone; /* not one of the runs of a comparison */
 
     struct device device;
     struct model *model;
@@ -33,7 +34,7 @@ struct run {
 static alibi_status resolve(struct run *r, const struct alibi_config *config)
 {
     TRY_RETURN(training_check(&r->training));
-    r->config = *config;
+    r->asked = r->config = *config;
     r->config.vocab = tokenizer_vocab(corpus_tokenizer(r->corpus));
     r->config.train_length = r->training.train_length;
     return alibi_config_resolve(&r->config);
@@ -76,6 +77,14 @@ static alibi_status refuse_checkpoint(const char *dir)
     return is_checkpoint ? fail(ALIBI_BAD_INPUT, "'%s' is a checkpoint, not the folder of a run", dir) : ALIBI_OK;
 }
 
+static alibi_status refuse_comparison(const char *dir)
+{
+    bool is_comparison;
+
+    TRY_RETURN(folder_has(&is_comparison, dir, "text.json")); /* the first file a comparison writes */
+    return is_comparison ? fail(ALIBI_BAD_INPUT, "'%s' holds a comparison: choose another folder", dir) : ALIBI_OK;
+}
+
 static alibi_status refuse_run(const char *dir)
 {
     alibi_status status;
@@ -111,6 +120,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
 {
     TRY_RETURN(folder_create(r->dir));
     TRY_RETURN(refuse_checkpoint(r->dir)); /* before the lock, which leaves a file */
+    TRY_RETURN(refuse_comparison(r->dir));
     TRY_RETURN(lock_take(&r->lock, r->dir));
     if (!resume)
         TRY_RETURN(refuse_run(r->dir));
@@ -127,12 +137,17 @@ static alibi_status agree_in(const struct run *r, const struct alibi_option *o, 
 {
     alibi_status status;
     struct text old = { 0 }, new = { 0 };
+    char *recipe = NULL;
 
     TRY(option_format(&old, o, there));
     TRY(option_format(&new, o, here));
-    if (strcmp(old.data, new.data) != 0)
-        status = fail(ALIBI_BAD_INPUT, "cannot resume '%s': %s is %s there and %s here", r->dir, o->name, old.data, new.data);
+    if (strcmp(old.data, new.data) == 0)
+        goto out;
+    TRY(path_join(&recipe, r->dir, "recipe.json"));
+    status = fail(ALIBI_BAD_INPUT, "cannot resume '%s': %s is %s there and %s here; --recipe %s has the options of that run",
+                  r->dir, o->name, old.data, new.data, recipe);
 out:
+    mem_free(recipe);
     text_free(&old);
     text_free(&new);
     return status;
@@ -191,13 +206,14 @@ static alibi_status start(struct run *r)
     return model_init(r->model, (uint64_t)r->training.seed);
 }
 
-/* Files are named on the command line, so only the built-in text is part of the recipe. */
+/* Files are named on the command line, so only the built-in text is part of the recipe. What was left to be derived stays so:
+ * with another width, say, the recipe must derive it anew. */
 static alibi_status save_recipe(struct run *r)
 {
     alibi_status status;
     char *path = NULL;
     struct alibi_builtin text = corpus_builtin(r->corpus);
-    struct alibi_option_group groups[] = { { .title = "model", .values = &r->config },
+    struct alibi_option_group groups[] = { { .title = "model", .values = &r->asked },
                                            { .title = "training", .values = &r->training },
                                            { .title = "text", .values = &text } };
 
@@ -218,6 +234,8 @@ static alibi_status open_run(struct run *r, bool resume)
     char *path = NULL;
 
     TRY(enter_folder(r, resume, &path));
+    if (resume && !path && r->alone)
+        log_note("no checkpoint in '%s': starting", r->dir);
     TRY(path ? restore(r, path) : start(r));
     TRY(save_recipe(r));
     TRY(journal_open(&r->journal, r->dir, r->state.step));
@@ -351,27 +369,34 @@ static struct alibi_train_result result_of(const struct run *r)
     };
 }
 
+static alibi_status run_to_end(struct run *r, const struct alibi_config *config, bool resume, struct alibi_train_result *result)
+{
+    alibi_status status;
+
+    alibi_memory_reset_peak();
+    TRY(make(r, config));
+    TRY(open_run(r, resume));
+    TRY(loop(r));
+    *result = result_of(r);
+out:
+    status = say_what_is_left(r, status);
+    end(r);
+    return status;
+}
+
 alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
                        const char *dir, bool resume, struct alibi_train_result *result)
 {
-    alibi_status status;
     struct run r = { .training = *training, .corpus = corpus, .dir = dir };
 
-    alibi_memory_reset_peak();
-    TRY(make(&r, config));
-    TRY(open_run(&r, resume));
-    TRY(loop(&r));
-    *result = result_of(&r);
-out:
-    status = say_what_is_left(&r, status);
-    end(&r);
-    return status;
+    return run_to_end(&r, config, resume, result);
 }
 
 alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
                          const char *dir, bool resume, struct alibi_train_result *result)
 {
-    alibi_status status = train_run(config, training, corpus, dir, resume, result);
+    struct run r = { .training = *training, .corpus = corpus, .dir = dir, .alone = true };
+    alibi_status status = run_to_end(&r, config, resume, result);
 
     stop_clear(); /* whoever asked for a stop has it */
     return status;

@@ -24,6 +24,7 @@ check "compare --json" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --out whole --j
 is_json stdout && cmp -s stdout whole/results.json && pass "prints results.json" || fail "--json" "something else"
 expect 3 "'whole' holds another comparison" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --steps 7 --out whole
 expect 3 "'whole' holds another comparison" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --text-seed 7 --out whole
+expect 3 "'whole' holds no checkpoint; .* such as 'whole/alibi'" "$ALIBI" eval whole
 expect 2 "eval-tokens" "$ALIBI" compare "${tiny[@]}" --methods none --lengths 1024 --eval-tokens 100 --out few
 
 # What it leaves behind is enough to repeat it: the recipe, and the command in the report.

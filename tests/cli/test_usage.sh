@@ -39,6 +39,9 @@ for command in train compare; do
 done
 expect 2 "'--lengths'.*0 is out of range" "$ALIBI" compare --lengths 64,0
 expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths 64,
+expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths "64, "
+expect 2 "'--lengths'.*'6 4' is not a whole number" "$ALIBI" compare --lengths "6 4, 128"
+expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods "alibi, rotery"
 expect 2 "'--text-bytes'.*-1 is out of range" "$ALIBI" compare --text-bytes -1
 [ -e runs ] && fail "usage errors leave nothing behind" "there is a folder 'runs'" || pass "usage errors leave nothing behind"
 

@@ -8,6 +8,9 @@ check "a learned one" "$ALIBI" train "${tiny[@]}" --position learned --out learn
 eval_json() { run "$ALIBI" eval run --quiet "${text[@]}" --json "$@"; }
 check "eval" "$ALIBI" eval run --quiet "${text[@]}" --lengths 16,64
 [ "$(wc -l < stdout)" = 3 ] && grep -q 'word ppl' stdout && pass "a head and a row per length" || fail "eval" "another table"
+head -n 1 stdout | grep -q 'nonoverlapping, split valid$' && pass "the head names the split" || fail "eval" "no split"
+check "sliding" "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --protocol sliding --lengths " 16 , 64"
+[ "$(awk '{ print $1, $2 }' stdout | tr '\n' ';')" = "length stride;16 8;64 32;" ] && pass "the stride is a column" || fail "sliding" "another table"
 eval_json --length 16 --tokens 1600
 is_json stdout && [ "$(member stdout length)" = 16 ] && [ "$(member stdout tokens)" = 1600 ] && pass "eval --json" || fail "eval --json" "no JSON"
 nll=$(member stdout nll)
@@ -27,6 +30,8 @@ run "$ALIBI" eval run --quiet --json --tokens 1600 --data valid.txt
 file=$(member stdout nll)
 run "$ALIBI" eval run --quiet --json --tokens 1600 valid.txt
 [ "$(member stdout nll)" = "$file" ] && pass "--data FILE and FILE are the same" || fail "--data" "$file"
+run "$ALIBI" eval run --quiet --tokens 160 valid.txt
+head -n 1 stdout | grep -q 'split all$' && pass "all of a file" || fail "valid.txt" "another split"
 awk -v a="$nll" -v b="$file" 'BEGIN { exit !(a - b < 0.2 && b - a < 0.2) }' && pass "the validation text as a file gives about the same" || fail "valid.txt" "$nll, $file"
 run "$ALIBI" eval "$(newest run)" --quiet "${text[@]}" --json --tokens 1600
 [ "$(member stdout nll)" = "$nll" ] && pass "a checkpoint is a model too" || fail "checkpoint" "another nll"
@@ -39,6 +44,11 @@ expect 2 "no use without --protocol sliding" "$ALIBI" eval run --stride 8 "${tex
 expect 2 "'slidin'.*did you mean 'sliding'" "$ALIBI" eval run --protocol slidin
 expect 2 "not both" "$ALIBI" eval run a.txt --data b.txt
 expect 3 "'absent'" "$ALIBI" eval absent
+expect 3 "'valid.txt' is not a model: it is a file, not a folder" "$ALIBI" eval valid.txt
+mkdir -p empty within/notes
+expect 3 "'empty' holds no checkpoint$" "$ALIBI" eval empty
+cp -r run within/run
+expect 3 "'within' holds no checkpoint; there are models in folders within it, such as 'within/run'$" "$ALIBI" eval within
 expect 3 "learned.*16" "$ALIBI" eval learned --quiet --length 64 "${text[@]}"
 
 # generate
@@ -57,11 +67,12 @@ check "an empty prompt, always the likeliest token" "$ALIBI" generate run --temp
 check "hot" "$ALIBI" generate run --prompt "d$(printf '\303\251')j" --temperature 100 --tokens 2000 --seed 3
 iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && pass "is valid UTF-8 all the same" || fail "hot" "not UTF-8"
 check "top-k and top-p" "$ALIBI" generate run --prompt x --top-k 1 --top-p 0.5 --tokens 20
-expect 3 "the prompt is not UTF-8 text at byte 1" bash -c "printf 'a\\377' | '$ALIBI' generate run --prompt - --no-echo"
+expect 3 "the prompt is not UTF-8 text at byte 1" bash -c "printf 'a\\377' | '$ALIBI' generate run --prompt -"
 expect 2 "UTF-8" "$ALIBI" generate run --prompt "$(printf 'a\377')"
 expect 2 "-1 is out of range" "$ALIBI" generate run --temperature -1
 expect 2 "1.5 is out of range" "$ALIBI" generate run --top-p 1.5
-expect 3 "a prompt of 1 tokens and 100 more" "$ALIBI" generate learned --prompt x --tokens 100 --no-echo
+expect 2 "'--top-p'.* 0 is out of range" "$ALIBI" generate run --top-p 0
+expect 3 "a prompt of 1 tokens and 100 more" "$ALIBI" generate learned --prompt x --tokens 100
 expect 3 "'absent'" "$ALIBI" generate absent
 "$ALIBI" generate run --tokens 100000 --temperature 2 2> stderr | head -c 10 > stdout
 [ "${PIPESTATUS[0]}" = 0 ] && [ ! -s stderr ] && pass "a closed pipe ends it quietly" || fail "pipe" "exit code"

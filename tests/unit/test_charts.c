@@ -37,13 +37,15 @@ static void counts_and_sizes_have_units(void **state)
 static void ticks_are_short_numbers(void **state)
 {
     (void)state;
-    assert_string_equal(show_tick(-0.0).text, "0");
-    assert_string_equal(show_tick(0.25).text, "0.25");
-    assert_string_equal(show_tick(3 * 0.1).text, "0.3");
-    assert_string_equal(show_tick(2048).text, "2048");
-    assert_string_equal(show_tick(65536).text, "65536");
-    assert_string_equal(show_tick(20000).text, "20K");
-    assert_string_equal(show_tick(2.5e6).text, "2.5M");
+    assert_string_equal(show_tick(-0.0, 0).text, "0");
+    assert_string_equal(show_tick(0.25, 0).text, "0.25");
+    assert_string_equal(show_tick(3 * 0.1, 0).text, "0.3");
+    assert_string_equal(show_tick(2048, 0).text, "2048");
+    assert_string_equal(show_tick(65536, 0).text, "65536");
+    assert_string_equal(show_tick(20000, 0).text, "20K");
+    assert_string_equal(show_tick(2.5e6, 0).text, "2.5M");
+    assert_string_equal(show_tick(149.05, 0.05).text, "149.05");
+    assert_string_equal(show_tick(24.0815, 0.0005).text, "24.0815");
 }
 
 static void width_counts_characters_and_not_bytes_or_colours(void **state)
@@ -142,6 +144,8 @@ static void assert_ticks(double from, double to, bool log)
         double place = axis_place(&ay, ay.tick[i]);
         if (!(place > -1e-6 && place < 1 + 1e-6) || (i > 0 && ay.tick[i] <= ay.tick[i - 1]))
             fail_msg("tick %g at %g within %g..%g", ay.tick[i], place, from, to);
+        if (i > 0 && strcmp(tick_shown(&ay, i).text, tick_shown(&ay, i - 1).text) == 0)
+            fail_msg("two ticks %s within %g..%g", tick_shown(&ay, i).text, from, to);
     }
 }
 

@@ -505,6 +505,72 @@ static void a_folder_with_another_comparison_is_refused_and_the_difference_named
     remove_temporary_folder(dir);
 }
 
+static alibi_status train_into(const struct setting *s, const char *dir)
+{
+    struct alibi_train_result result;
+
+    return alibi_train(&s->config, &s->training, s->corpus, dir, true, &result);
+}
+
+static void a_training_and_a_comparison_do_not_share_a_folder(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *other = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+
+    (void)state;
+    assert_int_equal(run_with_stop(&s, dir, 1, &r), ALIBI_INTERRUPTED);
+    assert_fails(train_into(&s, dir), ALIBI_BAD_INPUT, "holds a comparison: choose another folder");
+    assert_ok(try_run(&s, dir));
+    assert_fails(train_into(&s, dir), ALIBI_BAD_INPUT, "holds a comparison: choose another folder");
+    assert_ok(train_into(&s, within(dir, "alibi")));
+    assert_ok(train_into(&s, other));
+    assert_fails(try_run(&s, other), ALIBI_BAD_INPUT, "holds a training run: choose another folder");
+    assert_false(file_exists(within(other, "text.json")));
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+    remove_temporary_folder(other);
+}
+
+static int64_t recipe_value(const char *dir, const char *name, const char *key)
+{
+    json_t *json = NULL;
+    int64_t value;
+
+    assert_ok(json_read(&json, within(dir, name)));
+    assert_true(json_is_number(json_object_get(json, key)));
+    value = (int64_t)json_number_value(json_object_get(json, key));
+    json_decref(json);
+    return value;
+}
+
+/* In the recipe they stay to be derived; spelled out they ask for the same comparison. */
+static void derived_options_are_not_frozen_in_the_recipe(void **state)
+{
+    static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale", "max_length" };
+    struct setting s = tiny(), other = s;
+    char *dir = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+
+    (void)state;
+    assert_ok(run(&s, dir, &r));
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(recipe_value(dir, "recipe.json", derived[i]), 0);
+        assert_int_equal(recipe_value(dir, "alibi/recipe.json", derived[i]), 0);
+    }
+    assert_int_equal(r->config.ff_width, 32);
+    other.config = r->config;
+    assert_ok(try_run(&other, dir));
+    other.config.ff_width = 16;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(ff_width 32 there, 16 asked)");
+    other = s;
+    other.training.train_length = 16;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(train_length 32 there, 16 asked)");
+    alibi_compare_free(r);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
 static void requests_that_cannot_work_are_refused_before_anything_is_made(void **state)
 {
     struct setting s = tiny(), bad = s;
@@ -671,6 +737,8 @@ int main(void)
         cmocka_unit_test(after_a_failing_file_operation_it_goes_on_to_the_same_numbers),
         cmocka_unit_test(after_a_failing_allocation_it_goes_on_to_the_same_numbers),
         cmocka_unit_test(a_folder_with_another_comparison_is_refused_and_the_difference_named),
+        cmocka_unit_test(a_training_and_a_comparison_do_not_share_a_folder),
+        cmocka_unit_test(derived_options_are_not_frozen_in_the_recipe),
         cmocka_unit_test(requests_that_cannot_work_are_refused_before_anything_is_made),
         cmocka_unit_test(two_comparisons_into_one_folder_are_refused),
         cmocka_unit_test(a_result_reads_back_as_it_was_written),

@@ -227,13 +227,14 @@ static void conclusion_says_who_holds_and_who_breaks(void **state)
     (void)state;
     assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
                       "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. "
-                      "learned has no value past 128. With a sliding window, which leaves no token without context, alibi is "
-                      "4% better at 1024 than at 128.");
+                      "learned has no value past 128. With a sliding window, where tokens past the first window have at "
+                      "least half of it as context, alibi is 4% better at 1024 than at 128.");
     r->method[0].sliding[2].ppl = r->method[0].sliding[0].ppl;
     r->method[3].by_length[1] = r->method[3].by_length[2] = evaluation(1024, 1e6);
-    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128; learned is 294K times worse at 1024.",
-                      "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. With a sliding "
-                      "window, which leaves no token without context, alibi is as good at 1024 as at 128.");
+    assert_conclusion(
+        r, "alibi, trained at 128, is 4% better at 1024 than at 128; learned is 294K times worse at 1024.",
+        "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. With a sliding "
+        "window, where tokens past the first window have at least half of it as context, alibi is as good at 1024 as at 128.");
     free(r);
 }
 
@@ -249,8 +250,86 @@ static void differences_within_the_error_are_none(void **state)
     r->method[1].by_length[2].standard_error = 0.1;
     r->method[1].by_length[2].ppl = 3.3;
     r->method[0].sliding_lengths = 0;
-    assert_conclusion(r, "alibi, trained at 128, is as good at 1024 as at 128.",
+    r->method[1].sliding_lengths = 0;
+    r->method[1].by_length[1].ppl = 4;
+    assert_conclusion(r, "alibi and other, trained at 128, are as good at 1024 as at 128.",
                       "At 1024 the best two, alibi and other, are level: 3.072 and 3.300.");
+    r->method[1].by_length[1].ppl = r->method[0].by_length[1].ppl;
+    assert_conclusion(r, "alibi and other, trained at 128, are as good at 1024 as at 128.",
+                      "The methods are level at every length: this comparison does not tell them apart; train longer.");
+    free(r);
+}
+
+static void every_method_that_holds_is_named(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct view v;
+    struct text out = { 0 };
+
+    (void)state;
+    r->method[2].by_length[2].ppl = r->method[2].by_length[0].ppl;
+    view_init(&v, r);
+    assert_ok(append_headline(&out, &v));
+    assert_string_equal(out.data, "alibi and rotary, trained at 128, are at least as good at 1024 as at 128; "
+                                  "sinusoidal is 3.1 times worse at 1024.");
+    r->method[2].by_length[2].ppl = 3;
+    r->method[1].by_length[2].ppl = 3;
+    out.length = 0;
+    assert_ok(append_headline(&out, &v));
+    assert_string_equal(out.data, "alibi, sinusoidal and rotary, trained at 128, are better at 1024 than at 128.");
+    out.length = 0;
+    assert_ok(append_detail(&out, &v));
+    assert_contains(out.data, "context, alibi, sinusoidal and rotary are not all as good at 1024 as at 128.");
+    text_free(&out);
+    free(r);
+}
+
+static void sentences_are_one_space_apart(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    r->methods = 2;
+    r->method[1] = r->method[3];
+    r->method[0].sliding_lengths = r->method[1].sliding_lengths = 0;
+    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128.", "learned has no value past 128.");
+    assert_ok(report_text(&out, r, 200, false));
+    assert_contains(out.data, "at 128. learned has");
+    text_free(&out);
+    free(r);
+}
+
+/* 0.1% of noise spans little of the axis. */
+static void noise_is_not_drawn_as_a_slope(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct curves *c = NULL;
+    struct axis x, y;
+    struct view v;
+
+    (void)state;
+    for (int m = 0; m < METHODS; m++)
+        for (int i = 0; i < LENGTHS; i++)
+            r->method[m].by_length[i].ppl = 149 + 0.05 * i;
+    view_init(&v, r);
+    assert_ok(curves_by_length(&c, &v, CURVE_PPL));
+    assert_true(chart_axes(&c->chart, &x, &y));
+    assert_true(y.from < 149 / 1.09 && y.to > 149 * 1.09);
+    mem_free(c);
+    free(r);
+}
+
+static void one_model_is_spoken_of_as_one(void **state)
+{
+    struct alibi_compare_result *r = new_single_result();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "1 model, ");
+    assert_contains(out.data, "with seed 42, tested on text it has not seen.");
+    text_free(&out);
     free(r);
 }
 
@@ -693,6 +772,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(conclusion_says_who_holds_and_who_breaks),
         cmocka_unit_test(differences_within_the_error_are_none),
+        cmocka_unit_test(every_method_that_holds_is_named),
+        cmocka_unit_test(sentences_are_one_space_apart),
+        cmocka_unit_test(noise_is_not_drawn_as_a_slope),
+        cmocka_unit_test(one_model_is_spoken_of_as_one),
         cmocka_unit_test(one_length_and_no_length_have_a_conclusion),
         cmocka_unit_test(table_shows_lengths_costs_and_the_best),
         cmocka_unit_test(what_was_not_measured_with_a_sliding_window_is_not_shown),

@@ -380,7 +380,8 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     listen_to(&p->listener, 3);
     assert_fails(train(p, &t, "run", false), ALIBI_INTERRUPTED, "step 3");
     other.lr = 0.02;
-    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "lr is 0.01 there and 0.02 here");
+    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "lr is 0.01 there and 0.02 here; --recipe ");
+    assert_non_null(strstr(alibi_error(), "/run/recipe.json has the options of that run"));
     other = t;
     other.steps = 8;
     assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "steps is 4 there and 8 here");
@@ -397,6 +398,59 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     other = t;
     other.save_every = 1;
     assert_ok(train(p, &other, "run", true));
+}
+
+static bool has_text(const char *path, const char *text)
+{
+    size_t bytes;
+    char *content = read_file(path, &bytes);
+    bool has = strstr(content, text) != NULL;
+
+    free(content);
+    return has;
+}
+
+static void the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(2, 2);
+    static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale", "max_length" };
+
+    p->config.ff_width = 0;
+    assert_ok(train(p, &t, "run", false));
+    for (int i = 0; i < 4; i++) {
+        assert_true(has_text(in_place(p, "run/recipe.json"), path_at("\"%s\": 0,", derived[i])));
+        assert_false(has_text(in_place(p, "run/step-00000002/config.json"), path_at("\"%s\": 0,", derived[i])));
+    }
+    p->config.ff_width = 16;
+    assert_ok(train(p, &t, "run", true));
+}
+
+static void the_folder_of_a_comparison_is_refused_and_left_as_it_is(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(2, 2);
+
+    assert_int_equal(mkdir(in_place(p, "book"), 0777), 0);
+    write_file(in_place(p, "book/text.json"), "{}", 2);
+    for (int resume = 0; resume < 2; resume++)
+        assert_fails(train(p, &t, "book", resume), ALIBI_BAD_INPUT, "book' holds a comparison: choose another folder");
+    assert_int_equal(unlink(in_place(p, "book/text.json")), 0);
+    assert_int_equal(rmdir(in_place(p, "book")), 0); /* nothing else was in it */
+}
+
+static void resuming_what_never_began_is_noted(void **state)
+{
+    struct place *p = *state;
+    struct alibi_training t = tiny_training(2, 2);
+
+    assert_ok(train(p, &t, "other", false));
+    assert_null(strstr(p->listener.log, "no checkpoint"));
+    assert_ok(train(p, &t, "typo", true));
+    assert_non_null(strstr(p->listener.log, "typo': starting\n"));
+    listen_to(&p->listener, 0);
+    assert_ok(train(p, &t, "typo", true));
+    assert_null(strstr(p->listener.log, "no checkpoint"));
 }
 
 /* Trains into the same folder from within a step of the run that has it. */
@@ -554,6 +608,9 @@ int main(void)
         RUN_TEST(the_log_has_a_line_per_step_and_no_times),
         RUN_TEST(a_folder_that_holds_a_run_is_refused_without_resume),
         RUN_TEST(a_resumed_run_must_agree_in_all_that_shapes_it),
+        RUN_TEST(the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not),
+        RUN_TEST(the_folder_of_a_comparison_is_refused_and_left_as_it_is),
+        RUN_TEST(resuming_what_never_began_is_noted),
         RUN_TEST(a_second_run_into_a_folder_in_use_is_refused),
         RUN_TEST(what_cannot_be_trained_leaves_no_folder),
         RUN_TEST(a_file_in_place_of_the_folder_is_named),
