@@ -76,9 +76,9 @@ recipe '{ "layers": 2, "width": 16, "heads": 2, "train_length": 8, "batch": 1, "
 check "a flag before the recipe overrides it" "$ALIBI" train --quiet --layers 1 --recipe recipe.json --no-tied --out run
 if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json && grep -q '"tied": false' run/recipe.json &&
     grep -q '"text_seed": 1' run/recipe.json && grep -q '"text_bytes": 200000' run/recipe.json; then
-    pass "the resolved recipe is beside the run"
+    pass "the recipe is beside the run"
 else
-    fail "the resolved recipe is beside the run" "$(tr -d '\n' < run/recipe.json)"
+    fail "the recipe is beside the run" "$(tr -d '\n' < run/recipe.json)"
 fi
 for recipe in "$SOURCE"/recipes/*.json; do
     command=train
