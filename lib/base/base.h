@@ -86,6 +86,7 @@ alibi_status file_replace_with(const char *path, alibi_status (*write)(struct fi
 alibi_status file_truncate(const char *path, int64_t bytes);
 alibi_status file_rename(const char *from, const char *to);
 alibi_status file_remove(const char *path); /* one that is not there is fine */
+alibi_status file_remove_within(const char *folder, const char *name);
 bool file_exists(const char *path);
 
 alibi_status folder_create(const char *path); /* and its parents; one that exists is fine */

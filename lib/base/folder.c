@@ -124,7 +124,7 @@ out:
     return status;
 }
 
-static alibi_status remove_within(const char *folder, const char *name)
+alibi_status file_remove_within(const char *folder, const char *name)
 {
     alibi_status status;
     char *path = NULL;
@@ -146,7 +146,7 @@ alibi_status folder_remove(const char *path)
         return ALIBI_OK;
     TRY(folder_list(&names, &count, path));
     for (int i = 0; i < count; i++)
-        TRY(remove_within(path, names[i]));
+        TRY(file_remove_within(path, names[i]));
     if (os_rmdir(path) != 0)
         status = path_fail("remove folder", path);
 out:

@@ -103,18 +103,6 @@ out:
     return status;
 }
 
-static alibi_status remove_leftover(const char *dir, const char *name)
-{
-    alibi_status status;
-    char *path = NULL;
-
-    TRY(path_join(&path, dir, name));
-    TRY(file_remove(path));
-out:
-    mem_free(path);
-    return status;
-}
-
 /* *path is the checkpoint to go on from, NULL to start. */
 static alibi_status enter_folder(struct run *r, bool resume, char **path)
 {
@@ -125,8 +113,8 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     if (!resume)
         TRY_RETURN(refuse_run(r->dir));
     TRY_RETURN(checkpoint_clean(r->dir));
-    TRY_RETURN(remove_leftover(r->dir, "recipe.json.tmp"));
-    TRY_RETURN(remove_leftover(r->dir, "timing.json.tmp"));
+    TRY_RETURN(file_remove_within(r->dir, "recipe.json.tmp"));
+    TRY_RETURN(file_remove_within(r->dir, "timing.json.tmp"));
     return resume ? checkpoint_find(path, r->dir) : ALIBI_OK;
 }
 
