@@ -2,7 +2,7 @@
  *
  *   main.c      picks the command, prints the one error line, turns the status into the exit code
  *   options.c   argv and the recipe into values; help.c the same tables as help text; groups.c options that several commands have
- *   terminal.c  progress, notes, signals; json.c results for programs
+ *   terminal.c  progress, notes, signals; json.c results for programs; ids.c token ids as text
  *
  * A command is one cmd_<name>.c: a table of options, and a function that does the work with include/alibi.h. */
 #ifndef CLI_H
@@ -67,10 +67,20 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text);
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
 
-struct alibi_option_group cli_text_group(struct alibi_builtin *values);
+/* What text a model reads, and how. */
+struct cli_text {
+    char *tokenizer, *valid; /* paths, NULL if not given */
+    struct alibi_reading reading;
+    struct alibi_builtin builtin;
+};
+struct alibi_option_group cli_text_group(struct cli_text *values); /* --tokenizer and --valid */
+struct alibi_option_group cli_reading_group(struct alibi_reading *values);
+struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
 
-/* The files, or the built-in text if there are none. */
-alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct alibi_builtin *text);
+/* The files, or the built-in text if there are none. `t`: the tokenizer where --tokenizer is not given; NULL: that of the shards,
+ * or bytes. */
+alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct cli_text *text,
+                             const alibi_tokenizer *t);
 
 /* ---- terminal (terminal.c) ------------------------------------------------------------------------------------------------ */
 
@@ -85,6 +95,7 @@ void cli_catch_signals(void);
 
 int cli_columns(void); /* of stdout, 80 if unknown */
 bool cli_colour(void);
+double cli_now(void); /* seconds, since whenever */
 
 /* Short forms into a buffer that they return: 18.2k, 213 MiB, 1:05:09. */
 enum { CLI_SHORT = 32 };
@@ -102,6 +113,14 @@ void cli_json_real(const char *key, double value);
 void cli_json_text(const char *key, const char *value);
 void cli_json_options(const char *key, const struct alibi_option_group *group); /* an object as in a recipe; no texts, no lists */
 
+/* ---- token ids as text (ids.c) ------------------------------------------------------------------------------------------- */
+
+/* A document per line, blanks between the ids, its end id the last: as alibi_tokenize_each() wants it. */
+bool cli_print_ids(void *user, const int32_t *ids, int64_t count);
+
+/* The way back: prints the text of such lines. Between two documents stands a line end, if the first has none of its own. */
+alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, int count);
+
 /* ---- commands ---------------------------------------------------------------------------------------------------------------
  */
 
@@ -111,6 +130,7 @@ alibi_status cmd_train(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
 alibi_status cmd_generate(int argc, char **argv);
 alibi_status cmd_inspect(int argc, char **argv);
+alibi_status cmd_tokenize(int argc, char **argv);
 alibi_status cmd_text(int argc, char **argv);
 alibi_status cmd_bench(int argc, char **argv);
 

@@ -7,7 +7,7 @@ struct job {
     struct alibi_compare compare;
     char *out;
     bool json;
-    struct alibi_builtin text;
+    struct cli_text text;
     struct alibi_config model;
     struct alibi_training training;
 };
@@ -40,7 +40,7 @@ static alibi_status print_result(const struct alibi_compare_result *result, cons
     return ALIBI_OK;
 }
 
-enum { COMPARISON, RESULTS, TEXT, MODEL, TRAINING, POSITION, GROUPS };
+enum { COMPARISON, RESULTS, TEXT, READING, BUILTIN, MODEL, TRAINING, POSITION, GROUPS };
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
@@ -53,7 +53,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         return cli_fail(ALIBI_USAGE,
                         "option '--position' is not for a comparison: give --methods, one model is trained for each");
     cli_catch_signals();
-    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text);
+    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_compare_run(&job->compare, &job->model, &job->training, corpus, job->out, &result);
     if (status == ALIBI_OK)
@@ -73,6 +73,8 @@ alibi_status cmd_compare(int argc, char **argv)
         [COMPARISON] = { .title = "Comparison", .values = &job.compare },
         [RESULTS] = { "Results", options, CLI_COUNT(options), &job },
         [TEXT] = cli_text_group(&job.text),
+        [READING] = cli_reading_group(&job.text.reading),
+        [BUILTIN] = cli_builtin_group(&job.text.builtin),
         [MODEL] = cli_model_group(&job.model),
         [TRAINING] = cli_training_group(&job.training),
         [POSITION] = { .values = &job.model }, /* so that the recipe of a model may be used; --methods takes its place */

@@ -12,13 +12,13 @@ struct job {
     int protocol;
     int64_t stride, tokens;
     bool by_position, json;
-    struct alibi_builtin text;
+    struct cli_text text; /* the tokenizer is the model's */
 };
 
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE", "text to test on, like a FILE behind the model" },
+    { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE", "text or shards to test on, like a FILE behind the model" },
     { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "auto|train|valid|test|all", "auto", "NAME",
       "part of the text; auto: all of files, the validation part of the built-in text" },
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
@@ -190,22 +190,19 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     const struct job *job = user;
     const char *model_path = line->operands[0];
-    const char *const *files = line->operands + 1;
-    int count = line->operand_count - 1;
-    bool built_in = count == 0 && !job->data;
+    const char *const *files = job->data ? (const char *const *)&job->data : line->operands + 1;
+    int count = job->data ? 1 : line->operand_count - 1;
     alibi_model *model = NULL;
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
-    if (count > 0 && job->data)
+    if (line->operand_count > 1 && job->data)
         return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
     status = alibi_model_open(&model, model_path);
-    if (status == ALIBI_OK && job->data)
-        status = alibi_corpus_open(&corpus, (const char *const *)&job->data, 1);
-    else if (status == ALIBI_OK)
-        status = cli_open_corpus(&corpus, files, count, &job->text);
     if (status == ALIBI_OK)
-        status = evaluate_lengths(job, model, model_path, corpus, choose_split(job, built_in));
+        status = cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
+    if (status == ALIBI_OK)
+        status = evaluate_lengths(job, model, model_path, corpus, choose_split(job, count == 0));
     alibi_corpus_free(corpus);
     alibi_model_free(model);
     return status;
@@ -216,13 +213,15 @@ alibi_status cmd_eval(int argc, char **argv)
     struct job job = { 0 };
     const struct alibi_option_group groups[] = {
         { "Evaluation", options, CLI_COUNT(options), &job },
-        cli_text_group(&job.text),
+        cli_reading_group(&job.text.reading),
+        cli_builtin_group(&job.text.builtin),
     };
     struct cli_line line = {
         .command = "eval",
         .usage = "MODEL [FILE...] [OPTION...]",
-        .about = "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files or on the built-in text. The "
-                 "error is the standard error of the nll, windows taken as independent.",
+        .about = "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on token shards or on the "
+                 "built-in text, with the model's own tokenizer. FILE may be a folder. The error is the standard error of the "
+                 "nll, windows taken as independent.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -4,7 +4,7 @@
 struct job {
     char *out;
     int split; /* enum alibi_split */
-    struct alibi_builtin text;
+    struct cli_text text;
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -24,7 +24,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     (void)line;
     if (!job->out)
         return cli_fail(ALIBI_USAGE, "where to? give --out FILE");
-    status = cli_open_corpus(&corpus, NULL, 0, &job->text);
+    status = cli_open_corpus(&corpus, NULL, 0, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_corpus_write(corpus, (enum alibi_split)job->split, job->out);
     if (status == ALIBI_OK) {
@@ -41,7 +41,7 @@ alibi_status cmd_text(int argc, char **argv)
     struct job job = { 0 };
     const struct alibi_option_group groups[] = {
         { "Output", options, CLI_COUNT(options), &job },
-        cli_text_group(&job.text),
+        cli_builtin_group(&job.text.builtin),
     };
     struct cli_line line = {
         .command = "text",

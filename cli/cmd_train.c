@@ -7,7 +7,7 @@
 struct job {
     char *out;
     bool resume, json;
-    struct alibi_builtin text;
+    struct cli_text text;
     struct alibi_config model;
     struct alibi_training training;
 };
@@ -51,7 +51,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     cli_catch_signals();
-    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text);
+    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_train(&job->model, &job->training, corpus, job->out, job->resume, &result);
     alibi_corpus_free(corpus);
@@ -68,17 +68,15 @@ alibi_status cmd_train(int argc, char **argv)
 {
     struct job job = { 0 };
     const struct alibi_option_group groups[] = {
-        { "Run", options, CLI_COUNT(options), &job },
-        cli_text_group(&job.text),
-        cli_model_group(&job.model),
-        cli_training_group(&job.training),
+        { "Run", options, CLI_COUNT(options), &job }, cli_text_group(&job.text),   cli_reading_group(&job.text.reading),
+        cli_builtin_group(&job.text.builtin),         cli_model_group(&job.model), cli_training_group(&job.training),
     };
     struct cli_line line = {
         .command = "train",
         .usage = "[FILE...] [OPTION...]",
         .about =
-            "Trains a model on UTF-8 text files, each a document, or on the built-in text. SIGINT or SIGTERM saves and exits "
-            "with 75; the same command with --resume then goes on.",
+            "Trains a model on UTF-8 text, on token shards or on the built-in text. FILE may be a folder, of text files or of "
+            "shards. SIGINT or SIGTERM saves and exits with 75; the same command with --resume then goes on.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .max_operands = INT_MAX,

@@ -61,7 +61,31 @@ struct alibi_option_group cli_training_group(struct alibi_training *values)
     return group;
 }
 
-struct alibi_option_group cli_text_group(struct alibi_builtin *values)
+/* ---- text */
+
+#define AT(field) offsetof(struct cli_text, field)
+
+static const struct alibi_option text_options[] = {
+    { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
+      "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: that of the shards, and bytes for text" },
+    { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
+      "file or folder to validate on; all else then trains; default: a twentieth of the text" },
+};
+
+struct alibi_option_group cli_text_group(struct cli_text *values)
+{
+    return (struct alibi_option_group){ "Text", text_options, CLI_COUNT(text_options), values };
+}
+
+struct alibi_option_group cli_reading_group(struct alibi_reading *values)
+{
+    struct alibi_option_group group = { .title = "How text files are read", .values = values };
+
+    group.options = alibi_reading_options(&group.count);
+    return group;
+}
+
+struct alibi_option_group cli_builtin_group(struct alibi_builtin *values)
 {
     struct alibi_option_group group = { .title = "Built-in text, used where no file is given", .values = values };
 
@@ -69,9 +93,22 @@ struct alibi_option_group cli_text_group(struct alibi_builtin *values)
     return group;
 }
 
-alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct alibi_builtin *text)
+alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct cli_text *text,
+                             const alibi_tokenizer *t)
 {
-    if (count > 0)
-        return alibi_corpus_open(out, files, count);
-    return alibi_corpus_builtin(out, (uint64_t)text->seed, text->bytes);
+    alibi_tokenizer *own = NULL;
+    alibi_status status = ALIBI_OK;
+
+    if (count == 0 && text->valid)
+        return cli_fail(ALIBI_USAGE, "--valid goes with files; the built-in text has a validation part of its own");
+    if (text->tokenizer) {
+        status = alibi_tokenizer_open(&own, text->tokenizer);
+        t = own;
+    }
+    if (status == ALIBI_OK && count > 0)
+        status = alibi_corpus_open(out, files, count, text->valid, t, &text->reading);
+    else if (status == ALIBI_OK)
+        status = alibi_corpus_builtin(out, (uint64_t)text->builtin.seed, text->builtin.bytes, t);
+    alibi_tokenizer_free(own);
+    return status;
 }

@@ -29,13 +29,15 @@ void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
 
 /* ---- one option */
 
-/* "--steps N", "--[no-]tied" */
+/* "--steps N", "--[no-]tied", and "--out DIR, -o DIR" for the one that has a short form */
 static void spell_option(const struct alibi_option *option, char *buffer, size_t size)
 {
     if (option->type == ALIBI_OPTION_FLAG && option->initial && strcmp(option->initial, "true") == 0)
         snprintf(buffer, size, "--[no-]%s", option->name);
     else if (option->type == ALIBI_OPTION_FLAG)
         snprintf(buffer, size, "--%s", option->name);
+    else if (strcmp(option->name, "out") == 0)
+        snprintf(buffer, size, "--out %s, -o %s", option->value, option->value);
     else
         snprintf(buffer, size, "--%s %s", option->name, option->value ? option->value : "VALUE");
 }

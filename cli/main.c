@@ -20,6 +20,7 @@ static const struct command {
     { "train", cmd_train, "train one model, or go on with its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
     { "generate", cmd_generate, "continue a text with a model" },
+    { "tokenize", cmd_tokenize, "learn a vocabulary from text, and turn text into token shards" },
     { "inspect", cmd_inspect, "say what a checkpoint, a run or a file is made of" },
     { "text", cmd_text, "write the built-in text to a file" },
     { "bench", cmd_bench, "measure speed and memory on this machine" },

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-enum { GROUPS_MAX = 8 };
+enum { GROUPS_MAX = 12 };
 
 /* What every command has. They are no recipe keys. */
 struct common {
@@ -61,6 +61,12 @@ static alibi_status take_value(const struct alibi_option *option, const char *ne
     out->text = next;
     out->used = 2;
     return ALIBI_OK;
+}
+
+/* The one short form: everybody's fingers know it. */
+static const char *long_form(const char *argument)
+{
+    return strcmp(argument, "-o") == 0 ? "--out" : argument;
 }
 
 /* Reads `--name value`, `--name=value`, `--flag` or `--no-flag`. `name` is room for the option's name. */
@@ -127,7 +133,7 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        status = read_option(g, argv[i], i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
+        status = read_option(g, long_form(argv[i]), i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
         if (status == ALIBI_OK && (argument.group == &g->at[g->count - 1]) == common)
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);
         if (status != ALIBI_OK)

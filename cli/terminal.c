@@ -100,7 +100,7 @@ const char *cli_short_time(char *buffer, double seconds)
 
 /* ---- progress */
 
-static double now(void)
+double cli_now(void)
 {
     struct timespec t;
 
@@ -108,22 +108,32 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* Of standard input nobody knows the end: total is 0. */
+static bool is_finished(const struct alibi_progress *p)
+{
+    return p->total > 0 && p->done >= p->total;
+}
+
 static double share_done(const struct alibi_progress *p)
 {
     return p->total > 0 ? fmin((double)p->done / (double)p->total, 1) : 0;
 }
 
-/* "412/800 steps, 18.2k tokens/s, loss 1.432, 0:35 left" */
+/* "412/800 steps, 18.2k tokens/s, loss 1.432, 0:35 left", without what is not known */
 static void spell_figures(const struct alibi_progress *p, char *buffer, size_t size)
 {
-    char done[CLI_SHORT], total[CLI_SHORT], speed[CLI_SHORT], left[CLI_SHORT], loss[CLI_SHORT] = "";
-    bool finished = p->done >= p->total;
+    char number[CLI_SHORT], total[CLI_SHORT + 1] = "", speed[CLI_SHORT + 16] = "", loss[CLI_SHORT] = "";
+    char done[CLI_SHORT], time[CLI_SHORT];
+    bool goes_on = p->total > 0 && !is_finished(p);
 
+    if (p->total > 0)
+        snprintf(total, sizeof total, "/%s", cli_short_count(number, (double)p->total));
+    if (p->tokens_per_s > 0)
+        snprintf(speed, sizeof speed, ", %s tokens/s", cli_short_count(number, p->tokens_per_s));
     if (isfinite(p->loss))
         snprintf(loss, sizeof loss, ", loss %.3f", p->loss);
-    snprintf(buffer, size, "%s/%s %s, %s tokens/s%s, %s%s", cli_short_count(done, (double)p->done),
-             cli_short_count(total, (double)p->total), p->unit, cli_short_count(speed, p->tokens_per_s), loss,
-             cli_short_time(left, finished ? p->seconds : p->seconds_left), finished ? "" : " left");
+    snprintf(buffer, size, "%s%s %s%s%s, %s%s", cli_short_count(done, (double)p->done), total, p->unit, speed, loss,
+             cli_short_time(time, goes_on ? p->seconds_left : p->seconds), goes_on ? " left" : "");
 }
 
 static void spell_bar(double share, char bar[21])
@@ -141,7 +151,10 @@ static void rewrite_line(const struct alibi_progress *p, bool finished)
 
     spell_figures(p, figures, sizeof figures);
     spell_bar(share_done(p), bar);
-    snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s", p->task, bar, floor(100 * share_done(p)), figures);
+    if (p->total > 0)
+        snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s", p->task, bar, floor(100 * share_done(p)), figures);
+    else
+        snprintf(line, sizeof line, "%s  %s", p->task, figures);
     fprintf(stderr, "\r%.*s\033[K", columns_of(STDERR_FILENO) - 1, line);
     screen.pending = true;
     if (finished && p->seconds >= REMEMBERED_SECONDS) {
@@ -153,8 +166,8 @@ static void rewrite_line(const struct alibi_progress *p, bool finished)
 
 static void show_progress(void *user, const struct alibi_progress *p)
 {
-    bool finished = p->done >= p->total;
-    double time = now();
+    bool finished = is_finished(p);
+    double time = cli_now();
 
     (void)user;
     if (screen.quiet || (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
@@ -166,7 +179,10 @@ static void show_progress(void *user, const struct alibi_progress *p)
         char figures[160];
 
         spell_figures(p, figures, sizeof figures);
-        fprintf(stderr, "%s: %.0f%%, %s\n", p->task, floor(100 * share_done(p)), figures);
+        if (p->total > 0)
+            fprintf(stderr, "%s: %.0f%%, %s\n", p->task, floor(100 * share_done(p)), figures);
+        else
+            fprintf(stderr, "%s: %s\n", p->task, figures);
     }
 }
 
@@ -196,7 +212,7 @@ void cli_terminal_start(bool quiet)
 
     screen.quiet = quiet;
     screen.rewrites = can_rewrite(STDERR_FILENO);
-    screen.shown = now();
+    screen.shown = cli_now();
     alibi_set_hooks(&hooks);
 }
 

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     training.steps = argc > 2 ? atoll(argv[2]) : 300;
     training.lr = 4e-3;
 
-    if (alibi_corpus_builtin(&corpus, 1, 1 << 22) != ALIBI_OK)
+    if (alibi_corpus_builtin(&corpus, 1, 1 << 22, NULL) != ALIBI_OK)
         return failed("text");
     if (alibi_train(&config, &training, corpus, folder, true, &trained) != ALIBI_OK)
         return failed("training");

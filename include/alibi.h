@@ -27,13 +27,14 @@ extern "C" {
 /* The values are the exit codes of the program, and will not change. */
 typedef enum alibi_status {
     ALIBI_OK = 0,
-    ALIBI_USAGE = 2,        /* an option that does not exist, or a value out of its range */
-    ALIBI_BAD_INPUT = 3,    /* a file, a text or a configuration that cannot be used as it is */
-    ALIBI_MEMORY = 4,       /* not enough memory */
-    ALIBI_IO = 5,           /* reading, writing, locking or syncing failed */
-    ALIBI_NUMERIC = 6,      /* a loss, gradient or weight that is not finite */
-    ALIBI_DEVICE = 7,       /* the device asked for is not there or failed */
-    ALIBI_INTERRUPTED = 75, /* stopped on request; training and comparison have saved what is done, and go on from there */
+    ALIBI_USAGE = 2,     /* an option that does not exist, or a value out of its range */
+    ALIBI_BAD_INPUT = 3, /* a file, a text or a configuration that cannot be used as it is */
+    ALIBI_MEMORY = 4,    /* not enough memory */
+    ALIBI_IO = 5,        /* reading, writing, locking or syncing failed */
+    ALIBI_NUMERIC = 6,   /* a loss, gradient or weight that is not finite */
+    ALIBI_DEVICE = 7,    /* the device asked for is not there or failed */
+    ALIBI_INTERRUPTED =
+        75, /* stopped on request; what is done is saved, and training, comparison and tokenizing go on from there */
 } alibi_status;
 
 /* The message of the last failure in this thread, "" if there was none. Valid until the next failing call in this thread. */
@@ -63,8 +64,8 @@ struct alibi_hooks {
 /* Process-wide; NULL switches them off. The callbacks are called from the thread that called the library. */
 ALIBI_API void alibi_set_hooks(const struct alibi_hooks *hooks);
 
-/* Asks the training or comparison now running to save and return ALIBI_INTERRUPTED at its next step. Safe in a signal handler.
- * The request ends with the call, whichever way that ends; made between calls, it is for the next one. */
+/* Asks the training, comparison or tokenizing now running to save and return ALIBI_INTERRUPTED at its next step. Safe in a signal
+ * handler. The request ends with the call, whichever way that ends; made between calls, it is for the next one. */
 ALIBI_API void alibi_request_stop(void);
 ALIBI_API bool alibi_stop_requested(void);
 
@@ -184,10 +185,88 @@ ALIBI_API const char *alibi_position_name(int index, const char **summary);
 
 /* ---- text ------------------------------------------------------------------------------------------------------------ */
 
+/* Text to token ids and back. */
+typedef struct alibi_tokenizer alibi_tokenizer;
+
+/* Opens a tokenizer.json (of ours, or of Hugging Face's byte-level BPE), a folder with one, or a folder with GPT-2's vocab.json
+ * and merges.txt. NULL or "bytes": the built-in one, which has an id for each byte and one for the end of a document. What a file
+ * asks for and is not there is ALIBI_BAD_INPUT and named. */
+ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path);
+ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t, const char *path); /* as tokenizer.json */
+ALIBI_API void alibi_tokenizer_free(alibi_tokenizer *t);
+ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t); /* ids are 0..vocab-1 */
+ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);   /* the id behind each document */
+
+/* The ids of a text, without an end (alibi_ids_free); any bytes will do. The text of ids (alibi_text_free), with a 0 behind it;
+ * for bytes and BPE it is the text that was encoded. Ids outside 0..vocab-1 are ALIBI_BAD_INPUT. */
+ALIBI_API alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, int32_t **ids,
+                                              int64_t *count);
+ALIBI_API alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count, char **text,
+                                              size_t *bytes);
+ALIBI_API void alibi_ids_free(int32_t *ids);
+
+/* How files are read as documents. Files packed by gzip or zstd are unpacked, whatever they are called. A folder stands for all
+ * files in it and below, in the order of their names; "-" for standard input. Text is UTF-8. */
+enum alibi_format { ALIBI_FORMAT_AUTO, ALIBI_FORMAT_TEXT, ALIBI_FORMAT_JSONL };
+enum alibi_document { ALIBI_DOCUMENT_FILE, ALIBI_DOCUMENT_LINE, ALIBI_DOCUMENT_BLANK_LINE };
+
+struct alibi_reading {
+    int format;   /* enum alibi_format; auto: JSON lines if the name says .jsonl or .ndjson, else text */
+    char *field;  /* JSON lines: the member with the text */
+    int document; /* enum alibi_document, for text: a file, a line, or what stands between blank lines */
+};
+
+ALIBI_API const struct alibi_option *alibi_reading_options(int *count);
+
+/* A vocabulary learned from text. */
+enum alibi_vocabulary_type { ALIBI_BPE, ALIBI_WORDS };
+
+struct alibi_vocabulary {
+    int type;          /* enum alibi_vocabulary_type */
+    int64_t vocab;     /* ids at most; words: 0 is all words */
+    int64_t min_count; /* a pair (a word) that is rarer does not become a token */
+    char *pattern;     /* bpe: "gpt2", "bloom", "gpt4", or a regular expression that cuts text into pieces */
+};
+
+ALIBI_API const struct alibi_option *alibi_vocabulary_options(int *count);
+
+/* Deterministic: the same text gives the same tokenizer on any number of threads. */
+ALIBI_API alibi_status alibi_tokenizer_train(alibi_tokenizer **out, const struct alibi_vocabulary *how, const char *const *paths,
+                                             int count, const struct alibi_reading *reading);
+
+/* What tokenizing counted. Words are runs of bytes between white space. */
+struct alibi_tokenize_result {
+    int64_t documents, tokens, words, bytes;
+    int64_t shards;
+    double seconds; /* of this call */
+    size_t peak_bytes;
+};
+
+/* Writes the tokens of a corpus of any size into the folder `dir`: shards of `shard_tokens` tokens in llm.c's format, with 16-bit
+ * ids for vocabularies up to 65,536 and 32-bit ids beyond, index.json with counts and checksums, tokenizer.json, and request.json
+ * with what was asked for.
+ *
+ * Stopped (by a kill, a power cut, or alibi_request_stop() with ALIBI_INTERRUPTED) it goes on behind the last finished shard when
+ * called again with the same arguments, and the shards are, byte for byte, those of a call that was never stopped. The files must
+ * be the same by size and time; standard input must be fed the same text again from its start, which is not checked. On a folder
+ * that is finished the same call does nothing and gives the same counts (but not with standard input: then it is refused).
+ * Another request is ALIBI_BAD_INPUT that says what differs, unless no shard was finished: then it takes the folder over. So is a
+ * folder with files of others. reading NULL: each file is a document, as `auto` has it. */
+ALIBI_API alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
+                                      const struct alibi_reading *reading, int64_t shard_tokens, const char *dir,
+                                      struct alibi_tokenize_result *result);
+
+/* Hands over the ids of each document, its end included, in order; false ends the call early. */
+ALIBI_API alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
+                                           const struct alibi_reading *reading,
+                                           bool (*document)(void *user, const int32_t *ids, int64_t count), void *user);
+
+/* A text as tokens, in three splits. */
 typedef struct alibi_corpus alibi_corpus;
 
 enum alibi_split { ALIBI_TRAIN, ALIBI_VALID, ALIBI_TEST, ALIBI_ALL };
 
+/* Tokens of a vocabulary of words have no ends but those of lines: where only the tokens are known, documents are lines then. */
 struct alibi_corpus_info {
     int64_t documents, tokens, words, bytes;
     int64_t vocab;
@@ -201,12 +280,17 @@ struct alibi_builtin {
 ALIBI_API const struct alibi_option *alibi_builtin_options(int *count);
 
 /* The built-in corpus: text that a generator writes from the seed; `bytes` is its size, about. Split by document. ALIBI_USAGE if
- * either is out of the range that the options have. */
-ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes);
+ * either is out of the range that the options have. `t` NULL: bytes. A corpus keeps its tokenizer: the caller may free `t`. */
+ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes, const alibi_tokenizer *t);
 
-/* UTF-8 text files, one document each, as bytes. The last twentieth of the text is the test split, the one before it the
- * validation split, cut at line ends where there are any. */
-ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count);
+/* Text files and folders of them; or token shards: folders that alibi_tokenize() made, llm.c's .bin files, folders of those. Text
+ * is tokenized into memory with `t` (NULL: bytes), shards are mapped. Shards of ours bring their tokenizer, and `t` must then be
+ * NULL or the same; those of others need `t`. Every id is checked against the vocabulary.
+ *
+ * valid NULL: the last twentieth of the text is the test split, the one before it the validation split, cut at line ends where
+ * there are any. Else the validation split is that file or folder, all of `paths` trains, and the test split is empty. */
+ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count, const char *valid,
+                                         const alibi_tokenizer *t, const struct alibi_reading *reading);
 ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split, struct alibi_corpus_info *info);
 
@@ -261,9 +345,11 @@ typedef struct alibi_model alibi_model;
 ALIBI_API alibi_status alibi_model_open(alibi_model **out, const char *path);
 ALIBI_API void alibi_model_free(alibi_model *model);
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);
+ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);
 
-/* What a checkpoint, a run's folder, a safetensors file, a text file or a comparison's folder is made of, for people or as JSON.
+/* What a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token shards (every byte of which is verified)
+ * or a comparison's folder is made of, for people or as JSON.
  * *out is freed with alibi_text_free. */
 ALIBI_API alibi_status alibi_inspect(char **out, const char *path, bool json);
 ALIBI_API void alibi_text_free(char *text);

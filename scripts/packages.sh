@@ -2,7 +2,7 @@
 # Installs the Debian packages that the build and the tests need and that are missing: as root, with sudo, or by printing the
 # line to run.
 set -eu
-packages="gcc libc6-dev make cmake ninja-build pkg-config clang-format libopenblas-openmp-dev libjansson-dev zlib1g-dev libcmocka-dev"
+packages="gcc libc6-dev make cmake ninja-build pkg-config clang-format libopenblas-openmp-dev libjansson-dev libpcre2-dev libzstd-dev zlib1g-dev libcmocka-dev"
 
 missing=""
 for package in $packages; do

@@ -65,6 +65,26 @@ static inline alibi_corpus *tiny_corpus(const char *word)
     return corpus;
 }
 
+/* A vocabulary of four words, `word` and "the" among them. */
+static inline alibi_tokenizer *tiny_tokenizer(const char *word)
+{
+    const struct slice words[] = { { "<unk>", 5 }, { "<eos>", 5 }, { "the", 3 }, { word, strlen(word) } };
+    alibi_tokenizer *t = NULL;
+
+    assert_ok(tokenizer_new_words(&t, words, 4));
+    return t;
+}
+
+static inline alibi_corpus *tiny_words_corpus(const char *word)
+{
+    alibi_tokenizer *t = tiny_tokenizer(word);
+    alibi_corpus *corpus = NULL;
+
+    assert_ok(alibi_corpus_builtin(&corpus, 1, 8000, t));
+    alibi_tokenizer_free(t);
+    return corpus;
+}
+
 /* ---- where */
 
 /* A save syncs a dozen times. In memory that costs nothing, and what the tests show does not depend on it. */

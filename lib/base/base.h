@@ -17,6 +17,14 @@ alibi_status fail(alibi_status status, const char *format, ...) __attribute__((f
 /* Puts "outer: " style context in front of the message already recorded; returns `status` unchanged. */
 alibi_status fail_context(alibi_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A failure that another thread had: kept there, raised here. */
+struct failure {
+    alibi_status status;
+    char message[1024];
+};
+void failure_keep(struct failure *f, alibi_status status); /* of the calling thread, with the message it has */
+alibi_status failure_raise(const struct failure *f);       /* ALIBI_OK if there was none */
+
 /* Leaves the function through its one exit on failure. The function has `alibi_status status` and a label `out`. */
 #define TRY(call)                                                                                                                \
     do {                                                                                                                         \
@@ -71,13 +79,17 @@ void text_free(struct text *t);
 struct file;
 
 alibi_status file_open_read(struct file **out, const char *path);
-alibi_status file_create(struct file **out, const char *path); /* truncates */
+alibi_status file_open_input(struct file **out, const char *path); /* pipes and devices too; "-" is standard input; size 0 */
+alibi_status file_create(struct file **out, const char *path);     /* truncates */
 alibi_status file_open_append(struct file **out, const char *path);
 alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got); /* got < bytes only at the end of the file */
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
+alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes); /* the first bytes of the file */
 alibi_status file_sync(struct file *f);
 alibi_status file_close(struct file *f); /* reports what a late write reports; f is gone either way; NULL is fine */
 int64_t file_size(const struct file *f);
+alibi_status file_measure(int64_t *bytes, const char *path);        /* without opening it; 0 for pipes and devices */
+alibi_status file_modified(int64_t *nanoseconds, const char *path); /* when, since 1970; 0 for pipes and devices */
 
 alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit); /* one more byte, a 0, behind the end */
 alibi_status file_replace(const char *path, const void *bytes, size_t length); /* write aside, sync, rename, sync the folder */
@@ -89,13 +101,23 @@ alibi_status file_remove(const char *path); /* one that is not there is fine */
 alibi_status file_remove_within(const char *folder, const char *name);
 bool file_exists(const char *path);
 
+/* A whole file as memory, read only. Whoever truncates it meanwhile ends the process: that is the price of not copying. */
+struct mapping;
+alibi_status mapping_open(struct mapping **out, const char *path);
+const char *mapping_view(const struct mapping *m, size_t *bytes);
+void mapping_close(struct mapping *m); /* NULL is fine */
+
 alibi_status folder_create(const char *path); /* and its parents; one that exists is fine */
 alibi_status folder_sync(const char *path);
 alibi_status folder_remove(const char *path); /* the folder and the files in it, not deeper */
 bool folder_exists(const char *path);
-alibi_status folder_list(char ***names, int *count, const char *path); /* sorted; names_free */
+alibi_status folder_list(char ***names, int *count, const char *path);       /* sorted; names_free */
+alibi_status folder_list_files(char ***paths, int *count, const char *path); /* and of folders below, sorted; names_free */
 void names_free(char **names, int count);
 alibi_status folder_free_space(int64_t *bytes, const char *path);
+/* What is there. Unlike file_exists and folder_exists it tells what is not there from what cannot be seen. */
+enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
+alibi_status path_look(enum path_kind *kind, const char *path);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
 
 /* One writer per folder: holds `folder`/lock until released. ALIBI_IO if another process has it. */
@@ -105,6 +127,17 @@ void lock_release(struct lock *l);
 
 /* CRC-32 (zlib's), continued from `crc`; start with 0. */
 uint32_t checksum(uint32_t crc, const void *bytes, size_t length);
+/* The checksum of bytes with checksum `first` and, behind them, `length` bytes with checksum `second`. */
+uint32_t checksum_join(uint32_t first, uint32_t second, size_t length);
+
+/* ---- a thread beside (worker.c) -------------------------------------------------------------------------------------------- */
+
+/* One thread that does one job at a time, so that reading goes on while others compute. */
+struct worker;
+alibi_status worker_new(struct worker **out);
+void worker_start(struct worker *w, alibi_status (*job)(void *user), void *user); /* only when it is idle */
+alibi_status worker_wait(struct worker *w); /* the job's status and message, in this thread; ALIBI_OK if none was started */
+void worker_free(struct worker *w);         /* waits first; NULL is fine */
 
 /* ---- random numbers (random.c) ------------------------------------------------------------------------------------------ */
 

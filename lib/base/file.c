@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "base/os.h"
@@ -13,6 +14,7 @@ struct file {
     int fd;
     char *path;
     int64_t size;
+    bool lent; /* standard input is not ours to close */
 };
 
 /* Is the reason one that another path, or another permission, would mend? */
@@ -46,13 +48,13 @@ static void close_quietly(struct file *f)
 {
     if (f == NULL)
         return;
-    if (f->fd >= 0)
+    if (f->fd >= 0 && !f->lent)
         os_close(f->fd);
     mem_free(f->path);
     mem_free(f);
 }
 
-static alibi_status check_regular(const struct stat *info, const char *path)
+alibi_status path_check_regular(const struct stat *info, const char *path)
 {
     if (S_ISDIR(info->st_mode))
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", path);
@@ -69,7 +71,7 @@ static alibi_status open_descriptor(struct file *f, int flags, const char *verb)
     if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
         return path_fail(verb, f->path);
     if ((flags & O_ACCMODE) == O_RDONLY)
-        TRY_RETURN(check_regular(&info, f->path));
+        TRY_RETURN(path_check_regular(&info, f->path));
     f->size = info.st_size;
     return ALIBI_OK;
 }
@@ -96,6 +98,56 @@ alibi_status file_open_read(struct file **out, const char *path)
     return open_file(out, path, O_RDONLY | O_NONBLOCK, "open");
 }
 
+static alibi_status open_input_descriptor(struct file *f)
+{
+    struct stat info;
+
+    f->fd = f->lent ? STDIN_FILENO : os_open(f->path, O_RDONLY);
+    if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
+        return path_fail("open", f->path);
+    if (S_ISDIR(info.st_mode))
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", f->path);
+    f->size = S_ISREG(info.st_mode) && !f->lent ? info.st_size : 0;
+    return ALIBI_OK;
+}
+
+alibi_status file_open_input(struct file **out, const char *path)
+{
+    alibi_status status;
+    struct file *f = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&f, 1, "an open file"));
+    f->fd = -1;
+    f->lent = strcmp(path, "-") == 0;
+    TRY(text_copy(&f->path, f->lent ? "standard input" : path));
+    TRY(open_input_descriptor(f));
+    *out = f;
+    f = NULL;
+out:
+    close_quietly(f);
+    return status;
+}
+
+alibi_status file_measure(int64_t *bytes, const char *path)
+{
+    struct stat info;
+
+    if (os_stat(path, &info) != 0)
+        return path_fail("open", path);
+    *bytes = S_ISREG(info.st_mode) ? info.st_size : 0;
+    return ALIBI_OK;
+}
+
+alibi_status file_modified(int64_t *nanoseconds, const char *path)
+{
+    struct stat info;
+
+    if (os_stat(path, &info) != 0)
+        return path_fail("open", path);
+    *nanoseconds = S_ISREG(info.st_mode) ? (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec : 0;
+    return ALIBI_OK;
+}
+
 alibi_status file_create(struct file **out, const char *path)
 {
     return open_file(out, path, O_WRONLY | O_CREAT | O_TRUNC, "create");
@@ -112,7 +164,7 @@ alibi_status file_close(struct file *f)
 
     if (f == NULL)
         return ALIBI_OK;
-    if (os_close(f->fd) != 0)
+    if (!f->lent && os_close(f->fd) != 0)
         status = path_fail("close", f->path);
     f->fd = -1;
     close_quietly(f);
@@ -152,6 +204,19 @@ alibi_status file_write(struct file *f, const void *buffer, size_t bytes)
             return path_fail("write", f->path);
         done += (size_t)n;
         f->size += n;
+    }
+    return ALIBI_OK;
+}
+
+alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        ssize_t n = os_pwrite(f->fd, (const char *)buffer + done, bytes - done, (off_t)done);
+        if (n < 0)
+            return path_fail("write", f->path);
+        done += (size_t)n;
     }
     return ALIBI_OK;
 }

@@ -52,6 +52,19 @@ alibi_status path_folder(char **out, const char *path)
     return join(out, path, length, "", "");
 }
 
+alibi_status path_look(enum path_kind *kind, const char *path)
+{
+    struct stat info;
+
+    if (os_stat(path, &info) == 0)
+        *kind = S_ISDIR(info.st_mode) ? PATH_FOLDER : PATH_FILE;
+    else if (errno == ENOENT || errno == ENOTDIR)
+        *kind = PATH_NONE;
+    else
+        return path_fail("open", path);
+    return ALIBI_OK;
+}
+
 /* ---- create, sync, remove */
 
 bool folder_exists(const char *path)
@@ -192,6 +205,12 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
+static void sort_names(struct names *n)
+{
+    if (n->count > 0)
+        qsort(n->at, (size_t)n->count, sizeof *n->at, compare_names);
+}
+
 alibi_status folder_list(char ***names, int *count, const char *path)
 {
     alibi_status status;
@@ -207,11 +226,71 @@ alibi_status folder_list(char ***names, int *count, const char *path)
         names_free(n.at, n.count);
         return status;
     }
-    if (n.count > 0)
-        qsort(n.at, (size_t)n.count, sizeof *n.at, compare_names);
+    sort_names(&n);
     *names = n.at;
     *count = n.count;
     return ALIBI_OK;
+}
+
+/* A link to a folder is not followed, so there are no loops. Pipes and devices are no files of a folder; a link that leads
+ * nowhere is one: whoever opens it gets the reason. */
+static alibi_status sort_in(struct names *files, struct names *folders, const char *path)
+{
+    struct stat info;
+
+    if (os_lstat(path, &info) != 0)
+        return path_fail("list", path);
+    if (S_ISDIR(info.st_mode))
+        return add_name(folders, path);
+    if (S_ISLNK(info.st_mode) && os_stat(path, &info) != 0)
+        return errno == ENOENT || errno == ELOOP ? add_name(files, path) : path_fail("list", path);
+    return S_ISREG(info.st_mode) ? add_name(files, path) : ALIBI_OK;
+}
+
+static alibi_status sort_in_folder(struct names *files, struct names *folders, const char *folder)
+{
+    alibi_status status;
+    char **names = NULL, *path = NULL;
+    int count = 0;
+
+    TRY(folder_list(&names, &count, folder));
+    for (int i = 0; i < count; i++) {
+        if (names[i][0] == '.')
+            continue;
+        TRY(path_join(&path, folder, names[i]));
+        TRY(sort_in(files, folders, path));
+        mem_free(path);
+        path = NULL;
+    }
+out:
+    mem_free(path);
+    names_free(names, count);
+    return status;
+}
+
+/* A list of folders yet to be read stands in for recursion; how deep they lie is bounded by the system's longest path. */
+alibi_status folder_list_files(char ***paths, int *count, const char *path)
+{
+    alibi_status status;
+    struct names files = { 0 }, folders = { 0 };
+    char *folder = NULL;
+
+    TRY(add_name(&folders, path));
+    while (folders.count > 0) {
+        folder = folders.at[--folders.count];
+        TRY(sort_in_folder(&files, &folders, folder));
+        mem_free(folder);
+        folder = NULL;
+    }
+    sort_names(&files);
+    *paths = files.at;
+    *count = files.count;
+    files = (struct names){ 0 };
+out:
+    mem_free(folder);
+    names_free(files.at, files.count);
+    names_free(folders.at, folders.count);
+    return status;
 }
 
 void names_free(char **names, int count)

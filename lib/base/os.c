@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -40,6 +41,11 @@ ssize_t os_write(int fd, const void *buffer, size_t bytes)
     return CALL(ENOSPC, write(fd, buffer, bytes));
 }
 
+ssize_t os_pwrite(int fd, const void *buffer, size_t bytes, off_t at)
+{
+    return CALL(ENOSPC, pwrite(fd, buffer, bytes, at));
+}
+
 int os_fsync(int fd)
 {
     return (int)CALL(ENOSPC, fsync(fd));
@@ -56,6 +62,21 @@ int os_close(int fd)
         return result;
     errno = reason;
     return -1;
+}
+
+void *os_mmap(int fd, size_t bytes)
+{
+    void *start = io_allowed(ENOMEM) ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+
+    return start != MAP_FAILED ? start : NULL;
+}
+
+int os_munmap(void *start, size_t bytes)
+{
+    bool allowed = io_allowed(EIO);
+    int result = munmap(start, bytes);
+
+    return allowed ? result : -1;
 }
 
 int os_fstat(int fd, struct stat *info)

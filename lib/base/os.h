@@ -14,8 +14,11 @@
 int os_open(const char *path, int flags); /* close-on-exec; new files are 0666 less the umask */
 ssize_t os_read(int fd, void *buffer, size_t bytes);
 ssize_t os_write(int fd, const void *buffer, size_t bytes);
+ssize_t os_pwrite(int fd, const void *buffer, size_t bytes, off_t at);
 int os_fsync(int fd);
-int os_close(int fd); /* the descriptor is gone even if this fails */
+int os_close(int fd);                     /* the descriptor is gone even if this fails */
+void *os_mmap(int fd, size_t bytes);      /* the file's first bytes, read only; NULL if it fails */
+int os_munmap(void *start, size_t bytes); /* the memory is gone even if this fails */
 int os_fstat(int fd, struct stat *info);
 int os_stat(const char *path, struct stat *info);
 int os_lstat(const char *path, struct stat *info);

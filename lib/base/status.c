@@ -12,6 +12,7 @@
 enum { MESSAGE_MAX = 1024 };
 
 static _Thread_local char message[MESSAGE_MAX];
+_Static_assert(sizeof(((struct failure *)0)->message) == MESSAGE_MAX, "a message can be kept whole");
 
 const char *alibi_error(void)
 {
@@ -62,4 +63,16 @@ alibi_status fail_context(alibi_status status, const char *format, ...)
     mark_cut(line, (int)used + snprintf(line + used, sizeof line - used, ": %s", message));
     record(line);
     return status;
+}
+
+void failure_keep(struct failure *f, alibi_status status)
+{
+    *f = (struct failure){ .status = status };
+    if (status != ALIBI_OK)
+        memcpy(f->message, message, sizeof f->message);
+}
+
+alibi_status failure_raise(const struct failure *f)
+{
+    return f->status == ALIBI_OK ? ALIBI_OK : fail(f->status, "%s", f->message);
 }

@@ -49,12 +49,25 @@ static size_t valid_character(const unsigned char *bytes, size_t length)
     return need;
 }
 
+/* Most text is ASCII for long stretches: eight bytes at a time none of which has its high bit. */
+static size_t skip_ascii(const unsigned char *p, size_t at, size_t length)
+{
+    uint64_t eight;
+
+    for (; length - at >= sizeof eight; at += sizeof eight) {
+        memcpy(&eight, p + at, sizeof eight);
+        if ((eight & 0x8080808080808080u) != 0)
+            break;
+    }
+    return at;
+}
+
 size_t utf8_valid_prefix(const char *bytes, size_t length)
 {
     const unsigned char *p = (const unsigned char *)bytes;
     size_t at = 0;
 
-    while (at < length) {
+    while ((at = skip_ascii(p, at, length)) < length) {
         size_t step = valid_character(p + at, length - at);
         if (step == 0)
             break;

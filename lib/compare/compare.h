@@ -1,6 +1,6 @@
 /* compare.h - the parts of a comparison: what was asked for, and what each method has shown so far
  *
- *   dir/recipe.json          what was asked, text.json: of which text (request.c)
+ *   dir/recipe.json          what was asked, text.json: of which text and tokenizer (request.c)
  *   dir/<method>/            the training run, and result.json: what is measured so far (result.c)
  *   dir/results.json, results.csv, report.html   once every method is done */
 #ifndef COMPARE_H
@@ -16,7 +16,7 @@ struct request {
     struct alibi_config config;   /* resolved; its position is the first method's */
     struct alibi_training training;
     struct alibi_builtin builtin; /* bytes == 0: the text is files */
-    int64_t text;                 /* checksum of the corpus */
+    int64_t text, tokenizer;      /* checksums of the corpus and of its tokenizer */
 };
 
 /* Checks everything that can be checked before hours of training. */

@@ -3,7 +3,7 @@
  * recipe.json holds the whole request, as `alibi compare --recipe` reads it: what was left to be derived stays so, for with
  * another width, say, it must be derived anew. A folder whose recipe resolves to something else is another comparison, and going
  * on in it would mix the two. Files of text cannot be in a recipe; text.json has the checksum of what was read from them, or of
- * what the generator wrote. */
+ * what the generator wrote, and that of the tokenizer. */
 #include <string.h>
 
 #include "base/json.h"
@@ -115,12 +115,13 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
         .training = *training,
         .builtin = corpus_builtin(corpus),
         .text = corpus_checksum(corpus),
+        .tokenizer = tokenizer_checksum(corpus_tokenizer(corpus)),
     };
     TRY_RETURN(training_check(training));
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_lengths(&r->compare.lengths));
     sort_lengths(&r->compare.lengths);
-    r->asked.vocab = tokenizer_vocab(corpus_tokenizer(corpus));
+    r->asked.vocab = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
     r->asked.train_length = training->train_length;
     TRY_RETURN(check_configs(r));
     TRY_RETURN(resolve(r));
@@ -295,11 +296,15 @@ static alibi_status check_text_file(const struct request *r, const char *dir, co
 {
     alibi_status status;
     json_t *held = NULL;
-    int64_t held_checksum;
+    int64_t text, tokenizer = r->tokenizer;
 
     TRY(json_read(&held, path));
-    TRY(json_get_int(held, "checksum", 0, UINT32_MAX, &held_checksum, path));
-    if (held_checksum != r->text)
+    TRY(json_get_int(held, "checksum", 0, UINT32_MAX, &text, path));
+    if (json_object_get(held, "tokenizer")) /* not there while bytes were the only one */
+        TRY(json_get_int(held, "tokenizer", 0, UINT32_MAX, &tokenizer, path));
+    if (tokenizer != r->tokenizer)
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (with another tokenizer): choose another folder", dir);
+    else if (text != r->text)
         status = fail_other_text(dir);
 out:
     json_decref(held);
@@ -309,10 +314,11 @@ out:
 static alibi_status enter_text(const struct request *r, const char *dir)
 {
     alibi_status status;
-    char *path = NULL, json[VALUE_BYTES];
+    char *path = NULL, json[2 * VALUE_BYTES];
 
     TRY(path_join(&path, dir, "text.json"));
-    snprintf(json, sizeof json, "{\n  \"checksum\": %lld\n}\n", (long long)r->text);
+    snprintf(json, sizeof json, "{\n  \"checksum\": %lld,\n  \"tokenizer\": %lld\n}\n", (long long)r->text,
+             (long long)r->tokenizer);
     if (file_exists(path))
         TRY(check_text_file(r, dir, path));
     else

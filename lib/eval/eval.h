@@ -62,7 +62,7 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
                            struct alibi_eval_result *result);
 
 /* ALIBI_BAD_INPUT if ids of that tokenizer do not fit the model; `what` is whose tokenizer it is. */
-alibi_status evaluate_check_vocab(const struct model *m, const struct tokenizer *t, const char *what);
+alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t, const char *what);
 
 /* ---- sample (sample.c) */
 

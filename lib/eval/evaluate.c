@@ -129,12 +129,24 @@ static alibi_status run_pass(struct pass *p)
     return ALIBI_OK;
 }
 
-alibi_status evaluate_check_vocab(const struct model *m, const struct tokenizer *t, const char *what)
+alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t, const char *what)
 {
-    if (tokenizer_vocab(t) == m->config.vocab)
+    if (alibi_tokenizer_vocab(t) == m->config.vocab)
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "%s has a vocabulary of %lld tokens, the model one of %lld", what, (long long)tokenizer_vocab(t),
-                (long long)m->config.vocab);
+    return fail(ALIBI_BAD_INPUT, "%s has a vocabulary of %lld tokens, the model one of %lld", what,
+                (long long)alibi_tokenizer_vocab(t), (long long)m->config.vocab);
+}
+
+/* As many ids are not yet the same ids. */
+static alibi_status check_tokenizer(const alibi_tokenizer *model, const alibi_corpus *corpus)
+{
+    const alibi_tokenizer *text = corpus_tokenizer(corpus);
+
+    if (tokenizer_checksum(text) == tokenizer_checksum(model))
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT, "'%s' has another tokenizer (%s, %lld ids) than the model (%s, %lld ids)", corpus_name(corpus),
+                tokenizer_type(text), (long long)alibi_tokenizer_vocab(text), tokenizer_type(model),
+                (long long)alibi_tokenizer_vocab(model));
 }
 
 static alibi_status check_options(const struct alibi_eval *e)
@@ -216,6 +228,7 @@ alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum
     alibi_status status;
 
     TRY(check_all(model->model, span, eval));
+    TRY(check_tokenizer(model->tokenizer, corpus));
     if (trained > 0 && eval->length > trained)
         log_note("evaluating at %lld, the model was trained at %lld", (long long)eval->length, (long long)trained);
     snprintf(task, sizeof task, "eval %lld", (long long)eval->length);

@@ -12,12 +12,11 @@ enum { PREFILL_TOKENS = 512 };
 /* One generation under way. */
 struct generation {
     struct model *model;
-    const struct tokenizer *tokenizer;
+    const alibi_tokenizer *tokenizer;
     const struct alibi_sampling *sampling;
     struct pieces pieces;
     struct cache *cache;
-    int32_t *prompt;
-    int64_t prompt_count;
+    struct ids prompt;
     float *logits;             /* [V] */
     struct candidate *scratch; /* [V] */
 };
@@ -26,7 +25,7 @@ static void generation_fini(struct generation *g)
 {
     text_free(&g->pieces.held);
     cache_free(g->cache);
-    mem_free(g->prompt);
+    mem_free(g->prompt.at);
     mem_free(g->logits);
     mem_free(g->scratch);
 }
@@ -35,26 +34,24 @@ static void generation_fini(struct generation *g)
 static alibi_status encode_prompt(struct generation *g, const char *prompt, size_t bytes)
 {
     size_t valid = utf8_valid_prefix(prompt, bytes);
+    int32_t end = alibi_tokenizer_end(g->tokenizer);
 
     if (valid < bytes)
         return fail(ALIBI_BAD_INPUT, "the prompt is not UTF-8 text at byte %zu", valid);
     if (bytes > 0)
-        return tokenizer_encode(g->tokenizer, prompt, bytes, &g->prompt, &g->prompt_count);
-    TRY_RETURN(NEW_ARRAY(&g->prompt, 1, "prompt"));
-    g->prompt[0] = tokenizer_end(g->tokenizer);
-    g->prompt_count = 1;
-    return ALIBI_OK;
+        TRY_RETURN(tokenizer_encode(g->tokenizer, prompt, bytes, &g->prompt));
+    return g->prompt.count > 0 ? ALIBI_OK : ids_append(&g->prompt, &end, 1);
 }
 
 /* The last token asked for is never read, so the model sees one position less than there are tokens. */
 static alibi_status check_length(const struct generation *g)
 {
     int64_t tokens = g->sampling->tokens;
-    alibi_status status = model_check_length(g->model, g->prompt_count + (tokens > 0 ? tokens - 1 : 0));
+    alibi_status status = model_check_length(g->model, g->prompt.count + (tokens > 0 ? tokens - 1 : 0));
 
     if (status == ALIBI_OK)
         return ALIBI_OK;
-    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)g->prompt_count, (long long)tokens);
+    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)g->prompt.count, (long long)tokens);
 }
 
 static alibi_status check_stop(int64_t done)
@@ -73,37 +70,38 @@ static alibi_status generation_init(struct generation *g)
 
 static alibi_status prefill(struct generation *g)
 {
-    for (int64_t from = 0; from < g->prompt_count; from += PREFILL_TOKENS) {
-        int64_t left = g->prompt_count - from;
+    for (int64_t from = 0; from < g->prompt.count; from += PREFILL_TOKENS) {
+        int64_t left = g->prompt.count - from;
         int64_t count = left < PREFILL_TOKENS ? left : PREFILL_TOKENS;
 
         TRY_RETURN(check_stop(0));
-        TRY_RETURN(model_extend(g->model, g->cache, g->prompt + from, count, count == left ? g->logits : NULL));
+        TRY_RETURN(model_extend(g->model, g->cache, g->prompt.at + from, count, count == left ? g->logits : NULL));
     }
     return ALIBI_OK;
 }
 
-static alibi_status write_token(struct generation *g, int32_t id)
+/* The end of a document has no text; the end of a line, which is all that words have, does. */
+static alibi_status write_token(struct generation *g, int32_t id, bool *ended)
 {
     size_t bytes;
     const char *text = tokenizer_bytes(g->tokenizer, id, &bytes);
 
+    *ended = id == alibi_tokenizer_end(g->tokenizer) && bytes == 0;
     return pieces_add(&g->pieces, text, bytes);
 }
 
 static alibi_status decode(struct generation *g)
 {
     const struct alibi_sampling *s = g->sampling;
+    bool ended = false;
     int32_t id;
 
-    for (int64_t i = 0; i < s->tokens && !g->pieces.stopped; i++) {
+    for (int64_t i = 0; i < s->tokens && !ended && !g->pieces.stopped; i++) {
         TRY_RETURN(check_stop(i));
         if (i > 0)
             TRY_RETURN(model_extend(g->model, g->cache, &id, 1, g->logits));
         TRY_RETURN(sample_token(&id, g->logits, g->model->config.vocab, s, (uint64_t)i, g->scratch));
-        if (id == tokenizer_end(g->tokenizer))
-            break;
-        TRY_RETURN(write_token(g, id));
+        TRY_RETURN(write_token(g, id, &ended));
     }
     pieces_end(&g->pieces);
     return ALIBI_OK;

@@ -1,11 +1,35 @@
-/* scan.c - the tokens of RFC 8259: punctuation, whole numbers, strings */
+/* scan.c - the tokens of RFC 8259: punctuation, words, numbers, strings; and values as a whole */
 #include "formats/scan.h"
 
 #include <string.h>
 
+enum { REASON_MAX = 512 };
+
+static size_t line_of(const struct scan *s)
+{
+    size_t line = 1;
+
+    for (size_t i = 0; i < s->at; i++)
+        line += s->text[i] == '\n';
+    return line;
+}
+
+alibi_status scan_fail(const struct scan *s, const char *format, ...)
+{
+    char reason[REASON_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(reason, sizeof reason, format, args);
+    va_end(args);
+    if (s->lines)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu, line %zu", s->path, reason, s->at, line_of(s));
+    return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu", s->path, reason, s->at);
+}
+
 static alibi_status fail_at(const struct scan *s, const char *expected)
 {
-    return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s expected at byte %zu", s->path, expected, s->at);
+    return scan_fail(s, "%s expected", expected);
 }
 
 /* 0 at the end, which no token begins with. */
@@ -18,6 +42,12 @@ static void skip_blanks(struct scan *s)
 {
     for (char c = current(s); c == ' ' || c == '\t' || c == '\r' || c == '\n'; c = current(s))
         s->at++;
+}
+
+char scan_peek(struct scan *s)
+{
+    skip_blanks(s);
+    return current(s);
 }
 
 bool scan_take(struct scan *s, char c)
@@ -39,7 +69,33 @@ alibi_status scan_expect(struct scan *s, char c)
 alibi_status scan_end(struct scan *s)
 {
     skip_blanks(s);
-    return s->at == s->end ? ALIBI_OK : fail_at(s, "the end of the header");
+    return s->at == s->end ? ALIBI_OK : fail_at(s, s->lines ? "the end of the file" : "the end of the header");
+}
+
+static bool take_word(struct scan *s, const char *word)
+{
+    size_t length = strlen(word);
+
+    skip_blanks(s);
+    if (s->end - s->at < length || memcmp(s->text + s->at, word, length) != 0)
+        return false;
+    s->at += length;
+    return true;
+}
+
+bool scan_take_null(struct scan *s)
+{
+    return take_word(s, "null");
+}
+
+alibi_status scan_bool(struct scan *s, bool *out)
+{
+    bool yes = take_word(s, "true");
+
+    if (!yes && !take_word(s, "false"))
+        return fail_at(s, "true or false");
+    *out = yes;
+    return ALIBI_OK;
 }
 
 static bool is_digit(char c)
@@ -63,6 +119,35 @@ alibi_status scan_count(struct scan *s, int64_t *out)
     return ALIBI_OK;
 }
 
+static alibi_status skip_digits(struct scan *s)
+{
+    if (!is_digit(current(s)))
+        return fail_at(s, "a digit");
+    while (is_digit(current(s)))
+        s->at++;
+    return ALIBI_OK;
+}
+
+/* Any number there is: sign, fraction, exponent. */
+static alibi_status skip_number(struct scan *s)
+{
+    s->at += current(s) == '-';
+    if (current(s) == '0')
+        s->at++;
+    else
+        TRY_RETURN(skip_digits(s));
+    if (current(s) == '.') {
+        s->at++;
+        TRY_RETURN(skip_digits(s));
+    }
+    if (current(s) == 'e' || current(s) == 'E') {
+        s->at++;
+        s->at += current(s) == '-' || current(s) == '+';
+        TRY_RETURN(skip_digits(s));
+    }
+    return ALIBI_OK;
+}
+
 /* ---- strings */
 
 static alibi_status read_hex(struct scan *s, uint32_t *out)
@@ -82,14 +167,12 @@ static alibi_status read_hex(struct scan *s, uint32_t *out)
     return ALIBI_OK;
 }
 
-/* What follows \u: one code point, of two halves (surrogates) if it is beyond U+FFFF. U+0000 would end a C string. */
+/* What follows \u: one code point, of two halves (surrogates) if it is beyond U+FFFF. */
 static alibi_status read_code_point(struct scan *s, uint32_t *out)
 {
     uint32_t high = 0, low = 0;
 
     TRY_RETURN(read_hex(s, &high));
-    if (high == 0)
-        return fail_at(s, "a character other than U+0000");
     if (high < 0xD800 || high > 0xDFFF) {
         *out = high;
         return ALIBI_OK;
@@ -147,23 +230,194 @@ static alibi_status read_escape(struct scan *s)
     return ALIBI_OK;
 }
 
-alibi_status scan_string(struct scan *s, const char **string)
+/* Takes the bytes that stand for themselves: all but the quote, the backslash and control characters. */
+static void take_plain(struct scan *s)
+{
+    size_t start = s->at, at = start;
+
+    while (at < s->end && (unsigned char)s->text[at] >= 0x20 && s->text[at] != '"' && s->text[at] != '\\')
+        at++;
+    memcpy(s->strings + s->used, s->text + start, at - start);
+    s->used += at - start;
+    s->at = at;
+}
+
+alibi_status scan_slice(struct scan *s, struct slice *string)
 {
     size_t start = s->used;
 
     TRY_RETURN(scan_expect(s, '"'));
-    while (current(s) != '"') {
-        char c = current(s);
-        if ((unsigned char)c < 0x20)
-            return fail_at(s, "'\"' or a printable character");
+    for (take_plain(s); current(s) == '\\'; take_plain(s)) {
         s->at++;
-        if (c == '\\')
-            TRY_RETURN(read_escape(s));
-        else
-            put(s, (unsigned char)c);
+        TRY_RETURN(read_escape(s));
     }
+    if (current(s) != '"')
+        return fail_at(s, "'\"' or a printable character");
     s->at++;
+    *string = (struct slice){ s->strings + start, s->used - start };
     put(s, '\0');
-    *string = s->strings + start;
     return ALIBI_OK;
+}
+
+/* U+0000 would end a C string. */
+alibi_status scan_string(struct scan *s, const char **string)
+{
+    struct slice slice;
+
+    TRY_RETURN(scan_slice(s, &slice));
+    if (strlen(slice.at) != slice.bytes)
+        return fail_at(s, "a string of characters other than U+0000");
+    *string = slice.at;
+    return ALIBI_OK;
+}
+
+/* ---- values */
+
+static alibi_status skip_string(struct scan *s)
+{
+    struct slice string;
+    size_t before = s->used;
+
+    TRY_RETURN(scan_slice(s, &string));
+    s->used = before;
+    return ALIBI_OK;
+}
+
+static alibi_status skip_key(struct scan *s)
+{
+    TRY_RETURN(skip_string(s));
+    return scan_expect(s, ':');
+}
+
+static alibi_status skip_scalar(struct scan *s)
+{
+    char c = scan_peek(s);
+
+    if (c == '"')
+        return skip_string(s);
+    if (c == '-' || is_digit(c))
+        return skip_number(s);
+    return take_word(s, "true") || take_word(s, "false") || take_word(s, "null") ? ALIBI_OK : fail_at(s, "a value");
+}
+
+/* The lists and objects that are open around the place. */
+struct nest {
+    char close[SCAN_DEPTH_MAX]; /* what ends each */
+    int depth;
+    int64_t items; /* of the outermost */
+};
+
+/* A value begins: steps over it, or into it if it has parts; *inside then says that another value is due. */
+static alibi_status enter_value(struct scan *s, struct nest *n, bool *inside)
+{
+    char open = scan_peek(s), close = open == '{' ? '}' : ']';
+
+    *inside = false;
+    if (open != '{' && open != '[')
+        return skip_scalar(s);
+    if (n->depth == SCAN_DEPTH_MAX)
+        return scan_fail(s, "more than %d levels of lists and objects", SCAN_DEPTH_MAX);
+    s->at++;
+    if (scan_take(s, close))
+        return ALIBI_OK;
+    n->close[n->depth++] = close;
+    *inside = true;
+    return open == '{' ? skip_key(s) : ALIBI_OK;
+}
+
+/* A value has ended: steps on to the next one, out of all that ends with it. */
+static alibi_status leave_value(struct scan *s, struct nest *n)
+{
+    while (n->depth > 0) {
+        n->items += n->depth == 1;
+        if (scan_take(s, ','))
+            return n->close[n->depth - 1] == '}' ? skip_key(s) : ALIBI_OK;
+        TRY_RETURN(scan_expect(s, n->close[n->depth - 1]));
+        n->depth--;
+    }
+    return ALIBI_OK;
+}
+
+alibi_status scan_skip(struct scan *s, int64_t *items)
+{
+    struct nest nest = { .depth = 0 };
+    bool inside = false;
+
+    do {
+        TRY_RETURN(enter_value(s, &nest, &inside));
+        if (!inside)
+            TRY_RETURN(leave_value(s, &nest));
+    } while (nest.depth > 0);
+    if (items != NULL)
+        *items = nest.items;
+    return ALIBI_OK;
+}
+
+/* ---- objects */
+
+static struct scan_member *member_of_key(struct scan_member *members, int count, struct slice key)
+{
+    for (int i = 0; i < count; i++)
+        if (strlen(members[i].key) == key.bytes && memcmp(members[i].key, key.at, key.bytes) == 0)
+            return &members[i];
+    return NULL;
+}
+
+static alibi_status note_member(struct scan *s, const char *what, struct scan_member *members, int count, bool others)
+{
+    size_t before = s->used, start;
+    struct slice key;
+    struct scan_member *m;
+
+    scan_peek(s);
+    start = s->at;
+    TRY_RETURN(scan_slice(s, &key));
+    m = member_of_key(members, count, key);
+    if (m == NULL && !others) {
+        s->at = start;
+        return scan_fail(s, "%s has the unknown key '%.*s'", what, (int)(key.bytes < 80 ? key.bytes : 80), key.at);
+    }
+    s->used = before;
+    if (m != NULL && m->at != 0) {
+        s->at = start;
+        return scan_fail(s, "%s has '%s' twice", what, m->key);
+    }
+    TRY_RETURN(scan_expect(s, ':'));
+    scan_peek(s);
+    if (m != NULL)
+        m->at = s->at;
+    return scan_skip(s, NULL);
+}
+
+static alibi_status note_members(struct scan *s, const char *what, struct scan_member *members, int count, bool others)
+{
+    for (int i = 0; i < count; i++)
+        members[i].at = 0;
+    TRY_RETURN(scan_expect(s, '{'));
+    if (scan_take(s, '}'))
+        return ALIBI_OK;
+    do
+        TRY_RETURN(note_member(s, what, members, count, others));
+    while (scan_take(s, ','));
+    return scan_expect(s, '}');
+}
+
+static alibi_status check_needed(const struct scan *s, const char *what, const struct scan_member *members, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (members[i].needed && members[i].at == 0)
+            return scan_fail(s, "%s lacks '%s', it ends", what, members[i].key);
+    return ALIBI_OK;
+}
+
+alibi_status scan_object(struct scan *s, const char *what, struct scan_member *members, int count)
+{
+    TRY_RETURN(note_members(s, what, members, count, false));
+    return check_needed(s, what, members, count);
+}
+
+alibi_status scan_find(struct scan *s, const char *what, struct scan_member *member)
+{
+    TRY_RETURN(note_members(s, what, member, 1, true));
+    return check_needed(s, what, member, 1);
 }

@@ -1,7 +1,7 @@
-/* inspect.c - what a checkpoint, a run, a safetensors file, a report or a text is made of */
+/* inspect.c - what a checkpoint, a run, a safetensors file or a report is made of; inspect_text.c has the rest */
 #include <string.h>
 
-#include "report/page.h"
+#include "report/inspect.h"
 #include "train/checkpoint.h"
 
 /* ---- tensors */
@@ -84,7 +84,7 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
 {
     alibi_status status;
     struct alibi_config config;
-    struct tokenizer *tokenizer = NULL;
+    alibi_tokenizer *tokenizer = NULL;
     char *weights = NULL;
 
     TRY(checkpoint_read_config(path, &config, &tokenizer));
@@ -92,10 +92,11 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
     TRY(page_text(p, "kind", "checkpoint"));
     TRY(page_text(p, "path", path));
     TRY(add_verified(p, path));
+    TRY(page_text(p, "tokenizer", tokenizer_type(tokenizer)));
     TRY(add_checkpoint(p, path, &config));
     TRY(add_tensors(p, weights));
 out:
-    tokenizer_free(tokenizer);
+    alibi_tokenizer_free(tokenizer);
     mem_free(weights);
     return status;
 }
@@ -150,6 +151,20 @@ out:
 
 /* ---- a folder */
 
+static alibi_status inspect_other_folder(struct page *p, const char *path)
+{
+    bool shards, tokenizer, vocab;
+
+    TRY_RETURN(shards_recognise(&shards, path));
+    if (shards)
+        return inspect_shards(p, path);
+    TRY_RETURN(folder_has(&tokenizer, path, "tokenizer.json"));
+    TRY_RETURN(folder_has(&vocab, path, "vocab.json"));
+    if (tokenizer || vocab)
+        return inspect_tokenizer(p, path);
+    return fail(ALIBI_BAD_INPUT, "'%s' holds neither a checkpoint nor a report, tokens or a tokenizer", path);
+}
+
 static alibi_status inspect_folder(struct page *p, const char *path)
 {
     alibi_status status;
@@ -162,11 +177,10 @@ static alibi_status inspect_folder(struct page *p, const char *path)
         goto out;
     }
     TRY(checkpoint_find(&checkpoint, path));
-    if (!checkpoint) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds neither a checkpoint nor a report", path);
-        goto out;
-    }
-    TRY(inspect_checkpoint(p, checkpoint));
+    if (checkpoint)
+        TRY(inspect_checkpoint(p, checkpoint));
+    else
+        TRY(inspect_other_folder(p, path));
 out:
     mem_free(checkpoint);
     return status;
@@ -181,36 +195,6 @@ static alibi_status inspect_safetensors(struct page *p, const char *path)
     return add_tensors(p, path);
 }
 
-static alibi_status add_info(struct page *p, const alibi_corpus *corpus, enum alibi_split split, const char *name)
-{
-    struct alibi_corpus_info info;
-
-    alibi_corpus_get_info(corpus, split, &info);
-    TRY_RETURN(page_open(p, name));
-    TRY_RETURN(page_int(p, "documents", info.documents));
-    TRY_RETURN(page_int(p, "tokens", info.tokens));
-    TRY_RETURN(page_int(p, "words", info.words));
-    TRY_RETURN(page_int(p, "bytes", info.bytes));
-    return page_close(p);
-}
-
-static alibi_status inspect_text(struct page *p, const char *path)
-{
-    alibi_status status;
-    alibi_corpus *corpus = NULL;
-
-    TRY(alibi_corpus_open(&corpus, &path, 1));
-    TRY(page_text(p, "kind", "text"));
-    TRY(page_text(p, "path", path));
-    TRY(add_info(p, corpus, ALIBI_ALL, "all"));
-    TRY(add_info(p, corpus, ALIBI_TRAIN, "train"));
-    TRY(add_info(p, corpus, ALIBI_VALID, "valid"));
-    TRY(add_info(p, corpus, ALIBI_TEST, "test"));
-out:
-    alibi_corpus_free(corpus);
-    return status;
-}
-
 static bool ends_with(const char *text, const char *end)
 {
     size_t length = strlen(text), tail = strlen(end);
@@ -220,9 +204,18 @@ static bool ends_with(const char *text, const char *end)
 
 static alibi_status inspect_any(struct page *p, const char *path)
 {
-    if (folder_exists(path))
+    enum path_kind kind;
+    bool shards;
+
+    TRY_RETURN(path_look(&kind, path));
+    if (kind == PATH_FOLDER)
         return inspect_folder(p, path);
-    return ends_with(path, ".safetensors") ? inspect_safetensors(p, path) : inspect_text(p, path);
+    if (ends_with(path, ".safetensors"))
+        return inspect_safetensors(p, path);
+    if (ends_with(path, ".json"))
+        return inspect_tokenizer(p, path);
+    TRY_RETURN(shards_recognise(&shards, path));
+    return shards ? inspect_shards(p, path) : inspect_text(p, path);
 }
 
 alibi_status alibi_inspect(char **out, const char *path, bool json)

@@ -74,7 +74,7 @@ struct person {
     int kin;  /* an earlier person, or -1 */
 };
 
-struct place {
+struct town {
     char name[NAME_BYTES], house[NAME_BYTES];
     char look[NAME_BYTES];
     char password[PHRASE_BYTES]; /* opens its gate */
@@ -96,7 +96,7 @@ struct recency {
 
 struct world {
     struct person people[PEOPLE];
-    struct place places[PLACES];
+    struct town places[PLACES];
     struct holding holdings[HOLDINGS];
     char sayings[SAYINGS][PHRASE_BYTES];
     struct recency known_people, known_places, known_holdings;

@@ -75,7 +75,7 @@ void world_add_place(struct writer *w)
 {
     struct world *world = &w->world;
     int i = world->known_places.count;
-    struct place *p = &world->places[i];
+    struct town *p = &world->places[i];
 
     compose_anew(w, world->places[0].name, sizeof *p, i, NAME_BYTES, "^{place_start}{place_end}");
     speech_compose(w, p->house, NAME_BYTES, "{building}");
@@ -283,10 +283,10 @@ static const struct field person_fields[] = {
 };
 
 static const struct field place_fields[] = {
-    { "", offsetof(struct place, name) },
-    { "house", offsetof(struct place, house) },
-    { "look", offsetof(struct place, look) },
-    { "password", offsetof(struct place, password) },
+    { "", offsetof(struct town, name) },
+    { "house", offsetof(struct town, house) },
+    { "look", offsetof(struct town, look) },
+    { "password", offsetof(struct town, password) },
     { 0 },
 };
 
@@ -376,7 +376,7 @@ static bool say_person(struct writer *w, int person, const char *name, size_t le
 static bool say_holding(struct writer *w, int holding, const char *name, size_t length)
 {
     const struct holding *h = &w->world.holdings[holding];
-    const struct place *p = &w->world.places[h->place];
+    const struct town *p = &w->world.places[h->place];
 
     if (is("count", name, length)) {
         speech_put_number(w, h->count);

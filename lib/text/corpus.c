@@ -1,107 +1,21 @@
-/* corpus.c - text as tokens, in three splits
+/* corpus.c - text or shards as tokens, in three splits
  *
- * All documents stand one behind the other in one array of tokens, each followed by one end token. A split is a range of it:
+ * All documents stand one behind the other, each followed by one end token. A split is a range of that:
  *
- *   0 ... train ... cuts[1] ... validation ... cuts[2] ... test ... cuts[3] = count
- *
- * Words are maximal runs of bytes that are not white space; a word belongs to the token with its first byte, so that the words
- * of neighbouring ranges add up. The end of a document separates words like white space does. */
+ *   0 ... train ... cuts[1] ... validation ... cuts[2] ... test ... cuts[3] = count */
+#include <math.h>
 #include <string.h>
 
-#include "text/text.h"
+#include "text/corpus.h"
 
-enum { SPLITS = 3, BLOCK = 1 << 16, LONGEST_CHARACTER = 4 };
-
-struct alibi_corpus {
-    struct tokenizer *tokenizer;
-    char *name;
-    uint16_t *tokens;
-    int64_t count, capacity;
-    int64_t cuts[SPLITS + 1];
-    struct span spans[SPLITS + 1]; /* by enum alibi_split */
-    uint32_t checksum;
-    struct alibi_builtin builtin; /* which it is; bytes == 0: none */
-};
-
-/* ---- what a range of tokens stands for */
-
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static const char *token_bytes(const alibi_corpus *c, int64_t i, size_t *bytes)
-{
-    return tokenizer_bytes(c->tokenizer, c->tokens[i], bytes);
-}
-
-static bool is_end(const alibi_corpus *c, int64_t i)
-{
-    return c->tokens[i] == tokenizer_end(c->tokenizer);
-}
-
-static bool word_may_start_at(const alibi_corpus *c, int64_t i)
-{
-    size_t bytes;
-    const char *text;
-
-    if (i == 0)
-        return true;
-    text = token_bytes(c, i - 1, &bytes);
-    return bytes == 0 || is_space(text[bytes - 1]);
-}
-
-static void measure(const alibi_corpus *c, int64_t first, int64_t count, int64_t *words, int64_t *bytes)
-{
-    bool between_words = word_may_start_at(c, first);
-
-    *words = *bytes = 0;
-    for (int64_t i = first; i < first + count; i++) {
-        size_t length;
-        const char *text = token_bytes(c, i, &length);
-        for (size_t k = 0; k < length; k++) {
-            bool space = is_space(text[k]);
-            *words += between_words && !space;
-            between_words = space;
-        }
-        between_words = between_words || length == 0;
-        *bytes += (int64_t)length;
-    }
-}
-
-/* Documents of which the range has any part. */
-static int64_t count_documents(const alibi_corpus *c, int64_t first, int64_t count)
-{
-    int64_t ends = 0;
-
-    for (int64_t i = first; i < first + count; i++)
-        ends += is_end(c, i);
-    return ends + (count > 0 && !is_end(c, first + count - 1));
-}
-
-static struct span measured_span(const alibi_corpus *c, int64_t first, int64_t end)
-{
-    struct span s = { .corpus = c, .first = first, .count = end - first };
-
-    s.documents = count_documents(c, first, s.count);
-    measure(c, first, s.count, &s.words, &s.bytes);
-    return s;
-}
+static const double report_seconds = 0.2;
 
 /* ---- where the splits are cut */
-
-static bool starts_line(const alibi_corpus *c, int64_t i)
-{
-    size_t bytes;
-    const char *text = token_bytes(c, i - 1, &bytes);
-
-    return bytes == 0 || text[bytes - 1] == '\n';
-}
 
 static bool starts_character(const alibi_corpus *c, int64_t i)
 {
     size_t bytes;
-    const char *text = token_bytes(c, i, &bytes);
+    const char *text = corpus_bytes(c, i, &bytes);
 
     return bytes == 0 || ((unsigned char)text[0] & 0xC0) != 0x80;
 }
@@ -112,7 +26,7 @@ static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
     int64_t i = from;
 
     for (int64_t line = from; line > 0 && line <= from + reach && line < c->count; line++)
-        if (starts_line(c, line))
+        if (corpus_starts_line(c, line))
             return line;
     while (i < c->count && !starts_character(c, i))
         i++;
@@ -127,197 +41,37 @@ static void cut_by_length(alibi_corpus *c)
     c->cuts[2] = cut_at(c, c->count - part, reach);
 }
 
-/* The first token of the last `documents` documents. */
-static int64_t last_documents(const alibi_corpus *c, int64_t documents)
+/* The validation split is a text of its own, and nothing is left for the test split. */
+static void cut_behind(alibi_corpus *c, int64_t train)
 {
-    int64_t ends = 0;
+    c->cuts[1] = train;
+    c->cuts[2] = c->count;
+}
 
-    for (int64_t i = c->count - 1; i >= 0; i--) {
-        ends += is_end(c, i);
-        if (ends > documents)
-            return i + 1;
+/* The corpus has all its tokens. */
+static void seal(alibi_corpus *c)
+{
+    for (int i = 0; i < c->shard_count; i++) {
+        struct shard *s = &c->shards[i];
+        if (s->mapping == NULL)
+            shard_seal(s);
+        c->checksum = checksum_join(c->checksum, s->checksum, (size_t)(s->count * s->width));
     }
-    return 0;
-}
-
-static void cut_by_document(alibi_corpus *c)
-{
-    int64_t documents = count_documents(c, 0, c->count);
-    int64_t part = documents < 20 ? 1 : documents / 20;
-
-    c->cuts[1] = last_documents(c, 2 * part);
-    c->cuts[2] = last_documents(c, part);
-}
-
-/* The corpus has all its text: cuts it with `cut` and measures it. */
-static void finish(alibi_corpus *c, void (*cut)(alibi_corpus *c))
-{
-    c->cuts[0] = 0;
     c->cuts[SPLITS] = c->count;
-    cut(c);
-    for (int s = 0; s < SPLITS; s++)
-        c->spans[s] = measured_span(c, c->cuts[s], c->cuts[s + 1]);
-    c->spans[ALIBI_ALL] = measured_span(c, 0, c->count);
-    c->checksum = checksum(0, c->tokens, (size_t)c->count * sizeof *c->tokens);
 }
 
-/* ---- adding text */
+/* ---- adding tokens */
 
-/* Room for `more` tokens and the end of their document. */
-static alibi_status reserve(alibi_corpus *c, int64_t more)
-{
-    size_t need, capacity = 2 * (size_t)c->capacity, bytes;
-
-    if (more < 0 || !size_add(&need, (size_t)c->count, (size_t)more) || !size_add(&need, need, 1) || need > INT64_MAX / 2)
-        return fail(ALIBI_MEMORY, "'%s': not enough memory for %lld tokens", c->name, (long long)more);
-    if (need <= (size_t)c->capacity)
-        return ALIBI_OK;
-    if (capacity < need)
-        capacity = need;
-    if (!size_multiply(&bytes, capacity, sizeof *c->tokens))
-        return fail(ALIBI_MEMORY, "'%s': not enough memory for %lld tokens", c->name, (long long)more);
-    TRY_RETURN(mem_grow((void **)&c->tokens, (size_t)c->count * sizeof *c->tokens, bytes, "the tokens of a text"));
-    c->capacity = (int64_t)capacity;
-    return ALIBI_OK;
-}
-
-static alibi_status add_text(alibi_corpus *c, const char *text, size_t bytes)
-{
-    alibi_status status;
-    int32_t *ids = NULL;
-    int64_t count = 0;
-
-    TRY(tokenizer_encode(c->tokenizer, text, bytes, &ids, &count));
-    TRY(reserve(c, count));
-    for (int64_t i = 0; i < count; i++)
-        c->tokens[c->count + i] = (uint16_t)ids[i];
-    c->count += count;
-out:
-    mem_free(ids);
-    return status;
-}
-
-static alibi_status end_document(alibi_corpus *c)
-{
-    TRY_RETURN(reserve(c, 0));
-    c->tokens[c->count++] = (uint16_t)tokenizer_end(c->tokenizer);
-    return ALIBI_OK;
-}
-
-/* A document that comes block by block; offset and line are where the next block starts, for messages. */
-struct intake {
-    alibi_corpus *corpus;
-    const char *name;
-    int64_t offset, line;
-};
-
-static int64_t count_lines(const char *bytes, size_t length)
-{
-    int64_t lines = 0;
-
-    for (size_t i = 0; i < length; i++)
-        lines += bytes[i] == '\n';
-    return lines;
-}
-
-static alibi_status refuse_zero(const struct intake *in, size_t at)
-{
-    return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name, (long long)in->offset + (long long)at);
-}
-
-static alibi_status refuse_byte(const struct intake *in, const char *bytes, size_t at)
-{
-    return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld)", in->name, (unsigned char)bytes[at],
-                (long long)in->offset + (long long)at, (long long)(in->line + count_lines(bytes, at)));
-}
-
-/* Adds what is whole characters of the block. *taken < length leaves the start of one that the next block goes on with. */
-static alibi_status take_block(struct intake *in, const char *bytes, size_t length, bool last, size_t *taken)
-{
-    size_t valid = utf8_valid_prefix(bytes, length);
-    const char *zero = memchr(bytes, 0, valid);
-
-    if (zero != NULL)
-        return refuse_zero(in, (size_t)(zero - bytes));
-    if (valid < length && (last || length - valid >= LONGEST_CHARACTER))
-        return refuse_byte(in, bytes, valid);
-    TRY_RETURN(add_text(in->corpus, bytes, valid));
-    in->offset += (int64_t)valid;
-    in->line += count_lines(bytes, valid);
-    *taken = valid;
-    return ALIBI_OK;
-}
-
-static alibi_status take_file(struct intake *in, struct file *file, char *block)
-{
-    size_t held = 0, got = 0, taken = 0;
-    bool last = false;
-
-    while (!last) {
-        TRY_RETURN(file_read(file, block + held, BLOCK - held, &got));
-        last = got < BLOCK - held;
-        TRY_RETURN(take_block(in, block, held + got, last, &taken));
-        held = held + got - taken;
-        memmove(block, block + taken, held);
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status end_intake(const struct intake *in)
-{
-    if (in->offset == 0)
-        return fail(ALIBI_BAD_INPUT, "'%s' is empty", in->name);
-    return end_document(in->corpus);
-}
-
-static alibi_status add_file(alibi_corpus *c, const char *path)
-{
-    alibi_status status;
-    struct intake in = { .corpus = c, .name = path, .line = 1 };
-    struct file *file = NULL;
-    char *block = NULL;
-
-    TRY(file_open_read(&file, path));
-    TRY(NEW_ARRAY(&block, BLOCK, "a block of a file"));
-    TRY(reserve(c, file_size(file)));
-    TRY(take_file(&in, file, block));
-    TRY(end_intake(&in));
-out:
-    mem_free(block);
-    (void)file_close(file); /* it was only read: nothing can be lost */
-    return status;
-}
-
-static alibi_status add_document(void *user, const char *text, size_t length)
-{
-    struct intake in = { .corpus = user, .line = 1 };
-    size_t taken;
-
-    in.name = in.corpus->name;
-    TRY_RETURN(take_block(&in, text, length, true, &taken));
-    return end_intake(&in);
-}
-
-/* ---- making a corpus */
-
-/* Ids are stored in 16 bits. */
-static alibi_status check_ids(const struct tokenizer *t)
-{
-    if (tokenizer_vocab(t) > UINT16_MAX + 1)
-        return fail(ALIBI_BAD_INPUT, "a text can have %d ids at most, the tokenizer has %lld", UINT16_MAX + 1,
-                    (long long)tokenizer_vocab(t));
-    return ALIBI_OK;
-}
-
-static alibi_status new_corpus(alibi_corpus **out, const char *name)
+static alibi_status new_corpus(alibi_corpus **out, const char *name, const alibi_tokenizer *t)
 {
     alibi_status status;
     alibi_corpus *c = NULL;
 
     TRY(NEW_ZERO_ARRAY(&c, 1, "a corpus"));
-    TRY(tokenizer_new_bytes(&c->tokenizer));
-    TRY(check_ids(c->tokenizer));
     TRY(text_copy(&c->name, name));
+    c->indexed = true;
+    if (t != NULL)
+        c->tokenizer = tokenizer_share(t);
     *out = c;
     c = NULL;
 out:
@@ -325,39 +79,112 @@ out:
     return status;
 }
 
-alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count)
+void alibi_corpus_free(alibi_corpus *c)
 {
-    alibi_status status;
-    alibi_corpus *c = NULL;
+    if (c == NULL)
+        return;
+    alibi_tokenizer_free(c->tokenizer);
+    mem_free(c->name);
+    shards_free(c->shards, c->shard_count);
+    mem_free(c);
+}
 
-    if (count < 1)
-        return fail(ALIBI_USAGE, "a corpus needs at least one file");
-    TRY(new_corpus(&c, paths[0]));
-    for (int i = 0; i < count; i++)
-        TRY(add_file(c, paths[i]));
-    finish(c, cut_by_length);
-    *out = c;
-    c = NULL;
-out:
-    alibi_corpus_free(c);
-    return status;
+static void count_tokens(alibi_corpus *c)
+{
+    const struct shard *last = c->shard_count > 0 ? &c->shards[c->shard_count - 1] : NULL;
+
+    c->count = last != NULL ? last->first + last->count : 0;
+}
+
+/* As many bytes for each id as a file of that vocabulary would have. */
+static alibi_status add_ids(alibi_corpus *c, const int32_t *ids, int64_t count)
+{
+    int width = alibi_tokenizer_vocab(c->tokenizer) <= UINT16_MAX + 1 ? 2 : 4;
+
+    TRY_RETURN(shards_append(&c->shards, &c->shard_count, ids, count, width));
+    c->indexed = false;
+    count_tokens(c);
+    return ALIBI_OK;
+}
+
+static alibi_status need_tokenizer(alibi_corpus *c)
+{
+    return c->tokenizer != NULL ? ALIBI_OK : tokenizer_new_bytes(&c->tokenizer);
+}
+
+/* ---- text, document by document */
+
+struct intake {
+    alibi_corpus *corpus;
+    struct encoder *encoder;
+    struct ids ids;
+    int64_t *ends; /* of the documents, as tokens */
+    int64_t documents, capacity;
+};
+
+static alibi_status intake_init(struct intake *in, alibi_corpus *c)
+{
+    *in = (struct intake){ .corpus = c };
+    TRY_RETURN(need_tokenizer(c));
+    return encoder_new(&in->encoder, c->tokenizer);
+}
+
+static void intake_fini(struct intake *in)
+{
+    encoder_free(in->encoder);
+    mem_free(in->ids.at);
+    mem_free(in->ends);
+}
+
+static alibi_status note_end(struct intake *in)
+{
+    int64_t capacity = in->capacity > 0 ? 2 * in->capacity : 64;
+    size_t size = sizeof *in->ends;
+
+    if (in->documents == in->capacity) {
+        TRY_RETURN(mem_grow((void **)&in->ends, (size_t)in->documents * size, (size_t)capacity * size, "the ends of documents"));
+        in->capacity = capacity;
+    }
+    in->ends[in->documents++] = in->corpus->count;
+    return ALIBI_OK;
+}
+
+static alibi_status add_document(void *user, const char *text, size_t length)
+{
+    struct intake *in = user;
+    struct stretch whole = { .text = text, .stop = length, .end = length, .last = true };
+    size_t reached;
+
+    if (length == 0)
+        return fail(ALIBI_BAD_INPUT, "'%s' is empty", in->corpus->name);
+    in->ids.count = 0;
+    TRY_RETURN(encoder_run(in->encoder, &whole, &in->ids, &reached));
+    TRY_RETURN(encoder_end(in->encoder, (struct slice){ text, length }, &in->ids));
+    TRY_RETURN(add_ids(in->corpus, in->ids.at, in->ids.count));
+    return note_end(in);
 }
 
 alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count)
 {
     alibi_status status;
+    struct intake in = { 0 };
     alibi_corpus *c = NULL;
 
-    TRY(new_corpus(&c, "text"));
+    TRY(new_corpus(&c, "text", NULL));
+    TRY(intake_init(&in, c));
     for (int i = 0; i < count; i++)
-        TRY(add_document(c, texts[i], strlen(texts[i])));
-    finish(c, cut_by_length);
+        TRY(add_document(&in, texts[i], strlen(texts[i])));
+    seal(c);
+    cut_by_length(c);
     *out = c;
     c = NULL;
 out:
+    intake_fini(&in);
     alibi_corpus_free(c);
     return status;
 }
+
+/* ---- the built-in text */
 
 /* Keeps to the options' ranges, so that a recipe can name every text that was used. */
 static alibi_status check_builtin(uint64_t seed, int64_t bytes)
@@ -372,41 +199,208 @@ static alibi_status check_builtin(uint64_t seed, int64_t bytes)
     return ALIBI_OK;
 }
 
-alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes)
+/* The first token of the last `documents` documents. */
+static int64_t last_documents(const struct intake *in, int64_t documents)
+{
+    return documents < in->documents ? in->ends[in->documents - documents - 1] : 0;
+}
+
+static void cut_by_document(struct intake *in)
+{
+    int64_t part = in->documents < 20 ? 1 : in->documents / 20;
+
+    in->corpus->cuts[1] = last_documents(in, 2 * part);
+    in->corpus->cuts[2] = last_documents(in, part);
+}
+
+alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes, const alibi_tokenizer *t)
 {
     alibi_status status;
+    struct intake in = { 0 };
     alibi_corpus *c = NULL;
 
     TRY(check_builtin(seed, bytes));
-    TRY(new_corpus(&c, "built-in text"));
-    TRY(builtin_write(seed, bytes, add_document, c));
-    finish(c, cut_by_document);
+    TRY(new_corpus(&c, "built-in text", t));
+    TRY(intake_init(&in, c));
+    TRY(builtin_write(seed, bytes, add_document, &in));
+    seal(c);
+    cut_by_document(&in);
     c->builtin = (struct alibi_builtin){ (int64_t)seed, bytes };
     *out = c;
     c = NULL;
 out:
+    intake_fini(&in);
     alibi_corpus_free(c);
     return status;
 }
 
-void alibi_corpus_free(alibi_corpus *c)
+/* ---- text files */
+
+static alibi_status report(const struct source *source, double started, double *reported)
 {
-    if (c == NULL)
-        return;
-    tokenizer_free(c->tokenizer);
-    mem_free(c->name);
-    mem_free(c->tokens);
-    mem_free(c);
+    double now = clock_seconds(), seconds = now - started;
+    int64_t done = source_bytes_done(source), total = source_bytes_total(source);
+
+    if (alibi_stop_requested())
+        return fail(ALIBI_INTERRUPTED, "stopped after %lld bytes of text", (long long)done);
+    if (now - *reported < report_seconds)
+        return ALIBI_OK;
+    *reported = now;
+    report_progress(&(struct alibi_progress){
+        .task = "read text",
+        .unit = "bytes",
+        .done = done,
+        .total = total,
+        .seconds = seconds,
+        .seconds_left = total > done && done > 0 ? seconds * (double)(total - done) / (double)done : 0,
+        .loss = NAN,
+    });
+    return ALIBI_OK;
+}
+
+static alibi_status add_encoded(alibi_corpus *c, struct encoding *encoding, const struct source *source)
+{
+    double started = clock_seconds(), reported = started;
+    struct encoded some;
+
+    do {
+        TRY_RETURN(encoding_next(encoding, &some));
+        TRY_RETURN(add_ids(c, some.ids, some.count));
+        TRY_RETURN(report(source, started, &reported));
+    } while (some.count > 0);
+    return ALIBI_OK;
+}
+
+static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int count, const struct alibi_reading *reading)
+{
+    alibi_status status;
+    struct source *source = NULL;
+    struct encoding *encoding = NULL;
+    int64_t before = c->count;
+
+    TRY(need_tokenizer(c));
+    TRY(source_open(&source, paths, count, reading));
+    TRY(encoding_open(&encoding, source, c->tokenizer));
+    TRY(add_encoded(c, encoding, source));
+    if (c->count == before)
+        status = fail(ALIBI_BAD_INPUT, "'%s' is empty", paths[0]);
+out:
+    encoding_close(encoding);
+    source_close(source);
+    return status;
+}
+
+/* ---- shards */
+
+/* All parts of a corpus have one tokenizer. */
+static alibi_status agree_on_tokenizer(alibi_corpus *c, const alibi_tokenizer *own, const char *path)
+{
+    if (c->tokenizer == NULL)
+        c->tokenizer = tokenizer_share(own);
+    if (tokenizer_checksum(c->tokenizer) == tokenizer_checksum(own))
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT, "'%s' was tokenized with another tokenizer (%s, %lld ids) than the one in use (%s, %lld ids)",
+                path, tokenizer_type(own), (long long)alibi_tokenizer_vocab(own), tokenizer_type(c->tokenizer),
+                (long long)alibi_tokenizer_vocab(c->tokenizer));
+}
+
+static alibi_status open_shards(alibi_corpus *c, const char *path)
+{
+    alibi_status status;
+    struct shard_index index = { 0 };
+    alibi_tokenizer *own = NULL;
+    bool has_index;
+
+    TRY(shards_open(&c->shards, &c->shard_count, &index, &has_index, &own, path));
+    if (own != NULL)
+        TRY(agree_on_tokenizer(c, own, path));
+    c->indexed = c->indexed && has_index;
+    c->documents += index.documents;
+    c->words += index.words;
+    c->bytes += index.bytes;
+out:
+    shard_index_fini(&index);
+    alibi_tokenizer_free(own);
+    return status;
+}
+
+static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int count)
+{
+    int before = c->shard_count;
+
+    for (int i = 0; i < count; i++)
+        TRY_RETURN(open_shards(c, paths[i]));
+    if (c->tokenizer == NULL)
+        return fail(ALIBI_BAD_INPUT, "'%s' has no tokenizer of its own: the one that made its tokens must be named", paths[0]);
+    for (int i = before; i < c->shard_count; i++)
+        TRY_RETURN(shard_check(&c->shards[i], alibi_tokenizer_vocab(c->tokenizer)));
+    count_tokens(c);
+    return ALIBI_OK;
+}
+
+/* ---- any files */
+
+static alibi_status recognise(bool *shards, const char *const *paths, int count)
+{
+    bool first, next;
+
+    TRY_RETURN(shards_recognise(&first, paths[0]));
+    for (int i = 1; i < count; i++) {
+        TRY_RETURN(shards_recognise(&next, paths[i]));
+        if (next != first)
+            return fail(ALIBI_BAD_INPUT, "'%s' holds tokens and '%s' text: a corpus is one or the other", paths[first ? 0 : i],
+                        paths[first ? i : 0]);
+    }
+    *shards = first;
+    return ALIBI_OK;
+}
+
+static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int count, const struct alibi_reading *reading)
+{
+    bool shards = false;
+
+    TRY_RETURN(recognise(&shards, paths, count));
+    return shards ? add_shards(c, paths, count) : add_texts(c, paths, count, reading);
+}
+
+alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count, const char *valid,
+                               const alibi_tokenizer *t, const struct alibi_reading *reading)
+{
+    alibi_status status;
+    alibi_corpus *c = NULL;
+    int64_t train;
+
+    if (count < 1)
+        return fail(ALIBI_USAGE, "a corpus needs at least one file");
+    TRY(new_corpus(&c, paths[0], t));
+    TRY(add_paths(c, paths, count, reading));
+    train = c->count;
+    if (valid != NULL)
+        TRY(add_paths(c, &valid, 1, reading));
+    seal(c);
+    if (valid == NULL)
+        cut_by_length(c);
+    else
+        cut_behind(c, train);
+    *out = c;
+    c = NULL;
+out:
+    if (status == ALIBI_INTERRUPTED)
+        stop_clear(); /* whoever asked for a stop has it; one that came too late is for the next call */
+    alibi_corpus_free(c);
+    return status;
 }
 
 /* ---- using one */
 
 struct span corpus_span(const alibi_corpus *c, enum alibi_split split)
 {
-    return c->spans[split];
+    if (split == ALIBI_ALL)
+        return (struct span){ .corpus = c, .count = c->count };
+    return (struct span){ .corpus = c, .first = c->cuts[split], .count = c->cuts[split + 1] - c->cuts[split] };
 }
 
-const struct tokenizer *corpus_tokenizer(const alibi_corpus *c)
+const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c)
 {
     return c->tokenizer;
 }
@@ -424,69 +418,4 @@ struct alibi_builtin corpus_builtin(const alibi_corpus *c)
 uint32_t corpus_checksum(const alibi_corpus *c)
 {
     return c->checksum;
-}
-
-void span_read(struct span s, int64_t from, int64_t count, int32_t *ids)
-{
-    const uint16_t *tokens = s.corpus->tokens + s.first + from;
-
-    for (int64_t i = 0; i < count; i++)
-        ids[i] = tokens[i];
-}
-
-void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes)
-{
-    measure(s.corpus, s.first + from, count, words, bytes);
-}
-
-void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split, struct alibi_corpus_info *info)
-{
-    struct span s = corpus_span(c, split);
-
-    *info = (struct alibi_corpus_info){
-        .documents = s.documents,
-        .tokens = s.count,
-        .words = s.words,
-        .bytes = s.bytes,
-        .vocab = tokenizer_vocab(c->tokenizer),
-    };
-}
-
-/* The text of tokens first..end-1. Between two documents stands a line end, if the first has none of its own: without it the
- * last word of one and the first of the next would become one word. */
-static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t end, int64_t split_end, struct text *out)
-{
-    for (int64_t i = first; i < end; i++) {
-        size_t bytes;
-        const char *text = token_bytes(c, i, &bytes);
-        bool joins = is_end(c, i) && i > 0 && i + 1 < split_end && !starts_line(c, i);
-
-        TRY_RETURN(text_append_bytes(out, joins ? "\n" : text, joins ? 1 : bytes));
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status write_span(struct file *file, const void *user)
-{
-    alibi_status status = ALIBI_OK;
-    const struct span *s = user;
-    struct text block = { 0 };
-    int64_t split_end = s->first + s->count;
-
-    for (int64_t i = s->first; i < split_end; i += BLOCK) {
-        int64_t end = split_end - i > BLOCK ? i + BLOCK : split_end;
-        block.length = 0;
-        TRY(append_text(s->corpus, i, end, split_end, &block));
-        TRY(file_write(file, block.data, block.length));
-    }
-out:
-    text_free(&block);
-    return status;
-}
-
-alibi_status alibi_corpus_write(const alibi_corpus *c, enum alibi_split split, const char *path)
-{
-    struct span s = corpus_span(c, split);
-
-    return file_replace_with(path, write_span, &s);
 }

@@ -1,40 +1,193 @@
 /* text.h - tokenizers, corpora, batches
  *
- *   files | generator -> corpus (documents -> tokens, three splits) -> span (a split's tokens) -> windows of L + 1 tokens
+ *   files -> source (blocks of documents) -> encoding (ids) -> shards on disk, or in memory
+ *   shards -> corpus (three splits) -> span (a split's tokens) -> windows of L + 1 tokens -> loader
  *
  * At this level a token is a 32-bit id; how a corpus stores it is its own affair. */
 #ifndef TEXT_H
 #define TEXT_H
 
-#include "base/base.h"
+#include "formats/formats.h"
 
-/* ---- tokenizer (tokenizer.c) */
+/* ---- tokenizers (tokenizer.c and one file per kind: tokenizer_bytes.c, tokenizer_bpe.c, tokenizer_words.c) */
 
-/* Text to ids and back. The byte tokenizer has ids 0..255 for bytes and 256 for the end of a document. */
-struct tokenizer;
+/* Ids that grow in number; start from {0}, mem_free(at). */
+struct ids {
+    int32_t *at;
+    int64_t count, capacity;
+};
+alibi_status ids_reserve(struct ids *ids, int64_t more); /* room for that many more */
+alibi_status ids_append(struct ids *ids, const int32_t *at, int64_t count);
 
-alibi_status tokenizer_new_bytes(struct tokenizer **out);
-alibi_status tokenizer_read(struct tokenizer **out, const char *bytes, size_t length, const char *path); /* tokenizer.json */
-alibi_status tokenizer_write(const struct tokenizer *t, struct text *json);
-void tokenizer_free(struct tokenizer *t);
-int64_t tokenizer_vocab(const struct tokenizer *t);
-int32_t tokenizer_end(const struct tokenizer *t); /* the end-of-document id */
-/* Appends the ids of the text to ids (mem_free), *count of them. */
-alibi_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, int32_t **ids, int64_t *count);
-/* The bytes of one id, lent; end of document is no bytes. */
-const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *bytes);
+/* A tokenizer never changes, and any number of threads may use one. */
+alibi_status tokenizer_new_bytes(alibi_tokenizer **out);
+alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path); /* takes the file, always */
+/* words[0] is what stands for words that are not there, words[1] for the end of a line. Copied. */
+alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count);
+alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length, const char *path); /* tokenizer.json */
+alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json);
+alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t); /* one more owner; each calls alibi_tokenizer_free */
+uint32_t tokenizer_checksum(const alibi_tokenizer *t);      /* of its file: those of equal checksum give equal ids */
+const char *tokenizer_type(const alibi_tokenizer *t);       /* "bytes", "bpe", "words" */
+/* The bytes of one id, lent; the end of a document is no bytes for bytes and BPE. A word has a blank behind it. */
+const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes);
+/* A whole text, without an end. */
+alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, struct ids *ids);
+
+/* ---- encoding part by part (encoder.c) */
+
+/* A part of a document: text[from..stop) is to be encoded. text[0..end) is there to be looked at, and no more is known of the
+ * document unless `last`: then it ends at `end`. */
+struct stretch {
+    const char *text;
+    size_t from, stop, end;
+    bool last;
+};
+
+/* What one thread needs to encode: scratch and a memory of pieces that it met before. */
+struct encoder;
+alibi_status encoder_new(struct encoder **out, const alibi_tokenizer *t);
+void encoder_free(struct encoder *e);
+
+/* Appends the ids of the stretch up to *reached, which is the first cut at or behind `stop`; or, if not `last`, an earlier one if
+ * what comes after `end` may decide where the next cut is. A cut is where the tokenizer's pieces end: from there on the text is
+ * encoded as if it began there. So a document can be encoded in any stretches that start where others have ended. */
+alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids, size_t *reached);
+
+/* Appends what stands behind a document: the end id; for words only if its last line has no line end. */
+alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct ids *ids);
+
+/* ---- pieces (pattern.c): a text cut by the regular expressions of a BPE */
+
+struct pattern; /* never changes; any number of threads may use one */
+alibi_status pattern_new(struct pattern **out, const struct bpe_split *splits, int count, const char *path);
+void pattern_free(struct pattern *p);
+
+struct cutter; /* of one thread */
+alibi_status cutter_new(struct cutter **out, const struct pattern *p);
+void cutter_free(struct cutter *c);
+
+/* Hands over the pieces of the stretch, in order, up to *reached, which is as in encoder_run. Bytes that are not UTF-8 are pieces
+ * of their own. A piece of more than PIECE_MAX bytes is ALIBI_BAD_INPUT. */
+enum { PIECE_MAX = 16 << 20 };
+typedef alibi_status piece_sink(void *user, const char *piece, size_t bytes);
+alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user, size_t *reached);
+
+/* ---- reading (source.c): files to blocks of documents */
+
+/* Where in the input a byte of a document stands. */
+struct place {
+    int64_t file;     /* 0.. */
+    int64_t document; /* within the file, 0.. */
+    int64_t offset;   /* within the document's text */
+};
+
+/* Some text of the input: whole documents, and at its end perhaps the first part of one that goes on. */
+struct block {
+    char *text;
+    size_t bytes, capacity;
+    size_t *ends; /* where documents end; the text behind the last one goes on in the next block */
+    int64_t end_count, end_capacity;
+    struct place start; /* of text[0] */
+};
+void block_fini(struct block *b); /* start from {0} */
+
+struct source;
+/* Opens what alibi_tokenize() takes. Folders are listed now, files opened one by one. */
+alibi_status source_open(struct source **out, const char *const *paths, int count, const struct alibi_reading *reading);
+void source_close(struct source *s);
+int source_file_count(const struct source *s);
+const char *source_file(const struct source *s, int64_t file); /* its path */
+int64_t source_bytes_total(const struct source *s);            /* of all files as they lie on the disk; 0: not known */
+int64_t source_bytes_done(const struct source *s);
+/* From here on as if `place` had been reached by reading. Only before the first read. */
+alibi_status source_seek(struct source *s, struct place place);
+/* Replaces the content of the block by the next `bytes` of text, about. Nothing comes at the end: bytes == 0, no ends. The end
+ * of a document comes with its last byte, and the line ends of its lines are part of it; blank lines are no documents. Only
+ * UTF-8 without a byte 0 is let through; documents are never empty. ALIBI_BAD_INPUT names file and place. */
+alibi_status source_read(struct source *s, struct block *b, size_t bytes);
+
+/* ---- the pipeline (encode.c): source to ids, on all threads, the next block read meanwhile */
+
+struct encoded {
+    const int32_t *ids;
+    int64_t count;
+    const int64_t *ends; /* behind the end of each document that ends here, as an index of ids */
+    int64_t end_count;
+    int64_t words, bytes; /* of the text that these ids stand for; a word counts where it begins */
+    struct place start;   /* of the first of them: a source that starts there gives the same ids from there on */
+    bool within_word;     /* `start` is within a word that began before */
+    int64_t source_bytes; /* source_bytes_done() when their text had been read; the source itself is read on meanwhile */
+};
+
+struct encoding;
+alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t); /* both are lent */
+void encoding_close(struct encoding *e);                                                            /* NULL is fine */
+/* The source was sought to a place where encoded.within_word was true. Before the first encoding_next(). */
+void encoding_set_within_word(struct encoding *e);
+/* The ids of the next block, lent until the next call; count == 0 at the end, where ends and counts may still be due (of text
+ * that gives no ids). The same blocks on any number of threads. */
+alibi_status encoding_next(struct encoding *e, struct encoded *out);
+extern size_t encoding_block_bytes; /* of text to read at a time; tests make it small */
+
+/* ---- shards (shards.c): tokens in files, mapped */
+
+/* Consecutive tokens of a corpus, in a file that is mapped, or in memory. */
+struct shard {
+    struct mapping *mapping; /* NULL: ids are owned memory */
+    void *ids;
+    int width;         /* bytes of an id: 2 or 4 */
+    int64_t count;     /* of ids */
+    int64_t capacity;  /* in memory: ids that there is room for */
+    int64_t first;     /* of all tokens of the corpus */
+    uint32_t checksum; /* of the ids as they are stored, once they are sealed */
+    char *path;        /* of the file, for messages; NULL: in memory */
+};
+
+/* What index.json says beside the shards. */
+struct shard_index {
+    uint32_t tokenizer; /* its checksum */
+    int width;
+    int64_t documents, tokens, words, bytes;
+    struct shard_entry {
+        char name[32];
+        int64_t tokens;
+        uint32_t crc32; /* of the whole file */
+    } * entries;
+    int64_t entry_count;
+};
+alibi_status shard_index_format(const struct shard_index *x, struct text *json);
+/* Strict: ALIBI_BAD_INPUT names the path and what is wrong. */
+alibi_status shard_index_read(struct shard_index *x, const char *folder);
+void shard_index_fini(struct shard_index *x);
+#define SHARD_INDEX "index.json"
+#define SHARD_PROGRESS "progress.json" /* stands there until the index does */
+
+/* Whether the path is a shard, or a folder with shards; a folder that holds an unfinished tokenizing counts. */
+alibi_status shards_recognise(bool *yes, const char *path);
+/* Maps the shards at `path` and appends them. With an index: its checksums are compared, *tokenizer is the folder's own, and the
+ * caller ends *index with shard_index_fini. Without: both are left as they are. Ids are not checked yet. After a failure some may
+ * have been appended. */
+alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index, bool *has_index,
+                         alibi_tokenizer **tokenizer, const char *path);
+/* Appends ids that lie in memory, in shards of bounded size. */
+alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count, int width);
+void shard_seal(struct shard *s); /* computes its checksum; those of files are sealed */
+/* Every id is below vocab, or ALIBI_BAD_INPUT names the shard, the place and the id. */
+alibi_status shard_check(const struct shard *s, int64_t vocab);
+int64_t shard_largest(const struct shard *s); /* of its ids; -1: there is none */
+void shards_free(struct shard *shards, int count);
 
 /* ---- corpus (corpus.c; builtin.c writes the built-in one) */
 
-/* One split: consecutive tokens, with the counts of the text they stand for. */
+/* One split: consecutive tokens. */
 struct span {
     const struct alibi_corpus *corpus;
     int64_t first, count; /* tokens */
-    int64_t documents, words, bytes;
 };
 
 struct span corpus_span(const alibi_corpus *c, enum alibi_split split);
-const struct tokenizer *corpus_tokenizer(const alibi_corpus *c);
+const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c);
 const char *corpus_name(const alibi_corpus *c);             /* for messages: the first file, or "built-in text" */
 struct alibi_builtin corpus_builtin(const alibi_corpus *c); /* bytes == 0: it is not the built-in text */
 uint32_t corpus_checksum(const alibi_corpus *c);            /* of all tokens: a resumed run must see the same text */
@@ -42,10 +195,10 @@ uint32_t corpus_checksum(const alibi_corpus *c);            /* of all tokens: a 
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);
 
-/* Words and bytes of the text that tokens from..from+count-1 stand for (a word belongs to its first byte). */
+/* Words and bytes of the text that tokens from..from+count-1 stand for (a word belongs to the token with its first byte). */
 void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes);
 
-/* A corpus of text already in memory, for tests. Each text is a document. */
+/* A corpus of text already in memory, for tests, as bytes. Each text is a document. */
 alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count);
 
 /* The built-in text: about `bytes` bytes of documents written from `seed`, handed over one by one. */
@@ -67,5 +220,13 @@ struct batches {
 alibi_status batches_init(struct batches *b, struct span span, int64_t length, int64_t batch, uint64_t seed);
 /* tokens, targets [batch, length] */
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets);
+
+/* ---- loader (loader.c): batches, the next one read on a thread of its own while this one is used */
+
+struct loader;
+alibi_status loader_new(struct loader **out, const struct batches *b);
+void loader_free(struct loader *l);
+/* Batch `number`, lent until the next call. Any order will do; the one after the last asked for is there already. */
+alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens, const int32_t **targets);
 
 #endif

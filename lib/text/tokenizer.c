@@ -1,93 +1,49 @@
 /* tokenizer.c - text to ids and back
  *
- * A tokenizer is a kind, which is a row of functions, and the data of that kind. Callers see ids only, so a new kind is a new
- * row in `kinds` and changes nothing else. The file tokenizer.json starts with the name of the kind:
- *
- *   {"type": "bytes", "vocab": 257, "end": 256} */
+ * A tokenizer is a kind, which is a row of functions, and the data of that kind. Callers see ids only. A file of ours starts with
+ * the name of the kind, {"type": "bytes", "vocab": 257, "end": 256}; all others are Hugging Face's. */
 #include <string.h>
 
-#include "base/json.h"
-#include "text/text.h"
+#include "text/tokenizer.h"
 
-enum { BYTE_IDS = 256, BYTE_END = 256, BYTE_VOCAB = 257 };
+enum { FILE_BYTES_MAX = 256 << 20 };
 
-struct tokenizer_kind {
-    const char *type;
-    /* The members of the file beside "type"; NULL ends them. Any other is refused. */
-    const char *keys[4];
-    alibi_status (*make)(struct tokenizer **out);
-    alibi_status (*check)(const json_t *file, const char *path);
-    alibi_status (*write)(const struct tokenizer *t, struct text *json);
-    void (*encode)(const struct tokenizer *t, const char *text, size_t bytes, int32_t *ids);
-    const char *(*bytes)(const struct tokenizer *t, int32_t id, size_t *bytes);
-};
-
-struct tokenizer {
-    const struct tokenizer_kind *kind;
-    int64_t vocab;
-    int32_t end;
-    char all[BYTE_IDS]; /* all[i] = i: what tokenizer_bytes lends */
-};
-
-/* ---- bytes: the id of a byte is its value */
-
-static alibi_status bytes_check(const json_t *file, const char *path)
-{
-    int64_t value;
-
-    TRY_RETURN(json_get_int(file, "vocab", BYTE_VOCAB, BYTE_VOCAB, &value, path));
-    return json_get_int(file, "end", BYTE_END, BYTE_END, &value, path);
-}
-
-static alibi_status bytes_write(const struct tokenizer *t, struct text *json)
-{
-    return text_append(json, "{\"type\": \"bytes\", \"vocab\": %lld, \"end\": %d}\n", (long long)t->vocab, (int)t->end);
-}
-
-static void bytes_encode(const struct tokenizer *t, const char *text, size_t bytes, int32_t *ids)
-{
-    (void)t;
-    for (size_t i = 0; i < bytes; i++)
-        ids[i] = (unsigned char)text[i];
-}
-
-static const char *bytes_of(const struct tokenizer *t, int32_t id, size_t *bytes)
-{
-    bool is_byte = id >= 0 && id < BYTE_IDS;
-
-    *bytes = is_byte ? 1 : 0;
-    return is_byte ? &t->all[id] : "";
-}
-
-static const struct tokenizer_kind kinds[] = {
-    {
-        .type = "bytes",
-        .keys = { "vocab", "end" },
-        .make = tokenizer_new_bytes,
-        .check = bytes_check,
-        .write = bytes_write,
-        .encode = bytes_encode,
-        .bytes = bytes_of,
-    },
-};
+static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe, &tokenizer_kind_words };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
-alibi_status tokenizer_new_bytes(struct tokenizer **out)
-{
-    struct tokenizer *t = NULL;
+/* ---- ids that grow in number */
 
-    TRY_RETURN(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
-    t->kind = &kinds[0];
-    t->vocab = BYTE_VOCAB;
-    t->end = BYTE_END;
-    for (int i = 0; i < BYTE_IDS; i++)
-        t->all[i] = (char)i;
-    *out = t;
+alibi_status ids_reserve(struct ids *ids, int64_t more)
+{
+    int64_t need, capacity = ids->capacity > 0 ? ids->capacity : 64;
+
+    if (__builtin_add_overflow(ids->count, more, &need) || need > INT64_MAX / (2 * (int64_t)sizeof *ids->at))
+        return fail(ALIBI_MEMORY, "not enough memory for %lld and %lld tokens", (long long)ids->count, (long long)more);
+    if (need <= ids->capacity)
+        return ALIBI_OK;
+    while (capacity < need)
+        capacity *= 2;
+    TRY_RETURN(mem_grow((void **)&ids->at, (size_t)ids->count * sizeof *ids->at, (size_t)capacity * sizeof *ids->at, "tokens"));
+    ids->capacity = capacity;
     return ALIBI_OK;
 }
 
-/* ---- every kind */
+alibi_status ids_append(struct ids *ids, const int32_t *at, int64_t count)
+{
+    TRY_RETURN(ids_reserve(ids, count));
+    if (count > 0)
+        memcpy(ids->at + ids->count, at, (size_t)count * sizeof *at);
+    ids->count += count;
+    return ALIBI_OK;
+}
+
+void alibi_ids_free(int32_t *ids)
+{
+    mem_free(ids);
+}
+
+/* ---- files */
 
 static alibi_status find_kind(const struct tokenizer_kind **out, const json_t *file, const char *path)
 {
@@ -95,12 +51,12 @@ static alibi_status find_kind(const struct tokenizer_kind **out, const json_t *f
 
     TRY_RETURN(json_get_text(file, "type", &type, path));
     for (int i = 0; i < KINDS; i++) {
-        if (strcmp(kinds[i].type, type) == 0) {
-            *out = &kinds[i];
+        if (kinds[i]->read != NULL && strcmp(kinds[i]->type, type) == 0) {
+            *out = kinds[i];
             return ALIBI_OK;
         }
     }
-    return fail(ALIBI_BAD_INPUT, "'%s': no tokenizer of type '%.40s' is known, only 'bytes'", path, type);
+    return fail(ALIBI_BAD_INPUT, "'%s': no tokenizer of type '%.40s' is known, only 'bytes' and 'words'", path, type);
 }
 
 static bool is_key(const struct tokenizer_kind *kind, const char *key)
@@ -124,7 +80,7 @@ static alibi_status check_keys(const struct tokenizer_kind *kind, json_t *file, 
     return ALIBI_OK;
 }
 
-alibi_status tokenizer_read(struct tokenizer **out, const char *bytes, size_t length, const char *path)
+static alibi_status read_ours(alibi_tokenizer **out, const char *bytes, size_t length, const char *path)
 {
     alibi_status status;
     json_t *file = NULL;
@@ -133,52 +89,228 @@ alibi_status tokenizer_read(struct tokenizer **out, const char *bytes, size_t le
     TRY(json_parse(&file, bytes, length, path));
     TRY(find_kind(&kind, file, path));
     TRY(check_keys(kind, file, path));
-    TRY(kind->check(file, path));
-    TRY(kind->make(out));
+    TRY(kind->read(out, file, path));
 out:
     json_decref(file);
     return status;
 }
 
-alibi_status tokenizer_write(const struct tokenizer *t, struct text *json)
+static size_t skip_blanks(const char *bytes, size_t length, size_t at)
 {
-    return t->kind->write(t, json);
+    while (at < length && strchr(" \t\r\n", bytes[at]) != NULL && bytes[at] != '\0')
+        at++;
+    return at;
 }
 
-void tokenizer_free(struct tokenizer *t)
+/* Whether the first member is "type". Hugging Face's files have none of that name at the top, and can be too large to be built as
+ * a tree just to see that. */
+static bool is_ours(const char *bytes, size_t length)
 {
-    mem_free(t);
+    static const char key[] = "\"type\"";
+    size_t at = skip_blanks(bytes, length, 0);
+
+    if (at == length || bytes[at] != '{')
+        return false;
+    at = skip_blanks(bytes, length, at + 1);
+    return length - at >= strlen(key) && memcmp(bytes + at, key, strlen(key)) == 0;
 }
 
-int64_t tokenizer_vocab(const struct tokenizer *t)
+alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length, const char *path)
+{
+    struct bpe_file *file = NULL;
+
+    if (is_ours(bytes, length))
+        return read_ours(out, bytes, length, path);
+    TRY_RETURN(bpe_file_parse(&file, bytes, length, path));
+    return tokenizer_new_bpe(out, file, path);
+}
+
+static alibi_status open_file(alibi_tokenizer **out, const char *path)
+{
+    alibi_status status;
+    char *bytes = NULL;
+    size_t length = 0;
+
+    TRY(file_read_all(&bytes, &length, path, FILE_BYTES_MAX));
+    TRY(tokenizer_read(out, bytes, length, path));
+out:
+    mem_free(bytes);
+    return status;
+}
+
+static alibi_status open_pair(alibi_tokenizer **out, const char *vocab_path, const char *merges_path)
+{
+    alibi_status status;
+    char *vocab = NULL, *merges = NULL;
+    size_t vocab_bytes = 0, merges_bytes = 0;
+    struct bpe_file *file = NULL;
+
+    TRY(file_read_all(&vocab, &vocab_bytes, vocab_path, FILE_BYTES_MAX));
+    TRY(file_read_all(&merges, &merges_bytes, merges_path, FILE_BYTES_MAX));
+    TRY(bpe_file_parse_pair(&file, (struct slice){ vocab, vocab_bytes }, vocab_path, (struct slice){ merges, merges_bytes },
+                            merges_path));
+    TRY(tokenizer_new_bpe(out, file, vocab_path));
+out:
+    mem_free(vocab);
+    mem_free(merges);
+    return status;
+}
+
+static alibi_status open_folder(alibi_tokenizer **out, const char *folder)
+{
+    alibi_status status;
+    char *whole = NULL, *vocab = NULL, *merges = NULL;
+
+    TRY(path_join(&whole, folder, "tokenizer.json"));
+    TRY(path_join(&vocab, folder, "vocab.json"));
+    TRY(path_join(&merges, folder, "merges.txt"));
+    if (file_exists(whole))
+        TRY(open_file(out, whole));
+    else if (file_exists(vocab))
+        TRY(open_pair(out, vocab, merges));
+    else
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' has no tokenizer: neither tokenizer.json nor vocab.json is there", folder));
+out:
+    mem_free(whole);
+    mem_free(vocab);
+    mem_free(merges);
+    return status;
+}
+
+alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path)
+{
+    enum path_kind kind;
+
+    if (path == NULL || strcmp(path, "bytes") == 0)
+        return tokenizer_new_bytes(out);
+    TRY_RETURN(path_look(&kind, path));
+    return kind == PATH_FOLDER ? open_folder(out, path) : open_file(out, path);
+}
+
+alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json)
+{
+    return t->kind->format(t, json);
+}
+
+alibi_status alibi_tokenizer_write(const alibi_tokenizer *t, const char *path)
+{
+    alibi_status status;
+    struct text json = { 0 };
+
+    TRY(tokenizer_format(t, &json));
+    TRY(file_replace(path, json.data, json.length));
+out:
+    text_free(&json);
+    return status;
+}
+
+/* ---- owners */
+
+alibi_status tokenizer_finish(alibi_tokenizer *t)
+{
+    alibi_status status;
+    struct text json = { 0 };
+
+    atomic_init(&t->owners, 1);
+    TRY(tokenizer_format(t, &json));
+    t->checksum = checksum(0, json.data, json.length);
+out:
+    text_free(&json);
+    return status;
+}
+
+alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t)
+{
+    alibi_tokenizer *shared = (alibi_tokenizer *)(uintptr_t)t; /* only the count of owners changes */
+
+    atomic_fetch_add(&shared->owners, 1);
+    return shared;
+}
+
+void alibi_tokenizer_free(alibi_tokenizer *t)
+{
+    if (t != NULL && atomic_fetch_sub(&t->owners, 1) == 1)
+        t->kind->free(t);
+}
+
+/* ---- facts */
+
+int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t)
 {
     return t->vocab;
 }
 
-int32_t tokenizer_end(const struct tokenizer *t)
+int32_t alibi_tokenizer_end(const alibi_tokenizer *t)
 {
     return t->end;
 }
 
-/* No kind makes more ids than there are bytes. */
-static alibi_status grow_ids(int32_t **ids, int64_t count, size_t more)
+uint32_t tokenizer_checksum(const alibi_tokenizer *t)
 {
-    size_t total, size;
-
-    if (!size_add(&total, (size_t)count, more) || !size_multiply(&size, total, sizeof **ids) || total > INT64_MAX)
-        return fail(ALIBI_MEMORY, "not enough memory for the tokens of %zu bytes of text", more);
-    return mem_grow((void **)ids, (size_t)count * sizeof **ids, size, "the tokens of a text");
+    return t->checksum;
 }
 
-alibi_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t bytes, int32_t **ids, int64_t *count)
+const char *tokenizer_type(const alibi_tokenizer *t)
 {
-    TRY_RETURN(grow_ids(ids, *count, bytes));
-    t->kind->encode(t, text, bytes, *ids + *count);
-    *count += (int64_t)bytes;
-    return ALIBI_OK;
+    return t->kind->type;
 }
 
-const char *tokenizer_bytes(const struct tokenizer *t, int32_t id, size_t *bytes)
+const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes)
 {
-    return t->kind->bytes(t, id, bytes);
+    *bytes = 0;
+    return id >= 0 && id < t->vocab ? t->kind->bytes(t, id, bytes) : "";
+}
+
+/* ---- whole texts */
+
+alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, struct ids *ids)
+{
+    alibi_status status;
+    struct encoder *e = NULL;
+    struct stretch whole = { .text = text, .stop = bytes, .end = bytes, .last = true };
+    size_t reached;
+
+    TRY(encoder_new_for(&e, t, bytes));
+    TRY(encoder_run(e, &whole, ids, &reached));
+out:
+    encoder_free(e);
+    return status;
+}
+
+alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, int32_t **ids, int64_t *count)
+{
+    alibi_status status;
+    struct ids made = { 0 };
+
+    TRY(ids_reserve(&made, 1));
+    TRY(tokenizer_encode(t, text, bytes, &made));
+    *ids = made.at;
+    *count = made.count;
+    made.at = NULL;
+out:
+    mem_free(made.at);
+    return status;
+}
+
+alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count, char **text, size_t *bytes)
+{
+    alibi_status status;
+    struct text made = { 0 };
+
+    TRY(text_append_bytes(&made, "", 0));
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *part;
+        if (ids[i] < 0 || ids[i] >= t->vocab)
+            TRY(fail(ALIBI_BAD_INPUT, "token %lld is %d, the vocabulary ends at %lld", (long long)i, (int)ids[i],
+                     (long long)t->vocab - 1));
+        part = t->kind->text(t, ids[i], &length);
+        TRY(text_append_bytes(&made, part, length));
+    }
+    *text = made.data;
+    *bytes = made.length;
+    made.data = NULL;
+out:
+    text_free(&made);
+    return status;
 }

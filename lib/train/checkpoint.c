@@ -27,14 +27,14 @@ static void contents_fini(struct contents *c)
         tensor_file_fini(&c->tensors[i]);
 }
 
-static alibi_status contents_init(struct contents *c, const struct model *m, const struct optimizer *o, const struct tokenizer *t,
+static alibi_status contents_init(struct contents *c, const struct model *m, const struct optimizer *o, const alibi_tokenizer *t,
                                   const struct alibi_training *training, const struct train_state *state)
 {
     *c = (struct contents){ 0 };
     TRY_RETURN(tensor_file_of_model(&c->tensors[PART_MODEL], m));
     TRY_RETURN(tensor_file_of_optimizer(&c->tensors[PART_OPTIMIZER], o));
     TRY_RETURN(config_write_json(&m->config, &c->texts[PART_CONFIG]));
-    TRY_RETURN(tokenizer_write(t, &c->texts[PART_TOKENIZER]));
+    TRY_RETURN(tokenizer_format(t, &c->texts[PART_TOKENIZER]));
     TRY_RETURN(state_write_json(state, training, &c->texts[PART_STATE]));
     c->bytes = c->tensors[PART_MODEL].bytes + c->tensors[PART_OPTIMIZER].bytes;
     for (int i = 0; i < PARTS; i++)
@@ -212,7 +212,7 @@ out:
     return status;
 }
 
-alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o, const struct tokenizer *t,
+alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o, const alibi_tokenizer *t,
                              const struct alibi_training *training, const struct train_state *state)
 {
     alibi_status status;

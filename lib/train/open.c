@@ -72,7 +72,7 @@ void alibi_model_free(alibi_model *model)
     if (!model)
         return;
     model_free(model->model);
-    tokenizer_free(model->tokenizer);
+    alibi_tokenizer_free(model->tokenizer);
     mem_free(model->path);
     mem_free(model);
 }
@@ -80,6 +80,11 @@ void alibi_model_free(alibi_model *model)
 const struct alibi_config *alibi_model_view_config(const alibi_model *model)
 {
     return &model->model->config;
+}
+
+const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model)
+{
+    return model->tokenizer;
 }
 
 int64_t alibi_model_parameters(const alibi_model *model)

@@ -139,7 +139,7 @@ out:
     return status;
 }
 
-static alibi_status read_tokenizer(struct tokenizer **tokenizer, const char *path)
+static alibi_status read_tokenizer(alibi_tokenizer **tokenizer, const char *path)
 {
     alibi_status status;
     char *name = NULL, *bytes = NULL;
@@ -168,25 +168,25 @@ out:
     return status;
 }
 
-alibi_status checkpoint_read_config(const char *path, struct alibi_config *config, struct tokenizer **tokenizer)
+alibi_status checkpoint_read_config(const char *path, struct alibi_config *config, alibi_tokenizer **tokenizer)
 {
     alibi_status status;
     struct alibi_config read;
-    struct tokenizer *t = NULL;
+    alibi_tokenizer *t = NULL;
 
     TRY(read_config(&read, path));
     TRY(check_size(&read, path));
     TRY(read_tokenizer(&t, path));
-    if (tokenizer_vocab(t) != read.vocab) {
+    if (alibi_tokenizer_vocab(t) != read.vocab) {
         status = fail(ALIBI_BAD_INPUT, "'%s': the model has %lld ids, its tokenizer %lld", path, (long long)read.vocab,
-                      (long long)tokenizer_vocab(t));
+                      (long long)alibi_tokenizer_vocab(t));
         goto out;
     }
     *config = read;
     *tokenizer = t;
     t = NULL;
 out:
-    tokenizer_free(t);
+    alibi_tokenizer_free(t);
     return status;
 }
 

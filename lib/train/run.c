@@ -19,8 +19,7 @@ struct run {
     struct device device;
     struct model *model;
     struct optimizer optimizer;
-    struct batches batches;
-    int32_t *tokens, *targets; /* [batch, train_length] */
+    struct loader *loader;
 
     struct lock *lock;
     struct journal journal;
@@ -35,7 +34,7 @@ static alibi_status resolve(struct run *r, const struct alibi_config *config)
 {
     TRY_RETURN(training_check(&r->training));
     r->asked = r->config = *config;
-    r->config.vocab = tokenizer_vocab(corpus_tokenizer(r->corpus));
+    r->config.vocab = alibi_tokenizer_vocab(corpus_tokenizer(r->corpus));
     r->config.train_length = r->training.train_length;
     return alibi_config_resolve(&r->config);
 }
@@ -43,14 +42,11 @@ static alibi_status resolve(struct run *r, const struct alibi_config *config)
 static alibi_status make(struct run *r, const struct alibi_config *config)
 {
     const struct alibi_training *t = &r->training;
-    size_t tokens;
+    struct batches batches;
 
     TRY_RETURN(resolve(r, config));
-    TRY_RETURN(batches_init(&r->batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed));
-    if (!size_multiply(&tokens, (size_t)t->batch, (size_t)t->train_length))
-        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)t->batch, (long long)t->train_length);
-    TRY_RETURN(NEW_ARRAY(&r->tokens, (int64_t)tokens, "a batch of tokens"));
-    TRY_RETURN(NEW_ARRAY(&r->targets, (int64_t)tokens, "a batch of targets"));
+    TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed));
+    TRY_RETURN(loader_new(&r->loader, &batches));
     r->device = device_default();
     TRY_RETURN(model_new(&r->model, &r->config, &r->device, DTYPE_F32, true));
     TRY_RETURN(model_check_length(r->model, t->train_length));
@@ -62,8 +58,7 @@ static void end(struct run *r)
     journal_close(&r->journal);
     optimizer_fini(&r->optimizer);
     model_free(r->model);
-    mem_free(r->tokens);
-    mem_free(r->targets);
+    loader_free(r->loader);
     lock_release(r->lock);
 }
 
@@ -149,13 +144,24 @@ static alibi_status agree_in_all(const struct run *r, const struct alibi_option 
     return ALIBI_OK;
 }
 
+static alibi_status agree_in_tokenizer(const struct run *r, const alibi_tokenizer *there)
+{
+    const alibi_tokenizer *here = corpus_tokenizer(r->corpus);
+
+    if (tokenizer_checksum(there) == tokenizer_checksum(here))
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT, "cannot resume '%s': its tokenizer (%s, %lld ids) is not that of the text '%s' (%s, %lld ids)",
+                r->dir, tokenizer_type(there), (long long)alibi_tokenizer_vocab(there), corpus_name(r->corpus),
+                tokenizer_type(here), (long long)alibi_tokenizer_vocab(here));
+}
+
 /* What shapes the result must be what it was. */
 static alibi_status agree(const struct run *r, const char *path, struct train_state *state)
 {
     alibi_status status;
     struct alibi_config config;
     struct alibi_training training;
-    struct tokenizer *tokenizer = NULL;
+    alibi_tokenizer *tokenizer = NULL;
     const struct alibi_option *options;
     int count;
 
@@ -165,11 +171,12 @@ static alibi_status agree(const struct run *r, const char *path, struct train_st
     TRY(agree_in_all(r, options, count, &config, &r->config));
     options = training_shaping_options(&count);
     TRY(agree_in_all(r, options, count, &training, &r->training));
+    TRY(agree_in_tokenizer(r, tokenizer));
     if (state->corpus_checksum != corpus_checksum(r->corpus))
         status = fail(ALIBI_BAD_INPUT, "cannot resume '%s': the text '%s' differs from the one this run was trained on", r->dir,
                       corpus_name(r->corpus));
 out:
-    tokenizer_free(tokenizer);
+    alibi_tokenizer_free(tokenizer);
     return status;
 }
 
@@ -244,9 +251,10 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
     for (int64_t i = 0; i < t->accumulate; i++) {
         int64_t number = (step - 1) * t->accumulate + i;
         struct dropout drop = { t->dropout, (uint64_t)t->seed, RANDOM_STREAM(RANDOM_DROPOUT, number) };
+        const int32_t *tokens, *targets;
         double sum;
-        batches_read(&r->batches, number, r->tokens, r->targets);
-        TRY_RETURN(model_gradients(r->model, r->tokens, r->targets, t->batch, t->train_length, scale, drop, &sum));
+        TRY_RETURN(loader_get(r->loader, number, &tokens, &targets));
+        TRY_RETURN(model_gradients(r->model, tokens, targets, t->batch, t->train_length, scale, drop, &sum));
         total += sum;
     }
     *loss = fault_nan_due() ? NAN : total * scale;

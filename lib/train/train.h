@@ -52,7 +52,7 @@ struct train_state {
     double loss; /* of the last step */
 };
 
-alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o, const struct tokenizer *t,
+alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o, const alibi_tokenizer *t,
                              const struct alibi_training *training, const struct train_state *state);
 
 /* Removes what a save that did not end left in the run's folder. The caller holds the folder's lock. */
@@ -65,7 +65,7 @@ alibi_status checkpoint_verify(const char *path);
 
 /* Configuration and tokenizer, so that a model can be made; then its weights, the optimizer and the state. Of `training` what
  * shapes the result is set. */
-alibi_status checkpoint_read_config(const char *path, struct alibi_config *config, struct tokenizer **tokenizer);
+alibi_status checkpoint_read_config(const char *path, struct alibi_config *config, alibi_tokenizer **tokenizer);
 alibi_status checkpoint_read_weights(const char *path, struct model *m);
 alibi_status checkpoint_read_optimizer(const char *path, struct optimizer *o);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state, struct alibi_training *training);
@@ -102,7 +102,7 @@ alibi_status train_run(const struct alibi_config *config, const struct alibi_tra
 struct alibi_model {
     struct device device;
     struct model *model;
-    struct tokenizer *tokenizer;
+    alibi_tokenizer *tokenizer;
     char *path;
 };
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Help, version, and that help and documentation name the same options.
 . "$(dirname "$0")/lib.sh"
-commands="compare train eval generate inspect text bench"
+commands="compare train eval generate tokenize inspect text bench"
 manual=$SOURCE/docs/cli.md
 
 run "$ALIBI"
@@ -46,6 +46,11 @@ for command in $commands; do
         fail "$command" "docs/cli.md lacks$missing"
     fi
     cat options >> all
+    if ! grep -qx out options || "$ALIBI" "$command" --help | grep -qE '^  --out ([A-Z]+), -o \1 '; then
+        pass "$command: -o stands beside --out"
+    else
+        fail "$command" "no -o beside --out"
+    fi
 done
 
 unknown=$(grep -oE '`--[a-z0-9-]+[ `]' "$manual" | sed 's/`--//; s/[ `]$//; s/^no-//' | sort -u | grep -vxF -f all)

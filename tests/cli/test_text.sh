@@ -25,7 +25,8 @@ check "a run to evaluate" "$ALIBI" train "${tiny[@]}" --out run
 bad 3 "'absent.txt'" absent.txt
 : > empty.txt
 bad 3 "'empty.txt' is empty" empty.txt
-bad 3 "'$folder'" "$folder"
+mkdir nothing
+bad 3 "'nothing'" nothing
 cp "$ALIBI" binary.txt
 bad 3 "'binary.txt' is not (text|UTF-8)" binary.txt
 printf 'first line\nsecond \377 line\n' > latin.txt

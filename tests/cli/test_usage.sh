@@ -11,6 +11,8 @@ expect 2 "unknown option '--no-heads'" "$ALIBI" train --no-heads
 expect 2 "no option '-s'" "$ALIBI" train -s 4
 expect 2 "option '--steps' needs a value: N" "$ALIBI" train --steps
 expect 2 "option '--out' needs a value: DIR" "$ALIBI" train --out --resume
+expect 2 "option '--out' needs a value: DIR" "$ALIBI" train -o
+expect 2 "unknown option '--out'" "$ALIBI" generate -o a
 expect 2 "too few arguments; usage: alibi eval MODEL" "$ALIBI" eval
 expect 2 "'b' is one argument too many" "$ALIBI" generate a b
 expect 2 "no benchmark 'speed'" "$ALIBI" bench speed

@@ -32,6 +32,7 @@ struct change {
     int fd, flags;
     const void *bytes;
     size_t length; /* write, truncate */
+    bool over;     /* write: over the first bytes, not behind the last */
 };
 
 /* Called twice per change, with done false and then, if it succeeded, true. */
@@ -90,6 +91,20 @@ ssize_t write(int fd, const void *bytes, size_t length)
     if (longest_transfer > 0 && length > longest_transfer)
         length = c.length = longest_transfer;
     return watched(&c, SYS_write, fd, (long)bytes, (long)length);
+}
+
+/* The library writes so at the start of a file only. */
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at)
+{
+    struct change c = { .kind = CHANGE_WRITE, .path = path_of(fd), .fd = fd, .bytes = bytes, .length = length, .over = true };
+    ssize_t result;
+
+    if (watch)
+        watch(&c, false);
+    result = syscall(SYS_pwrite64, fd, bytes, length, at);
+    if (watch && result >= 0)
+        watch(&c, true);
+    return result;
 }
 
 ssize_t read(int fd, void *bytes, size_t length)

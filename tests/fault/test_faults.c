@@ -18,7 +18,7 @@ enum { STRIDE = 5 }; /* every fifth point: the others are left to the build that
 enum { STRIDE = 1 };
 #endif
 
-struct place {
+struct site {
     char *folder, whole[256], run[256];
     alibi_corpus *corpus;
     struct alibi_config config;
@@ -27,7 +27,7 @@ struct place {
     struct alibi_train_result result;
 };
 
-static alibi_status train(struct place *p, const char *run, bool resume)
+static alibi_status train(struct site *p, const char *run, bool resume)
 {
     return alibi_train(&p->config, &p->training, p->corpus, run, resume, &p->result);
 }
@@ -35,7 +35,7 @@ static alibi_status train(struct place *p, const char *run, bool resume)
 /* `whole` is the run that nothing happens to. */
 static int set_up(void **state)
 {
-    struct place *p = calloc(1, sizeof *p);
+    struct site *p = calloc(1, sizeof *p);
 
     assert_non_null(p);
     p->folder = fast_folder();
@@ -52,7 +52,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     alibi_set_hooks(NULL);
     watch = NULL;
@@ -64,7 +64,7 @@ static int tear_down(void **state)
     return alibi_memory_now() != 0;
 }
 
-static void clear_run(struct place *p)
+static void clear_run(struct site *p)
 {
     nftw(p->run, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
@@ -72,7 +72,7 @@ static void clear_run(struct place *p)
 /* ---- what must hold after anything */
 
 /* The newest checkpoint that verifies is not older than `saved`, and there is one if something was saved. */
-static void assert_nothing_lost(struct place *p, int64_t saved)
+static void assert_nothing_lost(struct site *p, int64_t saved)
 {
     char *path = NULL;
     int64_t found = 0;
@@ -86,7 +86,7 @@ static void assert_nothing_lost(struct place *p, int64_t saved)
         fail_msg("step %lld was said to be saved, step %lld is found", (long long)saved, (long long)found);
 }
 
-static void assert_resumes_to_the_same(struct place *p)
+static void assert_resumes_to_the_same(struct site *p)
 {
     assert_ok(train(p, p->run, true));
     assert_same_run(p->whole, p->run, STEPS);
@@ -96,17 +96,17 @@ static void assert_resumes_to_the_same(struct place *p)
 
 /* Something to do, from a folder that was made ready for it. */
 struct job {
-    void (*prepare)(struct place *p);
-    alibi_status (*act)(struct place *p);
+    void (*prepare)(struct site *p);
+    alibi_status (*act)(struct site *p);
     bool trains;
 };
 
-static alibi_status train_or_resume(struct place *p)
+static alibi_status train_or_resume(struct site *p)
 {
     return train(p, p->run, true);
 }
 
-static void stop_at_step_1(struct place *p)
+static void stop_at_step_1(struct site *p)
 {
     clear_run(p);
     listen_to(&p->listener, 1);
@@ -114,7 +114,7 @@ static void stop_at_step_1(struct place *p)
     listen_to(&p->listener, 0);
 }
 
-static alibi_status open_model(struct place *p)
+static alibi_status open_model(struct site *p)
 {
     alibi_model *m = NULL;
     alibi_status status = alibi_model_open(&m, step_path(p->whole, STEPS));
@@ -123,7 +123,7 @@ static alibi_status open_model(struct place *p)
     return status;
 }
 
-static alibi_status inspect(struct place *p)
+static alibi_status inspect(struct site *p)
 {
     char *text = NULL;
     alibi_status status = alibi_inspect(&text, step_path(p->whole, STEPS), true);
@@ -183,7 +183,7 @@ static void note_saved(void *user, enum alibi_log_level level, const char *line)
 }
 
 /* True if the child died. */
-static bool train_in_child(struct place *p, struct news *news)
+static bool train_in_child(struct site *p, struct news *news)
 {
     int status;
     pid_t child = fork();
@@ -211,7 +211,7 @@ static struct news *new_news(void)
     return shared;
 }
 
-static void kill_at_each_call(struct place *p, const struct job *job)
+static void kill_at_each_call(struct site *p, const struct job *job)
 {
     struct news *news = new_news();
     long calls, deaths = 0;
@@ -244,7 +244,7 @@ static void a_run_killed_at_any_call_loses_nothing_that_was_saved(void **state)
 /* Dies at call 1, 1 + stride, ... of one resume after another, until one lives. */
 static void a_run_killed_again_and_again_gets_there(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct news *news = new_news();
     int deaths = 0;
 
@@ -276,7 +276,7 @@ static alibi_status probe(const char *how)
 }
 
 /* How many calls of that kind the job makes: what is left of MANY when it returns is used up one by one. */
-static int64_t count_calls(const char *how, const struct job *job, struct place *p)
+static int64_t count_calls(const char *how, const struct job *job, struct site *p)
 {
     int64_t left = 1;
 
@@ -289,7 +289,7 @@ static int64_t count_calls(const char *how, const struct job *job, struct place 
 }
 
 /* Every call of that kind fails once. `expected` is the only failure allowed; `may_succeed`: some failures are made good. */
-static void fail_each(struct place *p, const char *how, const struct job *job, alibi_status expected, bool may_succeed)
+static void fail_each(struct site *p, const char *how, const struct job *job, alibi_status expected, bool may_succeed)
 {
     int64_t calls = count_calls(how, job, p), failures = 0;
     size_t before = alibi_memory_now();
@@ -356,7 +356,7 @@ static void fail_first_sync(const struct change *c, bool done)
 
 static void a_save_that_fails_twice_leaves_the_one_before(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     int failures = 0;
 
     for (int64_t again = 1; again < 200; again += STRIDE) {
@@ -385,7 +385,7 @@ static void a_save_that_fails_twice_leaves_the_one_before(void **state)
 
 static void a_full_disk_is_seen_before_anything_is_written(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     listen_to(&p->listener, 1);
     assert_fails(train(p, p->run, false), ALIBI_INTERRUPTED, "step 1");
@@ -400,7 +400,7 @@ static void a_full_disk_is_seen_before_anything_is_written(void **state)
 
 static void short_reads_and_writes_are_continued(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     longest_transfer = 13;
     assert_ok(train(p, p->run, false));
@@ -428,7 +428,7 @@ static void alter_part(const struct change *c, bool done)
 
 static void what_does_not_read_back_is_written_once_more(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     watch = alter_part;
     wrong_bytes_left = 1;

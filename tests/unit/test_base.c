@@ -214,6 +214,78 @@ static void unknown_fault_is_refused(void **state)
     assert_fails(alibi_inject_fault("memory", -1), ALIBI_USAGE, "-1");
 }
 
+/* ---- a thread beside */
+
+static void a_failure_is_raised_in_another_thread_as_it_was(void **state)
+{
+    struct failure kept = { 0 };
+
+    (void)state;
+    assert_ok(failure_raise(&kept));
+    failure_keep(&kept, fail(ALIBI_IO, "cannot read 'a'"));
+    fail(ALIBI_MEMORY, "another one since");
+    assert_fails(failure_raise(&kept), ALIBI_IO, "cannot read 'a'");
+    assert_fails(failure_raise(&kept), ALIBI_IO, "cannot read 'a'");
+    failure_keep(&kept, ALIBI_OK);
+    assert_ok(failure_raise(&kept));
+}
+
+struct errand {
+    int64_t number, done;
+    pthread_t thread;
+};
+
+static alibi_status fail_if_odd(void *user)
+{
+    struct errand *e = user;
+
+    e->done++;
+    e->thread = pthread_self();
+    return e->number % 2 == 0 ? ALIBI_OK : fail(ALIBI_BAD_INPUT, "job %lld is odd", (long long)e->number);
+}
+
+static void a_worker_does_its_jobs_in_one_thread_and_hands_over_status_and_message(void **state)
+{
+    struct worker *w = NULL;
+    struct errand errand = { 0 };
+    char expected[64];
+
+    (void)state;
+    assert_ok(worker_new(&w));
+    assert_ok(worker_wait(w));
+    for (errand.number = 0; errand.number < 1000; errand.number++) {
+        worker_start(w, fail_if_odd, &errand);
+        snprintf(expected, sizeof expected, "job %lld is odd", (long long)errand.number);
+        if (errand.number % 2 == 0)
+            assert_ok(worker_wait(w));
+        else
+            assert_fails(worker_wait(w), ALIBI_BAD_INPUT, expected);
+        assert_int_equal(errand.done, errand.number + 1);
+        assert_false(pthread_equal(errand.thread, pthread_self()));
+        assert_ok(worker_wait(w)); /* it was told already */
+    }
+    worker_free(w);
+}
+
+static void a_worker_that_is_not_waited_for_is_done_before_it_is_freed(void **state)
+{
+    struct worker *w = NULL;
+    struct errand errand = { .number = 1 };
+    size_t before = alibi_memory_now();
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        assert_ok(worker_new(&w));
+        worker_start(w, fail_if_odd, &errand);
+        worker_free(w);
+        assert_int_equal(errand.done, i + 1);
+    }
+    worker_free(NULL);
+    assert_ok(alibi_inject_fault("memory", 1));
+    assert_fails(worker_new(&w), ALIBI_MEMORY, "a thread");
+    assert_int_equal(alibi_memory_now(), before);
+}
+
 /* ---- texts */
 
 static void text_grows_and_is_always_terminated(void **state)
@@ -290,6 +362,24 @@ static void valid_utf8_is_taken_whole(void **state)
     (void)state;
     assert_int_equal(utf8_valid_prefix(text, sizeof text), sizeof text);
     assert_int_equal(utf8_valid_prefix("", 0), 0);
+}
+
+/* Long stretches of ASCII are passed over many bytes at a time. */
+static void broken_utf8_is_found_at_every_place(void **state)
+{
+    enum { LENGTH = 40 };
+    char text[LENGTH];
+
+    (void)state;
+    for (size_t at = 0; at < LENGTH; at++)
+        for (size_t start = 0; start <= at; start++) {
+            memset(text, 'a', LENGTH);
+            assert_int_equal(utf8_valid_prefix(text + start, at - start), at - start);
+            text[at] = '\xFF';
+            assert_int_equal(utf8_valid_prefix(text + start, LENGTH - start), at - start);
+            text[at] = '\xC3'; /* followed by 'a', or by nothing */
+            assert_int_equal(utf8_valid_prefix(text + start, LENGTH - start), at - start);
+        }
 }
 
 static void broken_utf8_ends_the_prefix(void **state)
@@ -676,11 +766,15 @@ int main(void)
         cmocka_unit_test(failed_growth_leaves_the_old_block),
         cmocka_unit_test(nan_fault_is_due_once_at_the_chosen_call),
         cmocka_unit_test(unknown_fault_is_refused),
+        cmocka_unit_test(a_failure_is_raised_in_another_thread_as_it_was),
+        cmocka_unit_test(a_worker_does_its_jobs_in_one_thread_and_hands_over_status_and_message),
+        cmocka_unit_test(a_worker_that_is_not_waited_for_is_done_before_it_is_freed),
         cmocka_unit_test(text_grows_and_is_always_terminated),
         cmocka_unit_test(text_that_cannot_grow_keeps_what_it_has),
         cmocka_unit_test(numbers_have_a_point_in_every_locale),
         cmocka_unit_test(copies_are_the_callers_to_free),
         cmocka_unit_test(valid_utf8_is_taken_whole),
+        cmocka_unit_test(broken_utf8_is_found_at_every_place),
         cmocka_unit_test(broken_utf8_ends_the_prefix),
         cmocka_unit_test(json_errors_name_path_line_and_column),
         cmocka_unit_test(json_that_is_too_deep_is_an_error),

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 /* A run of four steps with checkpoints at 2 and 4. */
-struct place {
+struct site {
     char *folder, run[256], newest[300];
     alibi_corpus *corpus;
     struct alibi_config config;
@@ -15,14 +15,14 @@ struct place {
     struct alibi_train_result result;
 };
 
-static alibi_status train(struct place *p, const char *run, bool resume)
+static alibi_status train(struct site *p, const char *run, bool resume)
 {
     return alibi_train(&p->config, &p->training, p->corpus, run, resume, &p->result);
 }
 
 static int set_up(void **state)
 {
-    struct place *p = calloc(1, sizeof *p);
+    struct site *p = calloc(1, sizeof *p);
 
     assert_non_null(p);
     p->folder = fast_folder();
@@ -39,7 +39,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     alibi_set_hooks(NULL);
     remove_temporary_folder(p->folder);
@@ -53,7 +53,7 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-static const char *part_path(const struct place *p, int part)
+static const char *part_path(const struct site *p, int part)
 {
     return path_at("%s/%s", p->newest, part < PARTS ? part_names[part] : "manifest.json");
 }
@@ -80,7 +80,7 @@ enum { TENSOR_BITS = 8 };
 
 static void every_flipped_bit_is_found_and_named(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     long tried = 0;
 
     for (int part = 0; part <= PARTS; part++) {
@@ -104,7 +104,7 @@ static void every_flipped_bit_is_found_and_named(void **state)
 
 static void every_truncation_is_found_and_named(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     long tried = 0;
 
     for (int part = 0; part <= PARTS; part++) {
@@ -126,7 +126,7 @@ static void every_truncation_is_found_and_named(void **state)
 
 static void added_bytes_are_found_and_named(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     for (int part = 0; part <= PARTS; part++) {
         char *path = strdup(part_path(p, part));
@@ -157,7 +157,7 @@ static void damage(const char *path, int how)
 
 static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     char *whole = strdup(path_at("%s/whole", p->folder));
 
     assert_ok(train(p, whole, false));
@@ -177,7 +177,7 @@ static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **st
 
 static void training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     assert_fails(train(p, p->newest, true), ALIBI_BAD_INPUT, "is a checkpoint, not the folder of a run");
     assert_false(exists(path_at("%s/lock", p->newest)));
@@ -185,7 +185,7 @@ static void training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it(void 
 
 static void without_any_that_verifies_the_run_is_refused(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     alibi_model *m = NULL;
 
     damage(part_path(p, PART_MODEL), 0);
@@ -198,7 +198,7 @@ static void without_any_that_verifies_the_run_is_refused(void **state)
 
 /* ---- what a checkpoint says is not taken on trust: here with checksums that are right */
 
-static void forge(struct place *p, int part, const char *from, const char *to)
+static void forge(struct site *p, int part, const char *from, const char *to)
 {
     struct manifest m;
     struct text json = { 0 };
@@ -221,7 +221,7 @@ static void forge(struct place *p, int part, const char *from, const char *to)
 
 static void a_configuration_that_is_not_the_models_is_refused(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     alibi_model *m = NULL;
 
     forge(p, PART_CONFIG, "\"ff_width\": 8", "\"ff_width\": 7");
@@ -233,7 +233,7 @@ static void a_configuration_that_is_not_the_models_is_refused(void **state)
 
 static void no_configuration_can_ask_for_memory_that_its_file_does_not_back(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     alibi_model *m = NULL;
 
     forge(p, PART_CONFIG, "\"width\": 4", "\"width\": 1048576");
@@ -245,7 +245,7 @@ static void no_configuration_can_ask_for_memory_that_its_file_does_not_back(void
 
 static void a_tokenizer_or_state_that_makes_no_sense_is_named(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct train_state s;
     struct alibi_training t;
     alibi_model *m = NULL;
@@ -272,7 +272,7 @@ static int count_steps(const char *run)
 
 static void two_checkpoints_are_kept(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     const char *run = path_at("%s/many", p->folder);
 
     p->training = tiny_training(9, 1);
@@ -285,7 +285,7 @@ static void two_checkpoints_are_kept(void **state)
 /* Steps 2 and 4; 4 is damaged, the run resumes from 2 and saves 5 next. What stays beside 5 must be the whole one. */
 static void the_checkpoint_kept_beside_the_new_one_verifies(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     for (int part = 0; part <= PARTS; part++) {
         const char *run = path_at("%s/run-%d", p->folder, part);
@@ -307,7 +307,7 @@ struct saved {
     struct device device;
     struct model *model;
     struct optimizer optimizer;
-    struct tokenizer *tokenizer;
+    alibi_tokenizer *tokenizer;
     struct train_state state;
     struct alibi_training training;
 };
@@ -329,14 +329,14 @@ static void unload(struct saved *s)
 {
     optimizer_fini(&s->optimizer);
     model_free(s->model);
-    tokenizer_free(s->tokenizer);
+    alibi_tokenizer_free(s->tokenizer);
 }
 
 /* The first fault meets the reading of the checkpoint that is there, the second the writing of its successor. */
 static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **state)
 {
     enum { READS = 25, STEP = 4 };
-    struct place *p = *state;
+    struct site *p = *state;
     struct saved s = { 0 };
     char *aside = strdup(path_at("%s.old", p->newest));
     int failed = 0;
@@ -371,7 +371,7 @@ static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **
 
 static void leftovers_are_cleaned_at_the_next_start(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     assert_int_equal(mkdir(step_path(p->run, 3), 0777), 0);
     write_file(path_at("%s/model.safetensors", step_path(p->run, 3)), "half", 4);
@@ -386,14 +386,14 @@ static void leftovers_are_cleaned_at_the_next_start(void **state)
 }
 
 /* The run goes on from step 2 although step 4 verifies: as after an error that came and went while step 4 was looked at. */
-static void hide(struct place *p, bool hidden)
+static void hide(struct site *p, bool hidden)
 {
     const char *shown = part_path(p, PART_MODEL), *away = path_at("%s/hidden", p->folder);
 
     assert_int_equal(hidden ? rename(shown, away) : rename(away, shown), 0);
 }
 
-static struct place *revealing;
+static struct site *revealing;
 
 static void reveal(void *user, const struct alibi_progress *progress)
 {
@@ -404,7 +404,7 @@ static void reveal(void *user, const struct alibi_progress *progress)
 
 static void a_checkpoint_that_verifies_is_replaced_without_being_lost(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     char *whole = strdup(path_at("%s/whole", p->folder));
 
     assert_ok(train(p, whole, false));
@@ -419,7 +419,7 @@ static void a_checkpoint_that_verifies_is_replaced_without_being_lost(void **sta
 
 static void a_checkpoint_that_was_set_aside_is_found(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     const char *aside = path_at("%s.old", p->newest);
     char *found = NULL;
 
@@ -435,11 +435,11 @@ static void a_checkpoint_that_was_set_aside_is_found(void **state)
 
 static void weights_that_are_not_finite_are_not_saved(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct device device = { .ops = ops_cpu() };
     struct model *m = NULL;
     struct optimizer o;
-    struct tokenizer *t = NULL;
+    alibi_tokenizer *t = NULL;
     struct alibi_config config;
 
     assert_ok(checkpoint_read_config(p->newest, &config, &t));
@@ -460,12 +460,12 @@ static void weights_that_are_not_finite_are_not_saved(void **state)
     assert_ok(checkpoint_verify(p->newest));
     optimizer_fini(&o);
     model_free(m);
-    tokenizer_free(t);
+    alibi_tokenizer_free(t);
 }
 
 static void what_was_saved_is_what_is_read(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct train_state s;
     struct alibi_training t;
     alibi_model *m = NULL;
@@ -506,7 +506,7 @@ static void check_inspect(const char *path, const char *const *parts, int count)
 
 static void inspect_says_what_is_there(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     const char *text = path_at("%s/text.txt", p->folder), *report = path_at("%s/report", p->folder);
     static const char results[] = "{\"methods\": [{\"name\": \"alibi\", \"by_length\": [{\"length\": 64, \"ppl\": 3.25}, "
                                   "{\"length\": 128, \"ppl\": null}]}]}";
@@ -529,7 +529,7 @@ static void inspect_says_what_is_there(void **state)
 
 static void inspect_prints_no_control_characters_of_a_file(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     const char *path = path_at("%s/hostile.safetensors", p->folder);
     struct safetensor tensor = { .name = "a\033[2Jb\nc", .rank = 1, .shape = { 1 } };
     struct text file = { 0 };

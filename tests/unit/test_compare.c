@@ -27,6 +27,24 @@ static alibi_corpus *new_corpus(void)
     return c;
 }
 
+/* A text of as many words in `folder`, as words. */
+static alibi_corpus *words_corpus(const char *folder)
+{
+    static const struct slice words[] = { { "<unk>", 5 }, { "<eos>", 5 }, { "a", 1 } };
+    const char *path = within(folder, "words.txt");
+    char text[TEXT_BYTES + 1];
+    alibi_tokenizer *t = NULL;
+    alibi_corpus *c = NULL;
+
+    for (int i = 0; i < TEXT_BYTES; i++)
+        text[i] = "a b c d "[i % 8];
+    write_file(path, text, TEXT_BYTES);
+    assert_ok(tokenizer_new_words(&t, words, 3));
+    assert_ok(alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }));
+    alibi_tokenizer_free(t);
+    return c;
+}
+
 /* A comparison that takes moments. */
 struct setting {
     struct alibi_compare compare;
@@ -277,7 +295,7 @@ static void its_recipe_gives_the_same_numbers(void **state)
 
     (void)state;
     alibi_corpus_free(s.corpus);
-    assert_ok(alibi_corpus_builtin(&s.corpus, 3, 20000));
+    assert_ok(alibi_corpus_builtin(&s.corpus, 3, 20000, NULL));
     s.config.embedding_scale = 0; /* becomes a number that needs all its digits */
     s.compare.eval_tokens = 300;
     assert_ok(run(&s, dir, &first));
@@ -291,7 +309,7 @@ static void its_recipe_gives_the_same_numbers(void **state)
     assert_ok(alibi_options_init(groups, 4));
     assert_ok(alibi_options_read(groups, 4, within(dir, "recipe.json")));
     assert_true(text.seed == 3 && text.bytes == 20000);
-    assert_ok(alibi_corpus_builtin(&again.corpus, (uint64_t)text.seed, text.bytes));
+    assert_ok(alibi_corpus_builtin(&again.corpus, (uint64_t)text.seed, text.bytes, NULL));
     assert_ok(run(&again, other, &second));
     assert_same_losses(first, second);
     alibi_compare_free(first);
@@ -494,6 +512,9 @@ static void a_folder_with_another_comparison_is_refused_and_the_difference_named
     assert_ok(corpus_from_texts(&corpus, texts, 32));
     other.corpus = corpus;
     assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "another text");
+    alibi_corpus_free(corpus);
+    other.corpus = corpus = words_corpus(dir);
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "with another tokenizer");
     other = s;
     other.compare.sliding_tokens = 0;
     assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(sliding_tokens 200 there, 0 asked)");

@@ -277,6 +277,70 @@ static void words_and_bytes_are_those_of_the_scored_text(void **state)
     model_free(m);
 }
 
+static struct model *new_uniform_model_of(int64_t vocab)
+{
+    struct alibi_config c = tiny("none");
+    struct model *m = NULL;
+
+    c.vocab = vocab;
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
+    for (int i = 0; i < m->count; i++)
+        assert_ok(cpu.ops->fill(&cpu, m->parameters[i].value, 0.0));
+    return m;
+}
+
+/* "bytes", or one that is learned from the text. */
+static alibi_tokenizer *tokenizer_for(const char *type, const char *path)
+{
+    struct alibi_vocabulary how = { .type = strcmp(type, "bpe") == 0 ? ALIBI_BPE : ALIBI_WORDS, .vocab = 270, .min_count = 1 };
+    alibi_tokenizer *t = NULL;
+
+    if (strcmp(type, "bytes") == 0)
+        assert_ok(alibi_tokenizer_open(&t, "bytes"));
+    else
+        assert_ok(alibi_tokenizer_train(&t, &how, &path, 1, &(struct alibi_reading){ 0 }));
+    assert_string_equal(tokenizer_type(t), type);
+    return t;
+}
+
+/* The total loss, divided by what the text has: other tokens, the same text. Every word has a blank behind it, as words do when
+ * they are put together again. */
+static void words_and_bytes_do_not_depend_on_the_tokenizer(void **state)
+{
+    static const char text[] = "one two three two one \nthe two and the three \ncaf\xC3\xA9 one two three \n";
+    static const char *const types[] = { "bytes", "bpe", "words" };
+    enum { WORDS = 14 };
+    char *folder = temporary_folder();
+    const char *path = within(folder, "text.txt");
+
+    (void)state;
+    write_file(path, text, strlen(text));
+    for (int i = 0; i < 3; i++) {
+        alibi_tokenizer *t = tokenizer_for(types[i], path);
+        struct model *m = new_uniform_model_of(alibi_tokenizer_vocab(t));
+        alibi_corpus *c = NULL;
+        struct alibi_eval_result r;
+        double total;
+        int32_t first;
+        size_t bytes; /* of the first token, which is not scored, as the word that it begins is not */
+
+        assert_ok(alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }));
+        span_read(corpus_span(c, ALIBI_ALL), 0, 1, &first);
+        tokenizer_bytes(t, first, &bytes);
+        r = evaluate(m, c, (struct alibi_eval){ .length = 4 });
+        total = (double)r.tokens * log((double)alibi_tokenizer_vocab(t));
+        print_message("%-5s %3lld tokens, %.3f bits per byte\n", types[i], (long long)r.tokens, r.bits_per_byte);
+        assert_int_equal(r.bytes, strlen(text) - bytes);
+        assert_int_equal(r.words, WORDS - 1);
+        assert_close_relative(r.bits_per_byte, total / log(2) / (double)(strlen(text) - bytes), 1e-5);
+        assert_close_relative(r.word_ppl, exp(total / (WORDS - 1)), 1e-4);
+        alibi_corpus_free(c);
+        model_free(m);
+        alibi_tokenizer_free(t);
+    }
+    remove_temporary_folder(folder);
+}
+
 static void losses_fall_into_bins_that_double(void **state)
 {
     enum { LENGTH = 13 };
@@ -457,8 +521,8 @@ static void going_past_the_training_length_is_one_note(void **state)
 {
     struct seen seen = { 0 };
     struct alibi_hooks hooks = { .user = &seen, .log = see_log };
-    struct alibi_model model = { .model = new_model("alibi") };
     alibi_corpus *c = new_corpus(story);
+    struct alibi_model model = { .model = new_model("alibi"), .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
     struct alibi_eval_result r;
 
     (void)state;
@@ -471,6 +535,7 @@ static void going_past_the_training_length_is_one_note(void **state)
     alibi_set_hooks(NULL);
     alibi_corpus_free(c);
     model_free(model.model);
+    alibi_tokenizer_free(model.tokenizer);
 }
 
 static void progress_ends_with_everything_done(void **state)
@@ -496,8 +561,8 @@ static void progress_ends_with_everything_done(void **state)
 
 static void a_stop_request_interrupts_once(void **state)
 {
-    struct alibi_model model = { .model = new_model("alibi") };
     alibi_corpus *c = new_corpus(story);
+    struct alibi_model model = { .model = new_model("alibi"), .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
     struct alibi_eval eval = { .length = 8 };
     struct alibi_eval_result r;
 
@@ -511,6 +576,7 @@ static void a_stop_request_interrupts_once(void **state)
     assert_false(alibi_stop_requested());
     alibi_corpus_free(c);
     model_free(model.model);
+    alibi_tokenizer_free(model.tokenizer);
 }
 
 static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
@@ -545,6 +611,7 @@ int main(void)
         cmocka_unit_test(sliding_by_the_length_is_nonoverlapping),
         cmocka_unit_test(a_uniform_model_loses_the_logarithm_of_the_vocabulary),
         cmocka_unit_test(words_and_bytes_are_those_of_the_scored_text),
+        cmocka_unit_test(words_and_bytes_do_not_depend_on_the_tokenizer),
         cmocka_unit_test(losses_fall_into_bins_that_double),
         cmocka_unit_test(the_standard_error_is_that_of_a_ratio_over_windows),
         cmocka_unit_test(the_standard_error_of_one_window_is_that_of_its_tokens),

@@ -440,6 +440,32 @@ static void failing_write_and_sync_read_like_a_full_disk(void **state)
 
 /* ---- everything else, with each call failing in turn */
 
+/* The folder holds the file and the lock beside it. */
+static alibi_status read_everything(const char *path, const char *file)
+{
+    alibi_status status;
+    struct file *f = NULL;
+    struct mapping *m = NULL;
+    char **paths = NULL, buffer[8];
+    size_t got = 0, mapped = 0;
+    int count = 0;
+    int64_t bytes = 0;
+
+    TRY(folder_list_files(&paths, &count, path));
+    assert_int_equal(count, 2);
+    TRY(file_measure(&bytes, file));
+    TRY(file_open_input(&f, file));
+    TRY(file_read(f, buffer, sizeof buffer, &got));
+    TRY(mapping_open(&m, file));
+    assert_memory_equal(mapping_view(m, &mapped), buffer, got);
+    assert_int_equal(mapped, bytes);
+out:
+    mapping_close(m);
+    (void)file_close(f);
+    names_free(paths, count);
+    return status;
+}
+
 static alibi_status use_everything(const char *path)
 {
     alibi_status status;
@@ -473,6 +499,7 @@ static alibi_status use_everything(const char *path)
     TRY(folder_sync(sub));
     TRY(folder_free_space(&space, sub));
     assert_true(space >= 0);
+    TRY(read_everything(path, b));
 out:
     lock_release(l);
     if (status == ALIBI_OK)
@@ -589,6 +616,199 @@ static void joined_paths_have_one_slash(void **state)
     }
 }
 
+/* ---- folders of folders */
+
+static void assert_files(const char *path, const char *const *expected, int expected_count)
+{
+    char **paths = NULL;
+    int count = -1;
+
+    assert_ok(folder_list_files(&paths, &count, path));
+    assert_int_equal(count, expected_count);
+    for (int i = 0; i < count; i++)
+        assert_string_equal(paths[i] + strlen(folder) + 1, expected[i]);
+    names_free(paths, count);
+}
+
+static void files_of_folders_below_are_listed_in_the_order_of_their_paths(void **state)
+{
+    const char *const files[] = { "z", "a/2", "a/10", "a.txt", "a/b/c/deep", "B", ".hidden", "a/.hidden", ".git/config" };
+    const char *const sorted[] = { "B", "a.txt", "a/10", "a/2", "a/b/c/deep", "z" };
+
+    (void)state;
+    assert_files(folder, NULL, 0);
+    assert_ok(folder_create(within(folder, "a/b/c")));
+    assert_ok(folder_create(within(folder, ".git")));
+    assert_ok(folder_create(within(folder, "empty")));
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        write_file(within(folder, files[i]), "", 0);
+    assert_files(folder, sorted, 6);
+    assert_files(within(folder, "a/"), sorted + 2, 3);
+}
+
+static void links_make_no_loops_and_pipes_are_no_files(void **state)
+{
+    const char *const sorted[] = { "a/file", "a/leads-nowhere", "a/link" };
+
+    (void)state;
+    assert_ok(folder_create(within(folder, "a")));
+    write_file(within(folder, "a/file"), "x", 1);
+    assert_int_equal(symlink("file", within(folder, "a/link")), 0);
+    assert_int_equal(symlink("nothing", within(folder, "a/leads-nowhere")), 0);
+    assert_int_equal(symlink("..", within(folder, "a/up")), 0);
+    assert_int_equal(symlink(".", within(folder, "a/here")), 0);
+    assert_int_equal(mkfifo(within(folder, "a/pipe"), 0600), 0);
+    assert_files(folder, sorted, 3);
+    assert_int_equal(symlink("a", within(folder, "start")), 0);
+    assert_files(within(folder, "start"), (const char *const[]){ "start/file", "start/leads-nowhere", "start/link" }, 3);
+}
+
+static void folders_deeper_than_a_path_can_say_are_refused(void **state)
+{
+    char *before = getcwd(NULL, 0), **paths = NULL, name[201];
+    int count = -1;
+
+    (void)state;
+    memset(name, 'd', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(chdir(folder), 0);
+    for (int i = 0; i < 25; i++) {
+        assert_int_equal(mkdir(name, 0700), 0);
+        assert_int_equal(chdir(name), 0);
+    }
+    assert_fails(folder_list_files(&paths, &count, folder), ALIBI_BAD_INPUT, "cannot list");
+    for (int i = 0; i < 25; i++) {
+        assert_int_equal(chdir(".."), 0);
+        assert_int_equal(rmdir(name), 0);
+    }
+    assert_int_equal(chdir(before), 0);
+    free(before);
+}
+
+static void what_is_no_folder_has_no_files(void **state)
+{
+    char **paths = NULL;
+    int count = -1;
+
+    (void)state;
+    write_file(within(folder, "a"), "x", 1);
+    assert_fails(folder_list_files(&paths, &count, within(folder, "a")), ALIBI_BAD_INPUT, "a': Not a directory");
+    assert_fails(folder_list_files(&paths, &count, within(folder, "b")), ALIBI_BAD_INPUT, "b': No such file or directory");
+    assert_null(paths);
+}
+
+/* ---- input of any kind */
+
+static void assert_input(const char *path, const char *expected, int64_t size)
+{
+    struct file *f = NULL;
+    char buffer[64] = "";
+    size_t got = 0;
+
+    assert_ok(file_open_input(&f, path));
+    assert_int_equal(file_size(f), size);
+    assert_ok(file_read(f, buffer, sizeof buffer - 1, &got));
+    assert_int_equal(got, strlen(expected));
+    assert_string_equal(buffer, expected);
+    assert_ok(file_close(f));
+}
+
+static void regular_files_and_devices_are_input(void **state)
+{
+    struct file *f = NULL;
+    int64_t bytes = -1;
+
+    (void)state;
+    write_file(within(folder, "a"), "text", 4);
+    assert_input(within(folder, "a"), "text", 4);
+    assert_input("/dev/null", "", 0);
+    assert_ok(file_measure(&bytes, within(folder, "a")));
+    assert_int_equal(bytes, 4);
+    assert_ok(file_measure(&bytes, "/dev/null"));
+    assert_int_equal(bytes, 0);
+    assert_fails(file_measure(&bytes, within(folder, "b")), ALIBI_BAD_INPUT, "cannot open '");
+    assert_fails(file_open_input(&f, folder), ALIBI_BAD_INPUT, "it is a folder");
+    assert_fails(file_open_input(&f, within(folder, "b")), ALIBI_BAD_INPUT, "b': No such file or directory");
+}
+
+/* The writer comes late and writes in two parts: both are waited for. */
+static void pipes_are_waited_for(void **state)
+{
+    const char *path = within(folder, "pipe");
+    pid_t child;
+    int result = -1;
+
+    (void)state;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    child = fork();
+    if (child == 0) {
+        FILE *f;
+        usleep(20000);
+        f = fopen(path, "w");
+        if (f == NULL || fputs("one ", f) < 0 || fflush(f) != 0)
+            _exit(1);
+        usleep(20000);
+        _exit(fputs("two", f) < 0 || fclose(f) != 0);
+    }
+    assert_input(path, "one two", 0);
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_int_equal(result, 0);
+}
+
+static void a_dash_is_standard_input_which_stays_open(void **state)
+{
+    int before = dup(STDIN_FILENO), ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "hello", 5), 5);
+    close(ends[1]);
+    assert_true(dup2(ends[0], STDIN_FILENO) >= 0);
+    close(ends[0]);
+    assert_input("-", "hello", 0);
+    assert_input("-", "", 0);
+    assert_true(dup2(before, STDIN_FILENO) >= 0);
+    close(before);
+}
+
+/* ---- mapped files */
+
+static void a_mapped_file_is_its_bytes(void **state)
+{
+    struct mapping *m = NULL;
+    size_t bytes = 1;
+    int descriptors = open_descriptors();
+
+    (void)state;
+    write_file(within(folder, "a"), "mapped\0text", 11);
+    write_file(within(folder, "empty"), "", 0);
+    assert_ok(mapping_open(&m, within(folder, "a")));
+    assert_int_equal(open_descriptors(), descriptors);
+    assert_memory_equal(mapping_view(m, &bytes), "mapped\0text", 11);
+    assert_int_equal(bytes, 11);
+    assert_int_equal(unlink(within(folder, "a")), 0);
+    assert_memory_equal(mapping_view(m, &bytes), "mapped\0text", 11);
+    mapping_close(m);
+    assert_ok(mapping_open(&m, within(folder, "empty")));
+    assert_non_null(mapping_view(m, &bytes));
+    assert_int_equal(bytes, 0);
+    mapping_close(m);
+    mapping_close(NULL);
+}
+
+static void only_regular_files_are_mapped(void **state)
+{
+    struct mapping *m = NULL;
+
+    (void)state;
+    assert_int_equal(mkfifo(within(folder, "pipe"), 0600), 0);
+    assert_fails(mapping_open(&m, folder), ALIBI_BAD_INPUT, "it is a folder");
+    assert_fails(mapping_open(&m, within(folder, "pipe")), ALIBI_BAD_INPUT, "it is not a regular file");
+    assert_fails(mapping_open(&m, "/dev/zero"), ALIBI_BAD_INPUT, "it is not a regular file");
+    assert_fails(mapping_open(&m, within(folder, "none")), ALIBI_BAD_INPUT, "none': No such file or directory");
+    assert_null(m);
+}
+
 /* ---- locks */
 
 static void second_lock_names_the_holder_and_release_frees(void **state)
@@ -667,6 +887,15 @@ int main(void)
         TEST(listing_is_sorted_and_without_dots),
         TEST(removing_a_folder_takes_its_files_but_nothing_deeper),
         TEST(joined_paths_have_one_slash),
+        TEST(files_of_folders_below_are_listed_in_the_order_of_their_paths),
+        TEST(links_make_no_loops_and_pipes_are_no_files),
+        TEST(folders_deeper_than_a_path_can_say_are_refused),
+        TEST(what_is_no_folder_has_no_files),
+        TEST(regular_files_and_devices_are_input),
+        TEST(pipes_are_waited_for),
+        TEST(a_dash_is_standard_input_which_stays_open),
+        TEST(a_mapped_file_is_its_bytes),
+        TEST(only_regular_files_are_mapped),
         TEST(second_lock_names_the_holder_and_release_frees),
         TEST(lock_of_a_process_that_died_is_free),
         TEST(lock_held_by_nobody_we_can_read_is_still_refused),

@@ -235,7 +235,7 @@ static struct alibi_model new_stubborn_model(int32_t id)
 static void free_model(struct alibi_model m)
 {
     model_free(m.model);
-    tokenizer_free(m.tokenizer);
+    alibi_tokenizer_free(m.tokenizer);
 }
 
 static struct collected generate(struct alibi_model *m, const char *prompt, struct alibi_sampling s)
@@ -244,6 +244,29 @@ static struct collected generate(struct alibi_model *m, const char *prompt, stru
 
     assert_ok(alibi_generate(m, prompt, strlen(prompt), &s, collect, &c));
     return c;
+}
+
+/* Words come with blanks behind them; the end of a line, the only end that words know, is text and ends nothing. */
+static void words_are_written_with_blanks_and_go_on_after_a_line(void **state)
+{
+    struct alibi_sampling s = { .tokens = 3, .temperature = 0, .top_p = 1 };
+    static const char *const expected[] = { "<unk> <unk> <unk> ", "\n\n\n", "w2 w2 w2 " };
+    char names[V][8];
+    struct slice words[V];
+
+    (void)state;
+    for (int i = 0; i < V; i++) {
+        snprintf(names[i], sizeof names[i], i == 0 ? "<unk>" : i == 1 ? "<eos>" : "w%d", i);
+        words[i] = (struct slice){ names[i], strlen(names[i]) };
+    }
+    for (int32_t id = 0; id < 3; id++) {
+        struct alibi_model m = new_stubborn_model(id);
+        alibi_tokenizer_free(m.tokenizer);
+        assert_ok(tokenizer_new_words(&m.tokenizer, words, V));
+        assert_string_equal(generate(&m, "w5 w6", s).text, expected[id]);
+        assert_string_equal(generate(&m, "", s).text, expected[id]);
+        free_model(m);
+    }
 }
 
 static void the_same_seed_writes_the_same_text(void **state)
@@ -464,6 +487,7 @@ int main(void)
         cmocka_unit_test(scores_that_are_not_finite_are_refused),
         cmocka_unit_test(bytes_come_out_as_whole_characters_or_replaced),
         cmocka_unit_test(the_same_seed_writes_the_same_text),
+        cmocka_unit_test(words_are_written_with_blanks_and_go_on_after_a_line),
         cmocka_unit_test(greedy_text_equals_the_argmax_of_the_whole_sequence_for_every_method),
         cmocka_unit_test(a_prompt_prefilled_in_chunks_goes_on_as_if_read_at_once),
         cmocka_unit_test(no_piece_holds_half_a_character),

@@ -104,7 +104,7 @@ static void matrices_decay_norms_and_biases_do_not(void **state)
 
 /* ---- whole runs */
 
-struct place {
+struct site {
     char *folder;
     alibi_corpus *corpus;
     struct alibi_config config;
@@ -114,7 +114,7 @@ struct place {
 
 static int set_up(void **state)
 {
-    struct place *p = calloc(1, sizeof *p);
+    struct site *p = calloc(1, sizeof *p);
 
     assert_non_null(p);
     p->folder = fast_folder();
@@ -127,7 +127,7 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     alibi_set_hooks(NULL);
     alibi_inject_fault("nan", 0);
@@ -137,17 +137,17 @@ static int tear_down(void **state)
     return alibi_memory_now() != 0; /* whatever happened, nothing leaks */
 }
 
-static const char *in_place(const struct place *p, const char *name)
+static const char *in_place(const struct site *p, const char *name)
 {
     return path_at("%s/%s", p->folder, name);
 }
 
-static alibi_status train(struct place *p, const struct alibi_training *t, const char *name, bool resume)
+static alibi_status train(struct site *p, const struct alibi_training *t, const char *name, bool resume)
 {
     return alibi_train(&p->config, t, p->corpus, in_place(p, name), resume, &p->result);
 }
 
-static float *weights(struct place *p, const char *name, int64_t *count)
+static float *weights(struct site *p, const char *name, int64_t *count)
 {
     alibi_model *m = NULL;
     float *values;
@@ -162,7 +162,7 @@ static float *weights(struct place *p, const char *name, int64_t *count)
 }
 
 /* sqrt of the sum of squares of the difference of two runs' weights. */
-static double distance(struct place *p, const char *a, const char *b)
+static double distance(struct site *p, const char *a, const char *b)
 {
     int64_t count, other;
     float *x = weights(p, a, &count), *y = weights(p, b, &other);
@@ -180,7 +180,7 @@ static double distance(struct place *p, const char *a, const char *b)
  * clips of c and 2c, move c * lr apart. */
 static void clipping_bounds_the_norm_of_the_update(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(1, 1);
 
     t.optimizer = ALIBI_NESTEROV;
@@ -196,7 +196,7 @@ static void clipping_bounds_the_norm_of_the_update(void **state)
 
 static void four_passes_of_two_windows_are_one_of_eight(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(5, 5);
 
     t.dropout = 0; /* its masks are keyed by pass */
@@ -217,7 +217,7 @@ static void four_passes_of_two_windows_are_one_of_eight(void **state)
 
 static void training_lowers_the_loss(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(60, 60);
 
     t.lr = 0.05;
@@ -230,7 +230,7 @@ static void training_lowers_the_loss(void **state)
 
 static void the_same_seed_gives_the_same_bytes(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(6, 3);
 
     assert_ok(train(p, &t, "a", false));
@@ -238,7 +238,7 @@ static void the_same_seed_gives_the_same_bytes(void **state)
     assert_same_run(in_place(p, "a"), in_place(p, "b"), 6);
 }
 
-static void check_resume_at_every_step(struct place *p, struct alibi_training t)
+static void check_resume_at_every_step(struct site *p, struct alibi_training t)
 {
     char name[32];
 
@@ -270,7 +270,7 @@ static void so_does_one_with_nesterov_momentum(void **state)
 
 static void so_does_one_that_learns_its_positions(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
 
     snprintf(p->config.position, sizeof p->config.position, "learned");
     check_resume_at_every_step(p, tiny_training(5, 2));
@@ -278,7 +278,7 @@ static void so_does_one_that_learns_its_positions(void **state)
 
 static void a_run_can_be_stopped_at_every_step(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(10, 100);
 
     assert_ok(train(p, &t, "whole", false));
@@ -292,7 +292,7 @@ static void a_run_can_be_stopped_at_every_step(void **state)
 
 static void a_stop_at_the_last_step_is_not_left_for_the_next_call(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(4, 4);
 
     listen_to(&p->listener, 4);
@@ -305,7 +305,7 @@ static void a_stop_at_the_last_step_is_not_left_for_the_next_call(void **state)
 
 static void a_stop_does_not_outlive_a_call_that_fails(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(0, 1);
 
     alibi_request_stop();
@@ -315,7 +315,7 @@ static void a_stop_does_not_outlive_a_call_that_fails(void **state)
 
 static void a_complete_run_returns_its_result_at_once(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(5, 2);
     struct alibi_train_result first;
 
@@ -333,7 +333,7 @@ static void a_complete_run_returns_its_result_at_once(void **state)
 
 static void the_log_has_a_line_per_step_and_no_times(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(3, 3);
     size_t bytes;
     char *log;
@@ -362,7 +362,7 @@ static void the_log_has_a_line_per_step_and_no_times(void **state)
 
 static void a_folder_that_holds_a_run_is_refused_without_resume(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(4, 2);
 
     assert_ok(train(p, &t, "run", false));
@@ -372,7 +372,7 @@ static void a_folder_that_holds_a_run_is_refused_without_resume(void **state)
 
 static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     const struct alibi_training t = tiny_training(4, 2);
     struct alibi_training other = t;
     alibi_corpus *corpus = p->corpus;
@@ -394,10 +394,43 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     p->corpus = tiny_corpus("forest");
     assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "differs from the one this run was trained on");
     alibi_corpus_free(p->corpus);
+    p->corpus = tiny_words_corpus("and");
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT,
+                 "its tokenizer (bytes, 257 ids) is not that of the text 'built-in text' (words, 4 ids)");
+    alibi_corpus_free(p->corpus);
     p->corpus = corpus;
     other = t;
     other.save_every = 1;
     assert_ok(train(p, &other, "run", true));
+}
+
+/* Two vocabularies of one size: the checksum tells them apart. */
+static void the_tokenizer_travels_with_the_model(void **state)
+{
+    struct site *p = *state;
+    const struct alibi_training t = tiny_training(2, 2);
+    const struct alibi_eval eval = { .length = 8 };
+    struct alibi_eval_result r;
+    alibi_corpus *bytes = p->corpus, *same = NULL, *other = tiny_words_corpus("a");
+    alibi_model *m = NULL;
+
+    p->corpus = tiny_words_corpus("and");
+    assert_ok(train(p, &t, "run", false));
+    assert_ok(alibi_model_open(&m, in_place(p, "run")));
+    assert_int_equal(tokenizer_checksum(alibi_model_view_tokenizer(m)), tokenizer_checksum(corpus_tokenizer(p->corpus)));
+    assert_ok(alibi_corpus_builtin(&same, 2, 8000, alibi_model_view_tokenizer(m)));
+    assert_ok(alibi_evaluate(m, same, ALIBI_VALID, &eval, &r));
+    assert_fails(alibi_evaluate(m, other, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
+                 "'built-in text' has another tokenizer (words, 4 ids) than the model (words, 4 ids)");
+    assert_fails(alibi_evaluate(m, bytes, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
+                 "the text has a vocabulary of 257 tokens, the model one of 4");
+    alibi_model_free(m);
+    alibi_corpus_free(p->corpus);
+    p->corpus = other;
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "its tokenizer (words, 4 ids) is not that of the text");
+    p->corpus = bytes;
+    alibi_corpus_free(same);
+    alibi_corpus_free(other);
 }
 
 static bool has_text(const char *path, const char *text)
@@ -412,7 +445,7 @@ static bool has_text(const char *path, const char *text)
 
 static void the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(2, 2);
     static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale", "max_length" };
 
@@ -428,7 +461,7 @@ static void the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not
 
 static void the_folder_of_a_comparison_is_refused_and_left_as_it_is(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(2, 2);
 
     assert_int_equal(mkdir(in_place(p, "book"), 0777), 0);
@@ -441,7 +474,7 @@ static void the_folder_of_a_comparison_is_refused_and_left_as_it_is(void **state
 
 static void resuming_what_never_began_is_noted(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(2, 2);
 
     assert_ok(train(p, &t, "other", false));
@@ -455,7 +488,7 @@ static void resuming_what_never_began_is_noted(void **state)
 
 /* Trains into the same folder from within a step of the run that has it. */
 struct intruder {
-    struct place *place;
+    struct site *place;
     struct alibi_training training;
     alibi_status status;
     char message[256];
@@ -474,7 +507,7 @@ static void intrude(void *user, const struct alibi_progress *progress)
 
 static void a_second_run_into_a_folder_in_use_is_refused(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct intruder i = { .place = p, .training = tiny_training(4, 2) };
 
     alibi_set_hooks(&(struct alibi_hooks){ &i, intrude, NULL });
@@ -487,7 +520,7 @@ static void a_second_run_into_a_folder_in_use_is_refused(void **state)
 
 static void what_cannot_be_trained_leaves_no_folder(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(4, 2);
 
     p->config.heads = 3;
@@ -506,7 +539,7 @@ static void what_cannot_be_trained_leaves_no_folder(void **state)
 
 static void a_file_in_place_of_the_folder_is_named(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(4, 2);
 
     write_file(in_place(p, "file"), "x", 1);
@@ -517,7 +550,7 @@ static void a_file_in_place_of_the_folder_is_named(void **state)
 
 static void a_nan_ends_the_run_with_its_checkpoints_intact(void **state)
 {
-    struct place *p = *state;
+    struct site *p = *state;
     struct alibi_training t = tiny_training(12, 5);
     char name[32];
 
@@ -608,6 +641,7 @@ int main(void)
         RUN_TEST(the_log_has_a_line_per_step_and_no_times),
         RUN_TEST(a_folder_that_holds_a_run_is_refused_without_resume),
         RUN_TEST(a_resumed_run_must_agree_in_all_that_shapes_it),
+        RUN_TEST(the_tokenizer_travels_with_the_model),
         RUN_TEST(the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not),
         RUN_TEST(the_folder_of_a_comparison_is_refused_and_left_as_it_is),
         RUN_TEST(resuming_what_never_began_is_noted),

@@ -1,0 +1,237 @@
+/* cmd_tokenize.c - learn a vocabulary from text, turn text into token shards, or into ids and back */
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+struct job {
+    bool train, print_ids, decode; /* none: shards */
+    char *tokenizer, *out;
+    int64_t shard_tokens;
+    bool json;
+    struct alibi_vocabulary vocabulary;
+    struct alibi_reading reading;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "PATH", "folder of the shards; with --train the file to write" },
+    { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
+      "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: bytes" },
+    { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL, "learn a vocabulary, and write it as a tokenizer.json" },
+    { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL, "print the ids instead, a document per line" },
+    { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL, "the way back: print the text of lines of ids" },
+    { "shard-tokens", ALIBI_OPTION_INT, AT(shard_tokens), 1, INT32_MAX, NULL, "100000000", "N",
+      "tokens in a shard; the last one has what is left" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+};
+
+enum { TASK, VOCABULARY, READING, GROUPS };
+
+/* ---- what is asked for */
+
+/* Learning may take long: what cannot be written is said before. */
+static alibi_status check_file(const char *path)
+{
+    char copy[PATH_MAX];
+    struct stat found;
+
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        return cli_fail(ALIBI_USAGE, "'%s' is a folder; give the file to write, such as '%s/tokenizer.json'", path, path);
+    if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
+        return cli_fail(ALIBI_IO, "cannot write '%.64s...': %s", path, strerror(ENAMETOOLONG));
+    if (access(dirname(copy), W_OK) != 0)
+        return cli_fail(ALIBI_IO, "cannot write '%s': %s", path, strerror(errno));
+    return ALIBI_OK;
+}
+
+static alibi_status check(const struct cli_line *line, const struct job *job)
+{
+    bool prints = job->print_ids || job->decode;
+
+    if (job->train + job->print_ids + job->decode > 1)
+        return cli_fail(ALIBI_USAGE, "--train, --print-ids and --decode are different jobs; give one of them");
+    if (job->train && job->tokenizer)
+        return cli_fail(ALIBI_USAGE, "--train makes a tokenizer and --tokenizer uses one; give one of them");
+    if (!job->train && line->given & 1u << VOCABULARY)
+        return cli_fail(ALIBI_USAGE, "the options of a vocabulary, such as --vocab, go with --train");
+    if (job->decode && line->given & 1u << READING)
+        return cli_fail(ALIBI_USAGE, "--decode reads ids; how text is read has no meaning for it");
+    if (prints && (job->out || job->json))
+        return cli_fail(ALIBI_USAGE, "--print-ids and --decode print to standard output; --out and --json are not for them");
+    if (!prints && !job->out)
+        return cli_fail(ALIBI_USAGE, "where to? give --out %s", job->train ? "FILE" : "DIR");
+    return job->train ? check_file(job->out) : ALIBI_OK;
+}
+
+struct input {
+    const char *const *paths;
+    int count;
+};
+
+static alibi_status choose_input(const struct cli_line *line, struct input *in)
+{
+    static const char *const standard_input[] = { "-" };
+
+    *in = (struct input){ line->operands, line->operand_count };
+    if (in->count > 0)
+        return ALIBI_OK;
+    if (isatty(STDIN_FILENO))
+        return cli_fail(ALIBI_USAGE, "no FILE, and standard input is a terminal; usage: alibi %s %s", line->command, line->usage);
+    *in = (struct input){ standard_input, 1 };
+    return ALIBI_OK;
+}
+
+/* ---- --train */
+
+static void print_vocabulary(const alibi_tokenizer *t, const struct job *job, double seconds)
+{
+    char time[CLI_SHORT], peak[CLI_SHORT];
+    size_t bytes = alibi_memory_peak();
+    long long vocab = alibi_tokenizer_vocab(t);
+
+    cli_terminal_clear();
+    if (!job->json) {
+        printf("%lld tokens, %s, peak %s, in '%s'\n", vocab, cli_short_time(time, seconds), cli_short_bytes(peak, bytes),
+               job->out);
+        return;
+    }
+    cli_json_open(NULL, '{');
+    cli_json_text("tokenizer", job->out);
+    cli_json_int("vocab", vocab);
+    cli_json_real("seconds", seconds);
+    cli_json_int("peak_bytes", (int64_t)bytes);
+    cli_json_close('}');
+}
+
+static alibi_status learn(const struct job *job, const struct input *in)
+{
+    double start = cli_now();
+    alibi_tokenizer *t = NULL;
+    alibi_status status;
+
+    alibi_memory_reset_peak();
+    status = alibi_tokenizer_train(&t, &job->vocabulary, in->paths, in->count, &job->reading);
+    if (status == ALIBI_OK)
+        status = alibi_tokenizer_write(t, job->out);
+    if (status == ALIBI_OK)
+        print_vocabulary(t, job, cli_now() - start);
+    alibi_tokenizer_free(t);
+    return status;
+}
+
+/* ---- shards */
+
+static void print_ratio(int width, double value)
+{
+    if (isfinite(value))
+        printf(" %*.*f", width, value < 10 ? 3 : 1, value);
+    else
+        printf(" %*s", width, "-");
+}
+
+static void print_counts(const struct alibi_tokenize_result *r, const char *dir, double speed)
+{
+    char peak[CLI_SHORT];
+
+    printf("%10s %12s %12s %13s %11s %11s %7s %9s %7s\n", "documents", "tokens", "words", "bytes", "tokens/word", "bytes/token",
+           "MB/s", "peak", "shards");
+    printf("%10lld %12lld %12lld %13lld", (long long)r->documents, (long long)r->tokens, (long long)r->words,
+           (long long)r->bytes);
+    print_ratio(11, (double)r->tokens / (double)r->words);
+    print_ratio(11, (double)r->bytes / (double)r->tokens);
+    print_ratio(7, speed / 1e6);
+    printf(" %9s %7lld   in '%s'\n", cli_short_bytes(peak, r->peak_bytes), (long long)r->shards, dir);
+}
+
+static void print_counts_json(const struct alibi_tokenize_result *r, const char *dir, double speed)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("folder", dir);
+    cli_json_int("documents", r->documents);
+    cli_json_int("tokens", r->tokens);
+    cli_json_int("words", r->words);
+    cli_json_int("bytes", r->bytes);
+    cli_json_real("tokens_per_word", (double)r->tokens / (double)r->words);
+    cli_json_real("bytes_per_token", (double)r->bytes / (double)r->tokens);
+    cli_json_int("shards", r->shards);
+    cli_json_real("seconds", r->seconds);
+    cli_json_real("bytes_per_s", speed);
+    cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
+    cli_json_close('}');
+}
+
+static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job, const struct input *in)
+{
+    struct alibi_tokenize_result result;
+    bool fresh = access(job->out, F_OK) != 0; /* else some of it may be the work of an earlier call: no speed can be told */
+    alibi_status status;
+    double speed;
+
+    cli_catch_signals();
+    status = alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out, &result);
+    if (status == ALIBI_INTERRUPTED)
+        return cli_fail(status, "stopped; what is done is saved in '%s' and the same command goes on from there", job->out);
+    if (status != ALIBI_OK)
+        return status;
+    cli_terminal_clear();
+    speed = fresh ? (double)result.bytes / result.seconds : NAN;
+    (job->json ? print_counts_json : print_counts)(&result, job->out, speed);
+    return ALIBI_OK;
+}
+
+/* ---- the run */
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    const struct job *job = user;
+    alibi_tokenizer *t = NULL;
+    struct input in;
+    alibi_status status = check(line, job);
+
+    if (status == ALIBI_OK)
+        status = choose_input(line, &in);
+    if (status != ALIBI_OK || job->train)
+        return status == ALIBI_OK ? learn(job, &in) : status;
+    status = alibi_tokenizer_open(&t, job->tokenizer);
+    if (status != ALIBI_OK)
+        return status;
+    if (job->print_ids)
+        status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids, NULL);
+    else if (job->decode)
+        status = cli_print_text(t, in.paths, in.count);
+    else
+        status = write_shards(t, job, &in);
+    alibi_tokenizer_free(t);
+    return status;
+}
+
+alibi_status cmd_tokenize(int argc, char **argv)
+{
+    struct job job = { 0 };
+    struct alibi_option_group groups[GROUPS] = {
+        [TASK] = { "Tokenizing", options, CLI_COUNT(options), &job },
+        [VOCABULARY] = { .title = "The vocabulary that --train learns", .values = &job.vocabulary },
+        [READING] = cli_reading_group(&job.reading),
+    };
+    struct cli_line line = {
+        .command = "tokenize",
+        .usage = "[FILE...] --out PATH [OPTION...]",
+        .about =
+            "Turns text files, folders of them or standard input into token shards, which train, compare and eval read; with "
+            "--train learns the vocabulary for it. Stopped with SIGINT or SIGTERM it exits with 75, and the same command goes on "
+            "from there.",
+        .groups = groups,
+        .count = GROUPS,
+        .max_operands = INT_MAX,
+    };
+
+    groups[VOCABULARY].options = alibi_vocabulary_options(&groups[VOCABULARY].count);
+    return cli_run(&line, argc, argv, run, &job);
+}

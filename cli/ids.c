@@ -1,0 +1,156 @@
+/* ids.c - token ids as text, both ways
+ *
+ *   464 6842 318 257   the ids of a document on a line, its end id the last: what --print-ids prints and --decode reads */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli.h"
+
+bool cli_print_ids(void *user, const int32_t *ids, int64_t count)
+{
+    (void)user;
+    for (int64_t i = 0; i < count && !ferror(stdout); i++)
+        printf("%s%" PRId32, i ? " " : "", ids[i]);
+    putchar('\n');
+    return !ferror(stdout); /* else nobody reads any more */
+}
+
+/* ---- reading */
+
+struct input {
+    FILE *file;
+    const char *name;
+    int64_t line;
+};
+
+enum { LINE_END = -1, FILE_END = -2 };
+
+static int32_t digit(int c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : -1;
+}
+
+static alibi_status read_number(struct input *in, int c, int64_t vocab, int32_t *out)
+{
+    int64_t id = 0;
+
+    if (digit(c) < 0)
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is no part of an id", in->name, (long long)in->line, c);
+    for (; digit(c) >= 0; c = getc_unlocked(in->file)) {
+        id = 10 * id + digit(c);
+        if (id >= vocab)
+            return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: the ids of this tokenizer end at %lld", in->name,
+                            (long long)in->line, (long long)vocab - 1);
+    }
+    ungetc(c, in->file);
+    *out = (int32_t)id;
+    return ALIBI_OK;
+}
+
+/* The next id, or LINE_END or FILE_END. */
+static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
+{
+    int c;
+
+    do {
+        c = getc_unlocked(in->file);
+    } while (c == ' ' || c == '\t' || c == '\r');
+    if (c == EOF && ferror(in->file))
+        return cli_fail(ALIBI_IO, "cannot read '%s': %s", in->name, strerror(errno));
+    if (c != EOF && c != '\n')
+        return read_number(in, c, vocab, out);
+    *out = c == EOF ? FILE_END : LINE_END;
+    in->line += c == '\n';
+    return ALIBI_OK;
+}
+
+/* ---- decoding */
+
+/* Documents of any length go through a buffer. An id is held back until the next one is known: the end of a document is no text.
+ */
+struct decoder {
+    const alibi_tokenizer *tokenizer;
+    int32_t ids[4096];
+    int count;
+    bool between;   /* a document has ended, and the next one has not begun */
+    char last_byte; /* that was printed */
+};
+
+static alibi_status print_part(struct decoder *d, int count)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    alibi_status status = alibi_tokenizer_decode(d->tokenizer, d->ids, count, &text, &bytes);
+
+    if (status != ALIBI_OK)
+        return status;
+    if (bytes > 0) {
+        if (d->between && d->last_byte != '\n')
+            putchar('\n');
+        d->between = false;
+        d->last_byte = text[bytes - 1];
+        fwrite(text, 1, bytes, stdout);
+    }
+    alibi_text_free(text);
+    return ALIBI_OK;
+}
+
+static alibi_status add_id(struct decoder *d, int32_t id)
+{
+    alibi_status status = ALIBI_OK;
+
+    if (d->count == CLI_COUNT(d->ids)) {
+        status = print_part(d, d->count - 1);
+        d->ids[0] = d->ids[d->count - 1];
+        d->count = 1;
+    }
+    d->ids[d->count++] = id;
+    return status;
+}
+
+static alibi_status end_document(struct decoder *d)
+{
+    alibi_status status;
+
+    if (d->count == 0)
+        return ALIBI_OK;
+    if (d->ids[d->count - 1] == alibi_tokenizer_end(d->tokenizer))
+        d->count--;
+    status = print_part(d, d->count);
+    d->count = 0;
+    d->between = true;
+    return status;
+}
+
+static alibi_status print_file(struct decoder *d, struct input *in)
+{
+    int64_t vocab = alibi_tokenizer_vocab(d->tokenizer);
+    alibi_status status = ALIBI_OK;
+    int32_t id = LINE_END;
+
+    while (status == ALIBI_OK && id != FILE_END && !ferror(stdout)) {
+        status = read_id(in, vocab, &id);
+        if (status == ALIBI_OK)
+            status = id >= 0 ? add_id(d, id) : end_document(d);
+    }
+    return status;
+}
+
+alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, int count)
+{
+    struct decoder d = { .tokenizer = t, .last_byte = '\n' };
+    alibi_status status = ALIBI_OK;
+
+    for (int i = 0; i < count && status == ALIBI_OK; i++) {
+        bool standard = strcmp(paths[i], "-") == 0;
+        struct input in = { standard ? stdin : fopen(paths[i], "r"), paths[i], 1 };
+
+        if (!in.file)
+            return cli_fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", paths[i], strerror(errno));
+        status = print_file(&d, &in);
+        if (!standard)
+            fclose(in.file);
+    }
+    return status;
+}

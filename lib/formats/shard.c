@@ -1,0 +1,86 @@
+/* shard.c - the header of a file of tokens
+ *
+ *   int32 magic, version, count, 253 zeros | count tokens of 16 or 32 bits, all little-endian
+ *
+ * The counts must agree with the file to the byte: what is cut off, or has something behind it, is no shard. Readers of llm.c
+ * leave the zeros unread, and so do we. */
+#include <string.h>
+
+#include "formats/formats.h"
+
+static const struct kind {
+    uint32_t magic, version;
+    int width;
+} kinds[] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
+
+enum { KINDS = sizeof kinds / sizeof kinds[0], NUMBER_BYTES = 4 };
+
+static uint32_t number_at(const char *bytes, int index)
+{
+    const unsigned char *p = (const unsigned char *)bytes + index * NUMBER_BYTES;
+
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static void put_number(char *bytes, int index, uint32_t number)
+{
+    for (int i = 0; i < NUMBER_BYTES; i++)
+        bytes[index * NUMBER_BYTES + i] = (char)(number >> 8 * i);
+}
+
+/* NULL, with the reason recorded, if it is none that we know. */
+static const struct kind *recognise(uint32_t magic, uint32_t version, const char *path)
+{
+    for (int i = 0; i < KINDS; i++) {
+        if (magic != kinds[i].magic)
+            continue;
+        if (version == kinds[i].version)
+            return &kinds[i];
+        fail(ALIBI_BAD_INPUT, "cannot read '%s': a token shard of magic %u has version %u, not %u (byte 4)", path, magic,
+             kinds[i].version, version);
+        return NULL;
+    }
+    fail(ALIBI_BAD_INPUT, "cannot read '%s': it is no token shard: it starts with %u, not %u or %u", path, magic, kinds[0].magic,
+         kinds[1].magic);
+    return NULL;
+}
+
+static alibi_status check_size(uint32_t count, int width, int64_t file_bytes, const char *path)
+{
+    int64_t need = SHARD_HEADER_BYTES + (int64_t)count * width;
+
+    if (count > SHARD_TOKENS_MAX)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %u tokens are announced, at most %d are allowed (byte 8)", path, count,
+                    SHARD_TOKENS_MAX);
+    if (need != file_bytes)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %u tokens of %d bytes end at %lld, the file ends at %lld", path, count,
+                    width, (long long)need, (long long)file_bytes);
+    return ALIBI_OK;
+}
+
+alibi_status shard_header_parse(struct shard_header *out, const char *bytes, size_t length, int64_t file_bytes, const char *path)
+{
+    const struct kind *kind;
+    uint32_t count;
+
+    if (length < SHARD_HEADER_BYTES)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': the header of a token shard needs %d bytes, the file ends at %zu", path,
+                    SHARD_HEADER_BYTES, length);
+    kind = recognise(number_at(bytes, 0), number_at(bytes, 1), path);
+    if (kind == NULL)
+        return ALIBI_BAD_INPUT;
+    count = number_at(bytes, 2);
+    TRY_RETURN(check_size(count, kind->width, file_bytes, path));
+    *out = (struct shard_header){ .width = kind->width, .count = count };
+    return ALIBI_OK;
+}
+
+void shard_header_format(const struct shard_header *h, char bytes[SHARD_HEADER_BYTES])
+{
+    const struct kind *kind = &kinds[h->width == kinds[0].width ? 0 : 1];
+
+    memset(bytes, 0, SHARD_HEADER_BYTES);
+    put_number(bytes, 0, kind->magic);
+    put_number(bytes, 1, kind->version);
+    put_number(bytes, 2, (uint32_t)h->count);
+}

@@ -1,0 +1,220 @@
+/* tokenizer_added.c - the added tokens of a tokenizer.json
+ *
+ * Hugging Face's library takes the ids of added tokens from the vocabulary if they are there, and numbers the others in the order
+ * of the list, whatever the list says. So a list that says something else is refused.
+ *
+ * It looks for those with "normalized" false first, and for the others in what is left. Without a normalizer that is the same as
+ * looking for all at once, unless one of the first kind and one of the second can lie across each other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/bpe_build.h"
+
+enum { COMPARISONS_MAX = 1 << 28 };
+
+enum { ID, CONTENT, SINGLE_WORD, LSTRIP, RSTRIP, NORMALIZED, SPECIAL, MEMBERS };
+
+struct list {
+    struct bpe_build *build;
+    bool *normalized; /* [count] */
+    int64_t outside;  /* of the vocabulary, so far */
+};
+
+/* ---- one token */
+
+static alibi_status read_flag(struct scan *s, const struct scan_member *m, bool *out)
+{
+    s->at = m->at;
+    return scan_bool(s, out);
+}
+
+/* What the flag asks for is not there. */
+static alibi_status refuse_flag(struct scan *s, const struct scan_member *m, const struct bpe_added *a)
+{
+    bool set = false;
+
+    TRY_RETURN(read_flag(s, m, &set));
+    if (set)
+        return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,", a->text.at, m->key);
+    return ALIBI_OK;
+}
+
+/* The id that the vocabulary has for it, or the next one outside. */
+static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
+{
+    const struct token_names *names = &l->build->names;
+    int64_t known = token_names_find(names, a->text, (struct slice){ 0 });
+    int64_t due = known >= 0 ? known : names->count + l->outside;
+
+    if (id != due)
+        return scan_fail(&l->build->scan, "the added token '%.80s' has the id %lld, but %s is %lld", a->text.at, (long long)id,
+                         known >= 0 ? "its id in the vocabulary" : "the next one free", (long long)due);
+    if (known >= 0 && name_is_letters(a->text) && !name_is_ascii(a->text))
+        return scan_fail(&l->build->scan, "the added token '%.80s' stands for other bytes in the vocabulary", a->text.at);
+    a->id = (int32_t)id;
+    a->in_vocab = known >= 0;
+    l->outside += known < 0;
+    return ALIBI_OK;
+}
+
+static alibi_status read_token(struct list *l, int index)
+{
+    struct scan_member m[MEMBERS] = { { "id", true, 0 },     { "content", true, 0 }, { "single_word", true, 0 },
+                                      { "lstrip", true, 0 }, { "rstrip", true, 0 },  { "normalized", true, 0 },
+                                      { "special", true, 0 } };
+    struct scan *s = &l->build->scan;
+    struct bpe_added *a = &l->build->file->added[index];
+    int64_t id = 0;
+    size_t end;
+
+    TRY_RETURN(scan_object(s, "an added token", m, MEMBERS));
+    end = s->at;
+    s->at = m[CONTENT].at;
+    TRY_RETURN(scan_slice(s, &a->text));
+    if (a->text.bytes == 0)
+        return scan_fail(s, "an added token without letters");
+    for (int i = SINGLE_WORD; i <= RSTRIP; i++)
+        TRY_RETURN(refuse_flag(s, &m[i], a));
+    TRY_RETURN(read_flag(s, &m[NORMALIZED], &l->normalized[index]));
+    TRY_RETURN(read_flag(s, &m[SPECIAL], &a->special));
+    s->at = m[ID].at;
+    TRY_RETURN(scan_count(s, &id));
+    TRY_RETURN(check_id(l, a, id));
+    s->at = end;
+    return ALIBI_OK;
+}
+
+/* ---- what holds between them */
+
+/* Whether one can begin within the other, or where it begins, and agree with it as far as both go. */
+static bool reaches_into(struct slice a, struct slice b)
+{
+    for (size_t i = 0; i < a.bytes; i++) {
+        size_t both = a.bytes - i < b.bytes ? a.bytes - i : b.bytes;
+        if (a.at[i] == b.at[0] && memcmp(a.at + i, b.at, both) == 0)
+            return true;
+    }
+    return false;
+}
+
+static alibi_status check_pair(const struct list *l, int i, int j)
+{
+    const struct bpe_added *a = &l->build->file->added[i], *b = &l->build->file->added[j];
+
+    if (l->normalized[i] == l->normalized[j] || (!reaches_into(a->text, b->text) && !reaches_into(b->text, a->text)))
+        return ALIBI_OK;
+    return scan_fail(
+        &l->build->scan,
+        "the added tokens '%.80s' and '%.80s' can overlap, and only one of them is 'normalized', in the list that ends",
+        a->text.at, b->text.at);
+}
+
+static bool all_alike(const struct list *l)
+{
+    for (int i = 1; i < l->build->file->added_count; i++)
+        if (l->normalized[i] != l->normalized[0])
+            return false;
+    return true;
+}
+
+static alibi_status check_overlaps(const struct list *l)
+{
+    const struct bpe_file *f = l->build->file;
+    size_t bytes = 0;
+
+    if (all_alike(l))
+        return ALIBI_OK;
+    for (int i = 0; i < f->added_count; i++)
+        bytes += f->added[i].text.bytes;
+    if (bytes > (size_t)COMPARISONS_MAX / (size_t)f->added_count)
+        return scan_fail(&l->build->scan, "too many added tokens, only some of them 'normalized', in the list that ends");
+    for (int i = 0; i < f->added_count; i++)
+        for (int j = 0; j < i; j++)
+            TRY_RETURN(check_pair(l, i, j));
+    return ALIBI_OK;
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    const struct slice *s = &((const struct bpe_added *)a)->text, *t = &((const struct bpe_added *)b)->text;
+
+    if (s->bytes != t->bytes)
+        return s->bytes < t->bytes ? -1 : 1;
+    return memcmp(s->at, t->at, s->bytes);
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+    const struct bpe_added *s = a, *t = b;
+
+    return s->id < t->id ? -1 : s->id > t->id;
+}
+
+/* Sorts by text to find one that comes twice, then by id, as they stay. */
+static alibi_status sort(struct bpe_build *b)
+{
+    struct bpe_file *f = b->file;
+
+    qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_texts);
+    for (int i = 1; i < f->added_count; i++)
+        if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)
+            return scan_fail(&b->scan, "the added token '%.80s' comes twice in the list that ends", f->added[i].text.at);
+    qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_ids);
+    return ALIBI_OK;
+}
+
+/* They take their places among the tokens, with their own text. */
+static alibi_status place(struct bpe_build *b, int64_t outside)
+{
+    struct bpe_file *f = b->file;
+    size_t bytes = (size_t)f->vocab * sizeof *f->tokens;
+
+    TRY_RETURN(mem_grow((void **)&f->tokens, bytes, bytes + (size_t)outside * sizeof *f->tokens, "tokens"));
+    f->vocab += outside;
+    for (int i = 0; i < f->added_count; i++)
+        f->tokens[f->added[i].id] = f->added[i].text;
+    return ALIBI_OK;
+}
+
+/* ---- the list */
+
+static alibi_status read_tokens(struct list *l)
+{
+    struct scan *s = &l->build->scan;
+    struct bpe_file *f = l->build->file;
+
+    TRY_RETURN(scan_expect(s, '['));
+    if (scan_take(s, ']'))
+        return ALIBI_OK;
+    do
+        TRY_RETURN(read_token(l, f->added_count++));
+    while (scan_take(s, ','));
+    return scan_expect(s, ']');
+}
+
+static alibi_status check(const struct list *l)
+{
+    if (l->build->file->added_count == 0)
+        return ALIBI_OK;
+    TRY_RETURN(check_overlaps(l));
+    return sort(l->build);
+}
+
+alibi_status bpe_build_added(struct bpe_build *b)
+{
+    alibi_status status;
+    struct list list = { .build = b };
+    size_t start = b->scan.at;
+    int64_t count = 0;
+
+    TRY(scan_skip(&b->scan, &count));
+    TRY(NEW_ARRAY(&b->file->added, count, "added tokens"));
+    TRY(NEW_ARRAY(&list.normalized, count, "added tokens"));
+    b->scan.at = start;
+    TRY(read_tokens(&list));
+    TRY(check(&list));
+    TRY(place(b, list.outside));
+out:
+    mem_free(list.normalized);
+    return status;
+}

@@ -1,0 +1,108 @@
+/* vocab_merges.c - GPT-2's pair of files
+ *
+ *   vocab.json   { token: id, ... }
+ *   merges.txt   "#version: 0.2", then "left right" on each line, the first to be done first */
+#include <string.h>
+
+#include "formats/bpe_build.h"
+
+static const char end_of_text[] = "<|endoftext|>";
+
+/* The next line, without its end. */
+static struct slice next_line(struct scan *s)
+{
+    const char *start = s->text + s->at, *end = memchr(start, '\n', s->end - s->at);
+    size_t bytes = end != NULL ? (size_t)(end - start) : s->end - s->at;
+
+    s->at += bytes + (end != NULL);
+    return (struct slice){ start, bytes > 0 && start[bytes - 1] == '\r' ? bytes - 1 : bytes };
+}
+
+/* Up to the first empty one. */
+static int64_t count_lines(struct scan s)
+{
+    int64_t lines = 0;
+
+    while (s.at < s.end && next_line(&s).bytes > 0)
+        lines++;
+    return lines;
+}
+
+/* Blank lines may only follow the last merge. */
+static alibi_status expect_blank_lines(struct scan *s)
+{
+    while (s->at < s->end) {
+        size_t start = s->at;
+        if (next_line(s).bytes > 0) {
+            s->at = start;
+            return scan_fail(s, "a merge behind an empty line");
+        }
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status read_merges(struct bpe_build *b, struct scan *s)
+{
+    TRY_RETURN(bpe_build_merges(b, count_lines(*s)));
+    while (s->at < s->end) {
+        struct scan place = *s;
+        struct slice line = next_line(s);
+        if (line.bytes == 0)
+            return expect_blank_lines(s);
+        if (!slice_begins(line, "#version"))
+            TRY_RETURN(bpe_build_merge_line(b, &place, line));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status check_merges(struct slice merges, const char *path)
+{
+    size_t valid;
+
+    if (merges.bytes > BPE_FILE_MAX)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed", path, merges.bytes,
+                    BPE_FILE_MAX);
+    valid = utf8_valid_prefix(merges.at, merges.bytes);
+    return valid == merges.bytes ? ALIBI_OK : fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
+}
+
+/* The end of a text is in GPT-2's vocabulary like any other token; that it is special is known to all who use it. */
+static alibi_status add_end_of_text(struct bpe_build *b)
+{
+    struct slice text = { end_of_text, sizeof end_of_text - 1 };
+    int32_t id = token_names_find(&b->names, text, (struct slice){ 0 });
+
+    if (id < 0)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ARRAY(&b->file->added, 1, "added tokens"));
+    b->file->added[0] = (struct bpe_added){ b->file->tokens[id], id, .special = true, .in_vocab = true };
+    b->file->added_count = 1;
+    return ALIBI_OK;
+}
+
+static alibi_status add_pattern(struct bpe_file *f)
+{
+    TRY_RETURN(text_copy(&f->splits[0].pattern, bpe_gpt2_pattern));
+    f->split_count = 1;
+    return ALIBI_OK;
+}
+
+alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, const char *vocab_path, struct slice merges,
+                                 const char *merges_path)
+{
+    alibi_status status;
+    struct bpe_build b;
+    struct scan lines = { .text = merges.at, .end = merges.bytes, .path = merges_path, .lines = true };
+
+    TRY(bpe_build_init(&b, vocab, vocab_path));
+    TRY(check_merges(merges, merges_path));
+    TRY(bpe_build_vocab(&b));
+    TRY(scan_end(&b.scan));
+    TRY(read_merges(&b, &lines));
+    TRY(add_end_of_text(&b));
+    TRY(add_pattern(b.file));
+    TRY(bpe_build_end(&b, out));
+out:
+    bpe_build_fini(&b);
+    return status;
+}

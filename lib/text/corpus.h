@@ -1,0 +1,26 @@
+/* corpus.h - what a corpus is, for the files that make it (corpus.c) and read it (span.c) */
+#ifndef CORPUS_H
+#define CORPUS_H
+
+#include "text/text.h"
+
+enum { SPLITS = 3 };
+
+struct alibi_corpus {
+    alibi_tokenizer *tokenizer;
+    char *name;
+    struct shard *shards; /* all tokens, one behind the other */
+    int shard_count;
+    int64_t count;            /* of tokens */
+    int64_t cuts[SPLITS + 1]; /* split s is tokens cuts[s]..cuts[s + 1] - 1 */
+    uint32_t checksum;
+    struct alibi_builtin builtin;    /* which it is; bytes == 0: none */
+    bool indexed;                    /* every shard is in an index, and these are the sums of what the indices say */
+    int64_t documents, words, bytes; /* of all */
+};
+
+int32_t corpus_id(const alibi_corpus *c, int64_t i);
+const char *corpus_bytes(const alibi_corpus *c, int64_t i, size_t *bytes); /* of token i */
+bool corpus_starts_line(const alibi_corpus *c, int64_t i);                 /* i > 0 */
+
+#endif

@@ -1,0 +1,225 @@
+/* count.c - the distinct pieces of a text of any size, with how often each occurs
+ *
+ *   block ── parts, each counted by one thread into a tally of its own ── shards of the total, each filled by one thread
+ *
+ * while a worker reads the next block. A part's tally is small enough to stay near the processor, and most pieces are met there a
+ * second time: only the distinct ones reach the total. */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "text/stretches.h"
+#include "text/vocabulary.h"
+
+/* A byte of a distinct piece takes up to 37 bytes in BPE training (random letters, min_count 1): under 2 GB. */
+const struct tally_limits tally_limits_usual = { .pieces = 5 << 20, .bytes = 40 << 20, .block_bytes = 16 << 20 };
+
+struct counting {
+    struct tally *total;
+    struct source *source;
+    const struct tally_limits *limits;
+    struct worker *worker;
+    struct block block;
+    struct stretches *stretches;
+    struct cutter **cutters; /* [threads]; NULL: words */
+    struct tally *parts;     /* [part_count] */
+    int64_t part_count;
+    bool noted; /* that pieces were dropped */
+    double began;
+};
+
+/* ---- one part */
+
+static alibi_status begin_part(void *user, int thread, int64_t part)
+{
+    struct counting *c = user;
+
+    (void)thread;
+    tally_clear(&c->parts[part]);
+    return ALIBI_OK;
+}
+
+static alibi_status add_piece(void *user, const char *piece, size_t bytes)
+{
+    return tally_add(user, piece, bytes);
+}
+
+static alibi_status cut_pieces(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+{
+    struct counting *c = user;
+
+    return cutter_run(c->cutters[thread], s, add_piece, &c->parts[part], reached);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* A word that touches the end of what is known may be longer than it seems. */
+static alibi_status cut_words(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+{
+    struct counting *c = user;
+    size_t at = s->from;
+
+    (void)thread;
+    while (at < s->stop) {
+        size_t end = at;
+        if (is_blank(s->text[at])) {
+            at++;
+            continue;
+        }
+        while (end < s->end && !is_blank(s->text[end]))
+            end++;
+        if (end - at > PIECE_MAX)
+            return fail(ALIBI_BAD_INPUT, "a word has more than %d bytes", PIECE_MAX);
+        if (end == s->end && !s->last)
+            break;
+        TRY_RETURN(tally_add(&c->parts[part], s->text + at, end - at));
+        at = end;
+    }
+    *reached = at;
+    return ALIBI_OK;
+}
+
+/* ---- one block */
+
+static alibi_status make_room(struct counting *c, int64_t parts)
+{
+    if (parts <= c->part_count)
+        return ALIBI_OK;
+    TRY_RETURN(mem_grow((void **)&c->parts, (size_t)c->part_count * sizeof *c->parts, (size_t)parts * sizeof *c->parts,
+                        "the pieces of a text"));
+    memset(c->parts + c->part_count, 0, (size_t)(parts - c->part_count) * sizeof *c->parts);
+    c->part_count = parts;
+    return ALIBI_OK;
+}
+
+static void merge_shard(struct counting *c, int shard, struct failure *failure)
+{
+    alibi_status status = ALIBI_OK;
+
+    for (int64_t part = 0; part < c->stretches->count && status == ALIBI_OK; part++)
+        status = tally_merge(c->total, &c->parts[part], shard);
+    if (status != ALIBI_OK)
+        failure_keep(failure, status);
+}
+
+static alibi_status merge_parts(struct counting *c)
+{
+    struct failure *failures = NULL;
+    alibi_status status = ALIBI_OK;
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&failures, TALLY_SHARDS, "failures"));
+#pragma omp parallel for schedule(dynamic, 1) num_threads(c->stretches->threads)
+    for (int shard = 0; shard < TALLY_SHARDS; shard++)
+        merge_shard(c, shard, &failures[shard]);
+    for (int shard = 0; shard < TALLY_SHARDS && status == ALIBI_OK; shard++)
+        status = failure_raise(&failures[shard]);
+    mem_free(failures);
+    return status;
+}
+
+static bool beyond(const struct counting *c, int share)
+{
+    return tally_count(c->total) > c->limits->pieces / share || tally_bytes(c->total) > c->limits->bytes / (size_t)share;
+}
+
+/* What is dropped depends on counts alone, so on the text and nothing else. */
+static alibi_status keep_within_limits(struct counting *c)
+{
+    if (!beyond(c, 1))
+        return ALIBI_OK;
+    if (!c->noted)
+        log_note("the text has more than %lld distinct pieces or %zu bytes of them: the rarest are dropped on the way",
+                 (long long)c->limits->pieces, c->limits->bytes);
+    c->noted = true;
+    for (int64_t floor = 1; beyond(c, 2); floor *= 2)
+        TRY_RETURN(tally_drop(c->total, floor));
+    return ALIBI_OK;
+}
+
+static alibi_status count_block(struct counting *c)
+{
+    struct stretch_work work = { c, begin_part, c->cutters != NULL ? cut_pieces : cut_words, NULL };
+
+    TRY_RETURN(make_room(c, c->stretches->count));
+    TRY_RETURN(stretches_run(c->stretches, &work));
+    TRY_RETURN(merge_parts(c));
+    return keep_within_limits(c);
+}
+
+/* ---- all blocks */
+
+static alibi_status read_block(void *user)
+{
+    struct counting *c = user;
+
+    return source_read(c->source, &c->block, c->limits->block_bytes);
+}
+
+static void show_progress(const struct counting *c, int64_t done)
+{
+    int64_t total = source_bytes_total(c->source);
+    double seconds = clock_seconds() - c->began;
+    double left = done > 0 && total > done ? seconds * (double)(total - done) / (double)done : 0;
+    struct alibi_progress p = { "tokenizer", "bytes", done, total, seconds, left, 0, NAN };
+
+    report_progress(&p);
+}
+
+static alibi_status count_blocks(struct counting *c)
+{
+    worker_start(c->worker, read_block, c);
+    for (;;) {
+        int64_t done;
+        TRY_RETURN(worker_wait(c->worker));
+        if (c->block.bytes == 0 && c->block.end_count == 0)
+            return ALIBI_OK;
+        if (alibi_stop_requested())
+            return fail(ALIBI_INTERRUPTED, "stopped while the text was read; nothing is saved");
+        TRY_RETURN(stretches_take(c->stretches, &c->block));
+        done = source_bytes_done(c->source); /* asked while nobody reads */
+        worker_start(c->worker, read_block, c);
+        TRY_RETURN(count_block(c));
+        show_progress(c, done);
+    }
+}
+
+static alibi_status new_cutters(struct counting *c, const struct pattern *pattern)
+{
+    if (pattern == NULL)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ZERO_ARRAY(&c->cutters, c->stretches->threads, "cutters"));
+    for (int i = 0; i < c->stretches->threads; i++)
+        TRY_RETURN(cutter_new(&c->cutters[i], pattern));
+    return ALIBI_OK;
+}
+
+static void counting_fini(struct counting *c)
+{
+    worker_free(c->worker); /* first: it waits for a read that is still under way */
+    for (int i = 0; c->cutters != NULL && i < c->stretches->threads; i++)
+        cutter_free(c->cutters[i]);
+    for (int64_t i = 0; i < c->part_count; i++)
+        tally_fini(&c->parts[i]);
+    mem_free(c->cutters);
+    mem_free(c->parts);
+    stretches_free(c->stretches);
+    block_fini(&c->block);
+}
+
+alibi_status count_pieces(struct tally *t, struct source *source, const struct pattern *pattern,
+                          const struct tally_limits *limits)
+{
+    alibi_status status;
+    struct counting c = { .total = t, .source = source, .limits = limits, .began = clock_seconds() };
+
+    TRY(stretches_new(&c.stretches));
+    TRY(new_cutters(&c, pattern));
+    TRY(worker_new(&c.worker));
+    TRY(count_blocks(&c));
+out:
+    counting_fini(&c);
+    return status;
+}

@@ -1,0 +1,395 @@
+/* cutter.c - a text cut into pieces by regular expressions
+ *
+ * Expression k cuts the pieces of expression k - 1: what it matches is a piece, and so is what stands between two matches. An
+ * empty match cuts too; right behind a match it is passed over, and so is the character there.
+ *
+ * Where a text goes on behind what is known of it, PCRE2 matches "partially, hard": a match that so much as looks at the end is
+ * reported as undecided. So a piece that is handed over is the same whatever follows.
+ *
+ * A match sees a window of the text, and a longer one only if it looked at the window's end. In a longer window only a match at
+ * its start is sought, and the length of all such windows is held against the length of the matches found in them: no
+ * expression can make the time grow with the square of the text. One that is not simple, so that an attempt itself can take
+ * longer than the window is, has short windows only, and PCRE2's match limit. */
+#include <string.h>
+
+#include "text/pattern.h"
+
+enum {
+    WINDOW = 4096,
+    WINDOW_MAX = 2 * PIECE_MAX,
+    INTRICATE_WINDOW = 256, /* for expressions that are not simple */
+    INTRICATE_MAX = 16384,
+    WINDOW_GROWTH = 8,
+    LOOK = 4096, /* behind `stop` at first */
+    DEBT_MAX = 1 << 28,
+    STEPS_PER_BYTE = 16, /* of the match limit */
+    JIT_STACK_START = 32 << 10,
+    JIT_STACK_MAX = 1 << 20,
+    HEAP_MAX_KB = 64 << 10
+};
+
+/* One level of cutting has its own result, since the next level is run before it goes on. */
+struct cutter {
+    const struct pattern *pattern;
+    pcre2_match_context *limits;
+    pcre2_jit_stack *stack;
+    pcre2_match_data *results[BPE_SPLITS_MAX];
+    size_t limits_for; /* the window that `limits` are set for, and whether it is a longer one than the first */
+    bool limits_long;
+    int64_t debt; /* the cost of long windows that no match has paid for */
+    piece_sink *sink;
+    void *user;
+};
+
+/* ---- cutters */
+
+alibi_status cutter_new(struct cutter **out, const struct pattern *p)
+{
+    alibi_status status;
+    struct cutter *c = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&c, 1, "a cutter"));
+    c->pattern = p;
+    pattern_memory_failed = false;
+    c->limits = pcre2_match_context_create(p->memory);
+    c->stack = pcre2_jit_stack_create(JIT_STACK_START, JIT_STACK_MAX, p->memory);
+    if (c->limits == NULL || c->stack == NULL)
+        TRY(pattern_out_of_memory());
+    pcre2_set_heap_limit(c->limits, HEAP_MAX_KB);
+    pcre2_jit_stack_assign(c->limits, NULL, c->stack);
+    for (int i = 0; i < p->count; i++) {
+        c->results[i] = pcre2_match_data_create(1, p->memory);
+        if (c->results[i] == NULL)
+            TRY(pattern_out_of_memory());
+    }
+    *out = c;
+    c = NULL;
+out:
+    cutter_free(c);
+    return status;
+}
+
+void cutter_free(struct cutter *c)
+{
+    if (c == NULL)
+        return;
+    for (int i = 0; i < BPE_SPLITS_MAX; i++)
+        pcre2_match_data_free(c->results[i]);
+    pcre2_jit_stack_free(c->stack);
+    pcre2_match_context_free(c->limits);
+    mem_free(c);
+}
+
+/* ---- one match */
+
+/* UTF-8 that one level cuts. Its end is the end of the text for the expressions, or it is only all that is known. */
+struct subject {
+    const char *text;
+    size_t from, stop, end;
+    bool ended;
+    int level;
+};
+
+/* How a subject is being walked through. */
+struct walk {
+    size_t piece;      /* where the piece that is not decided yet starts */
+    size_t at;         /* no match starts between `piece` and here */
+    size_t last_match; /* where the last match ended */
+    size_t opened;     /* where the window starts: at `at` or before */
+    size_t window;     /* where it ends */
+    size_t first;      /* the length that windows have at first */
+    size_t asked;      /* its length, but for the subject's end and characters that it would cut */
+    int64_t cost;      /* of the long windows since the last match */
+};
+
+struct match {
+    enum { FOUND, FOUND_NONE, FOUND_PART } found; /* a part: it may go on behind the window */
+    size_t start, end;
+};
+
+static alibi_status match_failure(struct cutter *c, const struct subject *s, size_t at, int error)
+{
+    const char *source = c->pattern->sources[s->level];
+    char reason[256];
+
+    if (error == PCRE2_ERROR_NOMEMORY)
+        return pattern_out_of_memory();
+    pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
+    return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' at '%.*s': %s", source, (int)(s->end - at < 40 ? s->end - at : 40),
+                s->text + at, reason);
+}
+
+/* In a window longer than the first only its start is tried. */
+static void set_limits(struct cutter *c, size_t window, bool is_long)
+{
+    pcre2_set_match_limit(c->limits, STEPS_PER_BYTE * (uint32_t)window);
+    pcre2_set_offset_limit(c->limits, is_long ? 0 : PCRE2_UNSET);
+    c->limits_for = window;
+    c->limits_long = is_long;
+}
+
+/* Expressions with groups can need more than the JIT stack; the interpreter has a heap. */
+static int match_at(struct cutter *c, const struct subject *s, const struct walk *w, uint32_t options)
+{
+    const pcre2_code *code = c->pattern->codes[s->level];
+    PCRE2_SPTR at = (PCRE2_SPTR)s->text + w->at;
+    size_t bytes = w->window - w->at;
+    int rc;
+
+    if (c->limits_for != w->asked || c->limits_long != (w->asked > w->first))
+        set_limits(c, w->asked, w->asked > w->first);
+    rc = pcre2_match(code, at, bytes, 0, options, c->results[s->level], c->limits);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
+        rc = pcre2_match(code, at, bytes, 0, options | PCRE2_NO_JIT, c->results[s->level], c->limits);
+    return rc;
+}
+
+/* Looks for the next match in the window. An empty one at its end is none: more text might have made it longer. */
+static alibi_status find(struct cutter *c, const struct subject *s, const struct walk *w, struct match *m)
+{
+    bool whole = s->ended && w->window == s->end;
+    size_t *places;
+    int rc;
+
+    m->found = FOUND_NONE;
+    if (c->pattern->count == 0 || w->at == w->window)
+        return ALIBI_OK;
+    rc = match_at(c, s, w, PCRE2_NO_UTF_CHECK | (whole ? 0 : PCRE2_PARTIAL_HARD));
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return ALIBI_OK;
+    if (rc < 0 && rc != PCRE2_ERROR_PARTIAL)
+        return match_failure(c, s, w->at, rc);
+    places = pcre2_get_ovector_pointer(c->results[s->level]);
+    m->start = w->at + places[0];
+    m->end = w->at + places[1];
+    if (m->start < w->window || whole)
+        m->found = rc == PCRE2_ERROR_PARTIAL ? FOUND_PART : FOUND;
+    return ALIBI_OK;
+}
+
+/* ---- windows */
+
+static bool within_character(char c)
+{
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+static void open_window(const struct subject *s, struct walk *w, size_t bytes)
+{
+    size_t end = s->end - w->at > bytes ? w->at + bytes : s->end;
+
+    while (end < s->end && within_character(s->text[end]))
+        end--;
+    w->opened = w->at;
+    w->window = end;
+    w->asked = bytes;
+}
+
+static alibi_status too_long(const char *text)
+{
+    return fail(ALIBI_BAD_INPUT, "the tokenizer makes one piece of more than %d bytes of the text from '%.40s' on", PIECE_MAX,
+                text);
+}
+
+static alibi_status too_intricate(const struct cutter *c, const struct subject *s, const struct walk *w)
+{
+    return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' is too intricate for a piece of more than %d bytes, at '%.40s'",
+                c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
+}
+
+/* What trying a window can cost, in bytes looked at. */
+static int64_t window_cost(const struct walk *w, size_t bytes)
+{
+    return (int64_t)(w->first == WINDOW ? bytes : bytes * bytes / 4);
+}
+
+static alibi_status lengthen_window(struct cutter *c, const struct subject *s, struct walk *w)
+{
+    size_t left = s->end - w->at, bytes = w->asked * WINDOW_GROWTH;
+    int64_t cost = window_cost(w, left < bytes ? left : bytes);
+
+    if (w->asked >= (w->first == WINDOW ? WINDOW_MAX : INTRICATE_MAX))
+        return w->first == WINDOW ? too_long(s->text + w->at) : too_intricate(c, s, w);
+    w->cost += cost;
+    c->debt += cost;
+    if (c->debt > DEBT_MAX)
+        return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' takes too long: it looks far ahead to match little, at '%.40s'",
+                    c->pattern->sources[s->level], s->text + w->at);
+    open_window(s, w, bytes);
+    return ALIBI_OK;
+}
+
+static void pay_back(struct cutter *c, int64_t bytes)
+{
+    c->debt -= bytes < c->debt ? bytes : c->debt;
+}
+
+/* Back to short windows. A match that is about as long as the window had to be has paid for it. */
+static void shorten_window(struct cutter *c, const struct subject *s, struct walk *w, size_t matched)
+{
+    if (matched >= w->asked / (2 * WINDOW_GROWTH))
+        pay_back(c, w->cost);
+    w->cost = 0;
+    open_window(s, w, w->first);
+}
+
+/* ---- one level */
+
+static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reached);
+
+/* A piece of this level: cut by the next one, or handed over. */
+static alibi_status hand_over(struct cutter *c, const struct subject *s, size_t from, size_t to)
+{
+    struct subject piece = { .text = s->text + from, .stop = to - from, .end = to - from, .ended = true, .level = s->level + 1 };
+    size_t reached;
+
+    if (from == to)
+        return ALIBI_OK;
+    if (piece.end > PIECE_MAX)
+        return too_long(piece.text);
+    if (piece.level >= c->pattern->count)
+        return c->sink(c->user, piece.text, piece.end);
+    return cut(c, &piece, &reached);
+}
+
+static size_t next_character(const struct subject *s, size_t at)
+{
+    at++;
+    while (at < s->end && within_character(s->text[at]))
+        at++;
+    return at;
+}
+
+/* The gap before the match is a piece, and the match itself unless the gap has reached `stop` already. */
+static alibi_status take_match(struct cutter *c, const struct subject *s, struct walk *w, const struct match *m)
+{
+    TRY_RETURN(hand_over(c, s, w->piece, m->start));
+    w->piece = w->at = m->start;
+    if (m->start < s->stop) {
+        TRY_RETURN(hand_over(c, s, m->start, m->end));
+        w->piece = w->at = w->last_match = m->end;
+    }
+    if (w->asked > w->first)
+        shorten_window(c, s, w, m->end - m->start);
+    return ALIBI_OK;
+}
+
+/* No match starts in the window, or if it is a long one, none starts where it does. */
+static void pass_over(struct cutter *c, const struct subject *s, struct walk *w)
+{
+    w->at = w->asked > w->first && w->at < w->window ? next_character(s, w->at) : w->window;
+    shorten_window(c, s, w, 0);
+}
+
+/* One step ahead; *more is false if what is known of the text does not decide the next. */
+static alibi_status step(struct cutter *c, const struct subject *s, struct walk *w, bool *more)
+{
+    struct match m;
+
+    TRY_RETURN(find(c, s, w, &m));
+    if (m.found == FOUND && m.end == m.start && m.start == w->last_match) {
+        w->at = m.start < s->end ? next_character(s, m.start) : m.start;
+        open_window(s, w, w->first);
+        return ALIBI_OK;
+    }
+    if (m.found == FOUND)
+        return take_match(c, s, w, &m);
+    *more = w->window < s->end;
+    if (m.found == FOUND_NONE) {
+        *more = *more || (w->asked > w->first && w->at < w->window);
+        pass_over(c, s, w);
+        return ALIBI_OK;
+    }
+    w->at = m.start;
+    if (*more && w->at == w->opened)
+        return lengthen_window(c, s, w);
+    open_window(s, w, w->first);
+    return ALIBI_OK;
+}
+
+static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reached)
+{
+    struct walk w = { .piece = s->from, .at = s->from, .last_match = SIZE_MAX };
+    bool more = true;
+
+    w.first = s->level >= c->pattern->count || c->pattern->simple[s->level] ? WINDOW : INTRICATE_WINDOW;
+    open_window(s, &w, w.first);
+    while (w.piece < s->stop && more)
+        TRY_RETURN(step(c, s, &w, &more));
+    if (!more && s->ended) {
+        TRY_RETURN(hand_over(c, s, w.piece, s->end));
+        w.piece = s->end;
+    }
+    *reached = w.piece;
+    return ALIBI_OK;
+}
+
+/* ---- stretches: text that may be anything */
+
+/* utf8_valid_prefix() with ASCII passed over eight bytes at a time. */
+static size_t valid_prefix(const char *text, size_t bytes)
+{
+    size_t at = 0, step = 1;
+
+    while (at < bytes && step > 0) {
+        uint64_t word = 0;
+        if (bytes - at >= sizeof word)
+            memcpy(&word, text + at, sizeof word);
+        if (bytes - at >= sizeof word && (word & 0x8080808080808080u) == 0)
+            step = sizeof word;
+        else
+            step = utf8_valid_prefix(text + at, bytes - at < 32 ? bytes - at : 32);
+        at += step;
+    }
+    return at;
+}
+
+/* Whether the bytes at the end may be the first of a character. */
+static bool may_go_on(const char *bytes, size_t count)
+{
+    unsigned char lead = (unsigned char)bytes[0];
+
+    return lead >= 0xC2 && lead <= 0xF4 && count < (lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u);
+}
+
+/* Cuts what is valid from *at on, or hands over a byte that is not. `bound` <= s->end is where looking ends this time. *at stays
+ * where it is if that does not decide. */
+static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t bound, size_t *at)
+{
+    size_t valid = *at + valid_prefix(s->text + *at, bound - *at);
+    bool ended = valid < bound || (s->last && bound == s->end);
+
+    if (valid < bound && !(s->last && bound == s->end) && may_go_on(s->text + valid, bound - valid))
+        ended = false;
+    if (valid > *at) {
+        struct subject subject = { s->text, *at, s->stop < valid ? s->stop : valid, valid, ended, 0 };
+        return cut(c, &subject, at);
+    }
+    if (!ended)
+        return ALIBI_OK;
+    TRY_RETURN(c->sink(c->user, s->text + *at, 1));
+    ++*at;
+    return ALIBI_OK;
+}
+
+alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user, size_t *reached)
+{
+    size_t at = s->from, look = LOOK;
+
+    c->sink = sink;
+    c->user = user;
+    while (at < s->stop) {
+        size_t bound = s->end - s->stop > look ? s->stop + look : s->end, before = at;
+        TRY_RETURN(cut_some(c, s, bound, &at));
+        if (at > before)
+            continue;
+        if (bound == s->end && s->end - at > PIECE_MAX)
+            return too_long(s->text + at);
+        if (bound == s->end)
+            break;
+        look *= WINDOW_GROWTH;
+    }
+    pay_back(c, (int64_t)(at - s->from));
+    *reached = at;
+    return ALIBI_OK;
+}

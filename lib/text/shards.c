@@ -1,0 +1,416 @@
+/* shards.c - tokens in files that are mapped, or in memory
+ *
+ *   a folder with index.json       what alibi_tokenize() made: every byte is under a checksum, the tokenizer lies beside
+ *   a folder with request.json     what it has begun and not finished
+ *   files x.bin, a folder of them  what others made: all that is known is their headers
+ *
+ * The checksum of a long range is put together from those of its blocks, which are taken on all threads. */
+#include <math.h>
+#include <string.h>
+
+#include "text/tokenize.h"
+
+enum {
+    CHECK_BYTES = 1 << 22,      /* a block of one thread */
+    MEMORY_IDS_FIRST = 1 << 12, /* room in memory at first */
+    MEMORY_IDS_MOST = 1 << 22,  /* then another shard begins, so that little is copied as a text grows */
+    TOKENIZER_BYTES_MAX = 1 << 28,
+};
+
+static const double report_seconds = 0.5;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- the list */
+
+static void shard_fini(struct shard *s)
+{
+    if (s->mapping == NULL)
+        mem_free(s->ids);
+    mapping_close(s->mapping);
+    mem_free(s->path);
+    *s = (struct shard){ 0 };
+}
+
+void shards_free(struct shard *shards, int count)
+{
+    for (int i = 0; i < count; i++)
+        shard_fini(&shards[i]);
+    mem_free(shards);
+}
+
+/* Takes the shard on success. */
+static alibi_status push(struct shard **shards, int *count, const struct shard *s)
+{
+    size_t have = (size_t)*count * sizeof **shards;
+    const struct shard *before = *count > 0 ? &(*shards)[*count - 1] : NULL;
+    int64_t first = before != NULL ? before->first + before->count : 0;
+
+    TRY_RETURN(mem_grow((void **)shards, have, have + sizeof **shards, "the list of shards"));
+    (*shards)[*count] = *s;
+    (*shards)[*count].first = first;
+    (*count)++;
+    return ALIBI_OK;
+}
+
+/* ---- ids in memory */
+
+static alibi_status make_room(struct shard *s)
+{
+    int64_t capacity = s->capacity > 0 ? 2 * s->capacity : MEMORY_IDS_FIRST;
+    size_t width = (size_t)s->width;
+
+    if (s->count < s->capacity)
+        return ALIBI_OK;
+    TRY_RETURN(mem_grow(&s->ids, (size_t)s->count * width, (size_t)capacity * width, "the tokens of a text"));
+    s->capacity = capacity;
+    return ALIBI_OK;
+}
+
+static void store(struct shard *s, const int32_t *ids, int64_t count)
+{
+    uint16_t *narrow = (uint16_t *)s->ids + s->count;
+
+    if (s->width == 2)
+        for (int64_t i = 0; i < count; i++)
+            narrow[i] = (uint16_t)ids[i];
+    else
+        memcpy((int32_t *)s->ids + s->count, ids, (size_t)count * sizeof *ids);
+    s->count += count;
+}
+
+static bool takes_more(const struct shard *s, int width)
+{
+    return s->mapping == NULL && s->width == width && s->count < MEMORY_IDS_MOST;
+}
+
+alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count, int width)
+{
+    while (id_count > 0) {
+        struct shard *s;
+        int64_t some;
+
+        if (*count == 0 || !takes_more(&(*shards)[*count - 1], width))
+            TRY_RETURN(push(shards, count, &(struct shard){ .width = width }));
+        s = &(*shards)[*count - 1];
+        TRY_RETURN(make_room(s));
+        some = smaller(id_count, s->capacity - s->count);
+        store(s, ids, some);
+        ids += some;
+        id_count -= some;
+    }
+    return ALIBI_OK;
+}
+
+/* ---- every byte, every id */
+
+/* checksum(A B) = checksum(A 0...0) ^ checksum(B) for as many zeros as B is long, so the blocks may come in any order. */
+void shard_seal(struct shard *s)
+{
+    const char *bytes = s->ids;
+    int64_t total = s->count * s->width;
+    uint32_t crc = 0;
+
+#pragma omp parallel for reduction(^ : crc) if (total > CHECK_BYTES)
+    for (int64_t from = 0; from < total; from += CHECK_BYTES) {
+        int64_t length = smaller(CHECK_BYTES, total - from);
+        crc ^= checksum_join(checksum(0, bytes + from, (size_t)length), 0, (size_t)(total - from - length));
+    }
+    s->checksum = crc;
+}
+
+static uint32_t id_at(const struct shard *s, int64_t i)
+{
+    return s->width == 2 ? ((const uint16_t *)s->ids)[i] : ((const uint32_t *)s->ids)[i];
+}
+
+static int64_t largest_within(const struct shard *s, int64_t from, int64_t end)
+{
+    uint32_t largest = 0;
+
+    for (int64_t i = from; i < end; i++) {
+        uint32_t id = id_at(s, i);
+        largest = id > largest ? id : largest;
+    }
+    return largest;
+}
+
+int64_t shard_largest(const struct shard *s)
+{
+    int64_t largest = -1, step = CHECK_BYTES / s->width;
+
+#pragma omp parallel for reduction(max : largest) if (s->count > step)
+    for (int64_t from = 0; from < s->count; from += step) {
+        int64_t here = largest_within(s, from, smaller(from + step, s->count));
+        largest = here > largest ? here : largest;
+    }
+    return largest;
+}
+
+alibi_status shard_check(const struct shard *s, int64_t vocab)
+{
+    int64_t i = 0;
+
+    if (shard_largest(s) < vocab)
+        return ALIBI_OK;
+    while (id_at(s, i) < vocab)
+        i++;
+    return fail(ALIBI_BAD_INPUT, "'%s': token %lld is %lu, the tokenizer has ids up to %lld", s->path ? s->path : "text",
+                (long long)i, (unsigned long)id_at(s, i), (long long)vocab - 1);
+}
+
+/* ---- files */
+
+static alibi_status map(struct shard *s, const char *path)
+{
+    struct shard_header header;
+    const char *bytes;
+    size_t length;
+
+    TRY_RETURN(text_copy(&s->path, path));
+    TRY_RETURN(mapping_open(&s->mapping, path));
+    bytes = mapping_view(s->mapping, &length);
+    TRY_RETURN(shard_header_parse(&header, bytes, length, (int64_t)length, path));
+    s->ids = (void *)(bytes + SHARD_HEADER_BYTES);
+    s->width = header.width;
+    s->count = header.count;
+    shard_seal(s);
+    return ALIBI_OK;
+}
+
+/* What the index says of the file must be so. */
+static alibi_status compare(const struct shard *s, const struct shard_index *index, const struct shard_entry *entry)
+{
+    const char *header = (const char *)s->ids - SHARD_HEADER_BYTES;
+    uint32_t crc = checksum_join(checksum(0, header, SHARD_HEADER_BYTES), s->checksum, (size_t)(s->count * s->width));
+
+    if (s->width != index->width)
+        return fail(ALIBI_BAD_INPUT, "'%s' has tokens of %d bits, " SHARD_INDEX " says %d", s->path, 8 * s->width,
+                    8 * index->width);
+    if (s->count != entry->tokens)
+        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, " SHARD_INDEX " says %lld", s->path, (long long)s->count,
+                    (long long)entry->tokens);
+    if (crc != entry->crc32)
+        return fail(ALIBI_BAD_INPUT, "'%s' is damaged: its checksum is %08lx, " SHARD_INDEX " says %08lx", s->path,
+                    (unsigned long)crc, (unsigned long)entry->crc32);
+    return ALIBI_OK;
+}
+
+/* A list of shards that is being opened; entry i of the index, if there is one, is that of file i. */
+struct opening {
+    struct shard **shards;
+    int *count;
+    const char *path;
+    const struct shard_index *index;
+    int64_t done, total; /* files */
+    double started;
+};
+
+static alibi_status report(const struct opening *o)
+{
+    double seconds = clock_seconds() - o->started;
+
+    if (alibi_stop_requested())
+        return fail(ALIBI_INTERRUPTED, "stopped after checking %lld of %lld shards in '%s'", (long long)o->done,
+                    (long long)o->total, o->path);
+    if (seconds < report_seconds)
+        return ALIBI_OK;
+    report_progress(&(struct alibi_progress){
+        .task = "check shards",
+        .unit = "shards",
+        .done = o->done,
+        .total = o->total,
+        .seconds = seconds,
+        .seconds_left = seconds * (double)(o->total - o->done) / (double)o->done,
+        .loss = NAN,
+    });
+    return ALIBI_OK;
+}
+
+static alibi_status add_file(struct opening *o, const char *path)
+{
+    alibi_status status;
+    struct shard s = { 0 };
+
+    TRY(map(&s, path));
+    if (o->index != NULL)
+        TRY(compare(&s, o->index, &o->index->entries[o->done]));
+    TRY(push(o->shards, o->count, &s));
+    s = (struct shard){ 0 };
+    o->done++;
+    TRY(report(o));
+out:
+    shard_fini(&s);
+    return status;
+}
+
+static alibi_status add_within(struct opening *o, const char *name)
+{
+    alibi_status status;
+    char *path = NULL;
+
+    TRY(path_join(&path, o->path, name));
+    TRY(add_file(o, path));
+out:
+    mem_free(path);
+    return status;
+}
+
+/* ---- folders */
+
+static alibi_status read_tokenizer(alibi_tokenizer **out, const struct shard_index *index, const char *folder)
+{
+    alibi_status status;
+    alibi_tokenizer *t = NULL;
+    char *path = NULL, *bytes = NULL;
+    size_t length;
+
+    TRY(path_join(&path, folder, "tokenizer.json"));
+    TRY(file_read_all(&bytes, &length, path, TOKENIZER_BYTES_MAX));
+    TRY(tokenizer_read(&t, bytes, length, path));
+    if (tokenizer_checksum(t) != index->tokenizer) {
+        status =
+            fail(ALIBI_BAD_INPUT, "'%s' is not the tokenizer of these shards: its checksum is %08lx, " SHARD_INDEX " says %08lx",
+                 path, (unsigned long)tokenizer_checksum(t), (unsigned long)index->tokenizer);
+        goto out;
+    }
+    *out = t;
+    t = NULL;
+out:
+    alibi_tokenizer_free(t);
+    mem_free(path);
+    mem_free(bytes);
+    return status;
+}
+
+static alibi_status open_indexed(struct opening *o, struct shard_index *index, alibi_tokenizer **tokenizer)
+{
+    alibi_status status;
+    struct shard_index read = { 0 };
+    alibi_tokenizer *t = NULL;
+
+    TRY(shard_index_read(&read, o->path));
+    o->index = &read;
+    o->total = read.entry_count;
+    TRY(read_tokenizer(&t, &read, o->path));
+    for (int64_t i = 0; i < read.entry_count; i++)
+        TRY(add_within(o, read.entries[i].name));
+    *index = read;
+    *tokenizer = t;
+    read = (struct shard_index){ 0 };
+    t = NULL;
+out:
+    alibi_tokenizer_free(t);
+    shard_index_fini(&read);
+    return status;
+}
+
+static bool is_bin(const char *name)
+{
+    size_t length = strlen(name);
+
+    return length > 4 && strcmp(name + length - 4, ".bin") == 0;
+}
+
+static int64_t count_bins(char *const *names, int count)
+{
+    int64_t bins = 0;
+
+    for (int i = 0; i < count; i++)
+        bins += is_bin(names[i]);
+    return bins;
+}
+
+static alibi_status open_foreign(struct opening *o)
+{
+    alibi_status status;
+    char **names = NULL;
+    int count = 0;
+
+    TRY(folder_list(&names, &count, o->path));
+    o->total = count_bins(names, count);
+    if (o->total == 0)
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds no token shards: there is no .bin file in it", o->path);
+    for (int i = 0; i < count && status == ALIBI_OK; i++)
+        if (is_bin(names[i]))
+            TRY(add_within(o, names[i]));
+out:
+    names_free(names, count);
+    return status;
+}
+
+/* ---- any path */
+
+static alibi_status has(bool *yes, const char *folder, const char *name)
+{
+    alibi_status status;
+    enum path_kind kind;
+    char *path = NULL;
+
+    TRY(path_join(&path, folder, name));
+    TRY(path_look(&kind, path));
+    *yes = kind == PATH_FILE;
+out:
+    mem_free(path);
+    return status;
+}
+
+/* What alibi_tokenize() has begun: the request is the first file it writes. */
+static alibi_status has_begun(bool *yes, const char *folder)
+{
+    TRY_RETURN(has(yes, folder, SHARD_PROGRESS));
+    return *yes ? ALIBI_OK : has(yes, folder, SHARD_REQUEST);
+}
+
+static alibi_status has_bins(bool *yes, const char *folder)
+{
+    alibi_status status;
+    char **names = NULL;
+    int count = 0;
+
+    TRY(folder_list(&names, &count, folder));
+    *yes = count_bins(names, count) > 0;
+out:
+    names_free(names, count);
+    return status;
+}
+
+alibi_status shards_recognise(bool *yes, const char *path)
+{
+    bool found = is_bin(path);
+    enum path_kind kind;
+
+    TRY_RETURN(path_look(&kind, path));
+    if (kind == PATH_FOLDER) {
+        TRY_RETURN(has(&found, path, SHARD_INDEX));
+        if (!found)
+            TRY_RETURN(has_begun(&found, path));
+        if (!found)
+            TRY_RETURN(has_bins(&found, path));
+    }
+    *yes = found;
+    return ALIBI_OK;
+}
+
+alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index, bool *has_index,
+                         alibi_tokenizer **tokenizer, const char *path)
+{
+    struct opening o = { .shards = shards, .count = count, .path = path, .total = 1, .started = clock_seconds() };
+    enum path_kind kind;
+    bool unfinished;
+
+    *has_index = false;
+    TRY_RETURN(path_look(&kind, path));
+    if (kind != PATH_FOLDER)
+        return add_file(&o, path);
+    TRY_RETURN(has(has_index, path, SHARD_INDEX));
+    if (*has_index)
+        return open_indexed(&o, index, tokenizer);
+    TRY_RETURN(has_begun(&unfinished, path));
+    if (unfinished)
+        return fail(ALIBI_BAD_INPUT, "'%s' holds an unfinished tokenizing: the command that began it goes on with it", path);
+    return open_foreign(&o);
+}

@@ -1,0 +1,520 @@
+/* source.c - files to blocks of documents
+ *
+ *   paths -> files -> input (checked text) -> runs of a document's text, and its end -> blocks
+ *
+ * A file is read once, from front to back, and never more of it than a buffer, or one line of JSON, is in memory. Which documents
+ * there are depends on the files alone, not on how much is asked for at a time.
+ *
+ * Invariants: run is text of the document at `at`, and at.offset counts what of it was handed over. The document has ended if
+ * `ended`: then nothing but run is left of it. So an end always comes with the last byte before it. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "text/input.h"
+
+enum {
+    WHITE_MAX = 1 << 16, /* a line that begins with more white space than this counts as text, and need not be kept */
+    LONGEST_CHARACTER = 4,
+};
+
+size_t source_line_max = 256 << 20;
+
+struct source_entry {
+    char *path;
+    int64_t bytes; /* 0: not known */
+    bool named;    /* by the caller, not found in a folder */
+};
+
+struct source {
+    struct source_entry *files;
+    int64_t count, capacity;
+    struct alibi_reading reading; /* with a field of its own */
+    int64_t bytes_before;         /* of the files that are done */
+    _Atomic int64_t bytes_done;   /* who waits for the next block may ask meanwhile */
+
+    struct input in;
+    /* Takes text from `in` for run, or sees that the document ends; *more: all that is there was taken. */
+    alibi_status (*split)(struct source *s, bool *more);
+    bool within_line; /* not at its start, nor in the white space there */
+    struct text line; /* of JSON, as far as it was read */
+    struct text text; /* that it holds */
+    int64_t line_number;
+
+    struct slice run;
+    bool ended;
+    struct place at;
+    bool any_document, sought;
+};
+
+/* ---- how files are read */
+
+#define AT(field) offsetof(struct alibi_reading, field)
+
+static const struct alibi_option options[] = {
+    { "format", ALIBI_OPTION_CHOICE, AT(format), 0, 0, "auto|text|jsonl", "auto", "NAME",
+      "what files hold; auto: JSON lines if named .jsonl or .ndjson, else text" },
+    { "field", ALIBI_OPTION_TEXT, AT(field), 0, 0, NULL, "text", "NAME", "JSON lines: the member that holds the text" },
+    { "document", ALIBI_OPTION_CHOICE, AT(document), 0, 0, "file|line|blank-line", "file", "NAME",
+      "text: what a document is: a file, a line, or what stands between blank lines" },
+};
+
+const struct alibi_option *alibi_reading_options(int *count)
+{
+    *count = sizeof options / sizeof options[0];
+    return options;
+}
+
+static bool ends_with(const char *name, size_t length, const char *suffix)
+{
+    size_t bytes = strlen(suffix);
+
+    return length >= bytes && memcmp(name + length - bytes, suffix, bytes) == 0;
+}
+
+static bool is_json(const struct source *s, const char *path)
+{
+    size_t length = strlen(path);
+
+    if (s->reading.format != ALIBI_FORMAT_AUTO)
+        return s->reading.format == ALIBI_FORMAT_JSONL;
+    if (ends_with(path, length, ".gz"))
+        length -= strlen(".gz");
+    else if (ends_with(path, length, ".zst"))
+        length -= strlen(".zst");
+    return ends_with(path, length, ".jsonl") || ends_with(path, length, ".ndjson");
+}
+
+/* ---- text as documents */
+
+static void take_run(struct source *s, size_t bytes)
+{
+    s->run = (struct slice){ s->in.bytes + s->in.at, bytes };
+    s->in.at += bytes;
+}
+
+static alibi_status split_file(struct source *s, bool *more)
+{
+    *more = s->in.at == s->in.checked;
+    take_run(s, s->in.checked - s->in.at);
+    return ALIBI_OK;
+}
+
+static bool is_white(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static void split_within_line(struct source *s, bool *more)
+{
+    const char *text = s->in.bytes + s->in.at;
+    size_t bytes = s->in.checked - s->in.at;
+    const char *line_end = memchr(text, '\n', bytes);
+
+    *more = bytes == 0;
+    if (line_end == NULL) {
+        take_run(s, bytes);
+        return;
+    }
+    take_run(s, (size_t)(line_end - text) + 1);
+    s->within_line = false;
+    s->ended = s->reading.document == ALIBI_DOCUMENT_LINE;
+}
+
+/* Steps over the line if it is blank, which ends a document; else the line has begun, with its white space. */
+static void split_line_start(struct source *s, bool *more)
+{
+    const char *text = s->in.bytes + s->in.at;
+    size_t bytes = s->in.checked - s->in.at, white = 0;
+
+    while (white < bytes && white < WHITE_MAX && text[white] != '\n' && is_white(text[white]))
+        white++;
+    *more = white == bytes && white < WHITE_MAX;
+    if (*more) {
+        s->in.at += s->in.ended ? white : 0;
+    } else if (white < WHITE_MAX && text[white] == '\n') {
+        s->in.at += white + 1;
+        s->ended = s->at.offset > 0;
+    } else {
+        s->within_line = true;
+    }
+}
+
+static alibi_status split_lines(struct source *s, bool *more)
+{
+    if (s->within_line)
+        split_within_line(s, more);
+    else
+        split_line_start(s, more);
+    return ALIBI_OK;
+}
+
+static bool is_blank(struct slice line)
+{
+    for (size_t i = 0; i < line.bytes; i++)
+        if (!is_white(line.at[i]))
+            return false;
+    return true;
+}
+
+/* A text that is empty is no document. */
+static alibi_status take_json(struct source *s, struct slice line)
+{
+    s->line_number++;
+    if (is_blank(line))
+        return ALIBI_OK;
+    s->text.length = 0;
+    TRY_RETURN(json_line_field(&s->text, line, s->reading.field, s->in.name, s->line_number));
+    s->run = (struct slice){ s->text.data, s->text.length };
+    s->ended = s->text.length > 0;
+    return ALIBI_OK;
+}
+
+static alibi_status keep_line(struct source *s, const char *bytes, size_t length)
+{
+    if (length > source_line_max - s->line.length)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': line %lld is longer than %zu bytes", s->in.name,
+                    (long long)s->line_number + 1, source_line_max);
+    return text_append_bytes(&s->line, bytes, length);
+}
+
+/* Most lines lie whole in the buffer and are read there; the parts of others are put together first. */
+static alibi_status split_json(struct source *s, bool *more)
+{
+    const char *text = s->in.bytes + s->in.at;
+    size_t left = s->in.checked - s->in.at;
+    const char *line_end = memchr(text, '\n', left);
+    struct slice line = { text, line_end != NULL ? (size_t)(line_end - text) : left };
+
+    *more = line_end == NULL && (!s->in.ended || (left == 0 && s->line.length == 0));
+    s->in.at += line.bytes + (line_end != NULL);
+    if (*more || s->line.length > 0) {
+        TRY_RETURN(keep_line(s, line.at, line.bytes));
+        line = (struct slice){ s->line.data, s->line.length };
+    }
+    if (*more)
+        return ALIBI_OK;
+    s->line.length = 0;
+    return take_json(s, line);
+}
+
+/* ---- one step after the other */
+
+static alibi_status open_file(struct source *s)
+{
+    const char *path = s->files[s->at.file].path;
+
+    TRY_RETURN(input_open(&s->in, path));
+    s->split = is_json(s, path) ? split_json : s->reading.document == ALIBI_DOCUMENT_FILE ? split_file : split_lines;
+    s->within_line = false;
+    s->line.length = 0;
+    s->line_number = 0;
+    return ALIBI_OK;
+}
+
+static alibi_status fill(struct source *s)
+{
+    TRY_RETURN(input_fill(&s->in));
+    atomic_store(&s->bytes_done, s->bytes_before + unpack_position(s->in.unpack));
+    return ALIBI_OK;
+}
+
+enum event { TEXT_COMES, DOCUMENT_ENDS, FILE_ENDS, ALL_ENDS };
+
+/* What comes next. It stays until it is taken: by take_text, end_document, end_file. */
+static alibi_status look(struct source *s, enum event *event)
+{
+    bool more = false, file_ends = false;
+
+    while (s->run.bytes == 0 && !s->ended && !file_ends && s->at.file < s->count) {
+        if (s->in.unpack == NULL)
+            TRY_RETURN(open_file(s));
+        TRY_RETURN(s->split(s, &more));
+        if (more && !s->in.ended)
+            TRY_RETURN(fill(s));
+        else if (more && s->at.offset > 0)
+            s->ended = true;
+        else
+            file_ends = more;
+    }
+    *event = s->run.bytes > 0 ? TEXT_COMES : s->ended ? DOCUMENT_ENDS : file_ends ? FILE_ENDS : ALL_ENDS;
+    return ALIBI_OK;
+}
+
+static void take_text(struct source *s, size_t bytes)
+{
+    s->run.at += bytes;
+    s->run.bytes -= bytes;
+    s->at.offset += (int64_t)bytes;
+}
+
+static void end_document(struct source *s)
+{
+    s->ended = false;
+    s->any_document = true;
+    s->at.document++;
+    s->at.offset = 0;
+}
+
+static alibi_status end_file(struct source *s)
+{
+    if (s->files[s->at.file].named && input_was_empty(&s->in))
+        return fail(ALIBI_BAD_INPUT, "'%s' is empty", s->in.name);
+    s->bytes_before += unpack_position(s->in.unpack);
+    input_close(&s->in);
+    s->at = (struct place){ .file = s->at.file + 1 };
+    return ALIBI_OK;
+}
+
+static alibi_status end_all(const struct source *s)
+{
+    if (!s->any_document && !s->sought)
+        return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", s->files[0].path, s->count > 1 ? " and the other files" : "");
+    return ALIBI_OK;
+}
+
+/* ---- blocks */
+
+void block_fini(struct block *b)
+{
+    mem_free(b->text);
+    mem_free(b->ends);
+    *b = (struct block){ 0 };
+}
+
+static alibi_status reserve_text(struct block *b, size_t bytes)
+{
+    size_t need = bytes > LONGEST_CHARACTER ? bytes : LONGEST_CHARACTER;
+
+    if (need <= b->capacity)
+        return ALIBI_OK;
+    TRY_RETURN(mem_grow((void **)&b->text, 0, need, "a block of text"));
+    b->capacity = need;
+    return ALIBI_OK;
+}
+
+static alibi_status add_end(struct block *b)
+{
+    int64_t capacity = b->end_capacity > 0 ? b->end_capacity * 2 : 64;
+
+    if (b->end_count == b->end_capacity) {
+        TRY_RETURN(mem_grow((void **)&b->ends, (size_t)b->end_count * sizeof *b->ends, (size_t)capacity * sizeof *b->ends,
+                            "ends of documents"));
+        b->end_capacity = capacity;
+    }
+    b->ends[b->end_count++] = b->bytes;
+    return ALIBI_OK;
+}
+
+static bool within_character(char c)
+{
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+/* Bytes of the run, whole characters, for which there is room; at least one character for a block that has none. */
+static size_t fitting(struct slice run, size_t room, bool need_one)
+{
+    size_t bytes = room;
+
+    if (run.bytes <= room)
+        return run.bytes;
+    while (bytes > 0 && within_character(run.at[bytes]))
+        bytes--;
+    if (bytes == 0 && need_one)
+        for (bytes = 1; bytes < run.bytes && within_character(run.at[bytes]);)
+            bytes++;
+    return bytes;
+}
+
+static size_t move_text(struct source *s, struct block *b, size_t limit)
+{
+    size_t bytes = fitting(s->run, limit > b->bytes ? limit - b->bytes : 0, b->bytes == 0);
+
+    memcpy(b->text + b->bytes, s->run.at, bytes);
+    b->bytes += bytes;
+    take_text(s, bytes);
+    return bytes;
+}
+
+alibi_status source_read(struct source *s, struct block *b, size_t bytes)
+{
+    enum event event;
+
+    b->bytes = 0;
+    b->end_count = 0;
+    TRY_RETURN(reserve_text(b, bytes));
+    for (;;) {
+        TRY_RETURN(look(s, &event));
+        if (b->bytes == 0)
+            b->start = s->at;
+        if (event == ALL_ENDS)
+            return end_all(s);
+        if (event == TEXT_COMES && move_text(s, b, bytes) == 0)
+            return ALIBI_OK;
+        if (event == DOCUMENT_ENDS) {
+            TRY_RETURN(add_end(b));
+            end_document(s);
+        }
+        if (event == FILE_ENDS)
+            TRY_RETURN(end_file(s));
+    }
+}
+
+/* ---- going on where another has stopped */
+
+static alibi_status refuse_place(const struct source *s, struct place place)
+{
+    return fail(ALIBI_BAD_INPUT, "the input is not what it was: '%s' has no byte %lld of document %lld",
+                place.file >= 0 && place.file < s->count ? s->files[place.file].path : "a file that is gone",
+                (long long)place.offset, (long long)place.document);
+}
+
+static bool is_before(struct place a, struct place b)
+{
+    return a.document < b.document || (a.document == b.document && a.offset < b.offset);
+}
+
+/* The next thing before `place`, which lies in this file, is passed over. */
+static alibi_status pass_over(struct source *s, struct place place)
+{
+    enum event event;
+    size_t bytes;
+
+    TRY_RETURN(look(s, &event));
+    bytes = s->run.bytes;
+    if (event == DOCUMENT_ENDS && s->at.document < place.document) {
+        end_document(s);
+    } else if (event == TEXT_COMES) {
+        if (s->at.document == place.document && (int64_t)bytes > place.offset - s->at.offset)
+            bytes = (size_t)(place.offset - s->at.offset);
+        take_text(s, bytes);
+    } else {
+        return refuse_place(s, place);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status source_seek(struct source *s, struct place place)
+{
+    enum event event = TEXT_COMES;
+
+    if (place.file < 0 || place.file > s->count || place.document < 0 || place.offset < 0 ||
+        (place.file == s->count && (place.document > 0 || place.offset > 0)))
+        return refuse_place(s, place);
+    for (int64_t i = 0; i < place.file; i++)
+        s->bytes_before += s->files[i].bytes;
+    atomic_store(&s->bytes_done, s->bytes_before);
+    s->at = (struct place){ .file = place.file };
+    s->sought = true;
+    while (is_before(s->at, place))
+        TRY_RETURN(pass_over(s, place));
+    if (place.offset > 0)
+        TRY_RETURN(look(s, &event));
+    return event == TEXT_COMES ? ALIBI_OK : refuse_place(s, place);
+}
+
+/* ---- which files */
+
+static alibi_status add_file(struct source *s, const char *path, bool named)
+{
+    int64_t capacity = s->capacity > 0 ? s->capacity * 2 : 16;
+    struct source_entry entry = { .named = named };
+
+    if (strcmp(path, "-") != 0)
+        TRY_RETURN(file_measure(&entry.bytes, path));
+    if (s->count == s->capacity) {
+        TRY_RETURN(
+            mem_grow((void **)&s->files, (size_t)s->count * sizeof entry, (size_t)capacity * sizeof entry, "a list of files"));
+        s->capacity = capacity;
+    }
+    TRY_RETURN(text_copy(&entry.path, path));
+    s->files[s->count++] = entry;
+    return ALIBI_OK;
+}
+
+static alibi_status add_folder(struct source *s, const char *folder)
+{
+    alibi_status status;
+    char **paths = NULL;
+    int count = 0;
+
+    TRY(folder_list_files(&paths, &count, folder));
+    for (int i = 0; i < count; i++)
+        TRY(add_file(s, paths[i], false));
+out:
+    names_free(paths, count);
+    return status;
+}
+
+static alibi_status add_paths(struct source *s, const char *const *paths, int count)
+{
+    for (int i = 0; i < count; i++) {
+        enum path_kind kind = PATH_FILE;
+        if (strcmp(paths[i], "-") != 0)
+            TRY_RETURN(path_look(&kind, paths[i]));
+        TRY_RETURN(kind == PATH_FOLDER ? add_folder(s, paths[i]) : add_file(s, paths[i], true));
+    }
+    if (s->count == 0)
+        return fail(ALIBI_BAD_INPUT, "there is no file in '%s'", paths[0]);
+    return ALIBI_OK;
+}
+
+alibi_status source_open(struct source **out, const char *const *paths, int count, const struct alibi_reading *reading)
+{
+    alibi_status status;
+    struct source *s = NULL;
+
+    if (count < 1)
+        return fail(ALIBI_USAGE, "a corpus needs at least one file");
+    TRY(NEW_ZERO_ARRAY(&s, 1, "a source of text"));
+    if (reading != NULL)
+        s->reading = *reading;
+    s->reading.field = NULL;
+    TRY(text_copy(&s->reading.field, reading != NULL && reading->field != NULL ? reading->field : "text"));
+    TRY(add_paths(s, paths, count));
+    *out = s;
+    s = NULL;
+out:
+    source_close(s);
+    return status;
+}
+
+void source_close(struct source *s)
+{
+    if (s == NULL)
+        return;
+    for (int64_t i = 0; i < s->count; i++)
+        mem_free(s->files[i].path);
+    mem_free(s->files);
+    mem_free(s->reading.field);
+    input_fini(&s->in);
+    text_free(&s->line);
+    text_free(&s->text);
+    mem_free(s);
+}
+
+int source_file_count(const struct source *s)
+{
+    return (int)s->count;
+}
+
+const char *source_file(const struct source *s, int64_t file)
+{
+    return s->files[file].path;
+}
+
+int64_t source_bytes_total(const struct source *s)
+{
+    int64_t total = 0;
+
+    for (int64_t i = 0; i < s->count; i++) {
+        if (s->files[i].named && s->files[i].bytes == 0)
+            return 0;
+        total += s->files[i].bytes;
+    }
+    return total;
+}
+
+int64_t source_bytes_done(const struct source *s)
+{
+    return atomic_load(&s->bytes_done);
+}

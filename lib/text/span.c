@@ -1,0 +1,223 @@
+/* span.c - reading, counting and writing the tokens of a corpus
+ *
+ * Words are maximal runs of bytes that are not white space; a word belongs to the token with its first byte, so that the words of
+ * neighbouring ranges add up. The end of a document separates words like white space does. */
+#include <string.h>
+
+#include "text/corpus.h"
+
+enum { READ_IDS = 1 << 11, COUNT_IDS = 1 << 17, WRITE_IDS = 1 << 16 };
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- ids */
+
+/* The last shard that starts at or before token i: those without tokens are passed over. */
+static const struct shard *shard_of(const alibi_corpus *c, int64_t i)
+{
+    int low = 0, high = c->shard_count - 1;
+
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (c->shards[middle].first <= i)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &c->shards[low];
+}
+
+static void copy_ids(const struct shard *s, int64_t from, int64_t count, int32_t *ids)
+{
+    const uint16_t *narrow = (const uint16_t *)s->ids + from;
+
+    if (s->width == 2)
+        for (int64_t i = 0; i < count; i++)
+            ids[i] = narrow[i];
+    else
+        memcpy(ids, (const int32_t *)s->ids + from, (size_t)count * sizeof *ids);
+}
+
+static void read_ids(const alibi_corpus *c, int64_t first, int64_t count, int32_t *ids)
+{
+    while (count > 0) {
+        const struct shard *s = shard_of(c, first);
+        int64_t from = first - s->first, some = smaller(count, s->count - from);
+
+        copy_ids(s, from, some, ids);
+        ids += some;
+        first += some;
+        count -= some;
+    }
+}
+
+void span_read(struct span s, int64_t from, int64_t count, int32_t *ids)
+{
+    read_ids(s.corpus, s.first + from, count, ids);
+}
+
+int32_t corpus_id(const alibi_corpus *c, int64_t i)
+{
+    int32_t id;
+
+    read_ids(c, i, 1, &id);
+    return id;
+}
+
+const char *corpus_bytes(const alibi_corpus *c, int64_t i, size_t *bytes)
+{
+    return tokenizer_bytes(c->tokenizer, corpus_id(c, i), bytes);
+}
+
+bool corpus_starts_line(const alibi_corpus *c, int64_t i)
+{
+    size_t bytes;
+    const char *text = corpus_bytes(c, i - 1, &bytes);
+
+    return bytes == 0 || text[bytes - 1] == '\n';
+}
+
+static bool is_end(const alibi_corpus *c, int64_t i)
+{
+    return corpus_id(c, i) == alibi_tokenizer_end(c->tokenizer);
+}
+
+/* ---- what a range of tokens stands for */
+
+struct counts {
+    int64_t ends, words, bytes;
+    bool between_words; /* at the last byte so far */
+};
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool word_may_start_at(const alibi_corpus *c, int64_t i)
+{
+    size_t bytes;
+    const char *text;
+
+    if (i == 0)
+        return true;
+    text = corpus_bytes(c, i - 1, &bytes);
+    return bytes == 0 || is_space(text[bytes - 1]);
+}
+
+static void count_token(struct counts *n, const alibi_tokenizer *t, int32_t id)
+{
+    size_t length;
+    const char *text = tokenizer_bytes(t, id, &length);
+
+    for (size_t k = 0; k < length; k++) {
+        bool space = is_space(text[k]);
+        n->words += n->between_words && !space;
+        n->between_words = space;
+    }
+    n->between_words = n->between_words || length == 0;
+    n->bytes += (int64_t)length;
+    n->ends += id == alibi_tokenizer_end(t);
+}
+
+static struct counts count_block(const alibi_corpus *c, int64_t first, int64_t count)
+{
+    struct counts n = { .between_words = count > 0 && word_may_start_at(c, first) };
+    int32_t ids[READ_IDS];
+
+    while (count > 0) {
+        int64_t some = smaller(count, READ_IDS);
+        read_ids(c, first, some, ids);
+        for (int64_t i = 0; i < some; i++)
+            count_token(&n, c->tokenizer, ids[i]);
+        first += some;
+        count -= some;
+    }
+    return n;
+}
+
+static struct counts count_range(const alibi_corpus *c, int64_t first, int64_t count)
+{
+    int64_t ends = 0, words = 0, bytes = 0;
+
+#pragma omp parallel for reduction(+ : ends, words, bytes) if (count > COUNT_IDS)
+    for (int64_t from = 0; from < count; from += COUNT_IDS) {
+        struct counts n = count_block(c, first + from, smaller(COUNT_IDS, count - from));
+        ends += n.ends;
+        words += n.words;
+        bytes += n.bytes;
+    }
+    return (struct counts){ .ends = ends, .words = words, .bytes = bytes };
+}
+
+void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes)
+{
+    struct counts n = count_range(s.corpus, s.first + from, count);
+
+    *words = n.words;
+    *bytes = n.bytes;
+}
+
+/* Documents of which the span has any part. */
+static int64_t documents_of(struct span s, int64_t ends)
+{
+    return ends + (s.count > 0 && !is_end(s.corpus, s.first + s.count - 1));
+}
+
+void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split, struct alibi_corpus_info *info)
+{
+    struct span s = corpus_span(c, split);
+    struct counts n;
+
+    *info = (struct alibi_corpus_info){ c->documents, s.count, c->words, c->bytes, alibi_tokenizer_vocab(c->tokenizer) };
+    if (c->indexed && s.count == c->count)
+        return;
+    n = count_range(c, s.first, s.count);
+    info->documents = documents_of(s, n.ends);
+    info->words = n.words;
+    info->bytes = n.bytes;
+}
+
+/* ---- writing */
+
+/* The text of tokens first..end-1. Between two documents stands a line end, if the first has none of its own: without it the
+ * last word of one and the first of the next would become one word. */
+static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t end, int64_t split_end, struct text *out)
+{
+    for (int64_t i = first; i < end; i++) {
+        size_t bytes;
+        const char *text = corpus_bytes(c, i, &bytes);
+        bool joins = bytes == 0 && is_end(c, i) && i > 0 && i + 1 < split_end && !corpus_starts_line(c, i);
+
+        TRY_RETURN(text_append_bytes(out, joins ? "\n" : text, joins ? 1 : bytes));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status write_span(struct file *file, const void *user)
+{
+    alibi_status status = ALIBI_OK;
+    const struct span *s = user;
+    struct text block = { 0 };
+    int64_t split_end = s->first + s->count;
+
+    for (int64_t i = s->first; i < split_end; i += WRITE_IDS) {
+        int64_t end = smaller(i + WRITE_IDS, split_end);
+        block.length = 0;
+        TRY(append_text(s->corpus, i, end, split_end, &block));
+        TRY(file_write(file, block.data, block.length));
+    }
+out:
+    text_free(&block);
+    return status;
+}
+
+alibi_status alibi_corpus_write(const alibi_corpus *c, enum alibi_split split, const char *path)
+{
+    struct span s = corpus_span(c, split);
+
+    return file_replace_with(path, write_span, &s);
+}

@@ -1,0 +1,359 @@
+/* tokenize.c - a corpus of any size to token shards in a folder, or document by document to a caller
+ *
+ * Invariant: progress.json, from the first shard on, names finished shards that are on the disk, and a place in the text from
+ * which the rest of the tokens follow. What a stopped call leaves beside them is cleared by the next one. */
+#include <math.h>
+#include <string.h>
+
+#include "text/shard_folder.h"
+#include "text/tokenize.h"
+
+/* ---- how far a call is */
+
+struct meter {
+    double started;
+    int64_t total;       /* bytes of the source; 0: not known */
+    int64_t first, done; /* of them before this call, and now */
+    int64_t first_token, tokens;
+};
+
+static struct meter meter_start(const struct source *source, int64_t tokens)
+{
+    int64_t first = source_bytes_done(source);
+
+    return (struct meter){ clock_seconds(), source_bytes_total(source), first, first, tokens, tokens };
+}
+
+/* `value` has come of what was done in this call: how much will come of what is left? */
+static double extrapolate(const struct meter *m, double value)
+{
+    if (m->done <= m->first || m->total <= m->done)
+        return 0;
+    return value * (double)(m->total - m->done) / (double)(m->done - m->first);
+}
+
+static void meter_report(struct meter *m, const struct encoded *e)
+{
+    double seconds = clock_seconds() - m->started;
+
+    m->done = e->source_bytes;
+    m->tokens += e->count;
+    report_progress(&(struct alibi_progress){
+        .task = "tokenize",
+        .unit = "bytes",
+        .done = m->done,
+        .total = m->total,
+        .seconds = seconds,
+        .seconds_left = extrapolate(m, seconds),
+        .tokens_per_s = seconds > 0 ? (double)(m->tokens - m->first_token) / seconds : 0,
+        .loss = NAN,
+    });
+}
+
+/* ---- into a folder */
+
+struct tokenizing {
+    const alibi_tokenizer *tokenizer;
+    const char *folder;
+    int64_t shard_tokens;
+    int width;
+    struct source *source;
+    struct encoding *encoding;
+    struct text request;
+    struct progress progress; /* where the block that is being written starts; its shards grow as they are finished */
+    int64_t in_shards;        /* tokens in the finished ones */
+    int64_t before;           /* of those, in the ones that were there already */
+    struct shard_writer *writer;
+    struct meter meter;
+};
+
+/* Better now than when the disk is full; compression and what others write make it a guess. */
+static alibi_status check_space(const struct tokenizing *t, int64_t at_hand)
+{
+    double left = (double)at_hand + extrapolate(&t->meter, (double)(t->meter.tokens - t->meter.first_token));
+    double tokens = fmin((double)t->shard_tokens, left);
+    int64_t needed = SHARD_HEADER_BYTES + (int64_t)tokens * t->width, free_bytes;
+
+    TRY_RETURN(folder_free_space(&free_bytes, t->folder));
+    if (needed > free_bytes)
+        return fail(ALIBI_IO, "not enough space: the next shard takes about %lld bytes, '%s' has %lld free", (long long)needed,
+                    t->folder, (long long)free_bytes);
+    return ALIBI_OK;
+}
+
+static alibi_status save_progress(struct tokenizing *t)
+{
+    t->progress.skip = t->in_shards - t->progress.tokens;
+    return shard_folder_save(t->folder, &t->progress);
+}
+
+static alibi_status finish_shard(struct tokenizing *t)
+{
+    struct shard_entry entry;
+
+    TRY_RETURN(shard_writer_finish(t->writer, &entry));
+    shard_writer_free(t->writer);
+    t->writer = NULL;
+    t->in_shards += entry.tokens;
+    return shard_list_add(&t->progress.shards, &entry);
+}
+
+static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
+{
+    while (count > 0) {
+        int64_t some;
+        if (t->writer == NULL) {
+            TRY_RETURN(check_space(t, count));
+            TRY_RETURN(shard_writer_open(&t->writer, t->folder, t->progress.shards.count, t->width, t->shard_tokens));
+        }
+        some = shard_writer_room(t->writer) < count ? shard_writer_room(t->writer) : count;
+        TRY_RETURN(shard_writer_add(t->writer, ids, some));
+        ids += some;
+        count -= some;
+        if (shard_writer_room(t->writer) == 0) {
+            TRY_RETURN(finish_shard(t));
+            TRY_RETURN(save_progress(t));
+        }
+    }
+    return ALIBI_OK;
+}
+
+static void count_block(struct progress *p, const struct encoded *e)
+{
+    p->documents += e->end_count;
+    p->tokens += e->count;
+    p->words += e->words;
+    p->bytes += e->bytes;
+}
+
+/* A call that goes on meets tokens again that lie in shards already. */
+static alibi_status write_block(struct tokenizing *t, const struct encoded *e)
+{
+    struct progress *p = &t->progress;
+    int64_t there = t->before - p->tokens;
+
+    there = there < 0 ? 0 : there < e->count ? there : e->count;
+    p->place = e->start;
+    p->within_word = e->within_word;
+    TRY_RETURN(write_ids(t, e->ids + there, e->count - there));
+    count_block(p, e);
+    return ALIBI_OK;
+}
+
+static alibi_status fail_stopped(const struct tokenizing *t)
+{
+    return fail(ALIBI_INTERRUPTED, "stopped after %lld tokens: '%s' has %lld shards, and the same call goes on behind them",
+                (long long)t->progress.tokens, t->folder, (long long)t->progress.shards.count);
+}
+
+static alibi_status write_blocks(struct tokenizing *t)
+{
+    struct encoded e;
+
+    for (;;) {
+        TRY_RETURN(encoding_next(t->encoding, &e));
+        meter_report(&t->meter, &e);
+        if (e.count == 0)
+            break;
+        TRY_RETURN(write_block(t, &e));
+        if (alibi_stop_requested())
+            return fail_stopped(t);
+    }
+    count_block(&t->progress, &e);
+    return t->writer != NULL ? finish_shard(t) : ALIBI_OK;
+}
+
+static struct shard_index make_index(const struct tokenizing *t)
+{
+    const struct progress *p = &t->progress;
+
+    return (struct shard_index){
+        tokenizer_checksum(t->tokenizer), t->width, p->documents, p->tokens, p->words, p->bytes, p->shards.at, p->shards.count
+    };
+}
+
+static alibi_status write_all(struct tokenizing *t)
+{
+    struct shard_index index;
+
+    TRY_RETURN(write_blocks(t));
+    if (t->progress.shards.count == 0)
+        return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s", source_file(t->source, 0),
+                    source_file_count(t->source) > 1 ? " and the files behind it" : "");
+    index = make_index(t);
+    return shard_folder_finish(t->folder, &index);
+}
+
+static alibi_status go_on(struct tokenizing *t)
+{
+    const struct progress *p = &t->progress;
+
+    for (int64_t i = 0; i < p->shards.count; i++)
+        t->in_shards += p->shards.at[i].tokens;
+    t->before = t->in_shards;
+    if (t->before > 0) {
+        if (p->place.file >= source_file_count(t->source))
+            return fail(ALIBI_BAD_INPUT, "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
+                        (long long)p->place.file + 1, source_file_count(t->source));
+        TRY_RETURN(source_seek(t->source, p->place));
+        log_note("going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld", t->folder,
+                 (long long)p->shards.count, (long long)t->before, source_file(t->source, p->place.file),
+                 (long long)p->place.document + 1);
+    }
+    t->meter = meter_start(t->source, p->tokens);
+    TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer));
+    if (p->within_word)
+        encoding_set_within_word(t->encoding);
+    return write_all(t);
+}
+
+static struct alibi_tokenize_result result_of(const struct shard_index *x)
+{
+    return (struct alibi_tokenize_result){
+        .documents = x->documents, .tokens = x->tokens, .words = x->words, .bytes = x->bytes, .shards = x->entry_count
+    };
+}
+
+static alibi_status begin_or_go_on(struct tokenizing *t, bool certain, struct alibi_tokenize_result *result)
+{
+    struct shard_index index = { 0 };
+    bool finished;
+
+    TRY_RETURN(shard_folder_open(t->folder, &t->request, certain, t->width, &t->progress, &index, &finished));
+    if (finished) {
+        *result = result_of(&index);
+        shard_index_fini(&index);
+        return ALIBI_OK;
+    }
+    TRY_RETURN(shard_folder_put_tokenizer(t->folder, t->tokenizer));
+    TRY_RETURN(go_on(t));
+    index = make_index(t); /* lent */
+    *result = result_of(&index);
+    return ALIBI_OK;
+}
+
+/* One writer per folder. */
+static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain, struct alibi_tokenize_result *result)
+{
+    alibi_status status;
+    struct lock *lock = NULL;
+
+    TRY(folder_create(t->folder));
+    TRY(lock_take(&lock, t->folder));
+    TRY(begin_or_go_on(t, certain, result));
+out:
+    shard_writer_free(t->writer); /* removes what is unfinished, while the folder is still ours */
+    t->writer = NULL;
+    lock_release(lock);
+    return status;
+}
+
+static void tokenizing_fini(struct tokenizing *t)
+{
+    encoding_close(t->encoding);
+    source_close(t->source);
+    text_free(&t->request);
+    progress_fini(&t->progress);
+}
+
+static alibi_status check_arguments(int64_t shard_tokens)
+{
+    if (shard_tokens < 1 || shard_tokens > SHARD_TOKENS_MAX)
+        return fail(ALIBI_USAGE, "shards of %lld tokens: it must be within 1..%d", (long long)shard_tokens, SHARD_TOKENS_MAX);
+    return ALIBI_OK;
+}
+
+alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count, const struct alibi_reading *reading,
+                            int64_t shard_tokens, const char *dir, struct alibi_tokenize_result *result)
+{
+    alibi_status status;
+    struct tokenizing all = { .tokenizer = t, .folder = dir, .shard_tokens = shard_tokens };
+    struct alibi_tokenize_result counted;
+    double started = clock_seconds();
+    bool certain;
+
+    alibi_memory_reset_peak();
+    all.width = alibi_tokenizer_vocab(t) > UINT16_MAX + 1 ? 4 : 2;
+    TRY(check_arguments(shard_tokens));
+    TRY(source_open(&all.source, paths, count, reading));
+    TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request, &certain));
+    TRY(tokenize_in_folder(&all, certain, &counted));
+    counted.seconds = clock_seconds() - started;
+    counted.peak_bytes = alibi_memory_peak();
+    *result = counted;
+out:
+    tokenizing_fini(&all);
+    stop_clear(); /* whoever asked for a stop has it */
+    return status;
+}
+
+/* ---- document by document */
+
+struct hand_over {
+    bool (*document)(void *user, const int32_t *ids, int64_t count);
+    void *user;
+    struct ids begun; /* of a document that goes on in the next block */
+};
+
+/* A document that began in an earlier block is put together first. */
+static alibi_status hand_document(struct hand_over *h, const int32_t *ids, int64_t count, bool *more)
+{
+    if (h->begun.count == 0) {
+        *more = h->document(h->user, ids, count);
+        return ALIBI_OK;
+    }
+    TRY_RETURN(ids_append(&h->begun, ids, count));
+    *more = h->document(h->user, h->begun.at, h->begun.count);
+    h->begun.count = 0;
+    return ALIBI_OK;
+}
+
+static alibi_status hand_block(struct hand_over *h, const struct encoded *e, bool *more)
+{
+    int64_t from = 0;
+
+    for (int64_t i = 0; i < e->end_count && *more; i++) {
+        TRY_RETURN(hand_document(h, e->ids + from, e->ends[i] - from, more));
+        from = e->ends[i];
+    }
+    if (!*more || from == e->count)
+        return ALIBI_OK;
+    return ids_append(&h->begun, e->ids + from, e->count - from);
+}
+
+static alibi_status hand_all(struct hand_over *h, struct encoding *encoding, struct meter *meter)
+{
+    struct encoded e = { .count = 1 };
+    bool more = true;
+
+    while (more && e.count > 0) {
+        TRY_RETURN(encoding_next(encoding, &e));
+        meter_report(meter, &e);
+        TRY_RETURN(hand_block(h, &e, &more));
+        if (more && e.count > 0 && alibi_stop_requested())
+            return fail(ALIBI_INTERRUPTED, "stopped after %lld tokens", (long long)meter->tokens);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
+                                 const struct alibi_reading *reading,
+                                 bool (*document)(void *user, const int32_t *ids, int64_t count), void *user)
+{
+    alibi_status status;
+    struct source *source = NULL;
+    struct encoding *encoding = NULL;
+    struct hand_over h = { .document = document, .user = user };
+    struct meter meter;
+
+    TRY(source_open(&source, paths, count, reading));
+    meter = meter_start(source, 0);
+    TRY(encoding_open(&encoding, source, t));
+    TRY(hand_all(&h, encoding, &meter));
+out:
+    encoding_close(encoding);
+    source_close(source);
+    mem_free(h.begun.at);
+    stop_clear();
+    return status;
+}

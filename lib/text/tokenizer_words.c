@@ -1,0 +1,232 @@
+/* tokenizer_words.c - a word is an id
+ *
+ * Words stand between white space (space, \t..\r). Those that are not in the vocabulary are id 0, "<unk>"; every line end is id
+ * 1,
+ * "<eos>", and so is the end of a document whose last line has none. The file:
+ *
+ *   {"type": "words", "words": ["<unk>", "<eos>", ...]} */
+#include <string.h>
+
+#include "text/tokenizer.h"
+
+enum { UNKNOWN = 0, LINE_END = 1, FIXED = 2 };
+
+struct words_tokenizer {
+    struct alibi_tokenizer base;
+    char *storage;       /* every word with a blank behind it */
+    struct slice *words; /* [vocab] with the blank */
+    int32_t *slots;      /* [mask + 1] ids by hash, -1 is free; at most half are taken */
+    size_t mask;
+};
+
+/* ---- the table */
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static size_t hash_bytes(const char *at, size_t bytes)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ (unsigned char)at[i]) * 0x100000001B3u;
+    return (size_t)(h ^ (h >> 29));
+}
+
+/* Where the word is, or where it would be put. */
+static size_t find_slot(const struct words_tokenizer *t, const char *word, size_t bytes)
+{
+    size_t slot = hash_bytes(word, bytes) & t->mask;
+
+    for (; t->slots[slot] >= 0; slot = (slot + 1) & t->mask) {
+        const struct slice *w = &t->words[t->slots[slot]];
+        if (w->bytes == bytes + 1 && memcmp(w->at, word, bytes) == 0)
+            break;
+    }
+    return slot;
+}
+
+/* ---- making one */
+
+static alibi_status check_word(const struct slice *w, int64_t id)
+{
+    if (w->bytes == 0)
+        return fail(ALIBI_BAD_INPUT, "word %lld is empty", (long long)id);
+    if (utf8_valid_prefix(w->at, w->bytes) != w->bytes || memchr(w->at, '\0', w->bytes) != NULL)
+        return fail(ALIBI_BAD_INPUT, "word %lld is not text in UTF-8", (long long)id);
+    for (size_t i = 0; i < w->bytes; i++)
+        if (is_space(w->at[i]))
+            return fail(ALIBI_BAD_INPUT, "word %lld has white space in it", (long long)id);
+    return ALIBI_OK;
+}
+
+static alibi_status check_words(size_t *storage, const struct slice *words, int64_t count)
+{
+    if (count < FIXED || count > INT32_MAX)
+        return fail(ALIBI_BAD_INPUT, "%lld words: there must be at least 2 and at most %d", (long long)count, INT32_MAX);
+    *storage = 0;
+    for (int64_t i = 0; i < count; i++) {
+        TRY_RETURN(check_word(&words[i], i));
+        if (!size_add(storage, *storage, words[i].bytes + 1))
+            return fail(ALIBI_MEMORY, "not enough memory for %lld words", (long long)count);
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status put_word(struct words_tokenizer *t, const struct slice *word, int64_t id, char *storage)
+{
+    size_t slot = find_slot(t, word->at, word->bytes);
+
+    if (t->slots[slot] >= 0)
+        return fail(ALIBI_BAD_INPUT, "word %lld, '%.*s', is word %d as well", (long long)id,
+                    (int)(word->bytes < 80 ? word->bytes : 80), word->at, (int)t->slots[slot]);
+    memcpy(storage, word->at, word->bytes);
+    storage[word->bytes] = ' ';
+    t->words[id] = (struct slice){ storage, word->bytes + 1 };
+    t->slots[slot] = (int32_t)id;
+    return ALIBI_OK;
+}
+
+static void free_words(alibi_tokenizer *base)
+{
+    struct words_tokenizer *t = (struct words_tokenizer *)base;
+
+    if (t == NULL)
+        return;
+    mem_free(t->storage);
+    mem_free(t->words);
+    mem_free(t->slots);
+    mem_free(t);
+}
+
+alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count)
+{
+    alibi_status status;
+    struct words_tokenizer *t = NULL;
+    size_t bytes = 0, slots = 4;
+
+    TRY(check_words(&bytes, words, count));
+    while (slots < 2 * (size_t)count)
+        slots *= 2;
+    TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
+    t->base.kind = &tokenizer_kind_words;
+    t->base.vocab = count;
+    t->base.end = LINE_END;
+    t->mask = slots - 1;
+    TRY(NEW_ARRAY(&t->storage, (int64_t)bytes, "the words of a tokenizer"));
+    TRY(NEW_ARRAY(&t->words, count, "the words of a tokenizer"));
+    TRY(NEW_ARRAY(&t->slots, (int64_t)slots, "the words of a tokenizer"));
+    memset(t->slots, 0xFF, slots * sizeof *t->slots);
+    bytes = 0;
+    for (int64_t i = 0; i < count; bytes += words[i++].bytes + 1)
+        TRY(put_word(t, &words[i], i, t->storage + bytes));
+    TRY(tokenizer_finish(&t->base));
+    *out = &t->base;
+    t = NULL;
+out:
+    free_words((alibi_tokenizer *)t);
+    return status;
+}
+
+/* ---- the file */
+
+static alibi_status read(alibi_tokenizer **out, const json_t *file, const char *path)
+{
+    alibi_status status;
+    const json_t *list = json_object_get(file, "words");
+    size_t count = json_array_size(list);
+    struct slice *words = NULL;
+
+    if (!json_is_array(list))
+        return fail(ALIBI_BAD_INPUT, "'%s': 'words' is not a list", path);
+    TRY(NEW_ARRAY(&words, (int64_t)count, "the words of a tokenizer"));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *word = json_array_get(list, i);
+        if (!json_is_string(word))
+            TRY(fail(ALIBI_BAD_INPUT, "'%s': word %zu is not a text", path, i));
+        words[i] = (struct slice){ json_string_value(word), json_string_length(word) };
+    }
+    status = tokenizer_new_words(out, words, (int64_t)count);
+    if (status == ALIBI_BAD_INPUT)
+        status = fail_context(status, "'%s'", path);
+out:
+    mem_free(words);
+    return status;
+}
+
+static alibi_status format(const alibi_tokenizer *base, struct text *json)
+{
+    const struct words_tokenizer *t = (const struct words_tokenizer *)base;
+
+    TRY_RETURN(text_append(json, "{\"type\": \"words\", \"words\": ["));
+    for (int64_t i = 0; i < base->vocab; i++) {
+        if (i > 0)
+            TRY_RETURN(text_append_bytes(json, ",\n", 2));
+        TRY_RETURN(json_append_string(json, t->words[i].at, t->words[i].bytes - 1));
+    }
+    return text_append(json, "]}\n");
+}
+
+/* ---- use */
+
+static const char *bytes_of(const alibi_tokenizer *base, int32_t id, size_t *bytes)
+{
+    const struct words_tokenizer *t = (const struct words_tokenizer *)base;
+
+    *bytes = id == LINE_END ? 1 : t->words[id].bytes;
+    return id == LINE_END ? "\n" : t->words[id].at;
+}
+
+static int32_t word_id(const struct words_tokenizer *t, const char *word, size_t bytes)
+{
+    int32_t id = t->slots[find_slot(t, word, bytes)];
+
+    return id >= 0 ? id : UNKNOWN;
+}
+
+/* A word that reaches the end of what is known may go on. */
+static alibi_status run(const alibi_tokenizer *base, void *state, const struct stretch *s, struct ids *ids, size_t *reached)
+{
+    const struct words_tokenizer *t = (const struct words_tokenizer *)base;
+    size_t at = s->from;
+
+    (void)state;
+    while (at < s->stop) {
+        size_t start = at;
+        int32_t id = LINE_END;
+        while (at < s->end && !is_space(s->text[at]))
+            at++;
+        if (at == s->end && !s->last) {
+            at = start;
+            break;
+        }
+        if (at > start)
+            id = word_id(t, s->text + start, at - start);
+        else if (s->text[at++] != '\n')
+            continue;
+        TRY_RETURN(ids_append(ids, &id, 1));
+    }
+    *reached = at;
+    return ALIBI_OK;
+}
+
+static alibi_status end(const alibi_tokenizer *t, struct slice tail, struct ids *ids)
+{
+    if (tail.bytes == 0 || tail.at[tail.bytes - 1] == '\n')
+        return ALIBI_OK;
+    return ids_append(ids, &t->end, 1);
+}
+
+const struct tokenizer_kind tokenizer_kind_words = {
+    .type = "words",
+    .read = read,
+    .keys = { "words" },
+    .format = format,
+    .free = free_words,
+    .bytes = bytes_of,
+    .text = bytes_of,
+    .run = run,
+    .end = end,
+};

@@ -1,0 +1,157 @@
+/* vocabulary.c - alibi_tokenizer_train: what can be asked for, and who does it */
+#include "text/vocabulary.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define AT(field) offsetof(struct alibi_vocabulary, field)
+
+static const struct alibi_option options[] = {
+    { "type", ALIBI_OPTION_CHOICE, AT(type), 0, 0, "bpe|words", "bpe", "NAME", "parts of words, or words between white space" },
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "32000", "N", "ids at most; words: 0 takes all" },
+    { "min-count", ALIBI_OPTION_INT, AT(min_count), 0, 1e15, NULL, "0", "N",
+      "rarer pairs (words) do not become tokens; 0: 2 for bpe, 1 for words" },
+    { "pattern", ALIBI_OPTION_TEXT, AT(pattern), 0, 0, NULL, "gpt2", "NAME",
+      "bpe: cuts text first; gpt2, bloom, gpt4, or a regular expression" },
+};
+
+enum { OPTIONS = sizeof options / sizeof *options };
+
+const struct alibi_option *alibi_vocabulary_options(int *count)
+{
+    *count = OPTIONS;
+    return options;
+}
+
+/* As the tokenizer.json of each has it. */
+static const char bloom_pattern[] = " ?[^(\\s|[.,!?…。，、।۔،])]+";
+static const char gpt4_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+                                   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+static const struct {
+    const char *name, *expression;
+} named[] = { { "gpt2", bpe_gpt2_pattern }, { "bloom", bloom_pattern }, { "gpt4", gpt4_pattern } };
+
+enum { NAMED = sizeof named / sizeof *named };
+
+/* What looks like a name is meant as one: as an expression it would find that word and nothing else. */
+static bool looks_like_a_name(const char *pattern)
+{
+    for (; *pattern != '\0'; pattern++)
+        if (!isalnum((unsigned char)*pattern) && *pattern != '_' && *pattern != '-')
+            return false;
+    return true;
+}
+
+static alibi_status find_expression(const char **out, const char *pattern)
+{
+    const char *wanted = pattern != NULL ? pattern : named[0].name;
+
+    for (int i = 0; i < NAMED; i++)
+        if (strcmp(wanted, named[i].name) == 0) {
+            *out = named[i].expression;
+            return ALIBI_OK;
+        }
+    if (looks_like_a_name(wanted))
+        return fail(ALIBI_USAGE, "option 'pattern': '%s' is none of gpt2, bloom, gpt4, nor an expression that cuts text", wanted);
+    *out = wanted;
+    return ALIBI_OK;
+}
+
+static alibi_status check(const struct alibi_vocabulary *how)
+{
+    struct alibi_vocabulary values = *how;
+    struct alibi_option_group group = { "vocabulary", options, OPTIONS, &values };
+
+    TRY_RETURN(options_check(&group, 1));
+    if (how->type == ALIBI_BPE && (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
+        return fail(ALIBI_USAGE, "option 'vocab': %lld is not within %d..%d, as a bpe needs it: it has every byte and an end",
+                    (long long)how->vocab, VOCAB_BPE_MIN, VOCAB_BPE_MAX);
+    if (how->type == ALIBI_WORDS && how->vocab == 1)
+        return fail(ALIBI_USAGE, "option 'vocab': 1 is too few, <unk> and <eos> are two");
+    return ALIBI_OK;
+}
+
+static int64_t least_count(const struct alibi_vocabulary *how)
+{
+    if (how->min_count > 0)
+        return how->min_count;
+    return how->type == ALIBI_BPE ? 2 : 1;
+}
+
+static alibi_status learn_words(alibi_tokenizer **out, const struct alibi_vocabulary *how, struct source *source,
+                                const struct tally_limits *limits)
+{
+    alibi_status status;
+    struct tally tally = { 0 };
+    struct piece *pieces = NULL;
+    int64_t count = 0;
+
+    TRY(count_pieces(&tally, source, NULL, limits));
+    TRY(tally_list(&tally, &pieces, &count));
+    TRY(train_words(out, pieces, count, how->vocab, least_count(how)));
+out:
+    mem_free(pieces);
+    tally_fini(&tally);
+    return status;
+}
+
+static alibi_status count_by_pattern(struct tally *tally, const struct bpe_split *split, struct source *source,
+                                     const struct tally_limits *limits)
+{
+    alibi_status status;
+    struct pattern *pattern = NULL;
+
+    TRY(pattern_new(&pattern, split, 1, "pattern"));
+    TRY(count_pieces(tally, source, pattern, limits));
+out:
+    pattern_free(pattern);
+    return status;
+}
+
+static alibi_status learn_bpe(alibi_tokenizer **out, const struct alibi_vocabulary *how, struct source *source,
+                              const struct tally_limits *limits)
+{
+    alibi_status status;
+    struct tally tally = { 0 };
+    struct bpe_split split = { 0 };
+    struct bpe_file *file = NULL, *given;
+    const char *expression = NULL;
+
+    TRY(find_expression(&expression, how->pattern));
+    TRY(text_copy(&split.pattern, expression));
+    TRY(count_by_pattern(&tally, &split, source, limits));
+    TRY(train_bpe(&file, &tally, how->vocab, least_count(how)));
+    file->splits[0] = split;
+    file->split_count = 1;
+    split.pattern = NULL;
+    given = file;
+    file = NULL;
+    TRY(tokenizer_new_bpe(out, given, "the new tokenizer"));
+out:
+    mem_free(split.pattern);
+    bpe_file_free(file);
+    tally_fini(&tally);
+    return status;
+}
+
+alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabulary *how, const char *const *paths, int count,
+                              const struct alibi_reading *reading, const struct tally_limits *limits)
+{
+    alibi_status status;
+    struct source *source = NULL;
+
+    TRY(check(how));
+    TRY(source_open(&source, paths, count, reading));
+    TRY((how->type == ALIBI_WORDS ? learn_words : learn_bpe)(out, how, source, limits));
+out:
+    source_close(source);
+    stop_clear();
+    return status;
+}
+
+alibi_status alibi_tokenizer_train(alibi_tokenizer **out, const struct alibi_vocabulary *how, const char *const *paths, int count,
+                                   const struct alibi_reading *reading)
+{
+    return vocabulary_train(out, how, paths, count, reading, &tally_limits_usual);
+}

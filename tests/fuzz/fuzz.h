@@ -1,0 +1,128 @@
+/* fuzz.h - what the targets share
+ *
+ * A target is LLVMFuzzerTestOneInput() in a file of its own, with seeds in the folder of its name. With clang it is a libFuzzer
+ * program (scripts/fuzz.sh); with driver.c it is a test that tries a fixed set of changed seeds. */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "text/text.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* What must hold for every input. */
+static inline void require(bool holds)
+{
+    if (!holds)
+        abort();
+}
+
+/* ---- inputs of tokenizers
+ *
+ * Parts are separated by form feeds. In the first of them an '@' stands for the tokens of the 256 bytes, which every vocabulary
+ * must have: so inputs are short, and most changes hit what matters. */
+
+/* Takes the part up to the next form feed, or all that is left. */
+static inline struct slice next_part(struct slice *rest)
+{
+    const char *end = rest->bytes > 0 ? memchr(rest->at, '\f', rest->bytes) : NULL;
+    struct slice part = { rest->at, end != NULL ? (size_t)(end - rest->at) : rest->bytes };
+
+    rest->at += part.bytes + (end != NULL);
+    rest->bytes -= part.bytes + (end != NULL);
+    return part;
+}
+
+static inline void append_byte_tokens(struct text *t)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        uint32_t letter = byte_letter((unsigned char)byte);
+        char entry[24], two[3] = { (char)(0xC0 | letter >> 6), (char)(0x80 | (letter & 0x3F)), '\0' };
+        char one[3] = { (char)letter, '\0', '\0' };
+        if (letter == '"' || letter == '\\')
+            memcpy(one, (char[3]){ '\\', (char)letter, '\0' }, 3);
+        snprintf(entry, sizeof entry, "%s\"%s\":%d", byte > 0 ? "," : "", letter < 0x80 ? one : two, byte);
+        require(text_append_bytes(t, entry, strlen(entry)) == ALIBI_OK);
+    }
+}
+
+/* The part with its first '@' replaced; text_free() it. The tokens are spelled out once and kept. */
+static inline struct text expand_part(struct slice part)
+{
+    static char tokens[4096];
+    static size_t token_bytes;
+    const char *mark = part.bytes > 0 ? memchr(part.at, '@', part.bytes) : NULL;
+    size_t front = mark != NULL ? (size_t)(mark - part.at) : part.bytes;
+    struct text t = { 0 };
+
+    if (token_bytes == 0) {
+        append_byte_tokens(&t);
+        require(t.length <= sizeof tokens);
+        memcpy(tokens, t.data, t.length);
+        token_bytes = t.length;
+        text_free(&t);
+    }
+    require(text_append_bytes(&t, part.at, front) == ALIBI_OK);
+    if (mark != NULL) {
+        require(text_append_bytes(&t, tokens, token_bytes) == ALIBI_OK);
+        require(text_append_bytes(&t, mark + 1, part.bytes - front - 1) == ALIBI_OK);
+    }
+    return t;
+}
+
+/* A refusal is one line that names the file. */
+static inline void check_refusal(alibi_status status, const char *path)
+{
+    require(status == ALIBI_BAD_INPUT);
+    require(strchr(alibi_error(), '\n') == NULL && strstr(alibi_error(), path) != NULL);
+}
+
+/* A file that was read is written so that it reads back, and written again as it was. */
+static inline void check_written(const struct bpe_file *f)
+{
+    struct text json = { 0 }, again = { 0 };
+    struct bpe_file *back = NULL;
+
+    require(bpe_file_write(f, &json) == ALIBI_OK);
+    require(bpe_file_parse(&back, json.data, json.length, "written") == ALIBI_OK);
+    require(back->vocab == f->vocab && back->merge_count == f->merge_count && back->added_count == f->added_count);
+    for (int64_t id = 0; id < f->vocab; id++)
+        require(f->tokens[id].bytes == back->tokens[id].bytes &&
+                memcmp(f->tokens[id].at, back->tokens[id].at, f->tokens[id].bytes) == 0);
+    require(bpe_file_write(back, &again) == ALIBI_OK);
+    require(again.length == json.length && memcmp(again.data, json.data, json.length) == 0);
+    bpe_file_free(back);
+    text_free(&json);
+    text_free(&again);
+}
+
+/* Encodes the text with what was read, which is taken; decoded it is the text again. A pattern may be beyond what the tokenizer
+ * has, or too slow on this text: then that is said. */
+static inline void check_round_trip(struct bpe_file *f, struct slice text)
+{
+    alibi_tokenizer *t = NULL;
+    alibi_status status = tokenizer_new_bpe(&t, f, "fuzz.json");
+    int32_t *ids = NULL;
+    int64_t count = 0;
+    char *decoded = NULL;
+    size_t bytes = 0;
+
+    if (status != ALIBI_OK) {
+        check_refusal(status, "fuzz.json");
+        return;
+    }
+    status = alibi_tokenizer_encode(t, text.at, text.bytes, &ids, &count);
+    if (status == ALIBI_OK) {
+        require(alibi_tokenizer_decode(t, ids, count, &decoded, &bytes) == ALIBI_OK);
+        require(bytes == text.bytes && (bytes == 0 || memcmp(decoded, text.at, bytes) == 0));
+    } else {
+        require(status == ALIBI_BAD_INPUT);
+    }
+    alibi_text_free(decoded);
+    alibi_ids_free(ids);
+    alibi_tokenizer_free(t);
+}
+
+#endif

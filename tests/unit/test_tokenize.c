@@ -1,0 +1,354 @@
+/* test_tokenize.c - text to shards: the ids, the counts, and going on after a stop */
+#include "tokenizing.h"
+
+#include <fcntl.h>
+#include <omp.h>
+
+/* ---- ids and counts */
+
+static void expect_all(const struct corpus *c, const alibi_tokenizer *t, struct ids *ids, struct alibi_tokenize_result *r)
+{
+    *r = (struct alibi_tokenize_result){ .documents = FILES };
+    for (int i = 0; i < FILES; i++) {
+        expect_document(t, c->text[i], c->bytes[i], ids);
+        r->words += expect_words(c->text[i], c->bytes[i]);
+        r->bytes += (int64_t)c->bytes[i];
+    }
+    r->tokens = ids->count;
+}
+
+static void check_folder(const char *folder, const struct ids *expected, const struct alibi_tokenize_result *counts)
+{
+    struct shard_index index = { 0 };
+    struct ids found = { 0 };
+
+    assert_ok(shard_index_read(&index, folder));
+    read_shards(folder, &index, &found);
+    assert_same_ids(&found, expected);
+    assert_int_equal(index.documents, counts->documents);
+    assert_int_equal(index.tokens, counts->tokens);
+    assert_int_equal(index.words, counts->words);
+    assert_int_equal(index.bytes, counts->bytes);
+    mem_free(found.at);
+    shard_index_fini(&index);
+}
+
+static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **state)
+{
+    static const size_t blocks[] = { 1, 7, 64, 1000, BLOCK };
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+
+    for (int i = 0; i < 3; i++) {
+        struct ids expected = { 0 };
+        struct alibi_tokenize_result counts, result;
+        expect_all(c, c->tokenizers[i], &expected, &counts);
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
+            encoding_block_bytes = blocks[b];
+            assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 999, folder, &result));
+            check_folder(folder, &expected, &counts);
+            assert_int_equal(result.documents, FILES);
+            assert_int_equal(result.tokens, expected.count);
+            assert_int_equal(result.words, counts.words);
+            assert_int_equal(result.bytes, counts.bytes);
+            assert_int_equal(result.shards, (expected.count + 998) / 999);
+            assert_true(result.peak_bytes > 0 && result.seconds >= 0);
+            assert_false(file_exists(within(folder, SHARD_PROGRESS)));
+            remove_folder(folder);
+        }
+        print_message("%-5s %lld tokens\n", tokenizer_type(c->tokenizers[i]), (long long)expected.count);
+        mem_free(expected.at);
+    }
+}
+
+static void a_last_shard_that_is_full_is_not_followed_by_an_empty_one(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    struct alibi_tokenize_result result;
+
+    assert_ok(alibi_tokenize(c->tokenizers[0], &c->paths[1], 1, NULL, (int64_t)c->bytes[1] + 1, folder, &result));
+    assert_int_equal(result.shards, 1);
+    assert_false(file_exists(within(folder, "tokens-00001.bin")));
+    remove_folder(folder);
+}
+
+static void words_are_counted_within_their_document(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *path = keep(c, "lines.jsonl");
+    const char lines[] = "{\"text\":\"ab\"}\n{\"text\":\"cd ef\"}\n{\"text\":\" \"}\n{\"text\":\"g\"}\n";
+    struct alibi_tokenize_result result;
+
+    write_file(path, lines, strlen(lines));
+    for (encoding_block_bytes = 1; encoding_block_bytes < 12; encoding_block_bytes++) {
+        assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 1000, folder, &result));
+        assert_int_equal(result.documents, 4);
+        assert_int_equal(result.words, 4);
+        assert_int_equal(result.bytes, 9);
+        assert_int_equal(result.tokens, 13);
+        remove_folder(folder);
+    }
+}
+
+static void any_number_of_threads_gives_the_same_files(void **state)
+{
+    struct corpus *c = *state;
+    const char *path = keep(c, "large"), *one = keep(c, "one"), *more = keep(c, "more");
+    struct alibi_tokenize_result result;
+    int threads = omp_get_max_threads();
+    size_t bytes;
+    char *text = write_text(5, 1500000, &bytes);
+
+    write_file(path, text, bytes);
+    free(text);
+    for (int i = 0; i < 3; i++) {
+        encoding_block_bytes = i == 1 ? 700001 : BLOCK;
+        omp_set_num_threads(1);
+        assert_ok(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, one, &result));
+        for (int n = 2; n <= 3; n++) {
+            omp_set_num_threads(n);
+            assert_ok(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, more, &result));
+            assert_same_folder(one, more);
+            remove_folder(more);
+        }
+        remove_folder(one);
+    }
+    omp_set_num_threads(threads);
+}
+
+static void ids_beyond_16_bits_have_32(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *path = keep(c, "far");
+    const char text[] = "word69999 word0 nobody\n";
+    alibi_tokenizer *t = words_tokenizer(70000);
+    struct shard_index index = { 0 };
+    struct ids ids = { 0 };
+    struct alibi_tokenize_result result;
+
+    write_file(path, text, strlen(text));
+    assert_ok(alibi_tokenize(t, &path, 1, NULL, 3, folder, &result));
+    assert_ok(shard_index_read(&index, folder));
+    assert_int_equal(index.width, 4);
+    assert_int_equal(index.entry_count, 2);
+    read_shards(folder, &index, &ids);
+    assert_int_equal(ids.count, 4);
+    assert_int_equal(ids.at[0], 70001);
+    assert_int_equal(ids.at[2], 0);
+    assert_int_equal(ids.at[3], 1);
+    mem_free(ids.at);
+    shard_index_fini(&index);
+    alibi_tokenizer_free(t);
+}
+
+/* ---- document by document */
+
+static void documents_are_handed_over_whole_and_in_order(void **state)
+{
+    static const size_t blocks[] = { 3, 100, BLOCK };
+    struct corpus *c = *state;
+
+    for (int i = 0; i < 9; i++) {
+        struct ids expected = { 0 };
+        struct alibi_tokenize_result counts;
+        struct receiver r = { .wanted = 100 };
+        encoding_block_bytes = blocks[i / 3];
+        expect_all(c, c->tokenizers[i % 3], &expected, &counts);
+        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r));
+        assert_int_equal(r.documents, FILES);
+        assert_same_ids(&r.all, &expected);
+        r.documents = 0;
+        r.wanted = 2;
+        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r));
+        assert_int_equal(r.documents, 2);
+        mem_free(expected.at);
+        mem_free(r.all.at);
+    }
+}
+
+/* ---- stopped, and going on */
+
+/* Stops after a few blocks, again and again, until it is through. */
+static int stop_and_go_on(struct corpus *c, const alibi_tokenizer *t, const char *folder, int every, int limit)
+{
+    struct alibi_tokenize_result result;
+    alibi_status status = ALIBI_INTERRUPTED;
+    int stops = 0;
+
+    while (status != ALIBI_OK && stops < limit) {
+        struct stopper s = { .stop_at = every + stops % 3 };
+        alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
+        status = alibi_tokenize(t, c->paths, FILES, NULL, 500, folder, &result);
+        if (status != ALIBI_OK)
+            assert_fails(status, ALIBI_INTERRUPTED, "the same call goes on behind them");
+        assert_false(alibi_stop_requested());
+        stops += status != ALIBI_OK;
+    }
+    alibi_set_hooks(NULL);
+    assert_int_equal(status, ALIBI_OK);
+    return stops;
+}
+
+static void stopped_at_any_block_it_goes_on_to_the_same_bytes(void **state)
+{
+    struct corpus *c = *state;
+    const char *whole = keep(c, "whole"), *parts = keep(c, "parts");
+    struct alibi_tokenize_result result;
+
+    for (int i = 0; i < 3; i++) {
+        encoding_block_bytes = i == 1 ? 3000 : 1700;
+        assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 500, whole, &result));
+        for (int every = 2; every < 5; every++) {
+            int stops = stop_and_go_on(c, c->tokenizers[i], parts, every, 100);
+            assert_true(stops > 0);
+            assert_same_folder(whole, parts);
+            remove_folder(parts);
+        }
+        remove_folder(whole);
+    }
+}
+
+/* Cut inside a word, so that whoever goes on must know that the word was counted. */
+static void a_word_in_two_blocks_counts_once_though_a_stop_came_between(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *path = keep(c, "long");
+    struct alibi_tokenize_result result;
+    struct stopper s = { .stop_at = 5 };
+
+    write_file(path, "aaaaaaaaaaaaaaaaaaaaaaaaa bbb", 29);
+    encoding_block_bytes = 4;
+    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
+    assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result), ALIBI_INTERRUPTED);
+    s.done = 0;
+    assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result));
+    assert_non_null(strstr(s.line, "going on in"));
+    assert_int_equal(result.words, 2);
+    assert_int_equal(result.bytes, 29);
+    assert_int_equal(result.tokens, 30);
+}
+
+static void progress_ends_with_all_bytes(void **state)
+{
+    struct corpus *c = *state;
+    struct alibi_tokenize_result result;
+    struct stopper s = { 0 };
+
+    encoding_block_bytes = 1000;
+    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &result));
+    assert_true(s.reports > 10);
+    assert_int_equal(s.done, c->bytes[0] + c->bytes[1] + c->bytes[2]);
+    assert_int_equal(s.total, s.done);
+}
+
+static void another_request_is_refused_with_what_differs(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    struct alibi_reading by_line = { .document = ALIBI_DOCUMENT_LINE };
+    struct alibi_tokenize_result r;
+
+    assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r), ALIBI_BAD_INPUT,
+        "unfinished tokenizing of something else: it was asked for \"shard_tokens\": 500, now for \"shard_tokens\": 501");
+    assert_fails(alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "\"tokenizer\"");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "it was asked for \"document\": \"file\", now for \"document\": \"line\"");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "text-1");
+    write_file(c->paths[2], "another text", 12);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "text-2");
+}
+
+static void a_request_without_a_finished_shard_gives_way(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *whole = keep(c, "whole");
+    struct stopper s = { .stop_at = 1 };
+    struct alibi_tokenize_result r;
+
+    encoding_block_bytes = 100;
+    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, NULL });
+    assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_INTERRUPTED);
+    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, folder, &r));
+    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, whole, &r));
+    assert_same_folder(folder, whole);
+}
+
+static void a_finished_folder_stays_as_it_is(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *whole = keep(c, "whole");
+    struct alibi_tokenize_result first, again;
+    struct stopper s = { 0 };
+
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &first));
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, whole, &first));
+    write_file(within(folder, SHARD_PROGRESS), "", 0); /* a kill just before it was removed */
+    alibi_set_hooks(&(struct alibi_hooks){ &s, NULL, keep_line });
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &again));
+    assert_non_null(strstr(s.line, "nothing is left to do"));
+    assert_int_equal(again.tokens, first.tokens);
+    assert_int_equal(again.documents, first.documents);
+    assert_int_equal(again.words, first.words);
+    assert_int_equal(again.bytes, first.bytes);
+    assert_int_equal(again.shards, first.shards);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again), ALIBI_BAD_INPUT,
+                 "holds a finished tokenizing of something else");
+    assert_same_folder(folder, whole);
+}
+
+static void with_input_from(const char *path, struct corpus *c, const char *folder, alibi_status expected)
+{
+    const char *input = "-";
+    struct alibi_tokenize_result r;
+    int before = dup(STDIN_FILENO), fd = open(path, O_RDONLY);
+
+    assert_true(before >= 0 && fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
+    assert_int_equal(alibi_tokenize(c->tokenizers[0], &input, 1, NULL, 500, folder, &r), expected);
+    dup2(before, STDIN_FILENO);
+    close(before);
+    close(fd);
+}
+
+static void standard_input_goes_on_when_it_is_fed_the_same_again(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *whole = keep(c, "whole");
+    struct stopper s = { .stop_at = 4 };
+    struct alibi_tokenize_result r;
+
+    encoding_block_bytes = 1000;
+    alibi_set_hooks(&(struct alibi_hooks){ &s, NULL, NULL });
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r));
+    alibi_request_stop();
+    with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
+    with_input_from(c->paths[0], c, folder, ALIBI_OK);
+    assert_true(same_file(within(folder, SHARD_INDEX), within(whole, SHARD_INDEX)));
+    with_input_from(c->paths[0], c, folder, ALIBI_BAD_INPUT);
+    assert_non_null(strstr(alibi_error(), "nobody knows"));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(shards_hold_the_ids_of_every_document_whatever_the_blocks),
+        TEST(a_last_shard_that_is_full_is_not_followed_by_an_empty_one),
+        TEST(words_are_counted_within_their_document),
+        TEST(any_number_of_threads_gives_the_same_files),
+        TEST(ids_beyond_16_bits_have_32),
+        TEST(documents_are_handed_over_whole_and_in_order),
+        TEST(stopped_at_any_block_it_goes_on_to_the_same_bytes),
+        TEST(a_word_in_two_blocks_counts_once_though_a_stop_came_between),
+        TEST(progress_ends_with_all_bytes),
+        TEST(another_request_is_refused_with_what_differs),
+        TEST(a_request_without_a_finished_shard_gives_way),
+        TEST(a_finished_folder_stays_as_it_is),
+        TEST(standard_input_goes_on_when_it_is_fed_the_same_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,226 @@
+/* test_tokenize_refusals.c - what tokenizing refuses: folders, arguments, texts, and files of its own that are not as they were
+ */
+#include "tokenizing.h"
+
+/* ---- what is refused */
+
+static void folders_with_files_of_others_are_left_alone(void **state)
+{
+    static const char *const foreign[] = { "notes.txt",      "tokens-0.bin", "tokens-00000.bin.old",
+                                           "tokenizer.json", "index.json",   "tokens-00000.bin" };
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    struct alibi_tokenize_result r;
+
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
+        assert_ok(folder_create(folder));
+        write_file(within(folder, foreign[i]), "x", 1);
+        assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, foreign[i]);
+        remove_folder(folder);
+    }
+}
+
+static void folder_in_use_is_refused(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    struct alibi_tokenize_result r;
+    struct lock *lock = NULL;
+
+    assert_ok(folder_create(folder));
+    assert_ok(lock_take(&lock, folder));
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_IO, "in use");
+    lock_release(lock);
+}
+
+static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *path = keep(c, "odd");
+    struct alibi_reading strange = { .format = 7 };
+    struct alibi_tokenize_result r;
+
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 0, folder, &r), ALIBI_USAGE, "shards of 0 tokens");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 1ll << 31, folder, &r), ALIBI_USAGE, "2147483648");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, &strange, 500, folder, &r), ALIBI_USAGE, "format 7");
+    write_file(path, "\n\n", 2);
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], &path, 1, &(struct alibi_reading){ .document = ALIBI_DOCUMENT_LINE }, 500, folder, &r),
+        ALIBI_BAD_INPUT, "there is no text in");
+    write_file(path,
+               "ab\xff"
+               "c",
+               4);
+    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "not UTF-8");
+    assert_fails(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, NULL), ALIBI_BAD_INPUT, "not UTF-8");
+    path = keep(c, "nowhere");
+    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "nowhere");
+}
+
+static void a_text_without_a_cut_is_refused_before_it_fills_the_memory(void **state)
+{
+    enum { BYTES = PIECE_MAX + (9 << 20) };
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *path = keep(c, "long");
+    struct alibi_tokenize_result r;
+    char *text = malloc(BYTES);
+
+    assert_non_null(text);
+    memset(text, 'a', BYTES);
+    write_file(path, text, BYTES);
+    free(text);
+    for (int i = 1; i < 3; i++) {
+        assert_int_equal(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT);
+        assert_non_null(strstr(alibi_error(), "/long'"));
+        remove_folder(folder);
+    }
+}
+
+/* ---- index.json and progress.json that are not as they should be */
+
+/* Puts `by` in the place of `part` in the file, and its checksum right. */
+static void alter(const char *path, const char *original, const char *part, const char *by)
+{
+    struct text t = { 0 };
+    const char *at = strstr(original, part), *seal = strstr(original, "\n  \"crc32\": ");
+
+    if (at == NULL || seal == NULL)
+        fail_msg("'%s' is not in %s", part, original);
+    assert_ok(text_append(&t, "%.*s%s%.*s", (int)(at - original), original, by, (int)(seal + 1 - at - (ptrdiff_t)strlen(part)),
+                          at + strlen(part)));
+    assert_ok(json_seal(&t, 0));
+    write_file(path, t.data, t.length);
+    text_free(&t);
+}
+
+static void malformed_index_is_named_by_its_defect(void **state)
+{
+    static const struct {
+        const char *part, *by, *message;
+    } defects[] = {
+        { "\"format\": 1", "\"format\": 2", "format 2, this version reads format 1" },
+        { "\"format\": 1,", "", "'format' is missing" },
+        { "\"width\": 2", "\"width\": 3", "'width' is 3, it must be 2 or 4" },
+        { "\"width\": 2", "\"width\": 8", "'width' is 8" },
+        { "\"tokenizer\": ", "\"tokenizer\": -", "'tokenizer' is -" },
+        { "\"documents\": 3", "\"documents\": -3", "'documents' is -3" },
+        { "\"documents\": 3", "\"documents\": 3.0", "'documents' is not a whole number" },
+        { "\"tokens\": 500", "\"tokens\": 501", "the shards have" },
+        { "\"tokens\": 500", "\"tokens\": 0", "'tokens' is 0" },
+        { "\"tokens\": 500", "\"tokens\": 2147483648", "'tokens' is 2147483648" },
+        { "tokens-00001.bin", "../../secret.bin", "shard '../../secret.bin' stands where 'tokens-00001.bin' should" },
+        { "tokens-00001.bin", "tokens-00002.bin", "stands where 'tokens-00001.bin' should" },
+        { "\"shards\": [", "\"shard\": [", "'shards' is not a list" },
+        { "\"words\"", "\"wordz\"", "'words' is missing" },
+        { "{\n", "[\n", "line " },
+        { "{\n", "{ \n", "checksum differs" },
+        { "\"format\": 1,", "\"format\": 1, \"more\": 1,", "checksum differs" },
+    };
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    char *path = strdup(within(folder, SHARD_INDEX)), *bytes = NULL;
+    struct alibi_tokenize_result r;
+    struct shard_index index = { 0 };
+    size_t length;
+
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
+        alter(path, bytes, defects[i].part, defects[i].by);
+        assert_fails(shard_index_read(&index, folder), ALIBI_BAD_INPUT, defects[i].message);
+        assert_non_null(strstr(alibi_error(), "/shards/index.json'"));
+        assert_null(index.entries);
+    }
+    alter(path, bytes, "\"format\": 1", "\"format\": 1");
+    assert_ok(shard_index_read(&index, folder));
+    shard_index_fini(&index);
+    mem_free(bytes);
+    free(path);
+}
+
+static void every_flipped_bit_of_the_index_is_found(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    char *path = strdup(within(folder, SHARD_INDEX)), *bytes = NULL;
+    struct alibi_tokenize_result r;
+    struct shard_index index = { 0 };
+    size_t length;
+
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 2000, folder, &r));
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    for (size_t bit = 0; bit < 8 * length; bit++) {
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+        write_file(path, bytes, length);
+        assert_int_equal(shard_index_read(&index, folder), ALIBI_BAD_INPUT);
+        bytes[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    for (size_t cut = 0; cut < length; cut++) {
+        write_file(path, bytes, cut);
+        assert_int_equal(shard_index_read(&index, folder), ALIBI_BAD_INPUT);
+    }
+    mem_free(bytes);
+    free(path);
+}
+
+static void malformed_progress_is_named_by_its_defect(void **state)
+{
+    static const struct {
+        const char *part, *by, *message;
+    } defects[] = {
+        { "\"format\": 1", "\"format\": 9", "format 9" },
+        { "\"request\": ", "\"request\": 9", "'request' is 9" },
+        { "\"file\": 0", "\"file\": -1", "'file' is -1" },
+        { "\"file\": 0", "\"file\": 3", "the input is not what it was" },
+        { "\"file\": 0", "\"file\": 9223372036854775807", "'file' is 9223372036854775807" },
+        { "\"bytes\": ", "\"bytes\": 922337203685477", "'bytes' is 922337203685477" },
+        { "\"document\": 0", "\"document\": 5", "the input is not what it was" },
+        { "\"offset\": ", "\"offset\": 9", "the input is not what it was" },
+        { "\"within_word\": ", "\"within_word\": 7", "'within_word' is 7" },
+        { "\"skip\": ", "\"skip\": -1", "'skip' is -1" },
+        { "\"skip\": ", "\"skip\": 1", "'tokens' and 'skip' are" },
+        { "\"skip\": ", "\"skip\": 999999999", "'tokens' and 'skip' are" },
+        { "\"words\"", "\"wordz\"", "'words' is missing" },
+        { "\"tokens\": 500", "\"tokens\": \"x\"", "'tokens' is not a whole number" },
+        { "tokens-00000.bin", "tokens-00001.bin", "stands where 'tokens-00000.bin' should" },
+        { "{\n", "{  \n", "checksum differs" },
+        { "{\n", "\n", "line " },
+    };
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    char *path = strdup(within(folder, SHARD_PROGRESS)), *bytes = NULL;
+    struct alibi_tokenize_result r;
+    size_t length;
+
+    assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
+        alter(path, bytes, defects[i].part, defects[i].by);
+        assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                     defects[i].message);
+    }
+    alter(path, bytes, "\"request\": ", "\"request\":  ");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "checksum differs");
+    write_file(path, bytes, length);
+    write_file(within(folder, "tokens-00001.bin"), "short", 5);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "tokens-00001.bin' has 5 bytes, progress.json says 2024");
+    mem_free(bytes);
+    free(path);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(folders_with_files_of_others_are_left_alone),
+        TEST(folder_in_use_is_refused),
+        TEST(arguments_and_texts_that_make_no_sense_are_refused),
+        TEST(a_text_without_a_cut_is_refused_before_it_fills_the_memory),
+        TEST(malformed_index_is_named_by_its_defect),
+        TEST(every_flipped_bit_of_the_index_is_found),
+        TEST(malformed_progress_is_named_by_its_defect),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
