@@ -17,6 +17,9 @@
 /* The longest window anyone may ask for: up to here a distance is exact in fp32. */
 #define CLI_LENGTH_MAX 16777216
 
+/* What attention may leave out unless told otherwise: 2^-24, the rounding of fp32. */
+#define CLI_SKIP_DEFAULT "5.9604644775390625e-08"
+
 /* A bound that is there for the machine, not for people: help says "at least" instead of a range. */
 #define CLI_UNBOUNDED 1e15
 
@@ -74,6 +77,9 @@ struct cli_text {
     struct alibi_builtin builtin;
 };
 struct alibi_option_group cli_text_group(struct cli_text *values); /* --tokenizer and --valid */
+/* For commands on a model, which has its own tokenizer: no help shows it, and cli_refuse_tokenizer() says why it is not taken. */
+struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values);
+alibi_status cli_refuse_tokenizer(const struct cli_text *values);
 struct alibi_option_group cli_reading_group(struct alibi_reading *values);
 struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
 
@@ -86,6 +92,8 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
 
 /* Shows the library's progress and notes on stderr; quiet: warnings only. */
 void cli_terminal_start(bool quiet);
+
+void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2))); /* like a note of the library's */
 
 /* Takes the progress line away, so that something else may be printed. */
 void cli_terminal_clear(void);
@@ -133,5 +141,9 @@ alibi_status cmd_inspect(int argc, char **argv);
 alibi_status cmd_tokenize(int argc, char **argv);
 alibi_status cmd_text(int argc, char **argv);
 alibi_status cmd_bench(int argc, char **argv);
+
+/* ---- `alibi bench attention` (bench_attention.c) ----------------------------------------------------------------------- */
+
+alibi_status cli_bench_attention(const struct alibi_bench_attention *how, const struct alibi_int_list *lengths, bool json);
 
 #endif

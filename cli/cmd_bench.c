@@ -9,11 +9,13 @@ struct job {
     int64_t batch, length, repeats, vocab;
     struct alibi_int_list lengths;
     bool json;
+    struct alibi_bench_attention attention;
+    int bias; /* of attention: 0 alibi, 1 none */
     struct alibi_config model;
     struct alibi_training training;
 };
 
-enum { BENCH_GROUP, MODEL_GROUP, TRAINING_GROUP };
+enum { BENCH_GROUP, ATTENTION_GROUP, MODEL_GROUP, TRAINING_GROUP };
 
 #define AT(field) offsetof(struct job, field)
 
@@ -22,11 +24,23 @@ static const struct alibi_option options[] = {
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "train: tokens per window; default: the recipe's train_length" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536", "LIST",
-      "memory: lengths to evaluate at" },
-    { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N", "train: steps measured; the median counts" },
+      "memory, attention: lengths to measure at" },
+    { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N", "train, attention: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
       "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+};
+
+static const struct alibi_option attention_options[] = {
+    { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N", "numbers per head" },
+    { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME", "bias on the scores" },
+    { "skip", ALIBI_OPTION_REAL, AT(attention.skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
+      "weight that may be left out, relative to what is used; 0: nothing" },
+    { "score", ALIBI_OPTION_REAL, AT(attention.score), 0, 1e4, NULL, "10", "X", "|q||k|/sqrt(d) of the random numbers, about" },
+    { "backward", ALIBI_OPTION_FLAG, AT(attention.backward), 0, 0, NULL, "true", NULL, "time the backward pass too" },
+    { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL, "time the decoding of one token too" },
+    { "verify", ALIBI_OPTION_FLAG, AT(attention.verify), 0, 0, NULL, NULL, NULL,
+      "find the largest weight that was left out, pair by pair in double precision" },
 };
 
 /* ---- cases */
@@ -229,6 +243,21 @@ static alibi_status bench_memory(const struct job *job, const struct bench_case 
     return ALIBI_OK;
 }
 
+/* ---- bench attention */
+
+static alibi_status bench_attention(const struct job *job, const struct bench_case *cases, int count)
+{
+    struct alibi_bench_attention how = job->attention;
+
+    (void)count;
+    how.batch = job->batch ? job->batch : 1;
+    how.heads = cases ? job->model.heads : 12;
+    how.kv_heads = cases && job->model.kv_heads ? job->model.kv_heads : how.heads;
+    how.repeats = job->repeats;
+    how.alibi = job->bias == 0;
+    return cli_bench_attention(&how, &job->lengths, job->json);
+}
+
 /* ---- the run */
 
 static const struct bench {
@@ -239,6 +268,7 @@ static const struct bench {
 } benches[] = {
     { "train", bench_train, train_cases, CLI_COUNT(train_cases) },
     { "memory", bench_memory, memory_cases, CLI_COUNT(memory_cases) },
+    { "attention", bench_attention, NULL, 0 },
 };
 
 static const struct bench *find_bench(const char *name)
@@ -268,7 +298,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct bench_case own_case = { name, NULL, 257, job->training.batch, job->training.train_length };
 
     if (!bench)
-        return cli_fail(ALIBI_USAGE, "no benchmark '%s'; there are 'train' and 'memory'", line->operands[0]);
+        return cli_fail(ALIBI_USAGE, "no benchmark '%s'; there are 'train', 'memory' and 'attention'", line->operands[0]);
     name_case(line->recipe ? line->recipe : "options", name, sizeof name);
     return bench->run(job, own ? &own_case : bench->cases, own ? 1 : bench->count);
 }
@@ -278,16 +308,17 @@ alibi_status cmd_bench(int argc, char **argv)
     struct job job = { 0 };
     struct alibi_option_group groups[] = {
         [BENCH_GROUP] = { "Benchmark", options, CLI_COUNT(options), &job },
+        [ATTENTION_GROUP] = { "Attention", attention_options, CLI_COUNT(attention_options), &job },
         [MODEL_GROUP] = cli_model_group(&job.model),
         [TRAINING_GROUP] = cli_training_group(&job.training),
     };
     struct cli_line line = {
         .command = "bench",
-        .usage = "train|memory [OPTION...]",
+        .usage = "train|memory|attention [OPTION...]",
         .about =
             "'train' measures a training step and compares its rate with what CBLAS alone reaches on the same products; "
-            "'memory' evaluates one window at growing lengths and prints time and peak memory. Without a recipe or model "
-            "options they measure gpt2-124m and byte-10m. A recipe has no vocabulary: give --vocab, or the model has the 257 "
+            "'memory' evaluates one window at growing lengths and prints time and peak memory; 'attention' times attention alone, "
+            "12 heads unless --heads says otherwise. Without a recipe or model options the others measure gpt2-124m and byte-10m. A recipe has no vocabulary: give --vocab, or the model has the 257 "
             "tokens of bytes.",
         .groups = groups,
         .count = CLI_COUNT(groups),

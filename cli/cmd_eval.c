@@ -11,7 +11,8 @@ struct job {
     struct alibi_int_list lengths;
     int protocol;
     int64_t stride, tokens;
-    bool by_position, json;
+    double skip, window_score;
+    bool verify, by_position, json;
     struct cli_text text; /* the tokenizer is the model's */
 };
 
@@ -24,16 +25,23 @@ static const struct alibi_option options[] = {
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "tokens of context at most; default: the length the model was trained at" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST", "several lengths, a row each" },
-    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding", "nonoverlapping", "NAME",
-      "blocks side by side, or windows that advance by the stride and score only what is new" },
+    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding|stream", "nonoverlapping", "NAME",
+      "blocks side by side; windows that advance by the stride and score only what is new; or one pass in which every token has "
+      "all of the text before it as context" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "sliding: tokens scored per window; default: half the length" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N", "score this many at most; 0: all" },
+    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
+      "weight of keys that attention may leave out, relative to what it uses; 0: none" },
+    { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
+      "find the largest weight that was left out, pair by pair in double precision; takes long" },
+    { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
+      "stream: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
     { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL, "the loss by position in the window too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-static const char *const protocol_names[] = { "nonoverlapping", "sliding" };
+static const char *const protocol_names[] = { "nonoverlapping", "sliding", "stream" };
 static const char *const split_names[] = { "train", "valid", "test", "all" };
 
 /* ---- what is asked for */
@@ -42,6 +50,8 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
 {
     int64_t trained = alibi_model_view_config(model)->train_length;
 
+    if (job->protocol == ALIBI_STREAM && (job->length || job->lengths.count))
+        return cli_fail(ALIBI_USAGE, "--protocol stream has no length: every token has all of the text before it as context");
     if (job->length && job->lengths.count)
         return cli_fail(ALIBI_USAGE, "--length and --lengths say the same twice; give one of them");
     *out = job->lengths;
@@ -49,7 +59,7 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
         return ALIBI_OK;
     out->count = 1;
     out->at[0] = job->length ? job->length : trained;
-    if (out->at[0] == 0)
+    if (out->at[0] == 0 && job->protocol != ALIBI_STREAM)
         return cli_fail(ALIBI_USAGE, "the model does not say what length it was trained at; give --length");
     return ALIBI_OK;
 }
@@ -73,9 +83,25 @@ static enum alibi_split choose_split(const struct job *job, bool built_in)
     return built_in ? ALIBI_VALID : ALIBI_ALL;
 }
 
+/* A file called valid.txt has a validation split too, and it is not what its name says. */
+static void note_split(enum alibi_split split)
+{
+    if (split == ALIBI_VALID)
+        cli_note("split valid is the last twentieth but one of these files; all of them is --split all");
+    if (split == ALIBI_TEST)
+        cli_note("split test is the last twentieth of these files; all of them is --split all");
+}
+
 static struct alibi_eval one_length(const struct job *job, int64_t length)
 {
-    struct alibi_eval eval = { .length = length, .protocol = job->protocol, .tokens = job->tokens };
+    struct alibi_eval eval = {
+        .length = length,
+        .protocol = job->protocol,
+        .tokens = job->tokens,
+        .skip = job->skip,
+        .verify = job->verify,
+        .window_score = job->window_score,
+    };
 
     if (job->protocol == ALIBI_SLIDING)
         eval.stride = job->stride ? job->stride : (length + 1) / 2;
@@ -84,22 +110,37 @@ static struct alibi_eval one_length(const struct job *job, int64_t length)
 
 /* ---- what is printed */
 
-static void print_head(const struct alibi_eval_result *r, enum alibi_split split)
+static void print_head(const struct alibi_eval_result *r, enum alibi_split split, bool verify)
 {
     printf("%8s", "length");
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8s", "stride");
-    printf(" %10s %12s %9s %9s %8s %10s %9s   %s, split %s\n", "token ppl", "word ppl", "bits/byte", "nll", "error", "tokens",
-           "tokens/s", protocol_names[r->protocol], split_names[split]);
+    printf(" %10s %12s %9s %9s %8s %10s %9s %6s", "token ppl", "word ppl", "bits/byte", "nll", "error", "tokens", "tokens/s",
+           "tiles");
+    if (verify)
+        printf(" %9s", "left out");
+    printf("   %s, split %s\n", protocol_names[r->protocol], split_names[split]);
 }
 
-static void print_row(const struct alibi_eval_result *r)
+/* Four digits, and all before the point as long as they fit. */
+static const char *short_ppl(char *buffer, double ppl)
 {
+    snprintf(buffer, CLI_SHORT, ppl > 9999 && ppl < 1e8 ? "%.0f" : "%.4g", ppl);
+    return buffer;
+}
+
+static void print_row(const struct alibi_eval_result *r, bool verify)
+{
+    char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT];
+
     printf("%8lld", (long long)r->length);
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8lld", (long long)r->stride);
-    printf(" %10.4g %12.4g %9.4f %9.4f %8.4f %10lld %9.0f\n", r->ppl, r->word_ppl, r->bits_per_byte, r->nll, r->standard_error,
-           (long long)r->tokens, r->tokens_per_s);
+    printf(" %10s %12s %9.4f %9.4f %8.4f %10lld %9.0f %5.1f%%", short_ppl(token_ppl, r->ppl), short_ppl(word_ppl, r->word_ppl),
+           r->bits_per_byte, r->nll, r->standard_error, (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
+    if (verify)
+        printf(" %9.2e", r->left_out);
+    putchar('\n');
 }
 
 static void print_positions(const struct alibi_eval_result *r)
@@ -107,14 +148,15 @@ static void print_positions(const struct alibi_eval_result *r)
     printf("\n%19s %9s %10s %10s   length %lld\n", "position", "nll", "token ppl", "tokens", (long long)r->length);
     for (int i = 0; i < r->bins; i++) {
         const struct alibi_position_loss *bin = &r->by_position[i];
+        char ppl[CLI_SHORT];
 
-        printf("%8lld - %8lld %9.4f %10.4g %10lld\n", (long long)bin->first, (long long)bin->last, bin->nll, exp(bin->nll),
-               (long long)bin->tokens);
+        printf("%8lld - %8lld %9.4f %10s %10lld\n", (long long)bin->first, (long long)bin->last, bin->nll,
+               short_ppl(ppl, exp(bin->nll)), (long long)bin->tokens);
     }
     putchar('\n');
 }
 
-static void print_result_json(const struct alibi_eval_result *r)
+static void print_result_json(const struct alibi_eval_result *r, bool verify)
 {
     cli_json_open(NULL, '{');
     cli_json_int("length", r->length);
@@ -131,6 +173,10 @@ static void print_result_json(const struct alibi_eval_result *r)
     cli_json_real("seconds", r->seconds);
     cli_json_real("tokens_per_s", r->tokens_per_s);
     cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
+    cli_json_real("tiles_used", r->tiles_used);
+    cli_json_real("attention_seconds", r->attention_seconds);
+    if (verify)
+        cli_json_real("left_out", r->left_out);
     cli_json_open("by_position", '[');
     for (int i = 0; i < r->bins; i++) {
         cli_json_open(NULL, '{');
@@ -144,14 +190,15 @@ static void print_result_json(const struct alibi_eval_result *r)
     cli_json_close('}');
 }
 
-static void print_results_json(const struct alibi_eval_result *results, int count, const char *model, enum alibi_split split)
+static void print_results_json(const struct alibi_eval_result *results, int count, const char *model, enum alibi_split split,
+                               bool verify)
 {
     cli_json_open(NULL, '{');
     cli_json_text("model", model);
     cli_json_text("split", split_names[split]);
     cli_json_open("results", '[');
     for (int i = 0; i < count; i++)
-        print_result_json(&results[i]);
+        print_result_json(&results[i], verify);
     cli_json_close(']');
     cli_json_close('}');
 }
@@ -175,14 +222,14 @@ static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, 
             continue;
         cli_terminal_clear();
         if (i == 0 || job->by_position)
-            print_head(&results[i], split);
-        print_row(&results[i]);
+            print_head(&results[i], split, job->verify);
+        print_row(&results[i], job->verify);
         if (job->by_position)
             print_positions(&results[i]);
         fflush(stdout);
     }
     if (status == ALIBI_OK && job->json)
-        print_results_json(results, lengths.count, path, split);
+        print_results_json(results, lengths.count, path, split, job->verify);
     return status;
 }
 
@@ -194,15 +241,20 @@ static alibi_status run(const struct cli_line *line, void *user)
     int count = job->data ? 1 : line->operand_count - 1;
     alibi_model *model = NULL;
     alibi_corpus *corpus = NULL;
+    enum alibi_split split = choose_split(job, count == 0);
     alibi_status status;
 
     if (line->operand_count > 1 && job->data)
         return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
-    status = alibi_model_open(&model, model_path);
+    status = cli_refuse_tokenizer(&job->text);
+    if (status == ALIBI_OK)
+        status = alibi_model_open(&model, model_path);
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
+    if (status == ALIBI_OK && count > 0)
+        note_split(split);
     if (status == ALIBI_OK)
-        status = evaluate_lengths(job, model, model_path, corpus, choose_split(job, count == 0));
+        status = evaluate_lengths(job, model, model_path, corpus, split);
     alibi_corpus_free(corpus);
     alibi_model_free(model);
     return status;
@@ -215,6 +267,7 @@ alibi_status cmd_eval(int argc, char **argv)
         { "Evaluation", options, CLI_COUNT(options), &job },
         cli_reading_group(&job.text.reading),
         cli_builtin_group(&job.text.builtin),
+        cli_no_tokenizer_group(&job.text),
     };
     struct cli_line line = {
         .command = "eval",

@@ -9,7 +9,8 @@ struct job {
     char *prompt;
     bool echo;
     int64_t tokens, top_k, seed;
-    double temperature, top_p;
+    double temperature, top_p, skip;
+    struct cli_text text; /* nothing but a tokenizer to be refused */
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -23,6 +24,8 @@ static const struct alibi_option options[] = {
     { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N", "choose among the N likeliest tokens; 0: all" },
     { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
       "choose among the likeliest tokens that make up X; 1: all" },
+    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
+      "weight of keys that attention may leave out, relative to what it uses; 0: none" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N", "the same seed gives the same text" },
 };
 
@@ -84,6 +87,7 @@ static alibi_status generate(const struct job *job, const char *path, const char
         .temperature = job->temperature,
         .top_k = job->top_k,
         .top_p = job->top_p,
+        .skip = job->skip,
         .seed = (uint64_t)job->seed,
     };
     struct echo echo = { .prompt = prompt, .bytes = job->echo ? bytes : 0 };
@@ -106,9 +110,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     char *input = NULL;
     const char *prompt = job->prompt ? job->prompt : "";
     size_t bytes = strlen(prompt);
-    alibi_status status = ALIBI_OK;
+    alibi_status status = cli_refuse_tokenizer(&job->text);
 
-    if (strcmp(prompt, "-") == 0) {
+    if (status == ALIBI_OK && strcmp(prompt, "-") == 0) {
         status = read_input(&input, &bytes);
         prompt = input;
     }
@@ -121,7 +125,10 @@ static alibi_status run(const struct cli_line *line, void *user)
 alibi_status cmd_generate(int argc, char **argv)
 {
     struct job job = { 0 };
-    const struct alibi_option_group groups[] = { { "Generation", options, CLI_COUNT(options), &job } };
+    const struct alibi_option_group groups[] = {
+        { "Generation", options, CLI_COUNT(options), &job },
+        cli_no_tokenizer_group(&job.text),
+    };
     struct cli_line line = {
         .command = "generate",
         .usage = "MODEL [OPTION...]",

@@ -194,8 +194,9 @@ typedef struct alibi_tokenizer alibi_tokenizer;
 ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path);
 ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t, const char *path); /* as tokenizer.json */
 ALIBI_API void alibi_tokenizer_free(alibi_tokenizer *t);
-ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t); /* ids are 0..vocab-1 */
-ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);   /* the id behind each document */
+ALIBI_API const char *alibi_tokenizer_type(const alibi_tokenizer *t); /* "bytes", "bpe", "words" */
+ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t);    /* ids are 0..vocab-1 */
+ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);      /* the id behind each document */
 
 /* The ids of a text, without an end (alibi_ids_free); any bytes will do. The text of ids (alibi_text_free), with a 0 behind it;
  * for bytes and BPE it is the text that was encoded. Ids outside 0..vocab-1 are ALIBI_BAD_INPUT. */
@@ -223,9 +224,9 @@ enum alibi_vocabulary_type { ALIBI_BPE, ALIBI_WORDS };
 
 struct alibi_vocabulary {
     int type;          /* enum alibi_vocabulary_type */
-    int64_t vocab;     /* ids at most; words: 0 is all words */
+    int64_t vocab;     /* ids at most; 0: 32000 for bpe, all for words */
     int64_t min_count; /* a pair (a word) that is rarer does not become a token */
-    char *pattern;     /* bpe: "gpt2", "bloom", "gpt4", or a regular expression that cuts text into pieces */
+    char *pattern; /* bpe: "gpt2" (or NULL), "bloom", "gpt4", or a regular expression that cuts text into pieces; words: NULL */
 };
 
 ALIBI_API const struct alibi_option *alibi_vocabulary_options(int *count);
@@ -251,7 +252,8 @@ struct alibi_tokenize_result {
  * be the same by size and time; standard input must be fed the same text again from its start, which is not checked. On a folder
  * that is finished the same call does nothing and gives the same counts (but not with standard input: then it is refused).
  * Another request is ALIBI_BAD_INPUT that says what differs, unless no shard was finished: then it takes the folder over. So is a
- * folder with files of others. reading NULL: each file is a document, as `auto` has it. */
+ * folder with files of others. Text that cannot be read leaves no folder behind that was not there before, unless a shard of it
+ * is finished. reading NULL: each file is a document, as `auto` has it. */
 ALIBI_API alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
                                       const struct alibi_reading *reading, int64_t shard_tokens, const char *dir,
                                       struct alibi_tokenize_result *result);
@@ -312,6 +314,7 @@ struct alibi_training {
     double beta1, beta2, adam_eps, weight_decay, momentum;
     double clip;    /* largest gradient norm; 0: no clipping */
     double dropout; /* on the embedding and on each residual branch */
+    double skip;    /* what attention may leave out, as in struct alibi_eval */
     int64_t seed;
     int64_t save_every; /* steps between checkpoints; the last step always saves */
 };
@@ -356,13 +359,19 @@ ALIBI_API void alibi_text_free(char *text);
 
 /* ---- evaluation ------------------------------------------------------------------------------------------------------ */
 
-enum alibi_protocol { ALIBI_NONOVERLAPPING, ALIBI_SLIDING };
+/* Stream: one pass in which every token has all of the text before it as context. For methods that see distances only. */
+enum alibi_protocol { ALIBI_NONOVERLAPPING, ALIBI_SLIDING, ALIBI_STREAM };
 
 struct alibi_eval {
-    int64_t length; /* L_valid: tokens of context at most */
+    int64_t length; /* L_valid: tokens of context at most; not for streams */
     int protocol;   /* enum alibi_protocol */
     int64_t stride; /* sliding: tokens scored per window, 1..length */
     int64_t tokens; /* score this many at most, not fewer than length; 0: all */
+    double skip;    /* keys whose weight is proven to be less than this, in all, may be left out; 0: none */
+    bool verify;    /* find what was left out in double precision, which takes longer than the evaluation */
+    /* Stream with alibi: keys that no query can reach with scores up to this are forgotten, so that memory is bounded; a larger
+     * score ends the call with ALIBI_NUMERIC. 0: nothing is forgotten. */
+    double window_score;
 };
 
 /* Mean loss of the targets at positions first..last of their windows (position 0 has one token of context). */
@@ -382,6 +391,9 @@ struct alibi_eval_result {
     int64_t tokens, words, bytes; /* scored */
     double seconds, tokens_per_s;
     size_t peak_bytes;
+    double tiles_used; /* share of attention's tiles that were computed; 1 without skipping */
+    double left_out;   /* verify: the largest share of a query's weight that was left out */
+    double attention_seconds;
     int bins; /* loss by position, in bins that double */
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
 };
@@ -396,6 +408,7 @@ struct alibi_sampling {
     double temperature; /* 0: always the likeliest token */
     int64_t top_k;      /* 0: all */
     double top_p;       /* 1: all */
+    double skip;        /* what attention may leave out, as in struct alibi_eval */
     uint64_t seed;
 };
 
@@ -431,7 +444,9 @@ struct alibi_compare_result {
     struct alibi_training training;
     struct alibi_compare compare; /* as asked, the lengths ascending */
     struct alibi_corpus_info text;
-    struct alibi_builtin builtin; /* the built-in text it was; bytes == 0: files */
+    char tokenizer[ALIBI_NAME_MAX]; /* its type: "bytes", "bpe", "words" */
+    bool own_valid;                 /* the validation split was a text of its own */
+    struct alibi_builtin builtin;   /* the built-in text it was; bytes == 0: files */
     int methods;
     struct alibi_compare_method method[ALIBI_LIST_MAX];
 };
@@ -465,6 +480,29 @@ ALIBI_API alibi_status alibi_bench_train(const struct alibi_config *config, int6
 
 /* Evaluates a fresh model of that configuration on one window of `length` random tokens. */
 ALIBI_API alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds, size_t *peak_bytes);
+
+/* Attention alone, on random numbers. */
+struct alibi_bench_attention {
+    int64_t batch, heads, kv_heads, head_width, repeats;
+    bool alibi;   /* with its slopes; else without a bias */
+    double skip;  /* the budget; 0: every pair is computed */
+    double score; /* |q| |k| / sqrt(head width), about */
+    bool backward, decode;
+    bool verify; /* left_out is found too, pair by pair in double precision */
+};
+
+struct alibi_bench_attention_result {
+    int64_t length;
+    double forward_seconds, backward_seconds; /* backward alone; 0 where not asked for */
+    double decode_seconds;                    /* of one token behind length - 1 others */
+    double forward_gflops, backward_gflops;   /* of the pairs that were computed */
+    double used;                              /* share of the tiles that were */
+    double left_out;                          /* the largest share of a query's weight that was left out */
+    size_t forward_peak_bytes, peak_bytes;
+};
+
+ALIBI_API alibi_status alibi_bench_attention(const struct alibi_bench_attention *how, int64_t length,
+                                             struct alibi_bench_attention_result *result);
 
 #ifdef __cplusplus
 }

@@ -104,6 +104,7 @@ static alibi_status bench_init(struct bench *b, const struct alibi_config *confi
 {
     TRY_RETURN(new_model(&b->model, config, b->L, &b->device, true));
     TRY_RETURN(default_training(&b->training));
+    b->model->skip = b->training.skip;
     TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
     TRY_RETURN(bench_tokens(&b->tokens, b->model->config.vocab, b->B * b->L + 1));
     TRY_RETURN(NEW_ARRAY(&b->step_seconds, repeats, "step times"));
@@ -185,6 +186,7 @@ alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
 {
     alibi_status status;
     struct device device = { 0 };
+    struct alibi_training training;
     struct model *m = NULL;
     int32_t *tokens = NULL;
     float *nll = NULL;
@@ -192,7 +194,9 @@ alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
 
     TRY(check_shape(1, length, 1));
     alibi_memory_reset_peak();
+    TRY(default_training(&training));
     TRY(new_model(&m, config, length, &device, false));
+    m->skip = training.skip;
     TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
     TRY(NEW_ARRAY(&nll, length, "losses"));
     begin = clock_seconds();

@@ -49,8 +49,9 @@ struct score {
     double bin_nll[ALIBI_POSITION_BINS];
 };
 
-/* Adds the targets first..count-1 of a window; false if one is not finite, and then nothing is added. */
-bool score_window(struct score *s, const float *nll, int64_t first, int64_t count);
+/* Adds the targets first..count-1 of a window, which are at `position` + first, ... for the bins; false if one is not finite, and
+ * then nothing is added. */
+bool score_window(struct score *s, const float *nll, int64_t first, int64_t count, int64_t position);
 
 /* nll, standard error, perplexity and bins. words and bytes are those of the scored tokens; length bounds the last bin. */
 void score_result(const struct score *s, int64_t length, int64_t words, int64_t bytes, struct alibi_eval_result *result);
@@ -63,6 +64,14 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
 
 /* ALIBI_BAD_INPUT if ids of that tokenizer do not fit the model; `what` is whose tokenizer it is. */
 alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t, const char *what);
+
+/* ---- stream (stream.c) */
+
+/* ALIBI_BAD_INPUT if the position method marks tokens by their place in the text, so that a context cannot go on for ever. */
+alibi_status stream_check(const struct model *m);
+
+/* The cache of a stream, and in the watch the score that its window relies on. */
+alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, const struct alibi_eval *e);
 
 /* ---- sample (sample.c) */
 

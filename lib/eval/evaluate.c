@@ -1,13 +1,14 @@
 /* evaluate.c - perplexity on a text, at any length
  *
  * Windows of one length are evaluated several at a time, so that short ones keep the machine as busy as long ones; memory is
- * that of about BATCH_TOKENS tokens, or of one window where that is longer. docs/evaluation.md explains the numbers. */
+ * that of about BATCH_TOKENS tokens, or of one window where that is longer. A stream is windows side by side that remember: each
+ * is read behind the keys and values of all before it. docs/evaluation.md explains the numbers. */
 #include <math.h>
 
 #include "eval/eval.h"
 #include "train/train.h"
 
-enum { BATCH_TOKENS = 8192 };
+enum { BATCH_TOKENS = 8192, STREAM_TOKENS = 8 * ATTENTION_TILE };
 
 static const double report_seconds = 0.2;
 
@@ -21,6 +22,8 @@ struct pass {
     int32_t *tokens, *targets; /* [rows, L] */
     float *nll;                /* [rows, L] */
     struct score score;
+    struct watch watch;
+    struct cache *cache; /* of a stream, else NULL */
     double started, reported;
 };
 
@@ -29,7 +32,7 @@ static alibi_status pass_init(struct pass *p)
     int64_t L = p->windows.length;
     size_t cells;
 
-    p->rows = L < BATCH_TOKENS ? BATCH_TOKENS / L : 1;
+    p->rows = L < BATCH_TOKENS && !p->cache ? BATCH_TOKENS / L : 1;
     if (p->rows > p->windows.count)
         p->rows = p->windows.count;
     if (!size_product(&cells, (int64_t[]){ p->rows, L }, 2) || cells > INT64_MAX)
@@ -43,6 +46,9 @@ static alibi_status pass_init(struct pass *p)
 
 static void pass_fini(struct pass *p)
 {
+    p->model->watch = NULL;
+    watch_fini(&p->watch, p->model);
+    cache_free(p->cache);
     mem_free(p->tokens);
     mem_free(p->targets);
     mem_free(p->nll);
@@ -82,7 +88,7 @@ static alibi_status score_row(struct pass *p, int64_t k, int64_t row)
 {
     struct window w = windows_at(&p->windows, k);
 
-    if (!score_window(&p->score, p->nll + row * w.inputs, w.first, w.inputs))
+    if (!score_window(&p->score, p->nll + row * w.inputs, w.first, w.inputs, p->cache ? w.start : 0))
         return fail(ALIBI_NUMERIC, "'%s', window %lld (tokens %lld to %lld) at length %lld: the loss is not finite",
                     corpus_name(p->span.corpus), (long long)k, (long long)w.start, (long long)(w.start + w.inputs),
                     (long long)p->windows.length);
@@ -96,7 +102,10 @@ static alibi_status run_batch(struct pass *p, int64_t k, int64_t rows)
 
     for (int64_t row = 0; row < rows; row++)
         read_row(p, windows_at(&p->windows, k + row), row);
-    TRY_RETURN(model_loss(p->model, p->tokens, p->targets, rows, inputs, p->nll));
+    if (p->cache)
+        TRY_RETURN(model_extend_loss(p->model, p->cache, p->tokens, p->targets, inputs, p->nll));
+    else
+        TRY_RETURN(model_loss(p->model, p->tokens, p->targets, rows, inputs, p->nll));
     for (int64_t row = 0; row < rows; row++)
         TRY_RETURN(score_row(p, k + row, row));
     return ALIBI_OK;
@@ -145,12 +154,25 @@ static alibi_status check_tokenizer(const alibi_tokenizer *model, const alibi_co
     if (tokenizer_checksum(text) == tokenizer_checksum(model))
         return ALIBI_OK;
     return fail(ALIBI_BAD_INPUT, "'%s' has another tokenizer (%s, %lld ids) than the model (%s, %lld ids)", corpus_name(corpus),
-                tokenizer_type(text), (long long)alibi_tokenizer_vocab(text), tokenizer_type(model),
+                alibi_tokenizer_type(text), (long long)alibi_tokenizer_vocab(text), alibi_tokenizer_type(model),
                 (long long)alibi_tokenizer_vocab(model));
+}
+
+static alibi_status check_skipping(const struct alibi_eval *e)
+{
+    if (!(e->skip >= 0 && e->skip < 1))
+        return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", e->skip);
+    if (!(e->window_score >= 0) || (e->window_score > 0 && (e->protocol != ALIBI_STREAM || e->skip == 0)))
+        return fail(ALIBI_USAGE, "a window score of %g: it is for the protocol stream with skipping, and not negative",
+                    e->window_score);
+    return ALIBI_OK;
 }
 
 static alibi_status check_options(const struct alibi_eval *e)
 {
+    TRY_RETURN(check_skipping(e));
+    if (e->protocol == ALIBI_STREAM)
+        return ALIBI_OK;
     if (e->length < 1)
         return fail(ALIBI_USAGE, "length %lld: it must be 1 or more", (long long)e->length);
     if (e->protocol != ALIBI_NONOVERLAPPING && e->protocol != ALIBI_SLIDING)
@@ -171,7 +193,7 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
 
     if (span.count < 2)
         return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, at least 2 are needed to score one", name, (long long)span.count);
-    if (span.count - 1 < e->length)
+    if (e->protocol != ALIBI_STREAM && span.count - 1 < e->length)
         return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, evaluating at length %lld needs %llu", name, (long long)span.count,
                     (long long)e->length, (unsigned long long)e->length + 1);
     return ALIBI_OK;
@@ -182,17 +204,20 @@ static alibi_status check_all(const struct model *m, struct span span, const str
     TRY_RETURN(check_options(e));
     TRY_RETURN(evaluate_check_vocab(m, corpus_tokenizer(span.corpus), "the text"));
     TRY_RETURN(check_text(span, e));
-    return model_check_length(m, e->length);
+    return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
 }
 
 static void fill_result(const struct pass *p, int protocol, struct alibi_eval_result *result)
 {
     const struct windows *w = &p->windows;
-    int64_t words, bytes;
+    int64_t words, bytes, length = p->cache ? w->targets : w->length;
 
     span_measure(p->span, 1, w->targets, &words, &bytes);
-    *result = (struct alibi_eval_result){ .length = w->length, .stride = w->stride, .protocol = protocol };
-    score_result(&p->score, w->length, words, bytes, result);
+    *result = (struct alibi_eval_result){ .length = length, .stride = p->cache ? 0 : w->stride, .protocol = protocol };
+    score_result(&p->score, length, words, bytes, result);
+    result->tiles_used = p->watch.tiles.all > 0 ? (double)p->watch.tiles.used / (double)p->watch.tiles.all : 1.0;
+    result->left_out = p->watch.left_out;
+    result->attention_seconds = p->watch.seconds;
     result->seconds = clock_seconds() - p->started;
     result->tokens_per_s = result->seconds > 0 ? (double)result->tokens / result->seconds : 0;
     result->peak_bytes = alibi_memory_peak();
@@ -203,14 +228,20 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
 {
     alibi_status status;
     struct pass p = { .model = m, .span = span, .task = task };
-    int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : eval->length;
+    int64_t length = eval->protocol == ALIBI_STREAM ? STREAM_TOKENS : eval->length;
+    int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : length;
     int64_t targets = span.count - 1;
 
     alibi_memory_reset_peak();
     TRY(check_all(m, span, eval));
     if (eval->tokens > 0 && eval->tokens < targets)
         targets = eval->tokens;
-    p.windows = windows_of(eval->length, stride, targets);
+    p.windows = windows_of(length, stride, targets);
+    m->skip = eval->skip;
+    m->watch = &p.watch;
+    p.watch.verify = eval->verify;
+    if (eval->protocol == ALIBI_STREAM)
+        TRY(stream_begin(&p.cache, &p.watch, m, eval));
     TRY(pass_init(&p));
     TRY(run_pass(&p));
     fill_result(&p, eval->protocol, result);
@@ -229,9 +260,12 @@ alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum
 
     TRY(check_all(model->model, span, eval));
     TRY(check_tokenizer(model->tokenizer, corpus));
-    if (trained > 0 && eval->length > trained)
+    if (trained > 0 && eval->protocol != ALIBI_STREAM && eval->length > trained)
         log_note("evaluating at %lld, the model was trained at %lld", (long long)eval->length, (long long)trained);
-    snprintf(task, sizeof task, "eval %lld", (long long)eval->length);
+    if (eval->protocol == ALIBI_STREAM)
+        snprintf(task, sizeof task, "eval stream");
+    else
+        snprintf(task, sizeof task, "eval %lld", (long long)eval->length);
     TRY(evaluate_span(model->model, span, eval, task, result));
 out:
     stop_clear(); /* whoever asked for a stop has it */

@@ -4,6 +4,8 @@
  *                                           ^---------|
  *
  * The cache holds keys and values of all positions; each further token costs one position. */
+#include <string.h>
+
 #include "eval/eval.h"
 #include "train/train.h"
 
@@ -30,6 +32,18 @@ static void generation_fini(struct generation *g)
     mem_free(g->scratch);
 }
 
+/* A word's token has a blank behind it, so the model has read one behind the prompt's last word. Where the prompt itself has none
+ * it is held for the text to begin with. Of other tokenizers a prompt ends in the very bytes of its last token. */
+static alibi_status hold_blank(struct generation *g, char last)
+{
+    size_t bytes;
+    const char *token = tokenizer_bytes(g->tokenizer, g->prompt.at[g->prompt.count - 1], &bytes);
+
+    if (bytes == 0 || token[bytes - 1] != ' ' || strchr(" \t\r\v\f", last))
+        return ALIBI_OK;
+    return text_append_bytes(&g->pieces.held, " ", 1);
+}
+
 /* An empty prompt means the beginning of a document: what follows the end of the one before. */
 static alibi_status encode_prompt(struct generation *g, const char *prompt, size_t bytes)
 {
@@ -40,7 +54,7 @@ static alibi_status encode_prompt(struct generation *g, const char *prompt, size
         return fail(ALIBI_BAD_INPUT, "the prompt is not UTF-8 text at byte %zu", valid);
     if (bytes > 0)
         TRY_RETURN(tokenizer_encode(g->tokenizer, prompt, bytes, &g->prompt));
-    return g->prompt.count > 0 ? ALIBI_OK : ids_append(&g->prompt, &end, 1);
+    return g->prompt.count > 0 ? hold_blank(g, prompt[bytes - 1]) : ids_append(&g->prompt, &end, 1);
 }
 
 /* The last token asked for is never read, so the model sees one position less than there are tokens. */
@@ -120,6 +134,7 @@ alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t promp
 
     TRY(sampling_check(sampling));
     TRY(evaluate_check_vocab(g.model, g.tokenizer, "the model's tokenizer"));
+    g.model->skip = sampling->skip;
     TRY(encode_prompt(&g, prompt, prompt_bytes));
     TRY(check_length(&g));
     TRY(generation_init(&g));

@@ -21,6 +21,8 @@ alibi_status sampling_check(const struct alibi_sampling *s)
         return fail(ALIBI_USAGE, "top-k %lld: it must be 0 or more", (long long)s->top_k);
     if (!(s->top_p > 0 && s->top_p <= 1))
         return fail(ALIBI_USAGE, "top-p %g: it must be above 0 and at most 1", s->top_p);
+    if (!(s->skip >= 0 && s->skip < 1))
+        return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", s->skip);
     return ALIBI_OK;
 }
 

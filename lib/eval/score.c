@@ -48,7 +48,7 @@ static int64_t bin_last(int bin)
     return bin == 0 ? 0 : bin_first(bin) + (bin_first(bin) - 1);
 }
 
-bool score_window(struct score *s, const float *nll, int64_t first, int64_t count)
+bool score_window(struct score *s, const float *nll, int64_t first, int64_t count, int64_t position)
 {
     double sum = 0;
 
@@ -56,7 +56,7 @@ bool score_window(struct score *s, const float *nll, int64_t first, int64_t coun
         if (!isfinite(nll[i]))
             return false;
     for (int64_t i = first; i < count; i++) {
-        int bin = bin_of(i);
+        int bin = bin_of(position + i);
 
         sum += nll[i];
         spread_add(&s->by_token, nll[i], 1);

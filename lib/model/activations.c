@@ -76,6 +76,15 @@ static void layout_attention(struct arena *a, struct layer *l, const struct mode
     l->attended = take(a, m->type, s.rows, s.C);
     l->lse = take(a, m->type, s.B * m->config.heads, s.L);
     l->lse = tensor_3(l->lse.data, m->type, s.B, m->config.heads, s.L);
+    l->kept = tensor_none();
+}
+
+static void layout_kept(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
+{
+    int64_t H = m->config.heads, tiles = attention_tiles(s.L), words = attention_kept_words(s.L);
+
+    l->kept = take(a, DTYPE_I32, s.B * H * tiles, words);
+    l->kept = tensor_4(l->kept.data, DTYPE_I32, s.B, H, tiles, words);
 }
 
 static void layout_feed_forward(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
@@ -104,6 +113,7 @@ static void layout_training(struct arena *a, struct activations *x, const struct
         l->mean2 = other.mean1;
         l->rstd2 = other.rstd1;
         layout_attention(a, l, m, s);
+        layout_kept(a, l, m, s);
         layout_feed_forward(a, l, m, s);
     }
     x->x = take(a, m->type, s.rows, s.C);

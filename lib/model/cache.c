@@ -1,13 +1,18 @@
-/* cache.c - keys and values of the positions so far
+/* cache.c - keys and values of the positions so far, and the norms by which attention knows what it need not read
  *
- * One buffer [N][keys, values][B, capacity, Hkv, D]. The capacity doubles when it is reached, so that appending a token costs
- * constant time on average; a failure to grow leaves the cache as it was. */
+ *   keys and values  [N][keys, values][B, capacity, Hkv, D]
+ *   norms            [N][B, Hkv, tiles of capacity]
+ *
+ * The capacity doubles when it is reached, so that appending a token costs constant time on average; a failure to grow leaves the
+ * cache as it was. With a window, positions more than that far back are dropped when room is needed: the buffers hold positions
+ * first..length-1, and `first` is a multiple of a tile. */
 #include "model/walk.h"
 
 struct cache {
     struct model *model;
-    int64_t B, length, capacity;
-    void *buffer; /* on the device */
+    int64_t B, first, length, capacity;
+    int64_t window; /* 0: all positions stay */
+    void *buffer, *norms;
 };
 
 alibi_status cache_new(struct cache **out, struct model *m, int64_t B)
@@ -18,17 +23,35 @@ alibi_status cache_new(struct cache **out, struct model *m, int64_t B)
     return ALIBI_OK;
 }
 
+void cache_set_window(struct cache *c, int64_t window)
+{
+    c->window = window;
+}
+
+static void free_buffers(struct cache *c)
+{
+    struct device *dev = c->model->device;
+
+    dev->ops->buffer_free(dev, c->buffer);
+    dev->ops->buffer_free(dev, c->norms);
+}
+
 void cache_free(struct cache *c)
 {
     if (!c)
         return;
-    c->model->device->ops->buffer_free(c->model->device, c->buffer);
+    free_buffers(c);
     mem_free(c);
 }
 
 int64_t cache_length(const struct cache *c)
 {
     return c->length;
+}
+
+int64_t cache_first(const struct cache *c)
+{
+    return c->first;
 }
 
 int64_t cache_rows(const struct cache *c)
@@ -41,6 +64,8 @@ void cache_advance(struct cache *c, int64_t count)
     c->length += count;
 }
 
+/* ---- views */
+
 /* Positions from..from+length-1 of part `index` (keys of layer n: 2n, values: 2n + 1). */
 static struct tensor view(const struct cache *c, int64_t index, int64_t from, int64_t length)
 {
@@ -48,7 +73,7 @@ static struct tensor view(const struct cache *c, int64_t index, int64_t from, in
     int64_t D = config->width / config->heads;
     struct tensor t = tensor_4(c->buffer, c->model->type, c->B, c->capacity, config->kv_heads, D);
 
-    t.data = tensor_at(t, index * tensor_count(t) + from * t.stride[1]);
+    t.data = tensor_at(t, index * tensor_count(t) + (from - c->first) * t.stride[1]);
     t.shape[1] = length;
     return t;
 }
@@ -63,48 +88,92 @@ struct tensor cache_values(const struct cache *c, int64_t layer, int64_t from, i
     return view(c, 2 * layer + 1, from, length);
 }
 
-static alibi_status cache_bytes(const struct cache *c, size_t *bytes)
+struct tensor cache_norms(const struct cache *c, int64_t layer)
+{
+    struct tensor t = tensor_3(c->norms, c->model->type, c->B, c->model->config.kv_heads, attention_tiles(c->capacity));
+
+    t.data = tensor_at(t, layer * tensor_count(t));
+    return t;
+}
+
+alibi_status cache_add_norms(struct cache *c, int64_t layer, int64_t count)
+{
+    struct device *dev = c->model->device;
+    struct tensor keys = cache_keys(c, layer, c->first, c->length + count - c->first);
+
+    return dev->ops->attention_norms(dev, cache_norms(c, layer), keys, c->length - c->first);
+}
+
+/* ---- room */
+
+static alibi_status new_buffer(const struct cache *c, void **out, int64_t per_layer, int64_t per_row)
 {
     const struct alibi_config *config = &c->model->config;
-    const int64_t factors[6] = { 2 * config->layers,
-                                 c->B,
-                                 c->capacity,
-                                 config->kv_heads,
-                                 config->width / config->heads,
-                                 (int64_t)dtype_bytes(c->model->type) };
+    const int64_t factors[6] = {
+        config->layers, c->B, config->kv_heads, per_layer, per_row, (int64_t)dtype_bytes(c->model->type)
+    };
+    size_t bytes = 0;
 
-    if (!size_product(bytes, factors, 6))
+    if (!size_product(&bytes, factors, 6))
         return fail(ALIBI_MEMORY, "a cache of %lld positions does not fit", (long long)c->capacity);
+    return c->model->device->ops->buffer_new(c->model->device, out, bytes, "the key/value cache");
+}
+
+/* What `from` holds of the positions that `to` begins with, and their norms. The two may share a buffer in which they do not
+ * overlap. */
+static alibi_status copy_parts(struct cache *to, const struct cache *from)
+{
+    struct device *dev = from->model->device;
+    int64_t N = from->model->config.layers, count = from->length - to->first;
+
+    for (int64_t i = 0; count > 0 && i < 2 * N; i++)
+        TRY_RETURN(dev->ops->copy(dev, view(to, i, to->first, count), view(from, i, to->first, count)));
+    for (int64_t n = 0; count > 0 && n < N; n++)
+        TRY_RETURN(dev->ops->attention_norms(dev, cache_norms(to, n), cache_keys(to, n, to->first, count), 0));
     return ALIBI_OK;
 }
 
-static alibi_status copy_parts(struct device *dev, const struct cache *to, const struct cache *from)
+static alibi_status move_to_larger(struct cache *c, int64_t first, int64_t length)
 {
-    for (int64_t i = 0; from->length > 0 && i < 2 * from->model->config.layers; i++)
-        TRY_RETURN(dev->ops->copy(dev, view(to, i, 0, from->length), view(from, i, 0, from->length)));
-    return ALIBI_OK;
+    const struct alibi_config *config = &c->model->config;
+    struct cache larger = *c;
+    alibi_status status;
+
+    larger.buffer = larger.norms = NULL;
+    larger.first = first;
+    larger.capacity = c->capacity ? c->capacity : ATTENTION_TILE;
+    while (larger.capacity < length - first)
+        larger.capacity *= 2;
+    TRY(new_buffer(&larger, &larger.buffer, 2 * larger.capacity, config->width / config->heads));
+    TRY(new_buffer(&larger, &larger.norms, attention_tiles(larger.capacity), 1));
+    TRY(copy_parts(&larger, c));
+    free_buffers(c);
+    *c = larger;
+    larger.buffer = larger.norms = NULL;
+out:
+    free_buffers(&larger);
+    return status;
+}
+
+/* The first position that is still needed. */
+static int64_t first_needed(const struct cache *c)
+{
+    int64_t first = (c->length - c->window) / ATTENTION_TILE * ATTENTION_TILE;
+
+    return c->window > 0 && first > c->first ? first : c->first;
 }
 
 alibi_status cache_reserve(struct cache *c, int64_t length)
 {
-    struct device *dev = c->model->device;
-    struct cache larger = *c;
-    alibi_status status;
-    size_t bytes = 0;
+    int64_t first = first_needed(c), dropped = first - c->first;
+    struct cache moved = *c;
 
-    if (length <= c->capacity)
+    if (length - c->first <= c->capacity)
         return ALIBI_OK;
-    larger.buffer = NULL;
-    larger.capacity = c->capacity ? c->capacity : 64;
-    while (larger.capacity < length)
-        larger.capacity *= 2;
-    TRY(cache_bytes(&larger, &bytes));
-    TRY(dev->ops->buffer_new(dev, &larger.buffer, bytes, "the key/value cache"));
-    TRY(copy_parts(dev, &larger, c));
-    dev->ops->buffer_free(dev, c->buffer);
-    *c = larger;
-    larger.buffer = NULL;
-out:
-    dev->ops->buffer_free(dev, larger.buffer);
-    return status;
+    moved.first = first;
+    if (length - first > c->capacity || dropped < c->length - first)
+        return move_to_larger(c, first, length);
+    TRY_RETURN(copy_parts(&moved, c));
+    *c = moved;
+    return ALIBI_OK;
 }

@@ -60,7 +60,8 @@ struct attention attention_of(const struct model *m, const struct pass *p, int64
                                .k = tensor_heads(qkv, p->B, p->L, keys, c->kv_heads, D),
                                .v = tensor_heads(qkv, p->B, p->L, values, c->kv_heads, D),
                                .bias = tables_bias(m),
-                               .scale = 1.0 / sqrt((double)D) };
+                               .scale = 1.0 / sqrt((double)D),
+                               .skip = { .eps = m->skip, .kept = m->activations->layers[n].kept } };
 }
 
 static alibi_status rotate(struct model *m, const struct pass *p, const struct attention *a)
@@ -76,11 +77,15 @@ static alibi_status rotate(struct model *m, const struct pass *p, const struct a
 static alibi_status remember(struct model *m, const struct pass *p, int64_t n, struct attention *a)
 {
     const struct ops *ops = m->device->ops;
+    int64_t first;
 
     TRY_RETURN(ops->copy(m->device, cache_keys(p->cache, n, p->start, p->L), a->k));
     TRY_RETURN(ops->copy(m->device, cache_values(p->cache, n, p->start, p->L), a->v));
-    a->k = cache_keys(p->cache, n, 0, p->start + p->L);
-    a->v = cache_values(p->cache, n, 0, p->start + p->L);
+    TRY_RETURN(cache_add_norms(p->cache, n, p->L));
+    first = cache_first(p->cache);
+    a->k = cache_keys(p->cache, n, first, p->start + p->L - first);
+    a->v = cache_values(p->cache, n, first, p->start + p->L - first);
+    a->skip.norms = cache_norms(p->cache, n);
     return ALIBI_OK;
 }
 
@@ -97,7 +102,7 @@ static alibi_status attend(struct model *m, const struct pass *p, int64_t n)
     TRY_RETURN(rotate(m, p, &a));
     if (p->cache)
         TRY_RETURN(remember(m, p, n, &a));
-    TRY_RETURN(m->device->ops->attention_forward(m->device, y, l->lse, a));
+    TRY_RETURN(watched_attention(m, y, l->lse, a));
     TRY_RETURN(linear(m, x->branch, l->attended, b->out, b->out_bias));
     return m->device->ops->residual_forward(m->device, l->middle, l->x, x->branch, dropout_at(p->drop, attention_place(n)));
 }

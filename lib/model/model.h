@@ -53,6 +53,9 @@ struct model {
     int embedding, position, embedding_norm, embedding_norm_bias, norm, norm_bias, head; /* head == embedding when tied */
     struct block_parameters *blocks;                                                     /* [N] */
 
+    double skip;         /* what attention may leave out: the budget of ops.h; 0: nothing */
+    struct watch *watch; /* counts what was left out, if anyone wants to know */
+
     struct tables *tables;           /* of the position method (tables.c) */
     struct activations *activations; /* buffers of the last shape used (activations.c) */
 };
@@ -71,6 +74,20 @@ alibi_status config_read_json(struct alibi_config *config, const char *bytes, si
 
 /* ALIBI_BAD_INPUT if the method is not defined at that length ("learned positions end at 128 ..."). */
 alibi_status model_check_length(const struct model *m, int64_t length);
+
+/* ---- what attention leaves out (watch.c) */
+
+/* Passes without gradients add to it as long as it is the model's. Start from {0}; watch_fini. */
+struct watch {
+    bool verify; /* find left_out, which costs more than the attention itself; else it stays 0 */
+    struct skip_count tiles;
+    double seconds;     /* in attention */
+    double left_out;    /* the largest share of a query's weight that was left out */
+    double score_limit; /* > 0: a pass whose scores may be larger than this, bias apart, fails with ALIBI_NUMERIC */
+    void *kept;         /* the record of one call, on the device */
+    size_t bytes;
+};
+void watch_fini(struct watch *w, struct model *m);
 
 /* ---- passes. tokens and targets are host arrays [B, L]; target -1 is not scored. */
 
@@ -97,8 +114,15 @@ alibi_status cache_new(struct cache **out, struct model *m, int64_t B);
 void cache_free(struct cache *c);
 int64_t cache_length(const struct cache *c);
 
+/* Only this many of the last positions need stay; 0: all. Whoever sets it knows that the others have no weight. */
+void cache_set_window(struct cache *c, int64_t window);
+
 /* Appends L tokens per row (tokens [B, L]); logits [B, V] of the last one, or NULL. L = 1 decodes, more prefills: the numbers
  * are those of the full forward. */
 alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L, float *logits);
+
+/* The same with the loss of every token instead: targets and nll as in model_loss, [B, L]. */
+alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens, const int32_t *targets, int64_t L,
+                               float *nll);
 
 #endif

@@ -164,16 +164,33 @@ static alibi_status last_logits(struct model *m, const struct pass *p, float *lo
     return ALIBI_OK;
 }
 
+static alibi_status forward_behind(struct model *m, const struct pass *p, const int32_t *tokens, const int32_t *targets)
+{
+    TRY_RETURN(begin(m, tokens, targets, p, false));
+    TRY_RETURN(model_check_length(m, p->start + p->L));
+    TRY_RETURN(cache_reserve(p->cache, p->start + p->L));
+    return forward(m, p, tokens);
+}
+
 alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L, float *logits)
 {
     struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
 
-    TRY_RETURN(begin(m, tokens, NULL, &p, false));
-    TRY_RETURN(model_check_length(m, p.start + L));
-    TRY_RETURN(cache_reserve(c, p.start + L));
-    TRY_RETURN(forward(m, &p, tokens));
+    TRY_RETURN(forward_behind(m, &p, tokens, NULL));
     if (logits)
         TRY_RETURN(last_logits(m, &p, logits));
+    cache_advance(c, L);
+    return ALIBI_OK;
+}
+
+alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens, const int32_t *targets, int64_t L,
+                               float *nll)
+{
+    struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
+
+    TRY_RETURN(forward_behind(m, &p, tokens, targets));
+    TRY_RETURN(head_loss(m, targets, 0.0));
+    TRY_RETURN(m->device->ops->download(m->device, nll, m->activations->nll));
     cache_advance(c, L);
     return ALIBI_OK;
 }

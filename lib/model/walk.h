@@ -31,6 +31,7 @@ struct layer {
     struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
     struct tensor attended;                   /* [rows, C] */
     struct tensor lse;                        /* [B, H, L] */
+    struct tensor kept;                       /* I32, what attention used; training */
     struct tensor up, activated;              /* [rows, F or 2F], [rows, F] */
 };
 
@@ -56,6 +57,11 @@ struct activations {
 alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training);
 void activations_free(struct activations *a, struct model *m);
 
+/* ---- what attention leaves out (watch.c) */
+
+/* Attention, with what it left out added to the model's watch if there is one. */
+alibi_status watched_attention(struct model *m, struct tensor y, struct tensor lse, struct attention a);
+
 /* ---- the walk (forward.c, backward.c) */
 
 struct pass {
@@ -69,6 +75,11 @@ struct pass {
 struct tensor cache_keys(const struct cache *c, int64_t layer, int64_t from, int64_t length);
 struct tensor cache_values(const struct cache *c, int64_t layer, int64_t from, int64_t length);
 
+/* The largest norm of each tile of the layer's keys; brought up to date by cache_add_norms, with `count` more keys in place. */
+struct tensor cache_norms(const struct cache *c, int64_t layer);
+alibi_status cache_add_norms(struct cache *c, int64_t layer, int64_t count);
+
+int64_t cache_first(const struct cache *c); /* the first position that it holds: 0 without a window */
 int64_t cache_rows(const struct cache *c);
 alibi_status cache_reserve(struct cache *c, int64_t length);
 void cache_advance(struct cache *c, int64_t count);

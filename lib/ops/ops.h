@@ -36,6 +36,23 @@ struct bias {
     struct tensor values; /* LINEAR: slopes [H]; TABLE: [H, T] */
 };
 
+/* Leaving out keys that cannot matter (docs/attention.md has the proof). Keys are taken in tiles of ATTENTION_TILE. A tile is
+ * left out of a query tile if a bound on its scores proves for each query i that all tiles left out together have at most eps
+ * times the weight of those that were used:
+ *
+ *   |y_i - exact| <= 2 eps max_j |v_j|,     0 <= exact lse_i - lse_i <= eps
+ *
+ * beyond rounding. The gradients are those of the attention that was computed. A backend may use all tiles. */
+enum { ATTENTION_TILE = 64 };
+
+struct skipping {
+    double eps;          /* 0: every pair is computed */
+    struct tensor norms; /* [B, Hkv, tiles of Lk] from attention_norms; absent: the call finds them */
+    struct tensor kept;  /* I32 [B, H, tiles of Lq, words of Lk]: bit t % 32 of word t / 32 says that key tile t was used.
+                            Forward writes it, where Lk - Lq is a multiple of a tile; backward visits those tiles only; absent:
+                            not wanted, and all */
+};
+
 /* One attention call. Queries are the last Lq of Lk positions: query i stands at position Lk - Lq + i and sees keys
  * 0..Lk - Lq + i. Full attention has Lq = Lk, decoding Lq = 1; chunked prefill is between. Query head h reads key/value head
  * h / (H / Hkv). */
@@ -44,7 +61,27 @@ struct attention {
     struct tensor k, v; /* views [B, Lk, Hkv, D] */
     struct bias bias;
     double scale; /* on q . k, 1/sqrt(D) as a rule; the bias is not scaled */
+    struct skipping skip;
 };
+
+static inline int64_t attention_tiles(int64_t length)
+{
+    return (length + ATTENTION_TILE - 1) / ATTENTION_TILE;
+}
+
+/* Words of a row of skipping.kept. */
+static inline int64_t attention_kept_words(int64_t length)
+{
+    return (attention_tiles(length) + 31) / 32;
+}
+
+/* Of a call that recorded skip.kept, in this process's memory: the tiles used, of all that the mask leaves; and the largest share
+ * of a query's weight that was left out, in double precision and pair by pair (left_out.c). */
+struct skip_count {
+    int64_t used, all;
+};
+struct skip_count attention_count(const struct attention *a);
+double attention_left_out(const struct attention *a);
 
 /* A random mask, keyed so that forward and backward draw the same one: element i is dropped if
  * its 32-bit uniform number is below p; kept elements are divided by 1 - p. dropout.h computes it. */
@@ -150,13 +187,17 @@ struct ops {
      *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i
      *   y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log sum_j exp(s(i, j))
      *
-     * y view [B, Lq, H, D]; lse [B, H, Lq], in the unshifted form above. No buffer grows with Lq * Lk. */
+     * y view [B, Lq, H, D]; lse [B, H, Lq], in the unshifted form above. No buffer of floats grows with Lq * Lk. */
     alibi_status (*attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
     /* For Lq = Lk. dq, dk, dv views shaped like q, k, v; dbias like bias.values, accumulates, may be absent.
      * For linear bias dbias is the gradient of the slopes. */
     alibi_status (*attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
                                        struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
                                        struct attention a);
+
+    /* norms[b, h, t] = max |k_j| over the keys j of tile t, for the tiles with keys from..Lk-1; k view [B, Lk, Hkv, D]. For a
+     * cache that grows: only the tiles that changed are done again. */
+    alibi_status (*attention_norms)(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
 
     /* ---- rotary
      *

@@ -26,6 +26,8 @@ static const struct alibi_option options[] = {
     { "clip", ALIBI_OPTION_REAL, AT(clip), 0, 1e6, NULL, "1", "X", "largest gradient norm; 0: no clipping" },
     { "dropout", ALIBI_OPTION_REAL, AT(dropout), 0, 0.95, NULL, "0", "X", "share of numbers dropped in training" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N", "keys weights, data order and dropout" },
+    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
+      "weight of keys that attention may leave out, relative to what it uses; 0: none" },
     /* Last, because it alone does not shape the result: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N", "steps between checkpoints" },
 };

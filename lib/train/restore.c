@@ -12,7 +12,7 @@ enum { TEXT_PART_MAX = 64 << 20 };
 
 /* The state as the options know it. */
 struct state_file {
-    int64_t step, corpus_checksum;
+    int64_t step, corpus_checksum, files_checksum;
     double loss;
 };
 
@@ -21,6 +21,7 @@ struct state_file {
 static const struct alibi_option state_options[] = {
     { "step", ALIBI_OPTION_INT, AT(step), 1, 1e9, NULL, NULL, "N", "steps done" },
     { "corpus-checksum", ALIBI_OPTION_INT, AT(corpus_checksum), 0, UINT32_MAX, NULL, NULL, "N", "of all tokens of the text" },
+    { "files-checksum", ALIBI_OPTION_INT, AT(files_checksum), 0, UINT32_MAX, NULL, NULL, "N", "of those outside --valid" },
     { "loss", ALIBI_OPTION_REAL, AT(loss), 0, 1e30, NULL, NULL, "X", "of the last step" },
 };
 
@@ -35,7 +36,7 @@ static void state_groups(struct alibi_option_group groups[GROUPS], struct state_
 
 alibi_status state_write_json(const struct train_state *state, const struct alibi_training *training, struct text *json)
 {
-    struct state_file file = { state->step, state->corpus_checksum, state->loss };
+    struct state_file file = { state->step, state->corpus_checksum, state->files_checksum, state->loss };
     struct alibi_training copy = *training;
     struct alibi_option_group groups[GROUPS];
 
@@ -58,7 +59,7 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state, 
         status = fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name);
         goto out;
     }
-    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum, file.loss };
+    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum, (uint32_t)file.files_checksum, file.loss };
     *training = read;
 out:
     mem_free(name);

@@ -49,6 +49,7 @@ static alibi_status make(struct run *r, const struct alibi_config *config)
     TRY_RETURN(loader_new(&r->loader, &batches));
     r->device = device_default();
     TRY_RETURN(model_new(&r->model, &r->config, &r->device, DTYPE_F32, true));
+    r->model->skip = r->training.skip;
     TRY_RETURN(model_check_length(r->model, t->train_length));
     return optimizer_init(&r->optimizer, r->model, t->optimizer);
 }
@@ -151,8 +152,24 @@ static alibi_status agree_in_tokenizer(const struct run *r, const alibi_tokenize
     if (tokenizer_checksum(there) == tokenizer_checksum(here))
         return ALIBI_OK;
     return fail(ALIBI_BAD_INPUT, "cannot resume '%s': its tokenizer (%s, %lld ids) is not that of the text '%s' (%s, %lld ids)",
-                r->dir, tokenizer_type(there), (long long)alibi_tokenizer_vocab(there), corpus_name(r->corpus),
-                tokenizer_type(here), (long long)alibi_tokenizer_vocab(here));
+                r->dir, alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there), corpus_name(r->corpus),
+                alibi_tokenizer_type(here), (long long)alibi_tokenizer_vocab(here));
+}
+
+/* The same tokens, and as many of them in the files: else the splits are cut elsewhere. */
+static alibi_status agree_in_text(const struct run *r, const struct train_state *there)
+{
+    bool same_files = there->files_checksum == corpus_files_checksum(r->corpus);
+
+    if (there->corpus_checksum == corpus_checksum(r->corpus) && (same_files || there->files_checksum == 0))
+        return ALIBI_OK;
+    if (same_files)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot resume '%s': the text '%s' is the same, the validation text differs: give --valid as "
+                    "before, or not at all if it was not given",
+                    r->dir, corpus_name(r->corpus));
+    return fail(ALIBI_BAD_INPUT, "cannot resume '%s': the text '%s' differs from the one this run was trained on", r->dir,
+                corpus_name(r->corpus));
 }
 
 /* What shapes the result must be what it was. */
@@ -172,9 +189,7 @@ static alibi_status agree(const struct run *r, const char *path, struct train_st
     options = training_shaping_options(&count);
     TRY(agree_in_all(r, options, count, &training, &r->training));
     TRY(agree_in_tokenizer(r, tokenizer));
-    if (state->corpus_checksum != corpus_checksum(r->corpus))
-        status = fail(ALIBI_BAD_INPUT, "cannot resume '%s': the text '%s' differs from the one this run was trained on", r->dir,
-                      corpus_name(r->corpus));
+    TRY(agree_in_text(r, state));
 out:
     alibi_tokenizer_free(tokenizer);
     return status;
@@ -191,6 +206,7 @@ static alibi_status restore(struct run *r, const char *path)
         log_note("resuming from '%s'", path);
     }
     r->state = state;
+    r->state.files_checksum = corpus_files_checksum(r->corpus);
     r->saved = state.step;
     return ALIBI_OK;
 }
@@ -198,6 +214,7 @@ static alibi_status restore(struct run *r, const char *path)
 static alibi_status start(struct run *r)
 {
     r->state.corpus_checksum = corpus_checksum(r->corpus);
+    r->state.files_checksum = corpus_files_checksum(r->corpus);
     return model_init(r->model, (uint64_t)r->training.seed);
 }
 

@@ -49,7 +49,8 @@ alibi_status guard_state(const struct model *m, const struct optimizer *o, int64
 struct train_state {
     int64_t step;
     uint32_t corpus_checksum;
-    double loss; /* of the last step */
+    uint32_t files_checksum; /* without a validation text of its own; 0 in checkpoints from before it was kept */
+    double loss;             /* of the last step */
 };
 
 alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o, const alibi_tokenizer *t,

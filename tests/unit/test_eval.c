@@ -299,7 +299,7 @@ static alibi_tokenizer *tokenizer_for(const char *type, const char *path)
         assert_ok(alibi_tokenizer_open(&t, "bytes"));
     else
         assert_ok(alibi_tokenizer_train(&t, &how, &path, 1, &(struct alibi_reading){ 0 }));
-    assert_string_equal(tokenizer_type(t), type);
+    assert_string_equal(alibi_tokenizer_type(t), type);
     return t;
 }
 
@@ -383,8 +383,8 @@ static void the_standard_error_is_that_of_a_ratio_over_windows(void **state)
     struct alibi_eval_result r = { 0 };
 
     (void)state;
-    assert_true(score_window(&s, (float[]){ 1, 3 }, 0, 2));
-    assert_true(score_window(&s, (float[]){ 2, 3, 4 }, 0, 3));
+    assert_true(score_window(&s, (float[]){ 1, 3 }, 0, 2, 0));
+    assert_true(score_window(&s, (float[]){ 2, 3, 4 }, 0, 3, 0));
     score_result(&s, 3, 1, 5, &r);
     assert_close(r.nll, 13.0 / 5, 1e-12);
     assert_close(r.standard_error, sqrt(2 * (1.2 * 1.2 + 1.2 * 1.2)) / 5, 1e-12);
@@ -396,7 +396,7 @@ static void the_standard_error_of_one_window_is_that_of_its_tokens(void **state)
     struct alibi_eval_result r = { 0 };
 
     (void)state;
-    assert_true(score_window(&s, (float[]){ 1, 2, 6 }, 0, 3));
+    assert_true(score_window(&s, (float[]){ 1, 2, 6 }, 0, 3, 0));
     score_result(&s, 3, 1, 3, &r);
     assert_close(r.nll, 3, 1e-12);
     assert_close(r.standard_error, sqrt(14.0 / 2 / 3), 1e-12);
@@ -408,12 +408,12 @@ static void perplexities_that_overflow_are_infinite(void **state)
     struct alibi_eval_result r = { 0 };
 
     (void)state;
-    assert_true(score_window(&s, (float[]){ 2000, 2000 }, 0, 2));
+    assert_true(score_window(&s, (float[]){ 2000, 2000 }, 0, 2, 0));
     score_result(&s, 2, 0, 2, &r);
     assert_true(isinf(r.ppl) && isinf(r.word_ppl));
     assert_close(r.bits_per_byte, 2000 / M_LN2, 1e-9);
-    assert_false(score_window(&s, (float[]){ 1, NAN }, 0, 2));
-    assert_false(score_window(&s, (float[]){ INFINITY, 1 }, 0, 2));
+    assert_false(score_window(&s, (float[]){ 1, NAN }, 0, 2, 0));
+    assert_false(score_window(&s, (float[]){ INFINITY, 1 }, 0, 2, 0));
     assert_int_equal(s.tokens, 2);
 }
 

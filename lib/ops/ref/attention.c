@@ -59,7 +59,7 @@ static double dot(struct tensor x, int64_t x_at, struct tensor y, int64_t y_at, 
     return sum;
 }
 
-static double bias_at(struct bias bias, int64_t h, int64_t distance)
+double ref_bias_at(struct bias bias, int64_t h, int64_t distance)
 {
     switch (bias.kind) {
     case BIAS_NONE:
@@ -79,7 +79,7 @@ static double score(const struct call *c, struct head n, int64_t i, int64_t j)
     const struct attention *a = &c->a;
     double product = dot(a->q, at(a->q, n.b, i, n.h), a->k, at(a->k, n.b, j, n.kv), c->D);
 
-    return a->scale * product + bias_at(a->bias, n.h, i + c->past - j);
+    return a->scale * product + ref_bias_at(a->bias, n.h, i + c->past - j);
 }
 
 /* ---- forward */
@@ -114,6 +114,19 @@ static void forward_row(const struct call *c, struct tensor y, struct tensor lse
     }
 }
 
+/* The reference uses every tile that the mask leaves. */
+static void keep_all(const struct call *c, struct tensor kept)
+{
+    int64_t tiles = kept.shape[2], words = kept.shape[3], past = c->past / ATTENTION_TILE;
+    uint32_t *word = kept.data;
+
+    for (int64_t row = 0; present(kept) && row < tensor_count(kept) / words; row++)
+        for (int64_t t = 0; t < 32 * words; t++) {
+            uint32_t bit = t <= past + row % tiles ? 1 : 0;
+            word[row * words + t / 32] = (t % 32 == 0 ? 0 : word[row * words + t / 32]) | bit << t % 32;
+        }
+}
+
 alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a)
 {
     struct call c = new_call(a);
@@ -126,6 +139,32 @@ alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct t
             for (int64_t i = 0; i < c.Lq; i++)
                 forward_row(&c, y, lse, head_at(&c, b, h), i, row);
     mem_free(row);
+    keep_all(&c, a.skip.kept);
+    return ALIBI_OK;
+}
+
+static double largest_norm(struct tensor k, int64_t b, int64_t kv, int64_t first, int64_t end)
+{
+    double largest = 0.0;
+
+    for (int64_t j = first; j < end; j++) {
+        int64_t k_j = at(k, b, j, kv);
+        largest = fmax(largest, dot(k, k_j, k, k_j, k.shape[3]));
+    }
+    return sqrt(largest);
+}
+
+alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from)
+{
+    int64_t L = k.shape[1], Hkv = k.shape[2], tiles = attention_tiles(L);
+
+    (void)dev;
+    for (int64_t b = 0; b < k.shape[0]; b++)
+        for (int64_t kv = 0; kv < Hkv; kv++)
+            for (int64_t t = from / ATTENTION_TILE; t < tiles; t++) {
+                int64_t first = t * ATTENTION_TILE, end = first + ATTENTION_TILE < L ? first + ATTENTION_TILE : L;
+                set(norms, b * norms.stride[0] + kv * norms.stride[1] + t, largest_norm(k, b, kv, first, end));
+            }
     return ALIBI_OK;
 }
 

@@ -97,6 +97,8 @@ alibi_status ref_dropout(struct device *dev, struct tensor y, struct tensor x, s
 alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
 alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
                                     struct tensor dy, struct tensor y, struct tensor lse, struct attention a);
+double ref_bias_at(struct bias bias, int64_t h, int64_t distance);
+alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
 
 /* rotary.c */
 alibi_status ref_rotary(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);

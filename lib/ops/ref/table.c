@@ -23,6 +23,7 @@ const struct ops ops_ref = {
     .dropout = ref_dropout,
     .attention_forward = ref_attention_forward,
     .attention_backward = ref_attention_backward,
+    .attention_norms = ref_attention_norms,
     .rotary = ref_rotary,
     .bucket_forward = ref_bucket_forward,
     .bucket_backward = ref_bucket_backward,

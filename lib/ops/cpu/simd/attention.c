@@ -6,11 +6,14 @@
  *
  *   m' = max(m, max_j s_j),   l' = l e^(m - m') + sum_j e^(s_j - m'),   o' = o e^(m - m') + sum_j e^(s_j - m') v_j
  *
- * At the end y = o / l and lse = m + log l. Few queries (decoding) go row by row instead, in attention_decode.c. */
+ * At the end y = o / l and lse = m + log l. Few queries (decoding) go row by row instead, in attention_decode.c.
+ *
+ * With a budget (skipping.h) a tile is left out if its norms prove that it has no weight, or else, once its scores are there, if
+ * the largest of them does; when the norms prove it of all keys that are left, the walk ends. */
 #include <omp.h>
 #include <string.h>
 
-#include "ops/cpu/simd/attention.h"
+#include "ops/cpu/simd/skipping.h"
 
 /* The buffers of one thread. */
 struct work {
@@ -21,11 +24,15 @@ struct work {
     float *m, *l;   /* [TILE] */
     float *shrink;  /* [TILE] */
     float *strip;   /* [2 TILE] */
+    float *top;     /* [TILE] the largest score of the tile at hand */
+    float *reach;   /* [TILE] |scale q_i| */
+    float *out;     /* [TILE] bound on the weight that was left out */
+    float *bound;   /* [TILE] what would come to it */
 };
 
 static int64_t work_floats(const struct heads *c)
 {
-    return TILE * (c->D + TILE + 2 * c->width + 5);
+    return TILE * (c->D + TILE + 2 * c->width + 9);
 }
 
 static struct work work_at(const struct heads *c, float *memory)
@@ -40,17 +47,73 @@ static struct work work_at(const struct heads *c, float *memory)
     w.l = w.m + TILE;
     w.shrink = w.l + TILE;
     w.strip = w.shrink + TILE;
+    w.top = w.strip + 2 * TILE;
+    w.reach = w.top + TILE;
+    w.out = w.reach + TILE;
+    w.bound = w.out + TILE;
     return w;
+}
+
+/* ---- what may be left out */
+
+/* bound[i] holds exponents: if count * e^bound / l fits into the budget of every query, it is taken from it. */
+static bool leave_out(struct work *w, const struct tile *t, float count, float eps)
+{
+    vec over = { 0 };
+
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
+        vec x = vec_max(vec_all(bound_lowest), vec_load(w->bound + i) - vec_load(w->m + i));
+        vec weight = bound_margin * count * vec_exp(x) / vec_load(w->l + i);
+        vec_store(w->bound + i, weight);
+        over = vec_select(vec_load(w->out + i) + weight <= eps, over, vec_all(1.0f));
+    }
+    if (vec_largest(over) > 0.0f)
+        return false;
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
+        vec_store(w->out + i, vec_load(w->out + i) + vec_load(w->bound + i));
+    return true;
+}
+
+/* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if the slope is negative;
+ * elsewhere one serves all. */
+static bool norms_leave_out(struct work *w, const struct heads *c, const struct tile *t, struct key_range keys, float eps)
+{
+    const struct bias *bias = &c->a.bias;
+    bool linear = bias->kind == BIAS_LINEAR;
+    int64_t near = t->i - keys.last, far = t->i - keys.first + (linear ? 0 : t->lanes - 1);
+    float nearest = bounds_bias(bias, t->h, near, far);
+    float step = linear ? -((const float *)bias->values.data)[t->h] : 0.0f;
+
+    for (int64_t i = 0; i < t->lanes; i++)
+        w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
+    return leave_out(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), eps);
+}
+
+static bool scores_leave_out(struct work *w, const struct tile *t, float eps)
+{
+    memcpy(w->bound, w->top, sizeof(float) * TILE);
+    return leave_out(w, t, (float)t->nk, eps);
+}
+
+/* ---- one tile */
+
+static void find_top(struct work *w, const struct tile *t)
+{
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
+        int64_t keys = keys_seen(t, i);
+        vec top = vec_load(w->s + i);
+        for (int64_t j = 1; j < keys; j++)
+            top = vec_max(vec_load(w->s + j * TILE + i), top);
+        vec_store(w->top + i, top);
+    }
 }
 
 /* s <- exp(s - m') for the lanes from i on, with m, l and shrink brought up to date. */
 static void softmax_lanes(struct work *w, const struct tile *t, int64_t i)
 {
     int64_t keys = keys_seen(t, i);
-    vec before = vec_load(w->m + i), max = before, sum = { 0 };
+    vec before = vec_load(w->m + i), max = vec_max(vec_load(w->top + i), before), sum = { 0 };
 
-    for (int64_t j = 0; j < keys; j++)
-        max = vec_max(vec_load(w->s + j * TILE + i), max);
     for (int64_t j = 0; j < keys; j++) {
         vec e = vec_exp_term(vec_load(w->s + j * TILE + i) - max);
         vec_store(w->s + j * TILE + i, e);
@@ -72,17 +135,22 @@ static void shrink_outputs(struct work *w, const struct heads *c, const struct t
     }
 }
 
-static void visit(struct work *w, const struct heads *c, const struct tile *t)
+/* False if the tile was left out. */
+static bool visit(struct work *w, const struct heads *c, const struct tile *t, float eps)
 {
     const float *strip = fill_strip(w->strip, c, t);
 
     tile_scores(w->s, c, t, rows_of(c->a.k, t->b, t->j, t->kv), w->queries, strip, -1);
+    find_top(w, t);
+    if (eps > 0.0f && !t->diagonal && scores_leave_out(w, t, eps))
+        return false;
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
         softmax_lanes(w, t, i);
     if (!t->diagonal) /* the first tile: nothing was summed before */
         shrink_outputs(w, c, t);
     pack_rows(w->values, c, rows_of(c->a.v, t->b, t->j, t->kv), t->nk, 1.0f);
     tile_sum_keys(w->o, c, t, w->s, w->values);
+    return true;
 }
 
 static void begin(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
@@ -92,7 +160,17 @@ static void begin(struct work *w, const struct heads *c, const struct tile *t, i
     for (int64_t i = 0; i < TILE; i++) {
         w->m[i] = -INFINITY;
         w->l[i] = 0.0f;
+        w->out[i] = 0.0f;
+        w->reach[i] = 0.0f;
     }
+}
+
+static void begin_skipping(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
+{
+    struct rows queries = rows_of(c->a.q, t->b, from, t->h);
+
+    for (int64_t i = 0; i < t->nq; i++)
+        w->reach[i] = bounds_reach(c, queries.at + i * queries.stride);
 }
 
 static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from, struct tensor y, struct tensor lse)
@@ -106,33 +184,68 @@ static void finish(struct work *w, const struct heads *c, const struct tile *t, 
     }
 }
 
+/* The words in which the query tile's key tiles are marked; NULL: not wanted. */
+static int32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int64_t from)
+{
+    struct tensor kept = c->a.skip.kept;
+
+    return kept.data ? (int32_t *)kept.data + ((b * c->H + h) * kept.shape[2] + from / TILE) * kept.shape[3] : NULL;
+}
+
+static void mark(int32_t *row, const struct tile *t)
+{
+    if (row)
+        row[t->j / TILE / 32] |= (int32_t)(1u << t->j / TILE % 32);
+}
+
 /* Queries from..from + TILE - 1 of head h. */
-static void attend(struct work w, const struct heads *c, int64_t b, int64_t h, int64_t from, struct tensor y, struct tensor lse)
+static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b, int64_t h, int64_t from,
+                   struct tensor y, struct tensor lse)
 {
     struct tile t = tile_on_diagonal(c, b, h, from);
+    int32_t *kept = kept_row(c, b, h, from);
+    float eps = bounds->norms ? bounds->eps : 0.0f;
 
     begin(&w, c, &t, from);
-    do
-        visit(&w, c, &t);
-    while (tile_step_back(&t));
+    if (eps > 0.0f)
+        begin_skipping(&w, c, &t, from);
+    if (kept)
+        memset(kept, 0, sizeof *kept * (size_t)c->a.skip.kept.shape[3]);
+    do {
+        if (eps > 0.0f && !t.diagonal) {
+            int64_t last = t.j + t.nk - 1;
+            if (norms_leave_out(&w, c, &t, bounds_rest(bounds, c, b, t.kv, last), eps))
+                break;
+            if (norms_leave_out(&w, c, &t, bounds_tile(bounds, c, b, t.kv, t.j, last), eps))
+                continue;
+        }
+        if (visit(&w, c, &t, eps))
+            mark(kept, &t);
+    } while (tile_step_back(&t));
     finish(&w, c, &t, from, y, lse);
 }
 
-/* Late tiles, which have the most keys, are handed out first: the short ones fill the end. */
+/* Late tiles, which have the most keys, are handed out first, and of them the last heads, which have the flattest slopes as a
+ * rule and leave out least: the short ones fill the end. */
 static alibi_status forward_tiles(const struct heads *c, struct tensor y, struct tensor lse)
 {
     int64_t tiles = (c->Lq + TILE - 1) / TILE, tasks = c->B * c->H * tiles;
+    struct bounds bounds = { 0 };
     float *memory = NULL;
+    alibi_status status;
 
-    TRY_RETURN(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
+    TRY(bounds_init(&bounds, c));
+    TRY(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
 #pragma omp parallel for schedule(dynamic) if (tasks > 1 && c->B * c->H * c->Lq * c->Lk * c->D > CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
-        int64_t tile = tiles - 1 - task / (c->B * c->H), head = task % (c->B * c->H);
+        int64_t tile = tiles - 1 - task / (c->B * c->H), head = c->B * c->H - 1 - task % (c->B * c->H);
         struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
-        attend(w, c, head / c->H, head % c->H, tile * TILE, y, lse);
+        attend(w, c, &bounds, head / c->H, head % c->H, tile * TILE, y, lse);
     }
+out:
     mem_free(memory);
-    return ALIBI_OK;
+    bounds_fini(&bounds);
+    return status;
 }
 
 alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a)
@@ -143,5 +256,5 @@ alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct
         return ref_attention_forward(dev, y, lse, a);
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
         return ALIBI_OK;
-    return c.Lq <= DECODE_ROWS ? decode_rows(&c, y, lse) : forward_tiles(&c, y, lse);
+    return c.Lq <= DECODE_ROWS && !a.skip.kept.data ? decode_rows(&c, y, lse) : forward_tiles(&c, y, lse);
 }

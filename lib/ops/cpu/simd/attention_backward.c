@@ -70,6 +70,31 @@ static void clear(float *x, int64_t count)
     memset(x, 0, sizeof(float) * (size_t)count);
 }
 
+/* ---- what the forward pass has used */
+
+static bool was_kept(const struct heads *c, const struct tile *t)
+{
+    struct tensor kept = c->a.skip.kept;
+    const int32_t *row;
+
+    if (!kept.data)
+        return true;
+    row = (const int32_t *)kept.data + ((t->b * c->H + t->h) * kept.shape[2] + t->i / TILE) * kept.shape[3];
+    return (uint32_t)row[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
+}
+
+/* The tiles of a head and sequence that were used. */
+static int64_t count_kept(const struct heads *c, int64_t b, int64_t h)
+{
+    struct tensor kept = c->a.skip.kept;
+    int64_t tiles = attention_tiles(c->Lq), words = kept.data ? kept.shape[2] * kept.shape[3] : 0, count = 0;
+    const int32_t *row = kept.data ? (const int32_t *)kept.data + (b * c->H + h) * words : NULL;
+
+    for (int64_t n = 0; n < words; n++)
+        count += __builtin_popcount((uint32_t)row[n]);
+    return kept.data ? count : tiles * (tiles + 1) / 2;
+}
+
 /* ---- one tile */
 
 /* D_i of one query; its dy lies packed. */
@@ -190,6 +215,8 @@ static void query_tile(struct work *w, const struct gradients *g, struct tile t,
     load_queries(w, g, &t);
     clear(w->dq, TILE * c->width);
     do {
+        if (!was_kept(c, &t))
+            continue;
         differentiate_scores(w, g, &t);
         add_to_queries(w, c, &t);
         if (keys_too)
@@ -246,6 +273,8 @@ static void key_tile(struct work *w, const struct gradients *g, int64_t b, int64
             t.j = j;
             t.nk = nk;
             t.diagonal = i == j;
+            if (!was_kept(c, &t))
+                continue;
             load_queries(w, g, &t);
             differentiate_scores(w, g, &t);
             add_to_keys(w, c, &t, w->dk, w->dv);
@@ -280,13 +309,22 @@ static alibi_status by_split_heads(const struct gradients *g)
     return ALIBI_OK;
 }
 
-/* Whole heads leave threads idle in the last round; split heads cost 7/5. The gradient of the bias is summed head by head. */
+/* Whole heads take as long as the longest of them, and leave threads idle in the last round; split heads cost 7/5. The gradient
+ * of the bias is summed head by head. */
 static bool whole_heads_are_better(const struct gradients *g)
 {
-    int64_t tasks = g->c.B * g->c.Hkv, threads = omp_get_max_threads();
-    int64_t rounds = (tasks + threads - 1) / threads;
+    const struct heads *c = &g->c;
+    int64_t threads = omp_get_max_threads(), group = c->H / c->Hkv, tasks = c->B * c->Hkv, all = 0, longest = 0;
 
-    return g->dbias || 5 * rounds * threads <= 7 * tasks;
+    for (int64_t task = 0; task < tasks; task++) {
+        int64_t tiles = 0;
+        for (int64_t h = 0; h < group; h++)
+            tiles += count_kept(c, task / c->Hkv, task % c->Hkv * group + h);
+        all += tiles;
+        longest = tiles > longest ? tiles : longest;
+    }
+    int64_t rounds = (tasks + threads - 1) / threads, even = (all + tasks - 1) / tasks * rounds;
+    return g->dbias || 5 * threads * (even > longest ? even : longest) <= 7 * all;
 }
 
 static alibi_status run(const struct gradients *g)

@@ -1,11 +1,12 @@
 /* attention_decode.c - few queries against many keys
  *
  * Each key and value is read once and used for one query, so memory sets the pace and nothing is packed. A task is one query of
- * one head; it takes the keys in blocks of TILE, nearest first, with the running maximum and sum of attention.c. */
+ * one head; it takes the keys in tiles, nearest first, with the running maximum and sum of attention.c, and leaves out those that
+ * skipping.h proves to have no weight: they are not read at all. */
 #include <omp.h>
 #include <string.h>
 
-#include "ops/cpu/simd/attention.h"
+#include "ops/cpu/simd/skipping.h"
 
 /* The buffers of one thread. */
 struct work {
@@ -15,6 +16,7 @@ struct work {
     float *bias;   /* [TILE] */
     float *values; /* [TILE, width], where D is not whole vectors */
     float m, l;
+    float reach, out; /* as in attention.c */
 };
 
 static int64_t work_floats(const struct heads *c)
@@ -103,18 +105,45 @@ static void add_values(struct work *w, const struct heads *c, struct rows values
     multiply(&p);
 }
 
-static void attend(struct work w, const struct heads *c, int64_t b, int64_t h, int64_t i, struct tensor y, struct tensor lse)
+/* Does what is left out still fit into the budget with these keys? Then they are taken from it. */
+static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position, struct key_range keys, float eps)
 {
-    int64_t position = c->past + i, kv = h / (c->H / c->Hkv), nk;
+    const struct bias *bias = &c->a.bias;
+    float most = w->reach * keys.norm + bounds_bias(bias, h, position - keys.last, position - keys.first) - w->m;
+    float weight = bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / w->l;
 
-    pack_rows(w.query, c, rows_of(c->a.q, b, i, h), 1, (float)c->a.scale);
+    if (!(w->out + weight <= eps))
+        return false;
+    w->out += weight;
+    return true;
+}
+
+static void visit(struct work *w, const struct heads *c, int64_t b, int64_t h, int64_t kv, int64_t position, int64_t j,
+                  int64_t nk)
+{
+    fill_bias(w->bias, c->a.bias, h, position - j, -1, TILE);
+    score_keys(w, c, rows_of(c->a.k, b, j, kv), nk);
+    add_values(w, c, rows_of(c->a.v, b, j, kv), nk, softmax_keys(w, nk));
+}
+
+/* The first tile, which the query's own key lies in, may be a part of one. */
+static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b, int64_t h, int64_t i,
+                   struct tensor y, struct tensor lse)
+{
+    int64_t position = c->past + i, kv = h / (c->H / c->Hkv);
+    struct rows query = rows_of(c->a.q, b, i, h);
+
+    pack_rows(w.query, c, query, 1, (float)c->a.scale);
     memset(w.o, 0, sizeof(float) * (size_t)c->width);
-    for (int64_t end = position + 1; end > 0; end -= nk) {
-        nk = smaller(TILE, end);
-        int64_t j = end - nk;
-        fill_bias(w.bias, c->a.bias, h, position - j, -1, TILE);
-        score_keys(&w, c, rows_of(c->a.k, b, j, kv), nk);
-        add_values(&w, c, rows_of(c->a.v, b, j, kv), nk, softmax_keys(&w, nk));
+    w.reach = bounds->norms ? bounds_reach(c, query.at) : 0.0f;
+    for (int64_t j = position / TILE * TILE, last = position; j >= 0; last = j - 1, j -= TILE) {
+        if (bounds->norms && last < position) {
+            if (leave_out(&w, c, h, position, bounds_rest(bounds, c, b, kv, last), bounds->eps))
+                break;
+            if (leave_out(&w, c, h, position, bounds_tile(bounds, c, b, kv, j, last), bounds->eps))
+                continue;
+        }
+        visit(&w, c, b, h, kv, position, j, last - j + 1);
     }
     unpack_rows(rows_of(y, b, i, h), c, w.o, 1, 1.0f / w.l);
     ((float *)lse.data)[(b * c->H + h) * c->Lq + i] = w.m + logf(w.l);
@@ -123,15 +152,20 @@ static void attend(struct work w, const struct heads *c, int64_t b, int64_t h, i
 alibi_status decode_rows(const struct heads *c, struct tensor y, struct tensor lse)
 {
     int64_t tasks = c->B * c->H * c->Lq;
+    struct bounds bounds = { 0 };
     float *memory = NULL;
+    alibi_status status;
 
-    TRY_RETURN(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
-#pragma omp parallel for schedule(static) if (tasks > 1 && tasks * c->Lk * c->D > CPU_PARALLEL_MIN)
+    TRY(bounds_init(&bounds, c));
+    TRY(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
+#pragma omp parallel for schedule(dynamic) if (tasks > 1 && tasks * c->Lk * c->D > CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
         int64_t i = task % c->Lq, head = task / c->Lq;
         struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
-        attend(w, c, head / c->H, head % c->H, i, y, lse);
+        attend(w, c, &bounds, head / c->H, head % c->H, i, y, lse);
     }
+out:
     mem_free(memory);
-    return ALIBI_OK;
+    bounds_fini(&bounds);
+    return status;
 }

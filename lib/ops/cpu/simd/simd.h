@@ -45,7 +45,8 @@ alibi_status SIMD(residual_forward)(struct device *dev, struct tensor y, struct 
                                     struct dropout drop);
 alibi_status SIMD(dropout)(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
 
-/* attention.c, attention_backward.c */
+/* skipping.c, attention.c, attention_backward.c */
+alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
 alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
 alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
                                       struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,

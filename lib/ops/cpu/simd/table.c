@@ -17,6 +17,7 @@ void SIMD(override)(struct ops *ops)
     ops->dropout = SIMD(dropout);
     ops->attention_forward = SIMD(attention_forward);
     ops->attention_backward = SIMD(attention_backward);
+    ops->attention_norms = SIMD(attention_norms);
     ops->rotary = SIMD(rotary);
     ops->cross_entropy = SIMD(cross_entropy);
     ops->adamw = SIMD(adamw);

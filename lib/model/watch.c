@@ -1,0 +1,119 @@
+/* watch.c - how much attention left out, and how large its scores can be
+ *
+ * The record of a call is bits, one per tile; it is read when the call has ended and used again for the next layer. */
+#include <math.h>
+
+#include "model/walk.h"
+
+void watch_fini(struct watch *w, struct model *m)
+{
+    m->device->ops->buffer_free(m->device, w->kept);
+    w->kept = NULL;
+    w->bytes = 0;
+}
+
+static alibi_status reserve(struct model *m, size_t bytes)
+{
+    struct watch *w = m->watch;
+    void *larger = NULL;
+
+    if (bytes <= w->bytes)
+        return ALIBI_OK;
+    TRY_RETURN(m->device->ops->buffer_new(m->device, &larger, bytes, "the record of attention"));
+    watch_fini(w, m);
+    w->kept = larger;
+    w->bytes = bytes;
+    return ALIBI_OK;
+}
+
+/* ---- scores */
+
+/* The largest |x_l| of a view [B, L, H, D]. */
+static alibi_status largest_norm(struct model *m, struct tensor x, double *largest)
+{
+    struct device *dev = m->device;
+    alibi_status status;
+    int64_t count = x.shape[0] * x.shape[2] * attention_tiles(x.shape[1]);
+    struct tensor norms = tensor_3(NULL, m->type, x.shape[0], x.shape[2], attention_tiles(x.shape[1]));
+    float *host = NULL;
+
+    TRY(dev->ops->buffer_new(dev, &norms.data, (size_t)count * dtype_bytes(m->type), "the norms of queries"));
+    TRY(NEW_ARRAY(&host, count, "the norms of queries"));
+    TRY(dev->ops->attention_norms(dev, norms, x, 0));
+    TRY(dev->ops->download(dev, host, norms));
+    *largest = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        *largest = host[i] > *largest || isnan(host[i]) ? (double)host[i] : *largest;
+out:
+    dev->ops->buffer_free(dev, norms.data);
+    mem_free(host);
+    return status;
+}
+
+/* |q . k| <= |q| |k|: every pair of this call is within the limit, or it fails. */
+static alibi_status check_scores(struct model *m, const struct attention *a)
+{
+    double q, k, limit = m->watch->score_limit;
+
+    if (limit <= 0)
+        return ALIBI_OK;
+    TRY_RETURN(largest_norm(m, a->q, &q));
+    TRY_RETURN(largest_norm(m, a->k, &k));
+    if (!(a->scale * q * k <= limit))
+        return fail(ALIBI_NUMERIC, "scores may be as large as %.4g, the window relies on %g at most", a->scale * q * k, limit);
+    return ALIBI_OK;
+}
+
+/* ---- the record */
+
+/* A call that stands behind a part of a tile has no record. */
+static bool is_watched(const struct model *m, const struct attention *a)
+{
+    return m->skip > 0 && !m->activations->training && (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
+}
+
+static alibi_status begin_record(struct model *m, struct attention *a)
+{
+    int64_t B = a->q.shape[0], H = a->q.shape[2];
+    int64_t tiles = attention_tiles(a->q.shape[1]), words = attention_kept_words(a->k.shape[1]);
+    const int64_t factors[5] = { B, H, tiles, words, (int64_t)sizeof(int32_t) };
+    size_t bytes = 0;
+
+    if (!is_watched(m, a))
+        return ALIBI_OK;
+    if (!size_product(&bytes, factors, 5))
+        return fail(ALIBI_MEMORY, "the record of attention over %lld keys does not fit", (long long)a->k.shape[1]);
+    TRY_RETURN(reserve(m, bytes));
+    a->skip.kept = tensor_4(m->watch->kept, DTYPE_I32, B, H, tiles, words);
+    return ALIBI_OK;
+}
+
+static void read_record(struct model *m, const struct attention *a)
+{
+    struct skip_count n;
+
+    if (!is_watched(m, a))
+        return;
+    n = attention_count(a);
+    m->watch->tiles.used += n.used;
+    m->watch->tiles.all += n.all;
+    if (m->watch->verify) {
+        double left_out = attention_left_out(a);
+        m->watch->left_out = left_out > m->watch->left_out ? left_out : m->watch->left_out;
+    }
+}
+
+alibi_status watched_attention(struct model *m, struct tensor y, struct tensor lse, struct attention a)
+{
+    double begin;
+
+    if (!m->watch)
+        return m->device->ops->attention_forward(m->device, y, lse, a);
+    TRY_RETURN(check_scores(m, &a));
+    TRY_RETURN(begin_record(m, &a));
+    begin = clock_seconds();
+    TRY_RETURN(m->device->ops->attention_forward(m->device, y, lse, a));
+    m->watch->seconds += clock_seconds() - begin;
+    read_record(m, &a);
+    return ALIBI_OK;
+}

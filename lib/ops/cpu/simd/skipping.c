@@ -1,0 +1,143 @@
+/* skipping.c - norms of key tiles, and the bounds that follow from them */
+#include <omp.h>
+
+#include "ops/cpu/simd/skipping.h"
+
+/* Sums of D squares in fp32, in any order, are off by less than D 2^-24 of themselves; this serves all widths up to 1024. */
+static const float norm_margin = 1.0001f;
+
+static float square(const float *row, int64_t D)
+{
+    vec sum = { 0 };
+
+    for (int64_t d = 0; d < D; d += SIMD_WIDTH) {
+        vec x = vec_load_some(row + d, D - d);
+        sum += x * x;
+    }
+    return vec_sum(sum);
+}
+
+/* NaN if a key has one, so that its tile is never left out. */
+static float largest_norm(struct rows keys, int64_t count, int64_t D)
+{
+    float largest = 0.0f;
+
+    for (int64_t j = 0; j < count; j++) {
+        float s = square(keys.at + j * keys.stride, D);
+        largest = s > largest || isnan(s) ? s : largest;
+        if (isnan(largest))
+            break;
+    }
+    return norm_margin * sqrtf(largest);
+}
+
+alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k, int64_t from)
+{
+    int64_t B = k.shape[0], L = k.shape[1], Hkv = k.shape[2], D = k.shape[3];
+    int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first, tasks = B * Hkv * tiles;
+
+    if (k.type != DTYPE_F32)
+        return ref_attention_norms(dev, norms, k, from);
+#pragma omp parallel for schedule(static) if (tasks * ATTENTION_TILE * D > CPU_PARALLEL_MIN)
+    for (int64_t task = 0; task < tasks; task++) {
+        int64_t t = first + task % tiles, kv = task / tiles % Hkv, b = task / tiles / Hkv, j = t * ATTENTION_TILE;
+        float *to = (float *)norms.data + b * norms.stride[0] + kv * norms.stride[1] + t;
+        *to = largest_norm(rows_of(k, b, j, kv), smaller(ATTENTION_TILE, L - j), D);
+    }
+    return ALIBI_OK;
+}
+
+/* ---- the bounds of a call */
+
+static float larger(float a, float b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
+static void look_ahead(struct bounds *b, const struct heads *c)
+{
+    int64_t tiles = attention_tiles(c->Lk);
+
+    for (int64_t n = 0; n < c->B * c->Hkv; n++) {
+        const float *norms = b->norms + n / c->Hkv * b->stride_b + n % c->Hkv * b->stride_kv;
+        float most = 0.0f;
+        for (int64_t t = 0; t < tiles; t++)
+            b->ahead[n * tiles + t] = most = larger(most, norms[t]);
+    }
+}
+
+alibi_status bounds_init(struct bounds *b, const struct heads *c)
+{
+    int64_t tiles = attention_tiles(c->Lk), count = c->B * c->Hkv * tiles;
+    struct tensor given = c->a.skip.norms;
+
+    *b = (struct bounds){ .eps = (float)c->a.skip.eps };
+    if (b->eps <= 0.0f || tiles < 2)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ARRAY(&b->memory, 2 * count, "the norms of keys"));
+    b->ahead = b->memory + count;
+    if (!given.data) {
+        given = tensor_3(b->memory, DTYPE_F32, c->B, c->Hkv, tiles);
+        SIMD(attention_norms)(NULL, given, c->a.k, 0);
+    }
+    b->norms = given.data;
+    b->stride_b = given.stride[0];
+    b->stride_kv = given.stride[1];
+    look_ahead(b, c);
+    return ALIBI_OK;
+}
+
+void bounds_fini(struct bounds *b)
+{
+    mem_free(b->memory);
+}
+
+/* A range that does not start with a tile of keys lies in two of them. */
+struct key_range bounds_tile(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t first,
+                             int64_t last)
+{
+    const float *norms = b->norms + batch * b->stride_b + kv * b->stride_kv;
+
+    (void)c;
+    return (struct key_range){ first, last, larger(norms[first / ATTENTION_TILE], norms[last / ATTENTION_TILE]) };
+}
+
+struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t last)
+{
+    const float *ahead = b->ahead + (batch * c->Hkv + kv) * attention_tiles(c->Lk);
+
+    return (struct key_range){ 0, last, ahead[last / ATTENTION_TILE] };
+}
+
+float bounds_reach(const struct heads *c, const float *query)
+{
+    return norm_margin * fabsf((float)c->a.scale) * sqrtf(square(query, c->D));
+}
+
+static float largest_entry(const float *table, int64_t T, int64_t near, int64_t far)
+{
+    float largest = table[smaller(near, T - 1)];
+
+    for (int64_t d = near + 1; d <= smaller(far, T - 1); d++)
+        largest = larger(largest, table[d]);
+    return largest;
+}
+
+float bounds_bias(const struct bias *bias, int64_t h, int64_t near, int64_t far)
+{
+    const float *values = bias->values.data;
+
+    if (bias->kind == BIAS_TABLE)
+        return largest_entry(values + h * bias->values.shape[1], bias->values.shape[1], near, far);
+    if (bias->kind == BIAS_LINEAR)
+        return -values[h] * (float)(values[h] < 0.0f ? far : near);
+    return 0.0f;
+}
+
+float bounds_count(const struct bias *bias, int64_t h, int64_t keys)
+{
+    float slope = bias->kind == BIAS_LINEAR ? ((const float *)bias->values.data)[h] : 0.0f;
+    float counted = bound_margin / -expm1f(-fabsf(slope));
+
+    return counted < (float)keys ? counted : (float)keys;
+}

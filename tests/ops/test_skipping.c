@@ -1,0 +1,359 @@
+/* test_skipping.c - keys that are left out, against exact attention in double precision
+ *
+ * Each case prints the share of tiles that was used, the share that an oracle with the same budget would use, the largest weight
+ * that was left out, and the error against what is proven for it. */
+#include "ops/problem.h"
+
+enum { KEYS_RANDOM, KEYS_SINKS, KEYS_CONSTANT, KEYS_SMALL };
+static const char *const keys_names[] = { "random", "sinks", "constant", "small" };
+
+struct skip_case {
+    int64_t L, H, Hkv, D;
+    enum bias_kind bias;
+    double slope; /* 0: those of ALiBi for H heads; else of every head */
+    int keys;
+    double eps;
+};
+
+struct data {
+    struct skip_case c;
+    struct attention f32, f64;
+    struct tensor dy32, dy64;
+    void *memory[32];
+    int count;
+};
+
+static struct tensor keep(struct data *d, struct tensor t)
+{
+    d->memory[d->count++] = t.data;
+    return t;
+}
+
+static void data_free(struct data *d)
+{
+    for (int i = 0; i < d->count; i++)
+        mem_free(d->memory[i]);
+}
+
+static struct tensor heads_tensor(struct data *d, enum dtype type, int64_t L, int64_t H, int64_t D)
+{
+    return keep(d, allocate(tensor_4(NULL, type, 1, L, H, D)));
+}
+
+static struct tensor widened(struct data *d, struct tensor t)
+{
+    struct tensor wide = t;
+
+    wide.type = DTYPE_F64;
+    wide = keep(d, allocate(wide));
+    for (int64_t i = 0; i < stored(t); i++)
+        set(wide, i, get(t, i));
+    return wide;
+}
+
+static double key_factor(const struct skip_case *c, int64_t j)
+{
+    bool sink = j == 0 || j == c->L / 3;
+
+    return c->keys == KEYS_SINKS && sink ? 100.0 : c->keys == KEYS_SMALL ? 0.05 : 1.0;
+}
+
+static struct tensor make_keys(struct data *d)
+{
+    const struct skip_case *c = &d->c;
+    struct tensor k = heads_tensor(d, DTYPE_F32, c->L, c->Hkv, c->D);
+    int64_t row = c->Hkv * c->D;
+
+    for (int64_t j = 0; j < c->L; j++)
+        for (int64_t n = 0; n < row; n++) {
+            int64_t index = c->keys == KEYS_CONSTANT ? n : j * row + n;
+            set(k, j * row + n, key_factor(c, j) * random_normal(SEED, 2, (uint64_t)index));
+        }
+    return k;
+}
+
+static struct tensor normal_tensor(struct data *d, int64_t H, uint64_t stream)
+{
+    struct tensor t = heads_tensor(d, DTYPE_F32, d->c.L, H, d->c.D);
+
+    for (int64_t i = 0; i < stored(t); i++)
+        set(t, i, random_normal(SEED, stream, (uint64_t)i));
+    return t;
+}
+
+static struct tensor make_bias(struct data *d)
+{
+    const struct skip_case *c = &d->c;
+    int64_t T = c->bias == BIAS_TABLE ? 200 : 1;
+    struct tensor b = keep(d, allocate(c->bias == BIAS_TABLE ? f32_2(c->H, T) : f32_1(c->H)));
+
+    for (int64_t h = 0; h < c->H; h++)
+        for (int64_t n = 0; n < T; n++)
+            set(b, h * T + n,
+                c->bias == BIAS_TABLE ? -0.3 * (double)n
+                : c->slope != 0       ? c->slope
+                                      : exp2(-8.0 * (double)(h + 1) / (double)c->H));
+    return b;
+}
+
+static struct data make(struct skip_case c)
+{
+    struct data d = { .c = c };
+    int64_t tiles = attention_tiles(c.L);
+
+    d.f32 = (struct attention){
+        .q = normal_tensor(&d, c.H, 1),
+        .k = make_keys(&d),
+        .v = normal_tensor(&d, c.Hkv, 3),
+        .bias = { c.bias, make_bias(&d) },
+        .scale = 1.0 / sqrt((double)c.D),
+    };
+    d.f32.skip.eps = c.eps;
+    d.f32.skip.kept = keep(&d, allocate(tensor_4(NULL, DTYPE_I32, 1, c.H, tiles, attention_kept_words(c.L))));
+    d.f64 = d.f32;
+    d.f64.skip = (struct skipping){ 0 };
+    d.f64.q = widened(&d, d.f32.q);
+    d.f64.k = widened(&d, d.f32.k);
+    d.f64.v = widened(&d, d.f32.v);
+    d.f64.bias.values = widened(&d, d.f32.bias.values);
+    d.dy32 = normal_tensor(&d, c.H, 4);
+    d.dy64 = widened(&d, d.dy32);
+    return d;
+}
+
+/* ---- what was used, and what had to be */
+
+static bool is_kept(const struct data *d, int64_t h, int64_t i, int64_t t)
+{
+    struct tensor kept = d->f32.skip.kept;
+    const int32_t *row = (const int32_t *)kept.data + (h * kept.shape[2] + i) * kept.shape[3];
+
+    return (uint32_t)row[t / 32] >> t % 32 & 1;
+}
+
+struct shares {
+    double kept, oracle; /* of all tiles on and below the diagonal */
+    double left_out;     /* the largest weight of what a row left out, of all its weight */
+};
+
+/* weights[t] <- the weight of key tile t for one query; returns the query's largest score. */
+static void tile_weights(const struct data *d, int64_t h, int64_t i, double lse, double *weights)
+{
+    const struct attention *a = &d->f64;
+    int64_t D = d->c.D, kv = h / (d->c.H / d->c.Hkv);
+    const double *q = (const double *)a->q.data + (i * d->c.H + h) * D;
+    const double *bias = a->bias.values.data;
+
+    for (int64_t t = 0; t <= i / ATTENTION_TILE; t++)
+        weights[t] = 0.0;
+    for (int64_t j = 0; j <= i; j++) {
+        const double *k = (const double *)a->k.data + (j * d->c.Hkv + kv) * D;
+        int64_t T = a->bias.values.shape[1], distance = i - j;
+        double s = 0.0;
+        for (int64_t n = 0; n < D; n++)
+            s += q[n] * k[n];
+        s *= a->scale;
+        s += a->bias.kind == BIAS_LINEAR  ? -bias[h] * (double)distance
+             : a->bias.kind == BIAS_TABLE ? bias[h * T + (distance < T ? distance : T - 1)]
+                                          : 0.0;
+        weights[j / ATTENTION_TILE] += exp(s - lse);
+    }
+}
+
+static struct shares measure(const struct data *d, struct tensor lse)
+{
+    int64_t L = d->c.L, tiles = attention_tiles(L), all = 0, kept = 0, needed = 0;
+    double *row = NULL, *most = NULL;
+    struct shares s = { 0 };
+
+    assert_ok(NEW_ARRAY(&row, tiles, "weights"));
+    assert_ok(NEW_ARRAY(&most, tiles, "weights"));
+    for (int64_t h = 0; h < d->c.H; h++)
+        for (int64_t n = 0; n < tiles; n++) {
+            memset(most, 0, sizeof *most * (size_t)tiles);
+            for (int64_t i = n * ATTENTION_TILE; i < L && i < (n + 1) * ATTENTION_TILE; i++) {
+                double left_out = 0.0;
+                tile_weights(d, h, i, get(lse, h * L + i), row);
+                for (int64_t t = 0; t <= n; t++) {
+                    most[t] = fmax(most[t], row[t]);
+                    left_out += is_kept(d, h, n, t) ? 0.0 : row[t];
+                }
+                s.left_out = fmax(s.left_out, left_out);
+            }
+            for (int64_t t = 0; t <= n; t++) {
+                all++;
+                kept += is_kept(d, h, n, t);
+                needed += most[t] > d->c.eps;
+            }
+        }
+    s.kept = (double)kept / (double)all;
+    s.oracle = (double)needed / (double)all;
+    mem_free(row);
+    mem_free(most);
+    return s;
+}
+
+/* ---- the checks */
+
+static double largest(struct tensor t)
+{
+    double most = 0.0;
+
+    for (int64_t i = 0; i < stored(t); i++)
+        most = fmax(most, fabs(get(t, i)));
+    return most;
+}
+
+static double largest_row(struct tensor t)
+{
+    double most = 0.0;
+
+    for (int64_t i = 0; i < stored(t); i += t.shape[3]) {
+        double sum = 0.0;
+        for (int64_t n = 0; n < t.shape[3]; n++)
+            sum += get(t, i + n) * get(t, i + n);
+        most = fmax(most, sqrt(sum));
+    }
+    return most;
+}
+
+static double difference(struct tensor a, struct tensor b)
+{
+    double most = 0.0;
+
+    for (int64_t i = 0; i < stored(a); i++) {
+        double x = fabs(get(a, i) - get(b, i));
+        most = isnan(x) ? INFINITY : fmax(most, x);
+    }
+    return most;
+}
+
+static bool is_within(const char *what, double error, double limit)
+{
+    printf("  %s %.1e limit %.1e%s", what, error, limit, error <= limit ? "" : " TOO LARGE");
+    return error <= limit;
+}
+
+/* Scores of size S carry a rounding of S 2^-24 before they are exponentiated. */
+static double rounding(const struct data *d)
+{
+    double scores = d->f32.scale * largest_row(d->f32.q) * largest_row(d->f32.k);
+
+    return 3e-6 + 3e-7 * scores;
+}
+
+static bool check_case(struct skip_case c, const struct ops *ops)
+{
+    struct data d = make(c);
+    struct device cpu = { .ops = ops }, ref = { .ops = &ops_ref };
+    struct tensor y = heads_tensor(&d, DTYPE_F32, c.L, c.H, c.D), exact = heads_tensor(&d, DTYPE_F64, c.L, c.H, c.D);
+    struct tensor lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.H, c.L)));
+    struct tensor exact_lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F64, 1, c.H, c.L)));
+    struct tensor g32[3], g64[3];
+    double v = largest_row(d.f32.v), q = largest_row(d.f32.q), k = largest_row(d.f32.k), dy = largest_row(d.dy32);
+    double rows = (double)(c.L * (c.H / c.Hkv)), step = d.f32.scale * 4.0 * v * dy * c.eps;
+    const double limits[] = { step * k, step * q * rows, 2.0 * dy * c.eps * rows };
+    static const char *const names[] = { "dq", "dk", "dv" };
+    bool good;
+
+    assert_ok(cpu.ops->attention_forward(&cpu, y, lse, d.f32));
+    assert_ok(ref.ops->attention_forward(&ref, exact, exact_lse, d.f64));
+    struct shares s = measure(&d, exact_lse);
+    printf("skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f left out %.1e", (int)c.L, (int)c.H,
+           (int)c.Hkv, (int)c.D,
+           c.bias == BIAS_LINEAR  ? "alibi"
+           : c.bias == BIAS_TABLE ? "table"
+                                  : "none",
+           c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.left_out);
+    good = s.left_out <= c.eps && s.kept >= s.oracle;
+    good &= is_within("y", difference(y, exact), 2.0 * c.eps * v + rounding(&d) * v);
+    good &= is_within("lse", difference(lse, exact_lse), c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
+    for (int n = 0; n < 3; n++) {
+        g32[n] = heads_tensor(&d, DTYPE_F32, c.L, n == 0 ? c.H : c.Hkv, c.D);
+        g64[n] = heads_tensor(&d, DTYPE_F64, c.L, n == 0 ? c.H : c.Hkv, c.D);
+    }
+    assert_ok(cpu.ops->attention_backward(&cpu, g32[0], g32[1], g32[2], tensor_none(), d.dy32, y, lse, d.f32));
+    assert_ok(ref.ops->attention_backward(&ref, g64[0], g64[1], g64[2], tensor_none(), d.dy64, exact, exact_lse, d.f64));
+    for (int n = 0; n < 3; n++)
+        good &= is_within(names[n], difference(g32[n], g64[n]), limits[n] + 4.0 * rounding(&d) * fmax(1.0, largest(g64[n])));
+    printf("%s\n", good ? "  ok" : "  FAILED");
+    data_free(&d);
+    return good;
+}
+
+static void check_all(const struct skip_case *cases, size_t count)
+{
+    bool good = true;
+
+    for (int s = 0; cpu_set_name(s); s++) {
+        struct ops ops;
+        assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
+        printf("%s\n", cpu_set_name(s));
+        for (size_t i = 0; i < count; i++)
+            good &= check_case(cases[i], &ops);
+    }
+    assert_true(good);
+}
+
+#define TINY 0x1p-24
+
+static void error_stays_within_what_is_proven_around_tiles(void **state)
+{
+    static const int64_t lengths[] = { 1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 257, 320, 1025 };
+    struct skip_case cases[2 * sizeof lengths / sizeof *lengths];
+    size_t count = 0;
+
+    (void)state;
+    for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
+        cases[count++] = (struct skip_case){ lengths[n], 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY };
+        cases[count++] = (struct skip_case){ lengths[n], 2, 1, 8, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 };
+    }
+    check_all(cases, count);
+}
+
+static void error_stays_within_what_is_proven_for_hostile_data(void **state)
+{
+    static const struct skip_case cases[] = {
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY },      { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, 1e-2 },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_CONSTANT, TINY },   { 700, 2, 2, 64, BIAS_LINEAR, 1e-6, KEYS_RANDOM, TINY },
+        { 700, 2, 2, 16, BIAS_LINEAR, 1e-6, KEYS_SMALL, 1e-2 },      { 700, 1, 1, 16, BIAS_LINEAR, -0.01, KEYS_RANDOM, TINY },
+        { 450, 17, 17, 8, BIAS_LINEAR, 0, KEYS_RANDOM, TINY },       { 450, 6, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 0x1p-16 },
+        { 600, 2, 2, 16, BIAS_NONE, 0, KEYS_RANDOM, 1e-2 },          { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY },
+        { 600, 2, 2, 16, BIAS_TABLE, 0, KEYS_SMALL, 1e-3 },          { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, TINY },
+        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, 1e-40 },   { 500, 2, 2, 128, BIAS_LINEAR, 0.125, KEYS_RANDOM, 0.5 },
+        { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY }, { 4097, 2, 1, 8, BIAS_LINEAR, 0.015625, KEYS_SINKS, TINY },
+    };
+
+    (void)state;
+    check_all(cases, sizeof cases / sizeof *cases);
+}
+
+/* A budget that leaves nothing out must not change a bit. */
+static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **state)
+{
+    struct data d = make((struct skip_case){ 300, 3, 3, 32, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-40 });
+    struct device cpu = { .ops = ops_cpu() };
+    struct tensor y[2], lse[2];
+
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        y[n] = heads_tensor(&d, DTYPE_F32, 300, 3, 32);
+        lse[n] = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 3, 300)));
+        assert_ok(cpu.ops->attention_forward(&cpu, y[n], lse[n], d.f32));
+        d.f32.skip = (struct skipping){ 0 };
+    }
+    assert_memory_equal(y[0].data, y[1].data, (size_t)stored(y[0]) * sizeof(float));
+    assert_memory_equal(lse[0].data, lse[1].data, (size_t)stored(lse[0]) * sizeof(float));
+    data_free(&d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_stays_within_what_is_proven_around_tiles),
+        cmocka_unit_test(error_stays_within_what_is_proven_for_hostile_data),
+        cmocka_unit_test(without_a_budget_every_tile_is_used_and_bits_are_the_same),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

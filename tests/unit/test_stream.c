@@ -1,0 +1,201 @@
+/* Streaming: the loss of every token with all that came before it as context, in one pass and in bounded memory. */
+#include <math.h>
+
+#include "eval/eval.h"
+#include "check.h"
+
+enum { TOKENS = 2000 };
+
+static struct device cpu;
+
+/* Weights large enough that losses depend on the context. */
+static void randomise(struct model *m)
+{
+    for (int i = 0; i < m->count; i++) {
+        float *values = m->parameters[i].value.data;
+        for (int64_t k = 0; k < m->parameters[i].count; k++)
+            values[k] += (float)(0.3 * random_normal(5, (uint64_t)i, (uint64_t)k));
+    }
+}
+
+static struct model *new_model(const char *position, int64_t heads)
+{
+    struct alibi_config c;
+    struct alibi_option_group group = { .title = "model", .values = &c };
+    struct model *m = NULL;
+
+    memset(&c, 0, sizeof c);
+    group.options = alibi_config_options(&group.count);
+    assert_ok(alibi_options_init(&group, 1));
+    c.vocab = 257;
+    c.layers = 2;
+    c.width = 8 * heads;
+    c.heads = heads;
+    c.train_length = 32;
+    c.bias_max = 4; /* slopes from 2^-1 on, the flattest of them 2^-4 */
+    snprintf(c.position, sizeof c.position, "%s", position);
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
+    assert_ok(model_init(m, 3));
+    randomise(m);
+    return m;
+}
+
+static alibi_corpus *new_text(int64_t bytes)
+{
+    alibi_corpus *c = NULL;
+
+    assert_ok(alibi_corpus_builtin(&c, 7, bytes, NULL));
+    return c;
+}
+
+static alibi_status evaluate(struct model *m, const alibi_corpus *c, struct alibi_eval e, struct alibi_eval_result *r)
+{
+    return evaluate_span(m, corpus_span(c, ALIBI_ALL), &e, "eval", r);
+}
+
+/* One window as long as the text: sliding by one behind it has nothing left to score. */
+static void stream_equals_a_window_as_long_as_the_text(void **state)
+{
+    static const char *const methods[] = { "alibi", "none", "rotary", "t5" };
+    static const double budgets[] = { 0, 0x1p-24 };
+    alibi_corpus *c = new_text(20000);
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int s = 0; s < 2; s++) {
+            struct model *m = new_model(methods[i], 4);
+            struct alibi_eval_result whole, stream;
+            struct alibi_eval window = { .length = TOKENS, .protocol = ALIBI_SLIDING, .stride = 1, .tokens = TOKENS };
+
+            assert_ok(evaluate(m, c, window, &whole));
+            assert_ok(
+                evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .tokens = TOKENS, .skip = budgets[s] }, &stream));
+            printf("%s skip %.0e: %.9f and %.9f, tiles used %.3f\n", methods[i], budgets[s], whole.nll, stream.nll,
+                   stream.tiles_used);
+            assert_true(fabs(whole.nll - stream.nll) < 1e-5 * whole.nll);
+            assert_int_equal(stream.tokens, TOKENS);
+            assert_int_equal(stream.length, TOKENS);
+            assert_int_equal(stream.bins, whole.bins);
+            for (int b = 0; b < whole.bins; b++) {
+                assert_int_equal(stream.by_position[b].tokens, whole.by_position[b].tokens);
+                assert_true(fabs(stream.by_position[b].nll - whole.by_position[b].nll) < 1e-4 * whole.nll);
+            }
+            model_free(m);
+        }
+    alibi_corpus_free(c);
+}
+
+/* The flattest slope and the largest score make it some 1,400 positions of 50,000. */
+static void a_window_bounds_the_memory_and_does_not_change_the_loss(void **state)
+{
+    alibi_corpus *c = new_text(60000);
+    struct model *m = new_model("alibi", 4);
+    struct alibi_eval all = { .protocol = ALIBI_STREAM, .tokens = 50000, .skip = 0x1p-24 }, windowed = all;
+    struct alibi_eval_result a, w;
+
+    (void)state;
+    windowed.window_score = 40;
+    assert_ok(evaluate(m, c, all, &a));
+    assert_ok(evaluate(m, c, windowed, &w));
+    printf("%.9f in %zu bytes, %.9f in %zu bytes\n", a.nll, a.peak_bytes, w.nll, w.peak_bytes);
+    assert_true(fabs(a.nll - w.nll) < 1e-6 * a.nll);
+    assert_true(w.peak_bytes < a.peak_bytes / 2);
+    model_free(m);
+    alibi_corpus_free(c);
+}
+
+static void a_score_beyond_what_the_window_relies_on_is_refused(void **state)
+{
+    alibi_corpus *c = new_text(4000);
+    struct model *m = new_model("alibi", 4);
+    struct alibi_eval_result r;
+
+    (void)state;
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = 1e-6, .window_score = 1e-3 }, &r),
+                 ALIBI_NUMERIC, "relies on 0.001");
+    model_free(m);
+    alibi_corpus_free(c);
+}
+
+static void methods_that_mark_places_are_refused_with_the_reason(void **state)
+{
+    static const char *const methods[] = { "sinusoidal", "learned" };
+    alibi_corpus *c = new_text(4000);
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct model *m = new_model(methods[i], 2);
+        struct alibi_eval_result r;
+        assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, &r), ALIBI_BAD_INPUT, methods[i]);
+        model_free(m);
+    }
+    alibi_corpus_free(c);
+}
+
+static void verify_finds_no_more_than_the_budget(void **state)
+{
+    alibi_corpus *c = new_text(8000);
+    struct model *m = new_model("alibi", 8);
+    struct alibi_eval_result r;
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 3000, .skip = 1e-3, .verify = true };
+
+    (void)state;
+    assert_ok(evaluate(m, c, e, &r));
+    printf("tiles used %.3f, left out %.3e\n", r.tiles_used, r.left_out);
+    assert_true(r.tiles_used < 1 && r.left_out > 0 && r.left_out <= 1e-3);
+    model_free(m);
+    alibi_corpus_free(c);
+}
+
+static void wrong_budgets_are_refused(void **state)
+{
+    alibi_corpus *c = new_text(4000);
+    struct model *m = new_model("alibi", 2);
+    struct alibi_eval_result r;
+
+    (void)state;
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = -1 }, &r), ALIBI_USAGE, "skip -1");
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = (double)NAN }, &r), ALIBI_USAGE, "skip");
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .length = 8, .skip = 1e-6, .window_score = 5 }, &r), ALIBI_USAGE, "window");
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .window_score = 5 }, &r), ALIBI_USAGE, "window");
+    model_free(m);
+    alibi_corpus_free(c);
+}
+
+static void a_failed_allocation_is_reported_and_leaks_nothing(void **state)
+{
+    alibi_corpus *c = new_text(4000);
+    struct alibi_eval_result r;
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-6, .window_score = 100 };
+    alibi_status status = ALIBI_MEMORY;
+
+    (void)state;
+    for (int n = 1; status != ALIBI_OK; n++) {
+        struct model *m = new_model("alibi", 2);
+        assert_ok(alibi_inject_fault("memory", n));
+        status = evaluate(m, c, e, &r);
+        assert_ok(alibi_inject_fault("memory", 0));
+        assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
+        assert_true(status == ALIBI_MEMORY || n > 10);
+        model_free(m);
+    }
+    alibi_corpus_free(c);
+    assert_int_equal(alibi_memory_now(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stream_equals_a_window_as_long_as_the_text),
+        cmocka_unit_test(a_window_bounds_the_memory_and_does_not_change_the_loss),
+        cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
+        cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),
+        cmocka_unit_test(verify_finds_no_more_than_the_budget),
+        cmocka_unit_test(wrong_budgets_are_refused),
+        cmocka_unit_test(a_failed_allocation_is_reported_and_leaks_nothing),
+    };
+
+    cpu = device_default();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
