@@ -1,5 +1,5 @@
 #!/bin/bash
-# BPE training and encoding by alibi and by Hugging Face's tokenizers on the same documents, one after the other, 2 threads each.
+# BPE training and encoding by alibi and by Hugging Face's tokenizers on the same documents, in turn, 2 threads each.
 # Prints seconds, MB/s, the ratio and the peak of each process' memory, and whether the ids are the same.
 #
 #   bench/against_tokenizers.sh [TEXT] [ENCODE_MB] [TRAIN_MB] [VOCAB] [REPEATS]   default: the built-in text, 50, 100, 32000, 3
@@ -34,6 +34,7 @@ echo "$OMP_NUM_THREADS threads, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo
      "tokenizers $("$python" -c 'import tokenizers; print(tokenizers.__version__)'), the best of $repeats runs in turn"
 for ((i = 0; i < repeats; i++)); do
     peer train "$folder/train.jsonl" "$vocab" "$folder/theirs.json" >> "$folder/train.log"
+    rm -f "$folder/ours.json"
     peer run alibi "$alibi" tokenize --quiet --train --vocab "$vocab" "$folder/train.jsonl" --out "$folder/ours.json" \
         >> "$folder/train.log"
 done
@@ -75,8 +76,9 @@ for what, log, size in (("train", "train", train_bytes), ("encode, their vocabul
         same = same_ids(log)
         ids, status = f"{same} the same" if same else "DIFFERENT", status or not same
     for row in rows:
+        last = row is rows[-1]
         print(f"{what + f' {size / 1e6:.0f} MB':34} {row['name']:20} {row['seconds']:8.2f} {size / 1e6 / row['seconds']:7.1f} "
-              f"{row['seconds'] / rows[-1]['seconds']:6.2f} {row['peak'] / 1e6:8.0f}  {ids if row is rows[-1] else ''}".rstrip())
+              f"{row['seconds'] / rows[-1]['seconds']:6.2f} {row['peak'] / 1e6:8.0f}  {ids if last else ''}".rstrip())
 
 
 def merges(path):

@@ -2,11 +2,11 @@
 
     documents TEXT BYTES OUT.jsonl       the first bytes of a text as JSON lines, a document for every 4 KiB or so
     train DOCUMENTS VOCAB OUT.json       a byte-level BPE with GPT-2's expression
-    encode DOCUMENTS TOKENIZER OUT.bin   encode_batch, and encode_batch_fast; the ids with an end behind each document, 16 bits each
+    encode DOCUMENTS TOKENIZER OUT.bin   encode_batch, and encode_batch_fast; 16-bit ids with an end behind each document
     run NAME COMMAND...                  any program: seconds from start to end
 
-All but the first print a JSON object with the seconds (of the call alone, not of reading and writing, but for `run`) and the peak
-of the process' memory in bytes.
+All but the first print a JSON object with the seconds (of the call alone, without reading and writing, but for `run`) and the
+peak of the process' memory in bytes.
 """
 import array
 import json

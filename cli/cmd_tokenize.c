@@ -44,6 +44,8 @@ static alibi_status check_file(const char *path)
 
     if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
         return cli_fail(ALIBI_USAGE, "'%s' is a folder; give the file to write, such as '%s/tokenizer.json'", path, path);
+    if (stat(path, &found) == 0 && S_ISREG(found.st_mode))
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' exists; remove it or choose another name", path);
     if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
         return cli_fail(ALIBI_IO, "cannot write '%.64s...': %s", path, strerror(ENAMETOOLONG));
     if (access(dirname(copy), W_OK) != 0)
@@ -75,11 +77,22 @@ struct input {
     int count;
 };
 
+/* Read as text it goes into the tokens, and whoever forgot the option would not know. */
+static void note_tokenizers(const struct input *in)
+{
+    for (int i = 0; i < in->count; i++) {
+        const char *slash = strrchr(in->paths[i], '/');
+        if (strcmp(slash ? slash + 1 : in->paths[i], "tokenizer.json") == 0)
+            cli_note("'%s' is read as text; a tokenizer is given with --tokenizer", in->paths[i]);
+    }
+}
+
 static alibi_status choose_input(const struct cli_line *line, struct input *in)
 {
     static const char *const standard_input[] = { "-" };
 
     *in = (struct input){ line->operands, line->operand_count };
+    note_tokenizers(in);
     if (in->count > 0)
         return ALIBI_OK;
     if (isatty(STDIN_FILENO))
@@ -98,12 +111,13 @@ static void print_vocabulary(const alibi_tokenizer *t, const struct job *job, do
 
     cli_terminal_clear();
     if (!job->json) {
-        printf("%lld tokens, %s, peak %s, in '%s'\n", vocab, cli_short_time(time, seconds), cli_short_bytes(peak, bytes),
-               job->out);
+        printf("%s, %lld ids, in '%s'; %s, peak %s\n", alibi_tokenizer_type(t), vocab, job->out, cli_short_time(time, seconds),
+               cli_short_bytes(peak, bytes));
         return;
     }
     cli_json_open(NULL, '{');
     cli_json_text("tokenizer", job->out);
+    cli_json_text("type", alibi_tokenizer_type(t));
     cli_json_int("vocab", vocab);
     cli_json_real("seconds", seconds);
     cli_json_int("peak_bytes", (int64_t)bytes);
@@ -136,24 +150,28 @@ static void print_ratio(int width, double value)
         printf(" %*s", width, "-");
 }
 
-static void print_counts(const struct alibi_tokenize_result *r, const char *dir, double speed)
+static void print_counts(const struct alibi_tokenize_result *r, const alibi_tokenizer *t, const char *dir, double speed)
 {
     char peak[CLI_SHORT];
 
-    printf("%10s %12s %12s %13s %11s %11s %7s %9s %7s\n", "documents", "tokens", "words", "bytes", "tokens/word", "bytes/token",
-           "MB/s", "peak", "shards");
-    printf("%10lld %12lld %12lld %13lld", (long long)r->documents, (long long)r->tokens, (long long)r->words,
+    printf("%10s %12s %12s %14s %12s %12s\n", "documents", "tokens", "words", "bytes", "tokens/word", "bytes/token");
+    printf("%10lld %12lld %12lld %14lld", (long long)r->documents, (long long)r->tokens, (long long)r->words,
            (long long)r->bytes);
-    print_ratio(11, (double)r->tokens / (double)r->words);
-    print_ratio(11, (double)r->bytes / (double)r->tokens);
-    print_ratio(7, speed / 1e6);
-    printf(" %9s %7lld   in '%s'\n", cli_short_bytes(peak, r->peak_bytes), (long long)r->shards, dir);
+    print_ratio(12, (double)r->tokens / (double)r->words);
+    print_ratio(12, (double)r->bytes / (double)r->tokens);
+    printf("\n%lld shard%s in '%s', tokenizer: %s, %lld ids; ", (long long)r->shards, r->shards == 1 ? "" : "s", dir,
+           alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t));
+    if (isfinite(speed))
+        printf("%.1f MB/s, ", speed / 1e6);
+    printf("peak %s\n", cli_short_bytes(peak, r->peak_bytes));
 }
 
-static void print_counts_json(const struct alibi_tokenize_result *r, const char *dir, double speed)
+static void print_counts_json(const struct alibi_tokenize_result *r, const alibi_tokenizer *t, const char *dir, double speed)
 {
     cli_json_open(NULL, '{');
     cli_json_text("folder", dir);
+    cli_json_text("tokenizer", alibi_tokenizer_type(t));
+    cli_json_int("vocab", alibi_tokenizer_vocab(t));
     cli_json_int("documents", r->documents);
     cli_json_int("tokens", r->tokens);
     cli_json_int("words", r->words);
@@ -182,7 +200,7 @@ static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job
         return status;
     cli_terminal_clear();
     speed = fresh ? (double)result.bytes / result.seconds : NAN;
-    (job->json ? print_counts_json : print_counts)(&result, job->out, speed);
+    (job->json ? print_counts_json : print_counts)(&result, t, job->out, speed);
     return ALIBI_OK;
 }
 

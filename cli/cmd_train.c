@@ -1,5 +1,6 @@
 /* cmd_train.c - train one model, or go on with its training */
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli.h"
@@ -21,21 +22,48 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
-static void print_result(const struct alibi_train_result *r, const char *dir)
+/* As many tokens as a comparison scores by default: a small part of what training took. */
+enum { VALID_TOKENS = 65536 };
+
+/* The validation loss at the training length; result->tokens stays 0 if the split is too short for it, or on a stop. */
+static alibi_status validate(const struct job *job, const alibi_corpus *corpus, struct alibi_eval_result *result)
+{
+    int64_t length = job->training.train_length;
+    const struct alibi_eval eval = { .length = length, .tokens = length > VALID_TOKENS ? length : VALID_TOKENS };
+    struct alibi_corpus_info valid;
+    alibi_model *model = NULL;
+    alibi_status status;
+
+    *result = (struct alibi_eval_result){ 0 };
+    alibi_corpus_get_info(corpus, ALIBI_VALID, &valid);
+    if (valid.tokens <= length)
+        return ALIBI_OK;
+    status = alibi_model_open(&model, job->out);
+    if (status == ALIBI_OK)
+        status = alibi_evaluate(model, corpus, ALIBI_VALID, &eval, result);
+    alibi_model_free(model);
+    return status == ALIBI_INTERRUPTED ? ALIBI_OK : status;
+}
+
+static void print_result(const struct alibi_train_result *r, const struct alibi_eval_result *valid, const char *dir)
 {
     char parameters[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT], peak[CLI_SHORT];
 
-    printf("step %lld, loss %.4f, %s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n", (long long)r->step, r->loss,
-           cli_short_count(parameters, (double)r->parameters), cli_short_count(speed, r->tokens_per_s),
-           cli_short_time(time, r->seconds), cli_short_bytes(peak, r->peak_bytes), dir);
+    printf("step %lld, loss %.4f, ", (long long)r->step, r->loss);
+    if (valid->tokens > 0)
+        printf("validation loss %.4f, ", valid->nll);
+    printf("%s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n", cli_short_count(parameters, (double)r->parameters),
+           cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds), cli_short_bytes(peak, r->peak_bytes), dir);
 }
 
-static void print_json(const struct alibi_train_result *r, const char *dir)
+static void print_json(const struct alibi_train_result *r, const struct alibi_eval_result *valid, const char *dir)
 {
     cli_json_open(NULL, '{');
     cli_json_text("run", dir);
     cli_json_int("step", r->step);
     cli_json_real("loss", r->loss);
+    cli_json_real("valid_loss", valid->tokens > 0 ? valid->nll : (double)NAN);
+    cli_json_int("valid_tokens", valid->tokens);
     cli_json_int("parameters", r->parameters);
     cli_json_real("seconds", r->seconds);
     cli_json_real("tokens_per_s", r->tokens_per_s);
@@ -47,6 +75,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
     struct alibi_train_result result;
+    struct alibi_eval_result valid;
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
@@ -54,13 +83,15 @@ static alibi_status run(const struct cli_line *line, void *user)
     status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_train(&job->model, &job->training, corpus, job->out, job->resume, &result);
-    alibi_corpus_free(corpus);
     if (status == ALIBI_INTERRUPTED)
-        return cli_fail(status, "stopped; what is done is saved in '%s' and the same command with --resume goes on", job->out);
+        cli_fail(status, "stopped; what is done is saved in '%s' and the same command with --resume goes on", job->out);
+    if (status == ALIBI_OK)
+        status = validate(job, corpus, &valid);
+    alibi_corpus_free(corpus);
     if (status != ALIBI_OK)
         return status;
     cli_terminal_clear();
-    (job->json ? print_json : print_result)(&result, job->out);
+    (job->json ? print_json : print_result)(&result, &valid, job->out);
     return ALIBI_OK;
 }
 

@@ -77,6 +77,18 @@ struct alibi_option_group cli_text_group(struct cli_text *values)
     return (struct alibi_option_group){ "Text", text_options, CLI_COUNT(text_options), values };
 }
 
+struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values)
+{
+    return (struct alibi_option_group){ .options = text_options, .count = 1, .values = values };
+}
+
+alibi_status cli_refuse_tokenizer(const struct cli_text *values)
+{
+    if (!values->tokenizer)
+        return ALIBI_OK;
+    return cli_fail(ALIBI_USAGE, "option '--tokenizer' is not for a model: it has its own, the one that it was trained with");
+}
+
 struct alibi_option_group cli_reading_group(struct alibi_reading *values)
 {
     struct alibi_option_group group = { .title = "How text files are read", .values = values };

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -67,10 +68,11 @@ static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
 
 /* ---- decoding */
 
-/* Documents of any length go through a buffer. An id is held back until the next one is known: the end of a document is no text.
- */
+/* Documents of any length go through a buffer. An id is held back until the next one is known: the end of a document is no text,
+ * but for words, where it is the end of its last line. */
 struct decoder {
     const alibi_tokenizer *tokenizer;
+    bool prints_end;
     int32_t ids[4096];
     int count;
     bool between;   /* a document has ended, and the next one has not begun */
@@ -115,7 +117,7 @@ static alibi_status end_document(struct decoder *d)
 
     if (d->count == 0)
         return ALIBI_OK;
-    if (d->ids[d->count - 1] == alibi_tokenizer_end(d->tokenizer))
+    if (!d->prints_end && d->ids[d->count - 1] == alibi_tokenizer_end(d->tokenizer))
         d->count--;
     status = print_part(d, d->count);
     d->count = 0;
@@ -137,17 +139,31 @@ static alibi_status print_file(struct decoder *d, struct input *in)
     return status;
 }
 
+static alibi_status open_input(struct input *in, const char *path)
+{
+    struct stat found;
+
+    if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' is a folder; --decode reads files of ids", path);
+    *in = (struct input){ fopen(path, "r"), path, 1 };
+    if (!in->file)
+        return cli_fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", path, strerror(errno));
+    return ALIBI_OK;
+}
+
 alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, int count)
 {
-    struct decoder d = { .tokenizer = t, .last_byte = '\n' };
+    struct decoder d = { .tokenizer = t, .prints_end = strcmp(alibi_tokenizer_type(t), "words") == 0, .last_byte = '\n' };
     alibi_status status = ALIBI_OK;
 
     for (int i = 0; i < count && status == ALIBI_OK; i++) {
         bool standard = strcmp(paths[i], "-") == 0;
-        struct input in = { standard ? stdin : fopen(paths[i], "r"), paths[i], 1 };
+        struct input in = { stdin, paths[i], 1 };
 
-        if (!in.file)
-            return cli_fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", paths[i], strerror(errno));
+        if (!standard)
+            status = open_input(&in, paths[i]);
+        if (status != ALIBI_OK)
+            return status;
         status = print_file(&d, &in);
         if (!standard)
             fclose(in.file);

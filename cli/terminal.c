@@ -4,6 +4,7 @@
  * something else takes the progress line away first. */
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -20,6 +21,7 @@ static struct {
     bool quiet;
     bool rewrites; /* stderr is a terminal that can move its cursor */
     bool pending;  /* a progress line stands there, not ended */
+    int64_t ended; /* what a task had done when it ended, while none has begun since */
     double shown;  /* when the last one was printed */
 } screen;
 
@@ -166,11 +168,12 @@ static void rewrite_line(const struct alibi_progress *p, bool finished)
 
 static void show_progress(void *user, const struct alibi_progress *p)
 {
-    bool finished = is_finished(p);
+    bool finished = is_finished(p), again = finished && p->done == screen.ended;
     double time = cli_now();
 
     (void)user;
-    if (screen.quiet || (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
+    screen.ended = finished ? p->done : 0;
+    if (screen.quiet || again || (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
         return;
     screen.shown = time;
     if (screen.rewrites) {
@@ -204,6 +207,17 @@ static void show_line(void *user, enum alibi_log_level level, const char *line)
         return;
     cli_terminal_clear();
     fprintf(stderr, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
+}
+
+void cli_note(const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    show_line(NULL, ALIBI_NOTE, line);
 }
 
 void cli_terminal_start(bool quiet)

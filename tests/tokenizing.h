@@ -104,7 +104,7 @@ static inline int set_up(void **state)
     assert_non_null(c);
     c->folder = fast_folder();
     for (int i = 0; i < FILES; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "text-%d", i);
         c->text[i] = write_text((uint64_t)i, sizes[i], &c->bytes[i]);
         c->paths[i] = strdup(within(c->folder, name));
@@ -139,7 +139,7 @@ static inline int tear_down(void **state)
 static inline void expect_document(const alibi_tokenizer *t, const char *text, size_t bytes, struct ids *ids)
 {
     int32_t end = alibi_tokenizer_end(t);
-    bool words = strcmp(tokenizer_type(t), "words") == 0;
+    bool words = strcmp(alibi_tokenizer_type(t), "words") == 0;
 
     assert_ok(tokenizer_encode(t, text, bytes, ids));
     if (!words || text[bytes - 1] != '\n')

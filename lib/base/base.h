@@ -119,6 +119,7 @@ alibi_status folder_free_space(int64_t *bytes, const char *path);
 enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
+alibi_status path_folder(char **out, const char *path);                   /* the folder it lies in; mem_free */
 
 /* One writer per folder: holds `folder`/lock until released. ALIBI_IO if another process has it. */
 struct lock;

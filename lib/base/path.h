@@ -13,6 +13,5 @@ alibi_status path_fail(const char *verb, const char *path);
 alibi_status path_check_regular(const struct stat *info, const char *path); /* ALIBI_BAD_INPUT: it is no regular file */
 
 alibi_status path_with_suffix(char **out, const char *path, const char *suffix); /* mem_free */
-alibi_status path_folder(char **out, const char *path);                          /* the folder it lies in; mem_free */
 
 #endif

@@ -239,6 +239,8 @@ static alibi_status new_result(struct alibi_compare_result **out, const struct r
     result->compare = r->compare;
     result->builtin = r->builtin;
     alibi_corpus_get_info(corpus, ALIBI_ALL, &result->text);
+    snprintf(result->tokenizer, sizeof result->tokenizer, "%s", alibi_tokenizer_type(corpus_tokenizer(corpus)));
+    result->own_valid = corpus_has_own_valid(corpus);
     *out = result;
     return ALIBI_OK;
 }

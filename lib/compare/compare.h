@@ -16,7 +16,8 @@ struct request {
     struct alibi_config config;   /* resolved; its position is the first method's */
     struct alibi_training training;
     struct alibi_builtin builtin; /* bytes == 0: the text is files */
-    int64_t text, tokenizer;      /* checksums of the corpus and of its tokenizer */
+    int64_t text, files;          /* checksums of the corpus: all of it, and without a validation text of its own */
+    int64_t tokenizer;            /* of its tokenizer */
 };
 
 /* Checks everything that can be checked before hours of training. */

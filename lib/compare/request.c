@@ -71,8 +71,9 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
     struct batches batches;
 
     if (valid.count - 1 < longest)
-        return fail(ALIBI_BAD_INPUT, "'%s': the validation split has %lld tokens, evaluating at length %lld needs %llu",
-                    corpus_name(corpus), (long long)valid.count, (long long)longest, (unsigned long long)longest + 1);
+        return fail(ALIBI_BAD_INPUT, "the validation %s '%s' has %lld tokens, evaluating at length %lld needs %llu",
+                    corpus_has_own_valid(corpus) ? "text beside" : "split of", corpus_name(corpus), (long long)valid.count,
+                    (long long)longest, (unsigned long long)longest + 1);
     if (r->compare.eval_tokens != 0 && r->compare.eval_tokens < longest)
         return fail(ALIBI_USAGE, "eval-tokens %lld: the largest length, %lld, needs at least as many",
                     (long long)r->compare.eval_tokens, (long long)longest);
@@ -115,6 +116,7 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
         .training = *training,
         .builtin = corpus_builtin(corpus),
         .text = corpus_checksum(corpus),
+        .files = corpus_files_checksum(corpus),
         .tokenizer = tokenizer_checksum(corpus_tokenizer(corpus)),
     };
     TRY_RETURN(training_check(training));
@@ -211,9 +213,9 @@ static void value_text(char text[VALUE_BYTES], const json_t *value)
         snprintf(text, VALUE_BYTES, "missing");
 }
 
-static alibi_status fail_other_text(const char *dir)
+static alibi_status fail_other(const char *dir, const char *difference)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (of another text): choose another folder", dir);
+    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s): choose another folder", dir, difference);
 }
 
 static alibi_status name_difference(const json_t *held, json_t *asked, const char *dir)
@@ -233,7 +235,7 @@ static alibi_status name_difference(const json_t *held, json_t *asked, const cha
         return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s %s there, %s asked): choose another folder", dir, key,
                     there, here);
     }
-    return fail_other_text(dir); /* only the keys of the built-in text can be there and not here */
+    return fail_other(dir, "of another text"); /* only the keys of the built-in text can be there and not here */
 }
 
 /* Both resolved. */
@@ -296,16 +298,22 @@ static alibi_status check_text_file(const struct request *r, const char *dir, co
 {
     alibi_status status;
     json_t *held = NULL;
-    int64_t text, tokenizer = r->tokenizer;
+    int64_t text, files = r->files, tokenizer = r->tokenizer;
+    bool has_files;
 
     TRY(json_read(&held, path));
     TRY(json_get_int(held, "checksum", 0, UINT32_MAX, &text, path));
     if (json_object_get(held, "tokenizer")) /* not there while bytes were the only one */
         TRY(json_get_int(held, "tokenizer", 0, UINT32_MAX, &tokenizer, path));
+    has_files = json_object_get(held, "files") != NULL; /* came later */
+    if (has_files)
+        TRY(json_get_int(held, "files", 0, UINT32_MAX, &files, path));
     if (tokenizer != r->tokenizer)
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (with another tokenizer): choose another folder", dir);
-    else if (text != r->text)
-        status = fail_other_text(dir);
+        status = fail_other(dir, "with another tokenizer");
+    else if (text != r->text || files != r->files)
+        status = fail_other(dir, has_files && files == r->files
+                                     ? "of the same text, with another validation text: --valid as before goes on"
+                                     : "of another text");
 out:
     json_decref(held);
     return status;
@@ -317,8 +325,8 @@ static alibi_status enter_text(const struct request *r, const char *dir)
     char *path = NULL, json[2 * VALUE_BYTES];
 
     TRY(path_join(&path, dir, "text.json"));
-    snprintf(json, sizeof json, "{\n  \"checksum\": %lld,\n  \"tokenizer\": %lld\n}\n", (long long)r->text,
-             (long long)r->tokenizer);
+    snprintf(json, sizeof json, "{\n  \"checksum\": %lld,\n  \"files\": %lld,\n  \"tokenizer\": %lld\n}\n", (long long)r->text,
+             (long long)r->files, (long long)r->tokenizer);
     if (file_exists(path))
         TRY(check_text_file(r, dir, path));
     else

@@ -168,7 +168,7 @@ static alibi_status read_step(struct bpe_build *b, size_t at)
 
     TRY_RETURN(read_type(b, at, "a pre-tokenizer", &type));
     if (b->byte_level)
-        return scan_fail(&b->scan, "the pre-tokenizer '%.80s' behind ByteLevel is not supported", type);
+        return scan_fail(&b->scan, "the pre-tokenizer '%.80s' behind ByteLevel is not supported,", type);
     if (strcmp(type, "Split") == 0)
         return read_split(b, at);
     if (strcmp(type, "ByteLevel") != 0)
@@ -326,14 +326,24 @@ static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m
     return ALIBI_OK;
 }
 
-/* Files of old have no type; then the vocabulary and the merges tell. */
+/* Another kind of model has other steps around it, so this is looked at first: it is what must be said of such a file. Files of
+ * old have no type; then the vocabulary and the merges tell. */
 static alibi_status check_model_type(struct bpe_build *b, size_t at)
 {
     struct scan_member m = { "type", false, 0 };
+    size_t before = b->scan.used;
+    const char *type = NULL;
 
     b->scan.at = at;
     TRY_RETURN(scan_find(&b->scan, "the model", &m));
-    return m.at == 0 ? ALIBI_OK : expect_text(b, &m, "BPE");
+    if (m.at == 0)
+        return ALIBI_OK;
+    b->scan.at = m.at;
+    TRY_RETURN(scan_string(&b->scan, &type));
+    b->scan.used = before;
+    if (strcmp(type, "BPE") == 0)
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a %.80s tokenizer; only byte-level BPE is read", b->scan.path, type);
 }
 
 static alibi_status read_model(struct bpe_build *b, size_t at)
@@ -350,7 +360,6 @@ static alibi_status read_model(struct bpe_build *b, size_t at)
                                { "byte_fallback", false, 0 },
                                { "ignore_merges", false, 0 } };
 
-    TRY_RETURN(check_model_type(b, at));
     b->scan.at = at;
     TRY_RETURN(scan_object(&b->scan, "the model", m, COUNT(m)));
     if (m[DROPOUT].at != 0)
@@ -383,7 +392,7 @@ static alibi_status refuse_normalizer(struct bpe_build *b, const struct scan_mem
     if (m->at == 0 || scan_take_null(&b->scan))
         return ALIBI_OK;
     TRY_RETURN(read_type(b, m->at, "the normalizer", &type));
-    return scan_fail(&b->scan, "the normalizer '%.80s' is not supported", type);
+    return scan_fail(&b->scan, "the normalizer '%.80s' is not supported,", type);
 }
 
 static alibi_status read_file(struct bpe_build *b)
@@ -395,6 +404,7 @@ static alibi_status read_file(struct bpe_build *b)
 
     TRY_RETURN(scan_object(&b->scan, "the file", m, COUNT(m)));
     TRY_RETURN(scan_end(&b->scan));
+    TRY_RETURN(check_model_type(b, m[MODEL].at));
     if (m[VERSION].at != 0)
         TRY_RETURN(expect_text(b, &m[VERSION], "1.0"));
     TRY_RETURN(refuse(b, &m[TRUNCATION]));

@@ -1,5 +1,6 @@
 /* html_setting.c - what was run, and the command that runs it again */
 #include <math.h>
+#include <string.h>
 
 #include "report/parts.h"
 
@@ -29,16 +30,22 @@ static alibi_status append_fact(struct text *out, const char *name, int64_t valu
     return text_append(out, "<div><dt>%s</dt><dd>%lld</dd></div>\n", name, (long long)value);
 }
 
-static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t, const struct alibi_builtin *b)
+static alibi_status append_text_info(struct text *out, const struct alibi_compare_result *r)
 {
-    if (b->bytes > 0) {
-        TRY_RETURN(append_fact(out, "text-seed", b->seed));
-        TRY_RETURN(append_fact(out, "text-bytes", b->bytes));
+    const struct alibi_corpus_info *t = &r->text;
+
+    if (r->builtin.bytes > 0) {
+        TRY_RETURN(append_fact(out, "text-seed", r->builtin.seed));
+        TRY_RETURN(append_fact(out, "text-bytes", r->builtin.bytes));
     }
+    TRY_RETURN(text_append(out, "<div><dt>validation</dt><dd>%s</dd></div>\n", r->own_valid ? "a text of its own" : "a part"));
     TRY_RETURN(append_fact(out, "documents", t->documents));
     TRY_RETURN(append_fact(out, "tokens", t->tokens));
     TRY_RETURN(append_fact(out, "words", t->words));
     TRY_RETURN(append_fact(out, "bytes", t->bytes));
+    TRY_RETURN(text_append(out, "<div><dt>tokenizer</dt><dd>"));
+    TRY_RETURN(append_escaped(out, r->tokenizer));
+    TRY_RETURN(text_append(out, "</dd></div>\n"));
     return append_fact(out, "vocabulary", t->vocab);
 }
 
@@ -55,6 +62,15 @@ static alibi_status append_lists(struct text *out, const struct view *v)
         TRY_RETURN(text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v->length[i]));
     return text_append(out, " --eval-tokens %lld --sliding-tokens %lld", (long long)v->result->compare.eval_tokens,
                        (long long)v->result->compare.sliding_tokens);
+}
+
+/* What no recipe holds: the text, unless it is the built-in one, and how it becomes tokens. */
+static alibi_status append_command(struct text *out, const struct alibi_compare_result *r)
+{
+    TRY_RETURN(text_append(out, "<pre><code>alibi compare%s", r->builtin.bytes > 0 ? "" : " FILE..."));
+    if (strcmp(r->tokenizer, "bytes") != 0)
+        TRY_RETURN(text_append(out, " --tokenizer PATH"));
+    return text_append(out, r->own_valid ? " --valid PATH" : "");
 }
 
 static alibi_status append_text_flags(struct text *out, const struct alibi_builtin *b)
@@ -89,20 +105,20 @@ static alibi_status append_flags(struct text *out, const struct alibi_compare_re
 alibi_status html_setting(struct text *out, const struct view *v)
 {
     const struct alibi_compare_result *r = v->result;
-    const char *files = r->builtin.bytes > 0 ? "" : " FILE...";
 
     TRY_RETURN(text_append(out, "<h3>Model</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_options(out, r, 0));
     TRY_RETURN(text_append(out, "</dl>\n<h3>Training</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_options(out, r, 1));
     TRY_RETURN(text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n"));
-    TRY_RETURN(append_text_info(out, &r->text, &r->builtin));
-    TRY_RETURN(
-        text_append(out,
-                    "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json that lies beside this page, or with "
-                    "all of it spelled out:</p>\n<pre><code>alibi compare%s --recipe recipe.json --out DIR</code></pre>\n"
-                    "<pre><code>alibi compare%s --methods ",
-                    files, files));
+    TRY_RETURN(append_text_info(out, r));
+    TRY_RETURN(text_append(
+        out, "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json that lies beside this page, or with "
+             "all of it spelled out:</p>\n"));
+    TRY_RETURN(append_command(out, r));
+    TRY_RETURN(text_append(out, " --recipe recipe.json --out DIR</code></pre>\n"));
+    TRY_RETURN(append_command(out, r));
+    TRY_RETURN(text_append(out, " --methods "));
     TRY_RETURN(append_lists(out, v));
     TRY_RETURN(append_text_flags(out, &r->builtin));
     TRY_RETURN(append_flags(out, r, 0));

@@ -92,7 +92,7 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
     TRY(page_text(p, "kind", "checkpoint"));
     TRY(page_text(p, "path", path));
     TRY(add_verified(p, path));
-    TRY(page_text(p, "tokenizer", tokenizer_type(tokenizer)));
+    TRY(page_text(p, "tokenizer", alibi_tokenizer_type(tokenizer)));
     TRY(add_checkpoint(p, path, &config));
     TRY(add_tensors(p, weights));
 out:
@@ -149,6 +149,93 @@ out:
     return status;
 }
 
+/* ---- a comparison that has no report yet */
+
+/* The step of the newest checkpoint; 0: there is none. */
+static alibi_status newest_step(int64_t *step, const char *run)
+{
+    alibi_status status;
+    struct step_folder *folders = NULL;
+    int count = 0;
+
+    *step = 0;
+    if (!folder_exists(run))
+        return ALIBI_OK;
+    TRY(step_folders(&folders, &count, run));
+    for (int i = 0; i < count && *step == 0; i++)
+        *step = folders[i].complete ? folders[i].step : 0;
+out:
+    step_folders_free(folders, count);
+    return status;
+}
+
+static alibi_status count_evaluations(int64_t *count, const char *run)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *result = NULL;
+
+    *count = 0;
+    TRY(path_join(&path, run, "result.json"));
+    if (!file_exists(path))
+        goto out;
+    TRY(json_read(&result, path));
+    *count =
+        (int64_t)(json_array_size(json_object_get(result, "by_length")) + json_array_size(json_object_get(result, "sliding")));
+out:
+    json_decref(result);
+    mem_free(path);
+    return status;
+}
+
+static alibi_status add_progress(struct page *p, const char *folder, const char *method)
+{
+    alibi_status status;
+    char *run = NULL;
+    int64_t step, evaluations;
+
+    TRY(path_join(&run, folder, method));
+    TRY(newest_step(&step, run));
+    TRY(count_evaluations(&evaluations, run));
+    TRY(page_open(p, method));
+    TRY(page_int(p, "step", step));
+    TRY(page_int(p, "evaluations", evaluations));
+    TRY(page_close(p));
+out:
+    mem_free(run);
+    return status;
+}
+
+static alibi_status inspect_unfinished(struct page *p, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *recipe = NULL, *method;
+    int64_t steps, sliding, lengths;
+    size_t i;
+
+    TRY(path_join(&path, folder, "recipe.json"));
+    TRY(json_read(&recipe, path));
+    TRY(json_get_int(recipe, "steps", 1, INT64_MAX, &steps, path));
+    TRY(json_get_int(recipe, "sliding_tokens", 0, INT64_MAX, &sliding, path));
+    lengths = (int64_t)json_array_size(json_object_get(recipe, "lengths"));
+    TRY(page_text(p, "kind", "unfinished comparison"));
+    TRY(page_text(p, "path", folder));
+    TRY(page_int(p, "steps", steps));
+    TRY(page_int(p, "evaluations", sliding > 0 ? 2 * lengths : lengths));
+    TRY(page_open(p, p->json ? "done" : "of these are done"));
+    json_array_foreach(json_object_get(recipe, "methods"), i, method)
+    {
+        if (json_is_string(method))
+            TRY(add_progress(p, folder, json_string_value(method)));
+    }
+    TRY(page_close(p));
+out:
+    json_decref(recipe);
+    mem_free(path);
+    return status;
+}
+
 /* ---- a folder */
 
 static alibi_status inspect_other_folder(struct page *p, const char *path)
@@ -168,12 +255,18 @@ static alibi_status inspect_other_folder(struct page *p, const char *path)
 static alibi_status inspect_folder(struct page *p, const char *path)
 {
     alibi_status status;
-    bool report;
+    bool report, comparison, recipe;
     char *checkpoint = NULL;
 
     TRY(folder_has(&report, path, "results.json"));
     if (report) {
         TRY(inspect_report(p, path));
+        goto out;
+    }
+    TRY(folder_has(&comparison, path, "text.json"));
+    TRY(folder_has(&recipe, path, "recipe.json"));
+    if (comparison && recipe) {
+        TRY(inspect_unfinished(p, path));
         goto out;
     }
     TRY(checkpoint_find(&checkpoint, path));
@@ -212,6 +305,8 @@ static alibi_status inspect_any(struct page *p, const char *path)
         return inspect_folder(p, path);
     if (ends_with(path, ".safetensors"))
         return inspect_safetensors(p, path);
+    if (ends_with(path, SHARD_INDEX))
+        return inspect_shards(p, path);
     if (ends_with(path, ".json"))
         return inspect_tokenizer(p, path);
     TRY_RETURN(shards_recognise(&shards, path));

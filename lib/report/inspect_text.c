@@ -73,8 +73,8 @@ static alibi_status add_end(struct page *p, const alibi_tokenizer *t)
 
     TRY(alibi_tokenizer_decode(t, &end, 1, &text, &bytes));
     TRY(page_int(p, "end", end));
-    if (bytes > 1)
-        TRY(page_text(p, p->json ? "end_text" : "end text", text));
+    if (bytes > 0) /* for words it is the end of a line */
+        TRY(page_text(p, p->json ? "end_text" : "end text", !p->json && strcmp(text, "\n") == 0 ? "\\n" : text));
 out:
     alibi_text_free(text);
     return status;
@@ -97,9 +97,9 @@ out:
 
 static alibi_status add_tokenizer(struct page *p, const alibi_tokenizer *t)
 {
-    TRY_RETURN(page_text(p, "type", tokenizer_type(t)));
+    TRY_RETURN(page_text(p, "type", alibi_tokenizer_type(t)));
     TRY_RETURN(page_int(p, "vocab", alibi_tokenizer_vocab(t)));
-    if (strcmp(tokenizer_type(t), "bpe") == 0)
+    if (strcmp(alibi_tokenizer_type(t), "bpe") == 0)
         TRY_RETURN(add_merges(p, t));
     TRY_RETURN(add_end(p, t));
     return add_checksum(p, tokenizer_checksum(t));
@@ -126,7 +126,7 @@ struct shards {
     int count;
     struct shard_index index;
     bool has_index;
-    alibi_tokenizer *tokenizer; /* NULL where there is no index */
+    alibi_tokenizer *tokenizer; /* NULL: there is no index, not even beside a shard */
 };
 
 static void shards_fini(struct shards *s)
@@ -159,15 +159,18 @@ static alibi_status check_ids(const struct shards *s)
     return ALIBI_OK;
 }
 
-/* Opening them has compared every checksum. */
+/* Opening them has compared every checksum. The counts are those of a whole folder. */
 static alibi_status add_indexed(struct page *p, const struct shards *s)
 {
     TRY_RETURN(check_ids(s));
     TRY_RETURN(page_text(p, "verified", "every byte, every id"));
-    TRY_RETURN(page_int(p, "documents", s->index.documents));
+    if (s->has_index)
+        TRY_RETURN(page_int(p, "documents", s->index.documents));
     TRY_RETURN(page_int(p, "tokens", count_tokens(s)));
-    TRY_RETURN(page_int(p, "words", s->index.words));
-    TRY_RETURN(page_int(p, "bytes", s->index.bytes));
+    if (s->has_index) {
+        TRY_RETURN(page_int(p, "words", s->index.words));
+        TRY_RETURN(page_int(p, "bytes", s->index.bytes));
+    }
     TRY_RETURN(page_open(p, "tokenizer"));
     TRY_RETURN(add_tokenizer(p, s->tokenizer));
     return page_close(p);
@@ -206,7 +209,7 @@ alibi_status inspect_shards(struct page *p, const char *path)
     TRY(shards_open(&s.at, &s.count, &s.index, &s.has_index, &s.tokenizer, path));
     TRY(page_text(p, "kind", "tokens"));
     TRY(page_text(p, "path", path));
-    TRY(s.has_index ? add_indexed(p, &s) : add_foreign(p, &s));
+    TRY(s.tokenizer != NULL ? add_indexed(p, &s) : add_foreign(p, &s));
     TRY(add_shards(p, &s));
 out:
     shards_fini(&s);

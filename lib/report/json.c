@@ -42,11 +42,17 @@ static alibi_status append_settings(struct text *out, const struct alibi_compare
 }
 
 /* The last two say which built-in text it was; files have none. */
-static alibi_status append_text_info(struct text *out, const struct alibi_corpus_info *t, const struct alibi_builtin *builtin)
+static alibi_status append_text_info(struct text *out, const struct alibi_compare_result *r)
 {
+    const struct alibi_corpus_info *t = &r->text;
+    const struct alibi_builtin *builtin = &r->builtin;
+
     TRY_RETURN(text_append(
         out, "  \"text\": {\"documents\": %lld, \"tokens\": %lld, \"words\": %lld, \"bytes\": %lld, \"vocab\": %lld",
         (long long)t->documents, (long long)t->tokens, (long long)t->words, (long long)t->bytes, (long long)t->vocab));
+    TRY_RETURN(text_append(out, ", \"tokenizer\": "));
+    TRY_RETURN(append_name(out, r->tokenizer));
+    TRY_RETURN(text_append(out, ", \"own_valid\": %s", r->own_valid ? "true" : "false"));
     if (builtin->bytes == 0)
         return text_append(out, ", \"text_seed\": null, \"text_bytes\": null},\n");
     TRY_RETURN(append_integer(out, "text_seed", builtin->seed));
@@ -148,7 +154,7 @@ alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
     TRY_RETURN(append_name(out, alibi_version()));
     TRY_RETURN(text_append(out, ",\n"));
     TRY_RETURN(append_settings(out, r));
-    TRY_RETURN(append_text_info(out, &r->text, &r->builtin));
+    TRY_RETURN(append_text_info(out, r));
     TRY_RETURN(append_eval_info(out, &r->compare));
     TRY_RETURN(text_append(out, "  \"methods\": ["));
     for (int m = 0; m < r->methods; m++) {

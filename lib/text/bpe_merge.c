@@ -229,7 +229,7 @@ static alibi_status merge_long(const struct merge_table *t, const int32_t byte_i
     heap_count = fill_room(t, byte_ids, r, piece, bytes);
     while (heap_count > 0) {
         uint64_t entry = pop(r->heap, &heap_count);
-        int32_t at = (int32_t)(entry & UINT32_MAX), result;
+        int32_t at = (int32_t)(entry & UINT32_MAX), result = -1;
         if (rank_at(t, r, at, &result) != (int32_t)(entry >> 32))
             continue;
         join(r, at, result);

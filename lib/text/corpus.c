@@ -48,15 +48,24 @@ static void cut_behind(alibi_corpus *c, int64_t train)
     c->cuts[2] = c->count;
 }
 
-/* The corpus has all its tokens. */
-static void seal(alibi_corpus *c)
+/* Of the tokens so far. */
+static uint32_t checksum_tokens(alibi_corpus *c)
 {
+    uint32_t crc = 0;
+
     for (int i = 0; i < c->shard_count; i++) {
         struct shard *s = &c->shards[i];
         if (s->mapping == NULL)
             shard_seal(s);
-        c->checksum = checksum_join(c->checksum, s->checksum, (size_t)(s->count * s->width));
+        crc = checksum_join(crc, s->checksum, (size_t)(s->count * s->width));
     }
+    return crc;
+}
+
+/* The corpus has all its tokens. */
+static void seal(alibi_corpus *c)
+{
+    c->checksum = checksum_tokens(c);
     c->cuts[SPLITS] = c->count;
 }
 
@@ -300,7 +309,7 @@ static alibi_status agree_on_tokenizer(alibi_corpus *c, const alibi_tokenizer *o
     if (tokenizer_checksum(c->tokenizer) == tokenizer_checksum(own))
         return ALIBI_OK;
     return fail(ALIBI_BAD_INPUT, "'%s' was tokenized with another tokenizer (%s, %lld ids) than the one in use (%s, %lld ids)",
-                path, tokenizer_type(own), (long long)alibi_tokenizer_vocab(own), tokenizer_type(c->tokenizer),
+                path, alibi_tokenizer_type(own), (long long)alibi_tokenizer_vocab(own), alibi_tokenizer_type(c->tokenizer),
                 (long long)alibi_tokenizer_vocab(c->tokenizer));
 }
 
@@ -331,7 +340,8 @@ static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int co
     for (int i = 0; i < count; i++)
         TRY_RETURN(open_shards(c, paths[i]));
     if (c->tokenizer == NULL)
-        return fail(ALIBI_BAD_INPUT, "'%s' has no tokenizer of its own: the one that made its tokens must be named", paths[0]);
+        return fail(ALIBI_BAD_INPUT, "'%s' has no tokenizer of its own: give the one that made its tokens (--tokenizer)",
+                    paths[0]);
     for (int i = before; i < c->shard_count; i++)
         TRY_RETURN(shard_check(&c->shards[i], alibi_tokenizer_vocab(c->tokenizer)));
     count_tokens(c);
@@ -363,6 +373,13 @@ static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int cou
     return shards ? add_shards(c, paths, count) : add_texts(c, paths, count, reading);
 }
 
+static alibi_status add_valid(alibi_corpus *c, const char *path, const struct alibi_reading *reading)
+{
+    c->own_valid = true;
+    c->files_checksum = checksum_tokens(c);
+    return add_paths(c, &path, 1, reading);
+}
+
 alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count, const char *valid,
                                const alibi_tokenizer *t, const struct alibi_reading *reading)
 {
@@ -376,7 +393,7 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     TRY(add_paths(c, paths, count, reading));
     train = c->count;
     if (valid != NULL)
-        TRY(add_paths(c, &valid, 1, reading));
+        TRY(add_valid(c, valid, reading));
     seal(c);
     if (valid == NULL)
         cut_by_length(c);
@@ -418,4 +435,14 @@ struct alibi_builtin corpus_builtin(const alibi_corpus *c)
 uint32_t corpus_checksum(const alibi_corpus *c)
 {
     return c->checksum;
+}
+
+bool corpus_has_own_valid(const alibi_corpus *c)
+{
+    return c->own_valid;
+}
+
+uint32_t corpus_files_checksum(const alibi_corpus *c)
+{
+    return c->own_valid ? c->files_checksum : c->checksum;
 }

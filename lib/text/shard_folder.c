@@ -237,3 +237,12 @@ out:
     text_free(&json);
     return status;
 }
+
+/* What is left on the way is a folder of ours at every instant. The lock goes last: until then nobody else writes here. */
+alibi_status shard_folder_remove(const char *folder)
+{
+    TRY_RETURN(file_remove_within(folder, TOKENIZER_NAME));
+    TRY_RETURN(file_remove_within(folder, SHARD_PROGRESS));
+    TRY_RETURN(file_remove_within(folder, SHARD_REQUEST));
+    return folder_remove(folder);
+}

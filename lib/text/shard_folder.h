@@ -14,5 +14,6 @@ alibi_status shard_folder_open(const char *folder, const struct text *request, b
 alibi_status shard_folder_put_tokenizer(const char *folder, const alibi_tokenizer *t);
 alibi_status shard_folder_save(const char *folder, const struct progress *progress);
 alibi_status shard_folder_finish(const char *folder, const struct shard_index *index);
+alibi_status shard_folder_remove(const char *folder); /* one without shards */
 
 #endif

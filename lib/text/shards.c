@@ -1,6 +1,7 @@
 /* shards.c - tokens in files that are mapped, or in memory
  *
  *   a folder with index.json       what alibi_tokenize() made: every byte is under a checksum, the tokenizer lies beside
+ *   one of its shards alone        its checksum and tokenizer are known, its documents, words and bytes are not
  *   a folder with request.json     what it has begun and not finished
  *   files x.bin, a folder of them  what others made: all that is known is their headers
  *
@@ -199,7 +200,7 @@ static alibi_status compare(const struct shard *s, const struct shard_index *ind
     return ALIBI_OK;
 }
 
-/* A list of shards that is being opened; entry i of the index, if there is one, is that of file i. */
+/* A list of shards that is being opened. */
 struct opening {
     struct shard **shards;
     int *count;
@@ -230,14 +231,15 @@ static alibi_status report(const struct opening *o)
     return ALIBI_OK;
 }
 
-static alibi_status add_file(struct opening *o, const char *path)
+/* `entry` is what the index says of the file; NULL: there is none. */
+static alibi_status add_file(struct opening *o, const char *path, const struct shard_entry *entry)
 {
     alibi_status status;
     struct shard s = { 0 };
 
     TRY(map(&s, path));
-    if (o->index != NULL)
-        TRY(compare(&s, o->index, &o->index->entries[o->done]));
+    if (entry != NULL)
+        TRY(compare(&s, o->index, entry));
     TRY(push(o->shards, o->count, &s));
     s = (struct shard){ 0 };
     o->done++;
@@ -247,13 +249,13 @@ out:
     return status;
 }
 
-static alibi_status add_within(struct opening *o, const char *name)
+static alibi_status add_within(struct opening *o, const char *name, const struct shard_entry *entry)
 {
     alibi_status status;
     char *path = NULL;
 
     TRY(path_join(&path, o->path, name));
-    TRY(add_file(o, path));
+    TRY(add_file(o, path, entry));
 out:
     mem_free(path);
     return status;
@@ -286,7 +288,22 @@ out:
     return status;
 }
 
-static alibi_status open_indexed(struct opening *o, struct shard_index *index, alibi_tokenizer **tokenizer)
+static alibi_status add_entries(struct opening *o, const char *only)
+{
+    const struct shard_index *index = o->index;
+
+    o->total = only != NULL ? 1 : index->entry_count;
+    for (int64_t i = 0; i < index->entry_count; i++)
+        if (only == NULL || strcmp(only, index->entries[i].name) == 0)
+            TRY_RETURN(add_within(o, index->entries[i].name, &index->entries[i]));
+    if (o->done < o->total)
+        return fail(ALIBI_BAD_INPUT, "'%s/%s' is not one of the shards that " SHARD_INDEX " names", o->path, only);
+    return ALIBI_OK;
+}
+
+/* `only` is the name of one shard, whose counts of documents, words and bytes nobody knows: *index is left as it is. NULL: all.
+ */
+static alibi_status open_indexed(struct opening *o, const char *only, struct shard_index *index, alibi_tokenizer **tokenizer)
 {
     alibi_status status;
     struct shard_index read = { 0 };
@@ -294,13 +311,13 @@ static alibi_status open_indexed(struct opening *o, struct shard_index *index, a
 
     TRY(shard_index_read(&read, o->path));
     o->index = &read;
-    o->total = read.entry_count;
     TRY(read_tokenizer(&t, &read, o->path));
-    for (int64_t i = 0; i < read.entry_count; i++)
-        TRY(add_within(o, read.entries[i].name));
-    *index = read;
+    TRY(add_entries(o, only));
+    if (only == NULL) {
+        *index = read;
+        read = (struct shard_index){ 0 };
+    }
     *tokenizer = t;
-    read = (struct shard_index){ 0 };
     t = NULL;
 out:
     alibi_tokenizer_free(t);
@@ -336,7 +353,7 @@ static alibi_status open_foreign(struct opening *o)
         status = fail(ALIBI_BAD_INPUT, "'%s' holds no token shards: there is no .bin file in it", o->path);
     for (int i = 0; i < count && status == ALIBI_OK; i++)
         if (is_bin(names[i]))
-            TRY(add_within(o, names[i]));
+            TRY(add_within(o, names[i], NULL));
 out:
     names_free(names, count);
     return status;
@@ -395,22 +412,69 @@ alibi_status shards_recognise(bool *yes, const char *path)
     return ALIBI_OK;
 }
 
+/* Text that is named x.bin is not refused here. */
+alibi_status shards_refuse(const char *path)
+{
+    struct mapping *mapping = NULL;
+    struct shard_header header;
+    enum path_kind kind;
+    bool found = false;
+
+    TRY_RETURN(path_look(&kind, path));
+    if (kind == PATH_FOLDER) {
+        TRY_RETURN(has_bins(&found, path));
+    } else if (is_bin(path) && mapping_open(&mapping, path) == ALIBI_OK) {
+        size_t length;
+        const char *bytes = mapping_view(mapping, &length);
+        found = shard_header_parse(&header, bytes, length, (int64_t)length, path) == ALIBI_OK;
+    }
+    mapping_close(mapping);
+    return found ? fail(ALIBI_BAD_INPUT, "'%s' holds token shards already", path) : ALIBI_OK;
+}
+
+static alibi_status open_folder(struct opening *o, struct shard_index *index, bool *has_index, alibi_tokenizer **tokenizer)
+{
+    bool unfinished;
+
+    TRY_RETURN(has(has_index, o->path, SHARD_INDEX));
+    if (*has_index)
+        return open_indexed(o, NULL, index, tokenizer);
+    TRY_RETURN(has_begun(&unfinished, o->path));
+    if (unfinished)
+        return fail(ALIBI_BAD_INPUT, "'%s' holds an unfinished tokenizing: the command that began it goes on with it", o->path);
+    return open_foreign(o);
+}
+
+/* A file that is named as ours are, with an index beside it, is a part of that. */
+static alibi_status open_file(struct opening *o, struct shard_index *index, bool *has_index, alibi_tokenizer **tokenizer)
+{
+    alibi_status status;
+    const char *path = o->path, *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    bool is_index = strcmp(name, SHARD_INDEX) == 0, ours = strncmp(name, "tokens-", strlen("tokens-")) == 0;
+    char *folder = NULL;
+
+    TRY(path_folder(&folder, path));
+    if (ours)
+        TRY(has(&ours, folder, SHARD_INDEX));
+    o->path = folder;
+    if (is_index)
+        TRY(open_folder(o, index, has_index, tokenizer));
+    else if (ours)
+        TRY(open_indexed(o, name, index, tokenizer));
+    else
+        TRY(add_file(o, path, NULL));
+out:
+    mem_free(folder);
+    return status;
+}
+
 alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index, bool *has_index,
                          alibi_tokenizer **tokenizer, const char *path)
 {
     struct opening o = { .shards = shards, .count = count, .path = path, .total = 1, .started = clock_seconds() };
     enum path_kind kind;
-    bool unfinished;
 
     *has_index = false;
     TRY_RETURN(path_look(&kind, path));
-    if (kind != PATH_FOLDER)
-        return add_file(&o, path);
-    TRY_RETURN(has(has_index, path, SHARD_INDEX));
-    if (*has_index)
-        return open_indexed(&o, index, tokenizer);
-    TRY_RETURN(has_begun(&unfinished, path));
-    if (unfinished)
-        return fail(ALIBI_BAD_INPUT, "'%s' holds an unfinished tokenizing: the command that began it goes on with it", path);
-    return open_foreign(&o);
+    return (kind == PATH_FOLDER ? open_folder : open_file)(&o, index, has_index, tokenizer);
 }

@@ -449,8 +449,10 @@ static alibi_status add_paths(struct source *s, const char *const *paths, int co
 {
     for (int i = 0; i < count; i++) {
         enum path_kind kind = PATH_FILE;
-        if (strcmp(paths[i], "-") != 0)
+        if (strcmp(paths[i], "-") != 0) {
+            TRY_RETURN(shards_refuse(paths[i]));
             TRY_RETURN(path_look(&kind, paths[i]));
+        }
         TRY_RETURN(kind == PATH_FOLDER ? add_folder(s, paths[i]) : add_file(s, paths[i], true));
     }
     if (s->count == 0)

@@ -28,7 +28,6 @@ alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t len
 alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json);
 alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t); /* one more owner; each calls alibi_tokenizer_free */
 uint32_t tokenizer_checksum(const alibi_tokenizer *t);      /* of its file: those of equal checksum give equal ids */
-const char *tokenizer_type(const alibi_tokenizer *t);       /* "bytes", "bpe", "words" */
 /* The bytes of one id, lent; the end of a document is no bytes for bytes and BPE. A word has a blank behind it. */
 const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes);
 /* A whole text, without an end. */
@@ -163,11 +162,14 @@ void shard_index_fini(struct shard_index *x);
 #define SHARD_INDEX "index.json"
 #define SHARD_PROGRESS "progress.json" /* stands there until the index does */
 
+/* ALIBI_BAD_INPUT if there are shards at the path, which is to be read as text. */
+alibi_status shards_refuse(const char *path);
 /* Whether the path is a shard, or a folder with shards; a folder that holds an unfinished tokenizing counts. */
 alibi_status shards_recognise(bool *yes, const char *path);
-/* Maps the shards at `path` and appends them. With an index: its checksums are compared, *tokenizer is the folder's own, and the
- * caller ends *index with shard_index_fini. Without: both are left as they are. Ids are not checked yet. After a failure some may
- * have been appended. */
+/* Maps the shards at `path` and appends them: of a folder (or its index.json), or of one file. With an index: its checksums are
+ * compared, *tokenizer is the folder's own, and the caller ends *index with shard_index_fini. A shard that has an index beside it
+ * has the tokenizer, but no index of its own. Without: both are left as they are. Ids are not checked yet. After a failure some
+ * may have been appended. */
 alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index, bool *has_index,
                          alibi_tokenizer **tokenizer, const char *path);
 /* Appends ids that lie in memory, in shards of bounded size. */
@@ -191,6 +193,8 @@ const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c);
 const char *corpus_name(const alibi_corpus *c);             /* for messages: the first file, or "built-in text" */
 struct alibi_builtin corpus_builtin(const alibi_corpus *c); /* bytes == 0: it is not the built-in text */
 uint32_t corpus_checksum(const alibi_corpus *c);            /* of all tokens: a resumed run must see the same text */
+bool corpus_has_own_valid(const alibi_corpus *c);      /* the validation split is a text of its own, not a part of the files */
+uint32_t corpus_files_checksum(const alibi_corpus *c); /* of all tokens but those of such a text */
 
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);

@@ -232,18 +232,32 @@ static alibi_status begin_or_go_on(struct tokenizing *t, bool certain, struct al
     return ALIBI_OK;
 }
 
+/* A text that cannot be tokenized leaves no folder behind. If it cannot be removed, that is not what must be said. */
+static alibi_status remove_folder(const struct tokenizing *t)
+{
+    struct failure why;
+
+    failure_keep(&why, ALIBI_BAD_INPUT);
+    shard_folder_remove(t->folder);
+    return failure_raise(&why);
+}
+
 /* One writer per folder. */
 static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain, struct alibi_tokenize_result *result)
 {
     alibi_status status;
     struct lock *lock = NULL;
+    enum path_kind before;
 
+    TRY(path_look(&before, t->folder));
     TRY(folder_create(t->folder));
     TRY(lock_take(&lock, t->folder));
     TRY(begin_or_go_on(t, certain, result));
 out:
     shard_writer_free(t->writer); /* removes what is unfinished, while the folder is still ours */
     t->writer = NULL;
+    if (status == ALIBI_BAD_INPUT && lock != NULL && before == PATH_NONE && t->progress.shards.count == 0)
+        status = remove_folder(t);
     lock_release(lock);
     return status;
 }

@@ -40,9 +40,9 @@ struct request {
     const struct alibi_reading *reading;
     int64_t shard_tokens;
 };
-/* As JSON, one line per item. *certain if sizes and times show whether the input is the same: not so for pipes. */
+/* As JSON. *certain if sizes and times show whether the input is the same: not so for pipes. */
 alibi_status request_format(const struct request *r, struct text *json, bool *certain);
-/* *same if the folder's request is this one; else alibi_error() says where they differ. */
+/* *same if the folder's request is this one; else alibi_error() says what differs. */
 alibi_status request_compare(bool *same, const struct text *json, const char *folder);
 
 /* ---- progress (progress.c) */

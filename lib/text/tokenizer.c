@@ -250,7 +250,7 @@ uint32_t tokenizer_checksum(const alibi_tokenizer *t)
     return t->checksum;
 }
 
-const char *tokenizer_type(const alibi_tokenizer *t)
+const char *alibi_tokenizer_type(const alibi_tokenizer *t)
 {
     return t->kind->type;
 }

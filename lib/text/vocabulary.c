@@ -8,11 +8,11 @@
 
 static const struct alibi_option options[] = {
     { "type", ALIBI_OPTION_CHOICE, AT(type), 0, 0, "bpe|words", "bpe", "NAME", "parts of words, or words between white space" },
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "32000", "N", "ids at most; words: 0 takes all" },
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N", "ids at most; 0: 32000 for bpe, all for words" },
     { "min-count", ALIBI_OPTION_INT, AT(min_count), 0, 1e15, NULL, "0", "N",
       "rarer pairs (words) do not become tokens; 0: 2 for bpe, 1 for words" },
-    { "pattern", ALIBI_OPTION_TEXT, AT(pattern), 0, 0, NULL, "gpt2", "NAME",
-      "bpe: cuts text first; gpt2, bloom, gpt4, or a regular expression" },
+    { "pattern", ALIBI_OPTION_TEXT, AT(pattern), 0, 0, NULL, NULL, "NAME",
+      "bpe: cuts text first; gpt2, bloom, gpt4, or a regular expression; default: gpt2" },
 };
 
 enum { OPTIONS = sizeof options / sizeof *options };
@@ -64,11 +64,13 @@ static alibi_status check(const struct alibi_vocabulary *how)
     struct alibi_option_group group = { "vocabulary", options, OPTIONS, &values };
 
     TRY_RETURN(options_check(&group, 1));
-    if (how->type == ALIBI_BPE && (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
+    if (how->type == ALIBI_BPE && how->vocab != 0 && (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
         return fail(ALIBI_USAGE, "option 'vocab': %lld is not within %d..%d, as a bpe needs it: it has every byte and an end",
                     (long long)how->vocab, VOCAB_BPE_MIN, VOCAB_BPE_MAX);
     if (how->type == ALIBI_WORDS && how->vocab == 1)
         return fail(ALIBI_USAGE, "option 'vocab': 1 is too few, <unk> and <eos> are two");
+    if (how->type == ALIBI_WORDS && how->pattern != NULL)
+        return fail(ALIBI_USAGE, "option 'pattern' is for bpe; words are cut at white space");
     return ALIBI_OK;
 }
 
@@ -121,7 +123,7 @@ static alibi_status learn_bpe(alibi_tokenizer **out, const struct alibi_vocabula
     TRY(find_expression(&expression, how->pattern));
     TRY(text_copy(&split.pattern, expression));
     TRY(count_by_pattern(&tally, &split, source, limits));
-    TRY(train_bpe(&file, &tally, how->vocab, least_count(how)));
+    TRY(train_bpe(&file, &tally, how->vocab > 0 ? how->vocab : VOCAB_BPE_USUAL, least_count(how)));
     file->splits[0] = split;
     file->split_count = 1;
     split.pattern = NULL;

@@ -23,7 +23,7 @@ alibi_status count_pieces(struct tally *t, struct source *source, const struct p
 
 /* min_count is at least 1, vocab within VOCAB_BPE_MIN..VOCAB_BPE_MAX. The tally is given up on the way; the splits of the result
  * are left to the caller. */
-enum { VOCAB_BPE_MIN = 257, VOCAB_BPE_MAX = 1 << 20 };
+enum { VOCAB_BPE_MIN = 257, VOCAB_BPE_MAX = 1 << 20, VOCAB_BPE_USUAL = 32000 };
 alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab, int64_t min_count);
 
 /* Sorts the pieces. vocab 0: all. */

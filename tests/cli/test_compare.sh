@@ -61,6 +61,11 @@ else
     fail "SIGINT" "exit code $code"
 fi
 [ ! -e stopped/results.json ] && pass "no results yet" || fail "SIGINT" "came too late"
+check "inspect what was stopped" "$ALIBI" inspect stopped
+grep -qE '^kind +unfinished comparison$' stdout && grep -qE '^steps +3000$' stdout && grep -qE '^    step +[1-9]' stdout &&
+    pass "says how far it is" || fail "inspect" "something else"
+check "inspect what was stopped --json" "$ALIBI" inspect stopped --json
+is_json stdout && [ "$(member stdout steps)" = 3000 ] && pass "is JSON" || fail "inspect --json" "is no JSON"
 check "the same command finishes" "$ALIBI" compare "${long[@]}" --out stopped
 cmp -s <(grep -oE '"(nll|ppl)": *[^,]*' long/results.json) <(grep -oE '"(nll|ppl)": *[^,]*' stopped/results.json) &&
     pass "with the same numbers" || fail "resume" "other numbers"
@@ -75,4 +80,9 @@ expect 6 "step" env ALIBI_FAULT=nan:3 "$ALIBI" compare "${long[@]}" --out nan
 check "goes on after a NaN" "$ALIBI" compare "${long[@]}" --out nan
 printf 'a line of text that is there to be read, number %d\n' $(seq 500) > own.txt
 check "files of one's own" "$ALIBI" compare own.txt "${tiny[@]}" --methods alibi --lengths 16,32 --eval-tokens 640 --out own
+printf 'a line that is kept for validation, number %d\n' $(seq 40) > kept.txt
+expect 3 "of the same text, with another validation text" "$ALIBI" compare own.txt --valid kept.txt "${tiny[@]}" --methods alibi \
+    --lengths 16,32 --eval-tokens 640 --out own
+expect 3 "the validation text beside 'own.txt' has [0-9]+ tokens, .* length 9999" "$ALIBI" compare own.txt --valid kept.txt "${tiny[@]}" \
+    --methods alibi --lengths 16,9999 --eval-tokens 0 --out kept
 finish

@@ -21,6 +21,7 @@ expect 2 "'--vocab'.* -1 is out of range" "$ALIBI" tokenize --train --vocab -1 a
 expect 2 "'--type'.*'wrods' is not one of .*did you mean 'words'" "$ALIBI" tokenize --train --type wrods all.txt -o x.json
 expect 2 "'--document'.*'lines' is not one of .*did you mean 'line'" "$ALIBI" tokenize --document lines all.txt -o x
 expect 2 "'$folder' is a folder; give the file to write, such as '$folder/tokenizer.json'" "$ALIBI" tokenize --train all.txt -o "$folder"
+expect 2 "'pattern' is for bpe" "$ALIBI" tokenize --train --type words --pattern gpt2 all.txt -o x.json
 expect 5 "cannot write 'none/t.json': No such file" "$ALIBI" tokenize --train all.txt -o none/t.json
 expect 3 "'absent.txt'" "$ALIBI" tokenize --train all.txt absent.txt -o x.json
 expect 3 "'absent.txt'" "$ALIBI" tokenize absent.txt -o x
@@ -34,15 +35,16 @@ fi
 
 # A vocabulary
 check "learn a BPE" "$ALIBI" tokenize --train --vocab 600 all.txt -o bpe.json --quiet
-grep -qE "^600 tokens, 0:[0-9]{2}, peak [0-9.]+ MiB, in 'bpe.json'$" stdout && [ ! -s stderr ] && pass "600 tokens" || fail "--train" "another line"
+grep -qE "^bpe, 600 ids, in 'bpe.json'; 0:[0-9]{2}, peak [0-9.]+ MiB$" stdout && [ ! -s stderr ] && pass "600 ids" || fail "--train" "another line"
+expect 3 "'bpe.json' exists; remove it or choose another name" "$ALIBI" tokenize --train --vocab 300 all.txt -o bpe.json --quiet
 check "on one thread" env OMP_NUM_THREADS=1 "$ALIBI" tokenize --train --vocab 600 all.txt -o again.json --quiet --json
 is_json stdout && [ "$(member stdout vocab)" = 600 ] && pass "is JSON" || fail "--train --json" "no JSON"
 is_json bpe.json && cmp -s bpe.json again.json && pass "the same file on any number of threads" || fail "threads" "another tokenizer"
 check "from standard input" bash -c "'$ALIBI' tokenize --train --vocab 600 --quiet -o piped.json < all.txt"
 cmp -s bpe.json piped.json && pass "gives the same" || fail "standard input" "another tokenizer"
-check "learn words" "$ALIBI" tokenize --train --type words --vocab 0 all.txt -o words.json --quiet
+check "learn words" "$ALIBI" tokenize --train --type words all.txt -o words.json --quiet
 distinct=$(tr -s ' \t\n\r\v\f' '\n' < all.txt | sed '/^$/d' | LC_ALL=C sort -u | wc -l)
-grep -q "^$((distinct + 2)) tokens" stdout && pass "all $distinct words, <unk> and <eos>" || fail "--type words" "not $((distinct + 2))"
+grep -q "^words, $((distinct + 2)) ids" stdout && pass "all $distinct words, <unk> and <eos>" || fail "--type words" "not $((distinct + 2))"
 for file in bpe.json words.json; do
     check "inspect $file" "$ALIBI" inspect $file
     check "inspect $file --json" "$ALIBI" inspect $file --json
@@ -60,8 +62,10 @@ check "shards" "$ALIBI" tokenize --tokenizer bpe.json all.txt --shard-tokens 200
 ids_of shards > ids
 read -r documents tokens words bytes _ <<< "$(sed -n 2p stdout)"
 [ "$documents $words $bytes" = "1 $(LC_ALL=C wc -w < all.txt) $(wc -c < all.txt)" ] && pass "counts documents, words and bytes" || fail "counts" "$documents $words $bytes"
+grep -qE "^[0-9]+ shards in 'shards', tokenizer: bpe, 600 ids; [0-9.]+ MB/s, peak" stdout && ! grep -q '.\{81\}' stdout && pass "names the tokenizer, in 80 columns" || fail "shards" "another line"
 [ "$tokens" = "$(wc -l < ids)" ] && [ "$tokens" -gt 40000 ] && pass "and $tokens tokens, as many as the files have" || fail "counts" "$tokens tokens"
 set -- shards/*.bin
+shard=$1
 [ $# = $(((tokens + 19999) / 20000)) ] && [ "$(stat -c %s "$1")" = 41024 ] && pass "$# shards" || fail "--shard-tokens" "$# shards"
 [ "$(od -An -tu4 -N 12 "$1" | tr -s ' ')" = " 20240520 1 20000" ] && pass "the header is llm.c's" || fail "header" "another one"
 [ -s shards/tokenizer.json ] && is_json shards/index.json && pass "index.json and tokenizer.json are beside them" || fail "shards" "$(ls shards)"
@@ -69,13 +73,19 @@ check "once more" "$ALIBI" tokenize --tokenizer bpe.json all.txt --shard-tokens 
 is_json stdout && [ "$(member stdout tokens)" = "$tokens" ] && grep -q '"bytes_per_s": null' stdout && pass "tells the same as JSON, and no speed" || fail "again" "other counts"
 check "on one thread" env OMP_NUM_THREADS=1 "$ALIBI" tokenize --tokenizer bpe.json all.txt --shard-tokens 20000 -o single --quiet
 same_shards "gives the same files" shards single
-expect 3 "'shards' holds a finished tokenizing of something else" "$ALIBI" tokenize all.txt --shard-tokens 20000 -o shards --quiet
+expect 3 "'shards' holds a finished tokenizing of something else: with another tokenizer \(bpe, 600 ids\) than now \(bytes, 257 ids\)" "$ALIBI" tokenize all.txt --shard-tokens 20000 -o shards --quiet
+expect 3 "'shards' holds token shards already" "$ALIBI" tokenize shards -o broken --quiet
+expect 3 "'$1' holds token shards already" "$ALIBI" tokenize --print-ids "$1"
 expect 3 "'run'" bash -c "mkdir -p run && echo text > run/notes.txt && '$ALIBI' tokenize all.txt -o run --quiet"
 
 check "inspect shards" "$ALIBI" inspect shards
 grep -q "verified" stdout && pass "are verified" || fail "inspect shards" "not verified"
 check "inspect shards --json" "$ALIBI" inspect shards --json
 is_json stdout && [ "$(member stdout tokens)" = "$tokens" ] && pass "is JSON" || fail "inspect shards --json" "no JSON, or other counts"
+check "inspect index.json" "$ALIBI" inspect shards/index.json --json
+[ "$(member stdout tokens)" = "$tokens" ] && pass "is the folder" || fail "inspect index.json" "other counts"
+check "inspect one shard" "$ALIBI" inspect "$1"
+grep -q "every byte, every id" stdout && grep -q "type  *bpe" stdout && pass "verified with its folder's index" || fail "inspect one shard" "not verified"
 for part in "$1" shards/index.json shards/tokenizer.json; do
     name=$(basename "$part")
     rm -rf altered && cp -r shards altered && alter "altered/$name"
@@ -108,6 +118,8 @@ expect 3 "'-' line 2: byte 0x78 is no part of an id" bash -c "printf '97 256\n98
 expect 3 "'-' line 1: the ids of this tokenizer end at 256" bash -c "echo 97 257 | '$ALIBI' tokenize --decode"
 expect 3 "'-' line 1: the ids of this tokenizer end at 256" bash -c "echo 99999999999999999999999 | '$ALIBI' tokenize --decode"
 expect 3 "cannot open 'absent'" "$ALIBI" tokenize --decode absent
+expect 3 "'shards' is a folder; --decode reads files of ids" "$ALIBI" tokenize --decode shards
+check "words and back" bash -c "'$ALIBI' tokenize --print-ids --tokenizer words.json all.txt | '$ALIBI' tokenize --tokenizer words.json --decode | sed 's/ $//' | cmp - all.txt"
 run bash -c "'$ALIBI' tokenize --print-ids all.txt > /dev/full"
 [ "$code" = 5 ] && grep -q 'cannot write the results' stderr && pass "a full disk behind stdout" || fail "/dev/full" "exit code $code"
 "$ALIBI" tokenize --print-ids all.txt --quiet 2> stderr | head -c 10 > stdout
@@ -155,6 +167,12 @@ printf 'second \377 line' > latin.txt
 expect 3 "'latin.txt' is not UTF-8" "$ALIBI" tokenize latin.txt -o broken --quiet
 expect 3 "'latin.txt' is not UTF-8" "$ALIBI" tokenize --train latin.txt -o x.json --quiet
 
+[ -e broken ] && fail "bad input leaves nothing behind" "there is a folder" || pass "bad input leaves nothing behind"
+cp bpe.json tokenizer.json
+check "a tokenizer as text" "$ALIBI" tokenize tokenizer.json all.txt -o noted
+grep -q "^'tokenizer.json' is read as text; a tokenizer is given with --tokenizer" stderr && pass "is noted" || fail "tokenizer.json" "no note"
+[ "$(grep -c '^tokenize: 100%' stderr)" = 1 ] && pass "the end is told once" || fail "progress" "$(grep -c 100% stderr) ends"
+
 # Tokenizers that cannot be
 refuse() { # pattern, text of the file
     printf '%s' "$2" > bad.json
@@ -164,6 +182,7 @@ refuse "" ''
 refuse "" '{'
 refuse "" '[]'
 refuse "" '{"type": "sentences"}'
+refuse " is a WordPiece tokenizer; only byte-level BPE is read" '{"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {"type": "WordPiece", "vocab": {}}}'
 printf '%s' "$(sed 's/"normalizer": *null/"normalizer": {"type": "NFC"}/' bpe.json)" > bad.json
 cmp -s bad.json bpe.json && fail "bad.json" "no normalizer to be changed" || expect 3 "'bad.json'.*normalizer" "$ALIBI" tokenize --tokenizer bad.json all.txt -o broken --quiet
 head -c 5000 bpe.json > bad.json
@@ -241,7 +260,9 @@ expect 3 "'bytes'.*tokenizer" "$ALIBI" eval run-shards bytes --quiet
 expect 3 "tokenizer" "$ALIBI" train shards --tokenizer words.json "${model[@]}" -o x
 check "train with the tokenizer that shards have" "$ALIBI" train shards --tokenizer bpe.json "${model[@]}" -o run-same
 mkdir foreign && cp shards/*.bin foreign
-expect 3 "foreign.*tokenizer" "$ALIBI" train foreign "${model[@]}" -o x
+expect 3 "foreign.* \(--tokenizer\)" "$ALIBI" train foreign "${model[@]}" -o x
+check "one shard of a folder" "$ALIBI" train "$shard" "${model[@]}" -o run-one
+expect 3 "'$shard' was tokenized with another tokenizer \(bpe, 600 ids\)" "$ALIBI" train "$shard" --tokenizer words.json "${model[@]}" -o x
 check "shards of others" "$ALIBI" train foreign --tokenizer bpe.json "${model[@]}" -o run-foreign
 expect 3 "foreign/.*" "$ALIBI" train foreign --tokenizer bytes "${model[@]}" -o x
 "$ALIBI" text --out valid.txt "${text[@]}" --split valid > /dev/null

@@ -7,10 +7,13 @@ same_checkpoint() { # name, run, run: the newest checkpoints are byte for byte t
 }
 
 check "train" "$ALIBI" train "${tiny[@]}" --out whole
-grep -qE '^step 6, loss [0-9.]+, .* in .whole.$' stdout && [ ! -s stderr ] || fail "train" "no result line"
+grep -qE '^step 6, loss [0-9.]+, validation loss [0-9.]+, .* in .whole.$' stdout && [ ! -s stderr ] || fail "train" "no result line"
 [ "$(wc -l < whole/log.jsonl)" = 6 ] && pass "a log line per step" || fail "log.jsonl" "$(wc -l < whole/log.jsonl) lines"
 check "train --json" "$ALIBI" train "${tiny[@]}" --out json --json
 is_json stdout && [ "$(member stdout step)" = 6 ] && pass "is JSON" || fail "train --json" "no JSON"
+loss=$(member stdout valid_loss)
+run "$ALIBI" eval json "${text[@]}" --quiet --json
+[ -n "$loss" ] && [ "$(member stdout nll)" = "$loss" ] && pass "its validation loss is what eval says" || fail "valid_loss" "$loss"
 same_checkpoint "the same seed gives the same checkpoint" whole json
 check "another seed" "$ALIBI" train "${tiny[@]}" --out other --seed 2
 cmp -s "$(newest whole)/model.safetensors" "$(newest other)/model.safetensors" && fail "seed" "no effect" || pass "gives another model"
@@ -21,6 +24,22 @@ check "resuming a finished run does nothing" "$ALIBI" train "${tiny[@]}" --out w
 same_checkpoint "and changes nothing" whole json
 expect 3 "width" "$ALIBI" train "${tiny[@]}" --width 32 --out whole --resume
 expect 3 "text" "$ALIBI" train "${tiny[@]}" --text-seed 5 --out whole --resume
+
+# A validation text of its own
+for split in train valid; do "$ALIBI" text --out $split.txt "${text[@]}" --split $split > /dev/null; done
+check "--valid" "$ALIBI" train train.txt --valid valid.txt "${tiny[@]}" --out valid
+expect 3 "'train.txt' is the same, the validation text differs: give --valid" "$ALIBI" train train.txt "${tiny[@]}" --out valid --resume
+expect 3 "the validation text differs" "$ALIBI" train train.txt --valid train.txt "${tiny[@]}" --out valid --resume
+expect 3 "'valid.txt' differs from the one" "$ALIBI" train valid.txt --valid valid.txt "${tiny[@]}" --out valid --resume
+"$ALIBI" tokenize train.txt valid.txt -o joined --quiet > /dev/null
+"$ALIBI" tokenize train.txt -o front --quiet > /dev/null
+"$ALIBI" tokenize valid.txt -o back --quiet > /dev/null
+check "a corpus in one piece" "$ALIBI" train joined "${tiny[@]}" --out joint
+expect 3 "'front' differs from the one" "$ALIBI" train front --valid back "${tiny[@]}" --out joint --resume
+check "the same again" "$ALIBI" train train.txt --valid valid.txt "${tiny[@]}" --out valid --resume
+head -c 12 valid.txt > short.txt
+check "a validation text that is too short for a window" "$ALIBI" train train.txt --valid short.txt "${tiny[@]}" --out short --json
+grep -q '"valid_loss": null' stdout && [ "$(member stdout valid_tokens)" = 0 ] && pass "has no loss" || fail "short --valid" "a loss"
 
 # Interrupted and resumed equals never stopped.
 long=("${tiny[@]}" --width 32 --batch 8 --steps 4000 --save-every 2500)

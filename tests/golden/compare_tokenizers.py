@@ -92,15 +92,22 @@ def shortest(text, fails):
 # ---- files
 
 
+def last_cut(text):
+    """Where the last such line end stands, or 0."""
+    at = text.rfind("\n")
+    while at > 0 and not (text[at - 1].isascii() and text[at - 1].isalpha()):
+        at = text.rfind("\n", 0, at)
+    return max(at, 0)
+
+
 def pieces(path, size=1 << 18):
-    """The text in parts that can be encoded one by one: cut before a line end with a letter before it, where every expression in
-    use ends a piece."""
+    """The text in parts that can be encoded one by one: cut before a line end with a letter before it, where every expression
+    in use ends a piece."""
     rest = ""
     with open(path, encoding="utf-8", newline="") as f:
         while more := f.read(size):
             rest += more
-            cut = next((i for i in range(len(rest) - 1, 0, -1) if rest[i] == "\n" and rest[i - 1].isascii() and rest[i - 1].isalpha()), 0)
-            if cut:
+            if cut := last_cut(rest):
                 yield rest[:cut]
                 rest = rest[cut:]
     if rest:
@@ -148,7 +155,8 @@ class Difference(Exception):
 
 def start(tokenizer, path, document):
     """`alibi tokenize` on one file; its ids come on stdout, a line per document."""
-    command = [PROGRAM, "tokenize", "--tokenizer", tokenizer, "--document", document, "--print-ids", "--format", "text", "--quiet", path]
+    reading = ["--tokenizer", tokenizer, "--format", "text", "--document", document]
+    command = [PROGRAM, "tokenize", "--quiet", "--print-ids", *reading, path]
     return subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=1 << 20)
 
 
@@ -202,7 +210,8 @@ def compare_file(tokenizer, theirs, ours, path, document):
         program.wait()
         size, tokens, same = 0, 0, False
         explain(theirs, ours, str(difference))
-    print(f"{os.path.basename(tokenizer):24} {document:10} {path:44} {size:11} {tokens:10} {'yes' if same else 'NO'}", flush=True)
+    name = os.path.basename(tokenizer)
+    print(f"{name:24} {document:10} {path:44} {size:11} {tokens:10} {'yes' if same else 'NO'}", flush=True)
     return same
 
 
@@ -243,8 +252,9 @@ def random_bytes(r):
     return r.randbytes(r.randrange(1, 80))
 
 
-BITS = [" ", "  ", "\n", "\r\n", "\t", "'", "'s", "'t", "'LL", "'Re", "1", "12", "345", "٣", "a", "B", "the", " of", "é", "\u0301", "\u00a0", "\u3000", "\u200d",
-        "<x>", "<|endoftext|>", "</s>", "one two", "  x", "!", "...", "—", "中文", "👍🏽", "(", "|", ")", "।", "\u0085", "\x1c", "\ufeff"]
+BITS = [" ", "  ", "\n", "\r\n", "\t", "'", "'s", "'t", "'LL", "'Re", "1", "12", "345", "٣", "a", "B", "the", " of", "é",
+        "\u0301", "\u00a0", "\u3000", "\u200d", "<x>", "<|endoftext|>", "</s>", "one two", "  x", "!", "...", "—", "中文", "👍🏽",
+        "(", "|", ")", "।", "\u0085", "\x1c", "\ufeff"]
 
 
 def random_unicode(r, assigned):
@@ -259,7 +269,10 @@ def assigned_code_points():
 
 def compare_texts(what, theirs, ours, texts):
     """Ids and the way back; one line, and the shortest of those that differ."""
-    wrong = [t for t, ids in zip(texts, theirs.encode_all(texts)) if ours.encode(t.encode()) != ids or ours.decode(ids) != t.encode()]
+    def holds(text, ids):
+        return ours.encode(text.encode()) == ids and ours.decode(ids) == text.encode()
+
+    wrong = [text for text, ids in zip(texts, theirs.encode_all(texts)) if not holds(text, ids)]
     print(f"  {what:44} {len(texts):8} texts {len(wrong):6} differ", flush=True)
     for text in sorted(wrong, key=len)[:3]:
         explain(theirs, ours, text)
@@ -286,8 +299,8 @@ def ranges(numbers):
 
 
 def compare_code_points(theirs, ours):
-    """Each one after a letter, after a blank and before a digit. Those that Python's tables have no name for yet may differ: the
-    two sides have the tables of different years."""
+    """Each one after a letter, after a blank and before a digit. Those that Python's tables do not have yet may differ: the two
+    sides have the tables of different years."""
     wrong = []
     for block in range(0, 0x110000, 0x4000):
         points = [c for c in range(block, block + 0x4000) if not 0xD800 <= c < 0xE000]
@@ -307,7 +320,8 @@ def compare_random(arguments):
     for tokenizer in arguments.tokenizer:
         print(tokenizer)
         theirs, ours = Theirs(tokenizer), Ours(tokenizer)
-        same &= compare_texts("random bytes, what is no UTF-8 replaced", theirs, ours, [b.decode(errors="replace") for b in raw])
+        replaced = [b.decode(errors="replace") for b in raw]
+        same &= compare_texts("random bytes, what is no UTF-8 replaced", theirs, ours, replaced)
         same &= compare_raw(theirs, ours, raw)
         same &= compare_texts("random Unicode", theirs, ours, [random_unicode(r, assigned) for _ in range(arguments.count)])
         if arguments.code_points:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the golden files of test_tokenizers.c: small byte-level BPEs, and the ids that Hugging Face's `tokenizers` gives with them.
+"""Writes the golden files of test_tokenizers.c: small byte-level BPEs, and the ids that Hugging Face's `tokenizers` gives.
 
     python3 tests/golden/make_tokenizers.py        needs tokenizers; seconds
 
@@ -61,7 +61,8 @@ CODE = [
     "| a | b |\n|---|---|\n| 1 | 2 |\n",
 ]
 
-MARKS = [". ", ", ", "! ", "? ", "; ", ": ", " - ", " — ", "... ", "…", "。", "، ", "। ", "۔ ", "\n", "\n\n", "  ", "\t", " (", ") "]
+MARKS = [". ", ", ", "! ", "? ", "; ", ": ", " - ", " — ", "... ", "…", "。", "، ", "। ", "۔ ", "\n", "\n\n", "  ", "\t", " (",
+         ") "]
 
 
 def training_text(random):
@@ -80,49 +81,71 @@ def training_text(random):
 # ---- the texts that are encoded
 
 PLAIN = [
-    "", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r\n\r\n", "\t", "\t\t x", " \n", "\n ", " \n \n ", "\r", "\v\f", "a", "A", "é",
+    "", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r\n\r\n", "\t", "\t\t x", " \n", "\n ", " \n \n ", "\r", "\v\f", "a", "A",
+    "é",
     "the", " the", "  the", "   the", "the ", "the  ", "the   ", "the\n", "the \n", "the\n\n\n", "\nthe", "\n the", "\n  the",
-    "hello world", "Hello, World!", "HELLO WORLD", "helloworld hello-world hello_world", "a b c d e", "a  b   c    d", "ab" * 40,
+    "hello world", "Hello, World!", "HELLO WORLD", "helloworld hello-world hello_world", "a b c d e", "a  b   c    d",
+    "ab" * 40,
     "a" * 200, " " * 100, "\n" * 50, " \n" * 20, "\t \t " * 10, "-" * 70, "=" * 33 + "\n", "." * 5, "!?!?!?", "0" * 40,
-    "I'm don't it's we'll they've you're he'd", "I'M DON'T IT'S WE'LL THEY'VE YOU'RE HE'D", "I’m don’t it’s", "'s't're've'm'll'd",
+    "I'm don't it's we'll they've you're he'd", "I'M DON'T IT'S WE'LL THEY'VE YOU'RE HE'D", "I’m don’t it’s",
+    "'s't're've'm'll'd",
     "'S'T'RE'VE'M'LL'D 'lL 'Re", "'", "''", "' s", "'x", "rock'n'roll", "'tis 'twas", "o'clock's", "'\u017f 'T\u212a 'ſt",
     "it's\n'll", "''s", " 's", "\n's", "1's", ".'s", "é's", "x'sy",
-    "1", "12", "123", "1234", "12345", "123456", "1234567 89", "3.14159", "2,088,628", "1e-5", "0x7fff", "٣٤٥٦", "१२३४", "½²³Ⅷ①", "a1b22c333",
+    "1", "12", "123", "1234", "12345", "123456", "1234567 89", "3.14159", "2,088,628", "1e-5", "0x7fff", "٣٤٥٦", "१२३४",
+    "½²³Ⅷ①", "a1b22c333",
     " 1", "  1", " 12 345 6789", "１２３４", "𝟘𝟙𝟚𝟛", "①②③④⑤",
-    "Straße größer über", "naïve café", "nai\u0308ve cafe\u0301", "e\u0301\u0302\u0303", "\u0301a", " \u0301", "a\u0301\u0301 b", "Å Å Å",
+    "Straße größer über", "naïve café", "nai\u0308ve cafe\u0301", "e\u0301\u0302\u0303", "\u0301a", " \u0301",
+    "a\u0301\u0301 b", "Å Å Å",
     "İstanbul ığdır Iı", "ǅ ǆ Ǆ", "ﬁ ﬀ ﬆ", "ŉ ß ẞ", "Ａｂｃ", "ªº", "Việt Nam tiếng",
-    "ελληνικά Αθήνα ΣΊΣΥΦΟΣ ς", "Москва, привет мир! Это слово.", "їжак Ґґ", "שלום עולם", "שָׁלוֹם", "السلام عليكم، هذا كتاب؟", "مَرْحَبًا",
-    "می‌خواهم", "اردو ہے۔ اور", "हिन्दी नमस्ते दुनिया है। ठीक", "क्षत्रिय", "বাংলা ভাষা", "தமிழ்", "తెలుగు", "ಕನ್ನಡ", "മലയാളം", "සිංහල",
+    "ελληνικά Αθήνα ΣΊΣΥΦΟΣ ς", "Москва, привет мир! Это слово.", "їжак Ґґ", "שלום עולם", "שָׁלוֹם",
+    "السلام عليكم، هذا كتاب؟", "مَرْحَبًا",
+    "می‌خواهم", "اردو ہے۔ اور", "हिन्दी नमस्ते दुनिया है। ठीक", "क्षत्रिय", "বাংলা ভাষা", "தமிழ்", "తెలుగు", "ಕನ್ನಡ",
+    "മലയാളം", "සිංහල",
     "ภาษาไทยสวัสดี", "ພາສາລາວ", "မြန်မာ", "ខ្មែរ", "བོད་ཡིག", "ქართული", "հայերեն", "አማርኛ", "ᏣᎳᎩ", "ᚠᚢᚦᚨᚱᚲ", "ᐃᓄᒃᑎᑐᑦ",
     "你好，世界。我们學習、日本語！", "東京都　大阪", "こんにちは カタカナ ﾊﾝｶｸ", "한국어 안녕하세요 세계", "ᄒ\u1161\u11ab", "中文English混合text123数字",
     "\U00020000\U0002a6d6", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝒳𝓎", "𐍈 𐎠 𒀀 𓀀", "👍", " 👍", "👍👍👍", "👍🏽 👩‍👩‍👧‍👦 🏳️‍🌈 🇩🇪🇫🇷", "☃️✨❤️", "a👍b", "🤷‍♂️!",
-    "\u00a0", "a\u00a0b", "\u00a0\u00a0a", " \u00a0 a", "\u2003x\u2003\u2003y", "\u3000日", "\u202f5", "a\u2028b\u2029c", "\u0085", "a\u0085\u0085b", "\u1680x",
-    "\u180ex", "\u200b \u200bx", "\ufeffx", "\ufeff", "\u2060", "\u200d", "\u00ad", "\u061c", "\ufffd", "\ufffe", "\uffff", "\U0010ffff",
-    "\ue000\uf8ff", "\U000e0001", "\u0378", "\0", "a\0b", "\0\0", "\x01\x02\x1f\x7f", "\x1b[31mred\x1b[0m", "\x1c\x1d\x1e\x1f a", "\x80\x9f",
-    "(a|b)", "[.,!?]", "|", "(", ")", "(\n|", ")]+", " )x", "a.b,c!d?e", "…。，、।۔،", " …x", "word.word, word! word? word…", "«bonjour» „guten“", "‘a’ “b”",
-    "https://example.org/a?b=c&d=e#f", "user@example.org", "C++ C# .NET", "foo_bar fooBar FOOBar FooBARBaz iOS", "don't/won't/\n", "//\n\n//\r\n",
-    "a\r\nb\r\n\r\nc", "a\n\rb", "x \r\n y", " \r\n", "\r\n ", "a \n\n b", "a\t\n", "\n\t\tif (x)", "    return x;\n\n\n    }", "\n \n  \n   ",
-    "Ġthe", "Ċ", "ĠĠ", "âĢĻ", "Ã©", "<|endoftext|>", "a<|endoftext|>b", "<|endoftext|><|endoftext|>", "<|endoftext", "|endoftext|>", " <|endoftext|> ",
-    "</s>", "<s>a</s>", "<unk>", "<pad>", "<|begin_of_text|>Hi<|end_of_text|>", "strawberry", " strawberry", "strawberry strawberries",
+    "\u00a0", "a\u00a0b", "\u00a0\u00a0a", " \u00a0 a", "\u2003x\u2003\u2003y", "\u3000日", "\u202f5", "a\u2028b\u2029c",
+    "\u0085", "a\u0085\u0085b", "\u1680x",
+    "\u180ex", "\u200b \u200bx", "\ufeffx", "\ufeff", "\u2060", "\u200d", "\u00ad", "\u061c", "\ufffd", "\ufffe", "\uffff",
+    "\U0010ffff",
+    "\ue000\uf8ff", "\U000e0001", "\u0378", "\0", "a\0b", "\0\0", "\x01\x02\x1f\x7f", "\x1b[31mred\x1b[0m",
+    "\x1c\x1d\x1e\x1f a", "\x80\x9f",
+    "(a|b)", "[.,!?]", "|", "(", ")", "(\n|", ")]+", " )x", "a.b,c!d?e", "…。，、।۔،", " …x", "word.word, word! word? word…",
+    "«bonjour» „guten“", "‘a’ “b”",
+    "https://example.org/a?b=c&d=e#f", "user@example.org", "C++ C# .NET", "foo_bar fooBar FOOBar FooBARBaz iOS",
+    "don't/won't/\n", "//\n\n//\r\n",
+    "a\r\nb\r\n\r\nc", "a\n\rb", "x \r\n y", " \r\n", "\r\n ", "a \n\n b", "a\t\n", "\n\t\tif (x)",
+    "    return x;\n\n\n    }", "\n \n  \n   ",
+    "Ġthe", "Ċ", "ĠĠ", "âĢĻ", "Ã©", "<|endoftext|>", "a<|endoftext|>b", "<|endoftext|><|endoftext|>", "<|endoftext",
+    "|endoftext|>", " <|endoftext|> ",
+    "</s>", "<s>a</s>", "<unk>", "<pad>", "<|begin_of_text|>Hi<|end_of_text|>", "strawberry", " strawberry",
+    "strawberry strawberries",
     "tokenization internationalization", "abcabcabc", "aaaa", "aaaaaaa", "banana bananas", "ababab ab abab", "xyzzy",
     "<br>", "a<br>b", "<br><br>", "a <br> b", "<br", "br>", "<b<br>r>",
-    "1 234 567,89 €", "x² + y² = z²", "∑∫√∞ ≤ ≥ ≠", "¿Qué? ¡Sí!", "a–b—c", "a‑b", "№5", "™®©", "٪", "﷽", "꙳", "ʼn ʻokina", "x\u0300'll", "\u0300's",
+    "1 234 567,89 €", "x² + y² = z²", "∑∫√∞ ≤ ≥ ≠", "¿Qué? ¡Sí!", "a–b—c", "a‑b", "№5", "™®©", "٪", "﷽", "꙳", "ʼn ʻokina",
+    "x\u0300'll", "\u0300's",
 ]
 
 ADDED = [
-    "<x>", "a<x>", "<x>y", "a<x>y", "<x><x>", "<x", "<xx>", "<x><xy>", "a<x>yz", "<|im_start|>user\nHi<|im_end|>\n", "<|im", "<|im_start|>", "<|im_start",
-    "<|im_start|><|im_end|>", "one two", "one  two", "none two", "one twofold", "line\nend", "a line\nend.", "line\r\nend", "line\n\nend", "the end", "other",
-    "  ", "   ", "     ", "      x", " x  y   z    ", "\n  \n", "abc", "abcd", "abcde", "abcdef", "xabcdex", "bcd", "abbcd", "ab cd", "aabcdd", "cde<x>",
-    "é!", "é!!", "caf\u00e9!", "e\u0301!", "日本!", "日本語!", "👍👍", "👍👍👍", "👍👍👍👍", "<|endoftext|>  <x>", "<x>  <|endoftext|>", "y<y", "<y<x>>", "<<x>>", "q<x>", "pq<x>r",
+    "<x>", "a<x>", "<x>y", "a<x>y", "<x><x>", "<x", "<xx>", "<x><xy>", "a<x>yz", "<|im_start|>user\nHi<|im_end|>\n", "<|im",
+    "<|im_start|>", "<|im_start",
+    "<|im_start|><|im_end|>", "one two", "one  two", "none two", "one twofold", "line\nend", "a line\nend.", "line\r\nend",
+    "line\n\nend", "the end", "other",
+    "  ", "   ", "     ", "      x", " x  y   z    ", "\n  \n", "abc", "abcd", "abcde", "abcdef", "xabcdex", "bcd", "abbcd",
+    "ab cd", "aabcdd", "cde<x>",
+    "é!", "é!!", "caf\u00e9!", "e\u0301!", "日本!", "日本語!", "👍👍", "👍👍👍", "👍👍👍👍", "<|endoftext|>  <x>", "<x>  <|endoftext|>",
+    "y<y", "<y<x>>", "<<x>>", "q<x>", "pq<x>r",
     "<x>one two<x>", "Ġthe", "the", "atheist", " the the", "<s", "<s>", "<s>>", "\t\t", "\t\t\t", "\n\n", "\n\n\n", "a\n\nb",
 ]
 
 
 def random_texts(random, count):
     """Words, marks and single code points put together without any care for sense."""
-    single = [" ", " ", " ", "\n", "\r\n", "\t", "'", "'s", "'ll", "'RE", "\u00a0", "\u3000", "\u0301", "\u200d", "1", "23", "٣", "!", "…", "<x>", "<|endoftext|>"]
-    ranges = [(0x20, 0x7f), (0xa0, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x700), (0x900, 0xd80), (0xe00, 0x1100), (0x1e00, 0x2300),
-              (0x2460, 0x2800), (0x3000, 0x3130), (0x4e00, 0x4f00), (0xac00, 0xad00), (0x1d400, 0x1d4ff), (0x1f300, 0x1f650)]
+    single = [" ", " ", " ", "\n", "\r\n", "\t", "'", "'s", "'ll", "'RE", "\u00a0", "\u3000", "\u0301", "\u200d",
+              "1", "23", "٣", "!", "…", "<x>", "<|endoftext|>"]
+    ranges = [(0x20, 0x7f), (0xa0, 0x250), (0x300, 0x370), (0x370, 0x530), (0x590, 0x700), (0x900, 0xd80), (0xe00, 0x1100),
+              (0x1e00, 0x2300), (0x2460, 0x2800), (0x3000, 0x3130), (0x4e00, 0x4f00),
+              (0xac00, 0xad00), (0x1d400, 0x1d4ff), (0x1f300, 0x1f650)]
     for _ in range(count):
         parts = []
         for _ in range(random.randrange(2, 14)):
@@ -208,7 +231,8 @@ def all_normalized(t):
 
 
 OVERLAPPING = [(text, special, True) for text, special in [
-    ("<x>", True), ("<x", False), ("<x>y", False), ("a<x", False), ("<|im_start|>", True), ("<|im_end|>", True), ("<|im", False),
+    ("<x>", True), ("<x", False), ("<x>y", False), ("a<x", False), ("<|im_start|>", True), ("<|im_end|>", True),
+    ("<|im", False),
     ("one two", False), ("line\nend", False), ("  ", False), ("    ", False), ("abc", False), ("abcde", False), ("bcd", False),
     ("é!", False), ("y<", True), ("the", False), ("\t\t\t", False), ("\n\n", False), ("<s", True), ("<s>", False),
 ]]
@@ -245,7 +269,8 @@ def tokenizers():
     yield "no-split", train(cut(), 450, END)
     yield "added", with_added(all_normalized(train(cut(use_regex=True), 500, END)), OVERLAPPING + FIRST)
     yield "shuffled", shuffled_ids(shuffled_merges(train(cut(use_regex=True), 600, END)))
-    yield "shuffled-no-split", with_model(shuffled_merges(train(cut(), 500, END)), continuing_subword_prefix="", end_of_word_suffix="")
+    affixes = dict(continuing_subword_prefix="", end_of_word_suffix="")
+    yield "shuffled-no-split", with_model(shuffled_merges(train(cut(), 500, END)), **affixes)
 
 
 # ---- files

@@ -26,17 +26,21 @@ static int hex_digit(char c)
     return c <= '9' ? c - '0' : c - 'A' + 10;
 }
 
+static char escaped_byte(const char *at)
+{
+    unsigned byte = (unsigned)hex_digit(at[1]) << 4 | (unsigned)hex_digit(at[2]);
+
+    return (char)byte;
+}
+
 /* %XX is a byte, everything else itself. */
 static void read_sample(struct sample *s, char *spelled)
 {
     s->spelled = spelled;
     s->bytes = malloc(strlen(spelled) + 1);
     assert_non_null(s->bytes);
-    for (const char *at = spelled; *at != '\0'; s->length++) {
-        bool escaped = *at == '%';
-        s->bytes[s->length] = escaped ? (char)(hex_digit(at[1]) << 4 | hex_digit(at[2])) : *at;
-        at += escaped ? 3 : 1;
-    }
+    for (const char *at = spelled; *at != '\0'; at += *at == '%' ? 3 : 1)
+        s->bytes[s->length++] = *at == '%' ? escaped_byte(at) : *at;
 }
 
 /* Cuts off the next line; NULL behind the last. */

@@ -463,6 +463,25 @@ static void weights_that_are_not_finite_are_not_saved(void **state)
     alibi_tokenizer_free(t);
 }
 
+/* The checksum of the files alone came later; a state without it reads, and knows none. */
+static void a_state_without_the_checksum_of_the_files_reads(void **state)
+{
+    struct site *p = *state;
+    size_t bytes;
+    char *json = read_file(path_at("%s/state.json", p->newest), &bytes), *line = strstr(json, "  \"files_checksum\"");
+    struct train_state s;
+    struct alibi_training t;
+
+    assert_non_null(line);
+    memmove(line, strchr(line, '\n') + 1, strlen(strchr(line, '\n')));
+    assert_ok(file_replace(path_at("%s/state.json", p->run), json, strlen(json)));
+    assert_ok(checkpoint_read_state(p->run, &s, &t));
+    assert_int_equal(s.step, 4);
+    assert_int_equal(s.corpus_checksum, corpus_checksum(p->corpus));
+    assert_int_equal(s.files_checksum, 0);
+    free(json);
+}
+
 static void what_was_saved_is_what_is_read(void **state)
 {
     struct site *p = *state;
@@ -473,6 +492,7 @@ static void what_was_saved_is_what_is_read(void **state)
     assert_ok(checkpoint_read_state(p->newest, &s, &t));
     assert_int_equal(s.step, 4);
     assert_int_equal(s.corpus_checksum, corpus_checksum(p->corpus));
+    assert_int_equal(s.files_checksum, corpus_files_checksum(p->corpus));
     assert_close(s.loss, p->result.loss, 0);
     t.save_every = p->training.save_every; /* not part of the state */
     assert_memory_equal(&t, &p->training, sizeof t);
@@ -567,6 +587,7 @@ int main(void)
         RUN_TEST(a_checkpoint_that_was_set_aside_is_found),
         RUN_TEST(weights_that_are_not_finite_are_not_saved),
         RUN_TEST(what_was_saved_is_what_is_read),
+        RUN_TEST(a_state_without_the_checksum_of_the_files_reads),
         RUN_TEST(inspect_says_what_is_there),
         RUN_TEST(inspect_prints_no_control_characters_of_a_file),
     };

@@ -246,11 +246,12 @@ static struct collected generate(struct alibi_model *m, const char *prompt, stru
     return c;
 }
 
-/* Words come with blanks behind them; the end of a line, the only end that words know, is text and ends nothing. */
+/* Words come with blanks behind them, the last one of the prompt included if it has none; the end of a line, the only end that
+ * words know, is text and ends nothing. */
 static void words_are_written_with_blanks_and_go_on_after_a_line(void **state)
 {
     struct alibi_sampling s = { .tokens = 3, .temperature = 0, .top_p = 1 };
-    static const char *const expected[] = { "<unk> <unk> <unk> ", "\n\n\n", "w2 w2 w2 " };
+    static const char *const expected[] = { " <unk> <unk> <unk> ", " \n\n\n", " w2 w2 w2 " };
     char names[V][8];
     struct slice words[V];
 
@@ -264,7 +265,10 @@ static void words_are_written_with_blanks_and_go_on_after_a_line(void **state)
         alibi_tokenizer_free(m.tokenizer);
         assert_ok(tokenizer_new_words(&m.tokenizer, words, V));
         assert_string_equal(generate(&m, "w5 w6", s).text, expected[id]);
-        assert_string_equal(generate(&m, "", s).text, expected[id]);
+        assert_string_equal(generate(&m, "w5 new", s).text, expected[id]);
+        assert_string_equal(generate(&m, "w5 w6 ", s).text, expected[id] + 1);
+        assert_string_equal(generate(&m, "w5 w6\n", s).text, expected[id] + 1);
+        assert_string_equal(generate(&m, "", s).text, expected[id] + 1);
         free_model(m);
     }
 }

@@ -53,6 +53,7 @@ static void set_options(struct alibi_compare_result *r)
     r->compare.eval_tokens = 50000;
     r->compare.sliding_tokens = 16384;
     r->builtin = (struct alibi_builtin){ 3, 4000000 };
+    snprintf(r->tokenizer, sizeof r->tokenizer, "bytes");
 }
 
 /* The same with a sliding window: 10% better, on fewer tokens. */
@@ -485,6 +486,8 @@ static void json_has_every_key(void **state)
     assert_keys(json_object_get(at, "sliding"), sliding_keys, 8);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(at, "sliding"), "stride")), 512);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "text"), "text_seed")), 3);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "text"), "tokenizer")), "bytes");
+    assert_true(json_is_false(json_object_get(json_object_get(json, "text"), "own_valid")));
     assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "eval"), "eval_tokens")), 50000);
     assert_true(json_real_value(json_object_get(at, "ppl")) == 3.072);
     assert_int_equal(json_integer_value(json_object_get(at, "length")), 1024);
@@ -662,6 +665,13 @@ static void the_command_for_a_text_from_files_asks_for_them(void **state)
     assert_ok(report_html(&out, r));
     assert_contains(out.data, "alibi compare FILE... --methods alibi");
     assert_lacks(out.data, "text-seed");
+    text_free(&out);
+    snprintf(r->tokenizer, sizeof r->tokenizer, "words");
+    r->own_valid = true;
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "<dt>tokenizer</dt><dd>words</dd>");
+    assert_contains(out.data, "alibi compare FILE... --tokenizer PATH --valid PATH --recipe recipe.json");
+    assert_contains(out.data, "alibi compare FILE... --tokenizer PATH --valid PATH --methods alibi");
     text_free(&out);
     free(r);
 }

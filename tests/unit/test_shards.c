@@ -49,13 +49,13 @@ static alibi_tokenizer *bytes_tokenizer(void)
 static alibi_tokenizer *words_tokenizer(int count)
 {
     struct slice *words = calloc((size_t)count, sizeof *words);
-    char *texts = calloc((size_t)count, 12);
+    char *texts = calloc((size_t)count, 16);
     alibi_tokenizer *t = NULL;
 
     assert_true(words != NULL && texts != NULL);
     for (int i = 0; i < count; i++) {
-        char *text = texts + 12 * i;
-        snprintf(text, 12, "w%d", i);
+        char *text = texts + 16 * i;
+        snprintf(text, 16, "w%d", i);
         words[i] = (struct slice){ text, strlen(text) };
     }
     words[0] = (struct slice){ "<unk>", 5 };
@@ -139,7 +139,7 @@ static void shards_without_a_tokenizer_are_refused(void **state)
 
     (void)state;
     write_text_shard(within(folder, "a.bin"), "text|");
-    assert_fails(open_one(&c, folder, NULL), ALIBI_BAD_INPUT, "has no tokenizer of its own");
+    assert_fails(open_one(&c, folder, NULL), ALIBI_BAD_INPUT, "has no tokenizer of its own: give the one");
     assert_null(c);
     remove_temporary_folder(folder);
 }
@@ -403,6 +403,38 @@ static void the_checksum_does_not_depend_on_where_shards_end(void **state)
     remove_temporary_folder(folder);
 }
 
+/* ---- one shard of ours */
+
+static void a_shard_of_ours_brings_the_tokenizer_of_its_folder(void **state)
+{
+    char *folder = temporary_folder();
+    const char *out = strdup(tokenized(folder)), *path = strdup(within(out, "tokens-00001.bin"));
+    alibi_tokenizer *bytes = bytes_tokenizer(), *other = words_tokenizer(300);
+    alibi_corpus *c = NULL;
+    struct alibi_corpus_info info;
+
+    (void)state;
+    assert_ok(open_one(&c, path, NULL));
+    assert_split(c, ALIBI_ALL, "three|fo");
+    alibi_corpus_get_info(c, ALIBI_ALL, &info);
+    assert_int_equal(info.tokens, 8);
+    alibi_corpus_free(c);
+    assert_ok(open_one(&c, path, bytes));
+    alibi_corpus_free(c);
+    c = NULL;
+    assert_fails(open_one(&c, path, other), ALIBI_BAD_INPUT, "with another tokenizer (bytes, 257 ids) than the one in use");
+    assert_ok(file_rename(path, within(out, "tokens-00009.bin")));
+    assert_fails(open_one(&c, within(out, "tokens-00009.bin"), bytes), ALIBI_BAD_INPUT, "is not one of the shards");
+    write_text_shard(path, "other|te");
+    assert_fails(open_one(&c, path, bytes), ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
+    assert_null(c);
+    alibi_tokenizer_free(bytes);
+    alibi_tokenizer_free(other);
+    free((char *)(uintptr_t)out);
+    free((char *)(uintptr_t)path);
+    remove_temporary_folder(folder);
+}
+
 /* ---- ids of more than 16 bits */
 
 static void large_vocabularies_have_wide_ids(void **state)
@@ -590,6 +622,7 @@ int main(void)
         cmocka_unit_test(an_unfinished_folder_is_refused),
         cmocka_unit_test(tokens_are_read_across_shards),
         cmocka_unit_test(the_checksum_does_not_depend_on_where_shards_end),
+        cmocka_unit_test(a_shard_of_ours_brings_the_tokenizer_of_its_folder),
         cmocka_unit_test(large_vocabularies_have_wide_ids),
         cmocka_unit_test(the_validation_text_may_be_a_file_of_its_own),
         cmocka_unit_test(text_and_shards_are_not_mixed),

@@ -56,7 +56,7 @@ static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **sta
             assert_false(file_exists(within(folder, SHARD_PROGRESS)));
             remove_folder(folder);
         }
-        print_message("%-5s %lld tokens\n", tokenizer_type(c->tokenizers[i]), (long long)expected.count);
+        print_message("%-5s %lld tokens\n", alibi_tokenizer_type(c->tokenizers[i]), (long long)expected.count);
         mem_free(expected.at);
     }
 }
@@ -247,19 +247,40 @@ static void another_request_is_refused_with_what_differs(void **state)
 {
     struct corpus *c = *state;
     const char *folder = keep(c, "shards");
+    const char *turned[] = { c->paths[1], c->paths[0], c->paths[2] };
+    const char *more[] = { keep(c, "other"), c->paths[0], c->paths[1], c->paths[2] };
     struct alibi_reading by_line = { .document = ALIBI_DOCUMENT_LINE };
     struct alibi_tokenize_result r;
 
+    write_file(more[0], "other", 5);
     assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r), ALIBI_BAD_INPUT,
-        "unfinished tokenizing of something else: it was asked for \"shard_tokens\": 500, now for \"shard_tokens\": 501");
-    assert_fails(alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "\"tokenizer\"");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r), ALIBI_BAD_INPUT,
+                 "unfinished tokenizing of something else: with 500 tokens in a shard, now 501");
+    assert_fails(alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "with another tokenizer (bytes, 257 ids) than now (words, 302 ids)");
     assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "it was asked for \"document\": \"file\", now for \"document\": \"line\"");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "text-1");
+                 "'document' was 'file', now it is 'line'");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "3 files there, 2 now: '");
+    assert_non_null(strstr(alibi_error(), "text-2' is missing"));
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "3 files there, 1 now: '");
+    assert_non_null(strstr(alibi_error(), "text-0' is missing"));
+    assert_fails(alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "text-1' stands where '");
+    assert_fails(alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "3 files there, 4 now: '");
+    assert_non_null(strstr(alibi_error(), "other' is new"));
+    write_file(c->paths[2], c->text[2], c->bytes[2]);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "text-2' has as many bytes as then, but was written since");
     write_file(c->paths[2], "another text", 12);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "text-2");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "text-2' had ");
+    assert_non_null(strstr(alibi_error(), " bytes, now it has 12"));
+    write_file(within(folder, SHARD_REQUEST), "{}", 2);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "(unknown, 0 ids)");
+    write_file(within(folder, SHARD_REQUEST), "{", 1);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, SHARD_REQUEST);
 }
 
 static void a_request_without_a_finished_shard_gives_way(void **state)

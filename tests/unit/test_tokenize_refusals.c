@@ -47,11 +47,16 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
     assert_fails(
         alibi_tokenize(c->tokenizers[0], &path, 1, &(struct alibi_reading){ .document = ALIBI_DOCUMENT_LINE }, 500, folder, &r),
         ALIBI_BAD_INPUT, "there is no text in");
+    assert_false(folder_exists(folder));
     write_file(path,
                "ab\xff"
                "c",
                4);
     assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "not UTF-8");
+    assert_false(folder_exists(folder));
+    assert_ok(folder_create(folder));
+    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "not UTF-8");
+    assert_true(folder_exists(folder)); /* it was there before */
     assert_fails(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, NULL), ALIBI_BAD_INPUT, "not UTF-8");
     path = keep(c, "nowhere");
     assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "nowhere");
@@ -72,8 +77,25 @@ static void a_text_without_a_cut_is_refused_before_it_fills_the_memory(void **st
     for (int i = 1; i < 3; i++) {
         assert_int_equal(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT);
         assert_non_null(strstr(alibi_error(), "/long'"));
-        remove_folder(folder);
+        assert_false(folder_exists(folder));
     }
+}
+
+static void shards_are_not_read_as_text(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *file = keep(c, "shards/tokens-00000.bin"), *text = keep(c, "text.bin");
+    const char *again = keep(c, "again");
+    struct alibi_tokenize_result r;
+
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
+    assert_fails(alibi_tokenize(c->tokenizers[0], &folder, 1, NULL, 500, again, &r), ALIBI_BAD_INPUT,
+                 "shards' holds token shards already");
+    assert_fails(alibi_tokenize(c->tokenizers[0], &file, 1, NULL, 500, again, &r), ALIBI_BAD_INPUT,
+                 "tokens-00000.bin' holds token shards already");
+    assert_false(folder_exists(again));
+    write_file(text, "a text of that name", 19);
+    assert_ok(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, again, &r));
 }
 
 /* ---- index.json and progress.json that are not as they should be */
@@ -217,6 +239,7 @@ int main(void)
         TEST(folder_in_use_is_refused),
         TEST(arguments_and_texts_that_make_no_sense_are_refused),
         TEST(a_text_without_a_cut_is_refused_before_it_fills_the_memory),
+        TEST(shards_are_not_read_as_text),
         TEST(malformed_index_is_named_by_its_defect),
         TEST(every_flipped_bit_of_the_index_is_found),
         TEST(malformed_progress_is_named_by_its_defect),

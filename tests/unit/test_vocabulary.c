@@ -526,14 +526,17 @@ static void a_stop_ends_reading_and_merging_and_is_then_forgotten(void **state)
 static void values_that_make_no_sense_are_named(void **state)
 {
     const char *path = text_file("refused.txt", "some text");
+    struct alibi_vocabulary cut_words = words(0, 1);
     struct text json = { 0 };
 
     (void)state;
     assert_fails(train(&json, bpe(256, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "'vocab': 256");
-    assert_fails(train(&json, bpe(0, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "257");
+    assert_fails(train(&json, bpe(1, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "257");
     assert_fails(train(&json, bpe(VOCAB_BPE_MAX + 1, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "1048576");
     assert_fails(train(&json, bpe(300, -1, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "min");
     assert_fails(train(&json, words(1, 1), path, &tally_limits_usual), ALIBI_USAGE, "<unk> and <eos>");
+    cut_words.pattern = (char[]){ "gpt2" };
+    assert_fails(train(&json, cut_words, path, &tally_limits_usual), ALIBI_USAGE, "'pattern' is for bpe");
     assert_fails(train(&json, bpe(300, 2, "(unclosed"), path, &tally_limits_usual), ALIBI_BAD_INPUT, "(unclosed");
     assert_fails(train(&json, bpe(300, 2, "gpt3"), path, &tally_limits_usual), ALIBI_USAGE, "'gpt3' is none of gpt2");
     assert_fails(train(&json, bpe(300, 2, ""), path, &tally_limits_usual), ALIBI_USAGE, "'pattern'");
@@ -551,9 +554,9 @@ static void options_have_the_defaults_that_the_help_tells(void **state)
     group.options = alibi_vocabulary_options(&group.count);
     assert_ok(alibi_options_init(&group, 1));
     assert_int_equal(how.type, ALIBI_BPE);
-    assert_int_equal(how.vocab, 32000);
+    assert_int_equal(how.vocab, 0);
     assert_int_equal(how.min_count, 0);
-    assert_string_equal(how.pattern, "gpt2");
+    assert_null(how.pattern);
     assert_ok(alibi_options_set(&group, 1, "type", "words"));
     assert_int_equal(how.type, ALIBI_WORDS);
     alibi_options_free(&group, 1);
