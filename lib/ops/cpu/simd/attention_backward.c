@@ -4,10 +4,10 @@
  *   dp = dy_i . v_j,   ds = p (dp - D_i), D_i = dy_i . y_i
  *   dv_j += p dy_i,    dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
  *
- * Two ways to share the work. Whole heads: a task is a key/value head with all the query heads that read it, and computes each
- * tile once. Split: where there are too few heads for the threads, tasks are query tiles, for dq, and then key tiles, for dk and
- * dv, and p and dp are computed twice (seven products for five). Every sum is taken in the same order either way, so the
- * number of threads, which decides, does not change the result. */
+ * A task is some query tiles, one behind the other, of all the query heads that share a key/value head: its chunk. It has sums of
+ * its own for the keys that its queries see, and the sums of a head's chunks are added in order when all are done. Later queries
+ * see more keys, so later chunks have fewer tiles. How a head is cut depends on its length alone, so the number of threads does
+ * not change the result; as many heads are under way at a time as keep all threads busy, which bounds the memory. */
 #include <omp.h>
 #include <string.h>
 
@@ -16,7 +16,8 @@
 struct gradients {
     struct heads c;
     struct tensor dq, dk, dv, dy, y, lse;
-    double *dbias; /* [B, H, entries]: sums of each head of each sequence, NULL: not wanted */
+    int64_t tiles, chunks; /* of queries, per head */
+    double *dbias;         /* [B, H, chunks, entries]: sums of each chunk, NULL: not wanted */
     int64_t entries;
 };
 
@@ -28,12 +29,11 @@ struct work {
     float *p, *ds;             /* [TILE, TILE], keys by queries */
     float *lse, *minus_D;      /* [TILE] */
     float *strip, *diagonals;  /* [2 TILE] */
-    float *dk, *dv;            /* [key_rows, width] */
 };
 
-static int64_t work_floats(const struct heads *c, int64_t key_rows)
+static int64_t work_floats(const struct heads *c)
 {
-    return TILE * (2 * c->D + 4 * c->width + 2 * TILE + 6) + 2 * key_rows * c->width;
+    return TILE * (2 * c->D + 4 * c->width + 2 * TILE + 6);
 }
 
 static float *take(float **memory, int64_t count)
@@ -44,7 +44,7 @@ static float *take(float **memory, int64_t count)
     return taken;
 }
 
-static struct work work_at(const struct heads *c, float *memory, int64_t key_rows)
+static struct work work_at(const struct heads *c, float *memory)
 {
     struct work w;
 
@@ -60,8 +60,6 @@ static struct work work_at(const struct heads *c, float *memory, int64_t key_row
     w.minus_D = take(&memory, TILE);
     w.strip = take(&memory, 2 * TILE);
     w.diagonals = take(&memory, 2 * TILE);
-    w.dk = take(&memory, key_rows * c->width);
-    w.dv = take(&memory, key_rows * c->width);
     return w;
 }
 
@@ -81,18 +79,6 @@ static bool was_kept(const struct heads *c, const struct tile *t)
         return true;
     row = (const int32_t *)kept.data + ((t->b * c->H + t->h) * kept.shape[2] + t->i / TILE) * kept.shape[3];
     return (uint32_t)row[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
-}
-
-/* The tiles of a head and sequence that were used. */
-static int64_t count_kept(const struct heads *c, int64_t b, int64_t h)
-{
-    struct tensor kept = c->a.skip.kept;
-    int64_t tiles = attention_tiles(c->Lq), words = kept.data ? kept.shape[2] * kept.shape[3] : 0, count = 0;
-    const int32_t *row = kept.data ? (const int32_t *)kept.data + (b * c->H + h) * words : NULL;
-
-    for (int64_t n = 0; n < words; n++)
-        count += __builtin_popcount((uint32_t)row[n]);
-    return kept.data ? count : tiles * (tiles + 1) / 2;
 }
 
 /* ---- one tile */
@@ -178,9 +164,9 @@ static void sum_diagonals(struct work *w, const struct tile *t)
 }
 
 /* slope: the sum of -distance * ds; table: each entry's own distances, the last entry with all beyond. */
-static void add_to_bias(struct work *w, const struct gradients *g, const struct tile *t)
+static void add_to_bias(struct work *w, const struct gradients *g, const struct tile *t, int64_t chunk)
 {
-    double *sums = g->dbias + (t->b * g->c.H + t->h) * g->entries;
+    double *sums = g->dbias + ((t->b * g->c.H + t->h) * g->chunks + chunk) * g->entries;
     int64_t first = t->i - t->j - (t->nk - 1);
 
     sum_diagonals(w, t);
@@ -193,22 +179,49 @@ static void add_to_bias(struct work *w, const struct gradients *g, const struct 
     }
 }
 
-/* dbias += the sums of every sequence, in order. */
-static void store_bias(const struct gradients *g, struct tensor dbias)
+/* The sums of entry n of head h over all sequences and chunks, in order. */
+static double sum_bias(const struct gradients *g, int64_t h, int64_t n)
 {
-    int64_t count = g->c.H * g->entries;
-    float *out = dbias.data;
+    double sum = 0.0;
 
-    for (int64_t n = 0; n < count; n++) {
-        double sum = 0.0;
-        for (int64_t b = 0; b < g->c.B; b++)
-            sum += g->dbias[b * count + n];
-        out[n] = (float)((double)out[n] + sum);
-    }
+    for (int64_t b = 0; b < g->c.B; b++)
+        for (int64_t chunk = 0; chunk < g->chunks; chunk++)
+            sum += g->dbias[((b * g->c.H + h) * g->chunks + chunk) * g->entries + n];
+    return sum;
 }
 
-/* A query tile against all its keys: its dq, and with `keys_too` what it adds to dk and dv [Lk, width] and to the bias. */
-static void query_tile(struct work *w, const struct gradients *g, struct tile t, bool keys_too)
+static void store_bias(const struct gradients *g, struct tensor dbias)
+{
+    float *out = dbias.data;
+
+    for (int64_t h = 0; h < g->c.H; h++)
+        for (int64_t n = 0; n < g->entries; n++)
+            out[h * g->entries + n] = (float)((double)out[h * g->entries + n] + sum_bias(g, h, n));
+}
+
+/* ---- chunks */
+
+enum { CHUNK_TILES = 8, CHUNKS_MAX = 8 };
+
+/* The first tile of a chunk: tile i costs as its i keys, so equal work ends at the roots. */
+static int64_t chunk_begin(const struct gradients *g, int64_t chunk)
+{
+    return (int64_t)((double)g->tiles * sqrt((double)chunk / (double)g->chunks));
+}
+
+/* Keys that the queries of a chunk see. */
+static int64_t chunk_keys(const struct gradients *g, int64_t chunk)
+{
+    return smaller(chunk_begin(g, chunk + 1) * TILE, g->c.Lk);
+}
+
+/* The sums of a chunk, [chunk_keys, width] each. */
+struct sums {
+    float *dk, *dv;
+};
+
+/* A query tile against all its keys: its dq, and what it adds to dk, dv and the bias. */
+static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t chunk, struct sums s)
 {
     const struct heads *c = &g->c;
 
@@ -219,120 +232,101 @@ static void query_tile(struct work *w, const struct gradients *g, struct tile t,
             continue;
         differentiate_scores(w, g, &t);
         add_to_queries(w, c, &t);
-        if (keys_too)
-            add_to_keys(w, c, &t, w->dk + t.j * c->width, w->dv + t.j * c->width);
-        if (keys_too && g->dbias)
-            add_to_bias(w, g, &t);
+        add_to_keys(w, c, &t, s.dk + t.j * c->width, s.dv + t.j * c->width);
+        if (g->dbias)
+            add_to_bias(w, g, &t, chunk);
     } while (tile_step_back(&t));
     unpack_rows(rows_of(g->dq, t.b, t.i, t.h), c, w->dq, t.nq, (float)c->a.scale);
 }
 
-/* ---- whole heads */
-
-static void whole_head(struct work w, const struct gradients *g, int64_t b, int64_t kv)
+static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t chunk, struct sums s)
 {
     const struct heads *c = &g->c;
-    int64_t group = c->H / c->Hkv;
+    int64_t b = head / c->Hkv, kv = head % c->Hkv, group = c->H / c->Hkv, keys = chunk_keys(g, chunk);
 
-    clear(w.dk, c->Lk * c->width);
-    clear(w.dv, c->Lk * c->width);
+    clear(s.dk, keys * c->width);
+    clear(s.dv, keys * c->width);
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (int64_t i = 0; i < c->Lq; i += TILE)
-            query_tile(&w, g, tile_on_diagonal(c, b, h, i), true);
-    unpack_rows(rows_of(g->dk, b, 0, kv), c, w.dk, c->Lk, 1.0f);
-    unpack_rows(rows_of(g->dv, b, 0, kv), c, w.dv, c->Lk, 1.0f);
+        for (int64_t i = chunk_begin(g, chunk) * TILE; i < keys; i += TILE)
+            query_tile(&w, g, tile_on_diagonal(c, b, h, i), chunk, s);
 }
 
-static alibi_status by_whole_heads(const struct gradients *g, bool parallel)
+/* What all chunks of a head have for the keys of one tile, added up in the first one that has them. */
+static void store_keys(const struct gradients *g, int64_t head, int64_t tile, struct sums *s)
 {
     const struct heads *c = &g->c;
-    int64_t size = work_floats(c, c->Lk), tasks = c->B * c->Hkv;
-    float *memory = NULL;
+    int64_t j = tile * TILE, nk = smaller(TILE, c->Lk - j), first = 0;
 
-    TRY_RETURN(NEW_ARRAY(&memory, (parallel ? omp_get_max_threads() : 1) * size, "the tiles of attention's gradient"));
-#pragma omp parallel for schedule(dynamic) if (parallel)
-    for (int64_t task = 0; task < tasks; task++)
-        whole_head(work_at(c, memory + omp_get_thread_num() * size, c->Lk), g, task / c->Hkv, task % c->Hkv);
-    mem_free(memory);
-    return ALIBI_OK;
-}
-
-/* ---- split heads */
-
-/* The key tile at j against all the queries that see it. */
-static void key_tile(struct work *w, const struct gradients *g, int64_t b, int64_t kv, int64_t j)
-{
-    const struct heads *c = &g->c;
-    int64_t group = c->H / c->Hkv, nk = smaller(TILE, c->Lk - j);
-
-    clear(w->dk, TILE * c->width);
-    clear(w->dv, TILE * c->width);
-    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (int64_t i = j; i < c->Lq; i += TILE) {
-            struct tile t = tile_on_diagonal(c, b, h, i);
-            t.j = j;
-            t.nk = nk;
-            t.diagonal = i == j;
-            if (!was_kept(c, &t))
-                continue;
-            load_queries(w, g, &t);
-            differentiate_scores(w, g, &t);
-            add_to_keys(w, c, &t, w->dk, w->dv);
+    while (chunk_keys(g, first) <= j)
+        first++;
+    for (int64_t n = first + 1; n < g->chunks; n++)
+        for (int64_t x = j * c->width; x < (j + nk) * c->width; x += SIMD_WIDTH) {
+            vec_store(s[first].dk + x, vec_load(s[first].dk + x) + vec_load(s[n].dk + x));
+            vec_store(s[first].dv + x, vec_load(s[first].dv + x) + vec_load(s[n].dv + x));
         }
-    unpack_rows(rows_of(g->dk, b, j, kv), c, w->dk, nk, 1.0f);
-    unpack_rows(rows_of(g->dv, b, j, kv), c, w->dv, nk, 1.0f);
+    unpack_rows(rows_of(g->dk, head / c->Hkv, j, head % c->Hkv), c, s[first].dk + j * c->width, nk, 1.0f);
+    unpack_rows(rows_of(g->dv, head / c->Hkv, j, head % c->Hkv), c, s[first].dv + j * c->width, nk, 1.0f);
 }
 
-/* The tiles with the most to do are handed out first: the last queries, the first keys. */
-static alibi_status by_split_heads(const struct gradients *g)
+/* Heads from..from+count-1 of all sequences. The last chunks, which need the most memory, and the last heads, which leave out
+ * least as a rule, are handed out first. */
+static void run_heads(const struct gradients *g, int64_t from, int64_t count, struct sums *sums, float *memory)
 {
     const struct heads *c = &g->c;
-    int64_t tiles = (c->Lq + TILE - 1) / TILE, size = work_floats(c, TILE);
-    float *memory = NULL;
+    bool parallel = c->B * c->H * c->Lq * c->Lk * c->D > CPU_PARALLEL_MIN;
 
-    TRY_RETURN(NEW_ARRAY(&memory, omp_get_max_threads() * size, "the tiles of attention's gradient"));
-#pragma omp parallel
+#pragma omp parallel if (parallel)
     {
-        struct work w = work_at(c, memory + omp_get_thread_num() * size, TILE);
-#pragma omp for schedule(dynamic) nowait
-        for (int64_t task = 0; task < c->B * c->H * tiles; task++) {
-            int64_t i = (tiles - 1 - task / (c->B * c->H)) * TILE, head = task % (c->B * c->H);
-            query_tile(&w, g, tile_on_diagonal(c, head / c->H, head % c->H, i), false);
-        }
+        struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
 #pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < c->B * c->Hkv * tiles; task++) {
-            int64_t j = task / (c->B * c->Hkv) * TILE, head = task % (c->B * c->Hkv);
-            key_tile(&w, g, head / c->Hkv, head % c->Hkv, j);
-        }
+        for (int64_t task = count * g->chunks - 1; task >= 0; task--)
+            run_chunk(w, g, from + task % count, task / count, sums[task % count * g->chunks + task / count]);
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < count * g->tiles; task++)
+            store_keys(g, from + task / g->tiles, task % g->tiles, sums + task / g->tiles * g->chunks);
     }
-    mem_free(memory);
-    return ALIBI_OK;
 }
 
-/* Whole heads take as long as the longest of them, and leave threads idle in the last round; split heads cost 7/5. The gradient
- * of the bias is summed head by head. */
-static bool whole_heads_are_better(const struct gradients *g)
+/* Two chunks per thread keep all of them busy to the end. */
+static int64_t heads_at_a_time(const struct gradients *g)
 {
-    const struct heads *c = &g->c;
-    int64_t threads = omp_get_max_threads(), group = c->H / c->Hkv, tasks = c->B * c->Hkv, all = 0, longest = 0;
+    return smaller((2 * omp_get_max_threads() + g->chunks - 1) / g->chunks, g->c.B * g->c.Hkv);
+}
 
-    for (int64_t task = 0; task < tasks; task++) {
-        int64_t tiles = 0;
-        for (int64_t h = 0; h < group; h++)
-            tiles += count_kept(c, task / c->Hkv, task % c->Hkv * group + h);
-        all += tiles;
-        longest = tiles > longest ? tiles : longest;
+static alibi_status new_sums(const struct gradients *g, int64_t heads, struct sums *sums, float **memory)
+{
+    int64_t keys = 0, width = g->c.width;
+    float *next;
+
+    for (int64_t n = 0; n < g->chunks; n++)
+        keys += chunk_keys(g, n);
+    TRY_RETURN(NEW_ARRAY(memory, heads * keys * 2 * width, "the sums of attention's gradient"));
+    next = *memory;
+    for (int64_t n = 0; n < heads * g->chunks; n++) {
+        sums[n].dk = take(&next, chunk_keys(g, n % g->chunks) * width);
+        sums[n].dv = take(&next, chunk_keys(g, n % g->chunks) * width);
     }
-    int64_t rounds = (tasks + threads - 1) / threads, even = (all + tasks - 1) / tasks * rounds;
-    return g->dbias || 5 * threads * (even > longest ? even : longest) <= 7 * all;
+    return ALIBI_OK;
 }
 
 static alibi_status run(const struct gradients *g)
 {
     const struct heads *c = &g->c;
-    bool parallel = c->B * c->H * c->Lq * c->Lk * c->D > CPU_PARALLEL_MIN;
+    int64_t heads = c->B * c->Hkv, together = heads_at_a_time(g);
+    alibi_status status;
+    struct sums *sums = NULL;
+    float *memory = NULL, *work = NULL;
 
-    return parallel && !whole_heads_are_better(g) ? by_split_heads(g) : by_whole_heads(g, parallel);
+    TRY(NEW_ARRAY(&sums, together * g->chunks, "the sums of attention's gradient"));
+    TRY(new_sums(g, together, sums, &memory));
+    TRY(NEW_ARRAY(&work, omp_get_max_threads() * work_floats(c), "the tiles of attention's gradient"));
+    for (int64_t from = 0; from < heads; from += together)
+        run_heads(g, from, smaller(together, heads - from), sums, work);
+out:
+    mem_free(sums);
+    mem_free(memory);
+    mem_free(work);
+    return status;
 }
 
 alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
@@ -346,9 +340,11 @@ alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, stru
         return ref_attention_backward(dev, dq, dk, dv, dbias, dy, y, lse, a);
     if (g.c.B == 0 || g.c.H == 0 || g.c.Lq == 0)
         return ALIBI_OK;
+    g.tiles = attention_tiles(g.c.Lq);
+    g.chunks = smaller((g.tiles + CHUNK_TILES - 1) / CHUNK_TILES, CHUNKS_MAX);
     if (dbias.data && a.bias.kind != BIAS_NONE) {
         g.entries = a.bias.kind == BIAS_LINEAR ? 1 : dbias.shape[1];
-        TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.entries, "the gradient of attention's bias"));
+        TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries, "the gradient of attention's bias"));
     }
     TRY(run(&g));
     if (g.dbias)
