@@ -201,7 +201,7 @@ static void store_bias(const struct gradients *g, struct tensor dbias)
 
 /* ---- chunks */
 
-enum { CHUNK_TILES = 8, CHUNKS_MAX = 8 };
+enum { CHUNK_TILES = 8, CHUNKS_MAX = 4 };
 
 /* The first tile of a chunk: tile i costs as its i keys, so equal work ends at the roots. */
 static int64_t chunk_begin(const struct gradients *g, int64_t chunk)
@@ -215,10 +215,34 @@ static int64_t chunk_keys(const struct gradients *g, int64_t chunk)
     return smaller(chunk_begin(g, chunk + 1) * TILE, g->c.Lk);
 }
 
-/* The sums of a chunk, [chunk_keys, width] each. */
+/* The sums of a chunk, [chunk_keys, width] each; keys before `first` have none. */
 struct sums {
     float *dk, *dv;
+    int64_t first;
 };
+
+/* The first key tile that the forward pass used for the query tile at i. */
+static int64_t first_kept(const struct heads *c, int64_t b, int64_t h, int64_t i)
+{
+    struct tile t = tile_on_diagonal(c, b, h, i);
+
+    for (t.j = 0; t.j < i; t.j += TILE)
+        if (was_kept(c, &t))
+            break;
+    return t.j;
+}
+
+/* The first key that any query of a chunk used. */
+static int64_t chunk_first(const struct gradients *g, int64_t b, int64_t kv, int64_t chunk)
+{
+    const struct heads *c = &g->c;
+    int64_t group = c->H / c->Hkv, end = chunk_keys(g, chunk), first = c->a.skip.kept.data ? end : 0;
+
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+        for (int64_t i = chunk_begin(g, chunk) * TILE; i < end && first > 0; i += TILE)
+            first = smaller(first, first_kept(c, b, h, i));
+    return first;
+}
 
 /* A query tile against all its keys: its dq, and what it adds to dk, dv and the bias. */
 static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t chunk, struct sums s)
@@ -239,33 +263,47 @@ static void query_tile(struct work *w, const struct gradients *g, struct tile t,
     unpack_rows(rows_of(g->dq, t.b, t.i, t.h), c, w->dq, t.nq, (float)c->a.scale);
 }
 
-static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t chunk, struct sums s)
+static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t chunk, struct sums *s)
 {
     const struct heads *c = &g->c;
     int64_t b = head / c->Hkv, kv = head % c->Hkv, group = c->H / c->Hkv, keys = chunk_keys(g, chunk);
 
-    clear(s.dk, keys * c->width);
-    clear(s.dv, keys * c->width);
+    s->first = chunk_first(g, b, kv, chunk);
+    clear(s->dk + s->first * c->width, (keys - s->first) * c->width);
+    clear(s->dv + s->first * c->width, (keys - s->first) * c->width);
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
         for (int64_t i = chunk_begin(g, chunk) * TILE; i < keys; i += TILE)
-            query_tile(&w, g, tile_on_diagonal(c, b, h, i), chunk, s);
+            query_tile(&w, g, tile_on_diagonal(c, b, h, i), chunk, *s);
 }
 
-/* What all chunks of a head have for the keys of one tile, added up in the first one that has them. */
+static bool has_keys(const struct gradients *g, const struct sums *s, int64_t chunk, int64_t j)
+{
+    return s[chunk].first <= j && j < chunk_keys(g, chunk);
+}
+
+static void add_numbers(float *to, const float *from, int64_t count)
+{
+    for (int64_t x = 0; x < count; x += SIMD_WIDTH)
+        vec_store(to + x, vec_load(to + x) + vec_load(from + x));
+}
+
+/* What all chunks of a head have for the keys of one tile, added up in the first one that has them: some chunk has, since queries
+ * use their own keys. */
 static void store_keys(const struct gradients *g, int64_t head, int64_t tile, struct sums *s)
 {
     const struct heads *c = &g->c;
-    int64_t j = tile * TILE, nk = smaller(TILE, c->Lk - j), first = 0;
+    int64_t b = head / c->Hkv, kv = head % c->Hkv, j = tile * TILE, nk = smaller(TILE, c->Lk - j), first = 0;
+    int64_t at = j * c->width, count = nk * c->width;
 
-    while (chunk_keys(g, first) <= j)
+    while (!has_keys(g, s, first, j))
         first++;
     for (int64_t n = first + 1; n < g->chunks; n++)
-        for (int64_t x = j * c->width; x < (j + nk) * c->width; x += SIMD_WIDTH) {
-            vec_store(s[first].dk + x, vec_load(s[first].dk + x) + vec_load(s[n].dk + x));
-            vec_store(s[first].dv + x, vec_load(s[first].dv + x) + vec_load(s[n].dv + x));
+        if (has_keys(g, s, n, j)) {
+            add_numbers(s[first].dk + at, s[n].dk + at, count);
+            add_numbers(s[first].dv + at, s[n].dv + at, count);
         }
-    unpack_rows(rows_of(g->dk, head / c->Hkv, j, head % c->Hkv), c, s[first].dk + j * c->width, nk, 1.0f);
-    unpack_rows(rows_of(g->dv, head / c->Hkv, j, head % c->Hkv), c, s[first].dv + j * c->width, nk, 1.0f);
+    unpack_rows(rows_of(g->dk, b, j, kv), c, s[first].dk + at, nk, 1.0f);
+    unpack_rows(rows_of(g->dv, b, j, kv), c, s[first].dv + at, nk, 1.0f);
 }
 
 /* Heads from..from+count-1 of all sequences. The last chunks, which need the most memory, and the last heads, which leave out
@@ -280,7 +318,7 @@ static void run_heads(const struct gradients *g, int64_t from, int64_t count, st
         struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
 #pragma omp for schedule(dynamic)
         for (int64_t task = count * g->chunks - 1; task >= 0; task--)
-            run_chunk(w, g, from + task % count, task / count, sums[task % count * g->chunks + task / count]);
+            run_chunk(w, g, from + task % count, task / count, &sums[task % count * g->chunks + task / count]);
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < count * g->tiles; task++)
             store_keys(g, from + task / g->tiles, task % g->tiles, sums + task / g->tiles * g->chunks);
