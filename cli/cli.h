@@ -123,8 +123,9 @@ void cli_json_options(const char *key, const struct alibi_option_group *group); 
 
 /* ---- token ids as text (ids.c) ------------------------------------------------------------------------------------------- */
 
-/* A document per line, blanks between the ids, its end id the last: as alibi_tokenize_each() wants it. */
-bool cli_print_ids(void *user, const int32_t *ids, int64_t count);
+/* A document per line, blanks between the ids, its end id the last: as alibi_tokenize_each() wants it. `user` is a bool, whether
+ * a line has begun. */
+bool cli_print_ids(void *user, const int32_t *ids, int64_t count, bool ends);
 
 /* The way back: prints the text of such lines. Between two documents stands a line end, if the first has none of its own. */
 alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, int count);

@@ -26,13 +26,18 @@ static const struct alibi_option options[] = {
       "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: bytes" },
     { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL, "learn a vocabulary, and write it as a tokenizer.json" },
     { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL, "print the ids instead, a document per line" },
-    { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL, "the way back: print the text of lines of ids" },
-    { "shard-tokens", ALIBI_OPTION_INT, AT(shard_tokens), 1, INT32_MAX, NULL, "100000000", "N",
-      "tokens in a shard; the last one has what is left" },
+    { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL,
+      "the way back: print the text of lines of ids, from plain files or standard input" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
-enum { TASK, VOCABULARY, READING, GROUPS };
+/* A shard costs a few syncs: tiny ones would take hours, and more of them than can be mapped. */
+static const struct alibi_option shard_options[] = {
+    { "shard-tokens", ALIBI_OPTION_INT, AT(shard_tokens), 10000, INT32_MAX, NULL, "100000000", "N",
+      "tokens in a shard, at least 10000; the last one has what is left" },
+};
+
+enum { TASK, SHARDS, VOCABULARY, READING, GROUPS };
 
 /* ---- what is asked for */
 
@@ -63,6 +68,8 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
         return cli_fail(ALIBI_USAGE, "--train makes a tokenizer and --tokenizer uses one; give one of them");
     if (!job->train && line->given & 1u << VOCABULARY)
         return cli_fail(ALIBI_USAGE, "the options of a vocabulary, such as --vocab, go with --train");
+    if ((job->train || prints) && line->given & 1u << SHARDS)
+        return cli_fail(ALIBI_USAGE, "--shard-tokens is for shards; --train, --print-ids and --decode write none");
     if (job->decode && line->given & 1u << READING)
         return cli_fail(ALIBI_USAGE, "--decode reads ids; how text is read has no meaning for it");
     if (prints && (job->out || job->json))
@@ -194,8 +201,6 @@ static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job
 
     cli_catch_signals();
     status = alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out, &result);
-    if (status == ALIBI_INTERRUPTED)
-        return cli_fail(status, "stopped; what is done is saved in '%s' and the same command goes on from there", job->out);
     if (status != ALIBI_OK)
         return status;
     cli_terminal_clear();
@@ -221,7 +226,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status != ALIBI_OK)
         return status;
     if (job->print_ids)
-        status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids, NULL);
+        status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids, &(bool){ false });
     else if (job->decode)
         status = cli_print_text(t, in.paths, in.count);
     else
@@ -235,6 +240,7 @@ alibi_status cmd_tokenize(int argc, char **argv)
     struct job job = { 0 };
     struct alibi_option_group groups[GROUPS] = {
         [TASK] = { "Tokenizing", options, CLI_COUNT(options), &job },
+        [SHARDS] = { "The shards", shard_options, CLI_COUNT(shard_options), &job },
         [VOCABULARY] = { .title = "The vocabulary that --train learns", .values = &job.vocabulary },
         [READING] = cli_reading_group(&job.reading),
     };
@@ -244,7 +250,7 @@ alibi_status cmd_tokenize(int argc, char **argv)
         .about =
             "Turns text files, folders of them or standard input into token shards, which train, compare and eval read; with "
             "--train learns the vocabulary for it. Stopped with SIGINT or SIGTERM it exits with 75, and the same command goes on "
-            "from there.",
+            "behind the last whole shard.",
         .groups = groups,
         .count = GROUPS,
         .max_operands = INT_MAX,

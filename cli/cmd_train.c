@@ -29,7 +29,9 @@ enum { VALID_TOKENS = 65536 };
 static alibi_status validate(const struct job *job, const alibi_corpus *corpus, struct alibi_eval_result *result)
 {
     int64_t length = job->training.train_length;
-    const struct alibi_eval eval = { .length = length, .tokens = length > VALID_TOKENS ? length : VALID_TOKENS };
+    const struct alibi_eval eval = { .length = length,
+                                     .tokens = length > VALID_TOKENS ? length : VALID_TOKENS,
+                                     .skip = job->training.skip };
     struct alibi_corpus_info valid;
     alibi_model *model = NULL;
     alibi_status status;

@@ -8,12 +8,18 @@
 
 #include "cli.h"
 
-bool cli_print_ids(void *user, const int32_t *ids, int64_t count)
+bool cli_print_ids(void *user, const int32_t *ids, int64_t count, bool ends)
 {
-    (void)user;
-    for (int64_t i = 0; i < count && !ferror(stdout); i++)
-        printf("%s%" PRId32, i ? " " : "", ids[i]);
-    putchar('\n');
+    bool *begun = user;
+
+    for (int64_t i = 0; i < count && !ferror(stdout); i++) {
+        printf("%s%" PRId32, *begun ? " " : "", ids[i]);
+        *begun = true;
+    }
+    if (ends) {
+        putchar('\n');
+        *begun = false;
+    }
     return !ferror(stdout); /* else nobody reads any more */
 }
 
@@ -158,7 +164,7 @@ alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, 
 
     for (int i = 0; i < count && status == ALIBI_OK; i++) {
         bool standard = strcmp(paths[i], "-") == 0;
-        struct input in = { stdin, paths[i], 1 };
+        struct input in = { stdin, "standard input", 1 };
 
         if (!standard)
             status = open_input(&in, paths[i]);

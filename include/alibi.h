@@ -27,14 +27,13 @@ extern "C" {
 /* The values are the exit codes of the program, and will not change. */
 typedef enum alibi_status {
     ALIBI_OK = 0,
-    ALIBI_USAGE = 2,     /* an option that does not exist, or a value out of its range */
-    ALIBI_BAD_INPUT = 3, /* a file, a text or a configuration that cannot be used as it is */
-    ALIBI_MEMORY = 4,    /* not enough memory */
-    ALIBI_IO = 5,        /* reading, writing, locking or syncing failed */
-    ALIBI_NUMERIC = 6,   /* a loss, gradient or weight that is not finite */
-    ALIBI_DEVICE = 7,    /* the device asked for is not there or failed */
-    ALIBI_INTERRUPTED =
-        75, /* stopped on request; what is done is saved, and training, comparison and tokenizing go on from there */
+    ALIBI_USAGE = 2,        /* an option that does not exist, or a value out of its range */
+    ALIBI_BAD_INPUT = 3,    /* a file, a text or a configuration that cannot be used as it is */
+    ALIBI_MEMORY = 4,       /* not enough memory */
+    ALIBI_IO = 5,           /* reading, writing, locking or syncing failed */
+    ALIBI_NUMERIC = 6,      /* a loss, gradient or weight that is not finite */
+    ALIBI_DEVICE = 7,       /* the device asked for is not there or failed */
+    ALIBI_INTERRUPTED = 75, /* stopped on request; alibi_error() says what of the work is kept, if any */
 } alibi_status;
 
 /* The message of the last failure in this thread, "" if there was none. Valid until the next failing call in this thread. */
@@ -245,23 +244,26 @@ struct alibi_tokenize_result {
 
 /* Writes the tokens of a corpus of any size into the folder `dir`: shards of `shard_tokens` tokens in llm.c's format, with 16-bit
  * ids for vocabularies up to 65,536 and 32-bit ids beyond, index.json with counts and checksums, tokenizer.json, and request.json
- * with what was asked for.
+ * with what was asked for. `dir` may not lie in a folder of `paths`, and there are at most 50,000 shards.
  *
  * Stopped (by a kill, a power cut, or alibi_request_stop() with ALIBI_INTERRUPTED) it goes on behind the last finished shard when
  * called again with the same arguments, and the shards are, byte for byte, those of a call that was never stopped. The files must
- * be the same by size and time; standard input must be fed the same text again from its start, which is not checked. On a folder
- * that is finished the same call does nothing and gives the same counts (but not with standard input: then it is refused).
- * Another request is ALIBI_BAD_INPUT that says what differs, unless no shard was finished: then it takes the folder over. So is a
- * folder with files of others. Text that cannot be read leaves no folder behind that was not there before, unless a shard of it
- * is finished. reading NULL: each file is a document, as `auto` has it. */
+ * be the same by size and time; standard input must be fed the same text again from its start, which is compared with the shards.
+ * Finished shards are verified before anything is added to them. On a folder that is finished the same call does nothing and
+ * gives the same counts (but not with standard input: then it is refused). Another request is ALIBI_BAD_INPUT that says what
+ * differs, unless no shard was finished: then it takes the folder over. So is a folder with files of others. Text that cannot be
+ * read leaves no folder behind that was not there before, unless a shard of it is finished. reading NULL: each file is a
+ * document, as `auto` has it. */
 ALIBI_API alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
                                       const struct alibi_reading *reading, int64_t shard_tokens, const char *dir,
                                       struct alibi_tokenize_result *result);
 
-/* Hands over the ids of each document, its end included, in order; false ends the call early. */
+/* Hands over the ids, in order, as they come: a run of them is a document, or a part of one. `ends`: the document ends behind
+ * these, its end id included. No run is longer than what a block of the text gives, so memory is bounded whatever a document is.
+ * False ends the call early. */
 ALIBI_API alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
                                            const struct alibi_reading *reading,
-                                           bool (*document)(void *user, const int32_t *ids, int64_t count), void *user);
+                                           bool (*ids)(void *user, const int32_t *ids, int64_t count, bool ends), void *user);
 
 /* A text as tokens, in three splits. */
 typedef struct alibi_corpus alibi_corpus;
@@ -424,6 +426,7 @@ struct alibi_compare {
     struct alibi_int_list lengths;
     int64_t eval_tokens;    /* tokens scored per method and length at most; 0: all of the validation split */
     int64_t sliding_tokens; /* of these scored with a sliding window too, where not fewer than the length; 0: none */
+    int64_t stream_tokens;  /* read as one stream too, from the start of the validation split, as far as it goes; 0: none */
 };
 
 ALIBI_API const struct alibi_option *alibi_compare_options(int *count);
@@ -437,6 +440,7 @@ struct alibi_compare_method {
     struct alibi_eval_result by_length[ALIBI_LIST_MAX]; /* tokens == 0 where the method has no value: `learned` past its table */
     int sliding_lengths;                                /* as many as lengths, or 0 */
     struct alibi_eval_result sliding[ALIBI_LIST_MAX];   /* the same lengths with a sliding window, stride half the length */
+    struct alibi_eval_result stream; /* tokens == 0: not asked for, or the method cannot: `learned`, `sinusoidal` */
 };
 
 struct alibi_compare_result {

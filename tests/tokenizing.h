@@ -212,20 +212,22 @@ static inline void remove_folder(const char *path)
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* ---- documents, one by one */
+/* ---- ids as they come */
 
 struct receiver {
     struct ids all;
-    int64_t documents, wanted;
+    int64_t documents, wanted, longest;
 };
 
-static inline bool receive(void *user, const int32_t *ids, int64_t count)
+static inline bool receive(void *user, const int32_t *ids, int64_t count, bool ends)
 {
     struct receiver *r = user;
 
     assert_true(count > 0);
     assert_ok(ids_append(&r->all, ids, count));
-    return ++r->documents < r->wanted;
+    r->documents += ends;
+    r->longest = count > r->longest ? count : r->longest;
+    return r->documents < r->wanted;
 }
 
 /* ---- stops */

@@ -60,6 +60,10 @@ void mem_free(void *p);                                                         
 alibi_status new_array(void **out, int64_t count, size_t size, const char *what);
 alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what);
 
+/* Room for `count` elements in *pp, which has room for *capacity: what is there stays, and what grows at least doubles. */
+#define RESERVE_ARRAY(pp, capacity, count, what) reserve_array((void **)(pp), (capacity), (count), sizeof **(pp), (what))
+alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size, const char *what);
+
 /* Texts (text.c). */
 alibi_status text_copy(char **out, const char *text);
 
@@ -82,14 +86,16 @@ alibi_status file_open_read(struct file **out, const char *path);
 alibi_status file_open_input(struct file **out, const char *path); /* pipes and devices too; "-" is standard input; size 0 */
 alibi_status file_create(struct file **out, const char *path);     /* truncates */
 alibi_status file_open_append(struct file **out, const char *path);
-alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got); /* got < bytes only at the end of the file */
+/* got < bytes only at the end of the file. ALIBI_INTERRUPTED: a stop was asked for, and the file is a pipe or a device, where to
+ * wait for more may take for ever. */
+alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got);
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
 alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes); /* the first bytes of the file */
 alibi_status file_sync(struct file *f);
 alibi_status file_close(struct file *f); /* reports what a late write reports; f is gone either way; NULL is fine */
 int64_t file_size(const struct file *f);
-alibi_status file_measure(int64_t *bytes, const char *path);        /* without opening it; 0 for pipes and devices */
-alibi_status file_modified(int64_t *nanoseconds, const char *path); /* when, since 1970; 0 for pipes and devices */
+/* Its bytes, and when it was written, in nanoseconds since 1970; without opening it. Both 0 for pipes and devices. */
+alibi_status file_measure(int64_t *bytes, int64_t *modified, const char *path);
 
 alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit); /* one more byte, a 0, behind the end */
 alibi_status file_replace(const char *path, const void *bytes, size_t length); /* write aside, sync, rename, sync the folder */
@@ -101,7 +107,8 @@ alibi_status file_remove(const char *path); /* one that is not there is fine */
 alibi_status file_remove_within(const char *folder, const char *name);
 bool file_exists(const char *path);
 
-/* A whole file as memory, read only. Whoever truncates it meanwhile ends the process: that is the price of not copying. */
+/* A whole file as memory, read only. Whoever truncates it meanwhile ends the process (SIGBUS): that is the price of not copying.
+ */
 struct mapping;
 alibi_status mapping_open(struct mapping **out, const char *path);
 const char *mapping_view(const struct mapping *m, size_t *bytes);
@@ -120,6 +127,8 @@ enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
 alibi_status path_folder(char **out, const char *path);                   /* the folder it lies in; mem_free */
+/* Whether `path`, which need not be there yet, is the folder or lies in it at any depth, whatever links are on the way. */
+alibi_status path_is_within(bool *yes, const char *path, const char *folder);
 
 /* One writer per folder: holds `folder`/lock until released. ALIBI_IO if another process has it. */
 struct lock;
@@ -192,6 +201,18 @@ enum { OPTION_KEY_MAX = 64 };
 void option_key(char key[OPTION_KEY_MAX], const char *name);
 
 /* ---- text checks (utf8.c) ------------------------------------------------------------------------------------------------ */
+
+/* White space as it separates words everywhere here: ASCII's, whatever the locale. */
+static inline bool is_white_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Whether a byte of UTF-8 is one of a character's, but not the first. */
+static inline bool utf8_continues(char c)
+{
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
 
 /* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_valid_prefix(const char *bytes, size_t length);

@@ -10,11 +10,14 @@
 #include "base/os.h"
 #include "base/path.h"
 
+enum { WAIT_MILLISECONDS = 100 };
+
 struct file {
     int fd;
     char *path;
     int64_t size;
-    bool lent; /* standard input is not ours to close */
+    bool lent;  /* standard input is not ours to close */
+    bool waits; /* a pipe or a device: what comes next may take any time */
 };
 
 /* Is the reason one that another path, or another permission, would mend? */
@@ -98,15 +101,17 @@ alibi_status file_open_read(struct file **out, const char *path)
     return open_file(out, path, O_RDONLY | O_NONBLOCK, "open");
 }
 
+/* O_NONBLOCK: opening a pipe does not wait for who writes into it; reading does, and can be stopped. */
 static alibi_status open_input_descriptor(struct file *f)
 {
     struct stat info;
 
-    f->fd = f->lent ? STDIN_FILENO : os_open(f->path, O_RDONLY);
+    f->fd = f->lent ? STDIN_FILENO : os_open(f->path, O_RDONLY | O_NONBLOCK);
     if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
         return path_fail("open", f->path);
     if (S_ISDIR(info.st_mode))
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", f->path);
+    f->waits = !S_ISREG(info.st_mode);
     f->size = S_ISREG(info.st_mode) && !f->lent ? info.st_size : 0;
     return ALIBI_OK;
 }
@@ -128,23 +133,16 @@ out:
     return status;
 }
 
-alibi_status file_measure(int64_t *bytes, const char *path)
+alibi_status file_measure(int64_t *bytes, int64_t *modified, const char *path)
 {
     struct stat info;
+    bool regular;
 
     if (os_stat(path, &info) != 0)
         return path_fail("open", path);
-    *bytes = S_ISREG(info.st_mode) ? info.st_size : 0;
-    return ALIBI_OK;
-}
-
-alibi_status file_modified(int64_t *nanoseconds, const char *path)
-{
-    struct stat info;
-
-    if (os_stat(path, &info) != 0)
-        return path_fail("open", path);
-    *nanoseconds = S_ISREG(info.st_mode) ? (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec : 0;
+    regular = S_ISREG(info.st_mode);
+    *bytes = regular ? info.st_size : 0;
+    *modified = regular ? (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec : 0;
     return ALIBI_OK;
 }
 
@@ -178,12 +176,30 @@ int64_t file_size(const struct file *f)
 
 /* ---- read, write, sync */
 
+/* Whoever writes into a pipe may pause for ever: a stop is seen even so. */
+static alibi_status wait_for_input(const struct file *f)
+{
+    int ready = 0;
+
+    while (ready == 0) {
+        if (alibi_stop_requested())
+            return fail(ALIBI_INTERRUPTED, "stopped while '%s' was read", f->path);
+        ready = os_wait(f->fd, WAIT_MILLISECONDS);
+    }
+    return ready > 0 ? ALIBI_OK : path_fail("read", f->path);
+}
+
 alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got)
 {
     size_t done = 0;
 
     while (done < bytes) {
-        ssize_t n = os_read(f->fd, (char *)buffer + done, bytes - done);
+        ssize_t n;
+        if (f->waits)
+            TRY_RETURN(wait_for_input(f));
+        n = os_read(f->fd, (char *)buffer + done, bytes - done);
+        if (n < 0 && errno == EAGAIN && f->waits)
+            continue; /* another reader was faster */
         if (n < 0)
             return path_fail("read", f->path);
         if (n == 0)

@@ -65,6 +65,45 @@ alibi_status path_look(enum path_kind *kind, const char *path)
     return ALIBI_OK;
 }
 
+/* Of what is there of the path: the nearest folder above it that exists. */
+static alibi_status resolve(char **out, const char *path)
+{
+    alibi_status status;
+    char *part = NULL, *parent = NULL;
+
+    TRY(text_copy(&part, path));
+    while ((*out = os_realpath(part)) == NULL && errno == ENOENT) {
+        TRY(path_folder(&parent, part));
+        if (strcmp(parent, part) == 0)
+            break;
+        mem_free(part);
+        part = parent;
+        parent = NULL;
+    }
+    if (*out == NULL)
+        status = path_fail("open", part);
+out:
+    mem_free(part);
+    mem_free(parent);
+    return status;
+}
+
+alibi_status path_is_within(bool *yes, const char *path, const char *folder)
+{
+    alibi_status status;
+    char *inner = NULL, *outer = NULL;
+    size_t length;
+
+    TRY(resolve(&inner, path));
+    TRY(resolve(&outer, folder));
+    length = strlen(outer);
+    *yes = strncmp(inner, outer, length) == 0 && (inner[length] == '\0' || inner[length] == '/' || outer[length - 1] == '/');
+out:
+    free(inner);
+    free(outer);
+    return status;
+}
+
 /* ---- create, sync, remove */
 
 bool folder_exists(const char *path)

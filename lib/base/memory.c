@@ -116,6 +116,19 @@ alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *
     return mem_new_zero(out, bytes, what);
 }
 
+alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size, const char *what)
+{
+    int64_t wanted = count / 2 < *capacity ? *capacity * 2 : count;
+    size_t bytes = 0;
+
+    if (count <= *capacity)
+        return ALIBI_OK;
+    TRY_RETURN(array_bytes(&bytes, wanted, size, what));
+    TRY_RETURN(mem_grow(inout, (size_t)*capacity * size, bytes, what));
+    *capacity = wanted;
+    return ALIBI_OK;
+}
+
 size_t alibi_memory_now(void)
 {
     return atomic_load(&held);

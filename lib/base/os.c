@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -34,6 +35,13 @@ int os_open(const char *path, int flags)
 ssize_t os_read(int fd, void *buffer, size_t bytes)
 {
     return CALL(EIO, read(fd, buffer, bytes));
+}
+
+int os_wait(int fd, int milliseconds)
+{
+    struct pollfd one = { .fd = fd, .events = POLLIN };
+
+    return (int)CALL(EIO, poll(&one, 1, milliseconds));
 }
 
 ssize_t os_write(int fd, const void *buffer, size_t bytes)
@@ -153,6 +161,11 @@ int os_closedir(DIR *folder)
     int result = closedir(folder);
 
     return allowed ? result : -1;
+}
+
+char *os_realpath(const char *path)
+{
+    return io_allowed(EIO) ? realpath(path, NULL) : NULL;
 }
 
 /* The number in a small file, or `otherwise` if there is none ("max" is none). */

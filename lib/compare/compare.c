@@ -1,7 +1,7 @@
 /* compare.c - one model per position method, the same in everything else, tested at growing lengths
  *
- *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length, then again with a sliding
- *                     window -> result.json after each
+ *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length, again with a sliding window,
+ *                     then as one stream -> result.json after each
  *   then:             results.json, results.csv, report.html
  *
  * Every step that is done is on disk before the next begins, so stopping at any moment loses one step at most. */
@@ -81,9 +81,10 @@ static int64_t longest(const struct model *m)
 
 /* The sliding window advances by half its length: from the second one on every scored token has at least that much context. It
  * scores no token that the other protocol does not. */
-static struct alibi_eval eval_at(const struct alibi_compare *c, enum alibi_protocol protocol, int64_t length)
+static struct alibi_eval eval_at(const struct request *r, enum alibi_protocol protocol, int64_t length)
 {
-    struct alibi_eval eval = { .length = length, .protocol = protocol, .tokens = c->eval_tokens };
+    const struct alibi_compare *c = &r->compare;
+    struct alibi_eval eval = { .length = length, .protocol = protocol, .tokens = c->eval_tokens, .skip = r->training.skip };
 
     if (protocol == ALIBI_NONOVERLAPPING)
         return eval;
@@ -116,7 +117,7 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
     const struct alibi_compare *c = &j->request->compare;
 
     while (*done < c->lengths.count) {
-        struct alibi_eval eval = eval_at(c, protocol, c->lengths.at[*done]);
+        struct alibi_eval eval = eval_at(j->request, protocol, c->lengths.at[*done]);
 
         TRY_RETURN(evaluate_at(j, m, &eval, &results[*done]));
         if (protocol == ALIBI_NONOVERLAPPING) /* what a length takes is told by its main evaluation */
@@ -125,6 +126,28 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
         TRY_RETURN(result_write(j->result, j->path));
     }
     return ALIBI_OK;
+}
+
+/* A method that cannot stream has an entry without a value, so that it is done. */
+static alibi_status evaluate_stream(struct job *j, struct model *m)
+{
+    const struct request *r = j->request;
+    struct alibi_eval eval = { .protocol = ALIBI_STREAM, .tokens = r->compare.stream_tokens, .skip = r->training.skip };
+    char task[2 * ALIBI_NAME_MAX];
+
+    if (stream_check(m) != ALIBI_OK) {
+        log_note("%s: no value as a stream, its positions mark places in the text", j->result->name);
+        j->result->stream = result_none(eval.tokens);
+    } else {
+        snprintf(task, sizeof task, "eval %s stream", j->result->name);
+        TRY_RETURN(evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &j->result->stream));
+    }
+    return result_write(j->result, j->path);
+}
+
+static bool needs_stream(const struct alibi_compare_method *m, const struct alibi_compare *c)
+{
+    return c->stream_tokens > 0 && m->stream.length == 0;
 }
 
 static alibi_status evaluate_rest(struct job *j)
@@ -137,6 +160,8 @@ static alibi_status evaluate_rest(struct job *j)
     TRY(evaluate_lengths(j, model->model, ALIBI_NONOVERLAPPING, r->by_length, &r->lengths));
     if (j->request->compare.sliding_tokens > 0)
         TRY(evaluate_lengths(j, model->model, ALIBI_SLIDING, r->sliding, &r->sliding_lengths));
+    if (needs_stream(r, &j->request->compare))
+        TRY(evaluate_stream(j, model->model));
 out:
     alibi_model_free(model);
     return status;
@@ -144,7 +169,8 @@ out:
 
 static bool is_complete(const struct alibi_compare_method *m, const struct alibi_compare *c)
 {
-    return m->lengths == c->lengths.count && m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0);
+    return m->lengths == c->lengths.count && m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0) &&
+           !needs_stream(m, c);
 }
 
 static alibi_status run_method(const struct request *r, int i, const alibi_corpus *corpus, const char *dir,

@@ -79,6 +79,8 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
                     (long long)r->compare.eval_tokens, (long long)longest);
     if (r->compare.sliding_tokens < 0)
         return fail(ALIBI_USAGE, "sliding-tokens %lld: it must be 0 or more", (long long)r->compare.sliding_tokens);
+    if (r->compare.stream_tokens < 0)
+        return fail(ALIBI_USAGE, "stream-tokens %lld: it must be 0 or more", (long long)r->compare.stream_tokens);
     return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed);
 }
 
@@ -142,6 +144,8 @@ static const struct alibi_option options[] = {
       "tokens scored per method and length at most; 0: the whole validation split" },
     { "sliding-tokens", ALIBI_OPTION_INT, AT(sliding_tokens), 0, 1e15, NULL, "16384", "N",
       "tokens scored again with a sliding window, which advances by half its length; 0: none" },
+    { "stream-tokens", ALIBI_OPTION_INT, AT(stream_tokens), 0, 1e15, NULL, "8192", "N",
+      "tokens scored again as one stream, each with all before it as context; 0: none" },
 };
 
 const struct alibi_option *alibi_compare_options(int *count)

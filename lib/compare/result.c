@@ -32,9 +32,11 @@ static const struct field method_fields[] = {
 };
 
 static const struct field eval_fields[] = {
-    EVAL(INT, length),    EVAL(INT, stride),         EVAL(REAL, nll),        EVAL(REAL, standard_error), EVAL(REAL, ppl),
-    EVAL(REAL, word_ppl), EVAL(REAL, bits_per_byte), EVAL(INT, tokens),      EVAL(INT, words),           EVAL(INT, bytes),
-    EVAL(REAL, seconds),  EVAL(REAL, tokens_per_s),  EVAL(SIZE, peak_bytes),
+    EVAL(INT, length),          EVAL(INT, stride),      EVAL(REAL, nll),
+    EVAL(REAL, standard_error), EVAL(REAL, ppl),        EVAL(REAL, word_ppl),
+    EVAL(REAL, bits_per_byte),  EVAL(INT, tokens),      EVAL(INT, words),
+    EVAL(INT, bytes),           EVAL(REAL, seconds),    EVAL(REAL, tokens_per_s),
+    EVAL(SIZE, peak_bytes),     EVAL(REAL, tiles_used), EVAL(REAL, attention_seconds),
 };
 
 static const struct field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens), BIN(REAL, nll) };
@@ -111,6 +113,7 @@ static alibi_status format_result(struct text *json, const struct alibi_compare_
     TRY_RETURN(text_append(json, ",\n"));
     TRY_RETURN(write_evals(json, "by_length", m->by_length, m->lengths));
     TRY_RETURN(write_evals(json, "sliding", m->sliding, m->sliding_lengths));
+    TRY_RETURN(write_evals(json, "stream", &m->stream, m->stream.length > 0 ? 1 : 0));
     return text_append(json, "  \"checksum\": %u\n}\n", checksum(0, json->data, json->length));
 }
 
@@ -198,6 +201,27 @@ static alibi_status read_evals(const json_t *file, enum alibi_protocol protocol,
     return ALIBI_OK;
 }
 
+/* Done, if it is there: a method that cannot stream has an entry without tokens. */
+static alibi_status read_stream(const json_t *file, struct alibi_eval_result *stream, const char *path)
+{
+    const json_t *array;
+    int count;
+
+    TRY_RETURN(read_count(file, "stream", 1, &array, &count, path));
+    if (count == 1)
+        TRY_RETURN(read_eval(json_array_get(array, 0), ALIBI_STREAM, stream, path));
+    return ALIBI_OK;
+}
+
+/* Whether the file is whole, but of before there were streams. */
+static bool is_older(const json_t *file, const char *bytes)
+{
+    const char *end = strstr(bytes, "  \"checksum\"");
+
+    return json_object_get(file, "stream") == NULL && end != NULL &&
+           json_integer_value(json_object_get(file, "checksum")) == (json_int_t)checksum(0, bytes, (size_t)(end - bytes));
+}
+
 static alibi_status check_bytes(const struct alibi_compare_method *m, const char *bytes, size_t length, const char *path)
 {
     alibi_status status;
@@ -221,9 +245,12 @@ alibi_status result_read(struct alibi_compare_method *m, const char *name, const
     TRY(file_read_all(&bytes, &length, path, RESULT_BYTES_MAX));
     TRY(json_parse(&file, bytes, length, path));
     TRY(read_fields(file, method_fields, COUNT(method_fields), m, path));
+    snprintf(m->name, sizeof m->name, "%s", name);
+    if (is_older(file, bytes))
+        goto out;
     TRY(read_evals(file, ALIBI_NONOVERLAPPING, m->by_length, &m->lengths, lengths, path));
     TRY(read_evals(file, ALIBI_SLIDING, m->sliding, &m->sliding_lengths, lengths, path));
-    snprintf(m->name, sizeof m->name, "%s", name);
+    TRY(read_stream(file, &m->stream, path));
     TRY(check_bytes(m, bytes, length, path));
 out:
     json_decref(file);

@@ -218,8 +218,27 @@ static const struct method *recognise(const unsigned char *start, size_t bytes)
     return &plain;
 }
 
+/* Read as text they would fail at some byte, which says less. bzip2's letters alone may begin a text, its first block does not.
+ */
+static const char *foreign_packer(const char *start, size_t bytes)
+{
+    if (bytes >= 6 && memcmp(start,
+                             "\xFD"
+                             "7zXZ\0",
+                             6) == 0)
+        return "xz";
+    if (bytes >= 10 && memcmp(start, "BZh", 3) == 0 && memcmp(start + 4, "1AY&SY", 6) == 0)
+        return "bzip2";
+    return NULL;
+}
+
 static alibi_status start(struct unpack *u)
 {
+    const char *packer = foreign_packer(u->input, u->end);
+
+    if (packer != NULL)
+        return fail(ALIBI_BAD_INPUT, "cannot unpack '%s': it is packed by %s, which is not read: unpack it first", u->name,
+                    packer);
     u->method = recognise((const unsigned char *)u->input, u->end);
     return u->method->start != NULL ? u->method->start(u) : ALIBI_OK;
 }

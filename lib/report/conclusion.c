@@ -251,7 +251,8 @@ static bool level_everywhere(const struct view *v)
     return true;
 }
 
-static alibi_status append_lead(struct text *out, const struct view *v, int64_t far)
+/* "At 2048 alibi has the lowest perplexity, ..."; nothing where there is nobody to compare it with. */
+static alibi_status append_best(struct text *out, const struct view *v, int64_t far, const char *where)
 {
     int best = view_best(v, far), second = second_best(v, far, best);
     const struct alibi_eval_result *first = view_at(v, best, far), *next;
@@ -259,17 +260,24 @@ static alibi_status append_lead(struct text *out, const struct view *v, int64_t 
 
     if (second < 0)
         return ALIBI_OK;
-    if (level_everywhere(v))
-        return text_append(out, "The methods are level at every length: this comparison does not tell them apart; train longer.");
     next = view_at(v, second, far);
     c = compare(first, next);
     if (!c.differs)
-        return text_append(out, "At %lld the best two, %s and %s, are level: %s and %s.", (long long)far, v->name[best],
-                           v->name[second], show_ppl(first->ppl).text, show_ppl(next->ppl).text);
-    TRY_RETURN(
-        text_append(out, "At %lld %s has the lowest perplexity, %s, ", (long long)far, v->name[best], show_ppl(first->ppl).text));
+        return text_append(out, "%s the best two, %s and %s, are level: %s and %s.", where, v->name[best], v->name[second],
+                           show_ppl(first->ppl).text, show_ppl(next->ppl).text);
+    TRY_RETURN(text_append(out, "%s %s has the lowest perplexity, %s, ", where, v->name[best], show_ppl(first->ppl).text));
     TRY_RETURN(append_percent(out, 100 * (1 - c.ratio)));
     return text_append(out, " below the next, %s with %s.", v->name[second], show_ppl(next->ppl).text);
+}
+
+static alibi_status append_lead(struct text *out, const struct view *v, int64_t far)
+{
+    char where[32];
+
+    if (second_best(v, far, view_best(v, far)) >= 0 && level_everywhere(v))
+        return text_append(out, "The methods are level at every length: this comparison does not tell them apart; train longer.");
+    snprintf(where, sizeof where, "At %lld", (long long)far);
+    return append_best(out, v, far, where);
 }
 
 static const char *space_after(const struct text *out, size_t before)
@@ -294,7 +302,7 @@ static alibi_status append_missing(struct text *out, const struct view *v, int64
 /* Whether the headline's methods still hold once the tokens that start a window without context no longer count. */
 static alibi_status append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far, size_t before)
 {
-    struct view sliding = view_other(v);
+    struct view sliding = view_of(v, ALIBI_SLIDING);
     struct group headline = headline_group(v, home, far), g = { 0 };
 
     for (int i = 0; i < headline.count; i++)
@@ -311,14 +319,26 @@ static alibi_status append_sliding(struct text *out, const struct view *v, int64
     return text_append(out, ".");
 }
 
+static alibi_status append_stream(struct text *out, const struct view *v, size_t before)
+{
+    struct view stream = view_of(v, ALIBI_STREAM);
+    char where[64];
+
+    if (stream.lengths == 0 || view_best(&stream, stream.length[0]) < 0)
+        return ALIBI_OK;
+    snprintf(where, sizeof where, "%sAs one stream of %lld tokens", space_after(out, before), (long long)stream.length[0]);
+    return append_best(out, &stream, stream.length[0], where);
+}
+
 alibi_status append_detail(struct text *out, const struct view *v)
 {
     int64_t home = home_length(v), far = farthest(v, home);
     size_t before = out->length;
 
-    if (far == 0)
-        return ALIBI_OK;
-    TRY_RETURN(append_lead(out, v, far));
-    TRY_RETURN(append_missing(out, v, home, far, before));
-    return append_sliding(out, v, home, far, before);
+    if (far > 0) {
+        TRY_RETURN(append_lead(out, v, far));
+        TRY_RETURN(append_missing(out, v, home, far, before));
+        TRY_RETURN(append_sliding(out, v, home, far, before));
+    }
+    return append_stream(out, v, before);
 }

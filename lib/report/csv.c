@@ -35,15 +35,20 @@ static alibi_status append_losses(struct text *out, const struct alibi_eval_resu
     return append_reals(out, losses, 5);
 }
 
+static alibi_status append_speeds(struct text *out, const struct alibi_eval_result *e)
+{
+    const double speeds[] = { e->seconds, e->tokens_per_s, e->tiles_used, e->attention_seconds };
+
+    return append_reals(out, speeds, 4);
+}
+
 static alibi_status append_evaluation(struct text *out, const struct alibi_eval_result *e)
 {
-    const double speeds[] = { e->seconds, e->tokens_per_s };
-
     if (e->tokens == 0)
-        return text_append(out, ",,,,,,0,0,0,,,");
+        return text_append(out, ",,,,,,0,0,0,,,,,");
     TRY_RETURN(append_losses(out, e));
     TRY_RETURN(text_append(out, ",%lld,%lld,%lld", (long long)e->tokens, (long long)e->words, (long long)e->bytes));
-    TRY_RETURN(append_reals(out, speeds, 2));
+    TRY_RETURN(append_speeds(out, e));
     return text_append(out, ",%zu", e->peak_bytes);
 }
 
@@ -58,11 +63,21 @@ static alibi_status append_training(struct text *out, const struct alibi_compare
 static alibi_status append_sliding(struct text *out, const struct alibi_eval_result *e)
 {
     if (e == NULL)
-        return text_append(out, ",,,,,,,,\r\n");
+        return text_append(out, ",,,,,,,,");
     TRY_RETURN(text_append(out, ",%lld", (long long)e->stride));
     TRY_RETURN(append_losses(out, e));
     TRY_RETURN(text_append(out, ",%lld", (long long)e->tokens));
-    TRY_RETURN(append_reals(out, &e->tokens_per_s, 1));
+    return append_reals(out, &e->tokens_per_s, 1);
+}
+
+/* The same in each line of a method, as what its training took is. */
+static alibi_status append_stream(struct text *out, const struct alibi_eval_result *e)
+{
+    if (e->tokens == 0)
+        return text_append(out, ",,,,,,,,,,\r\n");
+    TRY_RETURN(append_losses(out, e));
+    TRY_RETURN(text_append(out, ",%lld", (long long)e->tokens));
+    TRY_RETURN(append_speeds(out, e));
     return text_append(out, "\r\n");
 }
 
@@ -71,12 +86,14 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
     struct view v, sliding;
 
     view_init(&v, r);
-    sliding = view_other(&v);
+    sliding = view_of(&v, ALIBI_SLIDING);
     TRY_RETURN(text_append(out, "method,train_length,length,nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
-                                "seconds,tokens_per_s,eval_peak_bytes,"
+                                "seconds,tokens_per_s,tiles_used,attention_seconds,eval_peak_bytes,"
                                 "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,"
                                 "sliding_stride,sliding_nll,sliding_standard_error,sliding_ppl,sliding_word_ppl,"
-                                "sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s\r\n"));
+                                "sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s,"
+                                "stream_nll,stream_standard_error,stream_ppl,stream_word_ppl,stream_bits_per_byte,stream_tokens,"
+                                "stream_seconds,stream_tokens_per_s,stream_tiles_used,stream_attention_seconds\r\n"));
     for (int m = 0; m < r->methods; m++)
         for (int i = 0; i < r->method[m].lengths; i++) {
             const struct alibi_eval_result *e = &r->method[m].by_length[i];
@@ -85,6 +102,7 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
             TRY_RETURN(append_evaluation(out, e));
             TRY_RETURN(append_training(out, &r->method[m]));
             TRY_RETURN(append_sliding(out, view_at(&sliding, m, e->length)));
+            TRY_RETURN(append_stream(out, &r->method[m].stream));
         }
     return ALIBI_OK;
 }

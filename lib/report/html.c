@@ -152,7 +152,7 @@ static alibi_status figure_by_position(struct text *out, const struct view *v, i
 /* Says so where it scores another part of the text than the figure above. */
 static alibi_status append_sliding(struct text *out, const struct view *v)
 {
-    struct view sliding = view_other(v);
+    struct view sliding = view_of(v, ALIBI_SLIDING);
     int64_t tokens = view_tokens(&sliding), all = view_tokens(v);
     char caption[384], part[192] = "";
 
@@ -168,6 +168,21 @@ static alibi_status append_sliding(struct text *out, const struct view *v)
                            "context (the early token curse): longer windows have fewer such tokens, so they gain even where "
                            "a model makes no use of more context.</p>\n"));
     return figure_by_length(out, &sliding, CURVE_PPL, "fig-sliding", 380, caption);
+}
+
+static alibi_status append_stream(struct text *out, const struct view *v)
+{
+    struct view stream = view_of(v, ALIBI_STREAM);
+
+    if (stream.lengths == 0)
+        return ALIBI_OK;
+    TRY_RETURN(text_append(out,
+                           "<h2>Without windows</h2>\n"
+                           "<p class=\"note\">The text is read once, each token with all that came before it as context, however "
+                           "far back. Attention leaves out keys that are proven to have no weight: under a bias that grows with "
+                           "the distance most of them, without one hardly any, and the cost grows with the square of the text. "
+                           "Positions that mark places in the text cannot go on for ever, and have no value.</p>\n"));
+    return html_stream_table(out, &stream);
 }
 
 static bool was_tested_at(const struct view *v, int64_t length)
@@ -219,6 +234,7 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r)
     TRY_RETURN(figure_by_length(out, &v, CURVE_PPL, "fig-ppl", 380, "Lower is better."));
     TRY_RETURN(html_perplexity_table(out, &v));
     TRY_RETURN(append_sliding(out, &v));
+    TRY_RETURN(append_stream(out, &v));
     TRY_RETURN(append_positions(out, &v));
     TRY_RETURN(append_costs(out, &v));
     TRY_RETURN(text_append(out, "<h2>All numbers</h2>\n"));

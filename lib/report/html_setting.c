@@ -60,8 +60,9 @@ static alibi_status append_lists(struct text *out, const struct view *v)
     TRY_RETURN(text_append(out, " \\\n  --lengths "));
     for (int i = 0; i < v->lengths; i++)
         TRY_RETURN(text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v->length[i]));
-    return text_append(out, " --eval-tokens %lld --sliding-tokens %lld", (long long)v->result->compare.eval_tokens,
-                       (long long)v->result->compare.sliding_tokens);
+    return text_append(out, " --eval-tokens %lld --sliding-tokens %lld --stream-tokens %lld",
+                       (long long)v->result->compare.eval_tokens, (long long)v->result->compare.sliding_tokens,
+                       (long long)v->result->compare.stream_tokens);
 }
 
 /* What no recipe holds: the text, unless it is the built-in one, and how it becomes tokens. */

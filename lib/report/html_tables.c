@@ -1,4 +1,4 @@
-/* html_tables.c - the page's tables: perplexity by method and length, every number, bars of what training took */
+/* html_tables.c - the page's tables: perplexity by method and length, the stream, every number, bars of what training took */
 #include <math.h>
 
 #include "report/parts.h"
@@ -54,6 +54,41 @@ alibi_status html_perplexity_table(struct text *out, const struct view *v)
     return text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
+/* ---- the stream */
+
+static alibi_status append_stream_measures(struct text *out, const struct view *stream, int method)
+{
+    const struct alibi_eval_result *e = view_at(stream, method, stream->length[0]);
+
+    TRY_RETURN(append_ppl(out, stream, method, stream->length[0]));
+    if (e == NULL)
+        return text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td>", NO_VALUE, NO_VALUE, NO_VALUE, NO_VALUE);
+    return text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td>", show_share(e->tiles_used).text,
+                       show_real(e->attention_seconds, 2).text, show_real(e->seconds, 2).text, show_count(e->tokens_per_s).text);
+}
+
+alibi_status html_stream_table(struct text *out, const struct view *v)
+{
+    TRY_RETURN(
+        text_append(out,
+                    "<div class=\"scroll\" role=\"region\" aria-label=\"As one stream\" tabindex=\"0\">\n"
+                    "<table class=\"data\">\n<caption><div><b>As one stream of %lld tokens.</b> <span>Tiles are the share "
+                    "of attention that was computed; a dash stands where a method cannot stream.</span></div></caption>\n"
+                    "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">perplexity</th>"
+                    "<th scope=\"col\">tiles<small>computed</small></th>"
+                    "<th scope=\"col\">attention<small>seconds</small></th><th scope=\"col\">all<small>seconds</small></th>"
+                    "<th scope=\"col\">tokens<small>per second</small></th></tr></thead>\n<tbody>\n",
+                    (long long)v->length[0]));
+    for (int m = 0; m < v->methods; m++) {
+        TRY_RETURN(text_append(out, "<tr><th scope=\"row\">"));
+        TRY_RETURN(html_name(out, v, m));
+        TRY_RETURN(text_append(out, "</th>"));
+        TRY_RETURN(append_stream_measures(out, v, m));
+        TRY_RETURN(text_append(out, "</tr>\n"));
+    }
+    return text_append(out, "</tbody>\n</table>\n</div>\n");
+}
+
 /* ---- every number: one row per method and length */
 
 enum { MEASURES = 9 };
@@ -74,7 +109,7 @@ static alibi_status append_measures(struct text *out, const struct alibi_eval_re
 
 static alibi_status append_method_rows(struct text *out, const struct view *v, int method)
 {
-    struct view sliding = view_other(v);
+    struct view sliding = view_of(v, ALIBI_SLIDING);
 
     TRY_RETURN(text_append(out, "<tbody>\n"));
     for (int i = 0; i < v->lengths; i++) {

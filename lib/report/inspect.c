@@ -171,6 +171,7 @@ out:
 
 static alibi_status count_evaluations(int64_t *count, const char *run)
 {
+    static const char *const protocols[] = { "by_length", "sliding", "stream" };
     alibi_status status;
     char *path = NULL;
     json_t *result = NULL;
@@ -180,8 +181,8 @@ static alibi_status count_evaluations(int64_t *count, const char *run)
     if (!file_exists(path))
         goto out;
     TRY(json_read(&result, path));
-    *count =
-        (int64_t)(json_array_size(json_object_get(result, "by_length")) + json_array_size(json_object_get(result, "sliding")));
+    for (size_t i = 0; i < sizeof protocols / sizeof *protocols; i++)
+        *count += (int64_t)json_array_size(json_object_get(result, protocols[i]));
 out:
     json_decref(result);
     mem_free(path);
@@ -211,7 +212,7 @@ static alibi_status inspect_unfinished(struct page *p, const char *folder)
     alibi_status status;
     char *path = NULL;
     json_t *recipe = NULL, *method;
-    int64_t steps, sliding, lengths;
+    int64_t steps, sliding, stream, lengths;
     size_t i;
 
     TRY(path_join(&path, folder, "recipe.json"));
@@ -219,10 +220,11 @@ static alibi_status inspect_unfinished(struct page *p, const char *folder)
     TRY(json_get_int(recipe, "steps", 1, INT64_MAX, &steps, path));
     TRY(json_get_int(recipe, "sliding_tokens", 0, INT64_MAX, &sliding, path));
     lengths = (int64_t)json_array_size(json_object_get(recipe, "lengths"));
+    stream = json_integer_value(json_object_get(recipe, "stream_tokens")); /* came later */
     TRY(page_text(p, "kind", "unfinished comparison"));
     TRY(page_text(p, "path", folder));
     TRY(page_int(p, "steps", steps));
-    TRY(page_int(p, "evaluations", sliding > 0 ? 2 * lengths : lengths));
+    TRY(page_int(p, "evaluations", lengths * (sliding > 0 ? 2 : 1) + (stream > 0 ? 1 : 0)));
     TRY(page_open(p, p->json ? "done" : "of these are done"));
     json_array_foreach(json_object_get(recipe, "methods"), i, method)
     {

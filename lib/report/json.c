@@ -62,8 +62,8 @@ static alibi_status append_text_info(struct text *out, const struct alibi_compar
 
 static alibi_status append_eval_info(struct text *out, const struct alibi_compare *c)
 {
-    return text_append(out, "  \"eval\": {\"eval_tokens\": %lld, \"sliding_tokens\": %lld},\n", (long long)c->eval_tokens,
-                       (long long)c->sliding_tokens);
+    return text_append(out, "  \"eval\": {\"eval_tokens\": %lld, \"sliding_tokens\": %lld, \"stream_tokens\": %lld},\n",
+                       (long long)c->eval_tokens, (long long)c->sliding_tokens, (long long)c->stream_tokens);
 }
 
 /* ---- the methods */
@@ -107,12 +107,11 @@ static alibi_status append_missing(struct text *out)
     return text_append(out,
                        ", \"nll\": null, \"standard_error\": null, \"ppl\": null, \"word_ppl\": null, \"bits_per_byte\": null, "
                        "\"tokens\": 0, \"words\": 0, \"bytes\": 0, \"seconds\": null, \"tokens_per_s\": null, "
-                       "\"peak_bytes\": null, \"by_position\": []");
+                       "\"tiles_used\": null, \"attention_seconds\": null, \"peak_bytes\": null, \"by_position\": []");
 }
 
-static alibi_status append_length(struct text *out, const struct alibi_eval_result *e)
+static alibi_status append_measures(struct text *out, const struct alibi_eval_result *e)
 {
-    TRY_RETURN(text_append(out, "        {\"length\": %lld", (long long)e->length));
     if (e->tokens == 0)
         return append_missing(out);
     TRY_RETURN(append_losses(out, e));
@@ -120,8 +119,19 @@ static alibi_status append_length(struct text *out, const struct alibi_eval_resu
     TRY_RETURN(append_integer(out, "bytes", e->bytes));
     TRY_RETURN(append_real(out, "seconds", e->seconds));
     TRY_RETURN(append_real(out, "tokens_per_s", e->tokens_per_s));
+    TRY_RETURN(append_real(out, "tiles_used", e->tiles_used));
+    TRY_RETURN(append_real(out, "attention_seconds", e->attention_seconds));
     TRY_RETURN(append_integer(out, "peak_bytes", (int64_t)e->peak_bytes));
     return append_positions(out, e);
+}
+
+static alibi_status append_stream(struct text *out, const struct alibi_eval_result *e)
+{
+    if (e->tokens == 0)
+        return text_append(out, ",\n      \"stream\": null");
+    TRY_RETURN(text_append(out, ",\n      \"stream\": {\"length\": %lld", (long long)e->length));
+    TRY_RETURN(append_measures(out, e));
+    return text_append(out, "}");
 }
 
 static alibi_status append_method(struct text *out, const struct view *sliding, int method)
@@ -138,10 +148,13 @@ static alibi_status append_method(struct text *out, const struct view *sliding, 
     TRY_RETURN(text_append(out, ",\n      \"by_length\": ["));
     for (int i = 0; i < m->lengths; i++) {
         TRY_RETURN(text_append(out, i > 0 ? ",\n" : "\n"));
-        TRY_RETURN(append_length(out, &m->by_length[i]));
+        TRY_RETURN(text_append(out, "        {\"length\": %lld", (long long)m->by_length[i].length));
+        TRY_RETURN(append_measures(out, &m->by_length[i]));
         TRY_RETURN(append_sliding(out, view_at(sliding, method, m->by_length[i].length)));
     }
-    return text_append(out, "\n      ]\n    }");
+    TRY_RETURN(text_append(out, "\n      ]"));
+    TRY_RETURN(append_stream(out, &m->stream));
+    return text_append(out, "\n    }");
 }
 
 alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
@@ -149,7 +162,7 @@ alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
     struct view v, sliding;
 
     view_init(&v, r);
-    sliding = view_other(&v);
+    sliding = view_of(&v, ALIBI_SLIDING);
     TRY_RETURN(text_append(out, "{\n  \"version\": "));
     TRY_RETURN(append_name(out, alibi_version()));
     TRY_RETURN(text_append(out, ",\n"));

@@ -84,6 +84,13 @@ struct shown show_bytes(double value)
     return shown("%.*f%s", three_digits(value), value, units[unit]);
 }
 
+struct shown show_share(double value)
+{
+    if (!isfinite(value))
+        return shown(NO_VALUE);
+    return shown(value > 0 && value < 0.00995 ? "%.1f%%" : "%.0f%%", 100 * value);
+}
+
 /* A tick is a round number: thousands and millions are shortened where nothing is lost. */
 struct shown show_tick(double value, double step)
 {

@@ -20,6 +20,7 @@ struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05
 struct shown show_real(double value, int decimals); /* that many decimals, fewer for large values */
 struct shown show_count(double value);              /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value);              /* 83.2 MiB */
+struct shown show_share(double value);              /* 24%, 0.3% of 1 */
 struct shown show_tick(double value, double step);  /* 0, 0.5, 2048, 20K; told from value + step unless step is 0 */
 
 /* ---- text that people read (display.c) */
@@ -113,7 +114,7 @@ alibi_status labels_width(int *widest, const struct chart *chart, const struct l
 struct view {
     const struct alibi_compare_result *result;
     enum alibi_protocol protocol; /* whose evaluations are seen */
-    bool one_scale;               /* perplexity is drawn for both protocols, to be compared */
+    bool one_scale;               /* perplexity is drawn with and without a sliding window, to be compared */
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX];
@@ -122,8 +123,8 @@ struct view {
 
 void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */
 
-/* The same with the other protocol's evaluations. */
-struct view view_other(const struct view *v);
+/* The same with another protocol's evaluations. A stream has one length, that of the text it read. */
+struct view view_of(const struct view *v, enum alibi_protocol protocol);
 
 /* The most tokens that any evaluation scored; 0: there is none. */
 int64_t view_tokens(const struct view *v);
@@ -153,8 +154,8 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
 /* One sentence on the methods that do not get worse past the training length, and the one that loses most. */
 alibi_status append_headline(struct text *out, const struct view *v);
 
-/* A sentence on who is best at the longest length, or that nobody is anywhere, one on methods that cannot go there, and what a
- * sliding window says; may append nothing. */
+/* A sentence on who is best at the longest length, or that nobody is anywhere, one on methods that cannot go there, what a
+ * sliding window says, and who is best as one stream; may append nothing. */
 alibi_status append_detail(struct text *out, const struct view *v);
 
 /* ---- the setting (setting.c) */
@@ -169,6 +170,7 @@ extern const char page_style[], page_script[]; /* page_style.c, page_script.c */
 
 alibi_status html_name(struct text *out, const struct view *v, int method); /* html_tables.c */
 alibi_status html_perplexity_table(struct text *out, const struct view *v);
+alibi_status html_stream_table(struct text *out, const struct view *v);
 alibi_status html_full_table(struct text *out, const struct view *v);
 alibi_status html_training_bars(struct text *out, const struct view *v);
 alibi_status html_setting(struct text *out, const struct view *v); /* html_setting.c */

@@ -107,7 +107,7 @@ static alibi_status fill_row(const struct cells *c, const struct view *v, int m,
 static alibi_status fill(struct cells *c, const struct view *v, int width, bool colour)
 {
     c->rows = 1 + v->methods;
-    c->costs = v->protocol == ALIBI_SLIDING ? 0 : COST_COLUMNS;
+    c->costs = v->protocol == ALIBI_NONOVERLAPPING ? COST_COLUMNS : 0;
     c->columns = 1 + v->lengths + c->costs;
     TRY_RETURN(NEW_ZERO_ARRAY(&c->at, (int64_t)c->rows * c->columns, "a table"));
     TRY_RETURN(fill_heads(c, v));
@@ -175,7 +175,7 @@ out:
 
 static alibi_status append_sliding_table(struct text *out, const struct view *v, int columns, bool colour)
 {
-    struct view sliding = view_other(v);
+    struct view sliding = view_of(v, ALIBI_SLIDING);
 
     if (view_tokens(&sliding) == 0)
         return ALIBI_OK;
@@ -184,6 +184,54 @@ static alibi_status append_sliding_table(struct text *out, const struct view *v,
         out, "The same with a sliding window: past the first, every token has at least half the window as context", columns));
     TRY_RETURN(text_append(out, "\n"));
     return append_table(out, &sliding, columns, colour);
+}
+
+/* ---- the stream: one length, and what attention left out */
+
+enum { STREAM_COLUMNS = 4 };
+
+static alibi_status fill_stream_row(const struct cells *c, const struct view *stream, int m, int width, bool colour)
+{
+    int64_t length = stream->length[0];
+    const struct alibi_eval_result *e = view_at(stream, m, length);
+
+    TRY_RETURN(fill_name(cell(c, 1 + m, 0), stream->name[m], m, width, colour));
+    TRY_RETURN(fill_ppl(cell(c, 1 + m, 1), e != NULL ? e->ppl : NAN, view_best(stream, length) == m, colour));
+    TRY_RETURN(text_append(cell(c, 1 + m, 2), " %s", show_share(e != NULL ? e->tiles_used : NAN).text));
+    return text_append(cell(c, 1 + m, 3), " %s", show_count(e != NULL ? e->tokens_per_s : NAN).text);
+}
+
+static alibi_status append_stream_rows(struct text *out, const struct view *stream, int columns, bool colour)
+{
+    static const char *const heads[STREAM_COLUMNS] = { "method", "perplexity ", "tiles", "tok/s" };
+    alibi_status status;
+    struct cells c = { .rows = 1 + stream->methods, .columns = STREAM_COLUMNS };
+
+    TRY(NEW_ZERO_ARRAY(&c.at, (int64_t)c.rows * c.columns, "a table"));
+    for (int i = 0; i < STREAM_COLUMNS; i++)
+        TRY(text_append(cell(&c, 0, i), "%s", heads[i]));
+    for (int m = 0; m < stream->methods; m++)
+        TRY(fill_stream_row(&c, stream, m, columns / 4, colour));
+    TRY(append_part(out, &c, 1, STREAM_COLUMNS, colour));
+out:
+    cells_free(&c);
+    return status;
+}
+
+static alibi_status append_stream_table(struct text *out, const struct view *v, int columns, bool colour)
+{
+    struct view stream = view_of(v, ALIBI_STREAM);
+    char caption[192];
+
+    if (stream.lengths == 0)
+        return ALIBI_OK;
+    snprintf(caption, sizeof caption,
+             "As one stream of %lld tokens, each with all before it as context; tiles: the share of attention that was computed",
+             (long long)stream.length[0]);
+    TRY_RETURN(text_append(out, "\n"));
+    TRY_RETURN(append_wrapped(out, caption, columns));
+    TRY_RETURN(text_append(out, "\n"));
+    return append_stream_rows(out, &stream, columns, colour);
 }
 
 static bool has_missing(const struct view *v)
@@ -252,6 +300,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     TRY_RETURN(append_table(out, &v, columns, colour));
     TRY_RETURN(append_key(out, &v, columns, colour));
     TRY_RETURN(append_sliding_table(out, &v, columns, colour));
+    TRY_RETURN(append_stream_table(out, &v, columns, colour));
     TRY_RETURN(text_append(out, "\n"));
     TRY_RETURN(append_plot(out, &v, columns, colour));
     TRY_RETURN(text_append(out, "\n"));

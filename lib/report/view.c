@@ -30,21 +30,41 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
     }
 }
 
-struct view view_other(const struct view *v)
+struct view view_of(const struct view *v, enum alibi_protocol protocol)
 {
     struct view other = *v;
 
-    other.protocol = v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING;
+    other.protocol = protocol;
+    if (protocol != ALIBI_STREAM)
+        return other;
+    other.lengths = 0;
+    for (int m = 0; m < v->methods; m++)
+        if (v->result->method[m].stream.tokens > 0)
+            add_length(&other, v->result->method[m].stream.length);
     return other;
+}
+
+static const struct alibi_eval_result *evals_of(const struct alibi_compare_method *m, enum alibi_protocol protocol, int *count)
+{
+    switch (protocol) {
+    case ALIBI_STREAM:
+        *count = 1;
+        return &m->stream;
+    case ALIBI_SLIDING:
+        *count = m->sliding_lengths;
+        return m->sliding;
+    default:
+        *count = m->lengths;
+        return m->by_length;
+    }
 }
 
 const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length)
 {
-    const struct alibi_compare_method *m = &v->result->method[method];
-    bool sliding = v->protocol == ALIBI_SLIDING;
-    const struct alibi_eval_result *evals = sliding ? m->sliding : m->by_length;
+    int count;
+    const struct alibi_eval_result *evals = evals_of(&v->result->method[method], v->protocol, &count);
 
-    for (int i = 0; i < (sliding ? m->sliding_lengths : m->lengths); i++)
+    for (int i = 0; i < count; i++)
         if (evals[i].length == length)
             return evals[i].tokens > 0 ? &evals[i] : NULL;
     return NULL;
@@ -144,7 +164,7 @@ static void spread(double *least, double *most)
 
 static void scale_ppl(struct curves *c, const struct view *v)
 {
-    struct view other = view_other(v);
+    struct view other = view_of(v, v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING);
     double least = INFINITY, most = 0;
 
     for (int m = 0; m < v->methods; m++)

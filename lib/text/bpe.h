@@ -104,7 +104,8 @@ static inline bool piece_key_equal(const struct piece_key *a, const struct piece
 
 /* ---- added tokens (bpe_added.c) */
 
-enum { ADDED_BYTES_MAX = 4096 };
+/* At every place of a text as many bytes may have to be compared: what the longest known tokens need, and not much more. */
+enum { ADDED_BYTES_MAX = 256 };
 
 struct added_tokens {
     struct bpe_added *sorted; /* by their bytes */

@@ -5,7 +5,7 @@
  * so that no text takes more than O(n log n). */
 #include "text/bpe.h"
 
-enum { SHORT_BYTES = 40, NO_RANK = INT32_MAX };
+enum { SHORT_BYTES = 40, ROOM_KEPT = 32 << 10, NO_RANK = INT32_MAX };
 
 /* ---- the table */
 
@@ -113,7 +113,9 @@ static alibi_status merge_short(const struct merge_table *t, const int32_t byte_
  *
  * Symbols are a list, linked both ways, by the place of their first byte; a place that was merged away has symbol -1. The heap
  * holds rank << 32 | place. An entry whose pair is no longer there, or has another rank now, is passed over. Each merge takes
- * one entry and brings at most two, so there are never more than two for each byte. */
+ * one entry and brings at most two, so there are never more than two for each byte.
+ *
+ * That is 28 bytes of room for each byte of the piece: room that was needed once is not kept by every thread for ever. */
 
 void merge_room_fini(struct merge_room *r)
 {
@@ -126,13 +128,11 @@ void merge_room_fini(struct merge_room *r)
 
 static alibi_status make_room(struct merge_room *r, size_t bytes)
 {
-    size_t capacity = 4096;
+    size_t capacity = bytes > ROOM_KEPT ? bytes : ROOM_KEPT;
 
     if (bytes <= r->capacity)
         return ALIBI_OK;
     merge_room_fini(r);
-    while (capacity < bytes)
-        capacity *= 2;
     TRY_RETURN(NEW_ARRAY(&r->symbols, (int64_t)capacity, "a long piece of text"));
     TRY_RETURN(NEW_ARRAY(&r->next, (int64_t)capacity, "a long piece of text"));
     TRY_RETURN(NEW_ARRAY(&r->previous, (int64_t)capacity, "a long piece of text"));
@@ -220,6 +220,13 @@ static void join(struct merge_room *r, int32_t at, int32_t result)
         r->previous[r->next[at]] = at;
 }
 
+static alibi_status take_symbols(const struct merge_room *r, struct ids *ids)
+{
+    for (int32_t at = 0; at >= 0; at = r->next[at])
+        TRY_RETURN(ids_append(ids, &r->symbols[at], 1));
+    return ALIBI_OK;
+}
+
 static alibi_status merge_long(const struct merge_table *t, const int32_t byte_ids[256], struct merge_room *r, const char *piece,
                                size_t bytes, struct ids *ids)
 {
@@ -236,15 +243,18 @@ static alibi_status merge_long(const struct merge_table *t, const int32_t byte_i
         push_pair(t, r, &heap_count, at);
         push_pair(t, r, &heap_count, r->previous[at]);
     }
-    for (int32_t at = 0; at >= 0; at = r->next[at])
-        TRY_RETURN(ids_append(ids, &r->symbols[at], 1));
-    return ALIBI_OK;
+    return take_symbols(r, ids);
 }
 
 alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256], struct merge_room *r, const char *piece,
                          size_t bytes, struct ids *ids)
 {
+    alibi_status status;
+
     if (bytes <= SHORT_BYTES)
         return merge_short(t, byte_ids, piece, (int)bytes, ids);
-    return merge_long(t, byte_ids, r, piece, bytes, ids);
+    status = merge_long(t, byte_ids, r, piece, bytes, ids);
+    if (r->capacity > ROOM_KEPT)
+        merge_room_fini(r);
+    return status;
 }

@@ -17,7 +17,7 @@ static bool starts_character(const alibi_corpus *c, int64_t i)
     size_t bytes;
     const char *text = corpus_bytes(c, i, &bytes);
 
-    return bytes == 0 || ((unsigned char)text[0] & 0xC0) != 0x80;
+    return bytes == 0 || !utf8_continues(text[0]);
 }
 
 /* The first line start at or behind `from` within `reach`, else the first character that starts there. */
@@ -147,13 +147,7 @@ static void intake_fini(struct intake *in)
 
 static alibi_status note_end(struct intake *in)
 {
-    int64_t capacity = in->capacity > 0 ? 2 * in->capacity : 64;
-    size_t size = sizeof *in->ends;
-
-    if (in->documents == in->capacity) {
-        TRY_RETURN(mem_grow((void **)&in->ends, (size_t)in->documents * size, (size_t)capacity * size, "the ends of documents"));
-        in->capacity = capacity;
-    }
+    TRY_RETURN(RESERVE_ARRAY(&in->ends, &in->capacity, in->documents + 1, "the ends of documents"));
     in->ends[in->documents++] = in->corpus->count;
     return ALIBI_OK;
 }

@@ -51,11 +51,6 @@ static alibi_status cut_pieces(void *user, int thread, int64_t part, const struc
     return cutter_run(c->cutters[thread], s, add_piece, &c->parts[part], reached);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 /* A word that touches the end of what is known may be longer than it seems. */
 static alibi_status cut_words(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
 {
@@ -65,11 +60,11 @@ static alibi_status cut_words(void *user, int thread, int64_t part, const struct
     (void)thread;
     while (at < s->stop) {
         size_t end = at;
-        if (is_blank(s->text[at])) {
+        if (is_white_space(s->text[at])) {
             at++;
             continue;
         }
-        while (end < s->end && !is_blank(s->text[end]))
+        while (end < s->end && !is_white_space(s->text[end]))
             end++;
         if (end - at > PIECE_MAX)
             return fail(ALIBI_BAD_INPUT, "a word has more than %d bytes", PIECE_MAX);
@@ -86,12 +81,10 @@ static alibi_status cut_words(void *user, int thread, int64_t part, const struct
 
 static alibi_status make_room(struct counting *c, int64_t parts)
 {
-    if (parts <= c->part_count)
-        return ALIBI_OK;
-    TRY_RETURN(mem_grow((void **)&c->parts, (size_t)c->part_count * sizeof *c->parts, (size_t)parts * sizeof *c->parts,
-                        "the pieces of a text"));
-    memset(c->parts + c->part_count, 0, (size_t)(parts - c->part_count) * sizeof *c->parts);
-    c->part_count = parts;
+    int64_t before = c->part_count;
+
+    TRY_RETURN(RESERVE_ARRAY(&c->parts, &c->part_count, parts, "the pieces of a text"));
+    memset(c->parts + before, 0, (size_t)(c->part_count - before) * sizeof *c->parts);
     return ALIBI_OK;
 }
 
@@ -142,9 +135,12 @@ static alibi_status keep_within_limits(struct counting *c)
 static alibi_status count_block(struct counting *c)
 {
     struct stretch_work work = { c, begin_part, c->cutters != NULL ? cut_pieces : cut_words, NULL };
+    alibi_status status;
 
     TRY_RETURN(make_room(c, c->stretches->count));
-    TRY_RETURN(stretches_run(c->stretches, &work));
+    status = stretches_run(c->stretches, &work);
+    if (status != ALIBI_OK)
+        return stretches_fail(c->stretches, c->source, status);
     TRY_RETURN(merge_parts(c));
     return keep_within_limits(c);
 }

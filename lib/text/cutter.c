@@ -7,8 +7,9 @@
  * reported as undecided. So a piece that is handed over is the same whatever follows.
  *
  * A match sees a window of the text, and a longer one only if it looked at the window's end. In a longer window only a match at
- * its start is sought, and the length of all such windows is held against the length of the matches found in them: no
- * expression can make the time grow with the square of the text. One that is not simple, so that an attempt itself can take
+ * its start is sought, and within a stretch the length of all such windows is held against the length of the matches found in
+ * them: no expression can make the time grow with the square of the text. Stretches begin without a debt, so what is refused
+ * depends on nothing that came before. One that is not simple, so that an attempt itself can take
  * longer than the window is, has short windows only, and PCRE2's match limit. */
 #include <string.h>
 
@@ -36,7 +37,7 @@ struct cutter {
     pcre2_match_data *results[BPE_SPLITS_MAX];
     size_t limits_for; /* the window that `limits` are set for, and whether it is a longer one than the first */
     bool limits_long;
-    int64_t debt; /* the cost of long windows that no match has paid for */
+    int64_t debt; /* of this stretch: the cost of long windows that no match has paid for */
     piece_sink *sink;
     void *user;
 };
@@ -169,16 +170,11 @@ static alibi_status find(struct cutter *c, const struct subject *s, const struct
 
 /* ---- windows */
 
-static bool within_character(char c)
-{
-    return ((unsigned char)c & 0xC0) == 0x80;
-}
-
 static void open_window(const struct subject *s, struct walk *w, size_t bytes)
 {
     size_t end = s->end - w->at > bytes ? w->at + bytes : s->end;
 
-    while (end < s->end && within_character(s->text[end]))
+    while (end < s->end && utf8_continues(s->text[end]))
         end--;
     w->opened = w->at;
     w->window = end;
@@ -255,7 +251,7 @@ static alibi_status hand_over(struct cutter *c, const struct subject *s, size_t 
 static size_t next_character(const struct subject *s, size_t at)
 {
     at++;
-    while (at < s->end && within_character(s->text[at]))
+    while (at < s->end && utf8_continues(s->text[at]))
         at++;
     return at;
 }
@@ -378,6 +374,7 @@ alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *s
 
     c->sink = sink;
     c->user = user;
+    c->debt = 0;
     while (at < s->stop) {
         size_t bound = s->end - s->stop > look ? s->stop + look : s->end, before = at;
         TRY_RETURN(cut_some(c, s, bound, &at));
@@ -389,7 +386,6 @@ alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *s
             break;
         look *= WINDOW_GROWTH;
     }
-    pay_back(c, (int64_t)(at - s->from));
     *reached = at;
     return ALIBI_OK;
 }

@@ -92,30 +92,7 @@ void encoding_set_within_word(struct encoding *e)
     e->within_word = true;
 }
 
-/* ---- ends of documents: indices that grow in number */
-
-static alibi_status reserve_ends(int64_t **ends, int64_t *capacity, int64_t count)
-{
-    int64_t *grown = NULL;
-    int64_t wanted = count > *capacity * 2 ? count : *capacity * 2;
-
-    if (count <= *capacity)
-        return ALIBI_OK;
-    TRY_RETURN(NEW_ARRAY(&grown, wanted, "ends of documents"));
-    if (*capacity > 0)
-        memcpy(grown, *ends, (size_t)*capacity * sizeof *grown);
-    mem_free(*ends);
-    *ends = grown;
-    *capacity = wanted;
-    return ALIBI_OK;
-}
-
 /* ---- one part, on one thread */
-
-static bool is_blank(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
 
 /* Words that begin in text[from..stop): a byte that is not blank, behind one that is. */
 static int64_t count_words(const char *text, size_t from, size_t stop, bool within)
@@ -123,7 +100,7 @@ static int64_t count_words(const char *text, size_t from, size_t stop, bool with
     int64_t words = 0;
 
     for (size_t i = from; i < stop; i++) {
-        bool blank = is_blank(text[i]);
+        bool blank = is_white_space(text[i]);
         words += !blank && !within;
         within = !blank;
     }
@@ -147,7 +124,7 @@ static bool begins_within_word(const struct encoding *e, const struct stretch *s
     const struct stretches *all = e->stretches;
 
     if (s->from > 0)
-        return !is_blank(s->text[s->from - 1]);
+        return !is_white_space(s->text[s->from - 1]);
     return all->from == 0 && s->text == all->text && e->within_word;
 }
 
@@ -167,7 +144,7 @@ static alibi_status end_document(void *user, int thread, int64_t part, struct sl
     struct part_ids *p = &e->parts[part];
 
     TRY_RETURN(encoder_end(e->encoders[thread], tail, &p->ids));
-    TRY_RETURN(reserve_ends(&p->ends, &p->end_capacity, p->end_count + 1));
+    TRY_RETURN(RESERVE_ARRAY(&p->ends, &p->end_capacity, p->end_count + 1, "ends of documents"));
     p->ends[p->end_count++] = p->ids.count;
     return ALIBI_OK;
 }
@@ -176,25 +153,30 @@ static alibi_status end_document(void *user, int thread, int64_t part, struct sl
 
 static alibi_status reserve_parts(struct encoding *e, int64_t count)
 {
-    struct part_ids *grown = NULL;
+    int64_t before = e->part_capacity;
 
-    if (count <= e->part_capacity)
-        return ALIBI_OK;
-    TRY_RETURN(NEW_ZERO_ARRAY(&grown, count, "ids of parts"));
-    if (e->part_capacity > 0)
-        memcpy(grown, e->parts, (size_t)e->part_capacity * sizeof *grown);
-    mem_free(e->parts);
-    e->parts = grown;
-    e->part_capacity = count;
+    TRY_RETURN(RESERVE_ARRAY(&e->parts, &e->part_capacity, count, "ids of parts"));
+    memset(e->parts + before, 0, (size_t)(e->part_capacity - before) * sizeof *e->parts);
     return ALIBI_OK;
 }
 
-static alibi_status join_part(struct encoding *e, const struct part_ids *p)
+/* A long piece leaves much room behind: it is not kept for the parts that come, which have none. */
+static void drop_large(struct ids *ids, int64_t most)
 {
-    TRY_RETURN(reserve_ends(&e->ends, &e->end_capacity, e->end_count + p->end_count));
+    if (ids->capacity <= most)
+        return;
+    mem_free(ids->at);
+    *ids = (struct ids){ 0 };
+}
+
+static alibi_status join_part(struct encoding *e, struct part_ids *p)
+{
+    TRY_RETURN(RESERVE_ARRAY(&e->ends, &e->end_capacity, e->end_count + p->end_count, "ends of documents"));
     for (int64_t i = 0; i < p->end_count; i++)
         e->ends[e->end_count++] = e->ids.count + p->ends[i];
-    return ids_append(&e->ids, p->ids.at, p->ids.count);
+    TRY_RETURN(ids_append(&e->ids, p->ids.at, p->ids.count));
+    drop_large(&p->ids, 4 * PART_BYTES);
+    return ALIBI_OK;
 }
 
 static alibi_status join_parts(struct encoding *e, int64_t *words)
@@ -219,17 +201,20 @@ static bool ends_within_word(const struct stretches *s, bool before)
         return before;
     if (s->end_count > 0 && s->ends[s->end_count - 1] == s->reached)
         return false;
-    return !is_blank(s->text[s->reached - 1]);
+    return !is_white_space(s->text[s->reached - 1]);
 }
 
 /* Text that is left over is encoded with the next block; without a bound a document without cuts would fill the memory. */
-static alibi_status check_left_over(const struct encoding *e)
+static alibi_status check_left_over(struct encoding *e)
 {
-    const struct stretches *s = e->stretches;
+    struct stretches *s = e->stretches;
+    alibi_status status;
 
     if (s->bytes - s->reached <= PIECE_MAX)
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
+    s->failed = s->count - 1;
+    status = fail(ALIBI_BAD_INPUT, "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
+    return stretches_fail(s, e->source, status);
 }
 
 /* Encodes what stretches_take() took, and adds it to what is in `out`. */
@@ -237,9 +222,12 @@ static alibi_status encode_text(struct encoding *e, struct encoded *out)
 {
     struct stretches *s = e->stretches;
     struct stretch_work work = { e, begin_part, run_part, end_document };
+    alibi_status status;
 
     TRY_RETURN(reserve_parts(e, s->count));
-    TRY_RETURN(stretches_run(s, &work));
+    status = stretches_run(s, &work);
+    if (status != ALIBI_OK)
+        return stretches_fail(s, e->source, status);
     TRY_RETURN(check_left_over(e));
     TRY_RETURN(join_parts(e, &out->words));
     out->bytes += (int64_t)(s->reached - s->from);
@@ -247,21 +235,9 @@ static alibi_status encode_text(struct encoding *e, struct encoded *out)
     return ALIBI_OK;
 }
 
-static alibi_status fail_in_text(const struct encoding *e, alibi_status status)
-{
-    struct place at = e->stretches->start;
-
-    if (status != ALIBI_BAD_INPUT)
-        return status;
-    return fail_context(status, "'%s', document %lld from byte %lld on", source_file(e->source, at.file),
-                        (long long)at.document + 1, (long long)at.offset);
-}
-
 /* Takes the block that was read, has the next one read, and encodes; *ended if there was none. */
 static alibi_status take_block(struct encoding *e, struct encoded *out, bool *ended)
 {
-    alibi_status status;
-
     TRY_RETURN(worker_wait(e->reader));
     out->source_bytes = source_bytes_done(e->source);
     *ended = e->block.bytes == 0 && e->block.end_count == 0;
@@ -271,8 +247,7 @@ static alibi_status take_block(struct encoding *e, struct encoded *out, bool *en
     worker_start(e->reader, read_block, e);
     if (out->bytes == 0 && e->end_count == 0)
         out->start = e->stretches->start;
-    status = encode_text(e, out);
-    return status == ALIBI_OK ? ALIBI_OK : fail_in_text(e, status);
+    return encode_text(e, out);
 }
 
 /* A block may give no id: one of blanks, say, or one that is left over as a whole. After a failure there is nothing left to do
@@ -283,6 +258,7 @@ alibi_status encoding_next(struct encoding *e, struct encoded *out)
     bool ended = false;
 
     e->ids.count = 0;
+    drop_large(&e->ids, (int64_t)encoding_block_bytes);
     e->end_count = 0;
     while (e->ids.count == 0 && !ended)
         TRY_RETURN(take_block(e, &text, &ended));

@@ -37,50 +37,8 @@ struct translation {
     int depth;
     bool repeatable;   /* what came last may be followed by a quantifier */
     uint32_t previous; /* the literal that came last, 0 if it was something else */
-
-    size_t item;    /* where what came last starts */
-    int repeats;    /* long ones in this alternative so far */
-    size_t failing; /* what came behind two of them and can fail; NOWHERE: nothing */
-    bool simple;
+    struct pattern_cost cost;
 };
-
-#define NOWHERE SIZE_MAX
-
-/* ---- how long a match can take
- *
- * If an alternative has one long repetition, its ends are tried once each. If it has two and what follows them can fail, the
- * second is tried anew for every end of the first: the time grows with the square of the text, and so on with more. */
-
-enum { LONG_REPEAT = 16 };
-
-static void note_item(struct translation *t, size_t start)
-{
-    t->item = start;
-    if (t->repeats >= 2 && t->failing == NOWHERE)
-        t->failing = start;
-}
-
-static void note_repeat(struct translation *t, int low, int high)
-{
-    bool group = t->pattern[t->item] == '(';
-
-    if (low == 0 && t->failing != NOWHERE && t->failing >= t->item)
-        t->failing = NOWHERE;
-    if (high >= 0 && high <= (group ? 1 : LONG_REPEAT))
-        return;
-    t->repeats++;
-    t->simple = t->simple && !group;
-}
-
-/* Within a group, alternatives count as if they followed each other. */
-static void note_alternative(struct translation *t)
-{
-    if (t->depth > 0)
-        return;
-    t->simple = t->simple && t->failing == NOWHERE;
-    t->repeats = 0;
-    t->failing = NOWHERE;
-}
 
 /* ---- messages */
 
@@ -271,7 +229,7 @@ static alibi_status put_literal(struct translation *t, uint32_t code, size_t sta
 {
     if (t->groups[t->depth].caseless && (code > 0x7F || folds_together(t->previous, code)))
         return refuse(t, start, t->at - start, "within (?i) is not supported: one letter in one case is several in the other");
-    note_item(t, start);
+    pattern_cost_item(&t->cost, start);
     t->previous = code;
     t->repeatable = true;
     return text_append(t->out, "\\x{%X}", (unsigned)code);
@@ -356,7 +314,7 @@ static alibi_status class_whole(struct translation *t)
         return refuse(t, start, t->at + 1 - start, "is an empty class");
     while (open > 0)
         TRY_RETURN(class_item(t, &open));
-    note_item(t, start);
+    pattern_cost_item(&t->cost, start);
     t->repeatable = true;
     t->previous = 0;
     return text_append(t->out, "]");
@@ -406,13 +364,18 @@ static alibi_status close_group(struct translation *t)
     if (t->depth == 0)
         return refuse(t, t->at, 1, "closes no group");
     t->at++;
-    note_item(t, t->groups[t->depth].start);
+    pattern_cost_item(&t->cost, t->groups[t->depth].start);
     t->repeatable = !t->groups[t->depth--].looks;
     t->previous = 0;
     return text_append(t->out, ")");
 }
 
 /* ---- quantifiers */
+
+static bool repeats_group(const struct translation *t)
+{
+    return t->pattern[t->cost.item] == '(';
+}
 
 static int take_number(struct translation *t)
 {
@@ -434,7 +397,7 @@ static alibi_status interval(struct translation *t, bool *fixed)
     if (!take(t, "}") || (low < 0 && high < 0) || low >= REPEAT_MAX || high >= REPEAT_MAX || (high >= 0 && high < low))
         return refuse(t, start, t->at - start > 0 ? t->at - start : 1, "is not a repetition (a brace itself is written \\{)");
     low = low < 0 ? 0 : low;
-    note_repeat(t, low, high);
+    pattern_cost_repeat(&t->cost, repeats_group(t), low, high);
     if (high < 0)
         return text_append(t->out, "{%d,}", low);
     return text_append(t->out, "{%d,%d}", low, high);
@@ -450,7 +413,7 @@ static alibi_status quantifier(struct translation *t)
     if (braces)
         TRY_RETURN(interval(t, &fixed));
     else {
-        note_repeat(t, peek(t, 0) == '+', peek(t, 0) == '?' ? 1 : -1);
+        pattern_cost_repeat(&t->cost, repeats_group(t), peek(t, 0) == '+', peek(t, 0) == '?' ? 1 : -1);
         TRY_RETURN(text_append(t->out, "%c", t->pattern[t->at++]));
     }
     if ((braces && peek(t, 0) == '+') || (fixed && peek(t, 0) == '?'))
@@ -466,7 +429,8 @@ static alibi_status quantifier(struct translation *t)
 
 static alibi_status alternative(struct translation *t)
 {
-    note_alternative(t);
+    if (t->depth == 0) /* within a group, alternatives count as if they followed each other */
+        pattern_cost_alternative(&t->cost);
     t->at++;
     t->repeatable = false;
     t->previous = 0;
@@ -475,7 +439,7 @@ static alibi_status alternative(struct translation *t)
 
 static alibi_status any_character(struct translation *t)
 {
-    note_item(t, t->at++);
+    pattern_cost_item(&t->cost, t->at++);
     t->repeatable = true;
     t->previous = 0;
     return text_append(t->out, "[^\\x{A}]");
@@ -490,7 +454,7 @@ static alibi_status escape(struct translation *t)
     if (peek(t, 1) != '\0' && strchr("sSdDpP", peek(t, 1)) != NULL) {
         TRY_RETURN(text_append(t->out, "["));
         TRY_RETURN(escaped_class(t, &done));
-        note_item(t, start);
+        pattern_cost_item(&t->cost, start);
         t->repeatable = true;
         t->previous = 0;
         return text_append(t->out, "]");
@@ -531,7 +495,7 @@ static alibi_status item(struct translation *t)
 
 alibi_status pattern_translate(struct text *out, bool *simple, const char *pattern, const char *path)
 {
-    struct translation t = { .pattern = pattern, .path = path, .out = out, .failing = NOWHERE, .simple = true };
+    struct translation t = { .pattern = pattern, .path = path, .out = out, .cost = pattern_cost_start() };
     size_t bytes = strlen(pattern);
 
     if (bytes > PATTERN_BYTES_MAX)
@@ -543,7 +507,7 @@ alibi_status pattern_translate(struct text *out, bool *simple, const char *patte
         TRY_RETURN(item(&t));
     if (t.depth > 0)
         return refuse_end(&t, "a group");
-    note_alternative(&t);
-    *simple = t.simple;
+    pattern_cost_alternative(&t.cost);
+    *simple = t.cost.simple;
     return ALIBI_OK;
 }

@@ -4,8 +4,6 @@
  *     "documents", "tokens", "words", "bytes", "shards": [ ... ], "crc32": of everything before this member } */
 #include "text/tokenize.h"
 
-enum { PROGRESS_BYTES_MAX = 64 << 20 };
-
 alibi_status progress_format(const struct progress *p, struct text *json)
 {
     size_t start = json->length;
@@ -40,8 +38,9 @@ static alibi_status read_counts(struct progress *p, const json_t *json, const ch
     return json_get_int(json, "bytes", 0, SHARD_COUNT_MAX, &p->bytes, path);
 }
 
-static alibi_status read_members(struct progress *p, const json_t *json, const char *path)
+static alibi_status read_progress(void *out, const json_t *json, const char *path)
 {
+    struct progress *p = out;
     int64_t request, in_shards;
 
     TRY_RETURN(shard_read_format(json, path));
@@ -56,38 +55,21 @@ static alibi_status read_members(struct progress *p, const json_t *json, const c
     return ALIBI_OK;
 }
 
-static alibi_status parse_progress(struct progress *p, const char *bytes, size_t length, const char *path)
+static alibi_status format_progress(const void *p, struct text *json)
 {
-    alibi_status status;
-    json_t *json = NULL;
-    struct text again = { 0 };
-
-    TRY(json_parse(&json, bytes, length, path));
-    TRY(read_members(p, json, path));
-    TRY(progress_format(p, &again));
-    TRY(json_check_seal(&again, bytes, length, path));
-out:
-    json_decref(json);
-    text_free(&again);
-    return status;
+    return progress_format(p, json);
 }
 
 alibi_status progress_read(struct progress *p, const char *folder)
 {
-    alibi_status status;
+    static const struct sealed kind = { SHARD_PROGRESS, read_progress, format_progress };
     struct progress read = { 0 };
-    char *path = NULL, *bytes = NULL;
-    size_t length;
+    alibi_status status = sealed_read(&kind, &read, folder);
 
-    TRY(path_join(&path, folder, SHARD_PROGRESS));
-    TRY(file_read_all(&bytes, &length, path, PROGRESS_BYTES_MAX));
-    TRY(parse_progress(&read, bytes, length, path));
-    *p = read;
-    read = (struct progress){ 0 };
-out:
-    progress_fini(&read);
-    mem_free(bytes);
-    mem_free(path);
+    if (status == ALIBI_OK)
+        *p = read;
+    else
+        progress_fini(&read);
     return status;
 }
 

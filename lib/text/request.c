@@ -14,11 +14,7 @@ static alibi_status append_reading(struct text *json, const struct alibi_reading
 {
     static const char *const formats[] = { "auto", "text", "jsonl" }, *const documents[] = { "file", "line", "blank-line" };
     const char *field = reading->field != NULL ? reading->field : "text";
-    bool known = reading->format >= 0 && reading->format <= ALIBI_FORMAT_JSONL && reading->document >= 0 &&
-                 reading->document <= ALIBI_DOCUMENT_BLANK_LINE;
 
-    if (!known)
-        return fail(ALIBI_USAGE, "format %d, document %d: there is no such way to read", reading->format, reading->document);
     TRY_RETURN(text_append(json, "  \"format\": \"%s\",\n  \"field\": ", formats[reading->format]));
     TRY_RETURN(json_append_string(json, field, strlen(field)));
     return text_append(json, ",\n  \"document\": \"%s\",\n", documents[reading->document]);
@@ -29,10 +25,8 @@ static alibi_status append_file(struct text *json, const char *path, bool *certa
 {
     int64_t bytes = 0, modified = 0;
 
-    if (strcmp(path, "-") != 0) {
-        TRY_RETURN(file_measure(&bytes, path));
-        TRY_RETURN(file_modified(&modified, path));
-    }
+    if (strcmp(path, "-") != 0)
+        TRY_RETURN(file_measure(&bytes, &modified, path));
     *certain = *certain && modified != 0;
     TRY_RETURN(text_append(json, "    { \"path\": "));
     TRY_RETURN(json_append_string(json, path, strlen(path)));
@@ -52,7 +46,11 @@ alibi_status request_format(const struct request *r, struct text *json, bool *ce
         TRY_RETURN(text_append(json, "%s\n", i > 0 ? "," : ""));
         TRY_RETURN(append_file(json, source_file(r->source, i), certain));
     }
-    return text_append(json, "\n  ]\n}\n");
+    TRY_RETURN(text_append(json, "\n  ]\n}\n"));
+    if (json->length > REQUEST_BYTES_MAX)
+        return fail(ALIBI_BAD_INPUT, "too many files: " SHARD_REQUEST " would have %zu bytes, %d at most are read", json->length,
+                    REQUEST_BYTES_MAX);
+    return ALIBI_OK;
 }
 
 /* ---- what differs: `there` is the folder's request, `now` that of this call. Those that return true have said it. */

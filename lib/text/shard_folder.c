@@ -12,8 +12,6 @@
 
 #include <string.h>
 
-#define TOKENIZER_NAME "tokenizer.json"
-
 /* ---- names */
 
 struct listing {
@@ -53,7 +51,7 @@ static bool is_ours(const char *name, bool begun)
 {
     if (strcmp(name, "lock") == 0 || is_or_aside(name, SHARD_REQUEST))
         return true;
-    return begun && (is_or_aside(name, SHARD_PROGRESS) || is_or_aside(name, SHARD_INDEX) || is_or_aside(name, TOKENIZER_NAME) ||
+    return begun && (is_or_aside(name, SHARD_PROGRESS) || is_or_aside(name, SHARD_INDEX) || is_or_aside(name, TOKENIZER_FILE) ||
                      shard_number(name) >= 0);
 }
 
@@ -96,23 +94,7 @@ out:
 
 /* ---- what is done already */
 
-static alibi_status check_shard(const char *folder, const struct shard_entry *entry, int width)
-{
-    alibi_status status;
-    char *path = NULL;
-    int64_t bytes, expected = SHARD_HEADER_BYTES + entry->tokens * width;
-
-    TRY(path_join(&path, folder, entry->name));
-    TRY(file_measure(&bytes, path));
-    if (bytes != expected)
-        status = fail(ALIBI_BAD_INPUT, "'%s' has %lld bytes, " SHARD_PROGRESS " says %lld", path, (long long)bytes,
-                      (long long)expected);
-out:
-    mem_free(path);
-    return status;
-}
-
-static alibi_status check_progress(const struct progress *p, const char *folder, const struct text *request, int width)
+static alibi_status check_progress(const struct progress *p, const char *folder, const struct text *request)
 {
     bool same = false;
 
@@ -121,8 +103,6 @@ static alibi_status check_progress(const struct progress *p, const char *folder,
         return fail_context(ALIBI_BAD_INPUT, "'%s' holds an unfinished tokenizing of something else", folder);
     if (p->request != checksum(0, request->data, request->length))
         return fail(ALIBI_BAD_INPUT, "'%s/" SHARD_PROGRESS "' does not belong to the " SHARD_REQUEST " beside it", folder);
-    for (int64_t i = 0; i < p->shards.count; i++)
-        TRY_RETURN(check_shard(folder, &p->shards.at[i], width));
     return ALIBI_OK;
 }
 
@@ -156,7 +136,7 @@ static alibi_status begin(const struct listing *l, const char *folder, const str
     return shard_folder_save(folder, &start);
 }
 
-static alibi_status open_listed(const struct listing *l, const char *folder, const struct text *request, int width,
+static alibi_status open_listed(const struct listing *l, const char *folder, const struct text *request,
                                 struct progress *progress)
 {
     alibi_status status;
@@ -169,7 +149,7 @@ static alibi_status open_listed(const struct listing *l, const char *folder, con
         progress_fini(&read);
         TRY(begin(l, folder, request));
     } else {
-        TRY(check_progress(&read, folder, request, width));
+        TRY(check_progress(&read, folder, request));
         TRY(clear_leftovers(l, folder, read.shards.count));
     }
     read.request = checksum(0, request->data, request->length);
@@ -180,7 +160,7 @@ out:
     return status;
 }
 
-alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain, int width, struct progress *progress,
+alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain, struct progress *progress,
                                struct shard_index *index, bool *finished)
 {
     alibi_status status;
@@ -192,7 +172,7 @@ alibi_status shard_folder_open(const char *folder, const struct text *request, b
     if (whole)
         TRY(open_finished(folder, request, certain, index));
     else
-        TRY(open_listed(&l, folder, request, width, progress));
+        TRY(open_listed(&l, folder, request, progress));
     *finished = whole;
 out:
     names_free(l.names, l.count);
@@ -207,7 +187,7 @@ alibi_status shard_folder_put_tokenizer(const char *folder, const alibi_tokenize
     struct text json = { 0 };
 
     TRY(tokenizer_format(t, &json));
-    TRY(put(folder, TOKENIZER_NAME, &json));
+    TRY(put(folder, TOKENIZER_FILE, &json));
 out:
     text_free(&json);
     return status;
@@ -241,7 +221,7 @@ out:
 /* What is left on the way is a folder of ours at every instant. The lock goes last: until then nobody else writes here. */
 alibi_status shard_folder_remove(const char *folder)
 {
-    TRY_RETURN(file_remove_within(folder, TOKENIZER_NAME));
+    TRY_RETURN(file_remove_within(folder, TOKENIZER_FILE));
     TRY_RETURN(file_remove_within(folder, SHARD_PROGRESS));
     TRY_RETURN(file_remove_within(folder, SHARD_REQUEST));
     return folder_remove(folder);

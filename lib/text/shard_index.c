@@ -6,8 +6,6 @@
 
 #include "text/tokenize.h"
 
-enum { INDEX_BYTES_MAX = 64 << 20 };
-
 /* ---- seals */
 
 alibi_status json_seal(struct text *json, size_t start)
@@ -15,11 +13,36 @@ alibi_status json_seal(struct text *json, size_t start)
     return text_append(json, "  \"crc32\": %lu\n}\n", (unsigned long)checksum(0, json->data + start, json->length - start));
 }
 
-alibi_status json_check_seal(const struct text *again, const char *bytes, size_t length, const char *path)
+static alibi_status parse(const struct sealed *kind, void *x, const char *bytes, size_t length, const char *path)
 {
-    if (again->length != length || memcmp(again->data, bytes, length) != 0)
-        return fail(ALIBI_BAD_INPUT, "'%s': checksum differs", path);
-    return ALIBI_OK;
+    alibi_status status;
+    json_t *json = NULL;
+    struct text again = { 0 };
+
+    TRY(json_parse(&json, bytes, length, path));
+    TRY(kind->read(x, json, path));
+    TRY(kind->format(x, &again));
+    if (again.length != length || memcmp(again.data, bytes, length) != 0)
+        status = fail(ALIBI_BAD_INPUT, "'%s': checksum differs", path);
+out:
+    json_decref(json);
+    text_free(&again);
+    return status;
+}
+
+alibi_status sealed_read(const struct sealed *kind, void *x, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL, *bytes = NULL;
+    size_t length;
+
+    TRY(path_join(&path, folder, kind->name));
+    TRY(file_read_all(&bytes, &length, path, SHARD_LIST_BYTES_MAX));
+    TRY(parse(kind, x, bytes, length, path));
+out:
+    mem_free(bytes);
+    mem_free(path);
+    return status;
 }
 
 alibi_status shard_read_format(const json_t *object, const char *path)
@@ -41,17 +64,7 @@ void shard_name(char name[32], int64_t number)
 
 alibi_status shard_list_add(struct shard_list *l, const struct shard_entry *entry)
 {
-    struct shard_entry *grown = NULL;
-    int64_t capacity = l->capacity * 2 + 16;
-
-    if (l->count == l->capacity) {
-        TRY_RETURN(NEW_ARRAY(&grown, capacity, "the list of shards"));
-        if (l->count > 0)
-            memcpy(grown, l->at, (size_t)l->count * sizeof *grown);
-        mem_free(l->at);
-        l->at = grown;
-        l->capacity = capacity;
-    }
+    TRY_RETURN(RESERVE_ARRAY(&l->at, &l->capacity, l->count + 1, "the list of shards"));
     l->at[l->count++] = *entry;
     return ALIBI_OK;
 }
@@ -128,8 +141,9 @@ static alibi_status read_counts(struct shard_index *x, const json_t *json, const
     return json_get_int(json, "bytes", 0, SHARD_COUNT_MAX, &x->bytes, path);
 }
 
-static alibi_status read_members(struct shard_index *x, const json_t *json, const char *path)
+static alibi_status read_index(void *out, const json_t *json, const char *path)
 {
+    struct shard_index *x = out;
     struct shard_list shards = { 0 };
     int64_t tokens = 0;
     alibi_status status;
@@ -145,38 +159,21 @@ static alibi_status read_members(struct shard_index *x, const json_t *json, cons
     return status;
 }
 
-static alibi_status parse_index(struct shard_index *x, const char *bytes, size_t length, const char *path)
+static alibi_status format_index(const void *x, struct text *json)
 {
-    alibi_status status;
-    json_t *json = NULL;
-    struct text again = { 0 };
-
-    TRY(json_parse(&json, bytes, length, path));
-    TRY(read_members(x, json, path));
-    TRY(shard_index_format(x, &again));
-    TRY(json_check_seal(&again, bytes, length, path));
-out:
-    json_decref(json);
-    text_free(&again);
-    return status;
+    return shard_index_format(x, json);
 }
 
 alibi_status shard_index_read(struct shard_index *x, const char *folder)
 {
-    alibi_status status;
+    static const struct sealed kind = { SHARD_INDEX, read_index, format_index };
     struct shard_index read = { 0 };
-    char *path = NULL, *bytes = NULL;
-    size_t length;
+    alibi_status status = sealed_read(&kind, &read, folder);
 
-    TRY(path_join(&path, folder, SHARD_INDEX));
-    TRY(file_read_all(&bytes, &length, path, INDEX_BYTES_MAX));
-    TRY(parse_index(&read, bytes, length, path));
-    *x = read;
-    read = (struct shard_index){ 0 };
-out:
-    shard_index_fini(&read);
-    mem_free(bytes);
-    mem_free(path);
+    if (status == ALIBI_OK)
+        *x = read;
+    else
+        shard_index_fini(&read);
     return status;
 }
 

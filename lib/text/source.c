@@ -99,11 +99,6 @@ static alibi_status split_file(struct source *s, bool *more)
     return ALIBI_OK;
 }
 
-static bool is_white(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static void split_within_line(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
@@ -126,7 +121,7 @@ static void split_line_start(struct source *s, bool *more)
     const char *text = s->in.bytes + s->in.at;
     size_t bytes = s->in.checked - s->in.at, white = 0;
 
-    while (white < bytes && white < WHITE_MAX && text[white] != '\n' && is_white(text[white]))
+    while (white < bytes && white < WHITE_MAX && text[white] != '\n' && is_white_space(text[white]))
         white++;
     *more = white == bytes && white < WHITE_MAX;
     if (*more) {
@@ -151,7 +146,7 @@ static alibi_status split_lines(struct source *s, bool *more)
 static bool is_blank(struct slice line)
 {
     for (size_t i = 0; i < line.bytes; i++)
-        if (!is_white(line.at[i]))
+        if (!is_white_space(line.at[i]))
             return false;
     return true;
 }
@@ -294,20 +289,9 @@ static alibi_status reserve_text(struct block *b, size_t bytes)
 
 static alibi_status add_end(struct block *b)
 {
-    int64_t capacity = b->end_capacity > 0 ? b->end_capacity * 2 : 64;
-
-    if (b->end_count == b->end_capacity) {
-        TRY_RETURN(mem_grow((void **)&b->ends, (size_t)b->end_count * sizeof *b->ends, (size_t)capacity * sizeof *b->ends,
-                            "ends of documents"));
-        b->end_capacity = capacity;
-    }
+    TRY_RETURN(RESERVE_ARRAY(&b->ends, &b->end_capacity, b->end_count + 1, "ends of documents"));
     b->ends[b->end_count++] = b->bytes;
     return ALIBI_OK;
-}
-
-static bool within_character(char c)
-{
-    return ((unsigned char)c & 0xC0) == 0x80;
 }
 
 /* Bytes of the run, whole characters, for which there is room; at least one character for a block that has none. */
@@ -317,10 +301,10 @@ static size_t fitting(struct slice run, size_t room, bool need_one)
 
     if (run.bytes <= room)
         return run.bytes;
-    while (bytes > 0 && within_character(run.at[bytes]))
+    while (bytes > 0 && utf8_continues(run.at[bytes]))
         bytes--;
     if (bytes == 0 && need_one)
-        for (bytes = 1; bytes < run.bytes && within_character(run.at[bytes]);)
+        for (bytes = 1; bytes < run.bytes && utf8_continues(run.at[bytes]);)
             bytes++;
     return bytes;
 }
@@ -416,16 +400,12 @@ alibi_status source_seek(struct source *s, struct place place)
 
 static alibi_status add_file(struct source *s, const char *path, bool named)
 {
-    int64_t capacity = s->capacity > 0 ? s->capacity * 2 : 16;
     struct source_entry entry = { .named = named };
+    int64_t modified;
 
     if (strcmp(path, "-") != 0)
-        TRY_RETURN(file_measure(&entry.bytes, path));
-    if (s->count == s->capacity) {
-        TRY_RETURN(
-            mem_grow((void **)&s->files, (size_t)s->count * sizeof entry, (size_t)capacity * sizeof entry, "a list of files"));
-        s->capacity = capacity;
-    }
+        TRY_RETURN(file_measure(&entry.bytes, &modified, path));
+    TRY_RETURN(RESERVE_ARRAY(&s->files, &s->capacity, s->count + 1, "a list of files"));
     TRY_RETURN(text_copy(&entry.path, path));
     s->files[s->count++] = entry;
     return ALIBI_OK;
@@ -460,6 +440,16 @@ static alibi_status add_paths(struct source *s, const char *const *paths, int co
     return ALIBI_OK;
 }
 
+static alibi_status check_reading(const struct alibi_reading *r)
+{
+    bool known =
+        r->format >= 0 && r->format <= ALIBI_FORMAT_JSONL && r->document >= 0 && r->document <= ALIBI_DOCUMENT_BLANK_LINE;
+
+    if (!known)
+        return fail(ALIBI_USAGE, "format %d, document %d: there is no such way to read", r->format, r->document);
+    return ALIBI_OK;
+}
+
 alibi_status source_open(struct source **out, const char *const *paths, int count, const struct alibi_reading *reading)
 {
     alibi_status status;
@@ -468,8 +458,10 @@ alibi_status source_open(struct source **out, const char *const *paths, int coun
     if (count < 1)
         return fail(ALIBI_USAGE, "a corpus needs at least one file");
     TRY(NEW_ZERO_ARRAY(&s, 1, "a source of text"));
-    if (reading != NULL)
+    if (reading != NULL) {
+        TRY(check_reading(reading));
         s->reading = *reading;
+    }
     s->reading.field = NULL;
     TRY(text_copy(&s->reading.field, reading != NULL && reading->field != NULL ? reading->field : "text"));
     TRY(add_paths(s, paths, count));

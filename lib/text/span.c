@@ -92,11 +92,6 @@ struct counts {
     bool between_words; /* at the last byte so far */
 };
 
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 static bool word_may_start_at(const alibi_corpus *c, int64_t i)
 {
     size_t bytes;
@@ -105,7 +100,7 @@ static bool word_may_start_at(const alibi_corpus *c, int64_t i)
     if (i == 0)
         return true;
     text = corpus_bytes(c, i - 1, &bytes);
-    return bytes == 0 || is_space(text[bytes - 1]);
+    return bytes == 0 || is_white_space(text[bytes - 1]);
 }
 
 static void count_token(struct counts *n, const alibi_tokenizer *t, int32_t id)
@@ -114,7 +109,7 @@ static void count_token(struct counts *n, const alibi_tokenizer *t, int32_t id)
     const char *text = tokenizer_bytes(t, id, &length);
 
     for (size_t k = 0; k < length; k++) {
-        bool space = is_space(text[k]);
+        bool space = is_white_space(text[k]);
         n->words += n->between_words && !space;
         n->between_words = space;
     }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The end of a line is seen in its last byte; a whole character takes four. */
-enum { KEPT_BYTES = 4 };
+enum { KEPT_BYTES = 4, CUT_REACH = 8 << 10 };
 
 alibi_status stretches_new(struct stretches **out)
 {
@@ -55,19 +55,6 @@ static alibi_status grow_text(struct stretches *s, size_t bytes)
     return ALIBI_OK;
 }
 
-static alibi_status grow_ends(struct stretches *s, int64_t count)
-{
-    size_t *grown = NULL;
-
-    if (count <= s->end_capacity)
-        return ALIBI_OK;
-    TRY_RETURN(NEW_ARRAY(&grown, count, "ends of documents"));
-    mem_free(s->ends);
-    s->ends = grown;
-    s->end_capacity = count;
-    return ALIBI_OK;
-}
-
 static alibi_status append_block(struct stretches *s, const struct block *b)
 {
     size_t total;
@@ -75,7 +62,7 @@ static alibi_status append_block(struct stretches *s, const struct block *b)
     if (!size_add(&total, s->bytes, b->bytes))
         return fail(ALIBI_MEMORY, "not enough memory for a text of %zu bytes", b->bytes);
     TRY_RETURN(grow_text(s, total));
-    TRY_RETURN(grow_ends(s, b->end_count));
+    TRY_RETURN(RESERVE_ARRAY(&s->ends, &s->end_capacity, b->end_count, "ends of documents"));
     if (b->bytes > 0)
         memcpy(s->text + s->bytes, b->text, b->bytes);
     for (int64_t i = 0; i < b->end_count; i++)
@@ -89,17 +76,54 @@ static alibi_status append_block(struct stretches *s, const struct block *b)
 
 /* ---- parts */
 
-static bool is_blank(char c)
+/* Marks beside letters: those of ASCII, and the blocks of UTF-8 that hold what Chinese and Japanese put between sentences. */
+static bool is_mark(const char *text, size_t at, size_t limit)
 {
-    return c == ' ' || (c >= '\t' && c <= '\r');
+    unsigned char c = (unsigned char)text[at];
+
+    if (c < 0x80)
+        return !(c >= '0' && c <= '9') && !(c >= 'A' && c <= 'Z') && !(c >= 'a' && c <= 'z');
+    if (limit - at < 3)
+        return false;
+    return memcmp(text + at, "\xE2\x80", 2) == 0 || memcmp(text + at, "\xE3\x80", 2) == 0 ||
+           memcmp(text + at, "\xEF\xBC", 2) == 0;
 }
 
-/* The first place at or behind `at` where a part may begin; `limit` is where the document ends. */
-static size_t likely_cut(const struct stretches *s, size_t at, size_t limit)
+/* The first place at or behind `at`, and before `limit`, where a blank follows something else; or `limit`. */
+static size_t blank_cut(const struct stretches *s, size_t at, size_t limit)
 {
-    while (at < limit && !(is_blank(s->text[at]) && !is_blank(s->text[at - 1])))
+    while (at < limit && !(is_white_space(s->text[at]) && !is_white_space(s->text[at - 1])))
         at++;
     return at;
+}
+
+/* The same for a mark that follows a letter or a digit. */
+static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
+{
+    bool behind_letter = false;
+
+    for (; at < limit; at++) {
+        bool mark = is_mark(s->text, at, limit);
+        if (utf8_continues(s->text[at]))
+            continue;
+        if (mark && behind_letter)
+            break;
+        behind_letter = !mark;
+    }
+    return at;
+}
+
+/* Where a part that should end at `at` does; the document ends at `limit`. Text without blanks is cut where nearly every
+ * tokenizer cuts it, and if even that is not there, anywhere: a wrong guess costs time, but so does a part without end. */
+static size_t likely_cut(const struct stretches *s, size_t at, size_t limit)
+{
+    size_t reach = limit - at > CUT_REACH ? at + CUT_REACH : limit, cut = blank_cut(s, at, reach);
+
+    if (cut == reach && reach < limit)
+        cut = mark_cut(s, at, reach);
+    while (cut < limit && utf8_continues(s->text[cut]))
+        cut++;
+    return cut;
 }
 
 static size_t document_end(const struct stretches *s, int64_t document)
@@ -126,17 +150,7 @@ static struct part plan_part(const struct stretches *s, size_t from, int64_t doc
 
 static alibi_status add_part(struct stretches *s, struct part p)
 {
-    struct part *grown = NULL;
-    int64_t capacity = s->part_capacity * 2 + 16;
-
-    if (s->count == s->part_capacity) {
-        TRY_RETURN(NEW_ARRAY(&grown, capacity, "parts of a text"));
-        if (s->count > 0)
-            memcpy(grown, s->parts, (size_t)s->count * sizeof *grown);
-        mem_free(s->parts);
-        s->parts = grown;
-        s->part_capacity = capacity;
-    }
+    TRY_RETURN(RESERVE_ARRAY(&s->parts, &s->part_capacity, s->count + 1, "parts of a text"));
     s->parts[s->count++] = p;
     return ALIBI_OK;
 }
@@ -172,17 +186,16 @@ static size_t document_start(const struct stretches *s, int64_t document)
     return document > 0 ? s->ends[document - 1] : 0;
 }
 
-/* text[from..stop) of that document; *reached within text. */
+/* text[*at..stop) of that document, of which `sight` bytes behind `stop` may be looked at. */
 static alibi_status run_stretch(const struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
-                                int64_t document, size_t from, size_t stop, size_t *reached)
+                                int64_t document, size_t stop, size_t sight, size_t *at)
 {
-    size_t start = document_start(s, document);
-    struct stretch stretch = { s->text + start, from - start, stop - start, document_end(s, document) - start,
-                               document < s->end_count };
-    size_t local = 0;
+    size_t start = document_start(s, document), end = document_end(s, document), local = 0;
+    size_t seen = end - stop > sight ? stop + sight : end;
+    struct stretch stretch = { s->text + start, *at - start, stop - start, seen - start, seen == end && document < s->end_count };
 
     TRY_RETURN(work->run(work->user, thread, part, &stretch, &local));
-    *reached = start + local;
+    *at = start + local;
     return ALIBI_OK;
 }
 
@@ -196,47 +209,52 @@ static alibi_status end_document(const struct stretches *s, const struct stretch
     return work->end(work->user, thread, part, (struct slice){ s->text + start, s->ends[document] - start });
 }
 
-/* The documents that end in the part, then the beginning of one that does not. */
+/* The documents that end in the part, then the beginning of one that does not. After a failure p->document and p->reached say
+ * what was being worked on. */
 static alibi_status run_documents(const struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
-                                  size_t *at)
+                                  size_t sight)
 {
-    const struct part *p = &s->parts[part];
+    struct part *p = &s->parts[part];
 
     TRY_RETURN(work->begin(work->user, thread, part));
-    for (int64_t document = p->first_end; document < p->last_end; document++) {
-        if (*at < s->ends[document])
-            TRY_RETURN(run_stretch(s, work, thread, part, document, *at, s->ends[document], at));
-        TRY_RETURN(end_document(s, work, thread, part, document));
+    for (p->document = p->first_end; p->document < p->last_end; p->document++) {
+        size_t end = s->ends[p->document];
+        if (p->reached < end)
+            TRY_RETURN(run_stretch(s, work, thread, part, p->document, end, sight, &p->reached));
+        TRY_RETURN(end_document(s, work, thread, part, p->document));
     }
-    if (*at < p->stop)
-        TRY_RETURN(run_stretch(s, work, thread, part, p->last_end, *at, p->stop, at));
+    if (p->reached < p->stop)
+        TRY_RETURN(run_stretch(s, work, thread, part, p->last_end, p->stop, sight, &p->reached));
     return ALIBI_OK;
 }
 
-static void run_part(struct stretches *s, const struct stretch_work *work, int thread, int64_t part, size_t from)
+static void run_part(struct stretches *s, const struct stretch_work *work, int thread, int64_t part, size_t from, size_t sight)
 {
     struct part *p = &s->parts[part];
-    size_t at = from;
-    alibi_status status = run_documents(s, work, thread, part, &at);
+    alibi_status status;
 
-    p->began = from;
-    p->reached = at;
+    p->began = p->reached = from;
     p->failure.status = ALIBI_OK;
+    status = run_documents(s, work, thread, part, sight);
     if (status != ALIBI_OK)
         failure_keep(&p->failure, status);
 }
 
-/* In order: what began in the wrong place is run again, and the first failure that remains is the true one. A part that stops
- * early waits for more text, and so does all behind it. */
+/* In order: what began in the wrong place, or did not see far enough, is run again, and the first failure that remains is the
+ * true one. A part that stops early even so waits for more text, and so does all behind it. */
 static alibi_status settle(struct stretches *s, const struct stretch_work *work)
 {
     size_t at = s->from;
 
     for (int64_t i = 0; i < s->count; i++) {
         struct part *p = &s->parts[i];
-        if (p->began != at)
-            run_part(s, work, 0, i, at);
-        TRY_RETURN(failure_raise(&p->failure));
+        bool blind = p->failure.status == ALIBI_OK && p->reached < p->stop && s->bytes - p->stop > PART_SIGHT;
+        if (p->began != at || blind)
+            run_part(s, work, 0, i, at, SIZE_MAX);
+        if (p->failure.status != ALIBI_OK) {
+            s->failed = i;
+            return failure_raise(&p->failure);
+        }
         at = p->reached;
         if (at < p->stop)
             s->count = i + 1;
@@ -249,6 +267,20 @@ alibi_status stretches_run(struct stretches *s, const struct stretch_work *work)
 {
 #pragma omp parallel for schedule(dynamic, 1) num_threads(s->threads) if (s->count > 1)
     for (int64_t i = 0; i < s->count; i++)
-        run_part(s, work, omp_get_thread_num(), i, s->parts[i].from);
+        run_part(s, work, omp_get_thread_num(), i, s->parts[i].from, PART_SIGHT);
     return settle(s, work);
+}
+
+alibi_status stretches_fail(const struct stretches *s, const struct source *source, alibi_status status)
+{
+    const struct part *p = &s->parts[s->failed];
+    struct place at = s->start;
+    bool first_document = p->document == 0, last_file = at.file + 1 == source_file_count(source);
+
+    if (status != ALIBI_BAD_INPUT)
+        return status;
+    at.offset = first_document ? at.offset + (int64_t)(p->reached - s->from) : (int64_t)(p->reached - s->ends[p->document - 1]);
+    return fail_context(status, "'%s', document %lld%s, from byte %lld on", source_file(source, at.file),
+                        (long long)(at.document + p->document + 1),
+                        first_document || last_file ? "" : " with those of later files", (long long)at.offset);
 }

@@ -6,6 +6,9 @@
  * blank that follows something else, and all parts are run at once. Then, in order, each is compared with where the one before it
  * truly ended; the few that began elsewhere are run again from there. The results are those of one thread that reads everything.
  *
+ * A part sees PART_SIGHT bytes behind its end and no more while others run. One that holds a longer piece does not get to its end
+ * so, and is run again, alone, with the whole text before it: however many threads there are, at most one works on a long piece.
+ *
  * How to use it:
  *
  *   stretches_new(&s);
@@ -22,7 +25,7 @@
 
 #include "text/text.h"
 
-enum { PART_BYTES = 256 << 10 };
+enum { PART_BYTES = 256 << 10, PART_SIGHT = PART_BYTES };
 
 /* What is done with the text. The calls for one part come from one thread, in order; `thread` is 0..threads-1 and says whose
  * scratch may be used. Documents are cut at the borders of parts, and a part may hold many documents. */
@@ -41,6 +44,7 @@ struct stretch_work {
 struct part {
     size_t from, stop;           /* as planned */
     size_t began, reached;       /* as run */
+    int64_t document;            /* that a failure is in: ends[document] is its end */
     int64_t first_end, last_end; /* ends[first_end..last_end) lie in it, its stop included */
     struct failure failure;
 };
@@ -56,6 +60,7 @@ struct stretches {
     struct part *parts;
     int64_t count, part_capacity;
     size_t reached; /* by stretches_run: text[from..reached) is done */
+    int64_t failed; /* the part that stretches_run failed in */
 };
 
 alibi_status stretches_new(struct stretches **out);
@@ -63,5 +68,7 @@ void stretches_free(struct stretches *s); /* NULL is fine */
 alibi_status stretches_take(struct stretches *s, const struct block *b);
 /* The failure that is first in the text, if there was any: the same on any number of threads. */
 alibi_status stretches_run(struct stretches *s, const struct stretch_work *work);
+/* Puts the place of the text that stretches_run() failed at in front of the message; returns `status`. */
+alibi_status stretches_fail(const struct stretches *s, const struct source *source, alibi_status status);
 
 #endif

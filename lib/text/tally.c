@@ -1,6 +1,7 @@
 /* tally.c - a hash table in shards
  *
- * The upper half of a piece's hash value says which shard it is in, the lower half where it lies there. */
+ * The upper half of a piece's hash value says which shard it is in, the lower half where it lies there. A text that is written to
+ * make pieces collide makes counting slow: only the limits on distinct pieces (count.c) bound how slow. */
 #include "text/tally.h"
 
 #include <string.h>

@@ -24,6 +24,8 @@ alibi_status tokenizer_new_bytes(alibi_tokenizer **out);
 alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path); /* takes the file, always */
 /* words[0] is what stands for words that are not there, words[1] for the end of a line. Copied. */
 alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count);
+#define TOKENIZER_FILE "tokenizer.json"
+enum { TOKENIZER_BYTES_MAX = 256 << 20 }; /* of such a file, read or written */
 alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length, const char *path); /* tokenizer.json */
 alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json);
 alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t); /* one more owner; each calls alibi_tokenizer_free */
@@ -129,7 +131,7 @@ void encoding_set_within_word(struct encoding *e);
 alibi_status encoding_next(struct encoding *e, struct encoded *out);
 extern size_t encoding_block_bytes; /* of text to read at a time; tests make it small */
 
-/* ---- shards (shards.c): tokens in files, mapped */
+/* ---- shards (shards.c, shard_open.c): tokens in files, mapped */
 
 /* Consecutive tokens of a corpus, in a file that is mapped, or in memory. */
 struct shard {
@@ -172,12 +174,18 @@ alibi_status shards_recognise(bool *yes, const char *path);
  * may have been appended. */
 alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index, bool *has_index,
                          alibi_tokenizer **tokenizer, const char *path);
+/* The shards of a folder that `index` lists, and nothing else of it: mapped, compared and appended. Messages call it `list`. */
+alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index, const char *list,
+                                const char *folder);
+alibi_status shards_push(struct shard **shards, int *count, const struct shard *s); /* takes the shard on success */
 /* Appends ids that lie in memory, in shards of bounded size. */
 alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count, int width);
 void shard_seal(struct shard *s); /* computes its checksum; those of files are sealed */
 /* Every id is below vocab, or ALIBI_BAD_INPUT names the shard, the place and the id. */
 alibi_status shard_check(const struct shard *s, int64_t vocab);
 int64_t shard_largest(const struct shard *s); /* of its ids; -1: there is none */
+uint32_t shard_id(const struct shard *s, int64_t i);
+void shard_fini(struct shard *s);
 void shards_free(struct shard *shards, int count);
 
 /* ---- corpus (corpus.c; builtin.c writes the built-in one) */

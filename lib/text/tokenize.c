@@ -1,4 +1,4 @@
-/* tokenize.c - a corpus of any size to token shards in a folder, or document by document to a caller
+/* tokenize.c - a corpus of any size to token shards in a folder, or to a caller as they come
  *
  * Invariant: progress.json, from the first shard on, names finished shards that are on the disk, and a place in the text from
  * which the rest of the tokens follow. What a stopped call leaves beside them is cleared by the next one. */
@@ -7,6 +7,8 @@
 
 #include "text/shard_folder.h"
 #include "text/tokenize.h"
+
+int64_t shards_max = 50000;
 
 /* ---- how far a call is */
 
@@ -62,7 +64,9 @@ struct tokenizing {
     struct text request;
     struct progress progress; /* where the block that is being written starts; its shards grow as they are finished */
     int64_t in_shards;        /* tokens in the finished ones */
-    int64_t before;           /* of those, in the ones that were there already */
+    struct shard *there;      /* those that were there already */
+    int there_count, there_at;
+    int64_t before; /* tokens in them */
     struct shard_writer *writer;
     struct meter meter;
 };
@@ -79,6 +83,15 @@ static alibi_status check_space(const struct tokenizing *t, int64_t at_hand)
         return fail(ALIBI_IO, "not enough space: the next shard takes about %lld bytes, '%s' has %lld free", (long long)needed,
                     t->folder, (long long)free_bytes);
     return ALIBI_OK;
+}
+
+static alibi_status check_count(const struct tokenizing *t)
+{
+    if (t->progress.shards.count < shards_max)
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT,
+                "'%s' has %lld shards of %lld tokens, and more could not be read: take larger ones, in a new folder", t->folder,
+                (long long)shards_max, (long long)t->shard_tokens);
 }
 
 static alibi_status save_progress(struct tokenizing *t)
@@ -98,11 +111,22 @@ static alibi_status finish_shard(struct tokenizing *t)
     return shard_list_add(&t->progress.shards, &entry);
 }
 
+static alibi_status fail_stopped(const struct tokenizing *t)
+{
+    long long shards = t->progress.shards.count;
+
+    if (shards == 0)
+        return fail(ALIBI_INTERRUPTED, "stopped before '%s' had a whole shard: the same request begins anew", t->folder);
+    return fail(ALIBI_INTERRUPTED, "stopped: '%s' has %lld whole shard%s, and the same request goes on behind %s", t->folder,
+                shards, shards > 1 ? "s" : "", shards > 1 ? "them" : "it");
+}
+
 static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
 {
     while (count > 0) {
         int64_t some;
         if (t->writer == NULL) {
+            TRY_RETURN(check_count(t));
             TRY_RETURN(check_space(t, count));
             TRY_RETURN(shard_writer_open(&t->writer, t->folder, t->progress.shards.count, t->width, t->shard_tokens));
         }
@@ -113,6 +137,8 @@ static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t 
         if (shard_writer_room(t->writer) == 0) {
             TRY_RETURN(finish_shard(t));
             TRY_RETURN(save_progress(t));
+            if (alibi_stop_requested())
+                return fail_stopped(t);
         }
     }
     return ALIBI_OK;
@@ -126,7 +152,21 @@ static void count_block(struct progress *p, const struct encoded *e)
     p->bytes += e->bytes;
 }
 
-/* A call that goes on meets tokens again that lie in shards already. */
+/* A call that goes on meets tokens again that lie in shards already. If others come, another text was given. */
+static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t token = t->progress.tokens + i;
+        const struct shard *s = &t->there[t->there_at];
+        while (token >= s->first + s->count)
+            s = &t->there[++t->there_at];
+        if (shard_id(s, token - s->first) != (uint32_t)ids[i])
+            return fail(ALIBI_BAD_INPUT, "the input is not what it was: its token %lld is %ld, '%s' has %lu there",
+                        (long long)token, (long)ids[i], s->path, (unsigned long)shard_id(s, token - s->first));
+    }
+    return ALIBI_OK;
+}
+
 static alibi_status write_block(struct tokenizing *t, const struct encoded *e)
 {
     struct progress *p = &t->progress;
@@ -135,15 +175,10 @@ static alibi_status write_block(struct tokenizing *t, const struct encoded *e)
     there = there < 0 ? 0 : there < e->count ? there : e->count;
     p->place = e->start;
     p->within_word = e->within_word;
+    TRY_RETURN(compare_ids(t, e->ids, there));
     TRY_RETURN(write_ids(t, e->ids + there, e->count - there));
     count_block(p, e);
     return ALIBI_OK;
-}
-
-static alibi_status fail_stopped(const struct tokenizing *t)
-{
-    return fail(ALIBI_INTERRUPTED, "stopped after %lld tokens: '%s' has %lld shards, and the same call goes on behind them",
-                (long long)t->progress.tokens, t->folder, (long long)t->progress.shards.count);
 }
 
 static alibi_status write_blocks(struct tokenizing *t)
@@ -151,7 +186,9 @@ static alibi_status write_blocks(struct tokenizing *t)
     struct encoded e;
 
     for (;;) {
-        TRY_RETURN(encoding_next(t->encoding, &e));
+        alibi_status status = encoding_next(t->encoding, &e);
+        if (status != ALIBI_OK)
+            return status == ALIBI_INTERRUPTED ? fail_stopped(t) : status;
         meter_report(&t->meter, &e);
         if (e.count == 0)
             break;
@@ -160,6 +197,9 @@ static alibi_status write_blocks(struct tokenizing *t)
             return fail_stopped(t);
     }
     count_block(&t->progress, &e);
+    if (t->progress.tokens < t->before)
+        return fail(ALIBI_BAD_INPUT, "the input is not what it was: it ends after %lld tokens, '%s' has %lld",
+                    (long long)t->progress.tokens, t->folder, (long long)t->before);
     return t->writer != NULL ? finish_shard(t) : ALIBI_OK;
 }
 
@@ -184,25 +224,51 @@ static alibi_status write_all(struct tokenizing *t)
     return shard_folder_finish(t->folder, &index);
 }
 
-static alibi_status go_on(struct tokenizing *t)
+/* What is finished must be as it was written. */
+static alibi_status open_finished(struct tokenizing *t)
 {
-    const struct progress *p = &t->progress;
+    const struct shard_list *l = &t->progress.shards;
+    struct shard_index listed = { .width = t->width, .entries = l->at, .entry_count = l->count };
 
-    for (int64_t i = 0; i < p->shards.count; i++)
-        t->in_shards += p->shards.at[i].tokens;
-    t->before = t->in_shards;
-    if (t->before > 0) {
-        if (p->place.file >= source_file_count(t->source))
-            return fail(ALIBI_BAD_INPUT, "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
-                        (long long)p->place.file + 1, source_file_count(t->source));
-        TRY_RETURN(source_seek(t->source, p->place));
-        log_note("going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld", t->folder,
-                 (long long)p->shards.count, (long long)t->before, source_file(t->source, p->place.file),
-                 (long long)p->place.document + 1);
-    }
-    t->meter = meter_start(t->source, p->tokens);
+    TRY_RETURN(shards_open_listed(&t->there, &t->there_count, &listed, SHARD_PROGRESS, t->folder));
+    for (int64_t i = 0; i < l->count; i++)
+        t->before += l->at[i].tokens;
+    t->in_shards = t->before;
+    return ALIBI_OK;
+}
+
+static void begin_at_start(struct progress *p)
+{
+    p->place = (struct place){ 0 };
+    p->within_word = false;
+    p->skip = p->documents = p->tokens = p->words = p->bytes = 0;
+}
+
+/* Of a pipe nobody knows whether it is fed the same text again: so all of it is tokenized again, and compared. */
+static alibi_status find_place(struct tokenizing *t, bool certain)
+{
+    struct progress *p = &t->progress;
+
+    if (p->place.file >= source_file_count(t->source))
+        return fail(ALIBI_BAD_INPUT, "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
+                    (long long)p->place.file + 1, source_file_count(t->source));
+    log_note("going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld", t->folder,
+             (long long)p->shards.count, (long long)t->before, source_file(t->source, p->place.file),
+             (long long)p->place.document + 1);
+    if (certain)
+        return source_seek(t->source, p->place);
+    begin_at_start(p);
+    return ALIBI_OK;
+}
+
+static alibi_status go_on(struct tokenizing *t, bool certain)
+{
+    TRY_RETURN(open_finished(t));
+    if (t->before > 0)
+        TRY_RETURN(find_place(t, certain));
+    t->meter = meter_start(t->source, t->progress.tokens);
     TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer));
-    if (p->within_word)
+    if (t->progress.within_word)
         encoding_set_within_word(t->encoding);
     return write_all(t);
 }
@@ -219,14 +285,14 @@ static alibi_status begin_or_go_on(struct tokenizing *t, bool certain, struct al
     struct shard_index index = { 0 };
     bool finished;
 
-    TRY_RETURN(shard_folder_open(t->folder, &t->request, certain, t->width, &t->progress, &index, &finished));
+    TRY_RETURN(shard_folder_open(t->folder, &t->request, certain, &t->progress, &index, &finished));
     if (finished) {
         *result = result_of(&index);
         shard_index_fini(&index);
         return ALIBI_OK;
     }
     TRY_RETURN(shard_folder_put_tokenizer(t->folder, t->tokenizer));
-    TRY_RETURN(go_on(t));
+    TRY_RETURN(go_on(t, certain));
     index = make_index(t); /* lent */
     *result = result_of(&index);
     return ALIBI_OK;
@@ -268,12 +334,29 @@ static void tokenizing_fini(struct tokenizing *t)
     source_close(t->source);
     text_free(&t->request);
     progress_fini(&t->progress);
+    shards_free(t->there, t->there_count);
 }
 
-static alibi_status check_arguments(int64_t shard_tokens)
+static alibi_status check_shard_tokens(int64_t shard_tokens)
 {
     if (shard_tokens < 1 || shard_tokens > SHARD_TOKENS_MAX)
         return fail(ALIBI_USAGE, "shards of %lld tokens: it must be within 1..%d", (long long)shard_tokens, SHARD_TOKENS_MAX);
+    return ALIBI_OK;
+}
+
+/* Else what is written would be read as text the next time. */
+static alibi_status check_folder(const char *dir, const char *const *paths, int count)
+{
+    for (int i = 0; i < count; i++) {
+        enum path_kind kind = PATH_FILE;
+        bool within = false;
+        if (strcmp(paths[i], "-") != 0)
+            TRY_RETURN(path_look(&kind, paths[i]));
+        if (kind == PATH_FOLDER)
+            TRY_RETURN(path_is_within(&within, dir, paths[i]));
+        if (within)
+            return fail(ALIBI_BAD_INPUT, "the shards would go to '%s', which lies in '%s', the text", dir, paths[i]);
+    }
     return ALIBI_OK;
 }
 
@@ -288,8 +371,9 @@ alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, 
 
     alibi_memory_reset_peak();
     all.width = alibi_tokenizer_vocab(t) > UINT16_MAX + 1 ? 4 : 2;
-    TRY(check_arguments(shard_tokens));
+    TRY(check_shard_tokens(shard_tokens));
     TRY(source_open(&all.source, paths, count, reading));
+    TRY(check_folder(dir, paths, count));
     TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request, &certain));
     TRY(tokenize_in_folder(&all, certain, &counted));
     counted.seconds = clock_seconds() - started;
@@ -301,73 +385,46 @@ out:
     return status;
 }
 
-/* ---- document by document */
+/* ---- to a caller */
 
-struct hand_over {
-    bool (*document)(void *user, const int32_t *ids, int64_t count);
-    void *user;
-    struct ids begun; /* of a document that goes on in the next block */
-};
-
-/* A document that began in an earlier block is put together first. */
-static alibi_status hand_document(struct hand_over *h, const int32_t *ids, int64_t count, bool *more)
-{
-    if (h->begun.count == 0) {
-        *more = h->document(h->user, ids, count);
-        return ALIBI_OK;
-    }
-    TRY_RETURN(ids_append(&h->begun, ids, count));
-    *more = h->document(h->user, h->begun.at, h->begun.count);
-    h->begun.count = 0;
-    return ALIBI_OK;
-}
-
-static alibi_status hand_block(struct hand_over *h, const struct encoded *e, bool *more)
+/* Documents end where the block says so; behind the last end stands a part of one that goes on. */
+static bool hand_block(const struct encoded *e, bool (*take)(void *user, const int32_t *ids, int64_t count, bool ends),
+                       void *user)
 {
     int64_t from = 0;
-
-    for (int64_t i = 0; i < e->end_count && *more; i++) {
-        TRY_RETURN(hand_document(h, e->ids + from, e->ends[i] - from, more));
-        from = e->ends[i];
-    }
-    if (!*more || from == e->count)
-        return ALIBI_OK;
-    return ids_append(&h->begun, e->ids + from, e->count - from);
-}
-
-static alibi_status hand_all(struct hand_over *h, struct encoding *encoding, struct meter *meter)
-{
-    struct encoded e = { .count = 1 };
     bool more = true;
 
-    while (more && e.count > 0) {
-        TRY_RETURN(encoding_next(encoding, &e));
-        meter_report(meter, &e);
-        TRY_RETURN(hand_block(h, &e, &more));
-        if (more && e.count > 0 && alibi_stop_requested())
-            return fail(ALIBI_INTERRUPTED, "stopped after %lld tokens", (long long)meter->tokens);
+    for (int64_t i = 0; i < e->end_count && more; i++) {
+        more = take(user, e->ids + from, e->ends[i] - from, true);
+        from = e->ends[i];
     }
-    return ALIBI_OK;
+    return more && from < e->count ? take(user, e->ids + from, e->count - from, false) : more;
 }
 
 alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
                                  const struct alibi_reading *reading,
-                                 bool (*document)(void *user, const int32_t *ids, int64_t count), void *user)
+                                 bool (*ids)(void *user, const int32_t *ids, int64_t count, bool ends), void *user)
 {
     alibi_status status;
     struct source *source = NULL;
     struct encoding *encoding = NULL;
-    struct hand_over h = { .document = document, .user = user };
+    struct encoded e = { .count = 1 };
     struct meter meter;
+    bool more = true;
 
     TRY(source_open(&source, paths, count, reading));
     meter = meter_start(source, 0);
     TRY(encoding_open(&encoding, source, t));
-    TRY(hand_all(&h, encoding, &meter));
+    while (more && e.count > 0) {
+        TRY(encoding_next(encoding, &e));
+        meter_report(&meter, &e);
+        more = hand_block(&e, ids, user);
+        if (more && e.count > 0 && alibi_stop_requested())
+            TRY(fail(ALIBI_INTERRUPTED, "stopped after %lld tokens", (long long)meter.tokens));
+    }
 out:
     encoding_close(encoding);
     source_close(source);
-    mem_free(h.begun.at);
     stop_clear();
     return status;
 }

@@ -11,7 +11,12 @@
 
 /* ---- lists of shards, in index.json and progress.json (shard_index.c) */
 
-enum { SHARD_FORMAT = 1 };
+enum {
+    SHARD_FORMAT = 1,
+    SHARD_LIST_BYTES_MAX = 64 << 20, /* of index.json and progress.json */
+};
+/* In a folder: a process can map a few more, and a list of so many is far below SHARD_LIST_BYTES_MAX. Tests make it small. */
+extern int64_t shards_max;
 #define SHARD_COUNT_MAX (INT64_MAX / 4) /* that a file may name: more can still be added */
 
 struct shard_list {
@@ -25,10 +30,15 @@ alibi_status shard_list_format(const struct shard_entry *entries, int64_t count,
 alibi_status shard_list_read(struct shard_list *l, int64_t *tokens, const json_t *object, const char *path);
 alibi_status shard_read_format(const json_t *object, const char *path); /* the member "format" is this version's */
 
-/* Ends an object that began at `start` with its checksum. A file has one spelling: what was read must format to the same bytes,
- * so there is nothing in it that the checksum does not cover. */
-alibi_status json_seal(struct text *json, size_t start);
-alibi_status json_check_seal(const struct text *again, const char *bytes, size_t length, const char *path);
+/* A file of ours under a checksum. It has one spelling: what was read must format to the same bytes, so there is nothing in it
+ * that the checksum does not cover. */
+struct sealed {
+    const char *name;
+    alibi_status (*read)(void *x, const json_t *object, const char *path);
+    alibi_status (*format)(const void *x, struct text *json);
+};
+alibi_status sealed_read(const struct sealed *kind, void *x, const char *folder);
+alibi_status json_seal(struct text *json, size_t start); /* ends an object that began at `start` with its checksum */
 
 /* ---- the request (request.c) */
 

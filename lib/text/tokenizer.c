@@ -1,12 +1,12 @@
 /* tokenizer.c - text to ids and back
  *
- * A tokenizer is a kind, which is a row of functions, and the data of that kind. Callers see ids only. A file of ours starts with
- * the name of the kind, {"type": "bytes", "vocab": 257, "end": 256}; all others are Hugging Face's. */
+ * A tokenizer is a kind, which is a row of functions, and the data of that
+ * kind. Callers see ids only. A file of ours starts with the name of the kind,
+ * {"type": "bytes", "vocab": 257, "end": 256}; all others are Hugging Face's.
+ */
 #include <string.h>
 
 #include "text/tokenizer.h"
-
-enum { FILE_BYTES_MAX = 256 << 20 };
 
 static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe, &tokenizer_kind_words };
 
@@ -45,53 +45,40 @@ void alibi_ids_free(int32_t *ids)
 
 /* ---- files */
 
-static alibi_status find_kind(const struct tokenizer_kind **out, const json_t *file, const char *path)
+static alibi_status find_kind(const struct tokenizer_kind **out, struct scan *s)
 {
-    const char *type;
+    struct scan_member type = { "type", true, 0 };
+    const char *name;
 
-    TRY_RETURN(json_get_text(file, "type", &type, path));
+    TRY_RETURN(scan_find(s, "a tokenizer", &type));
+    s->at = type.at;
+    if (scan_peek(s) != '"')
+        return scan_fail(s, "the type of a tokenizer is not a text,");
+    TRY_RETURN(scan_string(s, &name));
     for (int i = 0; i < KINDS; i++) {
-        if (kinds[i]->read != NULL && strcmp(kinds[i]->type, type) == 0) {
+        if (kinds[i]->read != NULL && strcmp(kinds[i]->type, name) == 0) {
             *out = kinds[i];
             return ALIBI_OK;
         }
     }
-    return fail(ALIBI_BAD_INPUT, "'%s': no tokenizer of type '%.40s' is known, only 'bytes' and 'words'", path, type);
-}
-
-static bool is_key(const struct tokenizer_kind *kind, const char *key)
-{
-    for (int i = 0; kind->keys[i] != NULL; i++)
-        if (strcmp(kind->keys[i], key) == 0)
-            return true;
-    return strcmp(key, "type") == 0;
-}
-
-static alibi_status check_keys(const struct tokenizer_kind *kind, json_t *file, const char *path)
-{
-    const char *key;
-    json_t *value;
-
-    json_object_foreach(file, key, value)
-    {
-        if (!is_key(kind, key))
-            return fail(ALIBI_BAD_INPUT, "'%s': a tokenizer of type '%s' has no '%.40s'", path, kind->type, key);
-    }
-    return ALIBI_OK;
+    return scan_fail(s, "no tokenizer of type '%.40s' is known, only 'bytes' and 'words',", name);
 }
 
 static alibi_status read_ours(alibi_tokenizer **out, const char *bytes, size_t length, const char *path)
 {
     alibi_status status;
-    json_t *file = NULL;
+    struct scan s = { .text = bytes, .end = length, .path = path, .lines = true };
     const struct tokenizer_kind *kind = NULL;
+    size_t valid = utf8_valid_prefix(bytes, length);
 
-    TRY(json_parse(&file, bytes, length, path));
-    TRY(find_kind(&kind, file, path));
-    TRY(check_keys(kind, file, path));
-    TRY(kind->read(out, file, path));
+    if (valid < length)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
+    TRY(NEW_ARRAY(&s.strings, (int64_t)length, "the file of a tokenizer"));
+    TRY(find_kind(&kind, &s));
+    s.at = s.used = 0;
+    TRY(kind->read(out, &s));
 out:
-    json_decref(file);
+    mem_free(s.strings);
     return status;
 }
 
@@ -102,8 +89,9 @@ static size_t skip_blanks(const char *bytes, size_t length, size_t at)
     return at;
 }
 
-/* Whether the first member is "type". Hugging Face's files have none of that name at the top, and can be too large to be built as
- * a tree just to see that. */
+/* Whether the first member is "type". Hugging Face's files have none of that
+ * name at the top, and can be too large to be built as a tree just to see that.
+ */
 static bool is_ours(const char *bytes, size_t length)
 {
     static const char key[] = "\"type\"";
@@ -131,7 +119,7 @@ static alibi_status open_file(alibi_tokenizer **out, const char *path)
     char *bytes = NULL;
     size_t length = 0;
 
-    TRY(file_read_all(&bytes, &length, path, FILE_BYTES_MAX));
+    TRY(file_read_all(&bytes, &length, path, TOKENIZER_BYTES_MAX));
     TRY(tokenizer_read(out, bytes, length, path));
 out:
     mem_free(bytes);
@@ -145,8 +133,8 @@ static alibi_status open_pair(alibi_tokenizer **out, const char *vocab_path, con
     size_t vocab_bytes = 0, merges_bytes = 0;
     struct bpe_file *file = NULL;
 
-    TRY(file_read_all(&vocab, &vocab_bytes, vocab_path, FILE_BYTES_MAX));
-    TRY(file_read_all(&merges, &merges_bytes, merges_path, FILE_BYTES_MAX));
+    TRY(file_read_all(&vocab, &vocab_bytes, vocab_path, TOKENIZER_BYTES_MAX));
+    TRY(file_read_all(&merges, &merges_bytes, merges_path, TOKENIZER_BYTES_MAX));
     TRY(bpe_file_parse_pair(&file, (struct slice){ vocab, vocab_bytes }, vocab_path, (struct slice){ merges, merges_bytes },
                             merges_path));
     TRY(tokenizer_new_bpe(out, file, vocab_path));
@@ -161,7 +149,7 @@ static alibi_status open_folder(alibi_tokenizer **out, const char *folder)
     alibi_status status;
     char *whole = NULL, *vocab = NULL, *merges = NULL;
 
-    TRY(path_join(&whole, folder, "tokenizer.json"));
+    TRY(path_join(&whole, folder, TOKENIZER_FILE));
     TRY(path_join(&vocab, folder, "vocab.json"));
     TRY(path_join(&merges, folder, "merges.txt"));
     if (file_exists(whole))
@@ -189,7 +177,10 @@ alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path)
 
 alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json)
 {
-    return t->kind->format(t, json);
+    TRY_RETURN(t->kind->format(t, json));
+    if (json->length > TOKENIZER_BYTES_MAX)
+        return fail(ALIBI_BAD_INPUT, "a tokenizer of %zu bytes: at most %d are read again", json->length, TOKENIZER_BYTES_MAX);
+    return ALIBI_OK;
 }
 
 alibi_status alibi_tokenizer_write(const alibi_tokenizer *t, const char *path)

@@ -7,14 +7,14 @@
 #include <stdatomic.h>
 
 #include "base/json.h"
+#include "formats/scan.h"
 #include "text/text.h"
 
 struct tokenizer_kind {
     const char *type;
 
-    /* Ours, {"type": ...}; NULL: the kind has a file of another form. `keys` are the members beside "type"; NULL ends them. */
-    alibi_status (*read)(alibi_tokenizer **out, const json_t *file, const char *path);
-    const char *keys[4];
+    /* Ours, {"type": ...}, from its start; NULL: the kind has a file of another form. */
+    alibi_status (*read)(alibi_tokenizer **out, struct scan *s);
 
     alibi_status (*format)(const alibi_tokenizer *t, struct text *json);
     void (*free)(alibi_tokenizer *t);
@@ -44,6 +44,17 @@ alibi_status tokenizer_finish(alibi_tokenizer *t);
 
 /* As encoder_new(), with memory that fits texts of about `bytes` bytes. */
 alibi_status encoder_new_for(struct encoder **out, const alibi_tokenizer *t, size_t bytes);
+
+/* For tables of tokens by their text. Nothing secret goes into it: who writes a vocabulary can make all its tokens collide, and
+ * then a look-up takes time in proportion to the vocabulary. Texts cannot do that to a vocabulary that was not made for it. */
+static inline size_t tokenizer_hash(const char *at, size_t bytes)
+{
+    uint64_t h = bytes;
+
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ (unsigned char)at[i]) * 0x9E3779B97F4A7C15u;
+    return (size_t)(h ^ h >> 32);
+}
 
 /* What `end` is for kinds that end every document the same way. */
 alibi_status tokenizer_append_end(const alibi_tokenizer *t, struct slice tail, struct ids *ids);

@@ -75,18 +75,9 @@ static alibi_status find_end(int32_t *end, const struct bpe_file *f, const char 
 
 /* ---- pieces that are tokens, whatever the merges say */
 
-static size_t hash_bytes(const char *at, size_t bytes)
-{
-    uint64_t h = bytes;
-
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ (unsigned char)at[i]) * 0x9E3779B97F4A7C15u;
-    return (size_t)(h ^ h >> 32);
-}
-
 static size_t whole_slot(const struct bpe_tokenizer *t, const char *piece, size_t bytes)
 {
-    size_t slot = hash_bytes(piece, bytes) & t->whole_mask;
+    size_t slot = tokenizer_hash(piece, bytes) & t->whole_mask;
 
     for (; t->whole[slot] >= 0; slot = (slot + 1) & t->whole_mask) {
         const struct slice *token = &t->file->tokens[t->whole[slot]];
@@ -275,18 +266,13 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
 
 /* ---- stretches */
 
-static size_t smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Encodes from *at to the next added token and over it, looking no further than `bound`. *at stays where it is if that does not
  * decide anything. */
 static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound, size_t *at)
 {
     struct added_match m = added_find(&b->tokenizer->added, s->text, *at, bound, s->end, s->last);
     size_t end = m.found == ADDED_NONE ? bound : m.at;
-    struct stretch segment = { s->text, *at, smaller(s->stop, end), end, false };
+    struct stretch segment = { s->text, *at, s->stop < end ? s->stop : end, end, false };
 
     segment.last = m.found == ADDED_FOUND || (m.found == ADDED_NONE && s->last && bound == s->end);
     if (segment.end > *at)

@@ -27,12 +27,25 @@ out:
     return status;
 }
 
-static alibi_status read(alibi_tokenizer **out, const json_t *file, const char *path)
+static alibi_status expect_number(struct scan *s, const struct scan_member *m, int64_t expected)
 {
     int64_t value;
 
-    TRY_RETURN(json_get_int(file, "vocab", BYTE_VOCAB, BYTE_VOCAB, &value, path));
-    TRY_RETURN(json_get_int(file, "end", BYTE_END, BYTE_END, &value, path));
+    s->at = m->at;
+    if (scan_count(s, &value) == ALIBI_OK && value == expected)
+        return ALIBI_OK;
+    s->at = m->at;
+    return scan_fail(s, "the '%s' of a tokenizer of type 'bytes' is not %lld,", m->key, (long long)expected);
+}
+
+static alibi_status read(alibi_tokenizer **out, struct scan *s)
+{
+    struct scan_member m[] = { { "type", true, 0 }, { "vocab", true, 0 }, { "end", true, 0 } };
+
+    TRY_RETURN(scan_object(s, "a tokenizer of type 'bytes'", m, 3));
+    TRY_RETURN(scan_end(s));
+    TRY_RETURN(expect_number(s, &m[1], BYTE_VOCAB));
+    TRY_RETURN(expect_number(s, &m[2], BYTE_END));
     return tokenizer_new_bytes(out);
 }
 
@@ -70,7 +83,6 @@ static alibi_status run(const alibi_tokenizer *t, void *state, const struct stre
 const struct tokenizer_kind tokenizer_kind_bytes = {
     .type = "bytes",
     .read = read,
-    .keys = { "vocab", "end" },
     .format = format,
     .free = free_bytes,
     .bytes = bytes_of,

@@ -1,7 +1,7 @@
 /* tokenizer_words.c - a word is an id
  *
- * Words stand between white space (space, \t..\r). Those that are not in the vocabulary are id 0, "<unk>"; every line end is id
- * 1,
+ * Words stand between white space (space, \t..\r). Those that are not in the
+ * vocabulary are id 0, "<unk>"; every line end is id 1,
  * "<eos>", and so is the end of a document whose last line has none. The file:
  *
  *   {"type": "words", "words": ["<unk>", "<eos>", ...]} */
@@ -21,24 +21,10 @@ struct words_tokenizer {
 
 /* ---- the table */
 
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static size_t hash_bytes(const char *at, size_t bytes)
-{
-    uint64_t h = 0xCBF29CE484222325u;
-
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ (unsigned char)at[i]) * 0x100000001B3u;
-    return (size_t)(h ^ (h >> 29));
-}
-
 /* Where the word is, or where it would be put. */
 static size_t find_slot(const struct words_tokenizer *t, const char *word, size_t bytes)
 {
-    size_t slot = hash_bytes(word, bytes) & t->mask;
+    size_t slot = tokenizer_hash(word, bytes) & t->mask;
 
     for (; t->slots[slot] >= 0; slot = (slot + 1) & t->mask) {
         const struct slice *w = &t->words[t->slots[slot]];
@@ -57,7 +43,7 @@ static alibi_status check_word(const struct slice *w, int64_t id)
     if (utf8_valid_prefix(w->at, w->bytes) != w->bytes || memchr(w->at, '\0', w->bytes) != NULL)
         return fail(ALIBI_BAD_INPUT, "word %lld is not text in UTF-8", (long long)id);
     for (size_t i = 0; i < w->bytes; i++)
-        if (is_space(w->at[i]))
+        if (is_white_space(w->at[i]))
             return fail(ALIBI_BAD_INPUT, "word %lld has white space in it", (long long)id);
     return ALIBI_OK;
 }
@@ -132,25 +118,41 @@ out:
 
 /* ---- the file */
 
-static alibi_status read(alibi_tokenizer **out, const json_t *file, const char *path)
+/* The words are lent by the scan. */
+static alibi_status read_list(struct scan *s, struct slice *words)
+{
+    int64_t id = 0;
+
+    TRY_RETURN(scan_expect(s, '['));
+    if (scan_take(s, ']'))
+        return ALIBI_OK;
+    do {
+        if (scan_peek(s) != '"')
+            return scan_fail(s, "word %lld is not a text,", (long long)id);
+        TRY_RETURN(scan_slice(s, &words[id++]));
+    } while (scan_take(s, ','));
+    return scan_expect(s, ']');
+}
+
+static alibi_status read(alibi_tokenizer **out, struct scan *s)
 {
     alibi_status status;
-    const json_t *list = json_object_get(file, "words");
-    size_t count = json_array_size(list);
+    struct scan_member m[] = { { "type", true, 0 }, { "words", true, 0 } };
     struct slice *words = NULL;
+    int64_t count = 0;
 
-    if (!json_is_array(list))
-        return fail(ALIBI_BAD_INPUT, "'%s': 'words' is not a list", path);
-    TRY(NEW_ARRAY(&words, (int64_t)count, "the words of a tokenizer"));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *word = json_array_get(list, i);
-        if (!json_is_string(word))
-            TRY(fail(ALIBI_BAD_INPUT, "'%s': word %zu is not a text", path, i));
-        words[i] = (struct slice){ json_string_value(word), json_string_length(word) };
-    }
-    status = tokenizer_new_words(out, words, (int64_t)count);
+    TRY(scan_object(s, "a tokenizer of type 'words'", m, 2));
+    TRY(scan_end(s));
+    s->at = m[1].at;
+    if (scan_peek(s) != '[')
+        TRY(scan_fail(s, "'words' is not a list,"));
+    TRY(scan_skip(s, &count));
+    TRY(NEW_ARRAY(&words, count, "the words of a tokenizer"));
+    s->at = m[1].at;
+    TRY(read_list(s, words));
+    status = tokenizer_new_words(out, words, count);
     if (status == ALIBI_BAD_INPUT)
-        status = fail_context(status, "'%s'", path);
+        status = fail_context(status, "'%s'", s->path);
 out:
     mem_free(words);
     return status;
@@ -196,7 +198,7 @@ static alibi_status run(const alibi_tokenizer *base, void *state, const struct s
     while (at < s->stop) {
         size_t start = at;
         int32_t id = LINE_END;
-        while (at < s->end && !is_space(s->text[at]))
+        while (at < s->end && !is_white_space(s->text[at]))
             at++;
         if (at == s->end && !s->last) {
             at = start;
@@ -222,7 +224,6 @@ static alibi_status end(const alibi_tokenizer *t, struct slice tail, struct ids 
 const struct tokenizer_kind tokenizer_kind_words = {
     .type = "words",
     .read = read,
-    .keys = { "words" },
     .format = format,
     .free = free_words,
     .bytes = bytes_of,

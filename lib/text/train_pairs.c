@@ -75,15 +75,6 @@ static void rise(struct pairs *p, struct candidate c)
     p->heap[i] = c;
 }
 
-static alibi_status grow_heap(struct pairs *p)
-{
-    int64_t capacity = p->heap_capacity * 2 + SLOTS_FIRST;
-
-    TRY_RETURN(mem_grow((void **)&p->heap, (size_t)p->heap_count * sizeof *p->heap, (size_t)capacity * sizeof *p->heap, "pairs"));
-    p->heap_capacity = capacity;
-    return ALIBI_OK;
-}
-
 /* ---- both */
 
 alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count, uint32_t **places)
@@ -92,8 +83,7 @@ alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t pla
 
     if (p->count == p->capacity)
         TRY_RETURN(grow_table(p));
-    if (p->heap_count == p->heap_capacity)
-        TRY_RETURN(grow_heap(p));
+    TRY_RETURN(RESERVE_ARRAY(&p->heap, &p->heap_capacity, p->heap_count + 1, "pairs"));
     p->places.chunk_bytes = PLACES_CHUNK;
     TRY_RETURN(arena_new(&p->places, (void **)&pair.places, (size_t)place_count * sizeof *pair.places, "the places of a pair"));
     rise(p, (struct candidate){ count, key, (uint32_t)p->count });

@@ -30,7 +30,7 @@ expect 2 "eval-tokens" "$ALIBI" compare "${tiny[@]}" --methods none --lengths 10
 # What it leaves behind is enough to repeat it: the recipe, and the command in the report.
 losses() { grep -oE '"(nll|ppl)": *[^,}]*' "$1/results.json"; } # folder
 check "another built-in text" "$ALIBI" compare "${tiny[@]}" --methods alibi,rotary --lengths 16,32 --text-seed 3 --eval-tokens 640 \
-    --sliding-tokens 320 --out first
+    --sliding-tokens 320 --stream-tokens 512 --out first
 check "its recipe again" "$ALIBI" compare --quiet --recipe first/recipe.json --out second
 cmp -s <(losses first) <(losses second) && pass "gives the same numbers" || fail "recipe.json" "other numbers"
 check "its recipe into its own folder" "$ALIBI" compare --quiet --recipe first/recipe.json --out first
@@ -45,6 +45,13 @@ grep -q '"sliding": {"stride": 16' first/results.json && pass "a sliding window 
 check "without a sliding window" "$ALIBI" compare --quiet --recipe first/recipe.json --sliding-tokens 0 --out plain
 cmp -s <(losses plain) <(sed 's/"sliding.*//' first/results.json | grep -oE '"(nll|ppl)": *[^,}]*') &&
     pass "the other numbers are the same" || fail "--sliding-tokens 0" "other numbers"
+
+grep -q '"stream": {"length": 512' first/results.json && pass "a stream of 512 tokens" || fail "stream" "no such stream"
+[ "$(grep -c '"stream": null' whole/results.json)" = 2 ] && pass "two methods cannot stream" || fail "stream" "not two without"
+grep -q '^As one stream of' table && pass "prints the stream" || fail "stream" "not printed"
+check "without a stream" "$ALIBI" compare --quiet --recipe first/recipe.json --stream-tokens 0 --out plain-stream
+cmp -s <(losses plain-stream) <(grep -v '"stream": {' first/results.json | grep -oE '"(nll|ppl)": *[^,}]*') &&
+    pass "the other numbers are the same" || fail "--stream-tokens 0" "other numbers"
 
 # Stopped and continued gives the same numbers.
 long=("${tiny[@]}" --methods alibi,none --lengths 16,32 --width 32 --batch 8 --steps 3000 --save-every 10000 --eval-tokens 3200)

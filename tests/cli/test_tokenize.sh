@@ -16,7 +16,9 @@ expect 2 "such as --vocab, go with --train" "$ALIBI" tokenize --vocab 300 all.tx
 expect 2 "--out and --json are not for them" "$ALIBI" tokenize --print-ids all.txt -o x
 expect 2 "--out and --json are not for them" "$ALIBI" tokenize --decode --json all.txt
 expect 2 "--decode reads ids" "$ALIBI" tokenize --decode --document line all.txt
-expect 2 "'--shard-tokens'.* 0 is out of range" "$ALIBI" tokenize --shard-tokens 0 all.txt -o x
+expect 2 "'--shard-tokens'.* 9999 is out of range" "$ALIBI" tokenize --shard-tokens 9999 all.txt -o x
+expect 2 "--shard-tokens is for shards" "$ALIBI" tokenize --print-ids --shard-tokens 10000 all.txt
+expect 2 "--shard-tokens is for shards" "$ALIBI" tokenize --train --shard-tokens 10000 all.txt -o x.json
 expect 2 "'--vocab'.* -1 is out of range" "$ALIBI" tokenize --train --vocab -1 all.txt -o x.json
 expect 2 "'--type'.*'wrods' is not one of .*did you mean 'words'" "$ALIBI" tokenize --train --type wrods all.txt -o x.json
 expect 2 "'--document'.*'lines' is not one of .*did you mean 'line'" "$ALIBI" tokenize --document lines all.txt -o x
@@ -114,9 +116,9 @@ check "--document blank-line" "$ALIBI" tokenize --print-ids --document blank-lin
 [ "$(wc -l < stdout)" -gt 2 ] && pass "$(wc -l < stdout) documents" || fail "--document blank-line" "$(wc -l < stdout) documents"
 check "through a pipe and back" bash -c "'$ALIBI' tokenize --print-ids --tokenizer bpe.json < odd.txt | '$ALIBI' tokenize --tokenizer bpe.json --decode | cmp - odd.txt"
 check "two documents back" bash -c "'$ALIBI' tokenize --print-ids odd.txt all.txt | '$ALIBI' tokenize --decode | cmp - <(cat odd.txt; echo; cat all.txt)"
-expect 3 "'-' line 2: byte 0x78 is no part of an id" bash -c "printf '97 256\n98 x\n' | '$ALIBI' tokenize --decode > /dev/null"
-expect 3 "'-' line 1: the ids of this tokenizer end at 256" bash -c "echo 97 257 | '$ALIBI' tokenize --decode"
-expect 3 "'-' line 1: the ids of this tokenizer end at 256" bash -c "echo 99999999999999999999999 | '$ALIBI' tokenize --decode"
+expect 3 "'standard input' line 2: byte 0x78 is no part of an id" bash -c "printf '97 256\n98 x\n' | '$ALIBI' tokenize --decode > /dev/null"
+expect 3 "'standard input' line 1: the ids of this tokenizer end at 256" bash -c "echo 97 257 | '$ALIBI' tokenize --decode"
+expect 3 "'standard input' line 1: the ids of this tokenizer end at 256" bash -c "echo 99999999999999999999999 | '$ALIBI' tokenize --decode"
 expect 3 "cannot open 'absent'" "$ALIBI" tokenize --decode absent
 expect 3 "'shards' is a folder; --decode reads files of ids" "$ALIBI" tokenize --decode shards
 check "words and back" bash -c "'$ALIBI' tokenize --print-ids --tokenizer words.json all.txt | '$ALIBI' tokenize --tokenizer words.json --decode | sed 's/ $//' | cmp - all.txt"
@@ -151,6 +153,7 @@ cp odd.txt texts/b.txt && cp all.txt texts/below/c.txt && echo first > texts/a.t
 "$ALIBI" tokenize --print-ids texts/a.txt texts/b.txt texts/below/c.txt > wanted
 check "a folder" "$ALIBI" tokenize --print-ids texts
 cmp -s stdout wanted && pass "is its files in the order of their names" || fail "folder" "other ids"
+expect 3 "the shards would go to 'texts/shards', which lies in 'texts', the text" "$ALIBI" tokenize texts -o texts/shards --quiet
 mkdir nothing
 expect 3 "'nothing'" "$ALIBI" tokenize nothing -o broken --quiet
 printf '%s\n' '{"id": 1, "text": "d\u00e9j\u00e0 vu", "body": "b"}' '{"text": "two\nlines", "id": 2, "body": "c"}' > lines.jsonl
@@ -202,12 +205,27 @@ stop() { # signal, folder: sent when the first shard is there
     [ ! -e "$2/index.json" ] || fail "SIG$1" "came too late"
 }
 stop TERM stopped
-[ "$code" = 75 ] && grep -q "^alibi: tokenize: stopped; .*'stopped'.* the same command goes on" stderr && [ "$(wc -l < stderr)" = 1 ] && [ ! -s stdout ] &&
+[ "$code" = 75 ] && grep -qE "^alibi: tokenize: stopped: 'stopped' has [0-9]+ whole shards?, and the same request goes on behind" stderr && [ "$(wc -l < stderr)" = 1 ] && [ ! -s stdout ] &&
     pass "SIGTERM: 75, and how to go on" || fail "SIGTERM" "exit code $code"
 expect 3 "'stopped'" "$ALIBI" train stopped "${model[@]}" --out x
 expect 3 "'stopped'" "$ALIBI" tokenize all.txt -o stopped --quiet
 check "the same command" "$ALIBI" tokenize "${big[@]}" -o stopped
 same_shards "ends in the same bytes" whole stopped
+mkfifo pipe
+for signal in TERM INT; do
+    rm -rf waiting
+    "$ALIBI" tokenize --quiet -o waiting < pipe > stdout 2> stderr &
+    pid=$!
+    exec 9> pipe
+    echo "the start of a text" >&9
+    wait_for test -e waiting/progress.json
+    kill -$signal $pid
+    wait $pid 2> /dev/null
+    code=$?
+    exec 9>&-
+    [ "$code" = 75 ] && grep -q "stopped before 'waiting' had a whole shard: the same request begins anew" stderr &&
+        pass "SIG$signal while a pipe is silent: 75" || fail "SIG$signal while a pipe is silent" "exit code $code"
+done
 stop INT again
 [ "$code" = 75 ] && pass "SIGINT: 75" || fail "SIGINT" "exit code $code"
 stop KILL again

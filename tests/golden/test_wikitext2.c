@@ -13,9 +13,10 @@ static const struct {
 
 enum { SPLITS = sizeof splits / sizeof *splits, WORDS = 33278 };
 
-static bool count_ids(void *user, const int32_t *ids, int64_t count)
+static bool count_ids(void *user, const int32_t *ids, int64_t count, bool ends)
 {
     (void)ids;
+    (void)ends;
     *(int64_t *)user += count;
     return true;
 }

@@ -34,6 +34,17 @@ static void counts_and_sizes_have_units(void **state)
     assert_string_equal(show_bytes(0).text, NO_VALUE);
 }
 
+static void shares_are_percentages(void **state)
+{
+    (void)state;
+    assert_string_equal(show_share(1).text, "100%");
+    assert_string_equal(show_share(0.2417).text, "24%");
+    assert_string_equal(show_share(0.0031).text, "0.3%");
+    assert_string_equal(show_share(0.00996).text, "1%");
+    assert_string_equal(show_share(0).text, "0%");
+    assert_string_equal(show_share(NAN).text, NO_VALUE);
+}
+
 static void ticks_are_short_numbers(void **state)
 {
     (void)state;
@@ -295,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_have_the_digits_that_mean_something),
         cmocka_unit_test(counts_and_sizes_have_units),
+        cmocka_unit_test(shares_are_percentages),
         cmocka_unit_test(ticks_are_short_numbers),
         cmocka_unit_test(width_counts_characters_and_not_bytes_or_colours),
         cmocka_unit_test(table_columns_line_up),

@@ -71,6 +71,7 @@ static struct setting tiny(void)
     set_defaults(&s);
     s.compare = (struct alibi_compare){ .methods = { 2, { "alibi", "learned" } }, .lengths = { 3, { 32, 8, 64 } } };
     s.compare.sliding_tokens = 200;
+    s.compare.stream_tokens = 150;
     s.config.layers = 1;
     s.config.width = 8;
     s.config.heads = 2;
@@ -118,6 +119,7 @@ static void assert_same_losses(const struct alibi_compare_result *a, const struc
         assert_int_equal(x->sliding_lengths, y->sliding_lengths);
         assert_same_evals(x->by_length, y->by_length, x->lengths);
         assert_same_evals(x->sliding, y->sliding, x->sliding_lengths);
+        assert_same_evals(&x->stream, &y->stream, 1);
     }
 }
 
@@ -170,6 +172,8 @@ static void every_method_has_every_length_and_learned_ends_at_its_table(void **s
     assert_int_equal(r->methods, 2);
     check_method(&r->method[0], "alibi", 3);
     check_method(&r->method[1], "learned", 2);
+    assert_int_equal(r->method[0].stream.tokens, 150);
+    assert_int_equal(r->method[1].stream.tokens, 0);
     assert_parses(dir, "recipe.json");
     assert_parses(dir, "text.json");
     assert_parses(dir, "results.json");
@@ -222,7 +226,9 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     assert_ok(alibi_model_open(&model, within(dir, "alibi")));
     for (int i = 0; i < 3; i++) {
         int64_t length = r->method[0].by_length[i].length;
-        struct alibi_eval eval = { .length = length, .protocol = ALIBI_SLIDING, .stride = length / 2, .tokens = 200 };
+        struct alibi_eval eval = {
+            .length = length, .protocol = ALIBI_SLIDING, .stride = length / 2, .tokens = 200, .skip = s.training.skip
+        };
         struct alibi_eval_result e;
 
         assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
@@ -278,6 +284,69 @@ static void the_sliding_window_scores_no_more_than_the_other_evaluation(void **s
     alibi_compare_free(r);
     alibi_corpus_free(s.corpus);
     remove_temporary_folder(dir);
+}
+
+/* ---- the stream */
+
+static struct alibi_compare_method alibi_with_stream(struct setting *s, int64_t tokens)
+{
+    char *dir = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+    struct alibi_compare_method m;
+
+    s->compare.methods.count = 1;
+    s->compare.stream_tokens = tokens;
+    assert_ok(run(s, dir, &r));
+    m = r->method[0];
+    alibi_compare_free(r);
+    remove_temporary_folder(dir);
+    return m;
+}
+
+static void the_stream_is_that_of_eval_and_leaves_out_what_training_does(void **state)
+{
+    static const double skips[] = { 0, 0.5 };
+    struct setting s = tiny();
+
+    (void)state;
+    s.compare.stream_tokens = 290;
+    for (int k = 0; k < 2; k++) {
+        char *dir = temporary_folder();
+        struct alibi_eval eval = { .protocol = ALIBI_STREAM, .tokens = 290, .skip = skips[k] };
+        struct alibi_compare_result *r = NULL;
+        struct alibi_eval_result e;
+        alibi_model *model = NULL;
+
+        s.training.skip = skips[k];
+        assert_ok(run(&s, dir, &r));
+        assert_ok(alibi_model_open(&model, within(dir, "alibi")));
+        assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
+        assert_same_evals(&r->method[0].stream, &e, 1);
+        assert_int_equal(e.tokens, 290);
+        assert_true(r->method[0].stream.tiles_used == e.tiles_used);
+        assert_true(skips[k] == 0 ? e.tiles_used == 1 : e.tiles_used < 1);
+        alibi_model_free(model);
+        alibi_compare_free(r);
+        remove_temporary_folder(dir);
+    }
+    alibi_corpus_free(s.corpus);
+}
+
+/* It ends with the validation split, if that comes first; the other values and the memory are the same with and without. */
+static void the_stream_changes_no_other_value(void **state)
+{
+    static struct alibi_compare_method with, without;
+    struct setting s = tiny();
+
+    (void)state;
+    with = alibi_with_stream(&s, INT64_C(1) << 40);
+    without = alibi_with_stream(&s, 0);
+    assert_int_equal(with.stream.tokens, corpus_span(s.corpus, ALIBI_VALID).count - 1);
+    assert_int_equal(without.stream.tokens, 0);
+    assert_same_evals(with.by_length, without.by_length, 3);
+    assert_same_evals(with.sliding, without.sliding, 3);
+    assert_int_equal(with.peak_bytes, without.peak_bytes);
+    alibi_corpus_free(s.corpus);
 }
 
 /* ---- repeating */
@@ -519,6 +588,9 @@ static void a_folder_with_another_comparison_is_refused_and_the_difference_named
     other.compare.sliding_tokens = 0;
     assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(sliding_tokens 200 there, 0 asked)");
     other = s;
+    other.compare.stream_tokens = 0;
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(stream_tokens 150 there, 0 asked)");
+    other = s;
     other.training.save_every = 2;
     assert_ok(try_run(&other, dir));
     alibi_corpus_free(corpus);
@@ -623,6 +695,9 @@ static void requests_that_cannot_work_are_refused_before_anything_is_made(void *
     bad.compare.sliding_tokens = -1;
     assert_fails(try_run(&bad, dir), ALIBI_USAGE, "sliding-tokens -1");
     bad = s;
+    bad.compare.stream_tokens = -1;
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "stream-tokens -1");
+    bad = s;
     bad.training.train_length = 1 << 20;
     assert_fails(try_run(&bad, dir), ALIBI_BAD_INPUT, "1048576");
     bad = s;
@@ -675,6 +750,12 @@ static struct alibi_compare_method sample_result(void)
         m.sliding[i].stride = m.by_length[i].length / 2;
         m.sliding[i].protocol = ALIBI_SLIDING;
     }
+    m.stream = m.by_length[0];
+    m.stream.length = m.stream.tokens = 77;
+    m.stream.stride = 0;
+    m.stream.protocol = ALIBI_STREAM;
+    m.stream.tiles_used = 0.3;
+    m.stream.attention_seconds = 0.7;
     return m;
 }
 
@@ -699,6 +780,11 @@ static void a_result_reads_back_as_it_was_written(void **state)
     assert_true(back.by_length[2].tokens == 0 && isnan(back.by_length[2].ppl));
     assert_int_equal(back.sliding_lengths, 2);
     assert_true(back.sliding[1].stride == 8 && back.sliding[1].protocol == ALIBI_SLIDING && back.sliding[1].ppl == 1.1);
+    assert_memory_equal(&back.stream, &m.stream, sizeof m.stream);
+    m.stream = result_none(77);
+    assert_ok(result_write(&m, path));
+    assert_ok(result_read(&back, "rotary", &sample_lengths, path));
+    assert_true(back.stream.length == 77 && back.stream.tokens == 0 && isnan(back.stream.ppl));
     remove_temporary_folder(dir);
 }
 
@@ -714,6 +800,38 @@ static void a_result_of_another_method_or_other_lengths_is_refused(void **state)
     assert_fails(result_read(&back, "alibi", &sample_lengths, path), ALIBI_BAD_INPUT, path);
     assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 3, { 8, 16, 33 } }, path), ALIBI_BAD_INPUT, "32");
     assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 2, { 8, 16 } }, path), ALIBI_BAD_INPUT, "by_length");
+    remove_temporary_folder(dir);
+}
+
+/* As it was written before there were streams. */
+static void write_older(const char *path, const char *altered)
+{
+    struct text json = { 0 };
+
+    assert_ok(text_append(&json, "{\n  \"name\": \"rotary\",\n  \"train_tokens_per_s\": 1234.5,\n  \"train_seconds\": 0.5,\n"
+                                 "  \"train_loss\": 2.25,\n  \"peak_bytes\": 4096,\n  \"parameters\": 99,\n"
+                                 "  \"by_length\": [\n    {\"length\": 8, \"stride\": 8}],\n  \"sliding\": [],\n"));
+    assert_ok(text_append(&json, "  \"checksum\": %u\n}\n", checksum(0, json.data, json.length)));
+    if (altered)
+        strstr(json.data, altered)[0]++;
+    write_file(path, json.data, json.length);
+    text_free(&json);
+}
+
+static void a_result_of_before_streams_keeps_its_training_and_is_evaluated_again(void **state)
+{
+    char *dir = temporary_folder();
+    const char *path = within(dir, "result.json");
+    static struct alibi_compare_method back;
+
+    (void)state;
+    memset(&back, 0, sizeof back);
+    write_older(path, NULL);
+    assert_ok(result_read(&back, "rotary", &sample_lengths, path));
+    assert_true(back.train_seconds == 0.5 && back.peak_bytes == 4096 && back.parameters == 99);
+    assert_true(back.lengths == 0 && back.sliding_lengths == 0 && back.stream.length == 0);
+    write_older(path, "96");
+    assert_int_equal(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT);
     remove_temporary_folder(dir);
 }
 
@@ -751,6 +869,8 @@ int main(void)
         cmocka_unit_test(the_sliding_values_are_those_of_eval_with_half_the_length_as_stride),
         cmocka_unit_test(without_a_sliding_window_the_other_values_are_the_same),
         cmocka_unit_test(the_sliding_window_scores_no_more_than_the_other_evaluation),
+        cmocka_unit_test(the_stream_is_that_of_eval_and_leaves_out_what_training_does),
+        cmocka_unit_test(the_stream_changes_no_other_value),
         cmocka_unit_test(its_recipe_gives_the_same_numbers),
         cmocka_unit_test(stopped_anywhere_and_resumed_equals_never_stopped),
         cmocka_unit_test(stopped_at_every_report_it_still_arrives),
@@ -764,6 +884,7 @@ int main(void)
         cmocka_unit_test(two_comparisons_into_one_folder_are_refused),
         cmocka_unit_test(a_result_reads_back_as_it_was_written),
         cmocka_unit_test(a_result_of_another_method_or_other_lengths_is_refused),
+        cmocka_unit_test(a_result_of_before_streams_keeps_its_training_and_is_evaluated_again),
         cmocka_unit_test(one_flipped_bit_anywhere_in_a_result_is_found),
     };
 

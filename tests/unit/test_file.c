@@ -449,11 +449,11 @@ static alibi_status read_everything(const char *path, const char *file)
     char **paths = NULL, buffer[8];
     size_t got = 0, mapped = 0;
     int count = 0;
-    int64_t bytes = 0;
+    int64_t bytes = 0, modified;
 
     TRY(folder_list_files(&paths, &count, path));
     assert_int_equal(count, 2);
-    TRY(file_measure(&bytes, file));
+    TRY(file_measure(&bytes, &modified, file));
     TRY(file_open_input(&f, file));
     TRY(file_read(f, buffer, sizeof buffer, &got));
     TRY(mapping_open(&m, file));
@@ -716,17 +716,17 @@ static void assert_input(const char *path, const char *expected, int64_t size)
 static void regular_files_and_devices_are_input(void **state)
 {
     struct file *f = NULL;
-    int64_t bytes = -1;
+    int64_t bytes = -1, modified = -1;
 
     (void)state;
     write_file(within(folder, "a"), "text", 4);
     assert_input(within(folder, "a"), "text", 4);
     assert_input("/dev/null", "", 0);
-    assert_ok(file_measure(&bytes, within(folder, "a")));
+    assert_ok(file_measure(&bytes, &modified, within(folder, "a")));
     assert_int_equal(bytes, 4);
-    assert_ok(file_measure(&bytes, "/dev/null"));
+    assert_ok(file_measure(&bytes, &modified, "/dev/null"));
     assert_int_equal(bytes, 0);
-    assert_fails(file_measure(&bytes, within(folder, "b")), ALIBI_BAD_INPUT, "cannot open '");
+    assert_fails(file_measure(&bytes, &modified, within(folder, "b")), ALIBI_BAD_INPUT, "cannot open '");
     assert_fails(file_open_input(&f, folder), ALIBI_BAD_INPUT, "it is a folder");
     assert_fails(file_open_input(&f, within(folder, "b")), ALIBI_BAD_INPUT, "b': No such file or directory");
 }

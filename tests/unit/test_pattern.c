@@ -398,6 +398,28 @@ static void expressions_of_known_tokenizers_take_long_pieces(void **state)
     free(text);
 }
 
+/* A run of "ab" with no 'c' behind it: nearly all that the expression is allowed to waste. */
+static void what_a_cutter_did_before_does_not_decide(void **state)
+{
+    static const char *const expression = "(?:ab)+c|[a-z]| +";
+    enum { BYTES = 4096 };
+    struct pattern *p = pattern_of(&expression, 1);
+    struct cutter *c = NULL;
+    char text[BYTES];
+
+    (void)state;
+    for (int i = 0; i < BYTES; i++)
+        text[i] = i < 700 ? "ab"[i % 2] : ' ';
+    assert_ok(cutter_new(&c, p));
+    for (int i = 0; i < 5; i++) {
+        size_t reached = 0;
+        assert_ok(cutter_run(c, &(struct stretch){ text, 0, BYTES, BYTES, true }, ignore, NULL, &reached));
+        assert_int_equal(reached, BYTES);
+    }
+    cutter_free(c);
+    pattern_free(p);
+}
+
 static void pieces_have_a_greatest_length(void **state)
 {
     static const char *const expressions[] = { "b+", "a+" };
@@ -477,6 +499,7 @@ int main(void)
         cmocka_unit_test(long_pieces_are_found_whole),
         cmocka_unit_test(no_expression_hangs),
         cmocka_unit_test(expressions_of_known_tokenizers_take_long_pieces),
+        cmocka_unit_test(what_a_cutter_did_before_does_not_decide),
         cmocka_unit_test(pieces_have_a_greatest_length),
         cmocka_unit_test(a_failing_sink_ends_the_cutting),
         cmocka_unit_test(every_failing_allocation_is_told_and_leaves_nothing),

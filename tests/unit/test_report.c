@@ -28,6 +28,8 @@ static struct alibi_eval_result evaluation(int64_t length, double ppl)
     e.bytes = 40900;
     e.seconds = 0.5;
     e.tokens_per_s = 81920;
+    e.tiles_used = 0.75;
+    e.attention_seconds = 0.125;
     e.peak_bytes = 5 << 20;
     fill_positions(&e);
     return e;
@@ -52,6 +54,7 @@ static void set_options(struct alibi_compare_result *r)
     r->training.seed = 42;
     r->compare.eval_tokens = 50000;
     r->compare.sliding_tokens = 16384;
+    r->compare.stream_tokens = 8192;
     r->builtin = (struct alibi_builtin){ 3, 4000000 };
     snprintf(r->tokenizer, sizeof r->tokenizer, "bytes");
 }
@@ -69,8 +72,19 @@ static struct alibi_eval_result sliding(const struct alibi_eval_result *e)
     return s;
 }
 
-/* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned ends at 128. The caller frees.
- */
+static struct alibi_eval_result stream(double ppl, double tiles_used)
+{
+    struct alibi_eval_result e = evaluation(8192, ppl);
+
+    e.protocol = ALIBI_STREAM;
+    e.stride = 0;
+    e.tokens = 8192;
+    e.tiles_used = tiles_used;
+    return e;
+}
+
+/* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned ends at 128; alibi and
+ * rotary can stream. The caller frees. */
 static struct alibi_compare_result *new_results(void)
 {
     static const char *const names[METHODS] = { "alibi", "sinusoidal", "rotary", "learned" };
@@ -99,6 +113,8 @@ static struct alibi_compare_result *new_results(void)
         for (int i = 0; i < LENGTHS; i++)
             method->sliding[i] = sliding(&method->by_length[i]);
     }
+    r->method[0].stream = stream(3.0, 0.31);
+    r->method[2].stream = stream(6.0, 1);
     return r;
 }
 
@@ -146,6 +162,7 @@ static struct alibi_compare_result *new_missing_results(void)
         r->method[m].train_loss = INFINITY;
         r->method[m].peak_bytes = 0;
         r->method[m].sliding_lengths = 0;
+        r->method[m].stream = no_evaluation(8192);
         for (int i = 0; i < LENGTHS; i++)
             r->method[m].by_length[i] = no_evaluation(r->method[m].by_length[i].length);
     }
@@ -165,6 +182,8 @@ static struct alibi_compare_result *new_infinite_results(void)
         r->method[1].sliding[i] = *e;
         r->method[2].by_length[i].ppl = r->method[2].sliding[i].ppl = 1e300;
     }
+    r->method[2].stream.ppl = INFINITY;
+    r->method[2].stream.nll = r->method[2].stream.tiles_used = r->method[2].stream.tokens_per_s = NAN;
     return r;
 }
 
@@ -226,16 +245,20 @@ static void conclusion_says_who_holds_and_who_breaks(void **state)
     struct alibi_compare_result *r = new_results();
 
     (void)state;
-    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
-                      "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. "
-                      "learned has no value past 128. With a sliding window, where tokens past the first window have at "
-                      "least half of it as context, alibi is 4% better at 1024 than at 128.");
+    assert_conclusion(
+        r, "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
+        "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. "
+        "learned has no value past 128. With a sliding window, where tokens past the first window have at "
+        "least half of it as context, alibi is 4% better at 1024 than at 128. As one stream of 8192 tokens alibi has "
+        "the lowest perplexity, 3.000, 50% below the next, rotary with 6.000.");
+    r->method[2].stream.ppl = 3.001;
     r->method[0].sliding[2].ppl = r->method[0].sliding[0].ppl;
     r->method[3].by_length[1] = r->method[3].by_length[2] = evaluation(1024, 1e6);
     assert_conclusion(
         r, "alibi, trained at 128, is 4% better at 1024 than at 128; learned is 294K times worse at 1024.",
         "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. With a sliding "
-        "window, where tokens past the first window have at least half of it as context, alibi is as good at 1024 as at 128.");
+        "window, where tokens past the first window have at least half of it as context, alibi is as good at 1024 as at 128. "
+        "As one stream of 8192 tokens the best two, alibi and rotary, are level: 3.000 and 3.001.");
     free(r);
 }
 
@@ -250,8 +273,10 @@ static void differences_within_the_error_are_none(void **state)
     r->method[0].by_length[0].standard_error = 0.1;
     r->method[1].by_length[2].standard_error = 0.1;
     r->method[1].by_length[2].ppl = 3.3;
-    r->method[0].sliding_lengths = 0;
-    r->method[1].sliding_lengths = 0;
+    for (int m = 0; m < 2; m++) {
+        r->method[m].sliding_lengths = 0;
+        r->method[m].stream = no_evaluation(8192);
+    }
     r->method[1].by_length[1].ppl = 4;
     assert_conclusion(r, "alibi and other, trained at 128, are as good at 1024 as at 128.",
                       "At 1024 the best two, alibi and other, are level: 3.072 and 3.300.");
@@ -368,6 +393,13 @@ static void table_shows_lengths_costs_and_the_best(void **state)
                               "sinusoidal 2.970  3.690  9.207\n"
                               "rotary     2.925  3.150  4.050\n"
                               "learned    3.060      –      –\n");
+    assert_contains(out.data, "As one stream of 8192 tokens, each with all before it as context; tiles: the\n"
+                              "share of attention that was computed\n\n"
+                              "method     perplexity  tiles  tok/s\n"
+                              "alibi           3.000*   31%  81.9K\n"
+                              "sinusoidal          –      –      –\n"
+                              "rotary          6.000   100%  81.9K\n"
+                              "learned             –      –      –\n");
     assert_contains(out.data, "learned, to 128");
     assert_contains(out.data, "┊ trained at 128");
     assert_contains(out.data, "is 4% better at 1024");
@@ -388,6 +420,24 @@ static void what_was_not_measured_with_a_sliding_window_is_not_shown(void **stat
     assert_ok(report_html(&page, r));
     assert_lacks(text.data, "sliding");
     assert_lacks(page.data, "fig-sliding");
+    text_free(&text);
+    text_free(&page);
+    free(r);
+}
+
+static void what_was_not_read_as_a_stream_is_not_shown(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text text = { 0 }, page = { 0 };
+
+    (void)state;
+    for (int m = 0; m < METHODS; m++)
+        r->method[m].stream = no_evaluation(8192);
+    assert_ok(report_text(&text, r, 80, false));
+    assert_ok(report_html(&page, r));
+    assert_lacks(text.data, "stream");
+    assert_lacks(page.data, "As one stream");
+    assert_lacks(page.data, "Without windows");
     text_free(&text);
     text_free(&page);
     free(r);
@@ -466,10 +516,11 @@ static void json_has_every_key(void **state)
     static const char *const top[] = { "version", "train", "text", "eval", "methods" };
     static const char *const train[] = { "vocab", "layers", "width", "heads", "norm", "train_length", "steps", "lr", "seed" };
     static const char *const method[] = { "name",       "train_tokens_per_s", "train_seconds", "train_loss",
-                                          "peak_bytes", "parameters",         "by_length" };
-    static const char *const length[] = { "length",        "nll",        "standard_error", "ppl",    "word_ppl",
-                                          "bits_per_byte", "tokens",     "words",          "bytes",  "seconds",
-                                          "tokens_per_s",  "peak_bytes", "by_position",    "sliding" };
+                                          "peak_bytes", "parameters",         "by_length",     "stream" };
+    static const char *const length[] = {
+        "length", "nll",     "standard_error", "ppl",        "word_ppl",          "bits_per_byte", "tokens",      "words",
+        "bytes",  "seconds", "tokens_per_s",   "tiles_used", "attention_seconds", "peak_bytes",    "by_position", "sliding"
+    };
     static const char *const sliding_keys[] = { "stride",   "nll",           "standard_error", "ppl",
                                                 "word_ppl", "bits_per_byte", "tokens",         "tokens_per_s" };
     static const char *const position[] = { "first", "last", "tokens", "nll" };
@@ -480,9 +531,14 @@ static void json_has_every_key(void **state)
     assert_keys(json, top, 5);
     assert_keys(json_object_get(json, "train"), train, 9);
     assert_null(json_object_get(json_object_get(json, "train"), "position"));
-    assert_keys(alibi, method, 7);
+    assert_keys(alibi, method, 8);
+    assert_keys(json_object_get(alibi, "stream"), length, 15);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(alibi, "stream"), "tokens")), 8192);
+    assert_true(json_real_value(json_object_get(json_object_get(alibi, "stream"), "tiles_used")) == 0.31);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "eval"), "stream_tokens")), 8192);
     at = json_array_get(json_object_get(alibi, "by_length"), 2);
-    assert_keys(at, length, 14);
+    assert_keys(at, length, 16);
+    assert_true(json_real_value(json_object_get(at, "attention_seconds")) == 0.125);
     assert_keys(json_object_get(at, "sliding"), sliding_keys, 8);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(at, "sliding"), "stride")), 512);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "text"), "text_seed")), 3);
@@ -511,7 +567,10 @@ static void json_has_null_for_what_is_missing_or_not_finite(void **state)
     assert_true(json_is_null(json_object_get(missing, "ppl")));
     assert_int_equal(json_integer_value(json_object_get(missing, "tokens")), 0);
     assert_int_equal(json_integer_value(json_object_get(missing, "length")), 512);
+    assert_true(json_is_null(json_object_get(missing, "tiles_used")));
     assert_true(json_is_null(json_object_get(missing, "sliding")));
+    assert_true(json_is_null(json_object_get(json_array_get(methods, 3), "stream")));
+    assert_true(json_is_null(json_object_get(json_object_get(json_array_get(methods, 2), "stream"), "ppl")));
     assert_true(json_is_null(json_object_get(json_object_get(infinite, "sliding"), "ppl")));
     json_decref(json);
     free(r);
@@ -556,7 +615,7 @@ static void csv_has_a_line_per_method_and_length(void **state)
         assert_ok(report_csv(&out, r));
         p = out.data;
         columns = csv_fields(&p);
-        assert_int_equal(columns, 27);
+        assert_int_equal(columns, 39);
         for (lines = 1; *p != '\0'; lines++)
             assert_int_equal(csv_fields(&p), columns);
         for (int m = 0; m < r->methods; m++)
@@ -575,8 +634,9 @@ static void csv_quotes_what_needs_quotes(void **state)
     (void)state;
     assert_ok(report_csv(&out, r));
     assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",128,512,");
-    assert_contains(out.data, "\r\n100%s%n,128,512,,,,,,0,0,0,,,,41234.5,61.25,1.1,87031808,1800000,,,,,,,,\r\n");
+    assert_contains(out.data, "\r\n100%s%n,128,512,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,,,,,,,,,,,,,,,,,,\r\n");
     assert_contains(out.data, ",1800000,512,");
+    assert_contains(out.data, ",8192,0.5,81920,0.31,0.125\r\n");
     text_free(&out);
     free(r);
 }
@@ -592,7 +652,11 @@ static void page_has_headline_figures_tables_and_setting(void **state)
         "Scored on 16.4K tokens of the text, not 41.0K as above",
         "(the early token curse)",
         "<td>3.072</td><td>2.765</td>",
-        "--eval-tokens 50000 --sliding-tokens 16384",
+        "each token with all that came before it as context",
+        "<b>As one stream of 8192 tokens.</b>",
+        "<strong>3.000</strong></td><td>31%</td><td>0.12</td><td>0.50</td><td>81.9K</td>",
+        "As one stream of 8192 tokens alibi has the lowest perplexity, 3.000, 50% below the next, rotary with 6.000.",
+        "--eval-tokens 50000 --sliding-tokens 16384 --stream-tokens 8192",
         "--text-seed 3 --text-bytes 4000000",
         "alibi compare --recipe recipe.json",
         "id=\"fig-home-title\">Loss by position at length 128</title>",
@@ -789,6 +853,7 @@ int main(void)
         cmocka_unit_test(one_length_and_no_length_have_a_conclusion),
         cmocka_unit_test(table_shows_lengths_costs_and_the_best),
         cmocka_unit_test(what_was_not_measured_with_a_sliding_window_is_not_shown),
+        cmocka_unit_test(what_was_not_read_as_a_stream_is_not_shown),
         cmocka_unit_test(best_value_is_bold_in_colour),
         cmocka_unit_test(no_line_is_wider_than_the_terminal),
         cmocka_unit_test(names_cannot_send_escape_sequences_to_the_terminal),

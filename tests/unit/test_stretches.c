@@ -205,6 +205,60 @@ static void right_guesses_cost_nothing_and_wrong_ones_one_run_more(void **state)
     input_fini(&in);
 }
 
+/* ---- texts without blanks, and with pieces longer than a part sees */
+
+static void repeat(char *text, size_t bytes, const char *what)
+{
+    size_t length = strlen(what);
+
+    for (size_t i = 0; i < bytes; i++)
+        text[i] = what[i % length];
+}
+
+static void text_without_blanks_has_parts_too(void **state)
+{
+    static const char *const texts[] = { "\xE6\xBC\xA2\xE5\xAD\x97\xE3\x80\x82", "\xE6\xBC\xA2\xE5\xAD\x97", "QmFzZTY0+", "a" };
+    enum { BYTES = 2 << 20, UNIT = 18 };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct input in = random_input(1, BYTES / UNIT * UNIT, 1);
+        struct block b = { .text = in.text, .bytes = in.bytes, .ends = in.ends, .end_count = 1 };
+        struct stretches *s = NULL;
+        repeat(in.text, in.bytes, texts[i]);
+        assert_ok(stretches_new(&s));
+        assert_ok(stretches_take(s, &b));
+        assert_in_range(s->count, 7, 8);
+        for (int64_t k = 1; k < s->count; k++) {
+            assert_false(utf8_continues(s->text[s->parts[k].from]));
+            if (i == 0)
+                assert_memory_equal(s->text + s->parts[k].from, "\xE3\x80\x82", 3);
+        }
+        stretches_free(s);
+        compare(&in, fixed_cut, BYTES);
+        compare(&in, word_cut, BYTES);
+        input_fini(&in);
+    }
+}
+
+static void pieces_longer_than_a_part_sees_are_found_whole(void **state)
+{
+    struct input in = random_input(3, 4 << 20, 3);
+    int before = omp_get_max_threads();
+
+    (void)state;
+    memset(in.text + 1000, 'a', 900 << 10);
+    memset(in.text + (2 << 20), 'b', PART_BYTES + PART_SIGHT);
+    memset(in.text + (3 << 20), 'c', PART_SIGHT);
+    for (int threads = 1; threads <= 3; threads++) {
+        omp_set_num_threads(threads);
+        compare(&in, word_cut, in.bytes);
+        compare(&in, word_cut, 1 << 20);
+    }
+    omp_set_num_threads(before);
+    input_fini(&in);
+}
+
 /* ---- failures */
 
 /* Fails at every 'x', and names the place. */
@@ -258,6 +312,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_and_blocks_do_not_show_in_the_result),
         cmocka_unit_test(right_guesses_cost_nothing_and_wrong_ones_one_run_more),
+        cmocka_unit_test(text_without_blanks_has_parts_too),
+        cmocka_unit_test(pieces_longer_than_a_part_sees_are_found_whole),
         cmocka_unit_test(the_failure_first_in_the_text_is_the_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <omp.h>
+#include <signal.h>
+#include <sys/time.h>
 
 /* ---- ids and counts */
 
@@ -142,9 +144,9 @@ static void ids_beyond_16_bits_have_32(void **state)
     alibi_tokenizer_free(t);
 }
 
-/* ---- document by document */
+/* ---- to a caller */
 
-static void documents_are_handed_over_whole_and_in_order(void **state)
+static void documents_are_handed_over_in_order_with_their_ends(void **state)
 {
     static const size_t blocks[] = { 3, 100, BLOCK };
     struct corpus *c = *state;
@@ -167,6 +169,31 @@ static void documents_are_handed_over_whole_and_in_order(void **state)
     }
 }
 
+static void a_document_is_handed_over_in_runs_of_bounded_length(void **state)
+{
+    enum { LONG = 2000000, FEW = 50000 };
+    struct corpus *c = *state;
+    const char *path = keep(c, "long");
+    struct receiver r = { .wanted = 2 };
+    size_t bytes, before;
+    char *text = write_text(7, LONG, &bytes);
+
+    write_file(path, text, bytes);
+    free(text);
+    encoding_block_bytes = FEW;
+    assert_ok(ids_reserve(&r.all, LONG + 1000)); /* what the test keeps does not count */
+    alibi_memory_reset_peak();
+    before = alibi_memory_peak();
+    assert_ok(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, &r));
+    print_message("%lld ids, in runs of at most %lld; memory %zu\n", (long long)r.all.count, (long long)r.longest,
+                  alibi_memory_peak() - before);
+    assert_int_equal(r.documents, 1);
+    assert_int_equal(r.all.count, bytes + 1);
+    assert_true(r.longest <= 2 * FEW);
+    assert_true(alibi_memory_peak() - before < LONG * sizeof(int32_t) / 2);
+    mem_free(r.all.at);
+}
+
 /* ---- stopped, and going on */
 
 /* Stops after a few blocks, again and again, until it is through. */
@@ -181,7 +208,7 @@ static int stop_and_go_on(struct corpus *c, const alibi_tokenizer *t, const char
         alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
         status = alibi_tokenize(t, c->paths, FILES, NULL, 500, folder, &result);
         if (status != ALIBI_OK)
-            assert_fails(status, ALIBI_INTERRUPTED, "the same call goes on behind them");
+            assert_fails(status, ALIBI_INTERRUPTED, "stopped");
         assert_false(alibi_stop_requested());
         stops += status != ALIBI_OK;
     }
@@ -207,6 +234,95 @@ static void stopped_at_any_block_it_goes_on_to_the_same_bytes(void **state)
         }
         remove_folder(whole);
     }
+}
+
+static void stop_at_once(void *user, const struct alibi_progress *p)
+{
+    (void)user;
+    (void)p;
+    alibi_request_stop();
+}
+
+static void a_stop_is_seen_behind_each_shard_of_a_block(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *whole = keep(c, "whole");
+    struct alibi_tokenize_result r;
+
+    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_at_once, NULL });
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r), ALIBI_INTERRUPTED);
+        assert_non_null(strstr(alibi_error(), i == 1   ? "has 1 whole shard, and the same request goes on behind it"
+                                              : i == 2 ? "has 2 whole shards"
+                                                       : "has 3 whole shards"));
+    }
+    alibi_set_hooks(NULL);
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r));
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, whole, &r));
+    assert_same_folder(folder, whole);
+}
+
+static void a_stop_before_the_first_shard_says_so(void **state)
+{
+    struct corpus *c = *state;
+    struct alibi_tokenize_result r;
+
+    encoding_block_bytes = 100;
+    alibi_request_stop();
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r), ALIBI_INTERRUPTED,
+                 "had a whole shard: the same request begins anew");
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+    alibi_request_stop();
+}
+
+/* With nobody at the other end, with somebody who is silent, and with somebody who paused. */
+static void a_stop_is_seen_while_a_pipe_is_silent(void **state)
+{
+    const struct itimerval soon = { .it_value = { .tv_usec = 100000 } };
+    struct corpus *c = *state;
+    const char *path = keep(c, "pipe"), *folder = keep(c, "shards");
+    struct alibi_tokenize_result r;
+    alibi_corpus *corpus = NULL;
+    int other = -1;
+
+    assert_int_equal(mkfifo(path, 0600), 0);
+    signal(SIGALRM, on_alarm);
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            other = open(path, O_RDWR);
+        if (i == 2)
+            assert_int_equal(write(other, "some text", 9), 9);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_INTERRUPTED);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        assert_fails(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, NULL), ALIBI_INTERRUPTED, "pipe");
+    }
+    signal(SIGALRM, SIG_DFL);
+    close(other);
+}
+
+static void a_shard_that_changed_since_is_found_before_anything_is_added(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards");
+    struct alibi_tokenize_result r;
+    char *bytes = NULL;
+    size_t length;
+
+    assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
+    assert_ok(file_read_all(&bytes, &length, within(folder, "tokens-00001.bin"), 1 << 20));
+    bytes[length - 5] ^= 4;
+    write_file(within(folder, "tokens-00001.bin"), bytes, length);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "tokens-00001.bin' is damaged");
+    bytes[length - 5] ^= 4;
+    write_file(within(folder, "tokens-00001.bin"), bytes, length);
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
+    mem_free(bytes);
 }
 
 /* Cut inside a word, so that whoever goes on must know that the word was counted. */
@@ -352,6 +468,30 @@ static void standard_input_goes_on_when_it_is_fed_the_same_again(void **state)
     assert_non_null(strstr(alibi_error(), "nobody knows"));
 }
 
+static void standard_input_that_is_fed_another_text_is_refused(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *other = keep(c, "other"), *whole = keep(c, "whole");
+    struct alibi_tokenize_result r;
+
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r));
+    encoding_block_bytes = 1000;
+    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_at_once, NULL });
+    with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
+    with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
+    alibi_set_hooks(NULL);
+    c->text[0][3] ^= 1; /* far before the place at which it goes on */
+    write_file(other, c->text[0], c->bytes[0]);
+    with_input_from(other, c, folder, ALIBI_BAD_INPUT);
+    assert_non_null(strstr(alibi_error(), "the input is not what it was: its token 3 is "));
+    c->text[0][3] ^= 1;
+    write_file(other, c->text[0], 700);
+    with_input_from(other, c, folder, ALIBI_BAD_INPUT);
+    assert_non_null(strstr(alibi_error(), "the input is not what it was: its token 700 is 256"));
+    with_input_from(c->paths[0], c, folder, ALIBI_OK);
+    assert_true(same_file(within(folder, SHARD_INDEX), within(whole, SHARD_INDEX)));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -361,14 +501,20 @@ int main(void)
         TEST(words_are_counted_within_their_document),
         TEST(any_number_of_threads_gives_the_same_files),
         TEST(ids_beyond_16_bits_have_32),
-        TEST(documents_are_handed_over_whole_and_in_order),
+        TEST(documents_are_handed_over_in_order_with_their_ends),
+        TEST(a_document_is_handed_over_in_runs_of_bounded_length),
         TEST(stopped_at_any_block_it_goes_on_to_the_same_bytes),
+        TEST(a_stop_is_seen_behind_each_shard_of_a_block),
+        TEST(a_stop_before_the_first_shard_says_so),
+        TEST(a_stop_is_seen_while_a_pipe_is_silent),
+        TEST(a_shard_that_changed_since_is_found_before_anything_is_added),
         TEST(a_word_in_two_blocks_counts_once_though_a_stop_came_between),
         TEST(progress_ends_with_all_bytes),
         TEST(another_request_is_refused_with_what_differs),
         TEST(a_request_without_a_finished_shard_gives_way),
         TEST(a_finished_folder_stays_as_it_is),
         TEST(standard_input_goes_on_when_it_is_fed_the_same_again),
+        TEST(standard_input_that_is_fed_another_text_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,6 +98,53 @@ static void shards_are_not_read_as_text(void **state)
     assert_ok(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, again, &r));
 }
 
+static void shards_do_not_go_into_the_folder_of_the_text(void **state)
+{
+    struct corpus *c = *state;
+    const char *text = c->folder, *below = keep(c, "below/shards"), *link = keep(c, "link"), *beside = keep(c, "beside");
+    struct alibi_tokenize_result r;
+
+    assert_fails(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, below, &r), ALIBI_BAD_INPUT,
+                 "below/shards', which lies in '");
+    assert_fails(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, text, &r), ALIBI_BAD_INPUT, "which lies in '");
+    assert_int_equal(symlink(text, link), 0);
+    assert_fails(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, within(link, "shards"), &r), ALIBI_BAD_INPUT,
+                 "which lies in '");
+    assert_int_equal(unlink(link), 0);
+    assert_false(folder_exists(within(c->folder, "below")));
+    assert_ok(folder_create(beside));
+    assert_int_equal(rename(c->paths[0], within(beside, "text")), 0);
+    assert_ok(alibi_tokenize(c->tokenizers[0], &beside, 1, NULL, 500, within(c->folder, "beside-shards"), &r));
+}
+
+static void no_more_shards_are_written_than_can_be_read(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *other = keep(c, "other");
+    struct alibi_tokenize_result r;
+    int64_t most = shards_max;
+
+    shards_max = 3;
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+                 "has 3 shards of 500 tokens, and more could not be read: take larger ones");
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r));
+    assert_int_equal(r.shards, 3);
+    shards_max = most;
+}
+
+static void ways_to_read_that_do_not_exist_are_refused_by_all(void **state)
+{
+    struct corpus *c = *state;
+    struct alibi_vocabulary words = { .type = ALIBI_WORDS, .min_count = 1 };
+    struct alibi_reading strange = { .document = -1 };
+    alibi_tokenizer *t = NULL;
+    alibi_corpus *corpus = NULL;
+
+    assert_fails(alibi_tokenize_each(c->tokenizers[0], c->paths, 1, &strange, receive, NULL), ALIBI_USAGE, "document -1");
+    assert_fails(alibi_tokenizer_train(&t, &words, c->paths, 1, &strange), ALIBI_USAGE, "document -1");
+    assert_fails(alibi_corpus_open(&corpus, c->paths, 1, NULL, NULL, &strange), ALIBI_USAGE, "document -1");
+}
+
 /* ---- index.json and progress.json that are not as they should be */
 
 /* Puts `by` in the place of `part` in the file, and its checksum right. */
@@ -191,7 +238,7 @@ static void malformed_progress_is_named_by_its_defect(void **state)
         const char *part, *by, *message;
     } defects[] = {
         { "\"format\": 1", "\"format\": 9", "format 9" },
-        { "\"request\": ", "\"request\": 9", "'request' is 9" },
+        { "\"request\": ", "\"request\": 9999", "'request' is 9999" },
         { "\"file\": 0", "\"file\": -1", "'file' is -1" },
         { "\"file\": 0", "\"file\": 3", "the input is not what it was" },
         { "\"file\": 0", "\"file\": 9223372036854775807", "'file' is 9223372036854775807" },
@@ -226,7 +273,7 @@ static void malformed_progress_is_named_by_its_defect(void **state)
     write_file(path, bytes, length);
     write_file(within(folder, "tokens-00001.bin"), "short", 5);
     assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "tokens-00001.bin' has 5 bytes, progress.json says 2024");
+                 "tokens-00001.bin': the header of a token shard needs 1024 bytes, the file ends at 5");
     mem_free(bytes);
     free(path);
 }
@@ -240,6 +287,9 @@ int main(void)
         TEST(arguments_and_texts_that_make_no_sense_are_refused),
         TEST(a_text_without_a_cut_is_refused_before_it_fills_the_memory),
         TEST(shards_are_not_read_as_text),
+        TEST(shards_do_not_go_into_the_folder_of_the_text),
+        TEST(no_more_shards_are_written_than_can_be_read),
+        TEST(ways_to_read_that_do_not_exist_are_refused_by_all),
         TEST(malformed_index_is_named_by_its_defect),
         TEST(every_flipped_bit_of_the_index_is_found),
         TEST(malformed_progress_is_named_by_its_defect),

@@ -2,9 +2,11 @@
 #include <pthread.h>
 
 #include "check.h"
-#include "text/text.h"
+#include "text/bpe.h"
 
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define GPT2                                                                                                                     \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "                                                                              \
+    "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 /* ---- a BPE made by hand */
 
@@ -184,7 +186,8 @@ static void merges_go_by_rank_then_from_the_left(void **state)
     }
 }
 
-/* What merging is by its definition, for comparison: look at all pairs, do the first of least rank, start over. */
+/* What merging is by its definition, for comparison: look at all pairs, do the
+ * first of least rank, start over. */
 static int merge_plainly(const struct bpe_file *f, int32_t *ids, int count)
 {
     for (;;) {
@@ -242,7 +245,8 @@ static void long_and_short_pieces_merge_by_the_definition(void **state)
     alibi_tokenizer_free(t);
 }
 
-/* Two million equal letters in one piece: with time that grows with the square this would not end. */
+/* Two million equal letters in one piece: with time that grows with the square
+ * this would not end. */
 static void one_endless_word_takes_no_endless_time(void **state)
 {
     static const struct recipe r = { { { "a", "a" }, { "aa", "aa" }, { "aaaa", "aaaa" } }, { "<s>" }, GPT2, false };
@@ -300,6 +304,24 @@ static void added_tokens_are_found_first_leftmost_and_longest(void **state)
     assert_tokens(t, "<|endoftext|", "<|||e|n|d|o|f|t|e|x|t|||");
     assert_tokens(t, "the  <a>", "the|  |<a>|"); /* blanks before a token are at the end of their text */
     alibi_tokenizer_free(t);
+}
+
+/* What is longer would be compared anew at every place of a text that is full
+ * of its beginning. */
+static void added_tokens_have_a_greatest_length(void **state)
+{
+    char text[ADDED_BYTES_MAX + 2];
+    struct bpe_added token = { .text = { text, ADDED_BYTES_MAX } };
+    struct added_tokens a = { 0 };
+
+    (void)state;
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = '\0';
+    assert_ok(added_init(&a, &token, 1, "t.json"));
+    added_fini(&a);
+    token.text.bytes++;
+    assert_fails(added_init(&a, &token, 1, "t.json"), ALIBI_BAD_INPUT, "'t.json': the added token 'aaaa");
+    added_fini(&a);
 }
 
 static void the_end_of_a_document_follows_from_the_names(void **state)
@@ -369,7 +391,8 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
 
 /* ---- parts */
 
-/* Encodes in stretches of `step` bytes of which `look` more are known, twice as many when that decides nothing. */
+/* Encodes in stretches of `step` bytes of which `look` more are known, twice as
+ * many when that decides nothing. */
 static struct ids encode_in_steps(const alibi_tokenizer *t, const char *text, size_t bytes, size_t step, size_t look)
 {
     struct ids ids = { 0 };
@@ -426,7 +449,8 @@ static const char *const some_words[] = { "<unk>", "<eos>", "the", "of", "\xC3\x
 static void any_stretches_give_the_ids_of_the_whole(void **state)
 {
     static const char *const texts[] = {
-        "the inner   the\n\n\n  \xC3\xA9 the <a><a><b><a> x   x<|endoftext|><|endof  <a",
+        "the inner   the\n\n\n  \xC3\xA9 the <a><a><b><a> x   "
+        "x<|endoftext|><|endof  <a",
         "      \n\n\n\n   \n <a><b>  x  ",
         "\xC3\xA9\xC3the\xE2\x80<a>\xFF\xFE\xF0\x9F\x98\x80\xF0\x9F\x98  \xC3",
         "the of  the\n\nof \t of\n\xC3\xA9t\xC3\xA9 other",
@@ -621,8 +645,13 @@ static void files_that_are_malformed_are_named(void **state)
         { "{\"type\": \"bytes\", \"vocab\": 300, \"end\": 256}", "vocab" },
         { "{\"type\": \"bytes\", \"vocab\": 257, \"end\": -1}", "end" },
         { "{\"type\": \"bytes\", \"vocab\": 257, \"end\": 256, \"merges\": []}", "'merges'" },
-        { "{\"type\": \"bytes\", \"type\": \"bytes\", \"vocab\": 257, \"end\": 256}", "'t.json'" },
-        { "{\"type\": \"words\"}", "'words' is not a list" },
+        { "{\"type\": \"bytes\", \"type\": \"bytes\", \"vocab\": 257, \"end\": "
+          "256}",
+          "'t.json'" },
+        { "{\"type\": \"words\"}", "lacks 'words'" },
+        { "{\"type\": \"words\", \"words\": {}}", "'words' is not a list" },
+        { "{\"type\": \"words\", \"words\": [], \"words\": []}", "has 'words' twice" },
+        { "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\", \"a\", \"a\"]}", "word 3, 'a', is word 2" },
         { "{\"type\": \"words\", \"words\": [\"<unk>\", 3]}", "'t.json': word 1 is not a text" },
         { "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\", \"a b\"]}", "'t.json': word 2 has white space" },
     };
@@ -633,6 +662,27 @@ static void files_that_are_malformed_are_named(void **state)
         assert_fails(tokenizer_read(&t, cases[i].json, strlen(cases[i].json), "t.json"), ALIBI_BAD_INPUT, cases[i].part);
         assert_null(t);
     }
+}
+
+static void a_file_of_words_takes_a_small_multiple_of_its_size(void **state)
+{
+    enum { WORDS = 100000 };
+    struct text json = { 0 };
+    alibi_tokenizer *t = NULL;
+    size_t before;
+
+    (void)state;
+    assert_ok(text_append(&json, "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\""));
+    for (int i = 0; i < WORDS; i++)
+        assert_ok(text_append(&json, ",\"%d\"", i));
+    assert_ok(text_append(&json, "]}"));
+    before = alibi_memory_now();
+    alibi_memory_reset_peak();
+    assert_ok(tokenizer_read(&t, json.data, json.length, "t.json"));
+    printf("words %.1f bytes per byte\n", (double)(alibi_memory_peak() - before) / (double)json.length);
+    assert_true(alibi_memory_peak() - before < 12 * json.length);
+    alibi_tokenizer_free(t);
+    text_free(&json);
 }
 
 static void a_tokenizer_is_opened_from_a_file_or_a_folder(void **state)
@@ -667,7 +717,8 @@ struct job {
 
 static void *encode_much(void *user)
 {
-    static const char text[] = "the inner the<a>\n\n  thethethethethethethethethethethethethe er\xC3\xA9 12";
+    static const char text[] = "the inner the<a>\n\n  thethethethethethethethethethethethethe "
+                               "er\xC3\xA9 12";
     struct job *job = user;
 
     for (int i = 0; i < 200; i++) {
@@ -716,7 +767,8 @@ static void the_last_owner_frees(void **state)
 /* Reads the file and uses what it says. */
 static alibi_status read_and_use(const struct text *json)
 {
-    static const char text[] = "the inner the<a>\n\n  thethethethethethethethethethethethethe er\xC3\xA9 12";
+    static const char text[] = "the inner the<a>\n\n  thethethethethethethethethethethethethe "
+                               "er\xC3\xA9 12";
     alibi_tokenizer *t = NULL;
     int32_t *ids = NULL;
     int64_t count;
@@ -775,6 +827,7 @@ int main(void)
         cmocka_unit_test(a_piece_that_is_a_token_needs_no_merges_if_the_file_says_so),
         cmocka_unit_test(pieces_are_cut_before_they_are_merged),
         cmocka_unit_test(added_tokens_are_found_first_leftmost_and_longest),
+        cmocka_unit_test(added_tokens_have_a_greatest_length),
         cmocka_unit_test(the_end_of_a_document_follows_from_the_names),
         cmocka_unit_test(random_bytes_come_back),
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
@@ -787,6 +840,7 @@ int main(void)
         cmocka_unit_test(vocabularies_that_cannot_be_are_refused),
         cmocka_unit_test(files_read_back_and_are_always_the_same),
         cmocka_unit_test(files_that_are_malformed_are_named),
+        cmocka_unit_test(a_file_of_words_takes_a_small_multiple_of_its_size),
         cmocka_unit_test(a_tokenizer_is_opened_from_a_file_or_a_folder),
         cmocka_unit_test(threads_share_one_tokenizer),
         cmocka_unit_test(the_last_owner_frees),
