@@ -4,19 +4,26 @@
  *   dp = dy_i . v_j,   ds = p (dp - D_i), D_i = dy_i . y_i
  *   dv_j += p dy_i,    dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
  *
- * A task is some query tiles, one behind the other, of all the query heads that share a key/value head: its chunk. It has sums of
- * its own for the keys that its queries see, and the sums of a head's chunks are added in order when all are done. Later queries
- * see more keys, so later chunks have fewer tiles. How a head is cut depends on its length alone, so the number of threads does
- * not change the result; as many heads are under way at a time as keep all threads busy, which bounds the memory. */
+ * A task is a chunk: some query tiles, one behind the other, of all the query heads that share a key/value head. It has sums of
+ * its own for the keys that its queries use, and those of a head's chunks are added in order when all are done. A head is cut
+ * into chunks of equal work by the tiles that the forward pass used, so the number of threads does not change the result; as many
+ * heads are under way at a time as keep all threads busy, which bounds the memory. */
 #include <omp.h>
 #include <string.h>
 
 #include "ops/cpu/simd/attention.h"
 
+/* Queries begin..end-1, and the keys first..end-1 that they use. */
+struct chunk {
+    int64_t begin, end, first;
+    float *dk, *dv; /* [end - first, width], while the chunk is under way */
+};
+
 struct gradients {
     struct heads c;
     struct tensor dq, dk, dv, dy, y, lse;
-    int64_t tiles, chunks; /* of queries, per head */
+    int64_t tiles, chunks; /* per head */
+    struct chunk *table;   /* [B, Hkv, chunks] */
     double *dbias;         /* [B, H, chunks, entries]: sums of each chunk, NULL: not wanted */
     int64_t entries;
 };
@@ -70,15 +77,16 @@ static void clear(float *x, int64_t count)
 
 /* ---- what the forward pass has used */
 
-static bool was_kept(const struct heads *c, const struct tile *t)
+static const uint32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int64_t i)
 {
     struct tensor kept = c->a.skip.kept;
-    const int32_t *row;
 
-    if (!kept.data)
-        return true;
-    row = (const int32_t *)kept.data + ((t->b * c->H + t->h) * kept.shape[2] + t->i / TILE) * kept.shape[3];
-    return (uint32_t)row[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
+    return (const uint32_t *)kept.data + ((b * c->H + h) * kept.shape[2] + i / TILE) * kept.shape[3];
+}
+
+static bool was_kept(const struct heads *c, const struct tile *t)
+{
+    return !c->a.skip.kept.data || kept_row(c, t->b, t->h, t->i)[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
 }
 
 /* ---- one tile */
@@ -203,49 +211,72 @@ static void store_bias(const struct gradients *g, struct tensor dbias)
 
 enum { CHUNK_TILES = 8, CHUNKS_MAX = 4 };
 
-/* The first tile of a chunk: tile i costs as its i keys, so equal work ends at the roots. */
-static int64_t chunk_begin(const struct gradients *g, int64_t chunk)
+/* Key tiles that the query tile at i used. */
+static int64_t tiles_used(const struct heads *c, int64_t b, int64_t h, int64_t i)
 {
-    return (int64_t)((double)g->tiles * sqrt((double)chunk / (double)g->chunks));
+    int64_t count = 0;
+
+    if (!c->a.skip.kept.data)
+        return i / TILE + 1;
+    for (int64_t n = 0; n < c->a.skip.kept.shape[3]; n++)
+        count += __builtin_popcount(kept_row(c, b, h, i)[n]);
+    return count;
 }
 
-/* Keys that the queries of a chunk see. */
-static int64_t chunk_keys(const struct gradients *g, int64_t chunk)
+/* The first key of the first of them. */
+static int64_t first_used(const struct heads *c, int64_t b, int64_t h, int64_t i)
 {
-    return smaller(chunk_begin(g, chunk + 1) * TILE, g->c.Lk);
+    int64_t n = 0;
+
+    if (!c->a.skip.kept.data)
+        return 0;
+    while (kept_row(c, b, h, i)[n] == 0)
+        n++;
+    return (32 * n + __builtin_ctz(kept_row(c, b, h, i)[n])) * TILE;
 }
 
-/* The sums of a chunk, [chunk_keys, width] each; keys before `first` have none. */
-struct sums {
-    float *dk, *dv;
-    int64_t first;
-};
-
-/* The first key tile that the forward pass used for the query tile at i. */
-static int64_t first_kept(const struct heads *c, int64_t b, int64_t h, int64_t i)
+/* Of the query tile at i, in all the heads that share a key/value head. */
+static int64_t group_work(const struct heads *c, int64_t head, int64_t i)
 {
-    struct tile t = tile_on_diagonal(c, b, h, i);
-
-    for (t.j = 0; t.j < i; t.j += TILE)
-        if (was_kept(c, &t))
-            break;
-    return t.j;
-}
-
-/* The first key that any query of a chunk used. */
-static int64_t chunk_first(const struct gradients *g, int64_t b, int64_t kv, int64_t chunk)
-{
-    const struct heads *c = &g->c;
-    int64_t group = c->H / c->Hkv, end = chunk_keys(g, chunk), first = c->a.skip.kept.data ? end : 0;
+    int64_t group = c->H / c->Hkv, kv = head % c->Hkv, work = 0;
 
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (int64_t i = chunk_begin(g, chunk) * TILE; i < end && first > 0; i += TILE)
-            first = smaller(first, first_kept(c, b, h, i));
+        work += tiles_used(c, head / c->Hkv, h, i);
+    return work;
+}
+
+static int64_t group_first(const struct heads *c, int64_t head, int64_t i)
+{
+    int64_t group = c->H / c->Hkv, kv = head % c->Hkv, first = i;
+
+    for (int64_t h = kv * group; h < (kv + 1) * group; h++)
+        first = smaller(first, first_used(c, head / c->Hkv, h, i));
     return first;
 }
 
+/* Chunk n ends behind the tile with which (n + 1) / chunks of the work is done. */
+static void cut_head(const struct gradients *g, int64_t head)
+{
+    const struct heads *c = &g->c;
+    struct chunk *chunk = g->table + head * g->chunks;
+    int64_t all = 0, done = 0, n = 0;
+
+    for (int64_t i = 0; i < c->Lq; i += TILE)
+        all += group_work(c, head, i);
+    chunk[0] = (struct chunk){ 0 };
+    for (int64_t i = 0; i < c->Lq; i += TILE) {
+        done += group_work(c, head, i);
+        chunk[n].first = smaller(chunk[n].first, group_first(c, head, i));
+        chunk[n].end = smaller(i + TILE, c->Lq);
+        while (n + 1 < g->chunks && done * g->chunks >= (n + 1) * all) {
+            chunk[n + 1] = (struct chunk){ .begin = chunk[n].end, .end = chunk[n].end, .first = chunk[n].end };
+            n++;
+        }
+    }
+}
+
 /* A query tile against all its keys: its dq, and what it adds to dk, dv and the bias. */
-static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t chunk, struct sums s)
+static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t n, const struct chunk *chunk)
 {
     const struct heads *c = &g->c;
 
@@ -256,29 +287,30 @@ static void query_tile(struct work *w, const struct gradients *g, struct tile t,
             continue;
         differentiate_scores(w, g, &t);
         add_to_queries(w, c, &t);
-        add_to_keys(w, c, &t, s.dk + t.j * c->width, s.dv + t.j * c->width);
+        int64_t at = (t.j - chunk->first) * c->width;
+        add_to_keys(w, c, &t, chunk->dk + at, chunk->dv + at);
         if (g->dbias)
-            add_to_bias(w, g, &t, chunk);
+            add_to_bias(w, g, &t, n);
     } while (tile_step_back(&t));
     unpack_rows(rows_of(g->dq, t.b, t.i, t.h), c, w->dq, t.nq, (float)c->a.scale);
 }
 
-static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t chunk, struct sums *s)
+static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t n)
 {
     const struct heads *c = &g->c;
-    int64_t b = head / c->Hkv, kv = head % c->Hkv, group = c->H / c->Hkv, keys = chunk_keys(g, chunk);
+    const struct chunk *chunk = g->table + head * g->chunks + n;
+    int64_t b = head / c->Hkv, kv = head % c->Hkv, group = c->H / c->Hkv;
 
-    s->first = chunk_first(g, b, kv, chunk);
-    clear(s->dk + s->first * c->width, (keys - s->first) * c->width);
-    clear(s->dv + s->first * c->width, (keys - s->first) * c->width);
+    clear(chunk->dk, (chunk->end - chunk->first) * c->width);
+    clear(chunk->dv, (chunk->end - chunk->first) * c->width);
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (int64_t i = chunk_begin(g, chunk) * TILE; i < keys; i += TILE)
-            query_tile(&w, g, tile_on_diagonal(c, b, h, i), chunk, *s);
+        for (int64_t i = chunk->begin; i < chunk->end; i += TILE)
+            query_tile(&w, g, tile_on_diagonal(c, b, h, i), n, chunk);
 }
 
-static bool has_keys(const struct gradients *g, const struct sums *s, int64_t chunk, int64_t j)
+static bool uses_keys(const struct chunk *chunk, int64_t j)
 {
-    return s[chunk].first <= j && j < chunk_keys(g, chunk);
+    return chunk->first <= j && j < chunk->end;
 }
 
 static void add_numbers(float *to, const float *from, int64_t count)
@@ -289,39 +321,39 @@ static void add_numbers(float *to, const float *from, int64_t count)
 
 /* What all chunks of a head have for the keys of one tile, added up in the first one that has them: some chunk has, since queries
  * use their own keys. */
-static void store_keys(const struct gradients *g, int64_t head, int64_t tile, struct sums *s)
+static void store_keys(const struct gradients *g, int64_t head, int64_t tile)
 {
     const struct heads *c = &g->c;
-    int64_t b = head / c->Hkv, kv = head % c->Hkv, j = tile * TILE, nk = smaller(TILE, c->Lk - j), first = 0;
-    int64_t at = j * c->width, count = nk * c->width;
+    const struct chunk *to = g->table + head * g->chunks, *end = to + g->chunks;
+    int64_t b = head / c->Hkv, kv = head % c->Hkv, j = tile * TILE, nk = smaller(TILE, c->Lk - j), at;
 
-    while (!has_keys(g, s, first, j))
-        first++;
-    for (int64_t n = first + 1; n < g->chunks; n++)
-        if (has_keys(g, s, n, j)) {
-            add_numbers(s[first].dk + at, s[n].dk + at, count);
-            add_numbers(s[first].dv + at, s[n].dv + at, count);
+    while (!uses_keys(to, j))
+        to++;
+    at = (j - to->first) * c->width;
+    for (const struct chunk *from = to + 1; from < end; from++)
+        if (uses_keys(from, j)) {
+            add_numbers(to->dk + at, from->dk + (j - from->first) * c->width, nk * c->width);
+            add_numbers(to->dv + at, from->dv + (j - from->first) * c->width, nk * c->width);
         }
-    unpack_rows(rows_of(g->dk, b, j, kv), c, s[first].dk + at, nk, 1.0f);
-    unpack_rows(rows_of(g->dv, b, j, kv), c, s[first].dv + at, nk, 1.0f);
+    unpack_rows(rows_of(g->dk, b, j, kv), c, to->dk + at, nk, 1.0f);
+    unpack_rows(rows_of(g->dv, b, j, kv), c, to->dv + at, nk, 1.0f);
 }
 
-/* Heads from..from+count-1 of all sequences. The last chunks, which need the most memory, and the last heads, which leave out
- * least as a rule, are handed out first. */
-static void run_heads(const struct gradients *g, int64_t from, int64_t count, struct sums *sums, float *memory)
+/* Heads from..from+count-1 of all sequences. The last heads, which leave out least as a rule, are handed out first. */
+static void run_heads(const struct gradients *g, int64_t from, int64_t count, float *work)
 {
     const struct heads *c = &g->c;
     bool parallel = c->B * c->H * c->Lq * c->Lk * c->D > CPU_PARALLEL_MIN;
 
 #pragma omp parallel if (parallel)
     {
-        struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
+        struct work w = work_at(c, work + omp_get_thread_num() * work_floats(c));
 #pragma omp for schedule(dynamic)
         for (int64_t task = count * g->chunks - 1; task >= 0; task--)
-            run_chunk(w, g, from + task % count, task / count, &sums[task % count * g->chunks + task / count]);
+            run_chunk(w, g, from + task / g->chunks, task % g->chunks);
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < count * g->tiles; task++)
-            store_keys(g, from + task / g->tiles, task % g->tiles, sums + task / g->tiles * g->chunks);
+            store_keys(g, from + task / g->tiles, task % g->tiles);
     }
 }
 
@@ -331,38 +363,40 @@ static int64_t heads_at_a_time(const struct gradients *g)
     return smaller((2 * omp_get_max_threads() + g->chunks - 1) / g->chunks, g->c.B * g->c.Hkv);
 }
 
-static alibi_status new_sums(const struct gradients *g, int64_t heads, struct sums *sums, float **memory)
+/* Gives the chunks of heads from..from+count-1 their sums, and returns how many numbers that takes; memory NULL: only that. */
+static int64_t place_sums(const struct gradients *g, int64_t from, int64_t count, float *memory)
 {
-    int64_t keys = 0, width = g->c.width;
-    float *next;
+    int64_t used = 0;
 
-    for (int64_t n = 0; n < g->chunks; n++)
-        keys += chunk_keys(g, n);
-    TRY_RETURN(NEW_ARRAY(memory, heads * keys * 2 * width, "the sums of attention's gradient"));
-    next = *memory;
-    for (int64_t n = 0; n < heads * g->chunks; n++) {
-        sums[n].dk = take(&next, chunk_keys(g, n % g->chunks) * width);
-        sums[n].dv = take(&next, chunk_keys(g, n % g->chunks) * width);
+    for (int64_t n = from * g->chunks; n < (from + count) * g->chunks; n++) {
+        int64_t size = (g->table[n].end - g->table[n].first) * g->c.width;
+        g->table[n].dk = memory ? memory + used : NULL;
+        g->table[n].dv = memory ? memory + used + size : NULL;
+        used += 2 * size;
     }
-    return ALIBI_OK;
+    return used;
 }
 
 static alibi_status run(const struct gradients *g)
 {
-    const struct heads *c = &g->c;
-    int64_t heads = c->B * c->Hkv, together = heads_at_a_time(g);
+    int64_t heads = g->c.B * g->c.Hkv, together = heads_at_a_time(g), most = 0;
     alibi_status status;
-    struct sums *sums = NULL;
-    float *memory = NULL, *work = NULL;
+    float *sums = NULL, *work = NULL;
 
-    TRY(NEW_ARRAY(&sums, together * g->chunks, "the sums of attention's gradient"));
-    TRY(new_sums(g, together, sums, &memory));
-    TRY(NEW_ARRAY(&work, omp_get_max_threads() * work_floats(c), "the tiles of attention's gradient"));
-    for (int64_t from = 0; from < heads; from += together)
-        run_heads(g, from, smaller(together, heads - from), sums, work);
+    for (int64_t head = 0; head < heads; head++)
+        cut_head(g, head);
+    for (int64_t from = 0; from < heads; from += together) {
+        int64_t size = place_sums(g, from, smaller(together, heads - from), NULL);
+        most = size > most ? size : most;
+    }
+    TRY(NEW_ARRAY(&sums, most, "the sums of attention's gradient"));
+    TRY(NEW_ARRAY(&work, omp_get_max_threads() * work_floats(&g->c), "the tiles of attention's gradient"));
+    for (int64_t from = 0; from < heads; from += together) {
+        place_sums(g, from, smaller(together, heads - from), sums);
+        run_heads(g, from, smaller(together, heads - from), work);
+    }
 out:
     mem_free(sums);
-    mem_free(memory);
     mem_free(work);
     return status;
 }
@@ -384,10 +418,12 @@ alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, stru
         g.entries = a.bias.kind == BIAS_LINEAR ? 1 : dbias.shape[1];
         TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries, "the gradient of attention's bias"));
     }
+    TRY(NEW_ARRAY(&g.table, g.c.B * g.c.Hkv * g.chunks, "the chunks of attention's gradient"));
     TRY(run(&g));
     if (g.dbias)
         store_bias(&g, dbias);
 out:
+    mem_free(g.table);
     mem_free(g.dbias);
     return status;
 }
