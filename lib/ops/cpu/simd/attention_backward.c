@@ -209,7 +209,7 @@ static void store_bias(const struct gradients *g, struct tensor dbias)
 
 /* ---- chunks */
 
-enum { CHUNK_TILES = 8, CHUNKS_MAX = 4 };
+enum { CHUNK_TILES = 8, CHUNKS_MAX = 4, SUMS_AT_A_TIME = 1 << 23 };
 
 /* Key tiles that the query tile at i used. */
 static int64_t tiles_used(const struct heads *c, int64_t b, int64_t h, int64_t i)
@@ -357,10 +357,14 @@ static void run_heads(const struct gradients *g, int64_t from, int64_t count, fl
     }
 }
 
-/* Two chunks per thread keep all of them busy to the end. */
+/* Two chunks per thread keep all of them busy to the end; short heads, which need little memory, go many at a time, so that
+ * threads are not woken for little. */
 static int64_t heads_at_a_time(const struct gradients *g)
 {
-    return smaller((2 * omp_get_max_threads() + g->chunks - 1) / g->chunks, g->c.B * g->c.Hkv);
+    int64_t by_threads = (2 * omp_get_max_threads() + g->chunks - 1) / g->chunks;
+    int64_t by_memory = SUMS_AT_A_TIME / (g->chunks * g->c.Lk * 2 * g->c.width + 1);
+
+    return smaller(by_threads > by_memory ? by_threads : by_memory, g->c.B * g->c.Hkv);
 }
 
 /* Gives the chunks of heads from..from+count-1 their sums, and returns how many numbers that takes; memory NULL: only that. */
