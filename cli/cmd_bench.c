@@ -11,6 +11,7 @@ struct job {
     bool json;
     struct alibi_bench_attention attention;
     int bias; /* of attention: 0 alibi, 1 none */
+    int device;
     struct alibi_config model;
     struct alibi_training training;
 };
@@ -32,6 +33,7 @@ static const struct alibi_option options[] = {
 };
 
 static const struct alibi_option attention_options[] = {
+    { "device", ALIBI_OPTION_CHOICE, AT(device), 0, 0, "cpu", "cpu", "NAME", "where it runs" },
     { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N", "numbers per head" },
     { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME", "bias on the scores" },
     { "skip", ALIBI_OPTION_REAL, AT(attention.skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",

@@ -9,7 +9,7 @@ struct job {
     char *prompt;
     bool echo;
     int64_t tokens, top_k, seed;
-    double temperature, top_p, skip;
+    double temperature, top_p, skip, window_score;
     struct cli_text text; /* nothing but a tokenizer to be refused */
 };
 
@@ -26,6 +26,8 @@ static const struct alibi_option options[] = {
       "choose among the likeliest tokens that make up X; 1: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may leave out, relative to what it uses; 0: none" },
+    { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
+      "alibi: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N", "the same seed gives the same text" },
 };
 
@@ -88,6 +90,7 @@ static alibi_status generate(const struct job *job, const char *path, const char
         .top_k = job->top_k,
         .top_p = job->top_p,
         .skip = job->skip,
+        .window_score = job->window_score,
         .seed = (uint64_t)job->seed,
     };
     struct echo echo = { .prompt = prompt, .bytes = job->echo ? bytes : 0 };

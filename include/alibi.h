@@ -407,10 +407,11 @@ ALIBI_API alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *co
 
 struct alibi_sampling {
     int64_t tokens;
-    double temperature; /* 0: always the likeliest token */
-    int64_t top_k;      /* 0: all */
-    double top_p;       /* 1: all */
-    double skip;        /* what attention may leave out, as in struct alibi_eval */
+    double temperature;  /* 0: always the likeliest token */
+    int64_t top_k;       /* 0: all */
+    double top_p;        /* 1: all */
+    double skip;         /* what attention may leave out, as in struct alibi_eval */
+    double window_score; /* alibi: what may be forgotten, as there */
     uint64_t seed;
 };
 

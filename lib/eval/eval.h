@@ -70,8 +70,9 @@ alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *
 /* ALIBI_BAD_INPUT if the position method marks tokens by their place in the text, so that a context cannot go on for ever. */
 alibi_status stream_check(const struct model *m);
 
-/* The cache of a stream, and in the watch the score that its window relies on. */
-alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, const struct alibi_eval *e);
+/* The cache of one sequence, with the window that a budget and a largest score allow (0: none), and in the watch the score that
+ * the window relies on. */
+alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, double skip, double window_score);
 
 /* ---- sample (sample.c) */
 

@@ -241,7 +241,7 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
     m->watch = &p.watch;
     p.watch.verify = eval->verify;
     if (eval->protocol == ALIBI_STREAM)
-        TRY(stream_begin(&p.cache, &p.watch, m, eval));
+        TRY(stream_begin(&p.cache, &p.watch, m, eval->skip, eval->window_score));
     TRY(pass_init(&p));
     TRY(run_pass(&p));
     fill_result(&p, eval->protocol, result);

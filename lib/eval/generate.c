@@ -18,6 +18,7 @@ struct generation {
     const struct alibi_sampling *sampling;
     struct pieces pieces;
     struct cache *cache;
+    struct watch watch;
     struct ids prompt;
     float *logits;             /* [V] */
     struct candidate *scratch; /* [V] */
@@ -26,6 +27,8 @@ struct generation {
 static void generation_fini(struct generation *g)
 {
     text_free(&g->pieces.held);
+    g->model->watch = NULL;
+    watch_fini(&g->watch, g->model);
     cache_free(g->cache);
     mem_free(g->prompt.at);
     mem_free(g->logits);
@@ -79,7 +82,9 @@ static alibi_status generation_init(struct generation *g)
 {
     TRY_RETURN(NEW_ARRAY(&g->logits, g->model->config.vocab, "logits"));
     TRY_RETURN(NEW_ARRAY(&g->scratch, g->model->config.vocab, "candidates"));
-    return cache_new(&g->cache, g->model, 1);
+    g->model->skip = g->sampling->skip;
+    g->model->watch = g->sampling->window_score > 0 ? &g->watch : NULL; /* it checks what the window relies on */
+    return stream_begin(&g->cache, &g->watch, g->model, g->sampling->skip, g->sampling->window_score);
 }
 
 static alibi_status prefill(struct generation *g)
@@ -134,7 +139,6 @@ alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t promp
 
     TRY(sampling_check(sampling));
     TRY(evaluate_check_vocab(g.model, g.tokenizer, "the model's tokenizer"));
-    g.model->skip = sampling->skip;
     TRY(encode_prompt(&g, prompt, prompt_bytes));
     TRY(check_length(&g));
     TRY(generation_init(&g));

@@ -23,6 +23,8 @@ alibi_status sampling_check(const struct alibi_sampling *s)
         return fail(ALIBI_USAGE, "top-p %g: it must be above 0 and at most 1", s->top_p);
     if (!(s->skip >= 0 && s->skip < 1))
         return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", s->skip);
+    if (!(s->window_score >= 0) || (s->window_score > 0 && s->skip == 0))
+        return fail(ALIBI_USAGE, "a window score of %g: it needs skipping, and must not be negative", s->window_score);
     return ALIBI_OK;
 }
 

@@ -33,28 +33,28 @@ static double flattest_slope(const struct model *m)
     return flattest;
 }
 
-static alibi_status window_of(int64_t *out, const struct model *m, const struct alibi_eval *e)
+static alibi_status window_of(int64_t *out, const struct model *m, double skip, double window_score)
 {
     double slope, window;
 
     if (!m->method->slope)
         return fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none", m->method->name);
     slope = flattest_slope(m);
-    window = ceil((2 * e->window_score - log(e->skip) - log1p(-exp(-slope))) / slope);
+    window = ceil((2 * window_score - log(skip) - log1p(-exp(-slope))) / slope);
     if (!(slope > 0) || window > (double)INT64_MAX / 4)
-        return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window", e->window_score, slope);
+        return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window", window_score, slope);
     *out = (int64_t)window;
     return ALIBI_OK;
 }
 
-alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, const struct alibi_eval *e)
+alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, double skip, double window_score)
 {
     int64_t window = 0;
 
-    if (e->window_score > 0)
-        TRY_RETURN(window_of(&window, m, e));
+    if (window_score > 0)
+        TRY_RETURN(window_of(&window, m, skip, window_score));
     TRY_RETURN(cache_new(cache, m, 1));
     cache_set_window(*cache, window);
-    watch->score_limit = e->window_score;
+    watch->score_limit = window_score;
     return ALIBI_OK;
 }

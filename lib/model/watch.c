@@ -28,25 +28,39 @@ static alibi_status reserve(struct model *m, size_t bytes)
 
 /* ---- scores */
 
+/* The largest of the norms of the first `tiles` tiles, [B, H, tiles] with any strides. */
+static alibi_status largest_of(struct model *m, struct tensor norms, int64_t tiles, double *largest)
+{
+    alibi_status status;
+    float *host = NULL;
+    double most = 0.0;
+
+    TRY(NEW_ARRAY(&host, tiles, "norms"));
+    for (int64_t n = 0; n < norms.shape[0] * norms.shape[1]; n++) {
+        int64_t at = n / norms.shape[1] * norms.stride[0] + n % norms.shape[1] * norms.stride[1];
+        TRY(m->device->ops->download(m->device, host, tensor_1(tensor_at(norms, at), norms.type, tiles)));
+        for (int64_t t = 0; t < tiles; t++)
+            most = host[t] > most || isnan(host[t]) ? (double)host[t] : most;
+    }
+    *largest = most;
+out:
+    mem_free(host);
+    return status;
+}
+
 /* The largest |x_l| of a view [B, L, H, D]. */
 static alibi_status largest_norm(struct model *m, struct tensor x, double *largest)
 {
     struct device *dev = m->device;
     alibi_status status;
-    int64_t count = x.shape[0] * x.shape[2] * attention_tiles(x.shape[1]);
-    struct tensor norms = tensor_3(NULL, m->type, x.shape[0], x.shape[2], attention_tiles(x.shape[1]));
-    float *host = NULL;
+    int64_t tiles = attention_tiles(x.shape[1]);
+    struct tensor norms = tensor_3(NULL, m->type, x.shape[0], x.shape[2], tiles);
 
-    TRY(dev->ops->buffer_new(dev, &norms.data, (size_t)count * dtype_bytes(m->type), "the norms of queries"));
-    TRY(NEW_ARRAY(&host, count, "the norms of queries"));
+    TRY(dev->ops->buffer_new(dev, &norms.data, (size_t)tensor_count(norms) * dtype_bytes(m->type), "the norms of queries"));
     TRY(dev->ops->attention_norms(dev, norms, x, 0));
-    TRY(dev->ops->download(dev, host, norms));
-    *largest = 0.0;
-    for (int64_t i = 0; i < count; i++)
-        *largest = host[i] > *largest || isnan(host[i]) ? (double)host[i] : *largest;
+    TRY(largest_of(m, norms, tiles, largest));
 out:
     dev->ops->buffer_free(dev, norms.data);
-    mem_free(host);
     return status;
 }
 
@@ -58,7 +72,7 @@ static alibi_status check_scores(struct model *m, const struct attention *a)
     if (limit <= 0)
         return ALIBI_OK;
     TRY_RETURN(largest_norm(m, a->q, &q));
-    TRY_RETURN(largest_norm(m, a->k, &k));
+    TRY_RETURN(largest_of(m, a->skip.norms, attention_tiles(a->k.shape[1]), &k)); /* a window has a cache, and that has norms */
     if (!(a->scale * q * k <= limit))
         return fail(ALIBI_NUMERIC, "scores may be as large as %.4g, the window relies on %g at most", a->scale * q * k, limit);
     return ALIBI_OK;

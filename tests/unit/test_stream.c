@@ -148,6 +148,44 @@ static void verify_finds_no_more_than_the_budget(void **state)
     alibi_corpus_free(c);
 }
 
+/* Numbers as training makes them: the loss is that of every pair, and no more is left out than the budget. */
+static void a_trained_model_loses_nothing(void **state)
+{
+    alibi_corpus *c = new_text(60000);
+    char *folder = temporary_folder();
+    struct alibi_config config;
+    struct alibi_training training;
+    struct alibi_train_result trained;
+    struct alibi_option_group groups[] = { { .title = "model", .values = &config },
+                                           { .title = "training", .values = &training } };
+    alibi_model *model = NULL;
+    struct alibi_eval_result all, some;
+
+    (void)state;
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    assert_ok(alibi_options_init(groups, 2));
+    config.layers = 2;
+    config.width = 32;
+    config.heads = 4;
+    training.train_length = 64;
+    training.batch = 4;
+    training.steps = 150;
+    training.lr = 1e-2;
+    assert_ok(alibi_train(&config, &training, c, folder, false, &trained));
+    assert_ok(alibi_model_open(&model, folder));
+    assert_ok(alibi_evaluate(model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all));
+    assert_ok(alibi_evaluate(model, c, ALIBI_ALL,
+                             &(struct alibi_eval){ .length = 2048, .tokens = 4096, .skip = 0x1p-24, .verify = true }, &some));
+    printf("loss %.2f after training; %.9f with every pair, %.9f with %.1f%% of the tiles, left out %.1e\n", trained.loss,
+           all.nll, some.nll, 100 * some.tiles_used, some.left_out);
+    assert_true(fabs(all.nll - some.nll) < 1e-6 * all.nll);
+    assert_true(some.tiles_used < 0.8 && some.left_out <= 0x1p-24);
+    alibi_model_free(model);
+    alibi_corpus_free(c);
+    remove_temporary_folder(folder);
+}
+
 static void wrong_budgets_are_refused(void **state)
 {
     alibi_corpus *c = new_text(4000);
@@ -192,6 +230,7 @@ int main(void)
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
         cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),
         cmocka_unit_test(verify_finds_no_more_than_the_budget),
+        cmocka_unit_test(a_trained_model_loses_nothing),
         cmocka_unit_test(wrong_budgets_are_refused),
         cmocka_unit_test(a_failed_allocation_is_reported_and_leaks_nothing),
     };
