@@ -252,6 +252,8 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
     struct alibi_bench_attention how = job->attention;
 
     (void)count;
+    if (job->length)
+        return cli_fail(ALIBI_USAGE, "--length is for 'train'; 'attention' takes --lengths");
     how.batch = job->batch ? job->batch : 1;
     how.heads = cases ? job->model.heads : 12;
     how.kv_heads = cases && job->model.kv_heads ? job->model.kv_heads : how.heads;

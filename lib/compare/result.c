@@ -205,7 +205,7 @@ static alibi_status read_evals(const json_t *file, enum alibi_protocol protocol,
 static alibi_status read_stream(const json_t *file, struct alibi_eval_result *stream, const char *path)
 {
     const json_t *array;
-    int count;
+    int count = 0;
 
     TRY_RETURN(read_count(file, "stream", 1, &array, &count, path));
     if (count == 1)

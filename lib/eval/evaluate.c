@@ -239,6 +239,7 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
     p.windows = windows_of(length, stride, targets);
     m->skip = eval->skip;
     m->watch = &p.watch;
+    p.watch.record = true;
     p.watch.verify = eval->verify;
     if (eval->protocol == ALIBI_STREAM)
         TRY(stream_begin(&p.cache, &p.watch, m, eval->skip, eval->window_score));

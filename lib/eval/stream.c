@@ -55,6 +55,5 @@ alibi_status stream_begin(struct cache **cache, struct watch *watch, struct mode
         TRY_RETURN(window_of(&window, m, skip, window_score));
     TRY_RETURN(cache_new(cache, m, 1));
     cache_set_window(*cache, window);
-    watch->score_limit = window_score;
-    return ALIBI_OK;
+    return window > 0 ? watch_limit_scores(watch, m, window_score) : ALIBI_OK;
 }

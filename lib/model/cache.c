@@ -142,7 +142,7 @@ static alibi_status move_to_larger(struct cache *c, int64_t first, int64_t lengt
     larger.buffer = larger.norms = NULL;
     larger.first = first;
     larger.capacity = c->capacity ? c->capacity : ATTENTION_TILE;
-    while (larger.capacity < length - first)
+    while (larger.capacity < (c->window > 0 ? 2 : 1) * (length - first)) /* a window needs as much again to drop from */
         larger.capacity *= 2;
     TRY(new_buffer(&larger, &larger.buffer, 2 * larger.capacity, config->width / config->heads));
     TRY(new_buffer(&larger, &larger.norms, attention_tiles(larger.capacity), 1));

@@ -102,7 +102,7 @@ static alibi_status attend(struct model *m, const struct pass *p, int64_t n)
     TRY_RETURN(rotate(m, p, &a));
     if (p->cache)
         TRY_RETURN(remember(m, p, n, &a));
-    TRY_RETURN(watched_attention(m, y, l->lse, a));
+    TRY_RETURN(watched_attention(m, n, y, l->lse, a));
     TRY_RETURN(linear(m, x->branch, l->attended, b->out, b->out_bias));
     return m->device->ops->residual_forward(m->device, l->middle, l->x, x->branch, dropout_at(p->drop, attention_place(n)));
 }

@@ -79,15 +79,18 @@ alibi_status model_check_length(const struct model *m, int64_t length);
 
 /* Passes without gradients add to it as long as it is the model's. Start from {0}; watch_fini. */
 struct watch {
+    bool record; /* count tiles */
     bool verify; /* find left_out, which costs more than the attention itself; else it stays 0 */
     struct skip_count tiles;
-    double seconds;     /* in attention */
-    double left_out;    /* the largest share of a query's weight that was left out */
-    double score_limit; /* > 0: a pass whose scores may be larger than this, bias apart, fails with ALIBI_NUMERIC */
-    void *kept;         /* the record of one call, on the device */
+    double seconds;       /* in attention */
+    double left_out;      /* the largest share of a query's weight that was left out */
+    double score_limit;   /* > 0: a pass whose scores may be larger than this, bias apart, fails with ALIBI_NUMERIC */
+    double *largest_keys; /* [N] with a limit: the largest norm of all keys so far, those that a cache forgot included */
+    void *kept;           /* the record of one call, on the device */
     size_t bytes;
 };
 void watch_fini(struct watch *w, struct model *m);
+alibi_status watch_limit_scores(struct watch *w, const struct model *m, double limit); /* before the first pass */
 
 /* ---- passes. tokens and targets are host arrays [B, L]; target -1 is not scored. */
 

@@ -60,7 +60,7 @@ void activations_free(struct activations *a, struct model *m);
 /* ---- what attention leaves out (watch.c) */
 
 /* Attention, with what it left out added to the model's watch if there is one. */
-alibi_status watched_attention(struct model *m, struct tensor y, struct tensor lse, struct attention a);
+alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse, struct attention a);
 
 /* ---- the walk (forward.c, backward.c) */
 

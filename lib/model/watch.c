@@ -8,8 +8,14 @@
 void watch_fini(struct watch *w, struct model *m)
 {
     m->device->ops->buffer_free(m->device, w->kept);
-    w->kept = NULL;
-    w->bytes = 0;
+    mem_free(w->largest_keys);
+    *w = (struct watch){ 0 };
+}
+
+alibi_status watch_limit_scores(struct watch *w, const struct model *m, double limit)
+{
+    w->score_limit = limit;
+    return NEW_ZERO_ARRAY(&w->largest_keys, m->config.layers, "the norms of keys");
 }
 
 static alibi_status reserve(struct model *m, size_t bytes)
@@ -20,7 +26,7 @@ static alibi_status reserve(struct model *m, size_t bytes)
     if (bytes <= w->bytes)
         return ALIBI_OK;
     TRY_RETURN(m->device->ops->buffer_new(m->device, &larger, bytes, "the record of attention"));
-    watch_fini(w, m);
+    m->device->ops->buffer_free(m->device, w->kept);
     w->kept = larger;
     w->bytes = bytes;
     return ALIBI_OK;
@@ -64,17 +70,21 @@ out:
     return status;
 }
 
-/* |q . k| <= |q| |k|: every pair of this call is within the limit, or it fails. */
-static alibi_status check_scores(struct model *m, const struct attention *a)
+/* |q . k| <= |q| |k|: the queries of this call with every key that there ever was are within the limit, or it fails. */
+static alibi_status check_scores(struct model *m, int64_t layer, const struct attention *a)
 {
-    double q, k, limit = m->watch->score_limit;
+    double q, k, limit = m->watch->score_limit, *largest;
 
     if (limit <= 0)
         return ALIBI_OK;
+    largest = &m->watch->largest_keys[layer];
     TRY_RETURN(largest_norm(m, a->q, &q));
     TRY_RETURN(largest_of(m, a->skip.norms, attention_tiles(a->k.shape[1]), &k)); /* a window has a cache, and that has norms */
-    if (!(a->scale * q * k <= limit))
-        return fail(ALIBI_NUMERIC, "scores may be as large as %.4g, the window relies on %g at most", a->scale * q * k, limit);
+    *largest = k > *largest || isnan(k) ? k : *largest;
+    if (!(a->scale * q * *largest <= limit))
+        return fail(ALIBI_NUMERIC,
+                    "scores of layer %lld may be as large as %.4g, the window relies on %g at most: give a larger window score",
+                    (long long)layer, a->scale * q * *largest, limit);
     return ALIBI_OK;
 }
 
@@ -83,7 +93,7 @@ static alibi_status check_scores(struct model *m, const struct attention *a)
 /* A call that stands behind a part of a tile has no record. */
 static bool is_watched(const struct model *m, const struct attention *a)
 {
-    return m->skip > 0 && !m->activations->training && (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
+    return m->watch->record && m->skip > 0 && !m->activations->training && (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
 }
 
 static alibi_status begin_record(struct model *m, struct attention *a)
@@ -117,13 +127,13 @@ static void read_record(struct model *m, const struct attention *a)
     }
 }
 
-alibi_status watched_attention(struct model *m, struct tensor y, struct tensor lse, struct attention a)
+alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse, struct attention a)
 {
     double begin;
 
     if (!m->watch)
         return m->device->ops->attention_forward(m->device, y, lse, a);
-    TRY_RETURN(check_scores(m, &a));
+    TRY_RETURN(check_scores(m, layer, &a));
     TRY_RETURN(begin_record(m, &a));
     begin = clock_seconds();
     TRY_RETURN(m->device->ops->attention_forward(m->device, y, lse, a));

@@ -44,7 +44,7 @@ static double row_left_out(const struct call *c, int64_t b, int64_t h, int64_t i
         out = out * shrink + (used ? 0.0 : weight);
         max = larger;
     }
-    return out / all;
+    return isnan(out / all) ? INFINITY : out / all; /* so that it counts as the largest */
 }
 
 double attention_left_out(const struct attention *a)

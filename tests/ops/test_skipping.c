@@ -349,11 +349,82 @@ static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **sta
     data_free(&d);
 }
 
+/* The last `queries` queries alone, as decoding and chunks have them, with norms that the caller has. */
+static bool check_tail(struct skip_case c, int64_t queries, const struct ops *ops)
+{
+    struct data d = make(c);
+    struct device cpu = { .ops = ops }, ref = { .ops = &ops_ref };
+    struct attention tail = d.f32, tail64 = d.f64;
+    struct tensor y = heads_tensor(&d, DTYPE_F32, queries, c.H, c.D), exact = heads_tensor(&d, DTYPE_F64, queries, c.H, c.D);
+    struct tensor lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.H, queries)));
+    struct tensor exact_lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F64, 1, c.H, queries)));
+    bool good;
+
+    tail.q.data = tensor_at(tail.q, (c.L - queries) * tail.q.stride[1]);
+    tail64.q.data = tensor_at(tail64.q, (c.L - queries) * tail64.q.stride[1]);
+    tail.q.shape[1] = tail64.q.shape[1] = queries;
+    tail.skip.kept = tensor_none();
+    tail.skip.norms = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.Hkv, attention_tiles(c.L) + 3)));
+    assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0));
+    assert_ok(cpu.ops->attention_forward(&cpu, y, lse, tail));
+    assert_ok(ref.ops->attention_forward(&ref, exact, exact_lse, tail64));
+    printf("skipping L=%d/%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L, c.slope, keys_names[c.keys], c.eps);
+    good = is_within("y", difference(y, exact), (2.0 * c.eps + rounding(&d)) * largest_row(d.f32.v));
+    good &= is_within("lse", difference(lse, exact_lse), c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
+    putchar('\n');
+    data_free(&d);
+    return good;
+}
+
+static void decoding_and_chunks_stay_within_what_is_proven(void **state)
+{
+    static const int64_t queries[] = { 1, 2, 5, 70, 130 };
+    static const int64_t lengths[] = { 192, 333, 449, 1025 };
+    bool good = true;
+
+    (void)state;
+    for (int s = 0; cpu_set_name(s); s++)
+        for (int q = 0; q < 5; q++)
+            for (int l = 0; l < 4; l++) {
+                struct ops ops;
+                assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
+                good &=
+                    check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 }, queries[q], &ops);
+                good &=
+                    check_tail((struct skip_case){ lengths[l], 1, 1, 24, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY }, queries[q], &ops);
+            }
+    assert_true(good);
+}
+
+/* Wherever in its tile the key stands, and however far away. */
+static void a_key_that_is_not_a_number_is_never_left_out(void **state)
+{
+    static const int64_t keys[] = { 0, 5, 63, 100 };
+
+    (void)state;
+    for (int s = 0; cpu_set_name(s); s++)
+        for (int n = 0; n < 4; n++) {
+            struct data d = make((struct skip_case){ 400, 1, 1, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY });
+            struct tensor y = heads_tensor(&d, DTYPE_F32, 400, 1, 16),
+                          lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 1, 400)));
+            struct ops ops;
+            struct device cpu = { .ops = &ops };
+            assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
+            set(d.f32.k, keys[n] * 16 + 3, (double)NAN);
+            assert_ok(ops.attention_forward(&cpu, y, lse, d.f32));
+            for (int64_t i = keys[n]; i < 400; i++)
+                assert_true(isnan(get(lse, i)));
+            data_free(&d);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_stays_within_what_is_proven_around_tiles),
         cmocka_unit_test(error_stays_within_what_is_proven_for_hostile_data),
+        cmocka_unit_test(decoding_and_chunks_stay_within_what_is_proven),
+        cmocka_unit_test(a_key_that_is_not_a_number_is_never_left_out),
         cmocka_unit_test(without_a_budget_every_tile_is_used_and_bits_are_the_same),
     };
 

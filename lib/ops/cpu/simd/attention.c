@@ -56,14 +56,21 @@ static struct work work_at(const struct heads *c, float *memory)
 
 /* ---- what may be left out */
 
-/* bound[i] holds exponents: if count * e^bound / l fits into the budget of every query, it is taken from it. */
-static bool leave_out(struct work *w, const struct tile *t, float count, float eps)
+/* Numbers of these sizes went into an exponent: it may be off by so much, in fp32 and in any order of sums. */
+static vec rounding_of(const struct work *w, int64_t i, float norm, float bias)
+{
+    return bound_rounding * (vec_load(w->reach + i) * norm + bias + vec_abs(vec_load(w->m + i)));
+}
+
+/* bound[i] holds exponents: if count * e^bound / l fits into the budget of every query, it is taken from it. `norm` and `bias`
+ * are the largest in size of the keys in question. */
+static bool leave_out(struct work *w, const struct tile *t, float count, float norm, float bias, float eps)
 {
     vec over = { 0 };
 
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
-        vec x = vec_max(vec_all(bound_lowest), vec_load(w->bound + i) - vec_load(w->m + i));
-        vec weight = bound_margin * count * vec_exp(x) / vec_load(w->l + i);
+        vec exponent = vec_load(w->bound + i) - vec_load(w->m + i) + rounding_of(w, i, norm, bias);
+        vec weight = bound_margin * count * vec_exp(vec_max(vec_all(bound_lowest), exponent)) / vec_load(w->l + i);
         vec_store(w->bound + i, weight);
         over = vec_select(vec_load(w->out + i) + weight <= eps, over, vec_all(1.0f));
     }
@@ -83,16 +90,18 @@ static bool norms_leave_out(struct work *w, const struct heads *c, const struct 
     int64_t near = t->i - keys.last, far = t->i - keys.first + (linear ? 0 : t->lanes - 1);
     float nearest = bounds_bias(bias, t->h, near, far);
     float step = linear ? -((const float *)bias->values.data)[t->h] : 0.0f;
+    float size = fabsf(nearest) + fabsf(step) * (float)t->lanes;
 
     for (int64_t i = 0; i < t->lanes; i++)
         w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
-    return leave_out(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), eps);
+    return leave_out(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size, eps);
 }
 
-static bool scores_leave_out(struct work *w, const struct tile *t, float eps)
+/* The bias of a score that matters is no larger than the scores of the tile or the maximum so far, which are counted. */
+static bool scores_leave_out(struct work *w, const struct tile *t, struct key_range keys, float eps)
 {
     memcpy(w->bound, w->top, sizeof(float) * TILE);
-    return leave_out(w, t, (float)t->nk, eps);
+    return leave_out(w, t, (float)t->nk, 2.0f * keys.norm, 0.0f, eps);
 }
 
 /* ---- one tile */
@@ -102,8 +111,10 @@ static void find_top(struct work *w, const struct tile *t)
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
         int64_t keys = keys_seen(t, i);
         vec top = vec_load(w->s + i);
-        for (int64_t j = 1; j < keys; j++)
-            top = vec_max(vec_load(w->s + j * TILE + i), top);
+        for (int64_t j = 1; j < keys; j++) {
+            vec s = vec_load(w->s + j * TILE + i);
+            top = vec_select((s > top) | (s != s), s, top); /* what is not a number stays: such a tile is never left out */
+        }
         vec_store(w->top + i, top);
     }
 }
@@ -136,13 +147,13 @@ static void shrink_outputs(struct work *w, const struct heads *c, const struct t
 }
 
 /* False if the tile was left out. */
-static bool visit(struct work *w, const struct heads *c, const struct tile *t, float eps)
+static bool visit(struct work *w, const struct heads *c, const struct tile *t, struct key_range keys, float eps)
 {
     const float *strip = fill_strip(w->strip, c, t);
 
     tile_scores(w->s, c, t, rows_of(c->a.k, t->b, t->j, t->kv), w->queries, strip, -1);
     find_top(w, t);
-    if (eps > 0.0f && !t->diagonal && scores_leave_out(w, t, eps))
+    if (eps > 0.0f && !t->diagonal && scores_leave_out(w, t, keys, eps))
         return false;
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
         softmax_lanes(w, t, i);
@@ -212,14 +223,16 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
     if (kept)
         memset(kept, 0, sizeof *kept * (size_t)c->a.skip.kept.shape[3]);
     do {
+        struct key_range keys = { 0 };
         if (eps > 0.0f && !t.diagonal) {
             int64_t last = t.j + t.nk - 1;
+            keys = bounds_tile(bounds, c, b, t.kv, t.j, last);
             if (norms_leave_out(&w, c, &t, bounds_rest(bounds, c, b, t.kv, last), eps))
                 break;
-            if (norms_leave_out(&w, c, &t, bounds_tile(bounds, c, b, t.kv, t.j, last), eps))
+            if (norms_leave_out(&w, c, &t, keys, eps))
                 continue;
         }
-        if (visit(&w, c, &t, eps))
+        if (visit(&w, c, &t, keys, eps))
             mark(kept, &t);
     } while (tile_step_back(&t));
     finish(&w, c, &t, from, y, lse);

@@ -109,7 +109,8 @@ static void add_values(struct work *w, const struct heads *c, struct rows values
 static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position, struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a.bias;
-    float most = w->reach * keys.norm + bounds_bias(bias, h, position - keys.last, position - keys.first) - w->m;
+    float score = w->reach * keys.norm, most_bias = bounds_bias(bias, h, position - keys.last, position - keys.first);
+    float most = score + most_bias - w->m + bound_rounding * (score + fabsf(most_bias) + fabsf(w->m));
     float weight = bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / w->l;
 
     if (!(w->out + weight <= eps))

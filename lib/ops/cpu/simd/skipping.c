@@ -3,8 +3,11 @@
 
 #include "ops/cpu/simd/skipping.h"
 
-/* Sums of D squares in fp32, in any order, are off by less than D 2^-24 of themselves; this serves all widths up to 1024. */
-static const float norm_margin = 1.0001f;
+/* Sums of D squares in fp32, in any order, are off by less than D 2^-24 of themselves. */
+static float norm_margin(int64_t D)
+{
+    return 1.0001f + (float)D * 0x1p-23f;
+}
 
 static float square(const float *row, int64_t D)
 {
@@ -28,7 +31,7 @@ static float largest_norm(struct rows keys, int64_t count, int64_t D)
         if (isnan(largest))
             break;
     }
-    return norm_margin * sqrtf(largest);
+    return norm_margin(D) * sqrtf(largest);
 }
 
 alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k, int64_t from)
@@ -111,7 +114,7 @@ struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int6
 
 float bounds_reach(const struct heads *c, const float *query)
 {
-    return norm_margin * fabsf((float)c->a.scale) * sqrtf(square(query, c->D));
+    return norm_margin(c->D) * fabsf((float)c->a.scale) * sqrtf(square(query, c->D));
 }
 
 static float largest_entry(const float *table, int64_t T, int64_t near, int64_t far)

@@ -52,8 +52,10 @@ float bounds_reach(const struct heads *c, const float *query);
 float bounds_bias(const struct bias *bias, int64_t h, int64_t near, int64_t far);
 float bounds_count(const struct bias *bias, int64_t h, int64_t keys);
 
-/* Rounding of the exponent and of the quotient. */
+/* Rounding of the exponential and of the quotient. */
 static const float bound_margin = 1.001f;
+/* Rounding of an exponent, relative to the sizes of what it is made of. */
+static const float bound_rounding = 0x1p-20f;
 /* Smaller exponents are taken as this one: vec_exp_term() makes them 0, and a bound must not. */
 static const float bound_lowest = -59.0f;
 
