@@ -18,7 +18,7 @@ static void randomise(struct model *m)
     }
 }
 
-static struct model *new_model(const char *position, int64_t heads)
+static struct model *new_plain_model(const char *position, int64_t heads)
 {
     struct alibi_config c;
     struct alibi_option_group group = { .title = "model", .values = &c };
@@ -37,6 +37,13 @@ static struct model *new_model(const char *position, int64_t heads)
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
     assert_ok(model_init(m, 3));
+    return m;
+}
+
+static struct model *new_model(const char *position, int64_t heads)
+{
+    struct model *m = new_plain_model(position, heads);
+
     randomise(m);
     return m;
 }
@@ -116,6 +123,48 @@ static void a_score_beyond_what_the_window_relies_on_is_refused(void **state)
                  ALIBI_NUMERIC, "relies on 0.001");
     model_free(m);
     alibi_corpus_free(c);
+}
+
+/* 'A' has a large key and no query, 'B' a large query and no key: their score is larger than any before it. */
+static struct model *new_model_of_extremes(void)
+{
+    struct model *m = new_plain_model("alibi", 1);
+    float *embedding = m->parameters[m->embedding].value.data, *qkv = m->parameters[m->blocks[0].qkv].value.data;
+    int64_t C = m->config.width;
+
+    memset(embedding, 0, sizeof *embedding * (size_t)m->parameters[m->embedding].count);
+    for (int64_t t = 0; t < m->config.vocab; t++)
+        embedding[t * C + (t == 'A' ? 0 : t == 'B' ? 1 : 2)] = 1.0f;
+    memset(qkv, 0, sizeof *qkv * (size_t)m->parameters[m->blocks[0].qkv].count);
+    qkv[0 * C + 1] = 20.0f, qkv[0 * C + 3] = -20.0f; /* a query for 'B', after a norm that gives the others something */
+    qkv[C * C + 0] = 20.0f, qkv[C * C + 3] = -20.0f; /* a key for 'A' */
+    return m;
+}
+
+static void a_large_query_is_held_against_keys_that_were_forgotten(void **state)
+{
+    enum { CHUNK = 512, CHUNKS = 16 };
+    struct model *m = new_model_of_extremes();
+    struct watch watch = { 0 };
+    struct cache *cache = NULL;
+    int32_t tokens[CHUNK * CHUNKS];
+    alibi_status status = ALIBI_OK;
+
+    (void)state;
+    for (int i = 0; i < CHUNK * CHUNKS; i++)
+        tokens[i] = i == 0 ? 'A' : i == CHUNK * CHUNKS - 1 ? 'B' : 'C';
+    m->skip = 0x1p-24;
+    m->watch = &watch;
+    assert_ok(stream_begin(&cache, &watch, m, m->skip, 20));
+    for (int n = 0; n < CHUNKS; n++) {
+        assert_ok(status);
+        status = model_extend(m, cache, tokens + n * CHUNK, CHUNK, NULL);
+    }
+    assert_fails(status, ALIBI_NUMERIC, "relies on 20");
+    m->watch = NULL;
+    watch_fini(&watch, m);
+    cache_free(cache);
+    model_free(m);
 }
 
 static void methods_that_mark_places_are_refused_with_the_reason(void **state)
@@ -228,6 +277,7 @@ int main(void)
         cmocka_unit_test(stream_equals_a_window_as_long_as_the_text),
         cmocka_unit_test(a_window_bounds_the_memory_and_does_not_change_the_loss),
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
+        cmocka_unit_test(a_large_query_is_held_against_keys_that_were_forgotten),
         cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),
         cmocka_unit_test(verify_finds_no_more_than_the_budget),
         cmocka_unit_test(a_trained_model_loses_nothing),
