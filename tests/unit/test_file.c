@@ -1,5 +1,5 @@
 /* test_file.c - files, folders and locks: what they do, what they say when they cannot, and that nothing is lost on the way */
-#include "check.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -10,24 +10,6 @@
 #include "base/base.h"
 
 enum { ENOUGH = 1 << 20 };
-
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    assert_int_equal(alibi_inject_fault("file", 0), ALIBI_OK);
-    assert_int_equal(alibi_inject_fault("memory", 0), ALIBI_OK);
-    remove_temporary_folder(folder);
-    return 0;
-}
 
 static void assert_content(const char *path, const char *expected)
 {

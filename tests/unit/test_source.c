@@ -1,5 +1,5 @@
 /* test_source.c - files to documents: the same whatever the size of blocks, from any place on, and every defect named */
-#include "check.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
@@ -9,24 +9,6 @@
 #include "text/input.h"
 
 enum { STARTS_MAX = 4096, PATHS_MAX = 8 };
-
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    assert_int_equal(alibi_inject_fault("file", 0), ALIBI_OK);
-    assert_int_equal(alibi_inject_fault("memory", 0), ALIBI_OK);
-    remove_temporary_folder(folder);
-    return 0;
-}
 
 /* ---- reading everything */
 

@@ -1,5 +1,5 @@
 /* test_unpack.c - plain, gzip and zstd files as streams of bytes; every way a packed file can be broken */
-#include "check.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <zlib.h>
@@ -8,24 +8,6 @@
 #include "formats/formats.h"
 
 enum { ROOM = 1 << 20 };
-
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    folder = temporary_folder();
-    return 0;
-}
-
-static int drop_folder(void **state)
-{
-    (void)state;
-    assert_int_equal(alibi_inject_fault("file", 0), ALIBI_OK);
-    assert_int_equal(alibi_inject_fault("memory", 0), ALIBI_OK);
-    remove_temporary_folder(folder);
-    return 0;
-}
 
 /* ---- packing */
 
