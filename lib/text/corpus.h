@@ -21,7 +21,6 @@ struct alibi_corpus {
     int64_t documents, words, bytes; /* of all */
 };
 
-int32_t corpus_id(const alibi_corpus *c, int64_t i);
 const char *corpus_bytes(const alibi_corpus *c, int64_t i, size_t *bytes); /* of token i */
 bool corpus_starts_line(const alibi_corpus *c, int64_t i);                 /* i > 0 */
 

@@ -59,7 +59,7 @@ void span_read(struct span s, int64_t from, int64_t count, int32_t *ids)
     read_ids(s.corpus, s.first + from, count, ids);
 }
 
-int32_t corpus_id(const alibi_corpus *c, int64_t i)
+static int32_t id_at(const alibi_corpus *c, int64_t i)
 {
     int32_t id;
 
@@ -69,7 +69,7 @@ int32_t corpus_id(const alibi_corpus *c, int64_t i)
 
 const char *corpus_bytes(const alibi_corpus *c, int64_t i, size_t *bytes)
 {
-    return tokenizer_bytes(c->tokenizer, corpus_id(c, i), bytes);
+    return tokenizer_bytes(c->tokenizer, id_at(c, i), bytes);
 }
 
 bool corpus_starts_line(const alibi_corpus *c, int64_t i)
@@ -82,7 +82,7 @@ bool corpus_starts_line(const alibi_corpus *c, int64_t i)
 
 static bool is_end(const alibi_corpus *c, int64_t i)
 {
-    return corpus_id(c, i) == alibi_tokenizer_end(c->tokenizer);
+    return id_at(c, i) == alibi_tokenizer_end(c->tokenizer);
 }
 
 /* ---- what a range of tokens stands for */

@@ -226,7 +226,7 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
         struct key_range keys = { 0 };
         if (eps > 0.0f && !t.diagonal) {
             int64_t last = t.j + t.nk - 1;
-            keys = bounds_tile(bounds, c, b, t.kv, t.j, last);
+            keys = bounds_tile(bounds, b, t.kv, t.j, last);
             if (norms_leave_out(&w, c, &t, bounds_rest(bounds, c, b, t.kv, last), eps))
                 break;
             if (norms_leave_out(&w, c, &t, keys, eps))

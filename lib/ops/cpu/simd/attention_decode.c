@@ -141,7 +141,7 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
         if (bounds->norms && last < position) {
             if (leave_out(&w, c, h, position, bounds_rest(bounds, c, b, kv, last), bounds->eps))
                 break;
-            if (leave_out(&w, c, h, position, bounds_tile(bounds, c, b, kv, j, last), bounds->eps))
+            if (leave_out(&w, c, h, position, bounds_tile(bounds, b, kv, j, last), bounds->eps))
                 continue;
         }
         visit(&w, c, b, h, kv, position, j, last - j + 1);

@@ -96,12 +96,10 @@ void bounds_fini(struct bounds *b)
 }
 
 /* A range that does not start with a tile of keys lies in two of them. */
-struct key_range bounds_tile(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t first,
-                             int64_t last)
+struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first, int64_t last)
 {
     const float *norms = b->norms + batch * b->stride_b + kv * b->stride_kv;
 
-    (void)c;
     return (struct key_range){ first, last, larger(norms[first / ATTENTION_TILE], norms[last / ATTENTION_TILE]) };
 }
 

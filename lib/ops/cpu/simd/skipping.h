@@ -1,11 +1,13 @@
 /* skipping.h - key tiles that cannot matter
  *
- *   s(i, j) <= reach_i K + b_i           for every key j of a range: reach_i = |scale q_i|, K = max |k_j|, b_i = max bias(h, i -
- * j) weight of the range relative to what row i has summed so far  <=  g exp(reach_i K + b_i - m_i) / l_i
+ *   s(i, j) <= reach_i K + b_i                                for every key j of a range, with
+ *   reach_i = |scale q_i|,  K = max |k_j|,  b_i = max bias(h, i - j)
+ *
+ *   weight of the range relative to what row i has summed so far  <=  g exp(reach_i K + b_i - m_i) / l_i
  *
  * with the running maximum m_i and sum l_i of attention.c. g counts the keys; under a slope they fall geometrically, so no more
- * than 1 / (1 - e^-|slope|) of them count. l only grows, so what holds when a range is left out holds at the end. A range may be
- * left out if for every row the bounds of all that was left out stay within eps.
+ * than 1 / (1 - e^-|slope|) of them count. What is summed, l e^m, only grows, so what holds when a range is left out holds at the
+ * end. A range may be left out if for every row the bounds of all that was left out stay within eps.
  *
  * Every step here errs upwards: by factors that exceed the rounding of fp32. A norm or score that is not a number makes every
  * comparison false, and nothing is left out. */
@@ -41,8 +43,7 @@ alibi_status bounds_init(struct bounds *b, const struct heads *c);
 void bounds_fini(struct bounds *b);
 
 /* Keys first..last as one range, and all keys 0..last. */
-struct key_range bounds_tile(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t first,
-                             int64_t last);
+struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first, int64_t last);
 struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t last);
 
 /* |scale * q|, rounded up. */
