@@ -33,10 +33,10 @@ packages:
 	@scripts/packages.sh
 
 format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 check-format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format --dry-run --Werror
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror
 
 clean:
 	rm -rf build

@@ -10,7 +10,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-"$alibi" bench train --repeats "$repeats" --json > "$folder/alibi.json"
+"$alibi" bench train --device cpu --repeats "$repeats" --json > "$folder/alibi.json"
 "$python" bench/torch_step.py "$repeats" > "$folder/torch.jsonl"
 "$python" - "$folder" <<'TABLE'
 import json, os, sys

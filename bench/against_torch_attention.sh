@@ -15,8 +15,8 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 list=$(IFS=,; echo "${lengths[*]}")
-"$alibi" bench attention --quiet --repeats "$repeats" --lengths "$list" --skip 0 --no-decode --json > "$folder/exact.json"
-"$alibi" bench attention --quiet --repeats "$repeats" --lengths "$list" --no-decode --json > "$folder/skip.json"
+"$alibi" bench attention --quiet --device cpu --repeats "$repeats" --lengths "$list" --skip 0 --no-decode --json > "$folder/exact.json"
+"$alibi" bench attention --quiet --device cpu --repeats "$repeats" --lengths "$list" --no-decode --json > "$folder/skip.json"
 for length in "${lengths[@]}"; do # a process each: the peak of its memory is then its own
     "$python" bench/torch_attention.py "$repeats" "$length" >> "$folder/torch.jsonl"
 done

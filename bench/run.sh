@@ -1,5 +1,6 @@
 #!/bin/bash
-# Speed and memory on this machine, with all its cores. Prints two tables.
+# Speed and memory on this machine, on its GPU if it has one, else with all its cores. Prints two tables; options go to both
+# benchmarks, as in bench/run.sh --device cpu.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 alibi=${ALIBI:-build/release/alibi}
@@ -7,8 +8,8 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 
 echo "$OMP_NUM_THREADS threads, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 echo
-echo "A training step, against what CBLAS alone reaches on the same matrix products"
+echo "A training step, against what the matrix library alone reaches on the same products"
 "$alibi" bench train "$@"
 echo
 echo "Evaluating one window"
-"$alibi" bench memory
+"$alibi" bench memory "$@"

@@ -3,9 +3,12 @@
 
 static void print_head(const struct alibi_bench_attention *how)
 {
-    printf("batch %lld, %lld heads (%lld for keys) of %lld, bias %s, skip %.3g, |q||k|/sqrt(d) about %g\n", (long long)how->batch,
-           (long long)how->heads, (long long)how->kv_heads, (long long)how->head_width, how->alibi ? "alibi" : "none", how->skip,
-           how->score);
+    struct alibi_device_info device;
+
+    alibi_device_get_info(&device);
+    printf("batch %lld, %lld heads (%lld for keys) of %lld, bias %s, skip %.3g, |q||k|/sqrt(d) about %g, %s on %s\n",
+           (long long)how->batch, (long long)how->heads, (long long)how->kv_heads, (long long)how->head_width,
+           how->alibi ? "alibi" : "none", how->skip, how->score, cli_precision_name(device.precision), device.name);
     printf("%8s %11s %9s", "length", "forward ms", "GFLOP/s");
     if (how->backward)
         printf(" %11s %9s", "backward ms", "GFLOP/s");
@@ -34,6 +37,7 @@ static void print_row(const struct alibi_bench_attention *how, const struct alib
 static void print_json(const struct alibi_bench_attention *how, const struct alibi_bench_attention_result *r)
 {
     cli_json_open(NULL, '{');
+    cli_json_device();
     cli_json_int("length", r->length);
     cli_json_int("batch", how->batch);
     cli_json_int("heads", how->heads);

@@ -69,6 +69,7 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text);
 
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
+struct alibi_option_group cli_device_group(struct alibi_compute *values); /* what alibi_use_device() takes, before the work */
 
 /* What text a model reads, and how. */
 struct cli_text {
@@ -118,7 +119,9 @@ void cli_json_open(const char *key, char bracket); /* '{' or '[' */
 void cli_json_close(char bracket);                 /* '}' or ']'; the outermost one ends the line */
 void cli_json_int(const char *key, int64_t value);
 void cli_json_real(const char *key, double value);
+void cli_json_flag(const char *key, bool value);
 void cli_json_text(const char *key, const char *value);
+void cli_json_device(void);                                                     /* the one in use: device, gpu, precision */
 void cli_json_options(const char *key, const struct alibi_option_group *group); /* an object as in a recipe; no texts, no lists */
 
 /* ---- token ids as text (ids.c) ------------------------------------------------------------------------------------------- */
@@ -142,6 +145,15 @@ alibi_status cmd_inspect(int argc, char **argv);
 alibi_status cmd_tokenize(int argc, char **argv);
 alibi_status cmd_text(int argc, char **argv);
 alibi_status cmd_bench(int argc, char **argv);
+alibi_status cmd_plan(int argc, char **argv);
+
+/* ---- what a benchmark and a plan say of the device and the model (groups.c) ------------------------------------------- */
+
+const char *cli_precision_name(int precision); /* "fp32", "bf16" */
+const char *cli_recompute_name(int recompute); /* "none", "cheap", "block" */
+
+/* "recipes/byte-10m.json" is called byte-10m; without a recipe: "options". */
+void cli_name_recipe(const char *recipe, char *name, size_t size);
 
 /* ---- `alibi bench attention` (bench_attention.c) ----------------------------------------------------------------------- */
 

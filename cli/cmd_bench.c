@@ -1,6 +1,8 @@
-/* cmd_bench.c - speed of a training step as a share of what CBLAS reaches, and memory of long evaluations
+/* cmd_bench.c - speed of a training step as a share of what the matrix library reaches, and memory of long evaluations
  *
- * Without a recipe and model options the cases below are measured, which are the recipes of the same names. */
+ * Without a recipe and model options the cases below are measured: on a CPU the recipes of the same names, on a GPU models whose
+ * steps others publish, of the shapes of GPT-2 and of the paper, with a vocabulary that is a multiple of 64. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -9,14 +11,17 @@ struct job {
     int64_t batch, length, repeats, vocab;
     struct alibi_int_list lengths;
     bool json;
+    double skip;
     struct alibi_bench_attention attention;
     int bias; /* of attention: 0 alibi, 1 none */
-    int device;
     struct alibi_config model;
     struct alibi_training training;
+    struct alibi_compute compute;
 };
 
-enum { BENCH_GROUP, ATTENTION_GROUP, MODEL_GROUP, TRAINING_GROUP };
+/* The training group has no title: a recipe may have its options, and of these only the batch, the length and what is computed
+ * again matter here. The last one is also a group of its own, found first, so that help shows it. */
+enum { BENCH_GROUP, STEP_GROUP, SKIP_GROUP, ATTENTION_GROUP, MODEL_GROUP, TRAINING_GROUP, DEVICE_GROUP, GROUPS };
 
 #define AT(field) offsetof(struct job, field)
 
@@ -28,16 +33,20 @@ static const struct alibi_option options[] = {
       "memory, attention: lengths to measure at" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N", "train, attention: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
-      "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257" },
+      "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257, and all that "
+      "are built in for a GPU 50304" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
+static const struct alibi_option skip_options[] = {
+    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, NULL, "X",
+      "weight of keys that attention may leave out, relative to what it uses; default for train: 0, every pair, because what a "
+      "trained model leaves out cannot be told from random weights; for attention: 2^-24. A recipe's is passed over" },
+};
+
 static const struct alibi_option attention_options[] = {
-    { "device", ALIBI_OPTION_CHOICE, AT(device), 0, 0, "cpu", "cpu", "NAME", "where it runs" },
     { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N", "numbers per head" },
     { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME", "bias on the scores" },
-    { "skip", ALIBI_OPTION_REAL, AT(attention.skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight that may be left out, relative to what is used; 0: nothing" },
     { "score", ALIBI_OPTION_REAL, AT(attention.score), 0, 1e4, NULL, "10", "X", "|q||k|/sqrt(d) of the random numbers, about" },
     { "backward", ALIBI_OPTION_FLAG, AT(attention.backward), 0, 0, NULL, "true", NULL, "time the backward pass too" },
     { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL, "time the decoding of one token too" },
@@ -69,6 +78,14 @@ static const struct setting byte_10m[] = {
     { "layers", "6" }, { "width", "384" }, { "heads", "6" }, { "position", "alibi" }, { NULL, NULL },
 };
 
+static const struct setting wikitext103[] = {
+    { "layers", "16" }, { "width", "1024" }, { "heads", "8" }, { "position", "alibi" }, { NULL, NULL },
+};
+
+static const struct setting billion[] = {
+    { "layers", "25" }, { "width", "2048" }, { "heads", "16" }, { "position", "alibi" }, { NULL, NULL },
+};
+
 struct bench_case {
     const char *name;
     const struct setting *settings; /* NULL: the options as they are */
@@ -79,6 +96,12 @@ static const struct bench_case train_cases[] = {
     { "gpt2-124m", gpt2_124m, 50257, 4, 64 },
     { "byte-10m", byte_10m, 257, 4, 256 },
     { "byte-10m", byte_10m, 257, 1, 4096 },
+};
+
+static const struct bench_case gpu_train_cases[CLI_COUNT(train_cases)] = {
+    { "gpt2-124m", gpt2_124m, 50304, 64, 1024 },
+    { "wikitext103", wikitext103, 50304, 32, 1024 },
+    { "1.3b", billion, 50304, 16, 1024 },
 };
 
 static const struct bench_case memory_cases[] = { { "byte-10m", byte_10m, 257, 1, 0 } };
@@ -115,49 +138,95 @@ static alibi_status measure_step(const struct job *job, const struct bench_case 
     row->length = job->length ? job->length : c->length;
     status = configure(job, c, row->length, &row->config);
     if (status == ALIBI_OK)
-        status = alibi_bench_train(&row->config, row->batch, row->length, job->repeats, &row->step);
+        status = alibi_bench_train(&row->config, row->batch, row->length, job->repeats, job->training.recompute, job->skip,
+                                   &row->step);
     return status;
 }
 
-/* The head comes with the first row: a bench that fails at once prints nothing. */
-static void print_train_row(const struct train_row *row, bool first)
+static int longest_first(const void *left, const void *right)
 {
+    const struct alibi_bench_part *a = left, *b = right;
+
+    return (a->seconds < b->seconds) - (a->seconds > b->seconds);
+}
+
+/* Of all parts: they were timed in a step of their own, which took a little longer than one without clocks. */
+static double share_of_part(const struct alibi_bench_step *step, int i)
+{
+    double all = 0;
+
+    for (int k = 0; k < step->parts; k++)
+        all += step->part[k].seconds;
+    return step->part[i].seconds / all;
+}
+
+/* Where the step's time goes, as far as the device tells. */
+static void print_parts(const struct alibi_bench_step *step)
+{
+    for (int i = 0; i < step->parts; i++)
+        printf("    %-32s %9.3f ms %5.1f%%\n", step->part[i].name, 1e3 * step->part[i].seconds, 100 * share_of_part(step, i));
+}
+
+/* The head comes with the first row: a bench that fails at once prints nothing. */
+static void print_train_row(const struct train_row *row, const struct alibi_device_info *device, bool first)
+{
+    const struct alibi_bench_step *step = &row->step;
+    double unit = device->gpu ? 1e-3 : 1;
     char parameters[CLI_SHORT], peak[CLI_SHORT];
 
     if (first)
-        printf("%-12s %6s %5s %6s %10s %8s %9s %8s %8s %6s %10s\n", "recipe", "vocab", "batch", "length", "parameters", "step s",
-               "tokens/s", "GFLOP/s", "CBLAS", "share", "peak");
-    printf("%-12s %6lld %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %5.0f%% %10s\n", row->name, (long long)row->config.vocab,
-           (long long)row->batch, (long long)row->length, cli_short_count(parameters, (double)row->step.parameters),
-           row->step.step_seconds, row->step.tokens_per_s, row->step.step_gflops, row->step.product_gflops, 100 * row->step.share,
-           cli_short_bytes(peak, row->step.peak_bytes));
+        printf("%-17s %6s %5s %6s %10s %8s %9s %8s %8s %8s %6s %10s\n", "recipe", "vocab", "batch", "length", "parameters",
+               "step s", "tokens/s", device->gpu ? "TFLOP/s" : "GFLOP/s", "done", "products", "share", "peak");
+    printf("%-17s %6lld %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %8.1f %5.0f%% %10s\n", row->name, (long long)row->config.vocab,
+           (long long)row->batch, (long long)row->length, cli_short_count(parameters, (double)step->parameters),
+           step->step_seconds, step->tokens_per_s, unit * step->model_gflops, unit * step->step_gflops,
+           unit * step->product_gflops, 100 * step->share, cli_short_bytes(peak, step->peak_bytes));
+    print_parts(step);
     fflush(stdout);
 }
 
-/* What both benchmarks say of the model. */
+/* What both benchmarks say of the device and the model. */
 static void print_model_json(const char *name, const struct alibi_config *config)
 {
     struct alibi_config values = *config;
     struct alibi_option_group group = cli_model_group(&values);
 
     cli_json_text("recipe", name);
+    cli_json_device();
     cli_json_int("vocab", config->vocab);
     cli_json_options("model", &group);
 }
 
-static void print_train_json(const struct train_row *row)
+static void print_parts_json(const struct alibi_bench_step *step)
+{
+    cli_json_open("parts", '[');
+    for (int i = 0; i < step->parts; i++) {
+        cli_json_open(NULL, '{');
+        cli_json_text("name", step->part[i].name);
+        cli_json_real("seconds", step->part[i].seconds);
+        cli_json_real("share", share_of_part(step, i));
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+}
+
+static void print_train_json(const struct job *job, const struct train_row *row)
 {
     cli_json_open(NULL, '{');
     print_model_json(row->name, &row->config);
     cli_json_int("batch", row->batch);
     cli_json_int("length", row->length);
+    cli_json_text("recompute", cli_recompute_name(job->training.recompute));
+    cli_json_real("skip", job->skip);
     cli_json_int("parameters", row->step.parameters);
     cli_json_real("step_seconds", row->step.step_seconds);
     cli_json_real("tokens_per_s", row->step.tokens_per_s);
+    cli_json_real("model_gflops", row->step.model_gflops);
     cli_json_real("step_gflops", row->step.step_gflops);
     cli_json_real("product_gflops", row->step.product_gflops);
     cli_json_real("share", row->step.share);
     cli_json_int("peak_bytes", (int64_t)row->step.peak_bytes);
+    print_parts_json(&row->step);
     cli_json_close('}');
 }
 
@@ -165,18 +234,23 @@ static void print_train_json(const struct train_row *row)
 static alibi_status bench_train(const struct job *job, const struct bench_case *cases, int count)
 {
     struct train_row rows[CLI_COUNT(train_cases)];
+    struct alibi_device_info device;
     alibi_status status = ALIBI_OK;
 
+    alibi_device_get_info(&device);
     for (int i = 0; i < count && status == ALIBI_OK; i++) {
         status = measure_step(job, &cases[i], &rows[i]);
-        if (status == ALIBI_OK && !job->json)
-            print_train_row(&rows[i], i == 0);
+        if (status != ALIBI_OK)
+            continue;
+        qsort(rows[i].step.part, (size_t)rows[i].step.parts, sizeof rows[i].step.part[0], longest_first);
+        if (!job->json)
+            print_train_row(&rows[i], &device, i == 0);
     }
     if (status != ALIBI_OK || !job->json)
         return status;
     cli_json_open(NULL, '[');
     for (int i = 0; i < count; i++)
-        print_train_json(&rows[i]);
+        print_train_json(job, &rows[i]);
     cli_json_close(']');
     return ALIBI_OK;
 }
@@ -196,8 +270,8 @@ static void print_memory_row(const struct memory_row *row, bool first)
     char peak[CLI_SHORT];
 
     if (first)
-        printf("%-12s %6s %8s %9s %9s %10s\n", "recipe", "vocab", "length", "seconds", "tokens/s", "peak");
-    printf("%-12s %6lld %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->config.vocab, (long long)row->length, row->seconds,
+        printf("%-17s %6s %8s %9s %9s %10s\n", "recipe", "vocab", "length", "seconds", "tokens/s", "peak");
+    printf("%-17s %6lld %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->config.vocab, (long long)row->length, row->seconds,
            (double)row->length / row->seconds, cli_short_bytes(peak, row->peak_bytes));
     fflush(stdout);
 }
@@ -258,6 +332,7 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
     how.heads = cases ? job->model.heads : 12;
     how.kv_heads = cases && job->model.kv_heads ? job->model.kv_heads : how.heads;
     how.repeats = job->repeats;
+    how.skip = job->skip;
     how.alibi = job->bias == 0;
     return cli_bench_attention(&how, &job->lengths, job->json);
 }
@@ -267,12 +342,13 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
 static const struct bench {
     const char *name;
     alibi_status (*run)(const struct job *job, const struct bench_case *cases, int count);
-    const struct bench_case *cases;
+    double skip; /* unless told otherwise */
+    const struct bench_case *cases, *gpu_cases;
     int count;
 } benches[] = {
-    { "train", bench_train, train_cases, CLI_COUNT(train_cases) },
-    { "memory", bench_memory, memory_cases, CLI_COUNT(memory_cases) },
-    { "attention", bench_attention, NULL, 0 },
+    { "train", bench_train, 0, train_cases, gpu_train_cases, CLI_COUNT(train_cases) },
+    { "memory", bench_memory, 0, memory_cases, memory_cases, CLI_COUNT(memory_cases) },
+    { "attention", bench_attention, 0x1p-24, NULL, NULL, 0 },
 };
 
 static const struct bench *find_bench(const char *name)
@@ -284,52 +360,63 @@ static const struct bench *find_bench(const char *name)
     return NULL;
 }
 
-/* "recipes/byte-10m.json" is called byte-10m in the table. */
-static void name_case(const char *recipe, char *name, size_t size)
+static const struct bench_case *built_in_cases(const struct bench *bench)
 {
-    const char *slash = strrchr(recipe, '/');
-    const char *base = slash ? slash + 1 : recipe;
+    struct alibi_device_info device;
 
-    snprintf(name, size, "%.*s", (int)strcspn(base, "."), base);
+    alibi_device_get_info(&device);
+    return device.gpu ? bench->gpu_cases : bench->cases;
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
-    const struct job *job = user;
+    struct job *job = user;
     const struct bench *bench = find_bench(line->operands[0]);
     bool own = line->recipe || (line->given & 1u << MODEL_GROUP);
     char name[32];
     struct bench_case own_case = { name, NULL, 257, job->training.batch, job->training.train_length };
+    alibi_status status;
 
     if (!bench)
         return cli_fail(ALIBI_USAGE, "no benchmark '%s'; there are 'train', 'memory' and 'attention'", line->operands[0]);
-    name_case(line->recipe ? line->recipe : "options", name, sizeof name);
-    return bench->run(job, own ? &own_case : bench->cases, own ? 1 : bench->count);
+    if (!(line->given & 1u << SKIP_GROUP))
+        job->skip = bench->skip;
+    cli_name_recipe(line->recipe, name, sizeof name);
+    status = alibi_use_device(&job->compute);
+    if (status != ALIBI_OK)
+        return status;
+    return bench->run(job, own ? &own_case : built_in_cases(bench), own ? 1 : bench->count);
 }
 
 alibi_status cmd_bench(int argc, char **argv)
 {
     struct job job = { 0 };
-    struct alibi_option_group groups[] = {
+    struct alibi_option_group groups[GROUPS] = {
         [BENCH_GROUP] = { "Benchmark", options, CLI_COUNT(options), &job },
+        [STEP_GROUP] = { .title = "Training step", .values = &job.training },
+        [SKIP_GROUP] = { "Skipping", skip_options, CLI_COUNT(skip_options), &job },
         [ATTENTION_GROUP] = { "Attention", attention_options, CLI_COUNT(attention_options), &job },
         [MODEL_GROUP] = cli_model_group(&job.model),
         [TRAINING_GROUP] = cli_training_group(&job.training),
+        [DEVICE_GROUP] = cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "bench",
         .usage = "train|memory|attention [OPTION...]",
         .about =
-            "'train' measures a training step and compares its rate with what CBLAS alone reaches on the same products; "
-            "'memory' evaluates one window at growing lengths and prints time and peak memory; 'attention' times attention alone, "
-            "12 heads unless --heads says otherwise. Without a recipe or model options the others measure gpt2-124m and byte-10m. A recipe has no vocabulary: give --vocab, or the model has the 257 "
-            "tokens of bytes.",
+            "'train' measures a training step and compares its rate with what the device's matrix library alone reaches on the "
+            "same products; on a GPU it also prints where the time goes. 'memory' evaluates one window at growing lengths and "
+            "prints time and peak memory; 'attention' times attention alone, 12 heads unless --heads says otherwise. Without a "
+            "recipe or model options the others measure gpt2-124m and byte-10m, and on a GPU 'train' measures gpt2-124m and the "
+            "shapes of the paper's models. A recipe has no vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
         .groups = groups,
-        .count = CLI_COUNT(groups),
+        .count = GROUPS,
         .min_operands = 1,
         .max_operands = 1,
     };
 
-    groups[TRAINING_GROUP].title = NULL; /* a recipe may have them; of these only the batch and the length matter here */
+    groups[STEP_GROUP].options = alibi_options_find(&groups[TRAINING_GROUP], 1, "recompute", NULL);
+    groups[STEP_GROUP].count = 1;
+    groups[TRAINING_GROUP].title = NULL;
     return cli_run(&line, argc, argv, run, &job);
 }

@@ -10,6 +10,7 @@ struct job {
     struct cli_text text;
     struct alibi_config model;
     struct alibi_training training;
+    struct alibi_compute compute;
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -40,7 +41,7 @@ static alibi_status print_result(const struct alibi_compare_result *result, cons
     return ALIBI_OK;
 }
 
-enum { COMPARISON, RESULTS, TEXT, READING, BUILTIN, MODEL, TRAINING, POSITION, GROUPS };
+enum { COMPARISON, RESULTS, TEXT, READING, BUILTIN, MODEL, TRAINING, POSITION, DEVICE, GROUPS };
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
@@ -53,7 +54,9 @@ static alibi_status run(const struct cli_line *line, void *user)
         return cli_fail(ALIBI_USAGE,
                         "option '--position' is not for a comparison: give --methods, one model is trained for each");
     cli_catch_signals();
-    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
+    status = alibi_use_device(&job->compute);
+    if (status == ALIBI_OK)
+        status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_compare_run(&job->compare, &job->model, &job->training, corpus, job->out, &result);
     if (status == ALIBI_OK)
@@ -78,6 +81,7 @@ alibi_status cmd_compare(int argc, char **argv)
         [MODEL] = cli_model_group(&job.model),
         [TRAINING] = cli_training_group(&job.training),
         [POSITION] = { .values = &job.model }, /* so that the recipe of a model may be used; --methods takes its place */
+        [DEVICE] = cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "compare",

@@ -14,6 +14,7 @@ struct job {
     double skip, window_score;
     bool verify, by_position, json;
     struct cli_text text; /* the tokenizer is the model's */
+    struct alibi_compute compute;
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -248,6 +249,8 @@ static alibi_status run(const struct cli_line *line, void *user)
         return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
     status = cli_refuse_tokenizer(&job->text);
     if (status == ALIBI_OK)
+        status = alibi_use_device(&job->compute);
+    if (status == ALIBI_OK)
         status = alibi_model_open(&model, model_path);
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
@@ -268,6 +271,7 @@ alibi_status cmd_eval(int argc, char **argv)
         cli_reading_group(&job.text.reading),
         cli_builtin_group(&job.text.builtin),
         cli_no_tokenizer_group(&job.text),
+        cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "eval",

@@ -11,6 +11,7 @@ struct job {
     int64_t tokens, top_k, seed;
     double temperature, top_p, skip, window_score;
     struct cli_text text; /* nothing but a tokenizer to be refused */
+    struct alibi_compute compute;
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -95,8 +96,10 @@ static alibi_status generate(const struct job *job, const char *path, const char
     };
     struct echo echo = { .prompt = prompt, .bytes = job->echo ? bytes : 0 };
     alibi_model *model = NULL;
-    alibi_status status = alibi_model_open(&model, path);
+    alibi_status status = alibi_use_device(&job->compute);
 
+    if (status == ALIBI_OK)
+        status = alibi_model_open(&model, path);
     if (status == ALIBI_OK)
         status = alibi_generate(model, prompt, bytes, &sampling, emit, &echo);
     if (status == ALIBI_OK) {
@@ -131,6 +134,7 @@ alibi_status cmd_generate(int argc, char **argv)
     const struct alibi_option_group groups[] = {
         { "Generation", options, CLI_COUNT(options), &job },
         cli_no_tokenizer_group(&job.text),
+        cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "generate",

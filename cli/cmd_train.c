@@ -11,6 +11,7 @@ struct job {
     struct cli_text text;
     struct alibi_config model;
     struct alibi_training training;
+    struct alibi_compute compute;
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -62,6 +63,7 @@ static void print_json(const struct alibi_train_result *r, const struct alibi_ev
 {
     cli_json_open(NULL, '{');
     cli_json_text("run", dir);
+    cli_json_device();
     cli_json_int("step", r->step);
     cli_json_real("loss", r->loss);
     cli_json_real("valid_loss", valid->tokens > 0 ? valid->nll : (double)NAN);
@@ -82,7 +84,9 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     cli_catch_signals();
-    status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
+    status = alibi_use_device(&job->compute);
+    if (status == ALIBI_OK)
+        status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_train(&job->model, &job->training, corpus, job->out, job->resume, &result);
     if (status == ALIBI_INTERRUPTED)
@@ -101,8 +105,13 @@ alibi_status cmd_train(int argc, char **argv)
 {
     struct job job = { 0 };
     const struct alibi_option_group groups[] = {
-        { "Run", options, CLI_COUNT(options), &job }, cli_text_group(&job.text),   cli_reading_group(&job.text.reading),
-        cli_builtin_group(&job.text.builtin),         cli_model_group(&job.model), cli_training_group(&job.training),
+        { "Run", options, CLI_COUNT(options), &job },
+        cli_text_group(&job.text),
+        cli_reading_group(&job.text.reading),
+        cli_builtin_group(&job.text.builtin),
+        cli_model_group(&job.model),
+        cli_training_group(&job.training),
+        cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "train",

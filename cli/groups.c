@@ -61,6 +61,37 @@ struct alibi_option_group cli_training_group(struct alibi_training *values)
     return group;
 }
 
+struct alibi_option_group cli_device_group(struct alibi_compute *values)
+{
+    struct alibi_option_group group = { .title = "Device", .values = values };
+
+    group.options = alibi_compute_options(&group.count);
+    return group;
+}
+
+/* ---- names in results */
+
+const char *cli_precision_name(int precision)
+{
+    return precision == ALIBI_BF16 ? "bf16" : "fp32";
+}
+
+const char *cli_recompute_name(int recompute)
+{
+    static const char *const names[] = { "none", "cheap", "block" };
+
+    return names[recompute];
+}
+
+void cli_name_recipe(const char *recipe, char *name, size_t size)
+{
+    const char *slash = recipe ? strrchr(recipe, '/') : NULL;
+    const char *base = slash ? slash + 1 : recipe ? recipe : "options";
+    const char *dot = strrchr(base, '.');
+
+    snprintf(name, size, "%.*s", (int)(dot ? (size_t)(dot - base) : strlen(base)), base);
+}
+
 /* ---- text */
 
 #define AT(field) offsetof(struct cli_text, field)

@@ -91,10 +91,26 @@ void cli_json_real(const char *key, double value)
         fputs("null", stdout);
 }
 
+void cli_json_flag(const char *key, bool value)
+{
+    begin_member(key);
+    fputs(value ? "true" : "false", stdout);
+}
+
 void cli_json_text(const char *key, const char *value)
 {
     begin_member(key);
     print_string(value);
+}
+
+void cli_json_device(void)
+{
+    struct alibi_device_info device;
+
+    alibi_device_get_info(&device);
+    cli_json_text("device", device.name);
+    cli_json_flag("gpu", device.gpu);
+    cli_json_text("precision", cli_precision_name(device.precision));
 }
 
 /* ---- the values of options, as a recipe has them */
@@ -119,8 +135,7 @@ static void print_option(const char *key, const struct alibi_option *option, con
         cli_json_real(key, *(const double *)value);
         break;
     case ALIBI_OPTION_FLAG:
-        begin_member(key);
-        fputs(*(const bool *)value ? "true" : "false", stdout);
+        cli_json_flag(key, *(const bool *)value);
         break;
     case ALIBI_OPTION_NAME:
         cli_json_text(key, value);

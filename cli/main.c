@@ -23,6 +23,7 @@ static const struct command {
     { "tokenize", cmd_tokenize, "learn a vocabulary from text, and turn text into token shards" },
     { "inspect", cmd_inspect, "say what a checkpoint, a run or a file is made of" },
     { "text", cmd_text, "write the built-in text to a file" },
+    { "plan", cmd_plan, "say what training would take of the device's memory" },
     { "bench", cmd_bench, "measure speed and memory on this machine" },
     { "help", cmd_help, "explain a command and its options" },
 };

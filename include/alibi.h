@@ -146,6 +146,36 @@ ALIBI_API alibi_status alibi_options_write(const struct alibi_option_group *grou
 /* Of `count` names the one nearest to `name` by edit distance, or NULL if none is near. */
 ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, int count);
 
+/* ---- devices --------------------------------------------------------------------------------------------------------- */
+
+enum alibi_device { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
+enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16 };
+
+/* Where models run, and in which numbers. auto: an NVIDIA GPU if there is one that can be used, else the CPU, which is noted with
+ * the reason. Precision auto: bf16 on a GPU, fp32 on the CPU, which has nothing else. With bf16 the master weights, statistics,
+ * sums, losses and biases of scores stay fp32. */
+struct alibi_compute {
+    int device;    /* enum alibi_device */
+    int precision; /* enum alibi_precision */
+};
+
+ALIBI_API const struct alibi_option *alibi_compute_options(int *count);
+
+/* Process-wide: for every model that is made, opened, trained or timed from then on; without it, the CPU in fp32. ALIBI_DEVICE
+ * says why a GPU that was asked for cannot be used: none there, its driver too old, the library that drives it not installed. Not
+ * while another call of the library runs. */
+ALIBI_API alibi_status alibi_use_device(const struct alibi_compute *compute);
+
+struct alibi_device_info {
+    char name[128]; /* "cpu", "NVIDIA H200" */
+    bool gpu;       /* else the sizes are 0: the host's memory is not ours to count */
+    size_t total_bytes, free_bytes;
+    int precision; /* ALIBI_FP32 or ALIBI_BF16 */
+};
+
+/* The device in use. */
+ALIBI_API void alibi_device_get_info(struct alibi_device_info *info);
+
 /* ---- model configuration --------------------------------------------------------------------------------------------- */
 
 enum alibi_norm { ALIBI_LAYERNORM, ALIBI_RMSNORM };
@@ -307,6 +337,10 @@ ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi
 enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
+/* What the backward pass computes again instead of keeping: nothing; what is cheap (norms, activations: about a third of the
+ * memory); or whole blocks, of which only the input is kept. The numbers are the same, bit for bit. */
+enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMPUTE_BLOCK };
+
 struct alibi_training {
     int64_t train_length, batch, accumulate, steps;
     int optimizer, schedule;
@@ -319,6 +353,7 @@ struct alibi_training {
     double skip;    /* what attention may leave out, as in struct alibi_eval */
     int64_t seed;
     int64_t save_every; /* steps between checkpoints; the last step always saves */
+    int recompute;      /* enum alibi_recompute */
 };
 
 ALIBI_API const struct alibi_option *alibi_training_options(int *count);
@@ -341,6 +376,23 @@ struct alibi_train_result {
  * A loss or gradient that is not finite ends the call with ALIBI_NUMERIC; nothing of that step is kept. */
 ALIBI_API alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training,
                                    const alibi_corpus *corpus, const char *dir, bool resume, struct alibi_train_result *result);
+
+/* What training takes of the device's memory, found before anything is allocated. */
+struct alibi_plan {
+    int64_t parameters, batch, length; /* tokens of one pass: batch x length */
+    size_t weights;                    /* fp32 masters, and what passes read where that is another type */
+    size_t gradients, optimizer;
+    size_t activations; /* kept for the backward pass */
+    size_t passing;     /* gradients of activations, logits, tables: used again by every layer */
+    size_t workspace;   /* of the operations themselves */
+    size_t total;
+    size_t available;                     /* free on the device; 0: not known (the CPU) */
+    bool fits;                            /* or not known */
+    int64_t largest_batch, longest_input; /* with the length, and with the batch, as they are; 0: none; -1: not known */
+};
+
+ALIBI_API alibi_status alibi_plan_training(const struct alibi_config *config, const struct alibi_training *training,
+                                           struct alibi_plan *plan);
 
 /* ---- models ---------------------------------------------------------------------------------------------------------- */
 
@@ -470,18 +522,29 @@ ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare
 
 /* ---- benchmarks ------------------------------------------------------------------------------------------------------ */
 
+enum { ALIBI_BENCH_PARTS = 32 };
+
+/* A kind of operation, and its share of a step. */
+struct alibi_bench_part {
+    char name[ALIBI_NAME_MAX];
+    double seconds;
+};
+
 struct alibi_bench_step {
     int64_t parameters;
     double step_seconds; /* a whole training step: forward, backward, clipping, optimizer; the median of the repeats */
     double tokens_per_s;
     double step_gflops;    /* products of the step (linear layers and attention) / step_seconds */
-    double product_gflops; /* what CBLAS reaches on the same linear products, alone, in the same run */
+    double model_gflops;   /* 6 P + 6 N L C per token, P with embeddings / step_seconds: the usual formula */
+    double product_gflops; /* what the device's matrix library reaches on the same linear products, alone, in the same run */
     double share;          /* step_gflops / product_gflops */
-    size_t peak_bytes;
+    size_t peak_bytes;     /* of the device's memory */
+    int parts;             /* where a step's time goes; 0: not known (the CPU) */
+    struct alibi_bench_part part[ALIBI_BENCH_PARTS];
 };
 
 ALIBI_API alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats,
-                                         struct alibi_bench_step *result);
+                                         int recompute, double skip, struct alibi_bench_step *result);
 
 /* Evaluates a fresh model of that configuration on one window of `length` random tokens. */
 ALIBI_API alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds, size_t *peak_bytes);

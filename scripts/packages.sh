@@ -3,6 +3,8 @@
 # line to run.
 set -eu
 packages="gcc libc6-dev make cmake ninja-build pkg-config clang-format libopenblas-openmp-dev libjansson-dev libpcre2-dev libzstd-dev zlib1g-dev libcmocka-dev"
+# nvcc, where it is, works with g++.
+if command -v nvcc >/dev/null 2>&1 || [ -x /usr/local/cuda/bin/nvcc ]; then packages="$packages g++"; fi
 
 missing=""
 for package in $packages; do

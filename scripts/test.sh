@@ -19,7 +19,15 @@ run() { # name, ctest arguments
 # How many tests the programs and scripts counted, each line once.
 count() { grep -oE "^[0-9]+: \[  $1  \] [0-9]+ test" "$log" | awk '{ s += $(NF - 1) } END { print s + 0 }'; }
 
+cuda() {
+    local nvcc
+    nvcc=$(sed -n 's/^ALIBI_NVCC:FILEPATH=//p' build/release/CMakeCache.txt)
+    [ -e build/release/libalibi_cuda.so ] || { echo "CUDA: nvcc is not here, the GPU backend is not built"; return; }
+    echo "CUDA: compiled with nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'); GPU tests need a GPU"
+}
+
 make -s check-format || status=1
+cuda
 cmake --preset sanitize > /dev/null && cmake --build --preset sanitize -- --quiet || exit 1
 run "release build" build/release
 run "sanitized build" build/sanitize -LE cli

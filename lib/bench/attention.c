@@ -11,6 +11,7 @@ enum { SEED = 1, FORWARD_PRODUCTS = 2, BACKWARD_PRODUCTS = 5, TENSORS = 12 };
 
 struct bench {
     struct device device;
+    enum dtype type, sums;
     const struct alibi_bench_attention *how;
     const struct position_method *method;
     struct alibi_config config;
@@ -25,7 +26,7 @@ struct bench {
 static void bench_fini(struct bench *b)
 {
     for (int i = 0; i < b->count; i++)
-        mem_free(b->memory[i]);
+        b->device.ops->buffer_free(&b->device, b->memory[i]);
     mem_free(b->seconds);
 }
 
@@ -36,41 +37,63 @@ static alibi_status take(struct bench *b, struct tensor *t)
 
     if (!size_product(&bytes, factors, 4) || !size_multiply(&bytes, bytes, dtype_bytes(t->type)))
         return fail(ALIBI_MEMORY, "attention over %lld tokens does not fit in memory", (long long)b->L);
-    TRY_RETURN(mem_new(&t->data, bytes, "the tensors of attention"));
+    TRY_RETURN(b->device.ops->buffer_new(&b->device, &t->data, bytes, "the tensors of attention"));
     b->memory[b->count++] = t->data;
     return ALIBI_OK;
+}
+
+/* Drawn on the host, in bounded pieces. */
+static alibi_status upload_normal(struct bench *b, struct tensor t, double size, uint64_t stream)
+{
+    enum { PIECE = 1 << 20 };
+    alibi_status status;
+    int64_t total = tensor_count(t), room = total < PIECE ? total : PIECE;
+    float *x = NULL;
+
+    TRY(NEW_ARRAY(&x, room, "random numbers"));
+    for (int64_t from = 0; from < total; from += room) {
+        int64_t count = total - from < room ? total - from : room;
+#pragma omp parallel for schedule(static)
+        for (int64_t i = 0; i < count; i++)
+            x[i] = (float)(size * random_normal(SEED, stream, (uint64_t)(from + i)));
+        TRY(b->device.ops->upload(&b->device, tensor_1(tensor_at(t, from), t.type, count), x));
+    }
+out:
+    mem_free(x);
+    return status;
 }
 
 static alibi_status take_normal(struct bench *b, struct tensor *t, double size)
 {
     uint64_t stream = RANDOM_STREAM(RANDOM_BENCH, 1 + b->count);
-    float *x;
 
     TRY_RETURN(take(b, t));
-    x = t->data;
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < tensor_count(*t); i++)
-        x[i] = (float)(size * random_normal(SEED, stream, (uint64_t)i));
-    return ALIBI_OK;
+    return upload_normal(b, *t, size, stream);
 }
 
 static struct tensor rows_of(const struct bench *b, int64_t H)
 {
-    return tensor_4(NULL, DTYPE_F32, b->B, b->L, H, b->D);
+    return tensor_4(NULL, b->type, b->B, b->L, H, b->D);
 }
 
 static alibi_status make_bias(struct bench *b)
 {
+    alibi_status status;
     struct bias *bias = &b->call.bias;
+    float *slopes = NULL;
 
     bias->kind = b->method->bias;
     if (bias->kind == BIAS_NONE)
         return ALIBI_OK;
-    bias->values = tensor_1(NULL, DTYPE_F32, b->H);
-    TRY_RETURN(take(b, &bias->values));
+    bias->values = tensor_1(NULL, b->sums, b->H);
+    TRY(NEW_ARRAY(&slopes, b->H, "slopes"));
     for (int64_t h = 0; h < b->H; h++)
-        ((float *)bias->values.data)[h] = b->method->slope(&b->config, h);
-    return ALIBI_OK;
+        slopes[h] = b->method->slope(&b->config, h);
+    TRY(take(b, &bias->values));
+    TRY(b->device.ops->upload(&b->device, bias->values, slopes));
+out:
+    mem_free(slopes);
+    return status;
 }
 
 static alibi_status bench_init(struct bench *b)
@@ -78,11 +101,10 @@ static alibi_status bench_init(struct bench *b)
     double size = sqrt(b->how->score / sqrt((double)b->D));
     struct skipping *skip = &b->call.skip;
 
-    b->device.ops = ops_cpu();
     b->call.scale = 1.0 / sqrt((double)b->D);
     b->call.q = b->y = b->dy = b->dq = rows_of(b, b->H);
     b->call.k = b->call.v = b->dk = b->dv = rows_of(b, b->Hkv);
-    b->lse = tensor_3(NULL, DTYPE_F32, b->B, b->H, b->L);
+    b->lse = tensor_3(NULL, b->sums, b->B, b->H, b->L);
     TRY_RETURN(NEW_ARRAY(&b->seconds, b->how->repeats, "times"));
     TRY_RETURN(take_normal(b, &b->call.q, size));
     TRY_RETURN(take_normal(b, &b->call.k, size));
@@ -119,7 +141,7 @@ static alibi_status backward(struct bench *b)
 static alibi_status decode(struct bench *b)
 {
     struct attention a = b->call;
-    struct tensor y = b->y, lse = tensor_3(b->lse.data, DTYPE_F32, b->B, b->H, 1);
+    struct tensor y = b->y, lse = tensor_3(b->lse.data, b->sums, b->B, b->H, 1);
 
     a.q.data = tensor_at(a.q, (b->L - 1) * a.q.stride[1]);
     y.data = tensor_at(y, (b->L - 1) * y.stride[1]);
@@ -132,12 +154,14 @@ static alibi_status decode(struct bench *b)
 static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct bench *b), int64_t times, double *seconds)
 {
     TRY_RETURN(call(b));
+    TRY_RETURN(device_finish(&b->device));
     for (int64_t i = 0; i < b->how->repeats; i++) {
         double begin = clock_seconds();
         if (alibi_stop_requested())
             return fail(ALIBI_INTERRUPTED, "bench: stopped");
         for (int64_t n = 0; n < times; n++)
             TRY_RETURN(call(b));
+        TRY_RETURN(device_finish(&b->device));
         b->seconds[i] = (clock_seconds() - begin) / (double)times;
     }
     *seconds = bench_median(b->seconds, b->how->repeats);
@@ -152,16 +176,14 @@ static double flops(const struct bench *b, int products)
 static alibi_status measure(struct bench *b, struct alibi_bench_attention_result *r)
 {
     enum { DECODE_TIMES = 100 };
-    struct tensor norms = tensor_3(NULL, DTYPE_F32, b->B, b->Hkv, attention_tiles(b->L));
+    struct tensor norms = tensor_3(NULL, b->sums, b->B, b->Hkv, attention_tiles(b->L));
     struct skip_count tiles;
 
     TRY_RETURN(time_calls(b, forward, 1, &r->forward_seconds));
-    r->forward_peak_bytes = alibi_memory_peak();
-    tiles = attention_count(&b->call);
+    r->forward_peak_bytes = device_peak(&b->device);
+    TRY_RETURN(record_read(&b->device, &b->call, b->how->verify, &tiles, &r->left_out));
     r->used = (double)tiles.used / (double)tiles.all;
     r->forward_gflops = r->used * flops(b, FORWARD_PRODUCTS) / r->forward_seconds * 1e-9;
-    if (b->how->verify)
-        r->left_out = attention_left_out(&b->call);
     if (b->how->backward) {
         TRY_RETURN(backward_init(b));
         TRY_RETURN(time_calls(b, backward, 1, &r->backward_seconds));
@@ -173,7 +195,7 @@ static alibi_status measure(struct bench *b, struct alibi_bench_attention_result
         b->call.skip.norms = norms;
         TRY_RETURN(time_calls(b, decode, DECODE_TIMES, &r->decode_seconds));
     }
-    r->peak_bytes = alibi_memory_peak();
+    r->peak_bytes = device_peak(&b->device);
     return ALIBI_OK;
 }
 
@@ -193,13 +215,21 @@ alibi_status alibi_bench_attention(const struct alibi_bench_attention *how, int6
                                    struct alibi_bench_attention_result *result)
 {
     alibi_status status;
-    struct bench b = { .how = how, .B = how->batch, .L = length, .H = how->heads, .Hkv = how->kv_heads, .D = how->head_width };
+    struct bench b = { .device = device_default(),
+                       .how = how,
+                       .B = how->batch,
+                       .L = length,
+                       .H = how->heads,
+                       .Hkv = how->kv_heads,
+                       .D = how->head_width };
     struct alibi_bench_attention_result r = { .length = length };
 
     TRY(check(how, length));
     TRY(position_find(&b.method, how->alibi ? "alibi" : "none"));
     b.config = (struct alibi_config){ .heads = b.H, .bias_max = 8 };
-    alibi_memory_reset_peak();
+    b.type = device_default_type();
+    b.sums = dtype_sums(b.type);
+    device_reset_peak(&b.device);
     TRY(bench_init(&b));
     TRY(measure(&b, &r));
     *result = r;

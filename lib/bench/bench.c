@@ -3,9 +3,9 @@
  * Fresh models, random tokens. Steps and the products they are measured against take turns, so that whatever else the machine
  * does hits both alike; medians are compared.
  *
- * Steps compute every pair of attention: what it may leave out depends on the weights, and these are random. Counted are the
- * products of the linear layers (products.c) and of attention: per head and layer two in the forward pass and five in the
- * backward pass (the scores once more, dV, dP, dQ, dK), each 2 L^2/2 D for causal attention. */
+ * Counted are the products of the linear layers (products.c) and of attention: per head and layer two in the forward pass and
+ * five in the backward pass (the scores once more, dV, dP, dQ, dK), each 2 L^2/2 D for causal attention. What attention leaves
+ * out, and what is computed again to save memory, changes the time and not the count. */
 #include <stdlib.h>
 
 #include "bench/bench.h"
@@ -47,6 +47,8 @@ struct bench {
     struct alibi_training training;
     int32_t *tokens; /* [B L + 1]: the targets are the same from the second on */
     int64_t B, L, step;
+    int recompute;
+    double skip;
     struct products products;
     double *step_seconds, *product_seconds; /* [repeats] */
 };
@@ -67,6 +69,15 @@ static alibi_status default_training(struct alibi_training *training)
 
     group.options = alibi_training_options(&group.count);
     return alibi_options_init(&group, 1);
+}
+
+static alibi_status check_training(int recompute, double skip)
+{
+    if (recompute < ALIBI_RECOMPUTE_NONE || recompute > ALIBI_RECOMPUTE_BLOCK)
+        return fail(ALIBI_USAGE, "recompute %d: there is no such choice", recompute);
+    if (!(skip >= 0 && skip < 1))
+        return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", skip);
+    return ALIBI_OK;
 }
 
 static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
@@ -90,8 +101,7 @@ static alibi_status new_model(struct model **out, const struct alibi_config *con
 
     c.train_length = length;
     TRY(alibi_config_resolve(&c));
-    *device = device_default();
-    TRY(model_new(&m, &c, device, DTYPE_F32, trainable));
+    TRY(model_new(&m, &c, device, device_default_type(), trainable));
     TRY(model_check_length(m, length));
     TRY(model_init(m, SEED));
     *out = m;
@@ -104,6 +114,8 @@ out:
 static alibi_status bench_init(struct bench *b, const struct alibi_config *config, int64_t repeats)
 {
     TRY_RETURN(new_model(&b->model, config, b->L, &b->device, true));
+    b->model->recompute = b->recompute;
+    b->model->skip = b->skip;
     TRY_RETURN(default_training(&b->training));
     TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
     TRY_RETURN(bench_tokens(&b->tokens, b->model->config.vocab, b->B * b->L + 1));
@@ -122,18 +134,31 @@ static alibi_status take_step(struct bench *b)
     return optimizer_update(&b->optimizer, &b->training, b->step, loss / rows, &norm);
 }
 
+/* What was begun before does not count, and what is begun here does. */
+static alibi_status time_work(struct bench *b, alibi_status (*work)(struct bench *b), double *seconds)
+{
+    double begin;
+
+    TRY_RETURN(device_finish(&b->device));
+    begin = clock_seconds();
+    TRY_RETURN(work(b));
+    TRY_RETURN(device_finish(&b->device));
+    *seconds = clock_seconds() - begin;
+    return ALIBI_OK;
+}
+
+static alibi_status run_products(struct bench *b)
+{
+    return products_run(&b->products);
+}
+
 static alibi_status time_repeats(struct bench *b, int64_t repeats)
 {
     for (int64_t i = 0; i < repeats; i++) {
-        double begin = clock_seconds(), between;
-
         if (alibi_stop_requested())
             return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats", (long long)i, (long long)repeats);
-        TRY_RETURN(take_step(b));
-        between = clock_seconds();
-        TRY_RETURN(products_run(&b->products));
-        b->step_seconds[i] = between - begin;
-        b->product_seconds[i] = clock_seconds() - between;
+        TRY_RETURN(time_work(b, take_step, &b->step_seconds[i]));
+        TRY_RETURN(time_work(b, run_products, &b->product_seconds[i]));
     }
     return ALIBI_OK;
 }
@@ -146,6 +171,35 @@ static double attention_flops(const struct bench *b)
     return ATTENTION_PRODUCTS * (double)c->layers * (double)b->B * L * L * all_heads;
 }
 
+/* 6 P + 6 N L C per token. */
+static double model_flops(const struct bench *b)
+{
+    const struct alibi_config *c = &b->model->config;
+    double P = (double)b->model->elements, N = (double)c->layers, C = (double)c->width, L = (double)b->L;
+
+    return (double)b->B * L * (6 * P + 6 * N * L * C);
+}
+
+/* One step more, with a clock around every operation, which would slow down those that are timed as a whole. */
+static alibi_status read_parts(struct bench *b, struct alibi_bench_step *r)
+{
+    struct device_part parts[DEVICE_PARTS_MAX];
+    int count = 0;
+
+    if (!b->device.ops->read_parts)
+        return ALIBI_OK;
+    TRY_RETURN(b->device.ops->read_parts(&b->device, parts, &count)); /* switches the clocks on */
+    TRY_RETURN(take_step(b));
+    TRY_RETURN(device_finish(&b->device));
+    TRY_RETURN(b->device.ops->read_parts(&b->device, parts, &count));
+    r->parts = count < ALIBI_BENCH_PARTS ? count : ALIBI_BENCH_PARTS;
+    for (int i = 0; i < r->parts; i++) {
+        snprintf(r->part[i].name, sizeof r->part[i].name, "%s", parts[i].name);
+        r->part[i].seconds = parts[i].seconds;
+    }
+    return ALIBI_OK;
+}
+
 static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_step *r)
 {
     double linear = products_flops(&b->products), alone = bench_median(b->product_seconds, repeats);
@@ -154,26 +208,29 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
     r->step_seconds = bench_median(b->step_seconds, repeats);
     r->tokens_per_s = (double)(b->B * b->L) / r->step_seconds;
     r->step_gflops = (linear + attention_flops(b)) / r->step_seconds * 1e-9;
+    r->model_gflops = model_flops(b) / r->step_seconds * 1e-9;
     r->product_gflops = linear / alone * 1e-9;
     r->share = r->step_gflops / r->product_gflops;
 }
 
-alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats,
-                               struct alibi_bench_step *result)
+alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats, int recompute,
+                               double skip, struct alibi_bench_step *result)
 {
     alibi_status status;
-    struct bench b = { .B = batch, .L = length };
+    struct bench b = { .device = device_default(), .B = batch, .L = length, .recompute = recompute, .skip = skip };
     struct alibi_bench_step r = { 0 };
 
     TRY(check_shape(batch, length, repeats));
-    alibi_memory_reset_peak();
+    TRY(check_training(recompute, skip));
+    device_reset_peak(&b.device);
     TRY(bench_init(&b, config, repeats));
     for (int i = 0; i < WARM_UP_STEPS; i++)
         TRY(take_step(&b));
-    r.peak_bytes = alibi_memory_peak(); /* before the operands of the bare products come on top */
+    r.peak_bytes = device_peak(&b.device); /* before the operands of the bare products come on top */
     TRY(products_init(&b.products, b.model, batch * length));
     TRY(products_run(&b.products));
     TRY(time_repeats(&b, repeats));
+    TRY(read_parts(&b, &r));
     fill_result(&b, repeats, &r);
     *result = r;
 out:
@@ -185,7 +242,7 @@ out:
 alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds, size_t *peak_bytes)
 {
     alibi_status status;
-    struct device device = { 0 };
+    struct device device = device_default();
     struct alibi_training training;
     struct model *m = NULL;
     int32_t *tokens = NULL;
@@ -193,16 +250,17 @@ alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
     double begin;
 
     TRY(check_shape(1, length, 1));
-    alibi_memory_reset_peak();
+    device_reset_peak(&device);
     TRY(default_training(&training));
     TRY(new_model(&m, config, length, &device, false));
     m->skip = training.skip;
     TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
     TRY(NEW_ARRAY(&nll, length, "losses"));
+    TRY(device_finish(&device)); /* what made the weights */
     begin = clock_seconds();
     TRY(model_loss(m, tokens, tokens + 1, 1, length, nll));
     *seconds = clock_seconds() - begin;
-    *peak_bytes = alibi_memory_peak();
+    *peak_bytes = device_peak(&device);
 out:
     stop_clear();
     mem_free(nll);

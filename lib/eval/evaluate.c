@@ -1,14 +1,14 @@
 /* evaluate.c - perplexity on a text, at any length
  *
  * Windows of one length are evaluated several at a time, so that short ones keep the machine as busy as long ones; memory is
- * that of about BATCH_TOKENS tokens, or of one window where that is longer. A stream is windows side by side that remember: each
- * is read behind the keys and values of all before it. docs/evaluation.md explains the numbers. */
+ * that of about as many tokens as keep the device busy, or of one window where that is longer. A stream is windows side by side
+ * that remember: each is read behind the keys and values of all before it. docs/evaluation.md explains the numbers. */
 #include <math.h>
 
 #include "eval/eval.h"
 #include "train/train.h"
 
-enum { BATCH_TOKENS = 8192, STREAM_TOKENS = 8 * ATTENTION_TILE };
+enum { HOST_BATCH_TOKENS = 8192, DEVICE_BATCH_TOKENS = 32768, STREAM_TOKENS = 8 * ATTENTION_TILE };
 
 static const double report_seconds = 0.2;
 
@@ -27,12 +27,18 @@ struct pass {
     double started, reported;
 };
 
+/* A device other than the host has more to keep busy. */
+static int64_t batch_tokens(const struct model *m)
+{
+    return m->device->ops->finish ? DEVICE_BATCH_TOKENS : HOST_BATCH_TOKENS;
+}
+
 static alibi_status pass_init(struct pass *p)
 {
-    int64_t L = p->windows.length;
+    int64_t L = p->windows.length, tokens = batch_tokens(p->model);
     size_t cells;
 
-    p->rows = L < BATCH_TOKENS && !p->cache ? BATCH_TOKENS / L : 1;
+    p->rows = L < tokens && !p->cache ? tokens / L : 1;
     if (p->rows > p->windows.count)
         p->rows = p->windows.count;
     if (!size_product(&cells, (int64_t[]){ p->rows, L }, 2) || cells > INT64_MAX)
@@ -220,7 +226,7 @@ static void fill_result(const struct pass *p, int protocol, struct alibi_eval_re
     result->attention_seconds = p->watch.seconds;
     result->seconds = clock_seconds() - p->started;
     result->tokens_per_s = result->seconds > 0 ? (double)result->tokens / result->seconds : 0;
-    result->peak_bytes = alibi_memory_peak();
+    result->peak_bytes = device_peak(p->model->device);
 }
 
 alibi_status evaluate_span(struct model *m, struct span span, const struct alibi_eval *eval, const char *task,
@@ -232,7 +238,7 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
     int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : length;
     int64_t targets = span.count - 1;
 
-    alibi_memory_reset_peak();
+    device_reset_peak(m->device);
     TRY(check_all(m, span, eval));
     if (eval->tokens > 0 && eval->tokens < targets)
         targets = eval->tokens;

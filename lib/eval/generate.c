@@ -9,7 +9,7 @@
 #include "eval/eval.h"
 #include "train/train.h"
 
-enum { PREFILL_TOKENS = 512 };
+enum { HOST_PREFILL_TOKENS = 512, DEVICE_PREFILL_TOKENS = 4096 };
 
 /* One generation under way. */
 struct generation {
@@ -89,9 +89,11 @@ static alibi_status generation_init(struct generation *g)
 
 static alibi_status prefill(struct generation *g)
 {
-    for (int64_t from = 0; from < g->prompt.count; from += PREFILL_TOKENS) {
+    int64_t chunk = g->model->device->ops->finish ? DEVICE_PREFILL_TOKENS : HOST_PREFILL_TOKENS;
+
+    for (int64_t from = 0; from < g->prompt.count; from += chunk) {
         int64_t left = g->prompt.count - from;
-        int64_t count = left < PREFILL_TOKENS ? left : PREFILL_TOKENS;
+        int64_t count = left < chunk ? left : chunk;
 
         TRY_RETURN(check_stop(0));
         TRY_RETURN(model_extend(g->model, g->cache, g->prompt.at + from, count, count == left ? g->logits : NULL));

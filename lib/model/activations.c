@@ -1,15 +1,16 @@
 /* activations.c - one buffer for everything a pass computes
  *
  * The buffer is laid out twice by the same function: first without memory, to learn its size, then for real. In training every
- * layer keeps its own part for the backward pass. Otherwise all layers share one, and attention and feed-forward, which never
- * live at the same time, share the wide part of it. */
+ * layer keeps its own part for the backward pass, or as much of it as is not computed again. Otherwise all layers share one.
+ * Attention, feed-forward and the output layer, which never live at the same time, share the wide part of what passes. */
 #include "model/walk.h"
 
-enum { ALIGNMENT = 64, LOGIT_ELEMENTS = 1 << 24, LOGIT_ROWS_LEAST = 64 };
+enum { ALIGNMENT = 256, LOGIT_ELEMENTS = 1 << 24, LOGIT_ROWS_LEAST = 64, LOGIT_ROWS_ALIGNED = 128 };
 
 struct arena {
     char *base; /* NULL: only measure */
     size_t used, peak;
+    size_t kept; /* of these, what the backward pass reads */
     bool overflow;
 };
 
@@ -45,18 +46,26 @@ static struct tensor take_1(struct arena *a, enum dtype type, int64_t count)
 /* ---- layout */
 
 struct sizes {
+    enum dtype type, sums; /* of activations; of statistics and losses */
     int64_t B, L, rows, C, F, V;
     int64_t qkv, up; /* widths of the fused projections */
     int64_t logit_rows;
 };
 
+/* Pieces of about the same size, so that the last is not a small rest; in multiples of what suits the products. */
 int64_t model_head_rows(const struct model *m, int64_t rows)
 {
-    int64_t piece = LOGIT_ELEMENTS / m->config.vocab;
+    int64_t logits = m->device->logits > 0 ? m->device->logits : LOGIT_ELEMENTS, most = logits / m->config.vocab, pieces, piece;
 
-    if (piece < LOGIT_ROWS_LEAST)
-        piece = LOGIT_ROWS_LEAST;
-    return piece < rows ? piece : rows;
+    if (most < LOGIT_ROWS_LEAST)
+        most = LOGIT_ROWS_LEAST;
+    if (rows <= most)
+        return rows;
+    pieces = (rows + most - 1) / most;
+    piece = (rows + pieces - 1) / pieces;
+    if (piece < LOGIT_ROWS_ALIGNED)
+        return piece;
+    return (piece + LOGIT_ROWS_ALIGNED - 1) / LOGIT_ROWS_ALIGNED * LOGIT_ROWS_ALIGNED;
 }
 
 static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
@@ -64,6 +73,8 @@ static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
     const struct alibi_config *c = &m->config;
     struct sizes s = { .B = B, .L = L, .rows = B * L, .C = c->width, .F = c->ff_width, .V = c->vocab };
 
+    s.type = m->type;
+    s.sums = dtype_sums(m->type);
     s.qkv = m->parameters[m->blocks[0].qkv].shape[0];
     s.up = m->parameters[m->blocks[0].up].shape[0];
     s.logit_rows = model_head_rows(m, s.rows);
@@ -72,10 +83,11 @@ static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
 
 static void layout_attention(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
 {
-    l->qkv = take(a, m->type, s.rows, s.qkv);
-    l->attended = take(a, m->type, s.rows, s.C);
-    l->lse = take(a, m->type, s.B * m->config.heads, s.L);
-    l->lse = tensor_3(l->lse.data, m->type, s.B, m->config.heads, s.L);
+    int64_t H = m->config.heads;
+
+    l->qkv = take(a, s.type, s.rows, s.qkv);
+    l->attended = take(a, s.type, s.rows, s.C);
+    l->lse = tensor_3(take(a, s.sums, s.B * H, s.L).data, s.sums, s.B, H, s.L);
     l->kept = tensor_none();
 }
 
@@ -83,90 +95,127 @@ static void layout_kept(struct arena *a, struct layer *l, const struct model *m,
 {
     int64_t H = m->config.heads, tiles = attention_tiles(s.L), words = attention_kept_words(s.L);
 
-    l->kept = take(a, DTYPE_I32, s.B * H * tiles, words);
-    l->kept = tensor_4(l->kept.data, DTYPE_I32, s.B, H, tiles, words);
+    l->kept = tensor_4(take(a, DTYPE_I32, s.B * H * tiles, words).data, DTYPE_I32, s.B, H, tiles, words);
 }
 
-static void layout_feed_forward(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
+static void layout_statistics(struct arena *a, struct layer *l, struct sizes s)
 {
-    l->up = take(a, m->type, s.rows, s.up);
-    l->activated = take(a, m->type, s.rows, s.F);
+    l->mean1 = take_1(a, s.sums, s.rows);
+    l->rstd1 = take_1(a, s.sums, s.rows);
+    l->mean2 = take_1(a, s.sums, s.rows);
+    l->rstd2 = take_1(a, s.sums, s.rows);
 }
 
-static void layout_norms(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
+/* ---- training */
+
+/* What a block computes from its input, in two parts: what takes products to have again, and what does not. */
+static void layout_costly(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
 {
-    l->norm1 = take(a, m->type, s.rows, s.C);
-    l->mean1 = take_1(a, m->type, s.rows);
-    l->rstd1 = take_1(a, m->type, s.rows);
+    l->middle = take(a, s.type, s.rows, s.C);
+    layout_statistics(a, l, s);
+    layout_attention(a, l, m, s);
+    layout_kept(a, l, m, s);
+    l->up = take(a, s.type, s.rows, s.up);
 }
 
-/* Everything the backward pass reads is kept apart. */
-static void layout_training(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
+static void layout_cheap(struct arena *a, struct layer *l, struct sizes s)
+{
+    l->norm1 = take(a, s.type, s.rows, s.C);
+    l->norm2 = take(a, s.type, s.rows, s.C);
+    l->activated = take(a, s.type, s.rows, s.F);
+}
+
+/* What no layer keeps for itself. A block that is computed again as a whole needs all of it at once; otherwise each norm is
+ * computed just before it is read, and one place serves both. */
+static struct layer layout_shared(struct arena *a, const struct model *m, struct sizes s)
+{
+    struct layer l = { 0 };
+
+    if (m->recompute == ALIBI_RECOMPUTE_BLOCK) {
+        layout_costly(a, &l, m, s);
+        layout_cheap(a, &l, s);
+    }
+    if (m->recompute == ALIBI_RECOMPUTE_CHEAP) {
+        l.norm1 = l.norm2 = take(a, s.type, s.rows, s.C);
+        l.activated = take(a, s.type, s.rows, s.F);
+    }
+    return l;
+}
+
+static void layout_layers(struct arena *a, struct activations *x, const struct model *m, struct sizes s, struct layer shared)
 {
     for (int64_t n = 0; n < m->config.layers; n++) {
-        struct layer *l = &x->layers[n], other;
-        l->x = take(a, m->type, s.rows, s.C);
-        l->middle = take(a, m->type, s.rows, s.C);
-        layout_norms(a, l, m, s);
-        layout_norms(a, &other, m, s);
-        l->norm2 = other.norm1;
-        l->mean2 = other.mean1;
-        l->rstd2 = other.rstd1;
-        layout_attention(a, l, m, s);
-        layout_kept(a, l, m, s);
-        layout_feed_forward(a, l, m, s);
+        struct layer *l = &x->layers[n];
+        *l = shared;
+        l->x = take(a, s.type, s.rows, s.C);
+        if (m->recompute != ALIBI_RECOMPUTE_BLOCK)
+            layout_costly(a, l, m, s);
+        if (m->recompute == ALIBI_RECOMPUTE_NONE)
+            layout_cheap(a, l, s);
     }
-    x->x = take(a, m->type, s.rows, s.C);
-    x->dx = take(a, m->type, s.rows, s.C);
-    x->dnorm = take(a, m->type, s.rows, s.C);
-    x->dbranch = take(a, m->type, s.rows, s.C);
-    x->dqkv = take(a, m->type, s.rows, s.qkv);
-    x->dattended = take(a, m->type, s.rows, s.C);
-    x->dactivated = take(a, m->type, s.rows, s.F);
 }
 
-/* Nothing is kept: the residual stream is updated in place, and the second norm overwrites the first. */
+static void layout_training(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
+{
+    struct layer shared = layout_shared(a, m, s);
+    size_t begin = a->used, wide;
+
+    layout_layers(a, x, m, s, shared);
+    x->x = take(a, s.type, s.rows, s.C);
+    x->embedded = m->embedding_norm >= 0 ? take(a, s.type, s.rows, s.C) : x->layers[0].x;
+    x->normed = m->norm >= 0 ? take(a, s.type, s.rows, s.C) : x->x;
+    a->kept = a->used - begin;
+    x->dx = take(a, s.type, s.rows, s.C);
+    x->dnorm = x->branch = take(a, s.type, s.rows, s.C);
+    wide = a->used;
+    x->dqkv = take(a, s.type, s.rows, s.qkv);
+    x->dattended = take(a, s.type, s.rows, s.C);
+    a->used = wide;
+    x->dactivated = take(a, s.type, s.rows, s.F);
+    a->used = wide;
+    x->logits = take(a, s.type, s.logit_rows, s.V);
+}
+
+/* ---- inference */
+
+/* Nothing is kept: the residual stream is updated in place, and the second norm overwrites the first. There is no dropout, and
+ * branches add to the stream themselves. */
 static void layout_inference(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
 {
-    struct layer l;
+    struct layer l = { 0 };
     size_t wide;
 
-    l.x = l.middle = take(a, m->type, s.rows, s.C);
-    layout_norms(a, &l, m, s);
-    l.norm2 = l.norm1;
-    l.mean2 = l.mean1;
-    l.rstd2 = l.rstd1;
+    l.x = l.middle = take(a, s.type, s.rows, s.C);
+    l.norm1 = l.norm2 = take(a, s.type, s.rows, s.C);
+    layout_statistics(a, &l, s);
     wide = a->used;
     layout_attention(a, &l, m, s);
     a->used = wide;
-    layout_feed_forward(a, &l, m, s);
-    a->used = a->peak;
+    l.up = take(a, s.type, s.rows, s.up);
+    l.activated = take(a, s.type, s.rows, s.F);
+    a->used = wide;
+    x->logits = take(a, s.type, s.logit_rows, s.V);
     for (int64_t n = 0; n < m->config.layers; n++)
         x->layers[n] = l;
-    x->x = l.x;
+    x->x = x->embedded = l.x;
+    x->normed = m->norm >= 0 ? l.norm1 : l.x;
+    x->branch = x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = tensor_none();
 }
 
 static void layout(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
 {
     x->tokens = take(a, DTYPE_I32, s.B, s.L);
     x->targets = take_1(a, DTYPE_I32, s.rows);
-    x->nll = take_1(a, m->type, s.rows);
-    x->branch = take(a, m->type, s.rows, s.C);
+    x->nll = take_1(a, s.sums, s.rows);
+    x->embedded_mean = take_1(a, s.sums, s.rows);
+    x->embedded_rstd = take_1(a, s.sums, s.rows);
+    x->mean = take_1(a, s.sums, s.rows);
+    x->rstd = take_1(a, s.sums, s.rows);
+    x->last = take(a, s.type, s.B, s.C);
     if (x->training)
         layout_training(a, x, m, s);
     else
         layout_inference(a, x, m, s);
-    x->embedded = x->training && m->embedding_norm >= 0 ? take(a, m->type, s.rows, s.C) : x->layers[0].x;
-    x->embedded_mean = take_1(a, m->type, s.rows);
-    x->embedded_rstd = take_1(a, m->type, s.rows);
-    if (m->norm < 0)
-        x->normed = x->x;
-    else
-        x->normed = x->training ? take(a, m->type, s.rows, s.C) : x->layers[0].norm1;
-    x->mean = take_1(a, m->type, s.rows);
-    x->rstd = take_1(a, m->type, s.rows);
-    x->last = take(a, m->type, s.B, s.C);
-    x->logits = take(a, m->type, s.logit_rows, s.V);
 }
 
 /* ---- making */
@@ -207,30 +256,50 @@ static bool rows_overflow(int64_t B, int64_t L)
     return B < 1 || L < 1 || __builtin_mul_overflow(B, L, &rows) || rows > INT64_MAX / (1 << 24);
 }
 
-alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training)
+/* The layout in `a`: without memory it only measures. */
+static alibi_status lay_out(struct arena *a, struct model *m, int64_t B, int64_t L, bool training)
 {
-    struct activations *x;
-    struct arena measure = { 0 }, real = { 0 };
-    struct sizes s;
-
     if (!m->activations)
         TRY_RETURN(new_activations(m));
-    x = m->activations;
-    if (x->buffer && x->B == B && x->L == L && x->training == training)
-        return ALIBI_OK;
+    m->activations->B = m->activations->L = 0;
+    m->activations->training = training;
+    m->activations->recompute = m->recompute;
     if (rows_overflow(B, L))
-        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)B, (long long)L);
-    s = sizes_of(m, B, L);
-    x->B = x->L = 0;
-    x->training = training;
-    layout(&measure, x, m, s);
+        a->overflow = true;
+    else
+        layout(a, m->activations, m, sizes_of(m, B, L));
+    return ALIBI_OK;
+}
+
+alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool training, size_t *kept, size_t *passing)
+{
+    struct arena measure = { 0 };
+
+    TRY_RETURN(lay_out(&measure, m, B, L, training));
+    *kept = measure.overflow ? SIZE_MAX : measure.kept;
+    *passing = measure.overflow ? SIZE_MAX : measure.peak - measure.kept;
+    return ALIBI_OK;
+}
+
+static bool serve(const struct activations *x, const struct model *m, int64_t B, int64_t L, bool training)
+{
+    return x && x->buffer && x->B == B && x->L == L && x->training == training && x->recompute == m->recompute;
+}
+
+alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training)
+{
+    struct arena measure = { 0 }, real = { 0 };
+
+    if (serve(m->activations, m, B, L, training))
+        return ALIBI_OK;
+    TRY_RETURN(lay_out(&measure, m, B, L, training));
     if (measure.overflow)
         return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)B, (long long)L);
-    TRY_RETURN(resize(x, m, measure.peak));
-    real.base = x->buffer;
-    layout(&real, x, m, s);
-    x->B = B;
-    x->L = L;
+    TRY_RETURN(resize(m->activations, m, measure.peak));
+    real.base = m->activations->buffer;
+    TRY_RETURN(lay_out(&real, m, B, L, training));
+    m->activations->B = B;
+    m->activations->L = L;
     return ALIBI_OK;
 }
 

@@ -1,7 +1,8 @@
 /* backward.c - the walk back, from the gradient of the last residual stream to every parameter
  *
  * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own operations, and its norm's
- * backward adds the branch's share to dx. Gradients of parameters accumulate. */
+ * backward adds the branch's share to dx. Gradients of parameters accumulate. What the forward pass did not keep is computed
+ * again first, by the same operations from the same numbers: the result is the same, bit for bit. */
 #include "model/walk.h"
 
 alibi_status norm_backward(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, struct tensor mean,
@@ -30,8 +31,53 @@ static alibi_status enter_branch(struct model *m, const struct pass *p, int64_t 
     *dy = x->dx;
     if (p->drop.p <= 0)
         return ALIBI_OK;
-    *dy = x->dbranch;
-    return m->device->ops->dropout(m->device, x->dbranch, x->dx, dropout_at(p->drop, place));
+    *dy = x->branch;
+    return m->device->ops->dropout(m->device, x->branch, x->dx, dropout_at(p->drop, place));
+}
+
+/* ---- what was not kept */
+
+/* The buffers of a block are those of the last one in the forward pass, which needs nothing. */
+static alibi_status repeat_block(struct model *m, const struct pass *p, int64_t n)
+{
+    if (m->activations->recompute != ALIBI_RECOMPUTE_BLOCK || n == m->config.layers - 1)
+        return ALIBI_OK;
+    TRY_RETURN(attend(m, p, n));
+    return widen(m, n);
+}
+
+static alibi_status repeat_feed_forward(struct model *m, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct layer *l = &m->activations->layers[n];
+
+    if (m->activations->recompute != ALIBI_RECOMPUTE_CHEAP)
+        return ALIBI_OK;
+    TRY_RETURN(m->device->ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
+    return norm_forward(m, l->norm2, l->mean2, l->rstd2, l->middle, b->norm2, b->norm2_bias);
+}
+
+static alibi_status repeat_attention(struct model *m, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct layer *l = &m->activations->layers[n];
+
+    if (m->activations->recompute != ALIBI_RECOMPUTE_CHEAP)
+        return ALIBI_OK;
+    return norm_forward(m, l->norm1, l->mean1, l->rstd1, l->x, b->norm1, b->norm1_bias);
+}
+
+/* ---- branches */
+
+/* dup takes the place of dactivated where it has its shape. */
+static alibi_status narrow_back(struct model *m, struct tensor dup, struct tensor dy, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct layer *l = &m->activations->layers[n];
+
+    return m->device->ops->linear_activation_backward(m->device, m->config.activation, dup, m->activations->dactivated,
+                                                      gradient_of(m, b->down), gradient_of(m, b->down_bias), dy, l->activated,
+                                                      value_of(m, b->down), l->up);
 }
 
 static alibi_status feed_forward_back(struct model *m, const struct pass *p, int64_t n)
@@ -39,12 +85,12 @@ static alibi_status feed_forward_back(struct model *m, const struct pass *p, int
     const struct block_parameters *b = &m->blocks[n];
     struct activations *x = m->activations;
     struct layer *l = &x->layers[n];
-    struct tensor dy;
+    struct tensor dy, dup = m->config.activation == ALIBI_SWIGLU ? l->up : x->dactivated;
 
+    TRY_RETURN(repeat_feed_forward(m, n));
     TRY_RETURN(enter_branch(m, p, feed_forward_place(n), &dy));
-    TRY_RETURN(linear_back(m, x->dactivated, dy, l->activated, b->down, b->down_bias));
-    TRY_RETURN(m->device->ops->activation_backward(m->device, m->config.activation, l->up, x->dactivated, l->up));
-    TRY_RETURN(linear_back(m, x->dnorm, l->up, l->norm2, b->up, b->up_bias));
+    TRY_RETURN(narrow_back(m, dup, dy, n));
+    TRY_RETURN(linear_back(m, x->dnorm, dup, l->norm2, b->up, b->up_bias));
     return norm_backward(m, x->dx, x->dnorm, l->middle, l->mean2, l->rstd2, b->norm2, b->norm2_bias);
 }
 
@@ -75,6 +121,7 @@ static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n
     struct layer *l = &x->layers[n];
     struct tensor dy;
 
+    TRY_RETURN(repeat_attention(m, n));
     TRY_RETURN(enter_branch(m, p, attention_place(n), &dy));
     TRY_RETURN(linear_back(m, x->dattended, dy, l->attended, b->out, b->out_bias));
     TRY_RETURN(attention_core_back(m, p, n));
@@ -106,6 +153,7 @@ alibi_status backward(struct model *m, const struct pass *p)
 {
     TRY_RETURN(tables_clear_gradient(m));
     for (int64_t n = m->config.layers; n-- > 0;) {
+        TRY_RETURN(repeat_block(m, p, n));
         TRY_RETURN(feed_forward_back(m, p, n));
         TRY_RETURN(attend_back(m, p, n));
     }

@@ -5,13 +5,18 @@
  *
  * The capacity doubles when it is reached, so that appending a token costs constant time on average; a failure to grow leaves the
  * cache as it was. With a window, positions more than that far back are dropped when room is needed: the buffers hold positions
- * first..length-1, and `first` is a multiple of a tile. */
+ * first..length-1, and `first` is a multiple of a tile.
+ *
+ * Dropping moves the others to the front of the same buffers, over positions that are dropped. If it fails half-way these have
+ * keys and norms that do not belong together, but what was to be moved is still where it was: the cache is marked, and whoever
+ * reserves room next moves it all again before anything is read. */
 #include "model/walk.h"
 
 struct cache {
     struct model *model;
     int64_t B, first, length, capacity;
     int64_t window; /* 0: all positions stay */
+    bool torn;      /* a move to the front did not end */
     void *buffer, *norms;
 };
 
@@ -90,7 +95,8 @@ struct tensor cache_values(const struct cache *c, int64_t layer, int64_t from, i
 
 struct tensor cache_norms(const struct cache *c, int64_t layer)
 {
-    struct tensor t = tensor_3(c->norms, c->model->type, c->B, c->model->config.kv_heads, attention_tiles(c->capacity));
+    struct tensor t =
+        tensor_3(c->norms, dtype_sums(c->model->type), c->B, c->model->config.kv_heads, attention_tiles(c->capacity));
 
     t.data = tensor_at(t, layer * tensor_count(t));
     return t;
@@ -106,12 +112,10 @@ alibi_status cache_add_norms(struct cache *c, int64_t layer, int64_t count)
 
 /* ---- room */
 
-static alibi_status new_buffer(const struct cache *c, void **out, int64_t per_layer, int64_t per_row)
+static alibi_status new_buffer(const struct cache *c, void **out, enum dtype type, int64_t per_layer, int64_t per_row)
 {
     const struct alibi_config *config = &c->model->config;
-    const int64_t factors[6] = {
-        config->layers, c->B, config->kv_heads, per_layer, per_row, (int64_t)dtype_bytes(c->model->type)
-    };
+    const int64_t factors[6] = { config->layers, c->B, config->kv_heads, per_layer, per_row, (int64_t)dtype_bytes(type) };
     size_t bytes = 0;
 
     if (!size_product(&bytes, factors, 6))
@@ -136,16 +140,18 @@ static alibi_status copy_parts(struct cache *to, const struct cache *from)
 static alibi_status move_to_larger(struct cache *c, int64_t first, int64_t length)
 {
     const struct alibi_config *config = &c->model->config;
+    enum dtype type = c->model->type;
     struct cache larger = *c;
     alibi_status status;
 
     larger.buffer = larger.norms = NULL;
+    larger.torn = false;
     larger.first = first;
     larger.capacity = c->capacity ? c->capacity : ATTENTION_TILE;
     while (larger.capacity < (c->window > 0 ? 2 : 1) * (length - first)) /* a window needs as much again to drop from */
         larger.capacity *= 2;
-    TRY(new_buffer(&larger, &larger.buffer, 2 * larger.capacity, config->width / config->heads));
-    TRY(new_buffer(&larger, &larger.norms, attention_tiles(larger.capacity), 1));
+    TRY(new_buffer(&larger, &larger.buffer, type, 2 * larger.capacity, config->width / config->heads));
+    TRY(new_buffer(&larger, &larger.norms, dtype_sums(type), attention_tiles(larger.capacity), 1));
     TRY(copy_parts(&larger, c));
     free_buffers(c);
     *c = larger;
@@ -168,11 +174,13 @@ alibi_status cache_reserve(struct cache *c, int64_t length)
     int64_t first = first_needed(c), dropped = first - c->first;
     struct cache moved = *c;
 
-    if (length - c->first <= c->capacity)
+    if (length - c->first <= c->capacity && !c->torn)
         return ALIBI_OK;
-    moved.first = first;
     if (length - first > c->capacity || dropped < c->length - first)
         return move_to_larger(c, first, length);
+    moved.first = first;
+    moved.torn = false;
+    c->torn = true;
     TRY_RETURN(copy_parts(&moved, c));
     *c = moved;
     return ALIBI_OK;

@@ -27,9 +27,21 @@ alibi_status norm_forward(struct model *m, struct tensor y, struct tensor mean, 
     return ops->layernorm_forward(m->device, y, mean, rstd, x, value_of(m, weight), value_of(m, bias), eps);
 }
 
-static alibi_status linear(struct model *m, struct tensor y, struct tensor x, int weight, int bias)
+static alibi_status linear(struct model *m, struct tensor y, struct tensor x, int weight, int bias, struct tensor residual)
 {
-    return m->device->ops->linear_forward(m->device, y, x, value_of(m, weight), value_of(m, bias));
+    return m->device->ops->linear_forward(m->device, y, x, value_of(m, weight), value_of(m, bias), residual);
+}
+
+/* The end of a branch: y = x + drop(linear(input)). Without dropout the linear layer adds to the stream itself. */
+static alibi_status join(struct model *m, const struct pass *p, int64_t place, struct tensor y, struct tensor x,
+                         struct tensor input, int weight, int bias)
+{
+    struct tensor branch = m->activations->branch;
+
+    if (p->drop.p <= 0)
+        return linear(m, y, input, weight, bias, x);
+    TRY_RETURN(linear(m, branch, input, weight, bias, tensor_none()));
+    return m->device->ops->residual_forward(m->device, y, x, branch, dropout_at(p->drop, place));
 }
 
 static alibi_status embed(struct model *m, const struct pass *p, const int32_t *tokens)
@@ -89,22 +101,30 @@ static alibi_status remember(struct model *m, const struct pass *p, int64_t n, s
     return ALIBI_OK;
 }
 
-static alibi_status attend(struct model *m, const struct pass *p, int64_t n)
+alibi_status attend(struct model *m, const struct pass *p, int64_t n)
 {
     const struct block_parameters *b = &m->blocks[n];
-    struct activations *x = m->activations;
-    struct layer *l = &x->layers[n];
+    struct layer *l = &m->activations->layers[n];
     struct attention a = attention_of(m, p, n);
     struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, m->config.heads, a.q.shape[3]);
 
     TRY_RETURN(norm_forward(m, l->norm1, l->mean1, l->rstd1, l->x, b->norm1, b->norm1_bias));
-    TRY_RETURN(linear(m, l->qkv, l->norm1, b->qkv, b->qkv_bias));
+    TRY_RETURN(linear(m, l->qkv, l->norm1, b->qkv, b->qkv_bias, tensor_none()));
     TRY_RETURN(rotate(m, p, &a));
     if (p->cache)
         TRY_RETURN(remember(m, p, n, &a));
     TRY_RETURN(watched_attention(m, n, y, l->lse, a));
-    TRY_RETURN(linear(m, x->branch, l->attended, b->out, b->out_bias));
-    return m->device->ops->residual_forward(m->device, l->middle, l->x, x->branch, dropout_at(p->drop, attention_place(n)));
+    return join(m, p, attention_place(n), l->middle, l->x, l->attended, b->out, b->out_bias);
+}
+
+alibi_status widen(struct model *m, int64_t n)
+{
+    const struct block_parameters *b = &m->blocks[n];
+    struct layer *l = &m->activations->layers[n];
+
+    TRY_RETURN(norm_forward(m, l->norm2, l->mean2, l->rstd2, l->middle, b->norm2, b->norm2_bias));
+    return m->device->ops->linear_activation_forward(m->device, m->config.activation, l->activated, l->up, l->norm2,
+                                                     value_of(m, b->up), value_of(m, b->up_bias));
 }
 
 static alibi_status feed_forward(struct model *m, const struct pass *p, int64_t n)
@@ -114,11 +134,8 @@ static alibi_status feed_forward(struct model *m, const struct pass *p, int64_t 
     struct layer *l = &x->layers[n];
     struct tensor out = n + 1 < m->config.layers ? x->layers[n + 1].x : x->x;
 
-    TRY_RETURN(norm_forward(m, l->norm2, l->mean2, l->rstd2, l->middle, b->norm2, b->norm2_bias));
-    TRY_RETURN(linear(m, l->up, l->norm2, b->up, b->up_bias));
-    TRY_RETURN(m->device->ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
-    TRY_RETURN(linear(m, x->branch, l->activated, b->down, b->down_bias));
-    return m->device->ops->residual_forward(m->device, out, l->middle, x->branch, dropout_at(p->drop, feed_forward_place(n)));
+    TRY_RETURN(widen(m, n));
+    return join(m, p, feed_forward_place(n), out, l->middle, l->activated, b->down, b->down_bias);
 }
 
 alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens)

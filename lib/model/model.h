@@ -29,9 +29,11 @@ struct parameter {
     int rank;
     int64_t shape[2];
     bool decays; /* weight decay applies: matrices, not norms and biases */
+    bool copied; /* passes read it in the type of activations: embeddings, and weights and biases of linear layers */
     enum parameter_init init;
-    int64_t offset, count;         /* elements within the flat buffers */
-    struct tensor value, gradient; /* gradient absent in a model that is not trained */
+    int64_t offset, count;  /* elements within the flat buffers */
+    struct tensor value;    /* what passes read: the master itself, or its copy in the type of activations */
+    struct tensor gradient; /* absent in a model that is not trained */
 };
 
 /* Where a block's parameters are; an index into the table, or -1. */
@@ -43,16 +45,22 @@ struct model {
     struct alibi_config config; /* resolved */
     const struct position_method *method;
     struct device *device;
-    enum dtype type;
+    enum dtype type; /* of activations: T of ops.h */
 
     struct parameter *parameters;
     int count;
-    int64_t elements; /* of all parameters */
-    void *values, *gradients;
+    int64_t elements; /* of all parameters: how many numbers are learned */
+
+    /* The flat buffers: first the parameters that decay, then the others; each begins at a multiple of 64 elements. What lies
+     * between them is 0 in every buffer, and stays so. */
+    int64_t span, decaying;   /* elements of a buffer, and of its decaying part */
+    void *values, *gradients; /* masters and their gradients, in the type of sums: S of ops.h */
+    void *copies;             /* of the masters, in T; NULL where T is S */
 
     int embedding, position, embedding_norm, embedding_norm_bias, norm, norm_bias, head; /* head == embedding when tied */
     struct block_parameters *blocks;                                                     /* [N] */
 
+    int recompute;       /* enum alibi_recompute: what a training pass does not keep */
     double skip;         /* what attention may leave out: the budget of ops.h; 0: nothing */
     struct watch *watch; /* counts what was left out, if anyone wants to know */
 
@@ -60,7 +68,10 @@ struct model {
     struct activations *activations; /* buffers of the last shape used (activations.c) */
 };
 
-/* The part of a flat buffer that belongs to the parameter, as a vector; absent where the buffer is NULL. */
+/* As vectors: a flat buffer in the type of sums, the copies, and the part of a buffer that belongs to the parameter; absent where
+ * the buffer is NULL. */
+struct tensor model_flat(const struct model *m, void *buffer);
+struct tensor model_flat_copies(const struct model *m);
 struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer);
 
 /* config must be resolved. Weights are not set yet: model_init, or a file. */
@@ -68,18 +79,48 @@ alibi_status model_new(struct model **out, const struct alibi_config *config, st
                        bool trainable);
 void model_free(struct model *m);
 alibi_status model_init(struct model *m, uint64_t seed);
+alibi_status model_refresh(struct model *m); /* copies from masters, after these were set */
+
+/* A model without memory on the device: its table of parameters, and what it would take. */
+alibi_status model_outline(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type);
+
+/* What a model takes of the device's memory; SIZE_MAX where it is more than that. */
+struct model_bytes {
+    size_t master, copy; /* one flat buffer in the type of sums; the copies, 0 where there are none */
+    size_t tables;       /* of the position method, for passes of that length */
+    size_t kept;         /* activations that the backward pass reads, or that one layer needs */
+    size_t passing;      /* of the same buffer, what every layer uses again */
+};
+size_t model_flat_bytes(const struct model *m, enum dtype type);
+alibi_status model_measure(struct model *m, int64_t B, int64_t L, bool training, struct model_bytes *bytes);
+
 int64_t config_parameters(const struct alibi_config *config); /* how many numbers a model of that configuration learns */
 alibi_status config_write_json(const struct alibi_config *config, struct text *json);
 alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length, const char *path);
 
 /* ALIBI_BAD_INPUT if the method is not defined at that length ("learned positions end at 128 ..."). */
 alibi_status model_check_length(const struct model *m, int64_t length);
+int64_t model_longest(const struct model *m); /* INT64_MAX: any length */
+
+/* ---- a device's time and memory (measure.c) */
+
+alibi_status device_finish(struct device *dev); /* nothing is under way any more: before a clock is read */
+
+/* The most memory in use since the reset: the device's own, or the library's where the device is the host. */
+size_t device_peak(struct device *dev);
+void device_reset_peak(struct device *dev);
+
+/* ---- the record of attention (record.c) */
+
+/* Of a call that recorded skip.kept, wherever its tensors are: the tiles used, and with `verify` the largest share of a query's
+ * weight that was left out. */
+alibi_status record_read(struct device *dev, const struct attention *a, bool verify, struct skip_count *tiles, double *left_out);
 
 /* ---- what attention leaves out (watch.c) */
 
 /* Passes without gradients add to it as long as it is the model's. Start from {0}; watch_fini. */
 struct watch {
-    bool record; /* count tiles */
+    bool record; /* count tiles, take times */
     bool verify; /* find left_out, which costs more than the attention itself; else it stays 0 */
     struct skip_count tiles;
     double seconds;       /* in attention */

@@ -1,11 +1,14 @@
 /* parameters.c - the table of tensors a model learns
  *
- * One walk over the configuration lists every tensor once, in the order of the data's way through the model; allocation,
- * initialisation, the optimizer and the files all follow that list. */
+ * One walk over the configuration lists every tensor once, in the order of the data's way through the model; initialisation and
+ * the files follow that list. In the flat buffers the parameters that decay come first, so that one call of the optimizer does
+ * them all. */
 #include <math.h>
 #include <string.h>
 
 #include "model/walk.h"
+
+enum { PLACE = 64 }; /* elements that offsets are multiples of: a line of memory, whatever the type */
 
 /* The list under construction. With parameters == NULL it only counts. */
 struct list {
@@ -35,7 +38,6 @@ static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_ini
                                  .shape = { rows ? rows : columns, rows ? columns : 1 },
                                  .decays = rows != 0,
                                  .init = init,
-                                 .offset = l->elements,
                                  .count = (int64_t)count };
         va_start(arguments, format);
         vsnprintf(p->name, sizeof p->name, format, arguments);
@@ -51,11 +53,19 @@ static void add_norm(struct list *l, const struct alibi_config *c, const char *n
     *bias = c->biases ? add(l, 0, c->width, INIT_ZERO, "%s.bias", name) : -1;
 }
 
+/* Passes read it in their own type. */
+static int copied(struct list *l, int index)
+{
+    if (l->parameters)
+        l->parameters[index].copied = true;
+    return index;
+}
+
 static void add_linear(struct list *l, const struct alibi_config *c, int64_t out, int64_t in, enum parameter_init init,
                        const char *name, int *weight, int *bias)
 {
-    *weight = add(l, out, in, init, "%s.weight", name);
-    *bias = c->biases ? add(l, 0, out, INIT_ZERO, "%s.bias", name) : -1;
+    *weight = copied(l, add(l, out, in, init, "%s.weight", name));
+    *bias = c->biases ? copied(l, add(l, 0, out, INIT_ZERO, "%s.bias", name)) : -1;
 }
 
 static int64_t qkv_width(const struct alibi_config *c)
@@ -106,7 +116,7 @@ static void list_all(struct list *l, struct model *m)
     const struct alibi_config *c = &m->config;
     struct block_parameters unused;
 
-    m->embedding = add(l, c->vocab, c->width, INIT_NORMAL, "embedding.weight");
+    m->embedding = copied(l, add(l, c->vocab, c->width, INIT_NORMAL, "embedding.weight"));
     m->position = add_position(l, c, m->method);
     m->embedding_norm = m->embedding_norm_bias = m->norm = m->norm_bias = -1;
     if (c->embedding_norm)
@@ -115,7 +125,7 @@ static void list_all(struct list *l, struct model *m)
         add_block(l, c, n, m->blocks ? &m->blocks[n] : &unused);
     if (c->final_norm)
         add_norm(l, c, "norm", &m->norm, &m->norm_bias);
-    m->head = c->tied ? m->embedding : add(l, c->vocab, c->width, INIT_NORMAL, "head.weight");
+    m->head = c->tied ? m->embedding : copied(l, add(l, c->vocab, c->width, INIT_NORMAL, "head.weight"));
 }
 
 int64_t config_parameters(const struct alibi_config *config)
@@ -131,19 +141,50 @@ int64_t config_parameters(const struct alibi_config *config)
 
 /* ---- making and initialising */
 
-struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer)
+static int64_t place_some(struct model *m, bool decays, int64_t at)
 {
-    if (!buffer)
-        return tensor_none();
-    return tensor_1(tensor_at(tensor_1(buffer, m->type, m->elements), p->offset), m->type, p->count);
+    for (int i = 0; i < m->count; i++) {
+        struct parameter *p = &m->parameters[i];
+        if (p->decays != decays)
+            continue;
+        p->offset = at;
+        at += (p->count + PLACE - 1) / PLACE * PLACE;
+    }
+    return at;
+}
+
+static void place_all(struct model *m)
+{
+    m->decaying = place_some(m, true, 0);
+    m->span = place_some(m, false, m->decaying);
+}
+
+struct tensor model_flat(const struct model *m, void *buffer)
+{
+    return buffer ? tensor_1(buffer, dtype_sums(m->type), m->span) : tensor_none();
+}
+
+static struct tensor slice(struct tensor flat, const struct parameter *p)
+{
+    return flat.data ? tensor_1(tensor_at(flat, p->offset), flat.type, p->count) : flat;
 }
 
 /* The same in the parameter's shape. */
-static struct tensor shaped_slice(const struct model *m, const struct parameter *p, void *buffer)
+static struct tensor shaped_slice(struct tensor flat, const struct parameter *p)
 {
-    struct tensor all = parameter_slice(m, p, buffer);
+    struct tensor all = slice(flat, p);
 
-    return buffer && p->rank == 2 ? tensor_2(all.data, m->type, p->shape[0], p->shape[1]) : all;
+    return all.data && p->rank == 2 ? tensor_2(all.data, all.type, p->shape[0], p->shape[1]) : all;
+}
+
+struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer)
+{
+    return slice(model_flat(m, buffer), p);
+}
+
+struct tensor model_flat_copies(const struct model *m)
+{
+    return m->copies ? tensor_1(m->copies, m->type, m->span) : tensor_none();
 }
 
 static alibi_status check_config(const struct alibi_config *c, const struct position_method *method)
@@ -155,26 +196,56 @@ static alibi_status check_config(const struct alibi_config *c, const struct posi
     return ALIBI_OK;
 }
 
-static alibi_status new_buffers(struct model *m, bool trainable)
+static bool has_copies(const struct model *m)
 {
-    const struct ops *ops = m->device->ops;
+    return m->type != dtype_sums(m->type);
+}
+
+size_t model_flat_bytes(const struct model *m, enum dtype type)
+{
     size_t bytes;
 
-    if (!size_multiply(&bytes, (size_t)m->elements, dtype_bytes(m->type)))
+    return size_multiply(&bytes, (size_t)m->span, dtype_bytes(type)) ? bytes : SIZE_MAX;
+}
+
+alibi_status model_measure(struct model *m, int64_t B, int64_t L, bool training, struct model_bytes *bytes)
+{
+    *bytes = (struct model_bytes){
+        .master = model_flat_bytes(m, dtype_sums(m->type)),
+        .copy = has_copies(m) ? model_flat_bytes(m, m->type) : 0,
+        .tables = tables_bytes(m, L, training),
+    };
+    return activations_measure(m, B, L, training, &bytes->kept, &bytes->passing);
+}
+
+static alibi_status new_flat(struct model *m, void **out, enum dtype type, const char *what)
+{
+    size_t bytes = model_flat_bytes(m, type);
+
+    if (bytes == SIZE_MAX)
         return fail(ALIBI_MEMORY, "a model of %lld parameters does not fit", (long long)m->elements);
-    TRY_RETURN(ops->buffer_new(m->device, &m->values, bytes, "the weights"));
+    TRY_RETURN(m->device->ops->buffer_new(m->device, out, bytes, what));
+    return m->device->ops->fill(m->device, tensor_1(*out, type, m->span), 0.0);
+}
+
+static alibi_status new_buffers(struct model *m, bool trainable)
+{
+    enum dtype sums = dtype_sums(m->type);
+
+    TRY_RETURN(new_flat(m, &m->values, sums, "the weights"));
+    if (has_copies(m))
+        TRY_RETURN(new_flat(m, &m->copies, m->type, "the copies of weights"));
     if (trainable)
-        TRY_RETURN(ops->buffer_new(m->device, &m->gradients, bytes, "the gradients"));
+        TRY_RETURN(new_flat(m, &m->gradients, sums, "the gradients"));
     for (int i = 0; i < m->count; i++) {
         struct parameter *p = &m->parameters[i];
-        p->value = shaped_slice(m, p, m->values);
-        p->gradient = shaped_slice(m, p, m->gradients);
+        p->value = shaped_slice(p->copied && m->copies ? model_flat_copies(m) : model_flat(m, m->values), p);
+        p->gradient = shaped_slice(model_flat(m, m->gradients), p);
     }
     return ALIBI_OK;
 }
 
-alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type,
-                       bool trainable)
+alibi_status model_outline(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type)
 {
     alibi_status status;
     struct model *m = NULL;
@@ -197,10 +268,23 @@ alibi_status model_new(struct model **out, const struct alibi_config *config, st
     list_all(&listed, m);
     m->count = listed.count;
     m->elements = listed.elements;
+    place_all(m);
+    *out = m;
+    m = NULL;
+out:
+    model_free(m);
+    return status;
+}
+
+alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type,
+                       bool trainable)
+{
+    alibi_status status;
+    struct model *m = NULL;
+
+    TRY(model_outline(&m, config, device, type));
     TRY(new_buffers(m, trainable));
     TRY(tables_new(&m->tables, m));
-    if (trainable)
-        TRY(model_clear_gradients(m));
     *out = m;
     m = NULL;
 out:
@@ -215,6 +299,7 @@ void model_free(struct model *m)
     activations_free(m->activations, m);
     tables_free(m->tables, m);
     m->device->ops->buffer_free(m->device, m->gradients);
+    m->device->ops->buffer_free(m->device, m->copies);
     m->device->ops->buffer_free(m->device, m->values);
     mem_free(m->parameters);
     mem_free(m->blocks);
@@ -223,7 +308,15 @@ void model_free(struct model *m)
 
 alibi_status model_clear_gradients(struct model *m)
 {
-    return m->device->ops->fill(m->device, tensor_1(m->gradients, m->type, m->elements), 0.0);
+    return m->device->ops->fill(m->device, model_flat(m, m->gradients), 0.0);
+}
+
+alibi_status model_refresh(struct model *m)
+{
+    if (!m->copies)
+        return ALIBI_OK;
+    return m->device->ops->copy(m->device, tensor_4(m->copies, m->type, 1, 1, 1, m->span),
+                                tensor_4(m->values, dtype_sums(m->type), 1, 1, 1, m->span));
 }
 
 static double deviation_of(const struct model *m, enum parameter_init init)
@@ -254,12 +347,13 @@ static alibi_status init_one(struct model *m, const struct parameter *p, uint64_
     alibi_status status;
     float *values = NULL;
     const struct ops *ops = m->device->ops;
+    struct tensor master = parameter_slice(m, p, m->values);
 
     if (p->init == INIT_ZERO || p->init == INIT_ONE)
-        return ops->fill(m->device, p->value, p->init == INIT_ONE ? 1.0 : 0.0);
+        return ops->fill(m->device, master, p->init == INIT_ONE ? 1.0 : 0.0);
     TRY(NEW_ARRAY(&values, p->count, "initial weights"));
     draw(m, p, seed, values);
-    TRY(ops->upload(m->device, p->value, values));
+    TRY(ops->upload(m->device, master, values));
 out:
     mem_free(values);
     return status;
@@ -269,5 +363,5 @@ alibi_status model_init(struct model *m, uint64_t seed)
 {
     for (int i = 0; i < m->count; i++)
         TRY_RETURN(init_one(m, &m->parameters[i], seed));
-    return ALIBI_OK;
+    return model_refresh(m);
 }

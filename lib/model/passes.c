@@ -22,9 +22,14 @@ static alibi_status check_tokens(const struct model *m, const int32_t *tokens, c
     return ALIBI_OK;
 }
 
+int64_t model_longest(const struct model *m)
+{
+    return m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+}
+
 alibi_status model_check_length(const struct model *m, int64_t length)
 {
-    int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+    int64_t longest = model_longest(m);
 
     if (length < 1)
         return fail(ALIBI_USAGE, "length %lld: at least 1 token is needed", (long long)length);
@@ -64,7 +69,7 @@ static alibi_status head_piece(struct model *m, int64_t from, int64_t count, dou
     struct tensor logits = tensor_rows(x->logits, 0, count), input = tensor_rows(x->normed, from, count);
     struct tensor dlogits = x->training ? logits : tensor_none();
 
-    TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none()));
+    TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none(), tensor_none()));
     TRY_RETURN(ops->cross_entropy(m->device, part(x->nll, from, count), dlogits, logits, part(x->targets, from, count), scale));
     if (!x->training)
         return ALIBI_OK;
@@ -135,7 +140,7 @@ alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int
         int64_t count = B * L - from < step ? B * L - from : step;
         struct tensor piece = tensor_rows(x->logits, 0, count);
         TRY_RETURN(m->device->ops->linear_forward(m->device, piece, tensor_rows(x->normed, from, count), value_of(m, m->head),
-                                                  tensor_none()));
+                                                  tensor_none(), tensor_none()));
         TRY_RETURN(m->device->ops->download(m->device, logits + from * m->config.vocab, piece));
     }
     return ALIBI_OK;
@@ -158,7 +163,8 @@ static alibi_status last_logits(struct model *m, const struct pass *p, float *lo
     if (m->norm >= 0)
         TRY_RETURN(norm_forward(m, x->last, part(x->mean, 0, p->B), part(x->rstd, 0, p->B), x->last, m->norm, m->norm_bias));
     for (int64_t b = 0; b < p->B; b++) {
-        TRY_RETURN(ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1), value_of(m, m->head), tensor_none()));
+        TRY_RETURN(
+            ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1), value_of(m, m->head), tensor_none(), tensor_none()));
         TRY_RETURN(ops->download(m->device, logits + b * m->config.vocab, out));
     }
     return ALIBI_OK;

@@ -4,14 +4,21 @@
  * learned bias anew in every pass, from its weights. */
 #include "model/walk.h"
 
-static alibi_status new_tensor(struct model *m, struct tensor *t, enum dtype type, int64_t rows, int64_t columns,
-                               const char *what)
+static size_t bytes_of(enum dtype type, int64_t rows, int64_t columns)
 {
     const int64_t factors[3] = { rows, columns, (int64_t)dtype_bytes(type) };
     size_t bytes;
+
+    return size_product(&bytes, factors, 3) ? bytes : SIZE_MAX;
+}
+
+static alibi_status new_tensor(struct model *m, struct tensor *t, enum dtype type, int64_t rows, int64_t columns,
+                               const char *what)
+{
+    size_t bytes = bytes_of(type, rows, columns);
     void *data;
 
-    if (!size_product(&bytes, factors, 3))
+    if (bytes == SIZE_MAX)
         return fail(ALIBI_MEMORY, "%s do not fit", what);
     TRY_RETURN(m->device->ops->buffer_new(m->device, &data, bytes, what));
     *t = tensor_2(data, type, rows, columns);
@@ -27,8 +34,8 @@ static alibi_status make_slopes(struct tables *t, struct model *m)
     TRY(NEW_ARRAY(&slopes, H, "slopes"));
     for (int64_t h = 0; h < H; h++)
         slopes[h] = m->method->slope(&m->config, h);
-    TRY(new_tensor(m, &t->slopes, m->type, 1, H, "slopes"));
-    t->slopes = tensor_1(t->slopes.data, m->type, H);
+    TRY(new_tensor(m, &t->slopes, dtype_sums(m->type), 1, H, "slopes"));
+    t->slopes = tensor_1(t->slopes.data, t->slopes.type, H);
     TRY(m->device->ops->upload(m->device, t->slopes, slopes));
 out:
     mem_free(slopes);
@@ -47,9 +54,9 @@ static alibi_status make_buckets(struct tables *t, struct model *m)
     TRY(new_tensor(m, &t->bucket, DTYPE_I32, 1, T, "distance buckets"));
     t->bucket = tensor_1(t->bucket.data, DTYPE_I32, T);
     TRY(m->device->ops->upload(m->device, t->bucket, bucket));
-    TRY(new_tensor(m, &t->bias, m->type, H, T, "the bias by distance"));
+    TRY(new_tensor(m, &t->bias, dtype_sums(m->type), H, T, "the bias by distance"));
     if (m->gradients)
-        TRY(new_tensor(m, &t->dbias, m->type, H, T, "the gradient of the bias"));
+        TRY(new_tensor(m, &t->dbias, dtype_sums(m->type), H, T, "the gradient of the bias"));
 out:
     mem_free(bucket);
     return status;
@@ -112,13 +119,51 @@ out:
     return status;
 }
 
+static int64_t row_capacity(int64_t length)
+{
+    int64_t capacity = 64;
+
+    while (capacity < length)
+        capacity *= 2;
+    return capacity;
+}
+
+static int64_t row_columns(const struct model *m)
+{
+    return m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads : m->config.width;
+}
+
+static size_t sum_or_most(size_t a, size_t b)
+{
+    size_t sum;
+
+    return size_add(&sum, a, b) ? sum : SIZE_MAX;
+}
+
+size_t tables_bytes(const struct model *m, int64_t length, bool trainable)
+{
+    const struct position_method *method = m->method;
+    enum dtype sums = dtype_sums(m->type);
+    int64_t H = m->config.heads;
+    size_t bytes = 0;
+
+    if (method->bias == BIAS_LINEAR)
+        bytes = sum_or_most(bytes, bytes_of(sums, 1, H));
+    if (method->bias == BIAS_TABLE) {
+        int64_t T = method->distances(&m->config);
+        bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, T));
+        bytes = sum_or_most(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
+    }
+    if (owns_rows(m))
+        bytes = sum_or_most(bytes, bytes_of(sums, row_capacity(length), row_columns(m)));
+    return bytes;
+}
+
 alibi_status tables_reserve(struct model *m, int64_t length)
 {
     alibi_status status;
     struct tables *t = m->tables;
     struct tensor rows = tensor_none();
-    int64_t columns = m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads : m->config.width;
-    int64_t capacity = 64;
 
     if (m->method->acts_on == POSITION_EMBEDDING && !owns_rows(m)) {
         t->rows = value_of(m, m->position);
@@ -126,9 +171,7 @@ alibi_status tables_reserve(struct model *m, int64_t length)
     }
     if (!owns_rows(m) || (t->rows.data && t->rows.shape[0] >= length))
         return ALIBI_OK;
-    while (capacity < length)
-        capacity *= 2;
-    TRY(new_tensor(m, &rows, m->type, capacity, columns, "position rows"));
+    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m), "position rows"));
     TRY(fill_rows(m, rows));
     m->device->ops->buffer_free(m->device, t->rows.data);
     t->rows = rows;

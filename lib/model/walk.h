@@ -7,7 +7,8 @@
 /* ---- position tables (tables.c): what the method computes, on the device */
 
 struct tables {
-    struct tensor rows;   /* [P, C] added to embeddings or [P, D] for rotation, P grown as needed; the parameter for learned */
+    struct tensor rows;   /* all in the type of sums. [P, C] added to embeddings or [P, D] for rotation, P grown as needed; the
+                             parameter for learned */
     struct tensor slopes; /* [H] */
     struct tensor bucket; /* I32 [T] */
     struct tensor bias, dbias; /* [H, T], from the bucket weights; its gradient over all layers */
@@ -15,8 +16,9 @@ struct tables {
 
 alibi_status tables_new(struct tables **out, struct model *m);
 void tables_free(struct tables *t, struct model *m);
-alibi_status tables_reserve(struct model *m, int64_t length); /* rows for positions 0..length-1 */
-alibi_status tables_refresh(struct model *m);                 /* after the weights may have changed: once per pass */
+alibi_status tables_reserve(struct model *m, int64_t length);               /* rows for positions 0..length-1 */
+size_t tables_bytes(const struct model *m, int64_t length, bool trainable); /* of all that, on the device; SIZE_MAX: more */
+alibi_status tables_refresh(struct model *m); /* after the weights may have changed: once per pass */
 alibi_status tables_clear_gradient(struct model *m);
 alibi_status tables_backward(struct model *m); /* dbias into the gradient of the bucket weights */
 struct bias tables_bias(const struct model *m);
@@ -27,10 +29,10 @@ struct tensor tables_bias_gradient(const struct model *m); /* absent if the bias
 struct layer {
     struct tensor x, middle;                  /* [rows, C] residual stream before attention, before feed-forward */
     struct tensor norm1, norm2;               /* [rows, C] */
-    struct tensor mean1, rstd1, mean2, rstd2; /* [rows] */
+    struct tensor mean1, rstd1, mean2, rstd2; /* [rows], in the type of sums */
     struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
     struct tensor attended;                   /* [rows, C] */
-    struct tensor lse;                        /* [B, H, L] */
+    struct tensor lse;                        /* [B, H, L], in the type of sums */
     struct tensor kept;                       /* I32, what attention used; training */
     struct tensor up, activated;              /* [rows, F or 2F], [rows, F] */
 };
@@ -38,23 +40,28 @@ struct layer {
 struct activations {
     int64_t B, L;
     bool training;
+    int recompute; /* enum alibi_recompute, of training */
     void *buffer;
     size_t bytes;
 
     struct tensor tokens, targets, nll; /* [B, L], [rows], [rows] */
     struct tensor embedded, embedded_mean, embedded_rstd;
-    struct layer *layers; /* [N]; without training all of them are the same buffers */
-    struct tensor branch; /* [rows, C] what a branch adds */
+    struct layer *layers; /* [N]; without training all of them are the same buffers, in training those that are not kept */
     struct tensor x;      /* [rows, C] after the last block */
     struct tensor normed, mean, rstd;
     struct tensor last;   /* [B, C] the last position of each row, for decoding */
     struct tensor logits; /* [some rows, V] */
 
-    struct tensor dx, dnorm, dbranch, dqkv, dattended, dactivated; /* training */
+    /* Training. `branch` is what a branch adds, before its dropout, and its gradient behind it; dnorm, which is needed when that
+     * no longer is, lies in the same place. */
+    struct tensor branch, dx, dnorm, dqkv, dattended, dactivated;
 };
 
 /* Buffers for B x L tokens, made anew only if the last ones do not serve. */
 alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training);
+/* Their bytes: what is kept for the backward pass, and the rest; SIZE_MAX both where they do not fit. Those that the model has
+ * are void from then on. */
+alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool training, size_t *kept, size_t *passing);
 void activations_free(struct activations *a, struct model *m);
 
 /* ---- what attention leaves out (watch.c) */
@@ -85,6 +92,8 @@ alibi_status cache_reserve(struct cache *c, int64_t length);
 void cache_advance(struct cache *c, int64_t count);
 
 alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens); /* to activations->x */
+alibi_status attend(struct model *m, const struct pass *p, int64_t n);              /* layer n from x to middle */
+alibi_status widen(struct model *m, int64_t n);                                     /* and on to activated */
 alibi_status backward(struct model *m, const struct pass *p);                       /* from activations->dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
 struct attention attention_of(const struct model *m, const struct pass *p, int64_t n);

@@ -60,9 +60,9 @@ static alibi_status largest_norm(struct model *m, struct tensor x, double *large
     struct device *dev = m->device;
     alibi_status status;
     int64_t tiles = attention_tiles(x.shape[1]);
-    struct tensor norms = tensor_3(NULL, m->type, x.shape[0], x.shape[2], tiles);
+    struct tensor norms = tensor_3(NULL, dtype_sums(m->type), x.shape[0], x.shape[2], tiles);
 
-    TRY(dev->ops->buffer_new(dev, &norms.data, (size_t)tensor_count(norms) * dtype_bytes(m->type), "the norms of queries"));
+    TRY(dev->ops->buffer_new(dev, &norms.data, (size_t)tensor_count(norms) * dtype_bytes(norms.type), "the norms of queries"));
     TRY(dev->ops->attention_norms(dev, norms, x, 0));
     TRY(largest_of(m, norms, tiles, largest));
 out:
@@ -112,32 +112,41 @@ static alibi_status begin_record(struct model *m, struct attention *a)
     return ALIBI_OK;
 }
 
-static void read_record(struct model *m, const struct attention *a)
+static alibi_status read_record(struct model *m, const struct attention *a)
 {
+    struct watch *w = m->watch;
     struct skip_count n;
+    double left_out = 0.0;
 
     if (!is_watched(m, a))
-        return;
-    n = attention_count(a);
-    m->watch->tiles.used += n.used;
-    m->watch->tiles.all += n.all;
-    if (m->watch->verify) {
-        double left_out = attention_left_out(a);
-        m->watch->left_out = left_out > m->watch->left_out ? left_out : m->watch->left_out;
-    }
+        return ALIBI_OK;
+    TRY_RETURN(record_read(m->device, a, w->verify, &n, &left_out));
+    w->tiles.used += n.used;
+    w->tiles.all += n.all;
+    w->left_out = left_out > w->left_out ? left_out : w->left_out;
+    return ALIBI_OK;
+}
+
+/* What is under way ends outside of the time that is taken, and what was begun within it. */
+static alibi_status timed_attention(struct model *m, struct tensor y, struct tensor lse, struct attention a)
+{
+    double begin;
+
+    TRY_RETURN(device_finish(m->device));
+    begin = clock_seconds();
+    TRY_RETURN(m->device->ops->attention_forward(m->device, y, lse, a));
+    TRY_RETURN(device_finish(m->device));
+    m->watch->seconds += clock_seconds() - begin;
+    return ALIBI_OK;
 }
 
 alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse, struct attention a)
 {
-    double begin;
-
-    if (!m->watch)
+    if (m->watch)
+        TRY_RETURN(check_scores(m, layer, &a));
+    if (!m->watch || !m->watch->record)
         return m->device->ops->attention_forward(m->device, y, lse, a);
-    TRY_RETURN(check_scores(m, layer, &a));
     TRY_RETURN(begin_record(m, &a));
-    begin = clock_seconds();
-    TRY_RETURN(m->device->ops->attention_forward(m->device, y, lse, a));
-    m->watch->seconds += clock_seconds() - begin;
-    read_record(m, &a);
-    return ALIBI_OK;
+    TRY_RETURN(timed_attention(m, y, lse, a));
+    return read_record(m, &a);
 }

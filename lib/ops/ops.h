@@ -3,7 +3,9 @@
  * The model calls this table and nothing else. ref/ fills every entry in plain C; another backend starts as a copy of the
  * reference table and overrides what it has faster. Contracts hold for every backend:
  *
- *   - Types: all floating tensors of one call have the same type, F32 or F64 (a backend may hand F64 to the reference).
+ *   - Types: T is that of activations, F32, F64 or BF16; S = dtype_sums(T) that of sums, statistics, losses and gradients of
+ *     parameters. Weights and biases of linear layers, embeddings and activations are T, everything else is S where the
+ *     contract says S. All tensors of one call agree in T. (A backend may hand what it does not have to the reference.)
  *   - Tensors are contiguous unless the contract says "view": then the last two dimensions' strides are D and 1, others free.
  *   - Outputs are overwritten, except gradients of parameters (dweight, dbias, dtable, dslopes ...) and what is said to
  *     "accumulate": those are added to.
@@ -18,10 +20,12 @@
 #include "base/base.h"
 #include "ops/tensor.h"
 
-/* One device with its table of operations. `state` is the backend's own. */
+/* One device with its table of operations. `state` is the backend's own. Work may still be under way when an operation has
+ * returned; downloads, sums and finish() wait for it, and report what went wrong meanwhile. */
 struct device {
     const struct ops *ops;
     void *state;
+    int64_t logits; /* how many logits the output layer makes at a time, about */
 };
 
 /* Bias on attention scores, by distance i - j >= 0. The distance is an integer; the bias is formed in the type of the scores. */
@@ -33,7 +37,7 @@ enum bias_kind {
 
 struct bias {
     enum bias_kind kind;
-    struct tensor values; /* LINEAR: slopes [H]; TABLE: [H, T] */
+    struct tensor values; /* S; LINEAR: slopes [H]; TABLE: [H, T] */
 };
 
 /* Leaving out keys that cannot matter (docs/attention.md has the proof). Keys are taken in tiles of ATTENTION_TILE. A tile is
@@ -47,7 +51,7 @@ enum { ATTENTION_TILE = 64 };
 
 struct skipping {
     double eps;          /* 0: every pair is computed */
-    struct tensor norms; /* [B, Hkv, tiles of Lk] from attention_norms; absent: the call finds them */
+    struct tensor norms; /* S [B, Hkv, tiles of Lk] from attention_norms; absent: the call finds them */
     struct tensor kept;  /* I32 [B, H, tiles of Lq, words of Lk]: bit t % 32 of word t / 32 says that key tile t was used.
                             Forward writes it, where Lk - Lq is a multiple of a tile; backward visits those tiles only; absent:
                             not wanted, and all */
@@ -75,8 +79,8 @@ static inline int64_t attention_kept_words(int64_t length)
     return (attention_tiles(length) + 31) / 32;
 }
 
-/* Of a call that recorded skip.kept, in this process's memory: the tiles used, of all that the mask leaves; and the largest share
- * of a query's weight that was left out, in double precision and pair by pair (left_out.c). */
+/* Of a call that recorded skip.kept, all of it in this process's memory: the tiles used, of all that the mask leaves; and the
+ * largest share of a query's weight that was left out, in double precision and pair by pair (left_out.c). */
 struct skip_count {
     int64_t used, all;
 };
@@ -90,18 +94,44 @@ struct dropout {
     uint64_t seed, stream;
 };
 
+/* Weight decay is on the first `decaying` elements of a call, and not on those behind them. */
 struct adamw {
     double lr, beta1, beta2, eps, weight_decay;
     double gradient_scale; /* factor on the gradient: clipping */
     int64_t step;          /* from 1, for the bias correction */
+    int64_t decaying;
 };
 
 struct nesterov {
     double lr, previous_lr, momentum, weight_decay, gradient_scale;
+    int64_t decaying;
+};
+
+/* What a device has, in bytes. peak: the most that was used since reset_peak. */
+struct device_memory {
+    size_t total, free, used, peak;
+};
+
+/* Where the time went, for benchmarks. */
+enum { DEVICE_PARTS_MAX = 32 };
+struct device_part {
+    const char *name; /* "attention forward" */
+    double seconds;
+    int64_t calls;
 };
 
 struct ops {
-    const char *name; /* "ref", "cpu" */
+    const char *name; /* "ref", "cpu", "cuda" */
+
+    /* ---- the device as a whole. NULL where it is the host: nothing is under way, and its memory is not ours to count. */
+
+    alibi_status (*finish)(struct device *dev);
+    void (*memory)(struct device *dev, struct device_memory *memory);
+    void (*reset_peak)(struct device *dev);
+    /* Bytes of its own that a backend needs for passes over B x L tokens of such heads, beyond the tensors it is handed. */
+    size_t (*workspace)(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training);
+    /* From the first call on the time of each kind of operation is kept; parts [DEVICE_PARTS_MAX], zeroed as they are read. */
+    alibi_status (*read_parts)(struct device *dev, struct device_part *parts, int *count);
 
     /* ---- memory */
 
@@ -115,39 +145,54 @@ struct ops {
     /* dst = value everywhere; contiguous. */
     alibi_status (*fill)(struct device *dev, struct tensor dst, double value);
 
-    /* dst = src; views of the same shape [B, L, H, D]. */
+    /* dst = src; views of the same shape [B, L, H, D], of any two floating types. */
     alibi_status (*copy)(struct device *dev, struct tensor dst, struct tensor src);
 
     /* ---- embedding
      *
      *   y[b, l] = scale * weight[tokens[b, l]] + table[start + l]
      *
-     * y [B, L, C]; tokens I32 [B, L], each in 0..V-1; weight [V, C]; table [P, C] with P >= start + L, may be absent. */
+     * y [B, L, C]; tokens I32 [B, L], each in 0..V-1; weight [V, C]; table S [P, C] with P >= start + L, may be absent. */
     alibi_status (*embedding_forward)(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
                                       struct tensor table, int64_t start, double scale);
-    /* dweight [V, C], dtable [P, C] (may be absent) accumulate. */
+    /* dweight S [V, C], dtable S [P, C] (may be absent) accumulate. */
     alibi_status (*embedding_backward)(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
                                        struct tensor tokens, int64_t start, double scale);
 
     /* ---- linear
      *
-     *   y = x weight^T + bias
+     *   y = x weight^T + bias + residual
      *
-     * x [rows, in]; y [rows, out]; weight [out, in]; bias [out], may be absent. */
-    alibi_status (*linear_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor weight,
-                                   struct tensor bias);
-    /* dx = dy weight; dweight += dy^T x; dbias += column sums of dy. dx and dbias may be absent. */
+     * x [rows, in]; y, residual [rows, out]; weight [out, in]; bias [out]. bias and residual may be absent; y may be residual. */
+    alibi_status (*linear_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
+                                   struct tensor residual);
+    /* dx = dy weight; dweight += dy^T x; dbias += column sums of dy. dweight S, dbias S. dx and dbias may be absent. */
     alibi_status (*linear_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                     struct tensor dy, struct tensor x, struct tensor weight);
+
+    /* A linear layer with its activation:   up = x weight^T + bias,   activated = act(up)
+     *
+     * activated [rows, F]; up [rows, F] (2F for swiglu) for the backward pass; where nobody wants it, it is scratch. bias may be
+     * absent. */
+    alibi_status (*linear_activation_forward)(struct device *dev, int kind, struct tensor activated, struct tensor up,
+                                              struct tensor x, struct tensor weight, struct tensor bias);
+    /* Back through y = act(up) weight^T + bias:
+     *
+     *   dup = (dy weight) act'(up),   dweight += dy^T activated,   dbias += column sums of dy
+     *
+     * scratch [rows, F]; dup has the shape of up, and may be up itself or, for other kinds than swiglu, scratch. */
+    alibi_status (*linear_activation_backward)(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
+                                               struct tensor dweight, struct tensor dbias, struct tensor dy,
+                                               struct tensor activated, struct tensor weight, struct tensor up);
 
     /* ---- layer norm
      *
      *   y = (x - mean) * rstd * weight + bias,     rstd = 1 / sqrt(var + eps)
      *
-     * x, y [rows, C]; weight, bias [C], bias may be absent; mean, rstd [rows] are kept for the backward pass. y may be x. */
+     * x, y [rows, C]; weight, bias S [C], bias may be absent; mean, rstd S [rows] are kept for the backward pass. y may be x. */
     alibi_status (*layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
                                       struct tensor x, struct tensor weight, struct tensor bias, double eps);
-    /* dx accumulates (the residual stream's gradient is already there). */
+    /* dx accumulates (the residual stream's gradient is already there). dweight, dbias S. */
     alibi_status (*layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                        struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
                                        struct tensor rstd);
@@ -171,7 +216,7 @@ struct ops {
      *
      * kind is enum alibi_activation; y [rows, F]; x [rows, F], or [rows, 2F] for swiglu. */
     alibi_status (*activation_forward)(struct device *dev, int kind, struct tensor y, struct tensor x);
-    /* dx has the shape of x and may be x itself (the forward's input is then lost). */
+    /* dx has the shape of x and may be x itself (the forward's input is then lost), or dy where that has the same shape. */
     alibi_status (*activation_backward)(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x);
 
     /* ---- residual and dropout
@@ -187,9 +232,9 @@ struct ops {
      *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i
      *   y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log sum_j exp(s(i, j))
      *
-     * y view [B, Lq, H, D]; lse [B, H, Lq], in the unshifted form above. No buffer of floats grows with Lq * Lk. */
+     * y view [B, Lq, H, D]; lse S [B, H, Lq], in the unshifted form above. No buffer of floats grows with Lq * Lk. */
     alibi_status (*attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
-    /* For Lq = Lk. dq, dk, dv views shaped like q, k, v; dbias like bias.values, accumulates, may be absent.
+    /* For Lq = Lk. dq, dk, dv views shaped like q, k, v; dbias S like bias.values, accumulates, may be absent.
      * For linear bias dbias is the gradient of the slopes. */
     alibi_status (*attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
                                        struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
@@ -203,7 +248,7 @@ struct ops {
      *
      *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of (position, pair)
      *
-     * x view [B, L, H, D], in place; table [P, D]: D/2 cosines then D/2 sines of position p, P >= start + L.
+     * x view [B, L, H, D], in place; table S [P, D]: D/2 cosines then D/2 sines of position p, P >= start + L.
      * layout (enum alibi_rotary_layout): pair n is elements (n, n + D/2) for halves, (2n, 2n + 1) for pairs.
      * direction 1 rotates, -1 rotates back: the backward pass. */
     alibi_status (*rotary)(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
@@ -212,7 +257,7 @@ struct ops {
      *
      *   table[h, d] = weight[bucket[d], h]
      *
-     * table [H, T]; weight [buckets, H]; bucket I32 [T]. */
+     * table S [H, T]; weight S [buckets, H]; bucket I32 [T]. */
     alibi_status (*bucket_forward)(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);
     /* dweight accumulates. */
     alibi_status (*bucket_backward)(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket);
@@ -221,7 +266,7 @@ struct ops {
      *
      *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax - onehot)
      *
-     * logits [rows, V]; targets I32 [rows], -1: not scored (nll 0, gradient 0); nll [rows].
+     * logits [rows, V]; targets I32 [rows], -1: not scored (nll 0, gradient 0); nll S [rows].
      * dlogits may be absent (evaluation) and may be logits. */
     alibi_status (*cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
                                   struct tensor targets, double scale);
@@ -231,12 +276,14 @@ struct ops {
      * AdamW (Loshchilov, Hutter 2019), g = gradient_scale * gradient, t = step:
      *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
      *   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
-     * All [count]. */
-    alibi_status (*adamw)(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
-                          struct adamw a);
+     * All S [count]; copy, which may be absent, is of any type and gets the new weights. Meant for all parameters in one call:
+     * decay is a matter of the position, and where gradient and state are 0, as between tensors, a weight of 0 stays 0. */
+    alibi_status (*adamw)(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                          struct tensor gradient, struct adamw a);
     /* Nesterov momentum as the paper's code has it, r = lr / previous_lr:
      *   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g */
-    alibi_status (*nesterov)(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n);
+    alibi_status (*nesterov)(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                             struct nesterov n);
 
     /* *sum (on the host) = the sum of the squares, in double and in a fixed order; not finite if an element is not. */
     alibi_status (*sum_squares)(struct device *dev, double *sum, struct tensor x);
@@ -245,9 +292,12 @@ struct ops {
     alibi_status (*sum)(struct device *dev, double *sum, struct tensor x);
 };
 
-/* The devices of this process: the table needs no state on the CPU. */
+/* The devices of this process (device.c). The host needs no state. */
 extern const struct ops ops_ref;
-struct device device_default(void); /* the one that training, models and benchmarks run on */
-const struct ops *ops_cpu(void);    /* the reference with the CPU's overrides for the vector unit found at run time */
+const struct ops *ops_cpu(void); /* the reference with the CPU's overrides for the vector unit found at run time */
+
+/* What alibi_use_device() chose, for training, models and benchmarks: the CPU in fp32 if it was not called. */
+struct device device_default(void);
+enum dtype device_default_type(void);
 
 #endif

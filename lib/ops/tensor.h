@@ -13,8 +13,9 @@ enum { TENSOR_RANK_MAX = 4 };
 
 enum dtype {
     DTYPE_F32,
-    DTYPE_F64, /* for the tests: finite differences need the digits */
-    DTYPE_I32, /* tokens, indices */
+    DTYPE_F64,  /* for the tests: finite differences need the digits */
+    DTYPE_I32,  /* tokens, indices */
+    DTYPE_BF16, /* the upper half of an F32, rounded to nearest even: activations and matrices on a GPU */
 };
 
 struct tensor {
@@ -27,7 +28,13 @@ struct tensor {
 
 static inline size_t dtype_bytes(enum dtype type)
 {
-    return type == DTYPE_F64 ? 8 : 4;
+    return type == DTYPE_F64 ? 8 : type == DTYPE_BF16 ? 2 : 4;
+}
+
+/* What sums, statistics and losses of numbers of that type are kept in, and the parameters and gradients they belong to. */
+static inline enum dtype dtype_sums(enum dtype type)
+{
+    return type == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
 }
 
 static inline int64_t tensor_count(struct tensor t)

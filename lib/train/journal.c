@@ -105,13 +105,12 @@ static alibi_status read_timing(struct journal *j)
     return ALIBI_OK;
 }
 
-alibi_status journal_sync(struct journal *j)
+alibi_status journal_sync(struct journal *j, size_t peak)
 {
     struct alibi_option_group group = timing_group(j);
-    int64_t peak = (int64_t)alibi_memory_peak();
 
-    if (peak > j->peak_bytes)
-        j->peak_bytes = peak;
+    if ((int64_t)peak > j->peak_bytes)
+        j->peak_bytes = (int64_t)peak;
     TRY_RETURN(file_sync(j->log));
     return alibi_options_write(&group, 1, j->timing_path);
 }

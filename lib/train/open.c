@@ -58,7 +58,7 @@ alibi_status alibi_model_open(alibi_model **out, const char *path)
     TRY(find(&m->path, path));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
     m->device = device_default();
-    TRY(model_new(&m->model, &config, &m->device, DTYPE_F32, false));
+    TRY(model_new(&m->model, &config, &m->device, device_default_type(), false));
     TRY(checkpoint_read_weights(m->path, m->model));
     *out = m;
     m = NULL;

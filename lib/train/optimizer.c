@@ -1,6 +1,6 @@
-/* optimizer.c - gradients into updates, tensor by tensor
+/* optimizer.c - gradients into updates, all parameters in one call
  *
- * The equations are in ops.h. Matrices decay, norms and biases do not: the table of parameters says which. */
+ * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with those that do. */
 #include "train/train.h"
 
 static alibi_status new_moments(struct model *m, void **out, size_t bytes)
@@ -10,7 +10,7 @@ static alibi_status new_moments(struct model *m, void **out, size_t bytes)
     alibi_status status;
 
     TRY(ops->buffer_new(m->device, &buffer, bytes, "the optimizer's state"));
-    TRY(ops->fill(m->device, tensor_1(buffer, m->type, m->elements), 0.0));
+    TRY(ops->fill(m->device, model_flat(m, buffer), 0.0));
     *out = buffer;
     buffer = NULL;
 out:
@@ -18,16 +18,21 @@ out:
     return status;
 }
 
+int optimizer_moments(int kind)
+{
+    return kind == ALIBI_ADAMW ? 2 : 1;
+}
+
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind)
 {
     alibi_status status;
     struct optimizer made = { .model = m, .kind = kind };
-    size_t bytes;
+    size_t bytes = model_flat_bytes(m, dtype_sums(m->type));
 
-    if (!size_multiply(&bytes, (size_t)m->elements, dtype_bytes(m->type)))
+    if (bytes == SIZE_MAX)
         return fail(ALIBI_MEMORY, "the optimizer's state for %lld parameters does not fit", (long long)m->elements);
     TRY(new_moments(m, &made.first, bytes));
-    if (kind == ALIBI_ADAMW)
+    if (optimizer_moments(kind) > 1)
         TRY(new_moments(m, &made.second, bytes));
     *o = made;
     made = (struct optimizer){ 0 };
@@ -45,37 +50,31 @@ void optimizer_fini(struct optimizer *o)
     *o = (struct optimizer){ 0 };
 }
 
-static alibi_status step_adamw(struct optimizer *o, const struct parameter *p, struct adamw a)
+static alibi_status step_adamw(struct optimizer *o, struct adamw a)
 {
     struct model *m = o->model;
 
-    if (!p->decays)
-        a.weight_decay = 0;
-    return m->device->ops->adamw(m->device, parameter_slice(m, p, m->values), parameter_slice(m, p, o->first),
-                                 parameter_slice(m, p, o->second), parameter_slice(m, p, m->gradients), a);
+    return m->device->ops->adamw(m->device, model_flat(m, m->values), model_flat_copies(m), model_flat(m, o->first),
+                                 model_flat(m, o->second), model_flat(m, m->gradients), a);
 }
 
-static alibi_status step_nesterov(struct optimizer *o, const struct parameter *p, struct nesterov n)
+static alibi_status step_nesterov(struct optimizer *o, struct nesterov n)
 {
     struct model *m = o->model;
 
-    if (!p->decays)
-        n.weight_decay = 0;
-    return m->device->ops->nesterov(m->device, parameter_slice(m, p, m->values), parameter_slice(m, p, o->first),
-                                    parameter_slice(m, p, m->gradients), n);
+    return m->device->ops->nesterov(m->device, model_flat(m, m->values), model_flat_copies(m), model_flat(m, o->first),
+                                    model_flat(m, m->gradients), n);
 }
 
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step, double gradient_scale)
 {
-    double lr = schedule_lr(t, step);
-    struct adamw a = { lr, t->beta1, t->beta2, t->adam_eps, t->weight_decay, gradient_scale, step };
-    struct nesterov n = { lr, step > 1 ? schedule_lr(t, step - 1) : lr, t->momentum, t->weight_decay, gradient_scale };
+    int64_t decaying = o->model->decaying;
+    double lr = schedule_lr(t, step), previous_lr = step > 1 ? schedule_lr(t, step - 1) : lr;
 
-    for (int i = 0; i < o->model->count; i++) {
-        const struct parameter *p = &o->model->parameters[i];
-        TRY_RETURN(o->kind == ALIBI_ADAMW ? step_adamw(o, p, a) : step_nesterov(o, p, n));
-    }
-    return ALIBI_OK;
+    if (o->kind == ALIBI_ADAMW)
+        return step_adamw(o,
+                          (struct adamw){ lr, t->beta1, t->beta2, t->adam_eps, t->weight_decay, gradient_scale, step, decaying });
+    return step_nesterov(o, (struct nesterov){ lr, previous_lr, t->momentum, t->weight_decay, gradient_scale, decaying });
 }
 
 static double clip_factor(double clip, double norm)

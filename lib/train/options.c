@@ -28,11 +28,13 @@ static const struct alibi_option options[] = {
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N", "keys weights, data order and dropout" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
       "weight of keys that attention may leave out, relative to what it uses; 0: none" },
-    /* Last, because it alone does not shape the result: see training_shaping_options. */
+    /* Last, because they do not shape the result: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N", "steps between checkpoints" },
+    { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
+      "what the backward pass computes again instead of keeping it: less memory, more time, the same numbers" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options };
+enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 2 };
 
 const struct alibi_option *alibi_training_options(int *count)
 {
@@ -42,7 +44,7 @@ const struct alibi_option *alibi_training_options(int *count)
 
 const struct alibi_option *training_shaping_options(int *count)
 {
-    *count = OPTIONS - 1;
+    *count = OPTIONS - NOT_SHAPING;
     return options;
 }
 

@@ -6,7 +6,7 @@
 
 #include "train/checkpoint.h"
 
-enum { BLOCK_FLOATS = 1 << 16 };
+enum { BLOCK_FLOATS = 1 << 18 }; /* large enough that a transfer from another device is not all latency */
 
 /* ---- one file */
 

@@ -210,6 +210,7 @@ alibi_status checkpoint_read_weights(const char *path, struct model *m)
 
     TRY(tensor_file_of_model(&f, m));
     TRY(read_tensors(&f, path, PART_MODEL));
+    TRY(model_refresh(m));
 out:
     tensor_file_fini(&f);
     return status;

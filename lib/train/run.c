@@ -39,6 +39,20 @@ static alibi_status resolve(struct run *r, const struct alibi_config *config)
     return alibi_config_resolve(&r->config);
 }
 
+/* What does not fit is refused before anything is allocated, and with a word on what would. */
+static alibi_status check_memory(struct run *r)
+{
+    struct alibi_plan plan;
+    struct alibi_config config = r->asked;
+
+    config.vocab = r->config.vocab;
+    TRY_RETURN(plan_training(&plan, &config, &r->training, &r->device, device_default_type()));
+    TRY_RETURN(plan_check(&plan, r->training.recompute));
+    if (plan.available > 0)
+        plan_note(&plan);
+    return ALIBI_OK;
+}
+
 static alibi_status make(struct run *r, const struct alibi_config *config)
 {
     const struct alibi_training *t = &r->training;
@@ -46,10 +60,11 @@ static alibi_status make(struct run *r, const struct alibi_config *config)
 
     TRY_RETURN(resolve(r, config));
     TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed));
+    TRY_RETURN(check_memory(r));
     TRY_RETURN(loader_new(&r->loader, &batches));
-    r->device = device_default();
-    TRY_RETURN(model_new(&r->model, &r->config, &r->device, DTYPE_F32, true));
-    r->model->skip = r->training.skip;
+    TRY_RETURN(model_new(&r->model, &r->config, &r->device, device_default_type(), true));
+    r->model->skip = t->skip;
+    r->model->recompute = t->recompute;
     TRY_RETURN(model_check_length(r->model, t->train_length));
     return optimizer_init(&r->optimizer, r->model, t->optimizer);
 }
@@ -330,7 +345,7 @@ static void report(const struct run *r)
 
 static alibi_status save(struct run *r)
 {
-    TRY_RETURN(journal_sync(&r->journal));
+    TRY_RETURN(journal_sync(&r->journal, device_peak(&r->device)));
     TRY_RETURN(checkpoint_save(r->dir, r->model, &r->optimizer, corpus_tokenizer(r->corpus), &r->training, &r->state));
     r->saved = r->state.step;
     return ALIBI_OK;
@@ -368,9 +383,9 @@ static alibi_status say_what_is_left(const struct run *r, alibi_status status)
                 (long long)r->saved);
 }
 
-static struct alibi_train_result result_of(const struct run *r)
+static struct alibi_train_result result_of(struct run *r)
 {
-    size_t peak = alibi_memory_peak(), earlier = (size_t)r->journal.peak_bytes;
+    size_t peak = device_peak(&r->device), earlier = (size_t)r->journal.peak_bytes;
 
     return (struct alibi_train_result){
         .step = r->state.step,
@@ -386,7 +401,8 @@ static alibi_status run_to_end(struct run *r, const struct alibi_config *config,
 {
     alibi_status status;
 
-    alibi_memory_reset_peak();
+    r->device = device_default();
+    device_reset_peak(&r->device);
     TRY(make(r, config));
     TRY(open_run(r, resume));
     TRY(loop(r));

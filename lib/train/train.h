@@ -10,7 +10,8 @@
 /* ALIBI_USAGE names the value that is outside its range: a caller need not have come through the options. */
 alibi_status training_check(const struct alibi_training *t);
 
-/* The options without those that leave the result as it is (how often it is saved): what a resumed run must agree in. */
+/* The options without those that leave the result as it is (how often it is saved, what is computed again): what a resumed run
+ * must agree in. */
 const struct alibi_option *training_shaping_options(int *count);
 
 /* ---- schedule (schedule.c) */
@@ -25,12 +26,23 @@ struct optimizer {
     int kind;             /* enum alibi_optimizer */
     void *first, *second; /* flat like the parameters: AdamW m, v; Nesterov u, NULL */
 };
+int optimizer_moments(int kind); /* flat buffers that it needs */
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind);
 void optimizer_fini(struct optimizer *o);
 /* Applies the gradients at `step`; gradient_scale is the clipping factor. */
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step, double gradient_scale);
 /* What a step does once loss and gradients are there: guard, clip, apply. *norm is the gradient's before clipping. */
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step, double loss, double *norm);
+
+/* ---- plan (plan.c) */
+
+/* alibi_plan_training on a device and in a type. */
+alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config, const struct alibi_training *training,
+                           struct device *device, enum dtype type);
+
+/* ALIBI_MEMORY says what would fit instead. */
+alibi_status plan_check(const struct alibi_plan *plan, int recompute);
+void plan_note(const struct alibi_plan *plan); /* one line of the log */
 
 /* ---- guard (guard.c) */
 
@@ -89,8 +101,8 @@ alibi_status journal_open(struct journal *j, const char *run, int64_t step);
 void journal_close(struct journal *j);
 alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm, double lr);
 
-/* Before a checkpoint: the lines up to it are on the disk, and so are the times. */
-alibi_status journal_sync(struct journal *j);
+/* Before a checkpoint: the lines up to it are on the disk, and so are the times. peak: of the device's memory, so far. */
+alibi_status journal_sync(struct journal *j, size_t peak);
 
 /* ---- the loop (run.c) */
 

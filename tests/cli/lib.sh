@@ -1,13 +1,26 @@
 # lib.sh - what the tests of the program share. Needs ALIBI, the program, and SOURCE, the root of the repository. Each script
 # runs in a folder of its own that is removed at the end.
+#
+# The tests say what holds on the CPU, on every machine: ALIBI is from here on the program with --device cpu, which an option
+# behind it overrides. $program is the program itself; test_device.sh tries the other devices.
 set -u
 : "${ALIBI:?the program to test}" "${SOURCE:?the root of the repository}"
 [ -x "$ALIBI" ] || { echo "'$ALIBI' is no program" && exit 1; }
+program=$(realpath "$ALIBI")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 passed=0
 failed=0
+ALIBI=$folder/alibi
+cat > "$ALIBI" << END
+#!/bin/bash
+case \${1-} in
+    compare | train | eval | generate | plan | bench) exec "$program" "\$1" --device cpu "\${@:2}" ;;
+    *) exec "$program" "\$@" ;;
+esac
+END
+chmod +x "$ALIBI"
 export OMP_WAIT_POLICY=passive # models this small mostly wait, and on a busy machine spinning makes that many times longer
 
 # A model that trains in no time, and the text for it.
@@ -69,6 +82,9 @@ is_json() {
 member() { # file, key
     grep -oE "\"$2\": *-?[0-9.eE+-]+" "$1" | head -n 1 | sed 's/.*: *//'
 }
+
+# Whether there is a GPU that the program can use.
+has_gpu() { "$program" plan --device cuda --json 2> /dev/null | grep -q '"gpu": true'; }
 
 newest() { ls -d "$1"/step-* | tail -n 1; } # checkpoint of a run
 

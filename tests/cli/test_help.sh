@@ -1,7 +1,7 @@
 #!/bin/bash
 # Help, version, and that help and documentation name the same options.
 . "$(dirname "$0")/lib.sh"
-commands="compare train eval generate tokenize inspect text bench"
+commands="compare train eval generate tokenize inspect text plan bench"
 manual=$SOURCE/docs/cli.md
 
 run "$ALIBI"

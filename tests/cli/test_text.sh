@@ -27,7 +27,7 @@ bad 3 "'absent.txt'" absent.txt
 bad 3 "'empty.txt' is empty" empty.txt
 mkdir nothing
 bad 3 "'nothing'" nothing
-cp "$ALIBI" binary.txt
+cp "$program" binary.txt
 bad 3 "'binary.txt' is not (text|UTF-8)" binary.txt
 printf 'first line\nsecond \377 line\n' > latin.txt
 bad 3 "'latin.txt' is not UTF-8: byte 0xff at offset 18 \(line 2\)" latin.txt
@@ -41,8 +41,8 @@ if [ ! -r locked.txt ]; then
     bad 3 "'locked.txt': Permission denied" locked.txt
 elif command -v setpriv > /dev/null; then
     # The superuser may read everything, so someone else tries.
-    cp "$ALIBI" program && chmod 755 "$folder" program
-    expect 3 "^alibi: train: .*'locked.txt': Permission denied" setpriv --reuid 65534 --clear-groups ./program train "${tiny[@]}" locked.txt --out /nonexistent
+    cp "$program" program && chmod 755 "$folder" program
+    expect 3 "^alibi: train: .*'locked.txt': Permission denied" setpriv --reuid 65534 --clear-groups ./program train --device cpu "${tiny[@]}" locked.txt --out /nonexistent
 else
     echo "skipped: no user who may not read a file"
 fi

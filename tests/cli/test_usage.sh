@@ -15,6 +15,8 @@ expect 2 "option '--out' needs a value: DIR" "$ALIBI" train -o
 expect 2 "unknown option '--out'" "$ALIBI" generate -o a
 expect 2 "too few arguments; usage: alibi eval MODEL" "$ALIBI" eval
 expect 2 "'b' is one argument too many" "$ALIBI" generate a b
+expect 2 "'--device'.*'cudda' is not one of auto\|cpu\|cuda: did you mean 'cuda'" "$ALIBI" train --device cudda
+expect 2 "unknown option '--device'" "$ALIBI" text --device cpu --out a
 expect 2 "no benchmark 'speed'" "$ALIBI" bench speed
 expect 2 "give --out FILE" "$ALIBI" text
 expect 2 "ALIBI_FAULT is 'disk'" env ALIBI_FAULT=disk "$ALIBI" text --out a

@@ -104,8 +104,9 @@ static void load_weights(const struct golden *g, struct model *m)
         assert_int_equal(t->rank, p->rank);
         for (int d = 0; d < t->rank; d++)
             assert_int_equal(t->shape[d], p->shape[d]);
-        assert_ok(m->device->ops->upload(m->device, p->value, floats(g, t, p->count)));
+        assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), floats(g, t, p->count)));
     }
+    assert_ok(model_refresh(m));
     /* A value and a gradient each, tokens and logits: nothing in the file is left unchecked. */
     assert_int_equal(g->tensors->count, 2 * m->count + 2);
 }

@@ -1,4 +1,5 @@
 /* test_closed_forms.c - reference operations against results that can be written down */
+#include "ops/bf16.h"
 #include "ops/ops.h"
 
 #include "check.h"
@@ -233,13 +234,15 @@ static void dropout_keeps_the_mean_and_draws_the_same_mask_again(void **state)
 
 static void operations_work_in_place_where_the_contract_says_so(void **state)
 {
-    double x[3 * 8], y[3 * 8], inplace[3 * 8], dy[3 * 4], weight[8], mean[3], rstd[3];
+    double x[3 * 8], y[3 * 8], inplace[3 * 8], dy[3 * 4], weight[8], matrix[8 * 4], mean[3], rstd[3];
     struct tensor X = tensor_2(x, DTYPE_F64, 3, 8), Y = tensor_2(y, DTYPE_F64, 3, 8), I = tensor_2(inplace, DTYPE_F64, 3, 8);
+    struct tensor W = tensor_2(matrix, DTYPE_F64, 8, 4);
 
     (void)state;
     randomise(x, COUNT(x), 6);
     randomise(dy, COUNT(dy), 7);
     randomise(weight, COUNT(weight), 8);
+    randomise(matrix, COUNT(matrix), 9);
     memcpy(inplace, x, sizeof x);
     assert_ok(ops_ref.layernorm_forward(&device, Y, TENSOR_1(mean), TENSOR_1(rstd), X, TENSOR_1(weight), tensor_none(), 1e-5));
     assert_ok(ops_ref.layernorm_forward(&device, I, TENSOR_1(mean), TENSOR_1(rstd), I, TENSOR_1(weight), tensor_none(), 1e-5));
@@ -247,6 +250,16 @@ static void operations_work_in_place_where_the_contract_says_so(void **state)
     memcpy(inplace, x, sizeof x);
     assert_ok(ops_ref.activation_backward(&device, ALIBI_SWIGLU, Y, tensor_2(dy, DTYPE_F64, 3, 4), X));
     assert_ok(ops_ref.activation_backward(&device, ALIBI_SWIGLU, I, tensor_2(dy, DTYPE_F64, 3, 4), I));
+    assert_array_close(inplace, y, COUNT(y), 0.0);
+    memcpy(inplace, dy, sizeof dy);
+    assert_ok(ops_ref.activation_backward(&device, ALIBI_GELU_ERF, tensor_2(y, DTYPE_F64, 3, 4), tensor_2(dy, DTYPE_F64, 3, 4),
+                                          tensor_2(x, DTYPE_F64, 3, 4)));
+    assert_ok(ops_ref.activation_backward(&device, ALIBI_GELU_ERF, tensor_2(inplace, DTYPE_F64, 3, 4),
+                                          tensor_2(inplace, DTYPE_F64, 3, 4), tensor_2(x, DTYPE_F64, 3, 4)));
+    assert_array_close(inplace, y, COUNT(dy), 0.0);
+    memcpy(inplace, x, sizeof x);
+    assert_ok(ops_ref.linear_forward(&device, Y, tensor_2(dy, DTYPE_F64, 3, 4), W, tensor_none(), X));
+    assert_ok(ops_ref.linear_forward(&device, I, tensor_2(dy, DTYPE_F64, 3, 4), W, tensor_none(), I));
     assert_array_close(inplace, y, COUNT(y), 0.0);
     memcpy(inplace, x, sizeof x);
     assert_ok(ops_ref.residual_forward(&device, Y, X, X, (struct dropout){ 0.5, 1, 2 }));
@@ -280,11 +293,11 @@ static void one_adamw_step_equals_the_one_by_hand(void **state)
 {
     double w[] = { 2.0 }, m[] = { 0.5 }, v[] = { 0.25 }, gradient[] = { 4.0 };
     struct adamw a = {
-        .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.5, .gradient_scale = 0.25, .step = 2
+        .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.5, .gradient_scale = 0.25, .step = 2, .decaying = 1
     };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
+    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
     /* g = 1: m = 0.45 + 0.1, v = 0.2475 + 0.01; corrections 1 - 0.81 and 1 - 0.9801; decay takes 0.1 * 0.5 * 2 */
     assert_close(m[0], 0.55, 1e-15);
     assert_close(v[0], 0.2575, 1e-15);
@@ -297,7 +310,7 @@ static void the_first_adamw_step_has_the_size_of_the_rate(void **state)
     struct adamw a = { .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 0.0, .gradient_scale = 1.0, .step = 1 };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
+    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
     assert_close(w[0], 0.99, 1e-14);
     assert_close(w[1], 1.01, 1e-14);
 }
@@ -310,14 +323,36 @@ static void two_nesterov_steps_with_a_changing_rate_equal_those_by_hand(void **s
     struct nesterov n = { .lr = 1.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.0, .gradient_scale = 1.0 };
 
     (void)state;
-    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), TENSOR_1(u), TENSOR_1(gradient), n));
+    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
     assert_close(w[0], 8.5, 1e-15);
     assert_close(u[0], -1.0, 1e-15);
     gradient[0] = 6.0;
-    n = (struct nesterov){ .lr = 2.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.01, .gradient_scale = 0.5 };
-    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), TENSOR_1(u), TENSOR_1(gradient), n));
+    n = (struct nesterov){
+        .lr = 2.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.01, .gradient_scale = 0.5, .decaying = 1
+    };
+    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
     assert_close(w[0], -1.17, 1e-14);
     assert_close(u[0], -7.0, 1e-14);
+}
+
+static void weight_decay_ends_where_it_should_and_a_copy_has_the_new_weights(void **state)
+{
+    double w[] = { 1, 2, 4, 0 }, m[4] = { 0 }, v[4] = { 0 }, gradient[4] = { 0 };
+    float copy[4];
+    uint16_t half[4];
+    const double after_one[] = { 0.5, 1, 4, 0 }, after_two[] = { 0.25, 1, 4, 0 };
+    struct adamw a = { .lr = 0.5, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 1, .step = 1, .decaying = 2 };
+    struct nesterov n = { .lr = 0.5, .previous_lr = 0.5, .momentum = 0.9, .weight_decay = 1, .decaying = 1 };
+
+    (void)state;
+    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_1(copy, DTYPE_F32, 4), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
+    assert_array_close(w, after_one, 4, 0.0);
+    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_1(half, DTYPE_BF16, 4), TENSOR_1(m), TENSOR_1(gradient), n));
+    assert_array_close(w, after_two, 4, 0.0);
+    for (int i = 0; i < 4; i++) {
+        assert_close(copy[i], after_one[i], 0.0);
+        assert_close(bf16_to_float(half[i]), after_two[i], 0.0);
+    }
 }
 
 static void sums_are_taken_in_double_and_show_what_is_not_finite(void **state)
@@ -378,6 +413,7 @@ int main(void)
         cmocka_unit_test(one_adamw_step_equals_the_one_by_hand),
         cmocka_unit_test(the_first_adamw_step_has_the_size_of_the_rate),
         cmocka_unit_test(two_nesterov_steps_with_a_changing_rate_equal_those_by_hand),
+        cmocka_unit_test(weight_decay_ends_where_it_should_and_a_copy_has_the_new_weights),
         cmocka_unit_test(sums_are_taken_in_double_and_show_what_is_not_finite),
         cmocka_unit_test(upload_and_download_convert_between_floats_and_the_tensors_type),
     };

@@ -15,9 +15,14 @@ static void the_environment_lowers_the_choice(void **state)
 
 /* ---- linear */
 
+enum { WITH_BIAS = 1, WITH_RESIDUAL = 2, IN_PLACE = 4 }; /* IN_PLACE: y is the residual */
+
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], p->kind ? p->in[2] : tensor_none());
+    struct tensor bias = p->kind & WITH_BIAS ? p->in[2] : tensor_none();
+    struct tensor residual = p->kind & IN_PLACE ? out[0] : p->kind & WITH_RESIDUAL ? p->in[3] : tensor_none();
+
+    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], bias, residual);
 }
 
 static alibi_status run_linear_backward(struct device *dev, const struct problem *p, struct tensor *out)
@@ -27,16 +32,30 @@ static alibi_status run_linear_backward(struct device *dev, const struct problem
     return dev->ops->linear_backward(dev, dx, out[0], dbias, p->in[2], p->in[0], p->in[1]);
 }
 
-static void check_linear(int64_t rows, int64_t in, int64_t out, bool optional)
+static void check_linear_forward(int64_t rows, int64_t in, int64_t out, int kind)
 {
-    struct problem forward = { .operation = "linear_forward", .kind = optional, .limit = 1e-6, .through_blas = true };
+    struct problem p = { .operation = "linear_forward", .kind = kind, .limit = 1e-6, .through_blas = true };
+
+    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s%s", (int)rows, (int)in, (int)out, kind & WITH_BIAS ? " bias" : "",
+             kind & IN_PLACE        ? " onto the residual"
+             : kind & WITH_RESIDUAL ? " residual"
+                                    : "");
+    input(&p, f32_2(rows, in));
+    input(&p, f32_2(out, in));
+    input(&p, f32_1(out));
+    input(&p, f32_2(rows, out));
+    if (kind & IN_PLACE)
+        accumulated(&p, f32_2(rows, out));
+    else
+        output(&p, f32_2(rows, out));
+    p.run = run_linear_forward;
+    check(&p);
+}
+
+static void check_linear_backward(int64_t rows, int64_t in, int64_t out, bool optional)
+{
     struct problem backward = { .operation = "linear_backward", .limit = 1e-6, .through_blas = true };
 
-    input(&forward, f32_2(rows, in));
-    input(&forward, f32_2(out, in));
-    input(&forward, f32_1(out));
-    output(&forward, f32_2(rows, out));
-    forward.run = run_linear_forward;
     input(&backward, f32_2(rows, in));
     input(&backward, f32_2(out, in));
     input(&backward, f32_2(rows, out));
@@ -46,10 +65,8 @@ static void check_linear(int64_t rows, int64_t in, int64_t out, bool optional)
         accumulated(&backward, f32_1(out));
     }
     backward.run = run_linear_backward;
-    snprintf(forward.shape, sizeof forward.shape, "rows=%d in=%d out=%d%s", (int)rows, (int)in, (int)out,
-             optional ? " bias" : "");
-    memcpy(backward.shape, forward.shape, sizeof forward.shape);
-    check(&forward);
+    snprintf(backward.shape, sizeof backward.shape, "rows=%d in=%d out=%d%s", (int)rows, (int)in, (int)out,
+             optional ? " dx dbias" : "");
     check(&backward);
 }
 
@@ -59,9 +76,13 @@ static void linear_equals_the_reference(void **state)
                                          { 130, 33, 17 }, { 0, 8, 8 },   { 5, 0, 3 }, { 5, 3, 0 },    { 600, 20, 150 } };
 
     (void)state;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int64_t *n = shapes[i];
+        for (int kind = 0; kind <= (WITH_BIAS | IN_PLACE); kind++)
+            check_linear_forward(n[0], n[1], n[2], kind);
         for (int optional = 0; optional < 2; optional++)
-            check_linear(shapes[i][0], shapes[i][1], shapes[i][2], optional);
+            check_linear_backward(n[0], n[1], n[2], optional);
+    }
 }
 
 static void a_product_beyond_cblas_is_refused(void **state)
@@ -72,7 +93,7 @@ static void a_product_beyond_cblas_is_refused(void **state)
     struct device dev = { .ops = ops_cpu() };
 
     (void)state;
-    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none()), ALIBI_BAD_INPUT, "beyond CBLAS");
+    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none(), tensor_none()), ALIBI_BAD_INPUT, "beyond CBLAS");
     assert_fails(dev.ops->linear_backward(&dev, tensor_none(), one, tensor_none(), big, big, one), ALIBI_BAD_INPUT,
                  "beyond CBLAS");
 }
@@ -204,20 +225,29 @@ static alibi_status run_activation_in_place(struct device *dev, const struct pro
     return dev->ops->activation_backward(dev, p->kind, out[0], p->in[0], out[0]);
 }
 
+/* The gradient in place of the output's. */
+static alibi_status run_activation_onto_dy(struct device *dev, const struct problem *p, struct tensor *out)
+{
+    return dev->ops->activation_backward(dev, p->kind, out[0], out[0], p->in[0]);
+}
+
+static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
+
 static void check_activation(int64_t rows, int64_t F, int kind)
 {
-    static const char *const names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
     int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
     struct problem p[] = {
         { .operation = "activation_forward", .run = run_activation_forward },
         { .operation = "activation_backward", .run = run_activation_backward },
         { .operation = "activation_backward in place", .run = run_activation_in_place },
+        { .operation = "activation_backward onto dy", .run = run_activation_onto_dy },
     };
+    int problems = kind == ALIBI_SWIGLU ? 3 : 4;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < problems; i++) {
         p[i].kind = kind;
         p[i].limit = 1e-6;
-        snprintf(p[i].shape, sizeof p[i].shape, "rows=%d F=%d %s", (int)rows, (int)F, names[kind]);
+        snprintf(p[i].shape, sizeof p[i].shape, "rows=%d F=%d %s", (int)rows, (int)F, activation_names[kind]);
     }
     input(&p[0], f32_2(rows, width));
     output(&p[0], f32_2(rows, F));
@@ -226,7 +256,11 @@ static void check_activation(int64_t rows, int64_t F, int kind)
     output(&p[1], f32_2(rows, width));
     input(&p[2], f32_2(rows, F));
     accumulated(&p[2], f32_2(rows, width));
-    for (int i = 0; i < 3; i++)
+    if (problems > 3) {
+        input(&p[3], f32_2(rows, F));
+        accumulated(&p[3], f32_2(rows, F));
+    }
+    for (int i = 0; i < problems; i++)
         check(&p[i]);
 }
 
@@ -238,6 +272,82 @@ static void activations_equal_the_reference(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
             check_activation(shapes[i][0], shapes[i][1], kind);
+}
+
+/* ---- a linear layer with its activation. n: where dup goes */
+
+enum { APART, OVER_UP, OVER_SCRATCH };
+
+static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
+{
+    struct tensor bias = p->n[0] ? p->in[2] : tensor_none();
+
+    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1], bias);
+}
+
+/* dy, activated, weight, up give dweight, dbias, dup, scratch. */
+static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, struct tensor *out)
+{
+    const struct tensor *in = p->in;
+    struct tensor up = p->n[0] == OVER_UP ? out[2] : in[3], scratch = p->n[0] == OVER_SCRATCH ? out[2] : out[3];
+
+    return dev->ops->linear_activation_backward(dev, p->kind, out[2], scratch, out[0], out[1], in[0], in[1], in[2], up);
+}
+
+static void check_linear_activation_forward(int64_t rows, int64_t C, int64_t F, int kind, bool bias)
+{
+    struct problem p = { .operation = "linear_activation_forward", .kind = kind, .n = { bias }, .limit = 2e-6 };
+    int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
+
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[kind],
+             bias ? " bias" : "");
+    input(&p, f32_2(rows, C));
+    input(&p, f32_2(width, C));
+    input(&p, f32_1(width));
+    output(&p, f32_2(rows, F));
+    output(&p, f32_2(rows, width));
+    p.through_blas = true;
+    p.run = run_linear_activation_forward;
+    check(&p);
+}
+
+static void check_linear_activation_backward(int64_t rows, int64_t C, int64_t F, int kind, int where)
+{
+    static const char *const places[] = { "", " dup=up", " dup=scratch" };
+    struct problem p = { .operation = "linear_activation_backward", .kind = kind, .n = { where }, .limit = 2e-6 };
+    int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
+
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[kind], places[where]);
+    input(&p, f32_2(rows, C));
+    input(&p, f32_2(rows, F));
+    input(&p, f32_2(C, F));
+    input(&p, f32_2(rows, width));
+    accumulated(&p, f32_2(C, F));
+    accumulated(&p, f32_1(C));
+    if (where == OVER_UP)
+        accumulated(&p, f32_2(rows, width));
+    else
+        output(&p, f32_2(rows, width));
+    if (where != OVER_SCRATCH)
+        output(&p, f32_2(rows, F));
+    p.through_blas = true;
+    p.run = run_linear_activation_backward;
+    check(&p);
+}
+
+static void linear_activation_equals_the_reference(void **state)
+{
+    static const int64_t shapes[][3] = { { 0, 3, 2 }, { 1, 1, 1 }, { 1, 96, 65 }, { 7, 33, 130 }, { 150, 20, 301 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++) {
+            const int64_t *n = shapes[i];
+            for (int bias = 0; bias < 2; bias++)
+                check_linear_activation_forward(n[0], n[1], n[2], kind, bias);
+            for (int where = APART; where <= (kind == ALIBI_SWIGLU ? OVER_UP : OVER_SCRATCH); where++)
+                check_linear_activation_backward(n[0], n[1], n[2], kind, where);
+        }
 }
 
 /* In forms that do not cancel, unlike 1 + tanh and 1 + erf. */
@@ -385,20 +495,25 @@ static void cross_entropy_equals_the_reference(void **state)
     }
 }
 
-/* ---- optimizers and sums */
+/* ---- optimizers and sums. Decay is so strong that an element on the wrong side of its end is seen. */
+
+static const struct adamw adamw = { 1e-2, 0.9, 0.95, 1e-8, 10, 0.5, 3, 0 };
+static const struct nesterov nesterov = { 0.02, 0.019, 0.99, 10, 0.5, 0 };
 
 static alibi_status run_adamw(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct adamw a = { 1e-2, 0.9, 0.95, 1e-8, 0.1, 0.5, 3 };
+    struct adamw a = adamw;
 
-    return dev->ops->adamw(dev, out[0], out[1], out[2], p->in[0], a);
+    a.decaying = p->n[0];
+    return dev->ops->adamw(dev, out[0], tensor_none(), out[1], out[2], p->in[0], a);
 }
 
 static alibi_status run_nesterov(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct nesterov n = { 0.02, 0.019, 0.99, 0.1, 0.5 };
+    struct nesterov n = nesterov;
 
-    return dev->ops->nesterov(dev, out[0], out[1], p->in[0], n);
+    n.decaying = p->n[0];
+    return dev->ops->nesterov(dev, out[0], tensor_none(), out[1], p->in[0], n);
 }
 
 static alibi_status run_sums(struct device *dev, const struct problem *p, struct tensor *out)
@@ -410,6 +525,7 @@ static alibi_status run_sums(struct device *dev, const struct problem *p, struct
 static void optimizers_and_sums_equal_the_reference(void **state)
 {
     static const int64_t counts[] = { 0, 1, 15, 4096, 4097, 50021, 1100003 };
+    static const int64_t decaying[] = { 0, 1, 7, 5000, 0, 41000, 500001 };
 
     (void)state;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -417,7 +533,8 @@ static void optimizers_and_sums_equal_the_reference(void **state)
                                { .operation = "nesterov", .limit = 3e-7, .run = run_nesterov },
                                { .operation = "sums", .limit = 1e-12, .run = run_sums } };
         for (int k = 0; k < 3; k++) {
-            snprintf(p[k].shape, sizeof p[k].shape, "count=%d", (int)counts[i]);
+            snprintf(p[k].shape, sizeof p[k].shape, "count=%d decaying=%d", (int)counts[i], (int)decaying[i]);
+            p[k].n[0] = decaying[i];
             input(&p[k], f32_1(counts[i]));
             for (int n = 0; k < 2 && n < 3 - k; n++) {
                 struct tensor *t = accumulated(&p[k], f32_1(counts[i]));
@@ -429,6 +546,44 @@ static void optimizers_and_sums_equal_the_reference(void **state)
             check(&p[k]);
         }
     }
+}
+
+static void assert_copied(struct tensor copy, const float *w)
+{
+    for (int64_t i = 0; i < tensor_count(copy); i++) {
+        double single = (double)w[i], expected = copy.type == DTYPE_BF16 ? (double)bf16_to_float(bf16_from_float(w[i])) : single;
+        assert_close(get(copy, i), expected, 0.0);
+    }
+}
+
+static void optimizers_copy_the_new_weights_in_any_type(void **state)
+{
+    enum { COUNT = 40001, DECAYING = 5000 };
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F64 };
+    static float w[COUNT], m[COUNT], v[COUNT], gradient[COUNT];
+    static double memory[COUNT];
+    struct tensor W = tensor_1(w, DTYPE_F32, COUNT), M = tensor_1(m, DTYPE_F32, COUNT), V = tensor_1(v, DTYPE_F32, COUNT);
+    struct tensor G = tensor_1(gradient, DTYPE_F32, COUNT);
+    struct adamw a = adamw;
+    struct nesterov n = nesterov;
+    struct ops ops;
+    struct device dev = { .ops = &ops };
+
+    (void)state;
+    a.decaying = n.decaying = DECAYING;
+    for (int64_t i = 0; i < COUNT; i++) {
+        w[i] = (float)random_normal(SEED, 1, (uint64_t)i);
+        gradient[i] = (float)random_normal(SEED, 2, (uint64_t)i);
+    }
+    for (int s = 0; cpu_set_name(s); s++)
+        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+            struct tensor copy = tensor_1(memory, types[t], COUNT);
+            assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
+            assert_ok(ops.adamw(&dev, W, copy, M, V, G, a));
+            assert_copied(copy, w);
+            assert_ok(ops.nesterov(&dev, W, copy, M, G, n));
+            assert_copied(copy, w);
+        }
 }
 
 /* ---- what else holds */
@@ -495,12 +650,14 @@ int main(void)
         cmocka_unit_test(embedding_equals_the_reference),
         cmocka_unit_test(norms_equal_the_reference),
         cmocka_unit_test(activations_equal_the_reference),
+        cmocka_unit_test(linear_activation_equals_the_reference),
         cmocka_unit_test(gelu_keeps_its_digits_where_it_is_small),
         cmocka_unit_test(residual_and_dropout_equal_the_reference),
         cmocka_unit_test(fill_and_copy_equal_the_reference),
         cmocka_unit_test(rotary_equals_the_reference),
         cmocka_unit_test(cross_entropy_equals_the_reference),
         cmocka_unit_test(optimizers_and_sums_equal_the_reference),
+        cmocka_unit_test(optimizers_copy_the_new_weights_in_any_type),
         cmocka_unit_test(a_nan_is_never_hidden),
     };
 

@@ -11,7 +11,7 @@
 #define STEP 1e-5
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-enum { INPUTS_MAX = 3, SEED = 7 };
+enum { INPUTS_MAX = 5, SEED = 7 };
 
 /* One differentiable input, its gradient, and what the gradient held before. */
 struct input {
@@ -27,6 +27,7 @@ struct problem {
     int inputs;
     struct tensor y, dy;
     struct tensor kept, kept_too; /* by forward, for backward */
+    struct tensor scratch, dup;   /* of backward */
     struct tensor table;          /* of angles */
     struct tensor index;          /* tokens, targets, buckets */
     int64_t B, L, H, Hkv, D, start;
@@ -92,7 +93,7 @@ static void add_output(struct problem *p, int64_t rows, int64_t columns)
 
 static void free_problem(struct problem *p)
 {
-    struct tensor others[] = { p->y, p->dy, p->kept, p->kept_too, p->table, p->index };
+    struct tensor others[] = { p->y, p->dy, p->kept, p->kept_too, p->scratch, p->dup, p->table, p->index };
 
     for (int i = 0; i < p->inputs; i++) {
         mem_free(p->in[i].x.data);
@@ -203,24 +204,32 @@ static void embedding_gradients_equal_finite_differences(void **state)
     }
 }
 
-/* ---- linear */
+/* ---- linear. The gradient of the residual is dy itself. */
 
 static void linear_forward(struct problem *p)
 {
-    assert_ok(ops_ref.linear_forward(&device, p->y, p->in[0].x, p->in[1].x, p->in[2].x));
+    assert_ok(ops_ref.linear_forward(&device, p->y, p->in[0].x, p->in[1].x, p->in[2].x, p->in[3].x));
 }
 
 static void linear_backward(struct problem *p)
 {
     assert_ok(ops_ref.linear_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x));
+    assert_ok(ops_ref.copy(&device, p->in[3].dx, p->dy));
+}
+
+static void add_optional(struct problem *p, bool present, int64_t rows, int64_t columns, bool accumulates)
+{
+    if (present)
+        add_input(p, rows, columns, accumulates);
+    else
+        add_absent(p);
 }
 
 static void linear_gradients_equal_finite_differences(void **state)
 {
-    /* rows, in, out, bias */
-    static const int cases[][4] = {
-        { 1, 1, 1, 1 }, { 5, 3, 7, 1 }, { 7, 5, 3, 0 }, { 0, 3, 2, 1 }, { 3, 0, 2, 1 }, { 2, 3, 0, 1 }
-    };
+    /* rows, in, out, bias, residual */
+    static const int cases[][5] = { { 1, 1, 1, 1, 0 }, { 5, 3, 7, 1, 0 }, { 7, 5, 3, 0, 0 }, { 5, 3, 7, 1, 1 },
+                                    { 7, 5, 3, 0, 1 }, { 0, 3, 2, 1, 1 }, { 3, 0, 2, 1, 1 }, { 2, 3, 0, 1, 1 } };
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -228,12 +237,10 @@ static void linear_gradients_equal_finite_differences(void **state)
         struct problem p = { .forward = linear_forward, .backward = linear_backward };
         add_input(&p, n[0], n[1], false);
         add_input(&p, n[2], n[1], true);
-        if (n[3])
-            add_input(&p, 1, n[2], true);
-        else
-            add_absent(&p);
+        add_optional(&p, n[3], 1, n[2], true);
+        add_optional(&p, n[4], n[0], n[2], false);
         add_output(&p, n[0], n[2]);
-        check(&p, "linear_backward", "rows=%d in=%d out=%d%s", n[0], n[1], n[2], n[3] ? " bias" : "");
+        check(&p, "linear_backward", "rows=%d in=%d out=%d%s%s", n[0], n[1], n[2], n[3] ? " bias" : "", n[4] ? " residual" : "");
     }
 }
 
@@ -297,6 +304,8 @@ static void rmsnorm_gradients_equal_finite_differences(void **state)
 
 /* ---- activation */
 
+static const char *const activation_names[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
+
 static void activation_forward(struct problem *p)
 {
     assert_ok(ops_ref.activation_forward(&device, p->kind, p->y, p->in[0].x));
@@ -309,7 +318,6 @@ static void activation_backward(struct problem *p)
 
 static void activation_gradients_equal_finite_differences(void **state)
 {
-    static const char *const names[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
     static const int shapes[][2] = { { 1, 1 }, { 3, 37 }, { 0, 5 } };
 
     (void)state;
@@ -319,8 +327,62 @@ static void activation_gradients_equal_finite_differences(void **state)
             struct problem p = { .forward = activation_forward, .backward = activation_backward, .kind = kind };
             add_input(&p, n[0], kind == ALIBI_SWIGLU ? 2 * n[1] : n[1], false);
             add_output(&p, n[0], n[1]);
-            check(&p, "activation_backward", "rows=%d F=%d %s", n[0], n[1], names[kind]);
+            check(&p, "activation_backward", "rows=%d F=%d %s", n[0], n[1], activation_names[kind]);
         }
+}
+
+/* ---- a layer of two matrices with an activation between: x, weight, bias; weight, bias */
+
+enum { APART, OVER_UP, OVER_SCRATCH }; /* where dup goes */
+
+static void two_layers_forward(struct problem *p)
+{
+    struct input *in = p->in;
+
+    assert_ok(ops_ref.linear_activation_forward(&device, p->kind, p->kept_too, p->kept, in[0].x, in[1].x, in[2].x));
+    assert_ok(ops_ref.linear_forward(&device, p->y, p->kept_too, in[3].x, in[4].x, tensor_none()));
+}
+
+static void two_layers_backward(struct problem *p)
+{
+    struct input *in = p->in;
+    struct tensor up = p->kept, activated = p->kept_too;
+    struct tensor dup = p->start == OVER_UP ? up : p->start == OVER_SCRATCH ? p->scratch : p->dup;
+
+    assert_ok(
+        ops_ref.linear_activation_backward(&device, p->kind, dup, p->scratch, in[3].dx, in[4].dx, p->dy, activated, in[3].x, up));
+    assert_ok(ops_ref.linear_backward(&device, in[0].dx, in[1].dx, in[2].dx, dup, in[0].x, in[1].x));
+}
+
+static void check_two_layers(int rows, int C, int F, int kind, bool bias, int where)
+{
+    static const char *const places[] = { "", " dup=up", " dup=scratch" };
+    struct problem p = { .forward = two_layers_forward, .backward = two_layers_backward, .kind = kind, .start = where };
+    int width = kind == ALIBI_SWIGLU ? 2 * F : F;
+
+    add_input(&p, rows, C, false);
+    add_input(&p, width, C, true);
+    add_optional(&p, bias, 1, width, true);
+    add_input(&p, C, F, true);
+    add_optional(&p, bias, 1, C, true);
+    add_output(&p, rows, C);
+    p.kept = new_tensor(DTYPE_F64, rows, width);
+    p.kept_too = new_tensor(DTYPE_F64, rows, F);
+    p.scratch = new_tensor(DTYPE_F64, rows, F);
+    p.dup = new_tensor(DTYPE_F64, rows, width);
+    check(&p, "linear_activation", "rows=%d C=%d F=%d %s%s%s", rows, C, F, activation_names[kind], bias ? " bias" : "",
+          places[where]);
+}
+
+static void linear_activation_gradients_equal_finite_differences(void **state)
+{
+    static const int shapes[][3] = { { 1, 1, 1 }, { 3, 4, 7 }, { 0, 3, 2 } };
+
+    (void)state;
+    for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
+        for (int where = APART; where <= (kind == ALIBI_SWIGLU ? OVER_UP : OVER_SCRATCH); where++)
+            for (size_t i = 0; i < COUNT(shapes); i++)
+                check_two_layers(shapes[i][0], shapes[i][1], shapes[i][2], kind, where != OVER_UP, where);
 }
 
 /* ---- residual: the gradient of x is dy, that of the branch dy behind the same dropout */
@@ -516,6 +578,7 @@ int main(void)
         cmocka_unit_test(layernorm_gradients_equal_finite_differences),
         cmocka_unit_test(rmsnorm_gradients_equal_finite_differences),
         cmocka_unit_test(activation_gradients_equal_finite_differences),
+        cmocka_unit_test(linear_activation_gradients_equal_finite_differences),
         cmocka_unit_test(residual_gradients_equal_finite_differences),
         cmocka_unit_test(attention_gradients_equal_finite_differences),
         cmocka_unit_test(rotary_gradients_equal_finite_differences),

@@ -61,8 +61,8 @@ static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
 
     (void)state;
     alibi_request_stop();
-    assert_fails(alibi_bench_train(&c, 2, 8, 3, &r), ALIBI_INTERRUPTED, "0 of 3");
-    assert_ok(alibi_bench_train(&c, 2, 8, 3, &r));
+    assert_fails(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_INTERRUPTED, "0 of 3");
+    assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
     alibi_request_stop();
     assert_fails(alibi_bench_eval(&c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
     assert_false(alibi_stop_requested());
@@ -75,11 +75,50 @@ static void the_numbers_of_a_step_fit_together(void **state)
     double linear = 3.0 * 2 * 16 * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), attention = 7.0 * 2 * 2 * 8 * 8 * 12;
 
     (void)state;
-    assert_ok(alibi_bench_train(&c, 2, 8, 3, &r));
+    assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
     assert_true(r.parameters > 0 && r.peak_bytes > 0 && r.product_gflops > 0);
     assert_close_relative(r.step_gflops * r.step_seconds, (linear + attention) * 1e-9, 1e-9);
     assert_close_relative(r.tokens_per_s * r.step_seconds, 16, 1e-9);
     assert_close_relative(r.share, r.step_gflops / r.product_gflops, 1e-9);
+    assert_close_relative(r.model_gflops * r.step_seconds, 16 * (6.0 * (double)r.parameters + 6.0 * 2 * 8 * 12) * 1e-9, 1e-9);
+    assert_int_equal(r.parts, 0);
+}
+
+static void computing_blocks_again_takes_less_memory(void **state)
+{
+    struct alibi_config c = tiny();
+    struct alibi_bench_step keeps, again;
+
+    (void)state;
+    c.layers = 8;
+    assert_ok(alibi_bench_train(&c, 4, 64, 1, ALIBI_RECOMPUTE_NONE, 0, &keeps));
+    assert_ok(alibi_bench_train(&c, 4, 64, 1, ALIBI_RECOMPUTE_BLOCK, 0x1p-24, &again));
+    assert_true(again.peak_bytes < keeps.peak_bytes);
+}
+
+/* Verifying reads what the device left there. */
+static void attention_alone_counts_what_it_used(void **state)
+{
+    struct alibi_bench_attention how = { .batch = 1,
+                                         .heads = 4,
+                                         .kv_heads = 2,
+                                         .head_width = 16,
+                                         .alibi = true,
+                                         .score = 2,
+                                         .skip = 1e-3,
+                                         .backward = true,
+                                         .decode = true,
+                                         .verify = true,
+                                         .repeats = 1 };
+    struct alibi_bench_attention_result some, all;
+
+    (void)state;
+    assert_ok(alibi_bench_attention(&how, 1000, &some));
+    assert_true(some.used > 0 && some.used < 1 && some.left_out > 0 && some.left_out <= 1e-3);
+    assert_true(some.forward_peak_bytes > 0 && some.peak_bytes > some.forward_peak_bytes);
+    how.skip = 0;
+    assert_ok(alibi_bench_attention(&how, 1000, &all));
+    assert_true(all.used == 1 && all.left_out == 0);
 }
 
 /* The part of the memory that grows with the length grows no faster than the length. */
@@ -104,9 +143,11 @@ static void shapes_that_cannot_be_are_refused(void **state)
     size_t peak;
 
     (void)state;
-    assert_fails(alibi_bench_train(&c, 0, 8, 1, &r), ALIBI_USAGE, "batch 0");
-    assert_fails(alibi_bench_train(&c, 1, 8, 0, &r), ALIBI_USAGE, "repeats 0");
-    assert_fails(alibi_bench_train(&c, INT64_MAX, INT64_MAX, 1, &r), ALIBI_MEMORY, "does not fit");
+    assert_fails(alibi_bench_train(&c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE, "batch 0");
+    assert_fails(alibi_bench_train(&c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE, "repeats 0");
+    assert_fails(alibi_bench_train(&c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_MEMORY, "does not fit");
+    assert_fails(alibi_bench_train(&c, 1, 8, 1, 3, 0, &r), ALIBI_USAGE, "recompute 3");
+    assert_fails(alibi_bench_train(&c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r), ALIBI_USAGE, "skip 1");
     assert_fails(alibi_bench_eval(&c, -1, &seconds, &peak), ALIBI_USAGE, "length -1");
     c.heads = 5;
     assert_fails(alibi_bench_eval(&c, 8, &seconds, &peak), ALIBI_USAGE, "heads 5");
@@ -119,6 +160,8 @@ int main(void)
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
         cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),
+        cmocka_unit_test(computing_blocks_again_takes_less_memory),
+        cmocka_unit_test(attention_alone_counts_what_it_used),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
     };

@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "check.h"
-#include "model/model.h"
+#include "model/walk.h"
 
 enum { B = 2, L = 7, VOCAB = 7, MANY = 300 };
 
-static struct device reference = { &ops_ref, NULL };
+static struct device reference = { .ops = &ops_ref };
 
 static struct alibi_config tiny(const char *position)
 {
@@ -40,9 +40,10 @@ static void randomise(struct model *m)
         assert_int_equal(NEW_ARRAY(&values, p->count, "weights"), ALIBI_OK);
         for (int64_t k = 0; k < p->count; k++)
             values[k] = (float)((p->init == INIT_ONE) + 0.3 * random_normal(5, (uint64_t)i, (uint64_t)k));
-        assert_int_equal(m->device->ops->upload(m->device, p->value, values), ALIBI_OK);
+        assert_int_equal(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), values), ALIBI_OK);
         mem_free(values);
     }
+    assert_int_equal(model_refresh(m), ALIBI_OK);
 }
 
 static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
@@ -75,29 +76,38 @@ static double larger(double worst, double error)
     return isnan(error) ? INFINITY : fmax(worst, error);
 }
 
+static double central_difference(struct model *m, double *value, const int32_t *tokens, const int32_t *targets)
+{
+    double was = *value, h = 2e-6, up, down;
+
+    *value = was + h;
+    up = loss_of(m, tokens, targets);
+    *value = was - h;
+    down = loss_of(m, tokens, targets);
+    *value = was;
+    return (up - down) / (2 * h);
+}
+
 /* The largest difference between gradient and central difference over all parameters, relative to the largest gradient. */
 static double gradient_error(struct model *m)
 {
     int32_t tokens[B * L], targets[B * L];
     double *gradient = NULL, worst = 0, largest = 1e-3;
-    double *values = m->values;
 
     draw_tokens(tokens, B * L, m->config.vocab, 1);
     draw_tokens(targets, B * L, m->config.vocab, 2);
     targets[3] = -1;
     assert_int_equal(model_clear_gradients(m), ALIBI_OK);
     loss_of(m, tokens, targets);
-    assert_int_equal(NEW_ARRAY(&gradient, m->elements, "gradients"), ALIBI_OK);
-    memcpy(gradient, m->gradients, (size_t)m->elements * sizeof *gradient);
-    for (int64_t i = 0; i < m->elements; i++) {
-        double was = values[i], h = 2e-6, up, down;
-        values[i] = was + h;
-        up = loss_of(m, tokens, targets);
-        values[i] = was - h;
-        down = loss_of(m, tokens, targets);
-        values[i] = was;
-        worst = larger(worst, fabs((up - down) / (2 * h) - gradient[i]));
-        largest = fmax(largest, fabs(gradient[i]));
+    assert_int_equal(NEW_ARRAY(&gradient, m->span, "gradients"), ALIBI_OK);
+    memcpy(gradient, m->gradients, (size_t)m->span * sizeof *gradient);
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        for (int64_t k = p->offset; k < p->offset + p->count; k++) {
+            double change = central_difference(m, (double *)m->values + k, tokens, targets);
+            worst = larger(worst, fabs(change - gradient[k]));
+            largest = fmax(largest, fabs(gradient[k]));
+        }
     }
     mem_free(gradient);
     return worst / largest;
@@ -162,7 +172,7 @@ static double difference(const float *a, const float *b, int64_t count)
 
 static void fast_operations_give_the_reference_losses_and_gradients(void **state)
 {
-    struct device fast = { ops_cpu(), NULL };
+    struct device fast = { .ops = ops_cpu() };
 
     (void)state;
     for (int i = 0; alibi_position_name(i, NULL); i++) {
@@ -177,10 +187,157 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
         assert_int_equal(model_gradients(slow_model, tokens, targets, B, L, 0.5, drop, &slow_loss), ALIBI_OK);
         assert_int_equal(model_gradients(fast_model, tokens, targets, B, L, 0.5, drop, &fast_loss), ALIBI_OK);
         assert_true(fabs(slow_loss - fast_loss) < 1e-4 * slow_loss);
-        assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->elements) < 1e-4);
+        assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->span) < 1e-4);
         model_free(slow_model);
         model_free(fast_model);
     }
+}
+
+/* ---- computing again instead of keeping */
+
+static void gradients_with(struct model *m, int recompute, struct dropout drop, double *loss)
+{
+    int32_t tokens[B * L], targets[B * L];
+
+    draw_tokens(tokens, B * L, VOCAB, 1);
+    draw_tokens(targets, B * L, VOCAB, 2);
+    m->recompute = recompute;
+    assert_int_equal(model_clear_gradients(m), ALIBI_OK);
+    assert_int_equal(model_gradients(m, tokens, targets, B, L, 0.5, drop, loss), ALIBI_OK);
+}
+
+/* One model passes from one way to the other, as its buffers must. */
+static void check_recompute(struct alibi_config c, double dropout)
+{
+    struct device fast = { .ops = ops_cpu() };
+    struct model *m = new_model(c, &fast, DTYPE_F32);
+    struct dropout drop = { .p = dropout, .seed = 9, .stream = 4 };
+    size_t bytes = (size_t)m->span * sizeof(float);
+    double kept_loss, loss;
+    float *kept = NULL;
+
+    assert_int_equal(NEW_ARRAY(&kept, m->span, "gradients"), ALIBI_OK);
+    gradients_with(m, ALIBI_RECOMPUTE_NONE, drop, &kept_loss);
+    memcpy(kept, m->gradients, bytes);
+    for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
+        gradients_with(m, recompute, drop, &loss);
+        assert_true(loss == kept_loss);
+        assert_memory_equal(kept, m->gradients, bytes);
+    }
+    mem_free(kept);
+    model_free(m);
+}
+
+static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **state)
+{
+    static const int activations[] = { ALIBI_GELU_TANH, ALIBI_SWIGLU };
+
+    (void)state;
+    for (int i = 0; alibi_position_name(i, NULL); i++)
+        for (int a = 0; a < 2; a++)
+            for (int dropped = 0; dropped < 2; dropped++) {
+                struct alibi_config c = tiny(alibi_position_name(i, NULL));
+                c.activation = activations[a];
+                c.layers = 3;
+                c.embedding_norm = a == 1;
+                check_recompute(c, dropped ? 0.2 : 0.0);
+            }
+}
+
+/* ---- the flat buffers */
+
+static void check_zeros(const float *flat, int64_t from, int64_t to)
+{
+    for (int64_t i = from; i < to; i++)
+        assert_true(flat[i] == 0.0f);
+}
+
+/* The gaps are 0 in weights and gradients, after a pass too. */
+static void parameters_that_decay_come_first_and_all_begin_at_multiples_of_64(void **state)
+{
+    struct device fast = { .ops = ops_cpu() };
+    struct model *m = new_model(tiny("t5"), &fast, DTYPE_F32);
+    double loss;
+    int64_t elements = 0;
+
+    (void)state;
+    gradients_with(m, ALIBI_RECOMPUTE_NONE, (struct dropout){ 0 }, &loss);
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        int64_t end = p->offset + p->count, next = (end + 63) / 64 * 64;
+        assert_int_equal(p->offset % 64, 0);
+        assert_true(p->decays ? next <= m->decaying : p->offset >= m->decaying && next <= m->span);
+        check_zeros(m->values, end, next);
+        check_zeros(m->gradients, end, next);
+        elements += p->count;
+    }
+    assert_int_equal(elements, m->elements);
+    model_free(m);
+}
+
+/* ---- another type of activations */
+
+/* 8 bits of mantissa through two layers; the gradients and the statistics stay fp32. */
+static void bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision(void **state)
+{
+    (void)state;
+    for (int i = 0; alibi_position_name(i, NULL); i++) {
+        struct alibi_config c = tiny(alibi_position_name(i, NULL));
+        struct model *exact = new_model(c, &reference, DTYPE_F32), *rough = new_model(c, &reference, DTYPE_BF16);
+        double exact_loss, rough_loss, error;
+
+        gradients_with(exact, ALIBI_RECOMPUTE_NONE, (struct dropout){ 0 }, &exact_loss);
+        gradients_with(rough, ALIBI_RECOMPUTE_CHEAP, (struct dropout){ 0 }, &rough_loss);
+        error = difference(exact->gradients, rough->gradients, exact->span);
+        print_message("model ref bf16 %-12s loss %.4f of %.4f  gradients %.1e  limit 5e-02\n", c.position, rough_loss, exact_loss,
+                      error);
+        assert_true(fabs(exact_loss - rough_loss) < 0.02 * exact_loss);
+        assert_true(error > 0 && error < 0.05);
+        model_free(exact);
+        model_free(rough);
+    }
+}
+
+/* What passes read is the copy for products and the master for norms and positions. */
+static void copies_follow_the_masters_once_they_are_refreshed(void **state)
+{
+    struct model *m = new_model(tiny("learned"), &reference, DTYPE_BF16);
+
+    (void)state;
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        bool norm = strstr(p->name, "norm") != NULL, position = strstr(p->name, "position") != NULL;
+        float read[1];
+        assert_int_equal(p->value.type, norm || position ? DTYPE_F32 : DTYPE_BF16);
+        assert_int_equal(p->gradient.type, DTYPE_F32);
+        assert_int_equal(reference.ops->fill(&reference, parameter_slice(m, p, m->values), 0.75), ALIBI_OK);
+        assert_int_equal(model_refresh(m), ALIBI_OK);
+        assert_int_equal(reference.ops->download(&reference, read, tensor_1(p->value.data, p->value.type, 1)), ALIBI_OK);
+        assert_true(read[0] == 0.75f);
+    }
+    model_free(m);
+}
+
+/* ---- the output layer's pieces */
+
+static void the_output_layer_is_cut_evenly(void **state)
+{
+    struct device device = { .ops = ops_cpu() };
+    struct alibi_config c = tiny("alibi");
+    struct model *m;
+
+    (void)state;
+    c.vocab = 1000;
+    m = new_model(c, &device, DTYPE_F32);
+    device.logits = 1000 * 1000;
+    assert_int_equal(model_head_rows(m, 1000), 1000);
+    assert_int_equal(model_head_rows(m, 1001), 512); /* two pieces, not one of 1000 and one of 1 */
+    assert_int_equal(model_head_rows(m, 4096), 896); /* five of 820, in multiples of 128 */
+    device.logits = 1;
+    assert_int_equal(model_head_rows(m, 1000), 63); /* sixteen of at most 64 */
+    device.logits = 0;
+    assert_int_equal(model_head_rows(m, 10000), 10000);
+    model_free(m);
 }
 
 /* Feeds MANY tokens in pieces of the given lengths, repeated, and compares with the full forward wherever a piece ends. */
@@ -209,7 +366,7 @@ static void check_decoding(struct model *m, const int64_t *pieces, int count)
 static void decoding_equals_the_full_forward_for_every_method_past_the_training_length(void **state)
 {
     static const int64_t one[] = { 1 }, mixed[] = { 1, 64, 3, 17, 100 };
-    struct device devices[2] = { reference, { ops_cpu(), NULL } };
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
 
     (void)state;
     for (int d = 0; d < 2; d++)
@@ -227,7 +384,7 @@ static void decoding_equals_the_full_forward_for_every_method_past_the_training_
 
 static void rows_of_a_batch_decode_as_they_would_alone(void **state)
 {
-    struct device fast = { ops_cpu(), NULL };
+    struct device fast = { .ops = ops_cpu() };
     struct model *m = new_model(tiny("alibi"), &fast, DTYPE_F32);
     int32_t tokens[2 * 90], step[2];
     float both[2 * VOCAB], alone[VOCAB];
@@ -246,6 +403,72 @@ static void rows_of_a_batch_decode_as_they_would_alone(void **state)
     }
     cache_free(pair);
     cache_free(single);
+    model_free(m);
+}
+
+/* A device whose copies fail from a moment on. */
+static int64_t copies_left;
+static struct ops failing;
+
+static alibi_status failing_copy(struct device *dev, struct tensor dst, struct tensor src)
+{
+    if (copies_left-- <= 0)
+        return fail(ALIBI_DEVICE, "a copy failed");
+    return ops_ref.copy(dev, dst, src);
+}
+
+/* A cache of 256 positions that is full, of which a window of 60 needs the last 64. */
+static struct cache *full_cache(struct model *m)
+{
+    int32_t tokens[256];
+    struct cache *cache = NULL;
+
+    draw_tokens(tokens, 256, VOCAB, 7);
+    copies_left = INT64_MAX;
+    assert_int_equal(cache_new(&cache, m, 1), ALIBI_OK);
+    cache_set_window(cache, 60);
+    for (int i = 0; i < 256; i++)
+        assert_int_equal(model_extend(m, cache, tokens + i, 1, NULL), ALIBI_OK);
+    assert_int_equal(cache_first(cache), 0);
+    return cache;
+}
+
+/* Keys of the last 64 positions of layer 1, then their norms. */
+static void read_last(struct model *m, struct cache *cache, float *to)
+{
+    struct tensor keys = cache_keys(cache, 1, 192, 64), norms = cache_norms(cache, 1);
+    int64_t tile = (192 - cache_first(cache)) / ATTENTION_TILE;
+
+    assert_int_equal(m->device->ops->download(m->device, to, keys), ALIBI_OK);
+    to += tensor_count(keys);
+    for (int64_t h = 0; h < norms.shape[1]; h++, to++)
+        *to = ((const float *)norms.data)[h * norms.stride[1] + tile];
+}
+
+/* Moving to the front is four copies. Whichever of them fails, room that would be there without moving is not given before all is
+ * where it belongs. */
+static void a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again(void **state)
+{
+    struct device device = { .ops = &failing };
+    struct model *m;
+    float before[64 * 6 + 3], after[64 * 6 + 3];
+
+    (void)state;
+    failing = ops_ref;
+    failing.copy = failing_copy;
+    m = new_model(tiny("alibi"), &device, DTYPE_F32);
+    for (int64_t n = 0; n < 4; n++) {
+        struct cache *cache = full_cache(m);
+        read_last(m, cache, before);
+        copies_left = n;
+        assert_int_equal(cache_reserve(cache, 257), ALIBI_DEVICE);
+        copies_left = INT64_MAX;
+        assert_int_equal(cache_reserve(cache, 256), ALIBI_OK);
+        assert_int_equal(cache_first(cache), 192);
+        read_last(m, cache, after);
+        assert_memory_equal(before, after, sizeof before);
+        cache_free(cache);
+    }
     model_free(m);
 }
 
@@ -414,8 +637,14 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences_for_every_method_tied_and_untied),
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
+        cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
+        cmocka_unit_test(parameters_that_decay_come_first_and_all_begin_at_multiples_of_64),
+        cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),
+        cmocka_unit_test(copies_follow_the_masters_once_they_are_refreshed),
+        cmocka_unit_test(the_output_layer_is_cut_evenly),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(rows_of_a_batch_decode_as_they_would_alone),
+        cmocka_unit_test(a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again),
         cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
         cmocka_unit_test(methods_start_from_the_same_weights_but_for_their_own),

@@ -18,7 +18,7 @@ static void randomise(struct model *m)
     }
 }
 
-static struct model *new_plain_model(const char *position, int64_t heads)
+static struct model *new_model_in(const char *position, int64_t heads, enum dtype type)
 {
     struct alibi_config c;
     struct alibi_option_group group = { .title = "model", .values = &c };
@@ -35,9 +35,14 @@ static struct model *new_plain_model(const char *position, int64_t heads)
     c.bias_max = 4; /* slopes from 2^-1 on, the flattest of them 2^-4 */
     snprintf(c.position, sizeof c.position, "%s", position);
     assert_ok(alibi_config_resolve(&c));
-    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
+    assert_ok(model_new(&m, &c, &cpu, type, false));
     assert_ok(model_init(m, 3));
     return m;
+}
+
+static struct model *new_plain_model(const char *position, int64_t heads)
+{
+    return new_model_in(position, heads, DTYPE_F32);
 }
 
 static struct model *new_model(const char *position, int64_t heads)
@@ -90,6 +95,28 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
             }
             model_free(m);
         }
+    alibi_corpus_free(c);
+}
+
+/* Keys and values in bf16, their norms in fp32; and what was left out is found whatever the type. */
+static void a_stream_in_bf16_equals_its_window_and_is_near_fp32(void **state)
+{
+    alibi_corpus *c = new_text(8000);
+    struct model *rough = new_model_in("alibi", 4, DTYPE_BF16), *exact = new_plain_model("alibi", 4);
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-3, .verify = true };
+    struct alibi_eval_result stream, whole, fp32;
+
+    (void)state;
+    assert_ok(evaluate(rough, c, e, &stream));
+    assert_ok(evaluate(exact, c, e, &fp32));
+    e.protocol = ALIBI_NONOVERLAPPING;
+    e.length = 700;
+    assert_ok(evaluate(rough, c, e, &whole));
+    assert_true(fabs(stream.nll - whole.nll) < 1e-3 * whole.nll);
+    assert_true(stream.nll != fp32.nll && fabs(stream.nll - fp32.nll) < 1e-2 * fp32.nll);
+    assert_true(stream.left_out <= 1e-3 && stream.tiles_used > 0 && stream.tiles_used <= 1);
+    model_free(rough);
+    model_free(exact);
     alibi_corpus_free(c);
 }
 
@@ -279,6 +306,7 @@ int main(void)
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
         cmocka_unit_test(a_large_query_is_held_against_keys_that_were_forgotten),
         cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),
+        cmocka_unit_test(a_stream_in_bf16_equals_its_window_and_is_near_fp32),
         cmocka_unit_test(verify_finds_no_more_than_the_budget),
         cmocka_unit_test(a_trained_model_loses_nothing),
         cmocka_unit_test(wrong_budgets_are_refused),

@@ -19,10 +19,10 @@ static struct model *new_model(void)
 
 static float *values_of(const struct model *m)
 {
-    float *values = malloc((size_t)m->elements * sizeof *values);
+    float *values = malloc((size_t)m->span * sizeof *values);
 
     assert_non_null(values);
-    assert_ok(device.ops->download(&device, values, tensor_1(m->values, m->type, m->elements)));
+    assert_ok(device.ops->download(&device, values, model_flat(m, m->values)));
     return values;
 }
 
@@ -153,10 +153,10 @@ static float *weights(struct site *p, const char *name, int64_t *count)
     float *values;
 
     assert_ok(alibi_model_open(&m, in_place(p, name)));
-    *count = alibi_model_parameters(m);
+    *count = m->model->span;
     values = malloc((size_t)*count * sizeof *values);
     assert_non_null(values);
-    assert_ok(m->device.ops->download(&m->device, values, tensor_1(m->model->values, DTYPE_F32, *count)));
+    assert_ok(m->device.ops->download(&m->device, values, model_flat(m->model, m->model->values)));
     alibi_model_free(m);
     return values;
 }
@@ -404,6 +404,23 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     assert_ok(train(p, &other, "run", true));
 }
 
+/* It saves memory and changes nothing: a run that was begun one way goes on the other. */
+static void runs_that_compute_again_are_the_runs_that_keep(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(4, 2);
+
+    p->config.layers = 2;
+    assert_ok(train(p, &t, "kept", false));
+    t.recompute = ALIBI_RECOMPUTE_CHEAP;
+    listen_to(&p->listener, 2);
+    assert_fails(train(p, &t, "again", false), ALIBI_INTERRUPTED, "step 2");
+    listen_to(&p->listener, 0);
+    t.recompute = ALIBI_RECOMPUTE_BLOCK;
+    assert_ok(train(p, &t, "again", true));
+    assert_same_run(in_place(p, "kept"), in_place(p, "again"), 4);
+}
+
 /* Two vocabularies of one size: the checksum tells them apart. */
 static void the_tokenizer_travels_with_the_model(void **state)
 {
@@ -633,6 +650,7 @@ int main(void)
         RUN_TEST(the_same_seed_gives_the_same_bytes),
         RUN_TEST(a_run_stopped_at_any_of_50_steps_resumes_to_the_same_bytes),
         RUN_TEST(so_does_one_with_nesterov_momentum),
+        RUN_TEST(runs_that_compute_again_are_the_runs_that_keep),
         RUN_TEST(so_does_one_that_learns_its_positions),
         RUN_TEST(a_run_can_be_stopped_at_every_step),
         RUN_TEST(a_stop_at_the_last_step_is_not_left_for_the_next_call),

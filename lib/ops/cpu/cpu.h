@@ -19,7 +19,8 @@ void cpu_override_avx2(struct ops *ops);
 void cpu_override_avx512(struct ops *ops);
 
 /* linear.c */
-alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
+alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
+                                struct tensor residual);
 alibi_status cpu_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                  struct tensor dy, struct tensor x, struct tensor weight);
 

@@ -1,6 +1,6 @@
 /* linear.c - matrix products through CBLAS
  *
- *   y = x weight^T + bias,   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy
+ *   y = x weight^T + bias + residual,   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy
  *
  * All matrices are row-major and contiguous. CBLAS threads itself from the same pool, so it is never called from a parallel
  * region. */
@@ -21,24 +21,41 @@ static alibi_status check_sizes(int64_t rows, int64_t in, int64_t out)
     return ALIBI_OK;
 }
 
-static void repeat_bias(float *y, const float *bias, int64_t rows, int64_t out)
+/* One row of y = bias + residual; either may be NULL. */
+static void preload_row(float *y, const float *bias, const float *residual, int64_t out)
 {
+    if (bias && residual)
+        for (int64_t o = 0; o < out; o++)
+            y[o] = bias[o] + residual[o];
+    else if (bias)
+        memcpy(y, bias, sizeof(float) * (size_t)out);
+    else
+        memcpy(y, residual, sizeof(float) * (size_t)out);
+}
+
+/* What the product is then added to. y may be residual. */
+static void preload(float *y, const float *bias, const float *residual, int64_t rows, int64_t out)
+{
+    if (!bias && residual == y)
+        return;
 #pragma omp parallel for if (rows * out >= CPU_PARALLEL_MIN)
     for (int64_t r = 0; r < rows; r++)
-        memcpy(y + r * out, bias, sizeof(float) * (size_t)out);
+        preload_row(y + r * out, bias, residual ? residual + r * out : NULL, out);
 }
 
 /* A single row, as in decoding, is a product with a vector: it reads the weights once, as they lie. */
-alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
+alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
+                                struct tensor residual)
 {
     int64_t rows = x.shape[0], out = weight.shape[0], in = weight.shape[1];
-    float beta = present(bias) ? 1.0f : 0.0f;
+    bool preloaded = present(bias) || present(residual);
+    float beta = preloaded ? 1.0f : 0.0f;
 
     if (y.type != DTYPE_F32 || rows == 0 || out == 0 || in == 0)
-        return ref_linear_forward(dev, y, x, weight, bias);
+        return ref_linear_forward(dev, y, x, weight, bias, residual);
     TRY_RETURN(check_sizes(rows, in, out));
-    if (present(bias))
-        repeat_bias(y.data, bias.data, rows, out);
+    if (preloaded)
+        preload(y.data, bias.data, residual.data, rows, out);
     if (rows == 1)
         cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)out, (int)in, 1.0f, weight.data, (int)in, x.data, 1, beta, y.data, 1);
     else

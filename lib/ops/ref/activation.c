@@ -103,6 +103,7 @@ static void swiglu_backward(struct tensor dx, struct tensor dy, struct tensor x)
         }
 }
 
+/* dx may be x or dy: each element is read before it is written. */
 alibi_status ref_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x)
 {
     int64_t count = tensor_count(dy);

@@ -1,16 +1,18 @@
 /* linear.c
  *
- *   y = x weight^T + bias */
+ *   y = x weight^T + bias + residual */
 #include "ops/ref/ref.h"
 
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
+/* y may be residual: each element is read before it is written. */
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
+                                struct tensor residual)
 {
     int64_t rows = x.shape[0], out = weight.shape[0], in = weight.shape[1];
 
     (void)dev;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out; o++) {
-            double sum = present(bias) ? get(bias, o) : 0.0;
+            double sum = (present(bias) ? get(bias, o) : 0.0) + (present(residual) ? get(residual, r * out + o) : 0.0);
             for (int64_t i = 0; i < in; i++)
                 sum += get(x, r * in + i) * get(weight, o * in + i);
             set(y, r * out + o, sum);
@@ -69,4 +71,22 @@ alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct te
     if (present(dbias))
         bias_gradient(dbias, dy);
     return ALIBI_OK;
+}
+
+/* ---- with an activation: both parts through the device's own table, so that a backend's faster ones are used here too */
+
+alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
+                                           struct tensor x, struct tensor weight, struct tensor bias)
+{
+    TRY_RETURN(dev->ops->linear_forward(dev, up, x, weight, bias, tensor_none()));
+    return dev->ops->activation_forward(dev, kind, activated, up);
+}
+
+/* scratch = dy weight, the gradient of activated */
+alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
+                                            struct tensor dweight, struct tensor dbias, struct tensor dy, struct tensor activated,
+                                            struct tensor weight, struct tensor up)
+{
+    TRY_RETURN(dev->ops->linear_backward(dev, scratch, dweight, dbias, dy, activated, weight));
+    return dev->ops->activation_backward(dev, kind, dup, scratch, up);
 }

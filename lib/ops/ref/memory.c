@@ -15,13 +15,18 @@ void ref_buffer_free(struct device *dev, void *buffer)
     mem_free(buffer);
 }
 
-/* F32 and I32 have the host's own layout; F64 is converted. */
+/* F32 and I32 have the host's own layout; the other types are converted. */
+static bool is_host_layout(enum dtype type)
+{
+    return type == DTYPE_F32 || type == DTYPE_I32;
+}
+
 alibi_status ref_upload(struct device *dev, struct tensor dst, const void *host)
 {
     int64_t count = tensor_count(dst);
 
     (void)dev;
-    if (dst.type == DTYPE_F64)
+    if (!is_host_layout(dst.type))
         for (int64_t i = 0; i < count; i++)
             set(dst, i, (double)((const float *)host)[i]);
     else if (count > 0)
@@ -34,7 +39,7 @@ alibi_status ref_download(struct device *dev, void *host, struct tensor src)
     int64_t count = tensor_count(src);
 
     (void)dev;
-    if (src.type == DTYPE_F64)
+    if (!is_host_layout(src.type))
         for (int64_t i = 0; i < count; i++)
             ((float *)host)[i] = (float)get(src, i);
     else if (count > 0)

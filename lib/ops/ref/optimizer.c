@@ -7,13 +7,22 @@
  *
  * Nesterov, r = lr / previous_lr:
  *
- *   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g */
+ *   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g
+ *
+ * with weight_decay on the first `decaying` elements only. */
 #include <math.h>
 
 #include "ops/ref/ref.h"
 
-alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
-                       struct adamw a)
+static void set_weight(struct tensor w, struct tensor copy, int64_t i, double x)
+{
+    set(w, i, x);
+    if (present(copy))
+        set(copy, i, get(w, i));
+}
+
+alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                       struct tensor gradient, struct adamw a)
 {
     int64_t count = tensor_count(w);
     double correct1 = 1.0 - pow(a.beta1, (double)a.step), correct2 = 1.0 - pow(a.beta2, (double)a.step);
@@ -24,14 +33,16 @@ alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor m, str
         double first = a.beta1 * get(m, i) + (1.0 - a.beta1) * g;
         double second = a.beta2 * get(v, i) + (1.0 - a.beta2) * g * g;
         double step = (first / correct1) / (sqrt(second / correct2) + a.eps);
-        set(w, i, x - a.lr * a.weight_decay * x - a.lr * step);
+        double decay = i < a.decaying ? a.lr * a.weight_decay * x : 0.0;
+        set_weight(w, copy, i, x - decay - a.lr * step);
         set(m, i, first);
         set(v, i, second);
     }
     return ALIBI_OK;
 }
 
-alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n)
+alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                          struct nesterov n)
 {
     int64_t count = tensor_count(w);
     double r = n.lr / n.previous_lr;
@@ -40,7 +51,8 @@ alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor u, 
     for (int64_t i = 0; i < count; i++) {
         double g = n.gradient_scale * get(gradient, i), x = get(w, i), velocity = get(u, i);
         double step = n.momentum * n.momentum * r * velocity - (1.0 + n.momentum) * n.lr * g;
-        set(w, i, x - n.lr * n.weight_decay * x + step);
+        double decay = i < n.decaying ? n.lr * n.weight_decay * x : 0.0;
+        set_weight(w, copy, i, x - decay + step);
         set(u, i, n.momentum * r * velocity - n.lr * g);
     }
     return ALIBI_OK;

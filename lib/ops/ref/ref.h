@@ -1,10 +1,11 @@
 /* ref.h - the reference operations: plain scalar C, sums in double, written to be read
  *
- * The contracts are in ops.h. Every operation here serves F32 and F64 with the same loop: elements are read and written as
- * double through the accessors below and rounded once, when stored. One thread, one order of sums. */
+ * The contracts are in ops.h. Every operation here serves all floating types with the same loop: elements are read and written
+ * as double through the accessors below, each tensor in its own type, and rounded when stored. One thread, one order of sums. */
 #ifndef REF_H
 #define REF_H
 
+#include "ops/bf16.h"
 #include "ops/ops.h"
 
 /* Element i of a tensor, counted from t.data. */
@@ -17,6 +18,8 @@ static inline double get(struct tensor t, int64_t i)
         return ((const double *)t.data)[i];
     case DTYPE_I32:
         return (double)((const int32_t *)t.data)[i];
+    case DTYPE_BF16:
+        return (double)bf16_to_float(((const uint16_t *)t.data)[i]);
     }
     return 0.0;
 }
@@ -32,6 +35,9 @@ static inline void set(struct tensor t, int64_t i, double x)
         break;
     case DTYPE_I32:
         ((int32_t *)t.data)[i] = (int32_t)x;
+        break;
+    case DTYPE_BF16:
+        ((uint16_t *)t.data)[i] = bf16_from_float((float)x);
         break;
     }
 }
@@ -67,9 +73,15 @@ alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, s
                                     struct tensor tokens, int64_t start, double scale);
 
 /* linear.c */
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
+                                struct tensor residual);
 alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                  struct tensor dy, struct tensor x, struct tensor weight);
+alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
+                                           struct tensor x, struct tensor weight, struct tensor bias);
+alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
+                                            struct tensor dweight, struct tensor dbias, struct tensor dy, struct tensor activated,
+                                            struct tensor weight, struct tensor up);
 
 /* layernorm.c */
 alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
@@ -112,9 +124,10 @@ alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct ten
                                struct tensor targets, double scale);
 
 /* optimizer.c */
-alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
-                       struct adamw a);
-alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n);
+alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                       struct tensor gradient, struct adamw a);
+alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                          struct nesterov n);
 alibi_status ref_sum_squares(struct device *dev, double *sum, struct tensor x);
 alibi_status ref_sum(struct device *dev, double *sum, struct tensor x);
 

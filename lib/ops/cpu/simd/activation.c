@@ -93,6 +93,7 @@ VEC_INLINE void map(vec f(vec), float *y, const float *x, int64_t n)
         vec_store_end(y + i, f(vec_load_end(x + i, n - i)), n - i);
 }
 
+/* dx may be x or dy: each vector is read before it is written. */
 VEC_INLINE void map_slope(vec slope(vec), float *dx, const float *dy, const float *x, int64_t n)
 {
     int64_t i = 0;

@@ -23,7 +23,7 @@ alibi_status SIMD(copy)(struct device *dev, struct tensor dst, struct tensor src
     float *out = dst.data;
     const float *in = src.data;
 
-    if (dst.type != DTYPE_F32)
+    if (dst.type != DTYPE_F32 || src.type != DTYPE_F32)
         return ref_copy(dev, dst, src);
 #pragma omp parallel for if (rows * width >= CPU_PARALLEL_MIN)
     for (int64_t r = 0; r < rows; r++)

@@ -1,11 +1,30 @@
 /* optimizer.c - AdamW, Nesterov momentum, and the sums that clipping needs
  *
  * The updates read and write each array once, in plain loops that the compiler vectorises. Work is cut into pieces of PIECE
- * numbers; sums into at most PARTS parts, each summed in double lane by lane, then added in order. */
+ * numbers, after a cut where weight decay ends; sums into at most PARTS parts, each summed in double lane by lane, then added in
+ * order. */
+#include <string.h>
+
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
 enum { PIECE = 4096, PARTS = 256, LANES = 16 };
+
+/* Elements from..from+n-1 of w in the type of copy. */
+static void write_copy(struct tensor copy, const float *w, int64_t from, int64_t n)
+{
+    if (copy.type == DTYPE_F32)
+        memcpy((float *)copy.data + from, w + from, sizeof(float) * (size_t)n);
+    else
+        for (int64_t i = from; i < from + n; i++)
+            set(copy, i, (double)w[i]);
+}
+
+/* Where decay ends, of `count` elements. */
+static int64_t end_of_decay(int64_t decaying, int64_t count)
+{
+    return decaying < count ? decaying : count;
+}
 
 /* The constants of an update, folded: w <- keep w - rate m / (sqrt(correction v) + eps). */
 struct adamw_step {
@@ -41,19 +60,32 @@ static void adamw_piece(float *restrict w, float *restrict m, float *restrict v,
     }
 }
 
-alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
-                         struct adamw a)
+static void adamw_range(struct tensor w, struct tensor copy, struct tensor m, struct tensor v, struct tensor gradient,
+                        int64_t first, int64_t end, struct adamw_step step)
 {
-    int64_t count = tensor_count(w);
     float *w_at = w.data, *m_at = m.data, *v_at = v.data;
     const float *g_at = gradient.data;
+
+#pragma omp parallel for if (end - first >= CPU_PARALLEL_MIN)
+    for (int64_t i = first; i < end; i += PIECE) {
+        int64_t n = end - i < PIECE ? end - i : PIECE;
+        adamw_piece(w_at + i, m_at + i, v_at + i, g_at + i, n, step);
+        if (present(copy))
+            write_copy(copy, w_at, i, n);
+    }
+}
+
+alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                         struct tensor gradient, struct adamw a)
+{
+    int64_t count = tensor_count(w), decaying = end_of_decay(a.decaying, count);
     struct adamw_step step = step_of(a);
 
     if (w.type != DTYPE_F32)
-        return ref_adamw(dev, w, m, v, gradient, a);
-#pragma omp parallel for if (count >= CPU_PARALLEL_MIN)
-    for (int64_t i = 0; i < count; i += PIECE)
-        adamw_piece(w_at + i, m_at + i, v_at + i, g_at + i, count - i < PIECE ? count - i : PIECE, step);
+        return ref_adamw(dev, w, copy, m, v, gradient, a);
+    adamw_range(w, copy, m, v, gradient, 0, decaying, step);
+    step.keep = 1.0f;
+    adamw_range(w, copy, m, v, gradient, decaying, count, step);
     return ALIBI_OK;
 }
 
@@ -84,18 +116,32 @@ static void nesterov_piece(float *restrict w, float *restrict u, const float *re
     }
 }
 
-alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n)
+static void nesterov_range(struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient, int64_t first,
+                           int64_t end, struct nesterov_step step)
 {
-    int64_t count = tensor_count(w);
     float *w_at = w.data, *u_at = u.data;
     const float *g_at = gradient.data;
+
+#pragma omp parallel for if (end - first >= CPU_PARALLEL_MIN)
+    for (int64_t i = first; i < end; i += PIECE) {
+        int64_t n = end - i < PIECE ? end - i : PIECE;
+        nesterov_piece(w_at + i, u_at + i, g_at + i, n, step);
+        if (present(copy))
+            write_copy(copy, w_at, i, n);
+    }
+}
+
+alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                            struct nesterov n)
+{
+    int64_t count = tensor_count(w), decaying = end_of_decay(n.decaying, count);
     struct nesterov_step step = nesterov_step_of(n);
 
     if (w.type != DTYPE_F32)
-        return ref_nesterov(dev, w, u, gradient, n);
-#pragma omp parallel for if (count >= CPU_PARALLEL_MIN)
-    for (int64_t i = 0; i < count; i += PIECE)
-        nesterov_piece(w_at + i, u_at + i, g_at + i, count - i < PIECE ? count - i : PIECE, step);
+        return ref_nesterov(dev, w, copy, u, gradient, n);
+    nesterov_range(w, copy, u, gradient, 0, decaying, step);
+    step.keep = 1.0f;
+    nesterov_range(w, copy, u, gradient, decaying, count, step);
     return ALIBI_OK;
 }
 

@@ -1,7 +1,8 @@
 /* simd.h - the kernels that are compiled once per instruction set
  *
  * Every file of this folder is compiled with SIMD_NAME (plain, avx2, avx512) and SIMD_WIDTH (floats in a vector), and what it
- * exports carries that name: SIMD(fill) is cpu_fill_avx2. Contracts are those of ops.h; F64 goes to the reference.
+ * exports carries that name: SIMD(fill) is cpu_fill_avx2. Contracts are those of ops.h; other types than F32 go to the
+ * reference.
  *
  * Work is cut into pieces that depend on shapes only, never on the number of threads, so every result has the same bits on any
  * number of them. */
@@ -60,9 +61,10 @@ alibi_status SIMD(cross_entropy)(struct device *dev, struct tensor nll, struct t
                                  struct tensor targets, double scale);
 
 /* optimizer.c */
-alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor m, struct tensor v, struct tensor gradient,
-                         struct adamw a);
-alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor u, struct tensor gradient, struct nesterov n);
+alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                         struct tensor gradient, struct adamw a);
+alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                            struct nesterov n);
 alibi_status SIMD(sum_squares)(struct device *dev, double *sum, struct tensor x);
 alibi_status SIMD(sum)(struct device *dev, double *sum, struct tensor x);
 

@@ -1,0 +1,214 @@
+/* cmd_plan.c - what training takes of the device's memory, before anything of it is allocated
+ *
+ * One column per level of recomputing, so that a choice can be made; the exit code is about the level that was asked for. */
+#include <math.h>
+
+#include "cli.h"
+
+struct job {
+    int64_t vocab;
+    bool json;
+    struct alibi_config model;
+    struct alibi_training training;
+    struct alibi_compute compute;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, "257", "N",
+      "tokens the model knows, which the tokenizer decides and a recipe does not say; 257 is all bytes" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
+};
+
+enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
+
+static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
+{
+    struct alibi_training training = job->training;
+    alibi_status status;
+
+    job->model.vocab = job->vocab;
+    job->model.train_length = training.train_length;
+    status = alibi_config_resolve(&job->model);
+    for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
+        training.recompute = level;
+        status = alibi_plan_training(&job->model, &training, &plans[level]);
+    }
+    return status;
+}
+
+/* ---- the table */
+
+static const struct {
+    const char *name, *key;
+    size_t offset; /* of a size_t in struct alibi_plan */
+} sizes[] = {
+    { "weights", "weights_bytes", offsetof(struct alibi_plan, weights) },
+    { "gradients", "gradients_bytes", offsetof(struct alibi_plan, gradients) },
+    { "optimizer", "optimizer_bytes", offsetof(struct alibi_plan, optimizer) },
+    { "activations kept", "activations_bytes", offsetof(struct alibi_plan, activations) },
+    { "passing", "passing_bytes", offsetof(struct alibi_plan, passing) },
+    { "workspace", "workspace_bytes", offsetof(struct alibi_plan, workspace) },
+    { "total", "total_bytes", offsetof(struct alibi_plan, total) },
+};
+
+static size_t size_at(const struct alibi_plan *plan, size_t offset)
+{
+    return *(const size_t *)(const void *)((const char *)plan + offset);
+}
+
+/* "-" where it is not known */
+static const char *short_free(char *buffer, size_t bytes)
+{
+    if (bytes > 0)
+        return cli_short_bytes(buffer, bytes);
+    return "-";
+}
+
+static const char *short_limit(char *buffer, int64_t limit)
+{
+    if (limit < 0)
+        return "-";
+    if (limit == 0)
+        return "none";
+    snprintf(buffer, CLI_SHORT, "%lld", (long long)limit);
+    return buffer;
+}
+
+static void print_limits(const char *name, const struct alibi_plan plans[LEVELS], size_t offset)
+{
+    char limit[CLI_SHORT];
+
+    printf("%-18s", name);
+    for (int level = 0; level < LEVELS; level++) {
+        int64_t value = *(const int64_t *)(const void *)((const char *)&plans[level] + offset);
+        printf(" %12s", short_limit(limit, value));
+    }
+    putchar('\n');
+}
+
+static void print_table(const struct job *job, const char *name, const struct alibi_plan plans[LEVELS])
+{
+    char number[CLI_SHORT];
+    struct alibi_device_info device;
+
+    alibi_device_get_info(&device);
+    printf("%s: %s parameters, batch %lld x %lld tokens, %s on %s\n\n%-18s", name,
+           cli_short_count(number, (double)plans[0].parameters), (long long)plans[0].batch, (long long)plans[0].length,
+           cli_precision_name(device.precision), device.name, "recompute");
+    for (int level = 0; level < LEVELS; level++) {
+        snprintf(number, sizeof number, "%s%s", level == job->training.recompute ? "*" : "", cli_recompute_name(level));
+        printf(" %12s", number);
+    }
+    putchar('\n');
+    for (int i = 0; i < CLI_COUNT(sizes); i++) {
+        printf("%-18s", sizes[i].name);
+        for (int level = 0; level < LEVELS; level++)
+            printf(" %12s", cli_short_bytes(number, size_at(&plans[level], sizes[i].offset)));
+        putchar('\n');
+    }
+    printf("%-18s", "free");
+    for (int level = 0; level < LEVELS; level++)
+        printf(" %12s", short_free(number, plans[level].available));
+    putchar('\n');
+    print_limits("largest batch", plans, offsetof(struct alibi_plan, largest_batch));
+    print_limits("longest input", plans, offsetof(struct alibi_plan, longest_input));
+}
+
+/* ---- JSON: what is not known is null */
+
+static void print_plan_json(const struct alibi_plan *plan, int level)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("recompute", cli_recompute_name(level));
+    for (int i = 0; i < CLI_COUNT(sizes); i++)
+        cli_json_int(sizes[i].key, (int64_t)size_at(plan, sizes[i].offset));
+    cli_json_flag("fits", plan->fits);
+    cli_json_real("largest_batch", plan->largest_batch < 0 ? (double)NAN : (double)plan->largest_batch);
+    cli_json_real("longest_input", plan->longest_input < 0 ? (double)NAN : (double)plan->longest_input);
+    cli_json_close('}');
+}
+
+static void print_json(const struct job *job, const char *name, const struct alibi_plan plans[LEVELS])
+{
+    struct alibi_config model = job->model;
+    struct alibi_option_group group = cli_model_group(&model);
+
+    cli_json_open(NULL, '{');
+    cli_json_text("recipe", name);
+    cli_json_device();
+    cli_json_int("vocab", model.vocab);
+    cli_json_options("model", &group);
+    cli_json_int("parameters", plans[0].parameters);
+    cli_json_int("batch", plans[0].batch);
+    cli_json_int("length", plans[0].length);
+    cli_json_real("available_bytes", plans[0].available ? (double)plans[0].available : (double)NAN);
+    cli_json_text("recompute", cli_recompute_name(job->training.recompute));
+    cli_json_flag("fits", plans[job->training.recompute].fits);
+    cli_json_open("plans", '[');
+    for (int level = 0; level < LEVELS; level++)
+        print_plan_json(&plans[level], level);
+    cli_json_close(']');
+    cli_json_close('}');
+}
+
+/* ---- the run */
+
+/* One line, with the first way out there is. */
+static alibi_status say_whether_it_fits(const struct job *job, const struct alibi_plan plans[LEVELS])
+{
+    const struct alibi_plan *plan = &plans[job->training.recompute];
+    char total[CLI_SHORT], available[CLI_SHORT], way_out[128] = "no batch of that length fits";
+
+    if (plan->fits)
+        return ALIBI_OK;
+    for (int level = LEVELS - 1; level > job->training.recompute; level--) {
+        if (plans[level].fits)
+            snprintf(way_out, sizeof way_out, "with --recompute %s it fits", cli_recompute_name(level));
+    }
+    if (!plans[LEVELS - 1].fits && plan->largest_batch > 0)
+        snprintf(way_out, sizeof way_out, "--batch %lld fits", (long long)plan->largest_batch);
+    return cli_fail(ALIBI_MEMORY, "batch %lld x %lld needs %s, and the device has %s free: %s", (long long)plan->batch,
+                    (long long)plan->length, cli_short_bytes(total, plan->total), cli_short_bytes(available, plan->available),
+                    way_out);
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    struct job *job = user;
+    struct alibi_plan plans[LEVELS];
+    char name[32];
+    alibi_status status = alibi_use_device(&job->compute);
+
+    if (status == ALIBI_OK)
+        status = make_plans(job, plans);
+    if (status != ALIBI_OK)
+        return status;
+    cli_name_recipe(line->recipe, name, sizeof name);
+    (job->json ? print_json : print_table)(job, name, plans);
+    return say_whether_it_fits(job, plans);
+}
+
+alibi_status cmd_plan(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Plan", options, CLI_COUNT(options), &job },
+        cli_device_group(&job.compute),
+        cli_model_group(&job.model),
+        cli_training_group(&job.training),
+    };
+    struct cli_line line = {
+        .command = "plan",
+        .usage = "[OPTION...]",
+        .about =
+            "Prints what training such a model takes of the device's memory at each level of --recompute (the one that is "
+            "asked for has a star), and the largest batch and the longest input that fit. Nothing is allocated. Exits with 4 "
+            "if the training does not fit.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}

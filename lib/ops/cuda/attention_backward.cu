@@ -1,0 +1,744 @@
+// attention_backward.cu - backward on Hopper's matrix unit
+//
+//   P^T = exp(scale K Q^T + bias - lse),   dP^T = V dY^T,   dS = P (dP - delta),   delta_i = y_i . dy_i
+//   dV = P^T dY,   dK = scale dS^T Q,   dQ = scale dS K
+//
+// A thread block has 128 keys, half of them in each of two warpgroups, whose gradients stay in registers; a third warpgroup
+// copies tiles of 64 queries. Scores are transposed, keys by queries, so that P^T and dS^T are in the registers where the next
+// products want them; only dS goes through shared memory, for dQ. Sums start from bias - lse and from -delta, so neither costs
+// anything afterwards.
+//
+// dQ of a tile of queries is added up in fp32 by the blocks of its keys, in the order in which the threads' registers have it:
+// round_queries() puts it right at the end. They take turns, nearest keys first, so the sum has one order. A block begins with
+// the queries nearest to its keys as well: the one whose turn comes before is ahead by its lead, and hardly anyone waits; and if,
+// it is the warp that hands the tile to the copy engine. Blocks of late keys are started first: whoever is waited for is
+// running or done.
+#include "ops/cuda/attention.cuh"
+#include "ops/cuda/tensor_map.cuh"
+#include "ops/cuda/wgmma.cuh"
+
+enum {
+    WARPGROUP = 128,
+    CONSUMERS = 2,
+    THREADS = WARPGROUP * (CONSUMERS + 1),
+    STAGES = 2,
+    PANEL = 64,
+    QUERIES = 64,        // per tile
+    TABLE_LARGEST = 1024 // entries of a bias table whose gradient is added up here
+};
+
+// How the gradient of the bias is found, if at all.
+enum gradient { NO_GRADIENT, OF_SLOPES, OF_TABLE };
+
+struct backward_call {
+    CUtensorMap q, k, v, dy;
+    heads<bf16> dk, dv;
+    float *dq;          // [B, H, tiles, QUERIES x padded D] in the order of leave_queries()
+    const float *lse;   // [B, H, L]
+    const float *delta; // [B, H, L]
+    int *turns;         // [B, H, tiles]: how many have added theirs
+    float *dbias;       // [B, blocks, H, 1 or T] partial sums
+    struct attention_shape s;
+    struct kept_tiles kept;
+    int tiles, blocks; // of queries, of keys
+};
+
+template <int D> static size_t backward_shared()
+{
+    return 1024 + 2 * (size_t)(2 * BLOCK_KEYS * D + 2 * STAGES * QUERIES * D + 2 * BLOCK_KEYS * QUERIES) +
+           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + 2 * TABLE_LARGEST) + 512;
+}
+
+#if HAS_WGMMA
+
+template <int D> struct backward_memory {
+    bf16 k[D / PANEL][BLOCK_KEYS][PANEL], v[D / PANEL][BLOCK_KEYS][PANEL];
+    bf16 q[STAGES][D / PANEL][QUERIES][PANEL], dy[STAGES][D / PANEL][QUERIES][PANEL];
+    bf16 ds[2][BLOCK_KEYS][QUERIES]; // one while the other is still read
+    float4 dq[CONSUMERS][D / 16][WARPGROUP];
+    float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
+    float table[TABLE_LARGEST], bins[TABLE_LARGEST]; // a head's bias / scale, and the gradient of it
+    float sums[CONSUMERS * 4];
+    barrier kv_full, full[STAGES], empty[STAGES], dq_full, dq_empty;
+};
+
+struct turn {
+    int stage;
+    uint32_t parity;
+
+    __device__ __forceinline__ void step()
+    {
+        stage++;
+        if (stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// The keys of a thread block, and a walk over all tiles of queries that use them: head after head of the group, ascending.
+struct walk {
+    int b, kv, block, first_key, h, tile, last_head;
+
+    __device__ __forceinline__ walk(const backward_call &c)
+    {
+        int head = blockIdx.x / c.blocks;
+
+        block = c.blocks - 1 - blockIdx.x % c.blocks;
+        b = head / c.s.Hkv;
+        kv = head % c.s.Hkv;
+        first_key = block * BLOCK_KEYS;
+        h = kv * (c.s.H / c.s.Hkv);
+        last_head = h + c.s.H / c.s.Hkv - 1;
+        tile = first_tile() - 1;
+    }
+
+    __device__ __forceinline__ int first_tile() const
+    {
+        return first_key / QUERIES;
+    }
+
+    __device__ __forceinline__ int64_t head(const backward_call &c) const
+    {
+        return (int64_t)b * c.s.H + h;
+    }
+
+    // To the next tile of this head that uses the keys; false behind the last.
+    __device__ __forceinline__ bool next(const backward_call &c)
+    {
+        for (tile++; tile < c.tiles; tile++)
+            if (!c.kept.bits || tile_is_kept(c.kept.row(head(c), tile), first_key / ATTENTION_TILE))
+                return true;
+        return false;
+    }
+
+    __device__ __forceinline__ bool next_head()
+    {
+        tile = first_tile() - 1;
+        return ++h <= last_head;
+    }
+
+    // How many blocks of keys add to dQ of this tile before this one: those that are used between here and the diagonal.
+    __device__ __forceinline__ int order(const backward_call &c) const
+    {
+        int nearest = tile * QUERIES / BLOCK_KEYS, count = 0;
+        const uint32_t *row;
+
+        if (!c.kept.bits)
+            return nearest - block;
+        row = c.kept.row(head(c), tile);
+        for (int n = block + 1; n <= nearest; n++)
+            count += tile_is_kept(row, n * (BLOCK_KEYS / ATTENTION_TILE));
+        return count;
+    }
+};
+
+// ---- copying: the first warp has the engine copy tiles, the second brings a number per query, the third takes dQ away
+
+template <int D>
+static __device__ __forceinline__ void copy_keys(const backward_call &c, backward_memory<D> *m, const struct walk &w)
+{
+    barrier_expect(&m->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
+#pragma unroll
+    for (int p = 0; p < D / PANEL; p++) {
+        copy_box(m->k[p], &c.k, &m->kv_full, p * PANEL, w.kv, w.first_key, w.b);
+        copy_box(m->v[p], &c.v, &m->kv_full, p * PANEL, w.kv, w.first_key, w.b);
+    }
+}
+
+template <int D>
+static __device__ __forceinline__ void copy_queries(const backward_call &c, backward_memory<D> *m, const struct walk &w,
+                                                    int stage)
+{
+    barrier_expect(&m->full[stage], 2 * D * QUERIES * sizeof(bf16));
+#pragma unroll
+    for (int p = 0; p < D / PANEL; p++) {
+        copy_box(m->q[stage][p], &c.q, &m->full[stage], p * PANEL, w.h, w.tile * QUERIES, w.b);
+        copy_box(m->dy[stage][p], &c.dy, &m->full[stage], p * PANEL, w.h, w.tile * QUERIES, w.b);
+    }
+}
+
+// Behind the last query lse is infinite, which makes every weight 0.
+template <int D>
+static __device__ __forceinline__ void copy_rows(const backward_call &c, backward_memory<D> *m, const struct walk &w, int stage)
+{
+    const float *lse = c.lse + w.head(c) * c.s.Lq, *delta = c.delta + w.head(c) * c.s.Lq;
+
+    for (int q = threadIdx.x % 32; q < QUERIES; q += 32) {
+        int i = w.tile * QUERIES + q;
+        m->lse[stage][q] = i < c.s.Lq ? lse[i] / c.s.scale : INFINITY;
+        m->delta[stage][q] = i < c.s.Lq ? delta[i] : 0.0f;
+    }
+    barrier_arrive(&m->full[stage]);
+}
+
+static __device__ __forceinline__ void wait_turn(const int *turn, int order)
+{
+    int now;
+
+    do
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+    while (now != order);
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
+static __device__ __forceinline__ void end_turn(int *turn)
+{
+    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(turn) : "memory");
+}
+
+// The first in order writes, the others add.
+template <int D>
+static __device__ __forceinline__ void add_queries(const backward_call &c, backward_memory<D> *m, const struct walk &w, int count)
+{
+    int64_t tile = w.head(c) * c.tiles + w.tile;
+    int order = w.order(c);
+
+    barrier_wait(&m->dq_full, count % 2);
+    if (order == 0) {
+        copy_out(c.dq + tile * (QUERIES * D), (const float *)m->dq, QUERIES * D * sizeof(float));
+    } else {
+        wait_turn(c.turns + tile, order);
+        add_out(c.dq + tile * (QUERIES * D), (const float *)m->dq, QUERIES * D * sizeof(float));
+    }
+    copy_out_commit();
+    copy_out_read();
+    barrier_arrive(&m->dq_empty);
+    copy_out_done();
+    end_turn(c.turns + tile);
+}
+
+template <int D> static __device__ __forceinline__ void copy_all(const backward_call &c, backward_memory<D> *m)
+{
+    enum { TILES, ROWS, QUERY_GRADIENTS };
+    int warp = threadIdx.x / 32, count = 0;
+    struct walk w(c);
+    struct turn t = { 0, 1 };
+
+    if (warp > QUERY_GRADIENTS || (warp != ROWS && threadIdx.x % 32 > 0))
+        return;
+    if (warp == TILES)
+        copy_keys<D>(c, m, w);
+    do {
+        while (w.next(c)) {
+            if (warp == QUERY_GRADIENTS) {
+                add_queries<D>(c, m, w, count++);
+                continue;
+            }
+            barrier_wait(&m->empty[t.stage], t.parity);
+            if (warp == TILES)
+                copy_queries<D>(c, m, w, t.stage);
+            else
+                copy_rows<D>(c, m, w, t.stage);
+            t.step();
+        }
+    } while (w.next_head());
+}
+
+// ---- computing
+
+// What one thread holds of 64 keys: two rows, `row` and 8 below, counted within the block; columns are queries.
+template <int D> struct keys {
+    float dk[D / 2], dv[D / 2];
+    float s[QUERIES / 2], dp[QUERIES / 2];            // S, P; dP, dS
+    float dq[D / 4];                                  // half of the columns of a tile of queries
+    uint32_t p[QUERIES / 16][4], ds[QUERIES / 16][4]; // P^T, dS^T, as operands
+    int row, column;
+    float slope; // of -dS times the distance
+    float far;   // of dS at distances that share the table's last entry
+};
+
+// Whether all pairs of a tile and the keys have the table's last entry; lead is the first query's distance from the first key.
+static __device__ __forceinline__ bool is_far(const backward_call &c, int lead)
+{
+    return lead - (BLOCK_KEYS - 1) >= c.s.T - 1;
+}
+
+// Sums start from (bias - lse) / scale.
+template <int D, bool TABLE>
+static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_call &c, const backward_memory<D> *m, int lead,
+                                                    float step, int stage)
+{
+    bool far = TABLE && is_far(c, lead);
+    float last = TABLE ? m->table[c.s.T - 1] : 0.0f;
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i += 4) {
+        int q = 8 * (i / 4) + r.column;
+        float2 lse = *(const float2 *)&m->lse[stage][q];
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int distance = lead + q + (e & 1) - r.row - (e & 2 ? 8 : 0);
+            float below = e & 1 ? lse.y : lse.x;
+            if (!TABLE)
+                r.s[i + e] = e < 2 ? fmaf(-step, (float)distance, -below) : fmaf(step, 8.0f, r.s[i + e - 2]);
+            else
+                r.s[i + e] = (far ? last : m->table[max(0, min(distance, c.s.T - 1))]) - below;
+        }
+    }
+}
+
+template <int D> static __device__ __forceinline__ void start_products(keys<D> &r, const backward_memory<D> *m, int stage)
+{
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i += 4) {
+        float2 delta = *(const float2 *)&m->delta[stage][8 * (i / 4) + r.column];
+        r.dp[i] = r.dp[i + 2] = -delta.x;
+        r.dp[i + 1] = r.dp[i + 3] = -delta.y;
+    }
+}
+
+// d += rows of a (64 of BLOCK_KEYS) times rows of b (QUERIES), both along D.
+template <int D> static __device__ __forceinline__ void multiply_rows(float (&d)[QUERIES / 2], uint32_t a, uint32_t b)
+{
+    wgmma_begin();
+#pragma unroll
+    for (int n = 0; n < D / 16; n++)
+        wgmma_shared<QUERIES, 0, 0>(d, operand_along_k(a + n / 4 * (BLOCK_KEYS * 128) + n % 4 * 32),
+                                    operand_along_k(b + n / 4 * (QUERIES * 128) + n % 4 * 32), 1);
+    wgmma_commit();
+}
+
+// d += a (keys by queries, in registers) times b (QUERIES by D).
+template <int D>
+static __device__ __forceinline__ void multiply_gradient(float (&d)[D / 2], const uint32_t (&a)[QUERIES / 16][4], uint32_t b)
+{
+    wgmma_begin();
+#pragma unroll
+    for (int n = 0; n < QUERIES / 16; n++)
+        wgmma_registers<D, 1>(d, a[n], operand_across_k(b + n * (16 * 128), QUERIES * 128), 1);
+    wgmma_commit();
+}
+
+// Half of dQ's columns: (queries by keys) times (keys by D / 2).
+template <int D> static __device__ __forceinline__ void multiply_queries(float (&d)[D / 4], uint32_t ds, uint32_t k)
+{
+    wgmma_begin();
+#pragma unroll
+    for (int n = 0; n < BLOCK_KEYS / 16; n++)
+        wgmma_shared<D / 2, 1, 1>(d, operand_across_k(ds + n * (16 * 128), 0), operand_across_k(k + n * (16 * 128), 0), n > 0);
+    wgmma_commit();
+}
+
+static __device__ __forceinline__ void pack_tile(uint32_t (&to)[QUERIES / 16][4], const float (&from)[QUERIES / 2])
+{
+#pragma unroll
+    for (int n = 0; n < QUERIES / 16; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            to[n][i] = pack_two(from[8 * n + 2 * i], from[8 * n + 2 * i + 1]);
+}
+
+// s becomes P. Queries before a key do not see it.
+template <int D> static __device__ __forceinline__ void weights(keys<D> &r, float scale_log2, int lead)
+{
+    bool masked = lead < BLOCK_KEYS;
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++) {
+        r.s[i] = exp2_fast(r.s[i] * scale_log2);
+        if (masked && lead + 8 * (i / 4) + r.column + (i & 1) < r.row + (i & 2 ? 8 : 0))
+            r.s[i] = 0.0f;
+    }
+}
+
+// dS^T for all to see, in the layout of wgmma.cuh: 8 queries are a piece of 16 bytes.
+static __device__ __forceinline__ void store_tile(bf16 (*to)[QUERIES], const uint32_t (&from)[QUERIES / 16][4], int row,
+                                                  int column)
+{
+    char *upper = (char *)to[row], *lower = (char *)to[row + 8];
+    int swizzle = row % 8;
+
+#pragma unroll
+    for (int n = 0; n < QUERIES / 16; n++) {
+        int left = ((2 * n) ^ swizzle) * 16 + column * 2, right = ((2 * n + 1) ^ swizzle) * 16 + column * 2;
+        *(uint32_t *)(upper + left) = from[n][0];
+        *(uint32_t *)(lower + left) = from[n][1];
+        *(uint32_t *)(upper + right) = from[n][2];
+        *(uint32_t *)(lower + right) = from[n][3];
+    }
+}
+
+// ---- the gradient of the bias
+
+template <int D> static __device__ __forceinline__ void add_slopes(keys<D> &r, int lead)
+{
+    float sum = 0.0f, moment = 0.0f;
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++) { // -distance = row - lead - query
+        sum += r.dp[i];
+        moment = fmaf(r.dp[i], (float)((i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)), moment);
+    }
+    r.slope += fmaf(sum, (float)(r.row - lead - r.column), moment);
+}
+
+// Diagonals of dS have one distance each, and one thread each. Distances from the table's last entry on share it.
+template <int D>
+static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c, backward_memory<D> *m,
+                                                 const bf16 (*ds)[QUERIES], int lead)
+{
+    int e = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), distance = lead + e;
+    float sum = 0.0f;
+
+#pragma unroll 16
+    for (int q = 0; q < QUERIES; q++) {
+        int key = q - e;
+        if (key >= 0 && key < BLOCK_KEYS)
+            sum += to_float(*(const bf16 *)((const char *)ds[key] + ((q / 8) ^ (key % 8)) * 16 + q % 8 * 2));
+    }
+    if (distance < 0)
+        return;
+    if (distance >= c.s.T - 1)
+        r.far += sum;
+    else
+        m->bins[distance] += sum;
+}
+
+template <int D> static __device__ __forceinline__ void add_far(keys<D> &r)
+{
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++)
+        r.far += r.dp[i];
+}
+
+// The table of the head that begins.
+template <int D> static __device__ __forceinline__ void load_table(const backward_call &c, backward_memory<D> *m, int h)
+{
+    for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS) {
+        m->table[i] = c.s.values[(int64_t)h * c.s.T + i] / c.s.scale;
+        m->bins[i] = 0.0f;
+    }
+    meet(1, WARPGROUP * CONSUMERS);
+}
+
+// The sum over both warpgroups, in a fixed order, for every thread.
+template <int D> static __device__ __forceinline__ float sum_consumers(backward_memory<D> *m, float x)
+{
+    float all = 0.0f;
+
+    x = warp_sum(x);
+    if (threadIdx.x % 32 == 0)
+        m->sums[threadIdx.x / 32 - 4] = x;
+    meet(1, WARPGROUP * CONSUMERS);
+    for (int i = 0; i < CONSUMERS * 4; i++)
+        all += m->sums[i];
+    meet(1, WARPGROUP * CONSUMERS);
+    return all;
+}
+
+template <int D, int GRADIENT>
+static __device__ __forceinline__ void leave_bias(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w)
+{
+    int64_t place = ((int64_t)w.b * c.blocks + w.block) * c.s.H + w.h;
+
+    if (GRADIENT == OF_SLOPES) {
+        float sum = sum_consumers<D>(m, r.slope);
+        if (threadIdx.x == WARPGROUP)
+            c.dbias[place] = sum;
+        r.slope = 0.0f;
+    }
+    if (GRADIENT == OF_TABLE) {
+        float far = sum_consumers<D>(m, r.far);
+        for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
+            c.dbias[place * c.s.T + i] = m->bins[i] + (i == c.s.T - 1 ? far : 0.0f);
+        r.far = 0.0f;
+    }
+}
+
+// ---- dQ
+
+// Thread after thread of each warpgroup, four registers at a time: the same order in all blocks, so it can be added as it is.
+template <int D>
+static __device__ __forceinline__ void leave_queries(const float (&d)[D / 4], backward_memory<D> *m, int count, int group)
+{
+    barrier_wait(&m->dq_empty, count % 2 ^ 1);
+#pragma unroll
+    for (int j = 0; j < D / 16; j++)
+        m->dq[group][j][threadIdx.x % WARPGROUP] = make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
+    publish_shared();
+    barrier_arrive(&m->dq_full);
+}
+
+// ---- one tile of queries
+
+// S and dP are under way.
+template <int D, bool TABLE>
+static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
+                                                  float step, struct turn t, int group)
+{
+    uint32_t half = group * (64 * 128);
+
+    barrier_wait(&m->full[t.stage], t.parity);
+    start_scores<D, TABLE>(r, c, m, w.tile * QUERIES - w.first_key, step, t.stage);
+    start_products<D>(r, m, t.stage);
+    hold(r.s);
+    hold(r.dp);
+    multiply_rows<D>(r.s, shared_address(m->k) + half, shared_address(m->q[t.stage]));
+    multiply_rows<D>(r.dp, shared_address(m->v) + half, shared_address(m->dy[t.stage]));
+}
+
+// dQ is under way, once both warpgroups have left their dS.
+template <int D> static __device__ __forceinline__ void begin_queries(keys<D> &r, backward_memory<D> *m, int count, int group)
+{
+    meet(1, WARPGROUP * CONSUMERS);
+    multiply_queries<D>(r.dq, shared_address(m->ds[count % 2]), shared_address(m->k) + group * (D == 64 ? 64 : BLOCK_KEYS * 128));
+}
+
+template <int D, int GRADIENT> static __device__ __forceinline__ void add_bias(keys<D> &r, const backward_call &c, int lead)
+{
+    if (GRADIENT == OF_SLOPES)
+        add_slopes<D>(r, lead);
+    if (GRADIENT == OF_TABLE && is_far(c, lead))
+        add_far<D>(r);
+}
+
+// One tile; `count` of them came before. Where registers allow (LATE), dQ is computed one tile later, beside the products and
+// exponentials of that one: then LATE products are pending here.
+template <int D, bool TABLE, int GRADIENT, bool LATE>
+static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
+                                                  float step, struct turn t, int count, bool first, int group)
+{
+    int lead = w.tile * QUERIES - w.first_key;
+
+    begin_tile<D, TABLE>(r, c, m, w, step, t, group);
+    if (LATE && first)
+        wgmma_commit(); // an empty group, to be waited for as if it were dQ
+    else if (LATE)
+        begin_queries<D>(r, m, count - 1, group);
+    wgmma_wait<LATE ? 2 : 1>();
+    hold(r.s);
+    weights<D>(r, c.s.scale * log2_e, lead);
+    pack_tile(r.p, r.s);
+    wgmma_wait<LATE ? 1 : 0>();
+    hold(r.dp);
+    multiply_gradient<D>(r.dv, r.p, shared_address(m->dy[t.stage]));
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++)
+        r.dp[i] *= r.s[i];
+    add_bias<D, GRADIENT>(r, c, lead);
+    pack_tile(r.ds, r.dp);
+    store_tile(m->ds[count % 2], r.ds, r.row, r.column);
+    publish_shared();
+    multiply_gradient<D>(r.dk, r.ds, shared_address(m->q[t.stage]));
+    if (!LATE)
+        begin_queries<D>(r, m, count, group);
+    if (GRADIENT == OF_TABLE && !is_far(c, lead)) {
+        if (LATE)
+            meet(1, WARPGROUP * CONSUMERS);
+        add_table<D>(r, c, m, m->ds[count % 2], lead);
+    }
+    wgmma_wait<0>();
+    hold(r.dk);
+    hold(r.dv);
+    hold(r.p);
+    hold(r.ds);
+    if (threadIdx.x % WARPGROUP == 0)
+        barrier_arrive(&m->empty[t.stage]);
+    if (!LATE || !first) {
+        hold(r.dq);
+        leave_queries<D>(r.dq, m, LATE ? count - 1 : count, group);
+    }
+}
+
+// All tiles of one head.
+template <int D, bool TABLE, int GRADIENT>
+static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_call &c, backward_memory<D> *m, struct walk &w,
+                                                  struct turn &t, int &count, int group)
+{
+    const bool LATE = D == 64;
+    float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
+    int begin = count;
+
+    if (TABLE)
+        load_table<D>(c, m, w.h);
+    while (w.next(c)) {
+        visit_tile<D, TABLE, GRADIENT, LATE>(r, c, m, w, step, t, count, count == begin, group);
+        t.step();
+        count++;
+    }
+    if (LATE && count > begin) {
+        begin_queries<D>(r, m, count - 1, group);
+        wgmma_wait<0>();
+        hold(r.dq);
+        leave_queries<D>(r.dq, m, count - 1, group);
+    }
+}
+
+template <int D>
+static __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const keys<D> &r, const backward_call &c,
+                                                  const struct walk &w, heads<bf16> to, float scale)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int key = w.first_key + r.row + 8 * half;
+        if (key >= c.s.Lk)
+            continue;
+        bf16 *at = to.row(w.b, key, w.kv) + r.column;
+#pragma unroll
+        for (int j = 0; j < D / 8; j++)
+            if (8 * j + r.column < c.s.D)
+                *(uint32_t *)(at + 8 * j) = pack_two(scale * d[4 * j + 2 * half], scale * d[4 * j + 2 * half + 1]);
+    }
+}
+
+template <int D, bool TABLE, int GRADIENT>
+static __device__ __forceinline__ void compute_all(const backward_call &c, backward_memory<D> *m, int group)
+{
+    int lane = threadIdx.x % 32, count = 0;
+    struct walk w(c);
+    struct turn t = { 0, 0 };
+    keys<D> r;
+
+    r.row = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    r.column = lane % 4 * 2;
+    r.slope = r.far = 0.0f;
+#pragma unroll
+    for (int i = 0; i < D / 2; i++)
+        r.dk[i] = r.dv[i] = 0.0f;
+    barrier_wait(&m->kv_full, 0);
+    do {
+        visit_head<D, TABLE, GRADIENT>(r, c, m, w, t, count, group);
+        leave_bias<D, GRADIENT>(r, c, m, w);
+    } while (w.next_head());
+    write_rows<D>(r.dk, r, c, w, c.dk, c.s.scale);
+    write_rows<D>(r.dv, r, c, w, c.dv, 1.0f);
+}
+
+template <int D> static __device__ __forceinline__ void init_barriers(backward_memory<D> *m)
+{
+    barrier_init(&m->kv_full, 1);
+    for (int i = 0; i < STAGES; i++) {
+        barrier_init(&m->full[i], 1 + 32);
+        barrier_init(&m->empty[i], CONSUMERS);
+    }
+    barrier_init(&m->dq_full, WARPGROUP * CONSUMERS);
+    barrier_init(&m->dq_empty, 1);
+    publish_shared();
+}
+#endif // HAS_WGMMA
+
+template <int D, bool TABLE, int GRADIENT>
+static __global__ void __launch_bounds__(THREADS, 1) backward_kernel(const __grid_constant__ backward_call c)
+{
+#if HAS_WGMMA
+    extern __shared__ char memory[];
+    backward_memory<D> *m = (backward_memory<D> *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
+
+    if (threadIdx.x == 0)
+        init_barriers<D>(m);
+    __syncthreads();
+    if (threadIdx.x < WARPGROUP) {
+        give_registers<40>();
+        copy_all<D>(c, m);
+    } else {
+        take_registers<232>();
+        compute_all<D, TABLE, GRADIENT>(c, m, (int)threadIdx.x / WARPGROUP - 1);
+    }
+#endif
+}
+
+// ---- around it
+
+// dq = scale * the sums. A thread block per tile: read in their order, put right in shared memory, written by rows.
+template <int D>
+static __global__ void __launch_bounds__(256)
+    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, int tiles)
+{
+    __shared__ bf16 rows[QUERIES][D + 8];
+    int64_t block = blockIdx.x;
+    int tile = (int)(block % tiles), head = (int)(block / tiles);
+
+    for (int n = threadIdx.x; n < QUERIES * D / 4; n += 256) {
+        float4 x = *(const float4 *)(sums + block * (QUERIES * D) + 4 * n);
+        int thread = n % WARPGROUP, j = n / WARPGROUP % (D / 16), group = n / WARPGROUP / (D / 16);
+        int row = thread / 32 * 16 + thread % 32 / 4, d = group * (D / 2) + 8 * j + thread % 4 * 2;
+        *(__nv_bfloat162 *)&rows[row][d] = __floats2bfloat162_rn(s.scale * x.x, s.scale * x.y);
+        *(__nv_bfloat162 *)&rows[row + 8][d] = __floats2bfloat162_rn(s.scale * x.z, s.scale * x.w);
+    }
+    __syncthreads();
+    for (int n = threadIdx.x; n < QUERIES * D / 8; n += 256) {
+        int row = n / (D / 8), d = n % (D / 8) * 8, i = tile * QUERIES + row;
+        if (i < s.Lq && d < s.D)
+            *(uint4 *)(dq.row(head / s.H, i, head % s.H) + d) = *(const uint4 *)&rows[row][d];
+    }
+}
+
+// dbias[h, t] += the partial sums of all blocks, in order.
+static __global__ void add_partials(float *dbias, const float *partials, int parts, int H, int T)
+{
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0.0f;
+
+    if (at >= H * T)
+        return;
+    for (int n = 0; n < parts; n++)
+        sum += partials[(int64_t)n * H * T + at];
+    dbias[at] += sum;
+}
+
+template <int D, bool TABLE, int GRADIENT> static alibi_status start(struct cuda *c, const backward_call &call)
+{
+    return launch(c, "attention backward", backward_kernel<D, TABLE, GRADIENT>, call.s.B * call.s.Hkv * call.blocks, THREADS,
+                  backward_shared<D>(), call);
+}
+
+template <int D> static alibi_status start_for(struct cuda *c, const backward_call &call, bool wanted)
+{
+    if (call.s.kind == BIAS_TABLE)
+        return start<D, true, OF_TABLE>(c, call);
+    return wanted ? start<D, false, OF_SLOPES>(c, call) : start<D, false, NO_GRADIENT>(c, call);
+}
+
+static alibi_status reserve(struct cuda *c, backward_call *call, int D, int entries)
+{
+    int64_t heads = (int64_t)call->s.B * call->s.H;
+    size_t turns = sizeof(int) * (size_t)(heads * call->tiles);
+
+    TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, turns * (size_t)(QUERIES * D), (void **)&call->dq));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, turns, (void **)&call->turns));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, sizeof(float) * (size_t)(heads * call->blocks * entries), (void **)&call->dbias));
+    return cuda_check(cudaMemsetAsync(call->turns, 0, turns, c->stream), "attention backward");
+}
+
+template <int D> static alibi_status finish(struct cuda *c, const backward_call &call, struct tensor dq, struct tensor dbias)
+{
+    int entries = call.s.kind == BIAS_TABLE ? call.s.T : 1;
+
+    TRY_RETURN(launch(c, "attention backward", round_queries<D>, call.s.B * call.s.H * call.tiles, 256, 0, heads_of<bf16>(dq),
+                      (const float *)call.dq, call.s, call.tiles));
+    if (!dbias.data)
+        return ALIBI_OK;
+    return launch(c, "attention backward", add_partials, (unsigned)ceil_div((int64_t)call.s.H * entries, 64), 64, 0,
+                  (float *)dbias.data, (const float *)call.dbias, call.s.B * call.blocks, call.s.H, entries);
+}
+
+bool table_gradient_fits(const struct attention *a)
+{
+    return a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST;
+}
+
+alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
+                             struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
+                             struct kept_tiles kept)
+{
+    backward_call call;
+    int D = a->q.shape[3] <= 64 ? 64 : 128, entries = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1;
+
+    call.s = attention_shape_of(a);
+    call.dk = heads_of<bf16>(dk);
+    call.dv = heads_of<bf16>(dv);
+    call.lse = (const float *)lse.data;
+    call.delta = delta;
+    call.kept = kept;
+    call.tiles = (int)ceil_div(call.s.Lq, QUERIES);
+    call.blocks = (int)ceil_div(call.s.Lk, BLOCK_KEYS);
+    TRY_RETURN(reserve(c, &call, D, entries));
+    TRY_RETURN(tensor_map(&call.q, a->q, QUERIES));
+    TRY_RETURN(tensor_map(&call.dy, dy, QUERIES));
+    TRY_RETURN(tensor_map(&call.k, a->k, BLOCK_KEYS));
+    TRY_RETURN(tensor_map(&call.v, a->v, BLOCK_KEYS));
+    TRY_RETURN(D == 64 ? start_for<64>(c, call, dbias.data != NULL) : start_for<128>(c, call, dbias.data != NULL));
+    return D == 64 ? finish<64>(c, call, dq, dbias) : finish<128>(c, call, dq, dbias);
+}

@@ -1,0 +1,294 @@
+// attention_plain.cu - attention for any type and size, one row per warp
+//
+// Not fast: for fp32, where results are checked, and for heads that the matrix kernels do not serve. A warp takes 32 keys (or
+// queries) at a time, a score per lane, and then adds up vectors with the lanes along D.
+#include "ops/cuda/attention.cuh"
+
+enum { WARPS = 4 };
+
+template <class T> struct plain_call {
+    heads<const T> q, k, v, dy;
+    heads<T> y, dq, dk, dv;
+    float *lse;
+    const float *delta;
+    float *slopes; // [B, H, Lq]: what each row adds to the gradient of its slope; NULL: not wanted
+    struct attention_shape s;
+    struct kept_tiles kept;
+};
+
+template <class T> static __device__ __forceinline__ float dot(const T *a, const T *b, int D)
+{
+    float sum = 0.0f;
+
+    for (int d = 0; d < D; d++)
+        sum = fmaf(to_float(a[d]), to_float(b[d]), sum);
+    return sum;
+}
+
+// The row of bits of query i; NULL: all.
+template <class T> static __device__ __forceinline__ const uint32_t *kept_row(const plain_call<T> &c, int b, int h, int i)
+{
+    return c.kept.bits ? c.kept.row((int64_t)b * c.s.H + h, i / ATTENTION_TILE) : NULL;
+}
+
+template <class T> static __device__ __forceinline__ float score(const plain_call<T> &c, int b, int h, int i, int j)
+{
+    return c.s.scale * dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) + c.s.bias(h, c.s.past() + i - j);
+}
+
+// P and dS of one pair, for the backward pass.
+template <class T>
+static __device__ __forceinline__ void pair(const plain_call<T> &c, int b, int h, int i, int j, float *p, float *ds)
+{
+    int64_t row = ((int64_t)b * c.s.H + h) * c.s.Lq + i;
+
+    *p = expf(score(c, b, h, i, j) - c.lse[row]);
+    *ds = *p * (dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D) - c.delta[row]);
+}
+
+// sums[d] = shrink * sums[d] + sum over lanes of weight * row[lane][d], lanes along D; `count` rows from `first` on.
+template <class T>
+static __device__ __forceinline__ void add_rows(float *sums, float shrink, float weight, heads<const T> rows, int b, int h,
+                                                int first, int count, int D)
+{
+    for (int base = 0; base < D; base += 32) {
+        int d = base + threadIdx.x % 32;
+        float sum = d < D ? shrink * sums[d] : 0.0f;
+        for (int n = 0; n < count; n++) {
+            float w = __shfl_sync(0xffffffffu, weight, n);
+            if (d < D)
+                sum = fmaf(w, to_float(rows.row(b, first + n, h)[d]), sum);
+        }
+        if (d < D)
+            sums[d] = sum;
+    }
+}
+
+template <class T> static __device__ __forceinline__ void clear(float *sums, int D)
+{
+    for (int d = threadIdx.x % 32; d < D; d += 32)
+        sums[d] = 0.0f;
+}
+
+template <class T> static __device__ __forceinline__ void store_row(T *to, const float *sums, float factor, int D)
+{
+    for (int d = threadIdx.x % 32; d < D; d += 32)
+        to[d] = from_float<T>(factor * sums[d]);
+}
+
+// Row number of this warp among all; its sums are in shared memory.
+static __device__ __forceinline__ int64_t warp_row(float **sums, int per_warp)
+{
+    extern __shared__ float shared_sums[];
+    int warp = threadIdx.x / 32;
+
+    *sums = shared_sums + warp * per_warp;
+    return (int64_t)blockIdx.x * WARPS + warp;
+}
+
+template <class T> static __global__ void forward_kernel(const __grid_constant__ plain_call<T> c)
+{
+    const attention_shape &s = c.s;
+    float *o, m = -INFINITY, l = 0.0f;
+    int64_t row = warp_row(&o, s.D);
+    int i = (int)(row % s.Lq), h = (int)(row / s.Lq % s.H), b = (int)(row / s.Lq / s.H), lane = threadIdx.x % 32;
+
+    if (row >= (int64_t)s.B * s.H * s.Lq)
+        return;
+    const uint32_t *kept = kept_row(c, b, h, i);
+    int keys = s.past() + i + 1;
+    clear<T>(o, s.D);
+    for (int j = (keys - 1) / 32 * 32; j >= 0; j -= 32) {
+        if (!tile_is_kept(kept, j / ATTENTION_TILE))
+            continue;
+        int count = min(32, keys - j);
+        float x = lane < count ? score(c, b, h, i, j + lane) : -INFINITY;
+        float most = fmaxf(m, warp_max(x)), shrink = expf(m - most), weight = expf(x - most);
+        l = fmaf(l, shrink, warp_sum(weight));
+        m = most;
+        add_rows(o, shrink, weight, c.v, b, s.key_head(h), j, count, s.D);
+    }
+    store_row(c.y.row(b, i, h), o, 1.0f / l, s.D);
+    if (lane == 0)
+        c.lse[row] = m + logf(l);
+}
+
+// dQ of one query.
+template <class T> static __global__ void queries_kernel(const __grid_constant__ plain_call<T> c)
+{
+    const attention_shape &s = c.s;
+    float *sums, slope = 0.0f;
+    int64_t row = warp_row(&sums, s.D);
+    int i = (int)(row % s.Lq), h = (int)(row / s.Lq % s.H), b = (int)(row / s.Lq / s.H), lane = threadIdx.x % 32;
+
+    if (row >= (int64_t)s.B * s.H * s.Lq)
+        return;
+    const uint32_t *kept = kept_row(c, b, h, i);
+    clear<T>(sums, s.D);
+    for (int j = 0; j <= i; j += 32) {
+        if (!tile_is_kept(kept, j / ATTENTION_TILE))
+            continue;
+        int count = min(32, i + 1 - j);
+        float p, ds = 0.0f;
+        if (lane < count)
+            pair(c, b, h, i, j + lane, &p, &ds);
+        slope = fmaf(ds, (float)(j + lane - i), slope);
+        add_rows(sums, 1.0f, ds, c.k, b, s.key_head(h), j, count, s.D);
+    }
+    store_row(c.dq.row(b, i, h), sums, s.scale, s.D);
+    slope = warp_sum(slope);
+    if (c.slopes && lane == 0)
+        c.slopes[row] = slope;
+}
+
+// dK and dV of one key, over all queries of all heads that read it.
+template <class T> static __global__ void keys_kernel(const __grid_constant__ plain_call<T> c)
+{
+    const attention_shape &s = c.s;
+    float *sums;
+    int64_t row = warp_row(&sums, 2 * s.D);
+    int j = (int)(row % s.Lk), kv = (int)(row / s.Lk % s.Hkv), b = (int)(row / s.Lk / s.Hkv), lane = threadIdx.x % 32;
+    int group = s.H / s.Hkv;
+
+    if (row >= (int64_t)s.B * s.Hkv * s.Lk)
+        return;
+    clear<T>(sums, 2 * s.D);
+    for (int h = kv * group; h < (kv + 1) * group; h++)
+        for (int i = j; i < s.Lq; i += 32) {
+            int count = min(32, s.Lq - i);
+            float p = 0.0f, ds = 0.0f;
+            if (lane < count && tile_is_kept(kept_row(c, b, h, i + lane), j / ATTENTION_TILE))
+                pair(c, b, h, i + lane, j, &p, &ds);
+            add_rows(sums, 1.0f, ds, c.q, b, h, i, count, s.D);
+            add_rows(sums + s.D, 1.0f, p, c.dy, b, h, i, count, s.D);
+        }
+    store_row(c.dk.row(b, j, kv), sums, s.scale, s.D);
+    store_row(c.dv.row(b, j, kv), sums + s.D, 1.0f, s.D);
+}
+
+// The sum over a block of 256 threads, in a fixed order, for thread 0.
+static __device__ float block_total(float x)
+{
+    __shared__ float sums[8];
+    float all = 0.0f;
+
+    x = warp_sum(x);
+    if (threadIdx.x % 32 == 0)
+        sums[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int i = 0; i < 8; i++)
+        all += sums[i];
+    return all;
+}
+
+// dslopes[h] += the rows' shares: a block per head.
+static __global__ void slopes_kernel(float *dslopes, const float *rows, int B, int H, int L)
+{
+    int h = blockIdx.x;
+    float sum = 0.0f;
+
+    for (int64_t n = threadIdx.x; n < (int64_t)B * L; n += blockDim.x)
+        sum += rows[(n / L * H + h) * L + n % L];
+    sum = block_total(sum);
+    if (threadIdx.x == 0)
+        dslopes[h] += sum;
+}
+
+// dtable[h, t] += the pairs at that distance, or from it on for the last entry: a block per entry, threads along the queries.
+template <class T> static __global__ void table_kernel(const __grid_constant__ plain_call<T> c, float *dtable)
+{
+    const attention_shape &s = c.s;
+    int t = blockIdx.x, h = blockIdx.y;
+    float sum = 0.0f;
+
+    for (int b = 0; b < s.B; b++)
+        for (int i = t + threadIdx.x; i < s.Lq; i += blockDim.x) {
+            const uint32_t *kept = kept_row(c, b, h, i);
+            for (int j = t < s.T - 1 ? i - t : 0; j <= i - t; j++) {
+                float p, ds = 0.0f;
+                if (tile_is_kept(kept, j / ATTENTION_TILE))
+                    pair(c, b, h, i, j, &p, &ds);
+                sum += ds;
+            }
+        }
+    sum = block_total(sum);
+    if (threadIdx.x == 0)
+        dtable[h * s.T + t] += sum;
+}
+
+// ---- from outside
+
+static unsigned blocks_for(int64_t rows)
+{
+    return (unsigned)ceil_div(rows, WARPS);
+}
+
+template <class T> static plain_call<T> call_of(const struct attention *a, struct tensor lse, struct kept_tiles kept)
+{
+    plain_call<T> call = {};
+
+    call.q = heads_of<const T>(a->q);
+    call.k = heads_of<const T>(a->k);
+    call.v = heads_of<const T>(a->v);
+    call.lse = (float *)lse.data;
+    call.s = attention_shape_of(a);
+    call.kept = kept;
+    return call;
+}
+
+template <class T>
+static alibi_status forward(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept)
+{
+    plain_call<T> call = call_of<T>(a, lse, kept);
+    int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq;
+
+    call.y = heads_of<T>(y);
+    return launch(c, "attention forward", forward_kernel<T>, blocks_for(rows), 32 * WARPS, WARPS * call.s.D * sizeof(float),
+                  call);
+}
+
+template <class T> static alibi_status bias_gradient(struct cuda *c, const plain_call<T> &call, struct tensor dbias)
+{
+    const attention_shape &s = call.s;
+
+    if (!dbias.data || s.kind == BIAS_NONE)
+        return ALIBI_OK;
+    if (s.kind == BIAS_TABLE)
+        return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H), 256, 0, call,
+                      (float *)dbias.data);
+    return launch(c, "attention backward", slopes_kernel, s.H, 256, 0, (float *)dbias.data, (const float *)call.slopes, s.B, s.H,
+                  s.Lq);
+}
+
+template <class T>
+static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
+                             struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
+                             struct kept_tiles kept)
+{
+    plain_call<T> call = call_of<T>(a, lse, kept);
+    int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq, keys = (int64_t)call.s.B * call.s.Hkv * call.s.Lk;
+    size_t shared = WARPS * call.s.D * sizeof(float);
+
+    call.dy = heads_of<const T>(dy);
+    call.dq = heads_of<T>(dq);
+    call.dk = heads_of<T>(dk);
+    call.dv = heads_of<T>(dv);
+    call.delta = delta;
+    if (dbias.data && call.s.kind == BIAS_LINEAR)
+        TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, sizeof(float) * (size_t)rows, (void **)&call.slopes));
+    TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS, shared, call));
+    TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS, 2 * shared, call));
+    return bias_gradient(c, call, dbias);
+}
+
+alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept)
+{
+    DISPATCH(y.type, T, return forward<T>(c, y, lse, a, kept));
+}
+
+alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
+                            struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
+                            struct kept_tiles kept)
+{
+    DISPATCH(dy.type, T, return backward<T>(c, dq, dk, dv, dbias, dy, lse, delta, a, kept));
+}

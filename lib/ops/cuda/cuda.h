@@ -1,0 +1,154 @@
+/* cuda.h - what the files of this room share
+ *
+ * The operations of ops.h on one NVIDIA GPU: T is F32 or BF16. This room is a shared library of its own, libalibi_cuda.so, that
+ * lib/ops/device.c loads when a GPU is wanted, so the rest of the library needs nothing of CUDA. It calls back through `struct
+ * cuda_host` (backend.h) alone. C files see the runtime's C interface; .cu files hold the kernels, one file per operation, and
+ * export the functions of the table below.
+ *
+ * Order and determinism: all work of a device goes through one stream, in the order of the calls. No sum depends on the order in
+ * which blocks happen to run: where blocks add to one place they take turns, or leave partial sums that are added in a fixed
+ * order. */
+#ifndef CUDA_H
+#define CUDA_H
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "ops/backend.h"
+
+/* The one symbol of the shared library. */
+__attribute__((visibility("default"))) int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX],
+                                                           const struct cuda_host *host);
+
+/* ---- state */
+
+/* Memory that an operation needs while it runs, kept for the next call. One place per purpose, so that two purposes within one
+ * operation cannot meet. */
+enum scratch_place {
+    SCRATCH_SUMS,    /* partial sums: norms, column sums, norms of gradients */
+    SCRATCH_SORT,    /* the order of tokens */
+    SCRATCH_QUERIES, /* gradients of queries in fp32 */
+    SCRATCH_ROWS,    /* a number per query and head */
+    SCRATCH_NORMS,   /* norms of key tiles */
+    SCRATCH_TURNS,   /* whose turn it is: zero between calls */
+    SCRATCH_BIAS,    /* partial gradients of biases */
+    SCRATCH_KEPT,    /* which tiles attention uses */
+    SCRATCH_PARTS,   /* decoding: results over parts of the keys */
+    SCRATCH_PLACES,
+};
+
+enum { PART_EVENTS = 4096, BLAS_WORKSPACE = 64 << 20, STAGING_BYTES = 16 << 20, PLAN_BUCKETS = 256 };
+
+struct cuda_plan;   /* linear.c */
+struct cuda_parts;  /* parts.c */
+struct cuda_buffer; /* device.c */
+
+struct cuda {
+    int multiprocessors, major, minor;
+    size_t shared_per_block; /* at most, with opting in */
+    cudaStream_t stream;
+    cublasLtHandle_t blas;
+    void *workspace; /* [BLAS_WORKSPACE] */
+    struct cuda_plan *plans[PLAN_BUCKETS];
+    struct {
+        void *at;
+        size_t bytes;
+    } scratch[SCRATCH_PLACES];
+    struct {
+        char *at[2];         /* page-locked host memory, STAGING_BYTES / 2 each, used in turns */
+        cudaEvent_t done[2]; /* the last copy from or to it */
+        int next;
+    } staging;
+    struct cuda_buffer *buffers; /* handed out and not yet freed, in no order */
+    size_t buffer_count, buffer_capacity;
+    size_t used, peak;
+    struct cuda_parts *parts; /* NULL: nobody asked for times */
+};
+
+static inline struct cuda *cuda_of(struct device *dev)
+{
+    return (struct cuda *)dev->state;
+}
+
+/* The name of the operation that begins now, if anybody asked for times: a string that stays. */
+void cuda_part(struct cuda *c, const char *name);
+void cuda_part_end(struct cuda *c); /* until the next one begins, time belongs to nobody */
+
+/* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's words. */
+alibi_status cuda_check(cudaError_t error, const char *what);
+alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out); /* not cleared, but TURNS */
+alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what);
+void cuda_free(struct cuda *c, void *buffer, size_t bytes); /* waits for what is under way; NULL is fine */
+
+/* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] = bias[n] + residual[r, n], each
+ * of which may be absent, and y may be residual. sums is S, the rest T. */
+alibi_status cuda_column_sums(struct cuda *c, struct tensor sums, struct tensor x);
+alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias, struct tensor residual);
+
+/* ---- the table: contracts in ops.h */
+
+extern const struct ops cuda_ops;
+
+alibi_status cuda_finish(struct device *dev);
+void cuda_memory(struct device *dev, struct device_memory *memory);
+void cuda_reset_peak(struct device *dev);
+size_t cuda_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training);
+alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int *count);
+alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const char *what);
+void cuda_buffer_free(struct device *dev, void *buffer);
+alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host);
+alibi_status cuda_download(struct device *dev, void *host, struct tensor src);
+alibi_status cuda_fill(struct device *dev, struct tensor dst, double value);
+alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src);
+alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
+                                    struct tensor table, int64_t start, double scale);
+alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
+                                     struct tensor tokens, int64_t start, double scale);
+alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
+                                 struct tensor residual);
+alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                  struct tensor dy, struct tensor x, struct tensor weight);
+alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
+                                            struct tensor x, struct tensor weight, struct tensor bias);
+alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
+                                             struct tensor dweight, struct tensor dbias, struct tensor dy,
+                                             struct tensor activated, struct tensor weight, struct tensor up);
+alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
+                                    struct tensor weight, struct tensor bias, double eps);
+alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                     struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
+                                     struct tensor rstd);
+alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x, struct tensor weight,
+                                  struct tensor bias, double eps);
+alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
+                                   struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd);
+alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x);
+alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x);
+alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
+                                   struct dropout drop);
+alibi_status cuda_dropout(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
+alibi_status cuda_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
+alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
+                                     struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
+                                     struct attention a);
+alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
+alibi_status cuda_rotary(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
+alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);
+alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket);
+alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
+                                struct tensor targets, double scale);
+alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                        struct tensor gradient, struct adamw a);
+alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                           struct nesterov n);
+alibi_status cuda_sum_squares(struct device *dev, double *sum, struct tensor x);
+alibi_status cuda_sum(struct device *dev, double *sum, struct tensor x);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,221 @@
+// launch.cuh - how kernels are started, and how they read and write numbers
+//
+// Memory is touched 16 bytes at a time where addresses allow it; sums are fp32.
+#ifndef LAUNCH_CUH
+#define LAUNCH_CUH
+
+#include <cuda_bf16.h>
+#include <stdint.h>
+
+#include "ops/cuda/cuda.h"
+
+typedef __nv_bfloat16 bf16;
+
+// Starts a kernel in the device's stream; `shared` bytes of dynamic shared memory.
+template <class... Parameters, class... Arguments>
+static alibi_status launch(struct cuda *c, const char *what, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
+                           Arguments... arguments)
+{
+    if (shared > 48 << 10)
+        TRY_RETURN(cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), what));
+    kernel<<<grid, block, shared, c->stream>>>(arguments...);
+    return cuda_check(cudaGetLastError(), what);
+}
+
+static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+// Calls `body` with a value of the type that T stands for: DISPATCH(y.type, T, return run<T>(...)).
+#define DISPATCH(dtype, T, ...)                                                                                                  \
+    do {                                                                                                                         \
+        if ((dtype) == DTYPE_BF16) {                                                                                             \
+            typedef bf16 T;                                                                                                      \
+            __VA_ARGS__;                                                                                                         \
+        } else {                                                                                                                 \
+            typedef float T;                                                                                                     \
+            __VA_ARGS__;                                                                                                         \
+        }                                                                                                                        \
+    } while (0)
+
+static __device__ __forceinline__ float to_float(float x)
+{
+    return x;
+}
+
+static __device__ __forceinline__ float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+
+template <class T> static __device__ __forceinline__ T from_float(float x);
+
+template <> __device__ __forceinline__ float from_float<float>(float x)
+{
+    return x;
+}
+
+template <> __device__ __forceinline__ bf16 from_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+// 16 bytes of numbers as floats: 4 of fp32, 8 of bf16.
+template <class T> struct pack {
+    static const int N = 16 / sizeof(T);
+    float at[N];
+};
+
+template <class T> static __device__ __forceinline__ pack<T> load_pack(const T *from)
+{
+    union {
+        uint4 bits;
+        T at[pack<T>::N];
+    } u;
+    pack<T> p;
+
+    u.bits = *reinterpret_cast<const uint4 *>(from);
+#pragma unroll
+    for (int i = 0; i < pack<T>::N; i++)
+        p.at[i] = to_float(u.at[i]);
+    return p;
+}
+
+template <class T> static __device__ __forceinline__ void store_pack(T *to, const pack<T> &p)
+{
+    union {
+        uint4 bits;
+        T at[pack<T>::N];
+    } u;
+
+#pragma unroll
+    for (int i = 0; i < pack<T>::N; i++)
+        u.at[i] = from_float<T>(p.at[i]);
+    *reinterpret_cast<uint4 *>(to) = u.bits;
+}
+
+// Sums and maxima over a warp and over a block of up to 1024 threads; every thread gets the result. Fixed order.
+static __device__ __forceinline__ float warp_sum(float x)
+{
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+static __device__ __forceinline__ float warp_max(float x)
+{
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+    return x;
+}
+
+static __device__ __forceinline__ double warp_sum(double x)
+{
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, step);
+    return x;
+}
+
+// For one-dimensional blocks of whole warps. All threads take part.
+template <class S> static __device__ __forceinline__ S block_sum(S x)
+{
+    __shared__ S of_warp[32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+    x = warp_sum(x);
+    if (lane == 0)
+        of_warp[warp] = x;
+    __syncthreads();
+    x = warp_sum(lane < blockDim.x / 32 ? of_warp[lane] : S(0));
+    __syncthreads(); // the next sum may write
+    return x;
+}
+
+static __device__ __forceinline__ float block_max(float x)
+{
+    __shared__ float of_warp[32];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+
+    x = warp_max(x);
+    if (lane == 0)
+        of_warp[warp] = x;
+    __syncthreads();
+    x = warp_max(lane < blockDim.x / 32 ? of_warp[lane] : of_warp[0]);
+    __syncthreads();
+    return x;
+}
+
+// N numbers as they lie in memory, moved by one instruction: up to 16 bytes, at a multiple of their size.
+template <class T, int N> struct alignas(sizeof(T) * N) chunk {
+    T at[N];
+};
+
+template <int N, class T> static __device__ __forceinline__ chunk<T, N> load_chunk(const T *from)
+{
+    return *reinterpret_cast<const chunk<T, N> *>(from);
+}
+
+// N numbers as floats, in steps of up to 16 bytes; N = 1 needs no alignment.
+template <int N, class T> static __device__ __forceinline__ void load(float (&to)[N], const T *from)
+{
+    constexpr int STEP = N < pack<T>::N ? N : pack<T>::N;
+
+#pragma unroll
+    for (int first = 0; first < N; first += STEP) {
+        const chunk<T, STEP> part = load_chunk<STEP>(from + first);
+#pragma unroll
+        for (int i = 0; i < STEP; i++)
+            to[first + i] = to_float(part.at[i]);
+    }
+}
+
+template <int N, class T> static __device__ __forceinline__ void store(T *to, const float (&from)[N])
+{
+    constexpr int STEP = N < pack<T>::N ? N : pack<T>::N;
+
+#pragma unroll
+    for (int first = 0; first < N; first += STEP) {
+        chunk<T, STEP> part;
+#pragma unroll
+        for (int i = 0; i < STEP; i++)
+            part.at[i] = from_float<T>(from[first + i]);
+        *reinterpret_cast<chunk<T, STEP> *>(to + first) = part;
+    }
+}
+
+// Whether all of these may be read 16 bytes at a time; absent ones may.
+template <class... Pointers> static bool aligned(Pointers... pointers)
+{
+    return (((uintptr_t)pointers % 16 == 0) && ...);
+}
+
+// op.run<N>(i) for elements i..i+N-1, and one by one behind the last N.
+template <int N, class Op> static __global__ void __launch_bounds__(256) each_kernel(Op op, int64_t count)
+{
+    int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
+
+    if (i + N <= count)
+        op.template run<N>(i);
+    else
+        for (; i < count; i++)
+            op.template run<1>(i);
+}
+
+// One thread for N elements: so many threads are resident that their loads fill the memory's queue.
+template <int N, class Op> static alibi_status each(struct cuda *c, const char *what, Op op, int64_t count, bool vector)
+{
+    const int threads = 256;
+    const int64_t blocks = ceil_div(count, vector ? threads * N : threads);
+
+    if (count == 0)
+        return ALIBI_OK;
+    if (vector)
+        return launch(c, what, each_kernel<N, Op>, dim3((unsigned)blocks), dim3(threads), 0, op, count);
+    return launch(c, what, each_kernel<1, Op>, dim3((unsigned)blocks), dim3(threads), 0, op, count);
+}
+
+#endif

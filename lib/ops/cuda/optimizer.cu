@@ -1,0 +1,211 @@
+// optimizer.cu - AdamW, Nesterov momentum, and the sums that guard and clip
+//
+// AdamW, g = gradient_scale * gradient, t = step:
+//
+//   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
+//   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+//
+// Nesterov, r = lr / previous_lr:
+//
+//   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g
+//
+// What is the same for all weights is computed in double on the host. Every number is read and written once; the copy of the
+// weights that the model computes with is written on the way.
+#include <math.h>
+
+#include "ops/cuda/launch.cuh"
+
+enum { WEIGHTS = 4 }; // fp32 numbers of 16 bytes
+
+// Weights, with decay for the first of them.
+template <class Copy> struct weights {
+    float *w;
+    Copy *copy; // may be absent
+    int64_t decaying;
+    float decay;
+
+    // w = w - decay * w + change
+    template <int N> __device__ __forceinline__ void move(int64_t i, const float (&change)[N]) const
+    {
+        float x[N];
+
+        load<N>(x, w + i);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            x[k] += change[k] - (i + k < decaying ? decay : 0.0f) * x[k];
+        store<N>(w + i, x);
+        if (copy)
+            store<N>(copy + i, x);
+    }
+};
+
+template <class Copy> struct adamw_step {
+    struct weights<Copy> weights;
+    float *m, *v;
+    const float *gradient;
+    float gradient_scale, beta1, rest1, beta2, rest2; // rest = 1 - beta
+    float correct1, correct2, lr, eps;                // factors: 1 / (1 - beta^t)
+
+    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    {
+        float g[N], first[N], second[N], change[N];
+
+        load<N>(g, gradient + i);
+        load<N>(first, m + i);
+        load<N>(second, v + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            g[k] *= gradient_scale;
+            first[k] = beta1 * first[k] + rest1 * g[k];
+            second[k] = beta2 * second[k] + rest2 * g[k] * g[k];
+            change[k] =
+                -lr * __fdividef(first[k] * correct1, sqrtf(second[k] * correct2) + eps); // within 2 units in the last place
+        }
+        weights.template move<N>(i, change);
+        store<N>(m + i, first);
+        store<N>(v + i, second);
+    }
+};
+
+template <class Copy> struct nesterov_step {
+    struct weights<Copy> weights;
+    float *u;
+    const float *gradient;
+    float of_velocity, of_gradient;     // factors in the weight
+    float keep_velocity, take_gradient; // factors in the velocity
+
+    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    {
+        float g[N], velocity[N], change[N];
+
+        load<N>(g, gradient + i);
+        load<N>(velocity, u + i);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            change[k] = of_velocity * velocity[k] - of_gradient * g[k];
+            velocity[k] = keep_velocity * velocity[k] - take_gradient * g[k];
+        }
+        weights.template move<N>(i, change);
+        store<N>(u + i, velocity);
+    }
+};
+
+template <class Copy>
+static struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int64_t decaying, double decay) {
+    return { (float *)w.data, (Copy *)copy.data, decaying, (float)decay };
+}
+
+template <class Copy>
+static alibi_status run_adamw(struct cuda *c, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                              struct tensor gradient, struct adamw a)
+{
+    const double correct1 = 1.0 - pow(a.beta1, (double)a.step), correct2 = 1.0 - pow(a.beta2, (double)a.step);
+    const struct adamw_step<Copy> op = {
+        weights_of<Copy>(w, copy, a.decaying, a.lr *a.weight_decay), (float *)m.data, (float *)v.data,
+            (const float *)gradient.data, (float)a.gradient_scale, (float)a.beta1, (float)(1.0 - a.beta1), (float)a.beta2,
+            (float)(1.0 - a.beta2), (float)(1.0 / correct1), (float)(1.0 / correct2), (float)a.lr, (float)a.eps
+    };
+
+    return each<WEIGHTS>(c, "AdamW", op, tensor_count(w), aligned(w.data, copy.data, m.data, v.data, gradient.data));
+}
+
+alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                        struct tensor gradient, struct adamw a)
+{
+    struct cuda *c = cuda_of(dev);
+
+    cuda_part(c, "optimizer");
+    DISPATCH(copy.type, Copy, return run_adamw<Copy>(c, w, copy, m, v, gradient, a));
+}
+
+template <class Copy>
+static alibi_status run_nesterov(struct cuda *c, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                                 struct nesterov n)
+{
+    const double r = n.lr / n.previous_lr, lr = n.lr * n.gradient_scale;
+    const struct nesterov_step<Copy> op = {
+        weights_of<Copy>(w, copy, n.decaying, n.lr *n.weight_decay), (float *)u.data, (const float *)gradient.data,
+            (float)(n.momentum *n.momentum *r), (float)((1.0 + n.momentum) * lr), (float)(n.momentum *r), (float)lr
+    };
+
+    return each<WEIGHTS>(c, "Nesterov", op, tensor_count(w), aligned(w.data, copy.data, u.data, gradient.data));
+}
+
+alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
+                           struct nesterov n)
+{
+    struct cuda *c = cuda_of(dev);
+
+    cuda_part(c, "optimizer");
+    DISPATCH(copy.type, Copy, return run_nesterov<Copy>(c, w, copy, u, gradient, n));
+}
+
+// ---- sums, in double: as many parts as there are threads in the block that adds them
+
+enum { PARTS = 1024, SUM_THREADS = 256 };
+
+template <bool SQUARES> static __device__ __forceinline__ double term(float x)
+{
+    return SQUARES ? (double)x * (double)x : (double)x;
+}
+
+template <class T, int N, bool SQUARES>
+static __global__ void __launch_bounds__(SUM_THREADS) parts_kernel(double *parts, const T *x, int64_t count)
+{
+    const int64_t thread = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x, rest = count % N;
+    double sum = 0.0;
+
+#pragma unroll 4
+    for (int64_t i = thread * N; i + N <= count; i += (int64_t)PARTS * SUM_THREADS * N) {
+        float at[N];
+        load<N>(at, x + i);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum += term<SQUARES>(at[k]);
+    }
+    if (thread < rest)
+        sum += term<SQUARES>(to_float(x[count - rest + thread]));
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        parts[blockIdx.x] = sum;
+}
+
+static __global__ void __launch_bounds__(PARTS) total_kernel(double *parts)
+{
+    const double total = block_sum(parts[threadIdx.x]);
+
+    if (threadIdx.x == 0)
+        parts[0] = total;
+}
+
+template <class T, bool SQUARES> static alibi_status run_sum(struct cuda *c, double *sum, struct tensor x)
+{
+    constexpr int N = pack<T>::N;
+    const int64_t count = tensor_count(x);
+    const auto kernel = aligned(x.data) ? parts_kernel<T, N, SQUARES> : parts_kernel<T, 1, SQUARES>;
+    double *parts;
+
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, PARTS * sizeof *parts, (void **)&parts));
+    TRY_RETURN(launch(c, "sum", kernel, dim3(PARTS), dim3(SUM_THREADS), 0, parts, (const T *)x.data, count));
+    TRY_RETURN(launch(c, "sum", total_kernel, dim3(1), dim3(PARTS), 0, parts));
+    TRY_RETURN(cuda_check(cudaMemcpyAsync(c->staging.at[0], parts, sizeof *sum, cudaMemcpyDeviceToHost, c->stream), "sum"));
+    TRY_RETURN(cuda_check(cudaStreamSynchronize(c->stream), "sum"));
+    *sum = *(const double *)(const void *)c->staging.at[0];
+    return ALIBI_OK;
+}
+
+alibi_status cuda_sum_squares(struct device *dev, double *sum, struct tensor x)
+{
+    struct cuda *c = cuda_of(dev);
+
+    cuda_part(c, "gradient norm");
+    DISPATCH(x.type, T, return (run_sum<T, true>(c, sum, x)));
+}
+
+alibi_status cuda_sum(struct device *dev, double *sum, struct tensor x)
+{
+    struct cuda *c = cuda_of(dev);
+
+    cuda_part(c, "sum");
+    DISPATCH(x.type, T, return (run_sum<T, false>(c, sum, x)));
+}

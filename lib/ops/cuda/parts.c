@@ -1,0 +1,99 @@
+/* parts.c - where the time goes, by events in the stream
+ *
+ * Each part begins with an event; the time until the next event is the part's. So no operation waits for being timed, and the
+ * parts add up to the whole. Nothing is recorded until somebody reads the parts for the first time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cuda/cuda.h"
+
+struct cuda_parts {
+    int count; /* of events since the last reading */
+    cudaEvent_t event[PART_EVENTS];
+    const char *name[PART_EVENTS]; /* of the part that begins there; NULL: nobody's time */
+    int sums;
+    struct device_part sum[DEVICE_PARTS_MAX];
+};
+
+/* The sum of that name; NULL where there are too many names, whose time is then left out. */
+static struct device_part *find_sum(struct cuda_parts *p, const char *name)
+{
+    for (int i = 0; i < p->sums; i++)
+        if (strcmp(p->sum[i].name, name) == 0)
+            return &p->sum[i];
+    if (p->sums == DEVICE_PARTS_MAX)
+        return NULL;
+    p->sum[p->sums] = (struct device_part){ .name = name };
+    return &p->sum[p->sums++];
+}
+
+/* Adds up the parts that have ended, and keeps the event that the last one began with as the first. */
+static alibi_status fold(struct cuda_parts *p)
+{
+    int last = p->count - 1;
+    cudaEvent_t first = p->event[0];
+
+    TRY_RETURN(cuda_check(cudaEventSynchronize(p->event[last]), "timing"));
+    for (int i = 0; i < last; i++) {
+        struct device_part *sum = p->name[i] != NULL ? find_sum(p, p->name[i]) : NULL;
+        float milliseconds = 0.0f;
+        if (sum == NULL)
+            continue;
+        TRY_RETURN(cuda_check(cudaEventElapsedTime(&milliseconds, p->event[i], p->event[i + 1]), "timing"));
+        sum->seconds += (double)milliseconds / 1000.0;
+        sum->calls++;
+    }
+    p->event[0] = p->event[last];
+    p->name[0] = p->name[last];
+    p->event[last] = first;
+    p->count = 1;
+    return ALIBI_OK;
+}
+
+static bool record(cudaEvent_t *event, cudaStream_t stream)
+{
+    return (*event != NULL || cudaEventCreate(event) == cudaSuccess) && cudaEventRecord(*event, stream) == cudaSuccess;
+}
+
+/* An event that cannot be made or recorded is one part that is not timed. The operation itself says what is wrong, if it still
+ * is: the runtime is not to remember the event's failure as the operation's. */
+static void begin(struct cuda *c, const char *name)
+{
+    struct cuda_parts *p = c->parts;
+
+    if (p->count == PART_EVENTS && fold(p) != ALIBI_OK)
+        return;
+    if (record(&p->event[p->count], c->stream))
+        p->name[p->count++] = name;
+    else
+        (void)cudaGetLastError();
+}
+
+void cuda_part(struct cuda *c, const char *name)
+{
+    if (c->parts != NULL)
+        begin(c, name);
+}
+
+void cuda_part_end(struct cuda *c)
+{
+    if (c->parts != NULL)
+        begin(c, NULL);
+}
+
+alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int *count)
+{
+    struct cuda *c = cuda_of(dev);
+
+    if (c->parts == NULL)
+        c->parts = calloc(1, sizeof *c->parts);
+    if (c->parts == NULL)
+        return fail(ALIBI_MEMORY, "not enough memory for the times of operations");
+    cuda_part_end(c);
+    if (c->parts->count > 0)
+        TRY_RETURN(fold(c->parts));
+    *count = c->parts->sums;
+    memcpy(parts, c->parts->sum, (size_t)c->parts->sums * sizeof *parts);
+    c->parts->sums = 0;
+    return ALIBI_OK;
+}

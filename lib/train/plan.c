@@ -1,0 +1,209 @@
+/* plan.c - what training takes of the device's memory, before anything is allocated
+ *
+ *   weights + gradients + moments + activations + what passes + tables + the device's own workspace
+ *
+ * The sizes are those that the model, the optimizer and the passes ask the device for: they are computed by the same functions.
+ * The largest batch and the longest input that fit are found by bisection. */
+#include "train/train.h"
+
+enum { MOST_BATCH = 1 << 16, MOST_LENGTH = 1 << 24 }; /* what the options allow */
+
+/* Training of some shape, as it is tried. */
+struct trial {
+    const struct alibi_config *config;
+    const struct alibi_training *training;
+    struct device *device;
+    enum dtype type;
+};
+
+/* SIZE_MAX stays what it is: more than there can be. */
+static size_t add(size_t a, size_t b)
+{
+    size_t sum;
+
+    return size_add(&sum, a, b) ? sum : SIZE_MAX;
+}
+
+static size_t times(int count, size_t bytes)
+{
+    size_t product;
+
+    return size_multiply(&product, (size_t)count, bytes) ? product : SIZE_MAX;
+}
+
+static size_t workspace_of(const struct trial *t, const struct model *m, int64_t B, int64_t L)
+{
+    const struct alibi_config *c = &m->config;
+
+    return t->device->ops->workspace ? t->device->ops->workspace(t->device, B, L, c->heads, c->width / c->heads, true) : 0;
+}
+
+static void fill_sizes(struct alibi_plan *plan, const struct model_bytes *bytes, int optimizer)
+{
+    plan->weights = add(bytes->master, bytes->copy);
+    plan->gradients = bytes->master;
+    plan->optimizer = times(optimizer_moments(optimizer), bytes->master);
+    plan->activations = bytes->kept;
+    plan->passing = add(bytes->passing, bytes->tables);
+    plan->total = add(add(add(plan->weights, plan->gradients), plan->optimizer), add(plan->activations, plan->passing));
+    plan->total = add(plan->total, plan->workspace);
+}
+
+static alibi_status outline(struct model **out, const struct trial *t, int64_t L)
+{
+    struct alibi_config config = *t->config;
+
+    config.train_length = L;
+    TRY_RETURN(alibi_config_resolve(&config));
+    TRY_RETURN(model_outline(out, &config, t->device, t->type));
+    (*out)->recompute = t->training->recompute;
+    return ALIBI_OK;
+}
+
+/* The sizes of training on B x L tokens. */
+static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct alibi_plan *plan)
+{
+    alibi_status status;
+    struct model *m = NULL;
+    struct model_bytes bytes;
+
+    TRY(outline(&m, t, L));
+    TRY(model_check_length(m, L));
+    TRY(model_measure(m, B, L, true, &bytes));
+    *plan = (struct alibi_plan){ .parameters = m->elements, .batch = B, .length = L };
+    plan->workspace = workspace_of(t, m, B, L);
+    fill_sizes(plan, &bytes, t->training->optimizer);
+out:
+    model_free(m);
+    return status;
+}
+
+/* ---- what would fit */
+
+/* A length that the position method has no vectors for does not fit either. */
+static alibi_status longest_defined(const struct trial *t, int64_t *longest)
+{
+    alibi_status status;
+    struct model *m = NULL;
+
+    TRY(outline(&m, t, MOST_LENGTH));
+    *longest = model_longest(m) < MOST_LENGTH ? model_longest(m) : MOST_LENGTH;
+out:
+    model_free(m);
+    return status;
+}
+
+/* The most of one of the two, up to `limit`, with which the other as it is takes at most `available`. */
+static alibi_status most_fitting(const struct trial *t, int64_t *B, int64_t *L, int64_t *varied, int64_t limit, size_t available)
+{
+    int64_t fits = 0, too_much = limit + 1;
+
+    while (too_much - fits > 1) {
+        struct alibi_plan plan;
+        *varied = fits + (too_much - fits) / 2;
+        TRY_RETURN(measure(t, *B, *L, &plan));
+        if (plan.total <= available)
+            fits = *varied;
+        else
+            too_much = *varied;
+    }
+    *varied = fits;
+    return ALIBI_OK;
+}
+
+static alibi_status find_limits(const struct trial *t, struct alibi_plan *plan)
+{
+    int64_t B = plan->batch, L = plan->length, longest;
+
+    TRY_RETURN(longest_defined(t, &longest));
+    TRY_RETURN(most_fitting(t, &B, &L, &B, MOST_BATCH, plan->available));
+    plan->largest_batch = B;
+    B = plan->batch;
+    TRY_RETURN(most_fitting(t, &B, &L, &L, longest, plan->available));
+    plan->longest_input = L;
+    return ALIBI_OK;
+}
+
+alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config, const struct alibi_training *training,
+                           struct device *device, enum dtype type)
+{
+    struct trial t = { config, training, device, type };
+    struct alibi_plan made;
+    struct device_memory memory = { 0 };
+
+    TRY_RETURN(training_check(training));
+    TRY_RETURN(measure(&t, training->batch, training->train_length, &made));
+    made.largest_batch = made.longest_input = -1;
+    made.fits = true;
+    if (device->ops->memory) {
+        device->ops->memory(device, &memory);
+        made.available = memory.free;
+        made.fits = made.total <= made.available;
+        TRY_RETURN(find_limits(&t, &made));
+    }
+    *plan = made;
+    return ALIBI_OK;
+}
+
+alibi_status alibi_plan_training(const struct alibi_config *config, const struct alibi_training *training,
+                                 struct alibi_plan *plan)
+{
+    struct device device = device_default();
+
+    return plan_training(plan, config, training, &device, device_default_type());
+}
+
+/* ---- in words */
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (double)(1 << 30);
+}
+
+static const char *what_needs_less(int recompute)
+{
+    switch (recompute) {
+    case ALIBI_RECOMPUTE_NONE:
+        return "; --recompute cheap|block needs less";
+    case ALIBI_RECOMPUTE_CHEAP:
+        return "; --recompute block needs less";
+    default:
+        return "";
+    }
+}
+
+/* "batch 14 fits at this length, length 896 at this batch" */
+static void say_limits(char *out, size_t bytes, const struct alibi_plan *plan)
+{
+    long long batch = plan->largest_batch, length = plan->longest_input;
+
+    if (batch > 0 && length > 0)
+        snprintf(out, bytes, "batch %lld fits at this length, length %lld at this batch", batch, length);
+    else if (batch > 0)
+        snprintf(out, bytes, "batch %lld fits at this length", batch);
+    else if (length > 0)
+        snprintf(out, bytes, "length %lld fits at this batch", length);
+    else
+        snprintf(out, bytes, "no batch fits at this length, no length at this batch");
+}
+
+alibi_status plan_check(const struct alibi_plan *plan, int recompute)
+{
+    char limits[128];
+
+    if (plan->fits)
+        return ALIBI_OK;
+    say_limits(limits, sizeof limits, plan);
+    return fail(ALIBI_MEMORY, "training %lld x %lld tokens needs %.1f GiB, %.1f GiB are free on the device: %s%s",
+                (long long)plan->batch, (long long)plan->length, gib(plan->total), gib(plan->available), limits,
+                what_needs_less(recompute));
+}
+
+void plan_note(const struct alibi_plan *plan)
+{
+    log_note("training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, passing %.1f, "
+             "workspace %.1f; up to batch %lld at this length, length %lld at this batch",
+             gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients), gib(plan->optimizer),
+             gib(plan->activations), gib(plan->passing), gib(plan->workspace), (long long)plan->largest_batch,
+             (long long)plan->longest_input);
+}

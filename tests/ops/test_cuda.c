@@ -1,0 +1,987 @@
+/* test_cuda.c - the GPU's operations against the reference, all but attention */
+#include "ops/gpu.h"
+
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
+#define DESCRIBE(p, ...) snprintf((p)->shape, sizeof(p)->shape, __VA_ARGS__)
+
+static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
+static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
+
+static struct tensor vector(enum dtype type, int64_t count)
+{
+    return tensor_1(NULL, type, count);
+}
+
+static struct tensor matrix(enum dtype type, int64_t rows, int64_t columns)
+{
+    return tensor_2(NULL, type, rows, columns);
+}
+
+static struct tensor present_if(bool present, struct tensor t)
+{
+    return present ? t : tensor_none();
+}
+
+/* ---- memory */
+
+/* More than goes through at once, and numbers that lie between two of the 16-bit ones. */
+static void what_goes_up_comes_down_rounded_to_nearest_even(void **state)
+{
+    enum { COUNT = 5000011, SPECIAL = 8 };
+    static const float special[SPECIAL] = {
+        0.0f, -0.0f, INFINITY, -INFINITY, 0x1.01p0f /* a tie, down */, 0x1.03p0f /* a tie, up */, 0x1.0100002p0f, 1e-40f
+    };
+    float *up = NULL, *down = NULL;
+
+    (void)state;
+    begin();
+    assert_ok(NEW_ARRAY(&up, COUNT, "floats"));
+    assert_ok(NEW_ARRAY(&down, COUNT, "floats"));
+    for (int i = 0; i < COUNT; i++)
+        up[i] = i < SPECIAL ? special[i] : (float)random_normal(SEED, 1, (uint64_t)i);
+    for (int n = 0; n < 2; n++) {
+        struct tensor t = tensor_1(NULL, types[n], COUNT);
+        assert_ok(gpu.ops->buffer_new(&gpu, &t.data, COUNT * dtype_bytes(types[n]), "floats"));
+        assert_ok(gpu.ops->upload(&gpu, t, up));
+        assert_ok(gpu.ops->download(&gpu, down, t));
+        gpu.ops->buffer_free(&gpu, t.data);
+        for (int i = 0; i < COUNT; i++)
+            if ((double)down[i] != rounded(types[n], (double)up[i]))
+                fail_msg("element %d in %s: %a became %a", i, type_name(types[n]), (double)up[i], (double)down[i]);
+    }
+    mem_free(up);
+    mem_free(down);
+    end();
+}
+
+static void memory_is_counted_and_given_back(void **state)
+{
+    enum { BYTES = 64 << 20 };
+    struct device_memory before, during, after;
+    void *buffer = NULL;
+
+    (void)state;
+    begin();
+    gpu.ops->reset_peak(&gpu);
+    gpu.ops->memory(&gpu, &before);
+    assert_ok(gpu.ops->buffer_new(&gpu, &buffer, BYTES, "a test buffer"));
+    gpu.ops->memory(&gpu, &during);
+    gpu.ops->buffer_free(&gpu, buffer);
+    assert_ok(gpu.ops->finish(&gpu));
+    gpu.ops->memory(&gpu, &after);
+    assert_true(during.used >= before.used + BYTES && during.peak >= during.used);
+    assert_true(during.used <= during.total && before.free <= before.total);
+    assert_int_equal(after.used, before.used);
+    assert_true(after.peak >= during.used);
+    gpu.ops->reset_peak(&gpu);
+    gpu.ops->memory(&gpu, &after);
+    assert_int_equal(after.peak, after.used);
+    end();
+}
+
+static void a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works(void **state)
+{
+    struct device_memory memory;
+    void *buffer = NULL;
+    float one = 1.0f, back = 0.0f;
+
+    (void)state;
+    begin();
+    gpu.ops->memory(&gpu, &memory);
+    assert_int_equal(gpu.ops->buffer_new(&gpu, &buffer, 4 * memory.total, "far too much"), ALIBI_MEMORY);
+    assert_non_null(strstr(alibi_error(), "far too much"));
+    assert_ok(gpu.ops->buffer_new(&gpu, &buffer, sizeof one, "a number"));
+    assert_ok(gpu.ops->upload(&gpu, tensor_1(buffer, DTYPE_F32, 1), &one));
+    assert_ok(gpu.ops->download(&gpu, &back, tensor_1(buffer, DTYPE_F32, 1)));
+    gpu.ops->buffer_free(&gpu, buffer);
+    assert_true(back == one);
+    end();
+}
+
+static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2 },  { 2, 5, 3, 6 },    { 3, 33, 2, 34 },
+                                          { 2, 70, 5, 64 }, { 1, 7, 1, 10 }, { 2, 128, 4, 128 } };
+
+static alibi_status run_fill(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    (void)p;
+    return dev->ops->fill(dev, t[0], 0.1);
+}
+
+static void fill_equals_the_reference(void **state)
+{
+    static const int64_t counts[] = { 0, 1, 7, 64, 4099, 1 << 20 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(counts); i++)
+            for (int skew = 0; skew < 2; skew++) {
+                struct problem p = { .operation = "fill", .type = types[type], .skew = skew, .limit = 1e-7, .run = run_fill };
+                DESCRIBE(&p, "count=%d", (int)counts[i]);
+                written(&p, vector(p.type, counts[i]));
+                check(&p);
+            }
+    end();
+}
+
+/* kind: elements before the heads of the source's rows. n: B L H D. */
+static alibi_status run_copy(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    const int64_t *n = p->n;
+
+    return dev->ops->copy(dev, tensor_heads(t[1], n[0], n[1], 0, n[2], n[3]),
+                          tensor_heads(t[0], n[0], n[1], p->kind, n[2], n[3]));
+}
+
+static void check_copy(const int64_t *n, enum dtype to, enum dtype from, int64_t gap, int64_t skew)
+{
+    struct problem p = { .operation = "copy", .type = to, .n = { n[0], n[1], n[2], n[3] }, .kind = (int)gap, .skew = skew };
+
+    DESCRIBE(&p, "B=%d L=%d H=%d D=%d gap=%d from %s", (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)gap, type_name(from));
+    p.rough = from == to ? 1e-30 : 0x1p-8; /* one rounding, or none */
+    p.run = run_copy;
+    given(&p, matrix(from, n[0] * n[1], n[2] * n[3] + 2 * gap));
+    written_rows(&p, to, n[0] * n[1], n[2] * n[3], 2 * gap);
+    check(&p);
+}
+
+static void copy_equals_the_reference_between_all_types(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(head_shapes); i++)
+        for (int pair = 0; pair < 4; pair++) {
+            check_copy(head_shapes[i], types[pair & 1], types[pair >> 1], 0, 0);
+            check_copy(head_shapes[i], types[pair & 1], types[pair >> 1], 8, 0);
+            check_copy(head_shapes[i], types[pair & 1], types[pair >> 1], 3, 0);
+            check_copy(head_shapes[i], types[pair & 1], types[pair >> 1], 8, 1);
+        }
+    end();
+}
+
+/* As a cache has them: heads before positions. */
+static alibi_status run_transposed_copy(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    int64_t B = p->n[0], L = p->n[1], H = p->n[2], D = p->n[3];
+    struct tensor dst = t[1];
+
+    dst.shape[1] = L;
+    dst.shape[2] = H;
+    dst.stride[0] = H * L * D;
+    dst.stride[1] = D;
+    dst.stride[2] = L * D;
+    return dev->ops->copy(dev, dst, tensor_heads(t[0], B, L, 0, H, D));
+}
+
+static void copy_follows_the_strides_of_its_views(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(head_shapes); i++) {
+            const int64_t *n = head_shapes[i];
+            struct problem p = { .operation = "copy", .type = types[type], .n = { n[0], n[1], n[2], n[3] }, .rough = 1e-30 };
+            DESCRIBE(&p, "B=%d L=%d H=%d D=%d transposed", (int)n[0], (int)n[1], (int)n[2], (int)n[3]);
+            p.run = run_transposed_copy;
+            given(&p, matrix(p.type, n[0] * n[1], n[2] * n[3]));
+            written(&p, tensor_4(NULL, p.type, n[0], n[2], n[1], n[3]));
+            check(&p);
+        }
+    end();
+}
+
+/* ---- embedding. n: B L C V start */
+
+enum tokens { TOKENS_RANDOM, TOKENS_ALL_THE_SAME, TOKENS_ZIPF };
+static const char *const tokens_names[] = { "random", "all the same", "zipf" };
+
+static double draw_token(enum tokens kind, int64_t i, int64_t V)
+{
+    double u = random_uniform(SEED, 99, (uint64_t)i);
+
+    return kind == TOKENS_RANDOM ? floor(u * (double)V) : kind == TOKENS_ZIPF ? floor(pow((double)V, u)) - 1.0 : (double)(V - 1);
+}
+
+static void given_tokens(struct problem *p, int64_t count, int64_t V, enum tokens kind)
+{
+    struct slot *s = add_slot(p, vector(DTYPE_I32, count), GIVEN);
+
+    for (int64_t i = 0; i < count; i++)
+        put(s, i, draw_token(kind, i, V));
+}
+
+static alibi_status run_embedding_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->embedding_forward(dev, t[3], t[0], t[1], present_if(p->kind, t[2]), p->n[4], 1.25);
+}
+
+static alibi_status run_embedding_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->embedding_backward(dev, t[2], present_if(p->kind, t[3]), t[1], t[0], p->n[4], 1.25);
+}
+
+static void check_embedding(const int64_t *n, enum dtype type, enum tokens tokens, bool positions, int64_t skew)
+{
+    int64_t B = n[0], L = n[1], C = n[2], V = n[3], start = 3;
+    struct problem forward = { .type = type, .kind = positions, .n = { B, L, C, V, start }, .limit = 1e-6, .skew = skew };
+    struct problem backward;
+
+    DESCRIBE(&forward, "B=%d L=%d C=%d V=%d %s%s", (int)B, (int)L, (int)C, (int)V, tokens_names[tokens],
+             positions ? " positions" : "");
+    backward = forward;
+    forward.operation = "embedding_forward";
+    forward.run = run_embedding_forward;
+    given_tokens(&forward, B * L, V, tokens);
+    given(&forward, matrix(type, V, C));
+    given(&forward, matrix(DTYPE_F32, start + L, C));
+    written(&forward, tensor_3(NULL, type, B, L, C));
+    backward.operation = "embedding_backward";
+    backward.limit = 1e-5;
+    backward.run = run_embedding_backward;
+    given_tokens(&backward, B * L, V, tokens);
+    given(&backward, tensor_3(NULL, type, B, L, C));
+    added_to(&backward, matrix(DTYPE_F32, V, C));
+    added_to(&backward, matrix(DTYPE_F32, start + L + 2, C));
+    check(&forward);
+    check(&backward);
+}
+
+static void embedding_equals_the_reference(void **state)
+{
+    static const int64_t shapes[][4] = { { 1, 1, 1, 1 },       { 2, 7, 5, 3 },       { 3, 50, 65, 11 },  { 2, 70, 400, 257 },
+                                         { 8, 256, 64, 257 },  { 2, 0, 4, 4 },       { 1, 1, 768, 257 }, { 2, 65, 64, 50304 },
+                                         { 2, 1031, 24, 257 }, { 1, 33, 128, 50257 } };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int tokens = TOKENS_RANDOM; tokens <= TOKENS_ZIPF; tokens++)
+                check_embedding(shapes[i], types[type], (enum tokens)tokens, (i + tokens) & 1, i == 3);
+    end();
+}
+
+/* ---- linear. kind: 1 bias, 2 residual, 4 the residual is y itself; backward: 1 dbias, 2 dx */
+
+static alibi_status run_linear_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor residual = p->kind & 4 ? t[4] : present_if(p->kind & 2, t[3]);
+
+    return dev->ops->linear_forward(dev, t[4], t[0], t[1], present_if(p->kind & 1, t[2]), residual);
+}
+
+static alibi_status run_linear_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->linear_backward(dev, p->kind & 2 ? t[5] : tensor_none(), t[3], present_if(p->kind & 1, t[4]), t[2], t[0],
+                                     t[1]);
+}
+
+static void check_linear_forward(const int64_t *n, enum dtype type, int kind, int64_t skew)
+{
+    struct problem p = { .operation = "linear_forward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
+
+    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " bias" : "",
+             kind & 4   ? " onto the residual"
+             : kind & 2 ? " residual"
+                        : "");
+    p.run = run_linear_forward;
+    given(&p, matrix(type, n[0], n[1]));
+    given(&p, matrix(type, n[2], n[1]));
+    given(&p, vector(type, n[2]));
+    given(&p, matrix(type, n[0], n[2]));
+    if (kind & 4)
+        added_to(&p, matrix(type, n[0], n[2]));
+    else
+        written(&p, matrix(type, n[0], n[2]));
+    check(&p);
+}
+
+static void check_linear_backward(const int64_t *n, enum dtype type, int kind, int64_t skew)
+{
+    struct problem p = { .operation = "linear_backward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
+
+    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " dbias" : "", kind & 2 ? " dx" : "");
+    p.run = run_linear_backward;
+    given(&p, matrix(type, n[0], n[1]));
+    given(&p, matrix(type, n[2], n[1]));
+    given(&p, matrix(type, n[0], n[2]));
+    added_to(&p, matrix(DTYPE_F32, n[2], n[1]));
+    added_to(&p, vector(DTYPE_F32, n[2]));
+    if (kind & 2)
+        written(&p, matrix(type, n[0], n[1]));
+    check(&p);
+}
+
+static const int64_t linear_shapes[][3] = {
+    { 1, 1, 1 },       { 1, 96, 67 },    { 2, 3, 5 },       { 7, 65, 129 },   { 64, 64, 64 },    { 130, 33, 17 },
+    { 0, 8, 8 },       { 5, 0, 3 },      { 5, 3, 0 },       { 600, 20, 150 }, { 1, 768, 257 },   { 31, 40, 257 },
+    { 128, 512, 256 }, { 256, 64, 192 }, { 37, 128, 1031 }, { 3, 64, 50304 }, { 512, 192, 128 },
+};
+
+static void linear_equals_the_reference(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(linear_shapes); i++) {
+            for (int kind = 0; kind < 6; kind++)
+                check_linear_forward(linear_shapes[i], types[type], kind, 0);
+            for (int kind = 0; kind < 4; kind++)
+                check_linear_backward(linear_shapes[i], types[type], kind, 0);
+        }
+    end();
+}
+
+static void linear_takes_tensors_at_any_place(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(linear_shapes); i++) {
+            check_linear_forward(linear_shapes[i], types[type], 3, 1);
+            check_linear_forward(linear_shapes[i], types[type], 5, 3);
+            check_linear_backward(linear_shapes[i], types[type], 3, 1);
+        }
+    end();
+}
+
+/* ---- linear with activation. n: activation; kind: 1 bias; backward: 2 dup is up, 4 dup is scratch */
+
+static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->linear_activation_forward(dev, (int)p->n[0], t[3], t[4], t[0], t[1], present_if(p->kind & 1, t[2]));
+}
+
+static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor dup = p->kind & 6 ? t[5] : t[7], up = p->kind & 2 ? t[5] : t[6], room = p->kind & 4 ? t[5] : t[2];
+
+    return dev->ops->linear_activation_backward(dev, (int)p->n[0], dup, room, t[3], present_if(p->kind & 1, t[4]), t[0], t[1],
+                                                t[8], up);
+}
+
+static void check_linear_activation_forward(const int64_t *n, enum dtype type, int activation, int kind, int64_t skew)
+{
+    int64_t rows = n[0], C = n[1], F = n[2], wide = activation == ALIBI_SWIGLU ? 2 * F : F;
+    struct problem p = { .operation = "linear_activation_forward", .type = type, .kind = kind, .n = { activation } };
+
+    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[activation], kind & 1 ? " bias" : "");
+    p.skew = skew;
+    p.limit = 1e-5;
+    p.rough = 0x1p-7; /* what is activated may be rounded already */
+    p.run = run_linear_activation_forward;
+    given(&p, matrix(type, rows, C));
+    given(&p, matrix(type, wide, C));
+    given(&p, vector(type, wide));
+    written(&p, matrix(type, rows, F));
+    written(&p, matrix(type, rows, wide));
+    check(&p);
+}
+
+static void check_linear_activation_backward(const int64_t *n, enum dtype type, int activation, int kind, int64_t skew)
+{
+    int64_t rows = n[0], C = n[1], F = n[2], wide = activation == ALIBI_SWIGLU ? 2 * F : F;
+    struct problem p = { .operation = "linear_activation_backward", .type = type, .kind = kind, .n = { activation } };
+
+    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s%s%s", (int)rows, (int)C, (int)F, activation_names[activation], kind & 1 ? " dbias" : "",
+             kind & 2 ? " dup is up" : "", kind & 4 ? " dup is scratch" : "");
+    p.skew = skew;
+    p.limit = 1e-5;
+    p.rough = 0x1p-7; /* the gradient of what is activated may be rounded already */
+    p.run = run_linear_activation_backward;
+    given(&p, matrix(type, rows, C));
+    given(&p, matrix(type, rows, F));
+    scratch(&p, matrix(type, rows, F));
+    added_to(&p, matrix(DTYPE_F32, C, F));
+    added_to(&p, vector(DTYPE_F32, C));
+    added_to(&p, matrix(type, rows, kind & 6 ? wide : 0));
+    given(&p, matrix(type, rows, wide));
+    written(&p, matrix(type, rows, kind & 6 ? 0 : wide));
+    given(&p, matrix(type, C, F));
+    check(&p);
+}
+
+static void linear_with_activation_equals_the_reference(void **state)
+{
+    static const int64_t shapes[][3] = { { 1, 1, 1 },   { 3, 5, 7 },     { 0, 8, 8 },       { 17, 64, 33 },  { 130, 24, 100 },
+                                         { 5, 8, 257 }, { 64, 64, 256 }, { 128, 128, 512 }, { 96, 72, 200 }, { 1, 64, 64 } };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int activation = ALIBI_GELU_TANH; activation <= ALIBI_SWIGLU; activation++) {
+                for (int kind = 0; kind < 2; kind++)
+                    check_linear_activation_forward(shapes[i], types[type], activation, kind, 0);
+                for (int kind = 0; kind < (activation == ALIBI_SWIGLU ? 4 : 6); kind++)
+                    check_linear_activation_backward(shapes[i], types[type], activation, kind, 0);
+                check_linear_activation_forward(shapes[i], types[type], activation, 1, 1);
+                check_linear_activation_backward(shapes[i], types[type], activation, 3, 1);
+            }
+    end();
+}
+
+/* ---- norms. kind: 1 bias, 2 RMS norm, 4 y is x */
+
+static alibi_status run_norm_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor bias = present_if(p->kind & 1, t[2]), x = p->kind & 4 ? t[3] : t[0];
+
+    if (p->kind & 2)
+        return dev->ops->rmsnorm_forward(dev, t[3], t[4], x, t[1], bias, 1e-5);
+    return dev->ops->layernorm_forward(dev, t[3], t[5], t[4], x, t[1], bias, 1e-5);
+}
+
+static alibi_status run_norm_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor dbias = present_if(p->kind & 1, t[7]);
+
+    if (p->kind & 2)
+        return dev->ops->rmsnorm_backward(dev, t[5], t[6], dbias, t[2], t[0], t[1], t[3]);
+    return dev->ops->layernorm_backward(dev, t[5], t[6], dbias, t[2], t[0], t[1], t[4], t[3]);
+}
+
+static void check_norm_forward(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
+{
+    struct problem p = { .type = type, .kind = kind, .limit = 5e-6, .skew = skew };
+
+    DESCRIBE(&p, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & 1 ? " bias" : "", kind & 4 ? " in place" : "");
+    p.operation = kind & 2 ? "rmsnorm_forward" : "layernorm_forward";
+    p.run = run_norm_forward;
+    given(&p, matrix(type, rows, C));
+    given(&p, vector(DTYPE_F32, C));
+    given(&p, vector(DTYPE_F32, C));
+    if (kind & 4)
+        added_to(&p, matrix(type, rows, C));
+    else
+        written(&p, matrix(type, rows, C));
+    written(&p, vector(DTYPE_F32, rows));
+    written(&p, vector(DTYPE_F32, kind & 2 ? 0 : rows));
+    check(&p);
+}
+
+static void check_norm_backward(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
+{
+    struct problem p = { .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
+
+    DESCRIBE(&p, "rows=%d C=%d%s", (int)rows, (int)C, kind & 1 ? " dbias" : "");
+    p.operation = kind & 2 ? "rmsnorm_backward" : "layernorm_backward";
+    p.run = run_norm_backward;
+    given(&p, matrix(type, rows, C));
+    given(&p, vector(DTYPE_F32, C));
+    given(&p, matrix(type, rows, C));
+    given(&p, vector(DTYPE_F32, rows));
+    given(&p, vector(DTYPE_F32, rows));
+    added_to(&p, matrix(type, rows, C));
+    added_to(&p, vector(DTYPE_F32, C));
+    added_to(&p, vector(DTYPE_F32, C));
+    check(&p);
+}
+
+static void norms_equal_the_reference(void **state)
+{
+    static const int64_t shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },    { 17, 16 },  { 5, 33 },    { 90, 401 },
+                                         { 700, 64 }, { 33, 768 }, { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int skew = 0; skew < 2; skew++) {
+                for (int kind = 0; kind < 8; kind++)
+                    check_norm_forward(shapes[i][0], shapes[i][1], types[type], kind, skew);
+                for (int kind = 0; kind < 4; kind++)
+                    check_norm_backward(shapes[i][0], shapes[i][1], types[type], kind, skew);
+            }
+    end();
+}
+
+/* ---- activations. kind is the activation; n: how dx lies */
+
+enum place { APART, ON_X, ON_DY };
+static const char *const place_names[] = { "", " dx is x", " dx is dy" };
+
+static alibi_status run_activation_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->activation_forward(dev, p->kind, t[1], t[0]);
+}
+
+static alibi_status run_activation_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->activation_backward(dev, p->kind, t[2], p->n[0] == ON_DY ? t[2] : t[0], p->n[0] == ON_X ? t[2] : t[1]);
+}
+
+static void check_activation(int64_t rows, int64_t F, enum dtype type, int kind, int64_t skew)
+{
+    int64_t wide = kind == ALIBI_SWIGLU ? 2 * F : F;
+    struct problem forward = { .operation = "activation_forward", .type = type, .kind = kind, .limit = 2e-6, .skew = skew };
+
+    DESCRIBE(&forward, "rows=%d F=%d %s", (int)rows, (int)F, activation_names[kind]);
+    forward.run = run_activation_forward;
+    given(&forward, matrix(type, rows, wide));
+    written(&forward, matrix(type, rows, F));
+    check(&forward);
+    for (int place = APART; place <= (kind == ALIBI_SWIGLU ? ON_X : ON_DY); place++) {
+        struct problem p = { .operation = "activation_backward", .type = type, .kind = kind, .n = { place }, .limit = 2e-6 };
+        DESCRIBE(&p, "rows=%d F=%d %s%s", (int)rows, (int)F, activation_names[kind], place_names[place]);
+        p.skew = skew;
+        p.run = run_activation_backward;
+        given(&p, matrix(type, rows, F));
+        given(&p, matrix(type, rows, wide));
+        if (place == APART)
+            written(&p, matrix(type, rows, wide));
+        else
+            added_to(&p, matrix(type, rows, wide));
+        check(&p);
+    }
+}
+
+static void activations_equal_the_reference(void **state)
+{
+    static const int64_t shapes[][2] = { { 0, 3 }, { 1, 1 }, { 3, 5 }, { 2, 64 }, { 13, 4097 }, { 37, 1000 }, { 64, 512 } };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
+                for (int skew = 0; skew < 2; skew++)
+                    check_activation(shapes[i][0], shapes[i][1], types[type], kind, skew);
+    end();
+}
+
+/* Where exp overflows and where 1 + tanh cancels. */
+static void activations_of_numbers_large_and_small_stay_right(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
+            for (int size = 0; size < 3; size++) {
+                static const double sizes[] = { 1e-3, 12.0, 300.0 };
+                struct problem p = { .operation = "activation_forward", .type = types[type], .kind = kind, .limit = 2e-6 };
+                DESCRIBE(&p, "%s of numbers up to %g", activation_names[kind], sizes[size]);
+                p.run = run_activation_forward;
+                fill_random(&p, add_slot(&p, matrix(p.type, 20, kind == ALIBI_SWIGLU ? 100 : 50), GIVEN), sizes[size]);
+                written(&p, matrix(p.type, 20, 50));
+                check(&p);
+            }
+    end();
+}
+
+/* ---- residual and dropout. kind: percent dropped; n: in place */
+
+static struct dropout dropout_of(const struct problem *p)
+{
+    return (struct dropout){ .p = p->kind / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+}
+
+static alibi_status run_residual(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->residual_forward(dev, t[2], p->n[0] ? t[2] : t[0], t[1], dropout_of(p));
+}
+
+static alibi_status run_dropout(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    return dev->ops->dropout(dev, t[2], p->n[0] ? t[2] : t[0], dropout_of(p));
+}
+
+static void check_dropout(int64_t count, enum dtype type, int percent, bool alone, bool in_place, int64_t skew)
+{
+    struct problem p = { .type = type, .kind = percent, .n = { in_place }, .limit = 5e-7, .skew = skew };
+    struct slot *y;
+
+    DESCRIBE(&p, "count=%d p=0.%02d%s", (int)count, percent, in_place ? " in place" : "");
+    p.operation = alone ? "dropout" : "residual_forward";
+    p.run = alone ? run_dropout : run_residual;
+    given(&p, vector(type, count));
+    given(&p, vector(type, count));
+    y = in_place ? added_to(&p, vector(type, count)) : written(&p, vector(type, count));
+    for (int64_t i = 0; i < count; i++) { /* of one size, so that one wrong element of the mask is far off */
+        put(&p.slots[0], i, alone ? 1.0 : p.slots[0].values[i]);
+        put(&p.slots[1], i, i % 2 ? 1.0 : -1.0);
+        if (in_place && alone)
+            put(y, i, 1.0);
+    }
+    check(&p);
+}
+
+static void residual_and_dropout_equal_the_reference(void **state)
+{
+    static const int64_t counts[] = { 0, 1, 3, 17, 4095, 4097, 40001, 65536 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(counts); i++)
+            for (int percent = 0; percent <= 60; percent += 30)
+                for (int kind = 0; kind < 8; kind++)
+                    check_dropout(counts[i], types[type], percent, kind & 1, kind & 2, kind >> 2);
+    end();
+}
+
+/* ---- rotary. n: B L H D start; kind: 1 pairs, 2 back */
+
+static alibi_status run_rotary(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    const int64_t *n = p->n;
+    struct tensor x = tensor_heads(t[1], n[0], n[1], n[5], n[2], n[3]);
+
+    return dev->ops->rotary(dev, x, t[0], n[4], p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES, p->kind & 2 ? -1 : 1);
+}
+
+static void check_rotary(const int64_t *n, enum dtype type, int kind, int64_t column, int64_t skew)
+{
+    struct problem p = { .operation = "rotary", .type = type, .kind = kind, .n = { n[0], n[1], n[2], n[3], 2, column } };
+
+    DESCRIBE(&p, "B=%d L=%d H=%d D=%d column=%d %s%s", (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)column,
+             kind & 1 ? "pairs" : "halves", kind & 2 ? " back" : "");
+    p.skew = skew;
+    p.limit = 5e-7;
+    p.run = run_rotary;
+    given(&p, matrix(DTYPE_F32, n[1] + 2, n[3]));
+    added_to(&p, matrix(type, n[0] * n[1], 2 * column + n[2] * n[3]));
+    check(&p);
+}
+
+static void rotary_equals_the_reference(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(head_shapes); i++)
+            for (int kind = 0; kind < 4; kind++) {
+                check_rotary(head_shapes[i], types[type], kind, 0, 0);
+                check_rotary(head_shapes[i], types[type], kind, 16, 0);
+                check_rotary(head_shapes[i], types[type], kind, 3, 1);
+            }
+    end();
+}
+
+/* ---- bias by bucket */
+
+static alibi_status run_bucket_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    (void)p;
+    return dev->ops->bucket_forward(dev, t[2], t[1], t[0]);
+}
+
+static alibi_status run_bucket_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    (void)p;
+    return dev->ops->bucket_backward(dev, t[2], t[1], t[0]);
+}
+
+static void check_bucket(int64_t H, int64_t T, int64_t buckets, enum tokens kind)
+{
+    struct problem forward = { .operation = "bucket_forward", .run = run_bucket_forward };
+    struct problem backward = { .operation = "bucket_backward", .run = run_bucket_backward, .limit = 1e-5 };
+
+    DESCRIBE(&forward, "H=%d T=%d buckets=%d %s", (int)H, (int)T, (int)buckets, tokens_names[kind]);
+    memcpy(backward.shape, forward.shape, sizeof forward.shape);
+    given_tokens(&forward, T, buckets, kind);
+    given(&forward, matrix(DTYPE_F32, buckets, H));
+    written(&forward, matrix(DTYPE_F32, H, T));
+    given_tokens(&backward, T, buckets, kind);
+    given(&backward, matrix(DTYPE_F32, H, T));
+    added_to(&backward, matrix(DTYPE_F32, buckets, H));
+    check(&forward);
+    check(&backward);
+}
+
+static void bias_by_bucket_equals_the_reference(void **state)
+{
+    static const int64_t shapes[][3] = {
+        { 1, 1, 1 }, { 3, 7, 4 }, { 8, 128, 32 }, { 5, 1025, 32 }, { 2, 0, 4 }, { 16, 4096, 31 }
+    };
+
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(shapes); i++)
+        for (int kind = TOKENS_RANDOM; kind <= TOKENS_ZIPF; kind++)
+            check_bucket(shapes[i][0], shapes[i][1], shapes[i][2], (enum tokens)kind);
+    end();
+}
+
+/* ---- cross-entropy. kind: 0 no gradient, 1 gradient apart, 2 in place of the logits */
+
+static alibi_status run_cross_entropy(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor logits = p->kind == 2 ? t[3] : t[0];
+
+    return dev->ops->cross_entropy(dev, t[2], present_if(p->kind > 0, t[3]), logits, t[1], 0.25);
+}
+
+static void check_cross_entropy(int64_t rows, int64_t V, enum dtype type, int kind, double size, int64_t skew)
+{
+    static const char *const kinds[] = { "", " gradient", " gradient in place" };
+    struct problem p = { .operation = "cross_entropy", .type = type, .kind = kind, .limit = 5e-6, .skew = skew };
+
+    DESCRIBE(&p, "rows=%d V=%d size=%g%s", (int)rows, (int)V, size, kinds[kind]);
+    p.run = run_cross_entropy;
+    fill_random(&p, add_slot(&p, matrix(type, rows, V), GIVEN), size);
+    given_tokens(&p, rows, V, TOKENS_RANDOM);
+    for (int64_t r = 1; r < rows; r += 3)
+        put(&p.slots[1], r, -1.0);
+    written(&p, vector(DTYPE_F32, rows));
+    if (kind == 2)
+        fill_random(&p, add_slot(&p, matrix(type, rows, V), ADDED_TO), size);
+    else
+        written(&p, matrix(type, kind ? rows : 0, V));
+    if (kind == 2) /* relative to the gradients, not to the logits that were there */
+        p.slots[3].limit *= 0.25 / size;
+    check(&p);
+}
+
+static void cross_entropy_equals_the_reference(void **state)
+{
+    static const int64_t shapes[][2] = { { 0, 5 },     { 1, 1 },     { 4, 3 },    { 7, 257 },   { 5, 2049 },
+                                         { 3, 50257 }, { 3, 50304 }, { 64, 256 }, { 300, 257 }, { 2, 131071 } };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int kind = 0; kind < 3; kind++) {
+                check_cross_entropy(shapes[i][0], shapes[i][1], types[type], kind, 3.0, 0);
+                check_cross_entropy(shapes[i][0], shapes[i][1], types[type], kind, 100.0, 0); /* beyond what exp can take */
+                check_cross_entropy(shapes[i][0], shapes[i][1], types[type], kind, 3.0, 1);
+            }
+    end();
+}
+
+/* ---- optimizers. kind: copy 0 none, 1 f32, 2 bf16; n: how many decay */
+
+static alibi_status run_adamw(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct adamw a = { .lr = 1e-2,
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .weight_decay = 0.1,
+                       .gradient_scale = 0.5,
+                       .step = 3,
+                       .decaying = p->n[0] };
+
+    return dev->ops->adamw(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[3], t[0], a);
+}
+
+static alibi_status run_nesterov(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct nesterov n = {
+        .lr = 0.02, .previous_lr = 0.019, .momentum = 0.99, .weight_decay = 0.1, .gradient_scale = 0.5, .decaying = p->n[0]
+    };
+
+    return dev->ops->nesterov(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[0], n);
+}
+
+static void check_optimizer(bool adamw, int64_t count, int64_t decaying, int copy, int64_t skew)
+{
+    static const char *const copies[] = { "", " copy f32", " copy bf16" };
+    struct problem p = { .operation = adamw ? "adamw" : "nesterov", .kind = copy, .n = { decaying }, .limit = 1e-6 };
+
+    DESCRIBE(&p, "count=%d decaying=%d%s", (int)count, (int)decaying, copies[copy]);
+    p.skew = skew;
+    p.rough = 0x1.01p-8; /* one rounding */
+    p.run = adamw ? run_adamw : run_nesterov;
+    given(&p, vector(DTYPE_F32, count));
+    added_to(&p, vector(DTYPE_F32, count));
+    added_to(&p, vector(DTYPE_F32, count));
+    added_to(&p, vector(DTYPE_F32, adamw ? count : 0));
+    for (int64_t i = 0; adamw && i < count; i++)
+        put(&p.slots[3], i, fabs(p.slots[3].values[i])); /* a mean of squares */
+    for (int64_t i = 5; i < count; i += 11)              /* nothing there, nothing to learn: as between tensors */
+        for (int s = 0; s < (adamw ? 4 : 3); s++)
+            put(&p.slots[s], i, 0.0);
+    written(&p, vector(copy == 2 ? DTYPE_BF16 : DTYPE_F32, copy ? count : 0));
+    check(&p);
+}
+
+static void optimizers_equal_the_reference(void **state)
+{
+    static const int64_t counts[] = { 0, 1, 15, 4096, 4097, 50021, 1100003 };
+
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(counts); i++)
+        for (int copy = 0; copy < 3; copy++)
+            for (int kind = 0; kind < 4; kind++) {
+                check_optimizer(kind & 1, counts[i], counts[i] / 3, copy, kind >> 1);
+                check_optimizer(kind & 1, counts[i], kind & 2 ? counts[i] : 0, copy, 0);
+            }
+    end();
+}
+
+/* ---- sums */
+
+/* Uploads, sums twice, and compares with sums in the order of the elements. */
+static void check_sums(const float *x, int64_t count, enum dtype type, int64_t skew)
+{
+    double squares[2], sums[2], expected_squares = 0.0, expected_sum = 0.0, size = 0.0;
+    struct tensor t = tensor_1(NULL, type, count);
+
+    for (int64_t i = 0; i < count; i++) {
+        double value = rounded(type, (double)x[i]);
+        expected_squares += value * value;
+        expected_sum += value;
+        size += fabs(value);
+    }
+    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, (size_t)(count + skew) * dtype_bytes(type) + 1, "numbers"));
+    void *buffer = t.data;
+    t.data = tensor_at(t, skew);
+    assert_ok(gpu.ops->upload(&gpu, t, x));
+    for (int n = 0; n < 2; n++) {
+        assert_ok(gpu.ops->sum_squares(&gpu, &squares[n], t));
+        assert_ok(gpu.ops->sum(&gpu, &sums[n], t));
+    }
+    gpu.ops->buffer_free(&gpu, buffer);
+    double error = fmax(fabs(squares[0] - expected_squares) / fmax(expected_squares, 1e-30),
+                        fabs(sums[0] - expected_sum) / fmax(size, 1e-30));
+    bool good = error <= 1e-12 && memcmp(&squares[0], &squares[1], sizeof(double)) == 0 &&
+                memcmp(&sums[0], &sums[1], sizeof(double)) == 0;
+    printf("sums cuda %s count=%d%s  error %.1e  limit 1.0e-12  %s\n", type_name(type), (int)count, skew ? " unaligned" : "",
+           error, good ? "ok" : "TOO FAR, OR DIFFERS THE SECOND TIME");
+    all_good = all_good && good;
+}
+
+static void sums_equal_those_in_double(void **state)
+{
+    static const int64_t counts[] = { 0, 1, 15, 255, 4096, 4097, 50021, 3000017 };
+    float *x = NULL;
+
+    (void)state;
+    begin();
+    assert_ok(NEW_ARRAY(&x, 3000017, "floats"));
+    for (int i = 0; i < 3000017; i++)
+        x[i] = (float)random_normal(SEED, 3, (uint64_t)i);
+    for (int i = 0; i < COUNT_OF(counts); i++)
+        for (int kind = 0; kind < 4; kind++)
+            check_sums(x, counts[i], types[kind & 1], kind >> 1);
+    for (int i = 0; i < 1000; i++)
+        x[i] = 1e30f; /* squares beyond fp32 */
+    check_sums(x, 1000, DTYPE_F32, 0);
+    mem_free(x);
+    end();
+}
+
+static void sums_with_a_number_that_is_not_finite_are_not_finite(void **state)
+{
+    enum { COUNT = 70001 };
+    static const int64_t places[] = { 0, 1, 4096, COUNT - 1 };
+    static float x[COUNT];
+    struct tensor t = tensor_1(NULL, DTYPE_F32, COUNT);
+
+    (void)state;
+    begin();
+    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, sizeof x, "numbers"));
+    for (int type = 0; type < 2; type++)
+        for (int place = 0; place < COUNT_OF(places); place++)
+            for (int kind = 0; kind < 3; kind++) {
+                static const float odd[] = { NAN, INFINITY, -INFINITY };
+                double squares, sum;
+                t.type = types[type];
+                memset(x, 0, sizeof x);
+                x[places[place]] = odd[kind];
+                assert_ok(gpu.ops->upload(&gpu, t, x));
+                assert_ok(gpu.ops->sum_squares(&gpu, &squares, t));
+                assert_ok(gpu.ops->sum(&gpu, &sum, t));
+                assert_true(!isfinite(squares) && !isfinite(sum));
+            }
+    gpu.ops->buffer_free(&gpu, t.data);
+    end();
+}
+
+/* ---- what else holds */
+
+/* The problem's result at one place is not a number, as the reference's is. */
+static void check_nan(struct problem *p, int slot, int64_t place)
+{
+    struct solution s = solve_on_gpu(p);
+    bool good = isnan(result(p, &s, slot, place));
+
+    printf("%s cuda %s %s  a nan %s\n", p->operation, type_name(p->type), p->shape, good ? "shows: ok" : "IS HIDDEN");
+    all_good = all_good && good;
+    solution_free(&s);
+    problem_free(p);
+}
+
+/* One NaN in the input of each operation that could lose it in a comparison. */
+static void a_nan_is_never_hidden(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++) {
+        for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
+            for (int backward = 0; backward < 2; backward++) {
+                int64_t wide = kind == ALIBI_SWIGLU ? 40 : 20;
+                struct problem p = { .operation = "activation", .type = types[type], .kind = kind };
+                DESCRIBE(&p, "%s%s", activation_names[kind], backward ? " backward" : "");
+                p.run = backward ? run_activation_backward : run_activation_forward;
+                if (backward)
+                    given(&p, matrix(p.type, 1, 20));
+                given(&p, matrix(p.type, 1, wide))->values[3] = (double)NAN;
+                fill_random(&p, written(&p, matrix(p.type, 1, backward ? wide : 20)), 1.0);
+                check_nan(&p, backward ? 2 : 1, 3);
+            }
+        struct problem p = { .operation = "cross_entropy", .type = types[type], .run = run_cross_entropy };
+        given(&p, matrix(p.type, 1, 37))->values[36] = (double)NAN;
+        given_tokens(&p, 1, 1, TOKENS_RANDOM);
+        fill_random(&p, written(&p, vector(DTYPE_F32, 1)), 1.0);
+        written(&p, vector(p.type, 0));
+        check_nan(&p, 2, 0);
+    }
+    end();
+}
+
+static void times_of_operations_are_kept_once_somebody_asks(void **state)
+{
+    struct device_part parts[DEVICE_PARTS_MAX];
+    const int64_t shape[3] = { 64, 64, 64 };
+    double seconds = 0.0;
+    int64_t calls = 0;
+    int count = 0;
+
+    (void)state;
+    begin();
+    assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
+    check_linear_forward(shape, DTYPE_F32, 1, 0);
+    assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
+    assert_true(count > 0 && count <= DEVICE_PARTS_MAX);
+    for (int i = 0; i < count; i++) {
+        assert_non_null(parts[i].name);
+        seconds += parts[i].seconds;
+        calls += parts[i].calls;
+    }
+    assert_true(seconds > 0.0 && seconds < 60.0 && calls > 0);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_goes_up_comes_down_rounded_to_nearest_even),
+        cmocka_unit_test(memory_is_counted_and_given_back),
+        cmocka_unit_test(a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works),
+        cmocka_unit_test(fill_equals_the_reference),
+        cmocka_unit_test(copy_equals_the_reference_between_all_types),
+        cmocka_unit_test(copy_follows_the_strides_of_its_views),
+        cmocka_unit_test(embedding_equals_the_reference),
+        cmocka_unit_test(linear_equals_the_reference),
+        cmocka_unit_test(linear_takes_tensors_at_any_place),
+        cmocka_unit_test(linear_with_activation_equals_the_reference),
+        cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(activations_equal_the_reference),
+        cmocka_unit_test(activations_of_numbers_large_and_small_stay_right),
+        cmocka_unit_test(residual_and_dropout_equal_the_reference),
+        cmocka_unit_test(rotary_equals_the_reference),
+        cmocka_unit_test(bias_by_bucket_equals_the_reference),
+        cmocka_unit_test(cross_entropy_equals_the_reference),
+        cmocka_unit_test(optimizers_equal_the_reference),
+        cmocka_unit_test(sums_equal_those_in_double),
+        cmocka_unit_test(sums_with_a_number_that_is_not_finite_are_not_finite),
+        cmocka_unit_test(a_nan_is_never_hidden),
+        cmocka_unit_test(times_of_operations_are_kept_once_somebody_asks),
+    };
+
+    return cmocka_run_group_tests(tests, find_gpu, NULL);
+}

@@ -1,0 +1,737 @@
+/* test_cuda_attention.c - the GPU's attention against the reference in double precision: shapes around tiles, every bias, views
+ * as the model has them, and keys that are left out */
+#include "ops/gpu.h"
+
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
+#define STEEP 0.5
+
+/* A backend may make norms larger by a margin for rounding, but no smaller: they bound what is left out. */
+#define NORM_MARGIN 3e-4
+
+static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
+
+enum slopes { ALIBI_SLOPES, ODD_SLOPES, STEEP_SLOPES }; /* odd: some are negative, some zero */
+
+struct attention_case {
+    int64_t B, Lq, Lk, H, Hkv, D;
+    enum bias_kind bias;
+    int64_t T;        /* entries of a table, or enum slopes */
+    bool packed;      /* q, k and v in the same rows, as the model has them */
+    int64_t gap;      /* behind the heads of a row */
+    int64_t capacity; /* rows that a cache has, if more than Lk */
+};
+
+static const char *bias_name(enum bias_kind kind)
+{
+    return kind == BIAS_NONE ? "none" : kind == BIAS_LINEAR ? "alibi" : "table";
+}
+
+/* ---- problems
+ *
+ * n: B Lq Lk H Hkv D packed gap capacity; kind: the bias. Packed rows are all in Q_ROWS. */
+
+enum { Q_ROWS, K_ROWS, V_ROWS, BIAS_VALUES, FORWARD_Y, FORWARD_LSE, FORWARD_NORMS, FORWARD_KEPT };
+enum { DY_ROWS = BIAS_VALUES + 1, Y_ROWS, LSE, DQ_ROWS, DK_ROWS, DV_ROWS, DBIAS, KEPT };
+enum { N_B, N_LQ, N_LK, N_H, N_HKV, N_D, N_PACKED, N_GAP, N_CAPACITY };
+
+static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
+{
+    for (int64_t h = 0; h < H; h++) {
+        double alibi = exp2(-8.0 * (double)(h + 1) / (double)H);
+        put(s, h, kind == STEEP_SLOPES ? STEEP : kind == ODD_SLOPES && h % 3 < 2 ? (double)(h % 3 - 1) * 0.02 : alibi);
+    }
+}
+
+/* Rows of q, k, v that are given, or of their gradients that are written: three slots. */
+static void add_rows(struct problem *p, bool gradients)
+{
+    const int64_t *n = p->n;
+    int64_t q = n[N_H] * n[N_D], kv = n[N_HKV] * n[N_D], rows = n[N_B] * n[N_LQ], capacity = n[N_B] * n[N_CAPACITY];
+    bool packed = n[N_PACKED];
+    const int64_t counts[] = { rows, packed ? 0 : capacity, packed ? 0 : capacity };
+    const int64_t widths[] = { packed ? q + 2 * kv : q, kv, kv };
+
+    for (int i = 0; i < 3; i++)
+        if (gradients)
+            written_rows(p, p->type, counts[i], widths[i], n[N_GAP]);
+        else
+            given(p, tensor_2(NULL, p->type, counts[i], widths[i] + n[N_GAP]));
+}
+
+static struct problem attention_problem(const char *operation, struct attention_case c, enum dtype type)
+{
+    struct problem p = { .operation = operation, .type = type, .kind = (int)c.bias };
+    const int64_t n[] = { c.B, c.Lq, c.Lk, c.H, c.Hkv, c.D, c.packed, c.gap, c.capacity > c.Lk ? c.capacity : c.Lk };
+
+    memcpy(p.n, n, sizeof n);
+    snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d D=%d %s T=%d%s gap=%d", (int)c.B, (int)c.H, (int)c.Hkv, (int)c.Lq,
+             (int)c.Lk, (int)c.D, bias_name(c.bias), (int)c.T, c.packed ? " packed" : "", (int)c.gap);
+    add_rows(&p, false);
+    struct slot *bias = given(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c.H, c.T) : tensor_1(NULL, DTYPE_F32, c.H));
+    if (c.bias == BIAS_LINEAR)
+        fill_slopes(bias, c.H, (enum slopes)c.T);
+    return p;
+}
+
+/* The view of queries (0), keys (1) or values (2) in slots from `first` on. */
+static struct tensor view(const struct problem *p, const struct tensor *t, int first, int which)
+{
+    const int64_t *n = p->n;
+    int64_t kv = n[N_HKV] * n[N_D], columns[] = { 0, n[N_H] * n[N_D], n[N_H] * n[N_D] + kv };
+    struct tensor rows = n[N_PACKED] ? t[first] : t[first + which];
+    int64_t L = which == 0 ? n[N_LQ] : n[N_LK], H = which == 0 ? n[N_H] : n[N_HKV];
+    struct tensor heads = tensor_heads(rows, n[N_B], which == 0 ? L : n[N_CAPACITY], n[N_PACKED] ? columns[which] : 0, H, n[N_D]);
+
+    heads.shape[1] = L;
+    return heads;
+}
+
+static struct attention attention_of(const struct problem *p, const struct tensor *t)
+{
+    return (struct attention){
+        .q = view(p, t, Q_ROWS, 0),
+        .k = view(p, t, Q_ROWS, 1),
+        .v = view(p, t, Q_ROWS, 2),
+        .bias = { (enum bias_kind)p->kind, t[BIAS_VALUES] },
+        .scale = 1.0 / sqrt((double)p->n[N_D]),
+        .skip.eps = p->eps,
+    };
+}
+
+/* Queries-shaped rows: y and its gradient. */
+static struct tensor query_view(const struct problem *p, struct tensor t)
+{
+    return tensor_heads(t, p->n[N_B], p->n[N_LQ], 0, p->n[N_H], p->n[N_D]);
+}
+
+/* ---- forward */
+
+static struct tensor present_if_any(struct tensor t)
+{
+    return tensor_count(t) > 0 ? t : tensor_none();
+}
+
+static alibi_status run_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct attention a = attention_of(p, t);
+
+    a.skip.norms = present_if_any(t[FORWARD_NORMS]);
+    a.skip.kept = present_if_any(t[FORWARD_KEPT]);
+    if (tensor_count(t[FORWARD_NORMS]) > 0)
+        TRY_RETURN(dev->ops->attention_norms(dev, a.skip.norms, a.k, 0));
+    return dev->ops->attention_forward(dev, query_view(p, t[FORWARD_Y]), t[FORWARD_LSE], a);
+}
+
+static double largest(const struct slot *s)
+{
+    double most = 0.0;
+
+    for (int64_t i = 0; i < stored(s); i++)
+        most = fmax(most, fabs(s->values[i]));
+    return most;
+}
+
+/* y is an average of values, so their size is its own. Scores are summed in 32 bits whatever their type. */
+static struct problem forward_problem(struct attention_case c, enum dtype type, bool norms, bool kept)
+{
+    struct problem p = attention_problem("attention_forward", c, type);
+    int64_t tiles = attention_tiles(p.n[N_CAPACITY]);
+
+    p.limit = 2e-5;
+    p.rough = 0x1p-7;
+    p.run = run_forward;
+    written_rows(&p, type, c.B * c.Lq, c.H * c.D, c.gap)->size = largest(&p.slots[c.packed ? Q_ROWS : V_ROWS]);
+    written(&p, tensor_3(NULL, DTYPE_F32, c.B, c.H, c.Lq))->size = 1.0;
+    struct slot *n = written(&p, tensor_3(NULL, DTYPE_F32, norms ? c.B : 0, c.Hkv, tiles));
+    n->limit = NORM_MARGIN;
+    for (int64_t i = 0; i < stored(n); i++)
+        if (i % tiles >= attention_tiles(c.Lk))
+            put(n, i, POISON);
+    written(&p, tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq), attention_kept_words(c.Lk)));
+    return p;
+}
+
+static void check_forward(struct attention_case c, enum dtype type, int64_t skew)
+{
+    struct problem p = forward_problem(c, type, false, c.Lq == c.Lk);
+
+    p.skew = skew;
+    check(&p);
+}
+
+/* ---- backward */
+
+static alibi_status run_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct attention a = attention_of(p, t);
+
+    a.skip.kept = present_if_any(t[KEPT]);
+    return dev->ops->attention_backward(dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1), view(p, t, DQ_ROWS, 2),
+                                        present_if_any(t[DBIAS]), query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
+}
+
+/* y and lse are what the slots of a forward problem's solution hold. */
+static struct problem backward_problem(struct attention_case c, enum dtype type, const double *y, const double *lse,
+                                       bool bias_gradient, bool kept)
+{
+    struct problem p = attention_problem("attention_backward", c, type);
+    struct slot *s;
+
+    p.limit = 2e-5;
+    p.rough = 0x1p-6;
+    p.run = run_backward;
+    given(&p, tensor_2(NULL, type, c.B * c.Lq, c.H * c.D + c.gap));
+    s = given(&p, tensor_2(NULL, type, c.B * c.Lq, c.H * c.D + c.gap));
+    for (int64_t i = 0; i < stored(s); i++)
+        put(s, i, y[i]);
+    s = given(&p, tensor_3(NULL, DTYPE_F32, c.B, c.H, c.Lq));
+    for (int64_t i = 0; i < stored(s); i++)
+        put(s, i, lse[i]);
+    add_rows(&p, true);
+    for (int n = DQ_ROWS; n <= DV_ROWS; n++)
+        p.slots[n].size = 0.25; /* for a single key those of q and k cancel to nothing */
+    s = added_to(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, bias_gradient ? c.H : 0, c.T)
+                                          : tensor_1(NULL, DTYPE_F32, bias_gradient ? c.H : 0));
+    s->limit = type == DTYPE_BF16 ? 0x1p-6 : 1e-4; /* a sum over all pairs in which nearly everything cancels */
+    add_slot(&p, tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq), attention_kept_words(c.Lk)), GIVEN);
+    return p;
+}
+
+static void check_backward(struct attention_case c, enum dtype type, bool bias_gradient, int64_t skew)
+{
+    struct problem forward = forward_problem(c, type, false, false);
+
+    solve_by_reference(&forward);
+    struct problem p = backward_problem(c, type, forward.slots[FORWARD_Y].expected, forward.slots[FORWARD_LSE].expected,
+                                        bias_gradient && c.bias != BIAS_NONE, false);
+    p.skew = skew;
+    problem_free(&forward);
+    check(&p);
+}
+
+/* ---- full attention */
+
+static const int64_t widths[] = { 1, 8, 16, 33, 64, 80, 96, 128, 160 };
+static const int64_t lengths[] = { 1, 2, 63, 64, 65, 127, 128, 129, 200, 257, 520 };
+static const int64_t heads[][2] = { { 1, 1 }, { 3, 3 }, { 4, 2 }, { 8, 1 } };
+static const struct {
+    enum bias_kind kind;
+    int64_t T;
+} biases[] = {
+    { BIAS_NONE, 0 },   { BIAS_LINEAR, ALIBI_SLOPES }, { BIAS_LINEAR, ODD_SLOPES }, { BIAS_TABLE, 1 }, { BIAS_TABLE, 40 },
+    { BIAS_TABLE, 129 }
+};
+
+/* Every width at every length; the rest goes round, at different speeds. Many heads only where the reference is quick. */
+static struct attention_case full_case(int d, int l)
+{
+    static const int64_t gaps[] = { 0, 8, 0, 3, 1 };
+    int i = d * COUNT_OF(lengths) + l, group = lengths[l] < 200 ? i % 4 : i % 2 ? 2 : 0, bias = (i + d) % COUNT_OF(biases);
+
+    return (struct attention_case){ .B = lengths[l] < 200 ? 1 + i / 2 % 2 : 1,
+                                    .Lq = lengths[l],
+                                    .Lk = lengths[l],
+                                    .H = heads[group][0],
+                                    .Hkv = heads[group][1],
+                                    .D = widths[d],
+                                    .bias = biases[bias].kind,
+                                    .T = biases[bias].T,
+                                    .packed = i / 3 % 2,
+                                    .gap = gaps[i % 5] };
+}
+
+static void attention_equals_the_reference_at_every_width_and_length(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int d = 0; d < COUNT_OF(widths); d++)
+            for (int l = 0; l < COUNT_OF(lengths); l++) {
+                check_forward(full_case(d, l), types[type], 0);
+                check_backward(full_case(d, l), types[type], (d + l) % 4 != 0, 0);
+            }
+    end();
+}
+
+/* The widths that models have, in the ways that models call them. */
+static void attention_equals_the_reference_for_every_bias_and_group_of_heads(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int64_t D = 64; D <= 128; D += 64)
+            for (int bias = 0; bias < COUNT_OF(biases); bias++)
+                for (int group = 0; group < COUNT_OF(heads); group++) {
+                    struct attention_case c = { .B = 1 + group % 2, .Lq = 150, .Lk = 150, .D = D, .packed = true };
+                    c.H = heads[group][0];
+                    c.Hkv = heads[group][1];
+                    c.bias = biases[bias].kind;
+                    c.T = biases[bias].T;
+                    check_forward(c, types[type], 0);
+                    check_backward(c, types[type], true, 0);
+                }
+    end();
+}
+
+static void attention_takes_tensors_at_any_place(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int d = 0; d < COUNT_OF(widths); d++) {
+            struct attention_case c = { 2, 130, 130, 2, 1, widths[d], BIAS_LINEAR, ALIBI_SLOPES, d % 2, 0, 0 };
+            check_forward(c, types[type], 1);
+            check_backward(c, types[type], true, 1);
+        }
+    end();
+}
+
+static void attention_over_nothing_does_nothing(void **state)
+{
+    static const struct attention_case cases[] = { { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0 },
+                                                   { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0 },
+                                                   { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0 } };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(cases); i++)
+            check_forward(cases[i], types[type], 0);
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < 2; i++)
+            check_backward(cases[i], types[type], true, 0);
+    end();
+}
+
+/* Whole numbers, so that scores in the thousands have no rounding of their own: only the softmax is at test. */
+static void scores_too_large_for_exp_give_the_same_softmax(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int64_t D = 16; D <= 64; D *= 4) {
+            struct problem p =
+                forward_problem((struct attention_case){ 1, 150, 150, 2, 2, D, BIAS_NONE, 0, false, 0, 0 }, types[type], 0, 0);
+            for (int s = Q_ROWS; s <= K_ROWS; s++)
+                for (int64_t i = 0; i < stored(&p.slots[s]); i++)
+                    put(&p.slots[s], i, round(40.0 * p.slots[s].values[i]));
+            check(&p);
+        }
+    end();
+}
+
+static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        check_forward((struct attention_case){ 1, 1500, 1500, 1, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0 }, types[type], 0);
+    end();
+}
+
+/* ---- after a past */
+
+/* What a cache holds behind its last position is nobody's business: NaN here. */
+static void spoil_unused_rows(struct problem *p)
+{
+    const int64_t *n = p->n;
+    int64_t row = n[N_HKV] * n[N_D] + n[N_GAP];
+
+    for (int s = K_ROWS; s <= V_ROWS; s++)
+        for (int64_t i = 0; i < stored(&p->slots[s]); i++)
+            if (i / row % n[N_CAPACITY] >= n[N_LK])
+                p->slots[s].values[i] = (double)NAN;
+}
+
+static void check_with_past(struct attention_case c, enum dtype type)
+{
+    bool norms = c.Lq % 2 == 0;
+    struct problem p = forward_problem(c, type, norms, false);
+
+    spoil_unused_rows(&p);
+    check(&p);
+}
+
+static void attention_after_a_past_equals_the_reference(void **state)
+{
+    static const int64_t queries[] = { 1, 5, 64, 100 }, keys[] = { 100, 129, 192, 400, 1000 };
+    static const int64_t some[] = { 8, 33, 64, 128, 160 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int q = 0; q < COUNT_OF(queries); q++)
+            for (int k = 0; k < COUNT_OF(keys); k++)
+                for (int d = 0; d < COUNT_OF(some); d++) {
+                    int i = q + 2 * k + 3 * d, group = (i + k) % COUNT_OF(heads), bias = i % COUNT_OF(biases);
+                    struct attention_case c = { .B = 1 + i % 2, .Lq = queries[q], .Lk = keys[k], .D = some[d] };
+                    c.H = heads[group][0];
+                    c.Hkv = heads[group][1];
+                    if (c.Lq * c.Lk > 20000)
+                        c.H = c.Hkv = 1; /* the reference is slow */
+                    c.bias = biases[bias].kind;
+                    c.T = biases[bias].T;
+                    c.gap = i % 3 == 0 ? 8 : 0;
+                    check_with_past(c, types[type]);
+                }
+    end();
+}
+
+static void decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds(void **state)
+{
+    static const int64_t keys[] = { 1, 2, 63, 64, 65, 500, 1000, 2049 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int k = 0; k < COUNT_OF(keys); k++)
+            for (int d = 0; d < COUNT_OF(widths); d++)
+                for (int bias = 0; bias < COUNT_OF(biases); bias += 2) {
+                    int group = (k + d) % COUNT_OF(heads);
+                    struct attention_case c = { .B = 2, .Lq = 1, .Lk = keys[k], .D = widths[d] };
+                    c.H = heads[group][0];
+                    c.Hkv = heads[group][1];
+                    c.bias = biases[bias].kind;
+                    c.T = biases[bias].T;
+                    c.capacity = 2 * keys[k] + 100;
+                    check_with_past(c, types[type]);
+                }
+    end();
+}
+
+/* ---- norms of keys */
+
+static alibi_status run_norms(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor k = tensor_heads(t[0], p->n[0], p->n[4], 0, p->n[2], p->n[3]);
+
+    k.shape[1] = p->n[1];
+    return dev->ops->attention_norms(dev, t[1], k, p->n[5]);
+}
+
+static bool norms_are_bounds(const struct problem *p, const struct solution *s, int slot)
+{
+    bool good = true;
+
+    for (int64_t i = 0; i < stored(&p->slots[slot]); i++)
+        good = good && result(p, s, slot, i) >= (1.0 - 1e-6) * p->slots[slot].expected[i];
+    return good;
+}
+
+static void check_norms(int64_t B, int64_t L, int64_t Hkv, int64_t D, enum dtype type, int64_t from)
+{
+    int64_t capacity = L + 200, tiles = attention_tiles(capacity);
+    struct problem p = { .operation = "attention_norms", .type = type, .n = { B, L, Hkv, D, capacity, from } };
+
+    snprintf(p.shape, sizeof p.shape, "B=%d L=%d Hkv=%d D=%d from=%d", (int)B, (int)L, (int)Hkv, (int)D, (int)from);
+    p.limit = NORM_MARGIN;
+    p.run = run_norms;
+    given(&p, tensor_2(NULL, type, B * capacity, Hkv * D));
+    struct slot *norms = written(&p, tensor_3(NULL, DTYPE_F32, B, Hkv, tiles));
+    for (int64_t i = 0; i < stored(norms); i++)
+        if (i % tiles < from / ATTENTION_TILE || i % tiles >= attention_tiles(L) || from >= L)
+            put(norms, i, POISON);
+    solve_by_reference(&p);
+    struct solution s = solve_on_gpu(&p);
+    compare(&p, &s);
+    all_good = all_good && norms_are_bounds(&p, &s, 1);
+    solution_free(&s);
+    problem_free(&p);
+}
+
+static void norms_of_keys_equal_the_reference_from_where_they_changed(void **state)
+{
+    static const int64_t some[] = { 1, 63, 64, 65, 200, 1000 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int d = 0; d < COUNT_OF(widths); d++)
+            for (int l = 0; l < COUNT_OF(some); l++) {
+                check_norms(2, some[l], 3, widths[d], types[type], 0);
+                check_norms(1, some[l], 1, widths[d], types[type], some[l] - 1);
+                check_norms(2, some[l], 2, widths[d], types[type], some[l] / 2);
+            }
+    end();
+}
+
+/* ---- skipping */
+
+static void fill_normal(struct slot *s, uint64_t stream, double size)
+{
+    for (int64_t i = 0; i < stored(s); i++)
+        put(s, i, size * random_normal(SEED, stream, (uint64_t)i));
+}
+
+/* The problem's attention in double, with the tiles that the GPU used; the caller frees t. */
+static struct attention attention_used(const struct problem *p, const struct solution *s, struct tensor t[SLOTS])
+{
+    struct attention a;
+
+    for (int i = 0; i < p->count; i++)
+        t[i] = reference_tensor(&p->slots[i]);
+    for (int64_t i = 0; i < stored(&p->slots[FORWARD_KEPT]); i++)
+        ((int32_t *)t[FORWARD_KEPT].data)[i] = s->buffers[FORWARD_KEPT][p->skew + i].i;
+    a = attention_of(p, t);
+    a.skip.kept = t[FORWARD_KEPT];
+    return a;
+}
+
+static bool is_used(struct tensor kept, int64_t row, int64_t tile)
+{
+    return ((const uint32_t *)kept.data)[row * kept.shape[3] + tile / 32] >> tile % 32 & 1;
+}
+
+/* Each row has the tile of its own queries, and none behind it. */
+static bool is_a_record(const struct attention *a)
+{
+    struct tensor kept = a->skip.kept;
+    int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE, tiles = kept.shape[2];
+    bool good = true;
+
+    for (int64_t row = 0; row < tensor_count(kept) / kept.shape[3]; row++) {
+        int64_t diagonal = past + row % tiles;
+        good = good && is_used(kept, row, diagonal);
+        for (int64_t t = diagonal + 1; t < 32 * kept.shape[3]; t++)
+            good = good && !is_used(kept, row, t);
+    }
+    return good;
+}
+
+/* The largest of exact - got, and of got - exact. */
+static void one_sided(const struct problem *p, const struct solution *s, int slot, double *below, double *above)
+{
+    *below = *above = -INFINITY;
+    for (int64_t i = 0; i < stored(&p->slots[slot]); i++) {
+        double exact = p->slots[slot].expected[i], got = result(p, s, slot, i);
+        *below = isnan(got) ? INFINITY : fmax(*below, exact - got);
+        *above = isnan(got) ? INFINITY : fmax(*above, got - exact);
+    }
+}
+
+/* Forward against the contract. *used <- the share of tiles that was used. */
+static bool check_budget(const struct problem *p, const struct solution *s, double *used)
+{
+    struct tensor t[SLOTS];
+    struct attention a = attention_used(p, s, t);
+    struct skip_count count = attention_count(&a);
+    double left_out = attention_left_out(&a), v = largest(&p->slots[V_ROWS]), row = v * sqrt((double)p->n[N_D]);
+    double rounding = (p->type == DTYPE_BF16 ? 0x1p-7 : 2e-5) * v, y[2], lse[2];
+    bool good = is_a_record(&a);
+    const char *wrong = misbehaviour(p, s);
+
+    one_sided(p, s, FORWARD_Y, &y[0], &y[1]);
+    one_sided(p, s, FORWARD_LSE, &lse[0], &lse[1]);
+    *used = (double)count.used / (double)count.all;
+    good = good && wrong == NULL && left_out <= p->eps && fmax(y[0], y[1]) <= 2.0 * p->eps * row + rounding &&
+           lse[0] <= p->eps + 5e-5 && lse[1] <= 5e-5;
+    printf("skipping cuda %s %s eps %.0e%s: used %.3f left out %.1e y %.1e limit %.1e lse %.1e %.1e  %s\n", type_name(p->type),
+           p->shape, p->eps, stored(&p->slots[FORWARD_NORMS]) > 0 ? " norms" : "", *used, left_out, fmax(y[0], y[1]),
+           2.0 * p->eps * row + rounding, lse[0], lse[1],
+           wrong  ? wrong
+           : good ? "ok"
+                  : "TOO FAR");
+    for (int i = 0; i < p->count; i++)
+        mem_free(t[i].data);
+    return good;
+}
+
+/* ---- gradients of what was used: the reference's formulas over the tiles of the record, for B = 1 */
+
+struct pair {
+    int64_t q, k; /* where the query's and the key's numbers begin */
+    double p, ds;
+};
+
+static double dot(const double *x, const double *y, int64_t D)
+{
+    double sum = 0.0;
+
+    for (int64_t d = 0; d < D; d++)
+        sum += x[d] * y[d];
+    return sum;
+}
+
+static struct pair pair_at(const struct problem *p, int64_t h, int64_t i, int64_t j)
+{
+    const struct slot *s = p->slots;
+    int64_t D = p->n[N_D], H = p->n[N_H], Hkv = p->n[N_HKV];
+    struct pair x = { .q = (i * H + h) * D, .k = (j * Hkv + h / (H / Hkv)) * D };
+    double score = dot(s[Q_ROWS].values + x.q, s[K_ROWS].values + x.k, D) / sqrt((double)D);
+    const double *dy = s[DY_ROWS].values + x.q;
+
+    score -= s[BIAS_VALUES].values[h] * (double)(i - j);
+    x.p = exp(score - s[LSE].values[h * p->n[N_LQ] + i]);
+    x.ds = x.p * (dot(dy, s[V_ROWS].values + x.k, D) - dot(dy, s[Y_ROWS].values + x.q, D));
+    return x;
+}
+
+static void add_pair(struct problem *p, int64_t h, int64_t i, int64_t j)
+{
+    struct slot *s = p->slots;
+    struct pair x = pair_at(p, h, i, j);
+    double scale = 1.0 / sqrt((double)p->n[N_D]);
+
+    for (int64_t d = 0; d < p->n[N_D]; d++) {
+        s[DQ_ROWS].expected[x.q + d] += scale * x.ds * s[K_ROWS].values[x.k + d];
+        s[DK_ROWS].expected[x.k + d] += scale * x.ds * s[Q_ROWS].values[x.q + d];
+        s[DV_ROWS].expected[x.k + d] += x.p * s[DY_ROWS].values[x.q + d];
+    }
+    s[DBIAS].expected[h] -= x.ds * (double)(i - j);
+}
+
+static void expect_gradients_of_what_was_used(struct problem *p, struct tensor kept)
+{
+    for (int n = DQ_ROWS; n <= DBIAS; n++) {
+        struct slot *s = &p->slots[n];
+        assert_ok(NEW_ZERO_ARRAY(&s->expected, stored(s) + 1, "gradients"));
+        for (int64_t i = 0; n == DBIAS && i < stored(s); i++)
+            s->expected[i] = s->values[i];
+    }
+    for (int64_t h = 0; h < p->n[N_H]; h++)
+        for (int64_t i = 0; i < p->n[N_LQ]; i++)
+            for (int64_t j = 0; j <= i; j++)
+                if (is_used(kept, h * kept.shape[2] + i / ATTENTION_TILE, j / ATTENTION_TILE))
+                    add_pair(p, h, i, j);
+}
+
+/* The backward pass that follows on the GPU's own forward pass. */
+static void check_skipping_backward(struct attention_case c, const struct problem *forward, const struct solution *s)
+{
+    double *y = NULL, *lse = NULL;
+    struct tensor t[SLOTS];
+    struct attention a = attention_used(forward, s, t);
+
+    assert_ok(NEW_ARRAY(&y, stored(&forward->slots[FORWARD_Y]), "y"));
+    assert_ok(NEW_ARRAY(&lse, stored(&forward->slots[FORWARD_LSE]), "lse"));
+    for (int64_t i = 0; i < stored(&forward->slots[FORWARD_Y]); i++)
+        y[i] = result(forward, s, FORWARD_Y, i);
+    for (int64_t i = 0; i < stored(&forward->slots[FORWARD_LSE]); i++)
+        lse[i] = result(forward, s, FORWARD_LSE, i);
+    struct problem p = backward_problem(c, forward->type, y, lse, true, true);
+    p.operation = "attention_backward skipping";
+    p.eps = forward->eps;
+    for (int n = Q_ROWS; n <= V_ROWS; n++)
+        memcpy(p.slots[n].values, forward->slots[n].values, (size_t)stored(&p.slots[n]) * sizeof(double));
+    for (int64_t i = 0; i < stored(&p.slots[KEPT]); i++)
+        p.slots[KEPT].values[i] = (double)((const int32_t *)a.skip.kept.data)[i];
+    expect_gradients_of_what_was_used(&p, a.skip.kept);
+    struct solution solved = solve_on_gpu(&p);
+    compare(&p, &solved);
+    solution_free(&solved);
+    problem_free(&p);
+    for (int i = 0; i < forward->count; i++)
+        mem_free(t[i].data);
+    mem_free(y);
+    mem_free(lse);
+}
+
+/* Returns the share of tiles that was used. */
+static double check_skipping(struct attention_case c, enum dtype type, double eps, bool norms)
+{
+    struct problem p = forward_problem(c, type, norms, (c.Lk - c.Lq) % ATTENTION_TILE == 0);
+    double used = 1.0;
+
+    p.eps = eps;
+    for (int n = Q_ROWS; n <= V_ROWS; n++)
+        fill_normal(&p.slots[n], (uint64_t)n, 1.0);
+    solve_by_reference(&p);
+    struct solution s = solve_on_gpu(&p);
+    all_good = check_budget(&p, &s, &used) && all_good;
+    if (c.Lq == c.Lk)
+        check_skipping_backward(c, &p, &s);
+    solution_free(&s);
+    problem_free(&p);
+    return used;
+}
+
+static void what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_rest(void **state)
+{
+    static const struct attention_case cases[] = {
+        { 1, 64, 64, 2, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0 },
+        { 1, 129, 129, 4, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0 },
+        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0 },
+        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0 },
+        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0 },
+        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0 },
+        { 1, 2100, 2100, 1, 1, 16, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0 }, /* more than a word of tiles */
+    };
+    static const double budgets[] = { 0x1p-24, 0x1p-10 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(cases); i++)
+            for (int kind = 0; kind < 4; kind++) {
+                double used = check_skipping(cases[i], types[type], budgets[kind & 1], kind >> 1);
+                bool fast = types[type] == DTYPE_BF16 && (cases[i].D == 64 || cases[i].D == 128);
+                if (fast && cases[i].T == STEEP_SLOPES && cases[i].Lq >= 1000 && used >= 1.0) {
+                    printf("NOTHING IS LEFT OUT\n");
+                    all_good = false;
+                }
+            }
+    end();
+}
+
+static void a_chunk_after_a_past_stays_within_the_budget(void **state)
+{
+    static const struct attention_case cases[] = {
+        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0 },
+        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700 },
+        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500 },
+        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600 },
+    };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(cases); i++)
+            for (int kind = 0; kind < 4; kind++)
+                check_skipping(cases[i], types[type], kind & 1 ? 0x1p-10 : 0x1p-24, kind >> 1);
+    end();
+}
+
+/* Wherever in its tile the key stands, and however far away. */
+static void a_key_that_is_not_a_number_is_never_left_out(void **state)
+{
+    static const int64_t keys[] = { 0, 5, 63, 100 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int n = 0; n < 4 * COUNT_OF(keys); n++) {
+            int64_t D = n & 1 ? 64 : 128, key = keys[n / 4];
+            struct attention_case c = { 1, 400, 400, 1, 1, D, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0 };
+            struct problem p = forward_problem(c, types[type], n & 2, true);
+            p.eps = 0x1p-24;
+            p.slots[K_ROWS].values[key * D + 3] = (double)NAN;
+            struct solution s = solve_on_gpu(&p);
+            for (int64_t i = key; i < 400; i++)
+                if (!isnan(result(&p, &s, FORWARD_LSE, i)))
+                    fail_msg("%s %s: query %d does not show the nan of key %d", type_name(types[type]), p.shape, (int)i,
+                             (int)key);
+            solution_free(&s);
+            problem_free(&p);
+        }
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_equals_the_reference_at_every_width_and_length),
+        cmocka_unit_test(attention_equals_the_reference_for_every_bias_and_group_of_heads),
+        cmocka_unit_test(attention_takes_tensors_at_any_place),
+        cmocka_unit_test(attention_over_nothing_does_nothing),
+        cmocka_unit_test(scores_too_large_for_exp_give_the_same_softmax),
+        cmocka_unit_test(far_keys_underflow_to_nothing_under_a_steep_slope),
+        cmocka_unit_test(attention_after_a_past_equals_the_reference),
+        cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
+        cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
+        cmocka_unit_test(what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_rest),
+        cmocka_unit_test(a_chunk_after_a_past_stays_within_the_budget),
+        cmocka_unit_test(a_key_that_is_not_a_number_is_never_left_out),
+    };
+
+    return cmocka_run_group_tests(tests, find_gpu, NULL);
+}

@@ -1,0 +1,514 @@
+/* test_cuda_model.c - the whole model on a GPU: losses and gradients against the CPU, decoding against the full forward, training
+ * against training */
+#include "ops/gpu.h"
+#include "training.h"
+
+enum { B = 2, L = 70, VOCAB = 257, MANY = 300 };
+
+static struct device cpu;
+
+static void start(void)
+{
+    begin();
+    cpu = (struct device){ .ops = ops_cpu(), .logits = 1 << 24 };
+}
+
+/* ---- models */
+
+static struct alibi_config small_config(const char *position)
+{
+    struct alibi_config c;
+    struct alibi_training training;
+
+    tiny_defaults(&c, &training);
+    c.vocab = VOCAB;
+    c.layers = 2;
+    c.width = 64;
+    c.heads = 4;
+    c.ff_width = 160;
+    c.biases = true;
+    c.train_length = L;
+    snprintf(c.position, sizeof c.position, "%s", position);
+    return c;
+}
+
+/* Weights of a size at which every part of the model matters; norms stay near one. */
+static void randomise(struct model *m)
+{
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        float *values = NULL;
+        assert_ok(NEW_ARRAY(&values, p->count, "weights"));
+        for (int64_t k = 0; k < p->count; k++)
+            values[k] = (float)((p->init == INIT_ONE) + 0.1 * random_normal(5, (uint64_t)i, (uint64_t)k));
+        assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), values));
+        mem_free(values);
+    }
+    assert_ok(model_refresh(m));
+}
+
+static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
+{
+    struct model *m = NULL;
+
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, dev, type, true));
+    randomise(m);
+    return m;
+}
+
+static void draw_tokens(int32_t *tokens, int64_t count, uint64_t stream)
+{
+    for (int64_t i = 0; i < count; i++)
+        tokens[i] = (int32_t)random_below(3, stream, (uint64_t)i, VOCAB);
+}
+
+/* A flat buffer of the model, on the host. */
+static float *flat_of(const struct model *m, void *buffer)
+{
+    float *host = NULL;
+
+    assert_ok(NEW_ARRAY(&host, m->span, "numbers of a model"));
+    assert_ok(m->device->ops->download(m->device, host, model_flat(m, buffer)));
+    return host;
+}
+
+/* ---- losses and gradients */
+
+/* What one pass over the same tokens gives. */
+struct pass {
+    float nll[B * L];
+    double loss;
+    float *gradients; /* [span]; pass_free */
+};
+
+static struct pass pass_of(struct model *m, double dropout)
+{
+    struct dropout drop = { .p = dropout, .seed = 9, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 4) };
+    int32_t tokens[B * L], targets[B * L];
+    struct pass pass = { .loss = 0 };
+
+    draw_tokens(tokens, B * L, 1);
+    draw_tokens(targets, B * L, 2);
+    targets[3] = -1;
+    assert_ok(model_loss(m, tokens, targets, B, L, pass.nll));
+    assert_ok(model_clear_gradients(m));
+    assert_ok(model_gradients(m, tokens, targets, B, L, 1.0 / (B * L), drop, &pass.loss));
+    pass.gradients = flat_of(m, m->gradients);
+    return pass;
+}
+
+static void pass_free(struct pass *p)
+{
+    mem_free(p->gradients);
+}
+
+static double norm_of(const float *x, int64_t count)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sqrt(sum);
+}
+
+/* |x - y| / |y|, the latter taken as at least `least`. */
+static double relative(const float *x, const float *y, int64_t count, double least)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+    return sqrt(sum) / fmax(norm_of(y, count), fmax(least, 1e-30));
+}
+
+static double cosine(const float *x, const float *y, int64_t count)
+{
+    double sum = 0.0;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)x[i] * (double)y[i];
+    return sum / (norm_of(x, count) * norm_of(y, count));
+}
+
+static void say(const char *what, const char *type, const struct alibi_config *c, const char *kind, const char *words, bool good)
+{
+    printf("%s cuda %s %s %s  %s  %s\n", what, type, c->position, kind, words, good ? "ok" : "TOO FAR");
+    all_good = all_good && good;
+}
+
+/* The parameter whose gradient is furthest off, by name. */
+static double worst_gradient(const struct model *m, const float *got, const float *want, const char **name)
+{
+    double worst = 0.0, all = norm_of(want, m->span);
+
+    *name = "none";
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        double error = relative(got + p->offset, want + p->offset, p->count, 1e-5 * all);
+        if (!(error <= worst)) {
+            worst = isnan(error) ? INFINITY : error;
+            *name = p->name;
+        }
+    }
+    return worst;
+}
+
+static void check_fp32(struct alibi_config c, const char *kind, double dropout)
+{
+    struct model *there = new_model(c, &gpu, DTYPE_F32), *here = new_model(c, &cpu, DTYPE_F32);
+    struct pass got = pass_of(there, dropout), want = pass_of(here, dropout);
+    const char *name;
+    double nll = relative(got.nll, want.nll, B * L, 0.0), loss = fabs(got.loss / want.loss - 1.0);
+    double gradient = worst_gradient(here, got.gradients, want.gradients, &name);
+    char words[160];
+
+    snprintf(words, sizeof words, "nll %.1e loss %.1e gradient %.1e (%s) limit 1.0e-04", nll, loss, gradient, name);
+    say("model", "f32", &c, kind, words, nll <= 1e-4 && loss <= 1e-4 && gradient <= 1e-4);
+    pass_free(&got);
+    pass_free(&want);
+    model_free(there);
+    model_free(here);
+}
+
+/* The least cosine of the gradients that are a hundredth of the whole or more. */
+static double least_cosine(const struct model *m, const float *got, const float *want, const char **name)
+{
+    double least = 1.0, all = norm_of(want, m->span);
+
+    *name = "none";
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        double x = cosine(got + p->offset, want + p->offset, p->count);
+        if (norm_of(want + p->offset, p->count) > 0.01 * all && !(x >= least)) {
+            least = isnan(x) ? -1.0 : x;
+            *name = p->name;
+        }
+    }
+    return least;
+}
+
+static void check_bf16(struct alibi_config c, const char *kind, double dropout)
+{
+    struct model *there = new_model(c, &gpu, DTYPE_BF16), *here = new_model(c, &cpu, DTYPE_F32);
+    struct pass got = pass_of(there, dropout), want = pass_of(here, dropout);
+    const char *name;
+    double nll = relative(got.nll, want.nll, B * L, 0.0), loss = fabs(got.loss / want.loss - 1.0);
+    double all = cosine(got.gradients, want.gradients, here->span);
+    double least = least_cosine(here, got.gradients, want.gradients, &name);
+    char words[160];
+
+    snprintf(words, sizeof words, "nll %.1e loss %.1e limit 2.0e-02 cosine %.5f, of %s %.5f limit 0.99", nll, loss, all, name,
+             least);
+    say("model", "bf16", &c, kind, words, nll <= 2e-2 && loss <= 2e-2 && all > 0.99 && least > 0.99);
+    pass_free(&got);
+    pass_free(&want);
+    model_free(there);
+    model_free(here);
+}
+
+/* Calls `check` for every method and for every kind of block. */
+static void for_every_model(void (*check_model)(struct alibi_config c, const char *kind, double dropout))
+{
+    static const char *const activations[] = { "gelu-tanh", "gelu-erf", "relu", "swiglu" };
+    struct alibi_config c;
+
+    for (int i = 0; alibi_position_name(i, NULL); i++) {
+        c = small_config(alibi_position_name(i, NULL));
+        check_model(c, "tied", 0.0);
+        check_model(c, "tied, dropout", 0.2);
+        c.tied = false;
+        c.biases = false;
+        c.kv_heads = 2;
+        check_model(c, "untied, no biases, groups of heads", 0.2);
+    }
+    for (int activation = ALIBI_GELU_TANH; activation <= ALIBI_SWIGLU; activation++)
+        for (int norm = ALIBI_LAYERNORM; norm <= ALIBI_RMSNORM; norm++) {
+            c = small_config("alibi");
+            c.activation = activation;
+            c.norm = norm;
+            c.embedding_norm = norm == ALIBI_RMSNORM;
+            check_model(c, activations[activation], norm == ALIBI_RMSNORM ? 0.1 : 0.0);
+        }
+    c = small_config("alibi");
+    c.width = 256; /* heads of 64 and of 128: what large models have */
+    check_model(c, "width 256, 4 heads", 0.0);
+    c.heads = 2;
+    c.kv_heads = 1;
+    check_model(c, "width 256, 2 heads in a group", 0.0);
+    c = small_config("rotary");
+    c.rotary_layout = ALIBI_ROTARY_PAIRS;
+    check_model(c, "pairs", 0.0);
+}
+
+static void losses_and_gradients_in_fp32_are_those_of_the_cpu(void **state)
+{
+    (void)state;
+    start();
+    for_every_model(check_fp32);
+    end();
+}
+
+static void losses_and_gradients_in_bf16_are_those_of_the_cpu_to_its_precision(void **state)
+{
+    (void)state;
+    start();
+    for_every_model(check_bf16);
+    end();
+}
+
+/* One model passes from one way to the other, as its buffers must. */
+static void check_recompute(struct alibi_config c, enum dtype type)
+{
+    struct model *m = new_model(c, &gpu, type);
+    struct pass kept = pass_of(m, 0.2);
+
+    for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
+        m->recompute = recompute;
+        struct pass again = pass_of(m, 0.2);
+        bool same = again.loss == kept.loss && memcmp(again.gradients, kept.gradients, (size_t)m->span * sizeof(float)) == 0;
+        say("model computed again", type_name(type), &c, recompute == ALIBI_RECOMPUTE_CHEAP ? "cheap" : "block", "bits", same);
+        pass_free(&again);
+    }
+    pass_free(&kept);
+    model_free(m);
+}
+
+static void what_is_computed_again_gives_the_same_bits(void **state)
+{
+    (void)state;
+    start();
+    for (int i = 0; alibi_position_name(i, NULL); i++)
+        for (int kind = 0; kind < 4; kind++) {
+            struct alibi_config c = small_config(alibi_position_name(i, NULL));
+            c.layers = 3;
+            c.activation = kind & 1 ? ALIBI_SWIGLU : ALIBI_GELU_TANH;
+            c.norm = kind & 1 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+            check_recompute(c, kind & 2 ? DTYPE_BF16 : DTYPE_F32);
+        }
+    end();
+}
+
+/* A budget so small that it cannot show in the numbers, beyond another order of sums. */
+static void skipping_leaves_losses_and_gradients_as_they_are(void **state)
+{
+    (void)state;
+    start();
+    for (int kind = 0; kind < 2; kind++) {
+        struct alibi_config c = small_config("alibi");
+        enum dtype type = kind ? DTYPE_BF16 : DTYPE_F32;
+        c.width = 256;
+        struct model *m = new_model(c, &gpu, type);
+        struct pass exact = pass_of(m, 0.0);
+        m->skip = 0x1p-24;
+        struct pass skipped = pass_of(m, 0.0);
+        double error = relative(skipped.gradients, exact.gradients, m->span, 0.0), limit = kind ? 2e-2 : 1e-4;
+        char words[80];
+        snprintf(words, sizeof words, "gradient %.1e limit %.1e", error, limit);
+        say("model skipping", type_name(type), &c, "eps 2^-24", words, error <= limit);
+        pass_free(&exact);
+        pass_free(&skipped);
+        model_free(m);
+    }
+    end();
+}
+
+/* ---- decoding */
+
+/* Feeds MANY tokens in pieces of the given lengths, repeated; the largest difference to the full forward where a piece ends. */
+static double decoding_error(struct model *m, const int64_t *pieces, int count)
+{
+    static int32_t tokens[MANY];
+    static float full[MANY * VOCAB], last[VOCAB];
+    struct cache *cache = NULL;
+    double worst = 0.0;
+
+    draw_tokens(tokens, MANY, 7);
+    assert_ok(model_logits(m, tokens, 1, MANY, full));
+    assert_ok(cache_new(&cache, m, 1));
+    for (int64_t at = 0, i = 0; at < MANY; i++) {
+        int64_t length = pieces[i % count] < MANY - at ? pieces[i % count] : MANY - at;
+        assert_ok(model_extend(m, cache, tokens + at, length, last));
+        at += length;
+        double error = relative(last, full + (at - 1) * VOCAB, VOCAB, 0.0);
+        worst = isnan(error) ? INFINITY : fmax(worst, error);
+    }
+    cache_free(cache);
+    return worst;
+}
+
+static void decoding_equals_the_full_forward_for_every_method(void **state)
+{
+    static const int64_t one[] = { 1 }, mixed[] = { 1, 64, 3, 17, 100 };
+
+    (void)state;
+    start();
+    for (int i = 0; alibi_position_name(i, NULL); i++)
+        for (int kind = 0; kind < 2; kind++) {
+            enum dtype type = kind ? DTYPE_BF16 : DTYPE_F32;
+            double limit = kind ? 3e-2 : 1e-4;
+            struct alibi_config c = small_config(alibi_position_name(i, NULL));
+            c.max_length = MANY;
+            c.kv_heads = 2;
+            struct model *m = new_model(c, &gpu, type);
+            double single = decoding_error(m, one, 1), pieces = decoding_error(m, mixed, 5);
+            char words[100];
+            snprintf(words, sizeof words, "one by one %.1e in pieces %.1e limit %.1e", single, pieces, limit);
+            say("decoding", type_name(type), &c, "groups of heads", words, single <= limit && pieces <= limit);
+            model_free(m);
+        }
+    end();
+}
+
+/* ---- training */
+
+enum { STEPS = 200, SMOOTHED = 20 };
+
+static struct alibi_training small_training(double dropout)
+{
+    struct alibi_config config;
+    struct alibi_training t;
+
+    tiny_defaults(&config, &t);
+    t.train_length = 64;
+    t.batch = 8;
+    t.accumulate = 1;
+    t.steps = STEPS;
+    t.warmup = 20;
+    t.lr = 1e-3;
+    t.dropout = dropout;
+    return t;
+}
+
+static struct model *new_trainee(const alibi_corpus *corpus, struct device *dev, enum dtype type)
+{
+    struct alibi_config c = small_config("alibi");
+    struct model *m = NULL;
+
+    c.vocab = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
+    c.train_length = 64;
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, dev, type, true));
+    assert_ok(model_init(m, 1));
+    return m;
+}
+
+static double take_step(struct model *m, struct optimizer *o, const struct alibi_training *t, const struct batches *batches,
+                        int64_t step)
+{
+    static int32_t tokens[8 * 64], targets[8 * 64];
+    struct dropout drop = { t->dropout, (uint64_t)t->seed, RANDOM_STREAM(RANDOM_DROPOUT, step - 1) };
+    double scale = 1.0 / (double)(t->batch * t->train_length), sum, norm;
+
+    batches_read(batches, step - 1, tokens, targets);
+    assert_ok(model_clear_gradients(m));
+    assert_ok(model_gradients(m, tokens, targets, t->batch, t->train_length, scale, drop, &sum));
+    assert_ok(optimizer_update(o, t, step, sum * scale, &norm));
+    return sum * scale;
+}
+
+/* losses [steps]; returns the weights at the end (mem_free), and their number. */
+static float *train(const alibi_corpus *corpus, struct device *dev, enum dtype type, double dropout, int64_t steps,
+                    double *losses, int64_t *span)
+{
+    struct alibi_training t = small_training(dropout);
+    struct model *m = new_trainee(corpus, dev, type);
+    struct optimizer o;
+    struct batches batches;
+    float *weights;
+
+    assert_ok(batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t.train_length, t.batch, (uint64_t)t.seed));
+    assert_ok(optimizer_init(&o, m, t.optimizer));
+    for (int64_t step = 1; step <= steps; step++)
+        losses[step - 1] = take_step(m, &o, &t, &batches, step);
+    weights = flat_of(m, m->values);
+    *span = m->span;
+    optimizer_fini(&o);
+    model_free(m);
+    return weights;
+}
+
+static alibi_corpus *builtin_corpus(void)
+{
+    alibi_corpus *corpus = NULL;
+
+    assert_ok(alibi_corpus_builtin(&corpus, 1, 400000, NULL));
+    return corpus;
+}
+
+static void training_twice_from_the_same_seed_gives_the_same_bits(void **state)
+{
+    enum { FEW = 5 };
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
+
+    (void)state;
+    start();
+    alibi_corpus *corpus = builtin_corpus();
+    for (int i = 0; i < 2; i++) {
+        double losses[2][FEW];
+        int64_t span;
+        float *first = train(corpus, &gpu, types[i], 0.1, FEW, losses[0], &span);
+        float *second = train(corpus, &gpu, types[i], 0.1, FEW, losses[1], &span);
+        assert_memory_equal(losses[0], losses[1], sizeof losses[0]);
+        assert_memory_equal(first, second, (size_t)span * sizeof *first);
+        mem_free(first);
+        mem_free(second);
+    }
+    alibi_corpus_free(corpus);
+    end();
+}
+
+static double smoothed(const double *losses, int end_step)
+{
+    double sum = 0.0;
+
+    for (int i = end_step - SMOOTHED; i < end_step; i++)
+        sum += losses[i];
+    return sum / SMOOTHED;
+}
+
+static void check_curve(const char *type, const double *got, const double *want)
+{
+    double worst = 0.0;
+
+    for (int step = SMOOTHED; step <= STEPS; step++) {
+        double error = fabs(smoothed(got, step) / smoothed(want, step) - 1.0);
+        worst = isnan(error) ? INFINITY : fmax(worst, error);
+    }
+    printf("training cuda %s %d steps  loss %.4f cpu %.4f  furthest apart %.1e  limit 1.0e-02  %s\n", type, STEPS,
+           smoothed(got, STEPS), smoothed(want, STEPS), worst, worst <= 0.01 ? "ok" : "TOO FAR");
+    all_good = all_good && worst <= 0.01;
+}
+
+static void training_follows_the_loss_of_the_cpu(void **state)
+{
+    static double on_cpu[STEPS], fp32[STEPS], bf16[STEPS];
+    int64_t span;
+
+    (void)state;
+    start();
+    alibi_corpus *corpus = builtin_corpus();
+    mem_free(train(corpus, &cpu, DTYPE_F32, 0.0, STEPS, on_cpu, &span));
+    mem_free(train(corpus, &gpu, DTYPE_F32, 0.0, STEPS, fp32, &span));
+    mem_free(train(corpus, &gpu, DTYPE_BF16, 0.0, STEPS, bf16, &span));
+    assert_true(smoothed(on_cpu, STEPS) < 0.8 * smoothed(on_cpu, SMOOTHED)); /* it learns something */
+    check_curve("f32", fp32, on_cpu);
+    check_curve("bf16", bf16, on_cpu);
+    alibi_corpus_free(corpus);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(losses_and_gradients_in_fp32_are_those_of_the_cpu),
+        cmocka_unit_test(losses_and_gradients_in_bf16_are_those_of_the_cpu_to_its_precision),
+        cmocka_unit_test(what_is_computed_again_gives_the_same_bits),
+        cmocka_unit_test(skipping_leaves_losses_and_gradients_as_they_are),
+        cmocka_unit_test(decoding_equals_the_full_forward_for_every_method),
+        cmocka_unit_test(training_twice_from_the_same_seed_gives_the_same_bits),
+        cmocka_unit_test(training_follows_the_loss_of_the_cpu),
+    };
+
+    return cmocka_run_group_tests(tests, find_gpu, NULL);
+}

@@ -1,0 +1,237 @@
+/* The plan of a training run's memory: what is then allocated, and what would fit */
+#include "training.h"
+
+/* A device that counts: the CPU's operations with a ledger of what is in use. */
+static struct ops counting;
+static size_t in_use, most, offered;
+
+/* In front of every buffer, as wide as what buffers are aligned to. */
+enum { HEADER = 64 };
+
+static alibi_status count_new(struct device *dev, void **out, size_t bytes, const char *what)
+{
+    void *block;
+
+    TRY_RETURN(ops_cpu()->buffer_new(dev, &block, bytes + HEADER, what));
+    memcpy(block, &bytes, sizeof bytes);
+    in_use += bytes;
+    most = in_use > most ? in_use : most;
+    *out = (char *)block + HEADER;
+    return ALIBI_OK;
+}
+
+static void count_free(struct device *dev, void *buffer)
+{
+    char *block = buffer ? (char *)buffer - HEADER : NULL;
+    size_t bytes;
+
+    if (!block)
+        return;
+    memcpy(&bytes, block, sizeof bytes);
+    in_use -= bytes;
+    ops_cpu()->buffer_free(dev, block);
+}
+
+static void offer(struct device *dev, struct device_memory *memory)
+{
+    (void)dev;
+    *memory = (struct device_memory){ .total = offered, .free = offered };
+}
+
+static size_t workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
+{
+    (void)dev;
+    return training ? (size_t)(B * L * H * D) : 0;
+}
+
+static struct device counting_device(void)
+{
+    counting = *ops_cpu();
+    counting.buffer_new = count_new;
+    counting.buffer_free = count_free;
+    in_use = most = 0;
+    return (struct device){ .ops = &counting };
+}
+
+static struct alibi_config config_of(const char *position)
+{
+    struct alibi_config c = tiny_config();
+
+    c.vocab = 257;
+    c.layers = 3;
+    snprintf(c.position, sizeof c.position, "%s", position);
+    return c;
+}
+
+/* Trains for one step, as the loop does; the most that was in use. */
+static size_t allocated(struct alibi_config c, const struct alibi_training *t, struct device *device, enum dtype type)
+{
+    int32_t tokens[64] = { 0 };
+    struct model *m = NULL;
+    struct optimizer o;
+    double loss, norm;
+
+    c.train_length = t->train_length;
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, device, type, true));
+    m->recompute = t->recompute;
+    assert_ok(model_init(m, 1));
+    assert_ok(optimizer_init(&o, m, t->optimizer));
+    assert_true(t->batch * t->train_length <= 64);
+    assert_ok(model_gradients(m, tokens, tokens, t->batch, t->train_length, 1, (struct dropout){ .p = t->dropout }, &loss));
+    assert_ok(optimizer_update(&o, t, 1, loss, &norm));
+    optimizer_fini(&o);
+    model_free(m);
+    assert_int_equal(in_use, 0);
+    return most;
+}
+
+static void check_plan(struct alibi_config c, const struct alibi_training *t, enum dtype type)
+{
+    struct device device = counting_device();
+    struct alibi_plan plan;
+    size_t parts;
+
+    assert_ok(plan_training(&plan, &c, t, &device, type));
+    assert_int_equal(most, 0); /* nothing is allocated to know it */
+    parts = plan.weights + plan.gradients + plan.optimizer + plan.activations + plan.passing + plan.workspace;
+    assert_int_equal(plan.total, parts);
+    assert_int_equal(plan.total, allocated(c, t, &device, type));
+    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 && plan.longest_input == -1);
+}
+
+static void the_plan_is_what_training_then_allocates(void **state)
+{
+    (void)state;
+    for (int i = 0; alibi_position_name(i, NULL); i++)
+        for (int recompute = 0; recompute < 3; recompute++) {
+            struct alibi_training t = tiny_training(10, 10);
+            t.recompute = recompute;
+            t.optimizer = i % 2 ? ALIBI_ADAMW : ALIBI_NESTEROV;
+            check_plan(config_of(alibi_position_name(i, NULL)), &t, DTYPE_F32);
+            check_plan(config_of(alibi_position_name(i, NULL)), &t, DTYPE_BF16);
+        }
+}
+
+static void computing_more_again_keeps_less(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    struct device device = counting_device();
+    struct alibi_plan plan[3];
+
+    (void)state;
+    c.layers = 12;
+    for (t.recompute = 0; t.recompute < 3; t.recompute++)
+        assert_ok(plan_training(&plan[t.recompute], &c, &t, &device, DTYPE_F32));
+    assert_true(plan[1].activations < plan[0].activations && plan[2].activations < plan[1].activations);
+    assert_true(plan[1].total < plan[0].total && plan[2].total < plan[1].total);
+    assert_int_equal(plan[0].weights, plan[2].weights);
+}
+
+/* ---- on a device whose memory is known */
+
+static void total_at(struct alibi_config c, struct alibi_training t, int64_t batch, int64_t length, size_t *total)
+{
+    struct device device = counting_device();
+    struct alibi_plan plan;
+
+    counting.workspace = workspace;
+    t.batch = batch;
+    t.train_length = length;
+    assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32));
+    *total = plan.total;
+}
+
+static struct alibi_plan plan_within(struct alibi_config c, struct alibi_training t, size_t bytes)
+{
+    struct device device = counting_device();
+    struct alibi_plan plan;
+
+    counting.workspace = workspace;
+    counting.memory = offer;
+    offered = bytes;
+    assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32));
+    return plan;
+}
+
+static void the_largest_batch_and_the_longest_input_are_the_last_that_fit(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    struct alibi_plan plan = plan_within(c, t, 1 << 20);
+    size_t total;
+
+    (void)state;
+    assert_true(plan.fits && plan.available == 1 << 20 && plan.workspace == 2 * 8 * 4);
+    total_at(c, t, plan.largest_batch, t.train_length, &total);
+    assert_true(total <= plan.available);
+    total_at(c, t, plan.largest_batch + 1, t.train_length, &total);
+    assert_true(total > plan.available);
+    total_at(c, t, t.batch, plan.longest_input, &total);
+    assert_true(total <= plan.available);
+    total_at(c, t, t.batch, plan.longest_input + 1, &total);
+    assert_true(total > plan.available);
+}
+
+/* A table of positions ends where it was made to end; one that is as long as the training windows grows with them. */
+static void positions_that_end_bound_the_longest_input(void **state)
+{
+    struct alibi_config c = config_of("learned");
+    struct alibi_training t = tiny_training(10, 10);
+
+    (void)state;
+    assert_true(plan_within(c, t, 1 << 20).longest_input > 100);
+    c.max_length = 100;
+    assert_int_equal(plan_within(c, t, 1 << 20).longest_input, 100);
+}
+
+static void what_does_not_fit_is_refused_and_told_what_would(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    struct alibi_plan plan;
+    char expected[160];
+
+    (void)state;
+    t.batch = 1000;
+    plan = plan_within(c, t, 1 << 20);
+    assert_false(plan.fits);
+    snprintf(expected, sizeof expected, "batch %lld fits at this length; --recompute cheap|block needs less",
+             (long long)plan.largest_batch);
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY, expected);
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY,
+                 "training 1000 x 8 tokens needs 0.0 GiB, 0.0 GiB are free");
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_CHEAP), ALIBI_MEMORY, "; --recompute block needs less");
+    plan = plan_within(c, t, 1000);
+    assert_true(plan.largest_batch == 0 && plan.longest_input == 0);
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_BLOCK), ALIBI_MEMORY, "no batch fits at this length");
+}
+
+static void the_cpu_has_no_limits_to_tell(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    struct alibi_plan plan;
+
+    (void)state;
+    assert_ok(alibi_plan_training(&c, &t, &plan));
+    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 && plan.total > plan.weights);
+    assert_true(plan.parameters > 257 * 4 && plan.batch == t.batch && plan.length == t.train_length);
+    t.batch = 0;
+    assert_fails(alibi_plan_training(&c, &t, &plan), ALIBI_USAGE, "batch");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_plan_is_what_training_then_allocates),
+        cmocka_unit_test(computing_more_again_keeps_less),
+        cmocka_unit_test(the_largest_batch_and_the_longest_input_are_the_last_that_fit),
+        cmocka_unit_test(positions_that_end_bound_the_longest_input),
+        cmocka_unit_test(what_does_not_fit_is_refused_and_told_what_would),
+        cmocka_unit_test(the_cpu_has_no_limits_to_tell),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
