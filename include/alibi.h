@@ -337,8 +337,9 @@ ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi
 enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
-/* What the backward pass computes again instead of keeping: nothing; what is cheap (norms, activations: about a third of the
- * memory); or whole blocks, of which only the input is kept. The numbers are the same, bit for bit. */
+/* What the backward pass computes again instead of keeping: nothing but norms; what is cheap (activations: more than a quarter
+ * of the memory); or whole blocks, of which only the input is kept. The numbers are the same bits, but for cheap in bf16, where
+ * activations come from rounded inputs: there only the loss is. */
 enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMPUTE_BLOCK };
 
 struct alibi_training {

@@ -11,7 +11,7 @@
 #include "bench/bench.h"
 #include "train/train.h"
 
-enum { WARM_UP_STEPS = 2, SEED = 1, ATTENTION_PRODUCTS = 7 };
+enum { WARM_UP_STEPS = 2, GPU_WARM_UP_STEPS = 8, SEED = 1, ATTENTION_PRODUCTS = 7 };
 
 alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count)
 {
@@ -213,6 +213,12 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
     r->share = r->step_gflops / r->product_gflops;
 }
 
+/* A GPU's products are tried out within the first steps. */
+static int warm_up_steps(const struct bench *b)
+{
+    return b->device.ops->finish ? GPU_WARM_UP_STEPS : WARM_UP_STEPS;
+}
+
 alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats, int recompute,
                                double skip, struct alibi_bench_step *result)
 {
@@ -224,7 +230,7 @@ alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch,
     TRY(check_training(recompute, skip));
     device_reset_peak(&b.device);
     TRY(bench_init(&b, config, repeats));
-    for (int i = 0; i < WARM_UP_STEPS; i++)
+    for (int i = 0; i < warm_up_steps(&b); i++)
         TRY(take_step(&b));
     r.peak_bytes = device_peak(&b.device); /* before the operands of the bare products come on top */
     TRY(products_init(&b.products, b.model, batch * length));

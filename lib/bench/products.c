@@ -91,7 +91,7 @@ static alibi_status forward_product(const struct products *p, const struct produ
     struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]), y = tensor_2(p->y, w.type, a->rows, w.shape[0]);
 
     for (int i = 0; i < a->times; i++)
-        TRY_RETURN(dev->ops->linear_forward(dev, y, x, w, tensor_none(), tensor_none()));
+        TRY_RETURN(dev->ops->linear_forward(dev, y, x, w, tensor_none()));
     return ALIBI_OK;
 }
 

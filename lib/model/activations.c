@@ -91,10 +91,18 @@ static void layout_attention(struct arena *a, struct layer *l, const struct mode
     l->kept = tensor_none();
 }
 
+/* Where attention leaves nothing out there is nothing to record. */
+static bool records(const struct model *m)
+{
+    return m->skip > 0;
+}
+
 static void layout_kept(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
 {
     int64_t H = m->config.heads, tiles = attention_tiles(s.L), words = attention_kept_words(s.L);
 
+    if (!records(m))
+        return;
     l->kept = tensor_4(take(a, DTYPE_I32, s.B * H * tiles, words).data, DTYPE_I32, s.B, H, tiles, words);
 }
 
@@ -108,7 +116,7 @@ static void layout_statistics(struct arena *a, struct layer *l, struct sizes s)
 
 /* ---- training */
 
-/* What a block computes from its input, in two parts: what takes products to have again, and what does not. */
+/* What a block computes from its input: all of this takes products to have again, and `activated` does not. */
 static void layout_costly(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
 {
     l->middle = take(a, s.type, s.rows, s.C);
@@ -118,27 +126,15 @@ static void layout_costly(struct arena *a, struct layer *l, const struct model *
     l->up = take(a, s.type, s.rows, s.up);
 }
 
-static void layout_cheap(struct arena *a, struct layer *l, struct sizes s)
-{
-    l->norm1 = take(a, s.type, s.rows, s.C);
-    l->norm2 = take(a, s.type, s.rows, s.C);
-    l->activated = take(a, s.type, s.rows, s.F);
-}
-
-/* What no layer keeps for itself. A block that is computed again as a whole needs all of it at once; otherwise each norm is
- * computed just before it is read, and one place serves both. */
+/* What no layer keeps for itself. */
 static struct layer layout_shared(struct arena *a, const struct model *m, struct sizes s)
 {
     struct layer l = { 0 };
 
-    if (m->recompute == ALIBI_RECOMPUTE_BLOCK) {
+    if (m->recompute == ALIBI_RECOMPUTE_BLOCK)
         layout_costly(a, &l, m, s);
-        layout_cheap(a, &l, s);
-    }
-    if (m->recompute == ALIBI_RECOMPUTE_CHEAP) {
-        l.norm1 = l.norm2 = take(a, s.type, s.rows, s.C);
+    if (m->recompute != ALIBI_RECOMPUTE_NONE)
         l.activated = take(a, s.type, s.rows, s.F);
-    }
     return l;
 }
 
@@ -151,7 +147,7 @@ static void layout_layers(struct arena *a, struct activations *x, const struct m
         if (m->recompute != ALIBI_RECOMPUTE_BLOCK)
             layout_costly(a, l, m, s);
         if (m->recompute == ALIBI_RECOMPUTE_NONE)
-            layout_cheap(a, l, s);
+            l->activated = take(a, s.type, s.rows, s.F);
     }
 }
 
@@ -163,8 +159,8 @@ static void layout_training(struct arena *a, struct activations *x, const struct
     layout_layers(a, x, m, s, shared);
     x->x = take(a, s.type, s.rows, s.C);
     x->embedded = m->embedding_norm >= 0 ? take(a, s.type, s.rows, s.C) : x->layers[0].x;
-    x->normed = m->norm >= 0 ? take(a, s.type, s.rows, s.C) : x->x;
     a->kept = a->used - begin;
+    x->normed = take(a, s.type, s.rows, s.C);
     x->dx = take(a, s.type, s.rows, s.C);
     x->dnorm = x->branch = take(a, s.type, s.rows, s.C);
     wide = a->used;
@@ -178,15 +174,15 @@ static void layout_training(struct arena *a, struct activations *x, const struct
 
 /* ---- inference */
 
-/* Nothing is kept: the residual stream is updated in place, and the second norm overwrites the first. There is no dropout, and
- * branches add to the stream themselves. */
+/* Nothing is kept: the residual stream is updated in place. */
 static void layout_inference(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
 {
     struct layer l = { 0 };
     size_t wide;
 
     l.x = l.middle = take(a, s.type, s.rows, s.C);
-    l.norm1 = l.norm2 = take(a, s.type, s.rows, s.C);
+    x->normed = take(a, s.type, s.rows, s.C);
+    x->branch = take(a, s.type, s.rows, s.C);
     layout_statistics(a, &l, s);
     wide = a->used;
     layout_attention(a, &l, m, s);
@@ -198,8 +194,7 @@ static void layout_inference(struct arena *a, struct activations *x, const struc
     for (int64_t n = 0; n < m->config.layers; n++)
         x->layers[n] = l;
     x->x = x->embedded = l.x;
-    x->normed = m->norm >= 0 ? l.norm1 : l.x;
-    x->branch = x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = tensor_none();
+    x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = tensor_none();
 }
 
 static void layout(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
@@ -264,6 +259,7 @@ static alibi_status lay_out(struct arena *a, struct model *m, int64_t B, int64_t
     m->activations->B = m->activations->L = 0;
     m->activations->training = training;
     m->activations->recompute = m->recompute;
+    m->activations->records = records(m);
     if (rows_overflow(B, L))
         a->overflow = true;
     else
@@ -283,7 +279,8 @@ alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool tra
 
 static bool serve(const struct activations *x, const struct model *m, int64_t B, int64_t L, bool training)
 {
-    return x && x->buffer && x->B == B && x->L == L && x->training == training && x->recompute == m->recompute;
+    return x && x->buffer && x->B == B && x->L == L && x->training == training && x->recompute == m->recompute &&
+           x->records == records(m);
 }
 
 alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training)

@@ -1,26 +1,21 @@
 /* backward.c - the walk back, from the gradient of the last residual stream to every parameter
  *
  * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own operations, and its norm's
- * backward adds the branch's share to dx. Gradients of parameters accumulate. What the forward pass did not keep is computed
- * again first, by the same operations from the same numbers: the result is the same, bit for bit. */
+ * backward adds the branch's share to dx. Gradients of parameters accumulate. The outputs of norms are not kept: the norm's own
+ * backward gives them again. What else the forward pass did not keep is computed again first, from the same numbers: the result
+ * is the same, bit for bit, but where a device activates the unrounded sums of a product and only the rounded ones are left. */
 #include "model/walk.h"
 
-alibi_status norm_backward(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, struct tensor mean,
-                           struct tensor rstd, int weight, int bias)
+alibi_status norm_backward(struct model *m, struct norm norm, struct tensor dx, struct tensor y, struct tensor dy,
+                           struct tensor x)
 {
     const struct ops *ops = m->device->ops;
+    struct tensor weight = value_of(m, norm.weight), bias = value_of(m, norm.bias);
+    struct tensor dweight = gradient_of(m, norm.weight), dbias = gradient_of(m, norm.bias);
 
     if (m->config.norm == ALIBI_RMSNORM)
-        return ops->rmsnorm_backward(m->device, dx, gradient_of(m, weight), gradient_of(m, bias), dy, x, value_of(m, weight),
-                                     rstd);
-    return ops->layernorm_backward(m->device, dx, gradient_of(m, weight), gradient_of(m, bias), dy, x, value_of(m, weight), mean,
-                                   rstd);
-}
-
-static alibi_status linear_back(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, int weight, int bias)
-{
-    return m->device->ops->linear_backward(m->device, dx, gradient_of(m, weight), gradient_of(m, bias), dy, x,
-                                           value_of(m, weight));
+        return ops->rmsnorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias, norm.rstd);
+    return ops->layernorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias, norm.mean, norm.rstd);
 }
 
 /* The gradient that enters a branch: that of the stream, behind the branch's dropout. */
@@ -35,6 +30,20 @@ static alibi_status enter_branch(struct model *m, const struct pass *p, int64_t 
     return m->device->ops->dropout(m->device, x->branch, x->dx, dropout_at(p->drop, place));
 }
 
+/* Back through the first layer of a branch and the norm of x before it: dy to dnorm, dnorm to dx. The layer's weights come last,
+ * for then the norm has given its output again. */
+static alibi_status leave_branch(struct model *m, struct norm norm, struct tensor x, struct tensor dy, int weight,
+                                 struct tensor dbias)
+{
+    const struct ops *ops = m->device->ops;
+    struct activations *a = m->activations;
+    struct tensor none = tensor_none(), w = value_of(m, weight);
+
+    TRY_RETURN(ops->linear_backward(m->device, a->dnorm, none, none, dy, none, w));
+    TRY_RETURN(norm_backward(m, norm, a->dx, a->normed, a->dnorm, x));
+    return ops->linear_backward(m->device, none, gradient_of(m, weight), dbias, dy, a->normed, w);
+}
+
 /* ---- what was not kept */
 
 /* The buffers of a block are those of the last one in the forward pass, which needs nothing. */
@@ -42,56 +51,43 @@ static alibi_status repeat_block(struct model *m, const struct pass *p, int64_t 
 {
     if (m->activations->recompute != ALIBI_RECOMPUTE_BLOCK || n == m->config.layers - 1)
         return ALIBI_OK;
+    TRY_RETURN(enter_block(m, n));
     TRY_RETURN(attend(m, p, n));
     return widen(m, n);
 }
 
-static alibi_status repeat_feed_forward(struct model *m, int64_t n)
+static alibi_status repeat_activation(struct model *m, int64_t n)
 {
-    const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &m->activations->layers[n];
 
     if (m->activations->recompute != ALIBI_RECOMPUTE_CHEAP)
         return ALIBI_OK;
-    TRY_RETURN(m->device->ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
-    return norm_forward(m, l->norm2, l->mean2, l->rstd2, l->middle, b->norm2, b->norm2_bias);
-}
-
-static alibi_status repeat_attention(struct model *m, int64_t n)
-{
-    const struct block_parameters *b = &m->blocks[n];
-    struct layer *l = &m->activations->layers[n];
-
-    if (m->activations->recompute != ALIBI_RECOMPUTE_CHEAP)
-        return ALIBI_OK;
-    return norm_forward(m, l->norm1, l->mean1, l->rstd1, l->x, b->norm1, b->norm1_bias);
+    return m->device->ops->activation_forward(m->device, m->config.activation, l->activated, l->up);
 }
 
 /* ---- branches */
 
-/* dup takes the place of dactivated where it has its shape. */
+/* dup takes the place of dactivated where it has its shape. Its column sums are the gradient of the bias in up. */
 static alibi_status narrow_back(struct model *m, struct tensor dup, struct tensor dy, int64_t n)
 {
     const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &m->activations->layers[n];
 
-    return m->device->ops->linear_activation_backward(m->device, m->config.activation, dup, m->activations->dactivated,
-                                                      gradient_of(m, b->down), gradient_of(m, b->down_bias), dy, l->activated,
-                                                      value_of(m, b->down), l->up);
+    return m->device->ops->linear_activation_backward(
+        m->device, m->config.activation, dup, gradient_of(m, b->up_bias), m->activations->dactivated, gradient_of(m, b->down),
+        gradient_of(m, b->down_bias), dy, l->activated, value_of(m, b->down), l->up);
 }
 
 static alibi_status feed_forward_back(struct model *m, const struct pass *p, int64_t n)
 {
-    const struct block_parameters *b = &m->blocks[n];
     struct activations *x = m->activations;
     struct layer *l = &x->layers[n];
     struct tensor dy, dup = m->config.activation == ALIBI_SWIGLU ? l->up : x->dactivated;
 
-    TRY_RETURN(repeat_feed_forward(m, n));
+    TRY_RETURN(repeat_activation(m, n));
     TRY_RETURN(enter_branch(m, p, feed_forward_place(n), &dy));
     TRY_RETURN(narrow_back(m, dup, dy, n));
-    TRY_RETURN(linear_back(m, x->dnorm, dup, l->norm2, b->up, b->up_bias));
-    return norm_backward(m, x->dx, x->dnorm, l->middle, l->mean2, l->rstd2, b->norm2, b->norm2_bias);
+    return leave_branch(m, feed_forward_norm(m, n), l->middle, dup, m->blocks[n].up, tensor_none());
 }
 
 /* dq, dk and dv lie in dqkv as q, k and v do in qkv. */
@@ -121,12 +117,11 @@ static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n
     struct layer *l = &x->layers[n];
     struct tensor dy;
 
-    TRY_RETURN(repeat_attention(m, n));
     TRY_RETURN(enter_branch(m, p, attention_place(n), &dy));
-    TRY_RETURN(linear_back(m, x->dattended, dy, l->attended, b->out, b->out_bias));
+    TRY_RETURN(m->device->ops->linear_backward(m->device, x->dattended, gradient_of(m, b->out), gradient_of(m, b->out_bias), dy,
+                                               l->attended, value_of(m, b->out)));
     TRY_RETURN(attention_core_back(m, p, n));
-    TRY_RETURN(linear_back(m, x->dnorm, x->dqkv, l->norm1, b->qkv, b->qkv_bias));
-    return norm_backward(m, x->dx, x->dnorm, l->x, l->mean1, l->rstd1, b->norm1, b->norm1_bias);
+    return leave_branch(m, attention_norm(m, n), l->x, x->dqkv, b->qkv, gradient_of(m, b->qkv_bias));
 }
 
 static alibi_status embed_back(struct model *m, const struct pass *p)
@@ -141,8 +136,7 @@ static alibi_status embed_back(struct model *m, const struct pass *p)
     if (m->embedding_norm >= 0) {
         dy = x->dnorm;
         TRY_RETURN(ops->fill(m->device, dy, 0.0));
-        TRY_RETURN(norm_backward(m, dy, x->dx, x->embedded, x->embedded_mean, x->embedded_rstd, m->embedding_norm,
-                                 m->embedding_norm_bias));
+        TRY_RETURN(norm_backward(m, embedding_norm(m), dy, tensor_none(), x->dx, x->embedded));
     }
     return ops->embedding_backward(m->device, gradient_of(m, m->embedding), rows,
                                    tensor_3(dy.data, m->type, p->B, p->L, m->config.width), x->tokens, p->start,

@@ -1,10 +1,12 @@
-/* forward.c - the walk through the model, from tokens to the residual stream after the last block
+/* forward.c - the walk through the model, from tokens to the norm of the residual stream after the last block
  *
  *   x = scale * embedding[token] + position row          (norm, dropout)
  *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))
  *   x = x + drop(down(act(up(norm2(x)))))
  *
- * Only operations touch numbers. A pass with a cache puts its keys and values there and attends to all the cache holds. */
+ * A branch adds to the stream in the same operation that takes the norm that follows, so a block begins with its norm at hand
+ * and ends with that of the next. Only operations touch numbers. A pass with a cache puts its keys and values there and attends
+ * to all the cache holds. */
 #include <math.h>
 
 #include "model/walk.h"
@@ -16,33 +18,70 @@ struct dropout dropout_at(struct dropout drop, int64_t place)
     return drop;
 }
 
-alibi_status norm_forward(struct model *m, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x, int weight,
-                          int bias)
+static alibi_status linear(struct model *m, struct tensor y, struct tensor x, int weight, int bias)
+{
+    return m->device->ops->linear_forward(m->device, y, x, value_of(m, weight), value_of(m, bias));
+}
+
+/* ---- norms */
+
+struct norm embedding_norm(const struct model *m)
+{
+    const struct activations *x = m->activations;
+
+    return (struct norm){ m->embedding_norm, m->embedding_norm_bias, x->embedded_mean, x->embedded_rstd };
+}
+
+struct norm attention_norm(const struct model *m, int64_t n)
+{
+    const struct layer *l = &m->activations->layers[n];
+
+    return (struct norm){ m->blocks[n].norm1, m->blocks[n].norm1_bias, l->mean1, l->rstd1 };
+}
+
+struct norm feed_forward_norm(const struct model *m, int64_t n)
+{
+    const struct layer *l = &m->activations->layers[n];
+
+    return (struct norm){ m->blocks[n].norm2, m->blocks[n].norm2_bias, l->mean2, l->rstd2 };
+}
+
+struct norm final_norm(const struct model *m)
+{
+    return (struct norm){ m->norm, m->norm_bias, m->activations->mean, m->activations->rstd };
+}
+
+/* sum = x + drop(branch), y = norm(sum); without a branch y = norm(x). */
+static alibi_status norm_sum(struct model *m, struct norm norm, struct tensor y, struct tensor sum, struct tensor x,
+                             struct tensor branch, struct dropout drop)
 {
     const struct ops *ops = m->device->ops;
+    struct tensor weight = value_of(m, norm.weight), bias = value_of(m, norm.bias);
     double eps = m->config.norm_eps;
 
     if (m->config.norm == ALIBI_RMSNORM)
-        return ops->rmsnorm_forward(m->device, y, rstd, x, value_of(m, weight), value_of(m, bias), eps);
-    return ops->layernorm_forward(m->device, y, mean, rstd, x, value_of(m, weight), value_of(m, bias), eps);
+        return ops->rmsnorm_forward(m->device, y, norm.rstd, sum, x, branch, drop, weight, bias, eps);
+    return ops->layernorm_forward(m->device, y, norm.mean, norm.rstd, sum, x, branch, drop, weight, bias, eps);
 }
 
-static alibi_status linear(struct model *m, struct tensor y, struct tensor x, int weight, int bias, struct tensor residual)
+static alibi_status norm_alone(struct model *m, struct norm norm, struct tensor y, struct tensor x)
 {
-    return m->device->ops->linear_forward(m->device, y, x, value_of(m, weight), value_of(m, bias), residual);
+    return norm_sum(m, norm, y, tensor_none(), x, tensor_none(), (struct dropout){ .p = 0 });
 }
 
-/* The end of a branch: y = x + drop(linear(input)). Without dropout the linear layer adds to the stream itself. */
-static alibi_status join(struct model *m, const struct pass *p, int64_t place, struct tensor y, struct tensor x,
-                         struct tensor input, int weight, int bias)
+/* The end of a branch: sum = x + drop(branch), then the norm that follows, if one does. */
+static alibi_status join(struct model *m, const struct pass *p, int64_t place, struct tensor sum, struct tensor x,
+                         struct norm following)
 {
-    struct tensor branch = m->activations->branch;
+    struct activations *a = m->activations;
+    struct dropout drop = dropout_at(p->drop, place);
 
-    if (p->drop.p <= 0)
-        return linear(m, y, input, weight, bias, x);
-    TRY_RETURN(linear(m, branch, input, weight, bias, tensor_none()));
-    return m->device->ops->residual_forward(m->device, y, x, branch, dropout_at(p->drop, place));
+    if (following.weight < 0)
+        return m->device->ops->residual_forward(m->device, sum, x, a->branch, drop);
+    return norm_sum(m, following, a->normed, sum, x, a->branch, drop);
 }
+
+/* ---- the parts of a pass */
 
 static alibi_status embed(struct model *m, const struct pass *p, const int32_t *tokens)
 {
@@ -55,8 +94,7 @@ static alibi_status embed(struct model *m, const struct pass *p, const int32_t *
     TRY_RETURN(ops->embedding_forward(m->device, tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width), a->tokens,
                                       value_of(m, m->embedding), rows, p->start, m->config.embedding_scale));
     if (m->embedding_norm >= 0)
-        TRY_RETURN(
-            norm_forward(m, x, a->embedded_mean, a->embedded_rstd, a->embedded, m->embedding_norm, m->embedding_norm_bias));
+        TRY_RETURN(norm_alone(m, embedding_norm(m), x, a->embedded));
     if (p->drop.p > 0)
         TRY_RETURN(ops->dropout(m->device, x, x, dropout_at(p->drop, 0)));
     return ALIBI_OK;
@@ -101,20 +139,26 @@ static alibi_status remember(struct model *m, const struct pass *p, int64_t n, s
     return ALIBI_OK;
 }
 
+alibi_status enter_block(struct model *m, int64_t n)
+{
+    return norm_alone(m, attention_norm(m, n), m->activations->normed, m->activations->layers[n].x);
+}
+
 alibi_status attend(struct model *m, const struct pass *p, int64_t n)
 {
     const struct block_parameters *b = &m->blocks[n];
-    struct layer *l = &m->activations->layers[n];
+    struct activations *x = m->activations;
+    struct layer *l = &x->layers[n];
     struct attention a = attention_of(m, p, n);
     struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, m->config.heads, a.q.shape[3]);
 
-    TRY_RETURN(norm_forward(m, l->norm1, l->mean1, l->rstd1, l->x, b->norm1, b->norm1_bias));
-    TRY_RETURN(linear(m, l->qkv, l->norm1, b->qkv, b->qkv_bias, tensor_none()));
+    TRY_RETURN(linear(m, l->qkv, x->normed, b->qkv, b->qkv_bias));
     TRY_RETURN(rotate(m, p, &a));
     if (p->cache)
         TRY_RETURN(remember(m, p, n, &a));
     TRY_RETURN(watched_attention(m, n, y, l->lse, a));
-    return join(m, p, attention_place(n), l->middle, l->x, l->attended, b->out, b->out_bias);
+    TRY_RETURN(linear(m, x->branch, l->attended, b->out, b->out_bias));
+    return join(m, p, attention_place(n), l->middle, l->x, feed_forward_norm(m, n));
 }
 
 alibi_status widen(struct model *m, int64_t n)
@@ -122,8 +166,7 @@ alibi_status widen(struct model *m, int64_t n)
     const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &m->activations->layers[n];
 
-    TRY_RETURN(norm_forward(m, l->norm2, l->mean2, l->rstd2, l->middle, b->norm2, b->norm2_bias));
-    return m->device->ops->linear_activation_forward(m->device, m->config.activation, l->activated, l->up, l->norm2,
+    return m->device->ops->linear_activation_forward(m->device, m->config.activation, l->activated, l->up, m->activations->normed,
                                                      value_of(m, b->up), value_of(m, b->up_bias));
 }
 
@@ -132,10 +175,12 @@ static alibi_status feed_forward(struct model *m, const struct pass *p, int64_t 
     const struct block_parameters *b = &m->blocks[n];
     struct activations *x = m->activations;
     struct layer *l = &x->layers[n];
-    struct tensor out = n + 1 < m->config.layers ? x->layers[n + 1].x : x->x;
+    bool last = n + 1 == m->config.layers;
+    struct tensor sum = last ? x->x : x->layers[n + 1].x;
 
     TRY_RETURN(widen(m, n));
-    return join(m, p, feed_forward_place(n), out, l->middle, l->activated, b->down, b->down_bias);
+    TRY_RETURN(linear(m, x->branch, l->activated, b->down, b->down_bias));
+    return join(m, p, feed_forward_place(n), sum, l->middle, last ? final_norm(m) : attention_norm(m, n + 1));
 }
 
 alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens)
@@ -143,6 +188,7 @@ alibi_status forward(struct model *m, const struct pass *p, const int32_t *token
     TRY_RETURN(tables_reserve(m, p->start + p->L));
     TRY_RETURN(tables_refresh(m));
     TRY_RETURN(embed(m, p, tokens));
+    TRY_RETURN(enter_block(m, 0));
     for (int64_t n = 0; n < m->config.layers; n++) {
         TRY_RETURN(attend(m, p, n));
         TRY_RETURN(feed_forward(m, p, n));

@@ -47,13 +47,10 @@ static alibi_status begin(struct model *m, const int32_t *tokens, const int32_t 
     return check_tokens(m, tokens, targets, p->B * p->L);
 }
 
-static alibi_status final_norm(struct model *m)
+/* What the output layer reads: the residual stream after the last block, behind its norm. */
+static struct tensor head_input(const struct model *m)
 {
-    struct activations *x = m->activations;
-
-    if (m->norm < 0)
-        return ALIBI_OK;
-    return norm_forward(m, x->normed, x->mean, x->rstd, x->x, m->norm, m->norm_bias);
+    return m->norm >= 0 ? m->activations->normed : m->activations->x;
 }
 
 static struct tensor part(struct tensor vector, int64_t from, int64_t count)
@@ -66,10 +63,10 @@ static alibi_status head_piece(struct model *m, int64_t from, int64_t count, dou
 {
     struct activations *x = m->activations;
     const struct ops *ops = m->device->ops;
-    struct tensor logits = tensor_rows(x->logits, 0, count), input = tensor_rows(x->normed, from, count);
+    struct tensor logits = tensor_rows(x->logits, 0, count), input = tensor_rows(head_input(m), from, count);
     struct tensor dlogits = x->training ? logits : tensor_none();
 
-    TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none(), tensor_none()));
+    TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none()));
     TRY_RETURN(ops->cross_entropy(m->device, part(x->nll, from, count), dlogits, logits, part(x->targets, from, count), scale));
     if (!x->training)
         return ALIBI_OK;
@@ -82,7 +79,6 @@ static alibi_status head_loss(struct model *m, const int32_t *targets, double sc
     struct activations *x = m->activations;
     int64_t rows = x->B * x->L, step = x->logits.shape[0];
 
-    TRY_RETURN(final_norm(m));
     TRY_RETURN(m->device->ops->upload(m->device, x->targets, targets));
     for (int64_t from = 0; from < rows; from += step)
         TRY_RETURN(head_piece(m, from, rows - from < step ? rows - from : step, scale));
@@ -99,7 +95,7 @@ static alibi_status leave_head(struct model *m, const struct pass *p)
     if (m->norm < 0)
         return m->device->ops->copy(m->device, to, from);
     TRY_RETURN(m->device->ops->fill(m->device, x->dx, 0.0));
-    return norm_backward(m, x->dx, x->dnorm, x->x, x->mean, x->rstd, m->norm, m->norm_bias);
+    return norm_backward(m, final_norm(m), x->dx, tensor_none(), x->dnorm, x->x);
 }
 
 alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, float *nll)
@@ -133,14 +129,13 @@ alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int
 
     TRY_RETURN(begin(m, tokens, NULL, &p, false));
     TRY_RETURN(forward(m, &p, tokens));
-    TRY_RETURN(final_norm(m));
     x = m->activations;
     step = x->logits.shape[0];
     for (int64_t from = 0; from < B * L; from += step) {
         int64_t count = B * L - from < step ? B * L - from : step;
         struct tensor piece = tensor_rows(x->logits, 0, count);
-        TRY_RETURN(m->device->ops->linear_forward(m->device, piece, tensor_rows(x->normed, from, count), value_of(m, m->head),
-                                                  tensor_none(), tensor_none()));
+        TRY_RETURN(m->device->ops->linear_forward(m->device, piece, tensor_rows(head_input(m), from, count), value_of(m, m->head),
+                                                  tensor_none()));
         TRY_RETURN(m->device->ops->download(m->device, logits + from * m->config.vocab, piece));
     }
     return ALIBI_OK;
@@ -148,23 +143,20 @@ alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int
 
 /* ---- decoding: one more pass behind the cache */
 
-/* The last position of each row, gathered from x, through the output layer. */
+/* The last position of each row, gathered, through the output layer. */
 static alibi_status last_logits(struct model *m, const struct pass *p, float *logits)
 {
     struct activations *x = m->activations;
     const struct ops *ops = m->device->ops;
     int64_t C = m->config.width;
-    struct tensor from = tensor_heads(x->x, p->B, p->L, 0, 1, C);
+    struct tensor from = tensor_heads(head_input(m), p->B, p->L, 0, 1, C);
     struct tensor out = tensor_rows(x->logits, 0, 1);
 
     from.data = tensor_at(from, (p->L - 1) * C);
     from.shape[1] = 1;
     TRY_RETURN(ops->copy(m->device, tensor_heads(x->last, p->B, 1, 0, 1, C), from));
-    if (m->norm >= 0)
-        TRY_RETURN(norm_forward(m, x->last, part(x->mean, 0, p->B), part(x->rstd, 0, p->B), x->last, m->norm, m->norm_bias));
     for (int64_t b = 0; b < p->B; b++) {
-        TRY_RETURN(
-            ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1), value_of(m, m->head), tensor_none(), tensor_none()));
+        TRY_RETURN(ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1), value_of(m, m->head), tensor_none()));
         TRY_RETURN(ops->download(m->device, logits + b * m->config.vocab, out));
     }
     return ALIBI_OK;

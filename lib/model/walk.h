@@ -28,12 +28,11 @@ struct tensor tables_bias_gradient(const struct model *m); /* absent if the bias
 
 struct layer {
     struct tensor x, middle;                  /* [rows, C] residual stream before attention, before feed-forward */
-    struct tensor norm1, norm2;               /* [rows, C] */
     struct tensor mean1, rstd1, mean2, rstd2; /* [rows], in the type of sums */
     struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
     struct tensor attended;                   /* [rows, C] */
     struct tensor lse;                        /* [B, H, L], in the type of sums */
-    struct tensor kept;                       /* I32, what attention used; training */
+    struct tensor kept;                       /* I32, what attention used; training in which it may leave something out */
     struct tensor up, activated;              /* [rows, F or 2F], [rows, F] */
 };
 
@@ -41,6 +40,7 @@ struct activations {
     int64_t B, L;
     bool training;
     int recompute; /* enum alibi_recompute, of training */
+    bool records;  /* attention may leave something out: training has room for what it used */
     void *buffer;
     size_t bytes;
 
@@ -48,13 +48,16 @@ struct activations {
     struct tensor embedded, embedded_mean, embedded_rstd;
     struct layer *layers; /* [N]; without training all of them are the same buffers, in training those that are not kept */
     struct tensor x;      /* [rows, C] after the last block */
-    struct tensor normed, mean, rstd;
+    struct tensor mean, rstd;
     struct tensor last;   /* [B, C] the last position of each row, for decoding */
     struct tensor logits; /* [some rows, V] */
 
-    /* Training. `branch` is what a branch adds, before its dropout, and its gradient behind it; dnorm, which is needed when that
-     * no longer is, lies in the same place. */
-    struct tensor branch, dx, dnorm, dqkv, dattended, dactivated;
+    /* [rows, C], used again by every layer: what the last norm gave; what a branch adds, before its dropout, and its gradient
+     * behind it. */
+    struct tensor normed, branch;
+
+    /* Training. dnorm, the gradient of normed, is needed when branch no longer is, and lies in the same place. */
+    struct tensor dx, dnorm, dqkv, dattended, dactivated;
 };
 
 /* Buffers for B x L tokens, made anew only if the last ones do not serve. */
@@ -91,17 +94,29 @@ int64_t cache_rows(const struct cache *c);
 alibi_status cache_reserve(struct cache *c, int64_t length);
 void cache_advance(struct cache *c, int64_t count);
 
-alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens); /* to activations->x */
-alibi_status attend(struct model *m, const struct pass *p, int64_t n);              /* layer n from x to middle */
-alibi_status widen(struct model *m, int64_t n);                                     /* and on to activated */
-alibi_status backward(struct model *m, const struct pass *p);                       /* from activations->dx */
+/* To activations->x, and its norm to activations->normed if the model has a last one. */
+alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens);
+alibi_status enter_block(struct model *m, int64_t n);                  /* layer n from x to its norm */
+alibi_status attend(struct model *m, const struct pass *p, int64_t n); /* on to middle, and its norm */
+alibi_status widen(struct model *m, int64_t n);                        /* and on to activated */
+alibi_status backward(struct model *m, const struct pass *p);          /* from activations->dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
 struct attention attention_of(const struct model *m, const struct pass *p, int64_t n);
 
-alibi_status norm_forward(struct model *m, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x, int weight,
-                          int bias);
-alibi_status norm_backward(struct model *m, struct tensor dx, struct tensor dy, struct tensor x, struct tensor mean,
-                           struct tensor rstd, int weight, int bias);
+/* A norm: its parameters, and what its backward pass needs to know of the forward pass. */
+struct norm {
+    int weight, bias; /* -1: none */
+    struct tensor mean, rstd;
+};
+
+struct norm embedding_norm(const struct model *m);
+struct norm attention_norm(const struct model *m, int64_t n);
+struct norm feed_forward_norm(const struct model *m, int64_t n);
+struct norm final_norm(const struct model *m);
+
+/* y, which may be absent, gets the norm's output once more. */
+alibi_status norm_backward(struct model *m, struct norm norm, struct tensor dx, struct tensor y, struct tensor dy,
+                           struct tensor x);
 
 static inline struct tensor value_of(const struct model *m, int index)
 {

@@ -161,12 +161,13 @@ struct ops {
 
     /* ---- linear
      *
-     *   y = x weight^T + bias + residual
+     *   y = x weight^T + bias
      *
-     * x [rows, in]; y, residual [rows, out]; weight [out, in]; bias [out]. bias and residual may be absent; y may be residual. */
-    alibi_status (*linear_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
-                                   struct tensor residual);
-    /* dx = dy weight; dweight += dy^T x; dbias += column sums of dy. dweight S, dbias S. dx and dbias may be absent. */
+     * x [rows, in]; y [rows, out]; weight [out, in]; bias [out], may be absent. */
+    alibi_status (*linear_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor weight,
+                                   struct tensor bias);
+    /* dx = dy weight; dweight += dy^T x; dbias += column sums of dy. dweight S, dbias S. Each of the three may be absent; without
+     * dweight x is not looked at. */
     alibi_status (*linear_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                     struct tensor dy, struct tensor x, struct tensor weight);
 
@@ -178,34 +179,41 @@ struct ops {
                                               struct tensor x, struct tensor weight, struct tensor bias);
     /* Back through y = act(up) weight^T + bias:
      *
-     *   dup = (dy weight) act'(up),   dweight += dy^T activated,   dbias += column sums of dy
+     *   dup = (dy weight) act'(up),   dweight += dy^T activated,   dbias += column sums of dy,   dup_sums += column sums of dup
      *
-     * scratch [rows, F]; dup has the shape of up, and may be up itself or, for other kinds than swiglu, scratch. */
-    alibi_status (*linear_activation_backward)(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
-                                               struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                               struct tensor activated, struct tensor weight, struct tensor up);
+     * scratch [rows, F]; dup has the shape of up, and may be up itself or, for other kinds than swiglu, scratch. dup_sums S, the
+     * gradient of the bias in up, and dbias may be absent. */
+    alibi_status (*linear_activation_backward)(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
+                                               struct tensor scratch, struct tensor dweight, struct tensor dbias,
+                                               struct tensor dy, struct tensor activated, struct tensor weight, struct tensor up);
 
-    /* ---- layer norm
+    /* ---- layer norm, with the residual before it
      *
-     *   y = (x - mean) * rstd * weight + bias,     rstd = 1 / sqrt(var + eps)
+     *   sum = x + drop(branch),   y = (sum - mean) * rstd * weight + bias,     rstd = 1 / sqrt(var + eps)
      *
-     * x, y [rows, C]; weight, bias S [C], bias may be absent; mean, rstd S [rows] are kept for the backward pass. y may be x. */
+     * x, branch, sum, y [rows, C]; weight, bias S [C], bias may be absent; mean, rstd S [rows] are kept for the backward pass.
+     * sum may be x. Where branch is absent so is sum, and y is the norm of x; y may be x then. The norm is that of sum as it is
+     * stored, so the norm of sum alone gives the same bits. */
     alibi_status (*layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
-                                      struct tensor x, struct tensor weight, struct tensor bias, double eps);
-    /* dx accumulates (the residual stream's gradient is already there). dweight, dbias S. */
+                                      struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
+                                      struct tensor weight, struct tensor bias, double eps);
+    /* dx accumulates (the residual stream's gradient is already there). dweight, dbias S. y, which may be absent, gets what
+     * forward gave, so that nobody need keep it; dbias and bias are absent together. */
     alibi_status (*layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                       struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
-                                       struct tensor rstd);
+                                       struct tensor y, struct tensor dy, struct tensor x, struct tensor weight,
+                                       struct tensor bias, struct tensor mean, struct tensor rstd);
 
     /* ---- RMS norm
      *
-     *   y = x * rstd * weight + bias,     rstd = 1 / sqrt(mean(x^2) + eps)
+     *   sum = x + drop(branch),   y = sum * rstd * weight + bias,     rstd = 1 / sqrt(mean(sum^2) + eps)
      *
-     * Shapes and absences as for layer norm; no mean. */
-    alibi_status (*rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x,
-                                    struct tensor weight, struct tensor bias, double eps);
+     * Shapes, absences and types as for layer norm; no mean. */
+    alibi_status (*rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
+                                    struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias,
+                                    double eps);
     alibi_status (*rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                     struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd);
+                                     struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                     struct tensor rstd);
 
     /* ---- activation
      *

@@ -31,7 +31,7 @@ static const struct alibi_option options[] = {
     /* Last, because they do not shape the result: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N", "steps between checkpoints" },
     { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
-      "what the backward pass computes again instead of keeping it: less memory, more time, the same numbers" },
+      "what the backward pass computes again instead of keeping it: less memory, more time" },
 };
 
 enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 2 };

@@ -57,6 +57,7 @@ static alibi_status outline(struct model **out, const struct trial *t, int64_t L
     TRY_RETURN(alibi_config_resolve(&config));
     TRY_RETURN(model_outline(out, &config, t->device, t->type));
     (*out)->recompute = t->training->recompute;
+    (*out)->skip = t->training->skip;
     return ALIBI_OK;
 }
 

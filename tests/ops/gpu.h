@@ -5,7 +5,8 @@
  * tensor lies in a buffer of its own with poison behind it (and in front, where it begins an element late), which must still be
  * there after the call; so must the inputs. Each problem is solved twice, with the same bits.
  *
- * A tensor's error is relative to the largest number expected in it, or there before. */
+ * A tensor's error is relative to the largest number expected in it, or there before; where results cancel to about nothing the
+ * problem says what they are relative to. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -84,6 +85,7 @@ struct slot {
     double *expected; /* after it, by the reference; NULL: not asked for yet */
     double limit;     /* on the error */
     double size;      /* the error is relative to at least this; 0: to the numbers */
+    double *sizes;    /* one for each element, whose errors are then relative to it or to its own number; or NULL */
 };
 
 struct problem {
@@ -172,6 +174,7 @@ static inline void problem_free(struct problem *p)
     for (int i = 0; i < p->count; i++) {
         mem_free(p->slots[i].values);
         mem_free(p->slots[i].expected);
+        mem_free(p->slots[i].sizes);
     }
 }
 
@@ -293,17 +296,20 @@ static inline void solution_free(struct solution *s)
 static inline double slot_error(const struct problem *p, const struct solution *s, int n)
 {
     const struct slot *slot = &p->slots[n];
-    double error = 0.0, size = fmax(slot->size, 1e-30);
+    double error = 0.0, size = fmax(slot->size, 1e-30), relative = 0.0;
 
     for (int64_t i = 0; i < stored(slot); i++) {
         double got = result(p, s, n, i), want = slot->expected[i], before = slot->values[i], difference = fabs(got - want);
         bool stays = slot->role == WRITTEN && !isnan(before) && slot->shape.type != DTYPE_I32;
         if (isnan(difference) || (stays && got != before))
             return INFINITY;
+        double own = fmax(fabs(want), fabs(before)); /* fmax passes over NaN */
         error = fmax(error, difference);
-        size = fmax(size, fmax(fabs(want), fabs(before))); /* fmax passes over NaN */
+        size = fmax(size, own);
+        if (slot->sizes)
+            relative = fmax(relative, difference / fmax(own, fmax(slot->sizes[i], 1e-30)));
     }
-    return error / size;
+    return slot->sizes ? relative : error / size;
 }
 
 static inline bool is_untouched(const struct problem *p, const struct solution *s, int n)

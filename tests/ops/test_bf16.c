@@ -226,7 +226,7 @@ static void embedding_in_bf16_is_the_exact_one_rounded(void **state)
 
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], p->in[2], p->in[3]);
+    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], p->in[2]);
 }
 
 static alibi_status run_linear_backward(struct device *dev, const struct problem *p, struct tensor *out)
@@ -246,7 +246,6 @@ static void linear_in_bf16_is_the_exact_one_rounded(void **state)
         input(&forward, bf16_2(rows, in));
         input(&forward, bf16_2(out, in));
         input(&forward, bf16_1(out));
-        input(&forward, bf16_2(rows, out));
         output(&forward, bf16_2(rows, out));
         input(&backward, bf16_2(rows, out));
         input(&backward, bf16_2(rows, in));
@@ -268,7 +267,8 @@ static alibi_status run_linear_activation_backward(struct device *dev, const str
 {
     const struct tensor *in = p->in;
 
-    return dev->ops->linear_activation_backward(dev, p->kind, out[0], out[1], out[2], out[3], in[0], in[1], in[2], in[3]);
+    return dev->ops->linear_activation_backward(dev, p->kind, out[0], tensor_none(), out[1], out[2], out[3], in[0], in[1], in[2],
+                                                in[3]);
 }
 
 /* up is rounded before the activation, and so is dy weight behind it. */
@@ -297,6 +297,30 @@ static void check_linear_activation(int rows, int C, int F, int kind)
     accumulated(&backward, f32_1(C));
     check_rounded(&forward);
     check_rounded(&backward);
+}
+
+/* Whatever dup was rounded to. */
+static void sums_of_dup_in_bf16_are_of_what_is_stored(void **state)
+{
+    enum { ROWS = 9, C = 16, F = 37 };
+    struct tensor dy = random_tensor(bf16_2(ROWS, C), 1), activated = random_tensor(bf16_2(ROWS, F), 2);
+    struct tensor weight = random_tensor(bf16_2(C, F), 3), up = random_tensor(bf16_2(ROWS, F), 4);
+    struct tensor dup = allocate(bf16_2(ROWS, F)), scratch = allocate(bf16_2(ROWS, F)), dweight = random_tensor(f32_2(C, F), 5);
+    struct tensor sums = random_tensor(f32_1(F), 6), before = random_tensor(f32_1(F), 6);
+    struct tensor all[] = { dy, activated, weight, up, dup, scratch, dweight, sums, before };
+    struct device dev = { .ops = ops_cpu() };
+
+    (void)state;
+    assert_ok(dev.ops->linear_activation_backward(&dev, ALIBI_GELU_TANH, dup, sums, scratch, dweight, tensor_none(), dy,
+                                                  activated, weight, up));
+    for (int64_t f = 0; f < F; f++) {
+        double expected = get(before, f);
+        for (int64_t r = 0; r < ROWS; r++)
+            expected += get(dup, r * F + f);
+        assert_close(get(sums, f), expected, 0x1p-24 * fabs(expected));
+    }
+    for (size_t i = 0; i < COUNT(all); i++)
+        mem_free(all[i].data);
 }
 
 static alibi_status run_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
@@ -340,22 +364,25 @@ static void activations_in_bf16_are_the_exact_ones_rounded(void **state)
 
 static alibi_status run_layernorm_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    return dev->ops->layernorm_forward(dev, out[0], out[1], out[2], p->in[0], p->in[1], p->in[2], 1e-5);
+    return dev->ops->layernorm_forward(dev, out[0], out[1], out[2], tensor_none(), p->in[0], tensor_none(), (struct dropout){ 0 },
+                                       p->in[1], p->in[2], 1e-5);
 }
 
 static alibi_status run_rmsnorm_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    return dev->ops->rmsnorm_forward(dev, out[0], out[1], p->in[0], p->in[1], p->in[2], 1e-5);
+    return dev->ops->rmsnorm_forward(dev, out[0], out[1], tensor_none(), p->in[0], tensor_none(), (struct dropout){ 0 }, p->in[1],
+                                     p->in[2], 1e-5);
 }
 
 static alibi_status run_layernorm_backward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    return dev->ops->layernorm_backward(dev, out[0], out[1], out[2], p->in[0], p->in[1], p->in[2], p->in[3], p->in[4]);
+    return dev->ops->layernorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1], p->in[2], p->in[5], p->in[3],
+                                        p->in[4]);
 }
 
 static alibi_status run_rmsnorm_backward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    return dev->ops->rmsnorm_backward(dev, out[0], out[1], out[2], p->in[0], p->in[1], p->in[2], p->in[4]);
+    return dev->ops->rmsnorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1], p->in[2], p->in[5], p->in[4]);
 }
 
 static void check_norm(int rows, int C, bool rms)
@@ -377,9 +404,11 @@ static void check_norm(int rows, int C, bool rms)
     input(&backward, f32_1(C));
     input(&backward, f32_1(rows));
     input(&backward, f32_1(rows));
+    input(&backward, f32_1(C));
     accumulated(&backward, bf16_2(rows, C));
     accumulated(&backward, f32_1(C));
     accumulated(&backward, f32_1(C));
+    output(&backward, bf16_2(rows, C));
     check_rounded(&forward);
     check_rounded(&backward);
 }
@@ -576,6 +605,7 @@ int main(void)
         cmocka_unit_test(embedding_in_bf16_is_the_exact_one_rounded),
         cmocka_unit_test(linear_in_bf16_is_the_exact_one_rounded),
         cmocka_unit_test(activations_in_bf16_are_the_exact_ones_rounded),
+        cmocka_unit_test(sums_of_dup_in_bf16_are_of_what_is_stored),
         cmocka_unit_test(norms_in_bf16_are_the_exact_ones_rounded),
         cmocka_unit_test(attention_in_bf16_is_the_exact_one_rounded),
         cmocka_unit_test(rotary_in_bf16_is_the_exact_one_rounded),

@@ -15,59 +15,54 @@ static void the_environment_lowers_the_choice(void **state)
 
 /* ---- linear */
 
-enum { WITH_BIAS = 1, WITH_RESIDUAL = 2, IN_PLACE = 4 }; /* IN_PLACE: y is the residual */
+static struct tensor present_if(bool present, struct tensor t)
+{
+    return present ? t : tensor_none();
+}
 
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor bias = p->kind & WITH_BIAS ? p->in[2] : tensor_none();
-    struct tensor residual = p->kind & IN_PLACE ? out[0] : p->kind & WITH_RESIDUAL ? p->in[3] : tensor_none();
-
-    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], bias, residual);
+    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], present_if(p->kind, p->in[2]));
 }
 
+enum { WANT_DX = 1, WANT_DWEIGHT = 2, WANT_DBIAS = 4 };
+
+/* Without dweight nobody looks at x. */
 static alibi_status run_linear_backward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor dx = p->outs > 1 ? out[1] : tensor_none(), dbias = p->outs > 2 ? out[2] : tensor_none();
+    struct tensor dx = present_if(p->kind & WANT_DX, out[0]), dweight = present_if(p->kind & WANT_DWEIGHT, out[1]);
+    struct tensor dbias = present_if(p->kind & WANT_DBIAS, out[2]), x = present_if(p->kind & WANT_DWEIGHT, p->in[0]);
 
-    return dev->ops->linear_backward(dev, dx, out[0], dbias, p->in[2], p->in[0], p->in[1]);
+    return dev->ops->linear_backward(dev, dx, dweight, dbias, p->in[2], x, p->in[1]);
 }
 
-static void check_linear_forward(int64_t rows, int64_t in, int64_t out, int kind)
+static void check_linear_forward(int64_t rows, int64_t in, int64_t out, bool bias)
 {
-    struct problem p = { .operation = "linear_forward", .kind = kind, .limit = 1e-6, .through_blas = true };
+    struct problem p = { .operation = "linear_forward", .kind = bias, .limit = 1e-6, .through_blas = true };
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s%s", (int)rows, (int)in, (int)out, kind & WITH_BIAS ? " bias" : "",
-             kind & IN_PLACE        ? " onto the residual"
-             : kind & WITH_RESIDUAL ? " residual"
-                                    : "");
+    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s", (int)rows, (int)in, (int)out, bias ? " bias" : "");
     input(&p, f32_2(rows, in));
     input(&p, f32_2(out, in));
     input(&p, f32_1(out));
-    input(&p, f32_2(rows, out));
-    if (kind & IN_PLACE)
-        accumulated(&p, f32_2(rows, out));
-    else
-        output(&p, f32_2(rows, out));
+    output(&p, f32_2(rows, out));
     p.run = run_linear_forward;
     check(&p);
 }
 
-static void check_linear_backward(int64_t rows, int64_t in, int64_t out, bool optional)
+static void check_linear_backward(int64_t rows, int64_t in, int64_t out, int kind)
 {
-    struct problem backward = { .operation = "linear_backward", .limit = 1e-6, .through_blas = true };
+    struct problem p = { .operation = "linear_backward", .kind = kind, .limit = 1e-6, .through_blas = true };
 
-    input(&backward, f32_2(rows, in));
-    input(&backward, f32_2(out, in));
-    input(&backward, f32_2(rows, out));
-    accumulated(&backward, f32_2(out, in));
-    if (optional) {
-        output(&backward, f32_2(rows, in));
-        accumulated(&backward, f32_1(out));
-    }
-    backward.run = run_linear_backward;
-    snprintf(backward.shape, sizeof backward.shape, "rows=%d in=%d out=%d%s", (int)rows, (int)in, (int)out,
-             optional ? " dx dbias" : "");
-    check(&backward);
+    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s%s%s", (int)rows, (int)in, (int)out, kind & WANT_DX ? " dx" : "",
+             kind & WANT_DWEIGHT ? " dweight" : "", kind & WANT_DBIAS ? " dbias" : "");
+    input(&p, f32_2(rows, in));
+    input(&p, f32_2(out, in));
+    input(&p, f32_2(rows, out));
+    output(&p, f32_2(kind & WANT_DX ? rows : 0, in));
+    accumulated(&p, f32_2(out, in));
+    accumulated(&p, f32_1(out));
+    p.run = run_linear_backward;
+    check(&p);
 }
 
 static void linear_equals_the_reference(void **state)
@@ -78,10 +73,10 @@ static void linear_equals_the_reference(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         const int64_t *n = shapes[i];
-        for (int kind = 0; kind <= (WITH_BIAS | IN_PLACE); kind++)
-            check_linear_forward(n[0], n[1], n[2], kind);
-        for (int optional = 0; optional < 2; optional++)
-            check_linear_backward(n[0], n[1], n[2], optional);
+        for (int bias = 0; bias < 2; bias++)
+            check_linear_forward(n[0], n[1], n[2], bias);
+        for (int kind = 0; kind <= (WANT_DX | WANT_DWEIGHT | WANT_DBIAS); kind++)
+            check_linear_backward(n[0], n[1], n[2], kind);
     }
 }
 
@@ -93,7 +88,7 @@ static void a_product_beyond_cblas_is_refused(void **state)
     struct device dev = { .ops = ops_cpu() };
 
     (void)state;
-    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none(), tensor_none()), ALIBI_BAD_INPUT, "beyond CBLAS");
+    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none()), ALIBI_BAD_INPUT, "beyond CBLAS");
     assert_fails(dev.ops->linear_backward(&dev, tensor_none(), one, tensor_none(), big, big, one), ALIBI_BAD_INPUT,
                  "beyond CBLAS");
 }
@@ -102,14 +97,14 @@ static void a_product_beyond_cblas_is_refused(void **state)
 
 static alibi_status run_embedding_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor table = p->kind ? p->in[2] : tensor_none();
+    struct tensor table = present_if(p->kind, p->in[2]);
 
     return dev->ops->embedding_forward(dev, out[0], p->in[0], p->in[1], table, p->n[4], 1.25);
 }
 
 static alibi_status run_embedding_backward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor dtable = p->kind ? out[1] : tensor_none();
+    struct tensor dtable = present_if(p->kind, out[1]);
 
     return dev->ops->embedding_backward(dev, out[0], dtable, p->in[1], p->in[0], p->n[4], 1.25);
 }
@@ -149,62 +144,168 @@ static void embedding_equals_the_reference(void **state)
 
 /* ---- norms */
 
+/* kind of a norm */
+enum { BIAS = 1, RMS = 2, BRANCH = 4, SUM_IS_X = 8, AGAIN = 4 /* backward: y too */ };
+
+static struct dropout dropout_of(int64_t percent)
+{
+    return (struct dropout){ .p = (double)percent / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+}
+
 static alibi_status run_norm_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor bias = p->kind & 1 ? p->in[2] : tensor_none();
+    struct tensor bias = present_if(p->kind & BIAS, p->in[2]), branch = present_if(p->kind & BRANCH, p->in[3]);
+    struct tensor sum = present_if(p->kind & BRANCH, out[3]), x = p->kind & SUM_IS_X ? out[3] : p->in[0];
+    struct dropout drop = dropout_of(p->n[0]);
 
-    if (p->kind & 2)
-        return dev->ops->rmsnorm_forward(dev, out[0], out[1], p->in[0], p->in[1], bias, 1e-5);
-    return dev->ops->layernorm_forward(dev, out[0], out[2], out[1], p->in[0], p->in[1], bias, 1e-5);
+    if (p->kind & RMS)
+        return dev->ops->rmsnorm_forward(dev, out[0], out[1], sum, x, branch, drop, p->in[1], bias, 1e-5);
+    return dev->ops->layernorm_forward(dev, out[0], out[2], out[1], sum, x, branch, drop, p->in[1], bias, 1e-5);
 }
 
 static alibi_status run_norm_backward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor dbias = p->kind & 1 ? out[2] : tensor_none();
+    struct tensor dbias = present_if(p->kind & BIAS, out[2]), bias = present_if(p->kind & BIAS, p->in[5]);
+    struct tensor y = present_if(p->kind & AGAIN, out[3]);
     const struct tensor *in = p->in;
 
-    if (p->kind & 2)
-        return dev->ops->rmsnorm_backward(dev, out[0], out[1], dbias, in[2], in[0], in[1], in[3]);
-    return dev->ops->layernorm_backward(dev, out[0], out[1], dbias, in[2], in[0], in[1], in[4], in[3]);
+    if (p->kind & RMS)
+        return dev->ops->rmsnorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias, in[3]);
+    return dev->ops->layernorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias, in[4], in[3]);
 }
 
-/* kind: 1 with bias, 2 RMS norm */
-static void check_norm(int64_t rows, int64_t C, int kind)
+static void check_norm_forward(int64_t rows, int64_t C, int kind, int percent)
 {
-    struct problem forward = { .operation = kind & 2 ? "rmsnorm_forward" : "layernorm_forward", .kind = kind, .limit = 2e-6 };
-    struct problem backward = { .operation = kind & 2 ? "rmsnorm_backward" : "layernorm_backward", .kind = kind, .limit = 2e-6 };
+    struct problem p = { .operation = kind & RMS ? "rmsnorm_forward" : "layernorm_forward", .kind = kind, .n = { percent } };
 
-    input(&forward, f32_2(rows, C));
-    input(&forward, f32_1(C));
-    input(&forward, f32_1(C));
-    output(&forward, f32_2(rows, C));
-    output(&forward, f32_1(rows));
-    if (!(kind & 2))
-        output(&forward, f32_1(rows));
-    forward.run = run_norm_forward;
-    input(&backward, f32_2(rows, C));
-    input(&backward, f32_1(C));
-    input(&backward, f32_2(rows, C));
-    input(&backward, f32_1(rows));
-    input(&backward, f32_1(rows));
-    accumulated(&backward, f32_2(rows, C));
-    accumulated(&backward, f32_1(C));
-    accumulated(&backward, f32_1(C));
-    backward.run = run_norm_backward;
-    snprintf(forward.shape, sizeof forward.shape, "rows=%d C=%d%s", (int)rows, (int)C, kind & 1 ? " bias" : "");
-    memcpy(backward.shape, forward.shape, sizeof forward.shape);
-    check(&forward);
-    check(&backward);
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d%s%s%s p=0.%02d", (int)rows, (int)C, kind & BIAS ? " bias" : "",
+             kind & BRANCH ? " branch" : "", kind & SUM_IS_X ? " sum is x" : "", percent);
+    input(&p, f32_2(rows, C));
+    input(&p, f32_1(C));
+    input(&p, f32_1(C));
+    input(&p, f32_2(rows, C));
+    output(&p, f32_2(rows, C));
+    output(&p, f32_1(rows));
+    output(&p, f32_1(kind & RMS ? 0 : rows));
+    if (kind & SUM_IS_X)
+        accumulated(&p, f32_2(rows, C));
+    else
+        output(&p, f32_2(kind & BRANCH ? rows : 0, C));
+    p.limit = 2e-6;
+    p.run = run_norm_forward;
+    check(&p);
 }
+
+static void check_norm_backward(int64_t rows, int64_t C, int kind)
+{
+    struct problem p = { .operation = kind & RMS ? "rmsnorm_backward" : "layernorm_backward", .kind = kind, .limit = 2e-6 };
+
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & BIAS ? " bias" : "",
+             kind & AGAIN ? " y" : "");
+    input(&p, f32_2(rows, C));
+    input(&p, f32_1(C));
+    input(&p, f32_2(rows, C));
+    input(&p, f32_1(rows));
+    input(&p, f32_1(rows));
+    input(&p, f32_1(C));
+    accumulated(&p, f32_2(rows, C));
+    accumulated(&p, f32_1(C));
+    accumulated(&p, f32_1(C));
+    output(&p, f32_2(kind & AGAIN ? rows : 0, C));
+    p.run = run_norm_backward;
+    check(&p);
+}
+
+static const int64_t norm_shapes[][2] = { { 0, 4 },  { 3, 1 },    { 2, 7 },    { 17, 16 },
+                                          { 5, 33 }, { 90, 401 }, { 700, 64 }, { 3, 4101 } };
 
 static void norms_equal_the_reference(void **state)
 {
-    static const int64_t shapes[][2] = { { 0, 4 }, { 3, 1 }, { 2, 7 }, { 17, 16 }, { 5, 33 }, { 90, 401 }, { 700, 64 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof norm_shapes / sizeof *norm_shapes; i++) {
+        int64_t rows = norm_shapes[i][0], C = norm_shapes[i][1];
+        for (int kind = 0; kind <= (BIAS | RMS); kind++)
+            check_norm_forward(rows, C, kind, 0);
+        for (int kind = BRANCH; kind <= (BIAS | RMS | BRANCH); kind++)
+            for (int percent = 0; percent <= 30; percent += 30) {
+                check_norm_forward(rows, C, kind, percent);
+                check_norm_forward(rows, C, kind | SUM_IS_X, percent);
+            }
+        for (int kind = 0; kind <= (BIAS | RMS | AGAIN); kind++)
+            check_norm_backward(rows, C, kind);
+    }
+}
+
+/* ---- the bits of norms */
+
+enum { X, ADDED, WEIGHT, SHIFT };                               /* given */
+enum { SUM = SHIFT + 1, Y, MEAN, RSTD };                        /* at once */
+enum { SUM_APART = RSTD + 1, Y_APART, MEAN_APART, RSTD_APART }; /* in two steps */
+enum { DX = RSTD_APART + 1, DWEIGHT, DBIAS, Y_AGAIN, NORM_TENSORS };
+
+static void rmsnorm_thrice(struct device *dev, const struct tensor *t, struct dropout drop)
+{
+    struct tensor none = tensor_none();
+
+    assert_ok(dev->ops->rmsnorm_forward(dev, t[Y], t[RSTD], t[SUM], t[X], t[ADDED], drop, t[WEIGHT], t[SHIFT], 1e-5));
+    assert_ok(
+        dev->ops->rmsnorm_forward(dev, t[Y_APART], t[RSTD_APART], none, t[SUM_APART], none, drop, t[WEIGHT], t[SHIFT], 1e-5));
+    assert_ok(
+        dev->ops->rmsnorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X], t[SUM], t[WEIGHT], t[SHIFT], t[RSTD]));
+}
+
+static void layernorm_thrice(struct device *dev, const struct tensor *t, struct dropout drop)
+{
+    struct tensor none = tensor_none();
+
+    assert_ok(dev->ops->layernorm_forward(dev, t[Y], t[MEAN], t[RSTD], t[SUM], t[X], t[ADDED], drop, t[WEIGHT], t[SHIFT], 1e-5));
+    assert_ok(dev->ops->layernorm_forward(dev, t[Y_APART], t[MEAN_APART], t[RSTD_APART], none, t[SUM_APART], none, drop,
+                                          t[WEIGHT], t[SHIFT], 1e-5));
+    assert_ok(dev->ops->layernorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X], t[SUM], t[WEIGHT], t[SHIFT],
+                                           t[MEAN], t[RSTD]));
+}
+
+static void assert_same_bits(struct tensor a, struct tensor b)
+{
+    assert_true(memcmp(a.data, b.data, (size_t)stored(a) * dtype_bytes(a.type)) == 0);
+}
+
+static void check_norm_bits(const struct ops *ops, enum dtype type, int64_t rows, int64_t C, bool rms, int percent)
+{
+    struct device dev = { .ops = ops };
+    struct tensor matrix = tensor_2(NULL, type, rows, C), row = tensor_1(NULL, dtype_sums(type), C);
+    struct tensor column = tensor_1(NULL, dtype_sums(type), rows);
+    struct tensor shapes[] = { matrix, matrix, row,    row,    matrix, matrix, column, column,
+                               matrix, matrix, column, column, matrix, row,    row,    matrix };
+    struct tensor t[NORM_TENSORS];
+
+    for (int i = 0; i < NORM_TENSORS; i++)
+        t[i] = random_tensor(shapes[i], (uint64_t)i);
+    assert_ok(ops->residual_forward(&dev, t[SUM_APART], t[X], t[ADDED], dropout_of(percent)));
+    (rms ? rmsnorm_thrice : layernorm_thrice)(&dev, t, dropout_of(percent));
+    assert_same_bits(t[SUM], t[SUM_APART]);
+    if (!rms)
+        assert_same_bits(t[MEAN], t[MEAN_APART]);
+    assert_same_bits(t[RSTD], t[RSTD_APART]);
+    assert_same_bits(t[Y], t[Y_APART]);
+    assert_same_bits(t[Y], t[Y_AGAIN]);
+    for (int i = 0; i < NORM_TENSORS; i++)
+        mem_free(t[i].data);
+}
+
+/* Forward at once, in two steps, and what backward says it was. */
+static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(void **state)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_F64, DTYPE_BF16 };
 
     (void)state;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int kind = 0; kind < 4; kind++)
-            check_norm(shapes[i][0], shapes[i][1], kind);
+    for (int s = -1; s < 0 || cpu_set_name(s); s++)
+        for (size_t i = 0; i < sizeof norm_shapes / sizeof *norm_shapes; i++)
+            for (int kind = 0; kind < 12; kind++) {
+                struct ops ops = ops_ref;
+                assert_true(s < 0 || cpu_ops_for_set(&ops, cpu_set_name(s)));
+                check_norm_bits(&ops, types[kind / 4], norm_shapes[i][0], norm_shapes[i][1], kind & 1, kind & 2 ? 30 : 0);
+            }
 }
 
 /* ---- activations */
@@ -274,24 +375,25 @@ static void activations_equal_the_reference(void **state)
             check_activation(shapes[i][0], shapes[i][1], kind);
 }
 
-/* ---- a linear layer with its activation. n: where dup goes */
+/* ---- a linear layer with its activation. n: where dup goes, whether its sums are wanted */
 
 enum { APART, OVER_UP, OVER_SCRATCH };
 
 static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct tensor bias = p->n[0] ? p->in[2] : tensor_none();
+    struct tensor bias = present_if(p->n[0], p->in[2]);
 
     return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1], bias);
 }
 
-/* dy, activated, weight, up give dweight, dbias, dup, scratch. */
+/* dy, activated, weight, up give dweight, dbias, dup_sums, dup, scratch. */
 static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, struct tensor *out)
 {
     const struct tensor *in = p->in;
-    struct tensor up = p->n[0] == OVER_UP ? out[2] : in[3], scratch = p->n[0] == OVER_SCRATCH ? out[2] : out[3];
+    struct tensor up = p->n[0] == OVER_UP ? out[3] : in[3], scratch = p->n[0] == OVER_SCRATCH ? out[3] : out[4];
+    struct tensor sums = present_if(p->n[1], out[2]);
 
-    return dev->ops->linear_activation_backward(dev, p->kind, out[2], scratch, out[0], out[1], in[0], in[1], in[2], up);
+    return dev->ops->linear_activation_backward(dev, p->kind, out[3], sums, scratch, out[0], out[1], in[0], in[1], in[2], up);
 }
 
 static void check_linear_activation_forward(int64_t rows, int64_t C, int64_t F, int kind, bool bias)
@@ -311,19 +413,21 @@ static void check_linear_activation_forward(int64_t rows, int64_t C, int64_t F, 
     check(&p);
 }
 
-static void check_linear_activation_backward(int64_t rows, int64_t C, int64_t F, int kind, int where)
+static void check_linear_activation_backward(int64_t rows, int64_t C, int64_t F, int kind, int where, bool sums)
 {
     static const char *const places[] = { "", " dup=up", " dup=scratch" };
-    struct problem p = { .operation = "linear_activation_backward", .kind = kind, .n = { where }, .limit = 2e-6 };
+    struct problem p = { .operation = "linear_activation_backward", .kind = kind, .n = { where, sums }, .limit = 2e-6 };
     int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[kind], places[where]);
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s%s", (int)rows, (int)C, (int)F, activation_names[kind],
+             places[where], sums ? " sums" : "");
     input(&p, f32_2(rows, C));
     input(&p, f32_2(rows, F));
     input(&p, f32_2(C, F));
     input(&p, f32_2(rows, width));
     accumulated(&p, f32_2(C, F));
     accumulated(&p, f32_1(C));
+    accumulated(&p, f32_1(width));
     if (where == OVER_UP)
         accumulated(&p, f32_2(rows, width));
     else
@@ -346,7 +450,8 @@ static void linear_activation_equals_the_reference(void **state)
             for (int bias = 0; bias < 2; bias++)
                 check_linear_activation_forward(n[0], n[1], n[2], kind, bias);
             for (int where = APART; where <= (kind == ALIBI_SWIGLU ? OVER_UP : OVER_SCRATCH); where++)
-                check_linear_activation_backward(n[0], n[1], n[2], kind, where);
+                for (int sums = 0; sums < 2; sums++)
+                    check_linear_activation_backward(n[0], n[1], n[2], kind, where, sums);
         }
 }
 
@@ -388,7 +493,7 @@ static void gelu_keeps_its_digits_where_it_is_small(void **state)
 
 static alibi_status run_residual(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct dropout drop = { .p = (double)p->kind / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+    struct dropout drop = dropout_of(p->kind);
 
     TRY_RETURN(dev->ops->residual_forward(dev, out[0], p->in[0], p->in[1], drop));
     TRY_RETURN(dev->ops->residual_forward(dev, out[1], out[1], p->in[1], drop));
@@ -595,8 +700,9 @@ static void a_nan_is_never_hidden(void **state)
     struct device dev = { .ops = &ops };
 
     (void)state;
-    for (int s = 0; cpu_set_name(s); s++) {
-        assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
+    for (int s = -1; s < 0 || cpu_set_name(s); s++) {
+        ops = ops_ref;
+        assert_true(s < 0 || cpu_ops_for_set(&ops, cpu_set_name(s)));
         for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++) {
             float x[40] = { [3] = NAN }, y[40], dy[20] = { [3] = 1.0f };
             int64_t width = kind == ALIBI_SWIGLU ? 40 : 20;
@@ -649,6 +755,7 @@ int main(void)
         cmocka_unit_test(a_product_beyond_cblas_is_refused),
         cmocka_unit_test(embedding_equals_the_reference),
         cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass),
         cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(linear_activation_equals_the_reference),
         cmocka_unit_test(gelu_keeps_its_digits_where_it_is_small),

@@ -159,37 +159,6 @@ static void copy_equals_the_reference_between_all_types(void **state)
     end();
 }
 
-/* As a cache has them: heads before positions. */
-static alibi_status run_transposed_copy(struct device *dev, const struct problem *p, const struct tensor *t)
-{
-    int64_t B = p->n[0], L = p->n[1], H = p->n[2], D = p->n[3];
-    struct tensor dst = t[1];
-
-    dst.shape[1] = L;
-    dst.shape[2] = H;
-    dst.stride[0] = H * L * D;
-    dst.stride[1] = D;
-    dst.stride[2] = L * D;
-    return dev->ops->copy(dev, dst, tensor_heads(t[0], B, L, 0, H, D));
-}
-
-static void copy_follows_the_strides_of_its_views(void **state)
-{
-    (void)state;
-    begin();
-    for (int type = 0; type < 2; type++)
-        for (int i = 0; i < COUNT_OF(head_shapes); i++) {
-            const int64_t *n = head_shapes[i];
-            struct problem p = { .operation = "copy", .type = types[type], .n = { n[0], n[1], n[2], n[3] }, .rough = 1e-30 };
-            DESCRIBE(&p, "B=%d L=%d H=%d D=%d transposed", (int)n[0], (int)n[1], (int)n[2], (int)n[3]);
-            p.run = run_transposed_copy;
-            given(&p, matrix(p.type, n[0] * n[1], n[2] * n[3]));
-            written(&p, tensor_4(NULL, p.type, n[0], n[2], n[1], n[3]));
-            check(&p);
-        }
-    end();
-}
-
 /* ---- embedding. n: B L C V start */
 
 enum tokens { TOKENS_RANDOM, TOKENS_ALL_THE_SAME, TOKENS_ZIPF };
@@ -261,38 +230,33 @@ static void embedding_equals_the_reference(void **state)
     end();
 }
 
-/* ---- linear. kind: 1 bias, 2 residual, 4 the residual is y itself; backward: 1 dbias, 2 dx */
+/* ---- linear. kind: 1 bias; backward: 1 dbias, 2 dx, 4 no dweight */
 
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    struct tensor residual = p->kind & 4 ? t[4] : present_if(p->kind & 2, t[3]);
-
-    return dev->ops->linear_forward(dev, t[4], t[0], t[1], present_if(p->kind & 1, t[2]), residual);
+    return dev->ops->linear_forward(dev, t[3], t[0], t[1], present_if(p->kind & 1, t[2]));
 }
 
+/* Without dweight nobody looks at x. */
 static alibi_status run_linear_backward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    return dev->ops->linear_backward(dev, p->kind & 2 ? t[5] : tensor_none(), t[3], present_if(p->kind & 1, t[4]), t[2], t[0],
-                                     t[1]);
+    struct tensor dx = p->kind & 2 ? t[5] : tensor_none(), dbias = present_if(p->kind & 1, t[4]);
+    bool dweight = !(p->kind & 4);
+
+    return dev->ops->linear_backward(dev, dx, present_if(dweight, t[3]), dbias, t[2], present_if(dweight, t[0]), t[1]);
 }
 
 static void check_linear_forward(const int64_t *n, enum dtype type, int kind, int64_t skew)
 {
     struct problem p = { .operation = "linear_forward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
 
-    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " bias" : "",
-             kind & 4   ? " onto the residual"
-             : kind & 2 ? " residual"
-                        : "");
+    DESCRIBE(&p, "rows=%d in=%d out=%d%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " bias" : "");
+    p.rough = kind & 1 ? 0x1p-7 : 0.0; /* the product may be rounded before the bias is added */
     p.run = run_linear_forward;
     given(&p, matrix(type, n[0], n[1]));
     given(&p, matrix(type, n[2], n[1]));
     given(&p, vector(type, n[2]));
-    given(&p, matrix(type, n[0], n[2]));
-    if (kind & 4)
-        added_to(&p, matrix(type, n[0], n[2]));
-    else
-        written(&p, matrix(type, n[0], n[2]));
+    written(&p, matrix(type, n[0], n[2]));
     check(&p);
 }
 
@@ -300,7 +264,8 @@ static void check_linear_backward(const int64_t *n, enum dtype type, int kind, i
 {
     struct problem p = { .operation = "linear_backward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
 
-    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " dbias" : "", kind & 2 ? " dx" : "");
+    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " dbias" : "", kind & 2 ? " dx" : "",
+             kind & 4 ? "" : " dweight");
     p.run = run_linear_backward;
     given(&p, matrix(type, n[0], n[1]));
     given(&p, matrix(type, n[2], n[1]));
@@ -324,9 +289,9 @@ static void linear_equals_the_reference(void **state)
     begin();
     for (int type = 0; type < 2; type++)
         for (int i = 0; i < COUNT_OF(linear_shapes); i++) {
-            for (int kind = 0; kind < 6; kind++)
+            for (int kind = 0; kind < 2; kind++)
                 check_linear_forward(linear_shapes[i], types[type], kind, 0);
-            for (int kind = 0; kind < 4; kind++)
+            for (int kind = 0; kind < 8; kind++)
                 check_linear_backward(linear_shapes[i], types[type], kind, 0);
         }
     end();
@@ -338,14 +303,15 @@ static void linear_takes_tensors_at_any_place(void **state)
     begin();
     for (int type = 0; type < 2; type++)
         for (int i = 0; i < COUNT_OF(linear_shapes); i++) {
-            check_linear_forward(linear_shapes[i], types[type], 3, 1);
-            check_linear_forward(linear_shapes[i], types[type], 5, 3);
+            check_linear_forward(linear_shapes[i], types[type], 1, 1);
+            check_linear_forward(linear_shapes[i], types[type], 0, 3);
             check_linear_backward(linear_shapes[i], types[type], 3, 1);
+            check_linear_backward(linear_shapes[i], types[type], 6, 1);
         }
     end();
 }
 
-/* ---- linear with activation. n: activation; kind: 1 bias; backward: 2 dup is up, 4 dup is scratch */
+/* ---- linear with activation. n: activation; kind: 1 bias; backward: 2 dup is up, 4 dup is scratch, 8 sums of dup */
 
 static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
@@ -355,9 +321,9 @@ static alibi_status run_linear_activation_forward(struct device *dev, const stru
 static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
     struct tensor dup = p->kind & 6 ? t[5] : t[7], up = p->kind & 2 ? t[5] : t[6], room = p->kind & 4 ? t[5] : t[2];
+    struct tensor sums = present_if(p->kind & 8, t[9]), dbias = present_if(p->kind & 1, t[4]);
 
-    return dev->ops->linear_activation_backward(dev, (int)p->n[0], dup, room, t[3], present_if(p->kind & 1, t[4]), t[0], t[1],
-                                                t[8], up);
+    return dev->ops->linear_activation_backward(dev, (int)p->n[0], dup, sums, room, t[3], dbias, t[0], t[1], t[8], up);
 }
 
 static void check_linear_activation_forward(const int64_t *n, enum dtype type, int activation, int kind, int64_t skew)
@@ -383,8 +349,8 @@ static void check_linear_activation_backward(const int64_t *n, enum dtype type, 
     int64_t rows = n[0], C = n[1], F = n[2], wide = activation == ALIBI_SWIGLU ? 2 * F : F;
     struct problem p = { .operation = "linear_activation_backward", .type = type, .kind = kind, .n = { activation } };
 
-    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s%s%s", (int)rows, (int)C, (int)F, activation_names[activation], kind & 1 ? " dbias" : "",
-             kind & 2 ? " dup is up" : "", kind & 4 ? " dup is scratch" : "");
+    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s%s%s%s", (int)rows, (int)C, (int)F, activation_names[activation],
+             kind & 1 ? " dbias" : "", kind & 2 ? " dup is up" : "", kind & 4 ? " dup is scratch" : "", kind & 8 ? " sums" : "");
     p.skew = skew;
     p.limit = 1e-5;
     p.rough = 0x1p-7; /* the gradient of what is activated may be rounded already */
@@ -398,6 +364,9 @@ static void check_linear_activation_backward(const int64_t *n, enum dtype type, 
     given(&p, matrix(type, rows, wide));
     written(&p, matrix(type, rows, kind & 6 ? 0 : wide));
     given(&p, matrix(type, C, F));
+    struct slot *sums = added_to(&p, vector(DTYPE_F32, wide));
+    if (type == DTYPE_BF16)
+        sums->limit = p.rough; /* of what was rounded */
     check(&p);
 }
 
@@ -413,50 +382,69 @@ static void linear_with_activation_equals_the_reference(void **state)
             for (int activation = ALIBI_GELU_TANH; activation <= ALIBI_SWIGLU; activation++) {
                 for (int kind = 0; kind < 2; kind++)
                     check_linear_activation_forward(shapes[i], types[type], activation, kind, 0);
-                for (int kind = 0; kind < (activation == ALIBI_SWIGLU ? 4 : 6); kind++)
+                for (int kind = 0; kind < (activation == ALIBI_SWIGLU ? 4 : 6); kind++) {
                     check_linear_activation_backward(shapes[i], types[type], activation, kind, 0);
+                    check_linear_activation_backward(shapes[i], types[type], activation, kind | 8, 0);
+                }
                 check_linear_activation_forward(shapes[i], types[type], activation, 1, 1);
-                check_linear_activation_backward(shapes[i], types[type], activation, 3, 1);
+                check_linear_activation_backward(shapes[i], types[type], activation, 3 | 8, 1);
             }
     end();
 }
 
-/* ---- norms. kind: 1 bias, 2 RMS norm, 4 y is x */
+/* ---- norms. kind: 1 bias, 2 RMS norm; forward: 4 y is x, 8 branch, 16 sum is x; backward: 4 y too. n: percent dropped */
+
+static struct dropout dropout_of(int64_t percent)
+{
+    return (struct dropout){ .p = (double)percent / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+}
 
 static alibi_status run_norm_forward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    struct tensor bias = present_if(p->kind & 1, t[2]), x = p->kind & 4 ? t[3] : t[0];
+    struct tensor bias = present_if(p->kind & 1, t[2]), x = p->kind & 4 ? t[3] : p->kind & 16 ? t[7] : t[0];
+    struct tensor branch = present_if(p->kind & 8, t[6]), sum = present_if(p->kind & 8, t[7]);
+    struct dropout drop = dropout_of(p->n[0]);
 
     if (p->kind & 2)
-        return dev->ops->rmsnorm_forward(dev, t[3], t[4], x, t[1], bias, 1e-5);
-    return dev->ops->layernorm_forward(dev, t[3], t[5], t[4], x, t[1], bias, 1e-5);
+        return dev->ops->rmsnorm_forward(dev, t[3], t[4], sum, x, branch, drop, t[1], bias, 1e-5);
+    return dev->ops->layernorm_forward(dev, t[3], t[5], t[4], sum, x, branch, drop, t[1], bias, 1e-5);
 }
 
 static alibi_status run_norm_backward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    struct tensor dbias = present_if(p->kind & 1, t[7]);
+    struct tensor dbias = present_if(p->kind & 1, t[7]), bias = present_if(p->kind & 1, t[8]), y = present_if(p->kind & 4, t[9]);
 
     if (p->kind & 2)
-        return dev->ops->rmsnorm_backward(dev, t[5], t[6], dbias, t[2], t[0], t[1], t[3]);
-    return dev->ops->layernorm_backward(dev, t[5], t[6], dbias, t[2], t[0], t[1], t[4], t[3]);
+        return dev->ops->rmsnorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[3]);
+    return dev->ops->layernorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[4], t[3]);
 }
 
-static void check_norm_forward(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
+static struct slot *written_or_added_to(struct problem *p, bool in_place, struct tensor shape)
 {
-    struct problem p = { .type = type, .kind = kind, .limit = 5e-6, .skew = skew };
+    return in_place ? added_to(p, shape) : written(p, shape);
+}
 
-    DESCRIBE(&p, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & 1 ? " bias" : "", kind & 4 ? " in place" : "");
+static void check_norm_forward(int64_t rows, int64_t C, enum dtype type, int kind, int percent, int64_t skew)
+{
+    struct problem p = { .type = type, .kind = kind, .n = { percent }, .limit = 5e-6, .skew = skew };
+    bool branch = kind & 8;
+
+    DESCRIBE(&p, "rows=%d C=%d%s%s%s%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "", kind & 4 ? " in place" : "",
+             branch ? " branch" : "", kind & 16 ? " sum is x" : "", percent);
     p.operation = kind & 2 ? "rmsnorm_forward" : "layernorm_forward";
     p.run = run_norm_forward;
     given(&p, matrix(type, rows, C));
     given(&p, vector(DTYPE_F32, C));
     given(&p, vector(DTYPE_F32, C));
-    if (kind & 4)
-        added_to(&p, matrix(type, rows, C));
-    else
-        written(&p, matrix(type, rows, C));
-    written(&p, vector(DTYPE_F32, rows));
-    written(&p, vector(DTYPE_F32, kind & 2 ? 0 : rows));
+    struct slot *y = written_or_added_to(&p, kind & 4, matrix(type, rows, C));
+    struct slot *rstd = written(&p, vector(DTYPE_F32, rows)), *mean = written(&p, vector(DTYPE_F32, kind & 2 ? 0 : rows));
+    given(&p, matrix(type, rows, C));
+    written_or_added_to(&p, kind & 16, matrix(type, branch ? rows : 0, C));
+    mean->size = 0.1;
+    if (branch && type == DTYPE_BF16) { /* of a sum that was rounded, which the reference's is not */
+        y->limit = rstd->limit = mean->limit = 0x1p-7;
+        mean->size = 1.0;
+    }
     check(&p);
 }
 
@@ -464,7 +452,7 @@ static void check_norm_backward(int64_t rows, int64_t C, enum dtype type, int ki
 {
     struct problem p = { .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
 
-    DESCRIBE(&p, "rows=%d C=%d%s", (int)rows, (int)C, kind & 1 ? " dbias" : "");
+    DESCRIBE(&p, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & 1 ? " dbias" : "", kind & 4 ? " y" : "");
     p.operation = kind & 2 ? "rmsnorm_backward" : "layernorm_backward";
     p.run = run_norm_backward;
     given(&p, matrix(type, rows, C));
@@ -475,24 +463,121 @@ static void check_norm_backward(int64_t rows, int64_t C, enum dtype type, int ki
     added_to(&p, matrix(type, rows, C));
     added_to(&p, vector(DTYPE_F32, C));
     added_to(&p, vector(DTYPE_F32, C));
+    given(&p, vector(DTYPE_F32, C));
+    written(&p, matrix(type, kind & 4 ? rows : 0, C));
     check(&p);
 }
 
+static const int64_t norm_shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },    { 17, 16 },  { 5, 33 },    { 90, 401 },
+                                          { 700, 64 }, { 33, 768 }, { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
+
 static void norms_equal_the_reference(void **state)
 {
-    static const int64_t shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },    { 17, 16 },  { 5, 33 },    { 90, 401 },
-                                         { 700, 64 }, { 33, 768 }, { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
-
     (void)state;
     begin();
     for (int type = 0; type < 2; type++)
-        for (int i = 0; i < COUNT_OF(shapes); i++)
-            for (int skew = 0; skew < 2; skew++) {
-                for (int kind = 0; kind < 8; kind++)
-                    check_norm_forward(shapes[i][0], shapes[i][1], types[type], kind, skew);
-                for (int kind = 0; kind < 4; kind++)
-                    check_norm_backward(shapes[i][0], shapes[i][1], types[type], kind, skew);
-            }
+        for (int i = 0; i < COUNT_OF(norm_shapes); i++)
+            for (int skew = 0; skew < 2; skew++)
+                for (int kind = 0; kind < 8; kind++) {
+                    check_norm_forward(norm_shapes[i][0], norm_shapes[i][1], types[type], kind, 0, skew);
+                    check_norm_backward(norm_shapes[i][0], norm_shapes[i][1], types[type], kind, skew);
+                }
+    end();
+}
+
+static void norms_with_their_residual_equal_the_reference(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(norm_shapes); i++)
+            for (int skew = 0; skew < 2; skew++)
+                for (int kind = 0; kind < 8; kind++) {
+                    int norm = (kind & 3) | 8 | (kind & 4 ? 16 : 0);
+                    check_norm_forward(norm_shapes[i][0], norm_shapes[i][1], types[type], norm, 0, skew);
+                    check_norm_forward(norm_shapes[i][0], norm_shapes[i][1], types[type], norm, 30, skew);
+                }
+    end();
+}
+
+/* The norm with its residual, that of the sum alone, and what the backward pass says the first was. kind: 1 bias, 2 RMS norm. */
+
+enum { NORM_X, NORM_BRANCH, NORM_WEIGHT, NORM_BIAS };
+enum { NORM_SUM = NORM_BIAS + 1, NORM_Y, NORM_MEAN, NORM_RSTD, NORM_Y_ALONE, NORM_MEAN_ALONE, NORM_RSTD_ALONE };
+enum { NORM_DX = NORM_RSTD_ALONE + 1, NORM_DWEIGHT, NORM_DBIAS, NORM_Y_AGAIN };
+
+static alibi_status run_rmsnorm_thrice(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]), sum = t[NORM_SUM], none = tensor_none();
+    struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), rstd = t[NORM_RSTD];
+    struct dropout drop = dropout_of(p->n[0]);
+
+    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y], rstd, sum, t[NORM_X], t[NORM_BRANCH], drop, weight, bias, 1e-5));
+    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y_ALONE], t[NORM_RSTD_ALONE], none, sum, none, drop, weight, bias, 1e-5));
+    return dev->ops->rmsnorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN], t[NORM_X], sum, weight, bias,
+                                      rstd);
+}
+
+static alibi_status run_layernorm_thrice(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]), sum = t[NORM_SUM], none = tensor_none();
+    struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), mean = t[NORM_MEAN], rstd = t[NORM_RSTD];
+    struct dropout drop = dropout_of(p->n[0]);
+
+    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y], mean, rstd, sum, t[NORM_X], t[NORM_BRANCH], drop, weight, bias, 1e-5));
+    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y_ALONE], t[NORM_MEAN_ALONE], t[NORM_RSTD_ALONE], none, sum, none, drop,
+                                           weight, bias, 1e-5));
+    return dev->ops->layernorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN], t[NORM_X], sum, weight, bias,
+                                        mean, rstd);
+}
+
+static bool same_bits(const struct problem *p, const struct solution *s, int a, int b)
+{
+    return memcmp(s->buffers[a], s->buffers[b], (size_t)buffer_count(p, &p->slots[a]) * sizeof(union cell)) == 0;
+}
+
+static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, int percent, int64_t skew)
+{
+    struct problem p = {
+        .operation = kind & 2 ? "rmsnorm" : "layernorm", .type = type, .kind = kind, .n = { percent }, .skew = skew
+    };
+
+    DESCRIBE(&p, "rows=%d C=%d%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "", percent);
+    p.run = kind & 2 ? run_rmsnorm_thrice : run_layernorm_thrice;
+    given(&p, matrix(type, rows, C));
+    given(&p, matrix(type, rows, C));
+    given(&p, vector(DTYPE_F32, C));
+    given(&p, vector(DTYPE_F32, C));
+    written(&p, matrix(type, rows, C));
+    for (int n = 0; n < 2; n++) {
+        written(&p, matrix(type, rows, C));
+        written(&p, vector(DTYPE_F32, kind & 2 ? 0 : rows));
+        written(&p, vector(DTYPE_F32, rows));
+    }
+    added_to(&p, matrix(type, rows, C));
+    added_to(&p, vector(DTYPE_F32, C));
+    added_to(&p, vector(DTYPE_F32, C));
+    written(&p, matrix(type, rows, C));
+    struct solution s = solve_on_gpu(&p);
+    bool good = same_bits(&p, &s, NORM_Y, NORM_Y_ALONE) && same_bits(&p, &s, NORM_MEAN, NORM_MEAN_ALONE) &&
+                same_bits(&p, &s, NORM_RSTD, NORM_RSTD_ALONE) && same_bits(&p, &s, NORM_Y, NORM_Y_AGAIN);
+    for (int64_t i = 0; i < stored(&p.slots[NORM_Y]); i++)
+        good = good && !isnan(result(&p, &s, NORM_Y, i));
+    printf("%s cuda %s %s%s  %s\n", p.operation, type_name(type), p.shape, skew ? " unaligned" : "",
+           good ? "the same bits: ok" : "OTHER BITS");
+    all_good = all_good && good;
+    solution_free(&s);
+    problem_free(&p);
+}
+
+static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(void **state)
+{
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(norm_shapes); i++)
+            for (int kind = 0; kind < 16; kind++)
+                check_norm_bits(norm_shapes[i][0], norm_shapes[i][1], types[type], kind & 3, kind & 4 ? 30 : 0, kind >> 3);
     end();
 }
 
@@ -571,19 +656,14 @@ static void activations_of_numbers_large_and_small_stay_right(void **state)
 
 /* ---- residual and dropout. kind: percent dropped; n: in place */
 
-static struct dropout dropout_of(const struct problem *p)
-{
-    return (struct dropout){ .p = p->kind / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
-}
-
 static alibi_status run_residual(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    return dev->ops->residual_forward(dev, t[2], p->n[0] ? t[2] : t[0], t[1], dropout_of(p));
+    return dev->ops->residual_forward(dev, t[2], p->n[0] ? t[2] : t[0], t[1], dropout_of(p->kind));
 }
 
 static alibi_status run_dropout(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    return dev->ops->dropout(dev, t[2], p->n[0] ? t[2] : t[0], dropout_of(p));
+    return dev->ops->dropout(dev, t[2], p->n[0] ? t[2] : t[0], dropout_of(p->kind));
 }
 
 static void check_dropout(int64_t count, enum dtype type, int percent, bool alone, bool in_place, int64_t skew)
@@ -723,12 +803,13 @@ static void check_cross_entropy(int64_t rows, int64_t V, enum dtype type, int ki
     given_tokens(&p, rows, V, TOKENS_RANDOM);
     for (int64_t r = 1; r < rows; r += 3)
         put(&p.slots[1], r, -1.0);
-    written(&p, vector(DTYPE_F32, rows));
+    written(&p, vector(DTYPE_F32, rows))->size = size; /* a difference of logits, which may be nothing */
     if (kind == 2)
         fill_random(&p, add_slot(&p, matrix(type, rows, V), ADDED_TO), size);
     else
         written(&p, matrix(type, kind ? rows : 0, V));
-    if (kind == 2) /* relative to the gradients, not to the logits that were there */
+    p.slots[3].size = kind == 2 ? size : 0.25; /* for V = 1 there is no gradient */
+    if (kind == 2)                             /* relative to the gradients, not to the logits that were there */
         p.slots[3].limit *= 0.25 / size;
     check(&p);
 }
@@ -964,12 +1045,13 @@ int main(void)
         cmocka_unit_test(a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works),
         cmocka_unit_test(fill_equals_the_reference),
         cmocka_unit_test(copy_equals_the_reference_between_all_types),
-        cmocka_unit_test(copy_follows_the_strides_of_its_views),
         cmocka_unit_test(embedding_equals_the_reference),
         cmocka_unit_test(linear_equals_the_reference),
         cmocka_unit_test(linear_takes_tensors_at_any_place),
         cmocka_unit_test(linear_with_activation_equals_the_reference),
         cmocka_unit_test(norms_equal_the_reference),
+        cmocka_unit_test(norms_with_their_residual_equal_the_reference),
+        cmocka_unit_test(a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass),
         cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(activations_of_numbers_large_and_small_stay_right),
         cmocka_unit_test(residual_and_dropout_equal_the_reference),

@@ -1,6 +1,7 @@
 /* test_cuda_attention.c - the GPU's attention against the reference in double precision: shapes around tiles, every bias, views
  * as the model has them, and keys that are left out */
 #include "ops/gpu.h"
+#include "ops/ref/ref.h"
 
 #define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
 #define STEEP 0.5
@@ -189,12 +190,83 @@ static struct problem backward_problem(struct attention_case c, enum dtype type,
         put(s, i, lse[i]);
     add_rows(&p, true);
     for (int n = DQ_ROWS; n <= DV_ROWS; n++)
-        p.slots[n].size = 0.25; /* for a single key those of q and k cancel to nothing */
+        p.slots[n].size = 1.0; /* what they sum has this size whatever D; for a single key those of q and k are nothing */
     s = added_to(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, bias_gradient ? c.H : 0, c.T)
                                           : tensor_1(NULL, DTYPE_F32, bias_gradient ? c.H : 0));
-    s->limit = type == DTYPE_BF16 ? 0x1p-6 : 1e-4; /* a sum over all pairs in which nearly everything cancels */
+    s->limit = type == DTYPE_BF16 ? 0x1p-6 : 5e-5; /* relative to what was summed, see size_bias_gradient() */
     add_slot(&p, tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq), attention_kept_words(c.Lk)), GIVEN);
     return p;
+}
+
+/* ---- pairs of a query and a key, in double */
+
+struct operands {
+    struct attention a;
+    struct tensor dy, y, lse;
+};
+
+static struct operands operands_of(const struct problem *p)
+{
+    struct tensor t[SLOTS];
+
+    for (int i = 0; i < p->count; i++) {
+        t[i] = p->slots[i].shape;
+        t[i].type = DTYPE_F64;
+        t[i].data = p->slots[i].values;
+    }
+    return (struct operands){ attention_of(p, t), query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE] };
+}
+
+/* dS = p (dp - row), where dp = dy . v and row = dy . y */
+struct pair {
+    const double *q, *k, *v, *dy;
+    double p, dp, row;
+};
+
+static const double *row_at(struct tensor t, int64_t b, int64_t l, int64_t h)
+{
+    return (const double *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2];
+}
+
+static double dot(const double *x, const double *y, int64_t D)
+{
+    double sum = 0.0;
+
+    for (int64_t d = 0; d < D; d++)
+        sum += x[d] * y[d];
+    return sum;
+}
+
+static struct pair pair_at(const struct operands *o, int64_t b, int64_t h, int64_t i, int64_t j)
+{
+    const struct attention *a = &o->a;
+    int64_t H = a->q.shape[2], Lq = a->q.shape[1], D = a->q.shape[3], kv = h / (H / a->k.shape[2]);
+    struct pair x = { row_at(a->q, b, i, h), row_at(a->k, b, j, kv), row_at(a->v, b, j, kv), row_at(o->dy, b, i, h), 0, 0, 0 };
+    double score = a->scale * dot(x.q, x.k, D) + ref_bias_at(a->bias, h, i - j);
+
+    x.p = exp(score - ((const double *)o->lse.data)[(b * H + h) * Lq + i]);
+    x.dp = dot(x.dy, x.v, D);
+    x.row = dot(x.dy, row_at(o->y, b, i, h), D);
+    return x;
+}
+
+/* An entry of dbias is a sum of dS in which nearly everything cancels: errors are relative to the sum of the sizes. */
+static void size_bias_gradient(struct problem *p)
+{
+    struct operands o = operands_of(p);
+    struct slot *s = &p->slots[DBIAS];
+    int64_t T = stored(s) / p->n[N_H];
+
+    assert_ok(NEW_ZERO_ARRAY(&s->sizes, stored(s) + 1, "sizes"));
+    for (int64_t b = 0; T > 0 && b < p->n[N_B]; b++)
+        for (int64_t h = 0; h < p->n[N_H]; h++)
+            for (int64_t i = 0; i < p->n[N_LQ]; i++)
+                for (int64_t j = 0; j <= i; j++) {
+                    struct pair x = pair_at(&o, b, h, i, j);
+                    int64_t entry = i - j < T ? i - j : T - 1;
+                    double factor = p->kind == BIAS_LINEAR ? (double)(i - j) : 1.0;
+                    s->sizes[h * T + entry] += factor * x.p * (fabs(x.dp) + fabs(x.row));
+                }
 }
 
 static void check_backward(struct attention_case c, enum dtype type, bool bias_gradient, int64_t skew)
@@ -206,6 +278,7 @@ static void check_backward(struct attention_case c, enum dtype type, bool bias_g
                                         bias_gradient && c.bias != BIAS_NONE, false);
     p.skew = skew;
     problem_free(&forward);
+    size_bias_gradient(&p);
     check(&p);
 }
 
@@ -536,52 +609,27 @@ static bool check_budget(const struct problem *p, const struct solution *s, doub
     return good;
 }
 
-/* ---- gradients of what was used: the reference's formulas over the tiles of the record, for B = 1 */
+/* ---- gradients of what was used: the reference's formulas over the tiles of the record, for B = 1 and rows without gaps */
 
-struct pair {
-    int64_t q, k; /* where the query's and the key's numbers begin */
-    double p, ds;
-};
-
-static double dot(const double *x, const double *y, int64_t D)
-{
-    double sum = 0.0;
-
-    for (int64_t d = 0; d < D; d++)
-        sum += x[d] * y[d];
-    return sum;
-}
-
-static struct pair pair_at(const struct problem *p, int64_t h, int64_t i, int64_t j)
-{
-    const struct slot *s = p->slots;
-    int64_t D = p->n[N_D], H = p->n[N_H], Hkv = p->n[N_HKV];
-    struct pair x = { .q = (i * H + h) * D, .k = (j * Hkv + h / (H / Hkv)) * D };
-    double score = dot(s[Q_ROWS].values + x.q, s[K_ROWS].values + x.k, D) / sqrt((double)D);
-    const double *dy = s[DY_ROWS].values + x.q;
-
-    score -= s[BIAS_VALUES].values[h] * (double)(i - j);
-    x.p = exp(score - s[LSE].values[h * p->n[N_LQ] + i]);
-    x.ds = x.p * (dot(dy, s[V_ROWS].values + x.k, D) - dot(dy, s[Y_ROWS].values + x.q, D));
-    return x;
-}
-
-static void add_pair(struct problem *p, int64_t h, int64_t i, int64_t j)
+static void add_pair(struct problem *p, const struct operands *o, int64_t h, int64_t i, int64_t j)
 {
     struct slot *s = p->slots;
-    struct pair x = pair_at(p, h, i, j);
-    double scale = 1.0 / sqrt((double)p->n[N_D]);
+    struct pair x = pair_at(o, 0, h, i, j);
+    double *dq = s[DQ_ROWS].expected + (x.q - s[Q_ROWS].values), *dk = s[DK_ROWS].expected + (x.k - s[K_ROWS].values);
+    double *dv = s[DV_ROWS].expected + (x.v - s[V_ROWS].values);
 
     for (int64_t d = 0; d < p->n[N_D]; d++) {
-        s[DQ_ROWS].expected[x.q + d] += scale * x.ds * s[K_ROWS].values[x.k + d];
-        s[DK_ROWS].expected[x.k + d] += scale * x.ds * s[Q_ROWS].values[x.q + d];
-        s[DV_ROWS].expected[x.k + d] += x.p * s[DY_ROWS].values[x.q + d];
+        dq[d] += o->a.scale * x.p * (x.dp - x.row) * x.k[d];
+        dk[d] += o->a.scale * x.p * (x.dp - x.row) * x.q[d];
+        dv[d] += x.p * x.dy[d];
     }
-    s[DBIAS].expected[h] -= x.ds * (double)(i - j);
+    s[DBIAS].expected[h] -= x.p * (x.dp - x.row) * (double)(i - j);
 }
 
 static void expect_gradients_of_what_was_used(struct problem *p, struct tensor kept)
 {
+    struct operands o = operands_of(p);
+
     for (int n = DQ_ROWS; n <= DBIAS; n++) {
         struct slot *s = &p->slots[n];
         assert_ok(NEW_ZERO_ARRAY(&s->expected, stored(s) + 1, "gradients"));
@@ -592,7 +640,7 @@ static void expect_gradients_of_what_was_used(struct problem *p, struct tensor k
         for (int64_t i = 0; i < p->n[N_LQ]; i++)
             for (int64_t j = 0; j <= i; j++)
                 if (is_used(kept, h * kept.shape[2] + i / ATTENTION_TILE, j / ATTENTION_TILE))
-                    add_pair(p, h, i, j);
+                    add_pair(p, &o, h, i, j);
 }
 
 /* The backward pass that follows on the GPU's own forward pass. */
@@ -616,6 +664,7 @@ static void check_skipping_backward(struct attention_case c, const struct proble
     for (int64_t i = 0; i < stored(&p.slots[KEPT]); i++)
         p.slots[KEPT].values[i] = (double)((const int32_t *)a.skip.kept.data)[i];
     expect_gradients_of_what_was_used(&p, a.skip.kept);
+    size_bias_gradient(&p);
     struct solution solved = solve_on_gpu(&p);
     compare(&p, &solved);
     solution_free(&solved);

@@ -27,6 +27,8 @@ struct problem {
     int inputs;
     struct tensor y, dy;
     struct tensor kept, kept_too; /* by forward, for backward */
+    struct tensor sum, dsum;      /* of a residual, and its gradient */
+    struct tensor again;          /* y, by backward */
     struct tensor scratch, dup;   /* of backward */
     struct tensor table;          /* of angles */
     struct tensor index;          /* tokens, targets, buckets */
@@ -93,7 +95,8 @@ static void add_output(struct problem *p, int64_t rows, int64_t columns)
 
 static void free_problem(struct problem *p)
 {
-    struct tensor others[] = { p->y, p->dy, p->kept, p->kept_too, p->scratch, p->dup, p->table, p->index };
+    struct tensor others[] = { p->y,     p->dy,      p->kept, p->kept_too, p->sum,  p->dsum,
+                               p->again, p->scratch, p->dup,  p->table,    p->index };
 
     for (int i = 0; i < p->inputs; i++) {
         mem_free(p->in[i].x.data);
@@ -204,17 +207,16 @@ static void embedding_gradients_equal_finite_differences(void **state)
     }
 }
 
-/* ---- linear. The gradient of the residual is dy itself. */
+/* ---- linear */
 
 static void linear_forward(struct problem *p)
 {
-    assert_ok(ops_ref.linear_forward(&device, p->y, p->in[0].x, p->in[1].x, p->in[2].x, p->in[3].x));
+    assert_ok(ops_ref.linear_forward(&device, p->y, p->in[0].x, p->in[1].x, p->in[2].x));
 }
 
 static void linear_backward(struct problem *p)
 {
     assert_ok(ops_ref.linear_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x));
-    assert_ok(ops_ref.copy(&device, p->in[3].dx, p->dy));
 }
 
 static void add_optional(struct problem *p, bool present, int64_t rows, int64_t columns, bool accumulates)
@@ -227,9 +229,10 @@ static void add_optional(struct problem *p, bool present, int64_t rows, int64_t 
 
 static void linear_gradients_equal_finite_differences(void **state)
 {
-    /* rows, in, out, bias, residual */
-    static const int cases[][5] = { { 1, 1, 1, 1, 0 }, { 5, 3, 7, 1, 0 }, { 7, 5, 3, 0, 0 }, { 5, 3, 7, 1, 1 },
-                                    { 7, 5, 3, 0, 1 }, { 0, 3, 2, 1, 1 }, { 3, 0, 2, 1, 1 }, { 2, 3, 0, 1, 1 } };
+    /* rows, in, out, bias */
+    static const int cases[][4] = {
+        { 1, 1, 1, 1 }, { 5, 3, 7, 1 }, { 7, 5, 3, 0 }, { 0, 3, 2, 1 }, { 3, 0, 2, 1 }, { 2, 3, 0, 1 }
+    };
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -238,68 +241,104 @@ static void linear_gradients_equal_finite_differences(void **state)
         add_input(&p, n[0], n[1], false);
         add_input(&p, n[2], n[1], true);
         add_optional(&p, n[3], 1, n[2], true);
-        add_optional(&p, n[4], n[0], n[2], false);
         add_output(&p, n[0], n[2]);
-        check(&p, "linear_backward", "rows=%d in=%d out=%d%s%s", n[0], n[1], n[2], n[3] ? " bias" : "", n[4] ? " residual" : "");
+        check(&p, "linear_backward", "rows=%d in=%d out=%d%s", n[0], n[1], n[2], n[3] ? " bias" : "");
     }
 }
 
-/* ---- norms. dx accumulates here: the residual stream's gradient is already in it. */
+/* Without dweight nobody looks at x. */
+static void linear_gives_the_same_gradient_of_its_input_alone(void **state)
+{
+    struct tensor dy = random_tensor(5, 7), x = random_tensor(5, 3), weight = random_tensor(7, 3);
+    struct tensor dx = random_tensor(5, 3), alone = random_tensor(5, 3), dweight = random_tensor(7, 3);
+    struct tensor all[] = { dy, x, weight, dx, alone, dweight };
+
+    (void)state;
+    assert_ok(ops_ref.linear_backward(&device, dx, dweight, tensor_none(), dy, x, weight));
+    assert_ok(ops_ref.linear_backward(&device, alone, tensor_none(), tensor_none(), dy, tensor_none(), weight));
+    assert_memory_equal(alone.data, dx.data, 15 * sizeof(double));
+    for (size_t i = 0; i < COUNT(all); i++)
+        mem_free(all[i].data);
+}
+
+/* ---- norms: x, weight, bias, branch. kind: RMS norm. dx accumulates here: the residual stream's gradient is already in it. */
 
 static const double norm_eps = 1e-5;
 
-static void layernorm_forward(struct problem *p)
+static void norm_forward(struct problem *p)
 {
-    assert_ok(ops_ref.layernorm_forward(&device, p->y, p->kept, p->kept_too, p->in[0].x, p->in[1].x, p->in[2].x, norm_eps));
+    struct tensor x = p->in[0].x, weight = p->in[1].x, bias = p->in[2].x, branch = p->in[3].x;
+
+    if (p->kind)
+        assert_ok(ops_ref.rmsnorm_forward(&device, p->y, p->kept, p->sum, x, branch, p->drop, weight, bias, norm_eps));
+    else
+        assert_ok(
+            ops_ref.layernorm_forward(&device, p->y, p->kept_too, p->kept, p->sum, x, branch, p->drop, weight, bias, norm_eps));
 }
 
-static void layernorm_backward(struct problem *p)
+/* Of the norm alone, onto dx; y must come out as it did before. */
+static void norm_alone_backward(struct problem *p, struct tensor dx, struct tensor x)
 {
-    assert_ok(ops_ref.layernorm_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x, p->kept,
-                                         p->kept_too));
+    struct input *weight = &p->in[1], *bias = &p->in[2];
+
+    if (p->kind)
+        assert_ok(ops_ref.rmsnorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x, weight->x, bias->x, p->kept));
+    else
+        assert_ok(ops_ref.layernorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x, weight->x, bias->x,
+                                             p->kept_too, p->kept));
+    if (p->again.data)
+        assert_true(memcmp(p->again.data, p->y.data, (size_t)tensor_count(p->y) * sizeof(double)) == 0);
 }
 
-static void rmsnorm_forward(struct problem *p)
+/* Where there is a branch, the gradient of the sum is that of x and, behind the same dropout, that of the branch. */
+static void norm_backward(struct problem *p)
 {
-    assert_ok(ops_ref.rmsnorm_forward(&device, p->y, p->kept, p->in[0].x, p->in[1].x, p->in[2].x, norm_eps));
-}
+    struct input *x = &p->in[0], *branch = &p->in[3];
 
-static void rmsnorm_backward(struct problem *p)
-{
-    assert_ok(ops_ref.rmsnorm_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x, p->kept));
-}
-
-/* rows, C, bias. Layer norm of a single number is constant, RMS norm its sign. */
-static const int norm_cases[][3] = { { 1, 1, 1 }, { 1, 2, 0 }, { 5, 7, 1 }, { 3, 31, 0 }, { 0, 5, 1 } };
-
-static void check_norm(void (*forward)(struct problem *), void (*backward)(struct problem *), const char *operation)
-{
-    for (size_t i = 0; i < COUNT(norm_cases); i++) {
-        const int *n = norm_cases[i];
-        struct problem p = { .forward = forward, .backward = backward };
-        add_input(&p, n[0], n[1], true);
-        add_input(&p, 1, n[1], true);
-        if (n[2])
-            add_input(&p, 1, n[1], true);
-        else
-            add_absent(&p);
-        add_output(&p, n[0], n[1]);
-        p.kept = new_tensor(DTYPE_F64, 1, n[0]);
-        p.kept_too = new_tensor(DTYPE_F64, 1, n[0]);
-        check(&p, operation, "rows=%d C=%d%s", n[0], n[1], n[2] ? " bias" : "");
+    if (branch->x.data == NULL) {
+        norm_alone_backward(p, x->dx, x->x);
+        return;
     }
+    assert_ok(ops_ref.fill(&device, p->dsum, 0.0));
+    norm_alone_backward(p, p->dsum, p->sum);
+    assert_ok(ops_ref.residual_forward(&device, x->dx, x->dx, p->dsum, (struct dropout){ 0 }));
+    assert_ok(ops_ref.dropout(&device, branch->dx, p->dsum, p->drop));
 }
 
-static void layernorm_gradients_equal_finite_differences(void **state)
+/* percent: dropped from the branch; -1: no branch */
+static void check_norm(int rows, int C, bool bias, int percent, bool rms)
 {
-    (void)state;
-    check_norm(layernorm_forward, layernorm_backward, "layernorm_backward");
+    struct problem p = { .forward = norm_forward, .backward = norm_backward, .kind = rms };
+
+    p.drop = (struct dropout){ percent > 0 ? percent / 100.0 : 0.0, 3, 4 };
+    add_input(&p, rows, C, true);
+    add_input(&p, 1, C, true);
+    add_optional(&p, bias, 1, C, true);
+    add_optional(&p, percent >= 0, rows, C, false);
+    add_output(&p, rows, C);
+    p.kept = new_tensor(DTYPE_F64, 1, rows);
+    p.kept_too = new_tensor(DTYPE_F64, 1, rows);
+    if (percent >= 0) {
+        p.sum = new_tensor(DTYPE_F64, rows, C);
+        p.dsum = new_tensor(DTYPE_F64, rows, C);
+    }
+    if (!bias || percent >= 0)
+        p.again = new_tensor(DTYPE_F64, rows, C);
+    check(&p, rms ? "rmsnorm_backward" : "layernorm_backward", "rows=%d C=%d%s dropout %d%%", rows, C, bias ? " bias" : "",
+          percent);
 }
 
-static void rmsnorm_gradients_equal_finite_differences(void **state)
+/* Layer norm of a single number is constant, RMS norm its sign. */
+static void norm_gradients_equal_finite_differences(void **state)
 {
+    static const int cases[][3] = { { 1, 1, 1 }, { 1, 2, 0 }, { 5, 7, 1 }, { 3, 31, 0 }, { 0, 5, 1 } };
+    static const int percents[] = { -1, 0, 30 };
+
     (void)state;
-    check_norm(rmsnorm_forward, rmsnorm_backward, "rmsnorm_backward");
+    for (size_t i = 0; i < COUNT(cases); i++)
+        for (size_t d = 0; d < COUNT(percents); d++)
+            for (int rms = 0; rms < 2; rms++)
+                check_norm(cases[i][0], cases[i][1], cases[i][2], percents[d], rms);
 }
 
 /* ---- activation */
@@ -331,7 +370,8 @@ static void activation_gradients_equal_finite_differences(void **state)
         }
 }
 
-/* ---- a layer of two matrices with an activation between: x, weight, bias; weight, bias */
+/* ---- a layer of two matrices with an activation between: x, weight, bias; weight, bias. The first bias has its gradient from
+ * the sums of dup. */
 
 enum { APART, OVER_UP, OVER_SCRATCH }; /* where dup goes */
 
@@ -340,7 +380,7 @@ static void two_layers_forward(struct problem *p)
     struct input *in = p->in;
 
     assert_ok(ops_ref.linear_activation_forward(&device, p->kind, p->kept_too, p->kept, in[0].x, in[1].x, in[2].x));
-    assert_ok(ops_ref.linear_forward(&device, p->y, p->kept_too, in[3].x, in[4].x, tensor_none()));
+    assert_ok(ops_ref.linear_forward(&device, p->y, p->kept_too, in[3].x, in[4].x));
 }
 
 static void two_layers_backward(struct problem *p)
@@ -349,9 +389,9 @@ static void two_layers_backward(struct problem *p)
     struct tensor up = p->kept, activated = p->kept_too;
     struct tensor dup = p->start == OVER_UP ? up : p->start == OVER_SCRATCH ? p->scratch : p->dup;
 
-    assert_ok(
-        ops_ref.linear_activation_backward(&device, p->kind, dup, p->scratch, in[3].dx, in[4].dx, p->dy, activated, in[3].x, up));
-    assert_ok(ops_ref.linear_backward(&device, in[0].dx, in[1].dx, in[2].dx, dup, in[0].x, in[1].x));
+    assert_ok(ops_ref.linear_activation_backward(&device, p->kind, dup, in[2].dx, p->scratch, in[3].dx, in[4].dx, p->dy,
+                                                 activated, in[3].x, up));
+    assert_ok(ops_ref.linear_backward(&device, in[0].dx, in[1].dx, tensor_none(), dup, in[0].x, in[1].x));
 }
 
 static void check_two_layers(int rows, int C, int F, int kind, bool bias, int where)
@@ -575,8 +615,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embedding_gradients_equal_finite_differences),
         cmocka_unit_test(linear_gradients_equal_finite_differences),
-        cmocka_unit_test(layernorm_gradients_equal_finite_differences),
-        cmocka_unit_test(rmsnorm_gradients_equal_finite_differences),
+        cmocka_unit_test(linear_gives_the_same_gradient_of_its_input_alone),
+        cmocka_unit_test(norm_gradients_equal_finite_differences),
         cmocka_unit_test(activation_gradients_equal_finite_differences),
         cmocka_unit_test(linear_activation_gradients_equal_finite_differences),
         cmocka_unit_test(residual_gradients_equal_finite_differences),

@@ -257,6 +257,20 @@ static void losses_and_gradients_in_bf16_are_those_of_the_cpu_to_its_precision(v
     end();
 }
 
+/* The same bits, but for activations in bf16, which are those of rounded inputs then. */
+static void check_again(const struct model *m, int recompute, const struct pass *again, const struct pass *kept)
+{
+    bool cheap = recompute == ALIBI_RECOMPUTE_CHEAP;
+    double error = relative(again->gradients, kept->gradients, m->span, 0.0);
+    double limit = cheap && m->type == DTYPE_BF16 ? 1e-2 : 0.0;
+    bool same = memcmp(again->gradients, kept->gradients, (size_t)m->span * sizeof(float)) == 0;
+    char words[80];
+
+    snprintf(words, sizeof words, "gradient %.1e limit %.1e", error, limit);
+    say("model computed again", type_name(m->type), &m->config, cheap ? "cheap" : "block", words,
+        again->loss == kept->loss && (same || (limit > 0 && error <= limit)));
+}
+
 /* One model passes from one way to the other, as its buffers must. */
 static void check_recompute(struct alibi_config c, enum dtype type)
 {
@@ -266,15 +280,14 @@ static void check_recompute(struct alibi_config c, enum dtype type)
     for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
         m->recompute = recompute;
         struct pass again = pass_of(m, 0.2);
-        bool same = again.loss == kept.loss && memcmp(again.gradients, kept.gradients, (size_t)m->span * sizeof(float)) == 0;
-        say("model computed again", type_name(type), &c, recompute == ALIBI_RECOMPUTE_CHEAP ? "cheap" : "block", "bits", same);
+        check_again(m, recompute, &again, &kept);
         pass_free(&again);
     }
     pass_free(&kept);
     model_free(m);
 }
 
-static void what_is_computed_again_gives_the_same_bits(void **state)
+static void what_is_computed_again_gives_the_same_numbers(void **state)
 {
     (void)state;
     start();
@@ -503,7 +516,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(losses_and_gradients_in_fp32_are_those_of_the_cpu),
         cmocka_unit_test(losses_and_gradients_in_bf16_are_those_of_the_cpu_to_its_precision),
-        cmocka_unit_test(what_is_computed_again_gives_the_same_bits),
+        cmocka_unit_test(what_is_computed_again_gives_the_same_numbers),
         cmocka_unit_test(skipping_leaves_losses_and_gradients_as_they_are),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method),
         cmocka_unit_test(training_twice_from_the_same_seed_gives_the_same_bits),

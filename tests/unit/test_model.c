@@ -244,6 +244,25 @@ static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **s
             }
 }
 
+/* The budget may change from pass to pass. */
+static void what_attention_used_is_recorded_only_where_it_may_leave_something_out(void **state)
+{
+    static const double budgets[] = { 0.0, 0x1p-24, 0.0 };
+    struct device fast = { .ops = ops_cpu() };
+    struct model *m = new_model(tiny("alibi"), &fast, DTYPE_F32);
+    double losses[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int recompute = ALIBI_RECOMPUTE_NONE; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
+            m->skip = budgets[i];
+            gradients_with(m, recompute, (struct dropout){ 0 }, &losses[i]);
+            assert_true(losses[i] == losses[0]);
+            assert_int_equal(m->activations->layers[0].kept.data != NULL, budgets[i] > 0);
+        }
+    model_free(m);
+}
+
 /* ---- the flat buffers */
 
 static void check_zeros(const float *flat, int64_t from, int64_t to)
@@ -380,6 +399,20 @@ static void decoding_equals_the_full_forward_for_every_method_past_the_training_
             check_decoding(m, mixed, 5);
             model_free(m);
         }
+}
+
+static void decoding_equals_the_full_forward_without_a_last_norm(void **state)
+{
+    static const int64_t mixed[] = { 1, 64, 3, 17, 100 };
+    struct device fast = { .ops = ops_cpu() };
+    struct alibi_config c = tiny("alibi");
+    struct model *m;
+
+    (void)state;
+    c.final_norm = false;
+    m = new_model(c, &fast, DTYPE_F32);
+    check_decoding(m, mixed, 5);
+    model_free(m);
 }
 
 static void rows_of_a_batch_decode_as_they_would_alone(void **state)
@@ -638,11 +671,13 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
         cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
+        cmocka_unit_test(what_attention_used_is_recorded_only_where_it_may_leave_something_out),
         cmocka_unit_test(parameters_that_decay_come_first_and_all_begin_at_multiples_of_64),
         cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),
         cmocka_unit_test(copies_follow_the_masters_once_they_are_refreshed),
         cmocka_unit_test(the_output_layer_is_cut_evenly),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method_past_the_training_length),
+        cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm),
         cmocka_unit_test(rows_of_a_batch_decode_as_they_would_alone),
         cmocka_unit_test(a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again),
         cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),

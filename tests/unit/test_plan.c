@@ -75,6 +75,7 @@ static size_t allocated(struct alibi_config c, const struct alibi_training *t, s
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, device, type, true));
     m->recompute = t->recompute;
+    m->skip = t->skip;
     assert_ok(model_init(m, 1));
     assert_ok(optimizer_init(&o, m, t->optimizer));
     assert_true(t->batch * t->train_length <= 64);
@@ -108,6 +109,7 @@ static void the_plan_is_what_training_then_allocates(void **state)
             struct alibi_training t = tiny_training(10, 10);
             t.recompute = recompute;
             t.optimizer = i % 2 ? ALIBI_ADAMW : ALIBI_NESTEROV;
+            t.skip = i % 3 ? t.skip : 0;
             check_plan(config_of(alibi_position_name(i, NULL)), &t, DTYPE_F32);
             check_plan(config_of(alibi_position_name(i, NULL)), &t, DTYPE_BF16);
         }
@@ -127,6 +129,21 @@ static void computing_more_again_keeps_less(void **state)
     assert_true(plan[1].activations < plan[0].activations && plan[2].activations < plan[1].activations);
     assert_true(plan[1].total < plan[0].total && plan[2].total < plan[1].total);
     assert_int_equal(plan[0].weights, plan[2].weights);
+}
+
+static void what_attention_uses_takes_memory_only_where_it_may_leave_something_out(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    struct device device = counting_device();
+    struct alibi_plan with, without;
+
+    (void)state;
+    assert_true(t.skip > 0);
+    assert_ok(plan_training(&with, &c, &t, &device, DTYPE_F32));
+    t.skip = 0;
+    assert_ok(plan_training(&without, &c, &t, &device, DTYPE_F32));
+    assert_true(without.activations < with.activations && without.passing == with.passing);
 }
 
 /* ---- on a device whose memory is known */
@@ -227,6 +244,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_plan_is_what_training_then_allocates),
         cmocka_unit_test(computing_more_again_keeps_less),
+        cmocka_unit_test(what_attention_uses_takes_memory_only_where_it_may_leave_something_out),
         cmocka_unit_test(the_largest_batch_and_the_longest_input_are_the_last_that_fit),
         cmocka_unit_test(positions_that_end_bound_the_longest_input),
         cmocka_unit_test(what_does_not_fit_is_refused_and_told_what_would),

@@ -54,6 +54,7 @@ bool cpu_ops_for_set(struct ops *out, const char *name)
             out->name = "cpu";
             out->linear_forward = cpu_linear_forward;
             out->linear_backward = cpu_linear_backward;
+            out->linear_activation_backward = cpu_linear_activation_backward;
             sets[s].override(out);
             return true;
         }

@@ -5,46 +5,69 @@
 //   relu        y = max(x, 0)
 //   swiglu      y = silu(g) * u,     silu(g) = g sigmoid(g)
 //
-// A sigmoid costs one exponential. Where numbers are bf16, the fast exponential and division err far below their rounding.
-#include "ops/cuda/launch.cuh"
+// A sigmoid costs one exponential. Where numbers are bf16, the fast exponential and division err far below their rounding. The
+// gradient goes by columns, which are added up in the same pass: they are the gradient of the bias before the activation.
+#include "ops/cuda/columns.cuh"
 
 template <class T> static __device__ __forceinline__ float exponential(float x)
 {
     return sizeof(T) == 2 ? __expf(x) : expf(x);
 }
 
-template <class T> static __device__ __forceinline__ float quotient(float a, float b)
+static __device__ __forceinline__ float fast_reciprocal(float x)
 {
-    return sizeof(T) == 2 ? __fdividef(a, b) : a / b;
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
-// s = sigmoid(x) and s (1 - s), neither by a difference: with e = exp(-|x|), 1 / (1 + e) is the larger of s and 1 - s.
+// s = sigmoid(x) and s (1 - s).
 struct sigmoid {
     float value, slope;
 };
 
-template <class T> static __device__ __forceinline__ struct sigmoid sigmoid_of(float x)
+// Neither by a difference: with e = exp(-|x|), 1 / (1 + e) is the larger of s and 1 - s.
+static __device__ __forceinline__ struct sigmoid exact_sigmoid(float x)
 {
-    const float e = exponential<T>(-fabsf(x));
-    const float larger = quotient<T>(1.0f, 1.0f + e), smaller = e * larger;
+    const float e = expf(-fabsf(x)), larger = 1.0f / (1.0f + e), smaller = e * larger;
 
     return { x >= 0.0f ? larger : smaller, larger * smaller };
 }
 
+// The difference 1 - s errs by 2^-24, which is nothing beside s where it is near 1. Large e^-x become infinite and s 0.
+static __device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
+{
+    const float log2_e = 1.4426950408889634f;
+    const float s = fast_reciprocal(1.0f + power_of_two(-log2_e * x));
+
+    return { s, fmaf(-s, s, s) };
+}
+
+template <class T> static __device__ __forceinline__ struct sigmoid sigmoid_of(float x)
+{
+    return sizeof(T) == 2 ? fast_sigmoid(x) : exact_sigmoid(x);
+}
+
 // Each kind has the function and its slope.
 template <class T> struct gelu_tanh {
-    static constexpr float K = 1.5957691216057308f; // 2 sqrt(2/pi)
+    static constexpr float K = 1.5957691216057308f, CUBE = 0.044715f; // 2 sqrt(2/pi)
+
+    static __device__ __forceinline__ float twice_u(float x)
+    {
+        return x * (K + K * CUBE * (x * x));
+    }
 
     static __device__ __forceinline__ float value(float x)
     {
-        return x * sigmoid_of<T>(K * (x + 0.044715f * x * x * x)).value;
+        return x * sigmoid_of<T>(twice_u(x)).value;
     }
 
     static __device__ __forceinline__ float slope(float x)
     {
-        const struct sigmoid s = sigmoid_of<T>(K * (x + 0.044715f * x * x * x));
+        const struct sigmoid s = sigmoid_of<T>(twice_u(x));
 
-        return s.value + x * s.slope * (K * (1.0f + 3.0f * 0.044715f * x * x));
+        return s.value + x * s.slope * (K + 3.0f * K * CUBE * (x * x));
     }
 };
 
@@ -66,16 +89,16 @@ template <class T> struct gelu_erf {
     }
 };
 
-// As the reference, a number that is not one gives 0.
+// A number that is not one stays so.
 template <class T> struct relu {
     static __device__ __forceinline__ float value(float x)
     {
-        return x > 0.0f ? x : 0.0f;
+        return x <= 0.0f ? 0.0f : x;
     }
 
     static __device__ __forceinline__ float slope(float x)
     {
-        return x > 0.0f ? 1.0f : 0.0f;
+        return x <= 0.0f ? 0.0f : x > 0.0f ? 1.0f : x;
     }
 };
 
@@ -111,20 +134,40 @@ template <class T, class Kind> struct activation_forward {
     }
 };
 
+// Rounds d, writes it, and adds what was written.
+template <class T, int N> static __device__ __forceinline__ void write_and_add(T *to, float (&sums)[N], const float (&d)[N])
+{
+    const bits<T, N> written = bits_of<T>(d);
+
+    store_bits<N>(to, written);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sums[k] += written.at(k);
+}
+
 template <class T, class Kind> struct activation_backward {
+    enum { SETS = 1, ROWS = 4, BLOCKS = 4 };
     T *dx;
     const T *dy, *x;
+    int F;
 
-    template <int N> __device__ __forceinline__ void run(int64_t i) const
+    template <int N> struct part {
+        bits<T, N> x, dy;
+    };
+
+    template <int N> __device__ __forceinline__ part<N> read(int row, int f) const
     {
-        float at[N], d[N];
+        return { load_bits<N>(x + (int64_t)row * F + f), load_bits<N>(dy + (int64_t)row * F + f) };
+    }
 
-        load<N>(at, x + i);
-        load<N>(d, dy + i);
+    template <int N> __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &from, int row, int f) const
+    {
+        float d[N];
+
 #pragma unroll
         for (int k = 0; k < N; k++)
-            d[k] *= Kind::slope(at[k]);
-        store<N>(dx + i, d);
+            d[k] = from.dy.at(k) * Kind::slope(from.x.at(k));
+        write_and_add(dx + (int64_t)row * F + f, sums[0], d);
     }
 };
 
@@ -137,17 +180,21 @@ template <class T, class Kind> static alibi_status run_forward(struct cuda *c, s
     return each<pack<T>::N>(c, "activation", op, tensor_count(y), aligned(y.data, x.data));
 }
 
-template <class T, class Kind>
-static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dy, struct tensor x)
+// By columns of dy: the op's sets are side by side in dx.
+template <class T, class Op>
+static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dx_sums, struct tensor dy, struct tensor x)
 {
-    const struct activation_backward<T, Kind> op = {
-        (T *)dx.data, (const T *)dy.data, (const T *)x.data
-    };
+    constexpr int N = pack<T>::N;
+    const int64_t rows = dy.shape[0], F = dy.shape[1];
+    const Op op = { (T *)dx.data, (const T *)dy.data, (const T *)x.data, (int)F };
+    float *sums = (float *)dx_sums.data;
 
-    return each<pack<T>::N>(c, "gradient of activation", op, tensor_count(dy), aligned(dx.data, dy.data, x.data));
+    if (F % N == 0 && aligned(dx.data, dy.data, x.data))
+        return column_pass<N>(c, "gradient of activation", op, sums, rows, F);
+    return column_pass<1>(c, "gradient of activation", op, sums, rows, F);
 }
 
-// ---- swiglu: a block for a row, which is g[F] then u[F]
+// ---- swiglu: a row of x is g[F] then u[F]. Forward, a block has a row
 
 enum { SWIGLU_THREADS = 256 };
 
@@ -167,27 +214,38 @@ template <class T, int N> static __global__ void __launch_bounds__(SWIGLU_THREAD
 }
 
 // Both inputs are read before either gradient is written: dx may be x.
-template <class T, int N>
-static __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu_backward_kernel(T *dx, const T *dy, const T *x, int64_t F)
-{
-    const int64_t row = blockIdx.x;
+template <class T> struct swiglu_backward {
+    enum { SETS = 2, ROWS = 2, BLOCKS = 3 };
+    T *dx;
+    const T *dy, *x;
+    int F;
 
-    for (int64_t f = (int64_t)threadIdx.x * N; f < F; f += SWIGLU_THREADS * N) {
-        const int64_t at_gate = row * 2 * F + f, at_up = at_gate + F;
-        float gate[N], up[N], d[N];
-        load<N>(gate, x + at_gate);
-        load<N>(up, x + at_up);
-        load<N>(d, dy + row * F + f);
+    template <int N> struct part {
+        bits<T, N> gate, up, dy;
+    };
+
+    template <int N> __device__ __forceinline__ part<N> read(int row, int f) const
+    {
+        const T *gate = x + (int64_t)row * 2 * F + f;
+
+        return { load_bits<N>(gate), load_bits<N>(gate + F), load_bits<N>(dy + (int64_t)row * F + f) };
+    }
+
+    template <int N> __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &from, int row, int f) const
+    {
+        T *to = dx + (int64_t)row * 2 * F + f;
+        float dgate[N], dup[N];
+
 #pragma unroll
         for (int k = 0; k < N; k++) {
-            const float slope = silu<T>::slope(gate[k]);
-            gate[k] = d[k] * silu<T>::value(gate[k]);
-            up[k] *= d[k] * slope;
+            const float gate = from.gate.at(k), d = from.dy.at(k);
+            dgate[k] = from.up.at(k) * d * silu<T>::slope(gate);
+            dup[k] = d * silu<T>::value(gate);
         }
-        store<N>(dx + at_gate, up);
-        store<N>(dx + at_up, gate);
+        write_and_add(to, sums[0], dgate);
+        write_and_add(to + F, sums[1], dup);
     }
-}
+};
 
 template <class T> static alibi_status swiglu(struct cuda *c, struct tensor y, struct tensor x)
 {
@@ -199,19 +257,6 @@ template <class T> static alibi_status swiglu(struct cuda *c, struct tensor y, s
     if (rows == 0 || F == 0)
         return ALIBI_OK;
     return launch(c, "activation", kernel, dim3((unsigned)rows), dim3(SWIGLU_THREADS), 0, (T *)y.data, (const T *)x.data, F);
-}
-
-template <class T> static alibi_status swiglu_backward(struct cuda *c, struct tensor dx, struct tensor dy, struct tensor x)
-{
-    constexpr int N = pack<T>::N;
-    const int64_t rows = dy.shape[0], F = dy.shape[1];
-    const bool vector = F % N == 0 && aligned(dx.data, dy.data, x.data);
-    const auto kernel = vector ? swiglu_backward_kernel<T, N> : swiglu_backward_kernel<T, 1>;
-
-    if (rows == 0 || F == 0)
-        return ALIBI_OK;
-    return launch(c, "gradient of activation", kernel, dim3((unsigned)rows), dim3(SWIGLU_THREADS), 0, (T *)dx.data,
-                  (const T *)dy.data, (const T *)x.data, F);
 }
 
 // ---- by kind
@@ -231,19 +276,21 @@ template <class T> static alibi_status forward_of(struct cuda *c, int kind, stru
     return swiglu<T>(c, y, x);
 }
 
-template <class T> static alibi_status backward_of(struct cuda *c, int kind, struct tensor dx, struct tensor dy, struct tensor x)
+template <class T>
+static alibi_status backward_of(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums, struct tensor dy,
+                                struct tensor x)
 {
     switch ((enum alibi_activation)kind) {
     case ALIBI_GELU_TANH:
-        return run_backward<T, gelu_tanh<T>>(c, dx, dy, x);
+        return run_backward<T, activation_backward<T, gelu_tanh<T>>>(c, dx, dx_sums, dy, x);
     case ALIBI_GELU_ERF:
-        return run_backward<T, gelu_erf<T>>(c, dx, dy, x);
+        return run_backward<T, activation_backward<T, gelu_erf<T>>>(c, dx, dx_sums, dy, x);
     case ALIBI_RELU:
-        return run_backward<T, relu<T>>(c, dx, dy, x);
+        return run_backward<T, activation_backward<T, relu<T>>>(c, dx, dx_sums, dy, x);
     case ALIBI_SWIGLU:
         break;
     }
-    return swiglu_backward<T>(c, dx, dy, x);
+    return run_backward<T, swiglu_backward<T>>(c, dx, dx_sums, dy, x);
 }
 
 alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x)
@@ -259,5 +306,11 @@ alibi_status cuda_activation_backward(struct device *dev, int kind, struct tenso
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "activation");
-    DISPATCH(dy.type, T, return backward_of<T>(c, kind, dx, dy, x));
+    return cuda_activation_backward_sums(c, kind, dx, tensor_none(), dy, x);
+}
+
+alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums, struct tensor dy,
+                                           struct tensor x)
+{
+    DISPATCH(dy.type, T, return backward_of<T>(c, kind, dx, dx_sums, dy, x));
 }

@@ -142,7 +142,7 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tenso
     struct kept_tiles kept = { (uint32_t *)a.skip.kept.data, (int)attention_tiles(a.q.shape[1]),
                                (int)attention_kept_words(a.k.shape[1]) };
     bool matrix = matrix_kernels_serve(c, &a) && rows_are_aligned(y) && rows_are_aligned(dy) && rows_are_aligned(dq) &&
-                  rows_are_aligned(dk) && rows_are_aligned(dv) && table_gradient_fits(&a);
+                  rows_are_aligned(dk) && rows_are_aligned(dv);
     float *delta;
 
     if (is_empty(&a))

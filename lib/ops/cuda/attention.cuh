@@ -117,6 +117,27 @@ static inline bool rows_are_aligned(struct tensor view)
 
 static const float log2_e = 1.4426950408889634f;
 
+// A head's table of biases / scale in shared memory, with room around it: a tile on its edge asks for distances below 0, where
+// the mask applies, and beyond its end.
+enum { TABLE_LARGEST = 1024, TABLE_AROUND = 384 };
+
+struct bias_table {
+    float entries[TABLE_LARGEST + 2 * TABLE_AROUND];
+
+    __device__ __forceinline__ const float *at(int distance) const
+    {
+        return entries + TABLE_AROUND + distance;
+    }
+};
+
+static __device__ __forceinline__ void fill_table(bias_table *t, const attention_shape &s, int h, int thread, int threads)
+{
+    float inverse = 1.0f / s.scale;
+
+    for (int i = thread; i < s.T + 2 * TABLE_AROUND; i += threads)
+        t->entries[i] = s.bias(h, max(0, i - TABLE_AROUND)) * inverse;
+}
+
 struct attention_shape attention_shape_of(const struct attention *a);
 
 // Keys per block of the matrix kernels. With the queries per block of the forward kernel it is the grain in which
@@ -131,7 +152,6 @@ alibi_status decide_tiles(struct cuda *c, const struct attention *a, struct kept
 bool matrix_kernels_serve(const struct cuda *c, const struct attention *a);
 alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a,
                             struct kept_tiles kept);
-bool table_gradient_fits(const struct attention *a); // the backward kernel has room for the table, if there is one
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
                              struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
                              struct kept_tiles kept);

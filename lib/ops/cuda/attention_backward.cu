@@ -23,8 +23,7 @@ enum {
     THREADS = WARPGROUP * (CONSUMERS + 1),
     STAGES = 2,
     PANEL = 64,
-    QUERIES = 64,        // per tile
-    TABLE_LARGEST = 1024 // entries of a bias table whose gradient is added up here
+    QUERIES = 64, // per tile
 };
 
 // How the gradient of the bias is found, if at all.
@@ -46,7 +45,7 @@ struct backward_call {
 template <int D> static size_t backward_shared()
 {
     return 1024 + 2 * (size_t)(2 * BLOCK_KEYS * D + 2 * STAGES * QUERIES * D + 2 * BLOCK_KEYS * QUERIES) +
-           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + 2 * TABLE_LARGEST) + 512;
+           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + TABLE_LARGEST) + sizeof(struct bias_table) + 512;
 }
 
 #if HAS_WGMMA
@@ -57,7 +56,8 @@ template <int D> struct backward_memory {
     bf16 ds[2][BLOCK_KEYS][QUERIES]; // one while the other is still read
     float4 dq[CONSUMERS][D / 16][WARPGROUP];
     float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
-    float table[TABLE_LARGEST], bins[TABLE_LARGEST]; // a head's bias / scale, and the gradient of it
+    struct bias_table table;   // of the head at hand
+    float bins[TABLE_LARGEST]; // the gradient of it
     float sums[CONSUMERS * 4];
     barrier kv_full, full[STAGES], empty[STAGES], dq_full, dq_empty;
 };
@@ -261,7 +261,8 @@ static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_c
                                                     float step, int stage)
 {
     bool far = TABLE && is_far(c, lead);
-    float last = TABLE ? m->table[c.s.T - 1] : 0.0f;
+    const float *near = TABLE ? m->table.at(lead + r.column - r.row) : NULL;
+    float last = TABLE ? *m->table.at(c.s.T - 1) : 0.0f;
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
@@ -274,7 +275,7 @@ static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_c
             if (!TABLE)
                 r.s[i + e] = e < 2 ? fmaf(-step, (float)distance, -below) : fmaf(step, 8.0f, r.s[i + e - 2]);
             else
-                r.s[i + e] = (far ? last : m->table[max(0, min(distance, c.s.T - 1))]) - below;
+                r.s[i + e] = (far ? last : near[8 * (i / 4) + (e & 1) - (e & 2 ? 8 : 0)]) - below;
         }
     }
 }
@@ -337,7 +338,7 @@ template <int D> static __device__ __forceinline__ void weights(keys<D> &r, floa
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++) {
-        r.s[i] = exp2_fast(r.s[i] * scale_log2);
+        r.s[i] = power_of_two(r.s[i] * scale_log2);
         if (masked && lead + 8 * (i / 4) + r.column + (i & 1) < r.row + (i & 2 ? 8 : 0))
             r.s[i] = 0.0f;
     }
@@ -406,10 +407,9 @@ template <int D> static __device__ __forceinline__ void add_far(keys<D> &r)
 // The table of the head that begins.
 template <int D> static __device__ __forceinline__ void load_table(const backward_call &c, backward_memory<D> *m, int h)
 {
-    for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS) {
-        m->table[i] = c.s.values[(int64_t)h * c.s.T + i] / c.s.scale;
+    fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, WARPGROUP * CONSUMERS);
+    for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
         m->bins[i] = 0.0f;
-    }
     meet(1, WARPGROUP * CONSUMERS);
 }
 
@@ -494,24 +494,19 @@ template <int D, int GRADIENT> static __device__ __forceinline__ void add_bias(k
         add_far<D>(r);
 }
 
-// One tile; `count` of them came before. Where registers allow (LATE), dQ is computed one tile later, beside the products and
-// exponentials of that one: then LATE products are pending here.
-template <int D, bool TABLE, int GRADIENT, bool LATE>
+// One tile; `count` of them came before.
+template <int D, bool TABLE, int GRADIENT>
 static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct turn t, int count, bool first, int group)
+                                                  float step, struct turn t, int count, int group)
 {
     int lead = w.tile * QUERIES - w.first_key;
 
     begin_tile<D, TABLE>(r, c, m, w, step, t, group);
-    if (LATE && first)
-        wgmma_commit(); // an empty group, to be waited for as if it were dQ
-    else if (LATE)
-        begin_queries<D>(r, m, count - 1, group);
-    wgmma_wait<LATE ? 2 : 1>();
+    wgmma_wait<1>();
     hold(r.s);
     weights<D>(r, c.s.scale * log2_e, lead);
     pack_tile(r.p, r.s);
-    wgmma_wait<LATE ? 1 : 0>();
+    wgmma_wait<0>();
     hold(r.dp);
     multiply_gradient<D>(r.dv, r.p, shared_address(m->dy[t.stage]));
 #pragma unroll
@@ -522,24 +517,19 @@ static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_cal
     store_tile(m->ds[count % 2], r.ds, r.row, r.column);
     publish_shared();
     multiply_gradient<D>(r.dk, r.ds, shared_address(m->q[t.stage]));
-    if (!LATE)
-        begin_queries<D>(r, m, count, group);
-    if (GRADIENT == OF_TABLE && !is_far(c, lead)) {
-        if (LATE)
-            meet(1, WARPGROUP * CONSUMERS);
+    begin_queries<D>(r, m, count, group);
+    if (GRADIENT == OF_TABLE && !is_far(c, lead))
         add_table<D>(r, c, m, m->ds[count % 2], lead);
-    }
-    wgmma_wait<0>();
+    wgmma_wait<1>();
     hold(r.dk);
     hold(r.dv);
     hold(r.p);
     hold(r.ds);
     if (threadIdx.x % WARPGROUP == 0)
         barrier_arrive(&m->empty[t.stage]);
-    if (!LATE || !first) {
-        hold(r.dq);
-        leave_queries<D>(r.dq, m, LATE ? count - 1 : count, group);
-    }
+    wgmma_wait<0>();
+    hold(r.dq);
+    leave_queries<D>(r.dq, m, count, group);
 }
 
 // All tiles of one head.
@@ -547,22 +537,13 @@ template <int D, bool TABLE, int GRADIENT>
 static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_call &c, backward_memory<D> *m, struct walk &w,
                                                   struct turn &t, int &count, int group)
 {
-    const bool LATE = D == 64;
     float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
-    int begin = count;
 
     if (TABLE)
         load_table<D>(c, m, w.h);
     while (w.next(c)) {
-        visit_tile<D, TABLE, GRADIENT, LATE>(r, c, m, w, step, t, count, count == begin, group);
+        visit_tile<D, TABLE, GRADIENT>(r, c, m, w, step, t, count++, group);
         t.step();
-        count++;
-    }
-    if (LATE && count > begin) {
-        begin_queries<D>(r, m, count - 1, group);
-        wgmma_wait<0>();
-        hold(r.dq);
-        leave_queries<D>(r.dq, m, count - 1, group);
     }
 }
 
@@ -712,11 +693,6 @@ template <int D> static alibi_status finish(struct cuda *c, const backward_call 
         return ALIBI_OK;
     return launch(c, "attention backward", add_partials, (unsigned)ceil_div((int64_t)call.s.H * entries, 64), 64, 0,
                   (float *)dbias.data, (const float *)call.dbias, call.s.B * call.blocks, call.s.H, entries);
-}
-
-bool table_gradient_fits(const struct attention *a)
-{
-    return a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST;
 }
 
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,

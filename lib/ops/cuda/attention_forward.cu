@@ -33,7 +33,7 @@ struct forward_call {
 // Bytes of shared memory, with room to begin at a multiple of 1024.
 template <int D> static size_t forward_shared()
 {
-    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) + 256;
+    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) + sizeof(struct bias_table) + 256;
 }
 
 #if HAS_WGMMA
@@ -42,6 +42,7 @@ template <int D> struct forward_memory {
     bf16 q[D / PANEL][work<D>::QUERIES][PANEL];
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
+    struct bias_table table; // of the head at hand
     barrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
@@ -137,31 +138,19 @@ template <int D> struct rows {
 
 // Sums start from bias / scale.
 template <int D, bool TABLE>
-static __device__ __forceinline__ void start_scores(rows<D> &r, const forward_call &c, int h, float step, int first_key)
+static __device__ __forceinline__ void start_scores(rows<D> &r, const forward_call &c, const bias_table *table, float step,
+                                                    int first_key, bool far)
 {
-    int key = first_key + r.column;
+    int distance = r.row - first_key - r.column;
+    const float *near = TABLE ? table->at(distance) : NULL;
+    float upper = step * -(float)distance, lower = step * -(float)(distance + 8), last = TABLE ? *table->at(c.s.T - 1) : 0.0f;
 
-    if (TABLE) {
-        const float *table = c.s.values + (int64_t)h * c.s.T;
-        float inverse = 1.0f / c.s.scale;
-        if (r.row - (first_key + BLOCK_KEYS - 1) >= c.s.T - 1) { // all rows of the thread are far
-            float far = table[c.s.T - 1] * inverse;
-#pragma unroll
-            for (int i = 0; i < BLOCK_KEYS / 2; i++)
-                r.s[i] = far;
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < BLOCK_KEYS / 2; i++) {
-            int distance = r.row + (i & 2 ? 8 : 0) - (key + 8 * (i / 4) + (i & 1));
-            r.s[i] = __ldg(table + max(0, min(distance, c.s.T - 1))) * inverse;
-        }
-        return;
-    }
-    float upper = step * (float)(key - r.row), lower = step * (float)(key - r.row - 8);
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / 2; i++)
-        r.s[i] = fmaf(step, (float)(8 * (i / 4) + (i & 1)), i & 2 ? lower : upper);
+        if (TABLE)
+            r.s[i] = far ? last : near[(i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)];
+        else
+            r.s[i] = fmaf(step, (float)(8 * (i / 4) + (i & 1)), i & 2 ? lower : upper);
 }
 
 template <int D> static __device__ __forceinline__ void multiply_scores(rows<D> &r, uint32_t queries, uint32_t keys)
@@ -203,12 +192,12 @@ template <int D> static __device__ __forceinline__ void softmax(rows<D> &r, floa
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
         shift = most == -INFINITY ? 0.0f : most * scale_log2;
-        r.shrink[half] = exp2_fast(fmaf(r.m[half], scale_log2, -shift));
+        r.shrink[half] = power_of_two(fmaf(r.m[half], scale_log2, -shift));
         r.m[half] = most;
 #pragma unroll
         for (int i = 2 * half; i < BLOCK_KEYS / 2; i += 4) {
-            r.s[i] = exp2_fast(fmaf(r.s[i], scale_log2, -shift));
-            r.s[i + 1] = exp2_fast(fmaf(r.s[i + 1], scale_log2, -shift));
+            r.s[i] = power_of_two(fmaf(r.s[i], scale_log2, -shift));
+            r.s[i + 1] = power_of_two(fmaf(r.s[i + 1], scale_log2, -shift));
             sum += r.s[i] + r.s[i + 1];
         }
         r.l[half] = fmaf(r.l[half], r.shrink[half], sum);
@@ -261,7 +250,9 @@ template <int D, bool TABLE>
 static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
                                                     const struct item<D> &w, float step, int n, struct turn t, int group)
 {
-    start_scores<D, TABLE>(r, c, w.h, step, n * BLOCK_KEYS);
+    bool far = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1) >= c.s.T - 1; // all pairs have the table's last entry
+
+    start_scores<D, TABLE>(r, c, &m->table, step, n * BLOCK_KEYS, far);
     barrier_wait(&m->k_full[t.stage], t.parity);
     multiply_scores<D>(r, shared_address(m->q) + group * (64 * 128), shared_address(m->k[t.stage]));
 }
@@ -287,6 +278,16 @@ template <int D> static __device__ __forceinline__ void end_values(rows<D> &r, f
         barrier_arrive(&m->v_empty[t.stage]);
 }
 
+// Nobody reads the table of the head before any more, and then everybody has that of the new one.
+template <int D> static __device__ __forceinline__ void load_table(const forward_call &c, forward_memory<D> *m, int h)
+{
+    const int THREADS = work<D>::THREADS - WARPGROUP;
+
+    meet(1, THREADS);
+    fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, THREADS);
+    meet(1, THREADS);
+}
+
 template <int D, bool TABLE>
 static __device__ __forceinline__ void compute_all(const forward_call &c, forward_memory<D> *m, int group)
 {
@@ -302,6 +303,8 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
         int n = w.next(w.last_block);
         bool any = false;
 
+        if (TABLE)
+            load_table<D>(c, m, w.h);
         r.row = c.s.past() + w.first + in_block;
         r.m[0] = r.m[1] = -INFINITY;
         r.l[0] = r.l[1] = 0.0f;

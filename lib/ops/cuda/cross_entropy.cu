@@ -26,12 +26,10 @@ template <class T> struct logit_rows {
 template <class T> static __device__ __forceinline__ float exponential(float x, float max)
 {
     const float log2_e = 1.4426950408889634f;
-    float power;
 
     if (sizeof(T) == 4)
         return expf(x - max);
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(fmaf(x, log2_e, -max * log2_e)));
-    return power;
+    return power_of_two(fmaf(x, log2_e, -max * log2_e));
 }
 
 template <class T, int N> static __device__ __forceinline__ void copy_row(T *to, const T *from, int V)

@@ -84,10 +84,17 @@ alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes
 alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what);
 void cuda_free(struct cuda *c, void *buffer, size_t bytes); /* waits for what is under way; NULL is fine */
 
-/* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] = bias[n] + residual[r, n], each
- * of which may be absent, and y may be residual. sums is S, the rest T. */
+/* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] += bias[n]. sums is S, the rest T. */
 alibi_status cuda_column_sums(struct cuda *c, struct tensor sums, struct tensor x);
-alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias, struct tensor residual);
+alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias);
+
+/* The gradient of an activation (activation.cu) with the column sums of dx, S, which accumulate and may be absent, in the same
+ * pass. Aliasing as in activation_backward. */
+alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums, struct tensor dy,
+                                           struct tensor x);
+
+/* A number that tells results with different bits apart (fingerprint.cu). Waits. */
+alibi_status cuda_fingerprint(struct cuda *c, uint64_t *out, const void *data, size_t bytes);
 
 /* ---- the table: contracts in ops.h */
 
@@ -108,24 +115,26 @@ alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct 
                                     struct tensor table, int64_t start, double scale);
 alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
                                      struct tensor tokens, int64_t start, double scale);
-alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
-                                 struct tensor residual);
+alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
 alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                   struct tensor dy, struct tensor x, struct tensor weight);
 alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
                                             struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
-                                             struct tensor dweight, struct tensor dbias, struct tensor dy,
+alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
+                                             struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
                                              struct tensor activated, struct tensor weight, struct tensor up);
-alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
+alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
+                                    struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
                                     struct tensor weight, struct tensor bias, double eps);
 alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                     struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
-                                     struct tensor rstd);
-alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x, struct tensor weight,
-                                  struct tensor bias, double eps);
+                                     struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                     struct tensor mean, struct tensor rstd);
+alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
+                                  struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias,
+                                  double eps);
 alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                   struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd);
+                                   struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                   struct tensor rstd);
 alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x);
 alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x);
 alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,

@@ -16,7 +16,7 @@ template <class... Parameters, class... Arguments>
 static alibi_status launch(struct cuda *c, const char *what, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
                            Arguments... arguments)
 {
-    if (shared > 48 << 10)
+    if (shared > 32 << 10) // with what is not dynamic it may be more than 48 KiB
         TRY_RETURN(cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), what));
     kernel<<<grid, block, shared, c->stream>>>(arguments...);
     return cuda_check(cudaGetLastError(), what);
@@ -185,6 +185,65 @@ template <int N, class T> static __device__ __forceinline__ void store(T *to, co
             part.at[i] = from_float<T>(from[first + i]);
         *reinterpret_cast<chunk<T, STEP> *>(to + first) = part;
     }
+}
+
+// N numbers in registers as they lie in memory: 16 bytes of them, or one. Compilers give each number of a chunk a register of its
+// own; numbers that wait for their turn should not take so many.
+template <class T, int N> struct bits {
+    static_assert(N == pack<T>::N, "16 bytes");
+    uint4 words;
+
+    __device__ __forceinline__ float at(int i) const
+    {
+        const int place = i * (int)sizeof(T) / 4;
+        const uint32_t word = place == 0 ? words.x : place == 1 ? words.y : place == 2 ? words.z : words.w;
+
+        if (sizeof(T) == 4)
+            return __uint_as_float(word);
+        return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    }
+};
+
+template <class T> struct bits<T, 1> {
+    T number;
+
+    __device__ __forceinline__ float at(int) const
+    {
+        return to_float(number);
+    }
+};
+
+template <int N, class T> static __device__ __forceinline__ bits<T, N> load_bits(const T *from)
+{
+    return *reinterpret_cast<const bits<T, N> *>(from);
+}
+
+template <int N, class T> static __device__ __forceinline__ void store_bits(T *to, bits<T, N> x)
+{
+    *reinterpret_cast<bits<T, N> *>(to) = x;
+}
+
+// Rounds.
+template <class T, int N> static __device__ __forceinline__ bits<T, N> bits_of(const float (&x)[N])
+{
+    union {
+        chunk<T, N> numbers;
+        bits<T, N> all;
+    } u;
+
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        u.numbers.at[i] = from_float<T>(x[i]);
+    return u.all;
+}
+
+// 2^x to some 2^-22, 0 where that is below the normal numbers: for results in bf16.
+static __device__ __forceinline__ float power_of_two(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 }
 
 // Whether all of these may be read 16 bytes at a time; absent ones may.

@@ -1,6 +1,6 @@
 /* linear.c - matrix products through cuBLASLt
  *
- *   y = x weight^T + bias + residual,   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy
+ *   y = x weight^T + bias,   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy
  *
  * cuBLASLt counts matrices by columns: D = op(A) op(B) + beta C with D of m x n, the inner dimension k. Our matrices lie by rows,
  * and M of [rows, columns] by rows is the same memory as M^T of columns x rows by columns. So each product is asked for as its
@@ -11,11 +11,12 @@
  *   dweight^T = x^T dy          A = x                    B = dy, transposed    m = in,  n = out,  k = rows
  *
  * where "transposed" is op on the matrix as cuBLASLt sees it. A bias along y's columns is one along the rows of y^T, which is
- * what cuBLASLt adds. Sums are fp32, without tf32. Split sums that are added by whoever comes first are forbidden: results repeat
- * bit for bit. How a product is done is decided once per shape, types and alignments, and kept.
+ * what cuBLASLt adds. Sums are fp32, without tf32; where they are split, the parts are added in a fixed order. How a product is
+ * done is kept per shape, types and alignments: at first as the library advises; once it was used so often that trying is worth
+ * it, the fastest of the library's ways that give those same bits. Time decides then, and still results repeat bit for bit.
  *
- * bf16 products apply GELU (the tanh form) and its derivative to their fp32 sums, before rounding. In fp32 the activation is
- * ours: what matters there are the digits. */
+ * bf16 products apply GELU (the tanh form) to their fp32 sums, before rounding. Its derivative, and all of it in fp32, is ours:
+ * measured, that is faster there, and here what matters are the digits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,8 +27,11 @@ enum epilogue {
     BIAS,
     GELU, /* aux gets what GELU is applied to */
     GELU_BIAS,
-    DGELU, /* aux has what GELU was applied to */
 };
+
+/* Trying all ways costs about as many products as came before it. */
+enum { WAYS = 8, TRY_RUNS = 2, TRY_AFTER = WAYS * (1 + TRY_RUNS) };
+static const double try_flops = 2e9; /* smaller products are not worth it */
 
 struct product {
     bool transpose_a, transpose_b;
@@ -55,7 +59,9 @@ struct cuda_plan {
     bool possible; /* else the library has no way to do it, and the rest is not there */
     cublasLtMatmulDesc_t how;
     cublasLtMatrixLayout_t a, b, d;
-    cublasLtMatmulAlgo_t algorithm;
+    cublasLtMatmulAlgo_t ways[WAYS]; /* as the library ranks them */
+    int count, chosen;
+    int uses; /* up to TRY_AFTER */
 };
 
 /* ---- plans */
@@ -116,8 +122,10 @@ static cudaDataType_t blas_type(enum dtype type)
 static cublasLtEpilogue_t blas_epilogue(enum epilogue epilogue)
 {
     static const cublasLtEpilogue_t of[] = {
-        [PLAIN] = CUBLASLT_EPILOGUE_DEFAULT,           [BIAS] = CUBLASLT_EPILOGUE_BIAS,   [GELU] = CUBLASLT_EPILOGUE_GELU_AUX,
-        [GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS, [DGELU] = CUBLASLT_EPILOGUE_DGELU,
+        [PLAIN] = CUBLASLT_EPILOGUE_DEFAULT,
+        [BIAS] = CUBLASLT_EPILOGUE_BIAS,
+        [GELU] = CUBLASLT_EPILOGUE_GELU_AUX,
+        [GELU_BIAS] = CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
     };
 
     return of[epilogue];
@@ -187,23 +195,25 @@ static alibi_status set_preferences(cublasLtMatmulPreference_t preference, const
     return prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_d, p);
 }
 
-/* The algorithm that the library thinks fastest. None is no failure: an epilogue may ask for more than there is. */
-static alibi_status choose_algorithm(struct cuda *c, struct cuda_plan *plan, const struct product *p)
+/* The ways that the library knows. None is no failure: an epilogue may ask for more than there is. */
+static alibi_status find_ways(struct cuda *c, struct cuda_plan *plan, const struct product *p)
 {
     alibi_status status;
     cublasLtMatmulPreference_t preference = NULL;
-    cublasLtMatmulHeuristicResult_t result = { 0 };
-    int found = 0;
+    cublasLtMatmulHeuristicResult_t found[WAYS] = { 0 };
+    int count = 0;
     cublasStatus_t error;
 
     TRY(blas_check(cublasLtMatmulPreferenceCreate(&preference), p));
     TRY(set_preferences(preference, &plan->key, p));
     error =
-        cublasLtMatmulAlgoGetHeuristic(c->blas, plan->how, plan->a, plan->b, plan->d, plan->d, preference, 1, &result, &found);
+        cublasLtMatmulAlgoGetHeuristic(c->blas, plan->how, plan->a, plan->b, plan->d, plan->d, preference, WAYS, found, &count);
     if (error != CUBLAS_STATUS_NOT_SUPPORTED && error != CUBLAS_STATUS_INVALID_VALUE)
         TRY(blas_check(error, p));
-    plan->possible = error == CUBLAS_STATUS_SUCCESS && found > 0 && result.state == CUBLAS_STATUS_SUCCESS;
-    plan->algorithm = result.algo;
+    for (int i = 0; error == CUBLAS_STATUS_SUCCESS && i < count; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS)
+            plan->ways[plan->count++] = found[i].algo;
+    plan->possible = plan->count > 0;
 out:
     if (preference != NULL)
         cublasLtMatmulPreferenceDestroy(preference);
@@ -233,7 +243,7 @@ static alibi_status new_plan(struct cuda *c, struct cuda_plan **out, const struc
     plan->key = *key;
     TRY(describe(plan, p));
     TRY(lay_out(plan, p));
-    TRY(choose_algorithm(c, plan, p));
+    TRY(find_ways(c, plan, p));
     *out = plan;
     plan = NULL;
 out:
@@ -261,10 +271,82 @@ static alibi_status find_plan(struct cuda *c, struct cuda_plan **out, const stru
 
 /* ---- products: no dimension is 0 */
 
+static alibi_status run_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, int way)
+{
+    float one = 1.0f, beta = p->c != NULL ? 1.0f : 0.0f;
+
+    return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta, p->c != NULL ? p->c : d,
+                                     plan->d, d, plan->d, &plan->ways[way], c->workspace, BLAS_WORKSPACE, c->stream),
+                      p);
+}
+
+/* Milliseconds of one product. */
+static alibi_status time_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, int way,
+                             cudaEvent_t events[2], float *time)
+{
+    TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "timing products"));
+    for (int i = 0; i < TRY_RUNS; i++)
+        TRY_RETURN(run_way(c, plan, p, d, way));
+    TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "timing products"));
+    TRY_RETURN(cuda_check(cudaEventSynchronize(events[1]), "timing products"));
+    return cuda_check(cudaEventElapsedTime(time, events[0], events[1]), "timing products");
+}
+
+/* The fastest of those that give the first one's bits. */
+static alibi_status choose_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, cudaEvent_t events[2])
+{
+    size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
+    uint64_t first, other;
+    float best, time;
+
+    TRY_RETURN(run_way(c, plan, p, d, 0));
+    TRY_RETURN(cuda_fingerprint(c, &first, d, bytes));
+    TRY_RETURN(time_way(c, plan, p, d, 0, events, &best));
+    for (int way = 1; way < plan->count; way++) {
+        TRY_RETURN(run_way(c, plan, p, d, way));
+        TRY_RETURN(cuda_fingerprint(c, &other, d, bytes));
+        TRY_RETURN(time_way(c, plan, p, d, way, events, &time));
+        if (other == first && time < best) {
+            best = time;
+            plan->chosen = way;
+        }
+    }
+    return ALIBI_OK;
+}
+
+/* Tries all ways on the operands at hand. What is written there is overwritten afterwards; a product that adds to its result
+ * needs another place, and if there is none, all stays as it is. */
+static alibi_status try_ways(struct cuda *c, struct cuda_plan *plan, const struct product *p)
+{
+    alibi_status status = ALIBI_OK;
+    cudaEvent_t events[2] = { NULL, NULL };
+    void *aside = NULL;
+
+    if (p->c != NULL && cudaMalloc(&aside, (size_t)(p->m * p->n) * dtype_bytes(p->sums)) != cudaSuccess) {
+        cudaGetLastError(); /* it is not an error to anybody else */
+        return ALIBI_OK;
+    }
+    for (int i = 0; i < 2; i++)
+        TRY(cuda_check(cudaEventCreate(&events[i]), "timing products"));
+    TRY(choose_way(c, plan, p, aside != NULL ? aside : p->d, events));
+out:
+    for (int i = 0; i < 2; i++)
+        if (events[i] != NULL)
+            cudaEventDestroy(events[i]);
+    cudaFree(aside);
+    return status;
+}
+
+static bool is_worth_trying(struct cuda_plan *plan, const struct product *p)
+{
+    if (plan->count < 2 || plan->uses > TRY_AFTER || 2.0 * (double)p->m * (double)p->n * (double)p->k < try_flops)
+        return false;
+    return plan->uses++ == TRY_AFTER;
+}
+
 /* *done is false, and nothing happened, where cuBLASLt has no way to do it. */
 static alibi_status try_product(struct cuda *c, const struct product *p, bool *done)
 {
-    float one = 1.0f, beta = p->c != NULL ? 1.0f : 0.0f;
     struct cuda_plan *plan = NULL;
 
     TRY_RETURN(find_plan(c, &plan, p));
@@ -272,9 +354,9 @@ static alibi_status try_product(struct cuda *c, const struct product *p, bool *d
     if (!plan->possible)
         return ALIBI_OK;
     TRY_RETURN(set_addresses(plan, p));
-    return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta, p->c != NULL ? p->c : p->d,
-                                     plan->d, p->d, plan->d, &plan->algorithm, c->workspace, BLAS_WORKSPACE, c->stream),
-                      p);
+    if (is_worth_trying(plan, p))
+        TRY_RETURN(try_ways(c, plan, p));
+    return run_way(c, plan, p, p->d, plan->chosen);
 }
 
 static alibi_status multiply(struct cuda *c, const struct product *p)
@@ -343,11 +425,17 @@ static alibi_status product_with_bias(struct cuda *c, struct product p, struct t
     p.epilogue = PLAIN;
     p.bias = NULL;
     TRY_RETURN(multiply(c, &p));
-    return cuda_add_bias(c, y, bias, y);
+    return cuda_add_bias(c, y, bias);
 }
 
-alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
-                                 struct tensor residual)
+/* Without inputs there is only the bias. */
+static alibi_status bias_alone(struct device *dev, struct tensor y, struct tensor bias)
+{
+    TRY_RETURN(cuda_fill(dev, y, 0.0));
+    return present(bias) ? cuda_add_bias(cuda_of(dev), y, bias) : ALIBI_OK;
+}
+
+alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
 {
     struct cuda *c = cuda_of(dev);
     struct product p = forward_product(y, x, weight);
@@ -356,8 +444,7 @@ alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct ten
         return ALIBI_OK;
     cuda_part(c, "linear forward");
     if (p.k == 0)
-        return cuda_add_bias(c, y, bias, residual);
-    p.c = residual.data;
+        return bias_alone(dev, y, bias);
     return present(bias) ? product_with_bias(c, p, y, bias) : multiply(c, &p);
 }
 
@@ -378,7 +465,7 @@ static alibi_status parameter_gradients(struct cuda *c, struct tensor dweight, s
 {
     struct product p = weight_product(dweight, dy, x);
 
-    if (p.m > 0 && p.n > 0 && p.k > 0) {
+    if (present(dweight) && p.m > 0 && p.n > 0 && p.k > 0) {
         cuda_part(c, "linear weight gradient");
         TRY_RETURN(multiply(c, &p));
     }
@@ -426,35 +513,18 @@ alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct
         TRY_RETURN(try_fused_forward(cuda_of(dev), activated, up, x, weight, bias, &done));
     if (done)
         return ALIBI_OK;
-    TRY_RETURN(cuda_linear_forward(dev, up, x, weight, bias, tensor_none()));
+    TRY_RETURN(cuda_linear_forward(dev, up, x, weight, bias));
     return cuda_activation_forward(dev, kind, activated, up);
 }
 
-static alibi_status try_fused_backward(struct cuda *c, struct tensor dup, struct tensor dy, struct tensor weight,
-                                       struct tensor up, bool *done)
-{
-    struct product p = input_product(dup, dy, weight);
-
-    if (p.m == 0 || p.n == 0 || p.k == 0)
-        return ALIBI_OK;
-    cuda_part(c, "linear input gradient");
-    p.epilogue = DGELU;
-    p.aux = up.data;
-    return try_product(c, &p, done);
-}
-
-/* A product that reads `up` while it writes dup cannot write it in place. */
-alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
-                                             struct tensor dweight, struct tensor dbias, struct tensor dy,
+alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
+                                             struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
                                              struct tensor activated, struct tensor weight, struct tensor up)
 {
-    bool done = false;
+    struct cuda *c = cuda_of(dev);
 
-    if (can_fuse(kind, dup, up) && dup.data != up.data)
-        TRY_RETURN(try_fused_backward(cuda_of(dev), dup, dy, weight, up, &done));
-    if (!done) {
-        TRY_RETURN(input_gradient(dev, scratch, dy, weight));
-        TRY_RETURN(cuda_activation_backward(dev, kind, dup, scratch, up));
-    }
-    return parameter_gradients(cuda_of(dev), dweight, dbias, dy, activated);
+    TRY_RETURN(input_gradient(dev, scratch, dy, weight));
+    cuda_part(c, "activation");
+    TRY_RETURN(cuda_activation_backward_sums(c, kind, dup, dup_sums, scratch, up));
+    return parameter_gradients(c, dweight, dbias, dy, activated);
 }

@@ -1,14 +1,30 @@
-// norm.cu - layer norm and RMS norm
+// norm.cu - layer norm and RMS norm, with the residual before them
 //
-//   y = n * weight + bias,     n = (x - mean) * rstd,     rstd = 1 / sqrt(mean((x - mean)^2) + eps)
+//   sum = x + drop(branch),     y = n * weight + bias,     n = (sum - mean) * rstd,     rstd = 1 / sqrt(mean((sum - mean)^2) +
+//   eps)
 //
-// RMS norm is the same with a mean of 0. Backward, with g = dy * weight and the means taken over the row:
+// RMS norm is the same with a mean of 0. Without a branch x takes the place of sum. Backward, with g = dy * weight and the means
+// taken over the row:
 //
 //   dx += rstd * (g - mean(g) - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias += sum over rows of dy
 //
 // where RMS norm has no mean(g). The sums over rows are made in groups of rows, whose number depends on the shape alone; the
 // groups' sums are then added in order. CENTRED is layer norm.
-#include "ops/cuda/launch.cuh"
+#include <cuda_pipeline_primitives.h>
+
+#include "ops/cuda/columns.cuh"
+#include "ops/cuda/random.cuh"
+
+static __device__ __forceinline__ float normalised(float x, float mean, float rstd)
+{
+    return (x - mean) * rstd;
+}
+
+// The same bits in both directions: the one rounding step is spelt out.
+static __device__ __forceinline__ float output(float n, float weight, float bias)
+{
+    return fmaf(n, weight, bias);
+}
 
 // ---- forward
 
@@ -17,30 +33,83 @@ enum { HELD = 4 }; // accesses of a row that a thread keeps in registers
 template <class T> struct norm_forward {
     T *y;
     float *mean, *rstd; // mean is absent in RMS norm
-    const T *x;
+    T *sum;             // absent where branch is
+    const T *x, *branch;
+    struct mask mask;
     const float *weight, *bias; // bias may be absent
     int64_t rows;
     int C;
     float per_row, eps; // 1 / C
 };
 
-// A row in the hands of WIDTH threads: the first HELD accesses of each in registers, the rest, if it is that long, in memory.
+template <int N, int WIDTH> static __device__ __forceinline__ int column(int p)
+{
+    return (p * WIDTH + (int)threadIdx.x) * N;
+}
+
+// A row on its way: the first HELD accesses of each of WIDTH threads.
+template <class T, int N, int WIDTH, bool BRANCH> struct coming_row {
+    bits<T, N> x[HELD], branch[BRANCH ? HELD : 1];
+
+    __device__ __forceinline__ void read(const struct norm_forward<T> &a, int64_t r)
+    {
+        if (r >= a.rows)
+            return;
+#pragma unroll
+        for (int p = 0; p < HELD; p++) {
+            const int c = column<N, WIDTH>(p);
+            if (c >= a.C)
+                continue;
+            x[p] = load_bits<N>(a.x + r * a.C + c);
+            if constexpr (BRANCH)
+                branch[p] = load_bits<N>(a.branch + r * a.C + c);
+        }
+    }
+};
+
+// x + drop(branch) as it is stored, and stores it; `i` is the first number's place in the tensor.
+template <class T, int N>
+static __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a, bits<T, N> x, bits<T, N> branch,
+                                                        int64_t i)
+{
+    float sum[N];
+
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sum[k] = branch.at(k);
+    if (a.mask.threshold > 0)
+        drop<N>(sum, a.mask, i);
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sum[k] += x.at(k);
+    const bits<T, N> rounded = bits_of<T>(sum);
+    store_bits<N>(a.sum + i, rounded);
+    return rounded;
+}
+
+// The row that is normed, in the hands of WIDTH threads: what came, with the branch, in registers; what is behind that, if it
+// is so long, in memory.
 template <class T, int N, int WIDTH> struct held_row {
-    float at[HELD][N];
-    const T *x;
+    bits<T, N> at[HELD];
+    const T *row;
     int C;
 
-    __device__ __forceinline__ held_row(const T *row, int length) : x(row), C(length)
+    template <bool BRANCH>
+    __device__ __forceinline__ held_row(const struct norm_forward<T> &a, int64_t r,
+                                        const struct coming_row<T, N, WIDTH, BRANCH> &coming)
+        : row((BRANCH ? a.sum : a.x) + r * a.C), C(a.C)
     {
 #pragma unroll
-        for (int p = 0; p < HELD; p++)
-            if (column(p) < C)
-                load<N>(at[p], x + column(p));
-    }
-
-    static __device__ __forceinline__ int column(int p)
-    {
-        return (p * WIDTH + (int)threadIdx.x) * N;
+        for (int p = 0; p < HELD; p++) {
+            at[p] = coming.x[p];
+            if constexpr (BRANCH)
+                if (column<N, WIDTH>(p) < C)
+                    at[p] = add_branch(a, coming.x[p], coming.branch[p], r * C + column<N, WIDTH>(p));
+        }
+        if constexpr (BRANCH)
+#pragma unroll 1
+            for (int64_t c = column<N, WIDTH>(HELD), i = r * C + c; c < C; c += WIDTH * N, i += WIDTH * N)
+                add_branch(a, load_bits<N>(a.x + i), load_bits<N>(a.branch + i), i);
     }
 
     // f(c, numbers c..c+N-1) for the thread's own numbers.
@@ -48,13 +117,11 @@ template <class T, int N, int WIDTH> struct held_row {
     {
 #pragma unroll
         for (int p = 0; p < HELD; p++)
-            if (column(p) < C)
-                f(column(p), at[p]);
-        for (int c = column(HELD); c < C; c += WIDTH * N) {
-            float more[N];
-            load<N>(more, x + c);
-            f(c, more);
-        }
+            if (column<N, WIDTH>(p) < C)
+                f(column<N, WIDTH>(p), at[p]);
+#pragma unroll 1
+        for (int c = column<N, WIDTH>(HELD); c < C; c += WIDTH * N)
+            f(c, load_bits<N>(row + c));
     }
 };
 
@@ -63,120 +130,149 @@ template <int WIDTH> static __device__ __forceinline__ float row_sum(float x)
     return WIDTH == 32 ? warp_sum(x) : block_sum(x);
 }
 
-template <int N, int WIDTH, class Row> static __device__ __forceinline__ float mean_of(const Row &row, float per_row)
+template <class T, int N, int WIDTH>
+static __device__ __forceinline__ float mean_of(const held_row<T, N, WIDTH> &row, float per_row)
 {
     float sum = 0.0f;
 
-    row.each([&](int, const float(&x)[N]) {
+    row.each([&](int, bits<T, N> x) {
 #pragma unroll
         for (int k = 0; k < N; k++)
-            sum += x[k];
+            sum += x.at(k);
     });
     return row_sum<WIDTH>(sum) * per_row;
 }
 
 // The second step avoids the cancellation of E[x^2] - E[x]^2.
-template <int N, int WIDTH, class Row>
-static __device__ __forceinline__ float variance_of(const Row &row, float mean, float per_row)
+template <class T, int N, int WIDTH>
+static __device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> &row, float mean, float per_row)
 {
     float sum = 0.0f;
 
-    row.each([&](int, const float(&x)[N]) {
+    row.each([&](int, bits<T, N> x) {
 #pragma unroll
         for (int k = 0; k < N; k++)
-            sum += (x[k] - mean) * (x[k] - mean);
+            sum += (x.at(k) - mean) * (x.at(k) - mean);
     });
     return row_sum<WIDTH>(sum) * per_row;
 }
 
-// Blocks are WIDTH x (rows at once). Every thread of a row's warp, or block, stays: it takes part in the sums.
-template <class T, int N, int WIDTH, bool CENTRED>
-static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH) forward_kernel(struct norm_forward<T> a)
+template <class T, int N, int WIDTH>
+static __device__ __forceinline__ void write_output(const struct norm_forward<T> &a, int64_t r, const held_row<T, N, WIDTH> &row,
+                                                    float mean, float rstd)
 {
-    const int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
-
-    if (r >= a.rows)
-        return;
-    const held_row<T, N, WIDTH> row(a.x + r * a.C, a.C);
-    const float mean = CENTRED ? mean_of<N, WIDTH>(row, a.per_row) : 0.0f;
-    const float rstd = rsqrtf(variance_of<N, WIDTH>(row, mean, a.per_row) + a.eps);
-
-    row.each([&](int c, const float(&x)[N]) {
+    row.each([&](int c, bits<T, N> x) {
         float weight[N], bias[N] = {}, y[N];
         load<N>(weight, a.weight + c);
         if (a.bias)
             load<N>(bias, a.bias + c);
 #pragma unroll
         for (int k = 0; k < N; k++)
-            y[k] = (x[k] - mean) * rstd * weight[k] + bias[k];
+            y[k] = output(normalised(x.at(k), mean, rstd), weight[k], bias[k]);
         store<N>(a.y + r * a.C + c, y);
     });
-    if (threadIdx.x == 0) {
-        if (CENTRED)
-            a.mean[r] = mean;
-        a.rstd[r] = rstd;
+}
+
+// Threads of a multiprocessor for which the registers suffice.
+template <class T, bool BRANCH> static constexpr int resident = sizeof(T) == 2 ? (BRANCH ? 640 : 1024) : (BRANCH ? 512 : 640);
+
+// Blocks are WIDTH x (rows at once) and walk the rows; the next row is on its way while one is normed. Every thread of a row's
+// warp, or block, stays: it takes part in the sums.
+template <class T, int N, int WIDTH, bool CENTRED, bool BRANCH>
+static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH, resident<T, BRANCH> / (WIDTH == 32 ? 128 : WIDTH))
+    forward_kernel(struct norm_forward<T> a)
+{
+    const int64_t step = (int64_t)gridDim.x * blockDim.y;
+    struct coming_row<T, N, WIDTH, BRANCH> coming;
+    int64_t r = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+
+    for (coming.read(a, r); r < a.rows; r += step) {
+        const held_row<T, N, WIDTH> row(a, r, coming);
+        coming.read(a, r + step);
+        const float mean = CENTRED ? mean_of(row, a.per_row) : 0.0f;
+        const float rstd = rsqrtf(variance_of(row, mean, a.per_row) + a.eps);
+        write_output(a, r, row, mean, rstd);
+        if (threadIdx.x == 0) {
+            if (CENTRED)
+                a.mean[r] = mean;
+            a.rstd[r] = rstd;
+        }
     }
 }
 
-template <class T, int N, int WIDTH, bool CENTRED> static alibi_status launch_forward(struct cuda *c, struct norm_forward<T> a)
+// As many blocks as there is room for. Rows do not meet, so the number of blocks is no matter for the results.
+template <class T, int N, int WIDTH, bool CENTRED, bool BRANCH>
+static alibi_status launch_forward(struct cuda *c, struct norm_forward<T> a)
 {
     const dim3 block(WIDTH, WIDTH == 32 ? 4 : 1);
+    const int64_t all = ceil_div(a.rows, block.y), room = (int64_t)c->multiprocessors * (resident<T, BRANCH> / (WIDTH * block.y));
 
-    return launch(c, "norm", forward_kernel<T, N, WIDTH, CENTRED>, dim3((unsigned)ceil_div(a.rows, block.y)), block, 0, a);
+    return launch(c, "norm", forward_kernel<T, N, WIDTH, CENTRED, BRANCH>, dim3((unsigned)(all < room ? all : room)), block, 0,
+                  a);
 }
 
 // As few threads as can hold a row.
-template <class T, int N, bool CENTRED> static alibi_status fit_forward(struct cuda *c, struct norm_forward<T> a)
+template <class T, int N, bool CENTRED, bool BRANCH> static alibi_status fit_forward(struct cuda *c, struct norm_forward<T> a)
 {
     if (a.C <= 32 * HELD * N)
-        return launch_forward<T, N, 32, CENTRED>(c, a);
-    if (a.C <= 256 * HELD * N)
-        return launch_forward<T, N, 256, CENTRED>(c, a);
-    return launch_forward<T, N, 1024, CENTRED>(c, a);
+        return launch_forward<T, N, 32, CENTRED, BRANCH>(c, a);
+    if (a.C <= 64 * HELD * N)
+        return launch_forward<T, N, 64, CENTRED, BRANCH>(c, a);
+    return launch_forward<T, N, 256, CENTRED, BRANCH>(c, a);
+}
+
+template <class T, int N, bool CENTRED> static alibi_status fit_branch(struct cuda *c, struct norm_forward<T> a)
+{
+    if (a.branch)
+        return fit_forward<T, N, CENTRED, true>(c, a);
+    return fit_forward<T, N, CENTRED, false>(c, a);
 }
 
 template <class T, bool CENTRED>
-static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
-                                struct tensor weight, struct tensor bias, double eps)
+static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor sum,
+                                struct tensor x, struct tensor branch, struct dropout drop, struct tensor weight,
+                                struct tensor bias, double eps)
 {
     constexpr int N = pack<T>::N;
     const struct norm_forward<T> a = {
-        (T *)y.data, (float *)mean.data, (float *)rstd.data, (const T *)x.data, (const float *)weight.data,
-            (const float *)bias.data, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1], (float)eps
+        (T *)y.data, (float *)mean.data, (float *)rstd.data, (T *)sum.data, (const T *)x.data, (const T *)branch.data,
+            mask_of(drop), (const float *)weight.data, (const float *)bias.data, x.shape[0], (int)x.shape[1],
+            1.0f / (float)x.shape[1], (float)eps
     };
 
     if (a.rows == 0)
         return ALIBI_OK;
-    if (a.C % N == 0 && aligned(a.y, a.x, a.weight, a.bias))
-        return fit_forward<T, N, CENTRED>(c, a);
-    return fit_forward<T, 1, CENTRED>(c, a);
+    if (a.C % N == 0 && aligned(a.y, a.sum, a.x, a.branch, a.weight, a.bias))
+        return fit_branch<T, N, CENTRED>(c, a);
+    return fit_branch<T, 1, CENTRED>(c, a);
 }
 
-alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
+alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
+                                    struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
                                     struct tensor weight, struct tensor bias, double eps)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm forward");
-    DISPATCH(x.type, T, return (run_forward<T, true>(c, y, mean, rstd, x, weight, bias, eps)));
+    DISPATCH(x.type, T, return (run_forward<T, true>(c, y, mean, rstd, sum, x, branch, drop, weight, bias, eps)));
 }
 
-alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x, struct tensor weight,
-                                  struct tensor bias, double eps)
+alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
+                                  struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias, double eps)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm forward");
-    DISPATCH(x.type, T, return (run_forward<T, false>(c, y, tensor_none(), rstd, x, weight, bias, eps)));
+    DISPATCH(x.type, T, return (run_forward<T, false>(c, y, tensor_none(), rstd, sum, x, branch, drop, weight, bias, eps)));
 }
 
 // ---- backward
 
 template <class T> struct norm_backward {
-    T *dx;
+    T *dx, *y; // y may be absent
     const T *dy, *x;
-    const float *weight, *mean, *rstd; // mean is absent in RMS norm
-    float *groups;                     // sums of dweight and dbias, [groups, 2, C]
+    const float *weight, *bias, *mean, *rstd; // bias may be absent, mean is in RMS norm
+    float *groups;                            // sums of dweight and, with a bias, of dbias: [groups, 2 or 1, C]
     int64_t rows;
     int C;
     float per_row; // 1 / C
@@ -192,9 +288,13 @@ template <bool CENTRED> static __device__ __forceinline__ float input_gradient(f
     return rstd * (g - (CENTRED ? mean.g : 0.0f) - n * mean.gn);
 }
 
+// Rows that a block of up to 256 threads has at a time; larger ones have one.
+enum { STRIP = 4 };
+template <int R> static constexpr int warps_of = R == 1 ? 32 : 8;
+
 // The means of R rows from the sums of a block's threads, by way of `of_warp`, that must not be in use from the call before.
 template <int R>
-static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R], struct row_sums (&of_warp)[R][32],
+static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R], struct row_sums (&of_warp)[R][warps_of<R>],
                                                       float per_row)
 {
 #pragma unroll
@@ -216,47 +316,77 @@ static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R]
         sums[k] = { sums[k].g * per_row, sums[k].gn * per_row };
 }
 
-// Number i of 16 bytes. Rows wait in registers as they came; compilers give each number of a chunk a register of its own.
-template <class T> static __device__ __forceinline__ float number(uint4 bits, int i)
-{
-    const int at = i * (int)sizeof(T) / 4;
-    const uint32_t word = at == 0 ? bits.x : at == 1 ? bits.y : at == 2 ? bits.z : bits.w;
+// R rows of a group as they pass a thread, which has N columns of them: 16 bytes each of x, dy and dx. They wait in shared
+// memory, two strips in turns, so that one is on its way while the other is in use. A thread reads only the numbers that it
+// asked for itself; statistics its warp asks for. Columns and rows that are not there are 0.
+enum { STRIPS = 2, STRIP_X = 0, STRIP_DY, STRIP_DX, STRIP_ROWS };
 
-    if (sizeof(T) == 4)
-        return __uint_as_float(word);
-    return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
-}
-
-template <class T> static __device__ __forceinline__ uint4 load_bits(const T *from)
-{
-    return *reinterpret_cast<const uint4 *>(from);
-}
-
-// R rows of a group, as a thread's columns of them lie before it. Columns and rows that are not there are 0.
 template <class T, int R> struct strip {
-    uint4 x[R], dy[R], dx[R];
     float mean[R], rstd[R];
+    int turn;
 
-    __device__ __forceinline__ strip(const struct norm_backward<T> &a, int64_t first, int c)
+    __device__ __forceinline__ uint4 *numbers(int k, int which) const
+    {
+        extern __shared__ __align__(16) unsigned char kept[];
+
+        return reinterpret_cast<uint4 *>(kept) + ((turn * R + k) * STRIP_ROWS + which) * blockDim.x + threadIdx.x;
+    }
+
+    // Means of R rows, then their rstd.
+    __device__ __forceinline__ float *statistics() const
+    {
+        __shared__ float of_warp[STRIPS][warps_of<R>][2 * R];
+
+        return of_warp[turn][threadIdx.x / 32];
+    }
+
+    __device__ __forceinline__ void ask_statistics(const struct norm_backward<T> &a, int64_t first) const
+    {
+        const int lane = (int)threadIdx.x % 32;
+        const float *from = lane < R ? a.mean : a.rstd;
+        const int64_t r = first + lane % R;
+
+        if (lane >= 2 * R)
+            return;
+        if (from && r < a.rows)
+            __pipeline_memcpy_async(statistics() + lane, from + r, sizeof(float));
+        else
+            statistics()[lane] = 0.0f;
+    }
+
+    // Asks for the rows first..first+R-1.
+    __device__ __forceinline__ void ask(const struct norm_backward<T> &a, int64_t first, int c) const
     {
 #pragma unroll
         for (int k = 0; k < R; k++) {
-            const bool there = first + k < a.rows;
             const int64_t at = (first + k) * a.C + c;
-            mean[k] = there && a.mean ? a.mean[first + k] : 0.0f;
-            rstd[k] = there ? a.rstd[first + k] : 0.0f;
-            x[k] = dy[k] = dx[k] = make_uint4(0, 0, 0, 0);
-            if (there && c < a.C) {
-                x[k] = load_bits(a.x + at);
-                dy[k] = load_bits(a.dy + at);
-                dx[k] = load_bits(a.dx + at);
+            if (first + k < a.rows && c < a.C) {
+                __pipeline_memcpy_async(numbers(k, STRIP_X), a.x + at, 16);
+                __pipeline_memcpy_async(numbers(k, STRIP_DY), a.dy + at, 16);
+                __pipeline_memcpy_async(numbers(k, STRIP_DX), a.dx + at, 16);
+            } else {
+                *numbers(k, STRIP_X) = *numbers(k, STRIP_DY) = make_uint4(0, 0, 0, 0);
             }
+        }
+        ask_statistics(a, first);
+        __pipeline_commit();
+    }
+
+    // Waits for the rows asked for before the last.
+    __device__ __forceinline__ void wait()
+    {
+        __pipeline_wait_prior(1);
+        __syncwarp();
+#pragma unroll
+        for (int k = 0; k < R; k++) {
+            mean[k] = statistics()[k];
+            rstd[k] = statistics()[R + k];
         }
     }
 
-    __device__ __forceinline__ float n(int k, int i) const
+    __device__ __forceinline__ bits<T, pack<T>::N> row(int k, int which) const
     {
-        return (number<T>(x[k], i) - mean[k]) * rstd[k];
+        return { *numbers(k, which) };
     }
 };
 
@@ -266,58 +396,78 @@ static __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&db
                                                  const strip<T, R> &s, const float (&weight)[N])
 {
 #pragma unroll
-    for (int k = 0; k < R; k++)
+    for (int k = 0; k < R; k++) {
+        const bits<T, N> x = s.row(k, STRIP_X), dy = s.row(k, STRIP_DY);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const float d = number<T>(s.dy[k], i), g = d * weight[i], n = s.n(k, i);
+            const float d = dy.at(i), g = d * weight[i], n = normalised(x.at(i), s.mean[k], s.rstd[k]);
             dweight[i] += d * n;
             dbias[i] += d;
             sums[k].g += g;
             sums[k].gn += g * n;
         }
+    }
 }
 
-template <bool CENTRED, class T, int N>
-static __device__ __forceinline__ void write_row(T *to, const float (&weight)[N], uint4 dx, uint4 dy, uint4 x, float mean,
-                                                 float rstd, struct row_sums means)
+// Row k of the strip, which begins at `at` in the tensors: its input's gradient and, where it is wanted, its output.
+template <bool CENTRED, class T, int N, int R>
+static __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at, const strip<T, R> &s, int k,
+                                                 const float (&weight)[N], const float (&bias)[N], struct row_sums means)
 {
-    float sum[N];
+    const bits<T, N> x = s.row(k, STRIP_X), dy = s.row(k, STRIP_DY), dx = s.row(k, STRIP_DX);
+    float sum[N], y[N];
 
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        const float g = number<T>(dy, i) * weight[i], n = (number<T>(x, i) - mean) * rstd;
-        sum[i] = number<T>(dx, i) + input_gradient<CENTRED>(g, n, rstd, means);
+        const float n = normalised(x.at(i), s.mean[k], s.rstd[k]);
+        sum[i] = dx.at(i) + input_gradient<CENTRED>(dy.at(i) * weight[i], n, s.rstd[k], means);
+        y[i] = output(n, weight[i], bias[i]);
     }
-    store<N>(to, sum);
+    store<N>(a.dx + at, sum);
+    if (a.y)
+        store<N>(a.y + at, y);
 }
 
-// A block walks the rows of its group, R at a time for many loads under way; a thread has N columns. One barrier per step: the
-// places of the sums alternate.
+// A block walks the rows of its group, R at a time; a thread has N columns. One barrier per step: the places of the sums
+// alternate.
 template <class T, bool CENTRED, int R>
-static __global__ void __launch_bounds__(R == 1 ? 1024 : 512) backward_kernel(struct norm_backward<T> a)
+static __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_backward<T> a)
 {
     constexpr int N = pack<T>::N;
-    __shared__ struct row_sums of_warp[2][R][32];
+    __shared__ struct row_sums of_warp[2][R][warps_of<R>];
     const int c = (int)threadIdx.x * N;
-    float weight[N] = {}, dweight[N] = {}, dbias[N] = {};
-    int turn = 0;
+    const int64_t step = (int64_t)gridDim.x * R;
+    float weight[N] = {}, bias[N] = {}, dweight[N] = {}, dbias[N] = {};
+    struct strip<T, R> s = {
+    };
+    int64_t first = (int64_t)blockIdx.x * R;
 
+    s.ask(a, first, c);
     if (c < a.C)
         load<N>(weight, a.weight + c);
-    for (int64_t first = (int64_t)blockIdx.x * R; first < a.rows; first += (int64_t)gridDim.x * R, turn ^= 1) {
-        const strip<T, R> s(a, first, c);
+    if (c < a.C && a.bias)
+        load<N>(bias, a.bias + c);
+    for (; first < a.rows; first += step) {
+        const struct strip<T, R> next = {
+            {}, {}, s.turn ^ 1
+        };
         struct row_sums sums[R] = {};
+        next.ask(a, first + step, c);
+        s.wait();
         add_strip<T, N, R>(dweight, dbias, sums, s, weight);
-        means_of_block<R>(sums, of_warp[turn], a.per_row);
+        means_of_block<R>(sums, of_warp[s.turn], a.per_row);
 #pragma unroll
         for (int k = 0; k < R; k++)
             if (first + k < a.rows && c < a.C)
-                write_row<CENTRED>(a.dx + (first + k) * a.C + c, weight, s.dx[k], s.dy[k], s.x[k], s.mean[k], s.rstd[k], sums[k]);
+                write_row<CENTRED>(a, (first + k) * a.C + c, s, k, weight, bias, sums[k]);
+        s.turn = next.turn;
     }
-    if (c < a.C) {
-        store<N>(a.groups + (int64_t)blockIdx.x * 2 * a.C + c, dweight);
-        store<N>(a.groups + ((int64_t)blockIdx.x * 2 + 1) * a.C + c, dbias);
-    }
+    if (c >= a.C)
+        return;
+    float *to = a.groups + (int64_t)blockIdx.x * (a.bias ? 2 : 1) * a.C + c;
+    store<N>(to, dweight);
+    if (a.bias)
+        store<N>(to + a.C, dbias);
 }
 
 // ---- backward for rows that are too long for a block, or not aligned: dx by rows, then the sums by columns
@@ -339,8 +489,10 @@ template <class T, bool CENTRED> static __global__ void __launch_bounds__(PLAIN_
     }
     sums = { block_sum(sums.g) * a.per_row, block_sum(sums.gn) * a.per_row };
     for (int c = (int)threadIdx.x; c < a.C; c += PLAIN_THREADS) {
-        const float g = to_float(dy[c]) * a.weight[c], n = (to_float(x[c]) - mean) * rstd;
+        const float g = to_float(dy[c]) * a.weight[c], n = normalised(to_float(x[c]), mean, rstd);
         dx[c] = from_float<T>(to_float(dx[c]) + input_gradient<CENTRED>(g, n, rstd, sums));
+        if (a.y)
+            a.y[r * a.C + c] = from_float<T>(output(n, a.weight[c], a.bias ? a.bias[c] : 0.0f));
     }
 }
 
@@ -358,8 +510,10 @@ template <class T, bool CENTRED> static __global__ void __launch_bounds__(PLAIN_
         dweight += d * (to_float(a.x[r * a.C + c]) - (CENTRED ? a.mean[r] : 0.0f)) * a.rstd[r];
         dbias += d;
     }
-    a.groups[(int64_t)blockIdx.y * 2 * a.C + c] = dweight;
-    a.groups[((int64_t)blockIdx.y * 2 + 1) * a.C + c] = dbias;
+    float *to = a.groups + (int64_t)blockIdx.y * (a.bias ? 2 : 1) * a.C + c;
+    to[0] = dweight;
+    if (a.bias)
+        to[a.C] = dbias;
 }
 
 template <class T, bool CENTRED> static alibi_status plain_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups)
@@ -370,86 +524,73 @@ template <class T, bool CENTRED> static alibi_status plain_backward(struct cuda 
     return launch(c, "gradient of norm", columns_kernel<T, CENTRED>, columns, dim3(PLAIN_THREADS), 0, a);
 }
 
-// ---- adding up the groups: 32 columns per block, 32 threads per column
-
-enum { ADDERS = 32 };
-
-static __global__ void __launch_bounds__(32 * ADDERS)
-    add_groups_kernel(float *dweight, float *dbias, const float *groups, int count, int C)
-{
-    __shared__ float sums[ADDERS][32];
-    const int c = (int)(blockIdx.x * 32 + threadIdx.x);
-    float *to = blockIdx.y == 0 ? dweight : dbias;
-    float sum = 0.0f;
-
-    if (c < C)
-#pragma unroll 8
-        for (int g = (int)threadIdx.y; g < count; g += ADDERS)
-            sum += groups[((int64_t)g * 2 + blockIdx.y) * C + c];
-    sums[threadIdx.y][threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.y > 0 || c >= C)
-        return;
-    for (int y = 1; y < ADDERS; y++)
-        sum += sums[y][threadIdx.x];
-    to[c] += sum;
-}
-
-// At least 8 rows each, or writing the sums would cost more than reading the rows.
+// At least 8 rows each, or writing the sums would cost more than reading the rows; no more than a large GPU holds at once.
 static unsigned groups_of(int64_t rows)
 {
-    const int64_t groups = ceil_div(rows, 8);
+    const int64_t groups = ceil_div(rows, 8), most = 4 * MULTIPROCESSORS;
 
-    return (unsigned)(groups < 528 ? groups : 528);
+    return (unsigned)(groups < most ? groups : most);
 }
 
+// Asks for all the shared memory there is: what is on its way lies there.
+template <class T, bool CENTRED, int R>
+static alibi_status strip_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups, dim3 block)
+{
+    const auto kernel = backward_kernel<T, CENTRED, R>;
+    const size_t bytes = STRIPS * R * STRIP_ROWS * sizeof(uint4) * block.x;
+
+    TRY_RETURN(cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100), "gradient of norm"));
+    return launch(c, "gradient of norm", kernel, dim3(groups), block, bytes, a);
+}
+
+// By strips of several rows where two such strips leave room for another block.
 template <class T, bool CENTRED> static alibi_status row_groups(struct cuda *c, struct norm_backward<T> a, unsigned groups)
 {
     constexpr int N = pack<T>::N;
-    const bool vector = a.C % N == 0 && aligned(a.dx, a.dy, a.x, a.weight);
+    const bool vector = a.C % N == 0 && aligned(a.dx, a.y, a.dy, a.x, a.weight, a.bias);
     const dim3 block((unsigned)ceil_div(ceil_div(a.C, N), 32) * 32);
 
-    if (vector && block.x <= 512)
-        return launch(c, "gradient of norm", backward_kernel<T, CENTRED, 4>, dim3(groups), block, 0, a);
-    if (vector && block.x <= 1024)
-        return launch(c, "gradient of norm", backward_kernel<T, CENTRED, 1>, dim3(groups), block, 0, a);
+    if (vector && block.x <= 32 * warps_of<STRIP>)
+        return strip_backward<T, CENTRED, STRIP>(c, a, groups, block);
+    if (vector && block.x <= 32 * warps_of<1>)
+        return strip_backward<T, CENTRED, 1>(c, a, groups, block);
     return plain_backward<T, CENTRED>(c, a, groups);
 }
 
 template <class T, bool CENTRED>
-static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                 struct tensor x, struct tensor weight, struct tensor mean, struct tensor rstd)
+static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dweight, struct tensor dbias, struct tensor y,
+                                 struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias, struct tensor mean,
+                                 struct tensor rstd)
 {
     struct norm_backward<T> a = {
-        (T *)dx.data, (const T *)dy.data, (const T *)x.data, (const float *)weight.data, (const float *)mean.data,
-            (const float *)rstd.data, NULL, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1]
+        (T *)dx.data, (T *)y.data, (const T *)dy.data, (const T *)x.data, (const float *)weight.data, (const float *)bias.data,
+            (const float *)mean.data, (const float *)rstd.data, NULL, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1]
     };
     const unsigned groups = groups_of(a.rows);
-    const dim3 grid((unsigned)ceil_div(a.C, 32), dbias.data ? 2 : 1);
 
     if (a.rows == 0 || a.C == 0)
         return ALIBI_OK;
     TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, (size_t)groups * 2 * (size_t)a.C * sizeof(float), (void **)&a.groups));
     TRY_RETURN((row_groups<T, CENTRED>(c, a, groups)));
-    return launch(c, "gradient of norm", add_groups_kernel, grid, dim3(32, ADDERS), 0, (float *)dweight.data, (float *)dbias.data,
-                  (const float *)a.groups, (int)groups, a.C);
+    return cuda_add_partials(c, (float *)dweight.data, (float *)dbias.data, a.groups, groups, a.C);
 }
 
 alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                     struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
-                                     struct tensor rstd)
+                                     struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                     struct tensor mean, struct tensor rstd)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm backward");
-    DISPATCH(x.type, T, return (run_backward<T, true>(c, dx, dweight, dbias, dy, x, weight, mean, rstd)));
+    DISPATCH(x.type, T, return (run_backward<T, true>(c, dx, dweight, dbias, y, dy, x, weight, bias, mean, rstd)));
 }
 
 alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                   struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd)
+                                   struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                   struct tensor rstd)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm backward");
-    DISPATCH(x.type, T, return (run_backward<T, false>(c, dx, dweight, dbias, dy, x, weight, tensor_none(), rstd)));
+    DISPATCH(x.type, T, return (run_backward<T, false>(c, dx, dweight, dbias, y, dy, x, weight, bias, tensor_none(), rstd)));
 }

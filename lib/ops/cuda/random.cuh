@@ -1,4 +1,4 @@
-// random.cuh - Philox4x32-10 as lib/base/random.c has it
+// random.cuh - Philox4x32-10 as lib/base/random.c has it, and dropout as dropout.h has it
 //
 //   (c0, c1, c2, c3)  ->  (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0))     ten times
 //
@@ -6,7 +6,10 @@
 #ifndef RANDOM_CUH
 #define RANDOM_CUH
 
+#include <math.h>
 #include <stdint.h>
+
+#include "ops/ops.h"
 
 static __device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint32_t k1)
 {
@@ -27,6 +30,42 @@ static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, u
         k1 += 0xBB67AE85u;
     }
     return c;
+}
+
+// struct dropout as kernels use it: an element is dropped if its 32 bits are below `threshold`.
+struct mask {
+    uint64_t seed, stream, threshold;
+    float kept;
+};
+
+// bits * 2^-32 < p, for whole numbers: bits < ceil(p * 2^32). The product is exact.
+static struct mask mask_of(struct dropout d)
+{
+    return mask{ d.seed, d.stream, (uint64_t)ceil(d.p * 0x1p32), d.p > 0.0 ? (float)(1.0 / (1.0 - d.p)) : 1.0f };
+}
+
+static __device__ __forceinline__ float factor(const struct mask &m, uint32_t bits)
+{
+    return bits < m.threshold ? 0.0f : m.kept;
+}
+
+// Multiplies elements i..i+N-1 by their factors. i is a multiple of 4 unless N is 1: four neighbours share one random block.
+template <int N> static __device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_t i)
+{
+    if constexpr (N == 1) {
+        const uint4 r = philox(m.seed, m.stream, (uint64_t)i >> 2);
+        const int place = (int)(i & 3);
+        x[0] *= factor(m, place == 0 ? r.x : place == 1 ? r.y : place == 2 ? r.z : r.w);
+    } else {
+#pragma unroll
+        for (int k = 0; k < N; k += 4) {
+            const uint4 r = philox(m.seed, m.stream, (uint64_t)(i + k) >> 2);
+            x[k] *= factor(m, r.x);
+            x[k + 1] *= factor(m, r.y);
+            x[k + 2] *= factor(m, r.z);
+            x[k + 3] *= factor(m, r.w);
+        }
+    }
 }
 
 #endif

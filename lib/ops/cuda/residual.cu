@@ -1,48 +1,8 @@
 // residual.cu
 //
 //   y = x + drop(branch),     drop(x)_i = x_i * (0 or 1/(1 - p))
-//
-// Four neighbours share one random block, so a thread makes one for every four of its elements.
-#include <math.h>
-
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random.cuh"
-
-// struct dropout as kernels use it: an element is dropped if its 32 bits are below `threshold`.
-struct mask {
-    uint64_t seed, stream, threshold;
-    float kept;
-};
-
-// bits * 2^-32 < p, for whole numbers: bits < ceil(p * 2^32). The product is exact.
-static struct mask mask_of(struct dropout d)
-{
-    return mask{ d.seed, d.stream, (uint64_t)ceil(d.p * 0x1p32), d.p > 0.0 ? (float)(1.0 / (1.0 - d.p)) : 1.0f };
-}
-
-static __device__ __forceinline__ float factor(const struct mask &m, uint32_t bits)
-{
-    return bits < m.threshold ? 0.0f : m.kept;
-}
-
-// Multiplies elements i..i+N-1 by their factors. i is a multiple of 4 unless N is 1.
-template <int N> static __device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_t i)
-{
-    if constexpr (N == 1) {
-        const uint4 r = philox(m.seed, m.stream, (uint64_t)i >> 2);
-        const int place = (int)(i & 3);
-        x[0] *= factor(m, place == 0 ? r.x : place == 1 ? r.y : place == 2 ? r.z : r.w);
-    } else {
-#pragma unroll
-        for (int k = 0; k < N; k += 4) {
-            const uint4 r = philox(m.seed, m.stream, (uint64_t)(i + k) >> 2);
-            x[k] *= factor(m, r.x);
-            x[k + 1] *= factor(m, r.y);
-            x[k + 2] *= factor(m, r.z);
-            x[k + 3] *= factor(m, r.w);
-        }
-    }
-}
 
 // x absent: dropout alone.
 template <class T, bool DROP> struct residual {

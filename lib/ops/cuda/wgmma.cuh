@@ -167,14 +167,6 @@ static __device__ __forceinline__ uint32_t pack_two(float low, float high)
     return bits;
 }
 
-static __device__ __forceinline__ float exp2_fast(float x)
-{
-    float y;
-
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 // What ordinary stores wrote to shared memory is seen by the matrix unit and the copy engine.
 static __device__ __forceinline__ void publish_shared()
 {

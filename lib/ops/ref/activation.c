@@ -31,14 +31,15 @@ static double gelu_erf_slope(double x)
     return 0.5 * (1.0 + erf(x * M_SQRT1_2)) + x * exp(-0.5 * x * x) / sqrt(2.0 * M_PI);
 }
 
+/* Written so that a NaN stays one. */
 static double relu(double x)
 {
-    return x > 0.0 ? x : 0.0;
+    return x <= 0.0 ? 0.0 : x;
 }
 
 static double relu_slope(double x)
 {
-    return x > 0.0 ? 1.0 : 0.0;
+    return x <= 0.0 ? 0.0 : x > 0.0 ? 1.0 : x;
 }
 
 static double sigmoid(double x)

@@ -1,18 +1,16 @@
 /* linear.c
  *
- *   y = x weight^T + bias + residual */
+ *   y = x weight^T + bias */
 #include "ops/ref/ref.h"
 
-/* y may be residual: each element is read before it is written. */
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
-                                struct tensor residual)
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
 {
     int64_t rows = x.shape[0], out = weight.shape[0], in = weight.shape[1];
 
     (void)dev;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out; o++) {
-            double sum = (present(bias) ? get(bias, o) : 0.0) + (present(residual) ? get(residual, r * out + o) : 0.0);
+            double sum = present(bias) ? get(bias, o) : 0.0;
             for (int64_t i = 0; i < in; i++)
                 sum += get(x, r * in + i) * get(weight, o * in + i);
             set(y, r * out + o, sum);
@@ -48,8 +46,8 @@ static void weight_gradient(struct tensor dweight, struct tensor dy, struct tens
         }
 }
 
-/* dbias += the column sums of dy */
-static void bias_gradient(struct tensor dbias, struct tensor dy)
+/* sums += the column sums of dy: the gradient of a bias */
+static void add_column_sums(struct tensor sums, struct tensor dy)
 {
     int64_t rows = dy.shape[0], out = dy.shape[1];
 
@@ -57,7 +55,7 @@ static void bias_gradient(struct tensor dbias, struct tensor dy)
         double sum = 0.0;
         for (int64_t r = 0; r < rows; r++)
             sum += get(dy, r * out + o);
-        add(dbias, o, sum);
+        add(sums, o, sum);
     }
 }
 
@@ -67,9 +65,10 @@ alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct te
     (void)dev;
     if (present(dx))
         input_gradient(dx, dy, weight);
-    weight_gradient(dweight, dy, x);
+    if (present(dweight))
+        weight_gradient(dweight, dy, x);
     if (present(dbias))
-        bias_gradient(dbias, dy);
+        add_column_sums(dbias, dy);
     return ALIBI_OK;
 }
 
@@ -78,15 +77,18 @@ alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct te
 alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
                                            struct tensor x, struct tensor weight, struct tensor bias)
 {
-    TRY_RETURN(dev->ops->linear_forward(dev, up, x, weight, bias, tensor_none()));
+    TRY_RETURN(dev->ops->linear_forward(dev, up, x, weight, bias));
     return dev->ops->activation_forward(dev, kind, activated, up);
 }
 
 /* scratch = dy weight, the gradient of activated */
-alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
-                                            struct tensor dweight, struct tensor dbias, struct tensor dy, struct tensor activated,
-                                            struct tensor weight, struct tensor up)
+alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
+                                            struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
+                                            struct tensor activated, struct tensor weight, struct tensor up)
 {
     TRY_RETURN(dev->ops->linear_backward(dev, scratch, dweight, dbias, dy, activated, weight));
-    return dev->ops->activation_backward(dev, kind, dup, scratch, up);
+    TRY_RETURN(dev->ops->activation_backward(dev, kind, dup, scratch, up));
+    if (present(dup_sums))
+        add_column_sums(dup_sums, dup);
+    return ALIBI_OK;
 }

@@ -73,28 +73,29 @@ alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, s
                                     struct tensor tokens, int64_t start, double scale);
 
 /* linear.c */
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias,
-                                struct tensor residual);
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
 alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
                                  struct tensor dy, struct tensor x, struct tensor weight);
 alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
                                            struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor scratch,
-                                            struct tensor dweight, struct tensor dbias, struct tensor dy, struct tensor activated,
-                                            struct tensor weight, struct tensor up);
+alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
+                                            struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
+                                            struct tensor activated, struct tensor weight, struct tensor up);
 
 /* layernorm.c */
-alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
-                                   struct tensor weight, struct tensor bias, double eps);
+alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor sum,
+                                   struct tensor x, struct tensor branch, struct dropout drop, struct tensor weight,
+                                   struct tensor bias, double eps);
 alibi_status ref_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                    struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
-                                    struct tensor rstd);
+                                    struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                    struct tensor mean, struct tensor rstd);
 
 /* rmsnorm.c */
-alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x, struct tensor weight,
-                                 struct tensor bias, double eps);
+alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
+                                 struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias, double eps);
 alibi_status ref_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                  struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd);
+                                  struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                  struct tensor rstd);
 
 /* activation.c */
 alibi_status ref_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x);

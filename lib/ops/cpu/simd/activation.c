@@ -75,10 +75,10 @@ VEC_INLINE vec relu(vec x)
     return vec_max((vec){ 0 }, x);
 }
 
-/* 0 * x keeps a NaN a NaN. */
+/* A NaN is neither above 0 nor below, and stays one. */
 VEC_INLINE vec relu_slope(vec x)
 {
-    return vec_select(x > 0.0f, vec_all(1.0f), 0.0f * x);
+    return vec_select(x > 0.0f, vec_all(1.0f), vec_select(x <= 0.0f, (vec){ 0 }, x));
 }
 
 /* ---- n numbers; f is inlined. Whole vectors first: the end, in the same loop, would cost it its registers. */

@@ -6,8 +6,9 @@
  *
  *   dx += rstd * (g - mean(g) - n * mean(g * n)),   dweight += sum of dy * n,   dbias += sum of dy
  *
- * where RMS norm has no mean(g). Rows are cut into pieces by their number alone; each piece sums its own dweight and dbias on
- * the way, and the pieces are added in order. */
+ * where RMS norm has no mean(g). What is normalized is x, or sum = x + drop(branch): a row of it is made, and normalized while it
+ * is near. Rows are cut into pieces by their number alone; each piece sums its own dweight and dbias on the way, and the pieces
+ * are added in order. */
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
@@ -16,10 +17,16 @@ enum { PIECES = 32, PIECE_MIN = 16 };
 struct norm {
     bool centred; /* layer norm */
     int64_t rows, C;
-    const float *x, *weight, *bias; /* bias may be NULL */
-    float *mean, *rstd;             /* mean is NULL for RMS norm */
-    float *y;                       /* forward */
-    const float *dy;                /* backward */
+    const float *x;             /* what is normalized */
+    const float *weight, *bias; /* bias may be NULL */
+    float *mean, *rstd;         /* mean is NULL for RMS norm */
+    float *y;                   /* backward: may be NULL */
+    struct {                    /* forward: x is to become from + drop(branch) first, where branch is not NULL */
+        float *sum;
+        const float *from, *branch;
+        struct dropout drop;
+    } residual;
+    const float *dy; /* backward */
     float *dx;
     float *sums; /* [pieces, 2, C]: dweight, dbias of each piece */
 };
@@ -46,7 +53,8 @@ static float row_variance(const float *x, float mean, int64_t C)
     return vec_sum(sum) / (float)C;
 }
 
-static void normalize_row(const struct norm *n, int64_t r, float mean, float rstd)
+/* Never inlined: both directions must give the same bits, so both run the same instructions. */
+__attribute__((noinline)) static void normalize_row(const struct norm *n, int64_t r, float mean, float rstd)
 {
     const float *x = n->x + r * n->C;
     float *y = n->y + r * n->C;
@@ -64,6 +72,8 @@ static void forward(const struct norm *n, float eps)
 #pragma omp parallel for if (n->rows * n->C >= CPU_PARALLEL_MIN)
     for (int64_t r = 0; r < n->rows; r++) {
         const float *x = n->x + r * n->C;
+        if (n->residual.branch)
+            SIMD(residual_range)(n->residual.sum, n->residual.from, n->residual.branch, n->residual.drop, r * n->C, n->C);
         float mean = n->centred ? row_mean(x, n->C) : 0.0f;
         float rstd = 1.0f / sqrtf(row_variance(x, mean, n->C) + eps);
         normalize_row(n, r, mean, rstd);
@@ -119,6 +129,8 @@ static void backward_piece(const struct norm *n, int64_t first, int64_t end, flo
         struct row_sums sum = sum_row(n, r, mean, rstd, dweight, dbias);
         float g_mean = n->centred ? sum.g / (float)n->C : 0.0f;
         add_input_gradient(n, r, mean, rstd, g_mean, sum.gn / (float)n->C);
+        if (n->y)
+            normalize_row(n, r, mean, rstd);
     }
 }
 
@@ -149,58 +161,80 @@ static alibi_status backward(struct norm *n, float *dweight, float *dbias)
 
 /* ---- operations */
 
-alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
+static struct norm norm_of(struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x, struct tensor weight,
+                           struct tensor bias)
+{
+    return (struct norm){
+        .centred = present(mean),
+        .rows = x.shape[0],
+        .C = x.shape[1],
+        .x = x.data,
+        .weight = weight.data,
+        .bias = bias.data,
+        .mean = mean.data,
+        .rstd = rstd.data,
+        .y = y.data,
+    };
+}
+
+static void add_residual(struct norm *n, struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop)
+{
+    if (!present(branch))
+        return;
+    n->x = sum.data;
+    n->residual.sum = sum.data;
+    n->residual.from = x.data;
+    n->residual.branch = branch.data;
+    n->residual.drop = drop;
+}
+
+alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
+                                     struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
                                      struct tensor weight, struct tensor bias, double eps)
 {
-    struct norm n = { .centred = true, .rows = x.shape[0], .C = x.shape[1], .x = x.data, .weight = weight.data };
+    struct norm n = norm_of(y, mean, rstd, x, weight, bias);
 
     if (x.type != DTYPE_F32)
-        return ref_layernorm_forward(dev, y, mean, rstd, x, weight, bias, eps);
-    n.y = y.data;
-    n.bias = bias.data;
-    n.mean = mean.data;
-    n.rstd = rstd.data;
+        return ref_layernorm_forward(dev, y, mean, rstd, sum, x, branch, drop, weight, bias, eps);
+    add_residual(&n, sum, x, branch, drop);
     forward(&n, (float)eps);
     return ALIBI_OK;
 }
 
 alibi_status SIMD(layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                      struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
-                                      struct tensor rstd)
+                                      struct tensor y, struct tensor dy, struct tensor x, struct tensor weight,
+                                      struct tensor bias, struct tensor mean, struct tensor rstd)
 {
-    struct norm n = { .centred = true, .rows = x.shape[0], .C = x.shape[1], .x = x.data, .weight = weight.data };
+    struct norm n = norm_of(y, mean, rstd, x, weight, bias);
 
     if (x.type != DTYPE_F32)
-        return ref_layernorm_backward(dev, dx, dweight, dbias, dy, x, weight, mean, rstd);
-    n.mean = mean.data;
-    n.rstd = rstd.data;
+        return ref_layernorm_backward(dev, dx, dweight, dbias, y, dy, x, weight, bias, mean, rstd);
     n.dy = dy.data;
     n.dx = dx.data;
     return backward(&n, dweight.data, dbias.data);
 }
 
-alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x, struct tensor weight,
-                                   struct tensor bias, double eps)
+alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
+                                   struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias,
+                                   double eps)
 {
-    struct norm n = { .rows = x.shape[0], .C = x.shape[1], .x = x.data, .weight = weight.data };
+    struct norm n = norm_of(y, tensor_none(), rstd, x, weight, bias);
 
     if (x.type != DTYPE_F32)
-        return ref_rmsnorm_forward(dev, y, rstd, x, weight, bias, eps);
-    n.y = y.data;
-    n.bias = bias.data;
-    n.rstd = rstd.data;
+        return ref_rmsnorm_forward(dev, y, rstd, sum, x, branch, drop, weight, bias, eps);
+    add_residual(&n, sum, x, branch, drop);
     forward(&n, (float)eps);
     return ALIBI_OK;
 }
 
 alibi_status SIMD(rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                    struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd)
+                                    struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                    struct tensor rstd)
 {
-    struct norm n = { .rows = x.shape[0], .C = x.shape[1], .x = x.data, .weight = weight.data };
+    struct norm n = norm_of(y, tensor_none(), rstd, x, weight, bias);
 
     if (x.type != DTYPE_F32)
-        return ref_rmsnorm_backward(dev, dx, dweight, dbias, dy, x, weight, rstd);
-    n.rstd = rstd.data;
+        return ref_rmsnorm_backward(dev, dx, dweight, dbias, y, dy, x, weight, bias, rstd);
     n.dy = dy.data;
     n.dx = dx.data;
     return backward(&n, dweight.data, dbias.data);

@@ -52,13 +52,13 @@ static void scale(float *y, const float *x, const float *factor, int64_t n)
         y[i] = factor[i] * x[i];
 }
 
-/* Elements first..first + n - 1 of y = x + drop(branch), or of y = drop(branch) without x. */
+/* Elements first..first + n - 1, n <= PIECE, of y = x + drop(branch), or of y = drop(branch) without x. */
 static void run_piece(float *y, const float *x, const float *branch, struct dropout drop, int64_t first, int64_t n)
 {
-    float factor[PIECE];
+    float room[PIECE + 8], *factor = room + first % 4; /* a piece may begin and end within a block */
 
     if (drop.p > 0.0)
-        draw_factors(factor, drop, (uint64_t)first / 4, (n + 3) / 4);
+        draw_factors(room, drop, (uint64_t)first / 4, (first % 4 + n + 3) / 4);
     else
         for (int64_t i = 0; i < n; i++)
             factor[i] = 1.0f;
@@ -66,6 +66,12 @@ static void run_piece(float *y, const float *x, const float *branch, struct drop
         add_branch(y + first, x + first, branch + first, factor, n);
     else
         scale(y + first, branch + first, factor, n);
+}
+
+void SIMD(residual_range)(float *y, const float *x, const float *branch, struct dropout drop, int64_t first, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += PIECE)
+        run_piece(y, x, branch, drop, first + i, n - i < PIECE ? n - i : PIECE);
 }
 
 static void run(float *y, const float *x, const float *branch, struct dropout drop, int64_t count)

@@ -27,15 +27,18 @@ alibi_status SIMD(embedding_backward)(struct device *dev, struct tensor dweight,
                                       struct tensor tokens, int64_t start, double scale);
 
 /* norm.c */
-alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
+alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
+                                     struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
                                      struct tensor weight, struct tensor bias, double eps);
 alibi_status SIMD(layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                      struct tensor dy, struct tensor x, struct tensor weight, struct tensor mean,
-                                      struct tensor rstd);
-alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor x, struct tensor weight,
-                                   struct tensor bias, double eps);
+                                      struct tensor y, struct tensor dy, struct tensor x, struct tensor weight,
+                                      struct tensor bias, struct tensor mean, struct tensor rstd);
+alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
+                                   struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias,
+                                   double eps);
 alibi_status SIMD(rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                    struct tensor dy, struct tensor x, struct tensor weight, struct tensor rstd);
+                                    struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+                                    struct tensor rstd);
 
 /* activation.c */
 alibi_status SIMD(activation_forward)(struct device *dev, int kind, struct tensor y, struct tensor x);
@@ -45,6 +48,8 @@ alibi_status SIMD(activation_backward)(struct device *dev, int kind, struct tens
 alibi_status SIMD(residual_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
                                     struct dropout drop);
 alibi_status SIMD(dropout)(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
+/* Elements first..first + n - 1 of y = x + drop(branch), on the calling thread; y may be x. */
+void SIMD(residual_range)(float *y, const float *x, const float *branch, struct dropout drop, int64_t first, int64_t n);
 
 /* skipping.c, attention.c, attention_backward.c */
 alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
