@@ -480,7 +480,9 @@ static double smoothed(const double *losses, int end_step)
     return sum / SMOOTHED;
 }
 
-static void check_curve(const char *type, const double *got, const double *want)
+/* In bf16 the model learns a thing some steps earlier or later, and then the curves are apart for a while: the reference in bf16
+ * was 1.3% above, 0.4% above and 1.4% below for three seeds. */
+static void check_curve(const char *type, const double *got, const double *want, double limit)
 {
     double worst = 0.0;
 
@@ -488,9 +490,9 @@ static void check_curve(const char *type, const double *got, const double *want)
         double error = fabs(smoothed(got, step) / smoothed(want, step) - 1.0);
         worst = isnan(error) ? INFINITY : fmax(worst, error);
     }
-    printf("training cuda %s %d steps  loss %.4f cpu %.4f  furthest apart %.1e  limit 1.0e-02  %s\n", type, STEPS,
-           smoothed(got, STEPS), smoothed(want, STEPS), worst, worst <= 0.01 ? "ok" : "TOO FAR");
-    all_good = all_good && worst <= 0.01;
+    printf("training cuda %s %d steps  loss %.4f cpu %.4f  furthest apart %.1e  limit %.1e  %s\n", type, STEPS,
+           smoothed(got, STEPS), smoothed(want, STEPS), worst, limit, worst <= limit ? "ok" : "TOO FAR");
+    all_good = all_good && worst <= limit;
 }
 
 static void training_follows_the_loss_of_the_cpu(void **state)
@@ -505,8 +507,8 @@ static void training_follows_the_loss_of_the_cpu(void **state)
     mem_free(train(corpus, &gpu, DTYPE_F32, 0.0, STEPS, fp32, &span));
     mem_free(train(corpus, &gpu, DTYPE_BF16, 0.0, STEPS, bf16, &span));
     assert_true(smoothed(on_cpu, STEPS) < 0.8 * smoothed(on_cpu, SMOOTHED)); /* it learns something */
-    check_curve("f32", fp32, on_cpu);
-    check_curve("bf16", bf16, on_cpu);
+    check_curve("f32", fp32, on_cpu, 1e-4);
+    check_curve("bf16", bf16, on_cpu, 3e-2);
     alibi_corpus_free(corpus);
     end();
 }

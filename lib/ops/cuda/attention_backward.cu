@@ -40,6 +40,7 @@ struct backward_call {
     struct attention_shape s;
     struct kept_tiles kept;
     int tiles, blocks; // of queries, of keys
+    bool unordered;    // nobody waits: dQ begins as 0, and its bits depend on who came first
 };
 
 template <int D> static size_t backward_shared()
@@ -188,25 +189,27 @@ static __device__ __forceinline__ void end_turn(int *turn)
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(turn) : "memory");
 }
 
-// The first in order writes, the others add.
+// The first in order writes, the others add when it is their turn.
 template <int D>
 static __device__ __forceinline__ void add_queries(const backward_call &c, backward_memory<D> *m, const struct walk &w, int count)
 {
     int64_t tile = w.head(c) * c.tiles + w.tile;
-    int order = w.order(c);
+    int order = c.unordered ? 1 : w.order(c);
 
     barrier_wait(&m->dq_full, count % 2);
     if (order == 0) {
         copy_out(c.dq + tile * (QUERIES * D), (const float *)m->dq, QUERIES * D * sizeof(float));
     } else {
-        wait_turn(c.turns + tile, order);
+        if (!c.unordered)
+            wait_turn(c.turns + tile, order);
         add_out(c.dq + tile * (QUERIES * D), (const float *)m->dq, QUERIES * D * sizeof(float));
     }
     copy_out_commit();
     copy_out_read();
     barrier_arrive(&m->dq_empty);
     copy_out_done();
-    end_turn(c.turns + tile);
+    if (!c.unordered)
+        end_turn(c.turns + tile);
 }
 
 template <int D> static __device__ __forceinline__ void copy_all(const backward_call &c, backward_memory<D> *m)
@@ -680,6 +683,8 @@ static alibi_status reserve(struct cuda *c, backward_call *call, int D, int entr
     TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, turns * (size_t)(QUERIES * D), (void **)&call->dq));
     TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, turns, (void **)&call->turns));
     TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, sizeof(float) * (size_t)(heads * call->blocks * entries), (void **)&call->dbias));
+    if (call->unordered)
+        TRY_RETURN(cuda_check(cudaMemsetAsync(call->dq, 0, turns * (size_t)(QUERIES * D), c->stream), "attention backward"));
     return cuda_check(cudaMemsetAsync(call->turns, 0, turns, c->stream), "attention backward");
 }
 
@@ -708,6 +713,7 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
     call.lse = (const float *)lse.data;
     call.delta = delta;
     call.kept = kept;
+    call.unordered = c->unordered;
     call.tiles = (int)ceil_div(call.s.Lq, QUERIES);
     call.blocks = (int)ceil_div(call.s.Lk, BLOCK_KEYS);
     TRY_RETURN(reserve(c, &call, D, entries));

@@ -152,7 +152,8 @@ template <class T> static __global__ void keys_kernel(const __grid_constant__ pl
 
     if (row >= (int64_t)s.B * s.Hkv * s.Lk)
         return;
-    clear<T>(sums, 2 * s.D);
+    clear<T>(sums, s.D); // apart, so that each lane clears what it will add to
+    clear<T>(sums + s.D, s.D);
     for (int h = kv * group; h < (kv + 1) * group; h++)
         for (int i = j; i < s.Lq; i += 32) {
             int count = min(32, s.Lq - i);

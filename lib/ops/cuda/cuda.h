@@ -49,6 +49,7 @@ struct cuda_buffer; /* device.c */
 
 struct cuda {
     int multiprocessors, major, minor;
+    bool unordered;          /* blocks add gradients of queries as they come: to measure what their order costs (docs/gpu.md) */
     size_t shared_per_block; /* at most, with opting in */
     cudaStream_t stream;
     cublasLtHandle_t blas;

@@ -344,6 +344,7 @@ static alibi_status read_properties(struct cuda *c, char name[CUDA_NAME_MAX])
     if (p.major < 8)
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name, p.major, p.minor);
     c->major = p.major;
+    c->unordered = getenv("ALIBI_UNORDERED") != NULL;
     c->minor = p.minor;
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;

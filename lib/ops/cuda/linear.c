@@ -17,6 +17,7 @@
  *
  * bf16 products apply GELU (the tanh form) to their fp32 sums, before rounding. Its derivative, and all of it in fp32, is ours:
  * measured, that is faster there, and here what matters are the digits. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,8 @@ enum epilogue {
     GELU_BIAS,
 };
 
-/* Trying all ways costs about as many products as came before it. */
-enum { WAYS = 8, TRY_RUNS = 2, TRY_AFTER = WAYS * (1 + TRY_RUNS) };
+/* Trying all ways costs about as many products as came before it, twice over at most. */
+enum { WAYS = 8, TRY_RUNS = 3, TRY_AFTER = 24 };
 static const double try_flops = 2e9; /* smaller products are not worth it */
 
 struct product {
@@ -280,16 +281,24 @@ static alibi_status run_way(struct cuda *c, struct cuda_plan *plan, const struct
                       p);
 }
 
-/* Milliseconds of one product. */
+/* Milliseconds of one product, the fastest of some. The workspace is larger than the second-level cache: writing it first leaves
+ * the operands in memory, which is where a training step finds most of them. */
 static alibi_status time_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, int way,
                              cudaEvent_t events[2], float *time)
 {
-    TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "timing products"));
-    for (int i = 0; i < TRY_RUNS; i++)
+    float best = INFINITY, one;
+
+    for (int i = 0; i < TRY_RUNS; i++) {
+        TRY_RETURN(cuda_check(cudaMemsetAsync(c->workspace, 0, BLAS_WORKSPACE, c->stream), "timing products"));
+        TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "timing products"));
         TRY_RETURN(run_way(c, plan, p, d, way));
-    TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "timing products"));
-    TRY_RETURN(cuda_check(cudaEventSynchronize(events[1]), "timing products"));
-    return cuda_check(cudaEventElapsedTime(time, events[0], events[1]), "timing products");
+        TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "timing products"));
+        TRY_RETURN(cuda_check(cudaEventSynchronize(events[1]), "timing products"));
+        TRY_RETURN(cuda_check(cudaEventElapsedTime(&one, events[0], events[1]), "timing products"));
+        best = fminf(best, one);
+    }
+    *time = best;
+    return ALIBI_OK;
 }
 
 /* The fastest of those that give the first one's bits. */
