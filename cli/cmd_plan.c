@@ -23,19 +23,19 @@ static const struct alibi_option options[] = {
 
 enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
+/* The plans are of the options as asked: what follows from them follows anew for each length that is tried. */
 static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
 {
     struct alibi_training training = job->training;
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
 
     job->model.vocab = job->vocab;
-    job->model.train_length = training.train_length;
-    status = alibi_config_resolve(&job->model);
     for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
         training.recompute = level;
         status = alibi_plan_training(&job->model, &training, &plans[level]);
     }
-    return status;
+    job->model.train_length = training.train_length;
+    return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;
 }
 
 /* ---- the table */

@@ -19,12 +19,14 @@ static const struct alibi_option options[] = {
       .offset = offsetof(struct alibi_compute, device),
       .choices = "auto|cpu|cuda",
       .initial = "auto",
+      .value = "NAME",
       .help = "where to run; auto: an NVIDIA GPU if one can be used" },
     { .name = "precision",
       .type = ALIBI_OPTION_CHOICE,
       .offset = offsetof(struct alibi_compute, precision),
       .choices = "auto|fp32|bf16",
       .initial = "auto",
+      .value = "NAME",
       .help = "numbers of activations and products; auto: bf16 on a GPU, fp32 on the CPU" },
 };
 enum { OPTIONS = sizeof options / sizeof options[0] };

@@ -107,7 +107,8 @@ struct nesterov {
     int64_t decaying;
 };
 
-/* What a device has, in bytes. peak: the most that was used since reset_peak. */
+/* What a device has, in bytes. free: for tensors and workspace; with what the backend holds for itself and would use again, so
+ * that a plan which fits once fits again. peak: the most that was used since reset_peak. */
 struct device_memory {
     size_t total, free, used, peak;
 };
@@ -128,7 +129,8 @@ struct ops {
     alibi_status (*finish)(struct device *dev);
     void (*memory)(struct device *dev, struct device_memory *memory);
     void (*reset_peak)(struct device *dev);
-    /* Bytes of its own that a backend needs for passes over B x L tokens of such heads, beyond the tensors it is handed. */
+    /* At most so many bytes of its own does a backend take for passes over B x L tokens of such heads, beyond the tensors it is
+     * handed. Without training: forward passes over them, at once or a few at a time. SIZE_MAX: more than there can be. */
     size_t (*workspace)(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training);
     /* From the first call on the time of each kind of operation is kept; parts [DEVICE_PARTS_MAX], zeroed as they are read. */
     alibi_status (*read_parts)(struct device *dev, struct device_part *parts, int *count);

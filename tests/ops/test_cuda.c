@@ -98,6 +98,58 @@ static void a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works(void *
     end();
 }
 
+static struct tensor zeros(struct tensor t)
+{
+    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, (size_t)tensor_count(t) * dtype_bytes(t.type), "zeros"));
+    assert_ok(gpu.ops->fill(&gpu, t, 0.0));
+    return t;
+}
+
+/* The gradient of a norm leaves 64 KiB of sums per 8 of these rows, up to a limit. */
+static void leave_sums(int64_t rows)
+{
+    enum { C = 8192 };
+    struct tensor dx = zeros(matrix(DTYPE_F32, rows, C)), x = zeros(matrix(DTYPE_F32, rows, C));
+    struct tensor dweight = zeros(vector(DTYPE_F32, C)), weight = zeros(vector(DTYPE_F32, C));
+    struct tensor rstd = zeros(vector(DTYPE_F32, rows)), none = tensor_none();
+    struct tensor all[] = { dx, x, dweight, weight, rstd };
+
+    assert_ok(gpu.ops->rmsnorm_backward(&gpu, dx, dweight, none, none, x, x, weight, none, rstd));
+    for (int i = 0; i < COUNT_OF(all); i++)
+        gpu.ops->buffer_free(&gpu, all[i].data);
+}
+
+/* SLACK: the driver gives memory out in pieces. The first call loads the kernels. */
+static void what_the_gpu_keeps_to_use_again_counts_as_free(void **state)
+{
+    enum { SUMS = 32 << 20, SLACK = 8 << 20 };
+    struct device_memory before, after;
+
+    (void)state;
+    begin();
+    leave_sums(8);
+    gpu.ops->memory(&gpu, &before);
+    leave_sums(8 * SUMS / (64 << 10));
+    gpu.ops->memory(&gpu, &after);
+    assert_true(after.used >= before.used + SUMS - SLACK);
+    assert_true(after.free <= after.total && after.free + SLACK >= before.free);
+    end();
+}
+
+static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void **state)
+{
+    size_t one, two;
+
+    (void)state;
+    begin();
+    one = gpu.ops->workspace(&gpu, 1, 1024, 16, 64, true);
+    two = gpu.ops->workspace(&gpu, 2, 1024, 16, 64, true);
+    assert_true(two >= one + 4 * 1024 * 16 * 64); /* the gradients of queries */
+    assert_true(gpu.ops->workspace(&gpu, 1, 1024, 16, 64, false) < one);
+    assert_true(gpu.ops->workspace(&gpu, 1 << 16, 1 << 24, 16, 64, true) == SIZE_MAX);
+    end();
+}
+
 static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2 },  { 2, 5, 3, 6 },    { 3, 33, 2, 34 },
                                           { 2, 70, 5, 64 }, { 1, 7, 1, 10 }, { 2, 128, 4, 128 } };
 
@@ -1043,6 +1095,8 @@ int main(void)
         cmocka_unit_test(what_goes_up_comes_down_rounded_to_nearest_even),
         cmocka_unit_test(memory_is_counted_and_given_back),
         cmocka_unit_test(a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works),
+        cmocka_unit_test(what_the_gpu_keeps_to_use_again_counts_as_free),
+        cmocka_unit_test(workspace_grows_with_the_tokens_and_says_when_they_are_too_many),
         cmocka_unit_test(fill_equals_the_reference),
         cmocka_unit_test(copy_equals_the_reference_between_all_types),
         cmocka_unit_test(embedding_equals_the_reference),

@@ -291,8 +291,9 @@ static const struct {
     enum bias_kind kind;
     int64_t T;
 } biases[] = {
-    { BIAS_NONE, 0 },   { BIAS_LINEAR, ALIBI_SLOPES }, { BIAS_LINEAR, ODD_SLOPES }, { BIAS_TABLE, 1 }, { BIAS_TABLE, 40 },
-    { BIAS_TABLE, 129 }
+    { BIAS_NONE, 0 },    { BIAS_LINEAR, ALIBI_SLOPES }, { BIAS_LINEAR, ODD_SLOPES }, { BIAS_TABLE, 1 }, { BIAS_TABLE, 40 },
+    { BIAS_TABLE, 129 }, { BIAS_TABLE, 1024 },          { BIAS_TABLE, 1025 } /* the largest for which there is room, and one more
+                                                                              */
 };
 
 /* Every width at every length; the rest goes round, at different speeds. Many heads only where the reference is quick. */

@@ -26,9 +26,10 @@ static bool is_empty(const struct attention *a)
 // Kernels count positions and rows in 32 bits.
 static alibi_status check_size(const struct attention *a)
 {
-    int64_t rows = a->q.shape[0] * a->q.shape[2] * a->q.shape[1];
+    const int64_t factors[] = { a->q.shape[0], a->q.shape[2], a->k.shape[1] };
+    size_t rows;
 
-    if (rows > INT32_MAX || a->k.shape[1] > INT32_MAX / 2 || a->q.shape[0] * a->q.shape[2] > 65535)
+    if (!size_product(&rows, factors, 3) || rows > INT32_MAX || a->k.shape[1] > INT32_MAX / 2)
         return fail(ALIBI_BAD_INPUT, "attention of %lld x %lld heads over %lld tokens is beyond this GPU backend",
                     (long long)a->q.shape[0], (long long)a->q.shape[2], (long long)a->k.shape[1]);
     return ALIBI_OK;
@@ -36,7 +37,8 @@ static alibi_status check_size(const struct attention *a)
 
 bool matrix_kernels_serve(const struct cuda *c, const struct attention *a)
 {
-    return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] <= 128 && a->scale > 0 && rows_are_aligned(a->q) &&
+    return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] <= 128 && a->scale > 0 &&
+           (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) && rows_are_aligned(a->q) &&
            rows_are_aligned(a->k) && rows_are_aligned(a->v);
 }
 
@@ -44,14 +46,15 @@ bool matrix_kernels_serve(const struct cuda *c, const struct attention *a)
 // edge, which is where a caller may have a record.
 static alibi_status record_of(struct cuda *c, const struct attention *a, struct kept_tiles *kept)
 {
-    kept->rows = (int)attention_tiles(a->q.shape[1]);
-    kept->words = (int)attention_kept_words(a->k.shape[1]);
+    const int64_t factors[] = { a->q.shape[0], a->q.shape[2], attention_tiles(a->q.shape[1]), attention_kept_words(a->k.shape[1]),
+                                (int64_t)sizeof(uint32_t) };
+
+    kept->rows = (int)factors[2];
+    kept->words = (int)factors[3];
     kept->bits = (uint32_t *)a->skip.kept.data;
     if (kept->bits || !(a->skip.eps > 0))
         return ALIBI_OK;
-    return cuda_scratch(c, SCRATCH_KEPT,
-                        sizeof(uint32_t) * (size_t)(a->q.shape[0] * a->q.shape[2]) * (size_t)kept->rows * (size_t)kept->words,
-                        (void **)&kept->bits);
+    return cuda_scratch_for(c, SCRATCH_KEPT, factors, 5, (void **)&kept->bits);
 }
 
 extern "C" alibi_status cuda_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a)
@@ -143,13 +146,14 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tenso
                                (int)attention_kept_words(a.k.shape[1]) };
     bool matrix = matrix_kernels_serve(c, &a) && rows_are_aligned(y) && rows_are_aligned(dy) && rows_are_aligned(dq) &&
                   rows_are_aligned(dk) && rows_are_aligned(dv);
+    const int64_t rows[] = { lse.shape[0], lse.shape[1], lse.shape[2], (int64_t)sizeof(float) };
     float *delta;
 
     if (is_empty(&a))
         return ALIBI_OK;
     TRY_RETURN(check_size(&a));
     cuda_part(c, "attention backward");
-    TRY_RETURN(cuda_scratch(c, SCRATCH_ROWS, sizeof(float) * (size_t)tensor_count(lse), (void **)&delta));
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_ROWS, rows, 4, (void **)&delta));
     if (!matrix) {
         DISPATCH(y.type, T, TRY_RETURN(find_delta<T>(c, delta, y, dy)));
         return backward_plain(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept);

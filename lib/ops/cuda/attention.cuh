@@ -70,15 +70,23 @@ static __device__ __forceinline__ bool tile_is_kept(const uint32_t *row, int key
     return row == NULL || (row[key_tile >> 5] >> (key_tile & 31) & 1u);
 }
 
+// Keys per block of the matrix kernels: a pair of tiles, in one word.
+enum { BLOCK_KEYS = 128 };
+
+static __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
+{
+    return tile_is_kept(row, 2 * block) || tile_is_kept(row, 2 * block + 1);
+}
+
 // Eight lanes share a row: 16 bytes at a time (PACKS) where every row begins at a multiple of that, see rows_are_aligned().
-enum { LANES = 8 };
+enum { ROW_LANES = 8 };
 
 static __device__ __forceinline__ float lanes_sum(float x)
 {
-    unsigned mask = 0xffu << (threadIdx.x % 32 & ~(LANES - 1));
+    unsigned mask = 0xffu << (threadIdx.x % 32 & ~(ROW_LANES - 1));
 
 #pragma unroll
-    for (int step = LANES / 2; step > 0; step /= 2)
+    for (int step = ROW_LANES / 2; step > 0; step /= 2)
         x += __shfl_xor_sync(mask, x, step);
     return x;
 }
@@ -89,7 +97,7 @@ template <bool PACKS, class A, class T> static __device__ __forceinline__ float 
     const int N = PACKS ? pack<T>::N : 1;
     float sum = 0.0f;
 
-    for (int d = (int)threadIdx.x % LANES * N; d < D; d += LANES * N) {
+    for (int d = (int)threadIdx.x % ROW_LANES * N; d < D; d += ROW_LANES * N) {
         if (PACKS && sizeof(A) == sizeof(T)) {
             pack<T> left = load_pack((const T *)a + d), right = load_pack(b + d);
 #pragma unroll
@@ -140,9 +148,7 @@ static __device__ __forceinline__ void fill_table(bias_table *t, const attention
 
 struct attention_shape attention_shape_of(const struct attention *a);
 
-// Keys per block of the matrix kernels. With the queries per block of the forward kernel it is the grain in which
-// attention_bounds.cu decides for them.
-enum { BLOCK_KEYS = 128 };
+// Queries per block of the forward matrix kernel: with BLOCK_KEYS the grain in which attention_bounds.cu decides for it.
 int forward_block_queries(int64_t D);
 
 // attention_bounds.cu: fills the bits for a budget; `grain` queries and keys at a time, a multiple of ATTENTION_TILE.

@@ -14,6 +14,7 @@
 // it is the warp that hands the tile to the copy engine. Blocks of late keys are started first: whoever is waited for is
 // running or done.
 #include "ops/cuda/attention.cuh"
+#include "ops/cuda/columns.cuh"
 #include "ops/cuda/tensor_map.cuh"
 #include "ops/cuda/wgmma.cuh"
 
@@ -63,20 +64,6 @@ template <int D> struct backward_memory {
     barrier kv_full, full[STAGES], empty[STAGES], dq_full, dq_empty;
 };
 
-struct turn {
-    int stage;
-    uint32_t parity;
-
-    __device__ __forceinline__ void step()
-    {
-        stage++;
-        if (stage == STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-};
-
 // The keys of a thread block, and a walk over all tiles of queries that use them: head after head of the group, ascending.
 struct walk {
     int b, kv, block, first_key, h, tile, last_head;
@@ -108,7 +95,7 @@ struct walk {
     __device__ __forceinline__ bool next(const backward_call &c)
     {
         for (tile++; tile < c.tiles; tile++)
-            if (!c.kept.bits || tile_is_kept(c.kept.row(head(c), tile), first_key / ATTENTION_TILE))
+            if (!c.kept.bits || keys_are_kept(c.kept.row(head(c), tile), block))
                 return true;
         return false;
     }
@@ -129,7 +116,7 @@ struct walk {
             return nearest - block;
         row = c.kept.row(head(c), tile);
         for (int n = block + 1; n <= nearest; n++)
-            count += tile_is_kept(row, n * (BLOCK_KEYS / ATTENTION_TILE));
+            count += keys_are_kept(row, n);
         return count;
     }
 };
@@ -217,7 +204,9 @@ template <int D> static __device__ __forceinline__ void copy_all(const backward_
     enum { TILES, ROWS, QUERY_GRADIENTS };
     int warp = threadIdx.x / 32, count = 0;
     struct walk w(c);
-    struct turn t = { 0, 1 };
+    struct ring_place<STAGES> t = {
+        0, 1
+    };
 
     if (warp > QUERY_GRADIENTS || (warp != ROWS && threadIdx.x % 32 > 0))
         return;
@@ -469,7 +458,7 @@ static __device__ __forceinline__ void leave_queries(const float (&d)[D / 4], ba
 // S and dP are under way.
 template <int D, bool TABLE>
 static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct turn t, int group)
+                                                  float step, struct ring_place<STAGES> t, int group)
 {
     uint32_t half = group * (64 * 128);
 
@@ -500,7 +489,7 @@ template <int D, int GRADIENT> static __device__ __forceinline__ void add_bias(k
 // One tile; `count` of them came before.
 template <int D, bool TABLE, int GRADIENT>
 static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct turn t, int count, int group)
+                                                  float step, struct ring_place<STAGES> t, int count, int group)
 {
     int lead = w.tile * QUERIES - w.first_key;
 
@@ -538,7 +527,7 @@ static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_cal
 // All tiles of one head.
 template <int D, bool TABLE, int GRADIENT>
 static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_call &c, backward_memory<D> *m, struct walk &w,
-                                                  struct turn &t, int &count, int group)
+                                                  struct ring_place<STAGES> &t, int &count, int group)
 {
     float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
 
@@ -572,7 +561,9 @@ static __device__ __forceinline__ void compute_all(const backward_call &c, backw
 {
     int lane = threadIdx.x % 32, count = 0;
     struct walk w(c);
-    struct turn t = { 0, 0 };
+    struct ring_place<STAGES> t = {
+        0, 0
+    };
     keys<D> r;
 
     r.row = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
@@ -649,19 +640,6 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-// dbias[h, t] += the partial sums of all blocks, in order.
-static __global__ void add_partials(float *dbias, const float *partials, int parts, int H, int T)
-{
-    int at = blockIdx.x * blockDim.x + threadIdx.x;
-    float sum = 0.0f;
-
-    if (at >= H * T)
-        return;
-    for (int n = 0; n < parts; n++)
-        sum += partials[(int64_t)n * H * T + at];
-    dbias[at] += sum;
-}
-
 template <int D, bool TABLE, int GRADIENT> static alibi_status start(struct cuda *c, const backward_call &call)
 {
     return launch(c, "attention backward", backward_kernel<D, TABLE, GRADIENT>, call.s.B * call.s.Hkv * call.blocks, THREADS,
@@ -677,15 +655,19 @@ template <int D> static alibi_status start_for(struct cuda *c, const backward_ca
 
 static alibi_status reserve(struct cuda *c, backward_call *call, int D, int entries)
 {
-    int64_t heads = (int64_t)call->s.B * call->s.H;
-    size_t turns = sizeof(int) * (size_t)(heads * call->tiles);
+    const int64_t heads = (int64_t)call->s.B * call->s.H;
+    const int64_t dq[] = { heads, call->tiles, QUERIES, D, (int64_t)sizeof(float) };
+    const int64_t turns[] = { heads, call->tiles, (int64_t)sizeof(int) };
+    const int64_t dbias[] = { heads, call->blocks, entries, (int64_t)sizeof(float) };
+    const size_t tiles = (size_t)(heads * call->tiles);
 
-    TRY_RETURN(cuda_scratch(c, SCRATCH_QUERIES, turns * (size_t)(QUERIES * D), (void **)&call->dq));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_TURNS, turns, (void **)&call->turns));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, sizeof(float) * (size_t)(heads * call->blocks * entries), (void **)&call->dbias));
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_QUERIES, dq, 5, (void **)&call->dq));
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_TURNS, turns, 3, (void **)&call->turns));
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, dbias, 4, (void **)&call->dbias));
     if (call->unordered)
-        TRY_RETURN(cuda_check(cudaMemsetAsync(call->dq, 0, turns * (size_t)(QUERIES * D), c->stream), "attention backward"));
-    return cuda_check(cudaMemsetAsync(call->turns, 0, turns, c->stream), "attention backward");
+        TRY_RETURN(cuda_check(cudaMemsetAsync(call->dq, 0, sizeof(float) * tiles * (size_t)(QUERIES * D), c->stream),
+                              "attention backward"));
+    return cuda_check(cudaMemsetAsync(call->turns, 0, sizeof(int) * tiles, c->stream), "attention backward");
 }
 
 template <int D> static alibi_status finish(struct cuda *c, const backward_call &call, struct tensor dq, struct tensor dbias)
@@ -696,8 +678,8 @@ template <int D> static alibi_status finish(struct cuda *c, const backward_call 
                       (const float *)call.dq, call.s, call.tiles));
     if (!dbias.data)
         return ALIBI_OK;
-    return launch(c, "attention backward", add_partials, (unsigned)ceil_div((int64_t)call.s.H * entries, 64), 64, 0,
-                  (float *)dbias.data, (const float *)call.dbias, call.s.B * call.blocks, call.s.H, entries);
+    return cuda_add_partials(c, (float *)dbias.data, NULL, call.dbias, (int64_t)call.s.B * call.blocks,
+                             (int64_t)call.s.H * entries);
 }
 
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,

@@ -8,7 +8,7 @@
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/bounds.cuh"
 
-enum { PART_KEYS = 256, THREADS = 256, WARPS = THREADS / 32, PART_TILES = PART_KEYS / ATTENTION_TILE };
+enum { PART_KEYS = 256, THREADS = 256, PART_TILES = PART_KEYS / ATTENTION_TILE };
 
 template <class T> struct decode_call {
     heads<const T> q, k, v;
@@ -28,8 +28,8 @@ struct place {
 
     template <class T> __device__ __forceinline__ place(const decode_call<T> &c)
     {
-        part = blockIdx.x;
-        row = blockIdx.y;
+        part = blockIdx.y;
+        row = blockIdx.x;
         i = row % c.s.Lq;
         h = row / c.s.Lq % c.s.H;
         b = row / c.s.Lq / c.s.H;
@@ -46,7 +46,7 @@ static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T
 {
     int tiles = (int)ceil_div(w.count, ATTENTION_TILE);
     unsigned all = (1u << tiles) - 1, bits = 0;
-    float square = 0.0f, own, reach;
+    float square = 0.0f, own, own_norm, reach;
 
     if (!c.norms.at)
         return all;
@@ -54,10 +54,11 @@ static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T
         square = fmaf(query[d], query[d], square);
     own = fmaf(c.s.scale, lanes_dot<PACKS>(query, c.k.row(w.b, w.position, w.kv), c.s.D), c.s.bias(w.h, 0));
     reach = norm_margin(c.s.D) * fabsf(c.s.scale) * sqrtf(square);
+    own_norm = c.norms.largest(w.b, w.kv, w.position, w.position);
     for (int t = 0; t < tiles; t++) {
         int first = w.first + t * ATTENTION_TILE, last = min(first + ATTENTION_TILE, c.s.Lk) - 1;
         bool out = last < w.position && weight_bound(c.s, w.h, w.position, first, last, c.norms.largest(w.b, w.kv, first, last),
-                                                     reach, own) <= c.share;
+                                                     reach, own, own_norm) <= c.share;
         bits |= (unsigned)!out << t;
     }
     return bits;
@@ -68,41 +69,14 @@ template <class T, bool PACKS>
 static __device__ __forceinline__ void find_scores(float *scores, const decode_call<T> &c, const struct place &w,
                                                    const float *query, unsigned tiles)
 {
-    for (int n = threadIdx.x / LANES; n < PART_KEYS; n += THREADS / LANES) {
+    for (int n = threadIdx.x / ROW_LANES; n < PART_KEYS; n += THREADS / ROW_LANES) {
         float x = -INFINITY;
         if (n < w.count && (tiles >> n / ATTENTION_TILE & 1))
             x = fmaf(c.s.scale, lanes_dot<PACKS>(query, c.k.row(w.b, w.first + n, w.kv), c.s.D),
                      c.s.bias(w.h, w.position - w.first - n));
-        if (threadIdx.x % LANES == 0)
+        if (threadIdx.x % ROW_LANES == 0)
             scores[n] = x;
     }
-}
-
-// A block's maximum or sum from its warps', in a fixed order.
-static __device__ __forceinline__ float block_max(float x, float *warps)
-{
-    x = warp_max(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        warps[threadIdx.x / 32] = x;
-    __syncthreads();
-    for (int i = 0; i < WARPS; i++)
-        x = fmaxf(x, warps[i]);
-    return x;
-}
-
-static __device__ __forceinline__ float block_sum(float x, float *warps)
-{
-    float all = 0.0f;
-
-    x = warp_sum(x);
-    __syncthreads();
-    if (threadIdx.x % 32 == 0)
-        warps[threadIdx.x / 32] = x;
-    __syncthreads();
-    for (int i = 0; i < WARPS; i++)
-        all += warps[i];
-    return all;
 }
 
 template <class T>
@@ -128,7 +102,7 @@ template <class T, bool PACKS>
 static __global__ void __launch_bounds__(THREADS) parts_kernel(const __grid_constant__ decode_call<T> c)
 {
     extern __shared__ float query[]; // [D]
-    __shared__ float weights[PART_KEYS], warps[WARPS];
+    __shared__ float weights[PART_KEYS];
     struct place w(c);
     unsigned tiles = 0;
     float most, sum;
@@ -147,10 +121,10 @@ static __global__ void __launch_bounds__(THREADS) parts_kernel(const __grid_cons
     find_scores<T, PACKS>(weights, c, w, query, tiles);
     __syncthreads();
     float x = weights[threadIdx.x];
-    most = block_max(x, warps);
+    most = block_max(x);
     x = expf(x - most);
     weights[threadIdx.x] = x;
-    sum = block_sum(x, warps); // its barriers make the weights known, too
+    sum = block_sum(x); // its barriers make the weights known, too
     write_output(c, w, weights, tiles, sum);
     if (threadIdx.x == 0)
         c.sums[(int64_t)w.row * c.parts + w.part] = most + logf(sum);
@@ -159,17 +133,16 @@ static __global__ void __launch_bounds__(THREADS) parts_kernel(const __grid_cons
 // A block per row.
 template <class T> static __global__ void __launch_bounds__(THREADS) merge_kernel(const __grid_constant__ decode_call<T> c)
 {
-    __shared__ float warps[WARPS];
     int row = blockIdx.x, i = row % c.s.Lq, h = row / c.s.Lq % c.s.H, b = row / c.s.Lq / c.s.H;
     const float *sums = c.sums + (int64_t)row * c.parts, *outputs = c.outputs + (int64_t)row * c.parts * c.s.D;
     float most = -INFINITY, sum = 0.0f;
 
     for (int p = threadIdx.x; p < c.parts; p += THREADS)
         most = fmaxf(most, sums[p]);
-    most = block_max(most, warps);
+    most = block_max(most);
     for (int p = threadIdx.x; p < c.parts; p += THREADS)
         sum += expf(sums[p] - most);
-    sum = block_sum(sum, warps);
+    sum = block_sum(sum);
     for (int d = threadIdx.x; d < c.s.D; d += THREADS) {
         float o = 0.0f;
         for (int p = 0; p < c.parts; p++)
@@ -187,7 +160,6 @@ template <class T> static alibi_status decode(struct cuda *c, struct tensor y, s
 {
     decode_call<T> call = {};
     int64_t rows;
-    size_t outputs;
 
     call.q = heads_of<const T>(a->q);
     call.k = heads_of<const T>(a->k);
@@ -201,12 +173,11 @@ template <class T> static alibi_status decode(struct cuda *c, struct tensor y, s
         call.norms = key_norms_of(a->skip.norms);
         call.share = (float)(a->skip.eps / (double)attention_tiles(call.s.Lk));
     }
-    outputs = (size_t)rows * (size_t)call.parts * (size_t)call.s.D;
-    TRY_RETURN(
-        cuda_scratch(c, SCRATCH_PARTS, sizeof(float) * (outputs + (size_t)rows * (size_t)call.parts), (void **)&call.outputs));
-    call.sums = call.outputs + outputs;
+    const int64_t factors[] = { rows, call.parts, call.s.D + 1, (int64_t)sizeof(float) };
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_PARTS, factors, 4, (void **)&call.outputs));
+    call.sums = call.outputs + rows * call.parts * call.s.D;
     TRY_RETURN(launch(c, "attention decode", rows_are_aligned(a->k) ? parts_kernel<T, true> : parts_kernel<T, false>,
-                      dim3((unsigned)call.parts, (unsigned)rows), THREADS, sizeof(float) * (size_t)call.s.D, call));
+                      dim3((unsigned)rows, (unsigned)call.parts), THREADS, sizeof(float) * (size_t)call.s.D, call));
     return launch(c, "attention decode", merge_kernel<T>, (unsigned)rows, THREADS, 0, call);
 }
 

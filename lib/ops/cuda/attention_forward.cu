@@ -72,24 +72,9 @@ template <int D> struct item {
     // The next block of keys to visit, from n on downwards; -1: none.
     __device__ __forceinline__ int next(int n) const
     {
-        while (n >= 0 && !tile_is_kept(kept, n * (BLOCK_KEYS / ATTENTION_TILE)))
+        while (n >= 0 && !keys_are_kept(kept, n))
             n--;
         return n;
-    }
-};
-
-// Where in the ring, and how often around it.
-struct turn {
-    int stage;
-    uint32_t parity;
-
-    __device__ __forceinline__ void step()
-    {
-        stage++;
-        if (stage == STAGES) {
-            stage = 0;
-            parity ^= 1;
-        }
     }
 };
 
@@ -107,7 +92,9 @@ static __device__ __forceinline__ void copy_tile(bf16 (*to)[ROWS][PANEL], const 
 
 template <int D> static __device__ __forceinline__ void copy_all(const forward_call &c, forward_memory<D> *m)
 {
-    struct turn t = { 0, 1 };
+    struct ring_place<STAGES> t = {
+        0, 1
+    };
     uint32_t q_parity = 1;
 
     for (int index = blockIdx.x; index < c.items; index += gridDim.x) {
@@ -248,7 +235,8 @@ static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_cal
 // The scores of one tile, masked where its keys reach beyond the first query; then its place in the ring is free.
 template <int D, bool TABLE>
 static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
-                                                    const struct item<D> &w, float step, int n, struct turn t, int group)
+                                                    const struct item<D> &w, float step, int n, struct ring_place<STAGES> t,
+                                                    int group)
 {
     bool far = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1) >= c.s.T - 1; // all pairs have the table's last entry
 
@@ -259,7 +247,7 @@ static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_ca
 
 template <int D>
 static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
-                                                  const struct item<D> &w, int n, struct turn t)
+                                                  const struct item<D> &w, int n, struct ring_place<STAGES> t)
 {
     hold(r.s);
     if (threadIdx.x % WARPGROUP == 0)
@@ -269,7 +257,7 @@ static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call
     softmax<D>(r, c.s.scale * log2_e);
 }
 
-template <int D> static __device__ __forceinline__ void end_values(rows<D> &r, forward_memory<D> *m, struct turn t)
+template <int D> static __device__ __forceinline__ void end_values(rows<D> &r, forward_memory<D> *m, struct ring_place<STAGES> t)
 {
     wgmma_wait<0>();
     hold(r.o);
@@ -292,7 +280,9 @@ template <int D, bool TABLE>
 static __device__ __forceinline__ void compute_all(const forward_call &c, forward_memory<D> *m, int group)
 {
     int lane = threadIdx.x % 32, in_block = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-    struct turn t = { 0, 0 };
+    struct ring_place<STAGES> t = {
+        0, 0
+    };
     uint32_t q_parity = 0;
     rows<D> r;
 
@@ -315,7 +305,7 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
         end_scores<D>(r, c, m, w, n, t);
         pack_weights<D>(r);
         for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
-            struct turn before = t;
+            struct ring_place<STAGES> before = t;
             t.step();
             begin_scores<D, TABLE>(r, c, m, w, step, n, t, group);
             barrier_wait(&m->v_full[before.stage], before.parity);

@@ -167,21 +167,6 @@ template <class T> static __global__ void keys_kernel(const __grid_constant__ pl
     store_row(c.dv.row(b, j, kv), sums + s.D, 1.0f, s.D);
 }
 
-// The sum over a block of 256 threads, in a fixed order, for thread 0.
-static __device__ float block_total(float x)
-{
-    __shared__ float sums[8];
-    float all = 0.0f;
-
-    x = warp_sum(x);
-    if (threadIdx.x % 32 == 0)
-        sums[threadIdx.x / 32] = x;
-    __syncthreads();
-    for (int i = 0; i < 8; i++)
-        all += sums[i];
-    return all;
-}
-
 // dslopes[h] += the rows' shares: a block per head.
 static __global__ void slopes_kernel(float *dslopes, const float *rows, int B, int H, int L)
 {
@@ -190,7 +175,7 @@ static __global__ void slopes_kernel(float *dslopes, const float *rows, int B, i
 
     for (int64_t n = threadIdx.x; n < (int64_t)B * L; n += blockDim.x)
         sum += rows[(n / L * H + h) * L + n % L];
-    sum = block_total(sum);
+    sum = block_sum(sum);
     if (threadIdx.x == 0)
         dslopes[h] += sum;
 }
@@ -212,7 +197,7 @@ template <class T> static __global__ void table_kernel(const __grid_constant__ p
                 sum += ds;
             }
         }
-    sum = block_total(sum);
+    sum = block_sum(sum);
     if (threadIdx.x == 0)
         dtable[h * s.T + t] += sum;
 }
@@ -268,6 +253,7 @@ static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk,
 {
     plain_call<T> call = call_of<T>(a, lse, kept);
     int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq, keys = (int64_t)call.s.B * call.s.Hkv * call.s.Lk;
+    const int64_t slopes[] = { rows, (int64_t)sizeof(float) };
     size_t shared = WARPS * call.s.D * sizeof(float);
 
     call.dy = heads_of<const T>(dy);
@@ -276,7 +262,7 @@ static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk,
     call.dv = heads_of<T>(dv);
     call.delta = delta;
     if (dbias.data && call.s.kind == BIAS_LINEAR)
-        TRY_RETURN(cuda_scratch(c, SCRATCH_BIAS, sizeof(float) * (size_t)rows, (void **)&call.slopes));
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 2, (void **)&call.slopes));
     TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS, shared, call));
     TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS, 2 * shared, call));
     return bias_gradient(c, call, dbias);

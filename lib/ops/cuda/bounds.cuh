@@ -64,14 +64,15 @@ static __device__ __forceinline__ float counted_keys(const attention_shape &s, i
     return fminf(1.001f / -expm1f(-fabsf(slope)), (float)count);
 }
 
-// Of keys first..last, all before the query, with their largest norm.
+// Of keys first..last, all before the query, with their largest norm; own_norm is that of the tile of the query's own key, whose
+// score is rounded too.
 static __device__ __forceinline__ float weight_bound(const attention_shape &s, int h, int position, int first, int last,
-                                                     float norm, float reach, float own)
+                                                     float norm, float reach, float own, float own_norm)
 {
     const float rounding = 0x1p-18f; // of an exponent, relative to the sizes of what it is made of
     const float lowest = -80.0f;     // exp() of less is 0 in fp32, and a bound must not be
     float bias = largest_bias(s, h, position - last, position - first);
-    float exponent = reach * norm + bias - own + rounding * (reach * norm + fabsf(bias) + fabsf(own));
+    float exponent = reach * norm + bias - own + rounding * (reach * (norm + own_norm) + fabsf(bias) + fabsf(own));
 
     exponent = exponent < lowest ? lowest : exponent; // what is not a number stays
     return 1.001f * counted_keys(s, h, last - first + 1) * expf(exponent);

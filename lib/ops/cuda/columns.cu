@@ -39,6 +39,15 @@ alibi_status cuda_add_partials(struct cuda *c, float *sums, float *more, const f
 
 // ---- sums over rows
 
+// A sum for each block's columns; where stripes alone are more than the blocks wanted, there is one slice.
+size_t cuda_column_bytes(int64_t columns)
+{
+    const int64_t of_blocks = MULTIPROCESSORS * MOST_BLOCKS * LANES * MOST_COLUMNS;
+    const int64_t factors[] = { MOST_SETS, columns > of_blocks ? columns : of_blocks, (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 3);
+}
+
 template <class T> struct column_sums {
     enum { SETS = 1, ROWS = 8, BLOCKS = 4 };
     const T *x;

@@ -25,6 +25,9 @@ alibi_status cuda_add_partials(struct cuda *c, float *sums, float *more, const f
 // as many on every GPU, as results depend on it.
 enum { LANES = 32, WARPS = 8, SLICE_ROWS_MIN = 64, MULTIPROCESSORS = 132 };
 
+// The most sets and blocks of any op, and columns of a thread: cuda_column_bytes() counts with them.
+enum { MOST_SETS = 2, MOST_BLOCKS = 4, MOST_COLUMNS = pack<bf16>::N };
+
 // The rows first, first + WARPS, ... below end.
 template <int N, class Op>
 static __device__ __forceinline__ void pass_rows(float (&sums)[Op::SETS][N], const Op &op, int column, int first, int end)
@@ -84,14 +87,16 @@ static inline int64_t slice_rows_of(int64_t rows, int64_t stripes, int64_t block
 template <int N, class Op>
 static alibi_status column_pass(struct cuda *c, const char *what, Op op, float *sums, int64_t rows, int64_t columns)
 {
+    static_assert((int)Op::SETS <= (int)MOST_SETS && (int)Op::BLOCKS <= (int)MOST_BLOCKS && N <= MOST_COLUMNS, "the most");
     const int64_t stripes = ceil_div(columns, LANES * N), width = Op::SETS * columns;
     float *partials = NULL;
 
     if (rows == 0 || columns == 0)
         return ALIBI_OK;
     const int64_t slice_rows = slice_rows_of(rows, stripes, MULTIPROCESSORS * Op::BLOCKS), slices = ceil_div(rows, slice_rows);
+    const int64_t factors[] = { slices, width, (int64_t)sizeof(float) };
     if (sums)
-        TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, (size_t)slices * (size_t)width * sizeof(float), (void **)&partials));
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_SUMS, factors, 3, (void **)&partials));
     TRY_RETURN(launch(c, what, column_pass_kernel<N, Op>, dim3((unsigned)stripes, (unsigned)slices), dim3(LANES, WARPS), 0, op,
                       partials, (int)rows, (int)columns, (int)slice_rows));
     if (!sums)

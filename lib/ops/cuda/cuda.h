@@ -34,12 +34,14 @@ enum scratch_place {
     SCRATCH_QUERIES, /* gradients of queries in fp32 */
     SCRATCH_ROWS,    /* a number per query and head */
     SCRATCH_NORMS,   /* norms of key tiles */
-    SCRATCH_TURNS,   /* whose turn it is: zero between calls */
+    SCRATCH_TURNS,   /* whose turn it is */
     SCRATCH_BIAS,    /* partial gradients of biases */
     SCRATCH_KEPT,    /* which tiles attention uses */
     SCRATCH_PARTS,   /* decoding: results over parts of the keys */
     SCRATCH_PLACES,
 };
+
+enum { SCRATCH_GRAIN = 1 << 20 }; /* a place's size is a multiple of it */
 
 enum { PART_EVENTS = 4096, BLAS_WORKSPACE = 64 << 20, STAGING_BYTES = 16 << 20, PLAN_BUCKETS = 256 };
 
@@ -48,7 +50,7 @@ struct cuda_parts;  /* parts.c */
 struct cuda_buffer; /* device.c */
 
 struct cuda {
-    int multiprocessors, major, minor;
+    int multiprocessors, major;
     bool unordered;          /* blocks add gradients of queries as they come: to measure what their order costs (docs/gpu.md) */
     size_t shared_per_block; /* at most, with opting in */
     cudaStream_t stream;
@@ -79,11 +81,28 @@ static inline struct cuda *cuda_of(struct device *dev)
 void cuda_part(struct cuda *c, const char *name);
 void cuda_part_end(struct cuda *c); /* until the next one begins, time belongs to nobody */
 
+/* The product of the factors; SIZE_MAX, which nobody has, where it is more than a size can be. */
+static inline size_t cuda_bytes(const int64_t *factors, int count)
+{
+    size_t bytes;
+
+    return size_product(&bytes, factors, count) ? bytes : SIZE_MAX;
+}
+
 /* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's words. */
 alibi_status cuda_check(cudaError_t error, const char *what);
-alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out); /* not cleared, but TURNS */
+alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out); /* not cleared */
+/* cuda_bytes() of it. */
+alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors, int count, void **out);
 alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what);
 void cuda_free(struct cuda *c, void *buffer, size_t bytes); /* waits for what is under way; NULL is fine */
+
+/* Scratch memory that passes over so many rows of C numbers take, for workspace.cu: of SCRATCH_SUMS (columns.cu: the most of any
+ * pass; norm.cu; embedding.cu), and of SCRATCH_SORT (embedding.cu). */
+size_t cuda_column_bytes(int64_t columns);
+size_t cuda_norm_bytes(int64_t rows, int64_t C);
+size_t cuda_aside_bytes(int64_t rows, int64_t C);
+size_t cuda_sorting_bytes(struct cuda *c, int64_t rows);
 
 /* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] += bias[n]. sums is S, the rest T. */
 alibi_status cuda_column_sums(struct cuda *c, struct tensor sums, struct tensor x);

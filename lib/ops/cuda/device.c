@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/bf16.h"
 #include "ops/cuda/cuda.h"
 
-enum { SCRATCH_GRAIN = 1 << 20, HALF_BYTES = STAGING_BYTES / 2 };
+enum { HALF_BYTES = STAGING_BYTES / 2 };
 
 struct cuda_buffer {
     void *at;
@@ -142,8 +143,6 @@ static alibi_status grow_scratch(struct cuda *c, enum scratch_place place, size_
     c->scratch[place].bytes = 0;
     TRY_RETURN(cuda_new(c, &c->scratch[place].at, rounded, "scratch memory"));
     c->scratch[place].bytes = rounded;
-    if (place == SCRATCH_TURNS)
-        return cuda_check(cudaMemsetAsync(c->scratch[place].at, 0, rounded, c->stream), "scratch memory");
     return ALIBI_OK;
 }
 
@@ -155,39 +154,32 @@ alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes
     return ALIBI_OK;
 }
 
+alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors, int count, void **out)
+{
+    return cuda_scratch(c, place, cuda_bytes(factors, count), out);
+}
+
+/* What this room holds for itself and uses again. */
+static size_t held(const struct cuda *c)
+{
+    size_t bytes = BLAS_WORKSPACE;
+
+    for (int place = 0; place < SCRATCH_PLACES; place++)
+        bytes += c->scratch[place].bytes;
+    return bytes;
+}
+
 /* ---- in and out
  *
  * Through page-locked staging memory in two halves: while the GPU copies one, the host fills or empties the other. What leaves
  * the host has left it when upload returns, though the copy may still be under way. */
-
-static uint16_t bf16_of(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40); /* not a number, and stays so */
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static float of_bf16(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* `count` numbers from `host`, as they lie in a tensor of that type. */
 static void pack(char *staged, enum dtype type, const float *host, size_t count)
 {
     if (type == DTYPE_BF16)
         for (size_t i = 0; i < count; i++)
-            ((uint16_t *)staged)[i] = bf16_of(host[i]);
-    else if (type == DTYPE_F64)
-        for (size_t i = 0; i < count; i++)
-            ((double *)staged)[i] = (double)host[i];
+            ((uint16_t *)staged)[i] = bf16_from_float(host[i]);
     else
         memcpy(staged, host, count * sizeof *host);
 }
@@ -196,10 +188,7 @@ static void unpack(float *host, enum dtype type, const char *staged, size_t coun
 {
     if (type == DTYPE_BF16)
         for (size_t i = 0; i < count; i++)
-            host[i] = of_bf16(((const uint16_t *)staged)[i]);
-    else if (type == DTYPE_F64)
-        for (size_t i = 0; i < count; i++)
-            host[i] = (float)((const double *)staged)[i];
+            host[i] = bf16_to_float(((const uint16_t *)staged)[i]);
     else
         memcpy(host, staged, count * sizeof *host);
 }
@@ -284,6 +273,8 @@ void cuda_memory(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .used = c->used, .peak = c->peak };
     if (cudaMemGetInfo(&memory->free, &memory->total) != cudaSuccess)
         forget_error();
+    else
+        memory->free += held(c);
 }
 
 void cuda_reset_peak(struct device *dev)
@@ -291,21 +282,6 @@ void cuda_reset_peak(struct device *dev)
     struct cuda *c = cuda_of(dev);
 
     c->peak = c->used;
-}
-
-/* Counts: the products' workspace; what attention keeps, a number per query and head twice and, in training, the gradients of
- * queries in fp32 (B L H D); in training the order of tokens for the embedding's gradient, 32 bytes each; and 64 MiB for what
- * does not grow with the tokens: partial sums, turns, gradients of biases, norms of key tiles, and the rounding of each. */
-size_t cuda_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
-{
-    size_t heads = 0, per_head = training ? (size_t)D * 4 + 2 * 4 : 2 * 4, tokens = 0, total = BLAS_WORKSPACE + (64 << 20);
-
-    (void)dev;
-    if (!size_product(&heads, (const int64_t[]){ B, L, H }, 3) || !size_multiply(&heads, heads, per_head) ||
-        !size_product(&tokens, (const int64_t[]){ B, L, training ? 32 : 0 }, 3) || !size_add(&total, total, heads) ||
-        !size_add(&total, total, tokens))
-        return SIZE_MAX;
-    return total;
 }
 
 /* ---- opening */
@@ -345,7 +321,6 @@ static alibi_status read_properties(struct cuda *c, char name[CUDA_NAME_MAX])
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name, p.major, p.minor);
     c->major = p.major;
     c->unordered = getenv("ALIBI_UNORDERED") != NULL;
-    c->minor = p.minor;
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;
     snprintf(name, CUDA_NAME_MAX, "%.*s", CUDA_NAME_MAX - 1, p.name);

@@ -93,15 +93,43 @@ static int bits_of(int64_t V)
     return bits;
 }
 
-// Three arrays, then CUB's own memory, each at a multiple of 256 bytes.
+// Of `arrays` arrays of `count` ids, each a multiple of 256, so that the next begins at one.
+static size_t ids_bytes(int64_t arrays, int64_t count)
+{
+    const int64_t factors[] = { arrays, ceil_div(count, 256 / (int64_t)sizeof(int32_t)), 256 };
+
+    return cuda_bytes(factors, 3);
+}
+
+// Three arrays, then CUB's own memory. *all is SIZE_MAX where that is too much.
+static alibi_status sorting_bytes(struct cuda *c, size_t *all, size_t *temp, int64_t count, int bits)
+{
+    *all = SIZE_MAX;
+    *temp = 0;
+    if (count > INT32_MAX)
+        return fail(ALIBI_MEMORY, "%lld tokens are too many for one pass", (long long)count);
+    TRY_RETURN(cuda_check(cuda_sort(NULL, temp, NULL, NULL, NULL, NULL, (int)count, bits, c->stream), "embedding"));
+    (void)size_add(all, ids_bytes(3, count), *temp);
+    return ALIBI_OK;
+}
+
+// For any vocabulary.
+size_t cuda_sorting_bytes(struct cuda *c, int64_t rows)
+{
+    size_t all, temp;
+
+    return sorting_bytes(c, &all, &temp, rows, bits_of(INT32_MAX)) == ALIBI_OK ? all : SIZE_MAX;
+}
+
 static alibi_status sorting_new(struct cuda *c, struct sorting *s, int64_t count, int bits)
 {
-    const size_t bytes = ((size_t)count * sizeof(int32_t) + 255) / 256 * 256;
+    const size_t bytes = ids_bytes(1, count);
+    size_t total;
     void *all;
 
     *s = sorting{};
-    TRY_RETURN(cuda_check(cuda_sort(NULL, &s->temp_bytes, NULL, NULL, NULL, NULL, (int)count, bits, c->stream), "embedding"));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SORT, 3 * bytes + s->temp_bytes, &all));
+    TRY_RETURN(sorting_bytes(c, &total, &s->temp_bytes, count, bits));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SORT, total, &all));
     s->tokens = (int32_t *)all;
     s->order = (int32_t *)((char *)all + bytes);
     s->rows = (int32_t *)((char *)all + 2 * bytes);
@@ -216,19 +244,25 @@ template <class T, int N> static alibi_status scatter_rows(struct cuda *c, struc
     return launch(c, "embedding", join_kernel<T, N>, dim3((unsigned)cuts), block, 0, a);
 }
 
+size_t cuda_aside_bytes(int64_t rows, int64_t C)
+{
+    const int64_t factors[] = { ceil_div(rows, SEGMENT), C, (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 3);
+}
+
 template <class T>
 static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct tensor dy, struct tensor tokens, double scale)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = tensor_count(tokens), C = dweight.shape[1];
-    const size_t aside = (size_t)ceil_div(rows, SEGMENT) * (size_t)C * sizeof(float);
     struct sorting s;
     struct scatter<T> a = {
         (float *)dweight.data, NULL, (const T *)dy.data, NULL, NULL, rows, (int)C, (float)scale
     };
 
     TRY_RETURN(sort(c, &s, tokens, dweight.shape[0]));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, aside, (void **)&a.aside));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, cuda_aside_bytes(rows, C), (void **)&a.aside));
     a.tokens = s.tokens;
     a.order = s.order;
     if (C % N == 0 && aligned(a.dweight, a.aside, a.dy))

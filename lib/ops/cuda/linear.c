@@ -301,19 +301,31 @@ static alibi_status time_way(struct cuda *c, struct cuda_plan *plan, const struc
     return ALIBI_OK;
 }
 
+/* Of all that a product writes. */
+static alibi_status fingerprint(struct cuda *c, uint64_t *out, const struct product *p, const void *d)
+{
+    size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
+    uint64_t aux = 0;
+
+    TRY_RETURN(cuda_fingerprint(c, out, d, bytes));
+    if (p->aux != NULL)
+        TRY_RETURN(cuda_fingerprint(c, &aux, p->aux, bytes));
+    *out ^= aux << 1 | aux >> 63;
+    return ALIBI_OK;
+}
+
 /* The fastest of those that give the first one's bits. */
 static alibi_status choose_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, cudaEvent_t events[2])
 {
-    size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
     uint64_t first, other;
     float best, time;
 
     TRY_RETURN(run_way(c, plan, p, d, 0));
-    TRY_RETURN(cuda_fingerprint(c, &first, d, bytes));
+    TRY_RETURN(fingerprint(c, &first, p, d));
     TRY_RETURN(time_way(c, plan, p, d, 0, events, &best));
     for (int way = 1; way < plan->count; way++) {
         TRY_RETURN(run_way(c, plan, p, d, way));
-        TRY_RETURN(cuda_fingerprint(c, &other, d, bytes));
+        TRY_RETURN(fingerprint(c, &other, p, d));
         TRY_RETURN(time_way(c, plan, p, d, way, events, &time));
         if (other == first && time < best) {
             best = time;

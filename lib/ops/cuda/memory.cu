@@ -28,20 +28,18 @@ template <class Word> static __global__ void fill(Word *to, int64_t count, Word 
         to[i] = word;
 }
 
-template <class T> static uint64_t bits_of(T value)
+template <class T> static uint32_t bits_of(T value)
 {
-    uint64_t bits = 0;
+    uint32_t bits = 0;
 
     memcpy(&bits, &value, sizeof value);
     return bits;
 }
 
 // `value` in that type, in the low bytes.
-static uint64_t word_of(enum dtype type, double value)
+static uint32_t word_of(enum dtype type, double value)
 {
     switch (type) {
-    case DTYPE_F64:
-        return bits_of(value);
     case DTYPE_I32:
         return bits_of((int32_t)value);
     case DTYPE_BF16:
@@ -55,7 +53,7 @@ alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
 {
     struct cuda *c = cuda_of(dev);
     int64_t count = tensor_count(dst);
-    uint64_t word = word_of(dst.type, value);
+    uint32_t word = word_of(dst.type, value);
     size_t bytes = dtype_bytes(dst.type);
 
     if (count == 0)
@@ -65,9 +63,7 @@ alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
         return cuda_check(cudaMemsetAsync(dst.data, 0, (size_t)count * bytes, c->stream), "fill");
     if (bytes == 2)
         return launch(c, "fill", fill<uint16_t>, blocks_for(c, count), THREADS, 0, (uint16_t *)dst.data, count, (uint16_t)word);
-    if (bytes == 4)
-        return launch(c, "fill", fill<uint32_t>, blocks_for(c, count), THREADS, 0, (uint32_t *)dst.data, count, (uint32_t)word);
-    return launch(c, "fill", fill<uint64_t>, blocks_for(c, count), THREADS, 0, (uint64_t *)dst.data, count, word);
+    return launch(c, "fill", fill<uint32_t>, blocks_for(c, count), THREADS, 0, (uint32_t *)dst.data, count, word);
 }
 
 // ---- copy
@@ -76,29 +72,6 @@ alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
 struct place {
     int64_t batch, row;
 };
-
-template <class T> static __device__ __forceinline__ void load_wide(float to[WIDE], const T *from)
-{
-#pragma unroll
-    for (int i = 0; i < WIDE; i += pack<T>::N) {
-        pack<T> p = load_pack(from + i);
-#pragma unroll
-        for (int j = 0; j < pack<T>::N; j++)
-            to[i + j] = p.at[j];
-    }
-}
-
-template <class T> static __device__ __forceinline__ void store_wide(T *to, const float from[WIDE])
-{
-#pragma unroll
-    for (int i = 0; i < WIDE; i += pack<T>::N) {
-        pack<T> p;
-#pragma unroll
-        for (int j = 0; j < pack<T>::N; j++)
-            p.at[j] = from[i + j];
-        store_pack(to + i, p);
-    }
-}
 
 // N: numbers per thread and turn, 1 or WIDE, a divisor of W.
 template <class To, class From, int N>
@@ -112,13 +85,10 @@ static __global__ void copy_rows(To *dst, struct place to, const From *src, stru
         To *t = dst + b * to.batch + l * to.row + w;
         const From *f = src + b * from.batch + l * from.row + w;
 
-        if (N == 1) {
-            *t = from_float<To>(to_float(*f));
-        } else {
-            float x[WIDE];
-            load_wide(x, f);
-            store_wide(t, x);
-        }
+        float x[N];
+
+        load<N>(x, f);
+        store<N>(t, x);
     }
 }
 

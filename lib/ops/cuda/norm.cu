@@ -532,6 +532,14 @@ static unsigned groups_of(int64_t rows)
     return (unsigned)(groups < most ? groups : most);
 }
 
+// Two sums for each column and group.
+size_t cuda_norm_bytes(int64_t rows, int64_t C)
+{
+    const int64_t factors[] = { groups_of(rows), 2, C, (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 4);
+}
+
 // Asks for all the shared memory there is: what is on its way lies there.
 template <class T, bool CENTRED, int R>
 static alibi_status strip_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups, dim3 block)
@@ -570,7 +578,7 @@ static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor
 
     if (a.rows == 0 || a.C == 0)
         return ALIBI_OK;
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, (size_t)groups * 2 * (size_t)a.C * sizeof(float), (void **)&a.groups));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, cuda_norm_bytes(a.rows, a.C), (void **)&a.groups));
     TRY_RETURN((row_groups<T, CENTRED>(c, a, groups)));
     return cuda_add_partials(c, (float *)dweight.data, (float *)dbias.data, a.groups, groups, a.C);
 }

@@ -224,6 +224,21 @@ static __device__ __forceinline__ void barrier_wait(barrier *b, uint32_t parity)
                  : "memory");
 }
 
+// Where in a ring of stages, and how often around it: the parity of the barriers there.
+template <int STAGES> struct ring_place {
+    int stage;
+    uint32_t parity;
+
+    __device__ __forceinline__ void step()
+    {
+        stage++;
+        if (stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 // ---- the copy engine
 
 // A box of the view at (d, h, l, b), 64 numbers by one head by some rows, arrives in a panel; what lies outside is zero.
