@@ -41,10 +41,19 @@ awk '{ exit !(NF == 3 && $1 > $2 && $2 > $3 && $3 > 0) }' <<< "$totals" && pass 
     pass "the parts make up the total" || fail "plan" "the parts are not the total"
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 
+# A driver that is too old, where there is a backend that would ask it
+if [ -e "$(dirname "$program")/libalibi_cuda.so" ]; then
+    mkdir driver && gcc -shared -fPIC -o driver/libcuda.so.1 "$SOURCE/tests/cli/old_driver.c"
+    expect 7 "driver is too old \(it has CUDA 12.2, [0-9.]+ is needed\)" env LD_LIBRARY_PATH="$PWD/driver" "$program" plan --device cuda
+    check "auto with an old driver" env LD_LIBRARY_PATH="$PWD/driver" "$program" train "${loud[@]}" --out old
+    grep -q 'driver is too old.*running on the CPU' stderr && pass "notes it and takes the CPU" || fail "auto" "no note"
+fi
+
 # auto, and what is asked for and not there
 if has_gpu; then
     check "auto" "$program" train "${loud[@]}" --out auto
     grep -qi 'cpu' stderr && fail "auto" "speaks of the CPU" || pass "takes the GPU and has nothing to note"
+    expect 7 "no GPU is visible" env CUDA_VISIBLE_DEVICES= "$program" plan --device cuda
     check "train --device cuda" "$program" train "${tiny[@]}" --device cuda --out cuda
     cmp -s auto/log.jsonl cuda/log.jsonl && pass "the same, bit for bit" || fail "cuda" "another training"
     check "fewer steps, then the rest" "$program" train "${tiny[@]}" --device cuda --out half
