@@ -99,7 +99,8 @@ void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2))); /*
 /* Takes the progress line away, so that something else may be printed. */
 void cli_terminal_clear(void);
 
-/* SIGINT and SIGTERM ask the library to save and stop; the second one ends the program at once, as if not caught. */
+/* SIGINT and SIGTERM ask the library to save and stop; one more, a second or more later, ends the program at once, as if not
+ * caught. */
 void cli_catch_signals(void);
 
 int cli_columns(void); /* of stdout, 80 if unknown */

@@ -118,13 +118,21 @@ static void print_table(const struct job *job, const char *name, const struct al
 
 /* ---- JSON: what is not known is null */
 
+static void print_fits(const struct alibi_plan *plan)
+{
+    if (plan->available)
+        cli_json_flag("fits", plan->fits);
+    else
+        cli_json_real("fits", (double)NAN);
+}
+
 static void print_plan_json(const struct alibi_plan *plan, int level)
 {
     cli_json_open(NULL, '{');
     cli_json_text("recompute", cli_recompute_name(level));
     for (int i = 0; i < CLI_COUNT(sizes); i++)
         cli_json_int(sizes[i].key, (int64_t)size_at(plan, sizes[i].offset));
-    cli_json_flag("fits", plan->fits);
+    print_fits(plan);
     cli_json_real("largest_batch", plan->largest_batch < 0 ? (double)NAN : (double)plan->largest_batch);
     cli_json_real("longest_input", plan->longest_input < 0 ? (double)NAN : (double)plan->longest_input);
     cli_json_close('}');
@@ -145,7 +153,7 @@ static void print_json(const struct job *job, const char *name, const struct ali
     cli_json_int("length", plans[0].length);
     cli_json_real("available_bytes", plans[0].available ? (double)plans[0].available : (double)NAN);
     cli_json_text("recompute", cli_recompute_name(job->training.recompute));
-    cli_json_flag("fits", plans[job->training.recompute].fits);
+    print_fits(&plans[job->training.recompute]);
     cli_json_open("plans", '[');
     for (int level = 0; level < LEVELS; level++)
         print_plan_json(&plans[level], level);

@@ -233,13 +233,21 @@ void cli_terminal_start(bool quiet)
 /* ---- signals */
 
 /* The next signal acts as if it were not caught: whoever waits sees that nothing more was saved. A save is complete or not there
- * at every instant, so ending in the middle of one does no harm. */
+ * at every instant, so ending in the middle of one does no harm. Within a second it is still the same request: timeout(1), say,
+ * signals its child and then the child's group. */
 static void on_signal(int number)
 {
-    (void)number;
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    alibi_request_stop();
+    static struct timespec first;
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (!alibi_stop_requested()) {
+        first = now;
+        alibi_request_stop();
+    } else if (now.tv_sec - first.tv_sec > (now.tv_nsec < first.tv_nsec ? 1 : 0)) {
+        signal(number, SIG_DFL);
+        raise(number); /* when this function has returned */
+    }
 }
 
 void cli_catch_signals(void)
@@ -247,6 +255,8 @@ void cli_catch_signals(void)
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
 
     sigemptyset(&action.sa_mask);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGTERM);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }

@@ -95,7 +95,7 @@ static alibi_status loading_failed(const char *words)
     if (missing == NULL)
         return fail(ALIBI_DEVICE, "%s cannot be loaded: %s", CUDA_LIBRARY, words);
     if (memmem(words, (size_t)length, CUDA_LIBRARY, strlen(CUDA_LIBRARY)) != NULL)
-        return fail(ALIBI_DEVICE, "%s is not installed (built without nvcc?)", CUDA_LIBRARY);
+        return fail(ALIBI_DEVICE, "%s, which is built where nvcc is, is not installed", CUDA_LIBRARY);
     return fail(ALIBI_DEVICE, "%s needs %.*s, which is not installed", CUDA_LIBRARY, length, words);
 }
 

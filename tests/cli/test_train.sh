@@ -71,13 +71,13 @@ wait $pid 2> /dev/null
 check "resume after kill -9" "$ALIBI" train "${long[@]}" --save-every 500 --out killed --resume
 cmp -s "$(newest long)/model.safetensors" "$(newest killed)/model.safetensors" && pass "gives the same model" || fail "kill -9" "another model"
 
-# A second signal ends it at once and as a signal does, for 75 would say that all is saved. The first is sent while the text is being written, which nothing interrupts.
+# A signal a second or more after the first ends it at once and as a signal does, for 75 would say that all is saved. The first is sent while the text is being written, which nothing interrupts.
 twice() { # first signal, second signal, exit code
     "$ALIBI" train "${tiny[@]}" --text-bytes 500000000 --out twice > stdout 2> stderr &
     pid=$!
     wait_for grep -qsE '^SigCgt:.*4...$' /proc/$pid/status # SIGTERM is caught from now on
     kill -"$1" $pid
-    wait_for grep -qsE '^SigCgt:.*0...$' /proc/$pid/status
+    sleep 1.1
     kill -"$2" $pid
     wait $pid 2> /dev/null
     code=$?
@@ -86,6 +86,17 @@ twice() { # first signal, second signal, exit code
 twice INT INT 130
 twice INT TERM 143
 twice TERM INT 130
+
+# Sooner it is the same request: timeout(1) signals its child, and then the group that the child is in.
+for signal in TERM INT; do
+    "$program" train "${long[@]}" --steps 1000000 --device cpu --out "soon-$signal" > stdout 2> stderr &
+    pid=$!
+    wait_for grep -qs '"step":' "soon-$signal/log.jsonl"
+    kill -$signal $pid && kill -$signal $pid
+    wait $pid 2> /dev/null
+    code=$?
+    [ "$code" = 75 ] && pass "$signal twice at once: saved, 75" || fail "$signal twice" "exit code $code"
+done
 
 # Two runs into one folder
 "$ALIBI" train "${long[@]}" --steps 100000 --out shared > first 2>&1 &
