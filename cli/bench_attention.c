@@ -37,7 +37,7 @@ static void print_row(const struct alibi_bench_attention *how, const struct alib
 static void print_json(const struct alibi_bench_attention *how, const struct alibi_bench_attention_result *r)
 {
     cli_json_open(NULL, '{');
-    cli_json_device();
+    cli_json_device(NULL);
     cli_json_int("length", r->length);
     cli_json_int("batch", how->batch);
     cli_json_int("heads", how->heads);

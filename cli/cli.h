@@ -122,7 +122,7 @@ void cli_json_int(const char *key, int64_t value);
 void cli_json_real(const char *key, double value);
 void cli_json_flag(const char *key, bool value);
 void cli_json_text(const char *key, const char *value);
-void cli_json_device(void);                                                     /* the one in use: device, gpu, precision */
+void cli_json_device(const struct alibi_device_info *device); /* its name, gpu, precision; NULL: the one in use */
 void cli_json_options(const char *key, const struct alibi_option_group *group); /* an object as in a recipe; no texts, no lists */
 
 /* ---- token ids as text (ids.c) ------------------------------------------------------------------------------------------- */

@@ -192,7 +192,7 @@ static void print_model_json(const char *name, const struct alibi_config *config
     struct alibi_option_group group = cli_model_group(&values);
 
     cli_json_text("recipe", name);
-    cli_json_device();
+    cli_json_device(NULL);
     cli_json_int("vocab", config->vocab);
     cli_json_options("model", &group);
 }

@@ -7,6 +7,7 @@
 
 struct job {
     int64_t vocab;
+    double gpu_memory;
     bool json;
     struct alibi_config model;
     struct alibi_training training;
@@ -18,10 +19,14 @@ struct job {
 static const struct alibi_option options[] = {
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, "257", "N",
       "tokens the model knows, which the tokenizer decides and a recipe does not say; 257 is all bytes" },
+    { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
+      "plan for a GPU with so much free memory, in bf16, whether one is here or not; 0: for the device in use" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
 };
 
 enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
+
+static const double GIB = 1 << 30;
 
 /* The plans are of the options as asked: what follows from them follows anew for each length that is tried. */
 static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
@@ -32,10 +37,21 @@ static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
     job->model.vocab = job->vocab;
     for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
         training.recompute = level;
-        status = alibi_plan_training(&job->model, &training, &plans[level]);
+        status = job->gpu_memory > 0 ? alibi_plan_gpu(&job->model, &training, (size_t)(job->gpu_memory * GIB), &plans[level])
+                                     : alibi_plan_training(&job->model, &training, &plans[level]);
     }
     job->model.train_length = training.train_length;
     return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;
+}
+
+/* The device that is planned for. */
+static struct alibi_device_info device_of(const struct job *job)
+{
+    struct alibi_device_info device = { .name = "a GPU", .gpu = true, .precision = ALIBI_BF16 };
+
+    if (job->gpu_memory == 0)
+        alibi_device_get_info(&device);
+    return device;
 }
 
 /* ---- the table */
@@ -91,9 +107,8 @@ static void print_limits(const char *name, const struct alibi_plan plans[LEVELS]
 static void print_table(const struct job *job, const char *name, const struct alibi_plan plans[LEVELS])
 {
     char number[CLI_SHORT];
-    struct alibi_device_info device;
+    struct alibi_device_info device = device_of(job);
 
-    alibi_device_get_info(&device);
     printf("%s: %s parameters, batch %lld x %lld tokens, %s on %s\n\n%-18s", name,
            cli_short_count(number, (double)plans[0].parameters), (long long)plans[0].batch, (long long)plans[0].length,
            cli_precision_name(device.precision), device.name, "recompute");
@@ -142,10 +157,11 @@ static void print_json(const struct job *job, const char *name, const struct ali
 {
     struct alibi_config model = job->model;
     struct alibi_option_group group = cli_model_group(&model);
+    struct alibi_device_info device = device_of(job);
 
     cli_json_open(NULL, '{');
     cli_json_text("recipe", name);
-    cli_json_device();
+    cli_json_device(&device);
     cli_json_int("vocab", model.vocab);
     cli_json_options("model", &group);
     cli_json_int("parameters", plans[0].parameters);
@@ -187,7 +203,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct job *job = user;
     struct alibi_plan plans[LEVELS];
     char name[32];
-    alibi_status status = alibi_use_device(&job->compute);
+    alibi_status status = job->gpu_memory > 0 ? ALIBI_OK : alibi_use_device(&job->compute);
 
     if (status == ALIBI_OK)
         status = make_plans(job, plans);
@@ -213,7 +229,7 @@ alibi_status cmd_plan(int argc, char **argv)
         .about =
             "Prints what training such a model takes of the device's memory at each level of --recompute (the one that is "
             "asked for has a star), and the largest batch and the longest input that fit. Nothing is allocated. Exits with 4 "
-            "if the training does not fit.",
+            "if the training does not fit. --gpu-memory plans for a GPU that is elsewhere.",
         .groups = groups,
         .count = CLI_COUNT(groups),
     };

@@ -63,7 +63,7 @@ static void print_json(const struct alibi_train_result *r, const struct alibi_ev
 {
     cli_json_open(NULL, '{');
     cli_json_text("run", dir);
-    cli_json_device();
+    cli_json_device(NULL);
     cli_json_int("step", r->step);
     cli_json_real("loss", r->loss);
     cli_json_real("valid_loss", valid->tokens > 0 ? valid->nll : (double)NAN);

@@ -103,14 +103,16 @@ void cli_json_text(const char *key, const char *value)
     print_string(value);
 }
 
-void cli_json_device(void)
+void cli_json_device(const struct alibi_device_info *device)
 {
-    struct alibi_device_info device;
+    struct alibi_device_info in_use;
 
-    alibi_device_get_info(&device);
-    cli_json_text("device", device.name);
-    cli_json_flag("gpu", device.gpu);
-    cli_json_text("precision", cli_precision_name(device.precision));
+    alibi_device_get_info(&in_use);
+    if (!device)
+        device = &in_use;
+    cli_json_text("device", device->name);
+    cli_json_flag("gpu", device->gpu);
+    cli_json_text("precision", cli_precision_name(device->precision));
 }
 
 /* ---- the values of options, as a recipe has them */

@@ -395,6 +395,10 @@ struct alibi_plan {
 ALIBI_API alibi_status alibi_plan_training(const struct alibi_config *config, const struct alibi_training *training,
                                            struct alibi_plan *plan);
 
+/* The same for a GPU that need not be here, with so much of its memory free, in bf16. The workspace is an estimate. */
+ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config, const struct alibi_training *training, size_t free_bytes,
+                                      struct alibi_plan *plan);
+
 /* ---- models ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct alibi_model alibi_model;

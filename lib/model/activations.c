@@ -5,7 +5,7 @@
  * Attention, feed-forward and the output layer, which never live at the same time, share the wide part of what passes. */
 #include "model/walk.h"
 
-enum { ALIGNMENT = 256, LOGIT_ELEMENTS = 1 << 24, LOGIT_ROWS_LEAST = 64, LOGIT_ROWS_ALIGNED = 128 };
+enum { ALIGNMENT = 256, LOGIT_ROWS_LEAST = 64, LOGIT_ROWS_ALIGNED = 128 };
 
 struct arena {
     char *base; /* NULL: only measure */
@@ -55,7 +55,7 @@ struct sizes {
 /* Pieces of about the same size, so that the last is not a small rest; in multiples of what suits the products. */
 int64_t model_head_rows(const struct model *m, int64_t rows)
 {
-    int64_t logits = m->device->logits > 0 ? m->device->logits : LOGIT_ELEMENTS, most = logits / m->config.vocab, pieces, piece;
+    int64_t logits = m->device->logits > 0 ? m->device->logits : CPU_LOGITS, most = logits / m->config.vocab, pieces, piece;
 
     if (most < LOGIT_ROWS_LEAST)
         most = LOGIT_ROWS_LEAST;

@@ -168,7 +168,7 @@ alibi_status alibi_use_device(const struct alibi_compute *compute)
 
 struct device device_default(void)
 {
-    return use_gpu ? gpu.device : (struct device){ .ops = ops_cpu(), .logits = 1 << 24 };
+    return use_gpu ? gpu.device : (struct device){ .ops = ops_cpu(), .logits = CPU_LOGITS };
 }
 
 enum dtype device_default_type(void)

@@ -28,6 +28,9 @@ struct device {
     int64_t logits; /* how many logits the output layer makes at a time, about */
 };
 
+/* Large enough for products at full speed, and small beside everything else. */
+enum { CPU_LOGITS = 1 << 24, GPU_LOGITS = 1 << 29 };
+
 /* Bias on attention scores, by distance i - j >= 0. The distance is an integer; the bias is formed in the type of the scores. */
 enum bias_kind {
     BIAS_NONE,

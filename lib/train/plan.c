@@ -154,6 +154,38 @@ alibi_status alibi_plan_training(const struct alibi_config *config, const struct
     return plan_training(plan, config, training, &device, device_default_type());
 }
 
+/* ---- a GPU that is not here: its table knows sizes, and is asked for nothing else */
+
+static void imagined_memory(struct device *dev, struct device_memory *memory)
+{
+    *memory = (struct device_memory){ .free = *(const size_t *)dev->state };
+}
+
+/* About what lib/ops/cuda/workspace.cu counts: per query and head a row of gradients in fp32, a table of biases per 128 keys and
+ * some numbers; per token its place in a sort and a sixteenth of a row aside; and what does not grow. */
+static size_t imagined_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
+{
+    enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64 };
+    int64_t width = D <= 64 ? 64 : D <= 128 ? 128 : D, per_token = PER_TOKEN + H * (4 * width + PER_QUERY) + H * D / 4;
+    size_t bytes;
+
+    (void)dev;
+    if (!training)
+        per_token = PER_TOKEN;
+    return size_product(&bytes, (int64_t[]){ B, L, per_token }, 3) ? add(bytes, FIXED) : SIZE_MAX;
+}
+
+alibi_status alibi_plan_gpu(const struct alibi_config *config, const struct alibi_training *training, size_t free_bytes,
+                            struct alibi_plan *plan)
+{
+    struct ops ops = ops_ref; /* which has no use for tensors that are not there */
+    struct device gpu = { .ops = &ops, .state = &free_bytes, .logits = GPU_LOGITS };
+
+    ops.memory = imagined_memory;
+    ops.workspace = imagined_workspace;
+    return plan_training(plan, config, training, &gpu, DTYPE_BF16);
+}
+
 /* ---- in words */
 
 static double gib(size_t bytes)

@@ -39,6 +39,10 @@ totals=$(grep -oE '"total_bytes": *[0-9]+' stdout | sed 's/.*: *//' | tr '\n' ' 
 awk '{ exit !(NF == 3 && $1 > $2 && $2 > $3 && $3 > 0) }' <<< "$totals" && pass "each level takes less: $totals" || fail "plan" "$totals"
 [ -z "$(awk '/_bytes/ { sub(/,/, "", $2); if ($1 == "\"total_bytes\":") { if (sum != $2 + 0) print; sum = 0 } else if ($2 != "null") sum += $2 }' stdout)" ] &&
     pass "the parts make up the total" || fail "plan" "the parts are not the total"
+check "plan --gpu-memory" "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 80
+[ ! -s stderr ] && head -n 1 stdout | grep -q 'bf16 on a GPU' && grep -qE '^free +80.0 GiB' stdout && grep -qE '^largest batch +[1-9]' stdout &&
+    pass "plans for a GPU that is elsewhere" || fail "plan --gpu-memory" "$(cat stdout stderr)"
+expect 4 "needs .* free: with --recompute" "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 30
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 
 # A driver that is too old, where there is a backend that would ask it

@@ -239,6 +239,29 @@ static void the_cpu_has_no_limits_to_tell(void **state)
     assert_fails(alibi_plan_training(&c, &t, &plan), ALIBI_USAGE, "batch");
 }
 
+static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
+{
+    struct alibi_config c = config_of("alibi");
+    struct alibi_training t = tiny_training(10, 10);
+    const size_t room = (size_t)4 << 30;
+    struct alibi_plan plan, cpu;
+
+    (void)state;
+    assert_ok(alibi_plan_training(&c, &t, &cpu));
+    assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
+    assert_true(plan.fits && plan.available == room && plan.workspace > 0 && plan.total <= room);
+    assert_true(plan.gradients == cpu.gradients && plan.optimizer == cpu.optimizer); /* fp32 there as well */
+    assert_true(plan.weights > cpu.weights && plan.activations < cpu.activations);   /* copies in bf16; half the size */
+    t.batch = plan.largest_batch;
+    assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
+    assert_true(plan.fits);
+    t.batch++;
+    assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
+    assert_true(!plan.fits || t.batch > 65536);
+    assert_ok(alibi_plan_gpu(&c, &t, 1, &plan));
+    assert_true(!plan.fits && plan.largest_batch == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +272,7 @@ int main(void)
         cmocka_unit_test(positions_that_end_bound_the_longest_input),
         cmocka_unit_test(what_does_not_fit_is_refused_and_told_what_would),
         cmocka_unit_test(the_cpu_has_no_limits_to_tell),
+        cmocka_unit_test(a_gpu_that_is_not_here_can_be_planned_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,7 +377,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], const struct c
     TRY(cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "a stream"));
     TRY(open_blas(&gpu));
     TRY(open_staging(&gpu));
-    *out = (struct device){ .ops = &cuda_ops, .state = &gpu, .logits = 1 << 29 };
+    *out = (struct device){ .ops = &cuda_ops, .state = &gpu, .logits = GPU_LOGITS };
 out:
     if (status != ALIBI_OK)
         close_device(&gpu);
