@@ -42,7 +42,8 @@ awk '{ exit !(NF == 3 && $1 > $2 && $2 > $3 && $3 > 0) }' <<< "$totals" && pass 
 check "plan --gpu-memory" "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 80
 [ ! -s stderr ] && head -n 1 stdout | grep -q 'bf16 on a GPU' && grep -qE '^free +80.0 GiB' stdout && grep -qE '^largest batch +[1-9]' stdout &&
     pass "plans for a GPU that is elsewhere" || fail "plan --gpu-memory" "$(cat stdout stderr)"
-expect 4 "needs .* free: with --recompute" "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 30
+run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 30
+[ "$code" = 4 ] && grep -q 'needs .* free: with --recompute' stderr && pass "and says what does not fit there" || fail "plan --gpu-memory" "exit code $code"
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 
 # A driver that is too old, where there is a backend that would ask it
