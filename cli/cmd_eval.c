@@ -196,6 +196,7 @@ static void print_results_json(const struct alibi_eval_result *results, int coun
 {
     cli_json_open(NULL, '{');
     cli_json_text("model", model);
+    cli_json_device(NULL);
     cli_json_text("split", split_names[split]);
     cli_json_open("results", '[');
     for (int i = 0; i < count; i++)
