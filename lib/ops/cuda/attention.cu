@@ -35,7 +35,7 @@ static alibi_status check_size(const struct attention *a)
     return ALIBI_OK;
 }
 
-bool matrix_kernels_serve(const struct cuda *c, const struct attention *a)
+static bool matrix_kernels_serve(const struct cuda *c, const struct attention *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] <= 128 && a->scale > 0 &&
            (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) && rows_are_aligned(a->q) &&

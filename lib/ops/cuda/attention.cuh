@@ -155,7 +155,6 @@ int forward_block_queries(int64_t D);
 alibi_status decide_tiles(struct cuda *c, const struct attention *a, struct kept_tiles kept, int grain_queries, int grain_keys);
 
 // attention_forward.cu, attention_backward.cu: Hopper only.
-bool matrix_kernels_serve(const struct cuda *c, const struct attention *a);
 alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a,
                             struct kept_tiles kept);
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,

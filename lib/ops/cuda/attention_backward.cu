@@ -10,9 +10,9 @@
 //
 // dQ of a tile of queries is added up in fp32 by the blocks of its keys, in the order in which the threads' registers have it:
 // round_queries() puts it right at the end. They take turns, nearest keys first, so the sum has one order. A block begins with
-// the queries nearest to its keys as well: the one whose turn comes before is ahead by its lead, and hardly anyone waits; and if,
-// it is the warp that hands the tile to the copy engine. Blocks of late keys are started first: whoever is waited for is
-// running or done.
+// the queries nearest to its keys as well: the one whose turn comes before is ahead by its lead, and hardly anyone waits. Who
+// does is the warp that hands the tile to the copy engine, and the others go on. Blocks of late keys are started first: whoever
+// is waited for is running or done.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/tensor_map.cuh"

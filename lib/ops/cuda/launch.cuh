@@ -27,7 +27,7 @@ static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-// Calls `body` with a value of the type that T stands for: DISPATCH(y.type, T, return run<T>(...)).
+// The statement behind T, with T the type that `dtype` stands for: DISPATCH(y.type, T, return run<T>(...)).
 #define DISPATCH(dtype, T, ...)                                                                                                  \
     do {                                                                                                                         \
         if ((dtype) == DTYPE_BF16) {                                                                                             \
@@ -80,19 +80,6 @@ template <class T> static __device__ __forceinline__ pack<T> load_pack(const T *
     for (int i = 0; i < pack<T>::N; i++)
         p.at[i] = to_float(u.at[i]);
     return p;
-}
-
-template <class T> static __device__ __forceinline__ void store_pack(T *to, const pack<T> &p)
-{
-    union {
-        uint4 bits;
-        T at[pack<T>::N];
-    } u;
-
-#pragma unroll
-    for (int i = 0; i < pack<T>::N; i++)
-        u.at[i] = from_float<T>(p.at[i]);
-    *reinterpret_cast<uint4 *>(to) = u.bits;
 }
 
 // Sums and maxima over a warp and over a block of up to 1024 threads; every thread gets the result. Fixed order.
