@@ -103,11 +103,7 @@ static alibi_status attention_core_back(struct model *m, const struct pass *p, i
     struct tensor dy = tensor_heads(x->dattended, p->B, p->L, 0, H, D);
     struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, H, D);
 
-    TRY_RETURN(m->device->ops->attention_backward(m->device, dq, dk, dv, tables_bias_gradient(m), dy, y, l->lse, a));
-    if (m->method->acts_on != POSITION_ROTATION)
-        return ALIBI_OK;
-    TRY_RETURN(m->device->ops->rotary(m->device, dq, m->tables->rows, p->start, m->config.rotary_layout, -1));
-    return m->device->ops->rotary(m->device, dk, m->tables->rows, p->start, m->config.rotary_layout, -1);
+    return m->device->ops->attention_backward(m->device, dq, dk, dv, tables_bias_gradient(m), dy, y, l->lse, a);
 }
 
 static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n)

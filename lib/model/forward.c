@@ -100,6 +100,13 @@ static alibi_status embed(struct model *m, const struct pass *p, const int32_t *
     return ALIBI_OK;
 }
 
+static struct rotation rotation_of(const struct model *m, const struct pass *p)
+{
+    if (m->method->acts_on != POSITION_ROTATION)
+        return (struct rotation){ 0 };
+    return (struct rotation){ m->tables->rows, p->start, m->config.rotary_layout };
+}
+
 struct attention attention_of(const struct model *m, const struct pass *p, int64_t n)
 {
     const struct alibi_config *c = &m->config;
@@ -111,17 +118,17 @@ struct attention attention_of(const struct model *m, const struct pass *p, int64
                                .v = tensor_heads(qkv, p->B, p->L, values, c->kv_heads, D),
                                .bias = tables_bias(m),
                                .scale = 1.0 / sqrt((double)D),
-                               .skip = { .eps = m->skip, .kept = m->activations->layers[n].kept } };
+                               .skip = { .eps = m->skip, .kept = m->activations->layers[n].kept },
+                               .turned = rotation_of(m, p) };
 }
 
-static alibi_status rotate(struct model *m, const struct pass *p, const struct attention *a)
+/* Keys lie behind the queries as further heads. */
+static alibi_status rotate(struct model *m, const struct attention *a)
 {
-    const struct ops *ops = m->device->ops;
+    struct tensor both = a->q;
 
-    if (m->method->acts_on != POSITION_ROTATION)
-        return ALIBI_OK;
-    TRY_RETURN(ops->rotary(m->device, a->q, m->tables->rows, p->start, m->config.rotary_layout, 1));
-    return ops->rotary(m->device, a->k, m->tables->rows, p->start, m->config.rotary_layout, 1);
+    both.shape[2] += a->k.shape[2];
+    return a->turned.table.data ? m->device->ops->rotary(m->device, both, a->turned, 1) : ALIBI_OK;
 }
 
 static alibi_status remember(struct model *m, const struct pass *p, int64_t n, struct attention *a)
@@ -153,7 +160,7 @@ alibi_status attend(struct model *m, const struct pass *p, int64_t n)
     struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, m->config.heads, a.q.shape[3]);
 
     TRY_RETURN(linear(m, l->qkv, x->normed, b->qkv, b->qkv_bias));
-    TRY_RETURN(rotate(m, p, &a));
+    TRY_RETURN(rotate(m, &a));
     if (p->cache)
         TRY_RETURN(remember(m, p, n, &a));
     TRY_RETURN(watched_attention(m, n, y, l->lse, a));

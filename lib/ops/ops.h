@@ -60,6 +60,14 @@ struct skipping {
                             not wanted, and all */
 };
 
+/* Turning pairs of a head by angles that grow with the position, see rotary(). Pair n is elements (n, n + D/2) for halves,
+ * (2n, 2n + 1) for pairs. */
+struct rotation {
+    struct tensor table; /* S [P, D]: D/2 cosines then D/2 sines of position p; absent: nothing turns */
+    int64_t start;       /* the position of the first row; P >= start + L */
+    int layout;          /* enum alibi_rotary_layout */
+};
+
 /* One attention call. Queries are the last Lq of Lk positions: query i stands at position Lk - Lq + i and sees keys
  * 0..Lk - Lq + i. Full attention has Lq = Lk, decoding Lq = 1; chunked prefill is between. Query head h reads key/value head
  * h / (H / Hkv). */
@@ -69,6 +77,7 @@ struct attention {
     struct bias bias;
     double scale; /* on q . k, 1/sqrt(D) as a rule; the bias is not scaled */
     struct skipping skip;
+    struct rotation turned; /* how q and k were turned before: the backward pass turns dq and dk back */
 };
 
 static inline int64_t attention_tiles(int64_t length)
@@ -247,8 +256,8 @@ struct ops {
      *
      * y view [B, Lq, H, D]; lse S [B, H, Lq], in the unshifted form above. No buffer of floats grows with Lq * Lk. */
     alibi_status (*attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
-    /* For Lq = Lk. dq, dk, dv views shaped like q, k, v; dbias S like bias.values, accumulates, may be absent.
-     * For linear bias dbias is the gradient of the slopes. */
+    /* For Lq = Lk. dq, dk, dv views shaped like q, k, v; dq and dk are gradients of q and k as they were before they were turned.
+     * dbias S like bias.values, accumulates, may be absent. For linear bias dbias is the gradient of the slopes. */
     alibi_status (*attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
                                        struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
                                        struct attention a);
@@ -261,10 +270,8 @@ struct ops {
      *
      *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of (position, pair)
      *
-     * x view [B, L, H, D], in place; table S [P, D]: D/2 cosines then D/2 sines of position p, P >= start + L.
-     * layout (enum alibi_rotary_layout): pair n is elements (n, n + D/2) for halves, (2n, 2n + 1) for pairs.
-     * direction 1 rotates, -1 rotates back: the backward pass. */
-    alibi_status (*rotary)(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
+     * x view [B, L, H, D], in place. direction 1 rotates, -1 rotates back: the backward pass. */
+    alibi_status (*rotary)(struct device *dev, struct tensor x, struct rotation r, int direction);
 
     /* ---- bias by bucket
      *

@@ -18,6 +18,9 @@ enum { SEED = 5, SLOTS = 16, DIMENSIONS = 10, POISONED_BYTES = 256 };
 
 #define POISON 7.0
 
+#define COUNT_OF(array) ((int)(sizeof(array) / sizeof *(array)))
+#define DESCRIBE(p, ...) snprintf((p)->shape, sizeof(p)->shape, __VA_ARGS__)
+
 /* ---- the GPU */
 
 static struct device gpu; /* ops NULL: there is none */
@@ -50,6 +53,8 @@ static inline void end(void)
 }
 
 /* ---- numbers */
+
+static const enum dtype gpu_types[] = { DTYPE_F32, DTYPE_BF16 };
 
 /* x as a number of that type, to nearest even. */
 static inline double rounded(enum dtype type, double x)
@@ -176,6 +181,29 @@ static inline void problem_free(struct problem *p)
         mem_free(p->slots[i].expected);
         mem_free(p->slots[i].sizes);
     }
+}
+
+/* ---- shapes and names of problems */
+
+static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
+
+/* B L H D */
+static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2 },  { 2, 5, 3, 6 },    { 3, 33, 2, 34 },
+                                          { 2, 70, 5, 64 }, { 1, 7, 1, 10 }, { 2, 128, 4, 128 } };
+
+static inline struct tensor vector(enum dtype type, int64_t count)
+{
+    return tensor_1(NULL, type, count);
+}
+
+static inline struct tensor matrix(enum dtype type, int64_t rows, int64_t columns)
+{
+    return tensor_2(NULL, type, rows, columns);
+}
+
+static inline struct tensor present_if(bool present, struct tensor t)
+{
+    return present ? t : tensor_none();
 }
 
 /* ---- by the reference */

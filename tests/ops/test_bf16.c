@@ -508,8 +508,8 @@ static void attention_in_bf16_is_the_exact_one_rounded(void **state)
 
 static alibi_status run_rotary(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    TRY_RETURN(dev->ops->rotary(dev, out[0], p->in[0], 2, ALIBI_ROTARY_HALVES, 1));
-    return dev->ops->rotary(dev, out[1], p->in[0], 2, ALIBI_ROTARY_PAIRS, -1);
+    TRY_RETURN(dev->ops->rotary(dev, out[0], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_HALVES }, 1));
+    return dev->ops->rotary(dev, out[1], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_PAIRS }, -1);
 }
 
 static void rotary_in_bf16_is_the_exact_one_rounded(void **state)

@@ -186,9 +186,9 @@ static void rotating_and_rotating_back_is_the_identity(void **state)
                 table[p * 4 + n] = cos(p * (n + 0.3));
                 table[p * 4 + 2 + n] = sin(p * (n + 0.3));
             }
-        assert_ok(ops_ref.rotary(&device, view, angles, 2, layout, 1));
+        assert_ok(ops_ref.rotary(&device, view, (struct rotation){ angles, 2, layout }, 1));
         assert_true(fabs(x[0] - before[0]) > 1e-3);
-        assert_ok(ops_ref.rotary(&device, view, angles, 2, layout, -1));
+        assert_ok(ops_ref.rotary(&device, view, (struct rotation){ angles, 2, layout }, -1));
         assert_array_close(x, before, COUNT(x), 1e-15);
     }
 }
@@ -201,8 +201,10 @@ static void a_quarter_turn_shows_which_elements_form_a_pair(void **state)
     struct tensor angles = tensor_2(quarter, DTYPE_F64, 1, 4);
 
     (void)state;
-    assert_ok(ops_ref.rotary(&device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4), angles, 0, ALIBI_ROTARY_HALVES, 1));
-    assert_ok(ops_ref.rotary(&device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4), angles, 0, ALIBI_ROTARY_PAIRS, 1));
+    assert_ok(
+        ops_ref.rotary(&device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4), (struct rotation){ angles, 0, ALIBI_ROTARY_HALVES }, 1));
+    assert_ok(
+        ops_ref.rotary(&device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4), (struct rotation){ angles, 0, ALIBI_ROTARY_PAIRS }, 1));
     assert_array_close(halves, halves_turned, 4, 0.0);
     assert_array_close(pairs, pairs_turned, 4, 0.0);
 }

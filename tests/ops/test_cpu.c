@@ -534,7 +534,8 @@ static alibi_status run_rotary(struct device *dev, const struct problem *p, stru
     const int64_t *n = p->n;
     struct tensor x = tensor_heads(out[0], n[0], n[1], 0, n[2], n[3]);
 
-    return dev->ops->rotary(dev, x, p->in[0], 2, p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES, p->kind & 2 ? -1 : 1);
+    return dev->ops->rotary(dev, x, (struct rotation){ p->in[0], 2, p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES },
+                            p->kind & 2 ? -1 : 1);
 }
 
 static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 }, { 1, 1, 1, 2 }, { 2, 5, 3, 6 }, { 3, 33, 2, 34 }, { 2, 70, 5, 64 } };

@@ -12,7 +12,7 @@ static const char *bias_name(enum bias_kind kind)
     return kind == BIAS_NONE ? "none" : kind == BIAS_LINEAR ? "alibi" : "table";
 }
 
-enum { Q_ROWS, KV_ROWS, BIAS_VALUES, DY_ROWS, Y_ROWS, LSE };
+enum { Q_ROWS, KV_ROWS, BIAS_VALUES, DY_ROWS, Y_ROWS, LSE, ANGLES };
 enum { Q_GAP = 3, KV_GAP = 5, Y_GAP = 2 };
 
 static struct problem attention_problem(const char *operation, struct attention_case c, double limit)
@@ -66,9 +66,12 @@ static alibi_status run_attention_backward(struct device *dev, const struct prob
     int64_t B = n[0], L = n[1], H = n[3], Hkv = n[4], D = n[5];
     struct tensor dy = tensor_heads(p->in[DY_ROWS], B, L, 0, H, D), y = tensor_heads(p->in[Y_ROWS], B, L, 0, H, D);
     struct tensor dbias = p->outs > 2 ? out[2] : tensor_none();
+    struct attention a = attention_of(p);
 
+    if (p->ins > ANGLES)
+        a.turned = (struct rotation){ p->in[ANGLES], 2, (int)n[6] };
     return dev->ops->attention_backward(dev, tensor_heads(out[0], B, L, 0, H, D), tensor_heads(out[1], B, L, 0, Hkv, D),
-                                        tensor_heads(out[1], B, L, Hkv * D, Hkv, D), dbias, dy, y, p->in[LSE], attention_of(p));
+                                        tensor_heads(out[1], B, L, Hkv * D, Hkv, D), dbias, dy, y, p->in[LSE], a);
 }
 
 /* y and lse are what the reference's forward pass gives. */
@@ -166,6 +169,22 @@ static void gradient_of_the_bias_equals_the_reference_and_accumulates(void **sta
     }
 }
 
+static void gradients_of_turned_queries_and_keys_equal_the_reference(void **state)
+{
+    (void)state;
+    for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++)
+        for (size_t i = 0; i < sizeof full_attention / sizeof *full_attention; i++) {
+            if (full_attention[i].D % 2 == 1)
+                continue;
+            struct problem p = backward_problem(full_attention[i], false, 4e-6);
+            p.operation =
+                layout == ALIBI_ROTARY_HALVES ? "attention_backward, halves turned" : "attention_backward, pairs turned";
+            p.n[6] = layout;
+            input(&p, f32_2(full_attention[i].Lk + 2, full_attention[i].D));
+            check(&p);
+        }
+}
+
 /* Whole numbers, so that scores in the thousands have no rounding of their own: only the softmax is at test. */
 static void scores_too_large_for_exp_give_the_same_softmax(void **state)
 {
@@ -230,6 +249,7 @@ int main(void)
         cmocka_unit_test(attention_after_a_past_equals_the_reference),
         cmocka_unit_test(attention_backward_equals_the_reference),
         cmocka_unit_test(gradient_of_the_bias_equals_the_reference_and_accumulates),
+        cmocka_unit_test(gradients_of_turned_queries_and_keys_equal_the_reference),
         cmocka_unit_test(scores_too_large_for_exp_give_the_same_softmax),
         cmocka_unit_test(far_keys_underflow_to_nothing_under_a_steep_slope),
         cmocka_unit_test(every_row_that_sees_a_nan_key_shows_it),

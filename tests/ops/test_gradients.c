@@ -33,6 +33,7 @@ struct problem {
     struct tensor table;          /* of angles */
     struct tensor index;          /* tokens, targets, buckets */
     int64_t B, L, H, Hkv, D, start;
+    int layout;
     int kind;
     double scale;
     struct dropout drop;
@@ -517,18 +518,76 @@ static void attention_gradients_equal_finite_differences(void **state)
     }
 }
 
+/* Queries and keys turned first: the gradient is of what they were before. */
+static struct attention turned_views(struct problem *p)
+{
+    struct tensor packed = p->in[0].x, copy = new_tensor(DTYPE_F64, packed.shape[0], packed.shape[1]);
+    struct attention a = views(p, copy, p->in[1].x);
+
+    a.turned = (struct rotation){ p->table, p->start, p->layout };
+    assert_ok(ops_ref.copy(&device, copy, packed));
+    assert_ok(ops_ref.rotary(&device, a.q, a.turned, 1));
+    assert_ok(ops_ref.rotary(&device, a.k, a.turned, 1));
+    return a;
+}
+
+static void turned_attention_forward(struct problem *p)
+{
+    struct attention a = turned_views(p);
+
+    assert_ok(ops_ref.attention_forward(&device, heads(p, p->y), p->kept, a));
+    mem_free(a.q.data);
+}
+
+static void turned_attention_backward(struct problem *p)
+{
+    struct attention a = turned_views(p), d = views(p, p->in[0].dx, tensor_none());
+
+    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, tensor_none(), heads(p, p->dy), heads(p, p->y), p->kept, a));
+    mem_free(a.q.data);
+}
+
+static void gradients_through_turned_attention_equal_finite_differences(void **state)
+{
+    /* B, H, Hkv, L, D, start */
+    static const int cases[][6] = { { 1, 1, 1, 1, 2, 0 }, { 2, 3, 3, 7, 6, 0 }, { 1, 4, 2, 5, 4, 3 }, { 2, 2, 1, 0, 4, 0 } };
+
+    (void)state;
+    for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++)
+        for (size_t i = 0; i < COUNT(cases); i++) {
+            const int *n = cases[i];
+            struct problem p = { .forward = turned_attention_forward, .backward = turned_attention_backward };
+            p.B = n[0];
+            p.H = n[1];
+            p.Hkv = n[2];
+            p.L = n[3];
+            p.D = n[4];
+            p.start = n[5];
+            p.layout = layout;
+            p.kind = BIAS_NONE;
+            p.scale = 1.0 / sqrt(n[4]);
+            add_input(&p, n[0] * n[3], (n[1] + 2 * n[2]) * n[4], false);
+            add_absent(&p);
+            add_output(&p, n[0] * n[3], n[1] * n[4]);
+            p.kept = new_tensor(DTYPE_F64, n[0] * n[1], n[3]);
+            p.table = random_tensor(n[3] + n[5], n[4]);
+            check(&p, "turned attention_backward", "B=%d H=%d/%d L=%d D=%d start=%d %s", n[0], n[1], n[2], n[3], n[4], n[5],
+                  layout == ALIBI_ROTARY_HALVES ? "halves" : "pairs");
+        }
+}
+
 /* ---- rotary: rotating back is the backward pass of rotating */
 
 static void rotary_forward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->y), heads(p, p->in[0].x)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->y), p->table, p->start, p->kind, 1));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->y), (struct rotation){ p->table, p->start, p->kind }, 1));
 }
 
 static void rotary_backward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->in[0].dx), heads(p, p->dy)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx), p->table, p->start, p->kind, -1));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx), (struct rotation){ p->table, p->start, p->kind }, -1));
 }
 
 static void rotary_gradients_equal_finite_differences(void **state)
@@ -621,6 +680,7 @@ int main(void)
         cmocka_unit_test(linear_activation_gradients_equal_finite_differences),
         cmocka_unit_test(residual_gradients_equal_finite_differences),
         cmocka_unit_test(attention_gradients_equal_finite_differences),
+        cmocka_unit_test(gradients_through_turned_attention_equal_finite_differences),
         cmocka_unit_test(rotary_gradients_equal_finite_differences),
         cmocka_unit_test(bucket_gradients_equal_finite_differences),
         cmocka_unit_test(cross_entropy_gradients_equal_finite_differences),

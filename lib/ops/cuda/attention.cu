@@ -137,6 +137,14 @@ template <int LANES> static alibi_status find_delta_packs(struct cuda *c, float 
                   heads_of<const bf16>(y), heads_of<const bf16>(dy), (int)y.shape[2], (int)y.shape[1], (int)y.shape[3], rows);
 }
 
+static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk, struct rotation r)
+{
+    if (!r.table.data)
+        return ALIBI_OK;
+    TRY_RETURN(cuda_rotary(dev, dq, r, -1));
+    return cuda_rotary(dev, dk, r, -1);
+}
+
 extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
                                                 struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
                                                 struct attention a)
@@ -156,8 +164,10 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tenso
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_ROWS, rows, 4, (void **)&delta));
     if (!matrix) {
         DISPATCH(y.type, T, TRY_RETURN(find_delta<T>(c, delta, y, dy)));
-        return backward_plain(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept);
+        TRY_RETURN(backward_plain(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept));
+        return turn_back(dev, dq, dk, a.turned);
     }
     TRY_RETURN(a.q.shape[3] <= 64 ? find_delta_packs<8>(c, delta, y, dy) : find_delta_packs<16>(c, delta, y, dy));
-    return backward_matrix(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept);
+    TRY_RETURN(backward_matrix(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept));
+    return backward_matrix_turns(&a) ? ALIBI_OK : turn_back(dev, dq, dk, a.turned);
 }

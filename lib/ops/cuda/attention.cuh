@@ -161,6 +161,9 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
                              struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
                              struct kept_tiles kept);
 
+// Whether it turns dq and dk back itself: heads as wide as the kernels are made for.
+bool backward_matrix_turns(const struct attention *a);
+
 // attention_plain.cu: any type and size.
 alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept);
 alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,

@@ -15,6 +15,7 @@
 // is waited for is running or done.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/columns.cuh"
+#include "ops/cuda/rotary.cuh"
 #include "ops/cuda/tensor_map.cuh"
 #include "ops/cuda/wgmma.cuh"
 
@@ -39,6 +40,7 @@ struct backward_call {
     int *turns;         // [B, H, tiles]: how many have added theirs
     float *dbias;       // [B, blocks, H, 1 or T] partial sums
     struct attention_shape s;
+    struct angles turned; // q and k were; dq and dk are turned back
     struct kept_tiles kept;
     int tiles, blocks; // of queries, of keys
     bool unordered;    // nobody waits: dQ begins as 0, and its bits depend on who came first
@@ -47,7 +49,7 @@ struct backward_call {
 template <int D> static size_t backward_shared()
 {
     return 1024 + 2 * (size_t)(2 * BLOCK_KEYS * D + 2 * STAGES * QUERIES * D + 2 * BLOCK_KEYS * QUERIES) +
-           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + TABLE_LARGEST) + sizeof(struct bias_table) + 512;
+           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + 2 * TABLE_LARGEST) + sizeof(struct bias_table) + 512;
 }
 
 #if HAS_WGMMA
@@ -58,10 +60,10 @@ template <int D> struct backward_memory {
     bf16 ds[2][BLOCK_KEYS][QUERIES]; // one while the other is still read
     float4 dq[CONSUMERS][D / 16][WARPGROUP];
     float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
-    struct bias_table table;   // of the head at hand
-    float bins[TABLE_LARGEST]; // the gradient of it
+    struct bias_table table;      // of the head at hand
+    float bins[2][TABLE_LARGEST]; // the gradient of it, of even and odd queries
     float sums[CONSUMERS * 4];
-    barrier kv_full, full[STAGES], empty[STAGES], dq_full, dq_empty;
+    barrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
 };
 
 // The keys of a thread block, and a walk over all tiles of queries that use them: head after head of the group, ascending.
@@ -218,7 +220,7 @@ template <int D> static __device__ __forceinline__ void copy_all(const backward_
                 add_queries<D>(c, m, w, count++);
                 continue;
             }
-            barrier_wait(&m->empty[t.stage], t.parity);
+            barrier_wait(warp == TILES ? &m->empty[t.stage] : &m->rows_empty[t.stage], t.parity);
             if (warp == TILES)
                 copy_queries<D>(c, m, w, t.stage);
             else
@@ -367,26 +369,40 @@ template <int D> static __device__ __forceinline__ void add_slopes(keys<D> &r, i
     r.slope += fmaf(sum, (float)(r.row - lead - r.column), moment);
 }
 
-// Diagonals of dS have one distance each, and one thread each. Distances from the table's last entry on share it.
+// Distances from the table's last entry on share it.
+template <int D>
+static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &c, float *bins, int distance, float sum)
+{
+    if (distance >= c.s.T - 1)
+        r.far += sum;
+    else if (distance >= 0)
+        bins[distance] += sum;
+}
+
+// Diagonals of dS have one distance each. A thread goes down one of them in steps of two and takes the number right of it along,
+// which is the next diagonal's: even queries are summed apart from odd ones. A quarter of a warp is at another of the four words
+// of a piece than the others, so that all lanes read from banks of their own.
 template <int D>
 static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c, backward_memory<D> *m,
                                                  const bf16 (*ds)[QUERIES], int lead)
 {
-    int e = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), distance = lead + e;
-    float sum = 0.0f;
+    int diagonal = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
+    float even = 0.0f, odd = 0.0f;
 
-#pragma unroll 16
-    for (int q = 0; q < QUERIES; q++) {
-        int key = q - e;
-        if (key >= 0 && key < BLOCK_KEYS)
-            sum += to_float(*(const bf16 *)((const char *)ds[key] + ((q / 8) ^ (key % 8)) * 16 + q % 8 * 2));
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        int word = (n + quarter) % 4, key = 2 * word - diagonal; // of the first 8 queries
+        const char *row = (const char *)ds + key * (int)sizeof ds[0] + 4 * word;
+#pragma unroll
+        for (int piece = 0; piece < QUERIES / 8; piece++)
+            if ((unsigned)(key + 8 * piece) < BLOCK_KEYS) {
+                uint32_t two = *(const uint32_t *)(row + 8 * piece * (int)sizeof ds[0] + 16 * (piece ^ (key & 7)));
+                even += __uint_as_float(two << 16);
+                odd += __uint_as_float(two & 0xffff0000u);
+            }
     }
-    if (distance < 0)
-        return;
-    if (distance >= c.s.T - 1)
-        r.far += sum;
-    else
-        m->bins[distance] += sum;
+    add_bin<D>(r, c, m->bins[0], lead + diagonal, even);
+    add_bin<D>(r, c, m->bins[1], lead + diagonal + 1, odd);
 }
 
 template <int D> static __device__ __forceinline__ void add_far(keys<D> &r)
@@ -401,7 +417,7 @@ template <int D> static __device__ __forceinline__ void load_table(const backwar
 {
     fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, WARPGROUP * CONSUMERS);
     for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
-        m->bins[i] = 0.0f;
+        m->bins[0][i] = m->bins[1][i] = 0.0f;
     meet(1, WARPGROUP * CONSUMERS);
 }
 
@@ -434,7 +450,7 @@ static __device__ __forceinline__ void leave_bias(keys<D> &r, const backward_cal
     if (GRADIENT == OF_TABLE) {
         float far = sum_consumers<D>(m, r.far);
         for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
-            c.dbias[place * c.s.T + i] = m->bins[i] + (i == c.s.T - 1 ? far : 0.0f);
+            c.dbias[place * c.s.T + i] = m->bins[0][i] + m->bins[1][i] + (i == c.s.T - 1 ? far : 0.0f);
         r.far = 0.0f;
     }
 }
@@ -465,6 +481,7 @@ static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_cal
     barrier_wait(&m->full[t.stage], t.parity);
     start_scores<D, TABLE>(r, c, m, w.tile * QUERIES - w.first_key, step, t.stage);
     start_products<D>(r, m, t.stage);
+    barrier_arrive(&m->rows_empty[t.stage]);
     hold(r.s);
     hold(r.dp);
     multiply_rows<D>(r.s, shared_address(m->k) + half, shared_address(m->q[t.stage]));
@@ -533,9 +550,37 @@ static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_cal
 
     if (TABLE)
         load_table<D>(c, m, w.h);
+    barrier_wait(&m->kv_full, 0);
     while (w.next(c)) {
         visit_tile<D, TABLE, GRADIENT>(r, c, m, w, step, t, count++, group);
         t.step();
+    }
+}
+
+// A pair's numbers are in one thread: half of the columns apart, or side by side.
+template <int D>
+static __device__ __forceinline__ void turn_back(float (&d)[D / 2], const keys<D> &r, const backward_call &c,
+                                                 const struct walk &w)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int key = min(w.first_key + r.row + 8 * half, c.s.Lk - 1);
+        const float *cosines = c.turned.table + (int64_t)key * D, *sines = cosines + D / 2;
+        if (c.turned.halves) {
+#pragma unroll
+            for (int j = 0; j < D / 16; j++) {
+                float2 cosine = *(const float2 *)(cosines + 8 * j + r.column), sine = *(const float2 *)(sines + 8 * j + r.column);
+                int a = 4 * j + 2 * half, b = a + D / 4;
+                rotate(d[a], d[b], cosine.x, -sine.x);
+                rotate(d[a + 1], d[b + 1], cosine.y, -sine.y);
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < D / 8; j++) {
+                int n = 4 * j + r.column / 2, a = 4 * j + 2 * half;
+                rotate(d[a], d[a + 1], cosines[n], -sines[n]);
+            }
+        }
     }
 }
 
@@ -572,11 +617,12 @@ static __device__ __forceinline__ void compute_all(const backward_call &c, backw
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
         r.dk[i] = r.dv[i] = 0.0f;
-    barrier_wait(&m->kv_full, 0);
     do {
         visit_head<D, TABLE, GRADIENT>(r, c, m, w, t, count, group);
         leave_bias<D, GRADIENT>(r, c, m, w);
     } while (w.next_head());
+    if (c.turned.table)
+        turn_back<D>(r.dk, r, c, w);
     write_rows<D>(r.dk, r, c, w, c.dk, c.s.scale);
     write_rows<D>(r.dv, r, c, w, c.dv, 1.0f);
 }
@@ -587,6 +633,7 @@ template <int D> static __device__ __forceinline__ void init_barriers(backward_m
     for (int i = 0; i < STAGES; i++) {
         barrier_init(&m->full[i], 1 + 32);
         barrier_init(&m->empty[i], CONSUMERS);
+        barrier_init(&m->rows_empty[i], WARPGROUP * CONSUMERS);
     }
     barrier_init(&m->dq_full, WARPGROUP * CONSUMERS);
     barrier_init(&m->dq_empty, 1);
@@ -616,12 +663,34 @@ static __global__ void __launch_bounds__(THREADS, 1) backward_kernel(const __gri
 
 // ---- around it
 
-// dq = scale * the sums. A thread block per tile: read in their order, put right in shared memory, written by rows.
+// Eight numbers of a row, from column d on, turned back; `angles` are the row's.
+template <int D>
+static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *row, int d, const float *angles, bool halves)
+{
+    if (halves) {
+        float partner[8], cosine[8], sine[8], side = d < D / 2 ? 1.0f : -1.0f;
+        load<8>(partner, row + (d + D / 2) % D);
+        load<8>(cosine, angles + d % (D / 2));
+        load<8>(sine, angles + D / 2 + d % (D / 2));
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            x[k] = x[k] * cosine[k] + side * (partner[k] * sine[k]);
+    } else {
+        float cosine[4], sine[4];
+        load<4>(cosine, angles + d / 2);
+        load<4>(sine, angles + D / 2 + d / 2);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            rotate(x[2 * k], x[2 * k + 1], cosine[k], -sine[k]);
+    }
+}
+
+// dq = scale * the sums, turned back. A thread block per tile: read in their order, put right in shared memory, written by rows.
 template <int D>
 static __global__ void __launch_bounds__(256)
-    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, int tiles)
+    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, struct angles turned, int tiles)
 {
-    __shared__ bf16 rows[QUERIES][D + 8];
+    __shared__ float rows[QUERIES][D + 8];
     int64_t block = blockIdx.x;
     int tile = (int)(block % tiles), head = (int)(block / tiles);
 
@@ -629,14 +698,19 @@ static __global__ void __launch_bounds__(256)
         float4 x = *(const float4 *)(sums + block * (QUERIES * D) + 4 * n);
         int thread = n % WARPGROUP, j = n / WARPGROUP % (D / 16), group = n / WARPGROUP / (D / 16);
         int row = thread / 32 * 16 + thread % 32 / 4, d = group * (D / 2) + 8 * j + thread % 4 * 2;
-        *(__nv_bfloat162 *)&rows[row][d] = __floats2bfloat162_rn(s.scale * x.x, s.scale * x.y);
-        *(__nv_bfloat162 *)&rows[row + 8][d] = __floats2bfloat162_rn(s.scale * x.z, s.scale * x.w);
+        *(float2 *)&rows[row][d] = make_float2(s.scale * x.x, s.scale * x.y);
+        *(float2 *)&rows[row + 8][d] = make_float2(s.scale * x.z, s.scale * x.w);
     }
     __syncthreads();
     for (int n = threadIdx.x; n < QUERIES * D / 8; n += 256) {
         int row = n / (D / 8), d = n % (D / 8) * 8, i = tile * QUERIES + row;
-        if (i < s.Lq && d < s.D)
-            *(uint4 *)(dq.row(head / s.H, i, head % s.H) + d) = *(const uint4 *)&rows[row][d];
+        float x[8];
+        if (i >= s.Lq || d >= s.D)
+            continue;
+        load<8>(x, &rows[row][d]);
+        if (turned.table)
+            turn_piece<D>(x, rows[row], d, turned.table + (int64_t)i * D, turned.halves);
+        store<8>(dq.row(head / s.H, i, head % s.H) + d, x);
     }
 }
 
@@ -675,11 +749,16 @@ template <int D> static alibi_status finish(struct cuda *c, const backward_call 
     int entries = call.s.kind == BIAS_TABLE ? call.s.T : 1;
 
     TRY_RETURN(launch(c, "attention backward", round_queries<D>, call.s.B * call.s.H * call.tiles, 256, 0, heads_of<bf16>(dq),
-                      (const float *)call.dq, call.s, call.tiles));
+                      (const float *)call.dq, call.s, call.turned, call.tiles));
     if (!dbias.data)
         return ALIBI_OK;
     return cuda_add_partials(c, (float *)dbias.data, NULL, call.dbias, (int64_t)call.s.B * call.blocks,
                              (int64_t)call.s.H * entries);
+}
+
+bool backward_matrix_turns(const struct attention *a)
+{
+    return (a->q.shape[3] == 64 || a->q.shape[3] == 128) && aligned(angles_of(a->turned, a->q.shape[3]).table);
 }
 
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
@@ -695,6 +774,7 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
     call.lse = (const float *)lse.data;
     call.delta = delta;
     call.kept = kept;
+    call.turned = backward_matrix_turns(a) ? angles_of(a->turned, call.s.D) : angles();
     call.unordered = c->unordered;
     call.tiles = (int)ceil_div(call.s.Lq, QUERIES);
     call.blocks = (int)ceil_div(call.s.Lk, BLOCK_KEYS);

@@ -14,7 +14,7 @@
 #include "ops/cuda/tensor_map.cuh"
 #include "ops/cuda/wgmma.cuh"
 
-enum { WARPGROUP = 128, STAGES = 2, PANEL = 64, HEADS_TOGETHER = 16 };
+enum { WARPGROUP = 128, STAGES = 2, TABLES = 2, PANEL = 64, HEADS_TOGETHER = 16 };
 
 // Warpgroups that compute: with narrow heads there are registers for three.
 template <int D> struct work {
@@ -33,7 +33,7 @@ struct forward_call {
 // Bytes of shared memory, with room to begin at a multiple of 1024.
 template <int D> static size_t forward_shared()
 {
-    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) + sizeof(struct bias_table) + 256;
+    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) + TABLES * sizeof(struct bias_table) + 256;
 }
 
 #if HAS_WGMMA
@@ -42,8 +42,9 @@ template <int D> struct forward_memory {
     bf16 q[D / PANEL][work<D>::QUERIES][PANEL];
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
-    struct bias_table table; // of the head at hand
+    struct bias_table table[TABLES]; // of the head at hand, and of the next
     barrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    barrier table_full[TABLES], table_empty[TABLES];
 };
 
 // One block of queries of one head.
@@ -110,6 +111,24 @@ template <int D> static __device__ __forceinline__ void copy_all(const forward_c
             copy_tile<D>(m->v[t.stage], &c.v, &m->v_full[t.stage], kv, n * BLOCK_KEYS, w.b);
             t.step();
         }
+    }
+}
+
+// The warps of the copying warpgroup that copy nothing bring the tables.
+enum { TABLE_THREADS = WARPGROUP - 32 };
+
+template <int D> static __device__ __forceinline__ void fill_tables(const forward_call &c, forward_memory<D> *m)
+{
+    struct ring_place<TABLES> t = {
+        0, 1
+    };
+
+    for (int index = blockIdx.x; index < c.items; index += gridDim.x) {
+        struct item<D> w(c, index);
+        barrier_wait(&m->table_empty[t.stage], t.parity);
+        fill_table(&m->table[t.stage], c.s, w.h, (int)threadIdx.x - 32, TABLE_THREADS);
+        barrier_arrive(&m->table_full[t.stage]);
+        t.step();
     }
 }
 
@@ -235,12 +254,12 @@ static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_cal
 // The scores of one tile, masked where its keys reach beyond the first query; then its place in the ring is free.
 template <int D, bool TABLE>
 static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
-                                                    const struct item<D> &w, float step, int n, struct ring_place<STAGES> t,
-                                                    int group)
+                                                    const struct item<D> &w, const bias_table *table, float step, int n,
+                                                    struct ring_place<STAGES> t, int group)
 {
     bool far = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1) >= c.s.T - 1; // all pairs have the table's last entry
 
-    start_scores<D, TABLE>(r, c, &m->table, step, n * BLOCK_KEYS, far);
+    start_scores<D, TABLE>(r, c, table, step, n * BLOCK_KEYS, far);
     barrier_wait(&m->k_full[t.stage], t.parity);
     multiply_scores<D>(r, shared_address(m->q) + group * (64 * 128), shared_address(m->k[t.stage]));
 }
@@ -266,21 +285,14 @@ template <int D> static __device__ __forceinline__ void end_values(rows<D> &r, f
         barrier_arrive(&m->v_empty[t.stage]);
 }
 
-// Nobody reads the table of the head before any more, and then everybody has that of the new one.
-template <int D> static __device__ __forceinline__ void load_table(const forward_call &c, forward_memory<D> *m, int h)
-{
-    const int THREADS = work<D>::THREADS - WARPGROUP;
-
-    meet(1, THREADS);
-    fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, THREADS);
-    meet(1, THREADS);
-}
-
 template <int D, bool TABLE>
 static __device__ __forceinline__ void compute_all(const forward_call &c, forward_memory<D> *m, int group)
 {
     int lane = threadIdx.x % 32, in_block = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     struct ring_place<STAGES> t = {
+        0, 0
+    };
+    struct ring_place<TABLES> table = {
         0, 0
     };
     uint32_t q_parity = 0;
@@ -294,20 +306,20 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
         bool any = false;
 
         if (TABLE)
-            load_table<D>(c, m, w.h);
+            barrier_wait(&m->table_full[table.stage], table.parity);
         r.row = c.s.past() + w.first + in_block;
         r.m[0] = r.m[1] = -INFINITY;
         r.l[0] = r.l[1] = 0.0f;
         barrier_wait(&m->q_full, q_parity);
         q_parity ^= 1;
-        begin_scores<D, TABLE>(r, c, m, w, step, n, t, group);
+        begin_scores<D, TABLE>(r, c, m, w, &m->table[table.stage], step, n, t, group);
         wgmma_wait<0>();
         end_scores<D>(r, c, m, w, n, t);
         pack_weights<D>(r);
         for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
             struct ring_place<STAGES> before = t;
             t.step();
-            begin_scores<D, TABLE>(r, c, m, w, step, n, t, group);
+            begin_scores<D, TABLE>(r, c, m, w, &m->table[table.stage], step, n, t, group);
             barrier_wait(&m->v_full[before.stage], before.parity);
             multiply_values<D>(r, shared_address(m->v[before.stage]), any);
             any = true;
@@ -319,6 +331,10 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
         }
         if (threadIdx.x % WARPGROUP == 0)
             barrier_arrive(&m->q_empty);
+        if (TABLE) {
+            barrier_arrive(&m->table_empty[table.stage]);
+            table.step();
+        }
         barrier_wait(&m->v_full[t.stage], t.parity);
         multiply_values<D>(r, shared_address(m->v[t.stage]), any);
         end_values<D>(r, m, t);
@@ -336,6 +352,10 @@ template <int D> static __device__ __forceinline__ void init_barriers(forward_me
         barrier_init(&m->v_full[i], 1);
         barrier_init(&m->k_empty[i], work<D>::CONSUMERS);
         barrier_init(&m->v_empty[i], work<D>::CONSUMERS);
+    }
+    for (int i = 0; i < TABLES; i++) {
+        barrier_init(&m->table_full[i], TABLE_THREADS);
+        barrier_init(&m->table_empty[i], WARPGROUP * work<D>::CONSUMERS);
     }
     publish_shared();
 }
@@ -355,6 +375,8 @@ static __global__ void __launch_bounds__(work<D>::THREADS, 1) forward_kernel(con
         give_registers<(D == 64 ? 32 : 24)>();
         if (threadIdx.x == 0)
             copy_all<D>(c, m);
+        else if (TABLE && threadIdx.x >= 32)
+            fill_tables<D>(c, m);
     } else {
         take_registers<(D == 64 ? 160 : 240)>();
         compute_all<D, TABLE>(c, m, (int)threadIdx.x / WARPGROUP - 1);

@@ -165,7 +165,7 @@ alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struc
                                      struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
                                      struct attention a);
 alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
-alibi_status cuda_rotary(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
+alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r, int direction);
 alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);
 alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket);
 alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,

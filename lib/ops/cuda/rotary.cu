@@ -4,25 +4,17 @@
 //
 // Rotating back is the same with -t. A block has one position of one sequence; a thread takes N numbers of a head and, in the
 // layout of halves, their N partners.
-#include "ops/cuda/launch.cuh"
+#include "ops/cuda/rotary.cuh"
 
 enum { THREADS = 128 };
 
-template <class T> struct rotation {
+template <class T> struct rotary_call {
     T *x;
-    const float *table; // of position `start`: rows of D/2 cosines, then D/2 sines
+    struct angles angles;
     int64_t L, stride[3];
     int H, D;
     float direction;
 };
-
-static __device__ __forceinline__ void rotate(float &a, float &b, float cosine, float sine)
-{
-    const float first = a * cosine - b * sine;
-
-    b = a * sine + b * cosine;
-    a = first;
-}
 
 // Pairs n..n+N-1 of a head: (n, n + D/2).
 template <class T, int N>
@@ -64,11 +56,11 @@ static __device__ __forceinline__ void rotate_pairs(T *head, const float *angles
     }
 }
 
-template <class T, int N, bool HALVES> static __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotation<T> r)
+template <class T, int N, bool HALVES> static __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_call<T> r)
 {
     const int64_t b = blockIdx.x / r.L, l = blockIdx.x % r.L;
     const int half = r.D / 2, per_head = half / N;
-    const float *angles = r.table + l * r.D;
+    const float *angles = r.angles.table + l * r.D;
     T *row = r.x + b * r.stride[0] + l * r.stride[1];
 
     for (int item = (int)threadIdx.x; item < r.H * per_head; item += THREADS) {
@@ -82,11 +74,12 @@ template <class T, int N, bool HALVES> static __global__ void __launch_bounds__(
 }
 
 // A thread of the layout of pairs reads twice as many numbers as it has pairs: half a pack of pairs is one access.
-template <class T> static alibi_status run(struct cuda *c, struct rotation<T> r, int64_t rows, bool halves)
+template <class T> static alibi_status run(struct cuda *c, struct rotary_call<T> r, int64_t rows)
 {
     constexpr int N = pack<T>::N;
     const int64_t strides = r.stride[0] | r.stride[1] | r.stride[2]; // N is a power of two
-    const bool vector = strides % N == 0 && r.D % (halves ? 2 * N : N) == 0 && aligned(r.x, r.table);
+    const bool halves = r.angles.halves;
+    const bool vector = strides % N == 0 && r.D % (halves ? 2 * N : N) == 0 && aligned(r.x, r.angles.table);
     const auto kernel = halves   ? vector ? rotary_kernel<T, N, true> : rotary_kernel<T, 1, true>
                           : vector ? rotary_kernel<T, N / 2, false>
                                  : rotary_kernel<T, 1, false>;
@@ -96,15 +89,19 @@ template <class T> static alibi_status run(struct cuda *c, struct rotation<T> r,
     return launch(c, "rotary", kernel, dim3((unsigned)rows), dim3(THREADS), 0, r);
 }
 
-alibi_status cuda_rotary(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction)
+alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r, int direction)
 {
     struct cuda *c = cuda_of(dev);
     const int64_t B = x.shape[0], L = x.shape[1], H = x.shape[2], D = x.shape[3];
-    const float *angles = (const float *)table.data + start * D;
 
     cuda_part(c, "rotary");
     DISPATCH(x.type, T,
-             const struct rotation<T>
-                 r = { (T *)x.data, angles, L, { x.stride[0], x.stride[1], x.stride[2] }, (int)H, (int)D, (float)direction };
-             return run<T>(c, r, B * L, layout == ALIBI_ROTARY_HALVES));
+             const struct rotary_call<T> call = { (T *)x.data,
+                                                  angles_of(r, D),
+                                                  L,
+                                                  { x.stride[0], x.stride[1], x.stride[2] },
+                                                  (int)H,
+                                                  (int)D,
+                                                  (float)direction };
+             return run<T>(c, call, B * L));
 }

@@ -250,13 +250,20 @@ static void backward_group(const struct call *c, struct sums *s, struct tensor d
     }
 }
 
+static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk, struct rotation r)
+{
+    if (!r.table.data)
+        return ALIBI_OK;
+    TRY_RETURN(ref_rotary(dev, dq, r, -1));
+    return ref_rotary(dev, dk, r, -1);
+}
+
 alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
                                     struct tensor dy, struct tensor y, struct tensor lse, struct attention a)
 {
     struct call c = new_call(a);
     struct sums s = { 0 };
 
-    (void)dev;
     TRY_RETURN(sums_init(&s, &c, dbias));
     for (int64_t b = 0; b < c.B; b++)
         for (int64_t kv = 0; kv < c.Hkv; kv++)
@@ -264,5 +271,5 @@ alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct
     for (int64_t t = 0; t < s.distances * c.H; t++)
         add(dbias, t, s.dbias[t]);
     mem_free(s.all);
-    return ALIBI_OK;
+    return turn_back(dev, dq, dk, a.turned);
 }

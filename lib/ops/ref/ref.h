@@ -114,7 +114,7 @@ double ref_bias_at(struct bias bias, int64_t h, int64_t distance);
 alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
 
 /* rotary.c */
-alibi_status ref_rotary(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
+alibi_status ref_rotary(struct device *dev, struct tensor x, struct rotation r, int direction);
 
 /* bucket.c */
 alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);

@@ -426,6 +426,10 @@ alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, stru
     TRY(run(&g));
     if (g.dbias)
         store_bias(&g, dbias);
+    if (a.turned.table.data) {
+        TRY(SIMD(rotary)(dev, dq, a.turned, -1));
+        TRY(SIMD(rotary)(dev, dk, a.turned, -1));
+    }
 out:
     mem_free(g.table);
     mem_free(g.dbias);

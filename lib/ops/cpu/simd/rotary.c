@@ -27,20 +27,20 @@ static void rotate_pairs(float *restrict x, const float *restrict cosine, const 
     }
 }
 
-alibi_status SIMD(rotary)(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction)
+alibi_status SIMD(rotary)(struct device *dev, struct tensor x, struct rotation r, int direction)
 {
     int64_t L = x.shape[1], rows = x.shape[0] * L, H = x.shape[2], D = x.shape[3], half = D / 2;
-    const float *angles = table.data;
+    const float *angles = r.table.data;
     float *data = x.data, sign = direction < 0 ? -1.0f : 1.0f;
 
     if (x.type != DTYPE_F32)
-        return ref_rotary(dev, x, table, start, layout, direction);
+        return ref_rotary(dev, x, r, direction);
 #pragma omp parallel for if (rows * H * D >= CPU_PARALLEL_MIN)
-    for (int64_t r = 0; r < rows; r++) {
-        float *row = data + r / L * x.stride[0] + r % L * x.stride[1];
-        const float *cosine = angles + (start + r % L) * D, *sine = cosine + half;
+    for (int64_t i = 0; i < rows; i++) {
+        float *row = data + i / L * x.stride[0] + i % L * x.stride[1];
+        const float *cosine = angles + (r.start + i % L) * D, *sine = cosine + half;
         for (int64_t h = 0; h < H; h++)
-            if (layout == ALIBI_ROTARY_HALVES)
+            if (r.layout == ALIBI_ROTARY_HALVES)
                 rotate_halves(row + h * D, cosine, sine, sign, half);
             else
                 rotate_pairs(row + h * D, cosine, sine, sign, half);

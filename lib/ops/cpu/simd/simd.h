@@ -59,7 +59,7 @@ alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, stru
                                       struct attention a);
 
 /* rotary.c */
-alibi_status SIMD(rotary)(struct device *dev, struct tensor x, struct tensor table, int64_t start, int layout, int direction);
+alibi_status SIMD(rotary)(struct device *dev, struct tensor x, struct rotation r, int direction);
 
 /* cross_entropy.c */
 alibi_status SIMD(cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,

@@ -1,0 +1,30 @@
+// rotary.cuh - turning one pair, for whoever has its numbers at hand
+#ifndef ROTARY_CUH
+#define ROTARY_CUH
+
+#include "ops/cuda/launch.cuh"
+
+// The angles of struct rotation, from its first position on.
+struct angles {
+    const float *table; // rows of D/2 cosines, then D/2 sines; NULL: nothing turns
+    bool halves;
+};
+
+static inline struct angles angles_of(struct rotation r, int64_t D)
+{
+    struct angles a = { (const float *)r.table.data, r.layout == ALIBI_ROTARY_HALVES };
+
+    if (a.table)
+        a.table += r.start * D;
+    return a;
+}
+
+static __device__ __forceinline__ void rotate(float &a, float &b, float cosine, float sine)
+{
+    const float first = a * cosine - b * sine;
+
+    b = a * sine + b * cosine;
+    a = first;
+}
+
+#endif

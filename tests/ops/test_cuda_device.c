@@ -1,0 +1,234 @@
+/* test_cuda_device.c - the GPU's memory, what it says it takes, fills and copies in it, and the times of operations */
+#include "ops/gpu.h"
+
+/* ---- memory */
+
+/* More than goes through at once, and numbers that lie between two of the 16-bit ones. */
+static void what_goes_up_comes_down_rounded_to_nearest_even(void **state)
+{
+    enum { COUNT = 5000011, SPECIAL = 8 };
+    static const float special[SPECIAL] = {
+        0.0f, -0.0f, INFINITY, -INFINITY, 0x1.01p0f /* a tie, down */, 0x1.03p0f /* a tie, up */, 0x1.0100002p0f, 1e-40f
+    };
+    float *up = NULL, *down = NULL;
+
+    (void)state;
+    begin();
+    assert_ok(NEW_ARRAY(&up, COUNT, "floats"));
+    assert_ok(NEW_ARRAY(&down, COUNT, "floats"));
+    for (int i = 0; i < COUNT; i++)
+        up[i] = i < SPECIAL ? special[i] : (float)random_normal(SEED, 1, (uint64_t)i);
+    for (int n = 0; n < 2; n++) {
+        struct tensor t = tensor_1(NULL, gpu_types[n], COUNT);
+        assert_ok(gpu.ops->buffer_new(&gpu, &t.data, COUNT * dtype_bytes(gpu_types[n]), "floats"));
+        assert_ok(gpu.ops->upload(&gpu, t, up));
+        assert_ok(gpu.ops->download(&gpu, down, t));
+        gpu.ops->buffer_free(&gpu, t.data);
+        for (int i = 0; i < COUNT; i++)
+            if ((double)down[i] != rounded(gpu_types[n], (double)up[i]))
+                fail_msg("element %d in %s: %a became %a", i, type_name(gpu_types[n]), (double)up[i], (double)down[i]);
+    }
+    mem_free(up);
+    mem_free(down);
+    end();
+}
+
+static void memory_is_counted_and_given_back(void **state)
+{
+    enum { BYTES = 64 << 20 };
+    struct device_memory before, during, after;
+    void *buffer = NULL;
+
+    (void)state;
+    begin();
+    gpu.ops->reset_peak(&gpu);
+    gpu.ops->memory(&gpu, &before);
+    assert_ok(gpu.ops->buffer_new(&gpu, &buffer, BYTES, "a test buffer"));
+    gpu.ops->memory(&gpu, &during);
+    gpu.ops->buffer_free(&gpu, buffer);
+    assert_ok(gpu.ops->finish(&gpu));
+    gpu.ops->memory(&gpu, &after);
+    assert_true(during.used >= before.used + BYTES && during.peak >= during.used);
+    assert_true(during.used <= during.total && before.free <= before.total);
+    assert_int_equal(after.used, before.used);
+    assert_true(after.peak >= during.used);
+    gpu.ops->reset_peak(&gpu);
+    gpu.ops->memory(&gpu, &after);
+    assert_int_equal(after.peak, after.used);
+    end();
+}
+
+static void a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works(void **state)
+{
+    struct device_memory memory;
+    void *buffer = NULL;
+    float one = 1.0f, back = 0.0f;
+
+    (void)state;
+    begin();
+    gpu.ops->memory(&gpu, &memory);
+    assert_int_equal(gpu.ops->buffer_new(&gpu, &buffer, 4 * memory.total, "far too much"), ALIBI_MEMORY);
+    assert_non_null(strstr(alibi_error(), "far too much"));
+    assert_ok(gpu.ops->buffer_new(&gpu, &buffer, sizeof one, "a number"));
+    assert_ok(gpu.ops->upload(&gpu, tensor_1(buffer, DTYPE_F32, 1), &one));
+    assert_ok(gpu.ops->download(&gpu, &back, tensor_1(buffer, DTYPE_F32, 1)));
+    gpu.ops->buffer_free(&gpu, buffer);
+    assert_true(back == one);
+    end();
+}
+
+static struct tensor zeros(struct tensor t)
+{
+    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, (size_t)tensor_count(t) * dtype_bytes(t.type), "zeros"));
+    assert_ok(gpu.ops->fill(&gpu, t, 0.0));
+    return t;
+}
+
+/* The gradient of a norm leaves 64 KiB of sums per 8 of these rows, up to a limit. */
+static void leave_sums(int64_t rows)
+{
+    enum { C = 8192 };
+    struct tensor dx = zeros(matrix(DTYPE_F32, rows, C)), x = zeros(matrix(DTYPE_F32, rows, C));
+    struct tensor dweight = zeros(vector(DTYPE_F32, C)), weight = zeros(vector(DTYPE_F32, C));
+    struct tensor rstd = zeros(vector(DTYPE_F32, rows)), none = tensor_none();
+    struct tensor all[] = { dx, x, dweight, weight, rstd };
+
+    assert_ok(gpu.ops->rmsnorm_backward(&gpu, dx, dweight, none, none, x, x, weight, none, rstd));
+    for (int i = 0; i < COUNT_OF(all); i++)
+        gpu.ops->buffer_free(&gpu, all[i].data);
+}
+
+/* SLACK: the driver gives memory out in pieces. The first call loads the kernels. */
+static void what_the_gpu_keeps_to_use_again_counts_as_free(void **state)
+{
+    enum { SUMS = 32 << 20, SLACK = 8 << 20 };
+    struct device_memory before, after;
+
+    (void)state;
+    begin();
+    leave_sums(8);
+    gpu.ops->memory(&gpu, &before);
+    leave_sums(8 * SUMS / (64 << 10));
+    gpu.ops->memory(&gpu, &after);
+    assert_true(after.used >= before.used + SUMS - SLACK);
+    assert_true(after.free <= after.total && after.free + SLACK >= before.free);
+    end();
+}
+
+static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void **state)
+{
+    size_t one, two;
+
+    (void)state;
+    begin();
+    one = gpu.ops->workspace(&gpu, 1, 1024, 16, 64, true);
+    two = gpu.ops->workspace(&gpu, 2, 1024, 16, 64, true);
+    assert_true(two >= one + 4 * 1024 * 16 * 64); /* the gradients of queries */
+    assert_true(gpu.ops->workspace(&gpu, 1, 1024, 16, 64, false) < one);
+    assert_true(gpu.ops->workspace(&gpu, 1 << 16, 1 << 24, 16, 64, true) == SIZE_MAX);
+    end();
+}
+
+/* ---- fill and copy */
+
+static alibi_status run_fill(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    (void)p;
+    return dev->ops->fill(dev, t[0], 0.1);
+}
+
+static void fill_equals_the_reference(void **state)
+{
+    static const int64_t counts[] = { 0, 1, 7, 64, 4099, 1 << 20 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(counts); i++)
+            for (int skew = 0; skew < 2; skew++) {
+                struct problem p = { .operation = "fill", .type = gpu_types[type], .skew = skew, .limit = 1e-7, .run = run_fill };
+                DESCRIBE(&p, "count=%d", (int)counts[i]);
+                written(&p, vector(p.type, counts[i]));
+                check(&p);
+            }
+    end();
+}
+
+/* kind: elements before the heads of the source's rows. n: B L H D. */
+static alibi_status run_copy(struct device *dev, const struct problem *p, const struct tensor *t)
+{
+    const int64_t *n = p->n;
+
+    return dev->ops->copy(dev, tensor_heads(t[1], n[0], n[1], 0, n[2], n[3]),
+                          tensor_heads(t[0], n[0], n[1], p->kind, n[2], n[3]));
+}
+
+static void check_copy(const int64_t *n, enum dtype to, enum dtype from, int64_t gap, int64_t skew)
+{
+    struct problem p = { .operation = "copy", .type = to, .n = { n[0], n[1], n[2], n[3] }, .kind = (int)gap, .skew = skew };
+
+    DESCRIBE(&p, "B=%d L=%d H=%d D=%d gap=%d from %s", (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)gap, type_name(from));
+    p.rough = from == to ? 1e-30 : 0x1p-8; /* one rounding, or none */
+    p.run = run_copy;
+    given(&p, matrix(from, n[0] * n[1], n[2] * n[3] + 2 * gap));
+    written_rows(&p, to, n[0] * n[1], n[2] * n[3], 2 * gap);
+    check(&p);
+}
+
+static void copy_equals_the_reference_between_all_types(void **state)
+{
+    (void)state;
+    begin();
+    for (int i = 0; i < COUNT_OF(head_shapes); i++)
+        for (int pair = 0; pair < 4; pair++) {
+            check_copy(head_shapes[i], gpu_types[pair & 1], gpu_types[pair >> 1], 0, 0);
+            check_copy(head_shapes[i], gpu_types[pair & 1], gpu_types[pair >> 1], 8, 0);
+            check_copy(head_shapes[i], gpu_types[pair & 1], gpu_types[pair >> 1], 3, 0);
+            check_copy(head_shapes[i], gpu_types[pair & 1], gpu_types[pair >> 1], 8, 1);
+        }
+    end();
+}
+
+/* ---- times */
+
+static void times_of_operations_are_kept_once_somebody_asks(void **state)
+{
+    struct device_part parts[DEVICE_PARTS_MAX];
+    double seconds = 0.0;
+    int64_t calls = 0;
+    int count = 0;
+
+    (void)state;
+    begin();
+    struct tensor x = zeros(matrix(DTYPE_F32, 64, 64)), y = zeros(x), weight = zeros(x), bias = zeros(vector(DTYPE_F32, 64));
+    struct tensor all[] = { x, y, weight, bias };
+    assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
+    assert_ok(gpu.ops->linear_forward(&gpu, y, x, weight, bias));
+    assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
+    assert_true(count > 0 && count <= DEVICE_PARTS_MAX);
+    for (int i = 0; i < count; i++) {
+        assert_non_null(parts[i].name);
+        seconds += parts[i].seconds;
+        calls += parts[i].calls;
+    }
+    assert_true(seconds > 0.0 && seconds < 60.0 && calls > 0);
+    for (int i = 0; i < COUNT_OF(all); i++)
+        gpu.ops->buffer_free(&gpu, all[i].data);
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_goes_up_comes_down_rounded_to_nearest_even),
+        cmocka_unit_test(memory_is_counted_and_given_back),
+        cmocka_unit_test(a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works),
+        cmocka_unit_test(what_the_gpu_keeps_to_use_again_counts_as_free),
+        cmocka_unit_test(workspace_grows_with_the_tokens_and_says_when_they_are_too_many),
+        cmocka_unit_test(fill_equals_the_reference),
+        cmocka_unit_test(copy_equals_the_reference_between_all_types),
+        cmocka_unit_test(times_of_operations_are_kept_once_somebody_asks),
+    };
+
+    return cmocka_run_group_tests(tests, find_gpu, NULL);
+}
