@@ -717,5 +717,5 @@ int main(void)
         cmocka_unit_test(a_nan_is_never_hidden),
     };
 
-    return cmocka_run_group_tests(tests, find_gpu, NULL);
+    return RUN_ON_GPU(tests);
 }

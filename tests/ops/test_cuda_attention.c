@@ -812,5 +812,5 @@ int main(void)
         cmocka_unit_test(a_key_that_is_not_a_number_is_never_left_out),
     };
 
-    return cmocka_run_group_tests(tests, find_gpu, NULL);
+    return RUN_ON_GPU(tests);
 }

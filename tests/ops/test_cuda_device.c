@@ -230,5 +230,5 @@ int main(void)
         cmocka_unit_test(times_of_operations_are_kept_once_somebody_asks),
     };
 
-    return cmocka_run_group_tests(tests, find_gpu, NULL);
+    return RUN_ON_GPU(tests);
 }

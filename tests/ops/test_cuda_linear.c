@@ -171,5 +171,5 @@ int main(void)
         cmocka_unit_test(linear_with_activation_equals_the_reference),
     };
 
-    return cmocka_run_group_tests(tests, find_gpu, NULL);
+    return RUN_ON_GPU(tests);
 }

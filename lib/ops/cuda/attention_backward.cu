@@ -250,27 +250,47 @@ static __device__ __forceinline__ bool is_far(const backward_call &c, int lead)
 }
 
 // Sums start from (bias - lse) / scale.
-template <int D, bool TABLE>
-static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_call &c, const backward_memory<D> *m, int lead,
-                                                    float step, int stage)
+template <int D>
+static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_memory<D> *m, int lead, float step, int stage)
 {
-    bool far = TABLE && is_far(c, lead);
-    const float *near = TABLE ? m->table.at(lead + r.column - r.row) : NULL;
-    float last = TABLE ? *m->table.at(c.s.T - 1) : 0.0f;
-
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
         int q = 8 * (i / 4) + r.column;
         float2 lse = *(const float2 *)&m->lse[stage][q];
+        r.s[i] = fmaf(-step, (float)(lead + q - r.row), -lse.x);
+        r.s[i + 1] = fmaf(-step, (float)(lead + q + 1 - r.row), -lse.y);
+        r.s[i + 2] = fmaf(step, 8.0f, r.s[i]);
+        r.s[i + 3] = fmaf(step, 8.0f, r.s[i + 1]);
+    }
+}
+
+template <int D>
+static __device__ __forceinline__ void start_scores_from_table(keys<D> &r, const backward_memory<D> *m, int lead, int stage)
+{
+    const float *bias = m->table.at(lead + r.column - r.row);
+
 #pragma unroll
-        for (int e = 0; e < 4; e++) {
-            int distance = lead + q + (e & 1) - r.row - (e & 2 ? 8 : 0);
-            float below = e & 1 ? lse.y : lse.x;
-            if (!TABLE)
-                r.s[i + e] = e < 2 ? fmaf(-step, (float)distance, -below) : fmaf(step, 8.0f, r.s[i + e - 2]);
-            else
-                r.s[i + e] = (far ? last : near[8 * (i / 4) + (e & 1) - (e & 2 ? 8 : 0)]) - below;
-        }
+    for (int i = 0; i < QUERIES / 2; i += 4) {
+        int q = 8 * (i / 4);
+        float2 lse = *(const float2 *)&m->lse[stage][q + r.column];
+        r.s[i] = bias[q] - lse.x;
+        r.s[i + 1] = bias[q + 1] - lse.y;
+        r.s[i + 2] = bias[q - 8] - lse.x;
+        r.s[i + 3] = bias[q - 7] - lse.y;
+    }
+}
+
+// All have the table's last entry.
+template <int D>
+static __device__ __forceinline__ void start_scores_from_last(keys<D> &r, const backward_memory<D> *m, int T, int stage)
+{
+    float last = *m->table.at(T - 1);
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i += 4) {
+        float2 lse = *(const float2 *)&m->lse[stage][8 * (i / 4) + r.column];
+        r.s[i] = r.s[i + 2] = last - lse.x;
+        r.s[i + 1] = r.s[i + 3] = last - lse.y;
     }
 }
 
@@ -381,35 +401,45 @@ static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &
 
 // Diagonals of dS have one distance each. A thread goes down one of them in steps of two and takes the number right of it along,
 // which is the next diagonal's: even queries are summed apart from odd ones. A quarter of a warp is at another of the four words
-// of a piece than the others, so that all lanes read from banks of their own.
+// of a piece than the others, so that all lanes read from banks of their own. Steps that lead out of the tile come in again on
+// the other side and are not added: reading is cheaper than a branch.
 template <int D>
 static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c, backward_memory<D> *m,
                                                  const bf16 (*ds)[QUERIES], int lead)
 {
+    const uint32_t row = sizeof ds[0], all = BLOCK_KEYS * row;
     int diagonal = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
     float even = 0.0f, odd = 0.0f;
 
+    if (diagonal >= QUERIES)
+        return;
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         int word = (n + quarter) % 4, key = 2 * word - diagonal; // of the first 8 queries
-        const char *row = (const char *)ds + key * (int)sizeof ds[0] + 4 * word;
+        uint32_t first = (uint32_t)key * row + (key & 7) * 16 + word * 4;
 #pragma unroll
-        for (int piece = 0; piece < QUERIES / 8; piece++)
-            if ((unsigned)(key + 8 * piece) < BLOCK_KEYS) {
-                uint32_t two = *(const uint32_t *)(row + 8 * piece * (int)sizeof ds[0] + 16 * (piece ^ (key & 7)));
+        for (int piece = 0; piece < QUERIES / 8; piece++) {
+            uint32_t at = first + piece * 8 * row;
+            uint32_t two = *(const uint32_t *)((const char *)ds + ((at & (all - 1)) ^ piece * 16));
+            if (at < all) {
                 even += __uint_as_float(two << 16);
                 odd += __uint_as_float(two & 0xffff0000u);
             }
+        }
     }
     add_bin<D>(r, c, m->bins[0], lead + diagonal, even);
     add_bin<D>(r, c, m->bins[1], lead + diagonal + 1, odd);
 }
 
+// Four sums side by side: one alone would wait for each of its steps.
 template <int D> static __device__ __forceinline__ void add_far(keys<D> &r)
 {
+    float sums[4] = { r.dp[0], r.dp[1], r.dp[2], r.dp[3] };
+
 #pragma unroll
-    for (int i = 0; i < QUERIES / 2; i++)
-        r.far += r.dp[i];
+    for (int i = 4; i < QUERIES / 2; i++)
+        sums[i % 4] += r.dp[i];
+    r.far += (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // The table of the head that begins.
@@ -418,7 +448,7 @@ template <int D> static __device__ __forceinline__ void load_table(const backwar
     fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, WARPGROUP * CONSUMERS);
     for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
         m->bins[0][i] = m->bins[1][i] = 0.0f;
-    meet(1, WARPGROUP * CONSUMERS);
+    meet<WARPGROUP * CONSUMERS>(1);
 }
 
 // The sum over both warpgroups, in a fixed order, for every thread.
@@ -429,10 +459,10 @@ template <int D> static __device__ __forceinline__ float sum_consumers(backward_
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0)
         m->sums[threadIdx.x / 32 - 4] = x;
-    meet(1, WARPGROUP * CONSUMERS);
+    meet<WARPGROUP * CONSUMERS>(1);
     for (int i = 0; i < CONSUMERS * 4; i++)
         all += m->sums[i];
-    meet(1, WARPGROUP * CONSUMERS);
+    meet<WARPGROUP * CONSUMERS>(1);
     return all;
 }
 
@@ -477,9 +507,15 @@ static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_cal
                                                   float step, struct ring_place<STAGES> t, int group)
 {
     uint32_t half = group * (64 * 128);
+    int lead = w.tile * QUERIES - w.first_key;
 
     barrier_wait(&m->full[t.stage], t.parity);
-    start_scores<D, TABLE>(r, c, m, w.tile * QUERIES - w.first_key, step, t.stage);
+    if (!TABLE)
+        start_scores<D>(r, m, lead, step, t.stage);
+    else if (is_far(c, lead))
+        start_scores_from_last<D>(r, m, c.s.T, t.stage);
+    else
+        start_scores_from_table<D>(r, m, lead, t.stage);
     start_products<D>(r, m, t.stage);
     barrier_arrive(&m->rows_empty[t.stage]);
     hold(r.s);
@@ -491,7 +527,7 @@ static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_cal
 // dQ is under way, once both warpgroups have left their dS.
 template <int D> static __device__ __forceinline__ void begin_queries(keys<D> &r, backward_memory<D> *m, int count, int group)
 {
-    meet(1, WARPGROUP * CONSUMERS);
+    meet<WARPGROUP * CONSUMERS>(1);
     multiply_queries<D>(r.dq, shared_address(m->ds[count % 2]), shared_address(m->k) + group * (D == 64 ? 64 : BLOCK_KEYS * 128));
 }
 
@@ -621,10 +657,10 @@ static __device__ __forceinline__ void compute_all(const backward_call &c, backw
         visit_head<D, TABLE, GRADIENT>(r, c, m, w, t, count, group);
         leave_bias<D, GRADIENT>(r, c, m, w);
     } while (w.next_head());
+    write_rows<D>(r.dv, r, c, w, c.dv, 1.0f); // first: then there are registers for angles
     if (c.turned.table)
         turn_back<D>(r.dk, r, c, w);
     write_rows<D>(r.dk, r, c, w, c.dk, c.s.scale);
-    write_rows<D>(r.dv, r, c, w, c.dv, 1.0f);
 }
 
 template <int D> static __device__ __forceinline__ void init_barriers(backward_memory<D> *m)
@@ -646,7 +682,7 @@ static __global__ void __launch_bounds__(THREADS, 1) backward_kernel(const __gri
 {
 #if HAS_WGMMA
     extern __shared__ char memory[];
-    backward_memory<D> *m = (backward_memory<D> *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
+    backward_memory<D> *m = (backward_memory<D> *)first_panel(memory);
 
     if (threadIdx.x == 0)
         init_barriers<D>(m);

@@ -143,20 +143,32 @@ template <int D> struct rows {
 };
 
 // Sums start from bias / scale.
-template <int D, bool TABLE>
-static __device__ __forceinline__ void start_scores(rows<D> &r, const forward_call &c, const bias_table *table, float step,
-                                                    int first_key, bool far)
+template <int D> static __device__ __forceinline__ void start_scores(rows<D> &r, float step, int first_key)
 {
     int distance = r.row - first_key - r.column;
-    const float *near = TABLE ? table->at(distance) : NULL;
-    float upper = step * -(float)distance, lower = step * -(float)(distance + 8), last = TABLE ? *table->at(c.s.T - 1) : 0.0f;
+    float upper = step * -(float)distance, lower = step * -(float)(distance + 8);
 
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / 2; i++)
-        if (TABLE)
-            r.s[i] = far ? last : near[(i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)];
-        else
-            r.s[i] = fmaf(step, (float)(8 * (i / 4) + (i & 1)), i & 2 ? lower : upper);
+        r.s[i] = fmaf(step, (float)(8 * (i / 4) + (i & 1)), i & 2 ? lower : upper);
+}
+
+template <int D>
+static __device__ __forceinline__ void start_scores_from_table(rows<D> &r, const bias_table *table, int first_key, int T,
+                                                               bool far)
+{
+    const float *bias = table->at(r.row - first_key - r.column);
+    float last = *table->at(T - 1);
+
+    if (far) { // all pairs have the last entry
+#pragma unroll
+        for (int i = 0; i < BLOCK_KEYS / 2; i++)
+            r.s[i] = last;
+    } else {
+#pragma unroll
+        for (int i = 0; i < BLOCK_KEYS / 2; i++)
+            r.s[i] = bias[(i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)];
+    }
 }
 
 template <int D> static __device__ __forceinline__ void multiply_scores(rows<D> &r, uint32_t queries, uint32_t keys)
@@ -251,16 +263,43 @@ static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_cal
     }
 }
 
+// Warpgroups take turns in starting products: while one multiplies, another is at its exponentials. Left alone they fall into
+// step and all want the same unit at the same time.
+template <int D> static __device__ __forceinline__ void take_turn(int group)
+{
+    meet<WARPGROUP * work<D>::CONSUMERS>(1 + group);
+}
+
+template <int D> static __device__ __forceinline__ void give_turn(int group)
+{
+#pragma unroll
+    for (int i = 1; i < work<D>::CONSUMERS; i++)
+        pass_by<WARPGROUP * work<D>::CONSUMERS>(1 + (group + i) % work<D>::CONSUMERS);
+}
+
+// The first is first: the others behave as if they had just had a turn.
+template <int D> static __device__ __forceinline__ void begin_turns(int group)
+{
+#pragma unroll
+    for (int i = 0; i < work<D>::CONSUMERS - 1; i++)
+        if (i < group)
+            pass_by<WARPGROUP * work<D>::CONSUMERS>(1 + i);
+}
+
 // The scores of one tile, masked where its keys reach beyond the first query; then its place in the ring is free.
 template <int D, bool TABLE>
 static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
                                                     const struct item<D> &w, const bias_table *table, float step, int n,
                                                     struct ring_place<STAGES> t, int group)
 {
-    bool far = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1) >= c.s.T - 1; // all pairs have the table's last entry
+    int nearest = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
 
-    start_scores<D, TABLE>(r, c, table, step, n * BLOCK_KEYS, far);
+    if (TABLE)
+        start_scores_from_table<D>(r, table, n * BLOCK_KEYS, c.s.T, nearest >= c.s.T - 1);
+    else
+        start_scores<D>(r, step, n * BLOCK_KEYS);
     barrier_wait(&m->k_full[t.stage], t.parity);
+    take_turn<D>(group);
     multiply_scores<D>(r, shared_address(m->q) + group * (64 * 128), shared_address(m->k[t.stage]));
 }
 
@@ -299,6 +338,7 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
     rows<D> r;
 
     r.column = lane % 4 * 2;
+    begin_turns<D>(group);
     for (int index = blockIdx.x; index < c.items; index += gridDim.x) {
         struct item<D> w(c, index);
         float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
@@ -313,6 +353,7 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
         barrier_wait(&m->q_full, q_parity);
         q_parity ^= 1;
         begin_scores<D, TABLE>(r, c, m, w, &m->table[table.stage], step, n, t, group);
+        give_turn<D>(group);
         wgmma_wait<0>();
         end_scores<D>(r, c, m, w, n, t);
         pack_weights<D>(r);
@@ -323,6 +364,7 @@ static __device__ __forceinline__ void compute_all(const forward_call &c, forwar
             barrier_wait(&m->v_full[before.stage], before.parity);
             multiply_values<D>(r, shared_address(m->v[before.stage]), any);
             any = true;
+            give_turn<D>(group);
             wgmma_wait<1>();
             end_scores<D>(r, c, m, w, n, t);
             end_values<D>(r, m, before);
@@ -366,7 +408,7 @@ static __global__ void __launch_bounds__(work<D>::THREADS, 1) forward_kernel(con
 {
 #if HAS_WGMMA
     extern __shared__ char memory[];
-    forward_memory<D> *m = (forward_memory<D> *)(((uintptr_t)memory + 1023) & ~(uintptr_t)1023);
+    forward_memory<D> *m = (forward_memory<D> *)first_panel(memory);
 
     if (threadIdx.x == 0)
         init_barriers<D>(m);

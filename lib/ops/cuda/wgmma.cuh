@@ -29,6 +29,13 @@ static __device__ __forceinline__ uint32_t shared_address(const void *p)
 
 // ---- operands in shared memory
 
+// Where the first panel can begin. A pointer that is derived like this is still known to point to shared memory: the compiler
+// has shorter instructions for that.
+static __device__ __forceinline__ char *first_panel(char *memory)
+{
+    return memory + (-shared_address(memory) & 1023);
+}
+
 // Of rows whose numbers run along K (the summed index): `at` is the first of 16 of them, 32 bytes apart within a panel.
 static __device__ __forceinline__ uint64_t operand_along_k(uint32_t at)
 {
@@ -186,9 +193,15 @@ template <int REGISTERS> static __device__ __forceinline__ void take_registers()
 // ---- barriers
 
 // Some warps of a block meet; ids 1..15.
-static __device__ __forceinline__ void meet(int id, int threads)
+template <int THREADS> static __device__ __forceinline__ void meet(int id)
 {
-    asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
+}
+
+// The same without waiting for the others.
+template <int THREADS> static __device__ __forceinline__ void pass_by(int id)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(THREADS) : "memory");
 }
 
 typedef uint64_t barrier;
