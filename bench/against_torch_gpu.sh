@@ -3,7 +3,8 @@
 #
 #   bench/against_torch_gpu.sh                                  all cases, then positions
 #   bench/against_torch_gpu.sh wiki-alibi gpt2-sinusoidal       some of them
-#   bench/against_torch_gpu.sh positions                        alibi alone: what each position method costs
+#   bench/against_torch_gpu.sh positions                        alibi alone: what each position method costs;
+#                                                               fix the clock first: nvidia-smi -lgc 1400,1400
 #
 # Both train the same model: bf16 with fp32 master weights, AdamW, clipping, GELU, biases, the output layer tied to an embedding
 # of 50,304 tokens. Medians of REPEATS (8) steps behind some to warm up. alibi computes every pair of attention. TFLOP/s by the

@@ -1,30 +1,29 @@
 /* bench_attention.c - `alibi bench attention`: attention alone, by length */
 #include "cli.h"
 
-static void print_head(const struct alibi_bench_attention *how)
+static void print_head(const struct alibi_bench_attention *how, const struct alibi_device_info *device)
 {
-    struct alibi_device_info device;
+    const char *unit = device->gpu ? "TFLOP/s" : "GFLOP/s";
 
-    alibi_device_get_info(&device);
     printf("batch %lld, %lld heads (%lld for keys) of %lld, bias %s, skip %.3g, |q||k|/sqrt(d) about %g, %s on %s\n",
            (long long)how->batch, (long long)how->heads, (long long)how->kv_heads, (long long)how->head_width,
-           how->alibi ? "alibi" : "none", how->skip, how->score, cli_precision_name(device.precision), device.name);
-    printf("%8s %11s %9s", "length", "forward ms", "GFLOP/s");
+           how->alibi ? "alibi" : "none", how->skip, how->score, cli_precision_name(device->precision), device->name);
+    printf("%8s %11s %9s", "length", "forward ms", unit);
     if (how->backward)
-        printf(" %11s %9s", "backward ms", "GFLOP/s");
+        printf(" %11s %9s", "backward ms", unit);
     if (how->decode)
         printf(" %10s", "decode us");
     printf(" %10s %10s", "tiles used", "peak");
     printf(how->verify ? " %10s\n" : "\n", "left out");
 }
 
-static void print_row(const struct alibi_bench_attention *how, const struct alibi_bench_attention_result *r)
+static void print_row(const struct alibi_bench_attention *how, const struct alibi_bench_attention_result *r, double unit)
 {
     char peak[CLI_SHORT];
 
-    printf("%8lld %11.3f %9.1f", (long long)r->length, 1e3 * r->forward_seconds, r->forward_gflops);
+    printf("%8lld %11.3f %9.1f", (long long)r->length, 1e3 * r->forward_seconds, unit * r->forward_gflops);
     if (how->backward)
-        printf(" %11.3f %9.1f", 1e3 * r->backward_seconds, r->backward_gflops);
+        printf(" %11.3f %9.1f", 1e3 * r->backward_seconds, unit * r->backward_gflops);
     if (how->decode)
         printf(" %10.1f", 1e6 * r->decode_seconds);
     printf(" %9.1f%% %10s", 100 * r->used, cli_short_bytes(peak, r->peak_bytes));
@@ -65,15 +64,17 @@ static void print_json(const struct alibi_bench_attention *how, const struct ali
 alibi_status cli_bench_attention(const struct alibi_bench_attention *how, const struct alibi_int_list *lengths, bool json)
 {
     struct alibi_bench_attention_result rows[ALIBI_LIST_MAX];
+    struct alibi_device_info device;
     alibi_status status = ALIBI_OK;
 
+    alibi_device_get_info(&device);
     for (int i = 0; i < lengths->count && status == ALIBI_OK; i++) {
         status = alibi_bench_attention(how, lengths->at[i], &rows[i]);
         if (status != ALIBI_OK || json)
             continue;
         if (i == 0)
-            print_head(how);
-        print_row(how, &rows[i]);
+            print_head(how, &device);
+        print_row(how, &rows[i], device.gpu ? 1e-3 : 1);
     }
     if (status != ALIBI_OK || !json)
         return status;
