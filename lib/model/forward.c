@@ -122,7 +122,7 @@ struct attention attention_of(const struct model *m, const struct pass *p, int64
                                .turned = rotation_of(m, p) };
 }
 
-/* Keys lie behind the queries as further heads. */
+/* Keys lie behind the queries as further heads, as long as they do not come from a cache. */
 static alibi_status rotate(struct model *m, const struct attention *a)
 {
     struct tensor both = a->q;

@@ -63,7 +63,7 @@ struct skipping {
 /* Turning pairs of a head by angles that grow with the position, see rotary(). Pair n is elements (n, n + D/2) for halves,
  * (2n, 2n + 1) for pairs. */
 struct rotation {
-    struct tensor table; /* S [P, D]: D/2 cosines then D/2 sines of position p; absent: nothing turns */
+    struct tensor table; /* S [P, D]: D/2 cosines then D/2 sines of position p */
     int64_t start;       /* the position of the first row; P >= start + L */
     int layout;          /* enum alibi_rotary_layout */
 };
@@ -77,7 +77,8 @@ struct attention {
     struct bias bias;
     double scale; /* on q . k, 1/sqrt(D) as a rule; the bias is not scaled */
     struct skipping skip;
-    struct rotation turned; /* how q and k were turned before: the backward pass turns dq and dk back */
+    struct rotation turned; /* for backward: how q and k were turned before, so that dq and dk are turned back; a table that is
+                               absent: not at all */
 };
 
 static inline int64_t attention_tiles(int64_t length)

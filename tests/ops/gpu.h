@@ -39,8 +39,17 @@ static inline int find_gpu(void **state)
     return status == ALIBI_OK || status == ALIBI_DEVICE ? 0 : -1;
 }
 
-/* TEST='*turned*' in the environment runs some of them: under a sanitizer all together take long. */
-#define RUN_ON_GPU(tests) (cmocka_set_test_filter(getenv("TEST")), cmocka_run_group_tests(tests, find_gpu, NULL))
+/* ALIBI_TEST='*turned*' in the environment runs some of them: under a sanitizer all together take long. */
+#define RUN_ON_GPU(tests) (choose_tests(), cmocka_run_group_tests(tests, find_gpu, NULL))
+
+static inline void choose_tests(void)
+{
+    const char *pattern = getenv("ALIBI_TEST");
+
+    cmocka_set_test_filter(pattern);
+    if (pattern)
+        printf("only tests that match '%s'\n", pattern);
+}
 
 static inline void begin(void)
 {

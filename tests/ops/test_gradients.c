@@ -581,13 +581,13 @@ static void gradients_through_turned_attention_equal_finite_differences(void **s
 static void rotary_forward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->y), heads(p, p->in[0].x)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->y), (struct rotation){ p->table, p->start, p->kind }, 1));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->y), (struct rotation){ p->table, p->start, p->layout }, 1));
 }
 
 static void rotary_backward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->in[0].dx), heads(p, p->dy)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx), (struct rotation){ p->table, p->start, p->kind }, -1));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx), (struct rotation){ p->table, p->start, p->layout }, -1));
 }
 
 static void rotary_gradients_equal_finite_differences(void **state)
@@ -602,7 +602,7 @@ static void rotary_gradients_equal_finite_differences(void **state)
             struct problem p = {
                 .forward = rotary_forward, .backward = rotary_backward, .B = n[0], .L = n[1], .H = n[2], .D = n[3], .start = n[4]
             };
-            p.kind = layout;
+            p.layout = layout;
             add_input(&p, n[0] * n[1], n[2] * n[3], false);
             add_output(&p, n[0] * n[1], n[2] * n[3]);
             p.table = random_tensor(n[1] + n[4], n[3]);

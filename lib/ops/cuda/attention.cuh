@@ -161,7 +161,7 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
                              struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
                              struct kept_tiles kept);
 
-// Whether it turns dq and dk back itself: heads as wide as the kernels are made for.
+// Whether it turns dq and dk back itself: heads as wide as the kernels are made for, angles that begin at a multiple of 16 bytes.
 bool backward_matrix_turns(const struct attention *a);
 
 // attention_plain.cu: any type and size.

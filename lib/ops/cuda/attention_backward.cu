@@ -13,6 +13,8 @@
 // the queries nearest to its keys as well: the one whose turn comes before is ahead by its lead, and hardly anyone waits. Who
 // does is the warp that hands the tile to the copy engine, and the others go on. Blocks of late keys are started first: whoever
 // is waited for is running or done.
+//
+// Where q and k were turned (rotary), dQ and dK are turned back before they are rounded.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/rotary.cuh"
@@ -593,9 +595,9 @@ static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_cal
     }
 }
 
-// A pair's numbers are in one thread: half of the columns apart, or side by side.
+// Turned back. A pair's numbers are in one thread: half of the columns apart, or side by side.
 template <int D>
-static __device__ __forceinline__ void turn_back(float (&d)[D / 2], const keys<D> &r, const backward_call &c,
+static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D> &r, const backward_call &c,
                                                  const struct walk &w)
 {
 #pragma unroll
@@ -659,7 +661,7 @@ static __device__ __forceinline__ void compute_all(const backward_call &c, backw
     } while (w.next_head());
     write_rows<D>(r.dv, r, c, w, c.dv, 1.0f); // first: then there are registers for angles
     if (c.turned.table)
-        turn_back<D>(r.dk, r, c, w);
+        turn_keys<D>(r.dk, r, c, w);
     write_rows<D>(r.dk, r, c, w, c.dk, c.s.scale);
 }
 
@@ -699,22 +701,22 @@ static __global__ void __launch_bounds__(THREADS, 1) backward_kernel(const __gri
 
 // ---- around it
 
-// Eight numbers of a row, from column d on, turned back; `angles` are the row's.
+// Eight numbers of a row, from column d on.
 template <int D>
-static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *row, int d, const float *angles, bool halves)
+static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *row, int d, const float *cosines, bool halves)
 {
     if (halves) {
         float partner[8], cosine[8], sine[8], side = d < D / 2 ? 1.0f : -1.0f;
         load<8>(partner, row + (d + D / 2) % D);
-        load<8>(cosine, angles + d % (D / 2));
-        load<8>(sine, angles + D / 2 + d % (D / 2));
+        load<8>(cosine, cosines + d % (D / 2));
+        load<8>(sine, cosines + D / 2 + d % (D / 2));
 #pragma unroll
         for (int k = 0; k < 8; k++)
             x[k] = x[k] * cosine[k] + side * (partner[k] * sine[k]);
     } else {
         float cosine[4], sine[4];
-        load<4>(cosine, angles + d / 2);
-        load<4>(sine, angles + D / 2 + d / 2);
+        load<4>(cosine, cosines + d / 2);
+        load<4>(sine, cosines + D / 2 + d / 2);
 #pragma unroll
         for (int k = 0; k < 4; k++)
             rotate(x[2 * k], x[2 * k + 1], cosine[k], -sine[k]);
@@ -726,7 +728,7 @@ template <int D>
 static __global__ void __launch_bounds__(256)
     round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, struct angles turned, int tiles)
 {
-    __shared__ float rows[QUERIES][D + 8];
+    __shared__ __align__(16) float rows[QUERIES][D + 8];
     int64_t block = blockIdx.x;
     int tile = (int)(block % tiles), head = (int)(block / tiles);
 

@@ -42,7 +42,7 @@ template <int D> struct forward_memory {
     bf16 q[D / PANEL][work<D>::QUERIES][PANEL];
     bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
     bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
-    struct bias_table table[TABLES]; // of the head at hand, and of the next
+    struct bias_table table[TABLES]; // of the item at hand, and of the next
     barrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
     barrier table_full[TABLES], table_empty[TABLES];
 };
@@ -286,7 +286,7 @@ template <int D> static __device__ __forceinline__ void begin_turns(int group)
             pass_by<WARPGROUP * work<D>::CONSUMERS>(1 + i);
 }
 
-// The scores of one tile, masked where its keys reach beyond the first query; then its place in the ring is free.
+// S of a tile is under way, and the turn is ours until it is given away.
 template <int D, bool TABLE>
 static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
                                                     const struct item<D> &w, const bias_table *table, float step, int n,
@@ -303,6 +303,7 @@ static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_ca
     multiply_scores<D>(r, shared_address(m->q) + group * (64 * 128), shared_address(m->k[t.stage]));
 }
 
+// Masked where keys reach beyond the first query; then its place in the ring is free.
 template <int D>
 static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
                                                   const struct item<D> &w, int n, struct ring_place<STAGES> t)
@@ -431,6 +432,7 @@ template <int D> static alibi_status start(struct cuda *c, const struct attentio
     bool table = a->bias.kind == BIAS_TABLE;
     int grid;
 
+    static_assert(work<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND, "distances on the edge of a tile lie within the table");
     call.blocks = (int)ceil_div(call.s.Lq, work<D>::QUERIES);
     call.items = call.blocks * call.s.B * call.s.H;
     grid = call.items < c->multiprocessors ? call.items : c->multiprocessors;

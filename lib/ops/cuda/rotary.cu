@@ -18,14 +18,14 @@ template <class T> struct rotary_call {
 
 // Pairs n..n+N-1 of a head: (n, n + D/2).
 template <class T, int N>
-static __device__ __forceinline__ void rotate_halves(T *head, const float *angles, int n, int half, float direction)
+static __device__ __forceinline__ void rotate_halves(T *head, const float *cosines, int n, int half, float direction)
 {
     float a[N], b[N], cosine[N], sine[N];
 
     load<N>(a, head + n);
     load<N>(b, head + half + n);
-    load<N>(cosine, angles + n);
-    load<N>(sine, angles + half + n);
+    load<N>(cosine, cosines + n);
+    load<N>(sine, cosines + half + n);
 #pragma unroll
     for (int k = 0; k < N; k++)
         rotate(a[k], b[k], cosine[k], direction * sine[k]);
@@ -35,12 +35,12 @@ static __device__ __forceinline__ void rotate_halves(T *head, const float *angle
 
 // Pairs n..n+N-1 of a head: (2n, 2n + 1).
 template <class T, int N>
-static __device__ __forceinline__ void rotate_pairs(T *head, const float *angles, int n, int half, float direction)
+static __device__ __forceinline__ void rotate_pairs(T *head, const float *cosines, int n, int half, float direction)
 {
     float cosine[N], sine[N];
 
-    load<N>(cosine, angles + n);
-    load<N>(sine, angles + half + n);
+    load<N>(cosine, cosines + n);
+    load<N>(sine, cosines + half + n);
     if constexpr (N == 1) {
         float a = to_float(head[2 * n]), b = to_float(head[2 * n + 1]);
         rotate(a, b, cosine[0], direction * sine[0]);
@@ -60,16 +60,16 @@ template <class T, int N, bool HALVES> static __global__ void __launch_bounds__(
 {
     const int64_t b = blockIdx.x / r.L, l = blockIdx.x % r.L;
     const int half = r.D / 2, per_head = half / N;
-    const float *angles = r.angles.table + l * r.D;
+    const float *cosines = r.angles.table + l * r.D;
     T *row = r.x + b * r.stride[0] + l * r.stride[1];
 
     for (int item = (int)threadIdx.x; item < r.H * per_head; item += THREADS) {
         T *head = row + item / per_head * r.stride[2];
         const int n = item % per_head * N;
         if constexpr (HALVES)
-            rotate_halves<T, N>(head, angles, n, half, r.direction);
+            rotate_halves<T, N>(head, cosines, n, half, r.direction);
         else
-            rotate_pairs<T, N>(head, angles, n, half, r.direction);
+            rotate_pairs<T, N>(head, cosines, n, half, r.direction);
     }
 }
 
