@@ -7,7 +7,7 @@ static void print_head(const struct alibi_bench_attention *how, const struct ali
 
     printf("batch %lld, %lld heads (%lld for keys) of %lld, bias %s, skip %.3g, |q||k|/sqrt(d) about %g, %s on %s\n",
            (long long)how->batch, (long long)how->heads, (long long)how->kv_heads, (long long)how->head_width,
-           how->alibi ? "alibi" : "none", how->skip, how->score, cli_precision_name(device->precision), device->name);
+           how->alibi ? "alibi" : "none", how->skip, how->score, alibi_precision_name(device->precision), device->name);
     printf("%8s %11s %9s", "length", "forward ms", unit);
     if (how->backward)
         printf(" %11s %9s", "backward ms", unit);

@@ -150,7 +150,6 @@ alibi_status cmd_plan(int argc, char **argv);
 
 /* ---- what a benchmark and a plan say of the device and the model (groups.c) ------------------------------------------- */
 
-const char *cli_precision_name(int precision); /* "fp32", "bf16" */
 const char *cli_recompute_name(int recompute); /* "none", "cheap", "block" */
 
 /* "recipes/byte-10m.json" is called byte-10m; without a recipe: "options". */

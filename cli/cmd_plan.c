@@ -111,7 +111,7 @@ static void print_table(const struct job *job, const char *name, const struct al
 
     printf("%s: %s parameters, batch %lld x %lld tokens, %s on %s\n\n%-18s", name,
            cli_short_count(number, (double)plans[0].parameters), (long long)plans[0].batch, (long long)plans[0].length,
-           cli_precision_name(device.precision), device.name, "recompute");
+           alibi_precision_name(device.precision), device.name, "recompute");
     for (int level = 0; level < LEVELS; level++) {
         snprintf(number, sizeof number, "%s%s", level == job->training.recompute ? "*" : "", cli_recompute_name(level));
         printf(" %12s", number);

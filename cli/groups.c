@@ -71,11 +71,6 @@ struct alibi_option_group cli_device_group(struct alibi_compute *values)
 
 /* ---- names in results */
 
-const char *cli_precision_name(int precision)
-{
-    return precision == ALIBI_BF16 ? "bf16" : "fp32";
-}
-
 const char *cli_recompute_name(int recompute)
 {
     static const char *const names[] = { "none", "cheap", "block" };

@@ -112,7 +112,7 @@ void cli_json_device(const struct alibi_device_info *device)
         device = &in_use;
     cli_json_text("device", device->name);
     cli_json_flag("gpu", device->gpu);
-    cli_json_text("precision", cli_precision_name(device->precision));
+    cli_json_text("precision", alibi_precision_name(device->precision));
 }
 
 /* ---- the values of options, as a recipe has them */

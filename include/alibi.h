@@ -166,15 +166,19 @@ ALIBI_API const struct alibi_option *alibi_compute_options(int *count);
  * while another call of the library runs. */
 ALIBI_API alibi_status alibi_use_device(const struct alibi_compute *compute);
 
+enum { ALIBI_DEVICE_NAME_MAX = 128 };
+
 struct alibi_device_info {
-    char name[128]; /* "cpu", "NVIDIA H200" */
-    bool gpu;       /* else the sizes are 0: the host's memory is not ours to count */
+    char name[ALIBI_DEVICE_NAME_MAX]; /* "cpu", "NVIDIA H200" */
+    bool gpu;                         /* else the sizes are 0: the host's memory is not ours to count */
     size_t total_bytes, free_bytes;
     int precision; /* ALIBI_FP32 or ALIBI_BF16 */
 };
 
 /* The device in use. */
 ALIBI_API void alibi_device_get_info(struct alibi_device_info *info);
+
+ALIBI_API const char *alibi_precision_name(int precision); /* "fp32", "bf16" */
 
 /* ---- model configuration --------------------------------------------------------------------------------------------- */
 
@@ -494,6 +498,9 @@ struct alibi_compare_method {
     double train_tokens_per_s, train_seconds, train_loss;
     size_t peak_bytes;
     int64_t parameters;
+    char device[ALIBI_DEVICE_NAME_MAX]; /* where its training was measured: "cpu", "NVIDIA H200"; "": not known, an older version
+                                           trained it */
+    int precision;                      /* in what numbers: ALIBI_FP32 or ALIBI_BF16, if the device is known */
     int lengths;
     struct alibi_eval_result by_length[ALIBI_LIST_MAX]; /* tokens == 0 where the method has no value: `learned` past its table */
     int sliding_lengths;                                /* as many as lengths, or 0 */

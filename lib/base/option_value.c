@@ -90,6 +90,12 @@ static const char *next_choice(const char **rest, size_t *length)
     return choice;
 }
 
+/* Choices are short, and few letters make another of them: who typed 'gpu' did not mean 'cpu'. */
+static bool is_slip(const char *text, const char *nearest)
+{
+    return nearest != NULL && tolower((unsigned char)text[0]) == tolower((unsigned char)nearest[0]);
+}
+
 static alibi_status fail_choice(const struct alibi_option *o, const char *text)
 {
     char names[ALIBI_LIST_MAX][ALIBI_NAME_MAX] = { "" };
@@ -104,7 +110,7 @@ static alibi_status fail_choice(const struct alibi_option *o, const char *text)
         count++;
     }
     nearest = alibi_nearest(text, pointers, count);
-    if (nearest != NULL)
+    if (is_slip(text, nearest))
         return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices, nearest);
     return fail(ALIBI_USAGE, "'%s' is not one of %s", text, o->choices);
 }

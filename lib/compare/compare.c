@@ -33,6 +33,17 @@ static void raise_peak(struct alibi_compare_method *m, size_t bytes)
         m->peak_bytes = bytes;
 }
 
+/* Speed and memory mean nothing without where they were measured. A name that is fit for a line reads back as it was written. */
+static void record_device(struct alibi_compare_method *m)
+{
+    struct alibi_device_info device;
+
+    alibi_device_get_info(&device);
+    memcpy(m->device, device.name, sizeof m->device);
+    line_clean(m->device);
+    m->precision = device.precision;
+}
+
 /* A run that is complete returns at once; one whose last checkpoint was damaged since takes its last steps again. What an earlier
  * call measured stays. */
 static alibi_status train(struct job *j, bool measured)
@@ -47,6 +58,7 @@ static alibi_status train(struct job *j, bool measured)
     j->result->train_loss = r.loss;
     j->result->parameters = r.parameters;
     raise_peak(j->result, r.peak_bytes);
+    record_device(j->result);
     return result_write(j->result, j->path);
 }
 

@@ -38,7 +38,7 @@ struct alibi_eval_result result_none(int64_t length);
 alibi_status result_write(const struct alibi_compare_method *m, const char *path);
 
 /* ALIBI_BAD_INPUT unless the file is, byte for byte, one that result_write wrote for that method with the first of these
- * lengths. One of before there were streams gives what training took, and no evaluations. */
+ * lengths. One of before there were streams, or of before devices were named, gives what training took, and no evaluations. */
 alibi_status result_read(struct alibi_compare_method *m, const char *name, const struct alibi_int_list *lengths,
                          const char *path);
 

@@ -1,8 +1,9 @@
 /* result.c - what a method has shown so far, so that an interrupted comparison goes on where it stopped
  *
- * Two tables of fields say what the file holds; writing and reading both follow them. Real numbers are written so that they
- * read back the same; null stands for infinity (a perplexity that overflowed). The last member is the checksum of all before
- * it. A file is accepted if writing what was read from it gives the same bytes: one altered bit and it is not. */
+ * Tables of fields say what numbers the file holds; writing and reading both follow them. Real numbers are written so that they
+ * read back the same; null stands for infinity (a perplexity that overflowed), and for a device that is not known. The last
+ * member is the checksum of all before it. A file is accepted if writing what was read from it gives the same bytes: one altered
+ * bit and it is not. */
 #include <math.h>
 #include <string.h>
 
@@ -83,6 +84,16 @@ static alibi_status write_fields(struct text *json, const struct field *fields, 
     return ALIBI_OK;
 }
 
+/* Not known where an older version trained: null, so that the file is not taken for an older one again. */
+static alibi_status write_device(struct text *json, const struct alibi_compare_method *m)
+{
+    if (m->device[0] == '\0')
+        return text_append(json, ",\n  \"device\": null,\n  \"precision\": null");
+    TRY_RETURN(text_append(json, ",\n  \"device\": "));
+    TRY_RETURN(json_append_string(json, m->device, strlen(m->device)));
+    return text_append(json, ",\n  \"precision\": \"%s\"", alibi_precision_name(m->precision));
+}
+
 static alibi_status write_eval(struct text *json, const struct alibi_eval_result *e)
 {
     TRY_RETURN(text_append(json, "\n    {"));
@@ -110,6 +121,7 @@ static alibi_status format_result(struct text *json, const struct alibi_compare_
 {
     TRY_RETURN(text_append(json, "{\n  \"name\": \"%s\",\n  ", m->name));
     TRY_RETURN(write_fields(json, method_fields, COUNT(method_fields), m, ",\n  "));
+    TRY_RETURN(write_device(json, m));
     TRY_RETURN(text_append(json, ",\n"));
     TRY_RETURN(write_evals(json, "by_length", m->by_length, m->lengths));
     TRY_RETURN(write_evals(json, "sliding", m->sliding, m->sliding_lengths));
@@ -158,6 +170,33 @@ static alibi_status read_fields(const json_t *object, const struct field *fields
 {
     for (int i = 0; i < count; i++)
         TRY_RETURN(read_field(object, &fields[i], values, path));
+    return ALIBI_OK;
+}
+
+static alibi_status read_precision(const json_t *file, int *precision, const char *path)
+{
+    const char *name;
+
+    TRY_RETURN(json_get_text(file, "precision", &name, path));
+    for (int p = ALIBI_FP32; p <= ALIBI_BF16; p++)
+        if (strcmp(name, alibi_precision_name(p)) == 0) {
+            *precision = p;
+            return ALIBI_OK;
+        }
+    return fail(ALIBI_BAD_INPUT, "'%s': 'precision' is neither fp32 nor bf16", path);
+}
+
+static alibi_status read_device(const json_t *file, struct alibi_compare_method *m, const char *path)
+{
+    const char *device;
+
+    if (json_is_null(json_object_get(file, "device")))
+        return ALIBI_OK;
+    TRY_RETURN(json_get_text(file, "device", &device, path));
+    if (strlen(device) >= sizeof m->device)
+        return fail(ALIBI_BAD_INPUT, "'%s': 'device' is longer than %zu bytes", path, sizeof m->device - 1);
+    TRY_RETURN(read_precision(file, &m->precision, path));
+    memcpy(m->device, device, strlen(device) + 1);
     return ALIBI_OK;
 }
 
@@ -213,12 +252,13 @@ static alibi_status read_stream(const json_t *file, struct alibi_eval_result *st
     return ALIBI_OK;
 }
 
-/* Whether the file is whole, but of before there were streams. */
+/* Whether the file is whole, but of before there were streams, or of before devices were named. */
 static bool is_older(const json_t *file, const char *bytes)
 {
     const char *end = strstr(bytes, "  \"checksum\"");
+    bool lacks = json_object_get(file, "stream") == NULL || json_object_get(file, "device") == NULL;
 
-    return json_object_get(file, "stream") == NULL && end != NULL &&
+    return lacks && end != NULL &&
            json_integer_value(json_object_get(file, "checksum")) == (json_int_t)checksum(0, bytes, (size_t)(end - bytes));
 }
 
@@ -248,6 +288,7 @@ alibi_status result_read(struct alibi_compare_method *m, const char *name, const
     snprintf(m->name, sizeof m->name, "%s", name);
     if (is_older(file, bytes))
         goto out;
+    TRY(read_device(file, m, path));
     TRY(read_evals(file, ALIBI_NONOVERLAPPING, m->by_length, &m->lengths, lengths, path));
     TRY(read_evals(file, ALIBI_SLIDING, m->sliding, &m->sliding_lengths, lengths, path));
     TRY(read_stream(file, &m->stream, path));

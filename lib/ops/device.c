@@ -189,3 +189,8 @@ void alibi_device_get_info(struct alibi_device_info *info)
     info->total_bytes = memory.total;
     info->free_bytes = memory.free;
 }
+
+const char *alibi_precision_name(int precision)
+{
+    return precision == ALIBI_BF16 ? "bf16" : "fp32";
+}

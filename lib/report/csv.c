@@ -1,7 +1,6 @@
 /* csv.c - results for spreadsheets and data frames: RFC 4180, one line per method and length
  *
- * Lines end in CR LF; a field with a comma, a quote or a line end is in quotes, with quotes doubled; a missing number is empty.
- */
+ * Lines end in CR LF; a field with a comma, a quote or a line end is in quotes, with quotes doubled; what is missing is empty. */
 #include <math.h>
 #include <string.h>
 
@@ -60,6 +59,15 @@ static alibi_status append_training(struct text *out, const struct alibi_compare
     return text_append(out, ",%zu,%lld", m->peak_bytes, (long long)m->parameters);
 }
 
+static alibi_status append_device(struct text *out, const struct view *v, int method)
+{
+    if (v->device[method][0] == '\0')
+        return text_append(out, ",,");
+    TRY_RETURN(text_append(out, ","));
+    TRY_RETURN(append_quoted(out, v->device[method]));
+    return text_append(out, ",%s", alibi_precision_name(v->result->method[method].precision));
+}
+
 static alibi_status append_sliding(struct text *out, const struct alibi_eval_result *e)
 {
     if (e == NULL)
@@ -89,7 +97,7 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
     sliding = view_of(&v, ALIBI_SLIDING);
     TRY_RETURN(text_append(out, "method,train_length,length,nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
                                 "seconds,tokens_per_s,tiles_used,attention_seconds,eval_peak_bytes,"
-                                "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,"
+                                "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,device,precision,"
                                 "sliding_stride,sliding_nll,sliding_standard_error,sliding_ppl,sliding_word_ppl,"
                                 "sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s,"
                                 "stream_nll,stream_standard_error,stream_ppl,stream_word_ppl,stream_bits_per_byte,stream_tokens,"
@@ -101,6 +109,7 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
             TRY_RETURN(text_append(out, ",%lld,%lld", (long long)v.train_length, (long long)e->length));
             TRY_RETURN(append_evaluation(out, e));
             TRY_RETURN(append_training(out, &r->method[m]));
+            TRY_RETURN(append_device(out, &v, m));
             TRY_RETURN(append_sliding(out, view_at(&sliding, m, e->length)));
             TRY_RETURN(append_stream(out, &r->method[m].stream));
         }

@@ -25,6 +25,55 @@ static alibi_status append_options(struct text *out, const struct alibi_compare_
     return ALIBI_OK;
 }
 
+/* ---- the devices */
+
+static bool has_device(const struct view *v)
+{
+    for (int m = 0; m < v->methods; m++)
+        if (v->device[m][0] != '\0')
+            return true;
+    return false;
+}
+
+static bool has_one_device(const struct view *v)
+{
+    const struct alibi_compare_method *method = v->result->method;
+
+    for (int m = 1; m < v->methods; m++)
+        if (strcmp(v->device[m], v->device[0]) != 0 || method[m].precision != method[0].precision)
+            return false;
+    return true;
+}
+
+static alibi_status append_device(struct text *out, const struct view *v, int method)
+{
+    if (v->device[method][0] == '\0')
+        return text_append(out, "not known");
+    TRY_RETURN(append_escaped(out, v->device[method]));
+    return text_append(out, ", %s", alibi_precision_name(v->result->method[method].precision));
+}
+
+/* One for all, if it is; else one for each, which takes the whole line. */
+static alibi_status append_devices(struct text *out, const struct view *v)
+{
+    bool one = has_one_device(v);
+
+    if (!has_device(v))
+        return ALIBI_OK;
+    TRY_RETURN(text_append(out, "<div%s><dt>device</dt><dd>", one ? "" : " class=\"whole\""));
+    for (int m = 0; !one && m < v->methods; m++) {
+        TRY_RETURN(text_append(out, m > 0 ? "; " : ""));
+        TRY_RETURN(append_escaped(out, v->name[m]));
+        TRY_RETURN(text_append(out, ": "));
+        TRY_RETURN(append_device(out, v, m));
+    }
+    if (one)
+        TRY_RETURN(append_device(out, v, 0));
+    return text_append(out, "</dd></div>\n");
+}
+
+/* ---- the text */
+
 static alibi_status append_fact(struct text *out, const char *name, int64_t value)
 {
     return text_append(out, "<div><dt>%s</dt><dd>%lld</dd></div>\n", name, (long long)value);
@@ -111,6 +160,7 @@ alibi_status html_setting(struct text *out, const struct view *v)
     TRY_RETURN(append_options(out, r, 0));
     TRY_RETURN(text_append(out, "</dl>\n<h3>Training</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_options(out, r, 1));
+    TRY_RETURN(append_devices(out, v));
     TRY_RETURN(text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_text_info(out, r));
     TRY_RETURN(text_append(

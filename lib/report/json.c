@@ -134,6 +134,15 @@ static alibi_status append_stream(struct text *out, const struct alibi_eval_resu
     return text_append(out, "}");
 }
 
+static alibi_status append_device(struct text *out, const struct view *v, int method)
+{
+    if (v->device[method][0] == '\0')
+        return text_append(out, ", \"device\": null, \"precision\": null");
+    TRY_RETURN(text_append(out, ", \"device\": "));
+    TRY_RETURN(append_name(out, v->device[method]));
+    return text_append(out, ", \"precision\": \"%s\"", alibi_precision_name(v->result->method[method].precision));
+}
+
 static alibi_status append_method(struct text *out, const struct view *sliding, int method)
 {
     const struct alibi_compare_method *m = &sliding->result->method[method];
@@ -145,6 +154,7 @@ static alibi_status append_method(struct text *out, const struct view *sliding, 
     TRY_RETURN(append_real(out, "train_loss", m->train_loss));
     TRY_RETURN(append_integer(out, "peak_bytes", (int64_t)m->peak_bytes));
     TRY_RETURN(append_integer(out, "parameters", m->parameters));
+    TRY_RETURN(append_device(out, sliding, method));
     TRY_RETURN(text_append(out, ",\n      \"by_length\": ["));
     for (int i = 0; i < m->lengths; i++) {
         TRY_RETURN(text_append(out, i > 0 ? ",\n" : "\n"));

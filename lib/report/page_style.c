@@ -84,6 +84,7 @@ const char page_style[] =
     ".setting{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,13rem),1fr));gap:0 2rem;margin:0;font-size:.9rem}\n"
     ".setting div{display:flex;justify-content:space-between;gap:1rem;border-bottom:1px solid var(--grid);padding:.22rem 0;\n"
     " break-inside:avoid}\n"
+    ".setting .whole{grid-column:1/-1}\n"
     ".setting dt{color:var(--quiet)}\n"
     ".setting dd{margin:0;text-align:right;font-variant-numeric:tabular-nums;overflow-wrap:break-word}\n"
     "pre{background:var(--tint);border-radius:6px;padding:.85rem 1rem;margin:.75rem 0;overflow-x:auto;white-space:pre-wrap;\n"

@@ -110,7 +110,7 @@ alibi_status labels_width(int *widest, const struct chart *chart, const struct l
 
 /* ---- results (view.c) */
 
-/* Names fit to be shown, and the test lengths of all methods, ascending. */
+/* Names of methods and devices fit to be shown, and the test lengths of all methods, ascending. */
 struct view {
     const struct alibi_compare_result *result;
     enum alibi_protocol protocol; /* whose evaluations are seen */
@@ -119,6 +119,7 @@ struct view {
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX];
     char name[ALIBI_LIST_MAX][ALIBI_NAME_MAX];
+    char device[ALIBI_LIST_MAX][ALIBI_DEVICE_NAME_MAX]; /* where each was trained; "": not known */
 };
 
 void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */

@@ -25,6 +25,8 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
     for (int m = 0; m < r->methods; m++) {
         snprintf(v->name[m], sizeof v->name[m], "%s", r->method[m].name);
         line_clean(v->name[m]);
+        snprintf(v->device[m], sizeof v->device[m], "%s", r->method[m].device);
+        line_clean(v->device[m]);
         for (int i = 0; i < r->method[m].lengths; i++)
             add_length(v, r->method[m].by_length[i].length);
     }

@@ -13,9 +13,13 @@ for file in results.json results.csv report.html; do
     [ -s whole/$file ] && pass "writes $file" || fail "compare" "no $file"
 done
 is_json whole/results.json && pass "results.json is JSON" || fail "results.json" "is no JSON"
-for key in name train_tokens_per_s train_seconds peak_bytes parameters by_length length nll ppl word_ppl bits_per_byte tokens tokens_per_s; do
+for key in name train_tokens_per_s train_seconds peak_bytes parameters device precision by_length length nll ppl word_ppl bits_per_byte tokens tokens_per_s; do
     grep -q "\"$key\"" whole/results.json && pass "results.json has $key" || fail "results.json" "lacks $key"
 done
+grep -q '"device": "cpu", "precision": "fp32"' whole/results.json && pass "results.json names the device" || fail "results.json" "another device"
+head -n 1 whole/results.csv | grep -q ',parameters,device,precision,' && sed -n 2p whole/results.csv | grep -q ',cpu,fp32,' &&
+    pass "results.csv names the device" || fail "results.csv" "another device"
+grep -q '<dt>device</dt><dd>cpu, fp32</dd>' whole/report.html && pass "report.html names the device" || fail "report.html" "another device"
 grep -qE '(src|href)="(https?:)?//' whole/report.html && fail "report.html" "needs the network" || pass "report.html needs nothing else"
 
 check "the same command again" "$ALIBI" compare "${tiny[@]}" "${all[@]}" --out whole

@@ -71,6 +71,8 @@ if has_gpu; then
     check "a model of the CPU on the GPU" "$program" eval cpu --quiet "${text[@]}" --tokens 160 --device cuda
     check "generate --device cuda" "$program" generate cpu --tokens 20 --device cuda
     check "compare --device cuda" "$program" compare "${tiny[@]}" --lengths 16,32 --eval-tokens 640 --device cuda --out compared
+    grep -q '"device": "[^"]*", "precision": "bf16"' compared/results.json && ! grep -q '"device": "cpu"' compared/results.json &&
+        pass "its results name the GPU" || fail "compare --device cuda" "$(grep -o '"device": [^,]*' compared/results.json | head -n 1)"
     check "bench train --device cuda" "$program" bench train --layers 2 --width 128 --heads 2 --batch 2 --length 64 --repeats 2 --device cuda --json
     is_json stdout && grep -q '"gpu": true' stdout && grep -q '"seconds":' stdout && pass "has the time of each part" || fail "bench train" "no parts"
     check "plan --device cuda" "$program" plan --device cuda --json

@@ -16,6 +16,7 @@ expect 2 "unknown option '--out'" "$ALIBI" generate -o a
 expect 2 "too few arguments; usage: alibi eval MODEL" "$ALIBI" eval
 expect 2 "'b' is one argument too many" "$ALIBI" generate a b
 expect 2 "'--device'.*'cudda' is not one of auto\|cpu\|cuda: did you mean 'cuda'" "$ALIBI" train --device cudda
+expect 2 "'--device'.*'gpu' is not one of auto\|cpu\|cuda$" "$ALIBI" train --device gpu
 expect 2 "unknown option '--device'" "$ALIBI" text --device cpu --out a
 expect 2 "no benchmark 'speed'" "$ALIBI" bench speed
 expect 2 "give --out FILE" "$ALIBI" text

@@ -142,6 +142,8 @@ static void check_method(const struct alibi_compare_method *m, const char *name,
 {
     assert_string_equal(m->name, name);
     assert_true(m->parameters > 0 && m->peak_bytes > 0 && m->train_tokens_per_s > 0 && m->train_seconds > 0);
+    assert_string_equal(m->device, "cpu");
+    assert_int_equal(m->precision, ALIBI_FP32);
     assert_int_equal(m->lengths, 3);
     assert_int_equal(m->sliding_lengths, 3);
     check_evals(m->by_length, with_value);
@@ -203,6 +205,7 @@ static void a_finished_comparison_is_read_back_and_not_run_again(void **state)
     assert_same_losses(first, again);
     for (int m = 0; m < 2; m++) {
         assert_true(first->method[m].train_seconds == again->method[m].train_seconds);
+        assert_string_equal(first->method[m].device, again->method[m].device);
         for (int i = 0; i < 3; i++)
             assert_true(first->method[m].by_length[i].seconds == again->method[m].by_length[i].seconds);
     }
@@ -733,6 +736,8 @@ static struct alibi_compare_method sample_result(void)
                                       .train_loss = 2.25,
                                       .peak_bytes = 4096,
                                       .parameters = 99,
+                                      .device = "a \"quick\", \\hot\\ one: \u00e9",
+                                      .precision = ALIBI_BF16,
                                       .lengths = 3 };
 
     m.by_length[0] = (struct alibi_eval_result){ .length = 8, .stride = 8, .nll = 0.1, .standard_error = 1e-300, .ppl = 1.1 };
@@ -773,6 +778,8 @@ static void a_result_reads_back_as_it_was_written(void **state)
     memset(&back, 0, sizeof back);
     assert_ok(result_read(&back, "rotary", &sample_lengths, path));
     assert_true(back.train_seconds == m.train_seconds && back.peak_bytes == 4096 && back.parameters == 99);
+    assert_string_equal(back.device, m.device);
+    assert_int_equal(back.precision, ALIBI_BF16);
     assert_int_equal(back.lengths, 3);
     assert_true(back.by_length[0].standard_error == 1e-300 && back.by_length[0].ppl == 1.1);
     assert_memory_equal(back.by_length[0].by_position, m.by_length[0].by_position, sizeof m.by_length[0].by_position);
@@ -803,6 +810,101 @@ static void a_result_of_another_method_or_other_lengths_is_refused(void **state)
     remove_temporary_folder(dir);
 }
 
+static void device_and_precision_read_back_known_or_not(void **state)
+{
+    char *dir = temporary_folder();
+    const char *path = within(dir, "result.json");
+    struct alibi_compare_method m = sample_result();
+    static struct alibi_compare_method back;
+
+    (void)state;
+    for (int precision = ALIBI_FP32; precision <= ALIBI_BF16; precision++) {
+        memset(m.device, 'x', sizeof m.device - 1);
+        m.precision = precision;
+        assert_ok(result_write(&m, path));
+        assert_ok(result_read(&back, "rotary", &sample_lengths, path));
+        assert_string_equal(back.device, m.device);
+        assert_int_equal(back.precision, precision);
+    }
+    m.device[0] = '\0';
+    assert_ok(result_write(&m, path));
+    memset(&back, 0, sizeof back);
+    assert_ok(result_read(&back, "rotary", &sample_lengths, path));
+    assert_string_equal(back.device, "");
+    assert_int_equal(back.lengths, 3);
+    remove_temporary_folder(dir);
+}
+
+/* The result at `path` with its lines of device and precision replaced, its checksum right again. */
+static void replace_device(const char *path, const char *lines)
+{
+    struct text json = { 0 };
+    char *bytes = NULL;
+    const char *from, *to, *end;
+    size_t length;
+
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    from = strstr(bytes, "  \"device\"");
+    to = strstr(bytes, "  \"by_length\"");
+    end = strstr(bytes, "  \"checksum\"");
+    assert_true(from != NULL && from < to && to < end);
+    assert_ok(text_append(&json, "%.*s%s%.*s", (int)(from - bytes), bytes, lines, (int)(end - to), to));
+    assert_ok(text_append(&json, "  \"checksum\": %u\n}\n", checksum(0, json.data, json.length)));
+    write_file(path, json.data, json.length);
+    text_free(&json);
+    mem_free(bytes);
+}
+
+static void a_device_that_cannot_be_is_refused_and_the_file_named(void **state)
+{
+    char *dir = temporary_folder();
+    const char *path = within(dir, "result.json");
+    struct alibi_compare_method m = sample_result();
+    static struct alibi_compare_method back;
+    char name[sizeof m.device + 1] = "", lines[512];
+
+    (void)state;
+    memset(name, 'x', sizeof m.device); /* one byte too many */
+    snprintf(lines, sizeof lines, "  \"device\": \"%s\",\n  \"precision\": \"fp32\",\n", name);
+    assert_ok(result_write(&m, path));
+    replace_device(path, lines);
+    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT, "'device' is longer than 127 bytes");
+    assert_non_null(strstr(alibi_error(), path));
+    assert_string_equal(back.device, "");
+    replace_device(path, "  \"device\": \"cpu\",\n  \"precision\": \"fp8\",\n");
+    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT, "'precision' is neither fp32 nor bf16");
+    replace_device(path, "  \"device\": 3,\n  \"precision\": \"fp32\",\n");
+    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT, "'device' is not a text");
+    replace_device(path, "  \"device\": \"cpu\",\n  \"precision\": \"fp32\",\n");
+    assert_ok(result_read(&back, "rotary", &sample_lengths, path));
+    remove_temporary_folder(dir);
+}
+
+/* Trained where nobody knows, and evaluated again once: from then on it is as any other. */
+static void a_comparison_of_before_devices_keeps_its_training_and_is_evaluated_again(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *first = NULL, *again = NULL, *third = NULL;
+
+    (void)state;
+    assert_ok(run(&s, dir, &first));
+    replace_device(within(dir, "alibi/result.json"), "");
+    assert_int_equal(run_with_stop(&s, dir, 1, &again), ALIBI_INTERRUPTED); /* there is something to do */
+    assert_ok(run(&s, dir, &again));
+    assert_same_losses(first, again);
+    assert_true(first->method[0].train_seconds == again->method[0].train_seconds);
+    assert_string_equal(again->method[0].device, "");
+    assert_string_equal(again->method[1].device, "cpu");
+    assert_ok(run_with_stop(&s, dir, 1, &third)); /* nothing is left to do */
+    assert_string_equal(third->method[0].device, "");
+    alibi_compare_free(first);
+    alibi_compare_free(again);
+    alibi_compare_free(third);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
 /* As it was written before there were streams. */
 static void write_older(const char *path, const char *altered)
 {
@@ -830,6 +932,7 @@ static void a_result_of_before_streams_keeps_its_training_and_is_evaluated_again
     assert_ok(result_read(&back, "rotary", &sample_lengths, path));
     assert_true(back.train_seconds == 0.5 && back.peak_bytes == 4096 && back.parameters == 99);
     assert_true(back.lengths == 0 && back.sliding_lengths == 0 && back.stream.length == 0);
+    assert_string_equal(back.device, "");
     write_older(path, "96");
     assert_int_equal(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT);
     remove_temporary_folder(dir);
@@ -884,6 +987,9 @@ int main(void)
         cmocka_unit_test(two_comparisons_into_one_folder_are_refused),
         cmocka_unit_test(a_result_reads_back_as_it_was_written),
         cmocka_unit_test(a_result_of_another_method_or_other_lengths_is_refused),
+        cmocka_unit_test(device_and_precision_read_back_known_or_not),
+        cmocka_unit_test(a_device_that_cannot_be_is_refused_and_the_file_named),
+        cmocka_unit_test(a_comparison_of_before_devices_keeps_its_training_and_is_evaluated_again),
         cmocka_unit_test(a_result_of_before_streams_keeps_its_training_and_is_evaluated_again),
         cmocka_unit_test(one_flipped_bit_anywhere_in_a_result_is_found),
     };

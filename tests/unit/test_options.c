@@ -212,6 +212,9 @@ static void flags_choices_names_and_lists_are_checked(void **state)
     assert_fails(set("color", "gren"), ALIBI_USAGE, "'gren' is not one of red|green|blue: did you mean 'green'?");
     assert_fails(set("color", "purple-ish"), ALIBI_USAGE, "'purple-ish' is not one of red|green|blue");
     assert_fails(set("color", "re"), ALIBI_USAGE, "did you mean 'red'?");
+    assert_fails(set("color", "Rad"), ALIBI_USAGE, "did you mean 'red'?");
+    assert_fails(set("color", "bed"), ALIBI_USAGE, "'bed' is not one of red|green|blue");
+    assert_null(strstr(alibi_error(), "did you mean"));
     assert_fails(set("color", "red|green"), ALIBI_USAGE, "is not one of");
     assert_fails(set("color", ""), ALIBI_USAGE, "'' is not one of");
     assert_fails(set("position", "12345678901234567890123456789012"), ALIBI_USAGE, "longer than a name can be, 31 bytes");

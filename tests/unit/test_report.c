@@ -83,6 +83,12 @@ static struct alibi_eval_result stream(double ppl, double tiles_used)
     return e;
 }
 
+static void set_device(struct alibi_compare_method *method, const char *device, int precision)
+{
+    snprintf(method->device, sizeof method->device, "%s", device);
+    method->precision = precision;
+}
+
 /* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned ends at 128; alibi and
  * rotary can stream. The caller frees. */
 static struct alibi_compare_result *new_results(void)
@@ -106,6 +112,7 @@ static struct alibi_compare_result *new_results(void)
         method->train_loss = 1.1;
         method->peak_bytes = (size_t)83 << 20;
         method->parameters = 1800000;
+        set_device(method, "cpu", ALIBI_FP32);
         method->lengths = LENGTHS;
         for (int i = 0; i < LENGTHS; i++)
             method->by_length[i] = isnan(ppl[m][i]) ? no_evaluation(lengths[i]) : evaluation(lengths[i], ppl[m][i]);
@@ -160,6 +167,7 @@ static struct alibi_compare_result *new_missing_results(void)
     for (int m = 0; m < METHODS; m++) {
         r->method[m].train_tokens_per_s = NAN;
         r->method[m].train_loss = INFINITY;
+        set_device(&r->method[m], "", 0);
         r->method[m].peak_bytes = 0;
         r->method[m].sliding_lengths = 0;
         r->method[m].stream = no_evaluation(8192);
@@ -195,6 +203,8 @@ static struct alibi_compare_result *new_hostile_results(void)
     snprintf(r->method[1].name, sizeof r->method[1].name, "a,\"b\"&'c'\n");
     snprintf(r->method[2].name, sizeof r->method[2].name, "\x1b[31m\xff\xc3");
     snprintf(r->method[3].name, sizeof r->method[3].name, "100%%s%%n");
+    set_device(&r->method[0], "<b>GPU</b>", ALIBI_BF16);
+    set_device(&r->method[1], "a \"quick\", hot one\x1b\xff", ALIBI_BF16);
     return r;
 }
 
@@ -515,8 +525,8 @@ static void json_has_every_key(void **state)
 {
     static const char *const top[] = { "version", "train", "text", "eval", "methods" };
     static const char *const train[] = { "vocab", "layers", "width", "heads", "norm", "train_length", "steps", "lr", "seed" };
-    static const char *const method[] = { "name",       "train_tokens_per_s", "train_seconds", "train_loss",
-                                          "peak_bytes", "parameters",         "by_length",     "stream" };
+    static const char *const method[] = { "name",       "train_tokens_per_s", "train_seconds", "train_loss", "peak_bytes",
+                                          "parameters", "by_length",          "stream",        "device",     "precision" };
     static const char *const length[] = {
         "length", "nll",     "standard_error", "ppl",        "word_ppl",          "bits_per_byte", "tokens",      "words",
         "bytes",  "seconds", "tokens_per_s",   "tiles_used", "attention_seconds", "peak_bytes",    "by_position", "sliding"
@@ -531,7 +541,7 @@ static void json_has_every_key(void **state)
     assert_keys(json, top, 5);
     assert_keys(json_object_get(json, "train"), train, 9);
     assert_null(json_object_get(json_object_get(json, "train"), "position"));
-    assert_keys(alibi, method, 8);
+    assert_keys(alibi, method, 10);
     assert_keys(json_object_get(alibi, "stream"), length, 15);
     assert_int_equal(json_integer_value(json_object_get(json_object_get(alibi, "stream"), "tokens")), 8192);
     assert_true(json_real_value(json_object_get(json_object_get(alibi, "stream"), "tiles_used")) == 0.31);
@@ -576,6 +586,32 @@ static void json_has_null_for_what_is_missing_or_not_finite(void **state)
     free(r);
 }
 
+static void assert_json_device(const json_t *methods, size_t method, const char *device, const char *precision)
+{
+    const json_t *m = json_array_get(methods, method);
+
+    assert_string_equal(json_string_value(json_object_get(m, "device")), device);
+    assert_string_equal(json_string_value(json_object_get(m, "precision")), precision);
+}
+
+static void json_names_each_device_or_has_null(void **state)
+{
+    struct alibi_compare_result *r = new_hostile_results();
+    json_t *json, *methods;
+
+    (void)state;
+    set_device(&r->method[2], "", 0);
+    json = parse(r);
+    methods = json_object_get(json, "methods");
+    assert_json_device(methods, 0, "<b>GPU</b>", "bf16");
+    assert_json_device(methods, 1, "a \"quick\", hot one??", "bf16");
+    assert_true(json_is_null(json_object_get(json_array_get(methods, 2), "device")));
+    assert_true(json_is_null(json_object_get(json_array_get(methods, 2), "precision")));
+    assert_json_device(methods, 3, "cpu", "fp32");
+    json_decref(json);
+    free(r);
+}
+
 static void json_parses_whatever_the_results(void **state)
 {
     (void)state;
@@ -615,7 +651,7 @@ static void csv_has_a_line_per_method_and_length(void **state)
         assert_ok(report_csv(&out, r));
         p = out.data;
         columns = csv_fields(&p);
-        assert_int_equal(columns, 39);
+        assert_int_equal(columns, 41);
         for (lines = 1; *p != '\0'; lines++)
             assert_int_equal(csv_fields(&p), columns);
         for (int m = 0; m < r->methods; m++)
@@ -634,9 +670,26 @@ static void csv_quotes_what_needs_quotes(void **state)
     (void)state;
     assert_ok(report_csv(&out, r));
     assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",128,512,");
-    assert_contains(out.data, "\r\n100%s%n,128,512,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,,,,,,,,,,,,,,,,,,\r\n");
-    assert_contains(out.data, ",1800000,512,");
+    assert_contains(out.data,
+                    "\r\n100%s%n,128,512,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,,,,,,,,,,,,,,,,,,\r\n");
+    assert_contains(out.data, ",1800000,<b>GPU</b>,bf16,512,");
+    assert_contains(out.data, ",1800000,\"a \"\"quick\"\", hot one??\",bf16,512,");
     assert_contains(out.data, ",8192,0.5,81920,0.31,0.125\r\n");
+    text_free(&out);
+    free(r);
+}
+
+static void csv_leaves_a_device_that_is_not_known_empty(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    set_device(&r->method[0], "", 0);
+    assert_ok(report_csv(&out, r));
+    assert_contains(out.data, ",peak_bytes,parameters,device,precision,sliding_stride,");
+    assert_contains(out.data, ",1800000,,,512,");
+    assert_contains(out.data, ",1800000,cpu,fp32,512,");
     text_free(&out);
     free(r);
 }
@@ -684,6 +737,39 @@ static void page_has_headline_figures_tables_and_setting(void **state)
         assert_contains(out.data, parts[i]);
     text_free(&out);
     free(r);
+}
+
+static void assert_on_page(const struct alibi_compare_result *r, const char *line)
+{
+    struct text out = { 0 };
+
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, line);
+    assert_balanced(out.data);
+    text_free(&out);
+}
+
+static void page_has_one_device_for_all_or_one_for_each_method(void **state)
+{
+    struct alibi_compare_result *r = new_results(), *hostile = new_hostile_results(), *missing = new_missing_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_on_page(r, "<div><dt>device</dt><dd>cpu, fp32</dd></div>\n</dl>\n<h3>Text</h3>");
+    r->methods = 3;
+    set_device(&r->method[0], "NVIDIA H200", ALIBI_BF16);
+    assert_on_page(r, "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: cpu, fp32; rotary: cpu, fp32</dd>");
+    set_device(&r->method[1], "NVIDIA H200", ALIBI_FP32);
+    set_device(&r->method[2], "", 0);
+    assert_on_page(r, "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: NVIDIA H200, fp32; rotary: not known</dd>");
+    assert_on_page(hostile,
+                   ": &lt;b&gt;GPU&lt;/b&gt;, bf16; a,&quot;b&quot;&amp;&#39;c&#39;?: a &quot;quick&quot;, hot one??, bf16; ");
+    assert_ok(report_html(&out, missing));
+    assert_lacks(out.data, "<dt>device</dt>");
+    text_free(&out);
+    free(r);
+    free(hostile);
+    free(missing);
 }
 
 /* The numbers beside the y axis of a figure. */
@@ -859,10 +945,13 @@ int main(void)
         cmocka_unit_test(names_cannot_send_escape_sequences_to_the_terminal),
         cmocka_unit_test(json_has_every_key),
         cmocka_unit_test(json_has_null_for_what_is_missing_or_not_finite),
+        cmocka_unit_test(json_names_each_device_or_has_null),
         cmocka_unit_test(json_parses_whatever_the_results),
         cmocka_unit_test(csv_has_a_line_per_method_and_length),
         cmocka_unit_test(csv_quotes_what_needs_quotes),
+        cmocka_unit_test(csv_leaves_a_device_that_is_not_known_empty),
         cmocka_unit_test(page_has_headline_figures_tables_and_setting),
+        cmocka_unit_test(page_has_one_device_for_all_or_one_for_each_method),
         cmocka_unit_test(both_perplexity_figures_have_one_scale),
         cmocka_unit_test(the_command_for_a_text_from_files_asks_for_them),
         cmocka_unit_test(page_loads_nothing),
