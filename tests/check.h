@@ -1,4 +1,4 @@
-/* check.h - cmocka and what the tests share: temporary folders, closeness, expected errors */
+/* check.h - cmocka and what the tests share: temporary folders, closeness, expected errors, calls that fail */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -22,6 +22,7 @@
         _fail(__FILE__, __LINE__);                                                                                               \
     } while (0)
 
+#include <dirent.h>
 #include <ftw.h>
 #include <unistd.h>
 
@@ -111,6 +112,57 @@ static inline void write_file(const char *path, const void *bytes, size_t length
         fail_msg("cannot create '%s'", path);
     assert_int_equal(length > 0 ? fwrite(bytes, 1, length, f) : 0, length);
     assert_int_equal(fclose(f), 0);
+}
+
+/* ---- memory */
+
+/* A copy in a block of its exact size, so that the sanitizer sees a read beyond it; for the caller to free. */
+static inline char *exact_copy(const char *bytes, size_t length)
+{
+    char *exact = malloc(length > 0 ? length : 1);
+
+    assert_non_null(exact);
+    memcpy(exact, bytes, length);
+    return exact;
+}
+
+/* ---- faults */
+
+static inline int open_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+
+    assert_non_null(dir);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count;
+}
+
+/* The first call of that kind ("file", "memory") which job(subject) makes fails, then the second, and so on. Each failure has
+ * that status and a message with `part`, and nothing leaks. Some calls may fail without harm, as closing a file that was read, so
+ * the end is where many in a row change nothing. Returns how many failures there were. */
+static inline int fail_each_call(const char *kind, alibi_status (*job)(void *subject), void *subject, alibi_status expected,
+                                 const char *part)
+{
+    size_t before = alibi_memory_now();
+    int descriptors = open_descriptors(), failures = 0;
+
+    for (int n = 1, unharmed = 0; unharmed < 20; n++) {
+        alibi_status status;
+        assert_ok(alibi_inject_fault(kind, n));
+        status = job(subject);
+        assert_ok(alibi_inject_fault(kind, 0));
+        if (status != ALIBI_OK)
+            assert_fails(status, expected, part);
+        assert_int_equal(alibi_memory_now(), before);
+        assert_int_equal(open_descriptors(), descriptors);
+        unharmed = status == ALIBI_OK ? unharmed + 1 : 0;
+        failures += status != ALIBI_OK;
+    }
+    print_message("%d %s faults\n", failures, kind);
+    return failures;
 }
 
 #endif

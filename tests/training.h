@@ -85,6 +85,40 @@ static inline alibi_corpus *tiny_words_corpus(const char *word)
     return corpus;
 }
 
+/* ---- models of bytes, with weights that matter */
+
+static inline struct alibi_config tiny_bytes_config(const char *position, int64_t layers, int64_t train_length)
+{
+    struct alibi_config c;
+    struct alibi_training training;
+
+    tiny_defaults(&c, &training);
+    c.vocab = 257;
+    c.layers = layers;
+    c.width = 16;
+    c.heads = 2;
+    c.tied = false;
+    c.train_length = train_length;
+    snprintf(c.position, sizeof c.position, "%s", position);
+    assert_ok(alibi_config_resolve(&c));
+    return c;
+}
+
+/* Weights of a size at which every part of the model matters and losses differ from token to token; norms stay near one. */
+static inline void randomise(struct model *m, uint64_t seed, double size)
+{
+    for (int i = 0; i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        float *values = NULL;
+        assert_ok(NEW_ARRAY(&values, p->count, "weights"));
+        for (int64_t k = 0; k < p->count; k++)
+            values[k] = (float)((p->init == INIT_ONE) + size * random_normal(seed, (uint64_t)i, (uint64_t)k));
+        assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), values));
+        mem_free(values);
+    }
+    assert_ok(model_refresh(m));
+}
+
 /* ---- where */
 
 /* A save syncs a dozen times. In memory that costs nothing, and what the tests show does not depend on it. */
@@ -198,6 +232,52 @@ static inline void listen_to(struct listener *l, int64_t stop_at)
 {
     *l = (struct listener){ .stop_at = stop_at };
     alibi_set_hooks(&(struct alibi_hooks){ l, listen_progress, listen_log });
+}
+
+/* ---- whole runs */
+
+/* A folder, the paths of two runs in it and of the last checkpoint of the second, and what is trained. */
+struct site {
+    char *folder, whole[256], run[256], newest[300];
+    alibi_corpus *corpus;
+    struct alibi_config config;
+    struct alibi_training training;
+    struct listener listener;
+    struct alibi_train_result result;
+};
+
+/* What happens is listened to; end with drop_site(). */
+static inline struct site *new_site(int64_t steps, int64_t save_every)
+{
+    struct site *p = calloc(1, sizeof *p);
+
+    assert_non_null(p);
+    p->folder = fast_folder();
+    snprintf(p->whole, sizeof p->whole, "%s/whole", p->folder);
+    snprintf(p->run, sizeof p->run, "%s/run", p->folder);
+    snprintf(p->newest, sizeof p->newest, "%s/step-%08lld", p->run, (long long)steps);
+    p->corpus = tiny_corpus("river");
+    p->config = tiny_config();
+    p->training = tiny_training(steps, save_every);
+    listen_to(&p->listener, 0);
+    return p;
+}
+
+/* The teardown of a test or a group: whatever happened, nothing leaks. */
+static inline int drop_site(void **state)
+{
+    struct site *p = *state;
+
+    alibi_set_hooks(NULL);
+    remove_temporary_folder(p->folder);
+    alibi_corpus_free(p->corpus);
+    free(p);
+    return alibi_memory_now() != 0;
+}
+
+static inline alibi_status train_at(struct site *p, const char *run, bool resume)
+{
+    return alibi_train(&p->config, &p->training, p->corpus, run, resume, &p->result);
 }
 
 #endif

@@ -14,6 +14,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* How far from one point of a run, at which something is tried, to the next. */
+#ifdef __SANITIZE_ADDRESS__
+enum { STRIDE = 5 }; /* every fifth point: the others are left to the build that is not slowed down */
+#else
+enum { STRIDE = 1 };
+#endif
+
 enum change_kind {
     CHANGE_OPEN,
     CHANGE_WRITE,

@@ -10,12 +10,6 @@
 
 enum { STEPS = 4, RESUME_EVERY = 29 };
 
-#ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 5 }; /* every fifth point: the others are left to the build that is not slowed down */
-#else
-enum { STRIDE = 1 };
-#endif
-
 /* ---- what was said */
 
 static void note_saved(void *user, enum alibi_log_level level, const char *line)
@@ -42,17 +36,9 @@ static int64_t find_step(const char *run)
     return step;
 }
 
-struct site {
-    char *folder, whole[256], run[256];
-    alibi_corpus *corpus;
-    struct alibi_config config;
-    struct alibi_training training;
-    struct alibi_train_result result;
-};
-
 static void resume(struct site *p)
 {
-    assert_ok(alibi_train(&p->config, &p->training, p->corpus, p->run, true, &p->result));
+    assert_ok(train_at(p, p->run, true));
     assert_same_run(p->whole, p->run, STEPS);
 }
 
@@ -81,19 +67,12 @@ static long count_lost(struct site *p, bool folders_too, bool resuming, long *st
 
 static int set_up(void **state)
 {
-    struct site *p = calloc(1, sizeof *p);
+    struct site *p = new_site(STEPS, 1);
 
-    assert_non_null(p);
-    p->folder = fast_folder();
-    snprintf(p->whole, sizeof p->whole, "%s/whole", p->folder);
-    snprintf(p->run, sizeof p->run, "%s/run", p->folder);
     snprintf(recorded_folder, sizeof recorded_folder, "%s", p->whole);
-    p->corpus = tiny_corpus("river");
-    p->config = tiny_config();
-    p->training = tiny_training(STEPS, 1);
     alibi_set_hooks(&(struct alibi_hooks){ NULL, NULL, note_saved });
     watch = record;
-    assert_ok(alibi_train(&p->config, &p->training, p->corpus, p->whole, false, &p->result));
+    assert_ok(train_at(p, p->whole, false));
     watch = NULL;
     alibi_set_hooks(NULL);
     *state = p;
@@ -102,13 +81,8 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    struct site *p = *state;
-
     forget_changes();
-    remove_temporary_folder(p->folder);
-    alibi_corpus_free(p->corpus);
-    free(p);
-    return alibi_memory_now() != 0;
+    return drop_site(state);
 }
 
 static void no_power_cut_loses_what_was_saved(void **state)

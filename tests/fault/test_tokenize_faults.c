@@ -1,22 +1,13 @@
 /* test_tokenize_faults.c - a tokenizing that is killed, cut from power, or refused memory or disk at any point leaves its
  * finished shards whole, leaks nothing, and goes on to the bytes of one that nothing happened to */
-#include "training.h"
+#include "fault/trials.h"
 
 #include <omp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "fault/disk.h"
 #include "text/tokenize.h"
 
 enum { FILES = 2, SHARD_TOKENS = 150 };
-
-#ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 5 }; /* every fifth point: the others are left to the build that is not slowed down */
-#else
-enum { STRIDE = 1 };
-#endif
 
 struct scene {
     char *folder, whole[256], shards[256], text[FILES][256];
@@ -71,10 +62,7 @@ static int tear_down(void **state)
 {
     struct scene *s = *state;
 
-    alibi_set_hooks(NULL);
-    watch = NULL;
-    pretended_space = -1;
-    longest_transfer = 0;
+    end_trials();
     forget_changes();
     remove_temporary_folder(s->folder);
     alibi_tokenizer_free(s->tokenizer);
@@ -82,8 +70,10 @@ static int tear_down(void **state)
     return alibi_memory_now() != 0;
 }
 
-static void clear_shards(struct scene *s)
+static void clear_shards(void *subject)
 {
+    struct scene *s = subject;
+
     nftw(s->shards, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -131,24 +121,20 @@ static void assert_goes_on_to_the_same(struct scene *s)
     assert_same_shards(s);
 }
 
-/* ---- kill -9 before, inside and after every call that changes a file */
-
-enum moment { BEFORE, INSIDE, AFTER, MOMENTS };
-
-/* Shared with the child: the calls it made, and the finished shards it had put down when it died. */
-static struct news {
-    long calls;
-    int64_t saved;
-} * news;
-
-static struct {
-    long call; /* the one to die at, from 1 */
-    enum moment moment;
-} death;
-
-static void die(void)
+/* Progress is put down once before the first shard. */
+static void verify_shards(void *subject, int64_t saved)
 {
-    kill(getpid(), SIGKILL);
+    assert_true(count_finished(subject) >= saved - 1);
+    assert_goes_on_to_the_same(subject);
+}
+
+/* ---- what it happens to */
+
+static alibi_status tokenize_to_shards(void *subject)
+{
+    struct scene *s = subject;
+
+    return tokenize(s, s->shards);
 }
 
 static bool ends_with(const char *path, const char *name)
@@ -158,90 +144,61 @@ static bool ends_with(const char *path, const char *name)
     return length >= bytes && strcmp(path + length - bytes, name) == 0;
 }
 
-static void watch_for_death(const struct change *c, bool done)
+static void watch_for_progress_and_death(const struct change *c, bool done)
 {
-    if (!done)
-        news->calls++;
     if (done && c->kind == CHANGE_RENAME && ends_with(c->to, SHARD_PROGRESS))
-        news->saved++; /* the first is of no shard */
-    if (news->calls != death.call)
-        return;
-    if (death.moment == INSIDE && !done && c->kind == CHANGE_WRITE) {
-        if (c->over)
-            syscall(SYS_pwrite64, c->fd, c->bytes, c->length / 2, 0);
-        else
-            syscall(SYS_write, c->fd, c->bytes, c->length / 2);
-        die();
-    }
-    if (death.moment == (done ? AFTER : BEFORE))
-        die();
+        news->saved++;
+    watch_for_death(c, done);
 }
 
-/* True if the child died. */
-static bool tokenize_in_child(struct scene *s)
+/* For a child: how often it put down its progress is news. */
+static alibi_status tokenize_and_tell(void *subject)
 {
-    int status;
-    pid_t child = fork();
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        news->calls = 0;
-        watch = watch_for_death;
-        _exit(tokenize(s, s->shards) != ALIBI_OK);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (WIFEXITED(status))
-        assert_int_equal(WEXITSTATUS(status), 0);
-    return WIFSIGNALED(status);
+    watch = watch_for_progress_and_death;
+    return tokenize_to_shards(subject);
 }
 
-static void new_news(void)
+/* Stops when a few shards are finished, so that going on is tried too. */
+static void stop_in_the_middle(void *user, const struct alibi_progress *p)
 {
-    news = mmap(NULL, sizeof *news, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(news != MAP_FAILED);
+    (void)user;
+    if (p->done > p->total / 2)
+        alibi_request_stop();
 }
+
+static void leave_half(void *subject)
+{
+    clear_shards(subject);
+    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_in_the_middle, NULL });
+    assert_int_equal(tokenize_to_shards(subject), ALIBI_INTERRUPTED);
+    alibi_set_hooks(NULL);
+}
+
+/* ---- kill -9 before, inside and after every call that changes a file */
 
 static void killed_at_any_call_it_keeps_its_shards_and_goes_on(void **state)
 {
-    struct scene *s = *state;
-    long calls, deaths = 0;
-
-    new_news();
-    death.call = 0;
-    assert_false(tokenize_in_child(s));
-    calls = news->calls;
-    for (int moment = BEFORE; moment < MOMENTS; moment++)
-        for (death.call = 1; death.call <= calls; death.call += STRIDE) {
-            clear_shards(s);
-            death.moment = (enum moment)moment;
-            news->saved = 0;
-            deaths += tokenize_in_child(s);
-            assert_true(count_finished(s) >= news->saved - 1);
-            assert_goes_on_to_the_same(s);
-        }
-    print_message("%ld calls change a file; %ld deaths, nothing lost\n", calls, deaths);
-    assert_true(deaths >= 2 * calls / STRIDE);
-    munmap(news, sizeof *news);
+    kill_at_each_call(&(struct trial){ clear_shards, tokenize_and_tell, verify_shards, 0 }, *state);
 }
 
 static void killed_again_and_again_it_gets_there(void **state)
 {
-    struct scene *s = *state;
+    const struct trial t = { .act = tokenize_and_tell };
     int64_t finished = 0;
     int deaths = 0;
 
     new_news();
     death.moment = BEFORE;
     for (death.call = 3; death.call < 1000; death.call += 4) {
-        if (!tokenize_in_child(s))
+        if (!act_in_child(&t, *state))
             break;
         deaths++;
-        assert_true(count_finished(s) >= finished);
-        finished = count_finished(s);
+        assert_true(count_finished(*state) >= finished);
+        finished = count_finished(*state);
     }
     assert_true(deaths > 5);
-    assert_goes_on_to_the_same(s);
-    munmap(news, sizeof *news);
+    assert_goes_on_to_the_same(*state);
+    free_news();
 }
 
 /* ---- a power cut */
@@ -298,83 +255,21 @@ static void without_the_syncs_of_folders_the_model_loses_shards(void **state)
 
 /* ---- the n-th allocation or file operation fails */
 
-enum { MANY = 1 << 20 };
-
-static alibi_status probe(const char *how)
+static void fail_each_job(void *subject, const char *how, alibi_status expected, bool may_succeed)
 {
-    void *p = NULL;
-    int64_t bytes;
-    alibi_status status = strcmp(how, "memory") == 0 ? mem_new(&p, 1, "a probe") : folder_free_space(&bytes, "/");
-
-    mem_free(p);
-    return status;
-}
-
-/* What is left of MANY when the job returns is used up one by one. */
-static int64_t count_calls(struct scene *s, const char *how)
-{
-    int64_t left = 1;
-
-    assert_ok(alibi_inject_fault(how, MANY));
-    assert_ok(tokenize(s, s->shards));
-    while (probe(how) == ALIBI_OK)
-        left++;
-    return MANY - left;
-}
-
-/* Stops when a few shards are finished, so that going on is tried too. */
-static void stop_in_the_middle(void *user, const struct alibi_progress *p)
-{
-    (void)user;
-    if (p->done > p->total / 2)
-        alibi_request_stop();
-}
-
-static void prepare(struct scene *s, bool begun)
-{
-    clear_shards(s);
-    if (!begun)
-        return;
-    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_in_the_middle, NULL });
-    assert_int_equal(tokenize(s, s->shards), ALIBI_INTERRUPTED);
-    alibi_set_hooks(NULL);
-}
-
-static void fail_each(struct scene *s, const char *how, bool begun, alibi_status expected, bool may_succeed)
-{
-    int64_t calls, failures = 0;
-    size_t before = alibi_memory_now();
-
-    prepare(s, begun);
-    calls = count_calls(s, how);
-    for (int64_t n = 1; n <= calls; n += STRIDE) {
-        alibi_status status;
-        prepare(s, begun);
-        assert_ok(alibi_inject_fault(how, n));
-        status = tokenize(s, s->shards);
-        assert_ok(alibi_inject_fault(how, 0));
-        if (status != expected && !(may_succeed && status == ALIBI_OK))
-            fail_msg("%s call %lld of %lld: status %d: %s", how, (long long)n, (long long)calls, (int)status, alibi_error());
-        assert_int_equal(alibi_memory_now(), before);
-        failures += status != ALIBI_OK;
-        count_finished(s);
-        assert_goes_on_to_the_same(s);
-    }
-    print_message("%lld %s calls, %lld failed cleanly\n", (long long)calls, how, (long long)failures);
-    assert_true(failures > 0);
+    fail_each(&(struct trial){ clear_shards, tokenize_to_shards, verify_shards, 0 }, subject, how, expected, may_succeed);
+    fail_each(&(struct trial){ leave_half, tokenize_to_shards, verify_shards, 0 }, subject, how, expected, may_succeed);
 }
 
 static void every_failing_allocation_is_a_clean_error(void **state)
 {
-    fail_each(*state, "memory", false, ALIBI_MEMORY, false);
-    fail_each(*state, "memory", true, ALIBI_MEMORY, false);
+    fail_each_job(*state, "memory", ALIBI_MEMORY, false);
 }
 
 /* What fails while a file that was read is only closed costs nothing. */
 static void every_failing_file_operation_is_a_clean_error(void **state)
 {
-    fail_each(*state, "file", false, ALIBI_IO, true);
-    fail_each(*state, "file", true, ALIBI_IO, true);
+    fail_each_job(*state, "file", ALIBI_IO, true);
 }
 
 /* ---- disks that are full or slow */
@@ -383,7 +278,7 @@ static void a_full_disk_is_seen_before_a_shard_is_begun(void **state)
 {
     struct scene *s = *state;
 
-    prepare(s, true);
+    leave_half(s);
     pretended_space = 1024 + 20;
     assert_fails(tokenize(s, s->shards), ALIBI_IO, "/shards' has 1044 free");
     pretended_space = -1;

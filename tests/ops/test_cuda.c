@@ -151,39 +151,49 @@ static void check_norm_backward(int64_t rows, int64_t C, enum dtype type, int ki
     check(&p);
 }
 
-static const int64_t norm_shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },    { 17, 16 },  { 5, 33 },    { 90, 401 },
-                                          { 700, 64 }, { 33, 768 }, { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
+/* Runs a test of norms: `check_kind` for every shape in both types, aligned and not, with kinds 0 to 7. */
+static void check_norms(void (*check_kind)(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew))
+{
+    static const int64_t shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },    { 17, 16 },  { 5, 33 },    { 90, 401 },
+                                         { 700, 64 }, { 33, 768 }, { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
+
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int i = 0; i < COUNT_OF(shapes); i++)
+            for (int skew = 0; skew < 2; skew++)
+                for (int kind = 0; kind < 8; kind++)
+                    check_kind(shapes[i][0], shapes[i][1], gpu_types[type], kind, skew);
+    end();
+}
+
+static void check_norm(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
+{
+    check_norm_forward(rows, C, type, kind, 0, skew);
+    check_norm_backward(rows, C, type, kind, skew);
+}
 
 static void norms_equal_the_reference(void **state)
 {
     (void)state;
-    begin();
-    for (int type = 0; type < 2; type++)
-        for (int i = 0; i < COUNT_OF(norm_shapes); i++)
-            for (int skew = 0; skew < 2; skew++)
-                for (int kind = 0; kind < 8; kind++) {
-                    check_norm_forward(norm_shapes[i][0], norm_shapes[i][1], gpu_types[type], kind, 0, skew);
-                    check_norm_backward(norm_shapes[i][0], norm_shapes[i][1], gpu_types[type], kind, skew);
-                }
-    end();
+    check_norms(check_norm);
+}
+
+static void check_norm_with_residual(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
+{
+    int norm = (kind & 3) | 8 | (kind & 4 ? 16 : 0);
+
+    check_norm_forward(rows, C, type, norm, 0, skew);
+    check_norm_forward(rows, C, type, norm, 30, skew);
 }
 
 static void norms_with_their_residual_equal_the_reference(void **state)
 {
     (void)state;
-    begin();
-    for (int type = 0; type < 2; type++)
-        for (int i = 0; i < COUNT_OF(norm_shapes); i++)
-            for (int skew = 0; skew < 2; skew++)
-                for (int kind = 0; kind < 8; kind++) {
-                    int norm = (kind & 3) | 8 | (kind & 4 ? 16 : 0);
-                    check_norm_forward(norm_shapes[i][0], norm_shapes[i][1], gpu_types[type], norm, 0, skew);
-                    check_norm_forward(norm_shapes[i][0], norm_shapes[i][1], gpu_types[type], norm, 30, skew);
-                }
-    end();
+    check_norms(check_norm_with_residual);
 }
 
-/* The norm with its residual, that of the sum alone, and what the backward pass says the first was. kind: 1 bias, 2 RMS norm. */
+/* The norm with its residual, that of the sum alone, and what the backward pass says the first was. kind: 1 bias, 2 RMS
+ * norm, 4 dropout. */
 
 enum { NORM_X, NORM_BRANCH, NORM_WEIGHT, NORM_BIAS };
 enum { NORM_SUM = NORM_BIAS + 1, NORM_Y, NORM_MEAN, NORM_RSTD, NORM_Y_ALONE, NORM_MEAN_ALONE, NORM_RSTD_ALONE };
@@ -219,13 +229,12 @@ static bool same_bits(const struct problem *p, const struct solution *s, int a, 
     return memcmp(s->buffers[a], s->buffers[b], (size_t)buffer_count(p, &p->slots[a]) * sizeof(union cell)) == 0;
 }
 
-static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, int percent, int64_t skew)
+static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
 {
-    struct problem p = {
-        .operation = kind & 2 ? "rmsnorm" : "layernorm", .type = type, .kind = kind, .n = { percent }, .skew = skew
-    };
+    struct problem p = { .operation = kind & 2 ? "rmsnorm" : "layernorm", .type = type, .kind = kind, .skew = skew };
 
-    DESCRIBE(&p, "rows=%d C=%d%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "", percent);
+    p.n[0] = kind & 4 ? 30 : 0;
+    DESCRIBE(&p, "rows=%d C=%d%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "", (int)p.n[0]);
     p.run = kind & 2 ? run_rmsnorm_thrice : run_layernorm_thrice;
     given(&p, matrix(type, rows, C));
     given(&p, matrix(type, rows, C));
@@ -256,12 +265,7 @@ static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, 
 static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(void **state)
 {
     (void)state;
-    begin();
-    for (int type = 0; type < 2; type++)
-        for (int i = 0; i < COUNT_OF(norm_shapes); i++)
-            for (int kind = 0; kind < 16; kind++)
-                check_norm_bits(norm_shapes[i][0], norm_shapes[i][1], gpu_types[type], kind & 3, kind & 4 ? 30 : 0, kind >> 3);
-    end();
+    check_norms(check_norm_bits);
 }
 
 /* ---- activations. kind is the activation; n: how dx lies */
@@ -296,10 +300,7 @@ static void check_activation(int64_t rows, int64_t F, enum dtype type, int kind,
         p.run = run_activation_backward;
         given(&p, matrix(type, rows, F));
         given(&p, matrix(type, rows, wide));
-        if (place == APART)
-            written(&p, matrix(type, rows, wide));
-        else
-            added_to(&p, matrix(type, rows, wide));
+        written_or_added_to(&p, place != APART, matrix(type, rows, wide));
         check(&p);
     }
 }
@@ -352,14 +353,13 @@ static alibi_status run_dropout(struct device *dev, const struct problem *p, con
 static void check_dropout(int64_t count, enum dtype type, int percent, bool alone, bool in_place, int64_t skew)
 {
     struct problem p = { .type = type, .kind = percent, .n = { in_place }, .limit = 5e-7, .skew = skew };
-    struct slot *y;
 
     DESCRIBE(&p, "count=%d p=0.%02d%s", (int)count, percent, in_place ? " in place" : "");
     p.operation = alone ? "dropout" : "residual_forward";
     p.run = alone ? run_dropout : run_residual;
     given(&p, vector(type, count));
     given(&p, vector(type, count));
-    y = in_place ? added_to(&p, vector(type, count)) : written(&p, vector(type, count));
+    struct slot *y = written_or_added_to(&p, in_place, vector(type, count));
     for (int64_t i = 0; i < count; i++) { /* of one size, so that one wrong element of the mask is far off */
         put(&p.slots[0], i, alone ? 1.0 : p.slots[0].values[i]);
         put(&p.slots[1], i, i % 2 ? 1.0 : -1.0);

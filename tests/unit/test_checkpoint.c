@@ -6,46 +6,13 @@
 #include <sys/stat.h>
 
 /* A run of four steps with checkpoints at 2 and 4. */
-struct site {
-    char *folder, run[256], newest[300];
-    alibi_corpus *corpus;
-    struct alibi_config config;
-    struct alibi_training training;
-    struct listener listener;
-    struct alibi_train_result result;
-};
-
-static alibi_status train(struct site *p, const char *run, bool resume)
-{
-    return alibi_train(&p->config, &p->training, p->corpus, run, resume, &p->result);
-}
-
 static int set_up(void **state)
 {
-    struct site *p = calloc(1, sizeof *p);
+    struct site *p = new_site(4, 2);
 
-    assert_non_null(p);
-    p->folder = fast_folder();
-    snprintf(p->run, sizeof p->run, "%s/run", p->folder);
-    snprintf(p->newest, sizeof p->newest, "%s/step-00000004", p->run);
-    p->corpus = tiny_corpus("river");
-    p->config = tiny_config();
-    p->training = tiny_training(4, 2);
-    listen_to(&p->listener, 0);
-    assert_ok(train(p, p->run, false));
+    assert_ok(train_at(p, p->run, false));
     *state = p;
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct site *p = *state;
-
-    alibi_set_hooks(NULL);
-    remove_temporary_folder(p->folder);
-    alibi_corpus_free(p->corpus);
-    free(p);
-    return alibi_memory_now() != 0;
 }
 
 static bool exists(const char *path)
@@ -158,28 +125,26 @@ static void damage(const char *path, int how)
 static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **state)
 {
     struct site *p = *state;
-    char *whole = strdup(path_at("%s/whole", p->folder));
 
-    assert_ok(train(p, whole, false));
+    assert_ok(train_at(p, p->whole, false));
     for (int part = 0; part < PARTS; part++)
         for (int how = 0; how < 3; how++) {
             damage(part_path(p, part), how);
             listen_to(&p->listener, 0);
-            assert_ok(train(p, p->run, true));
+            assert_ok(train_at(p, p->run, true));
             assert_int_equal(p->listener.steps, 2);
             assert_non_null(strstr(p->listener.log, "warning: passing over the checkpoint of step 4"));
             assert_non_null(strstr(p->listener.log, part_names[part]));
             assert_non_null(strstr(p->listener.log, "resuming from '"));
-            assert_same_run(whole, p->run, 4);
+            assert_same_run(p->whole, p->run, 4);
         }
-    free(whole);
 }
 
 static void training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it(void **state)
 {
     struct site *p = *state;
 
-    assert_fails(train(p, p->newest, true), ALIBI_BAD_INPUT, "is a checkpoint, not the folder of a run");
+    assert_fails(train_at(p, p->newest, true), ALIBI_BAD_INPUT, "is a checkpoint, not the folder of a run");
     assert_false(exists(path_at("%s/lock", p->newest)));
 }
 
@@ -190,7 +155,7 @@ static void without_any_that_verifies_the_run_is_refused(void **state)
 
     damage(part_path(p, PART_MODEL), 0);
     damage(path_at("%s/%s", step_path(p->run, 2), part_names[PART_STATE]), 0);
-    assert_fails(train(p, p->run, true), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
+    assert_fails(train_at(p, p->run, true), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
     assert_fails(alibi_model_open(&m, p->run), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
     assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "model.safetensors': checksum differs");
     assert_true(exists(p->newest)); /* what people may still want to look at is left alone */
@@ -276,7 +241,7 @@ static void two_checkpoints_are_kept(void **state)
     const char *run = path_at("%s/many", p->folder);
 
     p->training = tiny_training(9, 1);
-    assert_ok(train(p, run, false));
+    assert_ok(train_at(p, run, false));
     assert_int_equal(count_steps(run), 2);
     assert_true(exists(step_path(run, 9)) && exists(step_path(run, 8)));
     assert_non_null(strstr(p->listener.log, "saved step 9 in '"));
@@ -291,11 +256,11 @@ static void the_checkpoint_kept_beside_the_new_one_verifies(void **state)
         const char *run = path_at("%s/run-%d", p->folder, part);
         p->training = tiny_training(8, 2);
         listen_to(&p->listener, 4);
-        assert_fails(train(p, run, false), ALIBI_INTERRUPTED, "step 4");
+        assert_fails(train_at(p, run, false), ALIBI_INTERRUPTED, "step 4");
         damage(path_at("%s/%s", step_path(run, 4), part < PARTS ? part_names[part] : "manifest.json"), 0);
         p->training.save_every = 5;
         listen_to(&p->listener, 5);
-        assert_fails(train(p, run, true), ALIBI_INTERRUPTED, "step 5");
+        assert_fails(train_at(p, run, true), ALIBI_INTERRUPTED, "step 5");
         assert_int_equal(count_steps(run), 2);
         assert_ok(checkpoint_verify(step_path(run, 5)));
         assert_ok(checkpoint_verify(step_path(run, 2)));
@@ -378,7 +343,7 @@ static void leftovers_are_cleaned_at_the_next_start(void **state)
     write_file(path_at("%s/manifest.json.tmp", step_path(p->run, 3)), "half", 4);
     write_file(path_at("%s/recipe.json.tmp", p->run), "half", 4);
     write_file(path_at("%s/notes.tmp", p->run), "mine", 4);
-    assert_ok(train(p, p->run, true));
+    assert_ok(train_at(p, p->run, true));
     assert_false(exists(step_path(p->run, 3)));
     assert_false(exists(path_at("%s/recipe.json.tmp", p->run)));
     assert_true(exists(path_at("%s/notes.tmp", p->run)));
@@ -405,16 +370,14 @@ static void reveal(void *user, const struct alibi_progress *progress)
 static void a_checkpoint_that_verifies_is_replaced_without_being_lost(void **state)
 {
     struct site *p = *state;
-    char *whole = strdup(path_at("%s/whole", p->folder));
 
-    assert_ok(train(p, whole, false));
+    assert_ok(train_at(p, p->whole, false));
     hide(p, true);
     revealing = p;
     alibi_set_hooks(&(struct alibi_hooks){ NULL, reveal, NULL });
-    assert_ok(train(p, p->run, true));
-    assert_same_run(whole, p->run, 4);
+    assert_ok(train_at(p, p->run, true));
+    assert_same_run(p->whole, p->run, 4);
     assert_int_equal(count_steps(p->run), 2);
-    free(whole);
 }
 
 static void a_checkpoint_that_was_set_aside_is_found(void **state)
@@ -429,7 +392,7 @@ static void a_checkpoint_that_was_set_aside_is_found(void **state)
     assert_string_equal(found, aside);
     mem_free(found);
     listen_to(&p->listener, 0);
-    assert_ok(train(p, p->run, true));
+    assert_ok(train_at(p, p->run, true));
     assert_int_equal(p->listener.steps, 0);
 }
 
@@ -565,7 +528,7 @@ static void inspect_prints_no_control_characters_of_a_file(void **state)
     text_free(&file);
 }
 
-#define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+#define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, drop_site)
 
 int main(void)
 {

@@ -32,28 +32,13 @@ static struct alibi_config small_config(const char *position)
     return c;
 }
 
-/* Weights of a size at which every part of the model matters; norms stay near one. */
-static void randomise(struct model *m)
-{
-    for (int i = 0; i < m->count; i++) {
-        const struct parameter *p = &m->parameters[i];
-        float *values = NULL;
-        assert_ok(NEW_ARRAY(&values, p->count, "weights"));
-        for (int64_t k = 0; k < p->count; k++)
-            values[k] = (float)((p->init == INIT_ONE) + 0.1 * random_normal(5, (uint64_t)i, (uint64_t)k));
-        assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), values));
-        mem_free(values);
-    }
-    assert_ok(model_refresh(m));
-}
-
 static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
 {
     struct model *m = NULL;
 
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, dev, type, true));
-    randomise(m);
+    randomise(m, 5, 0.1);
     return m;
 }
 

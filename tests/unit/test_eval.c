@@ -3,7 +3,7 @@
 
 #include "eval/eval.h"
 #include "train/train.h"
-#include "check.h"
+#include "training.h"
 
 enum { V = 257, TOKENS_MAX = 512 };
 
@@ -13,55 +13,24 @@ static struct device cpu;
 static const char story[] = "The old clock in the hall struck nine, and nobody came. On the table lay a caf\xC3\xA9 receipt,\n"
                             "a brass key and 3 \xE2\x82\xAC; the key was for the boat house. Nobody ever asked for the boat.";
 
-static struct alibi_config tiny(const char *position)
-{
-    struct alibi_config c;
-    struct alibi_option_group group = { .title = "model", .values = &c };
-
-    memset(&c, 0, sizeof c);
-    group.options = alibi_config_options(&group.count);
-    assert_ok(alibi_options_init(&group, 1));
-    c.vocab = V;
-    c.layers = 1;
-    c.width = 16;
-    c.heads = 2;
-    c.tied = false;
-    c.train_length = 8;
-    snprintf(c.position, sizeof c.position, "%s", position);
-    assert_ok(alibi_config_resolve(&c));
-    return c;
-}
-
-/* Weights large enough that losses differ from token to token. */
-static void randomise(struct model *m)
-{
-    for (int i = 0; i < m->count; i++) {
-        const struct parameter *p = &m->parameters[i];
-        float *values = NULL;
-
-        assert_ok(NEW_ARRAY(&values, p->count, "weights"));
-        for (int64_t k = 0; k < p->count; k++)
-            values[k] = (float)((p->init == INIT_ONE) + 0.3 * random_normal(5, (uint64_t)i, (uint64_t)k));
-        assert_ok(cpu.ops->upload(&cpu, p->value, values));
-        mem_free(values);
-    }
-}
-
 static struct model *new_model(const char *position)
 {
-    struct alibi_config c = tiny(position);
+    struct alibi_config c = tiny_bytes_config(position, 1, 8);
     struct model *m = NULL;
 
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
-    randomise(m);
+    randomise(m, 5, 0.3);
     return m;
 }
 
 /* With all weights zero every logit is zero, and every token has the probability 1/V. */
-static struct model *new_uniform_model(void)
+static struct model *new_uniform_model(int64_t vocab)
 {
-    struct model *m = new_model("none");
+    struct alibi_config c = tiny_bytes_config("none", 1, 8);
+    struct model *m = NULL;
 
+    c.vocab = vocab;
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
     for (int i = 0; i < m->count; i++)
         assert_ok(cpu.ops->fill(&cpu, m->parameters[i].value, 0.0));
     return m;
@@ -246,7 +215,7 @@ static void sliding_by_the_length_is_nonoverlapping(void **state)
 
 static void a_uniform_model_loses_the_logarithm_of_the_vocabulary(void **state)
 {
-    struct model *m = new_uniform_model();
+    struct model *m = new_uniform_model(V);
     alibi_corpus *c = new_corpus(story);
     struct alibi_eval_result r = evaluate(m, c, (struct alibi_eval){ .length = 16 });
 
@@ -263,7 +232,7 @@ static void a_uniform_model_loses_the_logarithm_of_the_vocabulary(void **state)
 /* "one two three" and the end of the document are 14 tokens. The first is not scored, and with it not the word "one". */
 static void words_and_bytes_are_those_of_the_scored_text(void **state)
 {
-    struct model *m = new_uniform_model();
+    struct model *m = new_uniform_model(V);
     alibi_corpus *c = new_corpus("one two three");
     struct alibi_eval_result r = evaluate(m, c, (struct alibi_eval){ .length = 4 });
 
@@ -275,18 +244,6 @@ static void words_and_bytes_are_those_of_the_scored_text(void **state)
     assert_close(r.bits_per_byte, 13.0 / 12 * log2(V), 1e-5);
     alibi_corpus_free(c);
     model_free(m);
-}
-
-static struct model *new_uniform_model_of(int64_t vocab)
-{
-    struct alibi_config c = tiny("none");
-    struct model *m = NULL;
-
-    c.vocab = vocab;
-    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
-    for (int i = 0; i < m->count; i++)
-        assert_ok(cpu.ops->fill(&cpu, m->parameters[i].value, 0.0));
-    return m;
 }
 
 /* "bytes", or one that is learned from the text. */
@@ -317,7 +274,7 @@ static void words_and_bytes_do_not_depend_on_the_tokenizer(void **state)
     write_file(path, text, strlen(text));
     for (int i = 0; i < 3; i++) {
         alibi_tokenizer *t = tokenizer_for(types[i], path);
-        struct model *m = new_uniform_model_of(alibi_tokenizer_vocab(t));
+        struct model *m = new_uniform_model(alibi_tokenizer_vocab(t));
         alibi_corpus *c = NULL;
         struct alibi_eval_result r;
         double total;

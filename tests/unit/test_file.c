@@ -1,7 +1,6 @@
 /* test_file.c - files, folders and locks: what they do, what they say when they cannot, and that nothing is lost on the way */
 #include "folder.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -20,18 +19,6 @@ static void assert_content(const char *path, const char *expected)
     assert_int_equal(length, strlen(expected));
     assert_string_equal(bytes, expected);
     mem_free(bytes);
-}
-
-static int open_descriptors(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir) != NULL)
-        count++;
-    closedir(dir);
-    return count;
 }
 
 /* ---- files */
@@ -448,8 +435,9 @@ out:
     return status;
 }
 
-static alibi_status use_everything(const char *path)
+static alibi_status use_everything(void *subject)
 {
+    const char *path = subject;
     alibi_status status;
     char *sub = NULL, *a = NULL, *b = NULL, *bytes = NULL;
     char **names = NULL;
@@ -494,38 +482,16 @@ out:
     return status;
 }
 
-static void every_failure_is_reported_and_leaks_nothing(const char *kind, alibi_status expected)
-{
-    size_t before = alibi_memory_now();
-    int descriptors = open_descriptors(), in_a_row = 0;
-    int64_t n = 0, failures = 0;
-
-    /* Some calls may fail without harm, so success is not the end: three in a row are. */
-    while (in_a_row < 3) {
-        alibi_status status;
-        assert_ok(alibi_inject_fault(kind, ++n));
-        status = use_everything(folder);
-        in_a_row = status == ALIBI_OK ? in_a_row + 1 : 0;
-        if (status != ALIBI_OK) {
-            assert_fails(status, expected, "");
-            failures++;
-        }
-        assert_int_equal(alibi_memory_now(), before);
-        assert_int_equal(open_descriptors(), descriptors);
-    }
-    assert_true(failures > 15);
-}
-
 static void every_failing_file_call_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
-    every_failure_is_reported_and_leaks_nothing("file", ALIBI_IO);
+    assert_true(fail_each_call("file", use_everything, folder, ALIBI_IO, "") > 15);
 }
 
 static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
-    every_failure_is_reported_and_leaks_nothing("memory", ALIBI_MEMORY);
+    assert_true(fail_each_call("memory", use_everything, folder, ALIBI_MEMORY, "") > 15);
 }
 
 /* Whoever asks before overwriting must not be told "nothing there" by a disk that cannot answer. */

@@ -3,7 +3,7 @@
 
 #include "eval/eval.h"
 #include "train/train.h"
-#include "check.h"
+#include "training.h"
 
 enum { V = 257, END = 256, TEXT_MAX = 4096, PROMPT_MAX = 1400 };
 
@@ -176,54 +176,28 @@ static void bytes_come_out_as_whole_characters_or_replaced(void **state)
 
 /* ---- generate */
 
-static struct alibi_model new_model(const char *position, int64_t train_length)
+static struct alibi_model new_model(const char *position)
 {
-    struct alibi_config c;
-    struct alibi_option_group group = { .title = "model", .values = &c };
+    struct alibi_config c = tiny_bytes_config(position, 2, 8);
     struct alibi_model m = { .device = cpu };
 
-    memset(&c, 0, sizeof c);
-    group.options = alibi_config_options(&group.count);
-    assert_ok(alibi_options_init(&group, 1));
-    c.vocab = V;
-    c.layers = 2;
-    c.width = 16;
-    c.heads = 2;
-    c.tied = false;
-    c.train_length = train_length;
-    snprintf(c.position, sizeof c.position, "%s", position);
-    assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m.model, &c, &cpu, DTYPE_F32, false));
     assert_ok(tokenizer_new_bytes(&m.tokenizer));
     return m;
 }
 
-static void randomise(struct model *m)
-{
-    for (int i = 0; i < m->count; i++) {
-        const struct parameter *p = &m->parameters[i];
-        float *values = NULL;
-
-        assert_ok(NEW_ARRAY(&values, p->count, "weights"));
-        for (int64_t k = 0; k < p->count; k++)
-            values[k] = (float)((p->init == INIT_ONE) + 0.3 * random_normal(9, (uint64_t)i, (uint64_t)k));
-        assert_ok(cpu.ops->upload(&cpu, p->value, values));
-        mem_free(values);
-    }
-}
-
 static struct alibi_model new_random_model(const char *position)
 {
-    struct alibi_model m = new_model(position, 8);
+    struct alibi_model m = new_model(position);
 
-    randomise(m.model);
+    randomise(m.model, 9, 0.3);
     return m;
 }
 
 /* A model that always says `id`: only the last norm's bias and one row of the output layer are not zero. */
 static struct alibi_model new_stubborn_model(int32_t id)
 {
-    struct alibi_model m = new_model("none", 8);
+    struct alibi_model m = new_model("none");
 
     for (int i = 0; i < m.model->count; i++)
         assert_ok(cpu.ops->fill(&cpu, m.model->parameters[i].value, 0.0));

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "check.h"
+#include "training.h"
 #include "model/walk.h"
 
 enum { B = 2, L = 7, VOCAB = 7, MANY = 300 };
@@ -31,28 +31,13 @@ static struct alibi_config tiny(const char *position)
     return c;
 }
 
-/* Weights of a size at which every part of the model matters; norms stay near one. */
-static void randomise(struct model *m)
-{
-    for (int i = 0; i < m->count; i++) {
-        const struct parameter *p = &m->parameters[i];
-        float *values = NULL;
-        assert_int_equal(NEW_ARRAY(&values, p->count, "weights"), ALIBI_OK);
-        for (int64_t k = 0; k < p->count; k++)
-            values[k] = (float)((p->init == INIT_ONE) + 0.3 * random_normal(5, (uint64_t)i, (uint64_t)k));
-        assert_int_equal(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), values), ALIBI_OK);
-        mem_free(values);
-    }
-    assert_int_equal(model_refresh(m), ALIBI_OK);
-}
-
 static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
 {
     struct model *m = NULL;
 
     assert_int_equal(alibi_config_resolve(&c), ALIBI_OK);
     assert_int_equal(model_new(&m, &c, dev, type, true), ALIBI_OK);
-    randomise(m);
+    randomise(m, 5, 0.3);
     return m;
 }
 

@@ -15,19 +15,23 @@ static size_t build(char *file, const char *header, size_t header_bytes)
     return header_bytes + LENGTH_BYTES;
 }
 
+/* From a block of the exact size, so that the sanitizer sees a read beyond it. */
+static alibi_status parse_exact(struct safetensors **out, const char *bytes, size_t length, int64_t file_bytes)
+{
+    char *exact = exact_copy(bytes, length);
+    alibi_status status = safetensors_parse(out, exact, length, file_bytes, "m");
+
+    free(exact);
+    return status;
+}
+
 /* Parses a header in front of that many bytes of data. */
 static alibi_status parse(struct safetensors **out, const char *header, int64_t data_bytes)
 {
     char file[FILE_MAX];
     size_t bytes = build(file, header, strlen(header));
-    char *exact = malloc(bytes); /* of the exact size, so that the sanitizer sees a read beyond it */
-    alibi_status status;
 
-    assert_non_null(exact);
-    memcpy(exact, file, bytes);
-    status = safetensors_parse(out, exact, bytes, (int64_t)bytes + data_bytes, "m");
-    free(exact);
-    return status;
+    return parse_exact(out, file, bytes, (int64_t)bytes + data_bytes);
 }
 
 #define assert_parses(header, data_bytes)                                                                                        \
@@ -259,19 +263,15 @@ static void assert_holds(const struct safetensors *s, int64_t file_bytes)
     }
 }
 
-/* Parses `length` bytes of a file of that size, from a block of the exact size. */
+/* Parses `length` bytes of a file of that size. */
 static void parse_damaged(const char *bytes, size_t length, int64_t file_bytes)
 {
     struct safetensors *s = NULL;
     size_t before = alibi_memory_now();
-    char *exact = malloc(length > 0 ? length : 1);
 
-    assert_non_null(exact);
-    memcpy(exact, bytes, length);
-    if (safetensors_parse(&s, exact, length, file_bytes, "m") == ALIBI_OK)
+    if (parse_exact(&s, bytes, length, file_bytes) == ALIBI_OK)
         assert_holds(s, file_bytes);
     safetensors_free(s);
-    free(exact);
     assert_int_equal(alibi_memory_now(), before);
 }
 
@@ -332,24 +332,20 @@ static void random_edits_are_survived(void **state)
     }
 }
 
+static alibi_status parse_whole(void *subject)
+{
+    struct safetensors *s = NULL;
+    alibi_status status = parse(&s, whole, 29);
+
+    (void)subject;
+    safetensors_free(s);
+    return status;
+}
+
 static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
 {
-    size_t before = alibi_memory_now();
-    alibi_status status;
-    int64_t n = 0;
-
     (void)state;
-    do {
-        struct safetensors *s = NULL;
-        assert_ok(alibi_inject_fault("memory", ++n));
-        status = parse(&s, whole, 29);
-        assert_ok(alibi_inject_fault("memory", 0));
-        if (status != ALIBI_OK)
-            assert_fails(status, ALIBI_MEMORY, "not enough memory");
-        safetensors_free(s);
-        assert_int_equal(alibi_memory_now(), before);
-    } while (status != ALIBI_OK);
-    assert_true(n > 4);
+    assert_true(fail_each_call("memory", parse_whole, NULL, ALIBI_MEMORY, "not enough memory") >= 4);
 }
 
 /* As many tensors as can be said in 2 MB. */
@@ -453,29 +449,25 @@ static void files_that_cannot_be_opened_are_named(void **state)
     remove_temporary_folder(folder);
 }
 
+static alibi_status open_file(void *path)
+{
+    struct safetensors *s = NULL;
+    alibi_status status = safetensors_open(&s, path);
+
+    safetensors_free(s);
+    return status;
+}
+
 static void every_failing_file_call_is_reported_and_leaks_nothing(void **state)
 {
-    char *folder = temporary_folder();
-    const char *path = within(folder, "m.safetensors");
-    size_t before = alibi_memory_now();
-    int failures = 0;
+    char *folder = temporary_folder(), *path = strdup(within(folder, "m.safetensors"));
+    int failures;
 
     (void)state;
     write_file(path, "\x02\0\0\0\0\0\0\0{}", 10);
-    for (int64_t n = 1; n < 10; n++) {
-        struct safetensors *s = NULL;
-        alibi_status status;
-        assert_ok(alibi_inject_fault("file", n));
-        status = safetensors_open(&s, path);
-        assert_ok(alibi_inject_fault("file", 0));
-        if (status != ALIBI_OK) {
-            assert_fails(status, ALIBI_IO, "m.safetensors': Input/output error");
-            failures++;
-        }
-        safetensors_free(s);
-        assert_int_equal(alibi_memory_now(), before);
-    }
+    failures = fail_each_call("file", open_file, path, ALIBI_IO, "m.safetensors': Input/output error");
     assert_true(failures >= 4); /* open, fstat, two reads */
+    free(path);
     remove_temporary_folder(folder);
 }
 

@@ -6,12 +6,9 @@
 /* Parses a header that lies in memory of its exact size, so that the sanitizer sees a read beyond it. */
 static alibi_status parse(struct shard_header *out, const char *header, size_t length, int64_t file_bytes)
 {
-    char *exact = malloc(length > 0 ? length : 1);
-    alibi_status status;
+    char *exact = exact_copy(header, length);
+    alibi_status status = shard_header_parse(out, exact, length, file_bytes, "s.bin");
 
-    assert_non_null(exact);
-    memcpy(exact, header, length);
-    status = shard_header_parse(out, exact, length, file_bytes, "s.bin");
     free(exact);
     return status;
 }

@@ -701,28 +701,23 @@ static void a_lent_batch_stays_until_the_next_is_asked_for(void **state)
     alibi_corpus_free(c);
 }
 
+static alibi_status start_loader(void *batches)
+{
+    struct loader *l = NULL;
+    alibi_status status = loader_new(&l, batches);
+
+    loader_free(l);
+    return status;
+}
+
 static void a_loader_without_memory_leaks_nothing(void **state)
 {
     alibi_corpus *c = count_corpus(400);
     struct batches b;
-    size_t before = alibi_memory_now();
-    int faults = 0;
 
     (void)state;
     assert_ok(batches_init(&b, corpus_span(c, ALIBI_TRAIN), 8, 2, 1));
-    for (;; faults++) {
-        struct loader *l = NULL;
-        alibi_status status;
-        assert_ok(alibi_inject_fault("memory", faults + 1));
-        status = loader_new(&l, &b);
-        assert_ok(alibi_inject_fault("memory", 0));
-        loader_free(l);
-        assert_int_equal(alibi_memory_now(), before);
-        if (status == ALIBI_OK)
-            break;
-        assert_int_equal(status, ALIBI_MEMORY);
-    }
-    assert_true(faults >= 5);
+    assert_true(fail_each_call("memory", start_loader, &b, ALIBI_MEMORY, "") >= 5);
     assert_ok(batches_init(&b, corpus_span(c, ALIBI_TRAIN), 8, INT64_MAX / 2, 1));
     assert_fails(loader_new(&(struct loader *){ NULL }, &b), ALIBI_MEMORY, "does not fit");
     alibi_corpus_free(c);
@@ -731,8 +726,9 @@ static void a_loader_without_memory_leaks_nothing(void **state)
 /* ---- faults */
 
 /* A use of the whole room, to be failed anywhere. */
-static alibi_status use_everything(const char *folder)
+static alibi_status use_everything(void *subject)
 {
+    const char *folder = subject;
     static const char json[] = "{\"type\": \"bytes\", \"vocab\": 257, \"end\": 256}";
     const char *paths[] = { within(folder, "in.txt"), within(folder, "in.txt") };
     alibi_status status;
@@ -751,28 +747,12 @@ out:
     return status;
 }
 
-/* Fails call 1, 2, 3 ...; the last few are beyond the end. A failing close of a file that was read does no harm. */
-static void assert_every_fault_is_clean(const char *how, alibi_status expected)
+static void assert_every_fault_is_clean(const char *kind, alibi_status expected)
 {
-    enum { CALLS = 80 };
     char *folder = temporary_folder(), *lines = numbered_lines(9000);
-    size_t before = alibi_memory_now();
-    alibi_status status = ALIBI_OK;
-    int faults = 0;
 
     write_file(within(folder, "in.txt"), lines, strlen(lines));
-    for (int n = 1; n <= CALLS; n++) {
-        assert_ok(alibi_inject_fault(how, n));
-        status = use_everything(folder);
-        assert_ok(alibi_inject_fault(how, 0));
-        assert_int_equal(alibi_memory_now(), before);
-        if (status != ALIBI_OK && status != expected)
-            fail_msg("fault %d gives status %d: %s", n, (int)status, alibi_error());
-        faults += status != ALIBI_OK;
-    }
-    print_message("%d %s faults\n", faults, how);
-    assert_int_equal(status, ALIBI_OK);
-    assert_true(faults >= 10);
+    assert_true(fail_each_call(kind, use_everything, folder, expected, "") >= 10);
     free(lines);
     remove_temporary_folder(folder);
 }

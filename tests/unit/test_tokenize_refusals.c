@@ -2,6 +2,24 @@
  */
 #include "tokenizing.h"
 
+/* As bytes, in shards of 500 tokens. */
+static alibi_status tokenize_files(struct corpus *c, const char *const *paths, int count, const char *folder)
+{
+    struct alibi_tokenize_result r;
+
+    return alibi_tokenize(c->tokenizers[0], paths, count, NULL, 500, folder, &r);
+}
+
+static alibi_status tokenize_all(struct corpus *c, const char *folder)
+{
+    return tokenize_files(c, c->paths, FILES, folder);
+}
+
+static alibi_status tokenize_one(struct corpus *c, const char *path, const char *folder)
+{
+    return tokenize_files(c, &path, 1, folder);
+}
+
 /* ---- what is refused */
 
 static void folders_with_files_of_others_are_left_alone(void **state)
@@ -10,12 +28,11 @@ static void folders_with_files_of_others_are_left_alone(void **state)
                                            "tokenizer.json", "index.json",   "tokens-00000.bin" };
     struct corpus *c = *state;
     const char *folder = keep(c, "shards");
-    struct alibi_tokenize_result r;
 
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++) {
         assert_ok(folder_create(folder));
         write_file(within(folder, foreign[i]), "x", 1);
-        assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, foreign[i]);
+        assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT, foreign[i]);
         remove_folder(folder);
     }
 }
@@ -24,12 +41,11 @@ static void folder_in_use_is_refused(void **state)
 {
     struct corpus *c = *state;
     const char *folder = keep(c, "shards");
-    struct alibi_tokenize_result r;
     struct lock *lock = NULL;
 
     assert_ok(folder_create(folder));
     assert_ok(lock_take(&lock, folder));
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_IO, "in use");
+    assert_fails(tokenize_all(c, folder), ALIBI_IO, "in use");
     lock_release(lock);
 }
 
@@ -52,14 +68,14 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
                "ab\xff"
                "c",
                4);
-    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "not UTF-8");
+    assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "not UTF-8");
     assert_false(folder_exists(folder));
     assert_ok(folder_create(folder));
-    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "not UTF-8");
+    assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "not UTF-8");
     assert_true(folder_exists(folder)); /* it was there before */
     assert_fails(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, NULL), ALIBI_BAD_INPUT, "not UTF-8");
     path = keep(c, "nowhere");
-    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "nowhere");
+    assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "nowhere");
 }
 
 static void a_text_without_a_cut_is_refused_before_it_fills_the_memory(void **state)
@@ -86,35 +102,29 @@ static void shards_are_not_read_as_text(void **state)
     struct corpus *c = *state;
     const char *folder = keep(c, "shards"), *file = keep(c, "shards/tokens-00000.bin"), *text = keep(c, "text.bin");
     const char *again = keep(c, "again");
-    struct alibi_tokenize_result r;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
-    assert_fails(alibi_tokenize(c->tokenizers[0], &folder, 1, NULL, 500, again, &r), ALIBI_BAD_INPUT,
-                 "shards' holds token shards already");
-    assert_fails(alibi_tokenize(c->tokenizers[0], &file, 1, NULL, 500, again, &r), ALIBI_BAD_INPUT,
-                 "tokens-00000.bin' holds token shards already");
+    assert_ok(tokenize_all(c, folder));
+    assert_fails(tokenize_one(c, folder, again), ALIBI_BAD_INPUT, "shards' holds token shards already");
+    assert_fails(tokenize_one(c, file, again), ALIBI_BAD_INPUT, "tokens-00000.bin' holds token shards already");
     assert_false(folder_exists(again));
     write_file(text, "a text of that name", 19);
-    assert_ok(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, again, &r));
+    assert_ok(tokenize_one(c, text, again));
 }
 
 static void shards_do_not_go_into_the_folder_of_the_text(void **state)
 {
     struct corpus *c = *state;
     const char *text = c->folder, *below = keep(c, "below/shards"), *link = keep(c, "link"), *beside = keep(c, "beside");
-    struct alibi_tokenize_result r;
 
-    assert_fails(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, below, &r), ALIBI_BAD_INPUT,
-                 "below/shards', which lies in '");
-    assert_fails(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, text, &r), ALIBI_BAD_INPUT, "which lies in '");
+    assert_fails(tokenize_one(c, text, below), ALIBI_BAD_INPUT, "below/shards', which lies in '");
+    assert_fails(tokenize_one(c, text, text), ALIBI_BAD_INPUT, "which lies in '");
     assert_int_equal(symlink(text, link), 0);
-    assert_fails(alibi_tokenize(c->tokenizers[0], &text, 1, NULL, 500, within(link, "shards"), &r), ALIBI_BAD_INPUT,
-                 "which lies in '");
+    assert_fails(tokenize_one(c, text, within(link, "shards")), ALIBI_BAD_INPUT, "which lies in '");
     assert_int_equal(unlink(link), 0);
     assert_false(folder_exists(within(c->folder, "below")));
     assert_ok(folder_create(beside));
     assert_int_equal(rename(c->paths[0], within(beside, "text")), 0);
-    assert_ok(alibi_tokenize(c->tokenizers[0], &beside, 1, NULL, 500, within(c->folder, "beside-shards"), &r));
+    assert_ok(tokenize_one(c, beside, within(c->folder, "beside-shards")));
 }
 
 static void no_more_shards_are_written_than_can_be_read(void **state)
@@ -125,7 +135,7 @@ static void no_more_shards_are_written_than_can_be_read(void **state)
     int64_t most = shards_max;
 
     shards_max = 3;
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+    assert_fails(tokenize_one(c, c->paths[0], folder), ALIBI_BAD_INPUT,
                  "has 3 shards of 500 tokens, and more could not be read: take larger ones");
     assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r));
     assert_int_equal(r.shards, 3);
@@ -147,6 +157,10 @@ static void ways_to_read_that_do_not_exist_are_refused_by_all(void **state)
 
 /* ---- index.json and progress.json that are not as they should be */
 
+struct defect {
+    const char *part, *by, *message;
+};
+
 /* Puts `by` in the place of `part` in the file, and its checksum right. */
 static void alter(const char *path, const char *original, const char *part, const char *by)
 {
@@ -164,9 +178,7 @@ static void alter(const char *path, const char *original, const char *part, cons
 
 static void malformed_index_is_named_by_its_defect(void **state)
 {
-    static const struct {
-        const char *part, *by, *message;
-    } defects[] = {
+    static const struct defect defects[] = {
         { "\"format\": 1", "\"format\": 2", "format 2, this version reads format 1" },
         { "\"format\": 1,", "", "'format' is missing" },
         { "\"width\": 2", "\"width\": 3", "'width' is 3, it must be 2 or 4" },
@@ -186,13 +198,12 @@ static void malformed_index_is_named_by_its_defect(void **state)
         { "\"format\": 1,", "\"format\": 1, \"more\": 1,", "checksum differs" },
     };
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards");
-    char *path = strdup(within(folder, SHARD_INDEX)), *bytes = NULL;
-    struct alibi_tokenize_result r;
+    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" SHARD_INDEX);
+    char *bytes = NULL;
     struct shard_index index = { 0 };
     size_t length;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
+    assert_ok(tokenize_all(c, folder));
     assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
         alter(path, bytes, defects[i].part, defects[i].by);
@@ -204,14 +215,13 @@ static void malformed_index_is_named_by_its_defect(void **state)
     assert_ok(shard_index_read(&index, folder));
     shard_index_fini(&index);
     mem_free(bytes);
-    free(path);
 }
 
 static void every_flipped_bit_of_the_index_is_found(void **state)
 {
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards");
-    char *path = strdup(within(folder, SHARD_INDEX)), *bytes = NULL;
+    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" SHARD_INDEX);
+    char *bytes = NULL;
     struct alibi_tokenize_result r;
     struct shard_index index = { 0 };
     size_t length;
@@ -229,14 +239,11 @@ static void every_flipped_bit_of_the_index_is_found(void **state)
         assert_int_equal(shard_index_read(&index, folder), ALIBI_BAD_INPUT);
     }
     mem_free(bytes);
-    free(path);
 }
 
 static void malformed_progress_is_named_by_its_defect(void **state)
 {
-    static const struct {
-        const char *part, *by, *message;
-    } defects[] = {
+    static const struct defect defects[] = {
         { "\"format\": 1", "\"format\": 9", "format 9" },
         { "\"request\": ", "\"request\": 9999", "'request' is 9999" },
         { "\"file\": 0", "\"file\": -1", "'file' is -1" },
@@ -256,26 +263,23 @@ static void malformed_progress_is_named_by_its_defect(void **state)
         { "{\n", "\n", "line " },
     };
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards");
-    char *path = strdup(within(folder, SHARD_PROGRESS)), *bytes = NULL;
-    struct alibi_tokenize_result r;
+    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" SHARD_PROGRESS);
+    char *bytes = NULL;
     size_t length;
 
     assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
     assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
         alter(path, bytes, defects[i].part, defects[i].by);
-        assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                     defects[i].message);
+        assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT, defects[i].message);
     }
     alter(path, bytes, "\"request\": ", "\"request\":  ");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "checksum differs");
+    assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT, "checksum differs");
     write_file(path, bytes, length);
     write_file(within(folder, "tokens-00001.bin"), "short", 5);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+    assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT,
                  "tokens-00001.bin': the header of a token shard needs 1024 bytes, the file ends at 5");
     mem_free(bytes);
-    free(path);
 }
 
 int main(void)

@@ -104,37 +104,17 @@ static void matrices_decay_norms_and_biases_do_not(void **state)
 
 /* ---- whole runs */
 
-struct site {
-    char *folder;
-    alibi_corpus *corpus;
-    struct alibi_config config;
-    struct listener listener;
-    struct alibi_train_result result;
-};
-
+/* Each test says for itself how long it trains. */
 static int set_up(void **state)
 {
-    struct site *p = calloc(1, sizeof *p);
-
-    assert_non_null(p);
-    p->folder = fast_folder();
-    p->corpus = tiny_corpus("river");
-    p->config = tiny_config();
-    listen_to(&p->listener, 0);
-    *state = p;
+    *state = new_site(0, 0);
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    struct site *p = *state;
-
-    alibi_set_hooks(NULL);
     alibi_inject_fault("nan", 0);
-    remove_temporary_folder(p->folder);
-    alibi_corpus_free(p->corpus);
-    free(p);
-    return alibi_memory_now() != 0; /* whatever happened, nothing leaks */
+    return drop_site(state);
 }
 
 static const char *in_place(const struct site *p, const char *name)
