@@ -404,7 +404,7 @@ static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &
 // Diagonals of dS have one distance each. A thread goes down one of them in steps of two and takes the number right of it along,
 // which is the next diagonal's: even queries are summed apart from odd ones. A quarter of a warp is at another of the four words
 // of a piece than the others, so that all lanes read from banks of their own. Steps that lead out of the tile come in again on
-// the other side and are not added: reading is cheaper than a branch.
+// the other side, where reading does no harm, and are not added: that needs no branch.
 template <int D>
 static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c, backward_memory<D> *m,
                                                  const bf16 (*ds)[QUERIES], int lead)
