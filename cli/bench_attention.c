@@ -1,13 +1,16 @@
 /* bench_attention.c - `alibi bench attention`: attention alone, by length */
 #include "cli.h"
 
-static void print_head(const struct alibi_bench_attention *how, const struct alibi_device_info *device)
+static void print_head(const struct alibi_bench_attention *how,
+                       const struct alibi_device_info *device)
 {
     const char *unit = device->gpu ? "TFLOP/s" : "GFLOP/s";
 
-    printf("batch %lld, %lld heads (%lld for keys) of %lld, bias %s, skip %.3g, |q||k|/sqrt(d) about %g, %s on %s\n",
-           (long long)how->batch, (long long)how->heads, (long long)how->kv_heads, (long long)how->head_width,
-           how->alibi ? "alibi" : "none", how->skip, how->score, alibi_precision_name(device->precision), device->name);
+    printf(
+        "batch %lld, %lld heads (%lld for keys) of %lld, bias %s, skip %.3g, |q||k|/sqrt(d) about %g, %s on %s\n",
+        (long long)how->batch, (long long)how->heads, (long long)how->kv_heads,
+        (long long)how->head_width, how->alibi ? "alibi" : "none", how->skip, how->score,
+        alibi_precision_name(device->precision), device->name);
     printf("%8s %11s %9s", "length", "forward ms", unit);
     if (how->backward)
         printf(" %11s %9s", "backward ms", unit);
@@ -17,11 +20,13 @@ static void print_head(const struct alibi_bench_attention *how, const struct ali
     printf(how->verify ? " %10s\n" : "\n", "left out");
 }
 
-static void print_row(const struct alibi_bench_attention *how, const struct alibi_bench_attention_result *r, double unit)
+static void print_row(const struct alibi_bench_attention *how,
+                      const struct alibi_bench_attention_result *r, double unit)
 {
     char peak[CLI_SHORT];
 
-    printf("%8lld %11.3f %9.1f", (long long)r->length, 1e3 * r->forward_seconds, unit * r->forward_gflops);
+    printf("%8lld %11.3f %9.1f", (long long)r->length, 1e3 * r->forward_seconds,
+           unit * r->forward_gflops);
     if (how->backward)
         printf(" %11.3f %9.1f", 1e3 * r->backward_seconds, unit * r->backward_gflops);
     if (how->decode)
@@ -33,7 +38,8 @@ static void print_row(const struct alibi_bench_attention *how, const struct alib
     fflush(stdout);
 }
 
-static void print_json(const struct alibi_bench_attention *how, const struct alibi_bench_attention_result *r)
+static void print_json(const struct alibi_bench_attention *how,
+                       const struct alibi_bench_attention_result *r)
 {
     cli_json_open(NULL, '{');
     cli_json_device(NULL);
@@ -61,7 +67,8 @@ static void print_json(const struct alibi_bench_attention *how, const struct ali
     cli_json_close('}');
 }
 
-alibi_status cli_bench_attention(const struct alibi_bench_attention *how, const struct alibi_int_list *lengths, bool json)
+alibi_status cli_bench_attention(const struct alibi_bench_attention *how,
+                                 const struct alibi_int_list *lengths, bool json)
 {
     struct alibi_bench_attention_result rows[ALIBI_LIST_MAX];
     struct alibi_device_info device;

@@ -1,7 +1,9 @@
-/* cmd_bench.c - speed of a training step as a share of what the matrix library reaches, and memory of long evaluations
+/* cmd_bench.c - speed of a training step as a share of what the matrix library reaches, and memory
+ * of long evaluations
  *
- * Without a recipe and model options the cases below are measured: on a CPU the recipes of the same names, on a GPU models whose
- * steps others publish, of the shapes of GPT-2 and of the paper, with a vocabulary that is a multiple of 64. */
+ * Without a recipe and model options the cases below are measured: on a CPU the recipes of the same
+ * names, on a GPU models whose steps others publish, of the shapes of GPT-2 and of the paper, with
+ * a vocabulary that is a multiple of 64. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,19 +21,31 @@ struct job {
     struct alibi_compute compute;
 };
 
-/* The training group has no title: a recipe may have its options, and of these only the batch, the length and what is computed
- * again matter here. The last one is also a group of its own, found first, so that help shows it. */
-enum { BENCH_GROUP, STEP_GROUP, SKIP_GROUP, ATTENTION_GROUP, MODEL_GROUP, TRAINING_GROUP, DEVICE_GROUP, GROUPS };
+/* The training group has no title: a recipe may have its options, and of these only the batch, the
+ * length and what is computed again matter here. The last one is also a group of its own, found
+ * first, so that help shows it. */
+enum {
+    BENCH_GROUP,
+    STEP_GROUP,
+    SKIP_GROUP,
+    ATTENTION_GROUP,
+    MODEL_GROUP,
+    TRAINING_GROUP,
+    DEVICE_GROUP,
+    GROUPS
+};
 
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "batch", ALIBI_OPTION_INT, AT(batch), 1, 65536, NULL, NULL, "N", "train: windows per step; default: the recipe's" },
+    { "batch", ALIBI_OPTION_INT, AT(batch), 1, 65536, NULL, NULL, "N",
+      "train: windows per step; default: the recipe's" },
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "train: tokens per window; default: the recipe's train_length" },
-    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536", "LIST",
-      "memory, attention: lengths to measure at" },
-    { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N", "train, attention: measurements; the median counts" },
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536",
+      "LIST", "memory, attention: lengths to measure at" },
+    { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
+      "train, attention: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
       "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257, and all that "
       "are built in for a GPU 50304" },
@@ -45,11 +59,16 @@ static const struct alibi_option skip_options[] = {
 };
 
 static const struct alibi_option attention_options[] = {
-    { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N", "numbers per head" },
-    { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME", "bias on the scores" },
-    { "score", ALIBI_OPTION_REAL, AT(attention.score), 0, 1e4, NULL, "10", "X", "|q||k|/sqrt(d) of the random numbers, about" },
-    { "backward", ALIBI_OPTION_FLAG, AT(attention.backward), 0, 0, NULL, "true", NULL, "time the backward pass too" },
-    { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL, "time the decoding of one token too" },
+    { "head-width", ALIBI_OPTION_INT, AT(attention.head_width), 1, 4096, NULL, "64", "N",
+      "numbers per head" },
+    { "bias", ALIBI_OPTION_CHOICE, AT(bias), 0, 0, "alibi|none", "alibi", "NAME",
+      "bias on the scores" },
+    { "score", ALIBI_OPTION_REAL, AT(attention.score), 0, 1e4, NULL, "10", "X",
+      "|q||k|/sqrt(d) of the random numbers, about" },
+    { "backward", ALIBI_OPTION_FLAG, AT(attention.backward), 0, 0, NULL, "true", NULL,
+      "time the backward pass too" },
+    { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL,
+      "time the decoding of one token too" },
     { "verify", ALIBI_OPTION_FLAG, AT(attention.verify), 0, 0, NULL, NULL, NULL,
       "find the largest weight that was left out, pair by pair in double precision" },
 };
@@ -75,15 +94,18 @@ static const struct setting gpt2_124m[] = {
 };
 
 static const struct setting byte_10m[] = {
-    { "layers", "6" }, { "width", "384" }, { "heads", "6" }, { "position", "alibi" }, { NULL, NULL },
+    { "layers", "6" },       { "width", "384" }, { "heads", "6" },
+    { "position", "alibi" }, { NULL, NULL },
 };
 
 static const struct setting wikitext103[] = {
-    { "layers", "16" }, { "width", "1024" }, { "heads", "8" }, { "position", "alibi" }, { NULL, NULL },
+    { "layers", "16" },      { "width", "1024" }, { "heads", "8" },
+    { "position", "alibi" }, { NULL, NULL },
 };
 
 static const struct setting billion[] = {
-    { "layers", "25" }, { "width", "2048" }, { "heads", "16" }, { "position", "alibi" }, { NULL, NULL },
+    { "layers", "25" },      { "width", "2048" }, { "heads", "16" },
+    { "position", "alibi" }, { NULL, NULL },
 };
 
 struct bench_case {
@@ -107,7 +129,8 @@ static const struct bench_case gpu_train_cases[CLI_COUNT(train_cases)] = {
 static const struct bench_case memory_cases[] = { { "byte-10m", byte_10m, 257, 1, 0 } };
 
 /* The configuration of a case at a length. */
-static alibi_status configure(const struct job *job, const struct bench_case *c, int64_t length, struct alibi_config *config)
+static alibi_status configure(const struct job *job, const struct bench_case *c, int64_t length,
+                              struct alibi_config *config)
 {
     struct alibi_option_group group = cli_model_group(config);
     alibi_status status = ALIBI_OK;
@@ -129,7 +152,8 @@ struct train_row {
     struct alibi_bench_step step;
 };
 
-static alibi_status measure_step(const struct job *job, const struct bench_case *c, struct train_row *row)
+static alibi_status measure_step(const struct job *job, const struct bench_case *c,
+                                 struct train_row *row)
 {
     alibi_status status;
 
@@ -138,8 +162,8 @@ static alibi_status measure_step(const struct job *job, const struct bench_case 
     row->length = job->length ? job->length : c->length;
     status = configure(job, c, row->length, &row->config);
     if (status == ALIBI_OK)
-        status = alibi_bench_train(&row->config, row->batch, row->length, job->repeats, job->training.recompute, job->skip,
-                                   &row->step);
+        status = alibi_bench_train(&row->config, row->batch, row->length, job->repeats,
+                                   job->training.recompute, job->skip, &row->step);
     return status;
 }
 
@@ -150,7 +174,8 @@ static int longest_first(const void *left, const void *right)
     return (a->seconds < b->seconds) - (a->seconds > b->seconds);
 }
 
-/* Of all parts: they were timed in a step of their own, which took a little longer than one without clocks. */
+/* Of all parts: they were timed in a step of their own, which took a little longer than one without
+ * clocks. */
 static double share_of_part(const struct alibi_bench_step *step, int i)
 {
     double all = 0;
@@ -164,22 +189,26 @@ static double share_of_part(const struct alibi_bench_step *step, int i)
 static void print_parts(const struct alibi_bench_step *step)
 {
     for (int i = 0; i < step->parts; i++)
-        printf("    %-32s %9.3f ms %5.1f%%\n", step->part[i].name, 1e3 * step->part[i].seconds, 100 * share_of_part(step, i));
+        printf("    %-32s %9.3f ms %5.1f%%\n", step->part[i].name, 1e3 * step->part[i].seconds,
+               100 * share_of_part(step, i));
 }
 
 /* The head comes with the first row: a bench that fails at once prints nothing. */
-static void print_train_row(const struct train_row *row, const struct alibi_device_info *device, bool first)
+static void print_train_row(const struct train_row *row, const struct alibi_device_info *device,
+                            bool first)
 {
     const struct alibi_bench_step *step = &row->step;
     double unit = device->gpu ? 1e-3 : 1;
     char parameters[CLI_SHORT], peak[CLI_SHORT];
 
     if (first)
-        printf("%-17s %6s %5s %6s %10s %8s %9s %8s %8s %8s %6s %10s\n", "recipe", "vocab", "batch", "length", "parameters",
-               "step s", "tokens/s", device->gpu ? "TFLOP/s" : "GFLOP/s", "done", "products", "share", "peak");
-    printf("%-17s %6lld %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %8.1f %5.0f%% %10s\n", row->name, (long long)row->config.vocab,
-           (long long)row->batch, (long long)row->length, cli_short_count(parameters, (double)step->parameters),
-           step->step_seconds, step->tokens_per_s, unit * step->model_gflops, unit * step->step_gflops,
+        printf("%-17s %6s %5s %6s %10s %8s %9s %8s %8s %8s %6s %10s\n", "recipe", "vocab", "batch",
+               "length", "parameters", "step s", "tokens/s", device->gpu ? "TFLOP/s" : "GFLOP/s",
+               "done", "products", "share", "peak");
+    printf("%-17s %6lld %5lld %6lld %10s %8.4f %9.0f %8.1f %8.1f %8.1f %5.0f%% %10s\n", row->name,
+           (long long)row->config.vocab, (long long)row->batch, (long long)row->length,
+           cli_short_count(parameters, (double)step->parameters), step->step_seconds,
+           step->tokens_per_s, unit * step->model_gflops, unit * step->step_gflops,
            unit * step->product_gflops, 100 * step->share, cli_short_bytes(peak, step->peak_bytes));
     print_parts(step);
     fflush(stdout);
@@ -242,7 +271,8 @@ static alibi_status bench_train(const struct job *job, const struct bench_case *
         status = measure_step(job, &cases[i], &rows[i]);
         if (status != ALIBI_OK)
             continue;
-        qsort(rows[i].step.part, (size_t)rows[i].step.parts, sizeof rows[i].step.part[0], longest_first);
+        qsort(rows[i].step.part, (size_t)rows[i].step.parts, sizeof rows[i].step.part[0],
+              longest_first);
         if (!job->json)
             print_train_row(&rows[i], &device, i == 0);
     }
@@ -270,9 +300,11 @@ static void print_memory_row(const struct memory_row *row, bool first)
     char peak[CLI_SHORT];
 
     if (first)
-        printf("%-17s %6s %8s %9s %9s %10s\n", "recipe", "vocab", "length", "seconds", "tokens/s", "peak");
-    printf("%-17s %6lld %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->config.vocab, (long long)row->length, row->seconds,
-           (double)row->length / row->seconds, cli_short_bytes(peak, row->peak_bytes));
+        printf("%-17s %6s %8s %9s %9s %10s\n", "recipe", "vocab", "length", "seconds", "tokens/s",
+               "peak");
+    printf("%-17s %6lld %8lld %9.3f %9.0f %10s\n", row->name, (long long)row->config.vocab,
+           (long long)row->length, row->seconds, (double)row->length / row->seconds,
+           cli_short_bytes(peak, row->peak_bytes));
     fflush(stdout);
 }
 
@@ -287,7 +319,8 @@ static void print_memory_json(const struct memory_row *row)
     cli_json_close('}');
 }
 
-static alibi_status measure_eval(const struct job *job, const struct bench_case *c, struct memory_row *row)
+static alibi_status measure_eval(const struct job *job, const struct bench_case *c,
+                                 struct memory_row *row)
 {
     alibi_status status = configure(job, c, row->length, &row->config);
 
@@ -321,7 +354,8 @@ static alibi_status bench_memory(const struct job *job, const struct bench_case 
 
 /* ---- bench attention */
 
-static alibi_status bench_attention(const struct job *job, const struct bench_case *cases, int count)
+static alibi_status bench_attention(const struct job *job, const struct bench_case *cases,
+                                    int count)
 {
     struct alibi_bench_attention how = job->attention;
 
@@ -374,11 +408,14 @@ static alibi_status run(const struct cli_line *line, void *user)
     const struct bench *bench = find_bench(line->operands[0]);
     bool own = line->recipe || (line->given & 1u << MODEL_GROUP);
     char name[32];
-    struct bench_case own_case = { name, NULL, 257, job->training.batch, job->training.train_length };
+    struct bench_case own_case = { name, NULL, 257, job->training.batch,
+                                   job->training.train_length };
     alibi_status status;
 
     if (!bench)
-        return cli_fail(ALIBI_USAGE, "no benchmark '%s'; there are 'train', 'memory' and 'attention'", line->operands[0]);
+        return cli_fail(ALIBI_USAGE,
+                        "no benchmark '%s'; there are 'train', 'memory' and 'attention'",
+                        line->operands[0]);
     if (!(line->given & 1u << SKIP_GROUP))
         job->skip = bench->skip;
     cli_name_recipe(line->recipe, name, sizeof name);

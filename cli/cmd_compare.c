@@ -16,20 +16,24 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/compare", "DIR", "folder for the models, the results and the report" },
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/compare", "DIR",
+      "folder for the models, the results and the report" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-/* Minutes on two cores, and long enough for the methods to part: `make demo` is these defaults and nothing else. */
+/* Minutes on two cores, and long enough for the methods to part: `make demo` is these defaults and
+ * nothing else. */
 static const char *const training_defaults[][2] = {
-    { "train-length", "64" }, { "batch", "8" }, { "steps", "1200" }, { "lr", "4e-3" }, { "warmup", "40" },
+    { "train-length", "64" }, { "batch", "8" },   { "steps", "1200" },
+    { "lr", "4e-3" },         { "warmup", "40" },
 };
 
 static alibi_status print_result(const struct alibi_compare_result *result, const struct job *job)
 {
     char *text = NULL;
-    alibi_status status =
-        job->json ? alibi_compare_json(&text, result) : alibi_compare_text(&text, result, cli_columns(), cli_colour());
+    alibi_status status = job->json
+                              ? alibi_compare_json(&text, result)
+                              : alibi_compare_text(&text, result, cli_columns(), cli_colour());
 
     if (status != ALIBI_OK)
         return status;
@@ -37,7 +41,8 @@ static alibi_status print_result(const struct alibi_compare_result *result, cons
     fputs(text, stdout);
     alibi_text_free(text);
     if (!job->json)
-        printf("\nreport: %s/report.html   numbers: %s/results.json, %s/results.csv\n", job->out, job->out, job->out);
+        printf("\nreport: %s/report.html   numbers: %s/results.json, %s/results.csv\n", job->out,
+               job->out, job->out);
     return ALIBI_OK;
 }
 
@@ -51,18 +56,22 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     if (line->given & 1u << POSITION)
-        return cli_fail(ALIBI_USAGE,
-                        "option '--position' is not for a comparison: give --methods, one model is trained for each");
+        return cli_fail(
+            ALIBI_USAGE,
+            "option '--position' is not for a comparison: give --methods, one model is trained for each");
     cli_catch_signals();
     status = alibi_use_device(&job->compute);
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
-        status = alibi_compare_run(&job->compare, &job->model, &job->training, corpus, job->out, &result);
+        status = alibi_compare_run(&job->compare, &job->model, &job->training, corpus, job->out,
+                                   &result);
     if (status == ALIBI_OK)
         status = print_result(result, job);
     if (status == ALIBI_INTERRUPTED)
-        cli_fail(status, "stopped; what is done is saved in '%s' and the same command goes on from there", job->out);
+        cli_fail(status,
+                 "stopped; what is done is saved in '%s' and the same command goes on from there",
+                 job->out);
     alibi_compare_free(result);
     alibi_corpus_free(corpus);
     return status;
@@ -80,7 +89,8 @@ alibi_status cmd_compare(int argc, char **argv)
         [BUILTIN] = cli_builtin_group(&job.text.builtin),
         [MODEL] = cli_model_group(&job.model),
         [TRAINING] = cli_training_group(&job.training),
-        [POSITION] = { .values = &job.model }, /* so that the recipe of a model may be used; --methods takes its place */
+        [POSITION] = { .values = &job.model }, /* so that the recipe of a model may be used;
+                                                  --methods takes its place */
         [DEVICE] = cli_device_group(&job.compute),
     };
     struct cli_line line = {

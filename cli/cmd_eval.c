@@ -20,25 +20,30 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE", "text or shards to test on, like a FILE behind the model" },
+    { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE",
+      "text or shards to test on, like a FILE behind the model" },
     { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "auto|train|valid|test|all", "auto", "NAME",
       "part of the text; auto: all of files, the validation part of the built-in text" },
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "tokens of context at most; default: the length the model was trained at" },
-    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST", "several lengths, a row each" },
-    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding|stream", "nonoverlapping", "NAME",
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
+      "several lengths, a row each" },
+    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding|stream",
+      "nonoverlapping", "NAME",
       "blocks side by side; windows that advance by the stride and score only what is new; or one pass in which every token has "
       "all of the text before it as context" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "sliding: tokens scored per window; default: half the length" },
-    { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N", "score this many at most; 0: all" },
+    { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
+      "score this many at most; 0: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may leave out, relative to what it uses; 0: none" },
     { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
       "find the largest weight that was left out, pair by pair in double precision; takes long" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
       "stream: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
-    { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL, "the loss by position in the window too" },
+    { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL,
+      "the loss by position in the window too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
@@ -47,12 +52,15 @@ static const char *const split_names[] = { "train", "valid", "test", "all" };
 
 /* ---- what is asked for */
 
-static alibi_status choose_lengths(const struct job *job, const alibi_model *model, struct alibi_int_list *out)
+static alibi_status choose_lengths(const struct job *job, const alibi_model *model,
+                                   struct alibi_int_list *out)
 {
     int64_t trained = alibi_model_view_config(model)->train_length;
 
     if (job->protocol == ALIBI_STREAM && (job->length || job->lengths.count))
-        return cli_fail(ALIBI_USAGE, "--protocol stream has no length: every token has all of the text before it as context");
+        return cli_fail(
+            ALIBI_USAGE,
+            "--protocol stream has no length: every token has all of the text before it as context");
     if (job->length && job->lengths.count)
         return cli_fail(ALIBI_USAGE, "--length and --lengths say the same twice; give one of them");
     *out = job->lengths;
@@ -61,7 +69,8 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
     out->count = 1;
     out->at[0] = job->length ? job->length : trained;
     if (out->at[0] == 0 && job->protocol != ALIBI_STREAM)
-        return cli_fail(ALIBI_USAGE, "the model does not say what length it was trained at; give --length");
+        return cli_fail(ALIBI_USAGE,
+                        "the model does not say what length it was trained at; give --length");
     return ALIBI_OK;
 }
 
@@ -71,8 +80,8 @@ static alibi_status check_stride(const struct job *job, const struct alibi_int_l
         return cli_fail(ALIBI_USAGE, "--stride is of no use without --protocol sliding");
     for (int i = 0; i < lengths->count; i++) {
         if (job->stride > lengths->at[i])
-            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld", (long long)job->stride,
-                            (long long)lengths->at[i]);
+            return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld",
+                            (long long)job->stride, (long long)lengths->at[i]);
     }
     return ALIBI_OK;
 }
@@ -88,7 +97,8 @@ static enum alibi_split choose_split(const struct job *job, bool built_in)
 static void note_split(enum alibi_split split)
 {
     if (split == ALIBI_VALID)
-        cli_note("split valid is the last twentieth but one of these files; all of them is --split all");
+        cli_note(
+            "split valid is the last twentieth but one of these files; all of them is --split all");
     if (split == ALIBI_TEST)
         cli_note("split test is the last twentieth of these files; all of them is --split all");
 }
@@ -116,8 +126,8 @@ static void print_head(const struct alibi_eval_result *r, enum alibi_split split
     printf("%8s", "length");
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8s", "stride");
-    printf(" %10s %12s %9s %9s %8s %10s %9s %6s", "token ppl", "word ppl", "bits/byte", "nll", "error", "tokens", "tokens/s",
-           "tiles");
+    printf(" %10s %12s %9s %9s %8s %10s %9s %6s", "token ppl", "word ppl", "bits/byte", "nll",
+           "error", "tokens", "tokens/s", "tiles");
     if (verify)
         printf(" %9s", "left out");
     printf("   %s, split %s\n", protocol_names[r->protocol], split_names[split]);
@@ -137,8 +147,9 @@ static void print_row(const struct alibi_eval_result *r, bool verify)
     printf("%8lld", (long long)r->length);
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8lld", (long long)r->stride);
-    printf(" %10s %12s %9.4f %9.4f %8.4f %10lld %9.0f %5.1f%%", short_ppl(token_ppl, r->ppl), short_ppl(word_ppl, r->word_ppl),
-           r->bits_per_byte, r->nll, r->standard_error, (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
+    printf(" %10s %12s %9.4f %9.4f %8.4f %10lld %9.0f %5.1f%%", short_ppl(token_ppl, r->ppl),
+           short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error,
+           (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
     if (verify)
         printf(" %9.2e", r->left_out);
     putchar('\n');
@@ -146,13 +157,14 @@ static void print_row(const struct alibi_eval_result *r, bool verify)
 
 static void print_positions(const struct alibi_eval_result *r)
 {
-    printf("\n%19s %9s %10s %10s   length %lld\n", "position", "nll", "token ppl", "tokens", (long long)r->length);
+    printf("\n%19s %9s %10s %10s   length %lld\n", "position", "nll", "token ppl", "tokens",
+           (long long)r->length);
     for (int i = 0; i < r->bins; i++) {
         const struct alibi_position_loss *bin = &r->by_position[i];
         char ppl[CLI_SHORT];
 
-        printf("%8lld - %8lld %9.4f %10s %10lld\n", (long long)bin->first, (long long)bin->last, bin->nll,
-               short_ppl(ppl, exp(bin->nll)), (long long)bin->tokens);
+        printf("%8lld - %8lld %9.4f %10s %10lld\n", (long long)bin->first, (long long)bin->last,
+               bin->nll, short_ppl(ppl, exp(bin->nll)), (long long)bin->tokens);
     }
     putchar('\n');
 }
@@ -191,8 +203,8 @@ static void print_result_json(const struct alibi_eval_result *r, bool verify)
     cli_json_close('}');
 }
 
-static void print_results_json(const struct alibi_eval_result *results, int count, const char *model, enum alibi_split split,
-                               bool verify)
+static void print_results_json(const struct alibi_eval_result *results, int count,
+                               const char *model, enum alibi_split split, bool verify)
 {
     cli_json_open(NULL, '{');
     cli_json_text("model", model);
@@ -207,8 +219,8 @@ static void print_results_json(const struct alibi_eval_result *results, int coun
 
 /* ---- the run */
 
-static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, const char *path, const alibi_corpus *corpus,
-                                     enum alibi_split split)
+static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, const char *path,
+                                     const alibi_corpus *corpus, enum alibi_split split)
 {
     struct alibi_eval_result results[ALIBI_LIST_MAX];
     struct alibi_int_list lengths;
@@ -254,7 +266,8 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         status = alibi_model_open(&model, model_path);
     if (status == ALIBI_OK)
-        status = cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
+        status =
+            cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
     if (status == ALIBI_OK && count > 0)
         note_split(split);
     if (status == ALIBI_OK)
@@ -277,9 +290,10 @@ alibi_status cmd_eval(int argc, char **argv)
     struct cli_line line = {
         .command = "eval",
         .usage = "MODEL [FILE...] [OPTION...]",
-        .about = "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on token shards or on the "
-                 "built-in text, with the model's own tokenizer. FILE may be a folder. The error is the standard error of the "
-                 "nll, windows taken as independent.",
+        .about =
+            "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on token shards or on the "
+            "built-in text, with the model's own tokenizer. FILE may be a folder. The error is the standard error of the "
+            "nll, windows taken as independent.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -17,19 +17,23 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT", "text to continue; '-' reads it from standard input" },
+    { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT",
+      "text to continue; '-' reads it from standard input" },
     { "echo", ALIBI_OPTION_FLAG, AT(echo), 0, 0, NULL, "true", NULL, "print the prompt first" },
-    { "tokens", ALIBI_OPTION_INT, AT(tokens), 1, CLI_LENGTH_MAX, NULL, "256", "N", "tokens to add" },
+    { "tokens", ALIBI_OPTION_INT, AT(tokens), 1, CLI_LENGTH_MAX, NULL, "256", "N",
+      "tokens to add" },
     { "temperature", ALIBI_OPTION_REAL, AT(temperature), 0, 100, NULL, "0.8", "X",
       "how freely to choose; 0: always the likeliest token" },
-    { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N", "choose among the N likeliest tokens; 0: all" },
+    { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N",
+      "choose among the N likeliest tokens; 0: all" },
     { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
       "choose among the likeliest tokens that make up X; 1: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may leave out, relative to what it uses; 0: none" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
       "alibi: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
-    { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N", "the same seed gives the same text" },
+    { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N",
+      "the same seed gives the same text" },
 };
 
 enum { PROMPT_MAX = 1 << 24 };
@@ -48,7 +52,8 @@ static alibi_status read_input(char **out, size_t *bytes)
         if (!grown) {
             free(text);
             if (capacity > PROMPT_MAX)
-                return cli_fail(ALIBI_BAD_INPUT, "the prompt on standard input has %d bytes or more", PROMPT_MAX);
+                return cli_fail(ALIBI_BAD_INPUT,
+                                "the prompt on standard input has %d bytes or more", PROMPT_MAX);
             return cli_fail(ALIBI_MEMORY, "not enough memory for a prompt of %zu bytes", capacity);
         }
         text = grown;
@@ -56,7 +61,8 @@ static alibi_status read_input(char **out, size_t *bytes)
     } while (length == capacity);
     if (ferror(stdin)) {
         free(text);
-        return cli_fail(ALIBI_IO, "cannot read the prompt from standard input: %s", strerror(errno));
+        return cli_fail(ALIBI_IO, "cannot read the prompt from standard input: %s",
+                        strerror(errno));
     }
     *out = text;
     *bytes = length;
@@ -83,7 +89,8 @@ static bool emit(void *user, const char *text, size_t bytes)
     return print_echo(user) && fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
 }
 
-static alibi_status generate(const struct job *job, const char *path, const char *prompt, size_t bytes)
+static alibi_status generate(const struct job *job, const char *path, const char *prompt,
+                             size_t bytes)
 {
     const struct alibi_sampling sampling = {
         .tokens = job->tokens,
@@ -139,7 +146,8 @@ alibi_status cmd_generate(int argc, char **argv)
     struct cli_line line = {
         .command = "generate",
         .usage = "MODEL [OPTION...]",
-        .about = "Continues a text with MODEL, a checkpoint or a run's folder. The text is shown as it comes.",
+        .about =
+            "Continues a text with MODEL, a checkpoint or a run's folder. The text is shown as it comes.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

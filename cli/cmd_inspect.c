@@ -6,7 +6,8 @@ struct job {
 };
 
 static const struct alibi_option options[] = {
-    { "json", ALIBI_OPTION_FLAG, offsetof(struct job, json), 0, 0, NULL, NULL, NULL, "print it as JSON" },
+    { "json", ALIBI_OPTION_FLAG, offsetof(struct job, json), 0, 0, NULL, NULL, NULL,
+      "print it as JSON" },
 };
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -29,8 +30,9 @@ alibi_status cmd_inspect(int argc, char **argv)
     struct cli_line line = {
         .command = "inspect",
         .usage = "PATH [OPTION...]",
-        .about = "Says what PATH is made of: a run's folder, a checkpoint, a safetensors file, a text file, a tokenizer, token "
-                 "shards, every byte of which is verified, or the folder of a comparison.",
+        .about =
+            "Says what PATH is made of: a run's folder, a checkpoint, a safetensors file, a text file, a tokenizer, token "
+            "shards, every byte of which is verified, or the folder of a comparison.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -1,6 +1,7 @@
 /* cmd_plan.c - what training takes of the device's memory, before anything of it is allocated
  *
- * One column per level of recomputing, so that a choice can be made; the exit code is about the level that was asked for. */
+ * One column per level of recomputing, so that a choice can be made; the exit code is about the
+ * level that was asked for. */
 #include <math.h>
 
 #include "cli.h"
@@ -28,7 +29,8 @@ enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
 static const double GIB = 1 << 30;
 
-/* The plans are of the options as asked: what follows from them follows anew for each length that is tried. */
+/* The plans are of the options as asked: what follows from them follows anew for each length that
+ * is tried. */
 static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
 {
     struct alibi_training training = job->training;
@@ -37,8 +39,10 @@ static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
     job->model.vocab = job->vocab;
     for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
         training.recompute = level;
-        status = job->gpu_memory > 0 ? alibi_plan_gpu(&job->model, &training, (size_t)(job->gpu_memory * GIB), &plans[level])
-                                     : alibi_plan_training(&job->model, &training, &plans[level]);
+        status = job->gpu_memory > 0
+                     ? alibi_plan_gpu(&job->model, &training, (size_t)(job->gpu_memory * GIB),
+                                      &plans[level])
+                     : alibi_plan_training(&job->model, &training, &plans[level]);
     }
     job->model.train_length = training.train_length;
     return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;
@@ -104,16 +108,19 @@ static void print_limits(const char *name, const struct alibi_plan plans[LEVELS]
     putchar('\n');
 }
 
-static void print_table(const struct job *job, const char *name, const struct alibi_plan plans[LEVELS])
+static void print_table(const struct job *job, const char *name,
+                        const struct alibi_plan plans[LEVELS])
 {
     char number[CLI_SHORT];
     struct alibi_device_info device = device_of(job);
 
     printf("%s: %s parameters, batch %lld x %lld tokens, %s on %s\n\n%-18s", name,
-           cli_short_count(number, (double)plans[0].parameters), (long long)plans[0].batch, (long long)plans[0].length,
-           alibi_precision_name(device.precision), device.name, "recompute");
+           cli_short_count(number, (double)plans[0].parameters), (long long)plans[0].batch,
+           (long long)plans[0].length, alibi_precision_name(device.precision), device.name,
+           "recompute");
     for (int level = 0; level < LEVELS; level++) {
-        snprintf(number, sizeof number, "%s%s", level == job->training.recompute ? "*" : "", cli_recompute_name(level));
+        snprintf(number, sizeof number, "%s%s", level == job->training.recompute ? "*" : "",
+                 cli_recompute_name(level));
         printf(" %12s", number);
     }
     putchar('\n');
@@ -148,12 +155,15 @@ static void print_plan_json(const struct alibi_plan *plan, int level)
     for (int i = 0; i < CLI_COUNT(sizes); i++)
         cli_json_int(sizes[i].key, (int64_t)size_at(plan, sizes[i].offset));
     print_fits(plan);
-    cli_json_real("largest_batch", plan->largest_batch < 0 ? (double)NAN : (double)plan->largest_batch);
-    cli_json_real("longest_input", plan->longest_input < 0 ? (double)NAN : (double)plan->longest_input);
+    cli_json_real("largest_batch",
+                  plan->largest_batch < 0 ? (double)NAN : (double)plan->largest_batch);
+    cli_json_real("longest_input",
+                  plan->longest_input < 0 ? (double)NAN : (double)plan->longest_input);
     cli_json_close('}');
 }
 
-static void print_json(const struct job *job, const char *name, const struct alibi_plan plans[LEVELS])
+static void print_json(const struct job *job, const char *name,
+                       const struct alibi_plan plans[LEVELS])
 {
     struct alibi_config model = job->model;
     struct alibi_option_group group = cli_model_group(&model);
@@ -180,7 +190,8 @@ static void print_json(const struct job *job, const char *name, const struct ali
 /* ---- the run */
 
 /* One line, with the first way out there is. */
-static alibi_status say_whether_it_fits(const struct job *job, const struct alibi_plan plans[LEVELS])
+static alibi_status say_whether_it_fits(const struct job *job,
+                                        const struct alibi_plan plans[LEVELS])
 {
     const struct alibi_plan *plan = &plans[job->training.recompute];
     char total[CLI_SHORT], available[CLI_SHORT], way_out[128] = "no batch of that length fits";
@@ -189,13 +200,15 @@ static alibi_status say_whether_it_fits(const struct job *job, const struct alib
         return ALIBI_OK;
     for (int level = LEVELS - 1; level > job->training.recompute; level--) {
         if (plans[level].fits)
-            snprintf(way_out, sizeof way_out, "with --recompute %s it fits", cli_recompute_name(level));
+            snprintf(way_out, sizeof way_out, "with --recompute %s it fits",
+                     cli_recompute_name(level));
     }
     if (!plans[LEVELS - 1].fits && plan->largest_batch > 0)
         snprintf(way_out, sizeof way_out, "--batch %lld fits", (long long)plan->largest_batch);
-    return cli_fail(ALIBI_MEMORY, "batch %lld x %lld needs %s, and the device has %s free: %s", (long long)plan->batch,
-                    (long long)plan->length, cli_short_bytes(total, plan->total), cli_short_bytes(available, plan->available),
-                    way_out);
+    return cli_fail(ALIBI_MEMORY, "batch %lld x %lld needs %s, and the device has %s free: %s",
+                    (long long)plan->batch, (long long)plan->length,
+                    cli_short_bytes(total, plan->total),
+                    cli_short_bytes(available, plan->available), way_out);
 }
 
 static alibi_status run(const struct cli_line *line, void *user)

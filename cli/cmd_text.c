@@ -11,7 +11,8 @@ struct job {
 
 static const struct alibi_option options[] = {
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "FILE", "where to write it" },
-    { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "train|valid|test|all", "all", "NAME", "part of the text" },
+    { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "train|valid|test|all", "all", "NAME",
+      "part of the text" },
 };
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -29,8 +30,8 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = alibi_corpus_write(corpus, (enum alibi_split)job->split, job->out);
     if (status == ALIBI_OK) {
         alibi_corpus_get_info(corpus, (enum alibi_split)job->split, &info);
-        printf("%lld documents, %lld words, %lld bytes in '%s'\n", (long long)info.documents, (long long)info.words,
-               (long long)info.bytes, job->out);
+        printf("%lld documents, %lld words, %lld bytes in '%s'\n", (long long)info.documents,
+               (long long)info.words, (long long)info.bytes, job->out);
     }
     alibi_corpus_free(corpus);
     return status;
@@ -46,7 +47,8 @@ alibi_status cmd_text(int argc, char **argv)
     struct cli_line line = {
         .command = "text",
         .usage = "--out FILE [OPTION...]",
-        .about = "Writes the built-in text to a file. A generator writes it from the seed: the same seed gives the same text.",
+        .about =
+            "Writes the built-in text to a file. A generator writes it from the seed: the same seed gives the same text.",
         .groups = groups,
         .count = CLI_COUNT(groups),
     };

@@ -1,4 +1,5 @@
-/* cmd_tokenize.c - learn a vocabulary from text, turn text into token shards, or into ids and back */
+/* cmd_tokenize.c - learn a vocabulary from text, turn text into token shards, or into ids and back
+ * */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -21,11 +22,14 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "PATH", "folder of the shards; with --train the file to write" },
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "PATH",
+      "folder of the shards; with --train the file to write" },
     { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
       "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: bytes" },
-    { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL, "learn a vocabulary, and write it as a tokenizer.json" },
-    { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL, "print the ids instead, a document per line" },
+    { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL,
+      "learn a vocabulary, and write it as a tokenizer.json" },
+    { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL,
+      "print the ids instead, a document per line" },
     { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL,
       "the way back: print the text of lines of ids, from plain files or standard input" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
@@ -48,7 +52,9 @@ static alibi_status check_file(const char *path)
     struct stat found;
 
     if (stat(path, &found) == 0 && S_ISDIR(found.st_mode))
-        return cli_fail(ALIBI_USAGE, "'%s' is a folder; give the file to write, such as '%s/tokenizer.json'", path, path);
+        return cli_fail(ALIBI_USAGE,
+                        "'%s' is a folder; give the file to write, such as '%s/tokenizer.json'",
+                        path, path);
     if (stat(path, &found) == 0 && S_ISREG(found.st_mode))
         return cli_fail(ALIBI_BAD_INPUT, "'%s' exists; remove it or choose another name", path);
     if ((size_t)snprintf(copy, sizeof copy, "%s", path) >= sizeof copy)
@@ -63,17 +69,24 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
     bool prints = job->print_ids || job->decode;
 
     if (job->train + job->print_ids + job->decode > 1)
-        return cli_fail(ALIBI_USAGE, "--train, --print-ids and --decode are different jobs; give one of them");
+        return cli_fail(ALIBI_USAGE,
+                        "--train, --print-ids and --decode are different jobs; give one of them");
     if (job->train && job->tokenizer)
-        return cli_fail(ALIBI_USAGE, "--train makes a tokenizer and --tokenizer uses one; give one of them");
+        return cli_fail(ALIBI_USAGE,
+                        "--train makes a tokenizer and --tokenizer uses one; give one of them");
     if (!job->train && line->given & 1u << VOCABULARY)
-        return cli_fail(ALIBI_USAGE, "the options of a vocabulary, such as --vocab, go with --train");
+        return cli_fail(ALIBI_USAGE,
+                        "the options of a vocabulary, such as --vocab, go with --train");
     if ((job->train || prints) && line->given & 1u << SHARDS)
-        return cli_fail(ALIBI_USAGE, "--shard-tokens is for shards; --train, --print-ids and --decode write none");
+        return cli_fail(
+            ALIBI_USAGE,
+            "--shard-tokens is for shards; --train, --print-ids and --decode write none");
     if (job->decode && line->given & 1u << READING)
         return cli_fail(ALIBI_USAGE, "--decode reads ids; how text is read has no meaning for it");
     if (prints && (job->out || job->json))
-        return cli_fail(ALIBI_USAGE, "--print-ids and --decode print to standard output; --out and --json are not for them");
+        return cli_fail(
+            ALIBI_USAGE,
+            "--print-ids and --decode print to standard output; --out and --json are not for them");
     if (!prints && !job->out)
         return cli_fail(ALIBI_USAGE, "where to? give --out %s", job->train ? "FILE" : "DIR");
     return job->train ? check_file(job->out) : ALIBI_OK;
@@ -103,7 +116,9 @@ static alibi_status choose_input(const struct cli_line *line, struct input *in)
     if (in->count > 0)
         return ALIBI_OK;
     if (isatty(STDIN_FILENO))
-        return cli_fail(ALIBI_USAGE, "no FILE, and standard input is a terminal; usage: alibi %s %s", line->command, line->usage);
+        return cli_fail(ALIBI_USAGE,
+                        "no FILE, and standard input is a terminal; usage: alibi %s %s",
+                        line->command, line->usage);
     *in = (struct input){ standard_input, 1 };
     return ALIBI_OK;
 }
@@ -118,8 +133,8 @@ static void print_vocabulary(const alibi_tokenizer *t, const struct job *job, do
 
     cli_terminal_clear();
     if (!job->json) {
-        printf("%s, %lld ids, in '%s'; %s, peak %s\n", alibi_tokenizer_type(t), vocab, job->out, cli_short_time(time, seconds),
-               cli_short_bytes(peak, bytes));
+        printf("%s, %lld ids, in '%s'; %s, peak %s\n", alibi_tokenizer_type(t), vocab, job->out,
+               cli_short_time(time, seconds), cli_short_bytes(peak, bytes));
         return;
     }
     cli_json_open(NULL, '{');
@@ -157,23 +172,27 @@ static void print_ratio(int width, double value)
         printf(" %*s", width, "-");
 }
 
-static void print_counts(const struct alibi_tokenize_result *r, const alibi_tokenizer *t, const char *dir, double speed)
+static void print_counts(const struct alibi_tokenize_result *r, const alibi_tokenizer *t,
+                         const char *dir, double speed)
 {
     char peak[CLI_SHORT];
 
-    printf("%10s %12s %12s %14s %12s %12s\n", "documents", "tokens", "words", "bytes", "tokens/word", "bytes/token");
-    printf("%10lld %12lld %12lld %14lld", (long long)r->documents, (long long)r->tokens, (long long)r->words,
-           (long long)r->bytes);
+    printf("%10s %12s %12s %14s %12s %12s\n", "documents", "tokens", "words", "bytes",
+           "tokens/word", "bytes/token");
+    printf("%10lld %12lld %12lld %14lld", (long long)r->documents, (long long)r->tokens,
+           (long long)r->words, (long long)r->bytes);
     print_ratio(12, (double)r->tokens / (double)r->words);
     print_ratio(12, (double)r->bytes / (double)r->tokens);
-    printf("\n%lld shard%s in '%s', tokenizer: %s, %lld ids; ", (long long)r->shards, r->shards == 1 ? "" : "s", dir,
-           alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t));
+    printf("\n%lld shard%s in '%s', tokenizer: %s, %lld ids; ", (long long)r->shards,
+           r->shards == 1 ? "" : "s", dir, alibi_tokenizer_type(t),
+           (long long)alibi_tokenizer_vocab(t));
     if (isfinite(speed))
         printf("%.1f MB/s, ", speed / 1e6);
     printf("peak %s\n", cli_short_bytes(peak, r->peak_bytes));
 }
 
-static void print_counts_json(const struct alibi_tokenize_result *r, const alibi_tokenizer *t, const char *dir, double speed)
+static void print_counts_json(const struct alibi_tokenize_result *r, const alibi_tokenizer *t,
+                              const char *dir, double speed)
 {
     cli_json_open(NULL, '{');
     cli_json_text("folder", dir);
@@ -192,15 +211,18 @@ static void print_counts_json(const struct alibi_tokenize_result *r, const alibi
     cli_json_close('}');
 }
 
-static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job, const struct input *in)
+static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job,
+                                 const struct input *in)
 {
     struct alibi_tokenize_result result;
-    bool fresh = access(job->out, F_OK) != 0; /* else some of it may be the work of an earlier call: no speed can be told */
+    bool fresh = access(job->out, F_OK) !=
+                 0; /* else some of it may be the work of an earlier call: no speed can be told */
     alibi_status status;
     double speed;
 
     cli_catch_signals();
-    status = alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out, &result);
+    status = alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out,
+                            &result);
     if (status != ALIBI_OK)
         return status;
     cli_terminal_clear();
@@ -226,7 +248,8 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status != ALIBI_OK)
         return status;
     if (job->print_ids)
-        status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids, &(bool){ false });
+        status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids,
+                                     &(bool){ false });
     else if (job->decode)
         status = cli_print_text(t, in.paths, in.count);
     else

@@ -17,7 +17,8 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/train", "DIR", "folder of the run: checkpoints, recipe, log" },
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/train", "DIR",
+      "folder of the run: checkpoints, recipe, log" },
     { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
       "go on from the newest checkpoint in the folder, bit for bit as if never stopped; start if there is none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
@@ -26,8 +27,10 @@ static const struct alibi_option options[] = {
 /* As many tokens as a comparison scores by default: a small part of what training took. */
 enum { VALID_TOKENS = 65536 };
 
-/* The validation loss at the training length; result->tokens stays 0 if the split is too short for it, or on a stop. */
-static alibi_status validate(const struct job *job, const alibi_corpus *corpus, struct alibi_eval_result *result)
+/* The validation loss at the training length; result->tokens stays 0 if the split is too short for
+ * it, or on a stop. */
+static alibi_status validate(const struct job *job, const alibi_corpus *corpus,
+                             struct alibi_eval_result *result)
 {
     int64_t length = job->training.train_length;
     const struct alibi_eval eval = { .length = length,
@@ -48,18 +51,22 @@ static alibi_status validate(const struct job *job, const alibi_corpus *corpus, 
     return status == ALIBI_INTERRUPTED ? ALIBI_OK : status;
 }
 
-static void print_result(const struct alibi_train_result *r, const struct alibi_eval_result *valid, const char *dir)
+static void print_result(const struct alibi_train_result *r, const struct alibi_eval_result *valid,
+                         const char *dir)
 {
     char parameters[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT], peak[CLI_SHORT];
 
     printf("step %lld, loss %.4f, ", (long long)r->step, r->loss);
     if (valid->tokens > 0)
         printf("validation loss %.4f, ", valid->nll);
-    printf("%s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n", cli_short_count(parameters, (double)r->parameters),
-           cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds), cli_short_bytes(peak, r->peak_bytes), dir);
+    printf("%s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n",
+           cli_short_count(parameters, (double)r->parameters),
+           cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds),
+           cli_short_bytes(peak, r->peak_bytes), dir);
 }
 
-static void print_json(const struct alibi_train_result *r, const struct alibi_eval_result *valid, const char *dir)
+static void print_json(const struct alibi_train_result *r, const struct alibi_eval_result *valid,
+                       const char *dir)
 {
     cli_json_open(NULL, '{');
     cli_json_text("run", dir);
@@ -90,7 +97,10 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         status = alibi_train(&job->model, &job->training, corpus, job->out, job->resume, &result);
     if (status == ALIBI_INTERRUPTED)
-        cli_fail(status, "stopped; what is done is saved in '%s' and the same command with --resume goes on", job->out);
+        cli_fail(
+            status,
+            "stopped; what is done is saved in '%s' and the same command with --resume goes on",
+            job->out);
     if (status == ALIBI_OK)
         status = validate(job, corpus, &valid);
     alibi_corpus_free(corpus);

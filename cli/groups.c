@@ -8,8 +8,8 @@
 alibi_status cli_table_copy(struct cli_table *t, struct alibi_option_group *group)
 {
     if (group->count > CLI_COUNT(t->at))
-        return cli_fail(ALIBI_USAGE, "'%s' has %d options, and cli_table room for %d", group->title, group->count,
-                        CLI_COUNT(t->at));
+        return cli_fail(ALIBI_USAGE, "'%s' has %d options, and cli_table room for %d", group->title,
+                        group->count, CLI_COUNT(t->at));
     memcpy(t->at, group->options, (size_t)group->count * sizeof t->at[0]);
     group->options = t->at;
     t->group = group;
@@ -112,7 +112,9 @@ alibi_status cli_refuse_tokenizer(const struct cli_text *values)
 {
     if (!values->tokenizer)
         return ALIBI_OK;
-    return cli_fail(ALIBI_USAGE, "option '--tokenizer' is not for a model: it has its own, the one that it was trained with");
+    return cli_fail(
+        ALIBI_USAGE,
+        "option '--tokenizer' is not for a model: it has its own, the one that it was trained with");
 }
 
 struct alibi_option_group cli_reading_group(struct alibi_reading *values)
@@ -125,20 +127,23 @@ struct alibi_option_group cli_reading_group(struct alibi_reading *values)
 
 struct alibi_option_group cli_builtin_group(struct alibi_builtin *values)
 {
-    struct alibi_option_group group = { .title = "Built-in text, used where no file is given", .values = values };
+    struct alibi_option_group group = { .title = "Built-in text, used where no file is given",
+                                        .values = values };
 
     group.options = alibi_builtin_options(&group.count);
     return group;
 }
 
-alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count, const struct cli_text *text,
-                             const alibi_tokenizer *t)
+alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count,
+                             const struct cli_text *text, const alibi_tokenizer *t)
 {
     alibi_tokenizer *own = NULL;
     alibi_status status = ALIBI_OK;
 
     if (count == 0 && text->valid)
-        return cli_fail(ALIBI_USAGE, "--valid goes with files; the built-in text has a validation part of its own");
+        return cli_fail(
+            ALIBI_USAGE,
+            "--valid goes with files; the built-in text has a validation part of its own");
     if (text->tokenizer) {
         status = alibi_tokenizer_open(&own, text->tokenizer);
         t = own;

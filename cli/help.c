@@ -32,7 +32,8 @@ void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
 /* "--steps N", "--[no-]tied", and "--out DIR, -o DIR" for the one that has a short form */
 static void spell_option(const struct alibi_option *option, char *buffer, size_t size)
 {
-    if (option->type == ALIBI_OPTION_FLAG && option->initial && strcmp(option->initial, "true") == 0)
+    if (option->type == ALIBI_OPTION_FLAG && option->initial &&
+        strcmp(option->initial, "true") == 0)
         snprintf(buffer, size, "--[no-]%s", option->name);
     else if (option->type == ALIBI_OPTION_FLAG)
         snprintf(buffer, size, "--%s", option->name);
@@ -44,7 +45,8 @@ static void spell_option(const struct alibi_option *option, char *buffer, size_t
 
 static bool is_number(const struct alibi_option *option)
 {
-    return option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL || option->type == ALIBI_OPTION_INTS;
+    return option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL ||
+           option->type == ALIBI_OPTION_INTS;
 }
 
 /* "1..64", "at least 0", "" */

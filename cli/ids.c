@@ -1,6 +1,7 @@
 /* ids.c - token ids as text, both ways
  *
- *   464 6842 318 257   the ids of a document on a line, its end id the last: what --print-ids prints and --decode reads */
+ *   464 6842 318 257   the ids of a document on a line, its end id the last: what --print-ids
+ * prints and --decode reads */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -43,11 +44,13 @@ static alibi_status read_number(struct input *in, int c, int64_t vocab, int32_t 
     int64_t id = 0;
 
     if (digit(c) < 0)
-        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is no part of an id", in->name, (long long)in->line, c);
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is no part of an id",
+                        in->name, (long long)in->line, c);
     for (; digit(c) >= 0; c = getc_unlocked(in->file)) {
         id = 10 * id + digit(c);
         if (id >= vocab)
-            return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: the ids of this tokenizer end at %lld", in->name,
+            return cli_fail(ALIBI_BAD_INPUT,
+                            "'%s' line %lld: the ids of this tokenizer end at %lld", in->name,
                             (long long)in->line, (long long)vocab - 1);
     }
     ungetc(c, in->file);
@@ -74,8 +77,8 @@ static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
 
 /* ---- decoding */
 
-/* Documents of any length go through a buffer. An id is held back until the next one is known: the end of a document is no text,
- * but for words, where it is the end of its last line. */
+/* Documents of any length go through a buffer. An id is held back until the next one is known: the
+ * end of a document is no text, but for words, where it is the end of its last line. */
 struct decoder {
     const alibi_tokenizer *tokenizer;
     bool prints_end;
@@ -159,7 +162,9 @@ static alibi_status open_input(struct input *in, const char *path)
 
 alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, int count)
 {
-    struct decoder d = { .tokenizer = t, .prints_end = strcmp(alibi_tokenizer_type(t), "words") == 0, .last_byte = '\n' };
+    struct decoder d = { .tokenizer = t,
+                         .prints_end = strcmp(alibi_tokenizer_type(t), "words") == 0,
+                         .last_byte = '\n' };
     alibi_status status = ALIBI_OK;
 
     for (int i = 0; i < count && status == ALIBI_OK; i++) {

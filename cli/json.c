@@ -8,11 +8,16 @@
 static int depth;
 static bool first = true; /* nothing yet within the innermost bracket */
 
-/* Bytes of the UTF-8 character at the front, 0 if there is none: RFC 3629, so no overlong forms and no surrogates. */
+/* Bytes of the UTF-8 character at the front, 0 if there is none: RFC 3629, so no overlong forms and
+ * no surrogates. */
 static int character_bytes(const unsigned char *text)
 {
     static const unsigned long least[] = { 0, 0, 0x80, 0x800, 0x10000 };
-    int bytes = text[0] < 0x80 ? 1 : text[0] >> 5 == 0x6 ? 2 : text[0] >> 4 == 0xe ? 3 : text[0] >> 3 == 0x1e ? 4 : 0;
+    int bytes = text[0] < 0x80         ? 1
+                : text[0] >> 5 == 0x6  ? 2
+                : text[0] >> 4 == 0xe  ? 3
+                : text[0] >> 3 == 0x1e ? 4
+                                       : 0;
     unsigned long code = bytes < 2 ? text[0] : text[0] & (0x7fu >> bytes);
 
     for (int i = 1; i < bytes; i++) {

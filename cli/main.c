@@ -16,7 +16,8 @@ static const struct command {
     alibi_status (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
-    { "compare", cmd_compare, "train a model per position method, test each at growing lengths, write the report" },
+    { "compare", cmd_compare,
+      "train a model per position method, test each at growing lengths, write the report" },
     { "train", cmd_train, "train one model, or go on with its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
     { "generate", cmd_generate, "continue a text with a model" },
@@ -49,7 +50,8 @@ alibi_status cli_fail(alibi_status status, const char *format, ...)
 static void print_error(const char *command)
 {
     cli_terminal_clear();
-    fprintf(stderr, "alibi: %s%s%s\n", command ? command : "", command ? ": " : "", own_error[0] ? own_error : alibi_error());
+    fprintf(stderr, "alibi: %s%s%s\n", command ? command : "", command ? ": " : "",
+            own_error[0] ? own_error : alibi_error());
 }
 
 /* ---- help */
@@ -58,8 +60,9 @@ static void print_overview(FILE *out)
 {
     fprintf(out, "usage: alibi COMMAND [ARGUMENT...] [OPTION...]\n\n");
     cli_print_wrapped(
-        out, "Trains language models on short inputs, tests them on long ones, and shows which position method extrapolates.", 0,
-        0);
+        out,
+        "Trains language models on short inputs, tests them on long ones, and shows which position method extrapolates.",
+        0, 0);
     fputc('\n', out);
     for (int i = 0; i < CLI_COUNT(commands); i++) {
         fprintf(out, "  %-10s", commands[i].name);
@@ -67,7 +70,9 @@ static void print_overview(FILE *out)
     }
     fputc('\n', out);
     cli_print_wrapped(
-        out, "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options, 'alibi --version' tells the version.", 0, 0);
+        out,
+        "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options, 'alibi --version' tells the version.",
+        0, 0);
 }
 
 static const struct command *find_command(const char *name)
@@ -108,7 +113,8 @@ static alibi_status cmd_help(int argc, char **argv)
 
 /* ---- the run */
 
-/* ALIBI_FAULT="memory:12" lets the 12th allocation fail, so that the tests try the very program that is shipped. */
+/* ALIBI_FAULT="memory:12" lets the 12th allocation fail, so that the tests try the very program
+ * that is shipped. */
 static alibi_status inject_fault(void)
 {
     const char *fault = getenv("ALIBI_FAULT");
@@ -123,13 +129,15 @@ static alibi_status inject_fault(void)
     return alibi_inject_fault(how, n);
 }
 
-/* A reader that has seen enough and closed the pipe is no failure; results that did not reach the disk are. */
+/* A reader that has seen enough and closed the pipe is no failure; results that did not reach the
+ * disk are. */
 static alibi_status finish_output(alibi_status status)
 {
     errno = 0;
     if ((fflush(stdout) == 0 && !ferror(stdout)) || status != ALIBI_OK || errno == EPIPE)
         return status;
-    return cli_fail(ALIBI_IO, "cannot write the results to standard output: %s", strerror(errno ? errno : EIO));
+    return cli_fail(ALIBI_IO, "cannot write the results to standard output: %s",
+                    strerror(errno ? errno : EIO));
 }
 
 static alibi_status run(const char *name, int argc, char **argv, const char **command_name)
@@ -151,8 +159,8 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     return finish_output(command->run(argc, argv));
 }
 
-/* Starts the program anew, under the path it has, by which ps and top call it, if the environment was not yet what the libraries
- * below want for speed. If that fails, all still works. */
+/* Starts the program anew, under the path it has, by which ps and top call it, if the environment
+ * was not yet what the libraries below want for speed. If that fails, all still works. */
 static void settle_environment(char **argv)
 {
     char path[PATH_MAX];
@@ -173,7 +181,8 @@ int main(int argc, char **argv)
     alibi_status status;
 
     settle_environment(argv);
-    /* A closed pipe is seen where it is written to; it must not end a training whose progress nobody reads any more. */
+    /* A closed pipe is seen where it is written to; it must not end a training whose progress
+     * nobody reads any more. */
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_overview(stderr);

@@ -2,7 +2,8 @@
  *
  *   defaults, then the recipe, then the options of the command line: the later one wins
  *
- * The names, types and ranges are those of the tables; the library checks values and finds the nearest name. */
+ * The names, types and ranges are those of the tables; the library checks values and finds the
+ * nearest name. */
 #include <string.h>
 
 #include "cli.h"
@@ -20,7 +21,8 @@ struct common {
 static const struct alibi_option common_options[] = {
     { "recipe", ALIBI_OPTION_TEXT, AT(recipe), 0, 0, NULL, NULL, "FILE",
       "JSON object with the names of the options above, train_length for --train-length; options override it" },
-    { "quiet", ALIBI_OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, NULL, "no progress and no notes, only warnings and errors" },
+    { "quiet", ALIBI_OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, NULL,
+      "no progress and no notes, only warnings and errors" },
     { "help", ALIBI_OPTION_FLAG, AT(help), 0, 0, NULL, NULL, NULL, "print this and exit" },
 };
 
@@ -50,14 +52,16 @@ static bool is_negated(const struct groups *g, const char *name)
     return option && option->type == ALIBI_OPTION_FLAG;
 }
 
-/* The value of an option that needs one: behind `=`, or the next argument unless that is an option itself. */
-static alibi_status take_value(const struct alibi_option *option, const char *next, struct argument *out)
+/* The value of an option that needs one: behind `=`, or the next argument unless that is an option
+ * itself. */
+static alibi_status take_value(const struct alibi_option *option, const char *next,
+                               struct argument *out)
 {
     if (out->text)
         return ALIBI_OK;
     if (!next || strncmp(next, "--", 2) == 0)
-        return cli_fail(ALIBI_USAGE, "option '--%s' needs a value%s%s", option->name, option->value ? ": " : "",
-                        option->value ? option->value : "");
+        return cli_fail(ALIBI_USAGE, "option '--%s' needs a value%s%s", option->name,
+                        option->value ? ": " : "", option->value ? option->value : "");
     out->text = next;
     out->used = 2;
     return ALIBI_OK;
@@ -69,17 +73,20 @@ static const char *long_form(const char *argument)
     return strcmp(argument, "-o") == 0 ? "--out" : argument;
 }
 
-/* Reads `--name value`, `--name=value`, `--flag` or `--no-flag`. `name` is room for the option's name. */
-static alibi_status read_option(const struct groups *g, const char *argument, const char *next, char *name, size_t size,
-                                struct argument *out)
+/* Reads `--name value`, `--name=value`, `--flag` or `--no-flag`. `name` is room for the option's
+ * name. */
+static alibi_status read_option(const struct groups *g, const char *argument, const char *next,
+                                char *name, size_t size, struct argument *out)
 {
     size_t length = strcspn(argument, "=") - 2;
     const char *equals = strchr(argument, '=');
     const struct alibi_option *option;
 
     if (argument[1] != '-')
-        return cli_fail(ALIBI_USAGE, "no option '%s': options begin with two dashes, and a file of that name goes behind '--'",
-                        argument);
+        return cli_fail(
+            ALIBI_USAGE,
+            "no option '%s': options begin with two dashes, and a file of that name goes behind '--'",
+            argument);
     if (length >= size)
         length = size - 1; /* too long to be one of ours: the lookup will say so */
     memcpy(name, argument + 2, length);
@@ -109,9 +116,10 @@ static bool is_option(const char *argument)
     return argument[0] == '-' && argument[1] != '\0';
 }
 
-/* Goes through argv once and sets the options of the common group, or those of all others; operands are moved to the front of
- * argv in the second case. */
-static alibi_status walk(const struct groups *g, struct cli_line *line, int argc, char **argv, bool common)
+/* Goes through argv once and sets the options of the common group, or those of all others; operands
+ * are moved to the front of argv in the second case. */
+static alibi_status walk(const struct groups *g, struct cli_line *line, int argc, char **argv,
+                         bool common)
 {
     bool options_ended = false;
     int operands = 0;
@@ -133,7 +141,8 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        status = read_option(g, long_form(argv[i]), i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
+        status = read_option(g, long_form(argv[i]), i + 1 < argc ? argv[i + 1] : NULL, name,
+                             sizeof name, &argument);
         if (status == ALIBI_OK && (argument.group == &g->at[g->count - 1]) == common)
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);
         if (status != ALIBI_OK)
@@ -149,14 +158,16 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
 static alibi_status check_operands(const struct cli_line *line)
 {
     if (line->operand_count < line->min_operands)
-        return cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command, line->usage);
+        return cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
+                        line->usage);
     if (line->operand_count > line->max_operands)
-        return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s", line->operands[line->max_operands],
-                        line->command, line->usage);
+        return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s",
+                        line->operands[line->max_operands], line->command, line->usage);
     return ALIBI_OK;
 }
 
-static alibi_status parse(const struct groups *g, struct cli_line *line, struct common *common, int argc, char **argv)
+static alibi_status parse(const struct groups *g, struct cli_line *line, struct common *common,
+                          int argc, char **argv)
 {
     alibi_status status = walk(g, line, argc, argv, true);
 
@@ -178,15 +189,16 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-alibi_status cli_run(struct cli_line *line, int argc, char **argv, alibi_status (*run)(const struct cli_line *line, void *job),
-                     void *job)
+alibi_status cli_run(struct cli_line *line, int argc, char **argv,
+                     alibi_status (*run)(const struct cli_line *line, void *job), void *job)
 {
     struct common common;
     struct groups g = { .count = line->count + 1 };
     alibi_status status;
 
     memcpy(g.at, line->groups, (size_t)line->count * sizeof g.at[0]);
-    g.at[line->count] = (struct alibi_option_group){ "Common", common_options, CLI_COUNT(common_options), &common };
+    g.at[line->count] =
+        (struct alibi_option_group){ "Common", common_options, CLI_COUNT(common_options), &common };
     if (asks_for_help(argc, argv)) {
         cli_print_help(stdout, line, &g.at[line->count]);
         return ALIBI_OK;

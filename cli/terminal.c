@@ -1,7 +1,7 @@
 /* terminal.c - progress, notes and signals
  *
- * On a terminal the progress is one line that is rewritten in place; elsewhere it is a plain line now and then. Whoever prints
- * something else takes the progress line away first. */
+ * On a terminal the progress is one line that is rewritten in place; elsewhere it is a plain line
+ * now and then. Whoever prints something else takes the progress line away first. */
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -13,9 +13,10 @@
 
 #include "cli.h"
 
-static const double REWRITE_SECONDS = 0.1;  /* on a terminal */
-static const double LINE_SECONDS = 10;      /* elsewhere */
-static const double REMEMBERED_SECONDS = 1; /* a task that took as long leaves its last line on the terminal */
+static const double REWRITE_SECONDS = 0.1; /* on a terminal */
+static const double LINE_SECONDS = 10;     /* elsewhere */
+static const double REMEMBERED_SECONDS =
+    1; /* a task that took as long leaves its last line on the terminal */
 
 static struct {
     bool quiet;
@@ -124,7 +125,8 @@ static double share_done(const struct alibi_progress *p)
 /* "412/800 steps, 18.2k tokens/s, loss 1.432, 0:35 left", without what is not known */
 static void spell_figures(const struct alibi_progress *p, char *buffer, size_t size)
 {
-    char number[CLI_SHORT], total[CLI_SHORT + 1] = "", speed[CLI_SHORT + 16] = "", loss[CLI_SHORT] = "";
+    char number[CLI_SHORT], total[CLI_SHORT + 1] = "", speed[CLI_SHORT + 16] = "",
+                                              loss[CLI_SHORT] = "";
     char done[CLI_SHORT], time[CLI_SHORT];
     bool goes_on = p->total > 0 && !is_finished(p);
 
@@ -134,8 +136,9 @@ static void spell_figures(const struct alibi_progress *p, char *buffer, size_t s
         snprintf(speed, sizeof speed, ", %s tokens/s", cli_short_count(number, p->tokens_per_s));
     if (isfinite(p->loss))
         snprintf(loss, sizeof loss, ", loss %.3f", p->loss);
-    snprintf(buffer, size, "%s%s %s%s%s, %s%s", cli_short_count(done, (double)p->done), total, p->unit, speed, loss,
-             cli_short_time(time, goes_on ? p->seconds_left : p->seconds), goes_on ? " left" : "");
+    snprintf(buffer, size, "%s%s %s%s%s, %s%s", cli_short_count(done, (double)p->done), total,
+             p->unit, speed, loss, cli_short_time(time, goes_on ? p->seconds_left : p->seconds),
+             goes_on ? " left" : "");
 }
 
 static void spell_bar(double share, char bar[21])
@@ -154,7 +157,8 @@ static void rewrite_line(const struct alibi_progress *p, bool finished)
     spell_figures(p, figures, sizeof figures);
     spell_bar(share_done(p), bar);
     if (p->total > 0)
-        snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s", p->task, bar, floor(100 * share_done(p)), figures);
+        snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s", p->task, bar, floor(100 * share_done(p)),
+                 figures);
     else
         snprintf(line, sizeof line, "%s  %s", p->task, figures);
     fprintf(stderr, "\r%.*s\033[K", columns_of(STDERR_FILENO) - 1, line);
@@ -173,7 +177,8 @@ static void show_progress(void *user, const struct alibi_progress *p)
 
     (void)user;
     screen.ended = finished ? p->done : 0;
-    if (screen.quiet || again || (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
+    if (screen.quiet || again ||
+        (!finished && time - screen.shown < (screen.rewrites ? REWRITE_SECONDS : LINE_SECONDS)))
         return;
     screen.shown = time;
     if (screen.rewrites) {
@@ -232,9 +237,10 @@ void cli_terminal_start(bool quiet)
 
 /* ---- signals */
 
-/* The next signal acts as if it were not caught: whoever waits sees that nothing more was saved. A save is complete or not there
- * at every instant, so ending in the middle of one does no harm. Within a second it is still the same request: timeout(1), say,
- * signals its child and then the child's group. */
+/* The next signal acts as if it were not caught: whoever waits sees that nothing more was saved. A
+ * save is complete or not there at every instant, so ending in the middle of one does no harm.
+ * Within a second it is still the same request: timeout(1), say, signals its child and then the
+ * child's group. */
 static void on_signal(int number)
 {
     static struct timespec first;

@@ -24,7 +24,8 @@ int main(int argc, char **argv)
 
     groups[0].options = alibi_config_options(&groups[0].count);
     groups[1].options = alibi_training_options(&groups[1].count);
-    if (alibi_options_init(groups, 2) != ALIBI_OK || alibi_options_set(groups, 2, "position", "alibi") != ALIBI_OK)
+    if (alibi_options_init(groups, 2) != ALIBI_OK ||
+        alibi_options_set(groups, 2, "position", "alibi") != ALIBI_OK)
         return failed("options");
     training.train_length = 64;
     training.batch = 8;
@@ -38,7 +39,9 @@ int main(int argc, char **argv)
     if (alibi_model_open(&model, folder) != ALIBI_OK)
         return failed("opening");
     for (int64_t length = 64; length <= 1024; length *= 2) {
-        struct alibi_eval eval = { .length = length, .protocol = ALIBI_NONOVERLAPPING, .tokens = 16384 };
+        struct alibi_eval eval = { .length = length,
+                                   .protocol = ALIBI_NONOVERLAPPING,
+                                   .tokens = 16384 };
         struct alibi_eval_result result;
         if (alibi_evaluate(model, corpus, ALIBI_VALID, &eval, &result) != ALIBI_OK)
             return failed("evaluation");

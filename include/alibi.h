@@ -3,11 +3,15 @@
  * This header is the whole public interface and its manual. The program `alibi` uses nothing else.
  *
  * Conventions
- *   - Every function that can fail returns an alibi_status and writes its results only on success. The reason, as one line
- *     that names the object, the reason and the place, is then in alibi_error().
- *   - The library never prints, exits or aborts. What a long call has to say goes through alibi_set_hooks().
- *   - Ownership follows the verb: what _new or _open returned is released with _free; _get and _view lend.
- *   - Letters in comments: B batch, L length, H heads, D head width, C model width, F feed-forward width, V vocabulary, N layers.
+ *   - Every function that can fail returns an alibi_status and writes its results only on success.
+ *     The reason, as one line that names the object, the reason and the place, is then in
+ *     alibi_error().
+ *   - The library never prints, exits or aborts. What a long call has to say goes through
+ *     alibi_set_hooks().
+ *   - Ownership follows the verb: what _new or _open returned is released with _free; _get and
+ *     _view lend.
+ *   - Letters in comments: B batch, L length, H heads, D head width, C model width, F feed-forward
+ *     width, V vocabulary, N layers.
  *   - Same seed, same machine kind, same number of threads: same bits. */
 #ifndef ALIBI_H
 #define ALIBI_H
@@ -22,26 +26,31 @@ extern "C" {
 
 #define ALIBI_API __attribute__((visibility("default")))
 
-/* ---- status -------------------------------------------------------------------------------------------------------- */
+/* ---- status
+ * --------------------------------------------------------------------------------------------------------
+ * */
 
 /* The values are the exit codes of the program, and will not change. */
 typedef enum alibi_status {
     ALIBI_OK = 0,
-    ALIBI_USAGE = 2,        /* an option that does not exist, or a value out of its range */
-    ALIBI_BAD_INPUT = 3,    /* a file, a text or a configuration that cannot be used as it is */
-    ALIBI_MEMORY = 4,       /* not enough memory */
-    ALIBI_IO = 5,           /* reading, writing, locking or syncing failed */
-    ALIBI_NUMERIC = 6,      /* a loss, gradient or weight that is not finite */
-    ALIBI_DEVICE = 7,       /* the device asked for is not there or failed */
-    ALIBI_INTERRUPTED = 75, /* stopped on request; alibi_error() says what of the work is kept, if any */
+    ALIBI_USAGE = 2,     /* an option that does not exist, or a value out of its range */
+    ALIBI_BAD_INPUT = 3, /* a file, a text or a configuration that cannot be used as it is */
+    ALIBI_MEMORY = 4,    /* not enough memory */
+    ALIBI_IO = 5,        /* reading, writing, locking or syncing failed */
+    ALIBI_NUMERIC = 6,   /* a loss, gradient or weight that is not finite */
+    ALIBI_DEVICE = 7,    /* the device asked for is not there or failed */
+    ALIBI_INTERRUPTED =
+        75, /* stopped on request; alibi_error() says what of the work is kept, if any */
 } alibi_status;
 
-/* The message of the last failure in this thread, "" if there was none. Valid until the next failing call in this thread. */
+/* The message of the last failure in this thread, "" if there was none. Valid until the next
+ * failing call in this thread. */
 ALIBI_API const char *alibi_error(void);
 
 ALIBI_API const char *alibi_version(void);
 
-/* ---- hooks: progress, log, stop ------------------------------------------------------------------------------------ */
+/* ---- hooks: progress, log, stop
+ * ------------------------------------------------------------------------------------ */
 
 struct alibi_progress {
     const char *task; /* "train alibi", "eval 1024" */
@@ -60,21 +69,25 @@ struct alibi_hooks {
     void (*log)(void *user, enum alibi_log_level level, const char *line);
 };
 
-/* Process-wide; NULL switches them off. The callbacks are called from the thread that called the library. */
+/* Process-wide; NULL switches them off. The callbacks are called from the thread that called the
+ * library. */
 ALIBI_API void alibi_set_hooks(const struct alibi_hooks *hooks);
 
-/* Asks the training, comparison or tokenizing now running to save and return ALIBI_INTERRUPTED at its next step. Safe in a signal
- * handler. The request ends with the call, whichever way that ends; made between calls, it is for the next one. */
+/* Asks the training, comparison or tokenizing now running to save and return ALIBI_INTERRUPTED at
+ * its next step. Safe in a signal handler. The request ends with the call, whichever way that ends;
+ * made between calls, it is for the next one. */
 ALIBI_API void alibi_request_stop(void);
 ALIBI_API bool alibi_stop_requested(void);
 
-/* Some settings of the libraries below act only if they stand in the environment when a process starts. Puts those that matter
- * for speed there, where the user has not chosen. True: some were added, and a program that starts itself anew (execv) runs
- * faster. Not thread-safe: call it first in main(). */
+/* Some settings of the libraries below act only if they stand in the environment when a process
+ * starts. Puts those that matter for speed there, where the user has not chosen. True: some were
+ * added, and a program that starts itself anew (execv) runs faster. Not thread-safe: call it first
+ * in main(). */
 ALIBI_API bool alibi_set_environment(void);
 
-/* For tests: let the n-th allocation (file operation, gradient) from now on fail as if memory (the disk, the arithmetic) had;
- * n counts from 1, 0 switches the fault off. `how` is "memory", "file" or "nan". */
+/* For tests: let the n-th allocation (file operation, gradient) from now on fail as if memory (the
+ * disk, the arithmetic) had; n counts from 1, 0 switches the fault off. `how` is "memory", "file"
+ * or "nan". */
 ALIBI_API alibi_status alibi_inject_fault(const char *how, int64_t n);
 
 /* Bytes that the library holds now, and the most it held since alibi_memory_reset_peak(). */
@@ -82,7 +95,8 @@ ALIBI_API size_t alibi_memory_now(void);
 ALIBI_API size_t alibi_memory_peak(void);
 ALIBI_API void alibi_memory_reset_peak(void);
 
-/* ---- options: one table serves flags, recipes, help and checks ------------------------------------------------------- */
+/* ---- options: one table serves flags, recipes, help and checks
+ * ------------------------------------------------------- */
 
 enum { ALIBI_LIST_MAX = 32, ALIBI_NAME_MAX = 32 };
 
@@ -130,30 +144,41 @@ struct alibi_option_group {
 ALIBI_API alibi_status alibi_options_init(const struct alibi_option_group *groups, int count);
 ALIBI_API void alibi_options_free(const struct alibi_option_group *groups, int count);
 
-/* The option of that name (dashes and underscores are the same), or NULL; *group is where it was found. */
-ALIBI_API const struct alibi_option *alibi_options_find(const struct alibi_option_group *groups, int count, const char *name,
+/* The option of that name (dashes and underscores are the same), or NULL; *group is where it was
+ * found. */
+ALIBI_API const struct alibi_option *alibi_options_find(const struct alibi_option_group *groups,
+                                                        int count, const char *name,
                                                         const struct alibi_option_group **group);
 
-/* Sets one value from text. ALIBI_USAGE: no such name (the nearest is named), not a number, out of range. */
-ALIBI_API alibi_status alibi_options_set(const struct alibi_option_group *groups, int count, const char *name, const char *text);
+/* Sets one value from text. ALIBI_USAGE: no such name (the nearest is named), not a number, out of
+ * range. */
+ALIBI_API alibi_status alibi_options_set(const struct alibi_option_group *groups, int count,
+                                         const char *name, const char *text);
 
-/* Reads a recipe: a JSON object with the names of the options. ALIBI_BAD_INPUT names file, line and key. */
-ALIBI_API alibi_status alibi_options_read(const struct alibi_option_group *groups, int count, const char *path);
+/* Reads a recipe: a JSON object with the names of the options. ALIBI_BAD_INPUT names file, line and
+ * key. */
+ALIBI_API alibi_status alibi_options_read(const struct alibi_option_group *groups, int count,
+                                          const char *path);
 
-/* Writes all values as a recipe, in the order of the tables, so that the same values give the same bytes. */
-ALIBI_API alibi_status alibi_options_write(const struct alibi_option_group *groups, int count, const char *path);
+/* Writes all values as a recipe, in the order of the tables, so that the same values give the same
+ * bytes. */
+ALIBI_API alibi_status alibi_options_write(const struct alibi_option_group *groups, int count,
+                                           const char *path);
 
 /* Of `count` names the one nearest to `name` by edit distance, or NULL if none is near. */
 ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, int count);
 
-/* ---- devices --------------------------------------------------------------------------------------------------------- */
+/* ---- devices
+ * ---------------------------------------------------------------------------------------------------------
+ * */
 
 enum alibi_device { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
 enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16 };
 
-/* Where models run, and in which numbers. auto: an NVIDIA GPU if there is one that can be used, else the CPU, which is noted with
- * the reason. Precision auto: bf16 on a GPU, fp32 on the CPU, which has nothing else. With bf16 the master weights, statistics,
- * sums, losses and biases of scores stay fp32. */
+/* Where models run, and in which numbers. auto: an NVIDIA GPU if there is one that can be used,
+ * else the CPU, which is noted with the reason. Precision auto: bf16 on a GPU, fp32 on the CPU,
+ * which has nothing else. With bf16 the master weights, statistics, sums, losses and biases of
+ * scores stay fp32. */
 struct alibi_compute {
     int device;    /* enum alibi_device */
     int precision; /* enum alibi_precision */
@@ -161,16 +186,17 @@ struct alibi_compute {
 
 ALIBI_API const struct alibi_option *alibi_compute_options(int *count);
 
-/* Process-wide: for every model that is made, opened, trained or timed from then on; without it, the CPU in fp32. ALIBI_DEVICE
- * says why a GPU that was asked for cannot be used: none there, its driver too old, the library that drives it not installed. Not
- * while another call of the library runs. */
+/* Process-wide: for every model that is made, opened, trained or timed from then on; without it,
+ * the CPU in fp32. ALIBI_DEVICE says why a GPU that was asked for cannot be used: none there, its
+ * driver too old, the library that drives it not installed. Not while another call of the library
+ * runs. */
 ALIBI_API alibi_status alibi_use_device(const struct alibi_compute *compute);
 
 enum { ALIBI_DEVICE_NAME_MAX = 128 };
 
 struct alibi_device_info {
     char name[ALIBI_DEVICE_NAME_MAX]; /* "cpu", "NVIDIA H200" */
-    bool gpu;                         /* else the sizes are 0: the host's memory is not ours to count */
+    bool gpu; /* else the sizes are 0: the host's memory is not ours to count */
     size_t total_bytes, free_bytes;
     int precision; /* ALIBI_FP32 or ALIBI_BF16 */
 };
@@ -180,7 +206,8 @@ ALIBI_API void alibi_device_get_info(struct alibi_device_info *info);
 
 ALIBI_API const char *alibi_precision_name(int precision); /* "fp32", "bf16" */
 
-/* ---- model configuration --------------------------------------------------------------------------------------------- */
+/* ---- model configuration
+ * --------------------------------------------------------------------------------------------- */
 
 enum alibi_norm { ALIBI_LAYERNORM, ALIBI_RMSNORM };
 enum alibi_activation { ALIBI_GELU_TANH, ALIBI_GELU_ERF, ALIBI_RELU, ALIBI_SWIGLU };
@@ -205,7 +232,8 @@ struct alibi_config {
     double rotary_base;
     int rotary_layout; /* enum alibi_rotary_layout */
     int64_t t5_buckets, t5_max_distance;
-    int64_t train_length; /* what the model was trained at; going past it is allowed and noted. Set by training */
+    int64_t train_length; /* what the model was trained at; going past it is allowed and noted. Set
+                             by training */
 };
 
 ALIBI_API const struct alibi_option *alibi_config_options(int *count);
@@ -213,41 +241,50 @@ ALIBI_API const struct alibi_option *alibi_config_options(int *count);
 /* Fills in what is 0 and checks that the parts fit together (ALIBI_USAGE names the option). */
 ALIBI_API alibi_status alibi_config_resolve(struct alibi_config *config);
 
-/* The position methods, in the order of their table: name and one-line summary, NULL past the end. */
+/* The position methods, in the order of their table: name and one-line summary, NULL past the end.
+ * */
 ALIBI_API const char *alibi_position_name(int index, const char **summary);
 
-/* ---- text ------------------------------------------------------------------------------------------------------------ */
+/* ---- text
+ * ------------------------------------------------------------------------------------------------------------
+ * */
 
 /* Text to token ids and back. */
 typedef struct alibi_tokenizer alibi_tokenizer;
 
-/* Opens a tokenizer.json (of ours, or of Hugging Face's byte-level BPE), a folder with one, or a folder with GPT-2's vocab.json
- * and merges.txt. NULL or "bytes": the built-in one, which has an id for each byte and one for the end of a document. What a file
- * asks for and is not there is ALIBI_BAD_INPUT and named. */
+/* Opens a tokenizer.json (of ours, or of Hugging Face's byte-level BPE), a folder with one, or a
+ * folder with GPT-2's vocab.json and merges.txt. NULL or "bytes": the built-in one, which has an id
+ * for each byte and one for the end of a document. What a file asks for and is not there is
+ * ALIBI_BAD_INPUT and named. */
 ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path);
-ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t, const char *path); /* as tokenizer.json */
+ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t,
+                                             const char *path); /* as tokenizer.json */
 ALIBI_API void alibi_tokenizer_free(alibi_tokenizer *t);
 ALIBI_API const char *alibi_tokenizer_type(const alibi_tokenizer *t); /* "bytes", "bpe", "words" */
 ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t);    /* ids are 0..vocab-1 */
-ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);      /* the id behind each document */
+ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t); /* the id behind each document */
 
-/* The ids of a text, without an end (alibi_ids_free); any bytes will do. The text of ids (alibi_text_free), with a 0 behind it;
- * for bytes and BPE it is the text that was encoded. Ids outside 0..vocab-1 are ALIBI_BAD_INPUT. */
-ALIBI_API alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, int32_t **ids,
-                                              int64_t *count);
-ALIBI_API alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count, char **text,
-                                              size_t *bytes);
+/* The ids of a text, without an end (alibi_ids_free); any bytes will do. The text of ids
+ * (alibi_text_free), with a 0 behind it; for bytes and BPE it is the text that was encoded. Ids
+ * outside 0..vocab-1 are ALIBI_BAD_INPUT. */
+ALIBI_API alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text,
+                                              size_t bytes, int32_t **ids, int64_t *count);
+ALIBI_API alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids,
+                                              int64_t count, char **text, size_t *bytes);
 ALIBI_API void alibi_ids_free(int32_t *ids);
 
-/* How files are read as documents. Files packed by gzip or zstd are unpacked, whatever they are called. A folder stands for all
- * files in it and below, in the order of their names; "-" for standard input. Text is UTF-8. */
+/* How files are read as documents. Files packed by gzip or zstd are unpacked, whatever they are
+ * called. A folder stands for all files in it and below, in the order of their names; "-" for
+ * standard input. Text is UTF-8. */
 enum alibi_format { ALIBI_FORMAT_AUTO, ALIBI_FORMAT_TEXT, ALIBI_FORMAT_JSONL };
 enum alibi_document { ALIBI_DOCUMENT_FILE, ALIBI_DOCUMENT_LINE, ALIBI_DOCUMENT_BLANK_LINE };
 
 struct alibi_reading {
-    int format;   /* enum alibi_format; auto: JSON lines if the name says .jsonl or .ndjson, else text */
+    int format; /* enum alibi_format; auto: JSON lines if the name says .jsonl or .ndjson, else text
+                 */
     char *field;  /* JSON lines: the member with the text */
-    int document; /* enum alibi_document, for text: a file, a line, or what stands between blank lines */
+    int document; /* enum alibi_document, for text: a file, a line, or what stands between blank
+                     lines */
 };
 
 ALIBI_API const struct alibi_option *alibi_reading_options(int *count);
@@ -259,14 +296,17 @@ struct alibi_vocabulary {
     int type;          /* enum alibi_vocabulary_type */
     int64_t vocab;     /* ids at most; 0: 32000 for bpe, all for words */
     int64_t min_count; /* a pair (a word) that is rarer does not become a token */
-    char *pattern; /* bpe: "gpt2" (or NULL), "bloom", "gpt4", or a regular expression that cuts text into pieces; words: NULL */
+    char *pattern; /* bpe: "gpt2" (or NULL), "bloom", "gpt4", or a regular expression that cuts text
+                      into pieces; words: NULL */
 };
 
 ALIBI_API const struct alibi_option *alibi_vocabulary_options(int *count);
 
 /* Deterministic: the same text gives the same tokenizer on any number of threads. */
-ALIBI_API alibi_status alibi_tokenizer_train(alibi_tokenizer **out, const struct alibi_vocabulary *how, const char *const *paths,
-                                             int count, const struct alibi_reading *reading);
+ALIBI_API alibi_status alibi_tokenizer_train(alibi_tokenizer **out,
+                                             const struct alibi_vocabulary *how,
+                                             const char *const *paths, int count,
+                                             const struct alibi_reading *reading);
 
 /* What tokenizing counted. Words are runs of bytes between white space. */
 struct alibi_tokenize_result {
@@ -276,35 +316,41 @@ struct alibi_tokenize_result {
     size_t peak_bytes;
 };
 
-/* Writes the tokens of a corpus of any size into the folder `dir`: shards of `shard_tokens` tokens in llm.c's format, with 16-bit
- * ids for vocabularies up to 65,536 and 32-bit ids beyond, index.json with counts and checksums, tokenizer.json, and request.json
- * with what was asked for. `dir` may not lie in a folder of `paths`, and there are at most 50,000 shards.
+/* Writes the tokens of a corpus of any size into the folder `dir`: shards of `shard_tokens` tokens
+ * in llm.c's format, with 16-bit ids for vocabularies up to 65,536 and 32-bit ids beyond,
+ * index.json with counts and checksums, tokenizer.json, and request.json with what was asked for.
+ * `dir` may not lie in a folder of `paths`, and there are at most 50,000 shards.
  *
- * Stopped (by a kill, a power cut, or alibi_request_stop() with ALIBI_INTERRUPTED) it goes on behind the last finished shard when
- * called again with the same arguments, and the shards are, byte for byte, those of a call that was never stopped. The files must
- * be the same by size and time; standard input must be fed the same text again from its start, which is compared with the shards.
- * Finished shards are verified before anything is added to them. On a folder that is finished the same call does nothing and
- * gives the same counts (but not with standard input: then it is refused). Another request is ALIBI_BAD_INPUT that says what
- * differs, unless no shard was finished: then it takes the folder over. So is a folder with files of others. Text that cannot be
- * read leaves no folder behind that was not there before, unless a shard of it is finished. reading NULL: each file is a
- * document, as `auto` has it. */
+ * Stopped (by a kill, a power cut, or alibi_request_stop() with ALIBI_INTERRUPTED) it goes on
+ * behind the last finished shard when called again with the same arguments, and the shards are,
+ * byte for byte, those of a call that was never stopped. The files must be the same by size and
+ * time; standard input must be fed the same text again from its start, which is compared with the
+ * shards. Finished shards are verified before anything is added to them. On a folder that is
+ * finished the same call does nothing and gives the same counts (but not with standard input: then
+ * it is refused). Another request is ALIBI_BAD_INPUT that says what differs, unless no shard was
+ * finished: then it takes the folder over. So is a folder with files of others. Text that cannot be
+ * read leaves no folder behind that was not there before, unless a shard of it is finished. reading
+ * NULL: each file is a document, as `auto` has it. */
 ALIBI_API alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
-                                      const struct alibi_reading *reading, int64_t shard_tokens, const char *dir,
-                                      struct alibi_tokenize_result *result);
+                                      const struct alibi_reading *reading, int64_t shard_tokens,
+                                      const char *dir, struct alibi_tokenize_result *result);
 
-/* Hands over the ids, in order, as they come: a run of them is a document, or a part of one. `ends`: the document ends behind
- * these, its end id included. No run is longer than what a block of the text gives, so memory is bounded whatever a document is.
- * False ends the call early. */
-ALIBI_API alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
-                                           const struct alibi_reading *reading,
-                                           bool (*ids)(void *user, const int32_t *ids, int64_t count, bool ends), void *user);
+/* Hands over the ids, in order, as they come: a run of them is a document, or a part of one.
+ * `ends`: the document ends behind these, its end id included. No run is longer than what a block
+ * of the text gives, so memory is bounded whatever a document is. False ends the call early. */
+ALIBI_API alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths,
+                                           int count, const struct alibi_reading *reading,
+                                           bool (*ids)(void *user, const int32_t *ids,
+                                                       int64_t count, bool ends),
+                                           void *user);
 
 /* A text as tokens, in three splits. */
 typedef struct alibi_corpus alibi_corpus;
 
 enum alibi_split { ALIBI_TRAIN, ALIBI_VALID, ALIBI_TEST, ALIBI_ALL };
 
-/* Tokens of a vocabulary of words have no ends but those of lines: where only the tokens are known, documents are lines then. */
+/* Tokens of a vocabulary of words have no ends but those of lines: where only the tokens are known,
+ * documents are lines then. */
 struct alibi_corpus_info {
     int64_t documents, tokens, words, bytes;
     int64_t vocab;
@@ -317,33 +363,43 @@ struct alibi_builtin {
 
 ALIBI_API const struct alibi_option *alibi_builtin_options(int *count);
 
-/* The built-in corpus: text that a generator writes from the seed; `bytes` is its size, about. Split by document. ALIBI_USAGE if
- * either is out of the range that the options have. `t` NULL: bytes. A corpus keeps its tokenizer: the caller may free `t`. */
-ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes, const alibi_tokenizer *t);
+/* The built-in corpus: text that a generator writes from the seed; `bytes` is its size, about.
+ * Split by document. ALIBI_USAGE if either is out of the range that the options have. `t` NULL:
+ * bytes. A corpus keeps its tokenizer: the caller may free `t`. */
+ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
+                                            const alibi_tokenizer *t);
 
-/* Text files and folders of them; or token shards: folders that alibi_tokenize() made, llm.c's .bin files, folders of those. Text
- * is tokenized into memory with `t` (NULL: bytes), shards are mapped. Shards of ours bring their tokenizer, and `t` must then be
- * NULL or the same; those of others need `t`. Every id is checked against the vocabulary.
+/* Text files and folders of them; or token shards: folders that alibi_tokenize() made, llm.c's .bin
+ * files, folders of those. Text is tokenized into memory with `t` (NULL: bytes), shards are mapped.
+ * Shards of ours bring their tokenizer, and `t` must then be NULL or the same; those of others need
+ * `t`. Every id is checked against the vocabulary.
  *
- * valid NULL: the last twentieth of the text is the test split, the one before it the validation split, cut at line ends where
- * there are any. Else the validation split is that file or folder, all of `paths` trains, and the test split is empty. */
-ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count, const char *valid,
-                                         const alibi_tokenizer *t, const struct alibi_reading *reading);
+ * valid NULL: the last twentieth of the text is the test split, the one before it the validation
+ * split, cut at line ends where there are any. Else the validation split is that file or folder,
+ * all of `paths` trains, and the test split is empty. */
+ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
+                                         const char *valid, const alibi_tokenizer *t,
+                                         const struct alibi_reading *reading);
 ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
-ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split, struct alibi_corpus_info *info);
+ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split,
+                                     struct alibi_corpus_info *info);
 
-/* Writes the text of a split to a file, as it was read but for line ends: one is added between two documents where the first has
- * none of its own. A failure leaves the file as it was. */
-ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi_split split, const char *path);
+/* Writes the text of a split to a file, as it was read but for line ends: one is added between two
+ * documents where the first has none of its own. A failure leaves the file as it was. */
+ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi_split split,
+                                          const char *path);
 
-/* ---- training -------------------------------------------------------------------------------------------------------- */
+/* ---- training
+ * --------------------------------------------------------------------------------------------------------
+ * */
 
 enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
-/* What the backward pass computes again instead of keeping: nothing but norms; what is cheap (activations: more than a quarter
- * of the memory); or whole blocks, of which only the input is kept. The numbers are the same bits, but for cheap in bf16, where
- * activations come from rounded inputs: there only the loss is. */
+/* What the backward pass computes again instead of keeping: nothing but norms; what is cheap
+ * (activations: more than a quarter of the memory); or whole blocks, of which only the input is
+ * kept. The numbers are the same bits, but for cheap in bf16, where activations come from rounded
+ * inputs: there only the loss is. */
 enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMPUTE_BLOCK };
 
 struct alibi_training {
@@ -372,20 +428,24 @@ struct alibi_train_result {
     size_t peak_bytes;
 };
 
-/* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as asked, which names the built-in
- * text if it was that, and `log.jsonl` with a line per step. A folder that holds a comparison is an error.
+/* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as
+ * asked, which names the built-in text if it was that, and `log.jsonl` with a line per step. A
+ * folder that holds a comparison is an error.
  *
- * resume: continue from the newest checkpoint that verifies, bit for bit as if never stopped; with none, start. Without it a
- * folder that holds a run is an error. A second run into a folder in use is an error. SIGTERM and SIGINT are the caller's to
- * catch: alibi_request_stop() makes the call save and return ALIBI_INTERRUPTED.
- * A loss or gradient that is not finite ends the call with ALIBI_NUMERIC; nothing of that step is kept. */
-ALIBI_API alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training,
-                                   const alibi_corpus *corpus, const char *dir, bool resume, struct alibi_train_result *result);
+ * resume: continue from the newest checkpoint that verifies, bit for bit as if never stopped; with
+ * none, start. Without it a folder that holds a run is an error. A second run into a folder in use
+ * is an error. SIGTERM and SIGINT are the caller's to catch: alibi_request_stop() makes the call
+ * save and return ALIBI_INTERRUPTED. A loss or gradient that is not finite ends the call with
+ * ALIBI_NUMERIC; nothing of that step is kept. */
+ALIBI_API alibi_status alibi_train(const struct alibi_config *config,
+                                   const struct alibi_training *training,
+                                   const alibi_corpus *corpus, const char *dir, bool resume,
+                                   struct alibi_train_result *result);
 
 /* What training takes of the device's memory, found before anything is allocated. */
 struct alibi_plan {
     int64_t parameters, batch, length; /* tokens of one pass: batch x length */
-    size_t weights;                    /* fp32 masters, and what passes read where that is another type */
+    size_t weights; /* fp32 masters, and what passes read where that is another type */
     size_t gradients, optimizer;
     size_t activations; /* kept for the backward pass */
     size_t passing;     /* gradients of activations, logits, tables: used again by every layer */
@@ -393,17 +453,23 @@ struct alibi_plan {
     size_t total;
     size_t available;                     /* free on the device; 0: not known (the CPU) */
     bool fits;                            /* or not known */
-    int64_t largest_batch, longest_input; /* with the length, and with the batch, as they are; 0: none; -1: not known */
+    int64_t largest_batch, longest_input; /* with the length, and with the batch, as they are; 0:
+                                             none; -1: not known */
 };
 
-ALIBI_API alibi_status alibi_plan_training(const struct alibi_config *config, const struct alibi_training *training,
+ALIBI_API alibi_status alibi_plan_training(const struct alibi_config *config,
+                                           const struct alibi_training *training,
                                            struct alibi_plan *plan);
 
-/* The same for a GPU that need not be here, with so much of its memory free, in bf16. The workspace is an estimate. */
-ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config, const struct alibi_training *training, size_t free_bytes,
+/* The same for a GPU that need not be here, with so much of its memory free, in bf16. The workspace
+ * is an estimate. */
+ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
+                                      const struct alibi_training *training, size_t free_bytes,
                                       struct alibi_plan *plan);
 
-/* ---- models ---------------------------------------------------------------------------------------------------------- */
+/* ---- models
+ * ----------------------------------------------------------------------------------------------------------
+ * */
 
 typedef struct alibi_model alibi_model;
 
@@ -414,15 +480,18 @@ ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *
 ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);
 
-/* What a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token shards (every byte of which is verified)
- * or a comparison's folder is made of, for people or as JSON.
+/* What a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token shards
+ * (every byte of which is verified) or a comparison's folder is made of, for people or as JSON.
  * *out is freed with alibi_text_free. */
 ALIBI_API alibi_status alibi_inspect(char **out, const char *path, bool json);
 ALIBI_API void alibi_text_free(char *text);
 
-/* ---- evaluation ------------------------------------------------------------------------------------------------------ */
+/* ---- evaluation
+ * ------------------------------------------------------------------------------------------------------
+ * */
 
-/* Stream: one pass in which every token has all of the text before it as context. For methods that see distances only. */
+/* Stream: one pass in which every token has all of the text before it as context. For methods that
+ * see distances only. */
 enum alibi_protocol { ALIBI_NONOVERLAPPING, ALIBI_SLIDING, ALIBI_STREAM };
 
 struct alibi_eval {
@@ -430,14 +499,18 @@ struct alibi_eval {
     int protocol;   /* enum alibi_protocol */
     int64_t stride; /* sliding: tokens scored per window, 1..length */
     int64_t tokens; /* score this many at most, not fewer than length; 0: all */
-    double skip;    /* keys whose weight is proven to be less than this, in all, may be left out; 0: none */
-    bool verify;    /* find what was left out in double precision, which takes longer than the evaluation */
-    /* Stream with alibi: keys that no query can reach with scores up to this are forgotten, so that memory is bounded; a larger
-     * score ends the call with ALIBI_NUMERIC. 0: nothing is forgotten. */
+    double skip;    /* keys whose weight is proven to be less than this, in all, may be left out; 0:
+                       none */
+    bool verify;    /* find what was left out in double precision, which takes longer than the
+                       evaluation */
+    /* Stream with alibi: keys that no query can reach with scores up to this are forgotten, so that
+     * memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: nothing is forgotten.
+     * */
     double window_score;
 };
 
-/* Mean loss of the targets at positions first..last of their windows (position 0 has one token of context). */
+/* Mean loss of the targets at positions first..last of their windows (position 0 has one token of
+ * context). */
 struct alibi_position_loss {
     int64_t first, last, tokens;
     double nll;
@@ -461,10 +534,13 @@ struct alibi_eval_result {
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
 };
 
-ALIBI_API alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum alibi_split split,
-                                      const struct alibi_eval *eval, struct alibi_eval_result *result);
+ALIBI_API alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus,
+                                      enum alibi_split split, const struct alibi_eval *eval,
+                                      struct alibi_eval_result *result);
 
-/* ---- generation ------------------------------------------------------------------------------------------------------ */
+/* ---- generation
+ * ------------------------------------------------------------------------------------------------------
+ * */
 
 struct alibi_sampling {
     int64_t tokens;
@@ -476,19 +552,25 @@ struct alibi_sampling {
     uint64_t seed;
 };
 
-/* Continues `prompt`, handing each piece of text to `emit` as soon as it is whole characters; emit returns false to stop. */
+/* Continues `prompt`, handing each piece of text to `emit` as soon as it is whole characters; emit
+ * returns false to stop. */
 ALIBI_API alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t prompt_bytes,
                                       const struct alibi_sampling *sampling,
-                                      bool (*emit)(void *user, const char *text, size_t bytes), void *user);
+                                      bool (*emit)(void *user, const char *text, size_t bytes),
+                                      void *user);
 
-/* ---- the comparison: the main job ------------------------------------------------------------------------------------ */
+/* ---- the comparison: the main job
+ * ------------------------------------------------------------------------------------ */
 
 struct alibi_compare {
     struct alibi_name_list methods;
     struct alibi_int_list lengths;
-    int64_t eval_tokens;    /* tokens scored per method and length at most; 0: all of the validation split */
-    int64_t sliding_tokens; /* of these scored with a sliding window too, where not fewer than the length; 0: none */
-    int64_t stream_tokens;  /* read as one stream too, from the start of the validation split, as far as it goes; 0: none */
+    int64_t eval_tokens;    /* tokens scored per method and length at most; 0: all of the validation
+                               split */
+    int64_t sliding_tokens; /* of these scored with a sliding window too, where not fewer than the
+                               length; 0: none */
+    int64_t stream_tokens; /* read as one stream too, from the start of the validation split, as far
+                              as it goes; 0: none */
 };
 
 ALIBI_API const struct alibi_option *alibi_compare_options(int *count);
@@ -498,14 +580,17 @@ struct alibi_compare_method {
     double train_tokens_per_s, train_seconds, train_loss;
     size_t peak_bytes;
     int64_t parameters;
-    char device[ALIBI_DEVICE_NAME_MAX]; /* where its training was measured: "cpu", "NVIDIA H200"; "": not known, an older version
-                                           trained it */
-    int precision;                      /* in what numbers: ALIBI_FP32 or ALIBI_BF16, if the device is known */
+    char device[ALIBI_DEVICE_NAME_MAX]; /* where its training was measured: "cpu", "NVIDIA H200";
+                                           "": not known, an older version trained it */
+    int precision; /* in what numbers: ALIBI_FP32 or ALIBI_BF16, if the device is known */
     int lengths;
-    struct alibi_eval_result by_length[ALIBI_LIST_MAX]; /* tokens == 0 where the method has no value: `learned` past its table */
+    struct alibi_eval_result by_length[ALIBI_LIST_MAX]; /* tokens == 0 where the method has no
+                                                           value: `learned` past its table */
     int sliding_lengths;                                /* as many as lengths, or 0 */
-    struct alibi_eval_result sliding[ALIBI_LIST_MAX];   /* the same lengths with a sliding window, stride half the length */
-    struct alibi_eval_result stream; /* tokens == 0: not asked for, or the method cannot: `learned`, `sinusoidal` */
+    struct alibi_eval_result sliding[ALIBI_LIST_MAX];   /* the same lengths with a sliding window,
+                                                           stride half the length */
+    struct alibi_eval_result
+        stream; /* tokens == 0: not asked for, or the method cannot: `learned`, `sinusoidal` */
 };
 
 struct alibi_compare_result {
@@ -520,19 +605,26 @@ struct alibi_compare_result {
     struct alibi_compare_method method[ALIBI_LIST_MAX];
 };
 
-/* Trains one model per method with the same data and seed, evaluates each at every length and writes results.json,
- * results.csv and report.html into `dir`, and recipe.json, which asks for the same again. A comparison that was stopped goes on
- * where it was; one that differs from what the folder holds is an error. */
-ALIBI_API alibi_status alibi_compare_run(const struct alibi_compare *compare, const struct alibi_config *config,
-                                         const struct alibi_training *training, const alibi_corpus *corpus, const char *dir,
+/* Trains one model per method with the same data and seed, evaluates each at every length and
+ * writes results.json, results.csv and report.html into `dir`, and recipe.json, which asks for the
+ * same again. A comparison that was stopped goes on where it was; one that differs from what the
+ * folder holds is an error. */
+ALIBI_API alibi_status alibi_compare_run(const struct alibi_compare *compare,
+                                         const struct alibi_config *config,
+                                         const struct alibi_training *training,
+                                         const alibi_corpus *corpus, const char *dir,
                                          struct alibi_compare_result **out);
 ALIBI_API void alibi_compare_free(struct alibi_compare_result *result);
 
-/* The result as a table and a plot for a terminal of that many columns, with colour if asked for; freed with alibi_text_free. */
-ALIBI_API alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *result, int columns, bool colour);
+/* The result as a table and a plot for a terminal of that many columns, with colour if asked for;
+ * freed with alibi_text_free. */
+ALIBI_API alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *result,
+                                          int columns, bool colour);
 ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result);
 
-/* ---- benchmarks ------------------------------------------------------------------------------------------------------ */
+/* ---- benchmarks
+ * ------------------------------------------------------------------------------------------------------
+ * */
 
 enum { ALIBI_BENCH_PARTS = 32 };
 
@@ -544,22 +636,27 @@ struct alibi_bench_part {
 
 struct alibi_bench_step {
     int64_t parameters;
-    double step_seconds; /* a whole training step: forward, backward, clipping, optimizer; the median of the repeats */
+    double step_seconds; /* a whole training step: forward, backward, clipping, optimizer; the
+                            median of the repeats */
     double tokens_per_s;
     double step_gflops;    /* products of the step (linear layers and attention) / step_seconds */
-    double model_gflops;   /* 6 P + 6 N L C per token, P with embeddings / step_seconds: the usual formula */
-    double product_gflops; /* what the device's matrix library reaches on the same linear products, alone, in the same run */
+    double model_gflops;   /* 6 P + 6 N L C per token, P with embeddings / step_seconds: the usual
+                              formula */
+    double product_gflops; /* what the device's matrix library reaches on the same linear products,
+                              alone, in the same run */
     double share;          /* step_gflops / product_gflops */
     size_t peak_bytes;     /* of the device's memory */
     int parts;             /* where a step's time goes; 0: not known (the CPU) */
     struct alibi_bench_part part[ALIBI_BENCH_PARTS];
 };
 
-ALIBI_API alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats,
-                                         int recompute, double skip, struct alibi_bench_step *result);
+ALIBI_API alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch,
+                                         int64_t length, int64_t repeats, int recompute,
+                                         double skip, struct alibi_bench_step *result);
 
 /* Evaluates a fresh model of that configuration on one window of `length` random tokens. */
-ALIBI_API alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds, size_t *peak_bytes);
+ALIBI_API alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
+                                        double *seconds, size_t *peak_bytes);
 
 /* Attention alone, on random numbers. */
 struct alibi_bench_attention {
@@ -577,11 +674,12 @@ struct alibi_bench_attention_result {
     double decode_seconds;                    /* of one token behind length - 1 others */
     double forward_gflops, backward_gflops;   /* of the pairs that were computed */
     double used;                              /* share of the tiles that were */
-    double left_out;                          /* the largest share of a query's weight that was left out */
+    double left_out; /* the largest share of a query's weight that was left out */
     size_t forward_peak_bytes, peak_bytes;
 };
 
-ALIBI_API alibi_status alibi_bench_attention(const struct alibi_bench_attention *how, int64_t length,
+ALIBI_API alibi_status alibi_bench_attention(const struct alibi_bench_attention *how,
+                                             int64_t length,
                                              struct alibi_bench_attention_result *result);
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-/* check.h - cmocka and what the tests share: temporary folders, closeness, expected errors, calls that fail */
+/* check.h - cmocka and what the tests share: temporary folders, closeness, expected errors, calls
+ * that fail */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -15,11 +16,11 @@
 /* The library has a function of the name fail, which cmocka's fail_msg relies on being its own. */
 #undef fail
 #undef fail_msg
-#define fail_msg(...)                                                                                                            \
-    do {                                                                                                                         \
-        print_error(__VA_ARGS__);                                                                                                \
-        print_error("\n");                                                                                                       \
-        _fail(__FILE__, __LINE__);                                                                                               \
+#define fail_msg(...)                                                                              \
+    do {                                                                                           \
+        print_error(__VA_ARGS__);                                                                  \
+        print_error("\n");                                                                         \
+        _fail(__FILE__, __LINE__);                                                                 \
     } while (0)
 
 #include <dirent.h>
@@ -31,39 +32,42 @@
 /* ---- status */
 
 /* The call succeeds; if not, its message is shown. */
-#define assert_ok(call)                                                                                                          \
-    do {                                                                                                                         \
-        alibi_status check_status = (call);                                                                                      \
-        if (check_status != ALIBI_OK)                                                                                            \
-            fail_msg("%s: status %d: %s", #call, (int)check_status, alibi_error());                                              \
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        alibi_status check_status = (call);                                                        \
+        if (check_status != ALIBI_OK)                                                              \
+            fail_msg("%s: status %d: %s", #call, (int)check_status, alibi_error());                \
     } while (0)
 
 /* The call fails with that status, and with a message of one line that contains `part`. */
-#define assert_fails(call, expected, part)                                                                                       \
-    do {                                                                                                                         \
-        alibi_status check_status = (call);                                                                                      \
-        if (check_status != (expected))                                                                                          \
-            fail_msg("%s: status %d, not %d: %s", #call, (int)check_status, (int)(expected), alibi_error());                     \
-        if (strstr(alibi_error(), (part)) == NULL || strchr(alibi_error(), '\n') != NULL)                                        \
-            fail_msg("%s: '%s' is not one line with '%s'", #call, alibi_error(), (part));                                        \
+#define assert_fails(call, expected, part)                                                         \
+    do {                                                                                           \
+        alibi_status check_status = (call);                                                        \
+        if (check_status != (expected))                                                            \
+            fail_msg("%s: status %d, not %d: %s", #call, (int)check_status, (int)(expected),       \
+                     alibi_error());                                                               \
+        if (strstr(alibi_error(), (part)) == NULL || strchr(alibi_error(), '\n') != NULL)          \
+            fail_msg("%s: '%s' is not one line with '%s'", #call, alibi_error(), (part));          \
     } while (0)
 
 /* ---- numbers */
 
 /* |a - b| <= tolerance; a NaN is close to nothing. */
-#define assert_close(a, b, tolerance)                                                                                            \
-    do {                                                                                                                         \
-        double check_a = (double)(a), check_b = (double)(b), check_t = (double)(tolerance);                                      \
-        if (!(fabs(check_a - check_b) <= check_t))                                                                               \
-            fail_msg("%s = %.17g is not within %g of %.17g", #a, check_a, check_t, check_b);                                     \
+#define assert_close(a, b, tolerance)                                                              \
+    do {                                                                                           \
+        double check_a = (double)(a), check_b = (double)(b), check_t = (double)(tolerance);        \
+        if (!(fabs(check_a - check_b) <= check_t))                                                 \
+            fail_msg("%s = %.17g is not within %g of %.17g", #a, check_a, check_t, check_b);       \
     } while (0)
 
 /* The same, relative to the larger of |b| and 1. */
-#define assert_close_relative(a, b, tolerance) assert_close(a, b, (double)(tolerance)*fmax(1.0, fabs((double)(b))))
+#define assert_close_relative(a, b, tolerance)                                                     \
+    assert_close(a, b, (double)(tolerance)*fmax(1.0, fabs((double)(b))))
 
 /* ---- temporary folders */
 
-static inline int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where)
+static inline int remove_entry(const char *path, const struct stat *info, int kind,
+                               struct FTW *where)
 {
     (void)info;
     (void)kind;
@@ -116,7 +120,8 @@ static inline void write_file(const char *path, const void *bytes, size_t length
 
 /* ---- memory */
 
-/* A copy in a block of its exact size, so that the sanitizer sees a read beyond it; for the caller to free. */
+/* A copy in a block of its exact size, so that the sanitizer sees a read beyond it; for the caller
+ * to free. */
 static inline char *exact_copy(const char *bytes, size_t length)
 {
     char *exact = malloc(length > 0 ? length : 1);
@@ -140,11 +145,12 @@ static inline int open_descriptors(void)
     return count;
 }
 
-/* The first call of that kind ("file", "memory") which job(subject) makes fails, then the second, and so on. Each failure has
- * that status and a message with `part`, and nothing leaks. Some calls may fail without harm, as closing a file that was read, so
- * the end is where many in a row change nothing. Returns how many failures there were. */
-static inline int fail_each_call(const char *kind, alibi_status (*job)(void *subject), void *subject, alibi_status expected,
-                                 const char *part)
+/* The first call of that kind ("file", "memory") which job(subject) makes fails, then the second,
+ * and so on. Each failure has that status and a message with `part`, and nothing leaks. Some calls
+ * may fail without harm, as closing a file that was read, so the end is where many in a row change
+ * nothing. Returns how many failures there were. */
+static inline int fail_each_call(const char *kind, alibi_status (*job)(void *subject),
+                                 void *subject, alibi_status expected, const char *part)
 {
     size_t before = alibi_memory_now();
     int descriptors = open_descriptors(), failures = 0;

@@ -1,4 +1,5 @@
-/* tokenizing.h - a small corpus, three tokenizers, what must come of them, and a way to stop in between */
+/* tokenizing.h - a small corpus, three tokenizers, what must come of them, and a way to stop in
+ * between */
 #ifndef TOKENIZING_H
 #define TOKENIZING_H
 
@@ -8,7 +9,8 @@
 
 enum { FILES = 3, BLOCK = 8 << 20 };
 
-/* ---- text: words of one to nine letters, some of several bytes, lines, and lines that are blank */
+/* ---- text: words of one to nine letters, some of several bytes, lines, and lines that are blank
+ * */
 
 struct corpus {
     char *folder;
@@ -32,7 +34,8 @@ static inline const char *keep(struct corpus *c, const char *name)
 
 static inline size_t append_word(char *at, uint64_t number)
 {
-    static const char *const letters[] = { "a", "e", "n", "th", "ing", "\xc3\xa9", "'s", "7", "\xe6\xbc\xa2" };
+    static const char *const letters[] = { "a",        "e",  "n", "th",          "ing",
+                                           "\xc3\xa9", "'s", "7", "\xe6\xbc\xa2" };
     size_t used = 0;
 
     for (uint64_t i = 0; i <= number % 5; i++) {
@@ -136,7 +139,8 @@ static inline int tear_down(void **state)
 
 /* ---- what must come out, computed another way */
 
-static inline void expect_document(const alibi_tokenizer *t, const char *text, size_t bytes, struct ids *ids)
+static inline void expect_document(const alibi_tokenizer *t, const char *text, size_t bytes,
+                                   struct ids *ids)
 {
     int32_t end = alibi_tokenizer_end(t);
     bool words = strcmp(alibi_tokenizer_type(t), "words") == 0;

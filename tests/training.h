@@ -1,4 +1,5 @@
-/* training.h - a model and a text so small that a run takes milliseconds, and ways to compare runs byte by byte */
+/* training.h - a model and a text so small that a run takes milliseconds, and ways to compare runs
+ * byte by byte */
 #ifndef TRAINING_H
 #define TRAINING_H
 
@@ -11,7 +12,8 @@
 
 static inline void tiny_defaults(struct alibi_config *config, struct alibi_training *training)
 {
-    struct alibi_option_group groups[] = { { .title = "model", .values = config }, { .title = "training", .values = training } };
+    struct alibi_option_group groups[] = { { .title = "model", .values = config },
+                                           { .title = "training", .values = training } };
 
     memset(config, 0, sizeof *config);
     memset(training, 0, sizeof *training);
@@ -60,7 +62,8 @@ static inline alibi_corpus *tiny_corpus(const char *word)
     alibi_corpus *corpus = NULL;
 
     for (int i = 0; i < WORDS; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%.6s %d%s", word, i * i % 97, i % 8 == 7 ? "\n" : " ");
+        used += (size_t)snprintf(text + used, sizeof text - used, "%.6s %d%s", word, i * i % 97,
+                                 i % 8 == 7 ? "\n" : " ");
     assert_ok(corpus_from_texts(&corpus, texts, 2));
     return corpus;
 }
@@ -68,7 +71,9 @@ static inline alibi_corpus *tiny_corpus(const char *word)
 /* A vocabulary of four words, `word` and "the" among them. */
 static inline alibi_tokenizer *tiny_tokenizer(const char *word)
 {
-    const struct slice words[] = { { "<unk>", 5 }, { "<eos>", 5 }, { "the", 3 }, { word, strlen(word) } };
+    const struct slice words[] = {
+        { "<unk>", 5 }, { "<eos>", 5 }, { "the", 3 }, { word, strlen(word) }
+    };
     alibi_tokenizer *t = NULL;
 
     assert_ok(tokenizer_new_words(&t, words, 4));
@@ -87,7 +92,8 @@ static inline alibi_corpus *tiny_words_corpus(const char *word)
 
 /* ---- models of bytes, with weights that matter */
 
-static inline struct alibi_config tiny_bytes_config(const char *position, int64_t layers, int64_t train_length)
+static inline struct alibi_config tiny_bytes_config(const char *position, int64_t layers,
+                                                    int64_t train_length)
 {
     struct alibi_config c;
     struct alibi_training training;
@@ -104,7 +110,8 @@ static inline struct alibi_config tiny_bytes_config(const char *position, int64_
     return c;
 }
 
-/* Weights of a size at which every part of the model matters and losses differ from token to token; norms stay near one. */
+/* Weights of a size at which every part of the model matters and losses differ from token to token;
+ * norms stay near one. */
 static inline void randomise(struct model *m, uint64_t seed, double size)
 {
     for (int i = 0; i < m->count; i++) {
@@ -112,7 +119,8 @@ static inline void randomise(struct model *m, uint64_t seed, double size)
         float *values = NULL;
         assert_ok(NEW_ARRAY(&values, p->count, "weights"));
         for (int64_t k = 0; k < p->count; k++)
-            values[k] = (float)((p->init == INIT_ONE) + size * random_normal(seed, (uint64_t)i, (uint64_t)k));
+            values[k] = (float)((p->init == INIT_ONE) +
+                                size * random_normal(seed, (uint64_t)i, (uint64_t)k));
         assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), values));
         mem_free(values);
     }
@@ -121,7 +129,8 @@ static inline void randomise(struct model *m, uint64_t seed, double size)
 
 /* ---- where */
 
-/* A save syncs a dozen times. In memory that costs nothing, and what the tests show does not depend on it. */
+/* A save syncs a dozen times. In memory that costs nothing, and what the tests show does not depend
+ * on it. */
 static inline char *fast_folder(void)
 {
     if (getenv("TMPDIR") == NULL && access("/dev/shm", W_OK) == 0)
@@ -196,7 +205,8 @@ static inline void assert_same_run(const char *a, const char *b, int64_t step)
 
     assert_true(x && y);
     for (int i = 0; i <= PARTS; i++)
-        assert_same_file(step_path(x, step), step_path(y, step), i < PARTS ? part_names[i] : "manifest.json");
+        assert_same_file(step_path(x, step), step_path(y, step),
+                         i < PARTS ? part_names[i] : "manifest.json");
     assert_same_file(x, y, "log.jsonl");
     free(x);
     free(y);
@@ -214,7 +224,8 @@ struct listener {
 static inline void listen_log(void *user, enum alibi_log_level level, const char *line)
 {
     struct listener *l = user;
-    int n = snprintf(l->log + l->used, sizeof l->log - l->used, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
+    int n = snprintf(l->log + l->used, sizeof l->log - l->used, "%s%s\n",
+                     level == ALIBI_WARNING ? "warning: " : "", line);
 
     l->used += (size_t)n < sizeof l->log - l->used ? (size_t)n : 0;
 }
@@ -236,7 +247,8 @@ static inline void listen_to(struct listener *l, int64_t stop_at)
 
 /* ---- whole runs */
 
-/* A folder, the paths of two runs in it and of the last checkpoint of the second, and what is trained. */
+/* A folder, the paths of two runs in it and of the last checkpoint of the second, and what is
+ * trained. */
 struct site {
     char *folder, whole[256], run[256], newest[300];
     alibi_corpus *corpus;

@@ -1,6 +1,7 @@
 /* base.h - what every room uses: errors, sizes, memory, files, random numbers, JSON, log
  *
- * The rest of the library reaches the operating system through this room only, so that every failure can be injected. */
+ * The rest of the library reaches the operating system through this room only, so that every
+ * failure can be injected. */
 #ifndef BASE_H
 #define BASE_H
 
@@ -9,106 +10,136 @@
 
 #include "alibi.h"
 
-/* ---- status (status.c) ----------------------------------------------------------------------------------------------- */
+/* ---- status (status.c)
+ * -----------------------------------------------------------------------------------------------
+ * */
 
-/* Records the message for alibi_error() and returns `status`. The message is one line: the object, the reason, the place. */
-alibi_status fail(alibi_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Records the message for alibi_error() and returns `status`. The message is one line: the object,
+ * the reason, the place. */
+alibi_status fail(alibi_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-/* Puts "outer: " style context in front of the message already recorded; returns `status` unchanged. */
-alibi_status fail_context(alibi_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Puts "outer: " style context in front of the message already recorded; returns `status`
+ * unchanged. */
+alibi_status fail_context(alibi_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* A failure that another thread had: kept there, raised here. */
 struct failure {
     alibi_status status;
     char message[1024];
 };
-void failure_keep(struct failure *f, alibi_status status); /* of the calling thread, with the message it has */
-alibi_status failure_raise(const struct failure *f);       /* ALIBI_OK if there was none */
+void failure_keep(struct failure *f,
+                  alibi_status status); /* of the calling thread, with the message it has */
+alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was none */
 
-/* Leaves the function through its one exit on failure. The function has `alibi_status status` and a label `out`. */
-#define TRY(call)                                                                                                                \
-    do {                                                                                                                         \
-        status = (call);                                                                                                         \
-        if (status != ALIBI_OK)                                                                                                  \
-            goto out;                                                                                                            \
+/* Leaves the function through its one exit on failure. The function has `alibi_status status` and a
+ * label `out`. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        status = (call);                                                                           \
+        if (status != ALIBI_OK)                                                                    \
+            goto out;                                                                              \
     } while (0)
 
 /* The same for functions that hold nothing to clean up. */
-#define TRY_RETURN(call)                                                                                                         \
-    do {                                                                                                                         \
-        alibi_status try_status = (call);                                                                                        \
-        if (try_status != ALIBI_OK)                                                                                              \
-            return try_status;                                                                                                   \
+#define TRY_RETURN(call)                                                                           \
+    do {                                                                                           \
+        alibi_status try_status = (call);                                                          \
+        if (try_status != ALIBI_OK)                                                                \
+            return try_status;                                                                     \
     } while (0)
 
-/* ---- sizes (size.h is all inline) -------------------------------------------------------------------------------------- */
+/* ---- sizes (size.h is all inline)
+ * -------------------------------------------------------------------------------------- */
 
 #include "size.h"
 
-/* ---- memory (memory.c) ------------------------------------------------------------------------------------------------- */
+/* ---- memory (memory.c)
+ * -------------------------------------------------------------------------------------------------
+ * */
 
-/* All heap memory of the library. 64-byte aligned, counted, able to fail on demand. mem_new does not clear; mem_new_zero does.
- * A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names `what` and the bytes asked for. */
+/* All heap memory of the library. 64-byte aligned, counted, able to fail on demand. mem_new does
+ * not clear; mem_new_zero does. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names
+ * `what` and the bytes asked for. */
 alibi_status mem_new(void **out, size_t bytes, const char *what);
 alibi_status mem_new_zero(void **out, size_t bytes, const char *what);
-alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what); /* keeps the content */
-void mem_free(void *p);                                                                    /* NULL is fine */
+alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes,
+                      const char *what); /* keeps the content */
+void mem_free(void *p);                  /* NULL is fine */
 
 /* count * sizeof **pp elements into *pp, with the product checked. */
 #define NEW_ARRAY(pp, count, what) new_array((void **)(pp), (count), sizeof **(pp), (what))
-#define NEW_ZERO_ARRAY(pp, count, what) new_zero_array((void **)(pp), (count), sizeof **(pp), (what))
+#define NEW_ZERO_ARRAY(pp, count, what)                                                            \
+    new_zero_array((void **)(pp), (count), sizeof **(pp), (what))
 alibi_status new_array(void **out, int64_t count, size_t size, const char *what);
 alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what);
 
-/* Room for `count` elements in *pp, which has room for *capacity: what is there stays, and what grows at least doubles. */
-#define RESERVE_ARRAY(pp, capacity, count, what) reserve_array((void **)(pp), (capacity), (count), sizeof **(pp), (what))
-alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size, const char *what);
+/* Room for `count` elements in *pp, which has room for *capacity: what is there stays, and what
+ * grows at least doubles. */
+#define RESERVE_ARRAY(pp, capacity, count, what)                                                   \
+    reserve_array((void **)(pp), (capacity), (count), sizeof **(pp), (what))
+alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size,
+                           const char *what);
 
 /* Texts (text.c). */
 alibi_status text_copy(char **out, const char *text);
 
-/* A text that grows; every append is checked. Start from {0}; text.data is always terminated once something was appended. */
+/* A text that grows; every append is checked. Start from {0}; text.data is always terminated once
+ * something was appended. */
 struct text {
     char *data;
     size_t length, capacity;
 };
-alibi_status text_append(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+alibi_status text_append(struct text *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length);
 void text_free(struct text *t);
 
-/* ---- files (file.c, folder.c, lock.c, checksum.c; os.c makes the system calls) ------------------------------------------ */
+/* ---- files (file.c, folder.c, lock.c, checksum.c; os.c makes the system calls)
+ * ------------------------------------------ */
 
-/* All file access of the library. Every function counts as one or more I/O calls that can be told to fail. ALIBI_IO names the
- * path and the system's reason; a path that does not exist or is not the right kind is ALIBI_BAD_INPUT. */
+/* All file access of the library. Every function counts as one or more I/O calls that can be told
+ * to fail. ALIBI_IO names the path and the system's reason; a path that does not exist or is not
+ * the right kind is ALIBI_BAD_INPUT. */
 struct file;
 
 alibi_status file_open_read(struct file **out, const char *path);
-alibi_status file_open_input(struct file **out, const char *path); /* pipes and devices too; "-" is standard input; size 0 */
-alibi_status file_create(struct file **out, const char *path);     /* truncates */
+alibi_status file_open_input(
+    struct file **out, const char *path); /* pipes and devices too; "-" is standard input; size 0 */
+alibi_status file_create(struct file **out, const char *path); /* truncates */
 alibi_status file_open_append(struct file **out, const char *path);
-/* got < bytes only at the end of the file. ALIBI_INTERRUPTED: a stop was asked for, and the file is a pipe or a device, where to
- * wait for more may take for ever. */
+/* got < bytes only at the end of the file. ALIBI_INTERRUPTED: a stop was asked for, and the file is
+ * a pipe or a device, where to wait for more may take for ever. */
 alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got);
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
-alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes); /* the first bytes of the file */
+alibi_status file_write_over(struct file *f, const void *buffer,
+                             size_t bytes); /* the first bytes of the file */
 alibi_status file_sync(struct file *f);
-alibi_status file_close(struct file *f); /* reports what a late write reports; f is gone either way; NULL is fine */
+alibi_status file_close(
+    struct file *f); /* reports what a late write reports; f is gone either way; NULL is fine */
 int64_t file_size(const struct file *f);
-/* Its bytes, and when it was written, in nanoseconds since 1970; without opening it. Both 0 for pipes and devices. */
+/* Its bytes, and when it was written, in nanoseconds since 1970; without opening it. Both 0 for
+ * pipes and devices. */
 alibi_status file_measure(int64_t *bytes, int64_t *modified, const char *path);
 
-alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit); /* one more byte, a 0, behind the end */
-alibi_status file_replace(const char *path, const void *bytes, size_t length); /* write aside, sync, rename, sync the folder */
-/* The same for what `write` makes. Where `path` is not a regular file (a device, a pipe, a link), it is written in place. */
-alibi_status file_replace_with(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user);
+alibi_status file_read_all(char **out, size_t *bytes, const char *path,
+                           size_t limit); /* one more byte, a 0, behind the end */
+alibi_status file_replace(const char *path, const void *bytes,
+                          size_t length); /* write aside, sync, rename, sync the folder */
+/* The same for what `write` makes. Where `path` is not a regular file (a device, a pipe, a link),
+ * it is written in place. */
+alibi_status file_replace_with(const char *path,
+                               alibi_status (*write)(struct file *f, const void *user),
+                               const void *user);
 alibi_status file_truncate(const char *path, int64_t bytes);
 alibi_status file_rename(const char *from, const char *to);
 alibi_status file_remove(const char *path); /* one that is not there is fine */
 alibi_status file_remove_within(const char *folder, const char *name);
 bool file_exists(const char *path);
 
-/* A whole file as memory, read only. Whoever truncates it meanwhile ends the process (SIGBUS): that is the price of not copying.
- */
+/* A whole file as memory, read only. Whoever truncates it meanwhile ends the process (SIGBUS): that
+ * is the price of not copying. */
 struct mapping;
 alibi_status mapping_open(struct mapping **out, const char *path);
 const char *mapping_view(const struct mapping *m, size_t *bytes);
@@ -118,16 +149,19 @@ alibi_status folder_create(const char *path); /* and its parents; one that exist
 alibi_status folder_sync(const char *path);
 alibi_status folder_remove(const char *path); /* the folder and the files in it, not deeper */
 bool folder_exists(const char *path);
-alibi_status folder_list(char ***names, int *count, const char *path);       /* sorted; names_free */
-alibi_status folder_list_files(char ***paths, int *count, const char *path); /* and of folders below, sorted; names_free */
+alibi_status folder_list(char ***names, int *count, const char *path); /* sorted; names_free */
+alibi_status folder_list_files(char ***paths, int *count,
+                               const char *path); /* and of folders below, sorted; names_free */
 void names_free(char **names, int count);
 alibi_status folder_free_space(int64_t *bytes, const char *path);
-/* What is there. Unlike file_exists and folder_exists it tells what is not there from what cannot be seen. */
+/* What is there. Unlike file_exists and folder_exists it tells what is not there from what cannot
+ * be seen. */
 enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
-alibi_status path_folder(char **out, const char *path);                   /* the folder it lies in; mem_free */
-/* Whether `path`, which need not be there yet, is the folder or lies in it at any depth, whatever links are on the way. */
+alibi_status path_folder(char **out, const char *path); /* the folder it lies in; mem_free */
+/* Whether `path`, which need not be there yet, is the folder or lies in it at any depth, whatever
+ * links are on the way. */
 alibi_status path_is_within(bool *yes, const char *path, const char *folder);
 
 /* One writer per folder: holds `folder`/lock until released. ALIBI_IO if another process has it. */
@@ -137,22 +171,28 @@ void lock_release(struct lock *l);
 
 /* CRC-32 (zlib's), continued from `crc`; start with 0. */
 uint32_t checksum(uint32_t crc, const void *bytes, size_t length);
-/* The checksum of bytes with checksum `first` and, behind them, `length` bytes with checksum `second`. */
+/* The checksum of bytes with checksum `first` and, behind them, `length` bytes with checksum
+ * `second`. */
 uint32_t checksum_join(uint32_t first, uint32_t second, size_t length);
 
-/* ---- a thread beside (worker.c) -------------------------------------------------------------------------------------------- */
+/* ---- a thread beside (worker.c)
+ * -------------------------------------------------------------------------------------------- */
 
 /* One thread that does one job at a time, so that reading goes on while others compute. */
 struct worker;
 alibi_status worker_new(struct worker **out);
-void worker_start(struct worker *w, alibi_status (*job)(void *user), void *user); /* only when it is idle */
-alibi_status worker_wait(struct worker *w); /* the job's status and message, in this thread; ALIBI_OK if none was started */
+void worker_start(struct worker *w, alibi_status (*job)(void *user),
+                  void *user);              /* only when it is idle */
+alibi_status worker_wait(struct worker *w); /* the job's status and message, in this thread;
+                                               ALIBI_OK if none was started */
 void worker_free(struct worker *w);         /* waits first; NULL is fine */
 
-/* ---- random numbers (random.c) ------------------------------------------------------------------------------------------ */
+/* ---- random numbers (random.c)
+ * ------------------------------------------------------------------------------------------ */
 
-/* Philox4x32-10 (Salmon et al., SC 2011): the number at (seed, stream, index) is computed, not remembered, so any of them can
- * be had in any order, on any number of threads, and resuming needs no state. */
+/* Philox4x32-10 (Salmon et al., SC 2011): the number at (seed, stream, index) is computed, not
+ * remembered, so any of them can be had in any order, on any number of threads, and resuming needs
+ * no state. */
 struct random4 {
     uint32_t at[4];
 };
@@ -163,44 +203,57 @@ uint64_t random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n
 
 /* Streams: the high bits say what for, the low bits which one. */
 #define RANDOM_STREAM(purpose, which) (((uint64_t)(purpose) << 48) | (uint64_t)(which))
-enum { RANDOM_INIT = 1, RANDOM_SHUFFLE, RANDOM_DROPOUT, RANDOM_SAMPLE, RANDOM_CORPUS, RANDOM_BENCH };
+enum {
+    RANDOM_INIT = 1,
+    RANDOM_SHUFFLE,
+    RANDOM_DROPOUT,
+    RANDOM_SAMPLE,
+    RANDOM_CORPUS,
+    RANDOM_BENCH
+};
 
-/* Where element `i` of `n` comes to stand in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that needs no table. */
+/* Where element `i` of `n` comes to stand in a shuffle keyed by (seed, stream): a bijection of
+ * 0..n-1 that needs no table. */
 uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
 
-/* ---- log and progress (log.c) ------------------------------------------------------------------------------------------- */
+/* ---- log and progress (log.c)
+ * ------------------------------------------------------------------------------------------- */
 
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_progress(const struct alibi_progress *p);
 double clock_seconds(void); /* monotonic */
 
-/* Forgets a stop request. Every long call of the public interface does so as it ends, whichever way: whoever asked has it, and
- * the next call begins without one. */
+/* Forgets a stop request. Every long call of the public interface does so as it ends, whichever
+ * way: whoever asked has it, and the next call begins without one. */
 void stop_clear(void);
 
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 
-/* ---- options (options.c, option_value.c): the texts behind alibi_options_read and alibi_options_write
- * -------------------------------------- */
+/* ---- options (options.c, option_value.c): the texts behind alibi_options_read and
+ * alibi_options_write -------------------------------------- */
 
-alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes, size_t length,
-                           const char *path);
+alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes,
+                           size_t length, const char *path);
 alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json);
 
-/* ALIBI_USAGE names the first value outside its range: a caller need not have come through alibi_options_set. */
+/* ALIBI_USAGE names the first value outside its range: a caller need not have come through
+ * alibi_options_set. */
 alibi_status options_check(const struct alibi_option_group *groups, int count);
 
 /* One value as JSON, or for people: the same without the quotes. */
 alibi_status option_format(struct text *out, const struct alibi_option *o, const void *values);
-alibi_status option_format_plain(struct text *out, const struct alibi_option *o, const void *values);
+alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
+                                 const void *values);
 
 /* The name as recipes spell it, "train_length". */
 enum { OPTION_KEY_MAX = 64 };
 void option_key(char key[OPTION_KEY_MAX], const char *name);
 
-/* ---- text checks (utf8.c) ------------------------------------------------------------------------------------------------ */
+/* ---- text checks (utf8.c)
+ * ------------------------------------------------------------------------------------------------
+ * */
 
 /* White space as it separates words everywhere here: ASCII's, whatever the locale. */
 static inline bool is_white_space(char c)
@@ -217,7 +270,8 @@ static inline bool utf8_continues(char c)
 /* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_valid_prefix(const char *bytes, size_t length);
 
-/* Makes text from outside fit for one line on a terminal: control characters and broken UTF-8 become '?'. */
+/* Makes text from outside fit for one line on a terminal: control characters and broken UTF-8
+ * become '?'. */
 void line_clean(char *line);
 
 #endif

@@ -1,4 +1,5 @@
-/* fault.c - one countdown per kind of fault: it falls by one per call, and the call that takes it from 1 to 0 fails */
+/* fault.c - one countdown per kind of fault: it falls by one per call, and the call that takes it
+ * from 1 to 0 fails */
 #include "base/fault.h"
 
 #include <stdatomic.h>
@@ -6,7 +7,9 @@
 
 #include "base/base.h"
 
-static const char *const kinds[FAULT_COUNT] = { [FAULT_MEMORY] = "memory", [FAULT_FILE] = "file", [FAULT_NAN] = "nan" };
+static const char *const kinds[FAULT_COUNT] = {
+    [FAULT_MEMORY] = "memory", [FAULT_FILE] = "file", [FAULT_NAN] = "nan"
+};
 static _Atomic int64_t countdown[FAULT_COUNT];
 
 bool fault_due(enum fault kind)

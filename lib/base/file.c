@@ -1,6 +1,8 @@
-/* file.c - files: whole reads and writes, errors that name the path, and replacing a file without a moment in which it is lost
+/* file.c - files: whole reads and writes, errors that name the path, and replacing a file without a
+ * moment in which it is lost
  *
- * Nothing is buffered here: callers write large blocks, or lines that must be in the file when the call returns. */
+ * Nothing is buffered here: callers write large blocks, or lines that must be in the file when the
+ * call returns. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -41,12 +43,14 @@ alibi_status path_fail(const char *verb, const char *path)
 {
     int reason = errno;
 
-    return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s", verb, path, strerror(reason));
+    return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s", verb,
+                path, strerror(reason));
 }
 
 /* ---- open and close */
 
-/* Closes what was opened and frees the rest; for ways out on which another error, or none, is to be reported. */
+/* Closes what was opened and frees the rest; for ways out on which another error, or none, is to be
+ * reported. */
 static void close_quietly(struct file *f)
 {
     if (f == NULL)
@@ -95,13 +99,15 @@ out:
     return status;
 }
 
-/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. It changes nothing for a regular file. */
+/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. It changes nothing for a
+ * regular file. */
 alibi_status file_open_read(struct file **out, const char *path)
 {
     return open_file(out, path, O_RDONLY | O_NONBLOCK, "open");
 }
 
-/* O_NONBLOCK: opening a pipe does not wait for who writes into it; reading does, and can be stopped. */
+/* O_NONBLOCK: opening a pipe does not wait for who writes into it; reading does, and can be
+ * stopped. */
 static alibi_status open_input_descriptor(struct file *f)
 {
     struct stat info;
@@ -237,7 +243,8 @@ alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes)
     return ALIBI_OK;
 }
 
-/* A failed fsync is final: the kernel may have dropped the pages, and would report success the next time. */
+/* A failed fsync is final: the kernel may have dropped the pages, and would report success the next
+ * time. */
 alibi_status file_sync(struct file *f)
 {
     return os_fsync(f->fd) == 0 ? ALIBI_OK : path_fail("sync", f->path);
@@ -251,7 +258,8 @@ static alibi_status read_whole(char *buffer, size_t bytes, struct file *f)
 
     TRY_RETURN(file_read(f, buffer, bytes, &got));
     if (got < bytes)
-        return fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", f->path, got);
+        return fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", f->path,
+                    got);
     return ALIBI_OK;
 }
 
@@ -265,7 +273,9 @@ alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t l
     TRY(file_open_read(&f, path));
     size = (size_t)f->size;
     if (size > limit) {
-        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %zu are allowed", path, size, limit);
+        status =
+            fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %zu are allowed",
+                 path, size, limit);
         goto out;
     }
     TRY(NEW_ARRAY(&buffer, (int64_t)size + 1, path));
@@ -282,8 +292,9 @@ out:
 
 /* ---- replacing */
 
-static alibi_status write_whole(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user,
-                                bool sync)
+static alibi_status write_whole(const char *path,
+                                alibi_status (*write)(struct file *f, const void *user),
+                                const void *user, bool sync)
 {
     alibi_status status;
     struct file *f = NULL, *done;
@@ -300,8 +311,11 @@ out:
     return status;
 }
 
-/* At every instant `path` is the old file or the new one, whole; when this returns, the new one survives a power cut. */
-static alibi_status write_aside(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user)
+/* At every instant `path` is the old file or the new one, whole; when this returns, the new one
+ * survives a power cut. */
+static alibi_status write_aside(const char *path,
+                                alibi_status (*write)(struct file *f, const void *user),
+                                const void *user)
 {
     alibi_status status;
     char *aside = NULL, *folder = NULL;
@@ -322,14 +336,17 @@ out:
     return status;
 }
 
-alibi_status file_replace_with(const char *path, alibi_status (*write)(struct file *f, const void *user), const void *user)
+alibi_status file_replace_with(const char *path,
+                               alibi_status (*write)(struct file *f, const void *user),
+                               const void *user)
 {
     struct stat info = { .st_mode = S_IFREG };
 
     if (os_lstat(path, &info) != 0 && errno != ENOENT)
         return path_fail("create", path);
     /* A rename would put a file where the device, the pipe or the link is. */
-    return S_ISREG(info.st_mode) ? write_aside(path, write, user) : write_whole(path, write, user, false);
+    return S_ISREG(info.st_mode) ? write_aside(path, write, user)
+                                 : write_whole(path, write, user, false);
 }
 
 struct content {
@@ -360,8 +377,8 @@ alibi_status file_rename(const char *from, const char *to)
 {
     if (os_rename(from, to) != 0) {
         int reason = errno;
-        return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot rename '%s' to '%s': %s", from, to,
-                    strerror(reason));
+        return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO,
+                    "cannot rename '%s' to '%s': %s", from, to, strerror(reason));
     }
     return ALIBI_OK;
 }
@@ -371,7 +388,8 @@ alibi_status file_remove(const char *path)
     return os_unlink(path) == 0 || errno == ENOENT ? ALIBI_OK : path_fail("remove", path);
 }
 
-/* One whose absence is not certain counts as there: whoever opens it gets the reason, and nothing is overwritten by mistake. */
+/* One whose absence is not certain counts as there: whoever opens it gets the reason, and nothing
+ * is overwritten by mistake. */
 bool file_exists(const char *path)
 {
     struct stat info;

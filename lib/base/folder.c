@@ -11,7 +11,8 @@
 
 /* ---- paths */
 
-static alibi_status join(char **out, const char *a, size_t a_length, const char *middle, const char *b)
+static alibi_status join(char **out, const char *a, size_t a_length, const char *middle,
+                         const char *b)
 {
     struct text path = { 0 };
     alibi_status status;
@@ -97,7 +98,8 @@ alibi_status path_is_within(bool *yes, const char *path, const char *folder)
     TRY(resolve(&inner, path));
     TRY(resolve(&outer, folder));
     length = strlen(outer);
-    *yes = strncmp(inner, outer, length) == 0 && (inner[length] == '\0' || inner[length] == '/' || outer[length - 1] == '/');
+    *yes = strncmp(inner, outer, length) == 0 &&
+           (inner[length] == '\0' || inner[length] == '/' || outer[length - 1] == '/');
 out:
     free(inner);
     free(outer);
@@ -122,7 +124,8 @@ alibi_status folder_sync(const char *path)
 
     if (fd < 0)
         return path_fail("open folder", path);
-    if (os_fsync(fd) != 0 && errno != EINVAL) /* EINVAL: a file system on which folders need no sync */
+    if (os_fsync(fd) != 0 &&
+        errno != EINVAL) /* EINVAL: a file system on which folders need no sync */
         status = path_fail("sync folder", path);
     if (os_close(fd) != 0 && status == ALIBI_OK)
         status = path_fail("close folder", path);
@@ -218,9 +221,10 @@ static alibi_status add_name(struct names *n, const char *name)
     if (n->count == n->capacity) {
         int capacity = n->capacity > 0 ? n->capacity * 2 : 16;
         if (n->capacity > INT_MAX / 2)
-            return fail(ALIBI_MEMORY, "not enough memory for a list of more than %d names", n->capacity);
-        TRY_RETURN(
-            mem_grow((void **)&n->at, (size_t)n->count * sizeof *n->at, (size_t)capacity * sizeof *n->at, "a list of names"));
+            return fail(ALIBI_MEMORY, "not enough memory for a list of more than %d names",
+                        n->capacity);
+        TRY_RETURN(mem_grow((void **)&n->at, (size_t)n->count * sizeof *n->at,
+                            (size_t)capacity * sizeof *n->at, "a list of names"));
         n->capacity = capacity;
     }
     TRY_RETURN(text_copy(&n->at[n->count], name));
@@ -271,8 +275,8 @@ alibi_status folder_list(char ***names, int *count, const char *path)
     return ALIBI_OK;
 }
 
-/* A link to a folder is not followed, so there are no loops. Pipes and devices are no files of a folder; a link that leads
- * nowhere is one: whoever opens it gets the reason. */
+/* A link to a folder is not followed, so there are no loops. Pipes and devices are no files of a
+ * folder; a link that leads nowhere is one: whoever opens it gets the reason. */
 static alibi_status sort_in(struct names *files, struct names *folders, const char *path)
 {
     struct stat info;
@@ -307,7 +311,8 @@ out:
     return status;
 }
 
-/* A list of folders yet to be read stands in for recursion; how deep they lie is bounded by the system's longest path. */
+/* A list of folders yet to be read stands in for recursion; how deep they lie is bounded by the
+ * system's longest path. */
 alibi_status folder_list_files(char ***paths, int *count, const char *path)
 {
     alibi_status status;

@@ -6,14 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most that jansson holds per byte of text is for lists of empty objects, "{},": about 83 bytes. */
+/* The most that jansson holds per byte of text is for lists of empty objects, "{},": about 83
+ * bytes. */
 enum { JSON_BYTES_MAX = 16 << 20, TREE_BYTES_PER_BYTE = 128 };
 
 /* ---- reading
  *
- * jansson's allocator is one for the process and may be the host's own, so it is left as it is. But jansson (2.14, its issue 362)
- * does not look whether the buffer of its lexer could grow. So the most that a text can take is asked for first, where lack of
- * memory can still be told, and given back for jansson to take. */
+ * jansson's allocator is one for the process and may be the host's own, so it is left as it is. But
+ * jansson (2.14, its issue 362) does not look whether the buffer of its lexer could grow. So the
+ * most that a text can take is asked for first, where lack of memory can still be told, and given
+ * back for jansson to take. */
 
 static alibi_status check_memory(size_t length)
 {
@@ -39,7 +41,8 @@ alibi_status json_parse(json_t **out, const char *bytes, size_t length, const ch
     if (json == NULL && json_error_code(&error) == json_error_out_of_memory)
         return fail(ALIBI_MEMORY, "not enough memory for JSON of %zu bytes", length);
     if (json == NULL)
-        return fail(ALIBI_BAD_INPUT, "'%s' line %d, column %d: %s", path, error.line, error.column, error.text);
+        return fail(ALIBI_BAD_INPUT, "'%s' line %d, column %d: %s", path, error.line, error.column,
+                    error.text);
     *out = json;
     return ALIBI_OK;
 }
@@ -57,7 +60,8 @@ out:
     return status;
 }
 
-static alibi_status member(const json_t **out, const json_t *object, const char *key, const char *path)
+static alibi_status member(const json_t **out, const json_t *object, const char *key,
+                           const char *path)
 {
     if (!json_is_object(object))
         return fail(ALIBI_BAD_INPUT, "'%s': an object with the key '%s' is expected", path, key);
@@ -67,7 +71,8 @@ static alibi_status member(const json_t **out, const json_t *object, const char 
     return ALIBI_OK;
 }
 
-alibi_status json_get_int(const json_t *object, const char *key, int64_t min, int64_t max, int64_t *out, const char *path)
+alibi_status json_get_int(const json_t *object, const char *key, int64_t min, int64_t max,
+                          int64_t *out, const char *path)
 {
     const json_t *value = NULL;
     int64_t number;
@@ -77,8 +82,8 @@ alibi_status json_get_int(const json_t *object, const char *key, int64_t min, in
         return fail(ALIBI_BAD_INPUT, "'%s': '%s' is not a whole number", path, key);
     number = json_integer_value(value);
     if (number < min || number > max)
-        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is %lld, it must be within %lld..%lld", path, key, (long long)number,
-                    (long long)min, (long long)max);
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is %lld, it must be within %lld..%lld", path, key,
+                    (long long)number, (long long)min, (long long)max);
     *out = number;
     return ALIBI_OK;
 }
@@ -94,7 +99,8 @@ alibi_status json_get_real(const json_t *object, const char *key, double *out, c
     return ALIBI_OK;
 }
 
-alibi_status json_get_text(const json_t *object, const char *key, const char **out, const char *path)
+alibi_status json_get_text(const json_t *object, const char *key, const char **out,
+                           const char *path)
 {
     const json_t *value = NULL;
 
@@ -130,7 +136,8 @@ static alibi_status append_escaped(struct text *t, char c)
     case '\r':
         return text_append(t, "\\r");
     default:
-        return (unsigned char)c < 0x20 ? text_append(t, "\\u%04x", (unsigned)c) : text_append(t, "\\ufffd");
+        return (unsigned char)c < 0x20 ? text_append(t, "\\u%04x", (unsigned)c)
+                                       : text_append(t, "\\ufffd");
     }
 }
 
@@ -147,7 +154,8 @@ alibi_status json_append_string(struct text *t, const char *text, size_t length)
     return text_append_bytes(t, "\"", 1);
 }
 
-/* With 17 digits every double reads back; most need fewer, and the shortest is the one people wrote. */
+/* With 17 digits every double reads back; most need fewer, and the shortest is the one people
+ * wrote. */
 alibi_status json_append_real(struct text *t, double value)
 {
     size_t start = t->length;

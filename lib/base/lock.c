@@ -1,7 +1,8 @@
 /* lock.c - one writer per folder
  *
- * The lock is the kernel's (flock), so it ends with its process, however that ends. The file holds the process id for people to
- * read, and stays: removing it would let two processes hold locks on two files of the same name. */
+ * The lock is the kernel's (flock), so it ends with its process, however that ends. The file holds
+ * the process id for people to read, and stays: removing it would let two processes hold locks on
+ * two files of the same name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* log.c - what the library has to say goes to the caller's hooks; what the caller wants stopped comes back through a flag */
+/* log.c - what the library has to say goes to the caller's hooks; what the caller wants stopped
+ * comes back through a flag */
 #include <signal.h>
 #include <time.h>
 

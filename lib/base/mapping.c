@@ -1,6 +1,7 @@
 /* mapping.c - a whole file as memory that the system reads in as it is touched
  *
- * It is shared with all who map the file and counts as nobody's heap: a corpus larger than the memory is fine. */
+ * It is shared with all who map the file and counts as nobody's heap: a corpus larger than the
+ * memory is fine. */
 #include <fcntl.h>
 
 #include "base/base.h"
@@ -26,7 +27,8 @@ static alibi_status map_descriptor(struct mapping *m, int fd, const char *path)
     return m->start != NULL ? ALIBI_OK : path_fail("map", path);
 }
 
-/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. The mapping outlives the descriptor. */
+/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. The mapping outlives the
+ * descriptor. */
 static alibi_status map_file(struct mapping *m, const char *path)
 {
     alibi_status status;

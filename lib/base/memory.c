@@ -1,6 +1,7 @@
 /* memory.c - all heap memory of the library
  *
- * Invariant: `held` is the sum of the sizes of all blocks, headers included; each block's header has its own. */
+ * Invariant: `held` is the sum of the sizes of all blocks, headers included; each block's header
+ * has its own. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -35,8 +36,8 @@ static void ask_machine(void)
     machine_bytes = os_memory_bytes();
 }
 
-/* Linux grants memory that it does not have, and kills who then uses it. What can never fit is refused here, while an error can
- * still be returned. */
+/* Linux grants memory that it does not have, and kills who then uses it. What can never fit is
+ * refused here, while an error can still be returned. */
 static bool can_fit(size_t bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -54,8 +55,9 @@ alibi_status mem_new(void **out, size_t bytes, const char *what)
 
     if (!can_fit(bytes) || !size_add(&total, bytes, sizeof *header) || fault_due(FAULT_MEMORY) ||
         posix_memalign(&block, ALIGNMENT, total) != 0)
-        return fail(ALIBI_MEMORY, "not enough memory for %s: %zu bytes needed, %zu in use, the machine has %zu", what, bytes,
-                    alibi_memory_now(), machine_bytes);
+        return fail(ALIBI_MEMORY,
+                    "not enough memory for %s: %zu bytes needed, %zu in use, the machine has %zu",
+                    what, bytes, alibi_memory_now(), machine_bytes);
     header = block;
     header->bytes = total;
     count_new(total);
@@ -96,7 +98,8 @@ void mem_free(void *p)
 static alibi_status array_bytes(size_t *bytes, int64_t count, size_t size, const char *what)
 {
     if (count < 0 || !size_multiply(bytes, (size_t)count, size))
-        return fail(ALIBI_MEMORY, "not enough memory for %s: %lld elements of %zu bytes needed", what, (long long)count, size);
+        return fail(ALIBI_MEMORY, "not enough memory for %s: %lld elements of %zu bytes needed",
+                    what, (long long)count, size);
     return ALIBI_OK;
 }
 
@@ -116,7 +119,8 @@ alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *
     return mem_new_zero(out, bytes, what);
 }
 
-alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size, const char *what)
+alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size,
+                           const char *what)
 {
     int64_t wanted = count / 2 < *capacity ? *capacity * 2 : count;
     size_t bytes = 0;

@@ -1,9 +1,11 @@
 /* nearest.c - what someone who mistyped a name meant
  *
- * The Damerau-Levenshtein distance (optimal string alignment): the number of letters to insert, delete, replace or swap with
- * their neighbour. d(i, j), of the first i letters of a and the first j of b, is the least of
+ * The Damerau-Levenshtein distance (optimal string alignment): the number of letters to insert,
+ * delete, replace or swap with their neighbour. d(i, j), of the first i letters of a and the first
+ * j of b, is the least of
  *
- *   d(i-1, j) + 1,   d(i, j-1) + 1,   d(i-1, j-1) + [a_i != b_j],   d(i-2, j-2) + 1  if a_i a_(i-1) = b_(j-1) b_j */
+ *   d(i-1, j) + 1,   d(i, j-1) + 1,   d(i-1, j-1) + [a_i != b_j],   d(i-2, j-2) + 1  if a_i a_(i-1)
+ * = b_(j-1) b_j */
 #include <ctype.h>
 #include <string.h>
 
@@ -40,14 +42,16 @@ static int distance(const char *a, const char *b)
         for (int j = 1; j <= b_length; j++) {
             bool same = letter(a[i - 1]) == letter(b[j - 1]);
             row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + !same);
-            if (i > 1 && j > 1 && letter(a[i - 1]) == letter(b[j - 2]) && letter(a[i - 2]) == letter(b[j - 1]))
+            if (i > 1 && j > 1 && letter(a[i - 1]) == letter(b[j - 2]) &&
+                letter(a[i - 2]) == letter(b[j - 1]))
                 row[j] = least(row[j], before[j - 2] + 1);
         }
     }
     return row[b_length];
 }
 
-/* One slip in a short name, one more for every four letters; never so many that no letter need be right. */
+/* One slip in a short name, one more for every four letters; never so many that no letter need be
+ * right. */
 const char *alibi_nearest(const char *name, const char *const *names, int count)
 {
     const char *nearest = NULL;

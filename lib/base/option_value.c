@@ -1,4 +1,5 @@
-/* option_value.c - values are checked on their way in, whichever way they come, and written so that they read back the same */
+/* option_value.c - values are checked on their way in, whichever way they come, and written so that
+ * they read back the same */
 #include "base/option_value.h"
 
 #include <ctype.h>
@@ -21,8 +22,10 @@ static alibi_status check_integer(const struct alibi_option *o, int64_t value)
     if ((double)value >= o->min && (double)value <= o->max)
         return ALIBI_OK;
     if (is_open(o->max))
-        return fail(ALIBI_USAGE, "%lld is out of range, it must be at least %.0f", (long long)value, o->min);
-    return fail(ALIBI_USAGE, "%lld is out of range, it must be within %.0f..%.0f", (long long)value, o->min, o->max);
+        return fail(ALIBI_USAGE, "%lld is out of range, it must be at least %.0f", (long long)value,
+                    o->min);
+    return fail(ALIBI_USAGE, "%lld is out of range, it must be within %.0f..%.0f", (long long)value,
+                o->min, o->max);
 }
 
 static alibi_status check_real(const struct alibi_option *o, double value)
@@ -52,13 +55,15 @@ static alibi_status check_count(int count)
 static alibi_status set_name(char name[ALIBI_NAME_MAX], const char *text, size_t length)
 {
     if (length >= ALIBI_NAME_MAX)
-        return fail(ALIBI_USAGE, "'%.*s...' is longer than a name can be, %d bytes", ALIBI_NAME_MAX, text, ALIBI_NAME_MAX - 1);
+        return fail(ALIBI_USAGE, "'%.*s...' is longer than a name can be, %d bytes", ALIBI_NAME_MAX,
+                    text, ALIBI_NAME_MAX - 1);
     memset(name, 0, ALIBI_NAME_MAX);
     memcpy(name, text, length);
     return check_utf8(name);
 }
 
-static alibi_status add_integer(struct alibi_int_list *list, const struct alibi_option *o, int64_t value)
+static alibi_status add_integer(struct alibi_int_list *list, const struct alibi_option *o,
+                                int64_t value)
 {
     TRY_RETURN(check_count(list->count));
     TRY_RETURN(check_integer(o, value));
@@ -111,7 +116,8 @@ static alibi_status fail_choice(const struct alibi_option *o, const char *text)
     }
     nearest = alibi_nearest(text, pointers, count);
     if (is_slip(text, nearest))
-        return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices, nearest);
+        return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices,
+                    nearest);
     return fail(ALIBI_USAGE, "'%s' is not one of %s", text, o->choices);
 }
 
@@ -148,7 +154,8 @@ static bool is_integer(const char *text, size_t length)
     return n > 0 && sign + n == length;
 }
 
-/* The whole text is a decimal number: strtod alone would take hexadecimal, "nan", "inf" and leading blanks too. */
+/* The whole text is a decimal number: strtod alone would take hexadecimal, "nan", "inf" and leading
+ * blanks too. */
 static bool is_real(const char *text)
 {
     const char *p = text + (text[0] == '-' || text[0] == '+');
@@ -178,7 +185,8 @@ static alibi_status parse_integer(int64_t *out, const char *text, size_t length)
     errno = 0;
     *out = strtoll(text, NULL, 10);
     if (errno == ERANGE)
-        return fail(ALIBI_USAGE, "%.*s is out of range, it does not fit 64 bits", (int)length, text);
+        return fail(ALIBI_USAGE, "%.*s is out of range, it does not fit 64 bits", (int)length,
+                    text);
     return ALIBI_OK;
 }
 
@@ -204,7 +212,8 @@ static alibi_status parse_flag(bool *out, const char *text)
     return ALIBI_OK;
 }
 
-static alibi_status parse_entry(union option_value *out, const struct alibi_option *o, const char *entry, size_t length)
+static alibi_status parse_entry(union option_value *out, const struct alibi_option *o,
+                                const char *entry, size_t length)
 {
     int64_t value = 0;
 
@@ -215,7 +224,8 @@ static alibi_status parse_entry(union option_value *out, const struct alibi_opti
 }
 
 /* Entries between commas, without the spaces around them; the empty text is the empty list. */
-static alibi_status parse_list(union option_value *out, const struct alibi_option *o, const char *text)
+static alibi_status parse_list(union option_value *out, const struct alibi_option *o,
+                               const char *text)
 {
     const char *entry = *text != '\0' ? text : NULL;
 
@@ -232,7 +242,8 @@ static alibi_status parse_list(union option_value *out, const struct alibi_optio
     return ALIBI_OK;
 }
 
-alibi_status option_value_from_text(union option_value *out, const struct alibi_option *o, const char *text)
+alibi_status option_value_from_text(union option_value *out, const struct alibi_option *o,
+                                    const char *text)
 {
     switch (o->type) {
     case ALIBI_OPTION_INT:
@@ -262,14 +273,17 @@ alibi_status option_value_from_text(union option_value *out, const struct alibi_
 static alibi_status expect(bool fits, const char *expected, const json_t *json)
 {
     static const char *const kinds[] = {
-        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list", [JSON_STRING] = "a text", [JSON_INTEGER] = "a number",
-        [JSON_REAL] = "a fraction",  [JSON_TRUE] = "true",    [JSON_FALSE] = "false",   [JSON_NULL] = "null"
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",    [JSON_STRING] = "a text",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a fraction", [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",      [JSON_NULL] = "null"
     };
 
-    return fits ? ALIBI_OK : fail(ALIBI_USAGE, "%s is expected, not %s", expected, kinds[json_typeof(json)]);
+    return fits ? ALIBI_OK
+                : fail(ALIBI_USAGE, "%s is expected, not %s", expected, kinds[json_typeof(json)]);
 }
 
-static alibi_status integers_from_json(struct alibi_int_list *out, const struct alibi_option *o, const json_t *json)
+static alibi_status integers_from_json(struct alibi_int_list *out, const struct alibi_option *o,
+                                       const json_t *json)
 {
     memset(out, 0, sizeof *out);
     TRY_RETURN(expect(json_is_array(json), "a list of whole numbers", json));
@@ -302,7 +316,8 @@ static alibi_status text_from_json(char **out, const json_t *json)
     return text_copy(out, json_string_value(json));
 }
 
-alibi_status option_value_from_json(union option_value *out, const struct alibi_option *o, const json_t *json)
+alibi_status option_value_from_json(union option_value *out, const struct alibi_option *o,
+                                    const json_t *json)
 {
     switch (o->type) {
     case ALIBI_OPTION_INT:
@@ -383,7 +398,8 @@ static alibi_status check_choice(const struct alibi_option *o, int value)
     while (next_choice(&rest, &length) != NULL)
         count++;
     if (value < 0 || value >= count)
-        return fail(ALIBI_USAGE, "%d is out of range, it must be within 0..%d (%s)", value, count - 1, o->choices);
+        return fail(ALIBI_USAGE, "%d is out of range, it must be within 0..%d (%s)", value,
+                    count - 1, o->choices);
     return ALIBI_OK;
 }
 
@@ -399,9 +415,11 @@ static alibi_status check_list(const struct alibi_option *o, const union option_
     int count = o->type == ALIBI_OPTION_INTS ? v->integers.count : v->names.count;
 
     if (count < 0 || count > ALIBI_LIST_MAX)
-        return fail(ALIBI_USAGE, "%d entries are out of range, there must be 0..%d", count, ALIBI_LIST_MAX);
+        return fail(ALIBI_USAGE, "%d entries are out of range, there must be 0..%d", count,
+                    ALIBI_LIST_MAX);
     for (int i = 0; i < count; i++)
-        TRY_RETURN(o->type == ALIBI_OPTION_INTS ? check_integer(o, v->integers.at[i]) : check_name(v->names.at[i]));
+        TRY_RETURN(o->type == ALIBI_OPTION_INTS ? check_integer(o, v->integers.at[i])
+                                                : check_name(v->names.at[i]));
     return ALIBI_OK;
 }
 

@@ -18,7 +18,8 @@ static bool same_name(const char *a, const char *b)
     return *a == *b;
 }
 
-const struct alibi_option *alibi_options_find(const struct alibi_option_group *groups, int count, const char *name,
+const struct alibi_option *alibi_options_find(const struct alibi_option_group *groups, int count,
+                                              const char *name,
                                               const struct alibi_option_group **group)
 {
     for (int g = 0; g < count; g++)
@@ -43,7 +44,8 @@ static int count_options(const struct alibi_option_group *groups, int count)
 }
 
 /* The option whose name is nearest, NULL if none is near. */
-static alibi_status nearest_option(const char **out, const struct alibi_option_group *groups, int count, const char *name)
+static alibi_status nearest_option(const char **out, const struct alibi_option_group *groups,
+                                   int count, const char *name)
 {
     const char **names = NULL;
     int total = 0;
@@ -57,7 +59,8 @@ static alibi_status nearest_option(const char **out, const struct alibi_option_g
     return ALIBI_OK;
 }
 
-static alibi_status fail_unknown_option(const struct alibi_option_group *groups, int count, const char *name)
+static alibi_status fail_unknown_option(const struct alibi_option_group *groups, int count,
+                                        const char *name)
 {
     const char *nearest = NULL;
 
@@ -77,7 +80,8 @@ void option_key(char key[OPTION_KEY_MAX], const char *name)
             *p = '_';
 }
 
-static alibi_status fail_unknown_key(const struct alibi_option_group *groups, int count, const char *key)
+static alibi_status fail_unknown_key(const struct alibi_option_group *groups, int count,
+                                     const char *key)
 {
     const char *nearest = NULL;
     char spelled[OPTION_KEY_MAX];
@@ -89,8 +93,8 @@ static alibi_status fail_unknown_key(const struct alibi_option_group *groups, in
     return fail(ALIBI_USAGE, "unknown key '%s': did you mean '%s'?", key, spelled);
 }
 
-/* jansson does not keep the lines of keys, but it keeps their order: the line of key number n, from 0, of the outermost object.
- * The text is known to be JSON. */
+/* jansson does not keep the lines of keys, but it keeps their order: the line of key number n, from
+ * 0, of the outermost object. The text is known to be JSON. */
 static int line_of_key(const char *text, size_t length, int n)
 {
     int line = 1, depth = 0, keys = 0;
@@ -113,7 +117,8 @@ static int line_of_key(const char *text, size_t length, int n)
 
 /* ---- set */
 
-alibi_status alibi_options_set(const struct alibi_option_group *groups, int count, const char *name, const char *text)
+alibi_status alibi_options_set(const struct alibi_option_group *groups, int count, const char *name,
+                               const char *text)
 {
     const struct alibi_option_group *group = NULL;
     const struct alibi_option *o = alibi_options_find(groups, count, name, &group);
@@ -184,8 +189,8 @@ struct setting {
     union option_value value;
 };
 
-static alibi_status read_setting(struct setting *s, const struct alibi_option_group *groups, int count, const char *key,
-                                 const json_t *json)
+static alibi_status read_setting(struct setting *s, const struct alibi_option_group *groups,
+                                 int count, const char *key, const json_t *json)
 {
     const struct alibi_option_group *group = NULL;
     const struct alibi_option *o = alibi_options_find(groups, count, key, &group);
@@ -202,7 +207,8 @@ static alibi_status read_setting(struct setting *s, const struct alibi_option_gr
     return ALIBI_OK;
 }
 
-static alibi_status read_settings(struct setting *settings, int *done, const struct alibi_option_group *groups, int count,
+static alibi_status read_settings(struct setting *settings, int *done,
+                                  const struct alibi_option_group *groups, int count,
                                   json_t *recipe)
 {
     const char *key;
@@ -216,7 +222,8 @@ static alibi_status read_settings(struct setting *settings, int *done, const str
     return ALIBI_OK;
 }
 
-alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes, size_t length, const char *path)
+alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes,
+                           size_t length, const char *path)
 {
     alibi_status status;
     json_t *recipe = NULL;
@@ -225,7 +232,8 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
 
     TRY(json_parse(&recipe, bytes, length, path));
     if (!json_is_object(recipe)) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': a recipe is a JSON object, with the names of options as keys", path);
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s': a recipe is a JSON object, with the names of options as keys", path);
         goto out;
     }
     /* Keys are distinct, so at the latest the one behind the last option is unknown. */
@@ -237,7 +245,8 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
         goto out;
     }
     for (; done > 0; done--)
-        option_value_store(&settings[done - 1].value, settings[done - 1].option, settings[done - 1].values);
+        option_value_store(&settings[done - 1].value, settings[done - 1].option,
+                           settings[done - 1].values);
 out:
     for (int i = 0; i < done; i++)
         option_value_free(&settings[i].value, settings[i].option);
@@ -246,7 +255,8 @@ out:
     return status;
 }
 
-alibi_status alibi_options_read(const struct alibi_option_group *groups, int count, const char *path)
+alibi_status alibi_options_read(const struct alibi_option_group *groups, int count,
+                                const char *path)
 {
     alibi_status status;
     char *bytes = NULL;
@@ -261,7 +271,8 @@ out:
 
 /* ---- write */
 
-static alibi_status format_setting(struct text *json, const struct alibi_option *o, const void *values, bool first)
+static alibi_status format_setting(struct text *json, const struct alibi_option *o,
+                                   const void *values, bool first)
 {
     char key[OPTION_KEY_MAX];
 
@@ -283,7 +294,8 @@ alibi_status options_format(const struct alibi_option_group *groups, int count, 
     return text_append(json, "\n}\n");
 }
 
-alibi_status alibi_options_write(const struct alibi_option_group *groups, int count, const char *path)
+alibi_status alibi_options_write(const struct alibi_option_group *groups, int count,
+                                 const char *path)
 {
     alibi_status status;
     struct text json = { 0 };

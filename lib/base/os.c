@@ -15,7 +15,8 @@
 
 #include "base/fault.h"
 
-/* The one check in front of every call: false, with errno set to `reason`, if this is the call that must fail. */
+/* The one check in front of every call: false, with errno set to `reason`, if this is the call that
+ * must fail. */
 static bool io_allowed(int reason)
 {
     if (!fault_due(FAULT_FILE))
@@ -59,7 +60,8 @@ int os_fsync(int fd)
     return (int)CALL(ENOSPC, fsync(fd));
 }
 
-/* Never repeated: on Linux the descriptor is gone after EINTR too, and its number may already be another thread's. */
+/* Never repeated: on Linux the descriptor is gone after EINTR too, and its number may already be
+ * another thread's. */
 int os_close(int fd)
 {
     bool allowed = io_allowed(EIO);

@@ -1,7 +1,8 @@
 /* os.h - the calls of the operating system that touch files, as one table
  *
- * The only place in the library that makes them. Each counts as one I/O call that alibi_inject_fault("file", n) can fail, is
- * repeated when a signal interrupts it, and returns -1 (NULL) with errno as the system does. Used within lib/base only. */
+ * The only place in the library that makes them. Each counts as one I/O call that
+ * alibi_inject_fault("file", n) can fail, is repeated when a signal interrupts it, and returns -1
+ * (NULL) with errno as the system does. Used within lib/base only. */
 #ifndef OS_H
 #define OS_H
 
@@ -13,7 +14,8 @@
 
 int os_open(const char *path, int flags); /* close-on-exec; new files are 0666 less the umask */
 ssize_t os_read(int fd, void *buffer, size_t bytes);
-int os_wait(int fd, int milliseconds); /* > 0: something can be read, or the end was reached; 0: not yet */
+int os_wait(int fd,
+            int milliseconds); /* > 0: something can be read, or the end was reached; 0: not yet */
 ssize_t os_write(int fd, const void *buffer, size_t bytes);
 ssize_t os_pwrite(int fd, const void *buffer, size_t bytes, off_t at);
 int os_fsync(int fd);
@@ -36,7 +38,8 @@ struct dirent *os_readdir(DIR *folder); /* NULL with errno 0 at the end */
 int os_closedir(DIR *folder);
 char *os_realpath(const char *path); /* free(); NULL if it fails */
 
-/* Bytes of memory that this process can ever get: of the machine with its swap, or of its container. Not an I/O call. */
+/* Bytes of memory that this process can ever get: of the machine with its swap, or of its
+ * container. Not an I/O call. */
 size_t os_memory_bytes(void);
 
 #endif

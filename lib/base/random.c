@@ -4,8 +4,9 @@
  *
  *   (c0, c1, c2, c3)  ->  (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0))
  *
- * with the key (k0, k1) advanced by a Weyl sequence between rounds. Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy
- * as 1, 2, 3", SC 2011, which also gives the constants. The key is the seed; the counter is (index, stream). */
+ * with the key (k0, k1) advanced by a Weyl sequence between rounds. Salmon, Moraes, Dror, Shaw:
+ * "Parallel random numbers: as easy as 1, 2, 3", SC 2011, which also gives the constants. The key
+ * is the seed; the counter is (index, stream). */
 #include <math.h>
 
 #include "base/base.h"
@@ -17,13 +18,14 @@ static struct random4 philox_round(struct random4 c, uint32_t k0, uint32_t k1)
     uint64_t p0 = 0xD2511F53ull * c.at[0];
     uint64_t p1 = 0xCD9E8D57ull * c.at[2];
 
-    return (struct random4){ { (uint32_t)(p1 >> 32) ^ c.at[1] ^ k0, (uint32_t)p1, (uint32_t)(p0 >> 32) ^ c.at[3] ^ k1,
-                               (uint32_t)p0 } };
+    return (struct random4){ { (uint32_t)(p1 >> 32) ^ c.at[1] ^ k0, (uint32_t)p1,
+                               (uint32_t)(p0 >> 32) ^ c.at[3] ^ k1, (uint32_t)p0 } };
 }
 
 struct random4 random_block(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    struct random4 c = { { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32) } };
+    struct random4 c = { { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+                           (uint32_t)(stream >> 32) } };
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
     for (int round = 0; round < PHILOX_ROUNDS; round++) {
@@ -75,8 +77,9 @@ static int half_bits(uint64_t n)
     return (bits + 1) / 2;
 }
 
-/* A Feistel network permutes pairs of halves whatever its round function is: (left, right) -> (right, left ^ f(right)).
- * Four rounds do for large domains; on a handful of elements the places are equally likely only after a dozen. */
+/* A Feistel network permutes pairs of halves whatever its round function is: (left, right) ->
+ * (right, left ^ f(right)). Four rounds do for large domains; on a handful of elements the places
+ * are equally likely only after a dozen. */
 static uint64_t feistel(uint64_t seed, uint64_t stream, uint64_t x, int half)
 {
     uint64_t mask = (1ull << half) - 1;
@@ -90,8 +93,9 @@ static uint64_t feistel(uint64_t seed, uint64_t stream, uint64_t x, int half)
     return left << half | right;
 }
 
-/* Walks along the network's cycle until it is back within 0..n-1, which it is after fewer than 4 steps on average, since the
- * domain is less than 4 n. As a restriction of a permutation to its returns this is a permutation of 0..n-1. */
+/* Walks along the network's cycle until it is back within 0..n-1, which it is after fewer than 4
+ * steps on average, since the domain is less than 4 n. As a restriction of a permutation to its
+ * returns this is a permutation of 0..n-1. */
 uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n)
 {
     int half = half_bits(n);

@@ -1,6 +1,7 @@
 /* status.c - the message of the last failure, one per thread
  *
- * Parts of a message come from hostile files and names, so every message is made fit for a terminal: one line of valid UTF-8. */
+ * Parts of a message come from hostile files and names, so every message is made fit for a
+ * terminal: one line of valid UTF-8. */
 #include <string.h>
 
 #include "base/base.h"
@@ -12,7 +13,8 @@
 enum { MESSAGE_MAX = 1024 };
 
 static _Thread_local char message[MESSAGE_MAX];
-_Static_assert(sizeof(((struct failure *)0)->message) == MESSAGE_MAX, "a message can be kept whole");
+_Static_assert(sizeof(((struct failure *)0)->message) == MESSAGE_MAX,
+               "a message can be kept whole");
 
 const char *alibi_error(void)
 {

@@ -1,6 +1,7 @@
 /* text.c - texts that grow
  *
- * Numbers are formatted in the C locale whatever the program has set, so that the same values give the same bytes anywhere. */
+ * Numbers are formatted in the C locale whatever the program has set, so that the same values give
+ * the same bytes anywhere. */
 #include <locale.h>
 #include <string.h>
 
@@ -15,13 +16,15 @@ alibi_status text_copy(char **out, const char *text)
     return ALIBI_OK;
 }
 
-/* Makes room for `more` bytes and the terminating 0; capacity doubles, so that appending n bytes copies O(n). */
+/* Makes room for `more` bytes and the terminating 0; capacity doubles, so that appending n bytes
+ * copies O(n). */
 static alibi_status reserve(struct text *t, size_t more)
 {
     size_t need, capacity = t->capacity > 0 ? t->capacity : 128;
 
     if (!size_add(&need, t->length, more) || !size_add(&need, need, 1))
-        return fail(ALIBI_MEMORY, "not enough memory for a text: %zu and %zu bytes needed", t->length, more);
+        return fail(ALIBI_MEMORY, "not enough memory for a text: %zu and %zu bytes needed",
+                    t->length, more);
     if (need <= t->capacity)
         return ALIBI_OK;
     while (capacity < need)

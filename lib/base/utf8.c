@@ -1,7 +1,8 @@
 /* utf8.c - what counts as text
  *
- * RFC 3629, section 4: besides the form of lead and continuation bytes, the second byte has a narrower range after E0 (overlong
- * forms), ED (surrogates), F0 (overlong forms) and F4 (beyond U+10FFFF). */
+ * RFC 3629, section 4: besides the form of lead and continuation bytes, the second byte has a
+ * narrower range after E0 (overlong forms), ED (surrogates), F0 (overlong forms) and F4 (beyond
+ * U+10FFFF). */
 #include <string.h>
 
 #include "base/base.h"
@@ -11,7 +12,8 @@ static bool within(unsigned char byte, unsigned char low, unsigned char high)
     return byte >= low && byte <= high;
 }
 
-/* Bytes of a character that starts with `lead`, and the range of its second byte; 0 if none does. */
+/* Bytes of a character that starts with `lead`, and the range of its second byte; 0 if none does.
+ * */
 static size_t character_bytes(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;

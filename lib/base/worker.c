@@ -1,7 +1,7 @@
 /* worker.c - a thread beside the caller's that does one job at a time
  *
- * Invariant: `job` is set from worker_start() until the thread is done with it, and `kept` belongs to the thread as long. Both
- * change under the mutex only. */
+ * Invariant: `job` is set from worker_start() until the thread is done with it, and `kept` belongs
+ * to the thread as long. Both change under the mutex only. */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* attention.c - attention alone: time by length, what it leaves out, and what that was worth
  *
- * Queries, keys and values are normal numbers, scaled so that |q| |k| / sqrt(D) is about `score`: it was 10 in the trained models
- * that we looked at. Counted are 2 products in the forward pass and 5 in the backward pass, each 2 L^2/2 D per head, times the
- * share of the tiles that were used. */
+ * Queries, keys and values are normal numbers, scaled so that |q| |k| / sqrt(D) is about `score`:
+ * it was 10 in the trained models that we looked at. Counted are 2 products in the forward pass and
+ * 5 in the backward pass, each 2 L^2/2 D per head, times the share of the tiles that were used. */
 #include <math.h>
 
 #include "bench/bench.h"
@@ -36,7 +36,8 @@ static alibi_status take(struct bench *b, struct tensor *t)
     size_t bytes;
 
     if (!size_product(&bytes, factors, 4) || !size_multiply(&bytes, bytes, dtype_bytes(t->type)))
-        return fail(ALIBI_MEMORY, "attention over %lld tokens does not fit in memory", (long long)b->L);
+        return fail(ALIBI_MEMORY, "attention over %lld tokens does not fit in memory",
+                    (long long)b->L);
     TRY_RETURN(b->device.ops->buffer_new(&b->device, &t->data, bytes, "the tensors of attention"));
     b->memory[b->count++] = t->data;
     return ALIBI_OK;
@@ -115,7 +116,8 @@ static alibi_status bench_init(struct bench *b)
     skip->eps = b->how->skip;
     if (skip->eps == 0)
         return ALIBI_OK; /* nothing to record */
-    skip->kept = tensor_4(NULL, DTYPE_I32, b->B, b->H, attention_tiles(b->L), attention_kept_words(b->L));
+    skip->kept =
+        tensor_4(NULL, DTYPE_I32, b->B, b->H, attention_tiles(b->L), attention_kept_words(b->L));
     return take(b, &skip->kept);
 }
 
@@ -136,7 +138,8 @@ static alibi_status forward(struct bench *b)
 
 static alibi_status backward(struct bench *b)
 {
-    return b->device.ops->attention_backward(&b->device, b->dq, b->dk, b->dv, tensor_none(), b->dy, b->y, b->lse, b->call);
+    return b->device.ops->attention_backward(&b->device, b->dq, b->dk, b->dv, tensor_none(), b->dy,
+                                             b->y, b->lse, b->call);
 }
 
 /* The last query against all keys, with norms at hand as a cache has them. */
@@ -153,7 +156,8 @@ static alibi_status decode(struct bench *b)
 }
 
 /* The median; one call more to warm up. Short calls are repeated within a measurement. */
-static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct bench *b), int64_t times, double *seconds)
+static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct bench *b),
+                               int64_t times, double *seconds)
 {
     TRY_RETURN(call(b));
     TRY_RETURN(device_finish(&b->device));
@@ -191,7 +195,8 @@ static double flops(const struct bench *b, int products)
 static alibi_status measure(struct bench *b, struct alibi_bench_attention_result *r)
 {
     enum { DECODE_TIMES = 100, GPU_TIMES = 10 };
-    int64_t times = b->device.ops->finish ? GPU_TIMES : 1; /* a wait for a GPU is not part of what it does */
+    int64_t times =
+        b->device.ops->finish ? GPU_TIMES : 1; /* a wait for a GPU is not part of what it does */
     struct tensor norms = tensor_3(NULL, b->sums, b->B, b->Hkv, attention_tiles(b->L));
 
     TRY_RETURN(time_calls(b, forward, times, &r->forward_seconds));
@@ -218,8 +223,8 @@ static alibi_status check(const struct alibi_bench_attention *how, int64_t lengt
     if (how->batch < 1 || length < 1 || how->heads < 1 || how->head_width < 1 || how->repeats < 1)
         return fail(ALIBI_USAGE, "batch, length, heads, head width and repeats must be 1 or more");
     if (how->kv_heads < 1 || how->heads % how->kv_heads != 0)
-        return fail(ALIBI_USAGE, "%lld key/value heads do not divide %lld heads", (long long)how->kv_heads,
-                    (long long)how->heads);
+        return fail(ALIBI_USAGE, "%lld key/value heads do not divide %lld heads",
+                    (long long)how->kv_heads, (long long)how->heads);
     if (!(how->skip >= 0 && how->skip < 1) || !(how->score >= 0))
         return fail(ALIBI_USAGE, "skip must be from 0 to below 1, and score 0 or more");
     return ALIBI_OK;

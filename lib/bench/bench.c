@@ -1,11 +1,12 @@
 /* bench.c - how fast a training step is, and what a long evaluation takes
  *
- * Fresh models, random tokens. Steps and the products they are measured against take turns, so that whatever else the machine
- * does hits both alike; medians are compared.
+ * Fresh models, random tokens. Steps and the products they are measured against take turns, so that
+ * whatever else the machine does hits both alike; medians are compared.
  *
- * Counted are the products of the linear layers (products.c) and of attention: per head and layer two in the forward pass and
- * five in the backward pass (the scores once more, dV, dP, dQ, dK), each 2 L^2/2 D for causal attention. What attention leaves
- * out, and what is computed again to save memory, changes the time and not the count. */
+ * Counted are the products of the linear layers (products.c) and of attention: per head and layer
+ * two in the forward pass and five in the backward pass (the scores once more, dV, dP, dQ, dK),
+ * each 2 L^2/2 D for causal attention. What attention leaves out, and what is computed again to
+ * save memory, changes the time and not the count. */
 #include <stdlib.h>
 
 #include "bench/bench.h"
@@ -19,7 +20,8 @@ alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count)
 
     TRY_RETURN(NEW_ARRAY(&tokens, count, "random tokens"));
     for (int64_t i = 0; i < count; i++)
-        tokens[i] = (int32_t)random_below(SEED, RANDOM_STREAM(RANDOM_BENCH, 0), (uint64_t)i, (uint64_t)vocab);
+        tokens[i] = (int32_t)random_below(SEED, RANDOM_STREAM(RANDOM_BENCH, 0), (uint64_t)i,
+                                          (uint64_t)vocab);
     *out = tokens;
     return ALIBI_OK;
 }
@@ -85,15 +87,17 @@ static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
     size_t rows;
 
     if (batch < 1 || length < 1 || repeats < 1)
-        return fail(ALIBI_USAGE, "batch %lld, length %lld, repeats %lld: each must be 1 or more", (long long)batch,
-                    (long long)length, (long long)repeats);
-    if (!size_product(&rows, (int64_t[]){ batch, length, (int64_t)sizeof(int64_t) }, 3) || rows > INT64_MAX)
-        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit in memory", (long long)batch, (long long)length);
+        return fail(ALIBI_USAGE, "batch %lld, length %lld, repeats %lld: each must be 1 or more",
+                    (long long)batch, (long long)length, (long long)repeats);
+    if (!size_product(&rows, (int64_t[]){ batch, length, (int64_t)sizeof(int64_t) }, 3) ||
+        rows > INT64_MAX)
+        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit in memory",
+                    (long long)batch, (long long)length);
     return ALIBI_OK;
 }
 
-static alibi_status new_model(struct model **out, const struct alibi_config *config, int64_t length, struct device *device,
-                              bool trainable)
+static alibi_status new_model(struct model **out, const struct alibi_config *config, int64_t length,
+                              struct device *device, bool trainable)
 {
     alibi_status status;
     struct alibi_config c = *config;
@@ -129,13 +133,15 @@ static alibi_status take_step(struct bench *b)
     double rows = (double)(b->B * b->L), loss, norm;
 
     TRY_RETURN(model_clear_gradients(b->model));
-    TRY_RETURN(model_gradients(b->model, b->tokens, b->tokens + 1, b->B, b->L, 1 / rows, (struct dropout){ .p = 0 }, &loss));
+    TRY_RETURN(model_gradients(b->model, b->tokens, b->tokens + 1, b->B, b->L, 1 / rows,
+                               (struct dropout){ .p = 0 }, &loss));
     b->step++;
     return optimizer_update(&b->optimizer, &b->training, b->step, loss / rows, &norm);
 }
 
 /* What was begun before does not count, and what is begun here does. */
-static alibi_status time_work(struct bench *b, alibi_status (*work)(struct bench *b), double *seconds)
+static alibi_status time_work(struct bench *b, alibi_status (*work)(struct bench *b),
+                              double *seconds)
 {
     double begin;
 
@@ -156,7 +162,8 @@ static alibi_status time_repeats(struct bench *b, int64_t repeats)
 {
     for (int64_t i = 0; i < repeats; i++) {
         if (alibi_stop_requested())
-            return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats", (long long)i, (long long)repeats);
+            return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats",
+                        (long long)i, (long long)repeats);
         TRY_RETURN(time_work(b, take_step, &b->step_seconds[i]));
         TRY_RETURN(time_work(b, run_products, &b->product_seconds[i]));
     }
@@ -175,12 +182,14 @@ static double attention_flops(const struct bench *b)
 static double model_flops(const struct bench *b)
 {
     const struct alibi_config *c = &b->model->config;
-    double P = (double)b->model->elements, N = (double)c->layers, C = (double)c->width, L = (double)b->L;
+    double P = (double)b->model->elements, N = (double)c->layers, C = (double)c->width,
+           L = (double)b->L;
 
     return (double)b->B * L * (6 * P + 6 * N * L * C);
 }
 
-/* One step more, with a clock around every operation, which would slow down those that are timed as a whole. */
+/* One step more, with a clock around every operation, which would slow down those that are timed as
+ * a whole. */
 static alibi_status read_parts(struct bench *b, struct alibi_bench_step *r)
 {
     struct device_part parts[DEVICE_PARTS_MAX];
@@ -219,11 +228,14 @@ static int warm_up_steps(const struct bench *b)
     return b->device.ops->finish ? GPU_WARM_UP_STEPS : WARM_UP_STEPS;
 }
 
-alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length, int64_t repeats, int recompute,
-                               double skip, struct alibi_bench_step *result)
+alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length,
+                               int64_t repeats, int recompute, double skip,
+                               struct alibi_bench_step *result)
 {
     alibi_status status;
-    struct bench b = { .device = device_default(), .B = batch, .L = length, .recompute = recompute, .skip = skip };
+    struct bench b = {
+        .device = device_default(), .B = batch, .L = length, .recompute = recompute, .skip = skip
+    };
     struct alibi_bench_step r = { 0 };
 
     TRY(check_shape(batch, length, repeats));
@@ -232,7 +244,8 @@ alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch,
     TRY(bench_init(&b, config, repeats));
     for (int i = 0; i < warm_up_steps(&b); i++)
         TRY(take_step(&b));
-    r.peak_bytes = device_peak(&b.device); /* before the operands of the bare products come on top */
+    r.peak_bytes =
+        device_peak(&b.device); /* before the operands of the bare products come on top */
     TRY(products_init(&b.products, b.model, batch * length));
     TRY(products_run(&b.products));
     TRY(time_repeats(&b, repeats));
@@ -245,7 +258,8 @@ out:
     return status;
 }
 
-alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds, size_t *peak_bytes)
+alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds,
+                              size_t *peak_bytes)
 {
     alibi_status status;
     struct device device = device_default();

@@ -4,7 +4,8 @@
 
 #include "model/model.h"
 
-/* The linear layers of a model on `rows` tokens, one entry per layer in the order of the forward pass. */
+/* The linear layers of a model on `rows` tokens, one entry per layer in the order of the forward
+ * pass. */
 struct product {
     int weight;   /* index of the parameter */
     int64_t rows; /* at a time */
@@ -18,11 +19,13 @@ struct products {
     void *x, *y, *dx; /* [rows, widest] on the device, used by every product */
 };
 
-/* The model must have made a training pass of that many rows: its buffers say how the output layer is cut. */
+/* The model must have made a training pass of that many rows: its buffers say how the output layer
+ * is cut. */
 alibi_status products_init(struct products *p, struct model *m, int64_t rows);
 void products_fini(struct products *p);
 
-/* Runs them all: forward in order, then both products of the backward pass in reverse. Gradients of the weights change. */
+/* Runs them all: forward in order, then both products of the backward pass in reverse. Gradients of
+ * the weights change. */
 alibi_status products_run(struct products *p);
 
 /* 2 rows in out, three times per layer: forward, gradient of the input, gradient of the weight. */

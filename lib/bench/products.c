@@ -1,8 +1,9 @@
 /* products.c - the matrix products of a training step and nothing else
  *
- * Same shapes, same weights, same order and number as in the step, through the same linear operations without biases; so the
- * ratio of the two times says what everything around the products costs. All products share their activation buffers, which
- * is kind to the caches: the yardstick errs on the strict side. */
+ * Same shapes, same weights, same order and number as in the step, through the same linear
+ * operations without biases; so the ratio of the two times says what everything around the products
+ * costs. All products share their activation buffers, which is kind to the caches: the yardstick
+ * errs on the strict side. */
 #include "bench/bench.h"
 
 static int64_t larger(int64_t a, int64_t b)
@@ -52,7 +53,8 @@ static alibi_status new_filled(struct products *p, void **out, int64_t count)
     size_t bytes;
 
     if (!size_multiply(&bytes, (size_t)count, dtype_bytes(p->model->type)))
-        return fail(ALIBI_MEMORY, "benchmark operands of %lld numbers do not fit in memory", (long long)count);
+        return fail(ALIBI_MEMORY, "benchmark operands of %lld numbers do not fit in memory",
+                    (long long)count);
     TRY_RETURN(dev->ops->buffer_new(dev, out, bytes, "benchmark operands"));
     return dev->ops->fill(dev, tensor_1(*out, p->model->type, count), 0.01);
 }
@@ -88,7 +90,8 @@ static alibi_status forward_product(const struct products *p, const struct produ
 {
     struct device *dev = p->model->device;
     struct tensor w = p->model->parameters[a->weight].value;
-    struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]), y = tensor_2(p->y, w.type, a->rows, w.shape[0]);
+    struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]),
+                  y = tensor_2(p->y, w.type, a->rows, w.shape[0]);
 
     for (int i = 0; i < a->times; i++)
         TRY_RETURN(dev->ops->linear_forward(dev, y, x, w, tensor_none()));
@@ -98,8 +101,10 @@ static alibi_status forward_product(const struct products *p, const struct produ
 static alibi_status backward_products(const struct products *p, const struct product *a)
 {
     struct device *dev = p->model->device;
-    struct tensor w = p->model->parameters[a->weight].value, dw = p->model->parameters[a->weight].gradient;
-    struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]), dx = tensor_2(p->dx, w.type, a->rows, w.shape[1]);
+    struct tensor w = p->model->parameters[a->weight].value,
+                  dw = p->model->parameters[a->weight].gradient;
+    struct tensor x = tensor_2(p->x, w.type, a->rows, w.shape[1]),
+                  dx = tensor_2(p->dx, w.type, a->rows, w.shape[1]);
     struct tensor dy = tensor_2(p->y, w.type, a->rows, w.shape[0]);
 
     for (int i = 0; i < a->times; i++)

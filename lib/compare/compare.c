@@ -1,10 +1,12 @@
 /* compare.c - one model per position method, the same in everything else, tested at growing lengths
  *
- *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length, again with a sliding window,
+ *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length,
+ *   again with a sliding window,
  *                     then as one stream -> result.json after each
  *   then:             results.json, results.csv, report.html
  *
- * Every step that is done is on disk before the next begins, so stopping at any moment loses one step at most. */
+ * Every step that is done is on disk before the next begins, so stopping at any moment loses one
+ * step at most. */
 #include <string.h>
 
 #include "compare/compare.h"
@@ -33,7 +35,8 @@ static void raise_peak(struct alibi_compare_method *m, size_t bytes)
         m->peak_bytes = bytes;
 }
 
-/* Speed and memory mean nothing without where they were measured. A name that is fit for a line reads back as it was written. */
+/* Speed and memory mean nothing without where they were measured. A name that is fit for a line
+ * reads back as it was written. */
 static void record_device(struct alibi_compare_method *m)
 {
     struct alibi_device_info device;
@@ -44,8 +47,8 @@ static void record_device(struct alibi_compare_method *m)
     m->precision = device.precision;
 }
 
-/* A run that is complete returns at once; one whose last checkpoint was damaged since takes its last steps again. What an earlier
- * call measured stays. */
+/* A run that is complete returns at once; one whose last checkpoint was damaged since takes its
+ * last steps again. What an earlier call measured stays. */
 static alibi_status train(struct job *j, bool measured)
 {
     struct alibi_train_result r;
@@ -62,8 +65,8 @@ static alibi_status train(struct job *j, bool measured)
     return result_write(j->result, j->path);
 }
 
-/* Opening passes over a checkpoint that cannot be read and takes an older one. Here that would show a half-trained model as a
- * whole one. */
+/* Opening passes over a checkpoint that cannot be read and takes an older one. Here that would show
+ * a half-trained model as a whole one. */
 static alibi_status open_trained(struct job *j, alibi_model **out)
 {
     alibi_status status;
@@ -74,8 +77,10 @@ static alibi_status open_trained(struct job *j, alibi_model **out)
     TRY(alibi_model_open(&model, j->run));
     TRY(checkpoint_read_state(model->path, &state, &training));
     if (state.step != j->request->training.steps) {
-        status = fail(ALIBI_IO, "cannot evaluate '%s': its checkpoint of step %lld could not be read, only that of step %lld",
-                      j->run, (long long)j->request->training.steps, (long long)state.step);
+        status = fail(
+            ALIBI_IO,
+            "cannot evaluate '%s': its checkpoint of step %lld could not be read, only that of step %lld",
+            j->run, (long long)j->request->training.steps, (long long)state.step);
         goto out;
     }
     *out = model;
@@ -91,12 +96,15 @@ static int64_t longest(const struct model *m)
     return m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
 }
 
-/* The sliding window advances by half its length: from the second one on every scored token has at least that much context. It
- * scores no token that the other protocol does not. */
-static struct alibi_eval eval_at(const struct request *r, enum alibi_protocol protocol, int64_t length)
+/* The sliding window advances by half its length: from the second one on every scored token has at
+ * least that much context. It scores no token that the other protocol does not. */
+static struct alibi_eval eval_at(const struct request *r, enum alibi_protocol protocol,
+                                 int64_t length)
 {
     const struct alibi_compare *c = &r->compare;
-    struct alibi_eval eval = { .length = length, .protocol = protocol, .tokens = c->eval_tokens, .skip = r->training.skip };
+    struct alibi_eval eval = {
+        .length = length, .protocol = protocol, .tokens = c->eval_tokens, .skip = r->training.skip
+    };
 
     if (protocol == ALIBI_NONOVERLAPPING)
         return eval;
@@ -106,19 +114,21 @@ static struct alibi_eval eval_at(const struct request *r, enum alibi_protocol pr
     return eval;
 }
 
-static alibi_status evaluate_at(struct job *j, struct model *m, const struct alibi_eval *eval, struct alibi_eval_result *result)
+static alibi_status evaluate_at(struct job *j, struct model *m, const struct alibi_eval *eval,
+                                struct alibi_eval_result *result)
 {
     char task[3 * ALIBI_NAME_MAX];
     bool sliding = eval->protocol == ALIBI_SLIDING;
 
     if (eval->length > longest(m) && !sliding)
-        log_note("%s: no value at length %lld, its positions end at %lld", j->result->name, (long long)eval->length,
-                 (long long)longest(m));
+        log_note("%s: no value at length %lld, its positions end at %lld", j->result->name,
+                 (long long)eval->length, (long long)longest(m));
     if (eval->length > longest(m) || (sliding && eval->length > eval->tokens)) {
         *result = result_none(eval->length);
         return ALIBI_OK;
     }
-    snprintf(task, sizeof task, "eval %s %lld%s", j->result->name, (long long)eval->length, sliding ? " sliding" : "");
+    snprintf(task, sizeof task, "eval %s %lld%s", j->result->name, (long long)eval->length,
+             sliding ? " sliding" : "");
     return evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), eval, task, result);
 }
 
@@ -132,7 +142,8 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
         struct alibi_eval eval = eval_at(j->request, protocol, c->lengths.at[*done]);
 
         TRY_RETURN(evaluate_at(j, m, &eval, &results[*done]));
-        if (protocol == ALIBI_NONOVERLAPPING) /* what a length takes is told by its main evaluation */
+        if (protocol ==
+            ALIBI_NONOVERLAPPING) /* what a length takes is told by its main evaluation */
             raise_peak(j->result, results[*done].peak_bytes);
         (*done)++;
         TRY_RETURN(result_write(j->result, j->path));
@@ -144,15 +155,19 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
 static alibi_status evaluate_stream(struct job *j, struct model *m)
 {
     const struct request *r = j->request;
-    struct alibi_eval eval = { .protocol = ALIBI_STREAM, .tokens = r->compare.stream_tokens, .skip = r->training.skip };
+    struct alibi_eval eval = { .protocol = ALIBI_STREAM,
+                               .tokens = r->compare.stream_tokens,
+                               .skip = r->training.skip };
     char task[2 * ALIBI_NAME_MAX];
 
     if (stream_check(m) != ALIBI_OK) {
-        log_note("%s: no value as a stream, its positions mark places in the text", j->result->name);
+        log_note("%s: no value as a stream, its positions mark places in the text",
+                 j->result->name);
         j->result->stream = result_none(eval.tokens);
     } else {
         snprintf(task, sizeof task, "eval %s stream", j->result->name);
-        TRY_RETURN(evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &j->result->stream));
+        TRY_RETURN(
+            evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &j->result->stream));
     }
     return result_write(j->result, j->path);
 }
@@ -181,12 +196,13 @@ out:
 
 static bool is_complete(const struct alibi_compare_method *m, const struct alibi_compare *c)
 {
-    return m->lengths == c->lengths.count && m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0) &&
+    return m->lengths == c->lengths.count &&
+           m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0) &&
            !needs_stream(m, c);
 }
 
-static alibi_status run_method(const struct request *r, int i, const alibi_corpus *corpus, const char *dir,
-                               struct alibi_compare_method *result)
+static alibi_status run_method(const struct request *r, int i, const alibi_corpus *corpus,
+                               const char *dir, struct alibi_compare_method *result)
 {
     alibi_status status;
     struct job j = { .request = r, .corpus = corpus, .result = result };
@@ -209,8 +225,10 @@ out:
     return status;
 }
 
-/* One method's results at a time: those of all take megabytes, which would count as memory of the training. */
-static alibi_status run_methods(const struct request *r, const alibi_corpus *corpus, const char *dir)
+/* One method's results at a time: those of all take megabytes, which would count as memory of the
+ * training. */
+static alibi_status run_methods(const struct request *r, const alibi_corpus *corpus,
+                                const char *dir)
 {
     alibi_status status;
     struct alibi_compare_method *method = NULL;
@@ -242,8 +260,10 @@ static alibi_status collect(const struct request *r, const alibi_corpus *corpus,
 
 /* ---- reports */
 
-static alibi_status write_report(const struct alibi_compare_result *result, const char *dir, const char *name,
-                                 alibi_status (*format)(struct text *out, const struct alibi_compare_result *r))
+static alibi_status write_report(const struct alibi_compare_result *result, const char *dir,
+                                 const char *name,
+                                 alibi_status (*format)(struct text *out,
+                                                        const struct alibi_compare_result *r))
 {
     alibi_status status;
     struct text text = { 0 };
@@ -267,7 +287,8 @@ static alibi_status write_reports(const struct alibi_compare_result *result, con
 
 /* ---- the public interface */
 
-static alibi_status new_result(struct alibi_compare_result **out, const struct request *r, const alibi_corpus *corpus)
+static alibi_status new_result(struct alibi_compare_result **out, const struct request *r,
+                               const alibi_corpus *corpus)
 {
     struct alibi_compare_result *result = NULL;
 
@@ -277,15 +298,17 @@ static alibi_status new_result(struct alibi_compare_result **out, const struct r
     result->compare = r->compare;
     result->builtin = r->builtin;
     alibi_corpus_get_info(corpus, ALIBI_ALL, &result->text);
-    snprintf(result->tokenizer, sizeof result->tokenizer, "%s", alibi_tokenizer_type(corpus_tokenizer(corpus)));
+    snprintf(result->tokenizer, sizeof result->tokenizer, "%s",
+             alibi_tokenizer_type(corpus_tokenizer(corpus)));
     result->own_valid = corpus_has_own_valid(corpus);
     *out = result;
     return ALIBI_OK;
 }
 
-alibi_status alibi_compare_run(const struct alibi_compare *compare, const struct alibi_config *config,
-                               const struct alibi_training *training, const alibi_corpus *corpus, const char *dir,
-                               struct alibi_compare_result **out)
+alibi_status alibi_compare_run(const struct alibi_compare *compare,
+                               const struct alibi_config *config,
+                               const struct alibi_training *training, const alibi_corpus *corpus,
+                               const char *dir, struct alibi_compare_result **out)
 {
     alibi_status status;
     struct request request;
@@ -305,7 +328,9 @@ alibi_status alibi_compare_run(const struct alibi_compare *compare, const struct
 out:
     stop_clear(); /* whoever asked for a stop has it */
     if (status == ALIBI_INTERRUPTED)
-        fail(status, "stopped; what is done is saved in '%s', and the same command goes on from there", dir);
+        fail(status,
+             "stopped; what is done is saved in '%s', and the same command goes on from there",
+             dir);
     alibi_compare_free(result);
     lock_release(lock);
     return status;
@@ -316,7 +341,8 @@ void alibi_compare_free(struct alibi_compare_result *result)
     mem_free(result);
 }
 
-alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *result, int columns, bool colour)
+alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *result, int columns,
+                                bool colour)
 {
     alibi_status status;
     struct text text = { 0 };

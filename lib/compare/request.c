@@ -1,9 +1,10 @@
 /* request.c - what a comparison was asked for, checked first and kept beside its results
  *
- * recipe.json holds the whole request, as `alibi compare --recipe` reads it: what was left to be derived stays so, for with
- * another width, say, it must be derived anew. A folder whose recipe resolves to something else is another comparison, and going
- * on in it would mix the two. Files of text cannot be in a recipe; text.json has the checksum of what was read from them, or of
- * what the generator wrote, and that of the tokenizer. */
+ * recipe.json holds the whole request, as `alibi compare --recipe` reads it: what was left to be
+ * derived stays so, for with another width, say, it must be derived anew. A folder whose recipe
+ * resolves to something else is another comparison, and going on in it would mix the two. Files of
+ * text cannot be in a recipe; text.json has the checksum of what was read from them, or of what the
+ * generator wrote, and that of the tokenizer. */
 #include <string.h>
 
 #include "base/json.h"
@@ -19,7 +20,8 @@ static alibi_status check_methods(const struct alibi_name_list *methods)
     const struct position_method *method;
 
     if (methods->count < 1 || methods->count > ALIBI_LIST_MAX)
-        return fail(ALIBI_USAGE, "methods: 1 to %d are needed, %d are given", ALIBI_LIST_MAX, methods->count);
+        return fail(ALIBI_USAGE, "methods: 1 to %d are needed, %d are given", ALIBI_LIST_MAX,
+                    methods->count);
     for (int i = 0; i < methods->count; i++) {
         TRY_RETURN(position_find(&method, methods->at[i]));
         for (int j = 0; j < i; j++)
@@ -32,10 +34,12 @@ static alibi_status check_methods(const struct alibi_name_list *methods)
 static alibi_status check_lengths(const struct alibi_int_list *lengths)
 {
     if (lengths->count < 1 || lengths->count > ALIBI_LIST_MAX)
-        return fail(ALIBI_USAGE, "lengths: 1 to %d are needed, %d are given", ALIBI_LIST_MAX, lengths->count);
+        return fail(ALIBI_USAGE, "lengths: 1 to %d are needed, %d are given", ALIBI_LIST_MAX,
+                    lengths->count);
     for (int i = 0; i < lengths->count; i++)
         if (lengths->at[i] < 1)
-            return fail(ALIBI_USAGE, "lengths: %lld: each must be 1 or more", (long long)lengths->at[i]);
+            return fail(ALIBI_USAGE, "lengths: %lld: each must be 1 or more",
+                        (long long)lengths->at[i]);
     return ALIBI_OK;
 }
 
@@ -48,7 +52,8 @@ static void insert_length(struct alibi_int_list *sorted, int64_t length)
         at--;
     if (at > 0 && sorted->at[at - 1] == length)
         return;
-    memmove(&sorted->at[at + 1], &sorted->at[at], (size_t)(sorted->count - at) * sizeof sorted->at[0]);
+    memmove(&sorted->at[at + 1], &sorted->at[at],
+            (size_t)(sorted->count - at) * sizeof sorted->at[0]);
     sorted->at[at] = length;
     sorted->count++;
 }
@@ -71,17 +76,22 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
     struct batches batches;
 
     if (valid.count - 1 < longest)
-        return fail(ALIBI_BAD_INPUT, "the validation %s '%s' has %lld tokens, evaluating at length %lld needs %llu",
-                    corpus_has_own_valid(corpus) ? "text beside" : "split of", corpus_name(corpus), (long long)valid.count,
-                    (long long)longest, (unsigned long long)longest + 1);
+        return fail(ALIBI_BAD_INPUT,
+                    "the validation %s '%s' has %lld tokens, evaluating at length %lld needs %llu",
+                    corpus_has_own_valid(corpus) ? "text beside" : "split of", corpus_name(corpus),
+                    (long long)valid.count, (long long)longest, (unsigned long long)longest + 1);
     if (r->compare.eval_tokens != 0 && r->compare.eval_tokens < longest)
-        return fail(ALIBI_USAGE, "eval-tokens %lld: the largest length, %lld, needs at least as many",
+        return fail(ALIBI_USAGE,
+                    "eval-tokens %lld: the largest length, %lld, needs at least as many",
                     (long long)r->compare.eval_tokens, (long long)longest);
     if (r->compare.sliding_tokens < 0)
-        return fail(ALIBI_USAGE, "sliding-tokens %lld: it must be 0 or more", (long long)r->compare.sliding_tokens);
+        return fail(ALIBI_USAGE, "sliding-tokens %lld: it must be 0 or more",
+                    (long long)r->compare.sliding_tokens);
     if (r->compare.stream_tokens < 0)
-        return fail(ALIBI_USAGE, "stream-tokens %lld: it must be 0 or more", (long long)r->compare.stream_tokens);
-    return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed);
+        return fail(ALIBI_USAGE, "stream-tokens %lld: it must be 0 or more",
+                    (long long)r->compare.stream_tokens);
+    return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch,
+                        (uint64_t)t->seed);
 }
 
 alibi_status request_config(const struct request *r, int i, struct alibi_config *config)
@@ -109,8 +119,9 @@ static alibi_status resolve(struct request *r)
     return alibi_config_resolve(&r->config);
 }
 
-alibi_status request_init(struct request *r, const struct alibi_compare *compare, const struct alibi_config *config,
-                          const struct alibi_training *training, const alibi_corpus *corpus)
+alibi_status request_init(struct request *r, const struct alibi_compare *compare,
+                          const struct alibi_config *config, const struct alibi_training *training,
+                          const alibi_corpus *corpus)
 {
     *r = (struct request){
         .compare = *compare,
@@ -137,9 +148,10 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
 #define AT(field) offsetof(struct alibi_compare, field)
 
 static const struct alibi_option options[] = {
-    { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, "alibi,sinusoidal,rotary,t5,none", "LIST",
-      "position methods, in the order of the report" },
-    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, 1 << 24, NULL, "64,128,256,512,1024", "LIST", "lengths to test at" },
+    { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, "alibi,sinusoidal,rotary,t5,none",
+      "LIST", "position methods, in the order of the report" },
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, 1 << 24, NULL, "64,128,256,512,1024", "LIST",
+      "lengths to test at" },
     { "eval-tokens", ALIBI_OPTION_INT, AT(eval_tokens), 0, 1e15, NULL, "65536", "N",
       "tokens scored per method and length at most; 0: the whole validation split" },
     { "sliding-tokens", ALIBI_OPTION_INT, AT(sliding_tokens), 0, 1e15, NULL, "16384", "N",
@@ -158,8 +170,10 @@ const struct alibi_option *alibi_compare_options(int *count)
 
 enum { COMPARISON, MODEL, MODEL_REST, TRAINING, TEXT, GROUPS };
 
-/* All options but the position, which the methods take the place of, and those of no consequence. */
-static void recipe_groups(struct alibi_option_group groups[GROUPS], struct request *r, struct alibi_config *config)
+/* All options but the position, which the methods take the place of, and those of no consequence.
+ * */
+static void recipe_groups(struct alibi_option_group groups[GROUPS], struct request *r,
+                          struct alibi_config *config)
 {
     const struct alibi_option *position;
     int all;
@@ -179,7 +193,8 @@ static void recipe_groups(struct alibi_option_group groups[GROUPS], struct reque
     groups[MODEL_REST].count = all - groups[MODEL].count - 1;
 }
 
-static alibi_status format_recipe(const struct request *r, const struct alibi_config *config, struct text *json)
+static alibi_status format_recipe(const struct request *r, const struct alibi_config *config,
+                                  struct text *json)
 {
     struct request copy = *r;
     struct alibi_config config_copy = *config;
@@ -190,8 +205,8 @@ static alibi_status format_recipe(const struct request *r, const struct alibi_co
 }
 
 /* The request that a recipe holds, resolved for the text and the training of `asked`. */
-static alibi_status parse_recipe(struct request *held, const struct request *asked, const char *bytes, size_t length,
-                                 const char *path)
+static alibi_status parse_recipe(struct request *held, const struct request *asked,
+                                 const char *bytes, size_t length, const char *path)
 {
     struct alibi_option_group groups[GROUPS];
 
@@ -208,7 +223,9 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
 /* A value for a message, cut where it is long. */
 static void value_text(char text[VALUE_BYTES], const json_t *value)
 {
-    size_t length = value ? json_dumpb(value, text, VALUE_BYTES - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9)) : 0;
+    size_t length =
+        value ? json_dumpb(value, text, VALUE_BYTES - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9))
+              : 0;
 
     text[length < VALUE_BYTES ? length : VALUE_BYTES - 1] = '\0';
     if (length >= VALUE_BYTES)
@@ -219,7 +236,8 @@ static void value_text(char text[VALUE_BYTES], const json_t *value)
 
 static alibi_status fail_other(const char *dir, const char *difference)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s): choose another folder", dir, difference);
+    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s): choose another folder", dir,
+                difference);
 }
 
 static alibi_status name_difference(const json_t *held, json_t *asked, const char *dir)
@@ -236,14 +254,17 @@ static alibi_status name_difference(const json_t *held, json_t *asked, const cha
             continue;
         value_text(there, other);
         value_text(here, value);
-        return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s %s there, %s asked): choose another folder", dir, key,
-                    there, here);
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' holds another comparison (%s %s there, %s asked): choose another folder",
+                    dir, key, there, here);
     }
-    return fail_other(dir, "of another text"); /* only the keys of the built-in text can be there and not here */
+    return fail_other(
+        dir, "of another text"); /* only the keys of the built-in text can be there and not here */
 }
 
 /* Both resolved. */
-static alibi_status compare_requests(const struct request *held, const struct request *asked, const char *dir, const char *path)
+static alibi_status compare_requests(const struct request *held, const struct request *asked,
+                                     const char *dir, const char *path)
 {
     alibi_status status;
     struct text there = { 0 }, here = { 0 };
@@ -315,9 +336,10 @@ static alibi_status check_text_file(const struct request *r, const char *dir, co
     if (tokenizer != r->tokenizer)
         status = fail_other(dir, "with another tokenizer");
     else if (text != r->text || files != r->files)
-        status = fail_other(dir, has_files && files == r->files
-                                     ? "of the same text, with another validation text: --valid as before goes on"
-                                     : "of another text");
+        status = fail_other(
+            dir, has_files && files == r->files
+                     ? "of the same text, with another validation text: --valid as before goes on"
+                     : "of another text");
 out:
     json_decref(held);
     return status;
@@ -329,8 +351,9 @@ static alibi_status enter_text(const struct request *r, const char *dir)
     char *path = NULL, json[2 * VALUE_BYTES];
 
     TRY(path_join(&path, dir, "text.json"));
-    snprintf(json, sizeof json, "{\n  \"checksum\": %lld,\n  \"files\": %lld,\n  \"tokenizer\": %lld\n}\n", (long long)r->text,
-             (long long)r->files, (long long)r->tokenizer);
+    snprintf(json, sizeof json,
+             "{\n  \"checksum\": %lld,\n  \"files\": %lld,\n  \"tokenizer\": %lld\n}\n",
+             (long long)r->text, (long long)r->files, (long long)r->tokenizer);
     if (file_exists(path))
         TRY(check_text_file(r, dir, path));
     else

@@ -1,9 +1,11 @@
-/* result.c - what a method has shown so far, so that an interrupted comparison goes on where it stopped
+/* result.c - what a method has shown so far, so that an interrupted comparison goes on where it
+ * stopped
  *
- * Tables of fields say what numbers the file holds; writing and reading both follow them. Real numbers are written so that they
- * read back the same; null stands for infinity (a perplexity that overflowed), and for a device that is not known. The last
- * member is the checksum of all before it. A file is accepted if writing what was read from it gives the same bytes: one altered
- * bit and it is not. */
+ * Tables of fields say what numbers the file holds; writing and reading both follow them. Real
+ * numbers are written so that they read back the same; null stands for infinity (a perplexity that
+ * overflowed), and for a device that is not known. The last member is the checksum of all before
+ * it. A file is accepted if writing what was read from it gives the same bytes: one altered bit and
+ * it is not. */
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +42,8 @@ static const struct field eval_fields[] = {
     EVAL(SIZE, peak_bytes),     EVAL(REAL, tiles_used), EVAL(REAL, attention_seconds),
 };
 
-static const struct field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens), BIN(REAL, nll) };
+static const struct field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens),
+                                           BIN(REAL, nll) };
 
 struct alibi_eval_result result_none(int64_t length)
 {
@@ -74,7 +77,8 @@ static alibi_status write_field(struct text *json, const struct field *f, const 
 }
 
 /* The fields as members, each followed by `end` but for the last. */
-static alibi_status write_fields(struct text *json, const struct field *fields, int count, const void *values, const char *end)
+static alibi_status write_fields(struct text *json, const struct field *fields, int count,
+                                 const void *values, const char *end)
 {
     for (int i = 0; i < count; i++) {
         TRY_RETURN(write_field(json, &fields[i], values));
@@ -84,7 +88,8 @@ static alibi_status write_fields(struct text *json, const struct field *fields, 
     return ALIBI_OK;
 }
 
-/* Not known where an older version trained: null, so that the file is not taken for an older one again. */
+/* Not known where an older version trained: null, so that the file is not taken for an older one
+ * again. */
 static alibi_status write_device(struct text *json, const struct alibi_compare_method *m)
 {
     if (m->device[0] == '\0')
@@ -107,7 +112,8 @@ static alibi_status write_eval(struct text *json, const struct alibi_eval_result
     return text_append(json, "]}");
 }
 
-static alibi_status write_evals(struct text *json, const char *key, const struct alibi_eval_result *evals, int count)
+static alibi_status write_evals(struct text *json, const char *key,
+                                const struct alibi_eval_result *evals, int count)
 {
     TRY_RETURN(text_append(json, "  \"%s\": [", key));
     for (int i = 0; i < count; i++) {
@@ -151,7 +157,8 @@ static alibi_status read_real(const json_t *object, const char *key, double *out
     return ALIBI_OK;
 }
 
-static alibi_status read_field(const json_t *object, const struct field *f, void *values, const char *path)
+static alibi_status read_field(const json_t *object, const struct field *f, void *values,
+                               const char *path)
 {
     char *at = (char *)values + f->offset;
     int64_t number;
@@ -166,7 +173,8 @@ static alibi_status read_field(const json_t *object, const struct field *f, void
     return ALIBI_OK;
 }
 
-static alibi_status read_fields(const json_t *object, const struct field *fields, int count, void *values, const char *path)
+static alibi_status read_fields(const json_t *object, const struct field *fields, int count,
+                                void *values, const char *path)
 {
     for (int i = 0; i < count; i++)
         TRY_RETURN(read_field(object, &fields[i], values, path));
@@ -186,7 +194,8 @@ static alibi_status read_precision(const json_t *file, int *precision, const cha
     return fail(ALIBI_BAD_INPUT, "'%s': 'precision' is neither fp32 nor bf16", path);
 }
 
-static alibi_status read_device(const json_t *file, struct alibi_compare_method *m, const char *path)
+static alibi_status read_device(const json_t *file, struct alibi_compare_method *m,
+                                const char *path)
 {
     const char *device;
 
@@ -194,15 +203,16 @@ static alibi_status read_device(const json_t *file, struct alibi_compare_method 
         return ALIBI_OK;
     TRY_RETURN(json_get_text(file, "device", &device, path));
     if (strlen(device) >= sizeof m->device)
-        return fail(ALIBI_BAD_INPUT, "'%s': 'device' is longer than %zu bytes", path, sizeof m->device - 1);
+        return fail(ALIBI_BAD_INPUT, "'%s': 'device' is longer than %zu bytes", path,
+                    sizeof m->device - 1);
     TRY_RETURN(read_precision(file, &m->precision, path));
     memcpy(m->device, device, strlen(device) + 1);
     return ALIBI_OK;
 }
 
 /* Members of an array, `most` of them at most. */
-static alibi_status read_count(const json_t *object, const char *key, int most, const json_t **array, int *count,
-                               const char *path)
+static alibi_status read_count(const json_t *object, const char *key, int most,
+                               const json_t **array, int *count, const char *path)
 {
     *array = json_object_get(object, key);
     if (!json_is_array(*array) || json_array_size(*array) > (size_t)most)
@@ -211,7 +221,8 @@ static alibi_status read_count(const json_t *object, const char *key, int most, 
     return ALIBI_OK;
 }
 
-static alibi_status read_eval(const json_t *object, enum alibi_protocol protocol, struct alibi_eval_result *e, const char *path)
+static alibi_status read_eval(const json_t *object, enum alibi_protocol protocol,
+                              struct alibi_eval_result *e, const char *path)
 {
     const json_t *bins;
 
@@ -219,29 +230,33 @@ static alibi_status read_eval(const json_t *object, enum alibi_protocol protocol
     TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
     TRY_RETURN(read_count(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
     for (int b = 0; b < e->bins; b++)
-        TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields), &e->by_position[b], path));
+        TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
+                               &e->by_position[b], path));
     if (e->tokens == 0)
         *e = result_none(e->length);
     return ALIBI_OK;
 }
 
-static alibi_status read_evals(const json_t *file, enum alibi_protocol protocol, struct alibi_eval_result *evals, int *count,
+static alibi_status read_evals(const json_t *file, enum alibi_protocol protocol,
+                               struct alibi_eval_result *evals, int *count,
                                const struct alibi_int_list *lengths, const char *path)
 {
     const json_t *array;
 
-    TRY_RETURN(read_count(file, protocol == ALIBI_SLIDING ? "sliding" : "by_length", lengths->count, &array, count, path));
+    TRY_RETURN(read_count(file, protocol == ALIBI_SLIDING ? "sliding" : "by_length", lengths->count,
+                          &array, count, path));
     for (int i = 0; i < *count; i++) {
         TRY_RETURN(read_eval(json_array_get(array, (size_t)i), protocol, &evals[i], path));
         if (evals[i].length != lengths->at[i])
-            return fail(ALIBI_BAD_INPUT, "'%s': length %lld stands where %lld should", path, (long long)evals[i].length,
-                        (long long)lengths->at[i]);
+            return fail(ALIBI_BAD_INPUT, "'%s': length %lld stands where %lld should", path,
+                        (long long)evals[i].length, (long long)lengths->at[i]);
     }
     return ALIBI_OK;
 }
 
 /* Done, if it is there: a method that cannot stream has an entry without tokens. */
-static alibi_status read_stream(const json_t *file, struct alibi_eval_result *stream, const char *path)
+static alibi_status read_stream(const json_t *file, struct alibi_eval_result *stream,
+                                const char *path)
 {
     const json_t *array;
     int count = 0;
@@ -259,23 +274,28 @@ static bool is_older(const json_t *file, const char *bytes)
     bool lacks = json_object_get(file, "stream") == NULL || json_object_get(file, "device") == NULL;
 
     return lacks && end != NULL &&
-           json_integer_value(json_object_get(file, "checksum")) == (json_int_t)checksum(0, bytes, (size_t)(end - bytes));
+           json_integer_value(json_object_get(file, "checksum")) ==
+               (json_int_t)checksum(0, bytes, (size_t)(end - bytes));
 }
 
-static alibi_status check_bytes(const struct alibi_compare_method *m, const char *bytes, size_t length, const char *path)
+static alibi_status check_bytes(const struct alibi_compare_method *m, const char *bytes,
+                                size_t length, const char *path)
 {
     alibi_status status;
     struct text again = { 0 };
 
     TRY(format_result(&again, m));
     if (again.length != length || memcmp(again.data, bytes, length) != 0)
-        status = fail(ALIBI_BAD_INPUT, "'%s' was altered or damaged: remove it, and the method is evaluated again", path);
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "'%s' was altered or damaged: remove it, and the method is evaluated again", path);
 out:
     text_free(&again);
     return status;
 }
 
-alibi_status result_read(struct alibi_compare_method *m, const char *name, const struct alibi_int_list *lengths, const char *path)
+alibi_status result_read(struct alibi_compare_method *m, const char *name,
+                         const struct alibi_int_list *lengths, const char *path)
 {
     alibi_status status;
     char *bytes = NULL;

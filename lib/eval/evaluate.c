@@ -1,8 +1,9 @@
 /* evaluate.c - perplexity on a text, at any length
  *
- * Windows of one length are evaluated several at a time, so that short ones keep the machine as busy as long ones; memory is
- * that of about as many tokens as keep the device busy, or of one window where that is longer. A stream is windows side by side
- * that remember: each is read behind the keys and values of all before it. docs/evaluation.md explains the numbers. */
+ * Windows of one length are evaluated several at a time, so that short ones keep the machine as
+ * busy as long ones; memory is that of about as many tokens as keep the device busy, or of one
+ * window where that is longer. A stream is windows side by side that remember: each is read behind
+ * the keys and values of all before it. docs/evaluation.md explains the numbers. */
 #include <math.h>
 
 #include "eval/eval.h"
@@ -94,10 +95,13 @@ static alibi_status score_row(struct pass *p, int64_t k, int64_t row)
 {
     struct window w = windows_at(&p->windows, k);
 
-    if (!score_window(&p->score, p->nll + row * w.inputs, w.first, w.inputs, p->cache ? w.start : 0))
-        return fail(ALIBI_NUMERIC, "'%s', window %lld (tokens %lld to %lld) at length %lld: the loss is not finite",
-                    corpus_name(p->span.corpus), (long long)k, (long long)w.start, (long long)(w.start + w.inputs),
-                    (long long)p->windows.length);
+    if (!score_window(&p->score, p->nll + row * w.inputs, w.first, w.inputs,
+                      p->cache ? w.start : 0))
+        return fail(
+            ALIBI_NUMERIC,
+            "'%s', window %lld (tokens %lld to %lld) at length %lld: the loss is not finite",
+            corpus_name(p->span.corpus), (long long)k, (long long)w.start,
+            (long long)(w.start + w.inputs), (long long)p->windows.length);
     return ALIBI_OK;
 }
 
@@ -135,8 +139,8 @@ static alibi_status run_pass(struct pass *p)
 
     for (int64_t k = 0; k < p->windows.count; k += rows) {
         if (alibi_stop_requested())
-            return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", p->task, (long long)p->score.tokens,
-                        (long long)p->windows.targets);
+            return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", p->task,
+                        (long long)p->score.tokens, (long long)p->windows.targets);
         rows = batch_rows(p, k);
         TRY_RETURN(run_batch(p, k, rows));
         report(p);
@@ -159,18 +163,22 @@ static alibi_status check_tokenizer(const alibi_tokenizer *model, const alibi_co
 
     if (tokenizer_checksum(text) == tokenizer_checksum(model))
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "'%s' has another tokenizer (%s, %lld ids) than the model (%s, %lld ids)", corpus_name(corpus),
-                alibi_tokenizer_type(text), (long long)alibi_tokenizer_vocab(text), alibi_tokenizer_type(model),
-                (long long)alibi_tokenizer_vocab(model));
+    return fail(
+        ALIBI_BAD_INPUT, "'%s' has another tokenizer (%s, %lld ids) than the model (%s, %lld ids)",
+        corpus_name(corpus), alibi_tokenizer_type(text), (long long)alibi_tokenizer_vocab(text),
+        alibi_tokenizer_type(model), (long long)alibi_tokenizer_vocab(model));
 }
 
 static alibi_status check_skipping(const struct alibi_eval *e)
 {
     if (!(e->skip >= 0 && e->skip < 1))
         return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", e->skip);
-    if (!(e->window_score >= 0) || (e->window_score > 0 && (e->protocol != ALIBI_STREAM || e->skip == 0)))
-        return fail(ALIBI_USAGE, "a window score of %g: it is for the protocol stream with skipping, and not negative",
-                    e->window_score);
+    if (!(e->window_score >= 0) ||
+        (e->window_score > 0 && (e->protocol != ALIBI_STREAM || e->skip == 0)))
+        return fail(
+            ALIBI_USAGE,
+            "a window score of %g: it is for the protocol stream with skipping, and not negative",
+            e->window_score);
     return ALIBI_OK;
 }
 
@@ -184,12 +192,13 @@ static alibi_status check_options(const struct alibi_eval *e)
     if (e->protocol != ALIBI_NONOVERLAPPING && e->protocol != ALIBI_SLIDING)
         return fail(ALIBI_USAGE, "protocol %d: there is no such protocol", e->protocol);
     if (e->protocol == ALIBI_SLIDING && (e->stride < 1 || e->stride > e->length))
-        return fail(ALIBI_USAGE, "stride %lld: it must be from 1 to the length, %lld", (long long)e->stride,
-                    (long long)e->length);
-    /* Fewer would never fill a window, and the number would carry a length that it was not measured at. */
+        return fail(ALIBI_USAGE, "stride %lld: it must be from 1 to the length, %lld",
+                    (long long)e->stride, (long long)e->length);
+    /* Fewer would never fill a window, and the number would carry a length that it was not measured
+     * at. */
     if (e->tokens != 0 && e->tokens < e->length)
-        return fail(ALIBI_USAGE, "scoring %lld tokens is not enough for one window of length %lld", (long long)e->tokens,
-                    (long long)e->length);
+        return fail(ALIBI_USAGE, "scoring %lld tokens is not enough for one window of length %lld",
+                    (long long)e->tokens, (long long)e->length);
     return ALIBI_OK;
 }
 
@@ -198,10 +207,12 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
     const char *name = corpus_name(span.corpus);
 
     if (span.count < 2)
-        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, at least 2 are needed to score one", name, (long long)span.count);
+        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, at least 2 are needed to score one",
+                    name, (long long)span.count);
     if (e->protocol != ALIBI_STREAM && span.count - 1 < e->length)
-        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, evaluating at length %lld needs %llu", name, (long long)span.count,
-                    (long long)e->length, (unsigned long long)e->length + 1);
+        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, evaluating at length %lld needs %llu",
+                    name, (long long)span.count, (long long)e->length,
+                    (unsigned long long)e->length + 1);
     return ALIBI_OK;
 }
 
@@ -219,9 +230,12 @@ static void fill_result(const struct pass *p, int protocol, struct alibi_eval_re
     int64_t words, bytes, length = p->cache ? w->targets : w->length;
 
     span_measure(p->span, 1, w->targets, &words, &bytes);
-    *result = (struct alibi_eval_result){ .length = length, .stride = p->cache ? 0 : w->stride, .protocol = protocol };
+    *result = (struct alibi_eval_result){ .length = length,
+                                          .stride = p->cache ? 0 : w->stride,
+                                          .protocol = protocol };
     score_result(&p->score, length, words, bytes, result);
-    result->tiles_used = p->watch.tiles.all > 0 ? (double)p->watch.tiles.used / (double)p->watch.tiles.all : 1.0;
+    result->tiles_used =
+        p->watch.tiles.all > 0 ? (double)p->watch.tiles.used / (double)p->watch.tiles.all : 1.0;
     result->left_out = p->watch.left_out;
     result->attention_seconds = p->watch.seconds;
     result->seconds = clock_seconds() - p->started;
@@ -229,8 +243,8 @@ static void fill_result(const struct pass *p, int protocol, struct alibi_eval_re
     result->peak_bytes = device_peak(p->model->device);
 }
 
-alibi_status evaluate_span(struct model *m, struct span span, const struct alibi_eval *eval, const char *task,
-                           struct alibi_eval_result *result)
+alibi_status evaluate_span(struct model *m, struct span span, const struct alibi_eval *eval,
+                           const char *task, struct alibi_eval_result *result)
 {
     alibi_status status;
     struct pass p = { .model = m, .span = span, .task = task };
@@ -257,8 +271,8 @@ out:
     return status;
 }
 
-alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum alibi_split split, const struct alibi_eval *eval,
-                            struct alibi_eval_result *result)
+alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum alibi_split split,
+                            const struct alibi_eval *eval, struct alibi_eval_result *result)
 {
     struct span span = corpus_span(corpus, split);
     int64_t trained = model->model->config.train_length;
@@ -268,7 +282,8 @@ alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus, enum
     TRY(check_all(model->model, span, eval));
     TRY(check_tokenizer(model->tokenizer, corpus));
     if (trained > 0 && eval->protocol != ALIBI_STREAM && eval->length > trained)
-        log_note("evaluating at %lld, the model was trained at %lld", (long long)eval->length, (long long)trained);
+        log_note("evaluating at %lld, the model was trained at %lld", (long long)eval->length,
+                 (long long)trained);
     if (eval->protocol == ALIBI_STREAM)
         snprintf(task, sizeof task, "eval stream");
     else

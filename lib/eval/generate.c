@@ -35,8 +35,9 @@ static void generation_fini(struct generation *g)
     mem_free(g->scratch);
 }
 
-/* A word's token has a blank behind it, so the model has read one behind the prompt's last word. Where the prompt itself has none
- * it is held for the text to begin with. Of other tokenizers a prompt ends in the very bytes of its last token. */
+/* A word's token has a blank behind it, so the model has read one behind the prompt's last word.
+ * Where the prompt itself has none it is held for the text to begin with. Of other tokenizers a
+ * prompt ends in the very bytes of its last token. */
 static alibi_status hold_blank(struct generation *g, char last)
 {
     size_t bytes;
@@ -60,15 +61,18 @@ static alibi_status encode_prompt(struct generation *g, const char *prompt, size
     return g->prompt.count > 0 ? hold_blank(g, prompt[bytes - 1]) : ids_append(&g->prompt, &end, 1);
 }
 
-/* The last token asked for is never read, so the model sees one position less than there are tokens. */
+/* The last token asked for is never read, so the model sees one position less than there are
+ * tokens. */
 static alibi_status check_length(const struct generation *g)
 {
     int64_t tokens = g->sampling->tokens;
-    alibi_status status = model_check_length(g->model, g->prompt.count + (tokens > 0 ? tokens - 1 : 0));
+    alibi_status status =
+        model_check_length(g->model, g->prompt.count + (tokens > 0 ? tokens - 1 : 0));
 
     if (status == ALIBI_OK)
         return ALIBI_OK;
-    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)g->prompt.count, (long long)tokens);
+    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)g->prompt.count,
+                        (long long)tokens);
 }
 
 static alibi_status check_stop(int64_t done)
@@ -83,8 +87,10 @@ static alibi_status generation_init(struct generation *g)
     TRY_RETURN(NEW_ARRAY(&g->logits, g->model->config.vocab, "logits"));
     TRY_RETURN(NEW_ARRAY(&g->scratch, g->model->config.vocab, "candidates"));
     g->model->skip = g->sampling->skip;
-    g->model->watch = g->sampling->window_score > 0 ? &g->watch : NULL; /* it checks what the window relies on */
-    return stream_begin(&g->cache, &g->watch, g->model, g->sampling->skip, g->sampling->window_score);
+    g->model->watch =
+        g->sampling->window_score > 0 ? &g->watch : NULL; /* it checks what the window relies on */
+    return stream_begin(&g->cache, &g->watch, g->model, g->sampling->skip,
+                        g->sampling->window_score);
 }
 
 static alibi_status prefill(struct generation *g)
@@ -96,7 +102,8 @@ static alibi_status prefill(struct generation *g)
         int64_t count = left < chunk ? left : chunk;
 
         TRY_RETURN(check_stop(0));
-        TRY_RETURN(model_extend(g->model, g->cache, g->prompt.at + from, count, count == left ? g->logits : NULL));
+        TRY_RETURN(model_extend(g->model, g->cache, g->prompt.at + from, count,
+                                count == left ? g->logits : NULL));
     }
     return ALIBI_OK;
 }
@@ -121,14 +128,16 @@ static alibi_status decode(struct generation *g)
         TRY_RETURN(check_stop(i));
         if (i > 0)
             TRY_RETURN(model_extend(g->model, g->cache, &id, 1, g->logits));
-        TRY_RETURN(sample_token(&id, g->logits, g->model->config.vocab, s, (uint64_t)i, g->scratch));
+        TRY_RETURN(
+            sample_token(&id, g->logits, g->model->config.vocab, s, (uint64_t)i, g->scratch));
         TRY_RETURN(write_token(g, id, &ended));
     }
     pieces_end(&g->pieces);
     return ALIBI_OK;
 }
 
-alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t prompt_bytes, const struct alibi_sampling *sampling,
+alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t prompt_bytes,
+                            const struct alibi_sampling *sampling,
                             bool (*emit)(void *user, const char *text, size_t bytes), void *user)
 {
     alibi_status status;

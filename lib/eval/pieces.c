@@ -1,7 +1,8 @@
 /* pieces.c - bytes in, whole UTF-8 characters out
  *
- * A token may end inside a character. Bytes are held back until they are a character; those that cannot become one any more
- * are replaced by U+FFFD, one per longest start of a character, as the Unicode standard recommends. */
+ * A token may end inside a character. Bytes are held back until they are a character; those that
+ * cannot become one any more are replaced by U+FFFD, one per longest start of a character, as the
+ * Unicode standard recommends. */
 #include <string.h>
 
 #include "eval/eval.h"
@@ -10,8 +11,9 @@ static const char replacement[] = "\xEF\xBF\xBD";
 
 enum { CHARACTER_BYTES_MAX = 4 };
 
-/* Whether the bytes are the start of some character and not all of it: then filling up with continuation bytes gives one. The
- * smallest and the largest such byte suffice to try, since each lead byte allows one of the two in second place. */
+/* Whether the bytes are the start of some character and not all of it: then filling up with
+ * continuation bytes gives one. The smallest and the largest such byte suffice to try, since each
+ * lead byte allows one of the two in second place. */
 static bool starts_character(const char *bytes, size_t count)
 {
     char tried[CHARACTER_BYTES_MAX];
@@ -44,7 +46,8 @@ static void hand_over(struct pieces *p, const char *text, size_t bytes)
         p->stopped = !p->emit(p->user, text, bytes);
 }
 
-/* Hands over what is whole and replaces what is broken; keeps a start of a character, unless the text has ended. */
+/* Hands over what is whole and replaces what is broken; keeps a start of a character, unless the
+ * text has ended. */
 static void flush(struct pieces *p, bool ended)
 {
     char *at = p->held.data;

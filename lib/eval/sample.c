@@ -1,8 +1,10 @@
 /* sample.c - the next token
  *
- *   p_v = exp(logit_v / temperature) / sum        over the top_k likeliest tokens, of these the fewest that reach top_p
+ *   p_v = exp(logit_v / temperature) / sum        over the top_k likeliest tokens, of these the
+ * fewest that reach top_p
  *
- * The random number is keyed by (seed, token number): the same seed continues the same prompt the same way. */
+ * The random number is keyed by (seed, token number): the same seed continues the same prompt the
+ * same way. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +16,8 @@ static const int64_t most_tokens = INT64_C(1) << 40;
 alibi_status sampling_check(const struct alibi_sampling *s)
 {
     if (s->tokens < 0 || s->tokens > most_tokens)
-        return fail(ALIBI_USAGE, "tokens %lld: it must be from 0 to %lld", (long long)s->tokens, (long long)most_tokens);
+        return fail(ALIBI_USAGE, "tokens %lld: it must be from 0 to %lld", (long long)s->tokens,
+                    (long long)most_tokens);
     if (!(s->temperature >= 0) || !isfinite(s->temperature))
         return fail(ALIBI_USAGE, "temperature %g: it must be 0 or more", s->temperature);
     if (s->top_k < 0)
@@ -24,7 +27,9 @@ alibi_status sampling_check(const struct alibi_sampling *s)
     if (!(s->skip >= 0 && s->skip < 1))
         return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", s->skip);
     if (!(s->window_score >= 0) || (s->window_score > 0 && s->skip == 0))
-        return fail(ALIBI_USAGE, "a window score of %g: it needs skipping, and must not be negative", s->window_score);
+        return fail(ALIBI_USAGE,
+                    "a window score of %g: it needs skipping, and must not be negative",
+                    s->window_score);
     return ALIBI_OK;
 }
 
@@ -53,7 +58,8 @@ static double weight(const struct candidate *c, float largest, double temperatur
     return exp(((double)c->logit - (double)largest) / temperature);
 }
 
-static double total_weight(const struct candidate *c, int64_t count, float largest, double temperature)
+static double total_weight(const struct candidate *c, int64_t count, float largest,
+                           double temperature)
 {
     double total = 0;
 
@@ -63,7 +69,8 @@ static double total_weight(const struct candidate *c, int64_t count, float large
 }
 
 /* How many of the sorted candidates reach the share top_p of their weight. */
-static int64_t nucleus(const struct candidate *c, int64_t count, float largest, const struct alibi_sampling *s)
+static int64_t nucleus(const struct candidate *c, int64_t count, float largest,
+                       const struct alibi_sampling *s)
 {
     double goal = s->top_p * total_weight(c, count, largest, s->temperature), sum = 0;
 
@@ -75,7 +82,8 @@ static int64_t nucleus(const struct candidate *c, int64_t count, float largest, 
     return count;
 }
 
-static int32_t draw(const struct candidate *c, int64_t count, float largest, double temperature, double uniform)
+static int32_t draw(const struct candidate *c, int64_t count, float largest, double temperature,
+                    double uniform)
 {
     double goal = uniform * total_weight(c, count, largest, temperature), sum = 0;
 
@@ -91,12 +99,13 @@ static alibi_status check_logits(const float *logits, int64_t V, uint64_t index)
 {
     for (int64_t v = 0; v < V; v++)
         if (!isfinite(logits[v]))
-            return fail(ALIBI_NUMERIC, "token %llu: the score of id %lld is not finite", (unsigned long long)index, (long long)v);
+            return fail(ALIBI_NUMERIC, "token %llu: the score of id %lld is not finite",
+                        (unsigned long long)index, (long long)v);
     return ALIBI_OK;
 }
 
-alibi_status sample_token(int32_t *id, const float *logits, int64_t V, const struct alibi_sampling *s, uint64_t index,
-                          struct candidate *scratch)
+alibi_status sample_token(int32_t *id, const float *logits, int64_t V,
+                          const struct alibi_sampling *s, uint64_t index, struct candidate *scratch)
 {
     bool cut = (s->top_k > 0 && s->top_k < V) || s->top_p < 1;
     int32_t best = likeliest(logits, V);
@@ -113,6 +122,7 @@ alibi_status sample_token(int32_t *id, const float *logits, int64_t V, const str
         qsort(scratch, (size_t)V, sizeof *scratch, by_logit);
     if (s->top_p < 1)
         count = nucleus(scratch, count, logits[best], s);
-    *id = draw(scratch, count, logits[best], s->temperature, random_uniform(s->seed, RANDOM_STREAM(RANDOM_SAMPLE, 0), index));
+    *id = draw(scratch, count, logits[best], s->temperature,
+               random_uniform(s->seed, RANDOM_STREAM(RANDOM_SAMPLE, 0), index));
     return ALIBI_OK;
 }

@@ -1,9 +1,10 @@
 /* score.c - from losses of single tokens to the numbers of a result
  *
- *   nll  R = sum_k y_k / sum_k x_k            y_k the sum of the losses of window k, x_k its scored tokens
- *   standard error of R = sqrt( K/(K-1) * sum_k (y_k - R x_k)^2 ) / sum_k x_k
+ *   nll  R = sum_k y_k / sum_k x_k            y_k the sum of the losses of window k, x_k its scored
+ * tokens standard error of R = sqrt( K/(K-1) * sum_k (y_k - R x_k)^2 ) / sum_k x_k
  *
- * the ratio estimator with the K windows as independent units; with a single window its tokens are the units (x_k = 1). */
+ * the ratio estimator with the K windows as independent units; with a single window its tokens are
+ * the units (x_k = 1). */
 #include <math.h>
 
 #include "eval/eval.h"
@@ -84,7 +85,8 @@ static void fill_bins(const struct score *s, int64_t length, struct alibi_eval_r
     }
 }
 
-void score_result(const struct score *s, int64_t length, int64_t words, int64_t bytes, struct alibi_eval_result *result)
+void score_result(const struct score *s, int64_t length, int64_t words, int64_t bytes,
+                  struct alibi_eval_result *result)
 {
     double tokens = (double)s->tokens;
     const struct spread *units = s->by_window.units > 1 ? &s->by_window : &s->by_token;

@@ -1,15 +1,18 @@
 /* stream.c - one pass over a text of any length
  *
- * The paper's way to give every token a full context is a sliding window with stride 1, which reads each token L times. Behind a
- * cache each is read once; and since the weight of far keys falls with the slope, attention proves most of them useless (ops.h)
- * and a token costs about the same wherever it stands.
+ * The paper's way to give every token a full context is a sliding window with stride 1, which reads
+ * each token L times. Behind a cache each is read once; and since the weight of far keys falls with
+ * the slope, attention proves most of them useless (ops.h) and a token costs about the same
+ * wherever it stands.
  *
- * The cache grows with the text unless it has a window. If no score is larger than S in size, bias apart, then for query i the
- * keys more than W back have together, against its own key alone, a weight of at most
+ * The cache grows with the text unless it has a window. If no score is larger than S in size, bias
+ * apart, then for query i the keys more than W back have together, against its own key alone, a
+ * weight of at most
  *
  *   sum over d > W of e^(S - m d)  /  e^-S   <=   e^(2 S - m W) / (1 - e^-m)
  *
- * which is eps for W = (2 S - ln eps - ln(1 - e^-m)) / m, with the flattest slope m of all heads. */
+ * which is eps for W = (2 S - ln eps - ln(1 - e^-m)) / m, with the flattest slope m of all heads.
+ * */
 #include <math.h>
 
 #include "eval/eval.h"
@@ -17,10 +20,11 @@
 alibi_status stream_check(const struct model *m)
 {
     if (m->method->acts_on == POSITION_EMBEDDING)
-        return fail(ALIBI_BAD_INPUT,
-                    "protocol stream: position method '%s' marks tokens by their place in the text, and knows no places past its "
-                    "training length; it takes a method that sees distances only",
-                    m->method->name);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "protocol stream: position method '%s' marks tokens by their place in the text, and knows no places past its "
+            "training length; it takes a method that sees distances only",
+            m->method->name);
     return ALIBI_OK;
 }
 
@@ -38,16 +42,19 @@ static alibi_status window_of(int64_t *out, const struct model *m, double skip, 
     double slope, window;
 
     if (!m->method->slope)
-        return fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none", m->method->name);
+        return fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
+                    m->method->name);
     slope = flattest_slope(m);
     window = ceil((2 * window_score - log(skip) - log1p(-exp(-slope))) / slope);
     if (!(slope > 0) || window > (double)INT64_MAX / 4)
-        return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window", window_score, slope);
+        return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window",
+                    window_score, slope);
     *out = (int64_t)window;
     return ALIBI_OK;
 }
 
-alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, double skip, double window_score)
+alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, double skip,
+                          double window_score)
 {
     int64_t window = 0;
 

@@ -1,12 +1,14 @@
 /* bpe_build.c - vocabulary and merges, from names to bytes
  *
- * A name is made of letters that stand for bytes (byte_letters.c), or it stands for itself: special tokens may have blanks. Text
- * only ever becomes letters, so no merge can make a token that stands for itself; a file that says so is refused. */
+ * A name is made of letters that stand for bytes (byte_letters.c), or it stands for itself: special
+ * tokens may have blanks. Text only ever becomes letters, so no merge can make a token that stands
+ * for itself; a file that says so is refused. */
 #include "formats/bpe_build.h"
 
 #include <string.h>
 
-const char bpe_gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+const char bpe_gpt2_pattern[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /* ---- begin, end */
 
@@ -14,10 +16,12 @@ alibi_status bpe_build_init(struct bpe_build *b, struct slice text, const char *
 {
     size_t valid;
 
-    *b = (struct bpe_build){ .scan = { .text = text.at, .end = text.bytes, .path = path, .lines = true } };
+    *b = (struct bpe_build){
+        .scan = { .text = text.at, .end = text.bytes, .path = path, .lines = true }
+    };
     if (text.bytes > BPE_FILE_MAX)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed", path, text.bytes,
-                    BPE_FILE_MAX);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed",
+                    path, text.bytes, BPE_FILE_MAX);
     valid = utf8_valid_prefix(text.at, text.bytes);
     if (valid < text.bytes)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
@@ -47,7 +51,8 @@ void bpe_file_free(struct bpe_file *f)
 
 /* ---- letters */
 
-/* The letter at the front of valid UTF-8, and its bytes. Those beyond U+07FF stand for no byte, whichever they are. */
+/* The letter at the front of valid UTF-8, and its bytes. Those beyond U+07FF stand for no byte,
+ * whichever they are. */
 static uint32_t letter_at(const char *at, size_t *bytes)
 {
     unsigned char lead = (unsigned char)at[0];
@@ -102,11 +107,12 @@ static alibi_status read_entry(struct bpe_build *b)
     if (entry->name.bytes == 0)
         return scan_fail(&b->scan, "token %lld has no letters", (long long)id);
     if (id >= b->file->vocab)
-        return scan_fail(&b->scan, "the token '%.80s' has the id %lld, but ids are 0 to %lld, each once", entry->name.at,
-                         (long long)id, (long long)b->file->vocab - 1);
+        return scan_fail(&b->scan,
+                         "the token '%.80s' has the id %lld, but ids are 0 to %lld, each once",
+                         entry->name.at, (long long)id, (long long)b->file->vocab - 1);
     if (b->file->tokens[id].at != NULL)
-        return scan_fail(&b->scan, "the tokens '%.80s' and '%.80s' both have the id %lld", b->file->tokens[id].at, entry->name.at,
-                         (long long)id);
+        return scan_fail(&b->scan, "the tokens '%.80s' and '%.80s' both have the id %lld",
+                         b->file->tokens[id].at, entry->name.at, (long long)id);
     entry->id = (int32_t)id;
     b->file->tokens[id] = entry->name;
     b->names.count++;
@@ -146,15 +152,18 @@ static int print_bytes(struct slice s)
     return (int)(s.bytes < 80 ? s.bytes : 80);
 }
 
-static alibi_status find_part(int32_t *id, const struct bpe_build *b, const struct scan *place, struct slice part)
+static alibi_status find_part(int32_t *id, const struct bpe_build *b, const struct scan *place,
+                              struct slice part)
 {
     *id = token_names_find(&b->names, part, (struct slice){ 0 });
     if (*id < 0)
-        return scan_fail(place, "the merge has '%.*s', which is not in the vocabulary,", print_bytes(part), part.at);
+        return scan_fail(place, "the merge has '%.*s', which is not in the vocabulary,",
+                         print_bytes(part), part.at);
     return ALIBI_OK;
 }
 
-alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, struct slice left, struct slice right)
+alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, struct slice left,
+                             struct slice right)
 {
     struct bpe_merge *m = &b->file->merges[b->file->merge_count];
 
@@ -162,11 +171,11 @@ alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, stru
     TRY_RETURN(find_part(&m->right, b, place, right));
     m->result = token_names_find(&b->names, left, right);
     if (m->result < 0)
-        return scan_fail(place, "the merge makes '%.*s%.*s', which is not in the vocabulary,", print_bytes(left), left.at,
-                         print_bytes(right), right.at);
+        return scan_fail(place, "the merge makes '%.*s%.*s', which is not in the vocabulary,",
+                         print_bytes(left), left.at, print_bytes(right), right.at);
     if (!name_is_letters(left) || !name_is_letters(right))
-        return scan_fail(place, "the merge of '%.*s' and '%.*s' has letters that stand for no byte", print_bytes(left), left.at,
-                         print_bytes(right), right.at);
+        return scan_fail(place, "the merge of '%.*s' and '%.*s' has letters that stand for no byte",
+                         print_bytes(left), left.at, print_bytes(right), right.at);
     b->file->merge_count++;
     return ALIBI_OK;
 }
@@ -185,12 +194,16 @@ alibi_status bpe_build_merge_line(struct bpe_build *b, const struct scan *place,
     return bpe_build_merge(b, place, left, right);
 }
 
-/* Of merges with the same parts the last one has the say. Merges with the same result are the same if they cut it at the same
- * place; so the walk over those of one result is no longer than their names. */
+/* Of merges with the same parts the last one has the say. Merges with the same result are the same
+ * if they cut it at the same place; so the walk over those of one result is no longer than their
+ * names. */
 static alibi_status drop_repeated(struct bpe_file *f)
 {
     alibi_status status;
-    int32_t *last = NULL, *before = NULL; /* of the merges that make a token, the last kept, and the one kept before that */
+    int32_t
+        *last = NULL,
+        *before =
+            NULL; /* of the merges that make a token, the last kept, and the one kept before that */
     int64_t kept = f->merge_count;
 
     TRY(NEW_ARRAY(&last, f->vocab, "merges"));
@@ -225,8 +238,9 @@ static alibi_status find_bytes(struct bpe_build *b)
         struct slice name = { letter, byte_letter_put(letter, (unsigned char)byte) };
         int32_t id = token_names_find(&b->names, name, (struct slice){ 0 });
         if (id < 0)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': no token is the byte %d, which is '%.*s' there", b->scan.path, byte,
-                        (int)name.bytes, name.at);
+            return fail(ALIBI_BAD_INPUT,
+                        "cannot read '%s': no token is the byte %d, which is '%.*s' there",
+                        b->scan.path, byte, (int)name.bytes, name.at);
         b->file->byte_ids[byte] = id;
     }
     return ALIBI_OK;
@@ -236,13 +250,14 @@ static alibi_status spell_as_bytes(struct text *letters, struct slice bytes)
 {
     for (size_t i = 0; i < bytes.bytes; i++) {
         char letter[2];
-        TRY_RETURN(text_append_bytes(letters, letter, byte_letter_put(letter, (unsigned char)bytes.at[i])));
+        TRY_RETURN(text_append_bytes(letters, letter,
+                                     byte_letter_put(letter, (unsigned char)bytes.at[i])));
     }
     return ALIBI_OK;
 }
 
-/* A token that stands for itself, and is not looked for in the text as added tokens are: no other may mean the same bytes, or it
- * could not be said which one a piece of text is. */
+/* A token that stands for itself, and is not looked for in the text as added tokens are: no other
+ * may mean the same bytes, or it could not be said which one a piece of text is. */
 static alibi_status check_own_text(const struct bpe_build *b, struct slice name)
 {
     alibi_status status;
@@ -250,22 +265,27 @@ static alibi_status check_own_text(const struct bpe_build *b, struct slice name)
 
     TRY(spell_as_bytes(&letters, name));
     if (b->file->ignore_merges)
-        status =
-            fail(ALIBI_BAD_INPUT, "cannot read '%s': with ignore_merges, the token '%.80s' has letters that stand for no byte",
-                 b->scan.path, name.at);
-    else if (token_names_find(&b->names, (struct slice){ letters.data, letters.length }, (struct slice){ 0 }) >= 0)
-        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': the tokens '%.80s' and '%.80s' stand for the same bytes", b->scan.path,
-                      name.at, letters.data);
+        status = fail(
+            ALIBI_BAD_INPUT,
+            "cannot read '%s': with ignore_merges, the token '%.80s' has letters that stand for no byte",
+            b->scan.path, name.at);
+    else if (token_names_find(&b->names, (struct slice){ letters.data, letters.length },
+                              (struct slice){ 0 }) >= 0)
+        status = fail(ALIBI_BAD_INPUT,
+                      "cannot read '%s': the tokens '%.80s' and '%.80s' stand for the same bytes",
+                      b->scan.path, name.at, letters.data);
 out:
     text_free(&letters);
     return status;
 }
 
-/* An added token that is not in the vocabulary and could be taken for the bytes of one that is; NULL: none. */
+/* An added token that is not in the vocabulary and could be taken for the bytes of one that is;
+ * NULL: none. */
 static const struct bpe_added *added_like_bytes(const struct bpe_file *f)
 {
     for (int i = 0; i < f->added_count; i++)
-        if (!f->added[i].in_vocab && name_is_letters(f->added[i].text) && !name_is_ascii(f->added[i].text))
+        if (!f->added[i].in_vocab && name_is_letters(f->added[i].text) &&
+            !name_is_ascii(f->added[i].text))
             return &f->added[i];
     return NULL;
 }
@@ -283,9 +303,10 @@ static alibi_status check_names(const struct bpe_build *b)
             continue;
         TRY_RETURN(check_own_text(b, f->tokens[id]));
         if (like_bytes != NULL)
-            return fail(ALIBI_BAD_INPUT,
-                        "cannot read '%s': the added token '%.80s' is spelled as bytes are, the token '%.80s' is not",
-                        b->scan.path, like_bytes->text.at, f->tokens[id].at);
+            return fail(
+                ALIBI_BAD_INPUT,
+                "cannot read '%s': the added token '%.80s' is spelled as bytes are, the token '%.80s' is not",
+                b->scan.path, like_bytes->text.at, f->tokens[id].at);
     }
     return ALIBI_OK;
 }

@@ -2,8 +2,9 @@
  *
  *   { KEY: VALUE, FIELD: "the text", KEY: VALUE }
  *
- * The whole line is checked, in one pass. The field is decoded where it will stand, at the end of what the caller has; what the
- * other strings are decoded to comes behind it, each in the place of the one before. */
+ * The whole line is checked, in one pass. The field is decoded where it will stand, at the end of
+ * what the caller has; what the other strings are decoded to comes behind it, each in the place of
+ * the one before. */
 #include <string.h>
 
 #include "formats/formats.h"
@@ -69,7 +70,8 @@ static alibi_status take_line(struct line *l)
     if (!l->found)
         return scan_fail(&l->scan, "'%s' is missing in the object that ends", l->field);
     scan_peek(&l->scan);
-    return l->scan.at == l->scan.end ? ALIBI_OK : scan_fail(&l->scan, "the end of the line expected");
+    return l->scan.at == l->scan.end ? ALIBI_OK
+                                     : scan_fail(&l->scan, "the end of the line expected");
 }
 
 /* ---- the line as bytes */
@@ -79,8 +81,8 @@ static alibi_status check_utf8(struct slice line, const char *place)
     size_t valid = utf8_valid_prefix(line.at, line.bytes);
 
     if (valid < line.bytes)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': 0x%02x is not UTF-8 at byte %zu", place, (unsigned char)line.at[valid],
-                    valid);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': 0x%02x is not UTF-8 at byte %zu", place,
+                    (unsigned char)line.at[valid], valid);
     return ALIBI_OK;
 }
 
@@ -89,7 +91,8 @@ static alibi_status make_room(struct text *out, size_t more)
 {
     size_t need, capacity;
 
-    if (!size_add(&need, out->length, more) || !size_add(&need, need, 1) || !size_multiply(&capacity, out->capacity, 2))
+    if (!size_add(&need, out->length, more) || !size_add(&need, need, 1) ||
+        !size_multiply(&capacity, out->capacity, 2))
         return fail(ALIBI_MEMORY, "not enough memory for a line of %zu bytes", more);
     if (need <= out->capacity)
         return ALIBI_OK;
@@ -99,7 +102,8 @@ static alibi_status make_room(struct text *out, size_t more)
     return ALIBI_OK;
 }
 
-alibi_status json_line_field(struct text *out, struct slice line, const char *field, const char *path, int64_t number)
+alibi_status json_line_field(struct text *out, struct slice line, const char *field,
+                             const char *path, int64_t number)
 {
     char place[PLACE_MAX];
     struct line l = { .field = field };
@@ -107,7 +111,9 @@ alibi_status json_line_field(struct text *out, struct slice line, const char *fi
     snprintf(place, sizeof place, "%s:%lld", path, (long long)number);
     TRY_RETURN(check_utf8(line, place));
     TRY_RETURN(make_room(out, line.bytes));
-    l.scan = (struct scan){ .text = line.at, .end = line.bytes, .path = place, .strings = out->data + out->length };
+    l.scan = (struct scan){
+        .text = line.at, .end = line.bytes, .path = place, .strings = out->data + out->length
+    };
     TRY_RETURN(take_line(&l));
     out->length += l.kept - 1;
     out->data[out->length] = '\0';

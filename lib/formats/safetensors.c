@@ -1,14 +1,15 @@
 /* safetensors.c - the header of a safetensors file, read strictly
  *
- *   u64 N, little-endian | N bytes of JSON | data
- *   { "__metadata__": { text: text, ... }, NAME: { "dtype": "F32", "shape": [2, 3], "data_offsets": [b, e] }, ... }
+ *   u64 N, little-endian | N bytes of JSON | data { "__metadata__": { text: text, ... }, NAME: {
+ *   "dtype": "F32", "shape": [2, 3], "data_offsets": [b, e] }, ... }
  *
- * [b, e) counts from the start of the data. Sorted by offset the tensors follow one another from 0 to the end of the file, and
- * e - b is the product of the shape times the size of the type. So every byte belongs to exactly one tensor, and no tensor can
- * reach beyond the file.
+ * [b, e) counts from the start of the data. Sorted by offset the tensors follow one another from 0
+ * to the end of the file, and e - b is the product of the shape times the size of the type. So
+ * every byte belongs to exactly one tensor, and no tensor can reach beyond the file.
  *
- * The header may come from anywhere and be 100 MB long. The grammar is small and fixed, so it is read in one pass, without
- * a tree and without recursion: memory stays a small multiple of the header. */
+ * The header may come from anywhere and be 100 MB long. The grammar is small and fixed, so it is
+ * read in one pass, without a tree and without recursion: memory stays a small multiple of the
+ * header. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +22,9 @@ static const struct {
     const char *name;
     size_t bytes;
 } types[] = {
-    { "F64", 8 }, { "F32", 4 }, { "F16", 2 }, { "BF16", 2 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 }, { "I64", 8 },  { "I32", 4 },
-    { "I16", 2 }, { "I8", 1 },  { "U64", 8 }, { "U32", 4 },  { "U16", 2 },     { "U8", 1 },      { "BOOL", 1 }, { "C64", 8 },
+    { "F64", 8 }, { "F32", 4 }, { "F16", 2 },  { "BF16", 2 }, { "F8_E4M3", 1 }, { "F8_E5M2", 1 },
+    { "I64", 8 }, { "I32", 4 }, { "I16", 2 },  { "I8", 1 },   { "U64", 8 },     { "U32", 4 },
+    { "U16", 2 }, { "U8", 1 },  { "BOOL", 1 }, { "C64", 8 },
 };
 
 /* 0 if there is no such type. */
@@ -57,7 +59,8 @@ static alibi_status read_type(struct reader *r, struct safetensor *t)
 
     TRY_RETURN(scan_string(&r->scan, &type));
     if (type_bytes(type) == 0)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown type '%s'", r->scan.path, t->name, type);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown type '%s'",
+                    r->scan.path, t->name, type);
     snprintf(t->type, sizeof t->type, "%s", type);
     return ALIBI_OK;
 }
@@ -69,8 +72,9 @@ static alibi_status read_shape(struct reader *r, struct safetensor *t)
         return ALIBI_OK;
     do {
         if (t->rank == RANK_MAX)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has more than %d dimensions", r->scan.path, t->name,
-                        RANK_MAX);
+            return fail(ALIBI_BAD_INPUT,
+                        "cannot read '%s': tensor '%s' has more than %d dimensions", r->scan.path,
+                        t->name, RANK_MAX);
         TRY_RETURN(scan_count(&r->scan, &t->shape[t->rank]));
         t->rank++;
     } while (scan_take(&r->scan, ','));
@@ -91,7 +95,9 @@ static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned 
     static const struct {
         const char *key;
         alibi_status (*read)(struct reader *r, struct safetensor *t);
-    } fields[] = { { "dtype", read_type }, { "shape", read_shape }, { "data_offsets", read_offsets } };
+    } fields[] = { { "dtype", read_type },
+                   { "shape", read_shape },
+                   { "data_offsets", read_offsets } };
     const char *key = NULL;
     size_t before = r->scan.used;
 
@@ -101,12 +107,14 @@ static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned 
         if (strcmp(key, fields[i].key) != 0)
             continue;
         if (*seen & 1u << i)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has '%s' twice", r->scan.path, t->name, key);
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has '%s' twice",
+                        r->scan.path, t->name, key);
         *seen |= 1u << i;
         r->scan.used = before; /* the key is not needed any more */
         return fields[i].read(r, t);
     }
-    return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown key '%s'", r->scan.path, t->name, key);
+    return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown key '%s'",
+                r->scan.path, t->name, key);
 }
 
 /* e - b against the shape and the type. */
@@ -114,11 +122,15 @@ static alibi_status check_extent(const struct reader *r, const struct safetensor
 {
     size_t bytes = 0;
 
-    if (!size_product(&bytes, t->shape, t->rank) || !size_multiply(&bytes, bytes, type_bytes(t->type)) || bytes > INT64_MAX)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has a shape that no file can hold", r->scan.path, t->name);
+    if (!size_product(&bytes, t->shape, t->rank) ||
+        !size_multiply(&bytes, bytes, type_bytes(t->type)) || bytes > INT64_MAX)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': tensor '%s' has a shape that no file can hold", r->scan.path,
+                    t->name);
     if (t->end < t->begin || (size_t)(t->end - t->begin) != bytes)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' needs %zu bytes, its offsets are %lld and %lld", r->scan.path,
-                    t->name, bytes, (long long)t->begin, (long long)t->end);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': tensor '%s' needs %zu bytes, its offsets are %lld and %lld",
+                    r->scan.path, t->name, bytes, (long long)t->begin, (long long)t->end);
     return ALIBI_OK;
 }
 
@@ -128,7 +140,8 @@ static alibi_status grow(void **array, int count, int *capacity, size_t size)
 
     if (count < *capacity)
         return ALIBI_OK;
-    TRY_RETURN(mem_grow(array, (size_t)count * size, (size_t)larger * size, "the names of tensors"));
+    TRY_RETURN(
+        mem_grow(array, (size_t)count * size, (size_t)larger * size, "the names of tensors"));
     *capacity = larger;
     return ALIBI_OK;
 }
@@ -144,7 +157,9 @@ static alibi_status read_tensor(struct reader *r, const char *name)
     while (scan_take(&r->scan, ','));
     TRY_RETURN(scan_expect(&r->scan, '}'));
     if (seen != 7)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' lacks dtype, shape or data_offsets", r->scan.path, name);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': tensor '%s' lacks dtype, shape or data_offsets",
+                    r->scan.path, name);
     TRY_RETURN(check_extent(r, &t));
     TRY_RETURN(grow((void **)&r->tensors, r->count, &r->capacity, sizeof t));
     r->tensors[r->count++] = t;
@@ -153,7 +168,8 @@ static alibi_status read_tensor(struct reader *r, const char *name)
 
 /* ---- the whole header */
 
-/* Texts to texts. The values are checked and dropped, the keys kept to find one that comes twice. */
+/* Texts to texts. The values are checked and dropped, the keys kept to find one that comes twice.
+ * */
 static alibi_status read_metadata(struct reader *r)
 {
     if (r->has_metadata)
@@ -201,13 +217,15 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static alibi_status check_distinct(const char **names, int count, const char *what, const char *path)
+static alibi_status check_distinct(const char **names, int count, const char *what,
+                                   const char *path)
 {
     if (count > 0)
         qsort(names, (size_t)count, sizeof *names, compare_texts);
     for (int i = 1; i < count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the %s '%s' comes twice", path, what, names[i]);
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the %s '%s' comes twice", path, what,
+                        names[i]);
     return ALIBI_OK;
 }
 
@@ -238,7 +256,8 @@ static int compare_tensors(const void *a, const void *b)
     return strcmp(s->name, t->name);
 }
 
-/* Sorts the tensors, checks that they fill the data, and makes their offsets count from the start of the file. */
+/* Sorts the tensors, checks that they fill the data, and makes their offsets count from the start
+ * of the file. */
 static alibi_status place(struct reader *r, int64_t file_bytes)
 {
     int64_t data = (int64_t)r->scan.end, at = data;
@@ -248,37 +267,45 @@ static alibi_status place(struct reader *r, int64_t file_bytes)
     for (int i = 0; i < r->count; i++) {
         struct safetensor *t = &r->tensors[i];
         if (t->begin != at - data)
-            return fail(ALIBI_BAD_INPUT,
-                        "cannot read '%s': tensor '%s' begins at %lld of the data, the one before it ends at %lld", r->scan.path,
-                        t->name, (long long)t->begin, (long long)(at - data));
+            return fail(
+                ALIBI_BAD_INPUT,
+                "cannot read '%s': tensor '%s' begins at %lld of the data, the one before it ends at %lld",
+                r->scan.path, t->name, (long long)t->begin, (long long)(at - data));
         if (t->end > file_bytes - data)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' needs %lld bytes at %lld, the file ends at %lld",
-                        r->scan.path, t->name, (long long)(t->end - t->begin), (long long)at, (long long)file_bytes);
+            return fail(
+                ALIBI_BAD_INPUT,
+                "cannot read '%s': tensor '%s' needs %lld bytes at %lld, the file ends at %lld",
+                r->scan.path, t->name, (long long)(t->end - t->begin), (long long)at,
+                (long long)file_bytes);
         t->begin += data;
         t->end += data;
         at = t->end;
     }
     if (at != file_bytes)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': the tensors end at %lld, the file at %lld", r->scan.path, (long long)at,
-                    (long long)file_bytes);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': the tensors end at %lld, the file at %lld",
+                    r->scan.path, (long long)at, (long long)file_bytes);
     return ALIBI_OK;
 }
 
 /* ---- parse, open, free */
 
-/* Bytes of the header, checked against the limit and the file. `bytes` has the first LENGTH_BYTES of the file. */
-static alibi_status header_bytes(size_t *out, const char *bytes, int64_t file_bytes, const char *path)
+/* Bytes of the header, checked against the limit and the file. `bytes` has the first LENGTH_BYTES
+ * of the file. */
+static alibi_status header_bytes(size_t *out, const char *bytes, int64_t file_bytes,
+                                 const char *path)
 {
     uint64_t length = 0;
 
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | (unsigned char)bytes[i];
     if (length > HEADER_MAX)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': its header would have %llu bytes, at most %d are allowed", path,
-                    (unsigned long long)length, HEADER_MAX);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': its header would have %llu bytes, at most %d are allowed",
+                    path, (unsigned long long)length, HEADER_MAX);
     if ((int64_t)length > file_bytes - LENGTH_BYTES)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': its header needs %llu bytes at %d, the file ends at %lld", path,
-                    (unsigned long long)length, LENGTH_BYTES, (long long)file_bytes);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': its header needs %llu bytes at %d, the file ends at %lld",
+                    path, (unsigned long long)length, LENGTH_BYTES, (long long)file_bytes);
     *out = (size_t)length;
     return ALIBI_OK;
 }
@@ -288,9 +315,11 @@ static alibi_status check_header(const char *bytes, size_t length, const char *p
     size_t valid = utf8_valid_prefix(bytes, length);
 
     if (valid < length)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid + LENGTH_BYTES);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path,
+                    valid + LENGTH_BYTES);
     if (length == 0 || bytes[0] != '{')
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '{' expected at byte %d", path, LENGTH_BYTES);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '{' expected at byte %d", path,
+                    LENGTH_BYTES);
     return ALIBI_OK;
 }
 
@@ -306,18 +335,21 @@ static alibi_status new_owner(struct safetensors **out, struct reader *r)
     return ALIBI_OK;
 }
 
-alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size_t length, int64_t file_bytes, const char *path)
+alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size_t length,
+                               int64_t file_bytes, const char *path)
 {
     alibi_status status;
     struct reader r = { .scan = { .text = bytes, .at = LENGTH_BYTES, .path = path } };
     size_t header = 0;
 
     if (length < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, length);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path,
+                    length);
     TRY(header_bytes(&header, bytes, file_bytes, path));
     if (header > length - LENGTH_BYTES) {
-        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': its header needs %zu bytes, only %zu are there", path, header,
-                      length - LENGTH_BYTES);
+        status = fail(ALIBI_BAD_INPUT,
+                      "cannot read '%s': its header needs %zu bytes, only %zu are there", path,
+                      header, length - LENGTH_BYTES);
         goto out;
     }
     r.scan.end = LENGTH_BYTES + header;
@@ -344,7 +376,8 @@ static alibi_status read_front(char **bytes, size_t *length, struct file *f, con
 
     TRY(file_read(f, first, sizeof first, &got));
     if (got < sizeof first) {
-        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, got);
+        status =
+            fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path, got);
         goto out;
     }
     TRY(header_bytes(&header, first, file_size(f), path));

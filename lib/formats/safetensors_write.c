@@ -1,7 +1,8 @@
 /* safetensors_write.c - the header in front of F32 tensors
  *
- * Offsets count from the start of the data, but callers want places in the file, which are known once the header is: the first
- * pass sets begin and end relative to the data, the last adds the header's length. */
+ * Offsets count from the start of the data, but callers want places in the file, which are known
+ * once the header is: the first pass sets begin and end relative to the data, the last adds the
+ * header's length. */
 #include <string.h>
 
 #include "base/json.h"
@@ -14,8 +15,10 @@ static alibi_status place_tensor(struct safetensor *t, int64_t *at)
 {
     size_t bytes = 0;
 
-    if (!size_product(&bytes, t->shape, t->rank) || !size_multiply(&bytes, bytes, F32_BYTES) || bytes > (size_t)(INT64_MAX - *at))
-        return fail(ALIBI_BAD_INPUT, "cannot write tensor '%s': its shape is more than a file can hold", t->name);
+    if (!size_product(&bytes, t->shape, t->rank) || !size_multiply(&bytes, bytes, F32_BYTES) ||
+        bytes > (size_t)(INT64_MAX - *at))
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot write tensor '%s': its shape is more than a file can hold", t->name);
     memcpy(t->type, "F32", 4);
     t->begin = *at;
     *at += (int64_t)bytes;
@@ -30,7 +33,8 @@ static alibi_status append_tensor(struct text *json, const struct safetensor *t)
     TRY_RETURN(text_append(json, ":{\"dtype\":\"%s\",\"shape\":[", t->type));
     for (int i = 0; i < t->rank; i++)
         TRY_RETURN(text_append(json, "%s%lld", i > 0 ? "," : "", (long long)t->shape[i]));
-    return text_append(json, "],\"data_offsets\":[%lld,%lld]}", (long long)t->begin, (long long)t->end);
+    return text_append(json, "],\"data_offsets\":[%lld,%lld]}", (long long)t->begin,
+                       (long long)t->end);
 }
 
 static alibi_status append_length(struct text *header, uint64_t length)

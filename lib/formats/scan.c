@@ -23,7 +23,8 @@ alibi_status scan_fail(const struct scan *s, const char *format, ...)
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     if (s->lines)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu, line %zu", s->path, reason, s->at, line_of(s));
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu, line %zu", s->path, reason,
+                    s->at, line_of(s));
     return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu", s->path, reason, s->at);
 }
 
@@ -69,7 +70,8 @@ alibi_status scan_expect(struct scan *s, char c)
 alibi_status scan_end(struct scan *s)
 {
     skip_blanks(s);
-    return s->at == s->end ? ALIBI_OK : fail_at(s, s->lines ? "the end of the file" : "the end of the header");
+    return s->at == s->end ? ALIBI_OK
+                           : fail_at(s, s->lines ? "the end of the file" : "the end of the header");
 }
 
 static bool take_word(struct scan *s, const char *word)
@@ -111,7 +113,8 @@ alibi_status scan_count(struct scan *s, int64_t *out)
     skip_blanks(s);
     start = s->at;
     for (; is_digit(current(s)); s->at++)
-        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, current(s) - '0', &value))
+        if (__builtin_mul_overflow(value, 10, &value) ||
+            __builtin_add_overflow(value, current(s) - '0', &value))
             return fail_at(s, "a number of at most 63 bits");
     if (s->at == start || (s->text[start] == '0' && s->at > start + 1))
         return fail_at(s, "a whole number that is not negative");
@@ -230,12 +233,14 @@ static alibi_status read_escape(struct scan *s)
     return ALIBI_OK;
 }
 
-/* Takes the bytes that stand for themselves: all but the quote, the backslash and control characters. */
+/* Takes the bytes that stand for themselves: all but the quote, the backslash and control
+ * characters. */
 static void take_plain(struct scan *s)
 {
     size_t start = s->at, at = start;
 
-    while (at < s->end && (unsigned char)s->text[at] >= 0x20 && s->text[at] != '"' && s->text[at] != '\\')
+    while (at < s->end && (unsigned char)s->text[at] >= 0x20 && s->text[at] != '"' &&
+           s->text[at] != '\\')
         at++;
     memcpy(s->strings + s->used, s->text + start, at - start);
     s->used += at - start;
@@ -297,7 +302,9 @@ static alibi_status skip_scalar(struct scan *s)
         return skip_string(s);
     if (c == '-' || is_digit(c))
         return skip_number(s);
-    return take_word(s, "true") || take_word(s, "false") || take_word(s, "null") ? ALIBI_OK : fail_at(s, "a value");
+    return take_word(s, "true") || take_word(s, "false") || take_word(s, "null")
+               ? ALIBI_OK
+               : fail_at(s, "a value");
 }
 
 /* The lists and objects that are open around the place. */
@@ -307,7 +314,8 @@ struct nest {
     int64_t items; /* of the outermost */
 };
 
-/* A value begins: steps over it, or into it if it has parts; *inside then says that another value is due. */
+/* A value begins: steps over it, or into it if it has parts; *inside then says that another value
+ * is due. */
 static alibi_status enter_value(struct scan *s, struct nest *n, bool *inside)
 {
     char open = scan_peek(s), close = open == '{' ? '}' : ']';
@@ -363,7 +371,8 @@ static struct scan_member *member_of_key(struct scan_member *members, int count,
     return NULL;
 }
 
-static alibi_status note_member(struct scan *s, const char *what, struct scan_member *members, int count, bool others)
+static alibi_status note_member(struct scan *s, const char *what, struct scan_member *members,
+                                int count, bool others)
 {
     size_t before = s->used, start;
     struct slice key;
@@ -375,7 +384,8 @@ static alibi_status note_member(struct scan *s, const char *what, struct scan_me
     m = member_of_key(members, count, key);
     if (m == NULL && !others) {
         s->at = start;
-        return scan_fail(s, "%s has the unknown key '%.*s'", what, (int)(key.bytes < 80 ? key.bytes : 80), key.at);
+        return scan_fail(s, "%s has the unknown key '%.*s'", what,
+                         (int)(key.bytes < 80 ? key.bytes : 80), key.at);
     }
     s->used = before;
     if (m != NULL && m->at != 0) {
@@ -389,7 +399,8 @@ static alibi_status note_member(struct scan *s, const char *what, struct scan_me
     return scan_skip(s, NULL);
 }
 
-static alibi_status note_members(struct scan *s, const char *what, struct scan_member *members, int count, bool others)
+static alibi_status note_members(struct scan *s, const char *what, struct scan_member *members,
+                                 int count, bool others)
 {
     for (int i = 0; i < count; i++)
         members[i].at = 0;
@@ -402,7 +413,8 @@ static alibi_status note_members(struct scan *s, const char *what, struct scan_m
     return scan_expect(s, '}');
 }
 
-static alibi_status check_needed(const struct scan *s, const char *what, const struct scan_member *members, int count)
+static alibi_status check_needed(const struct scan *s, const char *what,
+                                 const struct scan_member *members, int count)
 {
     for (int i = 0; i < count; i++)
         if (members[i].needed && members[i].at == 0)

@@ -2,8 +2,8 @@
  *
  *   int32 magic, version, count, 253 zeros | count tokens of 16 or 32 bits, all little-endian
  *
- * The counts must agree with the file to the byte: what is cut off, or has something behind it, is no shard. Readers of llm.c
- * leave the zeros unread, and so do we. */
+ * The counts must agree with the file to the byte: what is cut off, or has something behind it, is
+ * no shard. Readers of llm.c leave the zeros unread, and so do we. */
 #include <string.h>
 
 #include "formats/formats.h"
@@ -36,12 +36,13 @@ static const struct kind *recognise(uint32_t magic, uint32_t version, const char
             continue;
         if (version == kinds[i].version)
             return &kinds[i];
-        fail(ALIBI_BAD_INPUT, "cannot read '%s': a token shard of magic %u has version %u, not %u (byte 4)", path, magic,
-             kinds[i].version, version);
+        fail(ALIBI_BAD_INPUT,
+             "cannot read '%s': a token shard of magic %u has version %u, not %u (byte 4)", path,
+             magic, kinds[i].version, version);
         return NULL;
     }
-    fail(ALIBI_BAD_INPUT, "cannot read '%s': it is no token shard: it starts with %u, not %u or %u", path, magic, kinds[0].magic,
-         kinds[1].magic);
+    fail(ALIBI_BAD_INPUT, "cannot read '%s': it is no token shard: it starts with %u, not %u or %u",
+         path, magic, kinds[0].magic, kinds[1].magic);
     return NULL;
 }
 
@@ -50,22 +51,27 @@ static alibi_status check_size(uint32_t count, int width, int64_t file_bytes, co
     int64_t need = SHARD_HEADER_BYTES + (int64_t)count * width;
 
     if (count > SHARD_TOKENS_MAX)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %u tokens are announced, at most %d are allowed (byte 8)", path, count,
-                    SHARD_TOKENS_MAX);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': %u tokens are announced, at most %d are allowed (byte 8)",
+                    path, count, SHARD_TOKENS_MAX);
     if (need != file_bytes)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %u tokens of %d bytes end at %lld, the file ends at %lld", path, count,
-                    width, (long long)need, (long long)file_bytes);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': %u tokens of %d bytes end at %lld, the file ends at %lld",
+                    path, count, width, (long long)need, (long long)file_bytes);
     return ALIBI_OK;
 }
 
-alibi_status shard_header_parse(struct shard_header *out, const char *bytes, size_t length, int64_t file_bytes, const char *path)
+alibi_status shard_header_parse(struct shard_header *out, const char *bytes, size_t length,
+                                int64_t file_bytes, const char *path)
 {
     const struct kind *kind;
     uint32_t count;
 
     if (length < SHARD_HEADER_BYTES)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': the header of a token shard needs %d bytes, the file ends at %zu", path,
-                    SHARD_HEADER_BYTES, length);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "cannot read '%s': the header of a token shard needs %d bytes, the file ends at %zu",
+            path, SHARD_HEADER_BYTES, length);
     kind = recognise(number_at(bytes, 0), number_at(bytes, 1), path);
     if (kind == NULL)
         return ALIBI_BAD_INPUT;

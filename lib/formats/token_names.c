@@ -76,7 +76,8 @@ alibi_status token_names_sort(struct token_names *n, const char *path)
         qsort(n->at, (size_t)n->count, sizeof *n->at, compare_names);
     for (int64_t i = 1; i < n->count; i++)
         if (compare_names(&n->at[i - 1], &n->at[i]) == 0)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the token '%.80s' comes twice", path, n->at[i].name.at);
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the token '%.80s' comes twice", path,
+                        n->at[i].name.at);
     return make_index(n);
 }
 
@@ -88,7 +89,8 @@ int32_t token_names_find(const struct token_names *n, struct slice left, struct 
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
         const struct token_name *t = &n->at[middle];
-        int order = t->hash != hash ? (t->hash < hash ? -1 : 1) : compare_to_pair(t->name, left, right);
+        int order =
+            t->hash != hash ? (t->hash < hash ? -1 : 1) : compare_to_pair(t->name, left, right);
         if (order == 0)
             return t->id;
         if (order < 0)

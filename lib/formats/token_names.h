@@ -1,7 +1,8 @@
 /* token_names.h - from a token's name, as a file spells it, to its id
  *
- * Sorted by a hash of the name, then by the name, with an index on the leading bits of the hash. Files choose the names, so equal
- * hashes must be expected in any number: then they cost a binary search, not a walk. */
+ * Sorted by a hash of the name, then by the name, with an index on the leading bits of the hash.
+ * Files choose the names, so equal hashes must be expected in any number: then they cost a binary
+ * search, not a walk. */
 #ifndef TOKEN_NAMES_H
 #define TOKEN_NAMES_H
 
@@ -16,7 +17,8 @@ struct token_name {
 struct token_names {
     struct token_name *at;
     int64_t count;
-    int32_t *starts; /* [1 << bits, and one more] where the names begin whose hash leads with these bits */
+    int32_t *starts; /* [1 << bits, and one more] where the names begin whose hash leads with these
+                        bits */
     int bits;
 };
 

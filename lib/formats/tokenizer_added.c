@@ -1,10 +1,12 @@
 /* tokenizer_added.c - the added tokens of a tokenizer.json
  *
- * Hugging Face's library takes the ids of added tokens from the vocabulary if they are there, and numbers the others in the order
- * of the list, whatever the list says. So a list that says something else is refused.
+ * Hugging Face's library takes the ids of added tokens from the vocabulary if they are there, and
+ * numbers the others in the order of the list, whatever the list says. So a list that says
+ * something else is refused.
  *
- * It looks for those with "normalized" false first, and for the others in what is left. Without a normalizer that is the same as
- * looking for all at once, unless one of the first kind and one of the second can lie across each other. */
+ * It looks for those with "normalized" false first, and for the others in what is left. Without a
+ * normalizer that is the same as looking for all at once, unless one of the first kind and one of
+ * the second can lie across each other. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,13 +31,15 @@ static alibi_status read_flag(struct scan *s, const struct scan_member *m, bool 
 }
 
 /* What the flag asks for is not there. */
-static alibi_status refuse_flag(struct scan *s, const struct scan_member *m, const struct bpe_added *a)
+static alibi_status refuse_flag(struct scan *s, const struct scan_member *m,
+                                const struct bpe_added *a)
 {
     bool set = false;
 
     TRY_RETURN(read_flag(s, m, &set));
     if (set)
-        return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,", a->text.at, m->key);
+        return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,", a->text.at,
+                         m->key);
     return ALIBI_OK;
 }
 
@@ -47,10 +51,14 @@ static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
     int64_t due = known >= 0 ? known : names->count + l->outside;
 
     if (id != due)
-        return scan_fail(&l->build->scan, "the added token '%.80s' has the id %lld, but %s is %lld", a->text.at, (long long)id,
-                         known >= 0 ? "its id in the vocabulary" : "the next one free", (long long)due);
+        return scan_fail(&l->build->scan, "the added token '%.80s' has the id %lld, but %s is %lld",
+                         a->text.at, (long long)id,
+                         known >= 0 ? "its id in the vocabulary" : "the next one free",
+                         (long long)due);
     if (known >= 0 && name_is_letters(a->text) && !name_is_ascii(a->text))
-        return scan_fail(&l->build->scan, "the added token '%.80s' stands for other bytes in the vocabulary", a->text.at);
+        return scan_fail(&l->build->scan,
+                         "the added token '%.80s' stands for other bytes in the vocabulary",
+                         a->text.at);
     a->id = (int32_t)id;
     a->in_vocab = known >= 0;
     l->outside += known < 0;
@@ -59,8 +67,9 @@ static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
 
 static alibi_status read_token(struct list *l, int index)
 {
-    struct scan_member m[MEMBERS] = { { "id", true, 0 },     { "content", true, 0 }, { "single_word", true, 0 },
-                                      { "lstrip", true, 0 }, { "rstrip", true, 0 },  { "normalized", true, 0 },
+    struct scan_member m[MEMBERS] = { { "id", true, 0 },          { "content", true, 0 },
+                                      { "single_word", true, 0 }, { "lstrip", true, 0 },
+                                      { "rstrip", true, 0 },      { "normalized", true, 0 },
                                       { "special", true, 0 } };
     struct scan *s = &l->build->scan;
     struct bpe_added *a = &l->build->file->added[index];
@@ -86,7 +95,8 @@ static alibi_status read_token(struct list *l, int index)
 
 /* ---- what holds between them */
 
-/* Whether one can begin within the other, or where it begins, and agree with it as far as both go. */
+/* Whether one can begin within the other, or where it begins, and agree with it as far as both go.
+ * */
 static bool reaches_into(struct slice a, struct slice b)
 {
     for (size_t i = 0; i < a.bytes; i++) {
@@ -101,7 +111,8 @@ static alibi_status check_pair(const struct list *l, int i, int j)
 {
     const struct bpe_added *a = &l->build->file->added[i], *b = &l->build->file->added[j];
 
-    if (l->normalized[i] == l->normalized[j] || (!reaches_into(a->text, b->text) && !reaches_into(b->text, a->text)))
+    if (l->normalized[i] == l->normalized[j] ||
+        (!reaches_into(a->text, b->text) && !reaches_into(b->text, a->text)))
         return ALIBI_OK;
     return scan_fail(
         &l->build->scan,
@@ -127,7 +138,9 @@ static alibi_status check_overlaps(const struct list *l)
     for (int i = 0; i < f->added_count; i++)
         bytes += f->added[i].text.bytes;
     if (bytes > (size_t)COMPARISONS_MAX / (size_t)f->added_count)
-        return scan_fail(&l->build->scan, "too many added tokens, only some of them 'normalized', in the list that ends");
+        return scan_fail(
+            &l->build->scan,
+            "too many added tokens, only some of them 'normalized', in the list that ends");
     for (int i = 0; i < f->added_count; i++)
         for (int j = 0; j < i; j++)
             TRY_RETURN(check_pair(l, i, j));
@@ -136,7 +149,8 @@ static alibi_status check_overlaps(const struct list *l)
 
 static int compare_texts(const void *a, const void *b)
 {
-    const struct slice *s = &((const struct bpe_added *)a)->text, *t = &((const struct bpe_added *)b)->text;
+    const struct slice *s = &((const struct bpe_added *)a)->text,
+                       *t = &((const struct bpe_added *)b)->text;
 
     if (s->bytes != t->bytes)
         return s->bytes < t->bytes ? -1 : 1;
@@ -158,7 +172,8 @@ static alibi_status sort(struct bpe_build *b)
     qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_texts);
     for (int i = 1; i < f->added_count; i++)
         if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)
-            return scan_fail(&b->scan, "the added token '%.80s' comes twice in the list that ends", f->added[i].text.at);
+            return scan_fail(&b->scan, "the added token '%.80s' comes twice in the list that ends",
+                             f->added[i].text.at);
     qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_ids);
     return ALIBI_OK;
 }
@@ -169,7 +184,8 @@ static alibi_status place(struct bpe_build *b, int64_t outside)
     struct bpe_file *f = b->file;
     size_t bytes = (size_t)f->vocab * sizeof *f->tokens;
 
-    TRY_RETURN(mem_grow((void **)&f->tokens, bytes, bytes + (size_t)outside * sizeof *f->tokens, "tokens"));
+    TRY_RETURN(mem_grow((void **)&f->tokens, bytes, bytes + (size_t)outside * sizeof *f->tokens,
+                        "tokens"));
     f->vocab += outside;
     for (int i = 0; i < f->added_count; i++)
         f->tokens[f->added[i].id] = f->added[i].text;

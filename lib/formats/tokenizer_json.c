@@ -1,13 +1,15 @@
 /* tokenizer_json.c - Hugging Face's tokenizer.json, as far as it is byte-level BPE
  *
- *   { "version": "1.0", "truncation": null, "padding": null, "added_tokens": [...], "normalizer": null,
- *     "pre_tokenizer": ByteLevel, or a Sequence of Splits and then ByteLevel,
- *     "post_processor": ..., "decoder": ByteLevel, "model": { "type": "BPE", "vocab": {...}, "merges": [...] } }
+ *   { "version": "1.0", "truncation": null, "padding": null, "added_tokens": [...], "normalizer":
+ *   null,
+ *     "pre_tokenizer": ByteLevel, or a Sequence of Splits and then ByteLevel, "post_processor":
+ *     ..., "decoder": ByteLevel, "model": { "type": "BPE", "vocab": {...}, "merges": [...] } }
  *
- * A file that asks for anything else is refused by the name of what it asks for. The post-processor is the exception: it only
- * adds special tokens around a text, which are not part of it.
+ * A file that asks for anything else is refused by the name of what it asks for. The post-processor
+ * is the exception: it only adds special tokens around a text, which are not part of it.
  *
- * Members may come in any order: each object is walked over once to see where its members are, and then they are read. */
+ * Members may come in any order: each object is walked over once to see where its members are, and
+ * then they are read. */
 #include <string.h>
 
 #include "formats/bpe_build.h"
@@ -55,7 +57,8 @@ static alibi_status read_each(struct bpe_build *b, size_t at, read_part *read)
 }
 
 /* The list `key` of a Sequence. */
-static alibi_status read_sequence(struct bpe_build *b, size_t at, const char *what, const char *key, read_part *read)
+static alibi_status read_sequence(struct bpe_build *b, size_t at, const char *what, const char *key,
+                                  read_part *read)
 {
     struct scan_member m[] = { { "type", true, 0 }, { key, true, 0 } };
 
@@ -82,8 +85,10 @@ static alibi_status expect_text(struct bpe_build *b, const struct scan_member *m
     TRY_RETURN(scan_string(&b->scan, &found));
     b->scan.used = before;
     b->scan.at = m->at;
-    return strcmp(found, text) == 0 ? ALIBI_OK
-                                    : scan_fail(&b->scan, "'%s' is '%.80s', only '%s' is supported,", m->key, found, text);
+    return strcmp(found, text) == 0
+               ? ALIBI_OK
+               : scan_fail(&b->scan, "'%s' is '%.80s', only '%s' is supported,", m->key, found,
+                           text);
 }
 
 static alibi_status expect_flag(struct bpe_build *b, const struct scan_member *m, bool value)
@@ -94,7 +99,8 @@ static alibi_status expect_flag(struct bpe_build *b, const struct scan_member *m
     if (found == value)
         return ALIBI_OK;
     b->scan.at = m->at;
-    return scan_fail(&b->scan, "'%s' is %s, which is not supported,", m->key, found ? "true" : "false");
+    return scan_fail(&b->scan, "'%s' is %s, which is not supported,", m->key,
+                     found ? "true" : "false");
 }
 
 /* ---- pre-tokenizer */
@@ -112,9 +118,10 @@ static alibi_status add_split(struct bpe_build *b, const char *pattern, bool pla
 
 static alibi_status read_byte_level(struct bpe_build *b, size_t at)
 {
-    struct scan_member m[] = {
-        { "type", true, 0 }, { "add_prefix_space", true, 0 }, { "trim_offsets", false, 0 }, { "use_regex", false, 0 }
-    };
+    struct scan_member m[] = { { "type", true, 0 },
+                               { "add_prefix_space", true, 0 },
+                               { "trim_offsets", false, 0 },
+                               { "use_regex", false, 0 } };
     bool use_regex = true, trim_offsets = false;
 
     b->scan.at = at;
@@ -147,7 +154,9 @@ static alibi_status read_split_pattern(struct bpe_build *b, size_t at)
 
 static alibi_status read_split(struct bpe_build *b, size_t at)
 {
-    struct scan_member m[] = { { "type", true, 0 }, { "pattern", true, 0 }, { "behavior", true, 0 }, { "invert", true, 0 } };
+    struct scan_member m[] = {
+        { "type", true, 0 }, { "pattern", true, 0 }, { "behavior", true, 0 }, { "invert", true, 0 }
+    };
 
     b->scan.at = at;
     TRY_RETURN(scan_object(&b->scan, "a Split", m, COUNT(m)));
@@ -158,17 +167,22 @@ static alibi_status read_split(struct bpe_build *b, size_t at)
 
 static alibi_status fail_pre_tokenizer(const struct bpe_build *b, const char *type)
 {
-    return scan_fail(&b->scan, "the pre-tokenizer '%.80s' is not supported, only ByteLevel and Splits before it are,", type);
+    return scan_fail(
+        &b->scan,
+        "the pre-tokenizer '%.80s' is not supported, only ByteLevel and Splits before it are,",
+        type);
 }
 
-/* Where ByteLevel stands in the list is the end of it: what follows would see letters that stand for bytes. */
+/* Where ByteLevel stands in the list is the end of it: what follows would see letters that stand
+ * for bytes. */
 static alibi_status read_step(struct bpe_build *b, size_t at)
 {
     const char *type = NULL;
 
     TRY_RETURN(read_type(b, at, "a pre-tokenizer", &type));
     if (b->byte_level)
-        return scan_fail(&b->scan, "the pre-tokenizer '%.80s' behind ByteLevel is not supported,", type);
+        return scan_fail(&b->scan, "the pre-tokenizer '%.80s' behind ByteLevel is not supported,",
+                         type);
     if (strcmp(type, "Split") == 0)
         return read_split(b, at);
     if (strcmp(type, "ByteLevel") != 0)
@@ -202,7 +216,10 @@ static alibi_status read_processor(struct bpe_build *b, size_t at)
     TRY_RETURN(read_type(b, at, "the post-processor", &type));
     if (strcmp(type, "ByteLevel") == 0 || strcmp(type, "TemplateProcessing") == 0)
         return ALIBI_OK;
-    return scan_fail(&b->scan, "the post-processor '%.80s' is not supported, only ByteLevel and TemplateProcessing are,", type);
+    return scan_fail(
+        &b->scan,
+        "the post-processor '%.80s' is not supported, only ByteLevel and TemplateProcessing are,",
+        type);
 }
 
 static alibi_status read_post_processor(struct bpe_build *b, size_t at)
@@ -243,7 +260,8 @@ static alibi_status read_decoder(struct bpe_build *b, size_t at)
 
 /* ---- model */
 
-/* "a b", or ["a", "b"]. Comments of old merges.txt files have found their way into the first kind. */
+/* "a b", or ["a", "b"]. Comments of old merges.txt files have found their way into the first kind.
+ * */
 static alibi_status read_merge(struct bpe_build *b, bool pairs)
 {
     struct scan *s = &b->scan;
@@ -309,7 +327,8 @@ static alibi_status expect_empty(struct bpe_build *b, const struct scan_member *
     return m->at == 0 || scan_take_null(&b->scan) ? ALIBI_OK : expect_text(b, m, "");
 }
 
-/* What stands for letters that are not in the vocabulary: with a token for every byte there are none. */
+/* What stands for letters that are not in the vocabulary: with a token for every byte there are
+ * none. */
 static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m[3])
 {
     bool flag = false;
@@ -326,8 +345,8 @@ static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m
     return ALIBI_OK;
 }
 
-/* Another kind of model has other steps around it, so this is looked at first: it is what must be said of such a file. Files of
- * old have no type; then the vocabulary and the merges tell. */
+/* Another kind of model has other steps around it, so this is looked at first: it is what must be
+ * said of such a file. Files of old have no type; then the vocabulary and the merges tell. */
 static alibi_status check_model_type(struct bpe_build *b, size_t at)
 {
     struct scan_member m = { "type", false, 0 };
@@ -343,7 +362,9 @@ static alibi_status check_model_type(struct bpe_build *b, size_t at)
     b->scan.used = before;
     if (strcmp(type, "BPE") == 0)
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a %.80s tokenizer; only byte-level BPE is read", b->scan.path, type);
+    return fail(ALIBI_BAD_INPUT,
+                "cannot read '%s': it is a %.80s tokenizer; only byte-level BPE is read",
+                b->scan.path, type);
 }
 
 static alibi_status read_model(struct bpe_build *b, size_t at)
@@ -397,10 +418,22 @@ static alibi_status refuse_normalizer(struct bpe_build *b, const struct scan_mem
 
 static alibi_status read_file(struct bpe_build *b)
 {
-    enum { VERSION, TRUNCATION, PADDING, ADDED, NORMALIZER, PRE_TOKENIZER, POST_PROCESSOR, DECODER, MODEL };
-    struct scan_member m[] = { { "version", false, 0 },        { "truncation", false, 0 }, { "padding", false, 0 },
-                               { "added_tokens", false, 0 },   { "normalizer", false, 0 }, { "pre_tokenizer", true, 0 },
-                               { "post_processor", false, 0 }, { "decoder", false, 0 },    { "model", true, 0 } };
+    enum {
+        VERSION,
+        TRUNCATION,
+        PADDING,
+        ADDED,
+        NORMALIZER,
+        PRE_TOKENIZER,
+        POST_PROCESSOR,
+        DECODER,
+        MODEL
+    };
+    struct scan_member m[] = {
+        { "version", false, 0 },        { "truncation", false, 0 }, { "padding", false, 0 },
+        { "added_tokens", false, 0 },   { "normalizer", false, 0 }, { "pre_tokenizer", true, 0 },
+        { "post_processor", false, 0 }, { "decoder", false, 0 },    { "model", true, 0 }
+    };
 
     TRY_RETURN(scan_object(&b->scan, "the file", m, COUNT(m)));
     TRY_RETURN(scan_end(&b->scan));
@@ -420,7 +453,8 @@ static alibi_status read_file(struct bpe_build *b)
     return m[ADDED].at != 0 ? bpe_build_added(b) : ALIBI_OK;
 }
 
-alibi_status bpe_file_parse(struct bpe_file **out, const char *bytes, size_t length, const char *path)
+alibi_status bpe_file_parse(struct bpe_file **out, const char *bytes, size_t length,
+                            const char *path)
 {
     alibi_status status;
     struct bpe_build b;

@@ -1,7 +1,7 @@
 /* tokenizer_write.c - a tokenizer.json of byte-level BPE
  *
- * One token and one merge a line, so that files can be compared line by line. Merges are "left right", which every version of
- * Hugging Face's library reads. */
+ * One token and one merge a line, so that files can be compared line by line. Merges are "left
+ * right", which every version of Hugging Face's library reads. */
 #include <string.h>
 
 #include "base/json.h"
@@ -20,7 +20,8 @@ static alibi_status put_number(struct text *json, int64_t number)
     return text_append_bytes(json, digits, (size_t)length);
 }
 
-/* The name of a token: a letter for each byte. Of these only the quote and the backslash are special in JSON. */
+/* The name of a token: a letter for each byte. Of these only the quote and the backslash are
+ * special in JSON. */
 static alibi_status put_letters(struct text *json, struct slice bytes)
 {
     for (size_t i = 0; i < bytes.bytes; i++) {
@@ -40,7 +41,9 @@ static alibi_status put_added_token(struct text *json, const struct bpe_added *a
     TRY_RETURN(put_number(json, a->id));
     TRY_RETURN(put(json, ", \"content\": "));
     TRY_RETURN(json_append_string(json, a->text.at, a->text.bytes));
-    TRY_RETURN(put(json, ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": "));
+    TRY_RETURN(put(
+        json,
+        ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": "));
     return put(json, a->special ? "true}" : "false}");
 }
 
@@ -58,7 +61,9 @@ static alibi_status put_added(struct text *json, const struct bpe_file *f)
 
 static alibi_status put_byte_level(struct text *json, bool use_regex)
 {
-    TRY_RETURN(put(json, "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": "));
+    TRY_RETURN(put(
+        json,
+        "{\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": "));
     return put(json, use_regex ? "true}" : "false}");
 }
 
@@ -72,7 +77,8 @@ static alibi_status put_split(struct text *json, const struct bpe_split *s)
 
 static bool is_gpt2(const struct bpe_file *f)
 {
-    return f->split_count == 1 && !f->splits[0].plain && strcmp(f->splits[0].pattern, bpe_gpt2_pattern) == 0;
+    return f->split_count == 1 && !f->splits[0].plain &&
+           strcmp(f->splits[0].pattern, bpe_gpt2_pattern) == 0;
 }
 
 static alibi_status put_pre_tokenizer(struct text *json, const struct bpe_file *f)
@@ -109,7 +115,8 @@ static alibi_status put_vocab(struct text *json, const struct bpe_file *f)
 
     TRY_RETURN(put(json, "\"vocab\": {"));
     for (int64_t id = 0; id < f->vocab; id++) {
-        const struct bpe_added *added = next < f->added_count && f->added[next].id == id ? &f->added[next++] : NULL;
+        const struct bpe_added *added =
+            next < f->added_count && f->added[next].id == id ? &f->added[next++] : NULL;
         if (added != NULL && !added->in_vocab)
             continue;
         TRY_RETURN(put(json, between));
@@ -148,9 +155,11 @@ static alibi_status put_merges(struct text *json, const struct bpe_file *f)
 
 static alibi_status put_model(struct text *json, const struct bpe_file *f)
 {
-    TRY_RETURN(put(json, "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
-                         "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
-                         "\"byte_fallback\": false, \"ignore_merges\": "));
+    TRY_RETURN(put(
+        json,
+        "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, "
+        "\"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, \"fuse_unk\": false, "
+        "\"byte_fallback\": false, \"ignore_merges\": "));
     TRY_RETURN(put(json, f->ignore_merges ? "true,\n" : "false,\n"));
     TRY_RETURN(put_vocab(json, f));
     TRY_RETURN(put_merges(json, f));

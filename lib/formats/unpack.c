@@ -1,10 +1,12 @@
-/* unpack.c - files as they are, or packed by gzip (RFC 1952) or zstd (RFC 8878), as one stream of bytes
+/* unpack.c - files as they are, or packed by gzip (RFC 1952) or zstd (RFC 8878), as one stream of
+ * bytes
  *
- * What a file is, its first bytes say, not its name: no UTF-8 text begins as a packed file does. A packed file is a row of parts
- * (gzip's members, zstd's frames), each with its own checksum; the stream ends where a part ends and the file does.
+ * What a file is, its first bytes say, not its name: no UTF-8 text begins as a packed file does. A
+ * packed file is a row of parts (gzip's members, zstd's frames), each with its own checksum; the
+ * stream ends where a part ends and the file does.
  *
- * Invariant: input[at..end) was read from the file and not used yet; `within` is true from the first byte of a part to its last.
- */
+ * Invariant: input[at..end) was read from the file and not used yet; `within` is true from the
+ * first byte of a part to its last. */
 #include <string.h>
 #include <zlib.h>
 #include <zstd.h>
@@ -21,7 +23,8 @@ enum {
 struct method {
     alibi_status (*start)(struct unpack *u); /* NULL: nothing to do */
     void (*stop)(struct unpack *u);          /* after a failed start too */
-    /* Moves some bytes from the input, which is not empty unless the file has ended, to room[*used..bytes). */
+    /* Moves some bytes from the input, which is not empty unless the file has ended, to
+     * room[*used..bytes). */
     alibi_status (*step)(struct unpack *u, char *room, size_t bytes, size_t *used);
 };
 
@@ -46,7 +49,8 @@ int64_t unpack_position(const struct unpack *u)
 
 static alibi_status refuse(const struct unpack *u, const char *defect)
 {
-    return fail(ALIBI_BAD_INPUT, "cannot unpack '%s': %s at byte %lld", u->name, defect, (long long)unpack_position(u));
+    return fail(ALIBI_BAD_INPUT, "cannot unpack '%s': %s at byte %lld", u->name, defect,
+                (long long)unpack_position(u));
 }
 
 static alibi_status no_memory(const struct unpack *u)
@@ -162,7 +166,8 @@ static const struct method gzip = { start_gzip, stop_gzip, step_gzip };
 static alibi_status start_zstd(struct unpack *u)
 {
     u->zstd = ZSTD_createDStream();
-    if (u->zstd == NULL || ZSTD_isError(ZSTD_DCtx_setParameter(u->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX)))
+    if (u->zstd == NULL ||
+        ZSTD_isError(ZSTD_DCtx_setParameter(u->zstd, ZSTD_d_windowLogMax, ZSTD_WINDOW_LOG_MAX)))
         return no_memory(u);
     return ALIBI_OK;
 }
@@ -218,8 +223,8 @@ static const struct method *recognise(const unsigned char *start, size_t bytes)
     return &plain;
 }
 
-/* Read as text they would fail at some byte, which says less. bzip2's letters alone may begin a text, its first block does not.
- */
+/* Read as text they would fail at some byte, which says less. bzip2's letters alone may begin a
+ * text, its first block does not. */
 static const char *foreign_packer(const char *start, size_t bytes)
 {
     if (bytes >= 6 && memcmp(start,
@@ -237,8 +242,9 @@ static alibi_status start(struct unpack *u)
     const char *packer = foreign_packer(u->input, u->end);
 
     if (packer != NULL)
-        return fail(ALIBI_BAD_INPUT, "cannot unpack '%s': it is packed by %s, which is not read: unpack it first", u->name,
-                    packer);
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot unpack '%s': it is packed by %s, which is not read: unpack it first",
+                    u->name, packer);
     u->method = recognise((const unsigned char *)u->input, u->end);
     return u->method->start != NULL ? u->method->start(u) : ALIBI_OK;
 }

@@ -60,13 +60,16 @@ static alibi_status check_merges(struct slice merges, const char *path)
     size_t valid;
 
     if (merges.bytes > BPE_FILE_MAX)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed", path, merges.bytes,
-                    BPE_FILE_MAX);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed",
+                    path, merges.bytes, BPE_FILE_MAX);
     valid = utf8_valid_prefix(merges.at, merges.bytes);
-    return valid == merges.bytes ? ALIBI_OK : fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
+    return valid == merges.bytes
+               ? ALIBI_OK
+               : fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
 }
 
-/* The end of a text is in GPT-2's vocabulary like any other token; that it is special is known to all who use it. */
+/* The end of a text is in GPT-2's vocabulary like any other token; that it is special is known to
+ * all who use it. */
 static alibi_status add_end_of_text(struct bpe_build *b)
 {
     struct slice text = { end_of_text, sizeof end_of_text - 1 };
@@ -75,7 +78,8 @@ static alibi_status add_end_of_text(struct bpe_build *b)
     if (id < 0)
         return ALIBI_OK;
     TRY_RETURN(NEW_ARRAY(&b->file->added, 1, "added tokens"));
-    b->file->added[0] = (struct bpe_added){ b->file->tokens[id], id, .special = true, .in_vocab = true };
+    b->file->added[0] =
+        (struct bpe_added){ b->file->tokens[id], id, .special = true, .in_vocab = true };
     b->file->added_count = 1;
     return ALIBI_OK;
 }
@@ -87,12 +91,14 @@ static alibi_status add_pattern(struct bpe_file *f)
     return ALIBI_OK;
 }
 
-alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, const char *vocab_path, struct slice merges,
-                                 const char *merges_path)
+alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, const char *vocab_path,
+                                 struct slice merges, const char *merges_path)
 {
     alibi_status status;
     struct bpe_build b;
-    struct scan lines = { .text = merges.at, .end = merges.bytes, .path = merges_path, .lines = true };
+    struct scan lines = {
+        .text = merges.at, .end = merges.bytes, .path = merges_path, .lines = true
+    };
 
     TRY(bpe_build_init(&b, vocab, vocab_path));
     TRY(check_merges(merges, merges_path));

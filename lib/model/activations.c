@@ -1,8 +1,9 @@
 /* activations.c - one buffer for everything a pass computes
  *
- * The buffer is laid out twice by the same function: first without memory, to learn its size, then for real. In training every
- * layer keeps its own part for the backward pass, or as much of it as is not computed again. Otherwise all layers share one.
- * Attention, feed-forward and the output layer, which never live at the same time, share the wide part of what passes. */
+ * The buffer is laid out twice by the same function: first without memory, to learn its size, then
+ * for real. In training every layer keeps its own part for the backward pass, or as much of it as
+ * is not computed again. Otherwise all layers share one. Attention, feed-forward and the output
+ * layer, which never live at the same time, share the wide part of what passes. */
 #include "model/walk.h"
 
 enum { ALIGNMENT = 256, LOGIT_ROWS_LEAST = 64, LOGIT_ROWS_ALIGNED = 128 };
@@ -18,7 +19,8 @@ static void *take_bytes(struct arena *a, size_t bytes)
 {
     size_t begin = a->used, end;
 
-    if (!size_add(&end, bytes, ALIGNMENT - 1) || !size_add(&end, begin, end / ALIGNMENT * ALIGNMENT)) {
+    if (!size_add(&end, bytes, ALIGNMENT - 1) ||
+        !size_add(&end, begin, end / ALIGNMENT * ALIGNMENT)) {
         a->overflow = true;
         return NULL;
     }
@@ -52,10 +54,12 @@ struct sizes {
     int64_t logit_rows;
 };
 
-/* Pieces of about the same size, so that the last is not a small rest; in multiples of what suits the products. */
+/* Pieces of about the same size, so that the last is not a small rest; in multiples of what suits
+ * the products. */
 int64_t model_head_rows(const struct model *m, int64_t rows)
 {
-    int64_t logits = m->device->logits > 0 ? m->device->logits : CPU_LOGITS, most = logits / m->config.vocab, pieces, piece;
+    int64_t logits = m->device->logits > 0 ? m->device->logits : CPU_LOGITS,
+            most = logits / m->config.vocab, pieces, piece;
 
     if (most < LOGIT_ROWS_LEAST)
         most = LOGIT_ROWS_LEAST;
@@ -71,7 +75,9 @@ int64_t model_head_rows(const struct model *m, int64_t rows)
 static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
 {
     const struct alibi_config *c = &m->config;
-    struct sizes s = { .B = B, .L = L, .rows = B * L, .C = c->width, .F = c->ff_width, .V = c->vocab };
+    struct sizes s = {
+        .B = B, .L = L, .rows = B * L, .C = c->width, .F = c->ff_width, .V = c->vocab
+    };
 
     s.type = m->type;
     s.sums = dtype_sums(m->type);
@@ -81,7 +87,8 @@ static struct sizes sizes_of(const struct model *m, int64_t B, int64_t L)
     return s;
 }
 
-static void layout_attention(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
+static void layout_attention(struct arena *a, struct layer *l, const struct model *m,
+                             struct sizes s)
 {
     int64_t H = m->config.heads;
 
@@ -103,7 +110,8 @@ static void layout_kept(struct arena *a, struct layer *l, const struct model *m,
 
     if (!records(m))
         return;
-    l->kept = tensor_4(take(a, DTYPE_I32, s.B * H * tiles, words).data, DTYPE_I32, s.B, H, tiles, words);
+    l->kept =
+        tensor_4(take(a, DTYPE_I32, s.B * H * tiles, words).data, DTYPE_I32, s.B, H, tiles, words);
 }
 
 static void layout_statistics(struct arena *a, struct layer *l, struct sizes s)
@@ -116,7 +124,8 @@ static void layout_statistics(struct arena *a, struct layer *l, struct sizes s)
 
 /* ---- training */
 
-/* What a block computes from its input: all of this takes products to have again, and `activated` does not. */
+/* What a block computes from its input: all of this takes products to have again, and `activated`
+ * does not. */
 static void layout_costly(struct arena *a, struct layer *l, const struct model *m, struct sizes s)
 {
     l->middle = take(a, s.type, s.rows, s.C);
@@ -138,7 +147,8 @@ static struct layer layout_shared(struct arena *a, const struct model *m, struct
     return l;
 }
 
-static void layout_layers(struct arena *a, struct activations *x, const struct model *m, struct sizes s, struct layer shared)
+static void layout_layers(struct arena *a, struct activations *x, const struct model *m,
+                          struct sizes s, struct layer shared)
 {
     for (int64_t n = 0; n < m->config.layers; n++) {
         struct layer *l = &x->layers[n];
@@ -151,7 +161,8 @@ static void layout_layers(struct arena *a, struct activations *x, const struct m
     }
 }
 
-static void layout_training(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
+static void layout_training(struct arena *a, struct activations *x, const struct model *m,
+                            struct sizes s)
 {
     struct layer shared = layout_shared(a, m, s);
     size_t begin = a->used, wide;
@@ -175,7 +186,8 @@ static void layout_training(struct arena *a, struct activations *x, const struct
 /* ---- inference */
 
 /* Nothing is kept: the residual stream is updated in place. */
-static void layout_inference(struct arena *a, struct activations *x, const struct model *m, struct sizes s)
+static void layout_inference(struct arena *a, struct activations *x, const struct model *m,
+                             struct sizes s)
 {
     struct layer l = { 0 };
     size_t wide;
@@ -267,7 +279,8 @@ static alibi_status lay_out(struct arena *a, struct model *m, int64_t B, int64_t
     return ALIBI_OK;
 }
 
-alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool training, size_t *kept, size_t *passing)
+alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool training, size_t *kept,
+                                 size_t *passing)
 {
     struct arena measure = { 0 };
 
@@ -277,10 +290,11 @@ alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool tra
     return ALIBI_OK;
 }
 
-static bool serve(const struct activations *x, const struct model *m, int64_t B, int64_t L, bool training)
+static bool serve(const struct activations *x, const struct model *m, int64_t B, int64_t L,
+                  bool training)
 {
-    return x && x->buffer && x->B == B && x->L == L && x->training == training && x->recompute == m->recompute &&
-           x->records == records(m);
+    return x && x->buffer && x->B == B && x->L == L && x->training == training &&
+           x->recompute == m->recompute && x->records == records(m);
 }
 
 alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training)
@@ -291,7 +305,8 @@ alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool tra
         return ALIBI_OK;
     TRY_RETURN(lay_out(&measure, m, B, L, training));
     if (measure.overflow)
-        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)B, (long long)L);
+        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)B,
+                    (long long)L);
     TRY_RETURN(resize(m->activations, m, measure.peak));
     real.base = m->activations->buffer;
     TRY_RETURN(lay_out(&real, m, B, L, training));

@@ -1,25 +1,30 @@
 /* backward.c - the walk back, from the gradient of the last residual stream to every parameter
  *
- * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own operations, and its norm's
- * backward adds the branch's share to dx. Gradients of parameters accumulate. The outputs of norms are not kept: the norm's own
- * backward gives them again. What else the forward pass did not keep is computed again first, from the same numbers: the result
- * is the same, bit for bit, but where a device activates the unrounded sums of a product and only the rounded ones are left. */
+ * dx is the gradient of the residual stream. Each branch reads it, sends it back through its own
+ * operations, and its norm's backward adds the branch's share to dx. Gradients of parameters
+ * accumulate. The outputs of norms are not kept: the norm's own backward gives them again. What
+ * else the forward pass did not keep is computed again first, from the same numbers: the result is
+ * the same, bit for bit, but where a device activates the unrounded sums of a product and only the
+ * rounded ones are left. */
 #include "model/walk.h"
 
-alibi_status norm_backward(struct model *m, struct norm norm, struct tensor dx, struct tensor y, struct tensor dy,
-                           struct tensor x)
+alibi_status norm_backward(struct model *m, struct norm norm, struct tensor dx, struct tensor y,
+                           struct tensor dy, struct tensor x)
 {
     const struct ops *ops = m->device->ops;
     struct tensor weight = value_of(m, norm.weight), bias = value_of(m, norm.bias);
     struct tensor dweight = gradient_of(m, norm.weight), dbias = gradient_of(m, norm.bias);
 
     if (m->config.norm == ALIBI_RMSNORM)
-        return ops->rmsnorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias, norm.rstd);
-    return ops->layernorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias, norm.mean, norm.rstd);
+        return ops->rmsnorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias,
+                                     norm.rstd);
+    return ops->layernorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias, norm.mean,
+                                   norm.rstd);
 }
 
 /* The gradient that enters a branch: that of the stream, behind the branch's dropout. */
-static alibi_status enter_branch(struct model *m, const struct pass *p, int64_t place, struct tensor *dy)
+static alibi_status enter_branch(struct model *m, const struct pass *p, int64_t place,
+                                 struct tensor *dy)
 {
     struct activations *x = m->activations;
 
@@ -30,10 +35,10 @@ static alibi_status enter_branch(struct model *m, const struct pass *p, int64_t 
     return m->device->ops->dropout(m->device, x->branch, x->dx, dropout_at(p->drop, place));
 }
 
-/* Back through the first layer of a branch and the norm of x before it: dy to dnorm, dnorm to dx. The layer's weights come last,
- * for then the norm has given its output again. */
-static alibi_status leave_branch(struct model *m, struct norm norm, struct tensor x, struct tensor dy, int weight,
-                                 struct tensor dbias)
+/* Back through the first layer of a branch and the norm of x before it: dy to dnorm, dnorm to dx.
+ * The layer's weights come last, for then the norm has given its output again. */
+static alibi_status leave_branch(struct model *m, struct norm norm, struct tensor x,
+                                 struct tensor dy, int weight, struct tensor dbias)
 {
     const struct ops *ops = m->device->ops;
     struct activations *a = m->activations;
@@ -67,15 +72,17 @@ static alibi_status repeat_activation(struct model *m, int64_t n)
 
 /* ---- branches */
 
-/* dup takes the place of dactivated where it has its shape. Its column sums are the gradient of the bias in up. */
+/* dup takes the place of dactivated where it has its shape. Its column sums are the gradient of the
+ * bias in up. */
 static alibi_status narrow_back(struct model *m, struct tensor dup, struct tensor dy, int64_t n)
 {
     const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &m->activations->layers[n];
 
     return m->device->ops->linear_activation_backward(
-        m->device, m->config.activation, dup, gradient_of(m, b->up_bias), m->activations->dactivated, gradient_of(m, b->down),
-        gradient_of(m, b->down_bias), dy, l->activated, value_of(m, b->down), l->up);
+        m->device, m->config.activation, dup, gradient_of(m, b->up_bias),
+        m->activations->dactivated, gradient_of(m, b->down), gradient_of(m, b->down_bias), dy,
+        l->activated, value_of(m, b->down), l->up);
 }
 
 static alibi_status feed_forward_back(struct model *m, const struct pass *p, int64_t n)
@@ -103,7 +110,8 @@ static alibi_status attention_core_back(struct model *m, const struct pass *p, i
     struct tensor dy = tensor_heads(x->dattended, p->B, p->L, 0, H, D);
     struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, H, D);
 
-    return m->device->ops->attention_backward(m->device, dq, dk, dv, tables_bias_gradient(m), dy, y, l->lse, a);
+    return m->device->ops->attention_backward(m->device, dq, dk, dv, tables_bias_gradient(m), dy, y,
+                                              l->lse, a);
 }
 
 static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n)
@@ -114,17 +122,20 @@ static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n
     struct tensor dy;
 
     TRY_RETURN(enter_branch(m, p, attention_place(n), &dy));
-    TRY_RETURN(m->device->ops->linear_backward(m->device, x->dattended, gradient_of(m, b->out), gradient_of(m, b->out_bias), dy,
-                                               l->attended, value_of(m, b->out)));
+    TRY_RETURN(m->device->ops->linear_backward(m->device, x->dattended, gradient_of(m, b->out),
+                                               gradient_of(m, b->out_bias), dy, l->attended,
+                                               value_of(m, b->out)));
     TRY_RETURN(attention_core_back(m, p, n));
-    return leave_branch(m, attention_norm(m, n), l->x, x->dqkv, b->qkv, gradient_of(m, b->qkv_bias));
+    return leave_branch(m, attention_norm(m, n), l->x, x->dqkv, b->qkv,
+                        gradient_of(m, b->qkv_bias));
 }
 
 static alibi_status embed_back(struct model *m, const struct pass *p)
 {
     struct activations *x = m->activations;
     const struct ops *ops = m->device->ops;
-    struct tensor rows = m->method->acts_on == POSITION_EMBEDDING ? gradient_of(m, m->position) : tensor_none();
+    struct tensor rows =
+        m->method->acts_on == POSITION_EMBEDDING ? gradient_of(m, m->position) : tensor_none();
     struct tensor dy = x->dx;
 
     if (p->drop.p > 0)
@@ -135,8 +146,8 @@ static alibi_status embed_back(struct model *m, const struct pass *p)
         TRY_RETURN(norm_backward(m, embedding_norm(m), dy, tensor_none(), x->dx, x->embedded));
     }
     return ops->embedding_backward(m->device, gradient_of(m, m->embedding), rows,
-                                   tensor_3(dy.data, m->type, p->B, p->L, m->config.width), x->tokens, p->start,
-                                   m->config.embedding_scale);
+                                   tensor_3(dy.data, m->type, p->B, p->L, m->config.width),
+                                   x->tokens, p->start, m->config.embedding_scale);
 }
 
 alibi_status backward(struct model *m, const struct pass *p)

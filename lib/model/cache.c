@@ -1,15 +1,18 @@
-/* cache.c - keys and values of the positions so far, and the norms by which attention knows what it need not read
+/* cache.c - keys and values of the positions so far, and the norms by which attention knows what it
+ * need not read
  *
  *   keys and values  [N][keys, values][B, capacity, Hkv, D]
  *   norms            [N][B, Hkv, tiles of capacity]
  *
- * The capacity doubles when it is reached, so that appending a token costs constant time on average; a failure to grow leaves the
- * cache as it was. With a window, positions more than that far back are dropped when room is needed: the buffers hold positions
- * first..length-1, and `first` is a multiple of a tile.
+ * The capacity doubles when it is reached, so that appending a token costs constant time on
+ * average; a failure to grow leaves the cache as it was. With a window, positions more than that
+ * far back are dropped when room is needed: the buffers hold positions first..length-1, and `first`
+ * is a multiple of a tile.
  *
- * Dropping moves the others to the front of the same buffers, over positions that are dropped. If it fails half-way these have
- * keys and norms that do not belong together, but what was to be moved is still where it was: the cache is marked, and whoever
- * reserves room next moves it all again before anything is read. */
+ * Dropping moves the others to the front of the same buffers, over positions that are dropped. If
+ * it fails half-way these have keys and norms that do not belong together, but what was to be moved
+ * is still where it was: the cache is marked, and whoever reserves room next moves it all again
+ * before anything is read. */
 #include "model/walk.h"
 
 struct cache {
@@ -95,8 +98,8 @@ struct tensor cache_values(const struct cache *c, int64_t layer, int64_t from, i
 
 struct tensor cache_norms(const struct cache *c, int64_t layer)
 {
-    struct tensor t =
-        tensor_3(c->norms, dtype_sums(c->model->type), c->B, c->model->config.kv_heads, attention_tiles(c->capacity));
+    struct tensor t = tensor_3(c->norms, dtype_sums(c->model->type), c->B,
+                               c->model->config.kv_heads, attention_tiles(c->capacity));
 
     t.data = tensor_at(t, layer * tensor_count(t));
     return t;
@@ -112,10 +115,12 @@ alibi_status cache_add_norms(struct cache *c, int64_t layer, int64_t count)
 
 /* ---- room */
 
-static alibi_status new_buffer(const struct cache *c, void **out, enum dtype type, int64_t per_layer, int64_t per_row)
+static alibi_status new_buffer(const struct cache *c, void **out, enum dtype type,
+                               int64_t per_layer, int64_t per_row)
 {
     const struct alibi_config *config = &c->model->config;
-    const int64_t factors[6] = { config->layers, c->B, config->kv_heads, per_layer, per_row, (int64_t)dtype_bytes(type) };
+    const int64_t factors[6] = { config->layers, c->B,    config->kv_heads,
+                                 per_layer,      per_row, (int64_t)dtype_bytes(type) };
     size_t bytes = 0;
 
     if (!size_product(&bytes, factors, 6))
@@ -123,17 +128,19 @@ static alibi_status new_buffer(const struct cache *c, void **out, enum dtype typ
     return c->model->device->ops->buffer_new(c->model->device, out, bytes, "the key/value cache");
 }
 
-/* What `from` holds of the positions that `to` begins with, and their norms. The two may share a buffer in which they do not
- * overlap. */
+/* What `from` holds of the positions that `to` begins with, and their norms. The two may share a
+ * buffer in which they do not overlap. */
 static alibi_status copy_parts(struct cache *to, const struct cache *from)
 {
     struct device *dev = from->model->device;
     int64_t N = from->model->config.layers, count = from->length - to->first;
 
     for (int64_t i = 0; count > 0 && i < 2 * N; i++)
-        TRY_RETURN(dev->ops->copy(dev, view(to, i, to->first, count), view(from, i, to->first, count)));
+        TRY_RETURN(
+            dev->ops->copy(dev, view(to, i, to->first, count), view(from, i, to->first, count)));
     for (int64_t n = 0; count > 0 && n < N; n++)
-        TRY_RETURN(dev->ops->attention_norms(dev, cache_norms(to, n), cache_keys(to, n, to->first, count), 0));
+        TRY_RETURN(dev->ops->attention_norms(dev, cache_norms(to, n),
+                                             cache_keys(to, n, to->first, count), 0));
     return ALIBI_OK;
 }
 
@@ -148,9 +155,11 @@ static alibi_status move_to_larger(struct cache *c, int64_t first, int64_t lengt
     larger.torn = false;
     larger.first = first;
     larger.capacity = c->capacity ? c->capacity : ATTENTION_TILE;
-    while (larger.capacity < (c->window > 0 ? 2 : 1) * (length - first)) /* a window needs as much again to drop from */
+    while (larger.capacity < (c->window > 0 ? 2 : 1) *
+                                 (length - first)) /* a window needs as much again to drop from */
         larger.capacity *= 2;
-    TRY(new_buffer(&larger, &larger.buffer, type, 2 * larger.capacity, config->width / config->heads));
+    TRY(new_buffer(&larger, &larger.buffer, type, 2 * larger.capacity,
+                   config->width / config->heads));
     TRY(new_buffer(&larger, &larger.norms, dtype_sums(type), attention_tiles(larger.capacity), 1));
     TRY(copy_parts(&larger, c));
     free_buffers(c);

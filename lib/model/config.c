@@ -6,42 +6,63 @@
 
 #define AT(field) offsetof(struct alibi_config, field)
 
-/* Upper limits are far beyond any machine; they keep every product of a few of these within 63 bits. */
+/* Upper limits are far beyond any machine; they keep every product of a few of these within 63
+ * bits. */
 static const struct alibi_option options[] = {
-    { "layers", ALIBI_OPTION_INT, AT(layers), 1, 4096, NULL, "4", "N", "blocks of attention and feed-forward" },
-    { "width", ALIBI_OPTION_INT, AT(width), 1, 1 << 20, NULL, "128", "N", "numbers per token in the residual stream" },
-    { "heads", ALIBI_OPTION_INT, AT(heads), 1, 4096, NULL, "8", "N", "attention heads; must divide the width" },
-    { "kv-heads", ALIBI_OPTION_INT, AT(kv_heads), 0, 4096, NULL, "0", "N", "key/value heads; 0: as many as heads" },
-    { "ff-width", ALIBI_OPTION_INT, AT(ff_width), 0, 1 << 22, NULL, "0", "N", "feed-forward width; 0: 4 x width" },
-    { "norm", ALIBI_OPTION_CHOICE, AT(norm), 0, 0, "layernorm|rmsnorm", "layernorm", "NAME", "normalisation before each branch" },
-    { "norm-eps", ALIBI_OPTION_REAL, AT(norm_eps), 0, 1, NULL, "1e-5", "X", "added to the variance" },
-    { "activation", ALIBI_OPTION_CHOICE, AT(activation), 0, 0, "gelu-tanh|gelu-erf|relu|swiglu", "gelu-tanh", "NAME",
-      "feed-forward activation" },
-    { "biases", ALIBI_OPTION_FLAG, AT(biases), 0, 0, NULL, "true", NULL, "biases in linear layers and norms" },
-    { "tied", ALIBI_OPTION_FLAG, AT(tied), 0, 0, NULL, "true", NULL, "the output layer shares the embedding's weights" },
-    { "embedding-norm", ALIBI_OPTION_FLAG, AT(embedding_norm), 0, 0, NULL, "false", NULL, "normalise the embeddings, as BLOOM" },
-    { "final-norm", ALIBI_OPTION_FLAG, AT(final_norm), 0, 0, NULL, "true", NULL, "normalise before the output layer" },
+    { "layers", ALIBI_OPTION_INT, AT(layers), 1, 4096, NULL, "4", "N",
+      "blocks of attention and feed-forward" },
+    { "width", ALIBI_OPTION_INT, AT(width), 1, 1 << 20, NULL, "128", "N",
+      "numbers per token in the residual stream" },
+    { "heads", ALIBI_OPTION_INT, AT(heads), 1, 4096, NULL, "8", "N",
+      "attention heads; must divide the width" },
+    { "kv-heads", ALIBI_OPTION_INT, AT(kv_heads), 0, 4096, NULL, "0", "N",
+      "key/value heads; 0: as many as heads" },
+    { "ff-width", ALIBI_OPTION_INT, AT(ff_width), 0, 1 << 22, NULL, "0", "N",
+      "feed-forward width; 0: 4 x width" },
+    { "norm", ALIBI_OPTION_CHOICE, AT(norm), 0, 0, "layernorm|rmsnorm", "layernorm", "NAME",
+      "normalisation before each branch" },
+    { "norm-eps", ALIBI_OPTION_REAL, AT(norm_eps), 0, 1, NULL, "1e-5", "X",
+      "added to the variance" },
+    { "activation", ALIBI_OPTION_CHOICE, AT(activation), 0, 0, "gelu-tanh|gelu-erf|relu|swiglu",
+      "gelu-tanh", "NAME", "feed-forward activation" },
+    { "biases", ALIBI_OPTION_FLAG, AT(biases), 0, 0, NULL, "true", NULL,
+      "biases in linear layers and norms" },
+    { "tied", ALIBI_OPTION_FLAG, AT(tied), 0, 0, NULL, "true", NULL,
+      "the output layer shares the embedding's weights" },
+    { "embedding-norm", ALIBI_OPTION_FLAG, AT(embedding_norm), 0, 0, NULL, "false", NULL,
+      "normalise the embeddings, as BLOOM" },
+    { "final-norm", ALIBI_OPTION_FLAG, AT(final_norm), 0, 0, NULL, "true", NULL,
+      "normalise before the output layer" },
     { "embedding-scale", ALIBI_OPTION_REAL, AT(embedding_scale), 0, 1e6, NULL, "0", "X",
       "factor on token embeddings; 0: sqrt(width), as the paper's code" },
     { "position", ALIBI_OPTION_NAME, AT(position), 0, 0, NULL, "alibi", "NAME", "position method" },
-    { "bias-max", ALIBI_OPTION_REAL, AT(bias_max), 0, 64, NULL, "8", "X", "alibi: the slopes end at 2^-X" },
+    { "bias-max", ALIBI_OPTION_REAL, AT(bias_max), 0, 64, NULL, "8", "X",
+      "alibi: the slopes end at 2^-X" },
     { "max-length", ALIBI_OPTION_INT, AT(max_length), 0, 1 << 24, NULL, "0", "N",
       "learned: positions it has; 0: the training length" },
-    { "rotary-base", ALIBI_OPTION_REAL, AT(rotary_base), 1, 1e12, NULL, "10000", "X", "rotary: base of the angles" },
-    { "rotary-layout", ALIBI_OPTION_CHOICE, AT(rotary_layout), 0, 0, "halves|pairs", "halves", "NAME",
-      "rotary: which elements turn together" },
-    { "t5-buckets", ALIBI_OPTION_INT, AT(t5_buckets), 2, 4096, NULL, "32", "N", "t5: distance buckets" },
+    { "rotary-base", ALIBI_OPTION_REAL, AT(rotary_base), 1, 1e12, NULL, "10000", "X",
+      "rotary: base of the angles" },
+    { "rotary-layout", ALIBI_OPTION_CHOICE, AT(rotary_layout), 0, 0, "halves|pairs", "halves",
+      "NAME", "rotary: which elements turn together" },
+    { "t5-buckets", ALIBI_OPTION_INT, AT(t5_buckets), 2, 4096, NULL, "32", "N",
+      "t5: distance buckets" },
     { "t5-max-distance", ALIBI_OPTION_INT, AT(t5_max_distance), 2, 1 << 20, NULL, "128", "N",
       "t5: distance at which the last bucket begins, about" },
 };
 
 /* What the file has beyond the options a user sets. */
 static const struct alibi_option derived[] = {
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 28, NULL, "0", "N", "ids of the tokenizer; 0: not known yet" },
-    { "train-length", ALIBI_OPTION_INT, AT(train_length), 0, 1 << 24, NULL, "0", "N", "length the model was trained at" },
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 28, NULL, "0", "N",
+      "ids of the tokenizer; 0: not known yet" },
+    { "train-length", ALIBI_OPTION_INT, AT(train_length), 0, 1 << 24, NULL, "0", "N",
+      "length the model was trained at" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options, DERIVED = sizeof derived / sizeof *derived, GROUPS = 2 };
+enum {
+    OPTIONS = sizeof options / sizeof *options,
+    DERIVED = sizeof derived / sizeof *derived,
+    GROUPS = 2
+};
 
 const struct alibi_option *alibi_config_options(int *count)
 {
@@ -52,9 +73,11 @@ const struct alibi_option *alibi_config_options(int *count)
 static alibi_status check_heads(const struct alibi_config *c)
 {
     if (c->width % c->heads != 0)
-        return fail(ALIBI_USAGE, "heads %lld do not divide width %lld", (long long)c->heads, (long long)c->width);
+        return fail(ALIBI_USAGE, "heads %lld do not divide width %lld", (long long)c->heads,
+                    (long long)c->width);
     if (c->heads % c->kv_heads != 0)
-        return fail(ALIBI_USAGE, "kv-heads %lld do not divide heads %lld", (long long)c->kv_heads, (long long)c->heads);
+        return fail(ALIBI_USAGE, "kv-heads %lld do not divide heads %lld", (long long)c->kv_heads,
+                    (long long)c->heads);
     return ALIBI_OK;
 }
 
@@ -97,7 +120,8 @@ alibi_status config_write_json(const struct alibi_config *config, struct text *j
     return options_format(groups, GROUPS, json);
 }
 
-alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length, const char *path)
+alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length,
+                              const char *path)
 {
     struct alibi_config c;
     struct alibi_option_group groups[GROUPS];

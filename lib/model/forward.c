@@ -1,12 +1,13 @@
-/* forward.c - the walk through the model, from tokens to the norm of the residual stream after the last block
+/* forward.c - the walk through the model, from tokens to the norm of the residual stream after the
+ * last block
  *
  *   x = scale * embedding[token] + position row          (norm, dropout)
  *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))
  *   x = x + drop(down(act(up(norm2(x)))))
  *
- * A branch adds to the stream in the same operation that takes the norm that follows, so a block begins with its norm at hand
- * and ends with that of the next. Only operations touch numbers. A pass with a cache puts its keys and values there and attends
- * to all the cache holds. */
+ * A branch adds to the stream in the same operation that takes the norm that follows, so a block
+ * begins with its norm at hand and ends with that of the next. Only operations touch numbers. A
+ * pass with a cache puts its keys and values there and attends to all the cache holds. */
 #include <math.h>
 
 #include "model/walk.h"
@@ -29,7 +30,8 @@ struct norm embedding_norm(const struct model *m)
 {
     const struct activations *x = m->activations;
 
-    return (struct norm){ m->embedding_norm, m->embedding_norm_bias, x->embedded_mean, x->embedded_rstd };
+    return (struct norm){ m->embedding_norm, m->embedding_norm_bias, x->embedded_mean,
+                          x->embedded_rstd };
 }
 
 struct norm attention_norm(const struct model *m, int64_t n)
@@ -52,16 +54,18 @@ struct norm final_norm(const struct model *m)
 }
 
 /* sum = x + drop(branch), y = norm(sum); without a branch y = norm(x). */
-static alibi_status norm_sum(struct model *m, struct norm norm, struct tensor y, struct tensor sum, struct tensor x,
-                             struct tensor branch, struct dropout drop)
+static alibi_status norm_sum(struct model *m, struct norm norm, struct tensor y, struct tensor sum,
+                             struct tensor x, struct tensor branch, struct dropout drop)
 {
     const struct ops *ops = m->device->ops;
     struct tensor weight = value_of(m, norm.weight), bias = value_of(m, norm.bias);
     double eps = m->config.norm_eps;
 
     if (m->config.norm == ALIBI_RMSNORM)
-        return ops->rmsnorm_forward(m->device, y, norm.rstd, sum, x, branch, drop, weight, bias, eps);
-    return ops->layernorm_forward(m->device, y, norm.mean, norm.rstd, sum, x, branch, drop, weight, bias, eps);
+        return ops->rmsnorm_forward(m->device, y, norm.rstd, sum, x, branch, drop, weight, bias,
+                                    eps);
+    return ops->layernorm_forward(m->device, y, norm.mean, norm.rstd, sum, x, branch, drop, weight,
+                                  bias, eps);
 }
 
 static alibi_status norm_alone(struct model *m, struct norm norm, struct tensor y, struct tensor x)
@@ -70,8 +74,8 @@ static alibi_status norm_alone(struct model *m, struct norm norm, struct tensor 
 }
 
 /* The end of a branch: sum = x + drop(branch), then the norm that follows, if one does. */
-static alibi_status join(struct model *m, const struct pass *p, int64_t place, struct tensor sum, struct tensor x,
-                         struct norm following)
+static alibi_status join(struct model *m, const struct pass *p, int64_t place, struct tensor sum,
+                         struct tensor x, struct norm following)
 {
     struct activations *a = m->activations;
     struct dropout drop = dropout_at(p->drop, place);
@@ -91,8 +95,9 @@ static alibi_status embed(struct model *m, const struct pass *p, const int32_t *
     struct tensor x = a->layers[0].x;
 
     TRY_RETURN(ops->upload(m->device, a->tokens, tokens));
-    TRY_RETURN(ops->embedding_forward(m->device, tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width), a->tokens,
-                                      value_of(m, m->embedding), rows, p->start, m->config.embedding_scale));
+    TRY_RETURN(ops->embedding_forward(
+        m->device, tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width), a->tokens,
+        value_of(m, m->embedding), rows, p->start, m->config.embedding_scale));
     if (m->embedding_norm >= 0)
         TRY_RETURN(norm_alone(m, embedding_norm(m), x, a->embedded));
     if (p->drop.p > 0)
@@ -173,7 +178,8 @@ alibi_status widen(struct model *m, int64_t n)
     const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &m->activations->layers[n];
 
-    return m->device->ops->linear_activation_forward(m->device, m->config.activation, l->activated, l->up, m->activations->normed,
+    return m->device->ops->linear_activation_forward(m->device, m->config.activation, l->activated,
+                                                     l->up, m->activations->normed,
                                                      value_of(m, b->up), value_of(m, b->up_bias));
 }
 
@@ -187,7 +193,8 @@ static alibi_status feed_forward(struct model *m, const struct pass *p, int64_t 
 
     TRY_RETURN(widen(m, n));
     TRY_RETURN(linear(m, x->branch, l->activated, b->down, b->down_bias));
-    return join(m, p, feed_forward_place(n), sum, l->middle, last ? final_norm(m) : attention_norm(m, n + 1));
+    return join(m, p, feed_forward_place(n), sum, l->middle,
+                last ? final_norm(m) : attention_norm(m, n + 1));
 }
 
 alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens)

@@ -1,14 +1,16 @@
 /* parameters.c - the table of tensors a model learns
  *
- * One walk over the configuration lists every tensor once, in the order of the data's way through the model; initialisation and
- * the files follow that list. In the flat buffers the parameters that decay come first, so that one call of the optimizer does
- * them all. */
+ * One walk over the configuration lists every tensor once, in the order of the data's way through
+ * the model; initialisation and the files follow that list. In the flat buffers the parameters that
+ * decay come first, so that one call of the optimizer does them all. */
 #include <math.h>
 #include <string.h>
 
 #include "model/walk.h"
 
-enum { PLACE = 64 }; /* elements that offsets are multiples of: a line of memory, whatever the type */
+enum {
+    PLACE = 64
+}; /* elements that offsets are multiples of: a line of memory, whatever the type */
 
 /* The list under construction. With parameters == NULL it only counts. */
 struct list {
@@ -18,11 +20,12 @@ struct list {
     bool overflow;
 };
 
-static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_init init, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_init init,
+               const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* rows == 0: a vector of `columns`. Vectors are norms and biases: they do not decay. */
-static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_init init, const char *format, ...)
+static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_init init,
+               const char *format, ...)
 {
     const int64_t shape[2] = { rows ? rows : 1, columns };
     size_t count;
@@ -47,7 +50,8 @@ static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_ini
     return l->count++;
 }
 
-static void add_norm(struct list *l, const struct alibi_config *c, const char *name, int *weight, int *bias)
+static void add_norm(struct list *l, const struct alibi_config *c, const char *name, int *weight,
+                     int *bias)
 {
     *weight = add(l, 0, c->width, INIT_ONE, "%s.weight", name);
     *bias = c->biases ? add(l, 0, c->width, INIT_ZERO, "%s.bias", name) : -1;
@@ -61,8 +65,8 @@ static int copied(struct list *l, int index)
     return index;
 }
 
-static void add_linear(struct list *l, const struct alibi_config *c, int64_t out, int64_t in, enum parameter_init init,
-                       const char *name, int *weight, int *bias)
+static void add_linear(struct list *l, const struct alibi_config *c, int64_t out, int64_t in,
+                       enum parameter_init init, const char *name, int *weight, int *bias)
 {
     *weight = copied(l, add(l, out, in, init, "%s.weight", name));
     *bias = c->biases ? copied(l, add(l, 0, out, INIT_ZERO, "%s.bias", name)) : -1;
@@ -78,10 +82,12 @@ static int64_t up_width(const struct alibi_config *c)
     return c->activation == ALIBI_SWIGLU ? 2 * c->ff_width : c->ff_width;
 }
 
-static void add_block(struct list *l, const struct alibi_config *c, int64_t n, struct block_parameters *b)
+static void add_block(struct list *l, const struct alibi_config *c, int64_t n,
+                      struct block_parameters *b)
 {
     char name[6][PARAMETER_NAME_MAX - 8];
-    static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out", "norm2", "ff.up", "ff.down" };
+    static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
+                                          "norm2", "ff.up",         "ff.down" };
 
     for (int i = 0; i < 6; i++)
         snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
@@ -93,9 +99,10 @@ static void add_block(struct list *l, const struct alibi_config *c, int64_t n, s
     add_linear(l, c, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down, &b->down_bias);
 }
 
-/* Score biases start from zero, no preference for any distance, and like all biases they do not decay. Rows added to embeddings
- * start as large as the embeddings they are added to. */
-static int add_position(struct list *l, const struct alibi_config *c, const struct position_method *method)
+/* Score biases start from zero, no preference for any distance, and like all biases they do not
+ * decay. Rows added to embeddings start as large as the embeddings they are added to. */
+static int add_position(struct list *l, const struct alibi_config *c,
+                        const struct position_method *method)
 {
     bool bias = method->acts_on == POSITION_SCORES;
     int64_t shape[2];
@@ -125,7 +132,8 @@ static void list_all(struct list *l, struct model *m)
         add_block(l, c, n, m->blocks ? &m->blocks[n] : &unused);
     if (c->final_norm)
         add_norm(l, c, "norm", &m->norm, &m->norm_bias);
-    m->head = c->tied ? m->embedding : copied(l, add(l, c->vocab, c->width, INIT_NORMAL, "head.weight"));
+    m->head =
+        c->tied ? m->embedding : copied(l, add(l, c->vocab, c->width, INIT_NORMAL, "head.weight"));
 }
 
 int64_t config_parameters(const struct alibi_config *config)
@@ -192,7 +200,8 @@ static alibi_status check_config(const struct alibi_config *c, const struct posi
     if (c->vocab < 1)
         return fail(ALIBI_USAGE, "a model needs a vocabulary");
     if (method->longest && method->longest(c) < 1)
-        return fail(ALIBI_USAGE, "position '%s' needs max-length or a training length", method->name);
+        return fail(ALIBI_USAGE, "position '%s' needs max-length or a training length",
+                    method->name);
     return ALIBI_OK;
 }
 
@@ -208,7 +217,8 @@ size_t model_flat_bytes(const struct model *m, enum dtype type)
     return size_multiply(&bytes, (size_t)m->span, dtype_bytes(type)) ? bytes : SIZE_MAX;
 }
 
-alibi_status model_measure(struct model *m, int64_t B, int64_t L, bool training, struct model_bytes *bytes)
+alibi_status model_measure(struct model *m, int64_t B, int64_t L, bool training,
+                           struct model_bytes *bytes)
 {
     *bytes = (struct model_bytes){
         .master = model_flat_bytes(m, dtype_sums(m->type)),
@@ -223,7 +233,8 @@ static alibi_status new_flat(struct model *m, void **out, enum dtype type, const
     size_t bytes = model_flat_bytes(m, type);
 
     if (bytes == SIZE_MAX)
-        return fail(ALIBI_MEMORY, "a model of %lld parameters does not fit", (long long)m->elements);
+        return fail(ALIBI_MEMORY, "a model of %lld parameters does not fit",
+                    (long long)m->elements);
     TRY_RETURN(m->device->ops->buffer_new(m->device, out, bytes, what));
     return m->device->ops->fill(m->device, tensor_1(*out, type, m->span), 0.0);
 }
@@ -239,13 +250,15 @@ static alibi_status new_buffers(struct model *m, bool trainable)
         TRY_RETURN(new_flat(m, &m->gradients, sums, "the gradients"));
     for (int i = 0; i < m->count; i++) {
         struct parameter *p = &m->parameters[i];
-        p->value = shaped_slice(p->copied && m->copies ? model_flat_copies(m) : model_flat(m, m->values), p);
+        p->value = shaped_slice(
+            p->copied && m->copies ? model_flat_copies(m) : model_flat(m, m->values), p);
         p->gradient = shaped_slice(model_flat(m, m->gradients), p);
     }
     return ALIBI_OK;
 }
 
-alibi_status model_outline(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type)
+alibi_status model_outline(struct model **out, const struct alibi_config *config,
+                           struct device *device, enum dtype type)
 {
     alibi_status status;
     struct model *m = NULL;
@@ -276,8 +289,8 @@ out:
     return status;
 }
 
-alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device, enum dtype type,
-                       bool trainable)
+alibi_status model_new(struct model **out, const struct alibi_config *config, struct device *device,
+                       enum dtype type, bool trainable)
 {
     alibi_status status;
     struct model *m = NULL;
@@ -331,7 +344,8 @@ static double deviation_of(const struct model *m, enum parameter_init init)
     }
 }
 
-/* Keyed by the tensor's name, so that models that differ in their position method start from the same weights elsewhere. */
+/* Keyed by the tensor's name, so that models that differ in their position method start from the
+ * same weights elsewhere. */
 static void draw(const struct model *m, const struct parameter *p, uint64_t seed, float *values)
 {
     uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));

@@ -1,7 +1,8 @@
 /* passes.c - whole passes: loss, gradients, logits
  *
- * The output layer works on some rows at a time, so that the logits of a long input or a large vocabulary never exist at once;
- * in training their gradient is sent back before the next rows are begun. */
+ * The output layer works on some rows at a time, so that the logits of a long input or a large
+ * vocabulary never exist at once; in training their gradient is sent back before the next rows are
+ * begun. */
 #include "model/walk.h"
 
 static bool token_in_range(int64_t token, int64_t least, int64_t vocab)
@@ -9,15 +10,16 @@ static bool token_in_range(int64_t token, int64_t least, int64_t vocab)
     return token >= least && token < vocab;
 }
 
-static alibi_status check_tokens(const struct model *m, const int32_t *tokens, const int32_t *targets, int64_t count)
+static alibi_status check_tokens(const struct model *m, const int32_t *tokens,
+                                 const int32_t *targets, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         if (!token_in_range(tokens[i], 0, m->config.vocab))
-            return fail(ALIBI_BAD_INPUT, "token %d at %lld is outside the vocabulary of %lld", tokens[i], (long long)i,
-                        (long long)m->config.vocab);
+            return fail(ALIBI_BAD_INPUT, "token %d at %lld is outside the vocabulary of %lld",
+                        tokens[i], (long long)i, (long long)m->config.vocab);
         if (targets && !token_in_range(targets[i], -1, m->config.vocab))
-            return fail(ALIBI_BAD_INPUT, "target %d at %lld is outside the vocabulary of %lld", targets[i], (long long)i,
-                        (long long)m->config.vocab);
+            return fail(ALIBI_BAD_INPUT, "target %d at %lld is outside the vocabulary of %lld",
+                        targets[i], (long long)i, (long long)m->config.vocab);
     }
     return ALIBI_OK;
 }
@@ -34,13 +36,16 @@ alibi_status model_check_length(const struct model *m, int64_t length)
     if (length < 1)
         return fail(ALIBI_USAGE, "length %lld: at least 1 token is needed", (long long)length);
     if (length > longest)
-        return fail(ALIBI_BAD_INPUT, "length %lld: position method '%s' ends at %lld, it has no vectors past its table",
-                    (long long)length, m->method->name, (long long)longest);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "length %lld: position method '%s' ends at %lld, it has no vectors past its table",
+            (long long)length, m->method->name, (long long)longest);
     return ALIBI_OK;
 }
 
 /* Everything before the walk: the input is checked, the buffers are there. */
-static alibi_status begin(struct model *m, const int32_t *tokens, const int32_t *targets, const struct pass *p, bool training)
+static alibi_status begin(struct model *m, const int32_t *tokens, const int32_t *targets,
+                          const struct pass *p, bool training)
 {
     TRY_RETURN(model_check_length(m, p->L));
     TRY_RETURN(activations_reserve(m, p->B, p->L, training));
@@ -63,15 +68,18 @@ static alibi_status head_piece(struct model *m, int64_t from, int64_t count, dou
 {
     struct activations *x = m->activations;
     const struct ops *ops = m->device->ops;
-    struct tensor logits = tensor_rows(x->logits, 0, count), input = tensor_rows(head_input(m), from, count);
+    struct tensor logits = tensor_rows(x->logits, 0, count),
+                  input = tensor_rows(head_input(m), from, count);
     struct tensor dlogits = x->training ? logits : tensor_none();
 
     TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none()));
-    TRY_RETURN(ops->cross_entropy(m->device, part(x->nll, from, count), dlogits, logits, part(x->targets, from, count), scale));
+    TRY_RETURN(ops->cross_entropy(m->device, part(x->nll, from, count), dlogits, logits,
+                                  part(x->targets, from, count), scale));
     if (!x->training)
         return ALIBI_OK;
-    return ops->linear_backward(m->device, tensor_rows(x->dnorm, from, count), gradient_of(m, m->head), tensor_none(), logits,
-                                input, value_of(m, m->head));
+    return ops->linear_backward(m->device, tensor_rows(x->dnorm, from, count),
+                                gradient_of(m, m->head), tensor_none(), logits, input,
+                                value_of(m, m->head));
 }
 
 static alibi_status head_loss(struct model *m, const int32_t *targets, double scale)
@@ -98,7 +106,8 @@ static alibi_status leave_head(struct model *m, const struct pass *p)
     return norm_backward(m, final_norm(m), x->dx, tensor_none(), x->dnorm, x->x);
 }
 
-alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, float *nll)
+alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B,
+                        int64_t L, float *nll)
 {
     struct pass p = { .B = B, .L = L };
 
@@ -108,8 +117,9 @@ alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *t
     return m->device->ops->download(m->device, nll, m->activations->nll);
 }
 
-alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B, int64_t L, double scale,
-                             struct dropout drop, double *loss_sum)
+alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets,
+                             int64_t B, int64_t L, double scale, struct dropout drop,
+                             double *loss_sum)
 {
     struct pass p = { .B = B, .L = L, .drop = drop };
 
@@ -121,7 +131,8 @@ alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32
     return m->device->ops->sum(m->device, loss_sum, m->activations->nll);
 }
 
-alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L, float *logits)
+alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L,
+                          float *logits)
 {
     struct pass p = { .B = B, .L = L };
     struct activations *x;
@@ -134,8 +145,9 @@ alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int
     for (int64_t from = 0; from < B * L; from += step) {
         int64_t count = B * L - from < step ? B * L - from : step;
         struct tensor piece = tensor_rows(x->logits, 0, count);
-        TRY_RETURN(m->device->ops->linear_forward(m->device, piece, tensor_rows(head_input(m), from, count), value_of(m, m->head),
-                                                  tensor_none()));
+        TRY_RETURN(m->device->ops->linear_forward(m->device, piece,
+                                                  tensor_rows(head_input(m), from, count),
+                                                  value_of(m, m->head), tensor_none()));
         TRY_RETURN(m->device->ops->download(m->device, logits + from * m->config.vocab, piece));
     }
     return ALIBI_OK;
@@ -156,13 +168,15 @@ static alibi_status last_logits(struct model *m, const struct pass *p, float *lo
     from.shape[1] = 1;
     TRY_RETURN(ops->copy(m->device, tensor_heads(x->last, p->B, 1, 0, 1, C), from));
     for (int64_t b = 0; b < p->B; b++) {
-        TRY_RETURN(ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1), value_of(m, m->head), tensor_none()));
+        TRY_RETURN(ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1),
+                                       value_of(m, m->head), tensor_none()));
         TRY_RETURN(ops->download(m->device, logits + b * m->config.vocab, out));
     }
     return ALIBI_OK;
 }
 
-static alibi_status forward_behind(struct model *m, const struct pass *p, const int32_t *tokens, const int32_t *targets)
+static alibi_status forward_behind(struct model *m, const struct pass *p, const int32_t *tokens,
+                                   const int32_t *targets)
 {
     TRY_RETURN(begin(m, tokens, targets, p, false));
     TRY_RETURN(model_check_length(m, p->start + p->L));
@@ -170,7 +184,8 @@ static alibi_status forward_behind(struct model *m, const struct pass *p, const 
     return forward(m, p, tokens);
 }
 
-alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L, float *logits)
+alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L,
+                          float *logits)
 {
     struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
 
@@ -181,8 +196,8 @@ alibi_status model_extend(struct model *m, struct cache *c, const int32_t *token
     return ALIBI_OK;
 }
 
-alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens, const int32_t *targets, int64_t L,
-                               float *nll)
+alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens,
+                               const int32_t *targets, int64_t L, float *nll)
 {
     struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
 

@@ -1,21 +1,23 @@
 /* record.c - what attention left out, read on the host
  *
- * A call's tensors may lie in another device's memory, in a type that the host does not compute in, and queries and keys are
- * views. Here they become fp32 tensors of this process; counting and verifying are those of lib/ops/left_out.c. */
+ * A call's tensors may lie in another device's memory, in a type that the host does not compute in,
+ * and queries and keys are views. Here they become fp32 tensors of this process; counting and
+ * verifying are those of lib/ops/left_out.c. */
 #include "model/model.h"
 
 /* Its own, on the host: floats, or bits. */
 static alibi_status new_host(struct tensor *out, struct tensor like)
 {
-    const int64_t factors[] = { like.shape[0], like.shape[1], like.shape[2], like.shape[3], (int64_t)sizeof(float) };
+    const int64_t factors[] = { like.shape[0], like.shape[1], like.shape[2], like.shape[3],
+                                (int64_t)sizeof(float) };
     size_t bytes = 0;
     void *data;
 
     if (!size_product(&bytes, factors, 5))
         return fail(ALIBI_MEMORY, "the record of attention does not fit");
     TRY_RETURN(mem_new(&data, bytes, "the record of attention"));
-    *out = tensor_4(data, like.type == DTYPE_I32 ? DTYPE_I32 : DTYPE_F32, like.shape[0], like.shape[1], like.shape[2],
-                    like.shape[3]);
+    *out = tensor_4(data, like.type == DTYPE_I32 ? DTYPE_I32 : DTYPE_F32, like.shape[0],
+                    like.shape[1], like.shape[2], like.shape[3]);
     return ALIBI_OK;
 }
 
@@ -29,8 +31,10 @@ static alibi_status download(struct device *dev, struct tensor *out, struct tens
 static alibi_status download_view(struct device *dev, struct tensor *out, struct tensor view)
 {
     alibi_status status;
-    struct tensor whole = tensor_4(NULL, view.type, view.shape[0], view.shape[1], view.shape[2], view.shape[3]);
-    size_t bytes = (size_t)tensor_count(view) * dtype_bytes(view.type); /* no more than the view spans, which exists */
+    struct tensor whole =
+        tensor_4(NULL, view.type, view.shape[0], view.shape[1], view.shape[2], view.shape[3]);
+    size_t bytes = (size_t)tensor_count(view) *
+                   dtype_bytes(view.type); /* no more than the view spans, which exists */
 
     TRY(dev->ops->buffer_new(dev, &whole.data, bytes, "queries or keys in one piece"));
     TRY(dev->ops->copy(dev, whole, view));
@@ -40,7 +44,8 @@ out:
     return status;
 }
 
-alibi_status record_read(struct device *dev, const struct attention *a, bool verify, struct skip_count *tiles, double *left_out)
+alibi_status record_read(struct device *dev, const struct attention *a, bool verify,
+                         struct skip_count *tiles, double *left_out)
 {
     alibi_status status;
     struct attention host = *a;

@@ -1,7 +1,7 @@
 /* tables.c - the position method's numbers on the device
  *
- * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; slopes once; the distance table of a
- * learned bias anew in every pass, from its weights. */
+ * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; slopes
+ * once; the distance table of a learned bias anew in every pass, from its weights. */
 #include "model/walk.h"
 
 static size_t bytes_of(enum dtype type, int64_t rows, int64_t columns)
@@ -12,8 +12,8 @@ static size_t bytes_of(enum dtype type, int64_t rows, int64_t columns)
     return size_product(&bytes, factors, 3) ? bytes : SIZE_MAX;
 }
 
-static alibi_status new_tensor(struct model *m, struct tensor *t, enum dtype type, int64_t rows, int64_t columns,
-                               const char *what)
+static alibi_status new_tensor(struct model *m, struct tensor *t, enum dtype type, int64_t rows,
+                               int64_t columns, const char *what)
 {
     size_t bytes = bytes_of(type, rows, columns);
     void *data;
@@ -130,7 +130,8 @@ static int64_t row_capacity(int64_t length)
 
 static int64_t row_columns(const struct model *m)
 {
-    return m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads : m->config.width;
+    return m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads
+                                                   : m->config.width;
 }
 
 static size_t sum_or_most(size_t a, size_t b)
@@ -171,7 +172,8 @@ alibi_status tables_reserve(struct model *m, int64_t length)
     }
     if (!owns_rows(m) || (t->rows.data && t->rows.shape[0] >= length))
         return ALIBI_OK;
-    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m), "position rows"));
+    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m),
+                   "position rows"));
     TRY(fill_rows(m, rows));
     m->device->ops->buffer_free(m->device, t->rows.data);
     t->rows = rows;
@@ -185,25 +187,30 @@ alibi_status tables_refresh(struct model *m)
 {
     if (m->method->bias != BIAS_TABLE)
         return ALIBI_OK;
-    return m->device->ops->bucket_forward(m->device, m->tables->bias, value_of(m, m->position), m->tables->bucket);
+    return m->device->ops->bucket_forward(m->device, m->tables->bias, value_of(m, m->position),
+                                          m->tables->bucket);
 }
 
 alibi_status tables_clear_gradient(struct model *m)
 {
-    return m->tables->dbias.data ? m->device->ops->fill(m->device, m->tables->dbias, 0.0) : ALIBI_OK;
+    return m->tables->dbias.data ? m->device->ops->fill(m->device, m->tables->dbias, 0.0)
+                                 : ALIBI_OK;
 }
 
 alibi_status tables_backward(struct model *m)
 {
     if (!m->tables->dbias.data)
         return ALIBI_OK;
-    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), m->tables->dbias, m->tables->bucket);
+    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), m->tables->dbias,
+                                           m->tables->bucket);
 }
 
 struct bias tables_bias(const struct model *m)
 {
     enum bias_kind kind = m->method->bias;
-    struct tensor values = kind == BIAS_LINEAR ? m->tables->slopes : kind == BIAS_TABLE ? m->tables->bias : tensor_none();
+    struct tensor values = kind == BIAS_LINEAR  ? m->tables->slopes
+                           : kind == BIAS_TABLE ? m->tables->bias
+                                                : tensor_none();
 
     return (struct bias){ kind, values };
 }

@@ -1,6 +1,7 @@
 /* watch.c - how much attention left out, and how large its scores can be
  *
- * The record of a call is bits, one per tile; it is read when the call has ended and used again for the next layer. */
+ * The record of a call is bits, one per tile; it is read when the call has ended and used again for
+ * the next layer. */
 #include <math.h>
 
 #include "model/walk.h"
@@ -44,7 +45,8 @@ static alibi_status largest_of(struct model *m, struct tensor norms, int64_t til
     TRY(NEW_ARRAY(&host, tiles, "norms"));
     for (int64_t n = 0; n < norms.shape[0] * norms.shape[1]; n++) {
         int64_t at = n / norms.shape[1] * norms.stride[0] + n % norms.shape[1] * norms.stride[1];
-        TRY(m->device->ops->download(m->device, host, tensor_1(tensor_at(norms, at), norms.type, tiles)));
+        TRY(m->device->ops->download(m->device, host,
+                                     tensor_1(tensor_at(norms, at), norms.type, tiles)));
         for (int64_t t = 0; t < tiles; t++)
             most = host[t] > most || isnan(host[t]) ? (double)host[t] : most;
     }
@@ -62,7 +64,9 @@ static alibi_status largest_norm(struct model *m, struct tensor x, double *large
     int64_t tiles = attention_tiles(x.shape[1]);
     struct tensor norms = tensor_3(NULL, dtype_sums(m->type), x.shape[0], x.shape[2], tiles);
 
-    TRY(dev->ops->buffer_new(dev, &norms.data, (size_t)tensor_count(norms) * dtype_bytes(norms.type), "the norms of queries"));
+    TRY(dev->ops->buffer_new(dev, &norms.data,
+                             (size_t)tensor_count(norms) * dtype_bytes(norms.type),
+                             "the norms of queries"));
     TRY(dev->ops->attention_norms(dev, norms, x, 0));
     TRY(largest_of(m, norms, tiles, largest));
 out:
@@ -70,7 +74,8 @@ out:
     return status;
 }
 
-/* |q . k| <= |q| |k|: the queries of this call with every key that there ever was are within the limit, or it fails. */
+/* |q . k| <= |q| |k|: the queries of this call with every key that there ever was are within the
+ * limit, or it fails. */
 static alibi_status check_scores(struct model *m, int64_t layer, const struct attention *a)
 {
     double q, k, limit = m->watch->score_limit, *largest;
@@ -79,12 +84,14 @@ static alibi_status check_scores(struct model *m, int64_t layer, const struct at
         return ALIBI_OK;
     largest = &m->watch->largest_keys[layer];
     TRY_RETURN(largest_norm(m, a->q, &q));
-    TRY_RETURN(largest_of(m, a->skip.norms, attention_tiles(a->k.shape[1]), &k)); /* a window has a cache, and that has norms */
+    TRY_RETURN(largest_of(m, a->skip.norms, attention_tiles(a->k.shape[1]),
+                          &k)); /* a window has a cache, and that has norms */
     *largest = k > *largest || isnan(k) ? k : *largest;
     if (!(a->scale * q * *largest <= limit))
-        return fail(ALIBI_NUMERIC,
-                    "scores of layer %lld may be as large as %.4g, the window relies on %g at most: give a larger window score",
-                    (long long)layer, a->scale * q * *largest, limit);
+        return fail(
+            ALIBI_NUMERIC,
+            "scores of layer %lld may be as large as %.4g, the window relies on %g at most: give a larger window score",
+            (long long)layer, a->scale * q * *largest, limit);
     return ALIBI_OK;
 }
 
@@ -93,7 +100,8 @@ static alibi_status check_scores(struct model *m, int64_t layer, const struct at
 /* A call that stands behind a part of a tile has no record. */
 static bool is_watched(const struct model *m, const struct attention *a)
 {
-    return m->watch->record && m->skip > 0 && !m->activations->training && (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
+    return m->watch->record && m->skip > 0 && !m->activations->training &&
+           (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
 }
 
 static alibi_status begin_record(struct model *m, struct attention *a)
@@ -106,7 +114,8 @@ static alibi_status begin_record(struct model *m, struct attention *a)
     if (!is_watched(m, a))
         return ALIBI_OK;
     if (!size_product(&bytes, factors, 5))
-        return fail(ALIBI_MEMORY, "the record of attention over %lld keys does not fit", (long long)a->k.shape[1]);
+        return fail(ALIBI_MEMORY, "the record of attention over %lld keys does not fit",
+                    (long long)a->k.shape[1]);
     TRY_RETURN(reserve(m, bytes));
     a->skip.kept = tensor_4(m->watch->kept, DTYPE_I32, B, H, tiles, words);
     return ALIBI_OK;
@@ -128,7 +137,8 @@ static alibi_status read_record(struct model *m, const struct attention *a)
 }
 
 /* What is under way ends outside of the time that is taken, and what was begun within it. */
-static alibi_status timed_attention(struct model *m, struct tensor y, struct tensor lse, struct attention a)
+static alibi_status timed_attention(struct model *m, struct tensor y, struct tensor lse,
+                                    struct attention a)
 {
     double begin;
 
@@ -140,7 +150,8 @@ static alibi_status timed_attention(struct model *m, struct tensor y, struct ten
     return ALIBI_OK;
 }
 
-alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse, struct attention a)
+alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse,
+                               struct attention a)
 {
     if (m->watch)
         TRY_RETURN(check_scores(m, layer, &a));

@@ -1,4 +1,5 @@
-/* bf16.h - bfloat16: the upper half of a 32-bit float, 8 bits of precision with the range of all 32 */
+/* bf16.h - bfloat16: the upper half of a 32-bit float, 8 bits of precision with the range of all 32
+ * */
 #ifndef BF16_H
 #define BF16_H
 
@@ -15,8 +16,9 @@ static inline float bf16_to_float(uint16_t x)
     return wide;
 }
 
-/* To nearest, ties to even: half of the last place that stays, less 1 where that place is even, carries into it. What is too
- * large becomes infinite that way. A NaN stays one: its quiet bit is among those that stay. */
+/* To nearest, ties to even: half of the last place that stays, less 1 where that place is even,
+ * carries into it. What is too large becomes infinite that way. A NaN stays one: its quiet bit is
+ * among those that stay. */
 static inline uint16_t bf16_from_float(float x)
 {
     uint32_t bits;

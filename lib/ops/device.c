@@ -1,8 +1,8 @@
 /* device.c - which device work runs on
  *
- * The CPU is always there. A GPU is reached through libalibi_cuda.so, which is loaded when a GPU is first wanted and then stays:
- * the library itself needs nothing of CUDA. Whatever is missing on the way (the library, what that needs, a driver, a GPU) is one
- * line that says so. */
+ * The CPU is always there. A GPU is reached through libalibi_cuda.so, which is loaded when a GPU is
+ * first wanted and then stays: the library itself needs nothing of CUDA. Whatever is missing on the
+ * way (the library, what that needs, a driver, a GPU) is one line that says so. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -52,8 +52,8 @@ static void record_failure(int status, const char *message)
     fail((alibi_status)status, "%s", message);
 }
 
-/* The folder of the file that this code is in: the program, or libalibi.so. The linker knows a program by argv[0], which need
- * not be a path; the kernel knows better. */
+/* The folder of the file that this code is in: the program, or libalibi.so. The linker knows a
+ * program by argv[0], which need not be a path; the kernel knows better. */
 static bool own_folder(char folder[PATH_MAX])
 {
     Dl_info info;
@@ -71,7 +71,8 @@ static bool own_folder(char folder[PATH_MAX])
     return true;
 }
 
-/* The library beside us (a build folder), or where an installed program finds it; by its name alone if it is in none of them. */
+/* The library beside us (a build folder), or where an installed program finds it; by its name alone
+ * if it is in none of them. */
 static void find_library(char path[PATH_MAX])
 {
     static const char *const places[] = { "", "/../lib", "/../lib/x86_64-linux-gnu" };
@@ -79,12 +80,14 @@ static void find_library(char path[PATH_MAX])
 
     if (own_folder(folder))
         for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-            if (snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], CUDA_LIBRARY) < PATH_MAX && file_exists(path))
+            if (snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], CUDA_LIBRARY) < PATH_MAX &&
+                file_exists(path))
                 return;
     memcpy(path, CUDA_LIBRARY, sizeof CUDA_LIBRARY);
 }
 
-/* The loader's words say "NAME: cannot open shared object file: ..." of our library and of what that needs alike. */
+/* The loader's words say "NAME: cannot open shared object file: ..." of our library and of what
+ * that needs alike. */
 static alibi_status loading_failed(const char *words)
 {
     const char *missing = words != NULL ? strstr(words, ": cannot open shared object file") : NULL;
@@ -95,7 +98,8 @@ static alibi_status loading_failed(const char *words)
     if (missing == NULL)
         return fail(ALIBI_DEVICE, "%s cannot be loaded: %s", CUDA_LIBRARY, words);
     if (memmem(words, (size_t)length, CUDA_LIBRARY, strlen(CUDA_LIBRARY)) != NULL)
-        return fail(ALIBI_DEVICE, "%s, which is built where nvcc is, is not installed", CUDA_LIBRARY);
+        return fail(ALIBI_DEVICE, "%s, which is built where nvcc is, is not installed",
+                    CUDA_LIBRARY);
     return fail(ALIBI_DEVICE, "%s needs %.*s, which is not installed", CUDA_LIBRARY, length, words);
 }
 
@@ -180,8 +184,9 @@ void alibi_device_get_info(struct alibi_device_info *info)
 {
     struct device_memory memory = { 0 };
 
-    *info =
-        (struct alibi_device_info){ .name = "cpu", .gpu = use_gpu, .precision = type == DTYPE_BF16 ? ALIBI_BF16 : ALIBI_FP32 };
+    *info = (struct alibi_device_info){ .name = "cpu",
+                                        .gpu = use_gpu,
+                                        .precision = type == DTYPE_BF16 ? ALIBI_BF16 : ALIBI_FP32 };
     if (!use_gpu)
         return;
     gpu.device.ops->memory(&gpu.device, &memory);

@@ -1,8 +1,10 @@
 /* left_out.c - the weight that attention left out, in double precision and pair by pair
  *
- *   left_out_i = sum over the tiles that were not used of exp(s(i, j)) / sum over all j of exp(s(i, j))
+ *   left_out_i = sum over the tiles that were not used of exp(s(i, j)) / sum over all j of exp(s(i,
+ *   j))
  *
- * This is what the bound of skipping is checked against. It costs more than the attention that it checks. */
+ * This is what the bound of skipping is checked against. It costs more than the attention that it
+ * checks. */
 #include <math.h>
 
 #include "ops/ref/ref.h"
@@ -15,7 +17,8 @@ struct call {
 static bool was_used(const struct call *c, int64_t b, int64_t h, int64_t i, int64_t tile)
 {
     struct tensor kept = c->a->skip.kept;
-    const int32_t *row = (const int32_t *)kept.data + ((b * c->H + h) * kept.shape[2] + i / ATTENTION_TILE) * kept.shape[3];
+    const int32_t *row = (const int32_t *)kept.data +
+                         ((b * c->H + h) * kept.shape[2] + i / ATTENTION_TILE) * kept.shape[3];
 
     return (uint32_t)row[tile / 32] >> tile % 32 & 1;
 }
@@ -24,7 +27,8 @@ static double score(const struct call *c, int64_t b, int64_t h, int64_t i, int64
 {
     struct tensor q = c->a->q, k = c->a->k;
     int64_t kv = h / (c->H / c->Hkv), distance = c->Lk - c->Lq + i - j;
-    int64_t q_i = b * q.stride[0] + i * q.stride[1] + h * q.stride[2], k_j = b * k.stride[0] + j * k.stride[1] + kv * k.stride[2];
+    int64_t q_i = b * q.stride[0] + i * q.stride[1] + h * q.stride[2],
+            k_j = b * k.stride[0] + j * k.stride[1] + kv * k.stride[2];
     double sum = 0.0;
 
     for (int64_t d = 0; d < c->D; d++)
@@ -38,7 +42,8 @@ static double row_left_out(const struct call *c, int64_t b, int64_t h, int64_t i
     double max = -INFINITY, all = 0.0, out = 0.0;
 
     for (int64_t j = 0; j <= c->Lk - c->Lq + i; j++) {
-        double s = score(c, b, h, i, j), larger = fmax(s, max), shrink = exp(max - larger), weight = exp(s - larger);
+        double s = score(c, b, h, i, j), larger = fmax(s, max), shrink = exp(max - larger),
+               weight = exp(s - larger);
         bool used = was_used(c, b, h, i, j / ATTENTION_TILE);
         all = all * shrink + weight;
         out = out * shrink + (used ? 0.0 : weight);
@@ -49,7 +54,9 @@ static double row_left_out(const struct call *c, int64_t b, int64_t h, int64_t i
 
 double attention_left_out(const struct attention *a)
 {
-    struct call c = { a, a->q.shape[1], a->k.shape[1], a->q.shape[2], a->k.shape[2], a->q.shape[3] };
+    struct call c = {
+        a, a->q.shape[1], a->k.shape[1], a->q.shape[2], a->k.shape[2], a->q.shape[3]
+    };
     int64_t rows = a->q.shape[0] * c.H * c.Lq;
     double most = 0.0;
 
@@ -63,7 +70,8 @@ struct skip_count attention_count(const struct attention *a)
 {
     struct tensor kept = a->skip.kept;
     int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE, tiles = kept.shape[2];
-    struct skip_count n = { .all = kept.shape[0] * kept.shape[1] * (tiles * past + tiles * (tiles + 1) / 2) };
+    struct skip_count n = { .all = kept.shape[0] * kept.shape[1] *
+                                   (tiles * past + tiles * (tiles + 1) / 2) };
 
     for (int64_t i = 0; i < tensor_count(kept); i++)
         n.used += __builtin_popcount(((const uint32_t *)kept.data)[i]);

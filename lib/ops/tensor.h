@@ -1,7 +1,8 @@
 /* tensor.h - a view of numbers in some device's memory
  *
- * A tensor is passed by value and owns nothing. Rank at most 4; dimensions beyond the rank are 1. Strides count elements.
- * Only operations look at `data`: for a device other than the CPU it is not an address of this process. */
+ * A tensor is passed by value and owns nothing. Rank at most 4; dimensions beyond the rank are 1.
+ * Strides count elements. Only operations look at `data`: for a device other than the CPU it is not
+ * an address of this process. */
 #ifndef TENSOR_H
 #define TENSOR_H
 
@@ -15,7 +16,8 @@ enum dtype {
     DTYPE_F32,
     DTYPE_F64,  /* for the tests: finite differences need the digits */
     DTYPE_I32,  /* tokens, indices */
-    DTYPE_BF16, /* the upper half of an F32, rounded to nearest even: activations and matrices on a GPU */
+    DTYPE_BF16, /* the upper half of an F32, rounded to nearest even: activations and matrices on a
+                   GPU */
 };
 
 struct tensor {
@@ -31,7 +33,8 @@ static inline size_t dtype_bytes(enum dtype type)
     return type == DTYPE_F64 ? 8 : type == DTYPE_BF16 ? 2 : 4;
 }
 
-/* What sums, statistics and losses of numbers of that type are kept in, and the parameters and gradients they belong to. */
+/* What sums, statistics and losses of numbers of that type are kept in, and the parameters and
+ * gradients they belong to. */
 static inline enum dtype dtype_sums(enum dtype type)
 {
     return type == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;
@@ -48,7 +51,8 @@ static inline struct tensor tensor_none(void)
 }
 
 /* Contiguous tensors of rank 1 to 4. */
-static inline struct tensor tensor_4(void *data, enum dtype type, int64_t a, int64_t b, int64_t c, int64_t d)
+static inline struct tensor tensor_4(void *data, enum dtype type, int64_t a, int64_t b, int64_t c,
+                                     int64_t d)
 {
     return (struct tensor){ data, type, 4, { a, b, c, d }, { b * c * d, c * d, d, 1 } };
 }
@@ -82,12 +86,14 @@ static inline struct tensor tensor_rows(struct tensor t, int64_t from, int64_t c
     return t;
 }
 
-/* Heads within packed rows: row r of t (rank 2, B*L rows) holds, from column `column` on, H heads of D numbers.
- * The view is [B, L, H, D]. */
-static inline struct tensor tensor_heads(struct tensor t, int64_t B, int64_t L, int64_t column, int64_t H, int64_t D)
+/* Heads within packed rows: row r of t (rank 2, B*L rows) holds, from column `column` on, H heads
+ * of D numbers. The view is [B, L, H, D]. */
+static inline struct tensor tensor_heads(struct tensor t, int64_t B, int64_t L, int64_t column,
+                                         int64_t H, int64_t D)
 {
     int64_t row = t.stride[0];
-    return (struct tensor){ tensor_at(t, column), t.type, 4, { B, L, H, D }, { L * row, row, D, 1 } };
+    return (
+        struct tensor){ tensor_at(t, column), t.type, 4, { B, L, H, D }, { L * row, row, D, 1 } };
 }
 
 #endif

@@ -2,8 +2,9 @@
  *
  *   score(i, j) += -m_h * (i - j)          for j <= i
  *
- * Press, Smith, Lewis (ICLR 2022), section 3. The slopes m_h are fixed; nothing is learned. The bias is formed from the integer
- * distance, so it is 0 on the diagonal and does not grow less exact with the position. */
+ * Press, Smith, Lewis (ICLR 2022), section 3. The slopes m_h are fixed; nothing is learned. The
+ * bias is formed from the integer distance, so it is 0 on the diagonal and does not grow less exact
+ * with the position. */
 #include <math.h>
 
 #include "position/position.h"
@@ -17,8 +18,9 @@ static int64_t floor_power_of_two(int64_t n)
     return power;
 }
 
-/* Slope of head h of H. H a power of two: 2^(-bias_max * (h+1) / H). Otherwise the heads beyond the power of two below H take
- * every second slope of the sequence for twice as many heads, as the authors' code does: the order is then not monotone. */
+/* Slope of head h of H. H a power of two: 2^(-bias_max * (h+1) / H). Otherwise the heads beyond the
+ * power of two below H take every second slope of the sequence for twice as many heads, as the
+ * authors' code does: the order is then not monotone. */
 static float slope(const struct alibi_config *c, int64_t h)
 {
     int64_t power = floor_power_of_two(c->heads);

@@ -4,7 +4,8 @@
 #include "position/position.h"
 
 static const struct position_method *const methods[] = {
-    &position_none, &position_learned, &position_sinusoidal, &position_rotary, &position_t5, &position_alibi,
+    &position_none,   &position_learned, &position_sinusoidal,
+    &position_rotary, &position_t5,      &position_alibi,
 };
 
 enum { METHODS = sizeof methods / sizeof *methods };
@@ -38,7 +39,8 @@ static alibi_status fail_unknown(const char *name)
     }
     nearest = alibi_nearest(name, names, METHODS);
     if (nearest != NULL)
-        status = fail(ALIBI_USAGE, "unknown position method '%s': did you mean '%s'? known: %s", name, nearest, known.data);
+        status = fail(ALIBI_USAGE, "unknown position method '%s': did you mean '%s'? known: %s",
+                      name, nearest, known.data);
     else
         status = fail(ALIBI_USAGE, "unknown position method '%s': known: %s", name, known.data);
 out:

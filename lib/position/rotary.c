@@ -1,9 +1,11 @@
 /* rotary.c - rotated queries and keys
  *
- *   pair n of every head of q and k is turned by the angle  position * base^(-2n / D),     n = 0 .. D/2 - 1
+ *   pair n of every head of q and k is turned by the angle  position * base^(-2n / D),     n = 0 ..
+ * D/2 - 1
  *
- * Su et al. (2021). q_i . k_j then depends on positions through i - j alone. Values are not turned. Which elements form a pair
- * is the option rotary_layout: (n, n + D/2) for halves, (2n, 2n + 1) for pairs. */
+ * Su et al. (2021). q_i . k_j then depends on positions through i - j alone. Values are not turned.
+ * Which elements form a pair is the option rotary_layout: (n, n + D/2) for halves, (2n, 2n + 1) for
+ * pairs. */
 #include <math.h>
 
 #include "position/position.h"
@@ -13,9 +15,10 @@ static alibi_status check(const struct alibi_config *c)
     int64_t D = c->width / c->heads;
 
     if (D % 2 != 0)
-        return fail(ALIBI_USAGE,
-                    "position method 'rotary' turns pairs and needs an even head width: width %lld / heads %lld is %lld",
-                    (long long)c->width, (long long)c->heads, (long long)D);
+        return fail(
+            ALIBI_USAGE,
+            "position method 'rotary' turns pairs and needs an even head width: width %lld / heads %lld is %lld",
+            (long long)c->width, (long long)c->heads, (long long)D);
     return ALIBI_OK;
 }
 

@@ -1,11 +1,13 @@
 /* sinusoidal.c - fixed sines and cosines
  *
  *   x_p = embedding(token_p) + row_p
- *   row_p = sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) .. cos(p w_{n-1}),     n = C/2,     w_k = 10000^(-k / (n - 1))
+ *   row_p = sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) .. cos(p w_{n-1}),     n = C/2,     w_k =
+ * 10000^(-k / (n - 1))
  *
- * Vaswani et al. (2017), section 3.5, in the layout of the code that Press et al. used: all sines, then all cosines, where the
- * first paper interleaves them; the two differ by a permutation of the width. The slowest wave has exactly the frequency
- * 1/10000. Positions count from 0. An odd width leaves its last column 0. */
+ * Vaswani et al. (2017), section 3.5, in the layout of the code that Press et al. used: all sines,
+ * then all cosines, where the first paper interleaves them; the two differ by a permutation of the
+ * width. The slowest wave has exactly the frequency 1/10000. Positions count from 0. An odd width
+ * leaves its last column 0. */
 #include <math.h>
 
 #include "position/position.h"
@@ -16,7 +18,8 @@ static double frequency(int64_t k, int64_t waves)
     return waves > 1 ? exp(-(double)k * log(10000.0) / (double)(waves - 1)) : 1.0;
 }
 
-/* The angle grows with the position: it is formed in double, only its sine and cosine are rounded. */
+/* The angle grows with the position: it is formed in double, only its sine and cosine are rounded.
+ * */
 static void row(const struct alibi_config *c, int64_t position, float *to)
 {
     int64_t waves = c->width / 2;

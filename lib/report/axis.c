@@ -107,7 +107,8 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     return true;
 }
 
-/* One side of Liang and Barsky's clipping: keeps the part of t0..t1 where start + t * change >= 0. */
+/* One side of Liang and Barsky's clipping: keeps the part of t0..t1 where start + t * change >= 0.
+ * */
 static bool clip_side(double start, double change, double *t0, double *t1)
 {
     double t;
@@ -131,6 +132,7 @@ bool clip_segment(struct segment *s)
         return false;
     if (!clip_side(s->y0, dy, &t0, &t1) || !clip_side(1 - s->y0, -dy, &t0, &t1))
         return false;
-    *s = (struct segment){ whole.x0 + t0 * dx, whole.y0 + t0 * dy, whole.x0 + t1 * dx, whole.y0 + t1 * dy };
+    *s = (struct segment){ whole.x0 + t0 * dx, whole.y0 + t0 * dy, whole.x0 + t1 * dx,
+                           whole.y0 + t1 * dy };
     return true;
 }

@@ -1,7 +1,8 @@
 /* conclusion.c - what the numbers say, in sentences
  *
- * A difference is called one if it is at least half a percent and more than two standard errors; otherwise the values are level.
- * The errors of two evaluations on the same text are taken as independent, which errs on the side of calling them level. */
+ * A difference is called one if it is at least half a percent and more than two standard errors;
+ * otherwise the values are level. The errors of two evaluations on the same text are taken as
+ * independent, which errs on the side of calling them level. */
 #include <math.h>
 
 #include "report/parts.h"
@@ -25,7 +26,8 @@ static struct change compare(const struct alibi_eval_result *a, const struct ali
     return (struct change){ ratio, !(fabs(log(ratio)) <= 2 * error || fabs(ratio - 1) < 0.005) };
 }
 
-/* Where methods are at home: the longest length up to the training length, or the shortest of all. */
+/* Where methods are at home: the longest length up to the training length, or the shortest of all.
+ * */
 static int64_t home_length(const struct view *v)
 {
     int64_t home = v->lengths > 0 ? v->length[0] : 0;
@@ -103,7 +105,8 @@ static alibi_status append_change(struct text *out, struct change c, int64_t at)
     if (!c.differs)
         return text_append(out, "is as good at %lld", (long long)at);
     if (c.ratio >= 10)
-        return text_append(out, "is %s times worse at %lld", show_count(c.ratio).text, (long long)at);
+        return text_append(out, "is %s times worse at %lld", show_count(c.ratio).text,
+                           (long long)at);
     if (c.ratio >= 2)
         return text_append(out, "is %.1f times worse at %lld", c.ratio, (long long)at);
     TRY_RETURN(text_append(out, "is "));
@@ -149,12 +152,18 @@ static bool is_in(const struct group *g, int method)
 static alibi_status append_names(struct text *out, const struct view *v, const struct group *g)
 {
     for (int i = 0; i < g->count; i++)
-        TRY_RETURN(text_append(out, "%s%s", i == 0 ? "" : i < g->count - 1 ? ", " : " and ", v->name[g->method[i]]));
+        TRY_RETURN(text_append(out, "%s%s",
+                               i == 0             ? ""
+                               : i < g->count - 1 ? ", "
+                                                  : " and ",
+                               v->name[g->method[i]]));
     return ALIBI_OK;
 }
 
-/* How several methods fare, in words that hold for each of them: "are as good at 2048 as at 256". */
-static alibi_status append_changes(struct text *out, const struct view *v, const struct group *g, int64_t home, int64_t far)
+/* How several methods fare, in words that hold for each of them: "are as good at 2048 as at 256".
+ * */
+static alibi_status append_changes(struct text *out, const struct view *v, const struct group *g,
+                                   int64_t home, int64_t far)
 {
     int better = 0, worse = 0;
     const char *verdict, *than = "as";
@@ -170,10 +179,12 @@ static alibi_status append_changes(struct text *out, const struct view *v, const
         verdict = worse == g->count ? "worse" : "not all as good";
     else
         verdict = better == 0 ? "as good" : better == g->count ? "better" : "at least as good";
-    return text_append(out, "are %s at %lld %s at %lld", verdict, (long long)far, than, (long long)home);
+    return text_append(out, "are %s at %lld %s at %lld", verdict, (long long)far, than,
+                       (long long)home);
 }
 
-static alibi_status append_group_change(struct text *out, const struct view *v, const struct group *g, int64_t home, int64_t far)
+static alibi_status append_group_change(struct text *out, const struct view *v,
+                                        const struct group *g, int64_t home, int64_t far)
 {
     struct change c = change_of(v, g->method[0], home, far);
 
@@ -183,7 +194,8 @@ static alibi_status append_group_change(struct text *out, const struct view *v, 
     return text_append(out, " %s at %lld", c.differs ? "than" : "as", (long long)home);
 }
 
-static alibi_status append_past_home(struct text *out, const struct view *v, int64_t home, int64_t far)
+static alibi_status append_past_home(struct text *out, const struct view *v, int64_t home,
+                                     int64_t far)
 {
     struct group g = headline_group(v, home, far);
     int worst = worst_method(v, home);
@@ -211,7 +223,8 @@ alibi_status append_headline(struct text *out, const struct view *v)
         return append_past_home(out, v, home, far);
     if (best < 0)
         return text_append(out, "No method has a perplexity.");
-    return text_append(out, "%s has %sperplexity %s at %lld.", v->name[best], v->methods > 1 ? "the lowest " : "",
+    return text_append(out, "%s has %sperplexity %s at %lld.", v->name[best],
+                       v->methods > 1 ? "the lowest " : "",
                        show_ppl(view_at(v, best, home)->ppl).text, (long long)home);
 }
 
@@ -236,7 +249,8 @@ static bool level_at(const struct view *v, int64_t length)
 {
     for (int a = 0; a < v->methods; a++)
         for (int b = a + 1; b < v->methods; b++) {
-            const struct alibi_eval_result *first = view_at(v, a, length), *second = view_at(v, b, length);
+            const struct alibi_eval_result *first = view_at(v, a, length),
+                                           *second = view_at(v, b, length);
             if (has_ppl(first) && has_ppl(second) && compare(first, second).differs)
                 return false;
         }
@@ -251,8 +265,10 @@ static bool level_everywhere(const struct view *v)
     return true;
 }
 
-/* "At 2048 alibi has the lowest perplexity, ..."; nothing where there is nobody to compare it with. */
-static alibi_status append_best(struct text *out, const struct view *v, int64_t far, const char *where)
+/* "At 2048 alibi has the lowest perplexity, ..."; nothing where there is nobody to compare it with.
+ * */
+static alibi_status append_best(struct text *out, const struct view *v, int64_t far,
+                                const char *where)
 {
     int best = view_best(v, far), second = second_best(v, far, best);
     const struct alibi_eval_result *first = view_at(v, best, far), *next;
@@ -263,11 +279,14 @@ static alibi_status append_best(struct text *out, const struct view *v, int64_t 
     next = view_at(v, second, far);
     c = compare(first, next);
     if (!c.differs)
-        return text_append(out, "%s the best two, %s and %s, are level: %s and %s.", where, v->name[best], v->name[second],
-                           show_ppl(first->ppl).text, show_ppl(next->ppl).text);
-    TRY_RETURN(text_append(out, "%s %s has the lowest perplexity, %s, ", where, v->name[best], show_ppl(first->ppl).text));
+        return text_append(out, "%s the best two, %s and %s, are level: %s and %s.", where,
+                           v->name[best], v->name[second], show_ppl(first->ppl).text,
+                           show_ppl(next->ppl).text);
+    TRY_RETURN(text_append(out, "%s %s has the lowest perplexity, %s, ", where, v->name[best],
+                           show_ppl(first->ppl).text));
     TRY_RETURN(append_percent(out, 100 * (1 - c.ratio)));
-    return text_append(out, " below the next, %s with %s.", v->name[second], show_ppl(next->ppl).text);
+    return text_append(out, " below the next, %s with %s.", v->name[second],
+                       show_ppl(next->ppl).text);
 }
 
 static alibi_status append_lead(struct text *out, const struct view *v, int64_t far)
@@ -275,7 +294,9 @@ static alibi_status append_lead(struct text *out, const struct view *v, int64_t 
     char where[32];
 
     if (second_best(v, far, view_best(v, far)) >= 0 && level_everywhere(v))
-        return text_append(out, "The methods are level at every length: this comparison does not tell them apart; train longer.");
+        return text_append(
+            out,
+            "The methods are level at every length: this comparison does not tell them apart; train longer.");
     snprintf(where, sizeof where, "At %lld", (long long)far);
     return append_best(out, v, far, where);
 }
@@ -285,7 +306,8 @@ static const char *space_after(const struct text *out, size_t before)
     return out->length > before ? " " : "";
 }
 
-static alibi_status append_missing(struct text *out, const struct view *v, int64_t home, int64_t far, size_t before)
+static alibi_status append_missing(struct text *out, const struct view *v, int64_t home,
+                                   int64_t far, size_t before)
 {
     for (int m = 0; m < v->methods; m++) {
         int64_t there = far_length(v, m, home);
@@ -293,14 +315,17 @@ static alibi_status append_missing(struct text *out, const struct view *v, int64
             continue;
         if (there == 0)
             there = has_ppl(view_at(v, m, home)) ? home : 0;
-        TRY_RETURN(text_append(out, there > 0 ? "%s%s has no value past %lld." : "%s%s has no value.", space_after(out, before),
-                               v->name[m], (long long)there));
+        TRY_RETURN(text_append(out,
+                               there > 0 ? "%s%s has no value past %lld." : "%s%s has no value.",
+                               space_after(out, before), v->name[m], (long long)there));
     }
     return ALIBI_OK;
 }
 
-/* Whether the headline's methods still hold once the tokens that start a window without context no longer count. */
-static alibi_status append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far, size_t before)
+/* Whether the headline's methods still hold once the tokens that start a window without context no
+ * longer count. */
+static alibi_status append_sliding(struct text *out, const struct view *v, int64_t home,
+                                   int64_t far, size_t before)
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
     struct group headline = headline_group(v, home, far), g = { 0 };
@@ -310,9 +335,10 @@ static alibi_status append_sliding(struct text *out, const struct view *v, int64
             g.method[g.count++] = headline.method[i];
     if (g.count == 0)
         return ALIBI_OK;
-    TRY_RETURN(text_append(out,
-                           "%sWith a sliding window, where tokens past the first window have at least half of it as context, ",
-                           space_after(out, before)));
+    TRY_RETURN(text_append(
+        out,
+        "%sWith a sliding window, where tokens past the first window have at least half of it as context, ",
+        space_after(out, before)));
     TRY_RETURN(append_names(out, v, &g));
     TRY_RETURN(text_append(out, " "));
     TRY_RETURN(append_group_change(out, &sliding, &g, home, far));
@@ -326,7 +352,8 @@ static alibi_status append_stream(struct text *out, const struct view *v, size_t
 
     if (stream.lengths == 0 || view_best(&stream, stream.length[0]) < 0)
         return ALIBI_OK;
-    snprintf(where, sizeof where, "%sAs one stream of %lld tokens", space_after(out, before), (long long)stream.length[0]);
+    snprintf(where, sizeof where, "%sAs one stream of %lld tokens", space_after(out, before),
+             (long long)stream.length[0]);
     return append_best(out, &stream, stream.length[0], where);
 }
 

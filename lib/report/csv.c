@@ -1,6 +1,7 @@
 /* csv.c - results for spreadsheets and data frames: RFC 4180, one line per method and length
  *
- * Lines end in CR LF; a field with a comma, a quote or a line end is in quotes, with quotes doubled; what is missing is empty. */
+ * Lines end in CR LF; a field with a comma, a quote or a line end is in quotes, with quotes
+ * doubled; what is missing is empty. */
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +47,8 @@ static alibi_status append_evaluation(struct text *out, const struct alibi_eval_
     if (e->tokens == 0)
         return text_append(out, ",,,,,,0,0,0,,,,,");
     TRY_RETURN(append_losses(out, e));
-    TRY_RETURN(text_append(out, ",%lld,%lld,%lld", (long long)e->tokens, (long long)e->words, (long long)e->bytes));
+    TRY_RETURN(text_append(out, ",%lld,%lld,%lld", (long long)e->tokens, (long long)e->words,
+                           (long long)e->bytes));
     TRY_RETURN(append_speeds(out, e));
     return text_append(out, ",%zu", e->peak_bytes);
 }
@@ -95,18 +97,21 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
 
     view_init(&v, r);
     sliding = view_of(&v, ALIBI_SLIDING);
-    TRY_RETURN(text_append(out, "method,train_length,length,nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
-                                "seconds,tokens_per_s,tiles_used,attention_seconds,eval_peak_bytes,"
-                                "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,device,precision,"
-                                "sliding_stride,sliding_nll,sliding_standard_error,sliding_ppl,sliding_word_ppl,"
-                                "sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s,"
-                                "stream_nll,stream_standard_error,stream_ppl,stream_word_ppl,stream_bits_per_byte,stream_tokens,"
-                                "stream_seconds,stream_tokens_per_s,stream_tiles_used,stream_attention_seconds\r\n"));
+    TRY_RETURN(text_append(
+        out,
+        "method,train_length,length,nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
+        "seconds,tokens_per_s,tiles_used,attention_seconds,eval_peak_bytes,"
+        "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,device,precision,"
+        "sliding_stride,sliding_nll,sliding_standard_error,sliding_ppl,sliding_word_ppl,"
+        "sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s,"
+        "stream_nll,stream_standard_error,stream_ppl,stream_word_ppl,stream_bits_per_byte,stream_tokens,"
+        "stream_seconds,stream_tokens_per_s,stream_tiles_used,stream_attention_seconds\r\n"));
     for (int m = 0; m < r->methods; m++)
         for (int i = 0; i < r->method[m].lengths; i++) {
             const struct alibi_eval_result *e = &r->method[m].by_length[i];
             TRY_RETURN(append_quoted(out, v.name[m]));
-            TRY_RETURN(text_append(out, ",%lld,%lld", (long long)v.train_length, (long long)e->length));
+            TRY_RETURN(
+                text_append(out, ",%lld,%lld", (long long)v.train_length, (long long)e->length));
             TRY_RETURN(append_evaluation(out, e));
             TRY_RETURN(append_training(out, &r->method[m]));
             TRY_RETURN(append_device(out, &v, m));

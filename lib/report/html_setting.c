@@ -5,14 +5,17 @@
 #include "report/parts.h"
 
 /* Five digits say enough of a number here; the command below has all of them. */
-static alibi_status append_value(struct text *out, const struct alibi_option *option, const void *values)
+static alibi_status append_value(struct text *out, const struct alibi_option *option,
+                                 const void *values)
 {
     if (option->type == ALIBI_OPTION_REAL)
-        return text_append(out, "%.5g", *(const double *)(const void *)((const char *)values + option->offset));
+        return text_append(out, "%.5g",
+                           *(const double *)(const void *)((const char *)values + option->offset));
     return option_format_plain(out, option, values);
 }
 
-static alibi_status append_options(struct text *out, const struct alibi_compare_result *r, int group)
+static alibi_status append_options(struct text *out, const struct alibi_compare_result *r,
+                                   int group)
 {
     const struct alibi_option *option;
     const void *values;
@@ -87,7 +90,8 @@ static alibi_status append_text_info(struct text *out, const struct alibi_compar
         TRY_RETURN(append_fact(out, "text-seed", r->builtin.seed));
         TRY_RETURN(append_fact(out, "text-bytes", r->builtin.bytes));
     }
-    TRY_RETURN(text_append(out, "<div><dt>validation</dt><dd>%s</dd></div>\n", r->own_valid ? "a text of its own" : "a part"));
+    TRY_RETURN(text_append(out, "<div><dt>validation</dt><dd>%s</dd></div>\n",
+                           r->own_valid ? "a text of its own" : "a part"));
     TRY_RETURN(append_fact(out, "documents", t->documents));
     TRY_RETURN(append_fact(out, "tokens", t->tokens));
     TRY_RETURN(append_fact(out, "words", t->words));
@@ -110,14 +114,16 @@ static alibi_status append_lists(struct text *out, const struct view *v)
     for (int i = 0; i < v->lengths; i++)
         TRY_RETURN(text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v->length[i]));
     return text_append(out, " --eval-tokens %lld --sliding-tokens %lld --stream-tokens %lld",
-                       (long long)v->result->compare.eval_tokens, (long long)v->result->compare.sliding_tokens,
+                       (long long)v->result->compare.eval_tokens,
+                       (long long)v->result->compare.sliding_tokens,
                        (long long)v->result->compare.stream_tokens);
 }
 
 /* What no recipe holds: the text, unless it is the built-in one, and how it becomes tokens. */
 static alibi_status append_command(struct text *out, const struct alibi_compare_result *r)
 {
-    TRY_RETURN(text_append(out, "<pre><code>alibi compare%s", r->builtin.bytes > 0 ? "" : " FILE..."));
+    TRY_RETURN(
+        text_append(out, "<pre><code>alibi compare%s", r->builtin.bytes > 0 ? "" : " FILE..."));
     if (strcmp(r->tokenizer, "bytes") != 0)
         TRY_RETURN(text_append(out, " --tokenizer PATH"));
     return text_append(out, r->own_valid ? " --valid PATH" : "");
@@ -127,13 +133,17 @@ static alibi_status append_text_flags(struct text *out, const struct alibi_built
 {
     if (b->bytes == 0)
         return ALIBI_OK;
-    return text_append(out, " \\\n  --text-seed %lld --text-bytes %lld", (long long)b->seed, (long long)b->bytes);
+    return text_append(out, " \\\n  --text-seed %lld --text-bytes %lld", (long long)b->seed,
+                       (long long)b->bytes);
 }
 
-static alibi_status append_flag(struct text *out, const struct alibi_option *option, const void *values)
+static alibi_status append_flag(struct text *out, const struct alibi_option *option,
+                                const void *values)
 {
     if (option->type == ALIBI_OPTION_FLAG)
-        return text_append(out, "--%s%s", *((const bool *)((const char *)values + option->offset)) ? "" : "no-", option->name);
+        return text_append(out, "--%s%s",
+                           *((const bool *)((const char *)values + option->offset)) ? "" : "no-",
+                           option->name);
     TRY_RETURN(text_append(out, "--%s ", option->name));
     return option_format_plain(out, option, values);
 }
@@ -164,8 +174,9 @@ alibi_status html_setting(struct text *out, const struct view *v)
     TRY_RETURN(text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n"));
     TRY_RETURN(append_text_info(out, r));
     TRY_RETURN(text_append(
-        out, "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json that lies beside this page, or with "
-             "all of it spelled out:</p>\n"));
+        out,
+        "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json that lies beside this page, or with "
+        "all of it spelled out:</p>\n"));
     TRY_RETURN(append_command(out, r));
     TRY_RETURN(text_append(out, " --recipe recipe.json --out DIR</code></pre>\n"));
     TRY_RETURN(append_command(out, r));

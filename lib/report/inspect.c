@@ -1,4 +1,5 @@
-/* inspect.c - what a checkpoint, a run, a safetensors file or a report is made of; inspect_text.c has the rest */
+/* inspect.c - what a checkpoint, a run, a safetensors file or a report is made of; inspect_text.c
+ * has the rest */
 #include <string.h>
 
 #include "report/inspect.h"
@@ -55,7 +56,8 @@ static alibi_status add_verified(struct page *p, const char *path)
     return page_int(p, "bytes", bytes);
 }
 
-static alibi_status add_recipe(struct page *p, const struct alibi_config *config, const struct alibi_training *training)
+static alibi_status add_recipe(struct page *p, const struct alibi_config *config,
+                               const struct alibi_training *training)
 {
     int count;
     const struct alibi_option *options = alibi_config_options(&count);
@@ -65,7 +67,8 @@ static alibi_status add_recipe(struct page *p, const struct alibi_config *config
     return page_options(p, "training", options, count, training);
 }
 
-static alibi_status add_checkpoint(struct page *p, const char *path, const struct alibi_config *config)
+static alibi_status add_checkpoint(struct page *p, const char *path,
+                                   const struct alibi_config *config)
 {
     struct train_state state;
     struct alibi_training training;
@@ -251,7 +254,8 @@ static alibi_status inspect_other_folder(struct page *p, const char *path)
     TRY_RETURN(folder_has(&vocab, path, "vocab.json"));
     if (tokenizer || vocab)
         return inspect_tokenizer(p, path);
-    return fail(ALIBI_BAD_INPUT, "'%s' holds neither a checkpoint nor a report, tokens or a tokenizer", path);
+    return fail(ALIBI_BAD_INPUT,
+                "'%s' holds neither a checkpoint nor a report, tokens or a tokenizer", path);
 }
 
 static alibi_status inspect_folder(struct page *p, const char *path)

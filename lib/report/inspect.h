@@ -1,4 +1,5 @@
-/* inspect.h - the parts of alibi_inspect(): each writes all there is to say of what lies at `path` */
+/* inspect.h - the parts of alibi_inspect(): each writes all there is to say of what lies at `path`
+ * */
 #ifndef INSPECT_H
 #define INSPECT_H
 

@@ -14,7 +14,8 @@ static alibi_status add_checksum(struct page *p, uint32_t checksum)
 
 /* ---- text */
 
-static alibi_status add_info(struct page *p, const alibi_corpus *corpus, enum alibi_split split, const char *name)
+static alibi_status add_info(struct page *p, const alibi_corpus *corpus, enum alibi_split split,
+                             const char *name)
 {
     struct alibi_corpus_info info;
 
@@ -74,7 +75,8 @@ static alibi_status add_end(struct page *p, const alibi_tokenizer *t)
     TRY(alibi_tokenizer_decode(t, &end, 1, &text, &bytes));
     TRY(page_int(p, "end", end));
     if (bytes > 0) /* for words it is the end of a line */
-        TRY(page_text(p, p->json ? "end_text" : "end text", !p->json && strcmp(text, "\n") == 0 ? "\\n" : text));
+        TRY(page_text(p, p->json ? "end_text" : "end text",
+                      !p->json && strcmp(text, "\n") == 0 ? "\\n" : text));
 out:
     alibi_text_free(text);
     return status;
@@ -178,7 +180,8 @@ static alibi_status add_indexed(struct page *p, const struct shards *s)
 
 static alibi_status add_foreign(struct page *p, const struct shards *s)
 {
-    TRY_RETURN(page_text(p, "verified", "headers and sizes: there is no " SHARD_INDEX " with checksums"));
+    TRY_RETURN(
+        page_text(p, "verified", "headers and sizes: there is no " SHARD_INDEX " with checksums"));
     TRY_RETURN(page_int(p, "tokens", count_tokens(s)));
     return page_int(p, p->json ? "largest_id" : "largest id", largest_id(s));
 }

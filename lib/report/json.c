@@ -1,7 +1,7 @@
 /* json.c - results for programs: results.json
  *
- * Numbers are written so that they read back the same; one that is missing or not finite is null. The same results give the same
- * bytes. One line per setting, per method value, per length. */
+ * Numbers are written so that they read back the same; one that is missing or not finite is null.
+ * The same results give the same bytes. One line per setting, per method value, per length. */
 #include <string.h>
 
 #include "base/json.h"
@@ -48,8 +48,10 @@ static alibi_status append_text_info(struct text *out, const struct alibi_compar
     const struct alibi_builtin *builtin = &r->builtin;
 
     TRY_RETURN(text_append(
-        out, "  \"text\": {\"documents\": %lld, \"tokens\": %lld, \"words\": %lld, \"bytes\": %lld, \"vocab\": %lld",
-        (long long)t->documents, (long long)t->tokens, (long long)t->words, (long long)t->bytes, (long long)t->vocab));
+        out,
+        "  \"text\": {\"documents\": %lld, \"tokens\": %lld, \"words\": %lld, \"bytes\": %lld, \"vocab\": %lld",
+        (long long)t->documents, (long long)t->tokens, (long long)t->words, (long long)t->bytes,
+        (long long)t->vocab));
     TRY_RETURN(text_append(out, ", \"tokenizer\": "));
     TRY_RETURN(append_name(out, r->tokenizer));
     TRY_RETURN(text_append(out, ", \"own_valid\": %s", r->own_valid ? "true" : "false"));
@@ -62,8 +64,10 @@ static alibi_status append_text_info(struct text *out, const struct alibi_compar
 
 static alibi_status append_eval_info(struct text *out, const struct alibi_compare *c)
 {
-    return text_append(out, "  \"eval\": {\"eval_tokens\": %lld, \"sliding_tokens\": %lld, \"stream_tokens\": %lld},\n",
-                       (long long)c->eval_tokens, (long long)c->sliding_tokens, (long long)c->stream_tokens);
+    return text_append(
+        out,
+        "  \"eval\": {\"eval_tokens\": %lld, \"sliding_tokens\": %lld, \"stream_tokens\": %lld},\n",
+        (long long)c->eval_tokens, (long long)c->sliding_tokens, (long long)c->stream_tokens);
 }
 
 /* ---- the methods */
@@ -73,8 +77,10 @@ static alibi_status append_positions(struct text *out, const struct alibi_eval_r
     TRY_RETURN(text_append(out, ", \"by_position\": ["));
     for (int b = 0; b < e->bins; b++) {
         const struct alibi_position_loss *bin = &e->by_position[b];
-        TRY_RETURN(text_append(out, "%s{\"first\": %lld, \"last\": %lld, \"tokens\": %lld, \"nll\": ", b > 0 ? ", " : "",
-                               (long long)bin->first, (long long)bin->last, (long long)bin->tokens));
+        TRY_RETURN(text_append(
+            out,
+            "%s{\"first\": %lld, \"last\": %lld, \"tokens\": %lld, \"nll\": ", b > 0 ? ", " : "",
+            (long long)bin->first, (long long)bin->last, (long long)bin->tokens));
         TRY_RETURN(bin->tokens > 0 ? json_append_real(out, bin->nll) : text_append(out, "null"));
         TRY_RETURN(text_append(out, "}"));
     }
@@ -104,10 +110,11 @@ static alibi_status append_sliding(struct text *out, const struct alibi_eval_res
 /* A length at which the method has no value keeps its place and its counts of 0. */
 static alibi_status append_missing(struct text *out)
 {
-    return text_append(out,
-                       ", \"nll\": null, \"standard_error\": null, \"ppl\": null, \"word_ppl\": null, \"bits_per_byte\": null, "
-                       "\"tokens\": 0, \"words\": 0, \"bytes\": 0, \"seconds\": null, \"tokens_per_s\": null, "
-                       "\"tiles_used\": null, \"attention_seconds\": null, \"peak_bytes\": null, \"by_position\": []");
+    return text_append(
+        out,
+        ", \"nll\": null, \"standard_error\": null, \"ppl\": null, \"word_ppl\": null, \"bits_per_byte\": null, "
+        "\"tokens\": 0, \"words\": 0, \"bytes\": 0, \"seconds\": null, \"tokens_per_s\": null, "
+        "\"tiles_used\": null, \"attention_seconds\": null, \"peak_bytes\": null, \"by_position\": []");
 }
 
 static alibi_status append_measures(struct text *out, const struct alibi_eval_result *e)
@@ -140,7 +147,8 @@ static alibi_status append_device(struct text *out, const struct view *v, int me
         return text_append(out, ", \"device\": null, \"precision\": null");
     TRY_RETURN(text_append(out, ", \"device\": "));
     TRY_RETURN(append_name(out, v->device[method]));
-    return text_append(out, ", \"precision\": \"%s\"", alibi_precision_name(v->result->method[method].precision));
+    return text_append(out, ", \"precision\": \"%s\"",
+                       alibi_precision_name(v->result->method[method].precision));
 }
 
 static alibi_status append_method(struct text *out, const struct view *sliding, int method)
@@ -158,7 +166,8 @@ static alibi_status append_method(struct text *out, const struct view *sliding, 
     TRY_RETURN(text_append(out, ",\n      \"by_length\": ["));
     for (int i = 0; i < m->lengths; i++) {
         TRY_RETURN(text_append(out, i > 0 ? ",\n" : "\n"));
-        TRY_RETURN(text_append(out, "        {\"length\": %lld", (long long)m->by_length[i].length));
+        TRY_RETURN(
+            text_append(out, "        {\"length\": %lld", (long long)m->by_length[i].length));
         TRY_RETURN(append_measures(out, &m->by_length[i]));
         TRY_RETURN(append_sliding(out, view_at(sliding, method, m->by_length[i].length)));
     }

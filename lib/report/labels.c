@@ -4,7 +4,8 @@
 
 #include "report/parts.h"
 
-static bool last_point(struct label *label, const struct series *s, const struct axis *x, const struct axis *y)
+static bool last_point(struct label *label, const struct series *s, const struct axis *x,
+                       const struct axis *y)
 {
     for (int i = s->count - 1; i >= 0; i--)
         if (has_point(s, i, x, y)) {
@@ -38,7 +39,8 @@ static void find_early(struct label *labels, int count)
         labels[i].early = labels[i].x < end - 1e-6;
 }
 
-int labels_of(struct label *labels, const struct chart *chart, const struct axis *x, const struct axis *y)
+int labels_of(struct label *labels, const struct chart *chart, const struct axis *x,
+              const struct axis *y)
 {
     int count = 0;
 
@@ -52,8 +54,8 @@ int labels_of(struct label *labels, const struct chart *chart, const struct axis
     return count;
 }
 
-/* Down from the top, pushing; then up from the bottom, pushing back what fell off. If there is no room for all gaps, they shrink.
- */
+/* Down from the top, pushing; then up from the bottom, pushing back what fell off. If there is no
+ * room for all gaps, they shrink. */
 void labels_spread(struct label *labels, int count, double gap, double size)
 {
     double room = count > 1 ? fmin(gap, size / (count - 1)) : gap;
@@ -68,7 +70,8 @@ void labels_spread(struct label *labels, int count, double gap, double size)
     }
 }
 
-alibi_status append_label(struct text *out, const struct chart *chart, const struct label *label, int width)
+alibi_status append_label(struct text *out, const struct chart *chart, const struct label *label,
+                          int width)
 {
     TRY_RETURN(append_cut(out, chart->series[label->series].name, width));
     if (label->above)
@@ -78,7 +81,8 @@ alibi_status append_label(struct text *out, const struct chart *chart, const str
     return ALIBI_OK;
 }
 
-alibi_status labels_width(int *widest, const struct chart *chart, const struct label *labels, int count, int width)
+alibi_status labels_width(int *widest, const struct chart *chart, const struct label *labels,
+                          int count, int width)
 {
     alibi_status status = ALIBI_OK;
     struct text text = { 0 };

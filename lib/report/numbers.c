@@ -1,6 +1,8 @@
-/* numbers.c - numbers as people read them: as many digits as mean something, units that fit the size
+/* numbers.c - numbers as people read them: as many digits as mean something, units that fit the
+ * size
  *
- * Limits lie half a last digit below the power of ten, so that 9.9996 becomes 10.0 and not 10.000. */
+ * Limits lie half a last digit below the power of ten, so that 9.9996 becomes 10.0 and not 10.000.
+ * */
 #include <locale.h>
 #include <math.h>
 
@@ -8,7 +10,8 @@
 
 static struct shown shown(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* In the C locale, like everything that this library writes: the same values give the same bytes anywhere. */
+/* In the C locale, like everything that this library writes: the same values give the same bytes
+ * anywhere. */
 static struct shown shown(const char *format, ...)
 {
     struct shown s = { "" };
@@ -94,7 +97,8 @@ struct shown show_share(double value)
 /* A tick is a round number: thousands and millions are shortened where nothing is lost. */
 struct shown show_tick(double value, double step)
 {
-    double wanted = value != 0 && step > 0 ? floor(log10(fabs(value))) - floor(log10(step) + 1e-9) + 1 : 0;
+    double wanted =
+        value != 0 && step > 0 ? floor(log10(fabs(value))) - floor(log10(step) + 1e-9) + 1 : 0;
     int digits = (int)fmin(fmax(wanted, 4), 15);
 
     if (!isfinite(value))

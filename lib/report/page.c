@@ -5,7 +5,8 @@
 
 enum { NAME_COLUMN = 32 };
 
-/* Names and texts come from files: nothing in them may move a terminal's cursor. `width` is as in %-*s. */
+/* Names and texts come from files: nothing in them may move a terminal's cursor. `width` is as in
+ * %-*s. */
 static alibi_status put_plain(struct page *p, const char *text, int width)
 {
     alibi_status status;
@@ -56,7 +57,8 @@ alibi_status page_end(struct page *p)
 alibi_status page_text(struct page *p, const char *name, const char *value)
 {
     TRY_RETURN(put_name(p, name));
-    TRY_RETURN(p->json ? json_append_string(&p->out, value, strlen(value)) : put_plain(p, value, 0));
+    TRY_RETURN(p->json ? json_append_string(&p->out, value, strlen(value))
+                       : put_plain(p, value, 0));
     return end_line(p);
 }
 
@@ -79,7 +81,8 @@ alibi_status page_real(struct page *p, const char *name, double value)
     return end_line(p);
 }
 
-alibi_status page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape, int rank)
+alibi_status page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape,
+                         int rank)
 {
     TRY_RETURN(put_name(p, name));
     TRY_RETURN(text_append(&p->out, p->json ? "{\"type\": \"%s\", \"shape\": [" : "%-4s [", type));
@@ -125,7 +128,8 @@ alibi_status page_close(struct page *p)
     return p->json ? text_append(&p->out, "\n%*s}", 2 * p->depth + 2, "") : ALIBI_OK;
 }
 
-alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options, int count, const void *values)
+alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options,
+                          int count, const void *values)
 {
     char key[OPTION_KEY_MAX];
 
@@ -134,7 +138,8 @@ alibi_status page_options(struct page *p, const char *name, const struct alibi_o
         const struct alibi_option *o = &options[i];
         option_key(key, o->name);
         TRY_RETURN(put_name(p, p->json ? key : o->name));
-        TRY_RETURN(p->json ? option_format(&p->out, o, values) : option_format_plain(&p->out, o, values));
+        TRY_RETURN(p->json ? option_format(&p->out, o, values)
+                           : option_format_plain(&p->out, o, values));
         TRY_RETURN(end_line(p));
     }
     return page_close(p);

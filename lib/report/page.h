@@ -1,4 +1,5 @@
-/* page.h - facts with names, as a page for people or as one JSON object: the same calls write either
+/* page.h - facts with names, as a page for people or as one JSON object: the same calls write
+ * either
  *
  *   step      500          {"step": 500,
  *
@@ -22,7 +23,8 @@ alibi_status page_end(struct page *p);
 alibi_status page_text(struct page *p, const char *name, const char *value);
 alibi_status page_int(struct page *p, const char *name, int64_t value);
 alibi_status page_real(struct page *p, const char *name, double value);
-alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options, int count, const void *values);
+alibi_status page_options(struct page *p, const char *name, const struct alibi_option *options,
+                          int count, const void *values);
 
 /* A member that holds members, up to page_close. */
 alibi_status page_open(struct page *p, const char *name);
@@ -31,6 +33,7 @@ alibi_status page_close(struct page *p);
 /* Numbers in one line. */
 alibi_status page_reals(struct page *p, const char *name, const double *values, int64_t count);
 
-alibi_status page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape, int rank);
+alibi_status page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape,
+                         int rank);
 
 #endif

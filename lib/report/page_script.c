@@ -1,7 +1,8 @@
-/* page_script.c - read-outs: the values of all methods at one place of a figure, by pointer or by arrow keys
+/* page_script.c - read-outs: the values of all methods at one place of a figure, by pointer or by
+ * arrow keys
  *
- * The page is whole without it. It reads the figures that plot_svg.c drew (points with data-x and data-y) and writes text nodes
- * only, so that no name can become markup. */
+ * The page is whole without it. It reads the figures that plot_svg.c drew (points with data-x and
+ * data-y) and writes text nodes only, so that no name can become markup. */
 #include "report/parts.h"
 
 const char page_script[] =

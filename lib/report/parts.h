@@ -9,7 +9,8 @@
 
 /* ---- numbers as people read them (numbers.c) */
 
-/* Short enough for a cell. What is missing or not a number is shown as a dash, so that no output says "nan". */
+/* Short enough for a cell. What is missing or not a number is shown as a dash, so that no output
+ * says "nan". */
 struct shown {
     char text[32];
 };
@@ -21,7 +22,8 @@ struct shown show_real(double value, int decimals); /* that many decimals, fewer
 struct shown show_count(double value);              /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value);              /* 83.2 MiB */
 struct shown show_share(double value);              /* 24%, 0.3% of 1 */
-struct shown show_tick(double value, double step);  /* 0, 0.5, 2048, 20K; told from value + step unless step is 0 */
+struct shown show_tick(
+    double value, double step); /* 0, 0.5, 2048, 20K; told from value + step unless step is 0 */
 
 /* ---- text that people read (display.c) */
 
@@ -37,19 +39,22 @@ alibi_status append_escaped(struct text *out, const char *text);
 
 /* ---- how series look (palette.c) */
 
-/* Eight looks for terminal and page; from the ninth series on the colours and markers come again, with another dash. */
+/* Eight looks for terminal and page; from the ninth series on the colours and markers come again,
+ * with another dash. */
 enum { LOOKS = 8 };
 
 struct look {
-    const char *light, *dark; /* CSS colours; as text at least 4.5 : 1 against the page of that scheme */
-    int terminal;             /* the nearest of the 256 colours that reads on black and on white */
-    const char *marker;       /* SVG path around 0,0 */
+    const char *light,
+        *dark;          /* CSS colours; as text at least 4.5 : 1 against the page of that scheme */
+    int terminal;       /* the nearest of the 256 colours that reads on black and on white */
+    const char *marker; /* SVG path around 0,0 */
 };
 
 const struct look *look_of(int series);
 const char *dash_of(int series); /* stroke-dasharray */
 
-/* One letter per series, distinct as long as there are letters, from its name where that is free. */
+/* One letter per series, distinct as long as there are letters, from its name where that is free.
+ * */
 void marker_letters(char *letters, const struct series *series, int count);
 
 /* ---- axes (axis.c, ticks.c) */
@@ -66,18 +71,21 @@ struct axis {
 /* Ranges and ticks of both axes; false if no point of the chart can be shown. */
 bool chart_axes(const struct chart *chart, struct axis *x, struct axis *y);
 
-/* Whether point i of the series is a number that these axes have a place for, within the range or beyond. */
+/* Whether point i of the series is a number that these axes have a place for, within the range or
+ * beyond. */
 bool has_point(const struct series *s, int i, const struct axis *x, const struct axis *y);
 
 /* 0 at the start of the axis, 1 at its end, beyond that outside. */
 double axis_place(const struct axis *axis, double value);
 
-/* At round values: powers of two, 1-2-5 within decades, or even steps of 1, 2 or 5; 2 to TICKS_MAX of them. */
+/* At round values: powers of two, 1-2-5 within decades, or even steps of 1, 2 or 5; 2 to TICKS_MAX
+ * of them. */
 void ticks_powers_of_two(struct axis *axis);
 void ticks_decades(struct axis *axis);
 void ticks_even(struct axis *axis);
-struct shown tick_shown(const struct axis *axis, int i); /* its number, with the digits that tell it from its neighbours */
-int ticks_width(const struct axis *axis);                /* characters of the widest number */
+struct shown tick_shown(const struct axis *axis,
+                        int i); /* its number, with the digits that tell it from its neighbours */
+int ticks_width(const struct axis *axis); /* characters of the widest number */
 
 /* A line between two points, as places on both axes. */
 struct segment {
@@ -99,14 +107,19 @@ struct label {
 };
 
 /* One label per series that has a point, ordered from the top; returns how many. */
-int labels_of(struct label *labels, const struct chart *chart, const struct axis *x, const struct axis *y);
+int labels_of(struct label *labels, const struct chart *chart, const struct axis *x,
+              const struct axis *y);
 
-/* Moves the labels apart to at least `gap` between neighbours within 0..size, as little as it takes. */
+/* Moves the labels apart to at least `gap` between neighbours within 0..size, as little as it
+ * takes. */
 void labels_spread(struct label *labels, int count, double gap, double size);
 
-/* The name, cut to `width` characters, and what the curve does where it ends: "learned, to 128", "sinusoidal ↑". */
-alibi_status append_label(struct text *out, const struct chart *chart, const struct label *label, int width);
-alibi_status labels_width(int *widest, const struct chart *chart, const struct label *labels, int count, int width);
+/* The name, cut to `width` characters, and what the curve does where it ends: "learned, to 128",
+ * "sinusoidal ↑". */
+alibi_status append_label(struct text *out, const struct chart *chart, const struct label *label,
+                          int width);
+alibi_status labels_width(int *widest, const struct chart *chart, const struct label *labels,
+                          int count, int width);
 
 /* ---- results (view.c) */
 
@@ -114,7 +127,7 @@ alibi_status labels_width(int *widest, const struct chart *chart, const struct l
 struct view {
     const struct alibi_compare_result *result;
     enum alibi_protocol protocol; /* whose evaluations are seen */
-    bool one_scale;               /* perplexity is drawn with and without a sliding window, to be compared */
+    bool one_scale; /* perplexity is drawn with and without a sliding window, to be compared */
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX];
@@ -124,7 +137,8 @@ struct view {
 
 void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */
 
-/* The same with another protocol's evaluations. A stream has one length, that of the text it read. */
+/* The same with another protocol's evaluations. A stream has one length, that of the text it read.
+ * */
 struct view view_of(const struct view *v, enum alibi_protocol protocol);
 
 /* The most tokens that any evaluation scored; 0: there is none. */
@@ -146,24 +160,28 @@ struct curves {
 
 enum curve_kind { CURVE_PPL, CURVE_SPEED, CURVE_MEMORY };
 
-/* One curve per method, against length; or loss against position within windows of one length. mem_free. */
+/* One curve per method, against length; or loss against position within windows of one length.
+ * mem_free. */
 alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind);
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
 
 /* ---- what the numbers say (conclusion.c) */
 
-/* One sentence on the methods that do not get worse past the training length, and the one that loses most. */
+/* One sentence on the methods that do not get worse past the training length, and the one that
+ * loses most. */
 alibi_status append_headline(struct text *out, const struct view *v);
 
-/* A sentence on who is best at the longest length, or that nobody is anywhere, one on methods that cannot go there, what a
- * sliding window says, and who is best as one stream; may append nothing. */
+/* A sentence on who is best at the longest length, or that nobody is anywhere, one on methods that
+ * cannot go there, what a sliding window says, and who is best as one stream; may append nothing.
+ * */
 alibi_status append_detail(struct text *out, const struct view *v);
 
 /* ---- the setting (setting.c) */
 
-/* The options of model and training that hold for every method, in the order of their tables: group 0 is the model's. Returns
- * NULL past the end; *values is the struct that holds its value. */
-const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index, const void **values);
+/* The options of model and training that hold for every method, in the order of their tables: group
+ * 0 is the model's. Returns NULL past the end; *values is the struct that holds its value. */
+const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
+                                      const void **values);
 
 /* ---- the page (html.c puts it together) */
 

@@ -7,14 +7,22 @@
  *         64   128   256
  *         x label   ┊ mark
  *
- * A cell holds 2 x 4 braille dots of one curve, and at a curve's points its letter, so that the plot reads without colour. Curves
- * are drawn in their order and never over one another: where they run together the first one shows. */
+ * A cell holds 2 x 4 braille dots of one curve, and at a curve's points its letter, so that the
+ * plot reads without colour. Curves are drawn in their order and never over one another: where they
+ * run together the first one shows. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "report/parts.h"
 
-enum { DOTS_ACROSS = 2, DOTS_DOWN = 4, LEAST_COLUMNS = 40, LEAST_ROWS = 8, FRAME_ROWS = 4, LEAST_WIDTH = 8 };
+enum {
+    DOTS_ACROSS = 2,
+    DOTS_DOWN = 4,
+    LEAST_COLUMNS = 40,
+    LEAST_ROWS = 8,
+    FRAME_ROWS = 4,
+    LEAST_WIDTH = 8
+};
 
 struct cell {
     unsigned char dots; /* bits as in U+2800.. */
@@ -51,7 +59,8 @@ static alibi_status lay_out(struct plot *p, int columns, int rows)
     p->height = rows - FRAME_ROWS;
     p->width = columns - p->gutter - 2 - labels - 4;
     p->width = p->width > LEAST_WIDTH ? p->width : LEAST_WIDTH;
-    labels_spread(p->labels, p->label_count, 1, p->height - 0.01); /* a label is in the row that its place falls in */
+    labels_spread(p->labels, p->label_count, 1,
+                  p->height - 0.01); /* a label is in the row that its place falls in */
     return NEW_ZERO_ARRAY(&p->cells, (int64_t)p->width * p->height, "a plot");
 }
 
@@ -81,7 +90,9 @@ static int row_of(const struct plot *p, double y)
 
 static void draw_dot(struct plot *p, int series, int x, int y)
 {
-    static const unsigned char bits[DOTS_DOWN][DOTS_ACROSS] = { { 0x01, 0x08 }, { 0x02, 0x10 }, { 0x04, 0x20 }, { 0x40, 0x80 } };
+    static const unsigned char bits[DOTS_DOWN][DOTS_ACROSS] = {
+        { 0x01, 0x08 }, { 0x02, 0x10 }, { 0x04, 0x20 }, { 0x40, 0x80 }
+    };
     struct cell *cell = cell_at(p, x / DOTS_ACROSS, y / DOTS_DOWN);
 
     if (cell->owner == 0)
@@ -94,11 +105,13 @@ static void draw_dot(struct plot *p, int series, int x, int y)
 static void draw_segment(struct plot *p, int series, struct segment s)
 {
     int x0 = nearest(s.x0, p->width * DOTS_ACROSS), x1 = nearest(s.x1, p->width * DOTS_ACROSS);
-    int y0 = nearest(1 - s.y0, p->height * DOTS_DOWN), y1 = nearest(1 - s.y1, p->height * DOTS_DOWN);
+    int y0 = nearest(1 - s.y0, p->height * DOTS_DOWN),
+        y1 = nearest(1 - s.y1, p->height * DOTS_DOWN);
     int steps = (int)fmax(fmax(abs(x1 - x0), abs(y1 - y0)), 1);
 
     for (int i = 0; i <= steps; i++)
-        draw_dot(p, series, x0 + (int)lround((double)(x1 - x0) * i / steps), y0 + (int)lround((double)(y1 - y0) * i / steps));
+        draw_dot(p, series, x0 + (int)lround((double)(x1 - x0) * i / steps),
+                 y0 + (int)lround((double)(y1 - y0) * i / steps));
 }
 
 static void draw_letter(struct plot *p, int series, double x, double y)
@@ -121,8 +134,8 @@ static void draw_series(struct plot *p, int series)
         struct segment line;
         if (!has_point(s, i - 1, &p->x, &p->y) || !has_point(s, i, &p->x, &p->y))
             continue;
-        line = (struct segment){ axis_place(&p->x, s->x[i - 1]), axis_place(&p->y, s->y[i - 1]), axis_place(&p->x, s->x[i]),
-                                 axis_place(&p->y, s->y[i]) };
+        line = (struct segment){ axis_place(&p->x, s->x[i - 1]), axis_place(&p->y, s->y[i - 1]),
+                                 axis_place(&p->x, s->x[i]), axis_place(&p->y, s->y[i]) };
         if (clip_segment(&line))
             draw_segment(p, series, line);
     }
@@ -139,7 +152,9 @@ static void draw_points(struct plot *p, int series)
 
 static int mark_column(const struct plot *p)
 {
-    return isfinite(p->chart->mark_x) && (!p->x.log || p->chart->mark_x > 0) ? column_of(p, p->chart->mark_x) : -1;
+    return isfinite(p->chart->mark_x) && (!p->x.log || p->chart->mark_x > 0)
+               ? column_of(p, p->chart->mark_x)
+               : -1;
 }
 
 /* ---- writing */
@@ -162,7 +177,8 @@ static alibi_status append_braille(struct text *out, unsigned char dots)
     return text_append_bytes(out, bytes, sizeof bytes);
 }
 
-static alibi_status append_cell(struct text *out, const struct plot *p, const struct cell *cell, bool mark, int *colour)
+static alibi_status append_cell(struct text *out, const struct plot *p, const struct cell *cell,
+                                bool mark, int *colour)
 {
     if (cell->owner == 0) {
         TRY_RETURN(set_colour(out, p, colour, mark ? -2 : -1));
@@ -194,7 +210,8 @@ static const struct label *label_in(const struct plot *p, int row)
     return NULL;
 }
 
-static alibi_status append_row_label(struct text *out, const struct plot *p, const struct label *label, int *colour)
+static alibi_status append_row_label(struct text *out, const struct plot *p,
+                                     const struct label *label, int *colour)
 {
     TRY_RETURN(set_colour(out, p, colour, label->series));
     TRY_RETURN(text_append(out, " %c ", p->letters[label->series]));
@@ -289,7 +306,8 @@ static alibi_status append_plot(struct text *out, struct plot *p)
     return append_x_label(out, p);
 }
 
-alibi_status plot_terminal(struct text *out, const struct chart *chart, int columns, int rows, bool colour)
+alibi_status plot_terminal(struct text *out, const struct chart *chart, int columns, int rows,
+                           bool colour)
 {
     alibi_status status;
     struct plot p = { .chart = chart, .colour = colour };

@@ -13,7 +13,8 @@ static int column_width(const char *const *cells, int rows, int columns, int col
 }
 
 /* Lines do not end in spaces: nothing is put behind the last cell, and blanks at its end go. */
-static alibi_status append_row(struct text *out, const char *const *row, const int *widths, int columns)
+static alibi_status append_row(struct text *out, const char *const *row, const int *widths,
+                               int columns)
 {
     for (int c = 0; c < columns; c++) {
         int room = widths[c] - display_width(row[c]);
@@ -26,7 +27,8 @@ static alibi_status append_row(struct text *out, const char *const *row, const i
     return ALIBI_OK;
 }
 
-alibi_status table_terminal(struct text *out, const char *const *cells, int rows, int columns, bool colour)
+alibi_status table_terminal(struct text *out, const char *const *cells, int rows, int columns,
+                            bool colour)
 {
     alibi_status status;
     int *widths = NULL;

@@ -36,7 +36,8 @@ static alibi_status append_wrapped(struct text *out, const char *text, int colum
 
 /* ---- cells */
 
-/* The whole table as text: methods + 1 rows, the heads first; name, lengths, costs (not twice: a sliding window has none). */
+/* The whole table as text: methods + 1 rows, the heads first; name, lengths, costs (not twice: a
+ * sliding window has none). */
 struct cells {
     int rows, columns, costs;
     struct text *at; /* rows x columns */
@@ -60,7 +61,9 @@ static alibi_status fill_heads(const struct cells *c, const struct view *v)
 
     TRY_RETURN(text_append(cell(c, 0, 0), "method"));
     for (int i = 0; i < v->lengths; i++)
-        TRY_RETURN(text_append(cell(c, 0, 1 + i), v->length[i] == v->train_length ? "[%lld]" : "%lld ", (long long)v->length[i]));
+        TRY_RETURN(text_append(cell(c, 0, 1 + i),
+                               v->length[i] == v->train_length ? "[%lld]" : "%lld ",
+                               (long long)v->length[i]));
     for (int i = 0; i < c->costs; i++)
         TRY_RETURN(text_append(cell(c, 0, 1 + v->lengths + i), " %s", costs[i]));
     return ALIBI_OK;
@@ -74,7 +77,8 @@ static alibi_status fill_ppl(struct text *out, double ppl, bool best, bool colou
     return text_append(out, colour ? "\x1b[1m%s*\x1b[0m" : "%s*", show_ppl(ppl).text);
 }
 
-static alibi_status fill_name(struct text *out, const char *name, int series, int width, bool colour)
+static alibi_status fill_name(struct text *out, const char *name, int series, int width,
+                              bool colour)
 {
     if (colour)
         TRY_RETURN(text_append(out, "\x1b[38;5;%dm", look_of(series)->terminal));
@@ -87,7 +91,8 @@ static double positive(double value)
     return value > 0 ? value : NAN;
 }
 
-static alibi_status fill_row(const struct cells *c, const struct view *v, int m, int width, bool colour)
+static alibi_status fill_row(const struct cells *c, const struct view *v, int m, int width,
+                             bool colour)
 {
     const struct alibi_compare_method *method = &v->result->method[m];
     struct text *costs = cell(c, 1 + m, 1 + v->lengths);
@@ -95,11 +100,13 @@ static alibi_status fill_row(const struct cells *c, const struct view *v, int m,
     TRY_RETURN(fill_name(cell(c, 1 + m, 0), v->name[m], m, width, colour));
     for (int i = 0; i < v->lengths; i++) {
         const struct alibi_eval_result *e = view_at(v, m, v->length[i]);
-        TRY_RETURN(fill_ppl(cell(c, 1 + m, 1 + i), e != NULL ? e->ppl : NAN, view_best(v, v->length[i]) == m, colour));
+        TRY_RETURN(fill_ppl(cell(c, 1 + m, 1 + i), e != NULL ? e->ppl : NAN,
+                            view_best(v, v->length[i]) == m, colour));
     }
     if (c->costs == 0)
         return ALIBI_OK;
-    TRY_RETURN(text_append(&costs[0], " %s", show_count(positive(method->train_tokens_per_s)).text));
+    TRY_RETURN(
+        text_append(&costs[0], " %s", show_count(positive(method->train_tokens_per_s)).text));
     TRY_RETURN(text_append(&costs[1], " %s", show_bytes((double)method->peak_bytes).text));
     return text_append(&costs[2], " %s", show_count(positive((double)method->parameters)).text);
 }
@@ -129,8 +136,8 @@ static int width_of(const struct cells *c, int column)
     return width;
 }
 
-/* The column behind the last one that fits beside the names when the part starts at `first`; at least one does. The costs are
- * not torn apart if they can stand together. */
+/* The column behind the last one that fits beside the names when the part starts at `first`; at
+ * least one does. The costs are not torn apart if they can stand together. */
 static int part_end(const struct cells *c, int first, int columns)
 {
     int used = width_of(c, 0), end = first, costs = c->columns - c->costs;
@@ -140,7 +147,8 @@ static int part_end(const struct cells *c, int first, int columns)
     return first < costs && end > costs && end < c->columns ? costs : end;
 }
 
-static alibi_status append_part(struct text *out, const struct cells *c, int first, int end, bool colour)
+static alibi_status append_part(struct text *out, const struct cells *c, int first, int end,
+                                bool colour)
 {
     alibi_status status;
     const char **part = NULL;
@@ -173,7 +181,8 @@ out:
     return status;
 }
 
-static alibi_status append_sliding_table(struct text *out, const struct view *v, int columns, bool colour)
+static alibi_status append_sliding_table(struct text *out, const struct view *v, int columns,
+                                         bool colour)
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
 
@@ -181,7 +190,9 @@ static alibi_status append_sliding_table(struct text *out, const struct view *v,
         return ALIBI_OK;
     TRY_RETURN(text_append(out, "\n"));
     TRY_RETURN(append_wrapped(
-        out, "The same with a sliding window: past the first, every token has at least half the window as context", columns));
+        out,
+        "The same with a sliding window: past the first, every token has at least half the window as context",
+        columns));
     TRY_RETURN(text_append(out, "\n"));
     return append_table(out, &sliding, columns, colour);
 }
@@ -190,18 +201,23 @@ static alibi_status append_sliding_table(struct text *out, const struct view *v,
 
 enum { STREAM_COLUMNS = 4 };
 
-static alibi_status fill_stream_row(const struct cells *c, const struct view *stream, int m, int width, bool colour)
+static alibi_status fill_stream_row(const struct cells *c, const struct view *stream, int m,
+                                    int width, bool colour)
 {
     int64_t length = stream->length[0];
     const struct alibi_eval_result *e = view_at(stream, m, length);
 
     TRY_RETURN(fill_name(cell(c, 1 + m, 0), stream->name[m], m, width, colour));
-    TRY_RETURN(fill_ppl(cell(c, 1 + m, 1), e != NULL ? e->ppl : NAN, view_best(stream, length) == m, colour));
-    TRY_RETURN(text_append(cell(c, 1 + m, 2), " %s", show_share(e != NULL ? e->tiles_used : NAN).text));
-    return text_append(cell(c, 1 + m, 3), " %s", show_count(e != NULL ? e->tokens_per_s : NAN).text);
+    TRY_RETURN(fill_ppl(cell(c, 1 + m, 1), e != NULL ? e->ppl : NAN, view_best(stream, length) == m,
+                        colour));
+    TRY_RETURN(
+        text_append(cell(c, 1 + m, 2), " %s", show_share(e != NULL ? e->tiles_used : NAN).text));
+    return text_append(cell(c, 1 + m, 3), " %s",
+                       show_count(e != NULL ? e->tokens_per_s : NAN).text);
 }
 
-static alibi_status append_stream_rows(struct text *out, const struct view *stream, int columns, bool colour)
+static alibi_status append_stream_rows(struct text *out, const struct view *stream, int columns,
+                                       bool colour)
 {
     static const char *const heads[STREAM_COLUMNS] = { "method", "perplexity ", "tiles", "tok/s" };
     alibi_status status;
@@ -218,16 +234,18 @@ out:
     return status;
 }
 
-static alibi_status append_stream_table(struct text *out, const struct view *v, int columns, bool colour)
+static alibi_status append_stream_table(struct text *out, const struct view *v, int columns,
+                                        bool colour)
 {
     struct view stream = view_of(v, ALIBI_STREAM);
     char caption[192];
 
     if (stream.lengths == 0)
         return ALIBI_OK;
-    snprintf(caption, sizeof caption,
-             "As one stream of %lld tokens, each with all before it as context; tiles: the share of attention that was computed",
-             (long long)stream.length[0]);
+    snprintf(
+        caption, sizeof caption,
+        "As one stream of %lld tokens, each with all before it as context; tiles: the share of attention that was computed",
+        (long long)stream.length[0]);
     TRY_RETURN(text_append(out, "\n"));
     TRY_RETURN(append_wrapped(out, caption, columns));
     TRY_RETURN(text_append(out, "\n"));
@@ -256,8 +274,8 @@ static alibi_status append_key(struct text *out, const struct view *v, int colum
     char key[128];
 
     snprintf(key, sizeof key, "%s%s* best%s; tok/s in training%s", colour ? "\x1b[2m" : "",
-             has_training_length(v) ? "[ ] trained at; " : "", has_missing(v) ? "; " NO_VALUE " no value" : "",
-             colour ? "\x1b[0m" : "");
+             has_training_length(v) ? "[ ] trained at; " : "",
+             has_missing(v) ? "; " NO_VALUE " no value" : "", colour ? "\x1b[0m" : "");
     return append_wrapped(out, key, columns);
 }
 
@@ -290,11 +308,14 @@ out:
     return status;
 }
 
-alibi_status report_text(struct text *out, const struct alibi_compare_result *r, int columns, bool colour)
+alibi_status report_text(struct text *out, const struct alibi_compare_result *r, int columns,
+                         bool colour)
 {
     struct view v;
 
-    columns = columns < LEAST_COLUMNS ? LEAST_COLUMNS : columns > MOST_COLUMNS ? MOST_COLUMNS : columns;
+    columns = columns < LEAST_COLUMNS  ? LEAST_COLUMNS
+              : columns > MOST_COLUMNS ? MOST_COLUMNS
+                                       : columns;
     view_init(&v, r);
     TRY_RETURN(text_append(out, "Perplexity by test length\n\n"));
     TRY_RETURN(append_table(out, &v, columns, colour));

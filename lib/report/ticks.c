@@ -71,7 +71,8 @@ static int count_decades(struct axis *axis, const double *factors, int count, in
     return found;
 }
 
-/* The densest of 1-2-5, 1-3 and 1 per decade that gives few enough; a range with too few round values is divided evenly. */
+/* The densest of 1-2-5, 1-3 and 1 per decade that gives few enough; a range with too few round
+ * values is divided evenly. */
 void ticks_decades(struct axis *axis)
 {
     static const double one_two_five[] = { 1, 2, 5 }, one_three[] = { 1, 3 }, one[] = { 1 };

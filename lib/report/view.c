@@ -1,4 +1,5 @@
-/* view.c - results as reports need them: names fit to be shown, lengths in order, values by method and length, charts */
+/* view.c - results as reports need them: names fit to be shown, lengths in order, values by method
+ * and length, charts */
 #include <math.h>
 #include <string.h>
 
@@ -20,7 +21,9 @@ static void add_length(struct view *v, int64_t length)
 
 void view_init(struct view *v, const struct alibi_compare_result *r)
 {
-    *v = (struct view){ .result = r, .methods = r->methods, .train_length = r->training.train_length };
+    *v = (struct view){ .result = r,
+                        .methods = r->methods,
+                        .train_length = r->training.train_length };
     v->protocol = ALIBI_NONOVERLAPPING;
     for (int m = 0; m < r->methods; m++) {
         snprintf(v->name[m], sizeof v->name[m], "%s", r->method[m].name);
@@ -46,7 +49,8 @@ struct view view_of(const struct view *v, enum alibi_protocol protocol)
     return other;
 }
 
-static const struct alibi_eval_result *evals_of(const struct alibi_compare_method *m, enum alibi_protocol protocol, int *count)
+static const struct alibi_eval_result *evals_of(const struct alibi_compare_method *m,
+                                                enum alibi_protocol protocol, int *count)
 {
     switch (protocol) {
     case ALIBI_STREAM:
@@ -64,7 +68,8 @@ static const struct alibi_eval_result *evals_of(const struct alibi_compare_metho
 const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length)
 {
     int count;
-    const struct alibi_eval_result *evals = evals_of(&v->result->method[method], v->protocol, &count);
+    const struct alibi_eval_result *evals =
+        evals_of(&v->result->method[method], v->protocol, &count);
 
     for (int i = 0; i < count; i++)
         if (evals[i].length == length)
@@ -108,8 +113,11 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
     TRY_RETURN(NEW_ZERO_ARRAY(&c, 1, "the curves of a figure"));
     for (int m = 0; m < v->methods; m++)
         c->series[m] = (struct series){ .name = v->name[m], .x = c->x[m], .y = c->y[m] };
-    c->chart =
-        (struct chart){ .title = c->title, .series = c->series, .count = v->methods, .log_x = true, .mark_label = c->mark_label };
+    c->chart = (struct chart){ .title = c->title,
+                               .series = c->series,
+                               .count = v->methods,
+                               .log_x = true,
+                               .mark_label = c->mark_label };
     c->chart.mark_x = v->train_length > 0 ? (double)v->train_length : NAN;
     snprintf(c->mark_label, sizeof c->mark_label, "trained at %lld", (long long)v->train_length);
     *out = c;
@@ -133,7 +141,8 @@ static void extend(double *least, double *most, double value)
     }
 }
 
-/* Over a wide range ratios matter, not differences; and a curve that explodes must not press all others flat. */
+/* Over a wide range ratios matter, not differences; and a curve that explodes must not press all
+ * others flat. */
 static void scale_y(struct curves *c, double least, double most)
 {
     if (!(most > 0))
@@ -166,7 +175,8 @@ static void spread(double *least, double *most)
 
 static void scale_ppl(struct curves *c, const struct view *v)
 {
-    struct view other = view_of(v, v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING);
+    struct view other =
+        view_of(v, v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING);
     double least = INFINITY, most = 0;
 
     for (int m = 0; m < v->methods; m++)
@@ -182,11 +192,13 @@ static void scale_ppl(struct curves *c, const struct view *v)
 
 static void name_kind(struct curves *c, enum alibi_protocol protocol, enum curve_kind kind)
 {
-    static const char *const titles[] = { "Perplexity against test length", "Evaluation speed against test length",
+    static const char *const titles[] = { "Perplexity against test length",
+                                          "Evaluation speed against test length",
                                           "Memory of evaluation against test length" };
     static const char *const labels[] = { "perplexity", "tokens per second", "peak memory, MiB" };
 
-    snprintf(c->title, sizeof c->title, "%s%s", titles[kind], protocol == ALIBI_SLIDING ? ", sliding window" : "");
+    snprintf(c->title, sizeof c->title, "%s%s", titles[kind],
+             protocol == ALIBI_SLIDING ? ", sliding window" : "");
     c->chart.y_label = kind == CURVE_PPL && c->chart.log_y ? "perplexity, log scale" : labels[kind];
     c->chart.x_label = "test length in tokens, log scale";
     c->chart.from_zero = kind != CURVE_PPL;
@@ -207,7 +219,8 @@ alibi_status curves_by_length(struct curves **out, const struct view *v, enum cu
     return ALIBI_OK;
 }
 
-/* A bin stands at the middle, on a logarithmic axis, of the tokens of context that its targets see. */
+/* A bin stands at the middle, on a logarithmic axis, of the tokens of context that its targets see.
+ * */
 static double middle(const struct alibi_position_loss *bin)
 {
     return sqrt((double)(bin->first + 1) * (double)(bin->last + 1));

@@ -1,4 +1,5 @@
-/* bpe.h - the parts of byte-level BPE: merging (bpe_merge.c), pieces met before (bpe_cache.c), added tokens (bpe_added.c)
+/* bpe.h - the parts of byte-level BPE: merging (bpe_merge.c), pieces met before (bpe_cache.c),
+ * added tokens (bpe_added.c)
  *
  *   text -> segments between added tokens -> pieces (pattern.c) -> bytes -> merges -> ids */
 #ifndef BPE_H
@@ -23,7 +24,8 @@ struct merge_table {
     int shift; /* 64 - log2 of their number */
 };
 
-alibi_status merge_table_init(struct merge_table *t, const struct bpe_merge *merges, int64_t count); /* a pair's last one holds */
+alibi_status merge_table_init(struct merge_table *t, const struct bpe_merge *merges,
+                              int64_t count); /* a pair's last one holds */
 void merge_table_fini(struct merge_table *t);
 
 /* Room for merging long pieces; start from {0}. */
@@ -34,10 +36,10 @@ struct merge_room {
 };
 void merge_room_fini(struct merge_room *r);
 
-/* Appends what is left of the piece's bytes when nothing can be merged any more. Of all pairs that merge, the one of least rank
- * goes first, and of those the leftmost. */
-alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256], struct merge_room *r, const char *piece,
-                         size_t bytes, struct ids *ids);
+/* Appends what is left of the piece's bytes when nothing can be merged any more. Of all pairs that
+ * merge, the one of least rank goes first, and of those the leftmost. */
+alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256],
+                         struct merge_room *r, const char *piece, size_t bytes, struct ids *ids);
 
 /* ---- pieces met before (bpe_cache.c) */
 
@@ -70,7 +72,8 @@ static inline struct piece_key piece_key(const char *piece, size_t bytes, size_t
     struct piece_key k = { { 0 } };
 
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    /* A copy of fixed length, what is too much masked away: no branch depends on the length, which nobody can foresee. */
+    /* A copy of fixed length, what is too much masked away: no branch depends on the length, which
+     * nobody can foresee. */
     if (readable >= sizeof k) {
         const unsigned char *ones = piece_ones + sizeof k - bytes;
         struct piece_key mask;
@@ -89,9 +92,11 @@ static inline struct piece_key piece_key(const char *piece, size_t bytes, size_t
 }
 
 /* The only place where the piece can be. */
-static inline struct cached *piece_cache_slot(const struct piece_cache *c, const struct piece_key *k)
+static inline struct cached *piece_cache_slot(const struct piece_cache *c,
+                                              const struct piece_key *k)
 {
-    uint64_t h = k->words[0] * 0x9E3779B97F4A7C15u ^ k->words[1] * 0xC2B2AE3D27D4EB4Fu ^ k->words[2] * 0x165667B19E3779F9u;
+    uint64_t h = k->words[0] * 0x9E3779B97F4A7C15u ^ k->words[1] * 0xC2B2AE3D27D4EB4Fu ^
+                 k->words[2] * 0x165667B19E3779F9u;
 
     h ^= h >> 29;
     return &c->slots[(h * 0xBF58476D1CE4E5B9u) >> c->shift];
@@ -99,12 +104,14 @@ static inline struct cached *piece_cache_slot(const struct piece_cache *c, const
 
 static inline bool piece_key_equal(const struct piece_key *a, const struct piece_key *b)
 {
-    return ((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) | (a->words[2] ^ b->words[2])) == 0;
+    return ((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) |
+            (a->words[2] ^ b->words[2])) == 0;
 }
 
 /* ---- added tokens (bpe_added.c) */
 
-/* At every place of a text as many bytes may have to be compared: what the longest known tokens need, and not much more. */
+/* At every place of a text as many bytes may have to be compared: what the longest known tokens
+ * need, and not much more. */
 enum { ADDED_BYTES_MAX = 256 };
 
 struct added_tokens {
@@ -120,10 +127,13 @@ struct added_match {
     const struct bpe_added *token;
 };
 
-alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count, const char *path); /* texts are lent */
+alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count,
+                        const char *path); /* texts are lent */
 void added_fini(struct added_tokens *a);
 
-/* The first token that starts in text[from..limit), the longest there. text[0..end) is known, and is the whole if `last`. */
-struct added_match added_find(const struct added_tokens *a, const char *text, size_t from, size_t limit, size_t end, bool last);
+/* The first token that starts in text[from..limit), the longest there. text[0..end) is known, and
+ * is the whole if `last`. */
+struct added_match added_find(const struct added_tokens *a, const char *text, size_t from,
+                              size_t limit, size_t end, bool last);
 
 #endif

@@ -1,7 +1,8 @@
 /* bpe_added.c - tokens that are found in the text before anything else
  *
- * The tokens are sorted by their bytes. Those that agree with the text so far are a range of them; each further byte of the text
- * narrows it, by bisection, until it is empty. The longest token that was met on the way is the one. */
+ * The tokens are sorted by their bytes. Those that agree with the text so far are a range of them;
+ * each further byte of the text narrows it, by bisection, until it is empty. The longest token that
+ * was met on the way is the one. */
 #include <stdlib.h>
 
 #include "text/bpe.h"
@@ -10,7 +11,8 @@
 
 static int compare(const void *a, const void *b)
 {
-    const struct slice *x = &((const struct bpe_added *)a)->text, *y = &((const struct bpe_added *)b)->text;
+    const struct slice *x = &((const struct bpe_added *)a)->text,
+                       *y = &((const struct bpe_added *)b)->text;
     int order = memcmp(x->at, y->at, x->bytes < y->bytes ? x->bytes : y->bytes);
 
     return order != 0 ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
@@ -31,13 +33,15 @@ static void note_first_bytes(struct added_tokens *a)
         a->only = -1;
 }
 
-alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count, const char *path)
+alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count,
+                        const char *path)
 {
     TRY_RETURN(NEW_ARRAY(&a->sorted, count, "the added tokens of a tokenizer"));
     for (int i = 0; i < count; i++) {
         if (tokens[i].text.bytes > ADDED_BYTES_MAX)
-            return fail(ALIBI_BAD_INPUT, "'%s': the added token '%.40s...' has %zu bytes, more than %d", path, tokens[i].text.at,
-                        tokens[i].text.bytes, ADDED_BYTES_MAX);
+            return fail(ALIBI_BAD_INPUT,
+                        "'%s': the added token '%.40s...' has %zu bytes, more than %d", path,
+                        tokens[i].text.at, tokens[i].text.bytes, ADDED_BYTES_MAX);
         if (tokens[i].text.bytes > 0)
             a->sorted[a->count++] = tokens[i];
     }
@@ -54,7 +58,8 @@ void added_fini(struct added_tokens *a)
 
 /* ---- finding */
 
-/* The first of sorted[low..high), which agree in `depth` bytes, whose next byte is at least `byte`. */
+/* The first of sorted[low..high), which agree in `depth` bytes, whose next byte is at least `byte`.
+ * */
 static int bisect(const struct added_tokens *a, int low, int high, size_t depth, int byte)
 {
     while (low < high) {
@@ -68,7 +73,8 @@ static int bisect(const struct added_tokens *a, int low, int high, size_t depth,
 }
 
 /* The longest token that text[0..bytes) starts with. */
-static struct added_match match_here(const struct added_tokens *a, const char *text, size_t bytes, bool last)
+static struct added_match match_here(const struct added_tokens *a, const char *text, size_t bytes,
+                                     bool last)
 {
     struct added_match m = { .found = ADDED_NONE };
     int low = 0, high = a->count;
@@ -90,7 +96,8 @@ static struct added_match match_here(const struct added_tokens *a, const char *t
 }
 
 /* The next place where the first byte of a token stands, or the limit. */
-static size_t next_candidate(const struct added_tokens *a, const char *text, size_t at, size_t limit)
+static size_t next_candidate(const struct added_tokens *a, const char *text, size_t at,
+                             size_t limit)
 {
     if (a->only >= 0) {
         const char *found = memchr(text + at, a->only, limit - at);
@@ -101,7 +108,8 @@ static size_t next_candidate(const struct added_tokens *a, const char *text, siz
     return at;
 }
 
-struct added_match added_find(const struct added_tokens *a, const char *text, size_t from, size_t limit, size_t end, bool last)
+struct added_match added_find(const struct added_tokens *a, const char *text, size_t from,
+                              size_t limit, size_t end, bool last)
 {
     struct added_match m = { .found = ADDED_NONE };
 

@@ -1,8 +1,9 @@
 /* bpe_merge.c - the merges of byte-level BPE
  *
- * A piece starts as its bytes. Of all neighbours that have a merge, the pair of least rank, the leftmost of those, becomes one
- * symbol; and so on until no neighbours have one. Short pieces look through all pairs each time. Long ones keep them in a heap,
- * so that no text takes more than O(n log n). */
+ * A piece starts as its bytes. Of all neighbours that have a merge, the pair of least rank, the
+ * leftmost of those, becomes one symbol; and so on until no neighbours have one. Short pieces look
+ * through all pairs each time. Long ones keep them in a heap, so that no text takes more than O(n
+ * log n). */
 #include "text/bpe.h"
 
 enum { SHORT_BYTES = 40, ROOM_KEPT = 32 << 10, NO_RANK = INT32_MAX };
@@ -82,8 +83,8 @@ static void look_up(const struct merge_table *t, struct symbol *s, int i, int co
         s[i].rank = rank_of(t, s[i].id, s[i + 1].id, &s[i].result);
 }
 
-static alibi_status merge_short(const struct merge_table *t, const int32_t byte_ids[256], const char *piece, int bytes,
-                                struct ids *ids)
+static alibi_status merge_short(const struct merge_table *t, const int32_t byte_ids[256],
+                                const char *piece, int bytes, struct ids *ids)
 {
     struct symbol s[SHORT_BYTES];
     int count = bytes;
@@ -111,11 +112,13 @@ static alibi_status merge_short(const struct merge_table *t, const int32_t byte_
 
 /* ---- long pieces
  *
- * Symbols are a list, linked both ways, by the place of their first byte; a place that was merged away has symbol -1. The heap
- * holds rank << 32 | place. An entry whose pair is no longer there, or has another rank now, is passed over. Each merge takes
- * one entry and brings at most two, so there are never more than two for each byte.
+ * Symbols are a list, linked both ways, by the place of their first byte; a place that was merged
+ * away has symbol -1. The heap holds rank << 32 | place. An entry whose pair is no longer there, or
+ * has another rank now, is passed over. Each merge takes one entry and brings at most two, so there
+ * are never more than two for each byte.
  *
- * That is 28 bytes of room for each byte of the piece: room that was needed once is not kept by every thread for ever. */
+ * That is 28 bytes of room for each byte of the piece: room that was needed once is not kept by
+ * every thread for ever. */
 
 void merge_room_fini(struct merge_room *r)
 {
@@ -173,14 +176,16 @@ static void push(uint64_t *heap, size_t *count, uint64_t entry)
     heap[at] = entry;
 }
 
-static int32_t rank_at(const struct merge_table *t, const struct merge_room *r, int32_t at, int32_t *result)
+static int32_t rank_at(const struct merge_table *t, const struct merge_room *r, int32_t at,
+                       int32_t *result)
 {
     if (r->symbols[at] < 0 || r->next[at] < 0)
         return NO_RANK;
     return rank_of(t, r->symbols[at], r->symbols[r->next[at]], result);
 }
 
-static void push_pair(const struct merge_table *t, struct merge_room *r, size_t *heap_count, int32_t at)
+static void push_pair(const struct merge_table *t, struct merge_room *r, size_t *heap_count,
+                      int32_t at)
 {
     int32_t result, rank = at < 0 ? NO_RANK : rank_at(t, r, at, &result);
 
@@ -188,8 +193,8 @@ static void push_pair(const struct merge_table *t, struct merge_room *r, size_t 
         push(r->heap, heap_count, (uint64_t)rank << 32 | (uint64_t)at);
 }
 
-static size_t fill_room(const struct merge_table *t, const int32_t byte_ids[256], struct merge_room *r, const char *piece,
-                        size_t bytes)
+static size_t fill_room(const struct merge_table *t, const int32_t byte_ids[256],
+                        struct merge_room *r, const char *piece, size_t bytes)
 {
     size_t count = 0;
 
@@ -227,8 +232,9 @@ static alibi_status take_symbols(const struct merge_room *r, struct ids *ids)
     return ALIBI_OK;
 }
 
-static alibi_status merge_long(const struct merge_table *t, const int32_t byte_ids[256], struct merge_room *r, const char *piece,
-                               size_t bytes, struct ids *ids)
+static alibi_status merge_long(const struct merge_table *t, const int32_t byte_ids[256],
+                               struct merge_room *r, const char *piece, size_t bytes,
+                               struct ids *ids)
 {
     size_t heap_count;
 
@@ -246,8 +252,8 @@ static alibi_status merge_long(const struct merge_table *t, const int32_t byte_i
     return take_symbols(r, ids);
 }
 
-alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256], struct merge_room *r, const char *piece,
-                         size_t bytes, struct ids *ids)
+alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256],
+                         struct merge_room *r, const char *piece, size_t bytes, struct ids *ids)
 {
     alibi_status status;
 

@@ -1,15 +1,17 @@
 /* builtin.c - the built-in text: chronicles of a river country, written by rule
  *
- * A document opens with a few places and people; the others enter one by one while it runs. Between them come paragraphs of many
- * kinds about those already known. What they need (who keeps what, where, how many; the word at a gate; a saying) was said once,
- * a few words or a few thousand words before, so a reader who remembers more is surprised less. */
+ * A document opens with a few places and people; the others enter one by one while it runs. Between
+ * them come paragraphs of many kinds about those already known. What they need (who keeps what,
+ * where, how many; the word at a gate; a saying) was said once, a few words or a few thousand words
+ * before, so a reader who remembers more is surprised less. */
 #include "text/builtin.h"
 
 enum {
     DOCUMENT_BYTES = 24000, /* about 4,100 words */
     SHORT_DOCUMENT = 3000,
-    FEWEST_DOCUMENTS = 20, /* a small text has shorter documents rather than fewer, down to the short ones */
-    LEAST_DOCUMENTS = 3,   /* one for each split */
+    FEWEST_DOCUMENTS =
+        20, /* a small text has shorter documents rather than fewer, down to the short ones */
+    LEAST_DOCUMENTS = 3, /* one for each split */
     OPENING_PLACES = 2,
     OPENING_PEOPLE = 2,
     BYTES_PER_PERSON = 1600,
@@ -179,9 +181,11 @@ static void write_document(struct writer *w, uint64_t number, size_t typical_byt
     }
 }
 
-static alibi_status write_documents(struct writer *w, size_t bytes, document_taker *take, void *user)
+static alibi_status write_documents(struct writer *w, size_t bytes, document_taker *take,
+                                    void *user)
 {
-    size_t written = 0, typical = (size_t)between(SHORT_DOCUMENT, bytes / FEWEST_DOCUMENTS, DOCUMENT_BYTES);
+    size_t written = 0,
+           typical = (size_t)between(SHORT_DOCUMENT, bytes / FEWEST_DOCUMENTS, DOCUMENT_BYTES);
 
     for (uint64_t number = 0; written < bytes || number < LEAST_DOCUMENTS; number++) {
         write_document(w, number, typical);
@@ -197,8 +201,10 @@ static alibi_status write_documents(struct writer *w, size_t bytes, document_tak
 #define AT(field) offsetof(struct alibi_builtin, field)
 
 static const struct alibi_option options[] = {
-    { "text-seed", ALIBI_OPTION_INT, AT(seed), 0, INT32_MAX, NULL, "1", "N", "seed of the built-in text" },
-    { "text-bytes", ALIBI_OPTION_INT, AT(bytes), 1, 1 << 30, NULL, "4194304", "N", "size of the built-in text, about" },
+    { "text-seed", ALIBI_OPTION_INT, AT(seed), 0, INT32_MAX, NULL, "1", "N",
+      "seed of the built-in text" },
+    { "text-bytes", ALIBI_OPTION_INT, AT(bytes), 1, 1 << 30, NULL, "4194304", "N",
+      "size of the built-in text, about" },
 };
 
 const struct alibi_option *alibi_builtin_options(int *count)
@@ -207,7 +213,8 @@ const struct alibi_option *alibi_builtin_options(int *count)
     return options;
 }
 
-alibi_status builtin_write(uint64_t seed, int64_t bytes, alibi_status (*document)(void *user, const char *text, size_t length),
+alibi_status builtin_write(uint64_t seed, int64_t bytes,
+                           alibi_status (*document)(void *user, const char *text, size_t length),
                            void *user)
 {
     alibi_status status;

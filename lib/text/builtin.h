@@ -1,9 +1,10 @@
 /* builtin.h - inside the generator of the built-in text
  *
- *   words and grammar (data) -> speech (templates to sentences) -> world (people, places, things) -> plot (paragraphs, documents)
+ *   words and grammar (data) -> speech (templates to sentences) -> world (people, places, things)
+ *   -> plot (paragraphs, documents)
  *
- * Every choice is an integer drawn from (seed, document), so the same seed gives the same bytes on any machine. A document is
- * written from its own numbers alone and knows nothing of the others. */
+ * Every choice is an integer drawn from (seed, document), so the same seed gives the same bytes on
+ * any machine. A document is written from its own numbers alone and knows nothing of the others. */
 #ifndef BUILTIN_H
 #define BUILTIN_H
 
@@ -11,8 +12,8 @@
 
 /* ---- words (builtin_words.c) */
 
-/* Words in order of frequency, separated by spaces. Irregular forms follow a slash: "knife/knives", "go/went/going"; the others
- * are made by rule. WORD_NAME: syllables, all equally frequent. */
+/* Words in order of frequency, separated by spaces. Irregular forms follow a slash: "knife/knives",
+ * "go/went/going"; the others are made by rule. WORD_NAME: syllables, all equally frequent. */
 enum word_kind { WORD_PLAIN, WORD_NOUN, WORD_VERB, WORD_NAME };
 struct word_class {
     const char *name; /* how templates call it */
@@ -23,9 +24,9 @@ extern const struct word_class builtin_classes[];
 
 /* ---- grammar (builtin_phrases.c, builtin_stories.c) */
 
-/* A rule is a choice of templates, the likeliest first, NULL behind the last. In a template {x} stands for a word of class x, a
- * choice of rule x, or a fact of the scene (builtin_world.c), and ^ makes the next letter a capital. No rule leads back to
- * itself. */
+/* A rule is a choice of templates, the likeliest first, NULL behind the last. In a template {x}
+ * stands for a word of class x, a choice of rule x, or a fact of the scene (builtin_world.c), and ^
+ * makes the next letter a capital. No rule leads back to itself. */
 struct rule {
     const char *name;
     const char *const *templates;
@@ -63,7 +64,13 @@ struct lexicon {
 };
 
 /* Two holdings may come with each person, and the spare ones by giving. */
-enum { PEOPLE = 14, PLACES = 7, SPARE_HOLDINGS = 8, HOLDINGS = 2 * PEOPLE + SPARE_HOLDINGS, SAYINGS = 3 };
+enum {
+    PEOPLE = 14,
+    PLACES = 7,
+    SPARE_HOLDINGS = 8,
+    HOLDINGS = 2 * PEOPLE + SPARE_HOLDINGS,
+    SAYINGS = 3
+};
 
 struct person {
     char first[NAME_BYTES], last[NAME_BYTES];
@@ -117,9 +124,11 @@ struct writer {
     uint64_t seed, document, drawn;
     struct random4 numbers;
     struct text out;
-    alibi_status status; /* of the first failure; from then on nothing is written, so that sentences need not look */
+    alibi_status status; /* of the first failure; from then on nothing is written, so that sentences
+                            need not look */
     bool capital, article;
-    uint8_t palette[CLASSES][PALETTE]; /* of each class, the words used lately, the last one first */
+    uint8_t palette[CLASSES]
+                   [PALETTE]; /* of each class, the words used lately, the last one first */
     struct world world;
     struct scene scene;
 };
@@ -127,7 +136,8 @@ struct writer {
 /* ---- speech (builtin_speech.c) */
 
 void speech_init(struct lexicon *l);
-void speech_begin(struct writer *w, uint64_t document); /* fresh numbers, a fresh palette, an empty page */
+void speech_begin(struct writer *w,
+                  uint64_t document); /* fresh numbers, a fresh palette, an empty page */
 int speech_draw_below(struct writer *w, int n);
 int speech_draw_zipf(struct writer *w, int n); /* 0..n-1, the small ones more often */
 bool speech_draw_chance(struct writer *w, int of_hundred);
@@ -135,18 +145,21 @@ void speech_put(struct writer *w, const char *text, size_t length);
 void speech_put_text(struct writer *w, const char *text);
 void speech_put_number(struct writer *w, int n); /* 0..99, in words */
 void speech_say(struct writer *w, const char *template);
-/* Speaks aside: the result goes into `out` instead of the document. The pair is of the same words, once singular, once plural. */
+/* Speaks aside: the result goes into `out` instead of the document. The pair is of the same words,
+ * once singular, once plural. */
 void speech_compose(struct writer *w, char *out, size_t size, const char *template);
-void speech_compose_pair(struct writer *w, char *one, char *many, size_t size, const char *one_template,
-                         const char *many_template);
+void speech_compose_pair(struct writer *w, char *one, char *many, size_t size,
+                         const char *one_template, const char *many_template);
 
 /* ---- world (builtin_world.c) */
 
 void world_begin(struct writer *w);
-void world_add_place(struct writer *w);   /* scene.x is the new place */
-void world_add_person(struct writer *w);  /* scene.a is the new person, scene.h what they keep at home */
+void world_add_place(struct writer *w); /* scene.x is the new place */
+void world_add_person(
+    struct writer *w); /* scene.a is the new person, scene.h what they keep at home */
 void world_add_holding(struct writer *w); /* something that a keeps in another place: scene.h */
-/* Writes the fact that a template calls `name`, such as A, A.his, X.house, H.count; false if there is none of that name. */
+/* Writes the fact that a template calls `name`, such as A, A.his, X.house, H.count; false if there
+ * is none of that name. */
 bool world_say(struct writer *w, const char *name, size_t length);
 
 /* Fill the scene: with what was used lately, mostly; with what was not used for long, mostly. */
@@ -154,8 +167,8 @@ void world_cast_lately(struct writer *w);
 void world_cast_long_ago(struct writer *w);
 void world_cast_oldest(struct writer *w); /* called again, it goes through all of them */
 
-/* Change how many h there are: some go from a to b (then g is b's), some are lost, some are found. False, and nothing is changed,
- * if there are too few or too many for that, or by chance. */
+/* Change how many h there are: some go from a to b (then g is b's), some are lost, some are found.
+ * False, and nothing is changed, if there are too few or too many for that, or by chance. */
 bool world_give(struct writer *w);
 bool world_lose(struct writer *w);
 bool world_find(struct writer *w);

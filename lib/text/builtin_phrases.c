@@ -1,4 +1,5 @@
-/* builtin_phrases.c - the parts that sentences of the built-in text are made of, and the sentences that tell no fact
+/* builtin_phrases.c - the parts that sentences of the built-in text are made of, and the sentences
+ * that tell no fact
  *
  * {A} is a person, {X} and {Y} are places; see builtin_world.c. */
 #include "text/builtin.h"
@@ -107,7 +108,8 @@ static const char *const who[] = {
 };
 
 static const char *const crowd[] = {
-    "the {folk.s}", "the {folk.s} of {X}", "{few} {folk.s}", "the {mood} {folk.s}", "the {beast.s}", NULL,
+    "the {folk.s}",        "the {folk.s} of {X}", "{few} {folk.s}",
+    "the {mood} {folk.s}", "the {beast.s}",       NULL,
 };
 
 /* ---- sentences that only fill the country: nothing in them is needed again */
@@ -207,13 +209,27 @@ static const char *const title[] = {
     "^what the {folk} saw in {X}", "{Y}, {X}, and the {lay} {land}", NULL,
 };
 
-#define RULE(name)                                                                                                               \
-    {                                                                                                                            \
-#name, name                                                                                                              \
+#define RULE(name)                                                                                 \
+    {                                                                                              \
+#name, name                                                                                \
     }
 
 const struct rule builtin_phrases[] = {
-    RULE(np),         RULE(mark),        RULE(spot),       RULE(where), RULE(when),   RULE(manner),
-    RULE(who),        RULE(crowd),       RULE(outdoors),   RULE(deed),  RULE(remark), RULE(remark_short),
-    RULE(small_talk), RULE(saying_made), RULE(trait_made), RULE(title), { 0 },
+    RULE(np),
+    RULE(mark),
+    RULE(spot),
+    RULE(where),
+    RULE(when),
+    RULE(manner),
+    RULE(who),
+    RULE(crowd),
+    RULE(outdoors),
+    RULE(deed),
+    RULE(remark),
+    RULE(remark_short),
+    RULE(small_talk),
+    RULE(saying_made),
+    RULE(trait_made),
+    RULE(title),
+    { 0 },
 };

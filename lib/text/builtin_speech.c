@@ -2,9 +2,10 @@
  *
  *   "^{an} {look} {tool} {drift.ed}"  ->  "A rusty bell trembled"
  *
- * Rank r of a class of words is drawn with weight 1 / (r + 3), Zipf's law but for the first few, which the words that stand in
- * the templates themselves supply. Most draws are from the palette, the words of a class that the document used last, so a word
- * that was used is likely to be used again soon, as in any text about something. */
+ * Rank r of a class of words is drawn with weight 1 / (r + 3), Zipf's law but for the first few,
+ * which the words that stand in the templates themselves supply. Most draws are from the palette,
+ * the words of a class that the document used last, so a word that was used is likely to be used
+ * again soon, as in any text about something. */
 #include <string.h>
 
 #include "text/builtin.h"
@@ -119,7 +120,8 @@ static const struct symbol *find_symbol(const struct lexicon *l, const char *nam
 static void add_rules(struct lexicon *l, const struct rule *rules)
 {
     for (; rules->name != NULL && l->symbol_count < SYMBOLS; rules++)
-        add_symbol(l, (struct symbol){ .name = rules->name, .rule = rules, .index = count_templates(rules) });
+        add_symbol(l, (struct symbol){
+                          .name = rules->name, .rule = rules, .index = count_templates(rules) });
 }
 
 void speech_init(struct lexicon *l)
@@ -173,7 +175,8 @@ static void append_capital(struct writer *w, const char *text, size_t length)
     w->capital = false;
 }
 
-/* "a" or "an" waits for the word it belongs to; the template's space between them comes first and is not written. */
+/* "a" or "an" waits for the word it belongs to; the template's space between them comes first and
+ * is not written. */
 static void put_article(struct writer *w, char next)
 {
     bool vowel = memchr("aeiouAEIOU", next, 10) != NULL;
@@ -205,10 +208,12 @@ void speech_put_text(struct writer *w, const char *text)
 
 void speech_put_number(struct writer *w, int n)
 {
-    static const char *const low[] = { "none",     "one",     "two",     "three",     "four",     "five",    "six",
-                                       "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
-                                       "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen" };
-    static const char *const tens[] = { "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety" };
+    static const char *const low[] = { "none",    "one",     "two",       "three",    "four",
+                                       "five",    "six",     "seven",     "eight",    "nine",
+                                       "ten",     "eleven",  "twelve",    "thirteen", "fourteen",
+                                       "fifteen", "sixteen", "seventeen", "eighteen", "nineteen" };
+    static const char *const tens[] = { "twenty", "thirty",  "forty",  "fifty",
+                                        "sixty",  "seventy", "eighty", "ninety" };
 
     if (n < 20) {
         speech_put_text(w, low[n]);
@@ -229,12 +234,14 @@ static bool ends_in(const struct word *word, const char *end)
 {
     size_t length = strlen(end);
 
-    return (size_t)word->length >= length && memcmp(word->text + word->length - length, end, length) == 0;
+    return (size_t)word->length >= length &&
+           memcmp(word->text + word->length - length, end, length) == 0;
 }
 
 static bool ends_in_consonant_and_y(const struct word *word)
 {
-    return ends_in(word, "y") && word->length > 1 && strchr("aeiou", word->text[word->length - 2]) == NULL;
+    return ends_in(word, "y") && word->length > 1 &&
+           strchr("aeiou", word->text[word->length - 2]) == NULL;
 }
 
 static void put_stem(struct writer *w, const struct word *word, int dropped, const char *ending)
@@ -247,7 +254,8 @@ static void put_s(struct writer *w, const struct word *word)
 {
     if (ends_in_consonant_and_y(word))
         put_stem(w, word, 1, "ies");
-    else if (ends_in(word, "s") || ends_in(word, "x") || ends_in(word, "ch") || ends_in(word, "sh") || ends_in(word, "o"))
+    else if (ends_in(word, "s") || ends_in(word, "x") || ends_in(word, "ch") ||
+             ends_in(word, "sh") || ends_in(word, "o"))
         put_stem(w, word, 0, "es");
     else
         put_stem(w, word, 0, "s");
@@ -281,7 +289,8 @@ static bool put_irregular(struct writer *w, const struct word *word, int n)
     return true;
 }
 
-static void put_word(struct writer *w, const struct word *word, enum word_kind kind, enum word_form form)
+static void put_word(struct writer *w, const struct word *word, enum word_kind kind,
+                     enum word_form form)
 {
     if (form == FORM_FIRST)
         put_stem(w, word, 0, "");
@@ -302,7 +311,8 @@ static enum word_form form_of(const char *suffix, size_t length)
     return length == 3 && memcmp(suffix, "ing", 3) == 0 ? FORM_ING : FORM_FIRST;
 }
 
-/* Puts the word in front of the palette: from where it stood in it, or in place of the one not used for longest. */
+/* Puts the word in front of the palette: from where it stood in it, or in place of the one not used
+ * for longest. */
 static void use_word(uint8_t palette[PALETTE], int rank)
 {
     int at = 0;
@@ -356,10 +366,12 @@ static void say_symbol(struct writer *w, const char *name, size_t length)
     else if (s != NULL)
         say_class(w, s->index, dot != NULL ? form_of(dot + 1, length - base - 1) : FORM_FIRST);
     else if (!world_say(w, name, length) && w->status == ALIBI_OK)
-        w->status = fail(ALIBI_BAD_INPUT, "built-in text: the grammar has no '%.*s'", (int)length, name);
+        w->status =
+            fail(ALIBI_BAD_INPUT, "built-in text: the grammar has no '%.*s'", (int)length, name);
 }
 
-/* Calls itself through say_symbol, as deep as the rules are nested; no rule leads back to itself, so that is a few levels. */
+/* Calls itself through say_symbol, as deep as the rules are nested; no rule leads back to itself,
+ * so that is a few levels. */
 void speech_say(struct writer *w, const char *template)
 {
     while (*template != '\0') {
@@ -391,8 +403,8 @@ void speech_compose(struct writer *w, char *out, size_t size, const char *templa
     w->out.length = start;
 }
 
-void speech_compose_pair(struct writer *w, char *one, char *many, size_t size, const char *one_template,
-                         const char *many_template)
+void speech_compose_pair(struct writer *w, char *one, char *many, size_t size,
+                         const char *one_template, const char *many_template)
 {
     uint64_t drawn = w->drawn;
     uint8_t palette[CLASSES][PALETTE];

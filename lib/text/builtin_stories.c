@@ -1,7 +1,8 @@
 /* builtin_stories.c - the paragraphs of the built-in text
  *
- * {A}, {B}, {C} are people, {X}, {Y} places, {H} what A keeps (and {H.at} where), {G} what B keeps; see builtin_world.c. A fact
- * is told once, when its person or place enters, and needed by every sentence that names it later. */
+ * {A}, {B}, {C} are people, {X}, {Y} places, {H} what A keeps (and {H.at} where), {G} what B keeps;
+ * see builtin_world.c. A fact is told once, when its person or place enters, and needed by every
+ * sentence that names it later. */
 #include "text/builtin.h"
 
 /* ---- first meetings: the facts */
@@ -70,8 +71,9 @@ static const char *const keeps_also[] = {
 /* ---- work */
 
 static const char *const work[] = {
-    "{deed} {thinks_of} {deed} {thinks_of}", "{deed} {thinks_of} {outdoors} {thinks_of}", "{deed} {visits} {thinks_of} {deed}",
-    "{thinks_of} {deed} {visits} {remark}",  "{outdoors} {deed} {thinks_of} {visits}",    NULL,
+    "{deed} {thinks_of} {deed} {thinks_of}",  "{deed} {thinks_of} {outdoors} {thinks_of}",
+    "{deed} {visits} {thinks_of} {deed}",     "{thinks_of} {deed} {visits} {remark}",
+    "{outdoors} {deed} {thinks_of} {visits}", NULL,
 };
 
 static const char *const thinks_of[] = {
@@ -322,7 +324,11 @@ static const char *const recap_item[] = {
 };
 
 static const char *const recap_close[] = {
-    "^and as for the rest: {saying}.", "^that was all, and it was enough.", "{outdoors}", "{remark}", NULL,
+    "^and as for the rest: {saying}.",
+    "^that was all, and it was enough.",
+    "{outdoors}",
+    "{remark}",
+    NULL,
 };
 
 static const char *const ledger_open[] = {
@@ -375,18 +381,22 @@ static const char *const pause[] = {
     NULL,
 };
 
-#define RULE(name)                                                                                                               \
-    {                                                                                                                            \
-#name, name                                                                                                              \
+#define RULE(name)                                                                                 \
+    {                                                                                              \
+#name, name                                                                                \
     }
 
 const struct rule builtin_stories[] = {
-    RULE(place_first),  RULE(place_more),   RULE(person_first), RULE(kin_first),     RULE(keeps_first), RULE(person_more),
-    RULE(counts_daily), RULE(keeps_also),   RULE(work),         RULE(thinks_of),     RULE(visits),      RULE(travel),
-    RULE(leaves),       RULE(on_the_road),  RULE(arrives),      RULE(gives),         RULE(sells),       RULE(talk_price),
-    RULE(takes_home),   RULE(left_over),    RULE(finds_more),   RULE(has_now),       RULE(loses_some),  RULE(search),
-    RULE(search_why),   RULE(search_end),   RULE(dialogue),     RULE(chats),         RULE(asks),        RULE(answers),
-    RULE(asks_back),    RULE(answers_back), RULE(letter),       RULE(letter_open),   RULE(letter_asks), RULE(letter_tells),
-    RULE(letter_end),   RULE(recap_open),   RULE(recap_item),   RULE(recap_close),   RULE(ledger_open), RULE(ledger_item),
-    RULE(ledger_close), RULE(meeting_open), RULE(meeting_item), RULE(meeting_close), RULE(pause),       { 0 },
+    RULE(place_first),  RULE(place_more),    RULE(person_first), RULE(kin_first),
+    RULE(keeps_first),  RULE(person_more),   RULE(counts_daily), RULE(keeps_also),
+    RULE(work),         RULE(thinks_of),     RULE(visits),       RULE(travel),
+    RULE(leaves),       RULE(on_the_road),   RULE(arrives),      RULE(gives),
+    RULE(sells),        RULE(talk_price),    RULE(takes_home),   RULE(left_over),
+    RULE(finds_more),   RULE(has_now),       RULE(loses_some),   RULE(search),
+    RULE(search_why),   RULE(search_end),    RULE(dialogue),     RULE(chats),
+    RULE(asks),         RULE(answers),       RULE(asks_back),    RULE(answers_back),
+    RULE(letter),       RULE(letter_open),   RULE(letter_asks),  RULE(letter_tells),
+    RULE(letter_end),   RULE(recap_open),    RULE(recap_item),   RULE(recap_close),
+    RULE(ledger_open),  RULE(ledger_item),   RULE(ledger_close), RULE(meeting_open),
+    RULE(meeting_item), RULE(meeting_close), RULE(pause),        { 0 },
 };

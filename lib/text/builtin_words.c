@@ -1,7 +1,7 @@
 /* builtin_words.c - the words of the built-in text: the river country and what people keep there
  *
- * Within a class the words stand in the order of their frequency. None begins with a vowel letter that is spoken as a consonant,
- * or the reverse, because "a" or "an" is chosen by the letter. */
+ * Within a class the words stand in the order of their frequency. None begins with a vowel letter
+ * that is spoken as a consonant, or the reverse, because "a" or "an" is chosen by the letter. */
 #include "text/builtin.h"
 
 const struct word_class builtin_classes[] = {
@@ -169,7 +169,8 @@ const struct word_class builtin_classes[] = {
 
     /* ---- time and number */
     { "season", WORD_PLAIN, "winter autumn spring summer" },
-    { "month", WORD_PLAIN, "^march ^october ^november ^april ^may ^september ^february ^january ^june ^december ^august ^july" },
+    { "month", WORD_PLAIN,
+      "^march ^october ^november ^april ^may ^september ^february ^january ^june ^december ^august ^july" },
     { "day", WORD_PLAIN, "^monday ^friday ^sunday ^wednesday ^saturday ^tuesday ^thursday" },
     { "few", WORD_PLAIN, "two three four five six seven eight nine" },
     { "nth", WORD_PLAIN, "first third second fourth last fifth sixth seventh tenth ninth eighth" },
@@ -178,8 +179,10 @@ const struct word_class builtin_classes[] = {
     { "first_start", WORD_NAME,
       "mar tol bren el has lin bet ros tam jor wil cor fen gar hil iv jan kel lor mir ned ol per rud sel tib ul ver win yol ab ced "
       "dag est flor gid hob ild jess kit" },
-    { "woman_end", WORD_NAME, "a ia wen eth issa ine ora elle anna ena ica ota une ela isse ara ettie inda uvia ola" },
-    { "man_end", WORD_NAME, "o ric and em us in ard en ulf as ert is old iver om win ian athan uel eck" },
+    { "woman_end", WORD_NAME,
+      "a ia wen eth issa ine ora elle anna ena ica ota une ela isse ara ettie inda uvia ola" },
+    { "man_end", WORD_NAME,
+      "o ric and em us in ard en ulf as ert is old iver om win ian athan uel eck" },
     { "last_start", WORD_NAME,
       "vos har quil sed mor tar pen grin bal crow dun ed far gul hol ick jar kest lan mun nor oak pel rav sal thorn ud vel wes yar "
       "ash brim cat drew eller fitch gam hux ing lock mad pol ridd stan tull wag wick zeld" },

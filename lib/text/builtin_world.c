@@ -1,8 +1,10 @@
-/* builtin_world.c - the people, places and things of one document, and what sentences can say about them
+/* builtin_world.c - the people, places and things of one document, and what sentences can say about
+ * them
  *
- * Facts are made when their person or place enters and stay as they are; only counts change, by sentences that say so. Whom the
- * next paragraph is about follows from how lately each was used, with Zipf weights over that order: most facts come back soon,
- * and some after thousands of words. */
+ * Facts are made when their person or place enters and stay as they are; only counts change, by
+ * sentences that say so. Whom the next paragraph is about follows from how lately each was used,
+ * with Zipf weights over that order: most facts come back soon, and some after thousands of words.
+ * */
 #include <stddef.h>
 #include <string.h>
 
@@ -65,7 +67,8 @@ static bool is_taken(const char *first, size_t stride, int i)
 }
 
 /* Composes a text of item i that no earlier item has, unless chance is very unkind. */
-static void compose_anew(struct writer *w, char *first, size_t stride, int i, size_t size, const char *template)
+static void compose_anew(struct writer *w, char *first, size_t stride, int i, size_t size,
+                         const char *template)
 {
     for (int tries = 0; tries == 0 || (tries < NAME_TRIES && is_taken(first, stride, i)); tries++)
         speech_compose(w, first + (size_t)i * stride, size, template);
@@ -95,8 +98,11 @@ static int new_holding(struct writer *w, int owner, int place)
     int i = world->known_holdings.count;
     struct holding *h = &world->holdings[i];
 
-    for (int tries = 0; tries == 0 || (tries < NAME_TRIES && is_taken(world->holdings[0].things, sizeof *h, i)); tries++)
-        speech_compose_pair(w, h->thing, h->things, PHRASE_BYTES, "{stuff} {tool}", "{stuff} {tool.s}");
+    for (int tries = 0;
+         tries == 0 || (tries < NAME_TRIES && is_taken(world->holdings[0].things, sizeof *h, i));
+         tries++)
+        speech_compose_pair(w, h->thing, h->things, PHRASE_BYTES, "{stuff} {tool}",
+                            "{stuff} {tool.s}");
     h->owner = owner;
     h->place = place;
     h->count = FEWEST + speech_draw_below(w, MOST - FEWEST + 1);
@@ -163,7 +169,8 @@ void world_add_holding(struct writer *w)
     struct world *world = &w->world;
     int owner = w->scene.a;
 
-    set_scene(w, new_holding(w, owner, pick_other(w, &world->known_places, world->people[owner].home, -1)));
+    set_scene(w, new_holding(w, owner,
+                             pick_other(w, &world->known_places, world->people[owner].home, -1)));
 }
 
 void world_cast_lately(struct writer *w)
@@ -205,7 +212,8 @@ static int holding_of_b(const struct writer *w)
     const struct holding *h = &world->holdings[w->scene.h];
 
     for (int i = 0; i < world->known_holdings.count; i++)
-        if (world->holdings[i].owner == w->scene.b && strcmp(world->holdings[i].things, h->things) == 0)
+        if (world->holdings[i].owner == w->scene.b &&
+            strcmp(world->holdings[i].things, h->things) == 0)
             return i;
     return -1;
 }
@@ -301,7 +309,8 @@ static bool is(const char *name, const char *text, size_t length)
     return strlen(name) == length && memcmp(name, text, length) == 0;
 }
 
-static bool put_field(struct writer *w, const void *from, const struct field *fields, const char *name, size_t length)
+static bool put_field(struct writer *w, const void *from, const struct field *fields,
+                      const char *name, size_t length)
 {
     for (; fields->name != NULL; fields++) {
         if (is(fields->name, name, length)) {

@@ -1,6 +1,7 @@
 /* corpus.c - text or shards as tokens, in three splits
  *
- * All documents stand one behind the other, each followed by one end token. A split is a range of that:
+ * All documents stand one behind the other, each followed by one end token. A split is a range of
+ * that:
  *
  *   0 ... train ... cuts[1] ... validation ... cuts[2] ... test ... cuts[3] = count */
 #include <math.h>
@@ -20,7 +21,8 @@ static bool starts_character(const alibi_corpus *c, int64_t i)
     return bytes == 0 || !utf8_continues(text[0]);
 }
 
-/* The first line start at or behind `from` within `reach`, else the first character that starts there. */
+/* The first line start at or behind `from` within `reach`, else the first character that starts
+ * there. */
 static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
 {
     int64_t i = from;
@@ -196,9 +198,11 @@ static alibi_status check_builtin(uint64_t seed, int64_t bytes)
     const struct alibi_option *options = alibi_builtin_options(&count);
 
     if ((double)seed > options[0].max)
-        return fail(ALIBI_USAGE, "the built-in text has seeds up to %.0f, not %llu", options[0].max, (unsigned long long)seed);
+        return fail(ALIBI_USAGE, "the built-in text has seeds up to %.0f, not %llu", options[0].max,
+                    (unsigned long long)seed);
     if ((double)bytes > options[1].max)
-        return fail(ALIBI_USAGE, "the built-in text has at most %.0f bytes, not %lld", options[1].max, (long long)bytes);
+        return fail(ALIBI_USAGE, "the built-in text has at most %.0f bytes, not %lld",
+                    options[1].max, (long long)bytes);
     return ALIBI_OK;
 }
 
@@ -216,7 +220,8 @@ static void cut_by_document(struct intake *in)
     in->corpus->cuts[2] = last_documents(in, part);
 }
 
-alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes, const alibi_tokenizer *t)
+alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
+                                  const alibi_tokenizer *t)
 {
     alibi_status status;
     struct intake in = { 0 };
@@ -255,13 +260,15 @@ static alibi_status report(const struct source *source, double started, double *
         .done = done,
         .total = total,
         .seconds = seconds,
-        .seconds_left = total > done && done > 0 ? seconds * (double)(total - done) / (double)done : 0,
+        .seconds_left =
+            total > done && done > 0 ? seconds * (double)(total - done) / (double)done : 0,
         .loss = NAN,
     });
     return ALIBI_OK;
 }
 
-static alibi_status add_encoded(alibi_corpus *c, struct encoding *encoding, const struct source *source)
+static alibi_status add_encoded(alibi_corpus *c, struct encoding *encoding,
+                                const struct source *source)
 {
     double started = clock_seconds(), reported = started;
     struct encoded some;
@@ -274,7 +281,8 @@ static alibi_status add_encoded(alibi_corpus *c, struct encoding *encoding, cons
     return ALIBI_OK;
 }
 
-static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int count, const struct alibi_reading *reading)
+static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int count,
+                              const struct alibi_reading *reading)
 {
     alibi_status status;
     struct source *source = NULL;
@@ -296,15 +304,18 @@ out:
 /* ---- shards */
 
 /* All parts of a corpus have one tokenizer. */
-static alibi_status agree_on_tokenizer(alibi_corpus *c, const alibi_tokenizer *own, const char *path)
+static alibi_status agree_on_tokenizer(alibi_corpus *c, const alibi_tokenizer *own,
+                                       const char *path)
 {
     if (c->tokenizer == NULL)
         c->tokenizer = tokenizer_share(own);
     if (tokenizer_checksum(c->tokenizer) == tokenizer_checksum(own))
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "'%s' was tokenized with another tokenizer (%s, %lld ids) than the one in use (%s, %lld ids)",
-                path, alibi_tokenizer_type(own), (long long)alibi_tokenizer_vocab(own), alibi_tokenizer_type(c->tokenizer),
-                (long long)alibi_tokenizer_vocab(c->tokenizer));
+    return fail(
+        ALIBI_BAD_INPUT,
+        "'%s' was tokenized with another tokenizer (%s, %lld ids) than the one in use (%s, %lld ids)",
+        path, alibi_tokenizer_type(own), (long long)alibi_tokenizer_vocab(own),
+        alibi_tokenizer_type(c->tokenizer), (long long)alibi_tokenizer_vocab(c->tokenizer));
 }
 
 static alibi_status open_shards(alibi_corpus *c, const char *path)
@@ -334,8 +345,10 @@ static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int co
     for (int i = 0; i < count; i++)
         TRY_RETURN(open_shards(c, paths[i]));
     if (c->tokenizer == NULL)
-        return fail(ALIBI_BAD_INPUT, "'%s' has no tokenizer of its own: give the one that made its tokens (--tokenizer)",
-                    paths[0]);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "'%s' has no tokenizer of its own: give the one that made its tokens (--tokenizer)",
+            paths[0]);
     for (int i = before; i < c->shard_count; i++)
         TRY_RETURN(shard_check(&c->shards[i], alibi_tokenizer_vocab(c->tokenizer)));
     count_tokens(c);
@@ -352,14 +365,16 @@ static alibi_status recognise(bool *shards, const char *const *paths, int count)
     for (int i = 1; i < count; i++) {
         TRY_RETURN(shards_recognise(&next, paths[i]));
         if (next != first)
-            return fail(ALIBI_BAD_INPUT, "'%s' holds tokens and '%s' text: a corpus is one or the other", paths[first ? 0 : i],
-                        paths[first ? i : 0]);
+            return fail(ALIBI_BAD_INPUT,
+                        "'%s' holds tokens and '%s' text: a corpus is one or the other",
+                        paths[first ? 0 : i], paths[first ? i : 0]);
     }
     *shards = first;
     return ALIBI_OK;
 }
 
-static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int count, const struct alibi_reading *reading)
+static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int count,
+                              const struct alibi_reading *reading)
 {
     bool shards = false;
 
@@ -367,15 +382,17 @@ static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int cou
     return shards ? add_shards(c, paths, count) : add_texts(c, paths, count, reading);
 }
 
-static alibi_status add_valid(alibi_corpus *c, const char *path, const struct alibi_reading *reading)
+static alibi_status add_valid(alibi_corpus *c, const char *path,
+                              const struct alibi_reading *reading)
 {
     c->own_valid = true;
     c->files_checksum = checksum_tokens(c);
     return add_paths(c, &path, 1, reading);
 }
 
-alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count, const char *valid,
-                               const alibi_tokenizer *t, const struct alibi_reading *reading)
+alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
+                               const char *valid, const alibi_tokenizer *t,
+                               const struct alibi_reading *reading)
 {
     alibi_status status;
     alibi_corpus *c = NULL;
@@ -397,7 +414,8 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     c = NULL;
 out:
     if (status == ALIBI_INTERRUPTED)
-        stop_clear(); /* whoever asked for a stop has it; one that came too late is for the next call */
+        stop_clear(); /* whoever asked for a stop has it; one that came too late is for the next
+                         call */
     alibi_corpus_free(c);
     return status;
 }
@@ -408,7 +426,9 @@ struct span corpus_span(const alibi_corpus *c, enum alibi_split split)
 {
     if (split == ALIBI_ALL)
         return (struct span){ .corpus = c, .count = c->count };
-    return (struct span){ .corpus = c, .first = c->cuts[split], .count = c->cuts[split + 1] - c->cuts[split] };
+    return (struct span){ .corpus = c,
+                          .first = c->cuts[split],
+                          .count = c->cuts[split + 1] - c->cuts[split] };
 }
 
 const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c)

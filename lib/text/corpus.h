@@ -14,10 +14,10 @@ struct alibi_corpus {
     int64_t count;            /* of tokens */
     int64_t cuts[SPLITS + 1]; /* split s is tokens cuts[s]..cuts[s + 1] - 1 */
     uint32_t checksum;
-    bool own_valid;                  /* the validation split is a text of its own */
-    uint32_t files_checksum;         /* of the tokens before it */
-    struct alibi_builtin builtin;    /* which it is; bytes == 0: none */
-    bool indexed;                    /* every shard is in an index, and these are the sums of what the indices say */
+    bool own_valid;               /* the validation split is a text of its own */
+    uint32_t files_checksum;      /* of the tokens before it */
+    struct alibi_builtin builtin; /* which it is; bytes == 0: none */
+    bool indexed; /* every shard is in an index, and these are the sums of what the indices say */
     int64_t documents, words, bytes; /* of all */
 };
 

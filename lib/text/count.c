@@ -1,9 +1,10 @@
 /* count.c - the distinct pieces of a text of any size, with how often each occurs
  *
- *   block ── parts, each counted by one thread into a tally of its own ── shards of the total, each filled by one thread
+ *   block ── parts, each counted by one thread into a tally of its own ── shards of the total, each
+ *   filled by one thread
  *
- * while a worker reads the next block. A part's tally is small enough to stay near the processor, and most pieces are met there a
- * second time: only the distinct ones reach the total. */
+ * while a worker reads the next block. A part's tally is small enough to stay near the processor,
+ * and most pieces are met there a second time: only the distinct ones reach the total. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -11,8 +12,11 @@
 #include "text/stretches.h"
 #include "text/vocabulary.h"
 
-/* A byte of a distinct piece takes up to 37 bytes in BPE training (random letters, min_count 1): under 2 GB. */
-const struct tally_limits tally_limits_usual = { .pieces = 5 << 20, .bytes = 40 << 20, .block_bytes = 16 << 20 };
+/* A byte of a distinct piece takes up to 37 bytes in BPE training (random letters, min_count 1):
+ * under 2 GB. */
+const struct tally_limits tally_limits_usual = { .pieces = 5 << 20,
+                                                 .bytes = 40 << 20,
+                                                 .block_bytes = 16 << 20 };
 
 struct counting {
     struct tally *total;
@@ -44,7 +48,8 @@ static alibi_status add_piece(void *user, const char *piece, size_t bytes)
     return tally_add(user, piece, bytes);
 }
 
-static alibi_status cut_pieces(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+static alibi_status cut_pieces(void *user, int thread, int64_t part, const struct stretch *s,
+                               size_t *reached)
 {
     struct counting *c = user;
 
@@ -52,7 +57,8 @@ static alibi_status cut_pieces(void *user, int thread, int64_t part, const struc
 }
 
 /* A word that touches the end of what is known may be longer than it seems. */
-static alibi_status cut_words(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+static alibi_status cut_words(void *user, int thread, int64_t part, const struct stretch *s,
+                              size_t *reached)
 {
     struct counting *c = user;
     size_t at = s->from;
@@ -115,7 +121,8 @@ static alibi_status merge_parts(struct counting *c)
 
 static bool beyond(const struct counting *c, int share)
 {
-    return tally_count(c->total) > c->limits->pieces / share || tally_bytes(c->total) > c->limits->bytes / (size_t)share;
+    return tally_count(c->total) > c->limits->pieces / share ||
+           tally_bytes(c->total) > c->limits->bytes / (size_t)share;
 }
 
 /* What is dropped depends on counts alone, so on the text and nothing else. */
@@ -124,8 +131,9 @@ static alibi_status keep_within_limits(struct counting *c)
     if (!beyond(c, 1))
         return ALIBI_OK;
     if (!c->noted)
-        log_note("the text has more than %lld distinct pieces or %zu bytes of them: the rarest are dropped on the way",
-                 (long long)c->limits->pieces, c->limits->bytes);
+        log_note(
+            "the text has more than %lld distinct pieces or %zu bytes of them: the rarest are dropped on the way",
+            (long long)c->limits->pieces, c->limits->bytes);
     c->noted = true;
     for (int64_t floor = 1; beyond(c, 2); floor *= 2)
         TRY_RETURN(tally_drop(c->total, floor));
@@ -209,7 +217,9 @@ alibi_status count_pieces(struct tally *t, struct source *source, const struct p
                           const struct tally_limits *limits)
 {
     alibi_status status;
-    struct counting c = { .total = t, .source = source, .limits = limits, .began = clock_seconds() };
+    struct counting c = {
+        .total = t, .source = source, .limits = limits, .began = clock_seconds()
+    };
 
     TRY(stretches_new(&c.stretches));
     TRY(new_cutters(&c, pattern));

@@ -1,16 +1,19 @@
 /* cutter.c - a text cut into pieces by regular expressions
  *
- * Expression k cuts the pieces of expression k - 1: what it matches is a piece, and so is what stands between two matches. An
- * empty match cuts too; right behind a match it is passed over, and so is the character there.
+ * Expression k cuts the pieces of expression k - 1: what it matches is a piece, and so is what
+ * stands between two matches. An empty match cuts too; right behind a match it is passed over, and
+ * so is the character there.
  *
- * Where a text goes on behind what is known of it, PCRE2 matches "partially, hard": a match that so much as looks at the end is
- * reported as undecided. So a piece that is handed over is the same whatever follows.
+ * Where a text goes on behind what is known of it, PCRE2 matches "partially, hard": a match that so
+ * much as looks at the end is reported as undecided. So a piece that is handed over is the same
+ * whatever follows.
  *
- * A match sees a window of the text, and a longer one only if it looked at the window's end. In a longer window only a match at
- * its start is sought, and within a stretch the length of all such windows is held against the length of the matches found in
- * them: no expression can make the time grow with the square of the text. Stretches begin without a debt, so what is refused
- * depends on nothing that came before. One that is not simple, so that an attempt itself can take
- * longer than the window is, has short windows only, and PCRE2's match limit. */
+ * A match sees a window of the text, and a longer one only if it looked at the window's end. In a
+ * longer window only a match at its start is sought, and within a stretch the length of all such
+ * windows is held against the length of the matches found in them: no expression can make the time
+ * grow with the square of the text. Stretches begin without a debt, so what is refused depends on
+ * nothing that came before. One that is not simple, so that an attempt itself can take longer than
+ * the window is, has short windows only, and PCRE2's match limit. */
 #include <string.h>
 
 #include "text/pattern.h"
@@ -35,7 +38,8 @@ struct cutter {
     pcre2_match_context *limits;
     pcre2_jit_stack *stack;
     pcre2_match_data *results[BPE_SPLITS_MAX];
-    size_t limits_for; /* the window that `limits` are set for, and whether it is a longer one than the first */
+    size_t limits_for; /* the window that `limits` are set for, and whether it is a longer one than
+                          the first */
     bool limits_long;
     int64_t debt; /* of this stretch: the cost of long windows that no match has paid for */
     piece_sink *sink;
@@ -83,7 +87,8 @@ void cutter_free(struct cutter *c)
 
 /* ---- one match */
 
-/* UTF-8 that one level cuts. Its end is the end of the text for the expressions, or it is only all that is known. */
+/* UTF-8 that one level cuts. Its end is the end of the text for the expressions, or it is only all
+ * that is known. */
 struct subject {
     const char *text;
     size_t from, stop, end;
@@ -116,8 +121,8 @@ static alibi_status match_failure(struct cutter *c, const struct subject *s, siz
     if (error == PCRE2_ERROR_NOMEMORY)
         return pattern_out_of_memory();
     pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
-    return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' at '%.*s': %s", source, (int)(s->end - at < 40 ? s->end - at : 40),
-                s->text + at, reason);
+    return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' at '%.*s': %s", source,
+                (int)(s->end - at < 40 ? s->end - at : 40), s->text + at, reason);
 }
 
 /* In a window longer than the first only its start is tried. */
@@ -130,7 +135,8 @@ static void set_limits(struct cutter *c, size_t window, bool is_long)
 }
 
 /* Expressions with groups can need more than the JIT stack; the interpreter has a heap. */
-static int match_at(struct cutter *c, const struct subject *s, const struct walk *w, uint32_t options)
+static int match_at(struct cutter *c, const struct subject *s, const struct walk *w,
+                    uint32_t options)
 {
     const pcre2_code *code = c->pattern->codes[s->level];
     PCRE2_SPTR at = (PCRE2_SPTR)s->text + w->at;
@@ -141,12 +147,15 @@ static int match_at(struct cutter *c, const struct subject *s, const struct walk
         set_limits(c, w->asked, w->asked > w->first);
     rc = pcre2_match(code, at, bytes, 0, options, c->results[s->level], c->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(code, at, bytes, 0, options | PCRE2_NO_JIT, c->results[s->level], c->limits);
+        rc = pcre2_match(code, at, bytes, 0, options | PCRE2_NO_JIT, c->results[s->level],
+                         c->limits);
     return rc;
 }
 
-/* Looks for the next match in the window. An empty one at its end is none: more text might have made it longer. */
-static alibi_status find(struct cutter *c, const struct subject *s, const struct walk *w, struct match *m)
+/* Looks for the next match in the window. An empty one at its end is none: more text might have
+ * made it longer. */
+static alibi_status find(struct cutter *c, const struct subject *s, const struct walk *w,
+                         struct match *m)
 {
     bool whole = s->ended && w->window == s->end;
     size_t *places;
@@ -183,14 +192,18 @@ static void open_window(const struct subject *s, struct walk *w, size_t bytes)
 
 static alibi_status too_long(const char *text)
 {
-    return fail(ALIBI_BAD_INPUT, "the tokenizer makes one piece of more than %d bytes of the text from '%.40s' on", PIECE_MAX,
-                text);
+    return fail(ALIBI_BAD_INPUT,
+                "the tokenizer makes one piece of more than %d bytes of the text from '%.40s' on",
+                PIECE_MAX, text);
 }
 
-static alibi_status too_intricate(const struct cutter *c, const struct subject *s, const struct walk *w)
+static alibi_status too_intricate(const struct cutter *c, const struct subject *s,
+                                  const struct walk *w)
 {
-    return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' is too intricate for a piece of more than %d bytes, at '%.40s'",
-                c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
+    return fail(
+        ALIBI_BAD_INPUT,
+        "the pattern '%.80s' is too intricate for a piece of more than %d bytes, at '%.40s'",
+        c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
 }
 
 /* What trying a window can cost, in bytes looked at. */
@@ -209,8 +222,10 @@ static alibi_status lengthen_window(struct cutter *c, const struct subject *s, s
     w->cost += cost;
     c->debt += cost;
     if (c->debt > DEBT_MAX)
-        return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' takes too long: it looks far ahead to match little, at '%.40s'",
-                    c->pattern->sources[s->level], s->text + w->at);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "the pattern '%.80s' takes too long: it looks far ahead to match little, at '%.40s'",
+            c->pattern->sources[s->level], s->text + w->at);
     open_window(s, w, bytes);
     return ALIBI_OK;
 }
@@ -221,7 +236,8 @@ static void pay_back(struct cutter *c, int64_t bytes)
 }
 
 /* Back to short windows. A match that is about as long as the window had to be has paid for it. */
-static void shorten_window(struct cutter *c, const struct subject *s, struct walk *w, size_t matched)
+static void shorten_window(struct cutter *c, const struct subject *s, struct walk *w,
+                           size_t matched)
 {
     if (matched >= w->asked / (2 * WINDOW_GROWTH))
         pay_back(c, w->cost);
@@ -236,7 +252,11 @@ static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reach
 /* A piece of this level: cut by the next one, or handed over. */
 static alibi_status hand_over(struct cutter *c, const struct subject *s, size_t from, size_t to)
 {
-    struct subject piece = { .text = s->text + from, .stop = to - from, .end = to - from, .ended = true, .level = s->level + 1 };
+    struct subject piece = { .text = s->text + from,
+                             .stop = to - from,
+                             .end = to - from,
+                             .ended = true,
+                             .level = s->level + 1 };
     size_t reached;
 
     if (from == to)
@@ -256,8 +276,10 @@ static size_t next_character(const struct subject *s, size_t at)
     return at;
 }
 
-/* The gap before the match is a piece, and the match itself unless the gap has reached `stop` already. */
-static alibi_status take_match(struct cutter *c, const struct subject *s, struct walk *w, const struct match *m)
+/* The gap before the match is a piece, and the match itself unless the gap has reached `stop`
+ * already. */
+static alibi_status take_match(struct cutter *c, const struct subject *s, struct walk *w,
+                               const struct match *m)
 {
     TRY_RETURN(hand_over(c, s, w->piece, m->start));
     w->piece = w->at = m->start;
@@ -308,7 +330,8 @@ static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reach
     struct walk w = { .piece = s->from, .at = s->from, .last_match = SIZE_MAX };
     bool more = true;
 
-    w.first = s->level >= c->pattern->count || c->pattern->simple[s->level] ? WINDOW : INTRICATE_WINDOW;
+    w.first =
+        s->level >= c->pattern->count || c->pattern->simple[s->level] ? WINDOW : INTRICATE_WINDOW;
     open_window(s, &w, w.first);
     while (w.piece < s->stop && more)
         TRY_RETURN(step(c, s, &w, &more));
@@ -348,8 +371,8 @@ static bool may_go_on(const char *bytes, size_t count)
     return lead >= 0xC2 && lead <= 0xF4 && count < (lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u);
 }
 
-/* Cuts what is valid from *at on, or hands over a byte that is not. `bound` <= s->end is where looking ends this time. *at stays
- * where it is if that does not decide. */
+/* Cuts what is valid from *at on, or hands over a byte that is not. `bound` <= s->end is where
+ * looking ends this time. *at stays where it is if that does not decide. */
 static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t bound, size_t *at)
 {
     size_t valid = *at + valid_prefix(s->text + *at, bound - *at);
@@ -358,7 +381,9 @@ static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t b
     if (valid < bound && !(s->last && bound == s->end) && may_go_on(s->text + valid, bound - valid))
         ended = false;
     if (valid > *at) {
-        struct subject subject = { s->text, *at, s->stop < valid ? s->stop : valid, valid, ended, 0 };
+        struct subject subject = {
+            s->text, *at, s->stop < valid ? s->stop : valid, valid, ended, 0
+        };
         return cut(c, &subject, at);
     }
     if (!ended)
@@ -368,7 +393,8 @@ static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t b
     return ALIBI_OK;
 }
 
-alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user, size_t *reached)
+alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user,
+                        size_t *reached)
 {
     size_t at = s->from, look = LOOK;
 

@@ -1,9 +1,11 @@
 /* encode.c - from a source to ids: all threads encode a block while the next one is read
  *
- *   source ── worker ──> block ── stretches (parts, in parallel) ──> ids of each part ── joined in order ──> encoded
+ *   source ── worker ──> block ── stretches (parts, in parallel) ──> ids of each part ── joined in
+ *   order ──> encoded
  *
- * How text falls into blocks and parts depends on the text alone, so the ids, the counts and the places are the same on any
- * number of threads. Text at the end of a block that more text may change is left over for the next one (stretches.h). */
+ * How text falls into blocks and parts depends on the text alone, so the ids, the counts and the
+ * places are the same on any number of threads. Text at the end of a block that more text may
+ * change is left over for the next one (stretches.h). */
 #include <string.h>
 
 #include "text/stretches.h"
@@ -118,7 +120,8 @@ static alibi_status begin_part(void *user, int thread, int64_t part)
     return ALIBI_OK;
 }
 
-/* The byte in front is there, but for two cases: a document starts, or the source was sought into one. */
+/* The byte in front is there, but for two cases: a document starts, or the source was sought into
+ * one. */
 static bool begins_within_word(const struct encoding *e, const struct stretch *s)
 {
     const struct stretches *all = e->stretches;
@@ -128,7 +131,8 @@ static bool begins_within_word(const struct encoding *e, const struct stretch *s
     return all->from == 0 && s->text == all->text && e->within_word;
 }
 
-static alibi_status run_part(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+static alibi_status run_part(void *user, int thread, int64_t part, const struct stretch *s,
+                             size_t *reached)
 {
     struct encoding *e = user;
     struct part_ids *p = &e->parts[part];
@@ -171,7 +175,8 @@ static void drop_large(struct ids *ids, int64_t most)
 
 static alibi_status join_part(struct encoding *e, struct part_ids *p)
 {
-    TRY_RETURN(RESERVE_ARRAY(&e->ends, &e->end_capacity, e->end_count + p->end_count, "ends of documents"));
+    TRY_RETURN(RESERVE_ARRAY(&e->ends, &e->end_capacity, e->end_count + p->end_count,
+                             "ends of documents"));
     for (int64_t i = 0; i < p->end_count; i++)
         e->ends[e->end_count++] = e->ids.count + p->ends[i];
     TRY_RETURN(ids_append(&e->ids, p->ids.at, p->ids.count));
@@ -204,7 +209,8 @@ static bool ends_within_word(const struct stretches *s, bool before)
     return !is_white_space(s->text[s->reached - 1]);
 }
 
-/* Text that is left over is encoded with the next block; without a bound a document without cuts would fill the memory. */
+/* Text that is left over is encoded with the next block; without a bound a document without cuts
+ * would fill the memory. */
 static alibi_status check_left_over(struct encoding *e)
 {
     struct stretches *s = e->stretches;
@@ -213,7 +219,8 @@ static alibi_status check_left_over(struct encoding *e)
     if (s->bytes - s->reached <= PIECE_MAX)
         return ALIBI_OK;
     s->failed = s->count - 1;
-    status = fail(ALIBI_BAD_INPUT, "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
+    status = fail(ALIBI_BAD_INPUT,
+                  "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
     return stretches_fail(s, e->source, status);
 }
 
@@ -250,8 +257,8 @@ static alibi_status take_block(struct encoding *e, struct encoded *out, bool *en
     return encode_text(e, out);
 }
 
-/* A block may give no id: one of blanks, say, or one that is left over as a whole. After a failure there is nothing left to do
- * but to close. */
+/* A block may give no id: one of blanks, say, or one that is left over as a whole. After a failure
+ * there is nothing left to do but to close. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out)
 {
     struct encoded text = { .within_word = e->within_word };

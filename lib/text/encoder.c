@@ -1,6 +1,7 @@
 /* encoder.c - what one thread needs to encode texts in parts
  *
- * What a stretch is and where it may be cut is the affair of each kind of tokenizer; here is only what all have. */
+ * What a stretch is and where it may be cut is the affair of each kind of tokenizer; here is only
+ * what all have. */
 #include "text/tokenizer.h"
 
 struct encoder {
@@ -38,7 +39,8 @@ void encoder_free(struct encoder *e)
     mem_free(e);
 }
 
-alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids, size_t *reached)
+alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids,
+                         size_t *reached)
 {
     return e->tokenizer->kind->run(e->tokenizer, e->state, s, ids, reached);
 }

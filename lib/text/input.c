@@ -50,13 +50,14 @@ static int64_t count_lines(const char *bytes, size_t length)
 
 static alibi_status refuse_zero(const struct input *in, size_t at)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name, (long long)in->offset + (long long)at);
+    return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name,
+                (long long)in->offset + (long long)at);
 }
 
 static alibi_status refuse_byte(const struct input *in, size_t at)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld)", in->name,
-                (unsigned char)in->bytes[at], (long long)in->offset + (long long)at,
+    return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld)",
+                in->name, (unsigned char)in->bytes[at], (long long)in->offset + (long long)at,
                 (long long)(in->line + count_lines(in->bytes + in->checked, at - in->checked)));
 }
 

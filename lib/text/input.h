@@ -1,7 +1,7 @@
 /* input.h - one file as text that was checked: UTF-8 without a byte 0; for source.c
  *
- *   bytes[0 .. at) done | bytes[at .. checked) whole characters, checked | bytes[checked .. end) the start of one
- */
+ *   bytes[0 .. at) done | bytes[at .. checked) whole characters, checked | bytes[checked .. end)
+ *   the start of one */
 #ifndef INPUT_H
 #define INPUT_H
 
@@ -24,10 +24,12 @@ alibi_status input_open(struct input *in, const char *path);
 void input_close(struct input *in);
 void input_fini(struct input *in);
 
-/* Drops what is done and reads on. There must be room: at > 0 or checked < INPUT_BYTES - 4. ALIBI_BAD_INPUT names the byte. */
+/* Drops what is done and reads on. There must be room: at > 0 or checked < INPUT_BYTES - 4.
+ * ALIBI_BAD_INPUT names the byte. */
 alibi_status input_fill(struct input *in);
 bool input_was_empty(const struct input *in); /* of a file that ended */
 
-extern size_t source_line_max; /* bytes of a line of JSON that does not fit into `bytes`; a variable for the tests */
+extern size_t source_line_max; /* bytes of a line of JSON that does not fit into `bytes`; a variable
+                                  for the tests */
 
 #endif

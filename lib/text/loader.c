@@ -1,8 +1,8 @@
 /* loader.c - batches, the next one read while this one is used
  *
- * There are two places for a batch. One is lent to the caller; into the other a thread reads the batch after it, so that a page
- * of a mapped file that is still on the disk keeps nobody waiting. A batch is a function of its number, so this changes no
- * result. */
+ * There are two places for a batch. One is lent to the caller; into the other a thread reads the
+ * batch after it, so that a page of a mapped file that is still on the disk keeps nobody waiting. A
+ * batch is a function of its number, so this changes no result. */
 #include "text/text.h"
 
 struct loader {
@@ -31,7 +31,8 @@ static alibi_status slot_init(struct slot *p, const struct batches *b)
     p->batches = b;
     p->number = -1;
     if (!size_multiply(&tokens, (size_t)b->batch, (size_t)b->length) || tokens > INT64_MAX)
-        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)b->batch, (long long)b->length);
+        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit", (long long)b->batch,
+                    (long long)b->length);
     TRY_RETURN(NEW_ARRAY(&p->tokens, (int64_t)tokens, "a batch of tokens"));
     return NEW_ARRAY(&p->targets, (int64_t)tokens, "a batch of targets");
 }
@@ -65,7 +66,8 @@ void loader_free(struct loader *l)
     mem_free(l);
 }
 
-alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens, const int32_t **targets)
+alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens,
+                        const int32_t **targets)
 {
     struct slot *next = &l->slots[!l->lent], *other = &l->slots[l->lent];
 

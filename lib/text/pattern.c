@@ -1,6 +1,7 @@
 /* pattern.c - the regular expressions of a BPE, compiled
  *
- * PCRE2 makes machine code of them, for whole texts and for texts that go on; where it may not, it interprets. */
+ * PCRE2 makes machine code of them, for whole texts and for texts that go on; where it may not, it
+ * interprets. */
 #include "text/pattern.h"
 
 /* ---- PCRE2's memory is ours */
@@ -27,7 +28,8 @@ static void give_memory(void *p, void *user)
 
 alibi_status pattern_out_of_memory(void)
 {
-    return pattern_memory_failed ? ALIBI_MEMORY : fail(ALIBI_MEMORY, "not enough memory for a regular expression");
+    return pattern_memory_failed ? ALIBI_MEMORY
+                                 : fail(ALIBI_MEMORY, "not enough memory for a regular expression");
 }
 
 static alibi_status compile_failure(int error, const char *source, const char *path)
@@ -40,8 +42,8 @@ static alibi_status compile_failure(int error, const char *source, const char *p
     return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s': %s", path, source, reason);
 }
 
-static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char *text, uint32_t options, const char *source,
-                                 const char *path)
+static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char *text,
+                                 uint32_t options, const char *source, const char *path)
 {
     pcre2_compile_context *context = NULL;
     int error = 0, jit;
@@ -52,8 +54,8 @@ static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char
     if (context == NULL)
         return pattern_out_of_memory();
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    *out = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &error, &offset,
-                         context);
+    *out = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                         options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &error, &offset, context);
     pcre2_compile_context_free(context);
     if (*out == NULL)
         return compile_failure(error, source, path);
@@ -63,7 +65,8 @@ static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char
     return ALIBI_OK; /* without JIT, PCRE2 interprets */
 }
 
-static alibi_status compile(pcre2_code **out, bool *simple, struct pattern *p, const struct bpe_split *split, const char *path)
+static alibi_status compile(pcre2_code **out, bool *simple, struct pattern *p,
+                            const struct bpe_split *split, const char *path)
 {
     alibi_status status;
     struct text translated = { 0 };
@@ -72,19 +75,22 @@ static alibi_status compile(pcre2_code **out, bool *simple, struct pattern *p, c
     if (split->plain)
         return compile_text(out, p, split->pattern, PCRE2_LITERAL, split->pattern, path);
     TRY(pattern_translate(&translated, simple, split->pattern, path));
-    TRY(compile_text(out, p, translated.data, PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, split->pattern, path));
+    TRY(compile_text(out, p, translated.data, PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, split->pattern,
+                     path));
 out:
     text_free(&translated);
     return status;
 }
 
-alibi_status pattern_new(struct pattern **out, const struct bpe_split *splits, int count, const char *path)
+alibi_status pattern_new(struct pattern **out, const struct bpe_split *splits, int count,
+                         const char *path)
 {
     alibi_status status;
     struct pattern *p = NULL;
 
     if (count < 0 || count > BPE_SPLITS_MAX)
-        return fail(ALIBI_BAD_INPUT, "'%s': %d patterns, more than %d", path, count, BPE_SPLITS_MAX);
+        return fail(ALIBI_BAD_INPUT, "'%s': %d patterns, more than %d", path, count,
+                    BPE_SPLITS_MAX);
     TRY(NEW_ZERO_ARRAY(&p, 1, "patterns"));
     pattern_memory_failed = false;
     p->memory = pcre2_general_context_create(take_memory, give_memory, NULL);

@@ -1,8 +1,9 @@
 /* pattern_cost.c - how long a match of a regular expression can take
  *
- * If an alternative has one long repetition, its ends are tried once each. If it has two and what follows them can fail, the
- * second is tried anew for every end of the first: the time grows with the square of the text, and so on with more. A repeated
- * group counts as more than one. Expressions without any of that are simple. */
+ * If an alternative has one long repetition, its ends are tried once each. If it has two and what
+ * follows them can fail, the second is tried anew for every end of the first: the time grows with
+ * the square of the text, and so on with more. A repeated group counts as more than one.
+ * Expressions without any of that are simple. */
 #include "text/pattern.h"
 
 enum { LONG_REPEAT = 16 };

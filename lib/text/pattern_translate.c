@@ -1,6 +1,7 @@
 /* pattern_translate.c - regular expressions from Oniguruma's spelling to PCRE2's
  *
- * Tokenizer files hold expressions as Ruby spells them. Most of it means the same in both; what does not is said in other words:
+ * Tokenizer files hold expressions as Ruby spells them. Most of it means the same in both; what
+ * does not is said in other words:
  *
  *   \s \S      Unicode's White_Space and the rest, as ranges: PCRE2 counts U+180E too
  *   \d         \p{Nd}
@@ -9,16 +10,18 @@
  *   (..)       (?:..): nothing refers back
  *   .          [^\n]
  *
- * Every literal becomes \x{..}, so no character can be taken for syntax. The list of what is accepted is closed: the rest is
- * refused by name, as is what reads the same and means something else: {m,n}+ repeats the repetition in Ruby, (?i) within a group
- * reaches over the next "|", and a caseless "ss" matches U+00DF. */
+ * Every literal becomes \x{..}, so no character can be taken for syntax. The list of what is
+ * accepted is closed: the rest is refused by name, as is what reads the same and means something
+ * else: {m,n}+ repeats the repetition in Ruby, (?i) within a group reaches over the next "|", and a
+ * caseless "ss" matches U+00DF. */
 #include <string.h>
 
 #include "text/pattern.h"
 
-#define WHITE_SPACE "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-#define NOT_WHITE_SPACE                                                                                                          \
-    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}"           \
+#define WHITE_SPACE                                                                                \
+    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define NOT_WHITE_SPACE                                                                                                \
+    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}" \
     "\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{10FFFF}"
 
 enum { GROUPS_MAX = 64, CLASSES_MAX = 16, REPEAT_MAX = 10000, NAME_MAX_BYTES = 40 };
@@ -44,13 +47,14 @@ struct translation {
 
 static alibi_status refuse(const struct translation *t, size_t at, size_t bytes, const char *why)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s': byte %zu of the pattern '%.80s': '%.*s' %s", t->path, at, t->pattern, (int)bytes,
-                t->pattern + at, why);
+    return fail(ALIBI_BAD_INPUT, "'%s': byte %zu of the pattern '%.80s': '%.*s' %s", t->path, at,
+                t->pattern, (int)bytes, t->pattern + at, why);
 }
 
 static alibi_status refuse_end(const struct translation *t, const char *what)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s' ends within %s", t->path, t->pattern, what);
+    return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s' ends within %s", t->path, t->pattern,
+                what);
 }
 
 /* ---- characters */
@@ -135,7 +139,8 @@ static alibi_status numbered_character(struct translation *t, uint32_t *code)
     if (digits == 0 || (fixed && digits != 4) || (braces && !take(t, "}")))
         return refuse(t, start, t->at - start, "is not the number of a character");
     if (!fixed && !braces && *code > 0x7F)
-        return refuse(t, start, t->at - start, "is a byte within a character, which patterns cannot ask for");
+        return refuse(t, start, t->at - start,
+                      "is a byte within a character, which patterns cannot ask for");
     if (*code > 0x10FFFF || (*code >= 0xD800 && *code <= 0xDFFF))
         return refuse(t, start, t->at - start, "is not a character");
     return ALIBI_OK;
@@ -166,9 +171,11 @@ static alibi_status escaped_character(struct translation *t, uint32_t *code)
 
 static bool is_category(const char *name, size_t bytes)
 {
-    static const char *const categories[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl",
-                                              "No", "P",  "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk",
-                                              "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cn", "Co", "Cs" };
+    static const char *const categories[] = { "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn",
+                                              "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc",
+                                              "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "S",  "Sm",
+                                              "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",
+                                              "Cc", "Cf", "Cn", "Co", "Cs" };
 
     for (size_t i = 0; i < sizeof categories / sizeof *categories; i++)
         if (strlen(categories[i]) == bytes && memcmp(categories[i], name, bytes) == 0)
@@ -191,7 +198,8 @@ static alibi_status property(struct translation *t)
     t->at = name + bytes + 1;
     if (!is_category(t->pattern + name, bytes))
         return text_append(t->out, "\\%c{sc:%.*s}", letter, (int)bytes, t->pattern + name);
-    if (t->groups[t->depth].caseless && bytes == 2 && memchr("ult", t->pattern[name + 1], 3) != NULL && t->pattern[name] == 'L')
+    if (t->groups[t->depth].caseless && bytes == 2 &&
+        memchr("ult", t->pattern[name + 1], 3) != NULL && t->pattern[name] == 'L')
         return refuse(t, start, t->at - start, "within (?i) is not supported");
     return text_append(t->out, "\\%c{%.*s}", letter, (int)bytes, t->pattern + name);
 }
@@ -214,7 +222,8 @@ static alibi_status escaped_class(struct translation *t, bool *yes)
 
 /* ---- literals */
 
-/* Pairs that one character stands for when case is ignored: U+00DF, U+FB00 and their like. Other languages have more. */
+/* Pairs that one character stands for when case is ignored: U+00DF, U+FB00 and their like. Other
+ * languages have more. */
 static bool folds_together(uint32_t a, uint32_t b)
 {
     static const char pairs[][3] = { "ss", "ff", "fi", "fl", "st" };
@@ -228,7 +237,9 @@ static bool folds_together(uint32_t a, uint32_t b)
 static alibi_status put_literal(struct translation *t, uint32_t code, size_t start)
 {
     if (t->groups[t->depth].caseless && (code > 0x7F || folds_together(t->previous, code)))
-        return refuse(t, start, t->at - start, "within (?i) is not supported: one letter in one case is several in the other");
+        return refuse(
+            t, start, t->at - start,
+            "within (?i) is not supported: one letter in one case is several in the other");
     pattern_cost_item(&t->cost, start);
     t->previous = code;
     t->repeatable = true;
@@ -258,7 +269,8 @@ static alibi_status class_range(struct translation *t)
     high = low;
     if (peek(t, 0) == '-' && peek(t, 1) != ']') {
         t->at++;
-        if (peek(t, 0) == '[' || (peek(t, 0) == '\\' && peek(t, 1) != '\0' && strchr("sSdDpP", peek(t, 1)) != NULL))
+        if (peek(t, 0) == '[' ||
+            (peek(t, 0) == '\\' && peek(t, 1) != '\0' && strchr("sSdDpP", peek(t, 1)) != NULL))
             return refuse(t, start, t->at - start, "is a range that does not end with a character");
         TRY_RETURN(class_character(t, &high));
     }
@@ -394,8 +406,10 @@ static alibi_status interval(struct translation *t, bool *fixed)
 
     *fixed = !take(t, ",");
     high = *fixed ? low : take_number(t);
-    if (!take(t, "}") || (low < 0 && high < 0) || low >= REPEAT_MAX || high >= REPEAT_MAX || (high >= 0 && high < low))
-        return refuse(t, start, t->at - start > 0 ? t->at - start : 1, "is not a repetition (a brace itself is written \\{)");
+    if (!take(t, "}") || (low < 0 && high < 0) || low >= REPEAT_MAX || high >= REPEAT_MAX ||
+        (high >= 0 && high < low))
+        return refuse(t, start, t->at - start > 0 ? t->at - start : 1,
+                      "is not a repetition (a brace itself is written \\{)");
     low = low < 0 ? 0 : low;
     pattern_cost_repeat(&t->cost, repeats_group(t), low, high);
     if (high < 0)
@@ -409,15 +423,19 @@ static alibi_status quantifier(struct translation *t)
     bool braces = peek(t, 0) == '{', fixed = false;
 
     if (!t->repeatable)
-        return refuse(t, start, 1, "repeats nothing that can be repeated (itself it is written with a backslash)");
+        return refuse(
+            t, start, 1,
+            "repeats nothing that can be repeated (itself it is written with a backslash)");
     if (braces)
         TRY_RETURN(interval(t, &fixed));
     else {
-        pattern_cost_repeat(&t->cost, repeats_group(t), peek(t, 0) == '+', peek(t, 0) == '?' ? 1 : -1);
+        pattern_cost_repeat(&t->cost, repeats_group(t), peek(t, 0) == '+',
+                            peek(t, 0) == '?' ? 1 : -1);
         TRY_RETURN(text_append(t->out, "%c", t->pattern[t->at++]));
     }
     if ((braces && peek(t, 0) == '+') || (fixed && peek(t, 0) == '?'))
-        return refuse(t, start, t->at + 1 - start, "is not supported: it means different things to different readers");
+        return refuse(t, start, t->at + 1 - start,
+                      "is not supported: it means different things to different readers");
     if (peek(t, 0) == '?' || peek(t, 0) == '+')
         TRY_RETURN(text_append(t->out, "%c", t->pattern[t->at++]));
     t->repeatable = false;
@@ -493,13 +511,17 @@ static alibi_status item(struct translation *t)
     }
 }
 
-alibi_status pattern_translate(struct text *out, bool *simple, const char *pattern, const char *path)
+alibi_status pattern_translate(struct text *out, bool *simple, const char *pattern,
+                               const char *path)
 {
-    struct translation t = { .pattern = pattern, .path = path, .out = out, .cost = pattern_cost_start() };
+    struct translation t = {
+        .pattern = pattern, .path = path, .out = out, .cost = pattern_cost_start()
+    };
     size_t bytes = strlen(pattern);
 
     if (bytes > PATTERN_BYTES_MAX)
-        return fail(ALIBI_BAD_INPUT, "'%s': a pattern of %zu bytes, more than %d", path, bytes, PATTERN_BYTES_MAX);
+        return fail(ALIBI_BAD_INPUT, "'%s': a pattern of %zu bytes, more than %d", path, bytes,
+                    PATTERN_BYTES_MAX);
     if (utf8_valid_prefix(pattern, bytes) != bytes)
         return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s' is not UTF-8", path, pattern);
     TRY_RETURN(text_append_bytes(out, "", 0));

@@ -1,19 +1,26 @@
 /* progress.c - progress.json: how far a tokenizing is, so that another call can go on from there
  *
- *   { "format": 1, "request": crc32 of request.json, "file", "document", "offset", "within_word", "skip",
- *     "documents", "tokens", "words", "bytes", "shards": [ ... ], "crc32": of everything before this member } */
+ *   { "format": 1, "request": crc32 of request.json, "file", "document", "offset", "within_word",
+ *   "skip",
+ *     "documents", "tokens", "words", "bytes", "shards": [ ... ], "crc32": of everything before
+ *     this member } */
 #include "text/tokenize.h"
 
 alibi_status progress_format(const struct progress *p, struct text *json)
 {
     size_t start = json->length;
 
-    TRY_RETURN(text_append(json, "{\n  \"format\": %d,\n  \"request\": %lu,\n", SHARD_FORMAT, (unsigned long)p->request));
-    TRY_RETURN(text_append(json, "  \"file\": %lld,\n  \"document\": %lld,\n  \"offset\": %lld,\n", (long long)p->place.file,
-                           (long long)p->place.document, (long long)p->place.offset));
-    TRY_RETURN(text_append(json, "  \"within_word\": %d,\n  \"skip\": %lld,\n", p->within_word, (long long)p->skip));
-    TRY_RETURN(text_append(json, "  \"documents\": %lld,\n  \"tokens\": %lld,\n  \"words\": %lld,\n  \"bytes\": %lld,\n",
-                           (long long)p->documents, (long long)p->tokens, (long long)p->words, (long long)p->bytes));
+    TRY_RETURN(text_append(json, "{\n  \"format\": %d,\n  \"request\": %lu,\n", SHARD_FORMAT,
+                           (unsigned long)p->request));
+    TRY_RETURN(text_append(json, "  \"file\": %lld,\n  \"document\": %lld,\n  \"offset\": %lld,\n",
+                           (long long)p->place.file, (long long)p->place.document,
+                           (long long)p->place.offset));
+    TRY_RETURN(text_append(json, "  \"within_word\": %d,\n  \"skip\": %lld,\n", p->within_word,
+                           (long long)p->skip));
+    TRY_RETURN(text_append(
+        json,
+        "  \"documents\": %lld,\n  \"tokens\": %lld,\n  \"words\": %lld,\n  \"bytes\": %lld,\n",
+        (long long)p->documents, (long long)p->tokens, (long long)p->words, (long long)p->bytes));
     TRY_RETURN(shard_list_format(p->shards.at, p->shards.count, json));
     return json_seal(json, start);
 }
@@ -50,8 +57,9 @@ static alibi_status read_progress(void *out, const json_t *json, const char *pat
     TRY_RETURN(read_counts(p, json, path));
     TRY_RETURN(shard_list_read(&p->shards, &in_shards, json, path));
     if (p->skip > in_shards || p->tokens != in_shards - p->skip)
-        return fail(ALIBI_BAD_INPUT, "'%s': the shards have %lld tokens, 'tokens' and 'skip' are %lld and %lld", path,
-                    (long long)in_shards, (long long)p->tokens, (long long)p->skip);
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s': the shards have %lld tokens, 'tokens' and 'skip' are %lld and %lld",
+                    path, (long long)in_shards, (long long)p->tokens, (long long)p->skip);
     return ALIBI_OK;
 }
 

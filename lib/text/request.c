@@ -1,7 +1,7 @@
 /* request.c - request.json: what a tokenizing was asked for
  *
- * Whoever goes on with a folder writes down what it asks for: the same bytes are the same request. The two of them are parsed
- * only to say what differs. */
+ * Whoever goes on with a folder writes down what it asks for: the same bytes are the same request.
+ * The two of them are parsed only to say what differs. */
 #include <string.h>
 
 #include "text/tokenize.h"
@@ -12,7 +12,9 @@ enum { REQUEST_BYTES_MAX = 1 << 30 };
 
 static alibi_status append_reading(struct text *json, const struct alibi_reading *reading)
 {
-    static const char *const formats[] = { "auto", "text", "jsonl" }, *const documents[] = { "file", "line", "blank-line" };
+    static const char *const formats[] = { "auto", "text", "jsonl" }, *const documents[] = {
+        "file", "line", "blank-line"
+    };
     const char *field = reading->field != NULL ? reading->field : "text";
 
     TRY_RETURN(text_append(json, "  \"format\": \"%s\",\n  \"field\": ", formats[reading->format]));
@@ -30,17 +32,21 @@ static alibi_status append_file(struct text *json, const char *path, bool *certa
     *certain = *certain && modified != 0;
     TRY_RETURN(text_append(json, "    { \"path\": "));
     TRY_RETURN(json_append_string(json, path, strlen(path)));
-    return text_append(json, ", \"bytes\": %lld, \"modified\": %lld }", (long long)bytes, (long long)modified);
+    return text_append(json, ", \"bytes\": %lld, \"modified\": %lld }", (long long)bytes,
+                       (long long)modified);
 }
 
 alibi_status request_format(const struct request *r, struct text *json, bool *certain)
 {
     *certain = true;
-    TRY_RETURN(text_append(json, "{\n  \"version\": %d,\n  \"tokenizer\": \"%s\",\n  \"vocab\": %lld,\n", SHARD_FORMAT,
-                           alibi_tokenizer_type(r->tokenizer), (long long)alibi_tokenizer_vocab(r->tokenizer)));
+    TRY_RETURN(text_append(
+        json, "{\n  \"version\": %d,\n  \"tokenizer\": \"%s\",\n  \"vocab\": %lld,\n", SHARD_FORMAT,
+        alibi_tokenizer_type(r->tokenizer), (long long)alibi_tokenizer_vocab(r->tokenizer)));
     TRY_RETURN(text_append(json, "  \"checksum\": %lu,\n  \"shard_tokens\": %lld,\n",
-                           (unsigned long)tokenizer_checksum(r->tokenizer), (long long)r->shard_tokens));
-    TRY_RETURN(append_reading(json, r->reading != NULL ? r->reading : &(struct alibi_reading){ 0 }));
+                           (unsigned long)tokenizer_checksum(r->tokenizer),
+                           (long long)r->shard_tokens));
+    TRY_RETURN(
+        append_reading(json, r->reading != NULL ? r->reading : &(struct alibi_reading){ 0 }));
     TRY_RETURN(text_append(json, "  \"files\": ["));
     for (int i = 0; i < source_file_count(r->source); i++) {
         TRY_RETURN(text_append(json, "%s\n", i > 0 ? "," : ""));
@@ -48,12 +54,14 @@ alibi_status request_format(const struct request *r, struct text *json, bool *ce
     }
     TRY_RETURN(text_append(json, "\n  ]\n}\n"));
     if (json->length > REQUEST_BYTES_MAX)
-        return fail(ALIBI_BAD_INPUT, "too many files: " SHARD_REQUEST " would have %zu bytes, %d at most are read", json->length,
-                    REQUEST_BYTES_MAX);
+        return fail(ALIBI_BAD_INPUT,
+                    "too many files: " SHARD_REQUEST " would have %zu bytes, %d at most are read",
+                    json->length, REQUEST_BYTES_MAX);
     return ALIBI_OK;
 }
 
-/* ---- what differs: `there` is the folder's request, `now` that of this call. Those that return true have said it. */
+/* ---- what differs: `there` is the folder's request, `now` that of this call. Those that return
+ * true have said it. */
 
 static long long number(const json_t *object, const char *key)
 {
@@ -76,8 +84,9 @@ static bool tokenizers_differ(const json_t *there, const json_t *now)
 {
     if (equal(there, now, "checksum"))
         return false;
-    fail(ALIBI_BAD_INPUT, "with another tokenizer (%s, %lld ids) than now (%s, %lld ids)", word(there, "tokenizer"),
-         number(there, "vocab"), word(now, "tokenizer"), number(now, "vocab"));
+    fail(ALIBI_BAD_INPUT, "with another tokenizer (%s, %lld ids) than now (%s, %lld ids)",
+         word(there, "tokenizer"), number(there, "vocab"), word(now, "tokenizer"),
+         number(now, "vocab"));
     return true;
 }
 
@@ -87,7 +96,8 @@ static bool readings_differ(const json_t *there, const json_t *now)
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!equal(there, now, keys[i])) {
-            fail(ALIBI_BAD_INPUT, "'%s' was '%s', now it is '%s'", keys[i], word(there, keys[i]), word(now, keys[i]));
+            fail(ALIBI_BAD_INPUT, "'%s' was '%s', now it is '%s'", keys[i], word(there, keys[i]),
+                 word(now, keys[i]));
             return true;
         }
     return false;
@@ -104,7 +114,8 @@ static bool is_listed(const json_t *files, const char *path)
 /* File number i is not the same one in both lists, or is in one of them only. */
 static void fail_at_file(const json_t *there, const json_t *now, size_t i)
 {
-    const char *gone = word(json_array_get(there, i), "path"), *added = word(json_array_get(now, i), "path");
+    const char *gone = word(json_array_get(there, i), "path"),
+               *added = word(json_array_get(now, i), "path");
     size_t had = json_array_size(there), has = json_array_size(now);
 
     if (i < had && (i >= has || !is_listed(now, gone)))
@@ -120,10 +131,11 @@ static void fail_at_file(const json_t *there, const json_t *now, size_t i)
 static bool file_differs(const json_t *there, const json_t *now)
 {
     if (!equal(there, now, "bytes"))
-        fail(ALIBI_BAD_INPUT, "'%s' had %lld bytes, now it has %lld", word(now, "path"), number(there, "bytes"),
-             number(now, "bytes"));
+        fail(ALIBI_BAD_INPUT, "'%s' had %lld bytes, now it has %lld", word(now, "path"),
+             number(there, "bytes"), number(now, "bytes"));
     else if (!equal(there, now, "modified"))
-        fail(ALIBI_BAD_INPUT, "'%s' has as many bytes as then, but was written since", word(now, "path"));
+        fail(ALIBI_BAD_INPUT, "'%s' has as many bytes as then, but was written since",
+             word(now, "path"));
     else
         return false;
     return true;
@@ -145,7 +157,8 @@ static bool files_differ(const json_t *there, const json_t *now)
     return false;
 }
 
-static alibi_status say_difference(const char *found, size_t bytes, const struct text *json, const char *path)
+static alibi_status say_difference(const char *found, size_t bytes, const struct text *json,
+                                   const char *path)
 {
     alibi_status status;
     json_t *there = NULL, *now = NULL;
@@ -158,8 +171,8 @@ static alibi_status say_difference(const char *found, size_t bytes, const struct
     if (equal(there, now, "shard_tokens"))
         fail(ALIBI_BAD_INPUT, "'%s' is not as this version writes it", path);
     else
-        fail(ALIBI_BAD_INPUT, "with %lld tokens in a shard, now %lld", number(there, "shard_tokens"),
-             number(now, "shard_tokens"));
+        fail(ALIBI_BAD_INPUT, "with %lld tokens in a shard, now %lld",
+             number(there, "shard_tokens"), number(now, "shard_tokens"));
 out:
     json_decref(there);
     json_decref(now);

@@ -3,11 +3,12 @@
  *   lock, request.json         from the start
  *   progress.json              from the start, until all is finished
  *   tokenizer.json             before the first shard
- *   tokens-00000.bin, ...      each written aside, synced, renamed, the folder synced; only then named in progress.json
- *   index.json                 when all shards are there; then progress.json goes
+ *   tokens-00000.bin, ...      each written aside, synced, renamed, the folder synced; only then
+ * named in progress.json index.json                 when all shards are there; then progress.json
+ * goes
  *
- * So what is in a folder without request.json is not ours, shards that progress.json does not name are leftovers, and a folder
- * with index.json is whole. */
+ * So what is in a folder without request.json is not ours, shards that progress.json does not name
+ * are leftovers, and a folder with index.json is whole. */
 #include "text/shard_folder.h"
 
 #include <string.h>
@@ -32,7 +33,8 @@ static bool is_or_aside(const char *name, const char *whole)
 {
     size_t length = strlen(whole);
 
-    return strncmp(name, whole, length) == 0 && (name[length] == '\0' || strcmp(name + length, ".tmp") == 0);
+    return strncmp(name, whole, length) == 0 &&
+           (name[length] == '\0' || strcmp(name + length, ".tmp") == 0);
 }
 
 /* "tokens-00012.bin", with or without ".tmp"; its number, or -1. */
@@ -51,8 +53,8 @@ static bool is_ours(const char *name, bool begun)
 {
     if (strcmp(name, "lock") == 0 || is_or_aside(name, SHARD_REQUEST))
         return true;
-    return begun && (is_or_aside(name, SHARD_PROGRESS) || is_or_aside(name, SHARD_INDEX) || is_or_aside(name, TOKENIZER_FILE) ||
-                     shard_number(name) >= 0);
+    return begun && (is_or_aside(name, SHARD_PROGRESS) || is_or_aside(name, SHARD_INDEX) ||
+                     is_or_aside(name, TOKENIZER_FILE) || shard_number(name) >= 0);
 }
 
 static alibi_status check_names(const struct listing *l, const char *folder)
@@ -61,7 +63,9 @@ static alibi_status check_names(const struct listing *l, const char *folder)
 
     for (int i = 0; i < l->count; i++)
         if (!is_ours(l->names[i], begun))
-            return fail(ALIBI_BAD_INPUT, "folder '%s' holds '%s': shards go into a folder of their own", folder, l->names[i]);
+            return fail(ALIBI_BAD_INPUT,
+                        "folder '%s' holds '%s': shards go into a folder of their own", folder,
+                        l->names[i]);
     return ALIBI_OK;
 }
 
@@ -94,31 +98,38 @@ out:
 
 /* ---- what is done already */
 
-static alibi_status check_progress(const struct progress *p, const char *folder, const struct text *request)
+static alibi_status check_progress(const struct progress *p, const char *folder,
+                                   const struct text *request)
 {
     bool same = false;
 
     TRY_RETURN(request_compare(&same, request, folder));
     if (!same)
-        return fail_context(ALIBI_BAD_INPUT, "'%s' holds an unfinished tokenizing of something else", folder);
+        return fail_context(ALIBI_BAD_INPUT,
+                            "'%s' holds an unfinished tokenizing of something else", folder);
     if (p->request != checksum(0, request->data, request->length))
-        return fail(ALIBI_BAD_INPUT, "'%s/" SHARD_PROGRESS "' does not belong to the " SHARD_REQUEST " beside it", folder);
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s/" SHARD_PROGRESS "' does not belong to the " SHARD_REQUEST " beside it",
+                    folder);
     return ALIBI_OK;
 }
 
 /* Its index was written last, so all of it is there. */
-static alibi_status open_finished(const char *folder, const struct text *request, bool certain, struct shard_index *index)
+static alibi_status open_finished(const char *folder, const struct text *request, bool certain,
+                                  struct shard_index *index)
 {
     bool same = false;
 
     TRY_RETURN(request_compare(&same, request, folder));
     if (!same)
-        return fail_context(ALIBI_BAD_INPUT, "'%s' holds a finished tokenizing of something else", folder);
+        return fail_context(ALIBI_BAD_INPUT, "'%s' holds a finished tokenizing of something else",
+                            folder);
     if (!certain)
-        return fail(ALIBI_BAD_INPUT,
-                    "'%s' holds a finished tokenizing, and of an input without a size nobody knows whether it is "
-                    "the same",
-                    folder);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "'%s' holds a finished tokenizing, and of an input without a size nobody knows whether it is "
+            "the same",
+            folder);
     TRY_RETURN(file_remove_within(folder, SHARD_PROGRESS));
     TRY_RETURN(shard_index_read(index, folder));
     log_note("'%s' is finished: nothing is left to do", folder);
@@ -136,8 +147,8 @@ static alibi_status begin(const struct listing *l, const char *folder, const str
     return shard_folder_save(folder, &start);
 }
 
-static alibi_status open_listed(const struct listing *l, const char *folder, const struct text *request,
-                                struct progress *progress)
+static alibi_status open_listed(const struct listing *l, const char *folder,
+                                const struct text *request, struct progress *progress)
 {
     alibi_status status;
     struct progress read = { 0 };
@@ -160,8 +171,8 @@ out:
     return status;
 }
 
-alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain, struct progress *progress,
-                               struct shard_index *index, bool *finished)
+alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain,
+                               struct progress *progress, struct shard_index *index, bool *finished)
 {
     alibi_status status;
     struct listing l = { 0 };
@@ -218,7 +229,8 @@ out:
     return status;
 }
 
-/* What is left on the way is a folder of ours at every instant. The lock goes last: until then nobody else writes here. */
+/* What is left on the way is a folder of ours at every instant. The lock goes last: until then
+ * nobody else writes here. */
 alibi_status shard_folder_remove(const char *folder)
 {
     TRY_RETURN(file_remove_within(folder, TOKENIZER_FILE));

@@ -1,7 +1,9 @@
-/* shard_index.c - index.json: the shards of a folder with their checksums, and what was counted as they were made
+/* shard_index.c - index.json: the shards of a folder with their checksums, and what was counted as
+ * they were made
  *
  *   { "format": 1, "tokenizer": crc32, "width": 2 | 4, "documents", "tokens", "words", "bytes",
- *     "shards": [ { "name", "tokens", "crc32" } ... ], "crc32": of everything before this member } */
+ *     "shards": [ { "name", "tokens", "crc32" } ... ], "crc32": of everything before this member }
+ *     */
 #include <string.h>
 
 #include "text/tokenize.h"
@@ -10,10 +12,12 @@
 
 alibi_status json_seal(struct text *json, size_t start)
 {
-    return text_append(json, "  \"crc32\": %lu\n}\n", (unsigned long)checksum(0, json->data + start, json->length - start));
+    return text_append(json, "  \"crc32\": %lu\n}\n",
+                       (unsigned long)checksum(0, json->data + start, json->length - start));
 }
 
-static alibi_status parse(const struct sealed *kind, void *x, const char *bytes, size_t length, const char *path)
+static alibi_status parse(const struct sealed *kind, void *x, const char *bytes, size_t length,
+                          const char *path)
 {
     alibi_status status;
     json_t *json = NULL;
@@ -51,7 +55,8 @@ alibi_status shard_read_format(const json_t *object, const char *path)
 
     TRY_RETURN(json_get_int(object, "format", 1, INT64_MAX, &format, path));
     if (format != SHARD_FORMAT)
-        return fail(ALIBI_BAD_INPUT, "'%s': format %lld, this version reads format %d", path, (long long)format, SHARD_FORMAT);
+        return fail(ALIBI_BAD_INPUT, "'%s': format %lld, this version reads format %d", path,
+                    (long long)format, SHARD_FORMAT);
     return ALIBI_OK;
 }
 
@@ -73,12 +78,15 @@ alibi_status shard_list_format(const struct shard_entry *entries, int64_t count,
 {
     TRY_RETURN(text_append(json, "  \"shards\": ["));
     for (int64_t i = 0; i < count; i++)
-        TRY_RETURN(text_append(json, "%s\n    { \"name\": \"%s\", \"tokens\": %lld, \"crc32\": %lu }", i > 0 ? "," : "",
-                               entries[i].name, (long long)entries[i].tokens, (unsigned long)entries[i].crc32));
+        TRY_RETURN(text_append(json,
+                               "%s\n    { \"name\": \"%s\", \"tokens\": %lld, \"crc32\": %lu }",
+                               i > 0 ? "," : "", entries[i].name, (long long)entries[i].tokens,
+                               (unsigned long)entries[i].crc32));
     return text_append(json, "\n  ],\n");
 }
 
-static alibi_status read_entry(struct shard_entry *entry, const json_t *object, int64_t number, const char *path)
+static alibi_status read_entry(struct shard_entry *entry, const json_t *object, int64_t number,
+                               const char *path)
 {
     const char *name;
     int64_t crc;
@@ -86,15 +94,18 @@ static alibi_status read_entry(struct shard_entry *entry, const json_t *object, 
     shard_name(entry->name, number);
     TRY_RETURN(json_get_text(object, "name", &name, path));
     if (strcmp(name, entry->name) != 0)
-        return fail(ALIBI_BAD_INPUT, "'%s': shard '%s' stands where '%s' should", path, name, entry->name);
+        return fail(ALIBI_BAD_INPUT, "'%s': shard '%s' stands where '%s' should", path, name,
+                    entry->name);
     TRY_RETURN(json_get_int(object, "tokens", 1, SHARD_TOKENS_MAX, &entry->tokens, path));
     TRY_RETURN(json_get_int(object, "crc32", 0, UINT32_MAX, &crc, path));
     entry->crc32 = (uint32_t)crc;
     return ALIBI_OK;
 }
 
-/* The sum fits: entries are at least a few bytes of a file of bounded size, each of at most SHARD_TOKENS_MAX tokens. */
-alibi_status shard_list_read(struct shard_list *l, int64_t *tokens, const json_t *object, const char *path)
+/* The sum fits: entries are at least a few bytes of a file of bounded size, each of at most
+ * SHARD_TOKENS_MAX tokens. */
+alibi_status shard_list_read(struct shard_list *l, int64_t *tokens, const json_t *object,
+                             const char *path)
 {
     const json_t *shards = json_object_get(object, "shards");
     int64_t sum = 0;
@@ -117,10 +128,12 @@ alibi_status shard_index_format(const struct shard_index *x, struct text *json)
 {
     size_t start = json->length;
 
-    TRY_RETURN(text_append(json, "{\n  \"format\": %d,\n  \"tokenizer\": %lu,\n  \"width\": %d,\n", SHARD_FORMAT,
-                           (unsigned long)x->tokenizer, x->width));
-    TRY_RETURN(text_append(json, "  \"documents\": %lld,\n  \"tokens\": %lld,\n  \"words\": %lld,\n  \"bytes\": %lld,\n",
-                           (long long)x->documents, (long long)x->tokens, (long long)x->words, (long long)x->bytes));
+    TRY_RETURN(text_append(json, "{\n  \"format\": %d,\n  \"tokenizer\": %lu,\n  \"width\": %d,\n",
+                           SHARD_FORMAT, (unsigned long)x->tokenizer, x->width));
+    TRY_RETURN(text_append(
+        json,
+        "  \"documents\": %lld,\n  \"tokens\": %lld,\n  \"words\": %lld,\n  \"bytes\": %lld,\n",
+        (long long)x->documents, (long long)x->tokens, (long long)x->words, (long long)x->bytes));
     TRY_RETURN(shard_list_format(x->entries, x->entry_count, json));
     return json_seal(json, start);
 }
@@ -154,8 +167,8 @@ static alibi_status read_index(void *out, const json_t *json, const char *path)
     x->entries = shards.at;
     x->entry_count = shards.count;
     if (status == ALIBI_OK && tokens != x->tokens)
-        status = fail(ALIBI_BAD_INPUT, "'%s': the shards have %lld tokens, 'tokens' is %lld", path, (long long)tokens,
-                      (long long)x->tokens);
+        status = fail(ALIBI_BAD_INPUT, "'%s': the shards have %lld tokens, 'tokens' is %lld", path,
+                      (long long)tokens, (long long)x->tokens);
     return status;
 }
 

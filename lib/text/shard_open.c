@@ -1,9 +1,9 @@
 /* shard_open.c - tokens in files, which are mapped
  *
- *   a folder with index.json       what alibi_tokenize() made: every byte is under a checksum, the tokenizer lies beside
- *   one of its shards alone        its checksum and tokenizer are known, its documents, words and bytes are not
- *   a folder with request.json     what it has begun and not finished
- *   files x.bin, a folder of them  what others made: all that is known is their headers */
+ *   a folder with index.json       what alibi_tokenize() made: every byte is under a checksum, the
+ * tokenizer lies beside one of its shards alone        its checksum and tokenizer are known, its
+ * documents, words and bytes are not a folder with request.json     what it has begun and not
+ * finished files x.bin, a folder of them  what others made: all that is known is their headers */
 #include <math.h>
 #include <string.h>
 
@@ -31,19 +31,22 @@ static alibi_status map(struct shard *s, const char *path)
 }
 
 /* What the list says of the file must be so. */
-static alibi_status compare(const struct shard *s, int width, const struct shard_entry *entry, const char *list)
+static alibi_status compare(const struct shard *s, int width, const struct shard_entry *entry,
+                            const char *list)
 {
     const char *header = (const char *)s->ids - SHARD_HEADER_BYTES;
-    uint32_t crc = checksum_join(checksum(0, header, SHARD_HEADER_BYTES), s->checksum, (size_t)(s->count * s->width));
+    uint32_t crc = checksum_join(checksum(0, header, SHARD_HEADER_BYTES), s->checksum,
+                                 (size_t)(s->count * s->width));
 
     if (s->width != width)
-        return fail(ALIBI_BAD_INPUT, "'%s' has tokens of %d bits, %s says %d", s->path, 8 * s->width, list, 8 * width);
+        return fail(ALIBI_BAD_INPUT, "'%s' has tokens of %d bits, %s says %d", s->path,
+                    8 * s->width, list, 8 * width);
     if (s->count != entry->tokens)
-        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, %s says %lld", s->path, (long long)s->count, list,
-                    (long long)entry->tokens);
+        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens, %s says %lld", s->path,
+                    (long long)s->count, list, (long long)entry->tokens);
     if (crc != entry->crc32)
-        return fail(ALIBI_BAD_INPUT, "'%s' is damaged: its checksum is %08lx, %s says %08lx", s->path, (unsigned long)crc, list,
-                    (unsigned long)entry->crc32);
+        return fail(ALIBI_BAD_INPUT, "'%s' is damaged: its checksum is %08lx, %s says %08lx",
+                    s->path, (unsigned long)crc, list, (unsigned long)entry->crc32);
     return ALIBI_OK;
 }
 
@@ -63,8 +66,8 @@ static alibi_status report(const struct opening *o)
     double seconds = clock_seconds() - o->started;
 
     if (alibi_stop_requested())
-        return fail(ALIBI_INTERRUPTED, "stopped after checking %lld of %lld shards in '%s'", (long long)o->done,
-                    (long long)o->total, o->path);
+        return fail(ALIBI_INTERRUPTED, "stopped after checking %lld of %lld shards in '%s'",
+                    (long long)o->done, (long long)o->total, o->path);
     if (seconds < report_seconds)
         return ALIBI_OK;
     report_progress(&(struct alibi_progress){
@@ -111,7 +114,8 @@ out:
 
 /* ---- folders */
 
-static alibi_status read_tokenizer(alibi_tokenizer **out, const struct shard_index *index, const char *folder)
+static alibi_status read_tokenizer(alibi_tokenizer **out, const struct shard_index *index,
+                                   const char *folder)
 {
     alibi_status status;
     alibi_tokenizer *t = NULL;
@@ -123,7 +127,9 @@ static alibi_status read_tokenizer(alibi_tokenizer **out, const struct shard_ind
     TRY(tokenizer_read(&t, bytes, length, path));
     if (tokenizer_checksum(t) != index->tokenizer) {
         status =
-            fail(ALIBI_BAD_INPUT, "'%s' is not the tokenizer of these shards: its checksum is %08lx, " SHARD_INDEX " says %08lx",
+            fail(ALIBI_BAD_INPUT,
+                 "'%s' is not the tokenizer of these shards: its checksum is %08lx, " SHARD_INDEX
+                 " says %08lx",
                  path, (unsigned long)tokenizer_checksum(t), (unsigned long)index->tokenizer);
         goto out;
     }
@@ -145,21 +151,23 @@ static alibi_status add_entries(struct opening *o, const char *only)
         if (only == NULL || strcmp(only, index->entries[i].name) == 0)
             TRY_RETURN(add_within(o, index->entries[i].name, &index->entries[i]));
     if (o->done < o->total)
-        return fail(ALIBI_BAD_INPUT, "'%s/%s' is not one of the shards that " SHARD_INDEX " names", o->path, only);
+        return fail(ALIBI_BAD_INPUT, "'%s/%s' is not one of the shards that " SHARD_INDEX " names",
+                    o->path, only);
     return ALIBI_OK;
 }
 
-alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index, const char *list,
-                                const char *folder)
+alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index,
+                                const char *list, const char *folder)
 {
     struct opening o = { shards, count, folder, index, list, 0, 0, clock_seconds() };
 
     return add_entries(&o, NULL);
 }
 
-/* `only` is the name of one shard, whose counts of documents, words and bytes nobody knows: *index is left as it is. NULL: all.
- */
-static alibi_status open_indexed(struct opening *o, const char *only, struct shard_index *index, alibi_tokenizer **tokenizer)
+/* `only` is the name of one shard, whose counts of documents, words and bytes nobody knows: *index
+ * is left as it is. NULL: all. */
+static alibi_status open_indexed(struct opening *o, const char *only, struct shard_index *index,
+                                 alibi_tokenizer **tokenizer)
 {
     alibi_status status;
     struct shard_index read = { 0 };
@@ -207,7 +215,8 @@ static alibi_status open_foreign(struct opening *o)
     TRY(folder_list(&names, &count, o->path));
     o->total = count_bins(names, count);
     if (o->total == 0)
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds no token shards: there is no .bin file in it", o->path);
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds no token shards: there is no .bin file in it",
+                      o->path);
     for (int i = 0; i < count && status == ALIBI_OK; i++)
         if (is_bin(names[i]))
             TRY(add_within(o, names[i], NULL));
@@ -289,7 +298,8 @@ alibi_status shards_refuse(const char *path)
     return found ? fail(ALIBI_BAD_INPUT, "'%s' holds token shards already", path) : ALIBI_OK;
 }
 
-static alibi_status open_folder(struct opening *o, struct shard_index *index, bool *has_index, alibi_tokenizer **tokenizer)
+static alibi_status open_folder(struct opening *o, struct shard_index *index, bool *has_index,
+                                alibi_tokenizer **tokenizer)
 {
     bool unfinished;
 
@@ -298,16 +308,22 @@ static alibi_status open_folder(struct opening *o, struct shard_index *index, bo
         return open_indexed(o, NULL, index, tokenizer);
     TRY_RETURN(has_begun(&unfinished, o->path));
     if (unfinished)
-        return fail(ALIBI_BAD_INPUT, "'%s' holds an unfinished tokenizing: the command that began it goes on with it", o->path);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "'%s' holds an unfinished tokenizing: the command that began it goes on with it",
+            o->path);
     return open_foreign(o);
 }
 
 /* A file that is named as ours are, with an index beside it, is a part of that. */
-static alibi_status open_file(struct opening *o, struct shard_index *index, bool *has_index, alibi_tokenizer **tokenizer)
+static alibi_status open_file(struct opening *o, struct shard_index *index, bool *has_index,
+                              alibi_tokenizer **tokenizer)
 {
     alibi_status status;
-    const char *path = o->path, *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
-    bool is_index = strcmp(name, SHARD_INDEX) == 0, ours = strncmp(name, "tokens-", strlen("tokens-")) == 0;
+    const char *path = o->path, *slash = strrchr(path, '/'),
+               *name = slash != NULL ? slash + 1 : path;
+    bool is_index = strcmp(name, SHARD_INDEX) == 0,
+         ours = strncmp(name, "tokens-", strlen("tokens-")) == 0;
     char *folder = NULL;
 
     TRY(path_folder(&folder, path));
@@ -325,10 +341,12 @@ out:
     return status;
 }
 
-alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index, bool *has_index,
-                         alibi_tokenizer **tokenizer, const char *path)
+alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index,
+                         bool *has_index, alibi_tokenizer **tokenizer, const char *path)
 {
-    struct opening o = { .shards = shards, .count = count, .path = path, .total = 1, .started = clock_seconds() };
+    struct opening o = {
+        .shards = shards, .count = count, .path = path, .total = 1, .started = clock_seconds()
+    };
     enum path_kind kind;
 
     *has_index = false;

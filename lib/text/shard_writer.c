@@ -1,7 +1,8 @@
-/* shard_writer.c - one shard being written: aside, under checksum, and under its name only when it is on the disk
+/* shard_writer.c - one shard being written: aside, under checksum, and under its name only when it
+ * is on the disk
  *
- * The header says how many tokens there are. A shard is taken to become full; the last one of a folder does not, and has its
- * header written once more at the end. */
+ * The header says how many tokens there are. A shard is taken to become full; the last one of a
+ * folder does not, and has its header written once more at the end. */
 #include <string.h>
 
 #include "text/tokenize.h"
@@ -31,12 +32,14 @@ static alibi_status make_paths(struct shard_writer *w, const char *folder)
     return path_join(&w->aside, folder, aside);
 }
 
-static void format_header(const struct shard_writer *w, int64_t count, char header[SHARD_HEADER_BYTES])
+static void format_header(const struct shard_writer *w, int64_t count,
+                          char header[SHARD_HEADER_BYTES])
 {
     shard_header_format(&(struct shard_header){ .width = w->width, .count = count }, header);
 }
 
-alibi_status shard_writer_open(struct shard_writer **out, const char *folder, int64_t number, int width, int64_t capacity)
+alibi_status shard_writer_open(struct shard_writer **out, const char *folder, int64_t number,
+                               int width, int64_t capacity)
 {
     alibi_status status;
     struct shard_writer *w = NULL;

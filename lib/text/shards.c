@@ -1,6 +1,7 @@
 /* shards.c - lists of shards, ids in memory, and what is checked of every byte and every id
  *
- * The checksum of a long range is put together from those of its blocks, which are taken on all threads. */
+ * The checksum of a long range is put together from those of its blocks, which are taken on all
+ * threads. */
 #include <string.h>
 
 #include "text/tokenize.h"
@@ -8,7 +9,8 @@
 enum {
     CHECK_BYTES = 1 << 22,      /* a block of one thread */
     MEMORY_IDS_FIRST = 1 << 12, /* room in memory at first */
-    MEMORY_IDS_MOST = 1 << 22,  /* then another shard begins, so that little is copied as a text grows */
+    MEMORY_IDS_MOST =
+        1 << 22, /* then another shard begins, so that little is copied as a text grows */
 };
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -56,7 +58,8 @@ static alibi_status make_room(struct shard *s)
 
     if (s->count < s->capacity)
         return ALIBI_OK;
-    TRY_RETURN(mem_grow(&s->ids, (size_t)s->count * width, (size_t)capacity * width, "the tokens of a text"));
+    TRY_RETURN(mem_grow(&s->ids, (size_t)s->count * width, (size_t)capacity * width,
+                        "the tokens of a text"));
     s->capacity = capacity;
     return ALIBI_OK;
 }
@@ -78,7 +81,8 @@ static bool takes_more(const struct shard *s, int width)
     return s->mapping == NULL && s->width == width && s->count < MEMORY_IDS_MOST;
 }
 
-alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count, int width)
+alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count,
+                           int width)
 {
     while (id_count > 0) {
         struct shard *s;
@@ -98,7 +102,8 @@ alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids
 
 /* ---- every byte, every id */
 
-/* checksum(A B) = checksum(A 0...0) ^ checksum(B) for as many zeros as B is long, so the blocks may come in any order. */
+/* checksum(A B) = checksum(A 0...0) ^ checksum(B) for as many zeros as B is long, so the blocks may
+ * come in any order. */
 void shard_seal(struct shard *s)
 {
     const char *bytes = s->ids;
@@ -108,7 +113,8 @@ void shard_seal(struct shard *s)
 #pragma omp parallel for reduction(^ : crc) if (total > CHECK_BYTES)
     for (int64_t from = 0; from < total; from += CHECK_BYTES) {
         int64_t length = smaller(CHECK_BYTES, total - from);
-        crc ^= checksum_join(checksum(0, bytes + from, (size_t)length), 0, (size_t)(total - from - length));
+        crc ^= checksum_join(checksum(0, bytes + from, (size_t)length), 0,
+                             (size_t)(total - from - length));
     }
     s->checksum = crc;
 }
@@ -149,6 +155,7 @@ alibi_status shard_check(const struct shard *s, int64_t vocab)
         return ALIBI_OK;
     while (shard_id(s, i) < vocab)
         i++;
-    return fail(ALIBI_BAD_INPUT, "'%s': token %lld is %lu, the tokenizer has ids up to %lld", s->path ? s->path : "text",
-                (long long)i, (unsigned long)shard_id(s, i), (long long)vocab - 1);
+    return fail(ALIBI_BAD_INPUT, "'%s': token %lld is %lu, the tokenizer has ids up to %lld",
+                s->path ? s->path : "text", (long long)i, (unsigned long)shard_id(s, i),
+                (long long)vocab - 1);
 }

@@ -2,18 +2,21 @@
  *
  *   paths -> files -> input (checked text) -> runs of a document's text, and its end -> blocks
  *
- * A file is read once, from front to back, and never more of it than a buffer, or one line of JSON, is in memory. Which documents
- * there are depends on the files alone, not on how much is asked for at a time.
+ * A file is read once, from front to back, and never more of it than a buffer, or one line of JSON,
+ * is in memory. Which documents there are depends on the files alone, not on how much is asked for
+ * at a time.
  *
- * Invariants: run is text of the document at `at`, and at.offset counts what of it was handed over. The document has ended if
- * `ended`: then nothing but run is left of it. So an end always comes with the last byte before it. */
+ * Invariants: run is text of the document at `at`, and at.offset counts what of it was handed over.
+ * The document has ended if `ended`: then nothing but run is left of it. So an end always comes
+ * with the last byte before it. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "text/input.h"
 
 enum {
-    WHITE_MAX = 1 << 16, /* a line that begins with more white space than this counts as text, and need not be kept */
+    WHITE_MAX = 1 << 16, /* a line that begins with more white space than this counts as text, and
+                            need not be kept */
     LONGEST_CHARACTER = 4,
 };
 
@@ -33,7 +36,8 @@ struct source {
     _Atomic int64_t bytes_done;   /* who waits for the next block may ask meanwhile */
 
     struct input in;
-    /* Takes text from `in` for run, or sees that the document ends; *more: all that is there was taken. */
+    /* Takes text from `in` for run, or sees that the document ends; *more: all that is there was
+     * taken. */
     alibi_status (*split)(struct source *s, bool *more);
     bool within_line; /* not at its start, nor in the white space there */
     struct text line; /* of JSON, as far as it was read */
@@ -53,7 +57,8 @@ struct source {
 static const struct alibi_option options[] = {
     { "format", ALIBI_OPTION_CHOICE, AT(format), 0, 0, "auto|text|jsonl", "auto", "NAME",
       "what files hold; auto: JSON lines if named .jsonl or .ndjson, else text" },
-    { "field", ALIBI_OPTION_TEXT, AT(field), 0, 0, NULL, "text", "NAME", "JSON lines: the member that holds the text" },
+    { "field", ALIBI_OPTION_TEXT, AT(field), 0, 0, NULL, "text", "NAME",
+      "JSON lines: the member that holds the text" },
     { "document", ALIBI_OPTION_CHOICE, AT(document), 0, 0, "file|line|blank-line", "file", "NAME",
       "text: what a document is: a file, a line, or what stands between blank lines" },
 };
@@ -115,7 +120,8 @@ static void split_within_line(struct source *s, bool *more)
     s->ended = s->reading.document == ALIBI_DOCUMENT_LINE;
 }
 
-/* Steps over the line if it is blank, which ends a document; else the line has begun, with its white space. */
+/* Steps over the line if it is blank, which ends a document; else the line has begun, with its
+ * white space. */
 static void split_line_start(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
@@ -167,12 +173,13 @@ static alibi_status take_json(struct source *s, struct slice line)
 static alibi_status keep_line(struct source *s, const char *bytes, size_t length)
 {
     if (length > source_line_max - s->line.length)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': line %lld is longer than %zu bytes", s->in.name,
-                    (long long)s->line_number + 1, source_line_max);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': line %lld is longer than %zu bytes",
+                    s->in.name, (long long)s->line_number + 1, source_line_max);
     return text_append_bytes(&s->line, bytes, length);
 }
 
-/* Most lines lie whole in the buffer and are read there; the parts of others are put together first. */
+/* Most lines lie whole in the buffer and are read there; the parts of others are put together
+ * first. */
 static alibi_status split_json(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
@@ -199,7 +206,9 @@ static alibi_status open_file(struct source *s)
     const char *path = s->files[s->at.file].path;
 
     TRY_RETURN(input_open(&s->in, path));
-    s->split = is_json(s, path) ? split_json : s->reading.document == ALIBI_DOCUMENT_FILE ? split_file : split_lines;
+    s->split = is_json(s, path)                             ? split_json
+               : s->reading.document == ALIBI_DOCUMENT_FILE ? split_file
+                                                            : split_lines;
     s->within_line = false;
     s->line.length = 0;
     s->line_number = 0;
@@ -231,7 +240,10 @@ static alibi_status look(struct source *s, enum event *event)
         else
             file_ends = more;
     }
-    *event = s->run.bytes > 0 ? TEXT_COMES : s->ended ? DOCUMENT_ENDS : file_ends ? FILE_ENDS : ALL_ENDS;
+    *event = s->run.bytes > 0 ? TEXT_COMES
+             : s->ended       ? DOCUMENT_ENDS
+             : file_ends      ? FILE_ENDS
+                              : ALL_ENDS;
     return ALIBI_OK;
 }
 
@@ -263,7 +275,8 @@ static alibi_status end_file(struct source *s)
 static alibi_status end_all(const struct source *s)
 {
     if (!s->any_document && !s->sought)
-        return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", s->files[0].path, s->count > 1 ? " and the other files" : "");
+        return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", s->files[0].path,
+                    s->count > 1 ? " and the other files" : "");
     return ALIBI_OK;
 }
 
@@ -294,7 +307,8 @@ static alibi_status add_end(struct block *b)
     return ALIBI_OK;
 }
 
-/* Bytes of the run, whole characters, for which there is room; at least one character for a block that has none. */
+/* Bytes of the run, whole characters, for which there is room; at least one character for a block
+ * that has none. */
 static size_t fitting(struct slice run, size_t room, bool need_one)
 {
     size_t bytes = room;
@@ -347,8 +361,10 @@ alibi_status source_read(struct source *s, struct block *b, size_t bytes)
 
 static alibi_status refuse_place(const struct source *s, struct place place)
 {
-    return fail(ALIBI_BAD_INPUT, "the input is not what it was: '%s' has no byte %lld of document %lld",
-                place.file >= 0 && place.file < s->count ? s->files[place.file].path : "a file that is gone",
+    return fail(ALIBI_BAD_INPUT,
+                "the input is not what it was: '%s' has no byte %lld of document %lld",
+                place.file >= 0 && place.file < s->count ? s->files[place.file].path
+                                                         : "a file that is gone",
                 (long long)place.offset, (long long)place.document);
 }
 
@@ -442,15 +458,17 @@ static alibi_status add_paths(struct source *s, const char *const *paths, int co
 
 static alibi_status check_reading(const struct alibi_reading *r)
 {
-    bool known =
-        r->format >= 0 && r->format <= ALIBI_FORMAT_JSONL && r->document >= 0 && r->document <= ALIBI_DOCUMENT_BLANK_LINE;
+    bool known = r->format >= 0 && r->format <= ALIBI_FORMAT_JSONL && r->document >= 0 &&
+                 r->document <= ALIBI_DOCUMENT_BLANK_LINE;
 
     if (!known)
-        return fail(ALIBI_USAGE, "format %d, document %d: there is no such way to read", r->format, r->document);
+        return fail(ALIBI_USAGE, "format %d, document %d: there is no such way to read", r->format,
+                    r->document);
     return ALIBI_OK;
 }
 
-alibi_status source_open(struct source **out, const char *const *paths, int count, const struct alibi_reading *reading)
+alibi_status source_open(struct source **out, const char *const *paths, int count,
+                         const struct alibi_reading *reading)
 {
     alibi_status status;
     struct source *s = NULL;
@@ -463,7 +481,8 @@ alibi_status source_open(struct source **out, const char *const *paths, int coun
         s->reading = *reading;
     }
     s->reading.field = NULL;
-    TRY(text_copy(&s->reading.field, reading != NULL && reading->field != NULL ? reading->field : "text"));
+    TRY(text_copy(&s->reading.field,
+                  reading != NULL && reading->field != NULL ? reading->field : "text"));
     TRY(add_paths(s, paths, count));
     *out = s;
     s = NULL;

@@ -1,7 +1,8 @@
 /* span.c - reading, counting and writing the tokens of a corpus
  *
- * Words are maximal runs of bytes that are not white space; a word belongs to the token with its first byte, so that the words of
- * neighbouring ranges add up. The end of a document separates words like white space does. */
+ * Words are maximal runs of bytes that are not white space; a word belongs to the token with its
+ * first byte, so that the words of neighbouring ranges add up. The end of a document separates
+ * words like white space does. */
 #include <string.h>
 
 #include "text/corpus.h"
@@ -162,12 +163,14 @@ static int64_t documents_of(struct span s, int64_t ends)
     return ends + (s.count > 0 && !is_end(s.corpus, s.first + s.count - 1));
 }
 
-void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split, struct alibi_corpus_info *info)
+void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
+                           struct alibi_corpus_info *info)
 {
     struct span s = corpus_span(c, split);
     struct counts n;
 
-    *info = (struct alibi_corpus_info){ c->documents, s.count, c->words, c->bytes, alibi_tokenizer_vocab(c->tokenizer) };
+    *info = (struct alibi_corpus_info){ c->documents, s.count, c->words, c->bytes,
+                                        alibi_tokenizer_vocab(c->tokenizer) };
     if (c->indexed && s.count == c->count)
         return;
     n = count_range(c, s.first, s.count);
@@ -178,14 +181,16 @@ void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split, struct
 
 /* ---- writing */
 
-/* The text of tokens first..end-1. Between two documents stands a line end, if the first has none of its own: without it the
- * last word of one and the first of the next would become one word. */
-static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t end, int64_t split_end, struct text *out)
+/* The text of tokens first..end-1. Between two documents stands a line end, if the first has none
+ * of its own: without it the last word of one and the first of the next would become one word. */
+static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t end,
+                                int64_t split_end, struct text *out)
 {
     for (int64_t i = first; i < end; i++) {
         size_t bytes;
         const char *text = corpus_bytes(c, i, &bytes);
-        bool joins = bytes == 0 && is_end(c, i) && i > 0 && i + 1 < split_end && !corpus_starts_line(c, i);
+        bool joins =
+            bytes == 0 && is_end(c, i) && i > 0 && i + 1 < split_end && !corpus_starts_line(c, i);
 
         TRY_RETURN(text_append_bytes(out, joins ? "\n" : text, joins ? 1 : bytes));
     }

@@ -1,7 +1,8 @@
 /* stretches.c - see stretches.h
  *
- * Invariant: text[from..bytes) with its ends is what no stretches_run() has worked on yet; text[0..from) are the last bytes of
- * the same document before it, at most KEPT_BYTES of them, and none if a document starts at `from`. */
+ * Invariant: text[from..bytes) with its ends is what no stretches_run() has worked on yet;
+ * text[0..from) are the last bytes of the same document before it, at most KEPT_BYTES of them, and
+ * none if a document starts at `from`. */
 #include "text/stretches.h"
 
 #include <omp.h>
@@ -32,7 +33,8 @@ void stretches_free(struct stretches *s)
 
 /* ---- taking a block */
 
-/* Moves what is left over to the front. All ends were passed: the text behind the last one is what is left over. */
+/* Moves what is left over to the front. All ends were passed: the text behind the last one is what
+ * is left over. */
 static void drop_what_is_done(struct stretches *s)
 {
     size_t document = s->end_count > 0 ? s->ends[s->end_count - 1] : 0;
@@ -76,7 +78,8 @@ static alibi_status append_block(struct stretches *s, const struct block *b)
 
 /* ---- parts */
 
-/* Marks beside letters: those of ASCII, and the blocks of UTF-8 that hold what Chinese and Japanese put between sentences. */
+/* Marks beside letters: those of ASCII, and the blocks of UTF-8 that hold what Chinese and Japanese
+ * put between sentences. */
 static bool is_mark(const char *text, size_t at, size_t limit)
 {
     unsigned char c = (unsigned char)text[at];
@@ -89,7 +92,8 @@ static bool is_mark(const char *text, size_t at, size_t limit)
            memcmp(text + at, "\xEF\xBC", 2) == 0;
 }
 
-/* The first place at or behind `at`, and before `limit`, where a blank follows something else; or `limit`. */
+/* The first place at or behind `at`, and before `limit`, where a blank follows something else; or
+ * `limit`. */
 static size_t blank_cut(const struct stretches *s, size_t at, size_t limit)
 {
     while (at < limit && !(is_white_space(s->text[at]) && !is_white_space(s->text[at - 1])))
@@ -113,8 +117,9 @@ static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
     return at;
 }
 
-/* Where a part that should end at `at` does; the document ends at `limit`. Text without blanks is cut where nearly every
- * tokenizer cuts it, and if even that is not there, anywhere: a wrong guess costs time, but so does a part without end. */
+/* Where a part that should end at `at` does; the document ends at `limit`. Text without blanks is
+ * cut where nearly every tokenizer cuts it, and if even that is not there, anywhere: a wrong guess
+ * costs time, but so does a part without end. */
 static size_t likely_cut(const struct stretches *s, size_t at, size_t limit)
 {
     size_t reach = limit - at > CUT_REACH ? at + CUT_REACH : limit, cut = blank_cut(s, at, reach);
@@ -155,7 +160,8 @@ static alibi_status add_part(struct stretches *s, struct part p)
     return ALIBI_OK;
 }
 
-/* A document may end where the text before it was already done: then there is an end, but no text. */
+/* A document may end where the text before it was already done: then there is an end, but no text.
+ * */
 static alibi_status plan_parts(struct stretches *s)
 {
     size_t at = s->from;
@@ -187,32 +193,35 @@ static size_t document_start(const struct stretches *s, int64_t document)
 }
 
 /* text[*at..stop) of that document, of which `sight` bytes behind `stop` may be looked at. */
-static alibi_status run_stretch(const struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
-                                int64_t document, size_t stop, size_t sight, size_t *at)
+static alibi_status run_stretch(const struct stretches *s, const struct stretch_work *work,
+                                int thread, int64_t part, int64_t document, size_t stop,
+                                size_t sight, size_t *at)
 {
     size_t start = document_start(s, document), end = document_end(s, document), local = 0;
     size_t seen = end - stop > sight ? stop + sight : end;
-    struct stretch stretch = { s->text + start, *at - start, stop - start, seen - start, seen == end && document < s->end_count };
+    struct stretch stretch = { s->text + start, *at - start, stop - start, seen - start,
+                               seen == end && document < s->end_count };
 
     TRY_RETURN(work->run(work->user, thread, part, &stretch, &local));
     *at = start + local;
     return ALIBI_OK;
 }
 
-static alibi_status end_document(const struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
-                                 int64_t document)
+static alibi_status end_document(const struct stretches *s, const struct stretch_work *work,
+                                 int thread, int64_t part, int64_t document)
 {
     size_t start = document_start(s, document);
 
     if (work->end == NULL)
         return ALIBI_OK;
-    return work->end(work->user, thread, part, (struct slice){ s->text + start, s->ends[document] - start });
+    return work->end(work->user, thread, part,
+                     (struct slice){ s->text + start, s->ends[document] - start });
 }
 
-/* The documents that end in the part, then the beginning of one that does not. After a failure p->document and p->reached say
- * what was being worked on. */
-static alibi_status run_documents(const struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
-                                  size_t sight)
+/* The documents that end in the part, then the beginning of one that does not. After a failure
+ * p->document and p->reached say what was being worked on. */
+static alibi_status run_documents(const struct stretches *s, const struct stretch_work *work,
+                                  int thread, int64_t part, size_t sight)
 {
     struct part *p = &s->parts[part];
 
@@ -228,7 +237,8 @@ static alibi_status run_documents(const struct stretches *s, const struct stretc
     return ALIBI_OK;
 }
 
-static void run_part(struct stretches *s, const struct stretch_work *work, int thread, int64_t part, size_t from, size_t sight)
+static void run_part(struct stretches *s, const struct stretch_work *work, int thread, int64_t part,
+                     size_t from, size_t sight)
 {
     struct part *p = &s->parts[part];
     alibi_status status;
@@ -240,15 +250,17 @@ static void run_part(struct stretches *s, const struct stretch_work *work, int t
         failure_keep(&p->failure, status);
 }
 
-/* In order: what began in the wrong place, or did not see far enough, is run again, and the first failure that remains is the
- * true one. A part that stops early even so waits for more text, and so does all behind it. */
+/* In order: what began in the wrong place, or did not see far enough, is run again, and the first
+ * failure that remains is the true one. A part that stops early even so waits for more text, and so
+ * does all behind it. */
 static alibi_status settle(struct stretches *s, const struct stretch_work *work)
 {
     size_t at = s->from;
 
     for (int64_t i = 0; i < s->count; i++) {
         struct part *p = &s->parts[i];
-        bool blind = p->failure.status == ALIBI_OK && p->reached < p->stop && s->bytes - p->stop > PART_SIGHT;
+        bool blind = p->failure.status == ALIBI_OK && p->reached < p->stop &&
+                     s->bytes - p->stop > PART_SIGHT;
         if (p->began != at || blind)
             run_part(s, work, 0, i, at, SIZE_MAX);
         if (p->failure.status != ALIBI_OK) {
@@ -271,7 +283,8 @@ alibi_status stretches_run(struct stretches *s, const struct stretch_work *work)
     return settle(s, work);
 }
 
-alibi_status stretches_fail(const struct stretches *s, const struct source *source, alibi_status status)
+alibi_status stretches_fail(const struct stretches *s, const struct source *source,
+                            alibi_status status)
 {
     const struct part *p = &s->parts[s->failed];
     struct place at = s->start;
@@ -279,8 +292,10 @@ alibi_status stretches_fail(const struct stretches *s, const struct source *sour
 
     if (status != ALIBI_BAD_INPUT)
         return status;
-    at.offset = first_document ? at.offset + (int64_t)(p->reached - s->from) : (int64_t)(p->reached - s->ends[p->document - 1]);
-    return fail_context(status, "'%s', document %lld%s, from byte %lld on", source_file(source, at.file),
-                        (long long)(at.document + p->document + 1),
-                        first_document || last_file ? "" : " with those of later files", (long long)at.offset);
+    at.offset = first_document ? at.offset + (int64_t)(p->reached - s->from)
+                               : (int64_t)(p->reached - s->ends[p->document - 1]);
+    return fail_context(status, "'%s', document %lld%s, from byte %lld on",
+                        source_file(source, at.file), (long long)(at.document + p->document + 1),
+                        first_document || last_file ? "" : " with those of later files",
+                        (long long)at.offset);
 }

@@ -1,7 +1,8 @@
 /* tally.c - a hash table in shards
  *
- * The upper half of a piece's hash value says which shard it is in, the lower half where it lies there. A text that is written to
- * make pieces collide makes counting slow: only the limits on distinct pieces (count.c) bound how slow. */
+ * The upper half of a piece's hash value says which shard it is in, the lower half where it lies
+ * there. A text that is written to make pieces collide makes counting slow: only the limits on
+ * distinct pieces (count.c) bound how slow. */
 #include "text/tally.h"
 
 #include <string.h>
@@ -14,8 +15,8 @@ static uint64_t mix(uint64_t h)
     return h ^ (h >> 32);
 }
 
-/* Fewer than 8 bytes as one number. Most pieces are that short, and reading them so, with parts twice, is faster than a copy of
- * unknown length. */
+/* Fewer than 8 bytes as one number. Most pieces are that short, and reading them so, with parts
+ * twice, is faster than a copy of unknown length. */
 static uint64_t read_short(const char *at, size_t bytes)
 {
     const unsigned char *u = (const unsigned char *)at;
@@ -90,9 +91,10 @@ static alibi_status grow(struct tally_shard *s)
     uint32_t *slots = NULL;
 
     if (slot_count == 0)
-        return fail(ALIBI_MEMORY, "not enough memory for a table of pieces: %lld are too many", (long long)s->count);
-    TRY_RETURN(mem_grow((void **)&s->pieces, (size_t)s->count * sizeof *s->pieces, slot_count / 2 * sizeof *s->pieces,
-                        "the pieces of a text"));
+        return fail(ALIBI_MEMORY, "not enough memory for a table of pieces: %lld are too many",
+                    (long long)s->count);
+    TRY_RETURN(mem_grow((void **)&s->pieces, (size_t)s->count * sizeof *s->pieces,
+                        slot_count / 2 * sizeof *s->pieces, "the pieces of a text"));
     TRY_RETURN(NEW_ZERO_ARRAY(&slots, slot_count, "the pieces of a text"));
     mem_free(s->slots);
     s->slots = slots;
@@ -169,7 +171,8 @@ static alibi_status drop_from_shard(struct tally_shard *s, int64_t floor)
     struct tally_shard fresh = { 0 };
 
     for (int64_t i = 0; i < s->count; i++) {
-        alibi_status status = s->pieces[i].count > floor ? add_piece(&fresh, &s->pieces[i], true) : ALIBI_OK;
+        alibi_status status =
+            s->pieces[i].count > floor ? add_piece(&fresh, &s->pieces[i], true) : ALIBI_OK;
         if (status != ALIBI_OK) {
             shard_fini(&fresh);
             return status;

@@ -11,7 +11,8 @@ struct piece {
     uint32_t hash;
 };
 
-/* The pieces of some of all hash values: shards are filled by different threads at the same time. */
+/* The pieces of some of all hash values: shards are filled by different threads at the same time.
+ * */
 struct tally_shard {
     struct piece *pieces; /* in the order in which they were first met */
     int64_t count, capacity;
@@ -38,7 +39,8 @@ alibi_status tally_merge(struct tally *t, const struct tally *from, int shard);
 int64_t tally_count(const struct tally *t);
 size_t tally_bytes(const struct tally *t);
 
-/* Drops every piece that was met `floor` times or less. Only for a tally that was filled by tally_merge. */
+/* Drops every piece that was met `floor` times or less. Only for a tally that was filled by
+ * tally_merge. */
 alibi_status tally_drop(struct tally *t, int64_t floor);
 
 /* All pieces as one array, lent by the tally (mem_free the array). */

@@ -1,7 +1,8 @@
 /* tokenize.c - a corpus of any size to token shards in a folder, or to a caller as they come
  *
- * Invariant: progress.json, from the first shard on, names finished shards that are on the disk, and a place in the text from
- * which the rest of the tokens follow. What a stopped call leaves beside them is cleared by the next one. */
+ * Invariant: progress.json, from the first shard on, names finished shards that are on the disk,
+ * and a place in the text from which the rest of the tokens follow. What a stopped call leaves
+ * beside them is cleared by the next one. */
 #include <math.h>
 #include <string.h>
 
@@ -23,7 +24,8 @@ static struct meter meter_start(const struct source *source, int64_t tokens)
 {
     int64_t first = source_bytes_done(source);
 
-    return (struct meter){ clock_seconds(), source_bytes_total(source), first, first, tokens, tokens };
+    return (
+        struct meter){ clock_seconds(), source_bytes_total(source), first, first, tokens, tokens };
 }
 
 /* `value` has come of what was done in this call: how much will come of what is left? */
@@ -62,7 +64,8 @@ struct tokenizing {
     struct source *source;
     struct encoding *encoding;
     struct text request;
-    struct progress progress; /* where the block that is being written starts; its shards grow as they are finished */
+    struct progress progress; /* where the block that is being written starts; its shards grow as
+                                 they are finished */
     int64_t in_shards;        /* tokens in the finished ones */
     struct shard *there;      /* those that were there already */
     int there_count, there_at;
@@ -74,14 +77,16 @@ struct tokenizing {
 /* Better now than when the disk is full; compression and what others write make it a guess. */
 static alibi_status check_space(const struct tokenizing *t, int64_t at_hand)
 {
-    double left = (double)at_hand + extrapolate(&t->meter, (double)(t->meter.tokens - t->meter.first_token));
+    double left =
+        (double)at_hand + extrapolate(&t->meter, (double)(t->meter.tokens - t->meter.first_token));
     double tokens = fmin((double)t->shard_tokens, left);
     int64_t needed = SHARD_HEADER_BYTES + (int64_t)tokens * t->width, free_bytes;
 
     TRY_RETURN(folder_free_space(&free_bytes, t->folder));
     if (needed > free_bytes)
-        return fail(ALIBI_IO, "not enough space: the next shard takes about %lld bytes, '%s' has %lld free", (long long)needed,
-                    t->folder, (long long)free_bytes);
+        return fail(ALIBI_IO,
+                    "not enough space: the next shard takes about %lld bytes, '%s' has %lld free",
+                    (long long)needed, t->folder, (long long)free_bytes);
     return ALIBI_OK;
 }
 
@@ -89,9 +94,10 @@ static alibi_status check_count(const struct tokenizing *t)
 {
     if (t->progress.shards.count < shards_max)
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT,
-                "'%s' has %lld shards of %lld tokens, and more could not be read: take larger ones, in a new folder", t->folder,
-                (long long)shards_max, (long long)t->shard_tokens);
+    return fail(
+        ALIBI_BAD_INPUT,
+        "'%s' has %lld shards of %lld tokens, and more could not be read: take larger ones, in a new folder",
+        t->folder, (long long)shards_max, (long long)t->shard_tokens);
 }
 
 static alibi_status save_progress(struct tokenizing *t)
@@ -116,9 +122,12 @@ static alibi_status fail_stopped(const struct tokenizing *t)
     long long shards = t->progress.shards.count;
 
     if (shards == 0)
-        return fail(ALIBI_INTERRUPTED, "stopped before '%s' had a whole shard: the same request begins anew", t->folder);
-    return fail(ALIBI_INTERRUPTED, "stopped: '%s' has %lld whole shard%s, and the same request goes on behind %s", t->folder,
-                shards, shards > 1 ? "s" : "", shards > 1 ? "them" : "it");
+        return fail(ALIBI_INTERRUPTED,
+                    "stopped before '%s' had a whole shard: the same request begins anew",
+                    t->folder);
+    return fail(ALIBI_INTERRUPTED,
+                "stopped: '%s' has %lld whole shard%s, and the same request goes on behind %s",
+                t->folder, shards, shards > 1 ? "s" : "", shards > 1 ? "them" : "it");
 }
 
 static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
@@ -128,7 +137,8 @@ static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t 
         if (t->writer == NULL) {
             TRY_RETURN(check_count(t));
             TRY_RETURN(check_space(t, count));
-            TRY_RETURN(shard_writer_open(&t->writer, t->folder, t->progress.shards.count, t->width, t->shard_tokens));
+            TRY_RETURN(shard_writer_open(&t->writer, t->folder, t->progress.shards.count, t->width,
+                                         t->shard_tokens));
         }
         some = shard_writer_room(t->writer) < count ? shard_writer_room(t->writer) : count;
         TRY_RETURN(shard_writer_add(t->writer, ids, some));
@@ -152,7 +162,8 @@ static void count_block(struct progress *p, const struct encoded *e)
     p->bytes += e->bytes;
 }
 
-/* A call that goes on meets tokens again that lie in shards already. If others come, another text was given. */
+/* A call that goes on meets tokens again that lie in shards already. If others come, another text
+ * was given. */
 static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -161,8 +172,10 @@ static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_
         while (token >= s->first + s->count)
             s = &t->there[++t->there_at];
         if (shard_id(s, token - s->first) != (uint32_t)ids[i])
-            return fail(ALIBI_BAD_INPUT, "the input is not what it was: its token %lld is %ld, '%s' has %lu there",
-                        (long long)token, (long)ids[i], s->path, (unsigned long)shard_id(s, token - s->first));
+            return fail(ALIBI_BAD_INPUT,
+                        "the input is not what it was: its token %lld is %ld, '%s' has %lu there",
+                        (long long)token, (long)ids[i], s->path,
+                        (unsigned long)shard_id(s, token - s->first));
     }
     return ALIBI_OK;
 }
@@ -198,7 +211,8 @@ static alibi_status write_blocks(struct tokenizing *t)
     }
     count_block(&t->progress, &e);
     if (t->progress.tokens < t->before)
-        return fail(ALIBI_BAD_INPUT, "the input is not what it was: it ends after %lld tokens, '%s' has %lld",
+        return fail(ALIBI_BAD_INPUT,
+                    "the input is not what it was: it ends after %lld tokens, '%s' has %lld",
                     (long long)t->progress.tokens, t->folder, (long long)t->before);
     return t->writer != NULL ? finish_shard(t) : ALIBI_OK;
 }
@@ -207,9 +221,14 @@ static struct shard_index make_index(const struct tokenizing *t)
 {
     const struct progress *p = &t->progress;
 
-    return (struct shard_index){
-        tokenizer_checksum(t->tokenizer), t->width, p->documents, p->tokens, p->words, p->bytes, p->shards.at, p->shards.count
-    };
+    return (struct shard_index){ tokenizer_checksum(t->tokenizer),
+                                 t->width,
+                                 p->documents,
+                                 p->tokens,
+                                 p->words,
+                                 p->bytes,
+                                 p->shards.at,
+                                 p->shards.count };
 }
 
 static alibi_status write_all(struct tokenizing *t)
@@ -218,7 +237,8 @@ static alibi_status write_all(struct tokenizing *t)
 
     TRY_RETURN(write_blocks(t));
     if (t->progress.shards.count == 0)
-        return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s", source_file(t->source, 0),
+        return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s",
+                    source_file(t->source, 0),
                     source_file_count(t->source) > 1 ? " and the files behind it" : "");
     index = make_index(t);
     return shard_folder_finish(t->folder, &index);
@@ -244,17 +264,19 @@ static void begin_at_start(struct progress *p)
     p->skip = p->documents = p->tokens = p->words = p->bytes = 0;
 }
 
-/* Of a pipe nobody knows whether it is fed the same text again: so all of it is tokenized again, and compared. */
+/* Of a pipe nobody knows whether it is fed the same text again: so all of it is tokenized again,
+ * and compared. */
 static alibi_status find_place(struct tokenizing *t, bool certain)
 {
     struct progress *p = &t->progress;
 
     if (p->place.file >= source_file_count(t->source))
-        return fail(ALIBI_BAD_INPUT, "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
+        return fail(ALIBI_BAD_INPUT,
+                    "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
                     (long long)p->place.file + 1, source_file_count(t->source));
-    log_note("going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld", t->folder,
-             (long long)p->shards.count, (long long)t->before, source_file(t->source, p->place.file),
-             (long long)p->place.document + 1);
+    log_note("going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld",
+             t->folder, (long long)p->shards.count, (long long)t->before,
+             source_file(t->source, p->place.file), (long long)p->place.document + 1);
     if (certain)
         return source_seek(t->source, p->place);
     begin_at_start(p);
@@ -275,12 +297,15 @@ static alibi_status go_on(struct tokenizing *t, bool certain)
 
 static struct alibi_tokenize_result result_of(const struct shard_index *x)
 {
-    return (struct alibi_tokenize_result){
-        .documents = x->documents, .tokens = x->tokens, .words = x->words, .bytes = x->bytes, .shards = x->entry_count
-    };
+    return (struct alibi_tokenize_result){ .documents = x->documents,
+                                           .tokens = x->tokens,
+                                           .words = x->words,
+                                           .bytes = x->bytes,
+                                           .shards = x->entry_count };
 }
 
-static alibi_status begin_or_go_on(struct tokenizing *t, bool certain, struct alibi_tokenize_result *result)
+static alibi_status begin_or_go_on(struct tokenizing *t, bool certain,
+                                   struct alibi_tokenize_result *result)
 {
     struct shard_index index = { 0 };
     bool finished;
@@ -298,7 +323,8 @@ static alibi_status begin_or_go_on(struct tokenizing *t, bool certain, struct al
     return ALIBI_OK;
 }
 
-/* A text that cannot be tokenized leaves no folder behind. If it cannot be removed, that is not what must be said. */
+/* A text that cannot be tokenized leaves no folder behind. If it cannot be removed, that is not
+ * what must be said. */
 static alibi_status remove_folder(const struct tokenizing *t)
 {
     struct failure why;
@@ -309,7 +335,8 @@ static alibi_status remove_folder(const struct tokenizing *t)
 }
 
 /* One writer per folder. */
-static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain, struct alibi_tokenize_result *result)
+static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain,
+                                       struct alibi_tokenize_result *result)
 {
     alibi_status status;
     struct lock *lock = NULL;
@@ -322,7 +349,8 @@ static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain, struc
 out:
     shard_writer_free(t->writer); /* removes what is unfinished, while the folder is still ours */
     t->writer = NULL;
-    if (status == ALIBI_BAD_INPUT && lock != NULL && before == PATH_NONE && t->progress.shards.count == 0)
+    if (status == ALIBI_BAD_INPUT && lock != NULL && before == PATH_NONE &&
+        t->progress.shards.count == 0)
         status = remove_folder(t);
     lock_release(lock);
     return status;
@@ -340,7 +368,8 @@ static void tokenizing_fini(struct tokenizing *t)
 static alibi_status check_shard_tokens(int64_t shard_tokens)
 {
     if (shard_tokens < 1 || shard_tokens > SHARD_TOKENS_MAX)
-        return fail(ALIBI_USAGE, "shards of %lld tokens: it must be within 1..%d", (long long)shard_tokens, SHARD_TOKENS_MAX);
+        return fail(ALIBI_USAGE, "shards of %lld tokens: it must be within 1..%d",
+                    (long long)shard_tokens, SHARD_TOKENS_MAX);
     return ALIBI_OK;
 }
 
@@ -355,13 +384,15 @@ static alibi_status check_folder(const char *dir, const char *const *paths, int 
         if (kind == PATH_FOLDER)
             TRY_RETURN(path_is_within(&within, dir, paths[i]));
         if (within)
-            return fail(ALIBI_BAD_INPUT, "the shards would go to '%s', which lies in '%s', the text", dir, paths[i]);
+            return fail(ALIBI_BAD_INPUT,
+                        "the shards would go to '%s', which lies in '%s', the text", dir, paths[i]);
     }
     return ALIBI_OK;
 }
 
-alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count, const struct alibi_reading *reading,
-                            int64_t shard_tokens, const char *dir, struct alibi_tokenize_result *result)
+alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
+                            const struct alibi_reading *reading, int64_t shard_tokens,
+                            const char *dir, struct alibi_tokenize_result *result)
 {
     alibi_status status;
     struct tokenizing all = { .tokenizer = t, .folder = dir, .shard_tokens = shard_tokens };
@@ -374,7 +405,8 @@ alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, 
     TRY(check_shard_tokens(shard_tokens));
     TRY(source_open(&all.source, paths, count, reading));
     TRY(check_folder(dir, paths, count));
-    TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request, &certain));
+    TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request,
+                       &certain));
     TRY(tokenize_in_folder(&all, certain, &counted));
     counted.seconds = clock_seconds() - started;
     counted.peak_bytes = alibi_memory_peak();
@@ -388,7 +420,8 @@ out:
 /* ---- to a caller */
 
 /* Documents end where the block says so; behind the last end stands a part of one that goes on. */
-static bool hand_block(const struct encoded *e, bool (*take)(void *user, const int32_t *ids, int64_t count, bool ends),
+static bool hand_block(const struct encoded *e,
+                       bool (*take)(void *user, const int32_t *ids, int64_t count, bool ends),
                        void *user)
 {
     int64_t from = 0;
@@ -403,7 +436,9 @@ static bool hand_block(const struct encoded *e, bool (*take)(void *user, const i
 
 alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
                                  const struct alibi_reading *reading,
-                                 bool (*ids)(void *user, const int32_t *ids, int64_t count, bool ends), void *user)
+                                 bool (*ids)(void *user, const int32_t *ids, int64_t count,
+                                             bool ends),
+                                 void *user)
 {
     alibi_status status;
     struct source *source = NULL;

@@ -2,7 +2,8 @@
  *
  *   request.json     what was asked for; written first, stays                        request.c
  *   progress.json    how far it is; replaced after each shard, removed at the end    progress.c
- *   index.json       what is there; written when all is                              shard_index.c */
+ *   index.json       what is there; written when all is                              shard_index.c
+ */
 #ifndef TOKENIZE_H
 #define TOKENIZE_H
 
@@ -15,7 +16,8 @@ enum {
     SHARD_FORMAT = 1,
     SHARD_LIST_BYTES_MAX = 64 << 20, /* of index.json and progress.json */
 };
-/* In a folder: a process can map a few more, and a list of so many is far below SHARD_LIST_BYTES_MAX. Tests make it small. */
+/* In a folder: a process can map a few more, and a list of so many is far below
+ * SHARD_LIST_BYTES_MAX. Tests make it small. */
 extern int64_t shards_max;
 #define SHARD_COUNT_MAX (INT64_MAX / 4) /* that a file may name: more can still be added */
 
@@ -27,18 +29,21 @@ void shard_name(char name[32], int64_t number); /* "tokens-00000.bin" */
 alibi_status shard_list_add(struct shard_list *l, const struct shard_entry *entry);
 alibi_status shard_list_format(const struct shard_entry *entries, int64_t count, struct text *json);
 /* Member "shards" of the object; *tokens is their sum. */
-alibi_status shard_list_read(struct shard_list *l, int64_t *tokens, const json_t *object, const char *path);
-alibi_status shard_read_format(const json_t *object, const char *path); /* the member "format" is this version's */
+alibi_status shard_list_read(struct shard_list *l, int64_t *tokens, const json_t *object,
+                             const char *path);
+alibi_status shard_read_format(const json_t *object,
+                               const char *path); /* the member "format" is this version's */
 
-/* A file of ours under a checksum. It has one spelling: what was read must format to the same bytes, so there is nothing in it
- * that the checksum does not cover. */
+/* A file of ours under a checksum. It has one spelling: what was read must format to the same
+ * bytes, so there is nothing in it that the checksum does not cover. */
 struct sealed {
     const char *name;
     alibi_status (*read)(void *x, const json_t *object, const char *path);
     alibi_status (*format)(const void *x, struct text *json);
 };
 alibi_status sealed_read(const struct sealed *kind, void *x, const char *folder);
-alibi_status json_seal(struct text *json, size_t start); /* ends an object that began at `start` with its checksum */
+alibi_status json_seal(struct text *json,
+                       size_t start); /* ends an object that began at `start` with its checksum */
 
 /* ---- the request (request.c) */
 
@@ -60,21 +65,23 @@ alibi_status request_compare(bool *same, const struct text *json, const char *fo
 struct progress {
     uint32_t request;         /* checksum of request.json */
     struct shard_list shards; /* the finished ones */
-    /* Where to go on: the text from `place` on gives tokens of which the first `skip` lie in these shards. The counts are those
-     * of the text before it. */
+    /* Where to go on: the text from `place` on gives tokens of which the first `skip` lie in these
+     * shards. The counts are those of the text before it. */
     struct place place;
     bool within_word;
     int64_t skip;
     int64_t documents, tokens, words, bytes;
 };
 alibi_status progress_format(const struct progress *p, struct text *json);
-alibi_status progress_read(struct progress *p, const char *folder); /* strict, as shard_index_read */
+alibi_status progress_read(struct progress *p,
+                           const char *folder); /* strict, as shard_index_read */
 void progress_fini(struct progress *p);
 
 /* ---- a shard being written (shard_writer.c) */
 
 struct shard_writer;
-alibi_status shard_writer_open(struct shard_writer **out, const char *folder, int64_t number, int width, int64_t capacity);
+alibi_status shard_writer_open(struct shard_writer **out, const char *folder, int64_t number,
+                               int width, int64_t capacity);
 int64_t shard_writer_room(const struct shard_writer *w); /* tokens until it is full */
 alibi_status shard_writer_add(struct shard_writer *w, const int32_t *ids, int64_t count);
 /* When this returns, the shard has its name and survives a power cut. */

@@ -8,7 +8,8 @@
 
 #include "text/tokenizer.h"
 
-static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe, &tokenizer_kind_words };
+static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe,
+                                                      &tokenizer_kind_words };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -18,13 +19,16 @@ alibi_status ids_reserve(struct ids *ids, int64_t more)
 {
     int64_t need, capacity = ids->capacity > 0 ? ids->capacity : 64;
 
-    if (__builtin_add_overflow(ids->count, more, &need) || need > INT64_MAX / (2 * (int64_t)sizeof *ids->at))
-        return fail(ALIBI_MEMORY, "not enough memory for %lld and %lld tokens", (long long)ids->count, (long long)more);
+    if (__builtin_add_overflow(ids->count, more, &need) ||
+        need > INT64_MAX / (2 * (int64_t)sizeof *ids->at))
+        return fail(ALIBI_MEMORY, "not enough memory for %lld and %lld tokens",
+                    (long long)ids->count, (long long)more);
     if (need <= ids->capacity)
         return ALIBI_OK;
     while (capacity < need)
         capacity *= 2;
-    TRY_RETURN(mem_grow((void **)&ids->at, (size_t)ids->count * sizeof *ids->at, (size_t)capacity * sizeof *ids->at, "tokens"));
+    TRY_RETURN(mem_grow((void **)&ids->at, (size_t)ids->count * sizeof *ids->at,
+                        (size_t)capacity * sizeof *ids->at, "tokens"));
     ids->capacity = capacity;
     return ALIBI_OK;
 }
@@ -64,7 +68,8 @@ static alibi_status find_kind(const struct tokenizer_kind **out, struct scan *s)
     return scan_fail(s, "no tokenizer of type '%.40s' is known, only 'bytes' and 'words',", name);
 }
 
-static alibi_status read_ours(alibi_tokenizer **out, const char *bytes, size_t length, const char *path)
+static alibi_status read_ours(alibi_tokenizer **out, const char *bytes, size_t length,
+                              const char *path)
 {
     alibi_status status;
     struct scan s = { .text = bytes, .end = length, .path = path, .lines = true };
@@ -103,7 +108,8 @@ static bool is_ours(const char *bytes, size_t length)
     return length - at >= strlen(key) && memcmp(bytes + at, key, strlen(key)) == 0;
 }
 
-alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length, const char *path)
+alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length,
+                            const char *path)
 {
     struct bpe_file *file = NULL;
 
@@ -126,7 +132,8 @@ out:
     return status;
 }
 
-static alibi_status open_pair(alibi_tokenizer **out, const char *vocab_path, const char *merges_path)
+static alibi_status open_pair(alibi_tokenizer **out, const char *vocab_path,
+                              const char *merges_path)
 {
     alibi_status status;
     char *vocab = NULL, *merges = NULL;
@@ -135,8 +142,8 @@ static alibi_status open_pair(alibi_tokenizer **out, const char *vocab_path, con
 
     TRY(file_read_all(&vocab, &vocab_bytes, vocab_path, TOKENIZER_BYTES_MAX));
     TRY(file_read_all(&merges, &merges_bytes, merges_path, TOKENIZER_BYTES_MAX));
-    TRY(bpe_file_parse_pair(&file, (struct slice){ vocab, vocab_bytes }, vocab_path, (struct slice){ merges, merges_bytes },
-                            merges_path));
+    TRY(bpe_file_parse_pair(&file, (struct slice){ vocab, vocab_bytes }, vocab_path,
+                            (struct slice){ merges, merges_bytes }, merges_path));
     TRY(tokenizer_new_bpe(out, file, vocab_path));
 out:
     mem_free(vocab);
@@ -157,7 +164,8 @@ static alibi_status open_folder(alibi_tokenizer **out, const char *folder)
     else if (file_exists(vocab))
         TRY(open_pair(out, vocab, merges));
     else
-        TRY(fail(ALIBI_BAD_INPUT, "'%s' has no tokenizer: neither tokenizer.json nor vocab.json is there", folder));
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' has no tokenizer: neither tokenizer.json nor vocab.json is there", folder));
 out:
     mem_free(whole);
     mem_free(vocab);
@@ -179,7 +187,8 @@ alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json)
 {
     TRY_RETURN(t->kind->format(t, json));
     if (json->length > TOKENIZER_BYTES_MAX)
-        return fail(ALIBI_BAD_INPUT, "a tokenizer of %zu bytes: at most %d are read again", json->length, TOKENIZER_BYTES_MAX);
+        return fail(ALIBI_BAD_INPUT, "a tokenizer of %zu bytes: at most %d are read again",
+                    json->length, TOKENIZER_BYTES_MAX);
     return ALIBI_OK;
 }
 
@@ -212,7 +221,8 @@ out:
 
 alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t)
 {
-    alibi_tokenizer *shared = (alibi_tokenizer *)(uintptr_t)t; /* only the count of owners changes */
+    alibi_tokenizer *shared =
+        (alibi_tokenizer *)(uintptr_t)t; /* only the count of owners changes */
 
     atomic_fetch_add(&shared->owners, 1);
     return shared;
@@ -254,7 +264,8 @@ const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes)
 
 /* ---- whole texts */
 
-alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, struct ids *ids)
+alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
+                              struct ids *ids)
 {
     alibi_status status;
     struct encoder *e = NULL;
@@ -268,7 +279,8 @@ out:
     return status;
 }
 
-alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes, int32_t **ids, int64_t *count)
+alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
+                                    int32_t **ids, int64_t *count)
 {
     alibi_status status;
     struct ids made = { 0 };
@@ -283,7 +295,8 @@ out:
     return status;
 }
 
-alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count, char **text, size_t *bytes)
+alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids, int64_t count,
+                                    char **text, size_t *bytes)
 {
     alibi_status status;
     struct text made = { 0 };
@@ -293,8 +306,8 @@ alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids
         size_t length;
         const char *part;
         if (ids[i] < 0 || ids[i] >= t->vocab)
-            TRY(fail(ALIBI_BAD_INPUT, "token %lld is %d, the vocabulary ends at %lld", (long long)i, (int)ids[i],
-                     (long long)t->vocab - 1));
+            TRY(fail(ALIBI_BAD_INPUT, "token %lld is %d, the vocabulary ends at %lld", (long long)i,
+                     (int)ids[i], (long long)t->vocab - 1));
         part = t->kind->text(t, ids[i], &length);
         TRY(text_append_bytes(&made, part, length));
     }

@@ -18,13 +18,16 @@ struct tokenizer_kind {
 
     alibi_status (*format)(const alibi_tokenizer *t, struct text *json);
     void (*free)(alibi_tokenizer *t);
-    const char *(*bytes)(const alibi_tokenizer *t, int32_t id, size_t *bytes); /* as tokenizer_bytes; the id is in the range */
-    const char *(*text)(const alibi_tokenizer *t, int32_t id, size_t *bytes);  /* as alibi_tokenizer_decode() writes it */
+    const char *(*bytes)(const alibi_tokenizer *t, int32_t id,
+                         size_t *bytes); /* as tokenizer_bytes; the id is in the range */
+    const char *(*text)(const alibi_tokenizer *t, int32_t id,
+                        size_t *bytes); /* as alibi_tokenizer_decode() writes it */
 
     /* What an encoder keeps, for texts of about that many bytes; NULL: nothing. */
     alibi_status (*state_new)(void **out, const alibi_tokenizer *t, size_t bytes);
     void (*state_free)(void *state);
-    alibi_status (*run)(const alibi_tokenizer *t, void *state, const struct stretch *s, struct ids *ids, size_t *reached);
+    alibi_status (*run)(const alibi_tokenizer *t, void *state, const struct stretch *s,
+                        struct ids *ids, size_t *reached);
     alibi_status (*end)(const alibi_tokenizer *t, struct slice tail, struct ids *ids);
 };
 
@@ -39,14 +42,16 @@ struct alibi_tokenizer {
     uint32_t checksum;
 };
 
-/* Fills in the above but for kind, vocab and end; the last thing that the making of a tokenizer does. */
+/* Fills in the above but for kind, vocab and end; the last thing that the making of a tokenizer
+ * does. */
 alibi_status tokenizer_finish(alibi_tokenizer *t);
 
 /* As encoder_new(), with memory that fits texts of about `bytes` bytes. */
 alibi_status encoder_new_for(struct encoder **out, const alibi_tokenizer *t, size_t bytes);
 
-/* For tables of tokens by their text. Nothing secret goes into it: who writes a vocabulary can make all its tokens collide, and
- * then a look-up takes time in proportion to the vocabulary. Texts cannot do that to a vocabulary that was not made for it. */
+/* For tables of tokens by their text. Nothing secret goes into it: who writes a vocabulary can make
+ * all its tokens collide, and then a look-up takes time in proportion to the vocabulary. Texts
+ * cannot do that to a vocabulary that was not made for it. */
 static inline size_t tokenizer_hash(const char *at, size_t bytes)
 {
     uint64_t h = bytes;

@@ -1,7 +1,8 @@
 /* tokenizer_bpe.c - byte-level BPE, as Hugging Face's tokenizers have it
  *
- * The text is cut at the added tokens; what stands between two of them is cut into pieces by the pattern; the bytes of each piece
- * are merged. Ids depend on nothing outside their piece, so a text can be encoded in parts that end where pieces end. */
+ * The text is cut at the added tokens; what stands between two of them is cut into pieces by the
+ * pattern; the bytes of each piece are merged. Ids depend on nothing outside their piece, so a text
+ * can be encoded in parts that end where pieces end. */
 #include "text/bpe.h"
 #include "text/tokenizer.h"
 
@@ -14,7 +15,8 @@ struct bpe_tokenizer {
     struct merge_table merges;
     struct added_tokens added;
 
-    int32_t *whole; /* ignore_merges: [whole_mask + 1] tokens by the hash of their bytes, -1 is free */
+    int32_t
+        *whole; /* ignore_merges: [whole_mask + 1] tokens by the hash of their bytes, -1 is free */
     size_t whole_mask;
 };
 
@@ -37,7 +39,8 @@ enum { END_NAMES = sizeof end_names / sizeof *end_names };
 static const struct bpe_added *find_added(const struct bpe_file *f, const char *name)
 {
     for (int i = 0; i < f->added_count; i++)
-        if (f->added[i].text.bytes == strlen(name) && memcmp(f->added[i].text.at, name, strlen(name)) == 0)
+        if (f->added[i].text.bytes == strlen(name) &&
+            memcmp(f->added[i].text.at, name, strlen(name)) == 0)
             return &f->added[i];
     return NULL;
 }
@@ -68,7 +71,8 @@ static alibi_status find_end(int32_t *end, const struct bpe_file *f, const char 
             ALIBI_BAD_INPUT,
             "'%s': no token ends a document: none of the added tokens is called %s, %s, %s, %s, %s, %s or %s, and there is not "
             "exactly one special token",
-            path, end_names[0], end_names[1], end_names[2], end_names[3], end_names[4], end_names[5], end_names[6]);
+            path, end_names[0], end_names[1], end_names[2], end_names[3], end_names[4],
+            end_names[5], end_names[6]);
     *end = token->id;
     return ALIBI_OK;
 }
@@ -87,7 +91,8 @@ static size_t whole_slot(const struct bpe_tokenizer *t, const char *piece, size_
     return slot;
 }
 
-/* The added tokens are in the order of their ids; one that is no word of the vocabulary itself is not meant here. */
+/* The added tokens are in the order of their ids; one that is no word of the vocabulary itself is
+ * not meant here. */
 static alibi_status index_whole(struct bpe_tokenizer *t)
 {
     const struct bpe_file *f = t->file;
@@ -230,7 +235,8 @@ static alibi_status encode_new(struct bpe_state *b, const char *piece, size_t by
     return merge_piece(&t->merges, t->file->byte_ids, &b->room, piece, bytes, b->ids);
 }
 
-static void remember(struct cached *slot, const struct piece_key *key, const int32_t *ids, int64_t count)
+static void remember(struct cached *slot, const struct piece_key *key, const int32_t *ids,
+                     int64_t count)
 {
     if (count > CACHE_IDS)
         return;
@@ -266,9 +272,10 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
 
 /* ---- stretches */
 
-/* Encodes from *at to the next added token and over it, looking no further than `bound`. *at stays where it is if that does not
- * decide anything. */
-static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound, size_t *at)
+/* Encodes from *at to the next added token and over it, looking no further than `bound`. *at stays
+ * where it is if that does not decide anything. */
+static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound,
+                                size_t *at)
 {
     struct added_match m = added_find(&b->tokenizer->added, s->text, *at, bound, s->end, s->last);
     size_t end = m.found == ADDED_NONE ? bound : m.at;
@@ -284,7 +291,8 @@ static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, si
     return ALIBI_OK;
 }
 
-static alibi_status run(const alibi_tokenizer *t, void *state, const struct stretch *s, struct ids *ids, size_t *reached)
+static alibi_status run(const alibi_tokenizer *t, void *state, const struct stretch *s,
+                        struct ids *ids, size_t *reached)
 {
     struct bpe_state *b = state;
     size_t at = s->from, look = LOOK;

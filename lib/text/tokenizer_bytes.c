@@ -35,7 +35,8 @@ static alibi_status expect_number(struct scan *s, const struct scan_member *m, i
     if (scan_count(s, &value) == ALIBI_OK && value == expected)
         return ALIBI_OK;
     s->at = m->at;
-    return scan_fail(s, "the '%s' of a tokenizer of type 'bytes' is not %lld,", m->key, (long long)expected);
+    return scan_fail(s, "the '%s' of a tokenizer of type 'bytes' is not %lld,", m->key,
+                     (long long)expected);
 }
 
 static alibi_status read(alibi_tokenizer **out, struct scan *s)
@@ -51,7 +52,8 @@ static alibi_status read(alibi_tokenizer **out, struct scan *s)
 
 static alibi_status format(const alibi_tokenizer *t, struct text *json)
 {
-    return text_append(json, "{\"type\": \"bytes\", \"vocab\": %lld, \"end\": %d}\n", (long long)t->vocab, (int)t->end);
+    return text_append(json, "{\"type\": \"bytes\", \"vocab\": %lld, \"end\": %d}\n",
+                       (long long)t->vocab, (int)t->end);
 }
 
 static void free_bytes(alibi_tokenizer *t)
@@ -67,7 +69,8 @@ static const char *bytes_of(const alibi_tokenizer *t, int32_t id, size_t *bytes)
     return id < BYTE_IDS ? &b->all[id] : "";
 }
 
-static alibi_status run(const alibi_tokenizer *t, void *state, const struct stretch *s, struct ids *ids, size_t *reached)
+static alibi_status run(const alibi_tokenizer *t, void *state, const struct stretch *s,
+                        struct ids *ids, size_t *reached)
 {
     size_t count = s->stop > s->from ? s->stop - s->from : 0;
 

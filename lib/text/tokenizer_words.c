@@ -51,7 +51,8 @@ static alibi_status check_word(const struct slice *w, int64_t id)
 static alibi_status check_words(size_t *storage, const struct slice *words, int64_t count)
 {
     if (count < FIXED || count > INT32_MAX)
-        return fail(ALIBI_BAD_INPUT, "%lld words: there must be at least 2 and at most %d", (long long)count, INT32_MAX);
+        return fail(ALIBI_BAD_INPUT, "%lld words: there must be at least 2 and at most %d",
+                    (long long)count, INT32_MAX);
     *storage = 0;
     for (int64_t i = 0; i < count; i++) {
         TRY_RETURN(check_word(&words[i], i));
@@ -61,7 +62,8 @@ static alibi_status check_words(size_t *storage, const struct slice *words, int6
     return ALIBI_OK;
 }
 
-static alibi_status put_word(struct words_tokenizer *t, const struct slice *word, int64_t id, char *storage)
+static alibi_status put_word(struct words_tokenizer *t, const struct slice *word, int64_t id,
+                             char *storage)
 {
     size_t slot = find_slot(t, word->at, word->bytes);
 
@@ -189,7 +191,8 @@ static int32_t word_id(const struct words_tokenizer *t, const char *word, size_t
 }
 
 /* A word that reaches the end of what is known may go on. */
-static alibi_status run(const alibi_tokenizer *base, void *state, const struct stretch *s, struct ids *ids, size_t *reached)
+static alibi_status run(const alibi_tokenizer *base, void *state, const struct stretch *s,
+                        struct ids *ids, size_t *reached)
 {
     const struct words_tokenizer *t = (const struct words_tokenizer *)base;
     size_t at = s->from;

@@ -2,18 +2,21 @@
  *
  *   repeat: the pair of neighbours with the highest count becomes a symbol, wherever it stands
  *
- * until there are `vocab` ids, or no pair occurs min_count times. Of pairs with equal counts the one with the lower left id is
- * taken, then the one with the lower right id. The ids: 0 is the end of a document, then the bytes in the order of the letters
- * that stand for them in files, then the merges. Neighbours are counted as they stand, so "aaa" has "aa" twice; they are merged
- * from the left. This is the order of Hugging Face's trainer, and gives its tokenizers.
+ * until there are `vocab` ids, or no pair occurs min_count times. Of pairs with equal counts the
+ * one with the lower left id is taken, then the one with the lower right id. The ids: 0 is the end
+ * of a document, then the bytes in the order of the letters that stand for them in files, then the
+ * merges. Neighbours are counted as they stand, so "aaa" has "aa" twice; they are merged from the
+ * left. This is the order of Hugging Face's trainer, and gives its tokenizers.
  *
- * No two merges give the same token. What stands between two places that no symbol spans is merged as if it stood alone, so from
- * the moment some text is one token, it is that token wherever it stands between two such places. (The one exception is the text
- * of the end: if the pattern does not cut it, it is merged, and then has the id that it has.)
+ * No two merges give the same token. What stands between two places that no symbol spans is merged
+ * as if it stood alone, so from the moment some text is one token, it is that token wherever it
+ * stands between two such places. (The one exception is the text of the end: if the pattern does
+ * not cut it, it is merged, and then has the id that it has.)
  *
- * Merging a, b to r changes counts only beside it: where x a b y was, (x, a) and (b, y) lose what (x, r) and (r, y) gain. Each
- * occurrence is visited once when it is merged and at most once more when it is found to be gone; each merge leaves one symbol
- * less: the whole is linear in the size of the distinct pieces, however long they are. */
+ * Merging a, b to r changes counts only beside it: where x a b y was, (x, a) and (b, y) lose what
+ * (x, r) and (r, y) gain. Each occurrence is visited once when it is merged and at most once more
+ * when it is found to be gone; each merge leaves one symbol less: the whole is linear in the size
+ * of the distinct pieces, however long they are. */
 #include "text/train_bpe.h"
 
 #include <math.h>
@@ -67,9 +70,10 @@ static alibi_status add_token(struct trainer *t, struct slice left, struct slice
     char *token = NULL;
 
     if (t->token_bytes + length > TOKENS_BYTES_MAX)
-        return fail(ALIBI_BAD_INPUT,
-                    "the text repeats pieces so long that %lld tokens have %d bytes: ask for a smaller vocabulary",
-                    (long long)t->token_count, TOKENS_BYTES_MAX);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "the text repeats pieces so long that %lld tokens have %d bytes: ask for a smaller vocabulary",
+            (long long)t->token_count, TOKENS_BYTES_MAX);
     TRY_RETURN(arena_new(&t->token_memory, (void **)&token, length, "tokens"));
     memcpy(token, left.at, left.bytes);
     memcpy(token + left.bytes, right.at, right.bytes);
@@ -84,7 +88,8 @@ static struct slice token_view(const struct trainer *t, uint32_t id)
     return (struct slice){ t->tokens[id], t->lengths[id] };
 }
 
-/* Their letters' order is not that of the bytes: those that are no printable letters stand behind all others. */
+/* Their letters' order is not that of the bytes: those that are no printable letters stand behind
+ * all others. */
 static alibi_status add_bytes(struct trainer *t, uint32_t *symbols)
 {
     uint32_t first = 0;
@@ -97,7 +102,8 @@ static alibi_status add_bytes(struct trainer *t, uint32_t *symbols)
                 next = byte;
         first = byte_letter((unsigned char)next) + 1;
         symbols[next] = (uint32_t)t->token_count;
-        TRY_RETURN(add_token(t, (struct slice){ &(char){ (char)next }, 1 }, (struct slice){ "", 0 }));
+        TRY_RETURN(
+            add_token(t, (struct slice){ &(char){ (char)next }, 1 }, (struct slice){ "", 0 }));
     }
     return ALIBI_OK;
 }
@@ -122,7 +128,8 @@ static alibi_status join_tokens(struct trainer *t, uint32_t left, uint32_t right
 
 /* ---- the pairs of bytes */
 
-static alibi_status add_pair_of_bytes(struct trainer *t, struct neighbour *n, uint32_t left, uint32_t right)
+static alibi_status add_pair_of_bytes(struct trainer *t, struct neighbour *n, uint32_t left,
+                                      uint32_t right)
 {
     if (n->weight < t->min_count)
         return ALIBI_OK;
@@ -144,7 +151,8 @@ static alibi_status find_pairs(struct trainer *t, struct neighbour *seen)
         for (uint32_t right = 0; right < row; right++)
             TRY_RETURN(add_pair_of_bytes(t, &seen[left * row + right], left, right));
     for (uint32_t i = 0; i + 1 < t->cells.count; i++)
-        if (at[i] != CELL_NONE && at[i + 1] != CELL_NONE && seen[at[i] * row + at[i + 1]].places != NULL)
+        if (at[i] != CELL_NONE && at[i + 1] != CELL_NONE &&
+            seen[at[i] * row + at[i + 1]].places != NULL)
             *seen[at[i] * row + at[i + 1]].places++ = i;
     return ALIBI_OK;
 }
@@ -188,7 +196,8 @@ static void meet(struct side *s, uint32_t symbol, uint32_t place, int64_t weight
 }
 
 /* Puts `joined` in place of left and right at `cell`, and notes what stands beside it. */
-static void merge_at(struct trainer *t, uint32_t cell, uint32_t left, uint32_t right, uint32_t joined)
+static void merge_at(struct trainer *t, uint32_t cell, uint32_t left, uint32_t right,
+                     uint32_t joined)
 {
     uint32_t *at = t->cells.at;
     uint32_t middle = cell + t->lengths[left], next = middle + t->lengths[right];
@@ -204,7 +213,8 @@ static void merge_at(struct trainer *t, uint32_t cell, uint32_t left, uint32_t r
         meet(&t->right, at[next], cell, weight);
 }
 
-static void merge_everywhere(struct trainer *t, const struct pair *pair, uint32_t left, uint32_t right, uint32_t joined)
+static void merge_everywhere(struct trainer *t, const struct pair *pair, uint32_t left,
+                             uint32_t right, uint32_t joined)
 {
     enum { AHEAD = 12 };
     const uint32_t *at = t->cells.at;
@@ -243,13 +253,16 @@ static void forget_events(struct side *s)
     s->met_count = s->event_count = 0;
 }
 
-/* In "abab" the first merge makes a pair (r, a) that the second one ends again: there r stands on the left of a pair (a, b). */
+/* In "abab" the first merge makes a pair (r, a) that the second one ends again: there r stands on
+ * the left of a pair (a, b). */
 static void settle_counts(struct trainer *t, uint32_t left, uint32_t right, uint32_t joined)
 {
     for (int64_t i = 0; i < t->left.met_count; i++)
-        pairs_subtract(&t->pairs, pair_key(t->left.met[i], left), t->left.of[t->left.met[i]].weight);
+        pairs_subtract(&t->pairs, pair_key(t->left.met[i], left),
+                       t->left.of[t->left.met[i]].weight);
     for (int64_t i = 0; i < t->right.met_count; i++)
-        pairs_subtract(&t->pairs, pair_key(right, t->right.met[i]), t->right.of[t->right.met[i]].weight);
+        pairs_subtract(&t->pairs, pair_key(right, t->right.met[i]),
+                       t->right.of[t->right.met[i]].weight);
     t->right.of[left].weight -= t->left.of[joined].weight;
 }
 
@@ -259,7 +272,8 @@ static alibi_status merge(struct trainer *t, struct pair *pair)
 
     TRY_RETURN(join_tokens(t, left, right, &joined));
     TRY_RETURN(reserve_events(t, pair->place_count));
-    t->merges[t->merge_count++] = (struct bpe_merge){ (int32_t)left, (int32_t)right, (int32_t)joined };
+    t->merges[t->merge_count++] =
+        (struct bpe_merge){ (int32_t)left, (int32_t)right, (int32_t)joined };
     merge_everywhere(t, pair, left, right, joined);
     pair->count = 0;
     pair->place_count = 0;
@@ -277,8 +291,12 @@ static void show_progress(const struct trainer *t)
 {
     int64_t total = t->vocab - VOCAB_BPE_MIN;
     double seconds = clock_seconds() - t->began;
-    double left = t->merge_count > 0 ? seconds * (double)(total - t->merge_count) / (double)t->merge_count : 0;
-    struct alibi_progress p = { "tokenizer", "merges", t->merge_count, total, seconds, left, 0, NAN };
+    double left = t->merge_count > 0
+                      ? seconds * (double)(total - t->merge_count) / (double)t->merge_count
+                      : 0;
+    struct alibi_progress p = {
+        "tokenizer", "merges", t->merge_count, total, seconds, left, 0, NAN
+    };
 
     report_progress(&p);
 }
@@ -290,7 +308,8 @@ static alibi_status merge_all(struct trainer *t)
 
     while (t->token_count < t->vocab && (best = pairs_take_best(&t->pairs, t->min_count)) != NULL) {
         if (alibi_stop_requested())
-            return fail(ALIBI_INTERRUPTED, "stopped after %lld merges; nothing is saved", (long long)t->merge_count);
+            return fail(ALIBI_INTERRUPTED, "stopped after %lld merges; nothing is saved",
+                        (long long)t->merge_count);
         TRY_RETURN(merge(t, best));
         if (t->merge_count % REPORT_EVERY == 0)
             show_progress(t);
@@ -319,7 +338,8 @@ static alibi_status copy_tokens(struct bpe_file *f, const struct trainer *t)
 static alibi_status describe_end(struct bpe_file *f)
 {
     TRY_RETURN(NEW_ZERO_ARRAY(&f->added, 1, "added tokens"));
-    f->added[0] = (struct bpe_added){ f->tokens[END_ID], END_ID, .special = true, .in_vocab = true };
+    f->added[0] =
+        (struct bpe_added){ f->tokens[END_ID], END_ID, .special = true, .in_vocab = true };
     f->added_count = 1;
     return ALIBI_OK;
 }

@@ -1,4 +1,5 @@
-/* train_bpe.h - the two tables of BPE training: the text as symbols (train_cells.c), and its pairs (train_pairs.c) */
+/* train_bpe.h - the two tables of BPE training: the text as symbols (train_cells.c), and its pairs
+ * (train_pairs.c) */
 #ifndef TRAIN_BPE_H
 #define TRAIN_BPE_H
 
@@ -6,9 +7,10 @@
 
 /* ---- the text
  *
- * Every distinct piece once, a cell for each of its bytes, a border before it and behind it. A symbol of n bytes covers n cells,
- * of which the first and the last hold its id and the others nothing: so from a symbol's first cell the next symbol is n cells
- * on, and from the cell before it the one before. Pieces stand in the order of falling counts, so that where a cell is says how
+ * Every distinct piece once, a cell for each of its bytes, a border before it and behind it. A
+ * symbol of n bytes covers n cells, of which the first and the last hold its id and the others
+ * nothing: so from a symbol's first cell the next symbol is n cells on, and from the cell before it
+ * the one before. Pieces stand in the order of falling counts, so that where a cell is says how
  * often its piece occurs. */
 #define CELL_NONE UINT32_MAX /* a border, or within a symbol */
 
@@ -53,8 +55,8 @@ static inline uint64_t pair_key(uint32_t left, uint32_t right)
     return (uint64_t)left << 32 | right;
 }
 
-/* A pair in the heap, with the count that it had when it came there. Counts only fall: one that comes out with a count that is
- * no longer true goes back with the true one. */
+/* A pair in the heap, with the count that it had when it came there. Counts only fall: one that
+ * comes out with a count that is no longer true goes back with the true one. */
 struct candidate {
     int64_t count;
     uint64_t key;
@@ -73,11 +75,12 @@ struct pairs {
 
 void pairs_fini(struct pairs *p); /* start from {0} */
 /* A pair that is not there yet; its places are to be filled in by the caller. */
-alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count, uint32_t **places);
+alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count,
+                       uint32_t **places);
 /* A pair that is not there, because it was too rare from the start, is passed over. */
 void pairs_subtract(struct pairs *p, uint64_t key, int64_t count);
-/* The most frequent pair, of equals the one with the lowest ids, NULL if none occurs min_count times. It leaves the table's
- * consideration. Lent until the next pairs_add. */
+/* The most frequent pair, of equals the one with the lowest ids, NULL if none occurs min_count
+ * times. It leaves the table's consideration. Lent until the next pairs_add. */
 struct pair *pairs_take_best(struct pairs *p, int64_t min_count);
 
 #endif

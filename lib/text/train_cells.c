@@ -16,7 +16,8 @@ static alibi_status count_cells(int64_t *cells, const struct tally *t)
     size_t total = tally_bytes(t) + (size_t)tally_count(t) + 1;
 
     if (total >= CELL_NONE)
-        return fail(ALIBI_MEMORY, "not enough memory for a text of %zu bytes in distinct pieces", tally_bytes(t));
+        return fail(ALIBI_MEMORY, "not enough memory for a text of %zu bytes in distinct pieces",
+                    tally_bytes(t));
     *cells = (int64_t)total;
     return ALIBI_OK;
 }
@@ -30,7 +31,8 @@ static int64_t count_groups(const struct piece *pieces, int64_t count)
     return groups;
 }
 
-static void fill(struct cells *c, const struct piece *pieces, int64_t count, const uint32_t *symbols)
+static void fill(struct cells *c, const struct piece *pieces, int64_t count,
+                 const uint32_t *symbols)
 {
     int64_t n = 0;
 

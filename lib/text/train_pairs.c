@@ -29,8 +29,10 @@ static alibi_status grow_table(struct pairs *p)
     uint32_t *slots = NULL;
 
     if (slot_count == 0)
-        return fail(ALIBI_MEMORY, "not enough memory for a table of pairs: %lld are too many", (long long)p->count);
-    TRY_RETURN(mem_grow((void **)&p->at, (size_t)p->count * sizeof *p->at, slot_count / 2 * sizeof *p->at, "pairs"));
+        return fail(ALIBI_MEMORY, "not enough memory for a table of pairs: %lld are too many",
+                    (long long)p->count);
+    TRY_RETURN(mem_grow((void **)&p->at, (size_t)p->count * sizeof *p->at,
+                        slot_count / 2 * sizeof *p->at, "pairs"));
     TRY_RETURN(NEW_ZERO_ARRAY(&slots, slot_count, "pairs"));
     mem_free(p->slots);
     p->slots = slots;
@@ -41,7 +43,8 @@ static alibi_status grow_table(struct pairs *p)
     return ALIBI_OK;
 }
 
-/* ---- the heap: the best candidate is at 0, the two behind the one at i are at 2 i + 1 and 2 i + 2 */
+/* ---- the heap: the best candidate is at 0, the two behind the one at i are at 2 i + 1 and 2 i + 2
+ * */
 
 static bool better(const struct candidate *a, const struct candidate *b)
 {
@@ -77,7 +80,8 @@ static void rise(struct pairs *p, struct candidate c)
 
 /* ---- both */
 
-alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count, uint32_t **places)
+alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count,
+                       uint32_t **places)
 {
     struct pair pair = { .key = key, .count = count, .place_count = place_count };
 
@@ -85,7 +89,8 @@ alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t pla
         TRY_RETURN(grow_table(p));
     TRY_RETURN(RESERVE_ARRAY(&p->heap, &p->heap_capacity, p->heap_count + 1, "pairs"));
     p->places.chunk_bytes = PLACES_CHUNK;
-    TRY_RETURN(arena_new(&p->places, (void **)&pair.places, (size_t)place_count * sizeof *pair.places, "the places of a pair"));
+    TRY_RETURN(arena_new(&p->places, (void **)&pair.places,
+                         (size_t)place_count * sizeof *pair.places, "the places of a pair"));
     rise(p, (struct candidate){ count, key, (uint32_t)p->count });
     p->at[p->count++] = pair;
     *find_slot(p, key) = (uint32_t)p->count;

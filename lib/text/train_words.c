@@ -28,7 +28,8 @@ static bool is_reserved(const struct piece *p)
     return false;
 }
 
-alibi_status train_words(alibi_tokenizer **out, struct piece *pieces, int64_t count, int64_t vocab, int64_t min_count)
+alibi_status train_words(alibi_tokenizer **out, struct piece *pieces, int64_t count, int64_t vocab,
+                         int64_t min_count)
 {
     alibi_status status;
     struct slice *words = NULL;

@@ -7,8 +7,10 @@
 #define AT(field) offsetof(struct alibi_vocabulary, field)
 
 static const struct alibi_option options[] = {
-    { "type", ALIBI_OPTION_CHOICE, AT(type), 0, 0, "bpe|words", "bpe", "NAME", "parts of words, or words between white space" },
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N", "ids at most; 0: 32000 for bpe, all for words" },
+    { "type", ALIBI_OPTION_CHOICE, AT(type), 0, 0, "bpe|words", "bpe", "NAME",
+      "parts of words, or words between white space" },
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
+      "ids at most; 0: 32000 for bpe, all for words" },
     { "min-count", ALIBI_OPTION_INT, AT(min_count), 0, 1e15, NULL, "0", "N",
       "rarer pairs (words) do not become tokens; 0: 2 for bpe, 1 for words" },
     { "pattern", ALIBI_OPTION_TEXT, AT(pattern), 0, 0, NULL, NULL, "NAME",
@@ -25,8 +27,9 @@ const struct alibi_option *alibi_vocabulary_options(int *count)
 
 /* As the tokenizer.json of each has it. */
 static const char bloom_pattern[] = " ?[^(\\s|[.,!?…。，、।۔،])]+";
-static const char gpt4_pattern[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
-                                   " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+static const char gpt4_pattern[] =
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
+    " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 static const struct {
     const char *name, *expression;
@@ -34,7 +37,8 @@ static const struct {
 
 enum { NAMED = sizeof named / sizeof *named };
 
-/* What looks like a name is meant as one: as an expression it would find that word and nothing else. */
+/* What looks like a name is meant as one: as an expression it would find that word and nothing
+ * else. */
 static bool looks_like_a_name(const char *pattern)
 {
     for (; *pattern != '\0'; pattern++)
@@ -53,7 +57,10 @@ static alibi_status find_expression(const char **out, const char *pattern)
             return ALIBI_OK;
         }
     if (looks_like_a_name(wanted))
-        return fail(ALIBI_USAGE, "option 'pattern': '%s' is none of gpt2, bloom, gpt4, nor an expression that cuts text", wanted);
+        return fail(
+            ALIBI_USAGE,
+            "option 'pattern': '%s' is none of gpt2, bloom, gpt4, nor an expression that cuts text",
+            wanted);
     *out = wanted;
     return ALIBI_OK;
 }
@@ -64,9 +71,12 @@ static alibi_status check(const struct alibi_vocabulary *how)
     struct alibi_option_group group = { "vocabulary", options, OPTIONS, &values };
 
     TRY_RETURN(options_check(&group, 1));
-    if (how->type == ALIBI_BPE && how->vocab != 0 && (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
-        return fail(ALIBI_USAGE, "option 'vocab': %lld is not within %d..%d, as a bpe needs it: it has every byte and an end",
-                    (long long)how->vocab, VOCAB_BPE_MIN, VOCAB_BPE_MAX);
+    if (how->type == ALIBI_BPE && how->vocab != 0 &&
+        (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
+        return fail(
+            ALIBI_USAGE,
+            "option 'vocab': %lld is not within %d..%d, as a bpe needs it: it has every byte and an end",
+            (long long)how->vocab, VOCAB_BPE_MIN, VOCAB_BPE_MAX);
     if (how->type == ALIBI_WORDS && how->vocab == 1)
         return fail(ALIBI_USAGE, "option 'vocab': 1 is too few, <unk> and <eos> are two");
     if (how->type == ALIBI_WORDS && how->pattern != NULL)
@@ -81,8 +91,8 @@ static int64_t least_count(const struct alibi_vocabulary *how)
     return how->type == ALIBI_BPE ? 2 : 1;
 }
 
-static alibi_status learn_words(alibi_tokenizer **out, const struct alibi_vocabulary *how, struct source *source,
-                                const struct tally_limits *limits)
+static alibi_status learn_words(alibi_tokenizer **out, const struct alibi_vocabulary *how,
+                                struct source *source, const struct tally_limits *limits)
 {
     alibi_status status;
     struct tally tally = { 0 };
@@ -98,8 +108,8 @@ out:
     return status;
 }
 
-static alibi_status count_by_pattern(struct tally *tally, const struct bpe_split *split, struct source *source,
-                                     const struct tally_limits *limits)
+static alibi_status count_by_pattern(struct tally *tally, const struct bpe_split *split,
+                                     struct source *source, const struct tally_limits *limits)
 {
     alibi_status status;
     struct pattern *pattern = NULL;
@@ -111,8 +121,8 @@ out:
     return status;
 }
 
-static alibi_status learn_bpe(alibi_tokenizer **out, const struct alibi_vocabulary *how, struct source *source,
-                              const struct tally_limits *limits)
+static alibi_status learn_bpe(alibi_tokenizer **out, const struct alibi_vocabulary *how,
+                              struct source *source, const struct tally_limits *limits)
 {
     alibi_status status;
     struct tally tally = { 0 };
@@ -137,8 +147,10 @@ out:
     return status;
 }
 
-alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabulary *how, const char *const *paths, int count,
-                              const struct alibi_reading *reading, const struct tally_limits *limits)
+alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabulary *how,
+                              const char *const *paths, int count,
+                              const struct alibi_reading *reading,
+                              const struct tally_limits *limits)
 {
     alibi_status status;
     struct source *source = NULL;
@@ -152,7 +164,8 @@ out:
     return status;
 }
 
-alibi_status alibi_tokenizer_train(alibi_tokenizer **out, const struct alibi_vocabulary *how, const char *const *paths, int count,
+alibi_status alibi_tokenizer_train(alibi_tokenizer **out, const struct alibi_vocabulary *how,
+                                   const char *const *paths, int count,
                                    const struct alibi_reading *reading)
 {
     return vocabulary_train(out, how, paths, count, reading, &tally_limits_usual);

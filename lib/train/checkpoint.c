@@ -1,12 +1,14 @@
 /* checkpoint.c - saving
  *
- * The order is what makes a save survive a kill, a crash of the system or a power cut at any of its points:
+ * The order is what makes a save survive a kill, a crash of the system or a power cut at any of its
+ * points:
  *
- *   room on the disk -> parts, each synced -> manifest aside, synced -> folder synced -> manifest renamed into place
- *   -> folder synced -> run's folder synced -> everything read back and compared -> "saved" -> the oldest dropped
+ *   room on the disk -> parts, each synced -> manifest aside, synced -> folder synced -> manifest
+ *   renamed into place -> folder synced -> run's folder synced -> everything read back and compared
+ *   -> "saved" -> the oldest dropped
  *
- * The rename is the moment at which the folder becomes a checkpoint. Up to it the previous checkpoint is untouched, after it
- * both exist; docs/reliability.md says why each sync is there. */
+ * The rename is the moment at which the folder becomes a checkpoint. Up to it the previous
+ * checkpoint is untouched, after it both exist; docs/reliability.md says why each sync is there. */
 #include <string.h>
 
 #include "train/checkpoint.h"
@@ -27,8 +29,10 @@ static void contents_fini(struct contents *c)
         tensor_file_fini(&c->tensors[i]);
 }
 
-static alibi_status contents_init(struct contents *c, const struct model *m, const struct optimizer *o, const alibi_tokenizer *t,
-                                  const struct alibi_training *training, const struct train_state *state)
+static alibi_status contents_init(struct contents *c, const struct model *m,
+                                  const struct optimizer *o, const alibi_tokenizer *t,
+                                  const struct alibi_training *training,
+                                  const struct train_state *state)
 {
     *c = (struct contents){ 0 };
     TRY_RETURN(tensor_file_of_model(&c->tensors[PART_MODEL], m));
@@ -53,12 +57,13 @@ static alibi_status check_space(const char *run, int64_t bytes)
 
     TRY_RETURN(folder_free_space(&free_bytes, run));
     if (free_bytes < bytes + SPACE_MARGIN)
-        return fail(ALIBI_IO, "a checkpoint needs %lld bytes, '%s' has %lld free", (long long)bytes + SPACE_MARGIN, run,
-                    (long long)free_bytes);
+        return fail(ALIBI_IO, "a checkpoint needs %lld bytes, '%s' has %lld free",
+                    (long long)bytes + SPACE_MARGIN, run, (long long)free_bytes);
     return ALIBI_OK;
 }
 
-static alibi_status write_text(const char *folder, const char *name, const struct text *text, struct part *part)
+static alibi_status write_text(const char *folder, const char *name, const struct text *text,
+                               struct part *part)
 {
     alibi_status status;
     struct part_writer w = { 0 };
@@ -81,7 +86,8 @@ static alibi_status write_parts(const char *folder, const struct contents *c, st
     return ALIBI_OK;
 }
 
-/* Without the sync of the folder before the rename, a power cut could keep the manifest and lose the names of the parts. */
+/* Without the sync of the folder before the rename, a power cut could keep the manifest and lose
+ * the names of the parts. */
 static alibi_status write_manifest(const char *folder, const struct manifest *m)
 {
     alibi_status status;
@@ -112,7 +118,8 @@ static alibi_status read_back(const char *folder)
     return fail_context(ALIBI_IO, "what was written does not read back");
 }
 
-static alibi_status write_folder(const char *run, const char *folder, const struct contents *c, int64_t step)
+static alibi_status write_folder(const char *run, const char *folder, const struct contents *c,
+                                 int64_t step)
 {
     struct manifest manifest = { .step = step };
 
@@ -124,8 +131,8 @@ static alibi_status write_folder(const char *run, const char *folder, const stru
     return read_back(folder);
 }
 
-/* Takes away what a failed attempt left; the message stays that of the failure. What cannot be removed now has no manifest,
- * or one that does not verify, and is cleaned at the next start. */
+/* Takes away what a failed attempt left; the message stays that of the failure. What cannot be
+ * removed now has no manifest, or one that does not verify, and is cleaned at the next start. */
 static alibi_status discard(const char *folder, alibi_status failure)
 {
     char message[1024];
@@ -136,9 +143,11 @@ static alibi_status discard(const char *folder, alibi_status failure)
     return fail(failure, "%s", message);
 }
 
-/* After a failed sync the kernel may have dropped the pages and would report success the next time. So nothing of a failed
- * attempt is built upon: all is written again, once, from memory into new files. */
-static alibi_status write_twice_at_most(const char *run, const char *folder, const struct contents *c, int64_t step)
+/* After a failed sync the kernel may have dropped the pages and would report success the next time.
+ * So nothing of a failed attempt is built upon: all is written again, once, from memory into new
+ * files. */
+static alibi_status write_twice_at_most(const char *run, const char *folder,
+                                        const struct contents *c, int64_t step)
 {
     for (bool again = true;; again = false) {
         alibi_status status = write_folder(run, folder, c, step);
@@ -153,8 +162,9 @@ static alibi_status write_twice_at_most(const char *run, const char *folder, con
 
 /* ---- what was there before */
 
-/* A checkpoint of this step that verifies must not be lost while its successor is written: it is set aside under a name that
- * checkpoint_find knows, and so is one that cannot be read now. One that is damaged is in the way. */
+/* A checkpoint of this step that verifies must not be lost while its successor is written: it is
+ * set aside under a name that checkpoint_find knows, and so is one that cannot be read now. One
+ * that is damaged is in the way. */
 static alibi_status make_way(const char *run, const char *folder, int64_t step)
 {
     alibi_status status;
@@ -175,8 +185,9 @@ out:
     return status;
 }
 
-/* *keep: whether the folder stays beside the checkpoint of `step`. The newest older one that verifies does, and *kept says that
- * it was met; so does one that cannot be read now, which may be whole. */
+/* *keep: whether the folder stays beside the checkpoint of `step`. The newest older one that
+ * verifies does, and *kept says that it was met; so does one that cannot be read now, which may be
+ * whole. */
 static alibi_status judge(const struct step_folder *f, int64_t step, bool *keep, bool *kept)
 {
     alibi_status status;
@@ -192,8 +203,9 @@ static alibi_status judge(const struct step_folder *f, int64_t step, bool *keep,
     return ALIBI_OK;
 }
 
-/* Keeps the checkpoint of `step`, which was just verified, and one before it to fall back on. Others are older, damaged, set
- * aside, or of later steps that did not verify when the run was resumed. */
+/* Keeps the checkpoint of `step`, which was just verified, and one before it to fall back on.
+ * Others are older, damaged, set aside, or of later steps that did not verify when the run was
+ * resumed. */
 static alibi_status drop_others(const char *run, int64_t step)
 {
     alibi_status status;
@@ -212,8 +224,9 @@ out:
     return status;
 }
 
-alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o, const alibi_tokenizer *t,
-                             const struct alibi_training *training, const struct train_state *state)
+alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o,
+                             const alibi_tokenizer *t, const struct alibi_training *training,
+                             const struct train_state *state)
 {
     alibi_status status;
     struct contents c = { 0 };

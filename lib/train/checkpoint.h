@@ -42,9 +42,10 @@ struct part_writer {
 alibi_status part_open(struct part_writer *w, const char *folder, const char *name);
 alibi_status part_put(struct part_writer *w, const void *bytes, size_t length);
 alibi_status part_finish(struct part_writer *w, struct part *part); /* sync, close */
-void part_abandon(struct part_writer *w);                           /* after a failure; nothing if finished */
+void part_abandon(struct part_writer *w); /* after a failure; nothing if finished */
 
-/* The tensors of one file: their entries in its header, and where each lies in the device's memory. */
+/* The tensors of one file: their entries in its header, and where each lies in the device's memory.
+ * */
 struct tensor_file {
     struct device *device;
     struct safetensor *entries;
@@ -55,12 +56,13 @@ struct tensor_file {
 };
 
 /* One entry per parameter for each buffer that is not NULL, named prefix + parameter. */
-alibi_status tensor_file_init(struct tensor_file *f, const struct model *m, const char *const *prefixes, void *const *buffers,
-                              int buffer_count);
+alibi_status tensor_file_init(struct tensor_file *f, const struct model *m,
+                              const char *const *prefixes, void *const *buffers, int buffer_count);
 void tensor_file_fini(struct tensor_file *f);
 alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m);
 alibi_status tensor_file_of_optimizer(struct tensor_file *f, const struct optimizer *o);
-alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name, struct part *part);
+alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
+                               struct part *part);
 /* ALIBI_BAD_INPUT names the first tensor whose name, type or shape is not the expected one. */
 alibi_status tensor_file_read(const struct tensor_file *f, const char *path);
 

@@ -1,7 +1,7 @@
 /* guard.c - nothing that is not finite reaches the weights or the disk
  *
- * A sum of squares in double is finite exactly if every fp32 element is, so one number tells; only where it is not are the
- * tensors looked at one by one. */
+ * A sum of squares in double is finite exactly if every fp32 element is, so one number tells; only
+ * where it is not are the tensors looked at one by one. */
 #include <math.h>
 
 #include "train/train.h"
@@ -11,8 +11,10 @@ static alibi_status sum_squares(const struct model *m, struct tensor x, double *
     return m->device->ops->sum_squares(m->device, sum, x);
 }
 
-/* The sum over a flat buffer; where it is not finite the first tensor to blame is named, "the weight 'norm.weight'". */
-static alibi_status check_buffer(const struct model *m, void *buffer, const char *what, int64_t step, double *sum)
+/* The sum over a flat buffer; where it is not finite the first tensor to blame is named, "the
+ * weight 'norm.weight'". */
+static alibi_status check_buffer(const struct model *m, void *buffer, const char *what,
+                                 int64_t step, double *sum)
 {
     TRY_RETURN(sum_squares(m, model_flat(m, buffer), sum));
     for (int i = 0; !isfinite(*sum) && i < m->count; i++) {
@@ -20,10 +22,12 @@ static alibi_status check_buffer(const struct model *m, void *buffer, const char
         double part;
         TRY_RETURN(sum_squares(m, parameter_slice(m, p, buffer), &part));
         if (!isfinite(part))
-            return fail(ALIBI_NUMERIC, "step %lld: %s '%s' is not finite", (long long)step, what, p->name);
+            return fail(ALIBI_NUMERIC, "step %lld: %s '%s' is not finite", (long long)step, what,
+                        p->name);
     }
     if (!isfinite(*sum))
-        return fail(ALIBI_NUMERIC, "step %lld: the numbers are too large for their norm", (long long)step);
+        return fail(ALIBI_NUMERIC, "step %lld: the numbers are too large for their norm",
+                    (long long)step);
     return ALIBI_OK;
 }
 
@@ -38,7 +42,8 @@ alibi_status guard_check(struct model *m, double loss, int64_t step, double *nor
     return ALIBI_OK;
 }
 
-static alibi_status check_values(const struct model *m, void *buffer, const char *what, int64_t step)
+static alibi_status check_values(const struct model *m, void *buffer, const char *what,
+                                 int64_t step)
 {
     double sum;
 

@@ -1,7 +1,8 @@
 /* journal.c - log.jsonl and timing.json
  *
- * The log is synced before each checkpoint, so it never ends before the checkpoint that a run resumes from; what it has beyond
- * that is cut off and written again, the same, by the steps that are done again. */
+ * The log is synced before each checkpoint, so it never ends before the checkpoint that a run
+ * resumes from; what it has beyond that is cut off and written again, the same, by the steps that
+ * are done again. */
 #include <string.h>
 
 #include "base/json.h"
@@ -11,8 +12,10 @@ enum { BLOCK = 1 << 16 };
 
 /* ---- the log */
 
-/* *end = the offset behind line number `lines`, or the end of the file if it has fewer; *found = lines up to there. */
-static alibi_status find_line_end(struct file *f, int64_t lines, char *block, int64_t *end, int64_t *found)
+/* *end = the offset behind line number `lines`, or the end of the file if it has fewer; *found =
+ * lines up to there. */
+static alibi_status find_line_end(struct file *f, int64_t lines, char *block, int64_t *end,
+                                  int64_t *found)
 {
     size_t got = BLOCK;
 
@@ -39,7 +42,8 @@ static alibi_status measure_log(const char *path, int64_t lines, int64_t *end, i
     TRY(find_line_end(f, lines, block, end, &found));
     *size = file_size(f);
     if (found < lines)
-        log_warning("'%s' has %lld lines, the checkpoint stands at step %lld", path, (long long)found, (long long)lines);
+        log_warning("'%s' has %lld lines, the checkpoint stands at step %lld", path,
+                    (long long)found, (long long)lines);
 out:
     file_close(f);
     mem_free(block);
@@ -63,7 +67,8 @@ out:
     return status;
 }
 
-alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm, double lr)
+alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm,
+                            double lr)
 {
     struct text *line = &j->line;
 
@@ -81,13 +86,16 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
 /* ---- the times */
 
 static const struct alibi_option timing_options[] = {
-    { "seconds", ALIBI_OPTION_REAL, offsetof(struct journal, seconds), 0, 1e15, NULL, NULL, "X", "of all steps" },
-    { "peak-bytes", ALIBI_OPTION_INT, offsetof(struct journal, peak_bytes), 0, 0x1p62, NULL, NULL, "N", "of memory" },
+    { "seconds", ALIBI_OPTION_REAL, offsetof(struct journal, seconds), 0, 1e15, NULL, NULL, "X",
+      "of all steps" },
+    { "peak-bytes", ALIBI_OPTION_INT, offsetof(struct journal, peak_bytes), 0, 0x1p62, NULL, NULL,
+      "N", "of memory" },
 };
 
 static struct alibi_option_group timing_group(struct journal *j)
 {
-    return (struct alibi_option_group){ "timing", timing_options, sizeof timing_options / sizeof *timing_options, j };
+    return (struct alibi_option_group){ "timing", timing_options,
+                                        sizeof timing_options / sizeof *timing_options, j };
 }
 
 /* Times are for people: a file that cannot be read costs the times, not the run. */

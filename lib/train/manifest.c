@@ -1,9 +1,11 @@
-/* manifest.c - the list that makes a folder a checkpoint: size and checksum of every part, and a checksum of itself
+/* manifest.c - the list that makes a folder a checkpoint: size and checksum of every part, and a
+ * checksum of itself
  *
- *   { "format": 1, "step": N, "parts": [ { "name", "bytes", "crc32" } ... ], "crc32": of everything before this member }
+ *   { "format": 1, "step": N, "parts": [ { "name", "bytes", "crc32" } ... ], "crc32": of everything
+ *   before this member }
  *
- * A manifest has one spelling: what was read must format to the same bytes. So a flipped bit in its spaces is found like any
- * other, and there is nothing in it that the checksum does not cover. */
+ * A manifest has one spelling: what was read must format to the same bytes. So a flipped bit in its
+ * spaces is found like any other, and there is nothing in it that the checksum does not cover. */
 #include <string.h>
 
 #include "base/json.h"
@@ -23,17 +25,21 @@ alibi_status manifest_format(const struct manifest *m, struct text *json)
 {
     size_t start = json->length;
 
-    TRY_RETURN(text_append(json, "{\n  \"format\": %d,\n  \"step\": %lld,\n  \"parts\": [", MANIFEST_FORMAT, (long long)m->step));
+    TRY_RETURN(text_append(json, "{\n  \"format\": %d,\n  \"step\": %lld,\n  \"parts\": [",
+                           MANIFEST_FORMAT, (long long)m->step));
     for (int i = 0; i < PARTS; i++)
-        TRY_RETURN(text_append(json, "%s\n    { \"name\": \"%s\", \"bytes\": %lld, \"crc32\": %lu }", i ? "," : "", part_names[i],
-                               (long long)m->parts[i].bytes, (unsigned long)m->parts[i].crc32));
+        TRY_RETURN(text_append(
+            json, "%s\n    { \"name\": \"%s\", \"bytes\": %lld, \"crc32\": %lu }", i ? "," : "",
+            part_names[i], (long long)m->parts[i].bytes, (unsigned long)m->parts[i].crc32));
     TRY_RETURN(text_append(json, "\n  ],\n"));
-    return text_append(json, "  \"crc32\": %lu\n}\n", (unsigned long)checksum(0, json->data + start, json->length - start));
+    return text_append(json, "  \"crc32\": %lu\n}\n",
+                       (unsigned long)checksum(0, json->data + start, json->length - start));
 }
 
 /* ---- reading */
 
-static alibi_status read_part(struct part *part, const json_t *entry, const char *name, const char *path)
+static alibi_status read_part(struct part *part, const json_t *entry, const char *name,
+                              const char *path)
 {
     const char *found;
     int64_t crc;
@@ -54,16 +60,19 @@ static alibi_status read_members(struct manifest *m, const json_t *json, const c
 
     TRY_RETURN(json_get_int(json, "format", 1, INT64_MAX, &format, path));
     if (format != MANIFEST_FORMAT)
-        return fail(ALIBI_BAD_INPUT, "'%s': format %lld, this version reads format %d", path, (long long)format, MANIFEST_FORMAT);
+        return fail(ALIBI_BAD_INPUT, "'%s': format %lld, this version reads format %d", path,
+                    (long long)format, MANIFEST_FORMAT);
     TRY_RETURN(json_get_int(json, "step", 1, INT64_MAX, &m->step, path));
     if (json_array_size(parts) != PARTS)
-        return fail(ALIBI_BAD_INPUT, "'%s': %zu parts, expected %d", path, json_array_size(parts), PARTS);
+        return fail(ALIBI_BAD_INPUT, "'%s': %zu parts, expected %d", path, json_array_size(parts),
+                    PARTS);
     for (int i = 0; i < PARTS; i++)
         TRY_RETURN(read_part(&m->parts[i], json_array_get(parts, (size_t)i), part_names[i], path));
     return ALIBI_OK;
 }
 
-static alibi_status check_spelling(const struct manifest *m, const char *bytes, size_t length, const char *path)
+static alibi_status check_spelling(const struct manifest *m, const char *bytes, size_t length,
+                                   const char *path)
 {
     alibi_status status;
     struct text again = { 0 };
@@ -119,8 +128,8 @@ static alibi_status verify_part(const struct part *part, const char *path, char 
 
     TRY(file_open_read(&f, path));
     if (file_size(f) != part->bytes) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': %lld bytes, the manifest says %lld", path, (long long)file_size(f),
-                      (long long)part->bytes);
+        status = fail(ALIBI_BAD_INPUT, "'%s': %lld bytes, the manifest says %lld", path,
+                      (long long)file_size(f), (long long)part->bytes);
         goto out;
     }
     TRY(checksum_file(f, block, &crc));

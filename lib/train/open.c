@@ -1,7 +1,8 @@
 /* open.c - a trained model, as the public interface knows it */
 #include "train/checkpoint.h"
 
-/* Fails with a hint where the path is a run with checkpoints; one that cannot be read is no hint. */
+/* Fails with a hint where the path is a run with checkpoints; one that cannot be read is no hint.
+ * */
 static alibi_status hint_at_run(const char *from, const char *path)
 {
     struct step_folder *folders = NULL;
@@ -16,7 +17,9 @@ static alibi_status hint_at_run(const char *from, const char *path)
     step_folders_free(folders, count);
     if (count == 0)
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint; there are models in folders within it, such as '%s'", from, path);
+    return fail(ALIBI_BAD_INPUT,
+                "'%s' holds no checkpoint; there are models in folders within it, such as '%s'",
+                from, path);
 }
 
 /* The folder of a comparison has a run per method. */

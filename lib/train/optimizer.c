@@ -1,6 +1,7 @@
 /* optimizer.c - gradients into updates, all parameters in one call
  *
- * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with those that do. */
+ * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with
+ * those that do. */
 #include "train/train.h"
 
 static alibi_status new_moments(struct model *m, void **out, size_t bytes)
@@ -30,7 +31,8 @@ alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind)
     size_t bytes = model_flat_bytes(m, dtype_sums(m->type));
 
     if (bytes == SIZE_MAX)
-        return fail(ALIBI_MEMORY, "the optimizer's state for %lld parameters does not fit", (long long)m->elements);
+        return fail(ALIBI_MEMORY, "the optimizer's state for %lld parameters does not fit",
+                    (long long)m->elements);
     TRY(new_moments(m, &made.first, bytes));
     if (optimizer_moments(kind) > 1)
         TRY(new_moments(m, &made.second, bytes));
@@ -54,27 +56,30 @@ static alibi_status step_adamw(struct optimizer *o, struct adamw a)
 {
     struct model *m = o->model;
 
-    return m->device->ops->adamw(m->device, model_flat(m, m->values), model_flat_copies(m), model_flat(m, o->first),
-                                 model_flat(m, o->second), model_flat(m, m->gradients), a);
+    return m->device->ops->adamw(m->device, model_flat(m, m->values), model_flat_copies(m),
+                                 model_flat(m, o->first), model_flat(m, o->second),
+                                 model_flat(m, m->gradients), a);
 }
 
 static alibi_status step_nesterov(struct optimizer *o, struct nesterov n)
 {
     struct model *m = o->model;
 
-    return m->device->ops->nesterov(m->device, model_flat(m, m->values), model_flat_copies(m), model_flat(m, o->first),
-                                    model_flat(m, m->gradients), n);
+    return m->device->ops->nesterov(m->device, model_flat(m, m->values), model_flat_copies(m),
+                                    model_flat(m, o->first), model_flat(m, m->gradients), n);
 }
 
-alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step, double gradient_scale)
+alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,
+                            double gradient_scale)
 {
     int64_t decaying = o->model->decaying;
     double lr = schedule_lr(t, step), previous_lr = step > 1 ? schedule_lr(t, step - 1) : lr;
 
     if (o->kind == ALIBI_ADAMW)
-        return step_adamw(o,
-                          (struct adamw){ lr, t->beta1, t->beta2, t->adam_eps, t->weight_decay, gradient_scale, step, decaying });
-    return step_nesterov(o, (struct nesterov){ lr, previous_lr, t->momentum, t->weight_decay, gradient_scale, decaying });
+        return step_adamw(o, (struct adamw){ lr, t->beta1, t->beta2, t->adam_eps, t->weight_decay,
+                                             gradient_scale, step, decaying });
+    return step_nesterov(o, (struct nesterov){ lr, previous_lr, t->momentum, t->weight_decay,
+                                               gradient_scale, decaying });
 }
 
 static double clip_factor(double clip, double norm)
@@ -82,7 +87,8 @@ static double clip_factor(double clip, double norm)
     return clip > 0 && norm > clip ? clip / norm : 1;
 }
 
-alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step, double loss, double *norm)
+alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
+                              double loss, double *norm)
 {
     TRY_RETURN(guard_check(o->model, loss, step, norm));
     return optimizer_step(o, t, step, clip_factor(t->clip, *norm));

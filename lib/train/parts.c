@@ -1,12 +1,14 @@
 /* parts.c - the files of a checkpoint: checksummed while they are written, synced before they count
  *
- * Tensors go between the device and the disk through one block of bounded size, whatever the size of the model. Files are
- * little-endian, as every machine this runs on. */
+ * Tensors go between the device and the disk through one block of bounded size, whatever the size
+ * of the model. Files are little-endian, as every machine this runs on. */
 #include <string.h>
 
 #include "train/checkpoint.h"
 
-enum { BLOCK_FLOATS = 1 << 18 }; /* large enough that a transfer from another device is not all latency */
+enum {
+    BLOCK_FLOATS = 1 << 18
+}; /* large enough that a transfer from another device is not all latency */
 
 /* ---- one file */
 
@@ -50,21 +52,23 @@ void part_abandon(struct part_writer *w)
 
 /* ---- the list of tensors */
 
-static alibi_status fill_entry(struct tensor_file *f, const struct model *m, const struct parameter *p, const char *prefix,
-                               void *buffer)
+static alibi_status fill_entry(struct tensor_file *f, const struct model *m,
+                               const struct parameter *p, const char *prefix, void *buffer)
 {
     struct safetensor *e = &f->entries[f->count];
     struct text name = { 0 };
 
     TRY_RETURN(text_append(&name, "%s%s", prefix, p->name));
-    *e = (struct safetensor){ .name = name.data, .type = "F32", .rank = p->rank, .shape = { p->shape[0], p->shape[1] } };
+    *e = (struct safetensor){
+        .name = name.data, .type = "F32", .rank = p->rank, .shape = { p->shape[0], p->shape[1] }
+    };
     f->views[f->count] = parameter_slice(m, p, buffer);
     f->count++;
     return ALIBI_OK;
 }
 
-alibi_status tensor_file_init(struct tensor_file *f, const struct model *m, const char *const *prefixes, void *const *buffers,
-                              int buffer_count)
+alibi_status tensor_file_init(struct tensor_file *f, const struct model *m,
+                              const char *const *prefixes, void *const *buffers, int buffer_count)
 {
     alibi_status status;
     struct tensor_file made = { .device = m->device };
@@ -100,7 +104,8 @@ alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m)
 
 alibi_status tensor_file_of_optimizer(struct tensor_file *f, const struct optimizer *o)
 {
-    return tensor_file_init(f, o->model, (const char *const[]){ "first.", "second." }, (void *const[]){ o->first, o->second }, 2);
+    return tensor_file_init(f, o->model, (const char *const[]){ "first.", "second." },
+                            (void *const[]){ o->first, o->second }, 2);
 }
 
 /* ---- writing */
@@ -113,7 +118,8 @@ static struct tensor block_of(struct tensor t, int64_t from)
     return tensor_1(tensor_at(t, from), t.type, left < BLOCK_FLOATS ? left : BLOCK_FLOATS);
 }
 
-static alibi_status write_tensor(struct part_writer *w, struct device *device, struct tensor t, float *block)
+static alibi_status write_tensor(struct part_writer *w, struct device *device, struct tensor t,
+                                 float *block)
 {
     for (int64_t from = 0; from < tensor_count(t); from += BLOCK_FLOATS) {
         struct tensor some = block_of(t, from);
@@ -123,7 +129,8 @@ static alibi_status write_tensor(struct part_writer *w, struct device *device, s
     return ALIBI_OK;
 }
 
-alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name, struct part *part)
+alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
+                               struct part *part)
 {
     alibi_status status;
     struct part_writer w = { 0 };
@@ -149,7 +156,8 @@ static bool same_entry(const struct safetensor *a, const struct safetensor *b)
            memcmp(a->shape, b->shape, (size_t)a->rank * sizeof *a->shape) == 0;
 }
 
-/* The tensors must be those of this configuration, in the order of its table; *begin is where their data starts. */
+/* The tensors must be those of this configuration, in the order of its table; *begin is where their
+ * data starts. */
 static alibi_status check_entries(const struct tensor_file *f, const char *path, int64_t *begin)
 {
     alibi_status status;
@@ -157,13 +165,14 @@ static alibi_status check_entries(const struct tensor_file *f, const char *path,
 
     TRY(safetensors_open(&found, path));
     if (found->count != f->count) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' has %d tensors, its configuration has %d", path, found->count, f->count);
+        status = fail(ALIBI_BAD_INPUT, "'%s' has %d tensors, its configuration has %d", path,
+                      found->count, f->count);
         goto out;
     }
     for (int i = 0; i < f->count; i++)
         if (!same_entry(&found->tensors[i], &f->entries[i])) {
-            status = fail(ALIBI_BAD_INPUT, "'%s': tensor '%s' is not the '%s' of its configuration", path, found->tensors[i].name,
-                          f->entries[i].name);
+            status = fail(ALIBI_BAD_INPUT, "'%s': tensor '%s' is not the '%s' of its configuration",
+                          path, found->tensors[i].name, f->entries[i].name);
             goto out;
         }
     *begin = found->tensors[0].begin;
@@ -180,7 +189,8 @@ static alibi_status read_exactly(struct file *file, void *buffer, size_t bytes, 
     return got == bytes ? ALIBI_OK : fail(ALIBI_IO, "'%s' ended while it was read", path);
 }
 
-static alibi_status read_tensor(struct file *file, struct device *device, struct tensor t, float *block, const char *path)
+static alibi_status read_tensor(struct file *file, struct device *device, struct tensor t,
+                                float *block, const char *path)
 {
     for (int64_t from = 0; from < tensor_count(t); from += BLOCK_FLOATS) {
         struct tensor some = block_of(t, from);

@@ -2,8 +2,9 @@
  *
  *   weights + gradients + moments + activations + what passes + tables + the device's own workspace
  *
- * The sizes are those that the model, the optimizer and the passes ask the device for: they are computed by the same functions.
- * The largest batch and the longest input that fit are found by bisection. */
+ * The sizes are those that the model, the optimizer and the passes ask the device for: they are
+ * computed by the same functions. The largest batch and the longest input that fit are found by
+ * bisection. */
 #include "train/train.h"
 
 enum { MOST_BATCH = 1 << 16, MOST_LENGTH = 1 << 24 }; /* what the options allow */
@@ -35,7 +36,9 @@ static size_t workspace_of(const struct trial *t, const struct model *m, int64_t
 {
     const struct alibi_config *c = &m->config;
 
-    return t->device->ops->workspace ? t->device->ops->workspace(t->device, B, L, c->heads, c->width / c->heads, true) : 0;
+    return t->device->ops->workspace
+               ? t->device->ops->workspace(t->device, B, L, c->heads, c->width / c->heads, true)
+               : 0;
 }
 
 static void fill_sizes(struct alibi_plan *plan, const struct model_bytes *bytes, int optimizer)
@@ -45,7 +48,8 @@ static void fill_sizes(struct alibi_plan *plan, const struct model_bytes *bytes,
     plan->optimizer = times(optimizer_moments(optimizer), bytes->master);
     plan->activations = bytes->kept;
     plan->passing = add(bytes->passing, bytes->tables);
-    plan->total = add(add(add(plan->weights, plan->gradients), plan->optimizer), add(plan->activations, plan->passing));
+    plan->total = add(add(add(plan->weights, plan->gradients), plan->optimizer),
+                      add(plan->activations, plan->passing));
     plan->total = add(plan->total, plan->workspace);
 }
 
@@ -94,8 +98,10 @@ out:
     return status;
 }
 
-/* The most of one of the two, up to `limit`, with which the other as it is takes at most `available`. */
-static alibi_status most_fitting(const struct trial *t, int64_t *B, int64_t *L, int64_t *varied, int64_t limit, size_t available)
+/* The most of one of the two, up to `limit`, with which the other as it is takes at most
+ * `available`. */
+static alibi_status most_fitting(const struct trial *t, int64_t *B, int64_t *L, int64_t *varied,
+                                 int64_t limit, size_t available)
 {
     int64_t fits = 0, too_much = limit + 1;
 
@@ -125,8 +131,9 @@ static alibi_status find_limits(const struct trial *t, struct alibi_plan *plan)
     return ALIBI_OK;
 }
 
-alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config, const struct alibi_training *training,
-                           struct device *device, enum dtype type)
+alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
+                           const struct alibi_training *training, struct device *device,
+                           enum dtype type)
 {
     struct trial t = { config, training, device, type };
     struct alibi_plan made;
@@ -146,8 +153,8 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
     return ALIBI_OK;
 }
 
-alibi_status alibi_plan_training(const struct alibi_config *config, const struct alibi_training *training,
-                                 struct alibi_plan *plan)
+alibi_status alibi_plan_training(const struct alibi_config *config,
+                                 const struct alibi_training *training, struct alibi_plan *plan)
 {
     struct device device = device_default();
 
@@ -161,12 +168,17 @@ static void imagined_memory(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .free = *(const size_t *)dev->state };
 }
 
-/* About what lib/ops/cuda/workspace.cu counts: per query and head a row of gradients in fp32, a table of biases per 128 keys and
- * some numbers; per token its place in a sort and a sixteenth of a row aside; and what does not grow. */
-static size_t imagined_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
+/* About what lib/ops/cuda/workspace.cu counts: per query and head a row of gradients in fp32, a
+ * table of biases per 128 keys and some numbers; per token its place in a sort and a sixteenth of a
+ * row aside; and what does not grow. */
+static size_t imagined_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
+                                 bool training)
 {
     enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64 };
-    int64_t width = D <= 64 ? 64 : D <= 128 ? 128 : D, per_token = PER_TOKEN + H * (4 * width + PER_QUERY) + H * D / 4;
+    int64_t width = D <= 64    ? 64
+                    : D <= 128 ? 128
+                               : D,
+            per_token = PER_TOKEN + H * (4 * width + PER_QUERY) + H * D / 4;
     size_t bytes;
 
     (void)dev;
@@ -175,7 +187,8 @@ static size_t imagined_workspace(struct device *dev, int64_t B, int64_t L, int64
     return size_product(&bytes, (int64_t[]){ B, L, per_token }, 3) ? add(bytes, FIXED) : SIZE_MAX;
 }
 
-alibi_status alibi_plan_gpu(const struct alibi_config *config, const struct alibi_training *training, size_t free_bytes,
+alibi_status alibi_plan_gpu(const struct alibi_config *config,
+                            const struct alibi_training *training, size_t free_bytes,
                             struct alibi_plan *plan)
 {
     struct ops ops = ops_ref; /* which has no use for tensors that are not there */
@@ -211,7 +224,8 @@ static void say_limits(char *out, size_t bytes, const struct alibi_plan *plan)
     long long batch = plan->largest_batch, length = plan->longest_input;
 
     if (batch > 0 && length > 0)
-        snprintf(out, bytes, "batch %lld fits at this length, length %lld at this batch", batch, length);
+        snprintf(out, bytes, "batch %lld fits at this length, length %lld at this batch", batch,
+                 length);
     else if (batch > 0)
         snprintf(out, bytes, "batch %lld fits at this length", batch);
     else if (length > 0)
@@ -227,16 +241,18 @@ alibi_status plan_check(const struct alibi_plan *plan, int recompute)
     if (plan->fits)
         return ALIBI_OK;
     say_limits(limits, sizeof limits, plan);
-    return fail(ALIBI_MEMORY, "training %lld x %lld tokens needs %.1f GiB, %.1f GiB are free on the device: %s%s",
-                (long long)plan->batch, (long long)plan->length, gib(plan->total), gib(plan->available), limits,
-                what_needs_less(recompute));
+    return fail(ALIBI_MEMORY,
+                "training %lld x %lld tokens needs %.1f GiB, %.1f GiB are free on the device: %s%s",
+                (long long)plan->batch, (long long)plan->length, gib(plan->total),
+                gib(plan->available), limits, what_needs_less(recompute));
 }
 
 void plan_note(const struct alibi_plan *plan)
 {
-    log_note("training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, passing %.1f, "
-             "workspace %.1f; up to batch %lld at this length, length %lld at this batch",
-             gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients), gib(plan->optimizer),
-             gib(plan->activations), gib(plan->passing), gib(plan->workspace), (long long)plan->largest_batch,
-             (long long)plan->longest_input);
+    log_note(
+        "training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, passing %.1f, "
+        "workspace %.1f; up to batch %lld at this length, length %lld at this batch",
+        gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients),
+        gib(plan->optimizer), gib(plan->activations), gib(plan->passing), gib(plan->workspace),
+        (long long)plan->largest_batch, (long long)plan->longest_input);
 }

@@ -1,7 +1,8 @@
 /* restore.c - finding and reading checkpoints
  *
- * What is read here was verified before, byte for byte, by checkpoint_find or checkpoint_verify. The readers still take nothing
- * on trust: a checksum says that a file is what was written, not that it makes sense. */
+ * What is read here was verified before, byte for byte, by checkpoint_find or checkpoint_verify.
+ * The readers still take nothing on trust: a checksum says that a file is what was written, not
+ * that it makes sense. */
 #include <string.h>
 
 #include "train/checkpoint.h"
@@ -20,23 +21,28 @@ struct state_file {
 
 static const struct alibi_option state_options[] = {
     { "step", ALIBI_OPTION_INT, AT(step), 1, 1e9, NULL, NULL, "N", "steps done" },
-    { "corpus-checksum", ALIBI_OPTION_INT, AT(corpus_checksum), 0, UINT32_MAX, NULL, NULL, "N", "of all tokens of the text" },
-    { "files-checksum", ALIBI_OPTION_INT, AT(files_checksum), 0, UINT32_MAX, NULL, NULL, "N", "of those outside --valid" },
+    { "corpus-checksum", ALIBI_OPTION_INT, AT(corpus_checksum), 0, UINT32_MAX, NULL, NULL, "N",
+      "of all tokens of the text" },
+    { "files-checksum", ALIBI_OPTION_INT, AT(files_checksum), 0, UINT32_MAX, NULL, NULL, "N",
+      "of those outside --valid" },
     { "loss", ALIBI_OPTION_REAL, AT(loss), 0, 1e30, NULL, NULL, "X", "of the last step" },
 };
 
 enum { STATE_OPTIONS = sizeof state_options / sizeof *state_options, GROUPS = 2 };
 
-static void state_groups(struct alibi_option_group groups[GROUPS], struct state_file *state, struct alibi_training *training)
+static void state_groups(struct alibi_option_group groups[GROUPS], struct state_file *state,
+                         struct alibi_training *training)
 {
     groups[0] = (struct alibi_option_group){ "state", state_options, STATE_OPTIONS, state };
     groups[1] = (struct alibi_option_group){ .title = "training", .values = training };
     groups[1].options = training_shaping_options(&groups[1].count);
 }
 
-alibi_status state_write_json(const struct train_state *state, const struct alibi_training *training, struct text *json)
+alibi_status state_write_json(const struct train_state *state,
+                              const struct alibi_training *training, struct text *json)
 {
-    struct state_file file = { state->step, state->corpus_checksum, state->files_checksum, state->loss };
+    struct state_file file = { state->step, state->corpus_checksum, state->files_checksum,
+                               state->loss };
     struct alibi_training copy = *training;
     struct alibi_option_group groups[GROUPS];
 
@@ -44,7 +50,8 @@ alibi_status state_write_json(const struct train_state *state, const struct alib
     return options_format(groups, GROUPS, json);
 }
 
-alibi_status checkpoint_read_state(const char *path, struct train_state *state, struct alibi_training *training)
+alibi_status checkpoint_read_state(const char *path, struct train_state *state,
+                                   struct alibi_training *training)
 {
     alibi_status status;
     struct state_file file = { 0 };
@@ -59,7 +66,8 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state, 
         status = fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name);
         goto out;
     }
-    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum, (uint32_t)file.files_checksum, file.loss };
+    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum,
+                                   (uint32_t)file.files_checksum, file.loss };
     *training = read;
 out:
     mem_free(name);
@@ -76,7 +84,8 @@ alibi_status checkpoint_verify(const char *path)
     return manifest_verify(&manifest, path);
 }
 
-static alibi_status find_among(char **path, const struct step_folder *folders, int count, const char *run)
+static alibi_status find_among(char **path, const struct step_folder *folders, int count,
+                               const char *run)
 {
     alibi_status status = ALIBI_OK;
     int passed_over = 0;
@@ -89,11 +98,13 @@ static alibi_status find_among(char **path, const struct step_folder *folders, i
             return text_copy(path, folders[i].path);
         if (status == ALIBI_MEMORY)
             return status;
-        log_warning("passing over the checkpoint of step %lld: %s", (long long)folders[i].step, alibi_error());
+        log_warning("passing over the checkpoint of step %lld: %s", (long long)folders[i].step,
+                    alibi_error());
         passed_over++;
     }
     if (passed_over > 0)
-        return fail(status, "none of the %d checkpoints in '%s' verifies; the last: %s", passed_over, run, alibi_error());
+        return fail(status, "none of the %d checkpoints in '%s' verifies; the last: %s",
+                    passed_over, run, alibi_error());
     *path = NULL;
     return ALIBI_OK;
 }
@@ -120,7 +131,8 @@ out:
 
 /* ---- reading */
 
-static alibi_status read_part(char **bytes, size_t *length, char **name, const char *path, enum part_id part)
+static alibi_status read_part(char **bytes, size_t *length, char **name, const char *path,
+                              enum part_id part)
 {
     TRY_RETURN(path_join(name, path, part_names[part]));
     return file_read_all(bytes, length, *name, TEXT_PART_MAX);
@@ -154,7 +166,8 @@ out:
     return status;
 }
 
-/* A model is as large as its file, so that no configuration can ask for memory that the file does not back. */
+/* A model is as large as its file, so that no configuration can ask for memory that the file does
+ * not back. */
 static alibi_status check_size(const struct alibi_config *config, const char *path)
 {
     alibi_status status;
@@ -163,13 +176,16 @@ static alibi_status check_size(const struct alibi_config *config, const char *pa
 
     TRY(manifest_read(&manifest, path));
     if (parameters > manifest.parts[PART_MODEL].bytes / (int64_t)sizeof(float))
-        status = fail(ALIBI_BAD_INPUT, "'%s': the configuration has %lld parameters, %s has %lld bytes", path,
-                      (long long)parameters, part_names[PART_MODEL], (long long)manifest.parts[PART_MODEL].bytes);
+        status =
+            fail(ALIBI_BAD_INPUT, "'%s': the configuration has %lld parameters, %s has %lld bytes",
+                 path, (long long)parameters, part_names[PART_MODEL],
+                 (long long)manifest.parts[PART_MODEL].bytes);
 out:
     return status;
 }
 
-alibi_status checkpoint_read_config(const char *path, struct alibi_config *config, alibi_tokenizer **tokenizer)
+alibi_status checkpoint_read_config(const char *path, struct alibi_config *config,
+                                    alibi_tokenizer **tokenizer)
 {
     alibi_status status;
     struct alibi_config read;
@@ -179,8 +195,8 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     TRY(check_size(&read, path));
     TRY(read_tokenizer(&t, path));
     if (alibi_tokenizer_vocab(t) != read.vocab) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': the model has %lld ids, its tokenizer %lld", path, (long long)read.vocab,
-                      (long long)alibi_tokenizer_vocab(t));
+        status = fail(ALIBI_BAD_INPUT, "'%s': the model has %lld ids, its tokenizer %lld", path,
+                      (long long)read.vocab, (long long)alibi_tokenizer_vocab(t));
         goto out;
     }
     *config = read;

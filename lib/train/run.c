@@ -1,9 +1,11 @@
 /* run.c - the loop
  *
- *   step s = 1, 2, ...:  batches (s - 1) * accumulate + i  ->  gradients  ->  guard  ->  clip  ->  optimizer  ->  log
+ *   step s = 1, 2, ...:  batches (s - 1) * accumulate + i  ->  gradients  ->  guard  ->  clip  ->
+ *   optimizer  ->  log
  *
- * Everything a step depends on is the weights, the optimizer's state and the number s: data order and dropout are keyed by it.
- * So a checkpoint holds these three, and a resumed run takes the same steps as one that was never stopped. */
+ * Everything a step depends on is the weights, the optimizer's state and the number s: data order
+ * and dropout are keyed by it. So a checkpoint holds these three, and a resumed run takes the same
+ * steps as one that was never stopped. */
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +61,8 @@ static alibi_status make(struct run *r, const struct alibi_config *config)
     struct batches batches;
 
     TRY_RETURN(resolve(r, config));
-    TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length, t->batch, (uint64_t)t->seed));
+    TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length,
+                            t->batch, (uint64_t)t->seed));
     TRY_RETURN(check_memory(r));
     TRY_RETURN(loader_new(&r->loader, &batches));
     TRY_RETURN(model_new(&r->model, &r->config, &r->device, device_default_type(), true));
@@ -85,15 +88,20 @@ static alibi_status refuse_checkpoint(const char *dir)
     bool is_checkpoint;
 
     TRY_RETURN(folder_has(&is_checkpoint, dir, "manifest.json"));
-    return is_checkpoint ? fail(ALIBI_BAD_INPUT, "'%s' is a checkpoint, not the folder of a run", dir) : ALIBI_OK;
+    return is_checkpoint
+               ? fail(ALIBI_BAD_INPUT, "'%s' is a checkpoint, not the folder of a run", dir)
+               : ALIBI_OK;
 }
 
 static alibi_status refuse_comparison(const char *dir)
 {
     bool is_comparison;
 
-    TRY_RETURN(folder_has(&is_comparison, dir, "text.json")); /* the first file a comparison writes */
-    return is_comparison ? fail(ALIBI_BAD_INPUT, "'%s' holds a comparison: choose another folder", dir) : ALIBI_OK;
+    TRY_RETURN(
+        folder_has(&is_comparison, dir, "text.json")); /* the first file a comparison writes */
+    return is_comparison
+               ? fail(ALIBI_BAD_INPUT, "'%s' holds a comparison: choose another folder", dir)
+               : ALIBI_OK;
 }
 
 static alibi_status refuse_run(const char *dir)
@@ -105,8 +113,10 @@ static alibi_status refuse_run(const char *dir)
     TRY(step_folders(&folders, &count, dir));
     for (int i = 0; i < count; i++)
         if (folders[i].complete) {
-            status = fail(ALIBI_BAD_INPUT, "'%s' already holds a run (step %lld): use --resume to continue it, or another folder",
-                          dir, (long long)folders[i].step);
+            status = fail(
+                ALIBI_BAD_INPUT,
+                "'%s' already holds a run (step %lld): use --resume to continue it, or another folder",
+                dir, (long long)folders[i].step);
             break;
         }
 out:
@@ -132,7 +142,8 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
 /* ---- resuming */
 
 /* Both values as a recipe spells them; the message names the first option in which they differ. */
-static alibi_status agree_in(const struct run *r, const struct alibi_option *o, const void *there, const void *here)
+static alibi_status agree_in(const struct run *r, const struct alibi_option *o, const void *there,
+                             const void *here)
 {
     alibi_status status;
     struct text old = { 0 }, new = { 0 };
@@ -143,8 +154,10 @@ static alibi_status agree_in(const struct run *r, const struct alibi_option *o, 
     if (strcmp(old.data, new.data) == 0)
         goto out;
     TRY(path_join(&recipe, r->dir, "recipe.json"));
-    status = fail(ALIBI_BAD_INPUT, "cannot resume '%s': %s is %s there and %s here; --recipe %s has the options of that run",
-                  r->dir, o->name, old.data, new.data, recipe);
+    status = fail(
+        ALIBI_BAD_INPUT,
+        "cannot resume '%s': %s is %s there and %s here; --recipe %s has the options of that run",
+        r->dir, o->name, old.data, new.data, recipe);
 out:
     mem_free(recipe);
     text_free(&old);
@@ -152,8 +165,8 @@ out:
     return status;
 }
 
-static alibi_status agree_in_all(const struct run *r, const struct alibi_option *options, int count, const void *there,
-                                 const void *here)
+static alibi_status agree_in_all(const struct run *r, const struct alibi_option *options, int count,
+                                 const void *there, const void *here)
 {
     for (int i = 0; i < count; i++)
         TRY_RETURN(agree_in(r, &options[i], there, here));
@@ -166,9 +179,11 @@ static alibi_status agree_in_tokenizer(const struct run *r, const alibi_tokenize
 
     if (tokenizer_checksum(there) == tokenizer_checksum(here))
         return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT, "cannot resume '%s': its tokenizer (%s, %lld ids) is not that of the text '%s' (%s, %lld ids)",
-                r->dir, alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there), corpus_name(r->corpus),
-                alibi_tokenizer_type(here), (long long)alibi_tokenizer_vocab(here));
+    return fail(
+        ALIBI_BAD_INPUT,
+        "cannot resume '%s': its tokenizer (%s, %lld ids) is not that of the text '%s' (%s, %lld ids)",
+        r->dir, alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there),
+        corpus_name(r->corpus), alibi_tokenizer_type(here), (long long)alibi_tokenizer_vocab(here));
 }
 
 /* The same tokens, and as many of them in the files: else the splits are cut elsewhere. */
@@ -176,15 +191,18 @@ static alibi_status agree_in_text(const struct run *r, const struct train_state 
 {
     bool same_files = there->files_checksum == corpus_files_checksum(r->corpus);
 
-    if (there->corpus_checksum == corpus_checksum(r->corpus) && (same_files || there->files_checksum == 0))
+    if (there->corpus_checksum == corpus_checksum(r->corpus) &&
+        (same_files || there->files_checksum == 0))
         return ALIBI_OK;
     if (same_files)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot resume '%s': the text '%s' is the same, the validation text differs: give --valid as "
-                    "before, or not at all if it was not given",
-                    r->dir, corpus_name(r->corpus));
-    return fail(ALIBI_BAD_INPUT, "cannot resume '%s': the text '%s' differs from the one this run was trained on", r->dir,
-                corpus_name(r->corpus));
+        return fail(
+            ALIBI_BAD_INPUT,
+            "cannot resume '%s': the text '%s' is the same, the validation text differs: give --valid as "
+            "before, or not at all if it was not given",
+            r->dir, corpus_name(r->corpus));
+    return fail(ALIBI_BAD_INPUT,
+                "cannot resume '%s': the text '%s' differs from the one this run was trained on",
+                r->dir, corpus_name(r->corpus));
 }
 
 /* What shapes the result must be what it was. */
@@ -233,8 +251,8 @@ static alibi_status start(struct run *r)
     return model_init(r->model, (uint64_t)r->training.seed);
 }
 
-/* Files are named on the command line, so only the built-in text is part of the recipe. What was left to be derived stays so:
- * with another width, say, the recipe must derive it anew. */
+/* Files are named on the command line, so only the built-in text is part of the recipe. What was
+ * left to be derived stays so: with another width, say, the recipe must derive it anew. */
 static alibi_status save_recipe(struct run *r)
 {
     alibi_status status;
@@ -282,11 +300,13 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
     TRY_RETURN(model_clear_gradients(r->model));
     for (int64_t i = 0; i < t->accumulate; i++) {
         int64_t number = (step - 1) * t->accumulate + i;
-        struct dropout drop = { t->dropout, (uint64_t)t->seed, RANDOM_STREAM(RANDOM_DROPOUT, number) };
+        struct dropout drop = { t->dropout, (uint64_t)t->seed,
+                                RANDOM_STREAM(RANDOM_DROPOUT, number) };
         const int32_t *tokens, *targets;
         double sum;
         TRY_RETURN(loader_get(r->loader, number, &tokens, &targets));
-        TRY_RETURN(model_gradients(r->model, tokens, targets, t->batch, t->train_length, scale, drop, &sum));
+        TRY_RETURN(model_gradients(r->model, tokens, targets, t->batch, t->train_length, scale,
+                                   drop, &sum));
         total += sum;
     }
     *loss = fault_nan_due() ? NAN : total * scale;
@@ -346,14 +366,16 @@ static void report(const struct run *r)
 static alibi_status save(struct run *r)
 {
     TRY_RETURN(journal_sync(&r->journal, device_peak(&r->device)));
-    TRY_RETURN(checkpoint_save(r->dir, r->model, &r->optimizer, corpus_tokenizer(r->corpus), &r->training, &r->state));
+    TRY_RETURN(checkpoint_save(r->dir, r->model, &r->optimizer, corpus_tokenizer(r->corpus),
+                               &r->training, &r->state));
     r->saved = r->state.step;
     return ALIBI_OK;
 }
 
 static alibi_status fail_stopped(const struct run *r)
 {
-    return fail(ALIBI_INTERRUPTED, "stopped at step %lld, saved; the same command with --resume continues",
+    return fail(ALIBI_INTERRUPTED,
+                "stopped at step %lld, saved; the same command with --resume continues",
                 (long long)r->state.step);
 }
 
@@ -378,9 +400,10 @@ static alibi_status say_what_is_left(const struct run *r, alibi_status status)
     if (status != ALIBI_NUMERIC)
         return status;
     if (r->saved == 0)
-        return fail(status, "%s; nothing of this step was kept, there is no checkpoint yet", alibi_error());
-    return fail(status, "%s; nothing of this step was kept, the last checkpoint is step %lld", alibi_error(),
-                (long long)r->saved);
+        return fail(status, "%s; nothing of this step was kept, there is no checkpoint yet",
+                    alibi_error());
+    return fail(status, "%s; nothing of this step was kept, the last checkpoint is step %lld",
+                alibi_error(), (long long)r->saved);
 }
 
 static struct alibi_train_result result_of(struct run *r)
@@ -392,12 +415,15 @@ static struct alibi_train_result result_of(struct run *r)
         .parameters = r->model->elements,
         .loss = r->state.loss,
         .seconds = r->journal.seconds,
-        .tokens_per_s = r->journal.seconds > 0 ? tokens_per_step(r) * (double)r->state.step / r->journal.seconds : 0,
+        .tokens_per_s = r->journal.seconds > 0
+                            ? tokens_per_step(r) * (double)r->state.step / r->journal.seconds
+                            : 0,
         .peak_bytes = peak > earlier ? peak : earlier,
     };
 }
 
-static alibi_status run_to_end(struct run *r, const struct alibi_config *config, bool resume, struct alibi_train_result *result)
+static alibi_status run_to_end(struct run *r, const struct alibi_config *config, bool resume,
+                               struct alibi_train_result *result)
 {
     alibi_status status;
 
@@ -413,16 +439,18 @@ out:
     return status;
 }
 
-alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
-                       const char *dir, bool resume, struct alibi_train_result *result)
+alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training,
+                       const alibi_corpus *corpus, const char *dir, bool resume,
+                       struct alibi_train_result *result)
 {
     struct run r = { .training = *training, .corpus = corpus, .dir = dir };
 
     return run_to_end(&r, config, resume, result);
 }
 
-alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training, const alibi_corpus *corpus,
-                         const char *dir, bool resume, struct alibi_train_result *result)
+alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training,
+                         const alibi_corpus *corpus, const char *dir, bool resume,
+                         struct alibi_train_result *result)
 {
     struct run r = { .training = *training, .corpus = corpus, .dir = dir, .alone = true };
     alibi_status status = run_to_end(&r, config, resume, result);

@@ -1,15 +1,16 @@
 /* schedule.c - the learning rate of a step
  *
  *   warm-up    lr * step / warmup                      step <= warmup, steps count from 1
- *   after it   min_lr + (lr - min_lr) * shape(p)       p = (step - 1 - start) / (steps - start), 0 <= p < 1
+ *   after it   min_lr + (lr - min_lr) * shape(p)       p = (step - 1 - start) / (steps - start), 0
+ * <= p < 1
  *
  *   cosine     (1 + cos(pi p)) / 2                     start = warmup
  *   linear     1 - p                                   start = warmup
  *   constant   1
  *   wsd        1 until start, then 1 - p               start = steps - decay_share * steps
  *
- * The first step of a shape has the full rate; min_lr would be reached one step after the last, so no step is spent on a rate
- * of zero. */
+ * The first step of a shape has the full rate; min_lr would be reached one step after the last, so
+ * no step is spent on a rate of zero. */
 #include <math.h>
 
 #include "train/train.h"
@@ -47,5 +48,6 @@ double schedule_lr(const struct alibi_training *t, int64_t step)
         return t->lr * (double)step / (double)t->warmup;
     if (step <= start)
         return t->lr;
-    return t->min_lr + (t->lr - t->min_lr) * shape(t->schedule, (double)(step - 1 - start) / (double)(t->steps - start));
+    return t->min_lr + (t->lr - t->min_lr) * shape(t->schedule, (double)(step - 1 - start) /
+                                                                    (double)(t->steps - start));
 }

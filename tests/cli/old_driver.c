@@ -1,4 +1,5 @@
-/* old_driver.c - what the CUDA runtime sees of a driver that is too old: a library that knows its version and nothing more
+/* old_driver.c - what the CUDA runtime sees of a driver that is too old: a library that knows its
+ * version and nothing more
  *
  * test_device.sh builds it as libcuda.so.1 and puts it in the way of a real one. */
 #include <stddef.h>
@@ -6,7 +7,8 @@
 
 int cuDriverGetVersion(int *version);
 int cuInit(unsigned flags);
-int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long flags, int *status);
+int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long flags,
+                        int *status);
 
 int cuDriverGetVersion(int *version)
 {
@@ -20,7 +22,8 @@ int cuInit(unsigned flags)
     return 0;
 }
 
-int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long flags, int *status)
+int cuGetProcAddress_v2(const char *name, void **found, int version, unsigned long flags,
+                        int *status)
 {
     (void)version;
     (void)flags;

@@ -1,14 +1,15 @@
 /* disk.h - what a power cut can leave of a folder, in a model of a disk
  *
- * The changes that the library makes to a folder are recorded. A model replays them and knows at each point what is certain to be
- * on the disk and what is only under way:
+ * The changes that the library makes to a folder are recorded. A model replays them and knows at
+ * each point what is certain to be on the disk and what is only under way:
  *
- *   - the content of a file is certain once the file is synced; before, any of it may be there, cut short or zeros;
- *   - a name that was made, renamed or removed is certain once its folder is synced; before, each such change may or may not have
- *     reached the disk, whatever became of the others.
+ *   - the content of a file is certain once the file is synced; before, any of it may be there, cut
+ *     short or zeros;
+ *   - a name that was made, renamed or removed is certain once its folder is synced; before, each
+ *     such change may or may not have reached the disk, whatever became of the others.
  *
- * That is more than any one file system does. From each point states are drawn at random and written to a real folder. Include in
- * one file of a program. */
+ * That is more than any one file system does. From each point states are drawn at random and
+ * written to a real folder. Include in one file of a program. */
 #ifndef DISK_H
 #define DISK_H
 
@@ -31,7 +32,8 @@ struct event {
 
 static struct event events[CHANGES_MAX];
 static int event_count;
-static int64_t said_saved; /* the tests' to set: the last step, say, that the library said was saved */
+static int64_t
+    said_saved; /* the tests' to set: the last step, say, that the library said was saved */
 static char recorded_folder[PATH_BYTES];
 
 static void copy_path(char out[PATH_BYTES], const char *path)
@@ -51,7 +53,9 @@ static void record(const struct change *c, bool done)
     if (c->kind == CHANGE_MKDIR && strcmp(c->path, recorded_folder) == 0)
         return;
     assert_true(++event_count < CHANGES_MAX);
-    *e = (struct event){ .kind = c->kind, .length = c->length, .over = c->over, .saved = said_saved };
+    *e = (struct event){
+        .kind = c->kind, .length = c->length, .over = c->over, .saved = said_saved
+    };
     copy_path(e->path, c->path);
     if (c->to != NULL)
         copy_path(e->to, c->to);
@@ -87,7 +91,8 @@ struct names {
     int count;
 };
 
-/* A change of a name that may not have reached the disk: `path` becomes `node`, or -1. A rename is two such changes in one. */
+/* A change of a name that may not have reached the disk: `path` becomes `node`, or -1. A rename is
+ * two such changes in one. */
 struct pending {
     const char *path, *to; /* to: rename, else NULL */
     int node;
@@ -247,7 +252,8 @@ static void clear_disk(void)
 
 /* ---- the power cut */
 
-/* Draws number `draw` of point `point`: the first has nothing that is not certain, the second everything, the others some. */
+/* Draws number `draw` of point `point`: the first has nothing that is not certain, the second
+ * everything, the others some. */
 static uint64_t choose(int point, int draw, int what, uint64_t choices)
 {
     if (draw == 0)
@@ -277,7 +283,8 @@ static bool is_synced(const struct node *n)
            (n->now.length == 0 || memcmp(n->now.bytes, n->certain.bytes, n->now.length) == 0);
 }
 
-/* Names whose folder is not there are not there either: folders come before what is in them, by the order of their making. */
+/* Names whose folder is not there are not there either: folders come before what is in them, by the
+ * order of their making. */
 static void write_state(const char *folder, struct names *names, int point, int draw)
 {
     assert_int_equal(mkdir(folder, 0777), 0);

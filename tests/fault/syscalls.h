@@ -1,7 +1,9 @@
-/* syscalls.h - every system call by which this program changes files, seen before and after it happens
+/* syscalls.h - every system call by which this program changes files, seen before and after it
+ * happens
  *
- * A program's own definition of a function goes before that of the C library, so what lib/base calls arrives here first. The
- * library under test is the one that ships. Include in one file of a program. */
+ * A program's own definition of a function goes before that of the C library, so what lib/base
+ * calls arrives here first. The library under test is the one that ships. Include in one file of a
+ * program. */
 #ifndef SYSCALLS_H
 #define SYSCALLS_H
 
@@ -16,7 +18,9 @@
 
 /* How far from one point of a run, at which something is tried, to the next. */
 #ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 5 }; /* every fifth point: the others are left to the build that is not slowed down */
+enum {
+    STRIDE = 5
+}; /* every fifth point: the others are left to the build that is not slowed down */
 #else
 enum { STRIDE = 1 };
 #endif
@@ -91,7 +95,9 @@ static const char *path_of(int fd)
 
 ssize_t write(int fd, const void *bytes, size_t length)
 {
-    struct change c = { .kind = CHANGE_WRITE, .path = path_of(fd), .fd = fd, .bytes = bytes, .length = length };
+    struct change c = {
+        .kind = CHANGE_WRITE, .path = path_of(fd), .fd = fd, .bytes = bytes, .length = length
+    };
 
     if (fd <= STDERR_FILENO)
         return syscall(SYS_write, fd, bytes, length);
@@ -103,7 +109,12 @@ ssize_t write(int fd, const void *bytes, size_t length)
 /* The library writes so at the start of a file only. */
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t at)
 {
-    struct change c = { .kind = CHANGE_WRITE, .path = path_of(fd), .fd = fd, .bytes = bytes, .length = length, .over = true };
+    struct change c = { .kind = CHANGE_WRITE,
+                        .path = path_of(fd),
+                        .fd = fd,
+                        .bytes = bytes,
+                        .length = length,
+                        .over = true };
     ssize_t result;
 
     if (watch)

@@ -1,7 +1,9 @@
-/* test_crash_states.c - what a power cut can leave of a run, at every point of it, in a model of a disk
+/* test_crash_states.c - what a power cut can leave of a run, at every point of it, in a model of a
+ * disk
  *
- * What the library finds in a state of the model (disk.h) is compared with what it had said was saved. A control shows that the
- * model bites: without the syncs of folders, checkpoints are lost. */
+ * What the library finds in a state of the model (disk.h) is compared with what it had said was
+ * saved. A control shows that the model bites: without the syncs of folders, checkpoints are lost.
+ * */
 #include "training.h"
 
 #include <omp.h>
@@ -24,7 +26,8 @@ static void note_saved(void *user, enum alibi_log_level level, const char *line)
 
 /* ---- what is found */
 
-/* The step of the newest checkpoint that verifies, 0 if there is none, -1 if there are only broken ones. */
+/* The step of the newest checkpoint that verifies, 0 if there is none, -1 if there are only broken
+ * ones. */
 static int64_t find_step(const char *run)
 {
     char *path = NULL;
@@ -89,7 +92,8 @@ static void no_power_cut_loses_what_was_saved(void **state)
 {
     long states, lost = count_lost(*state, true, true, &states);
 
-    print_message("%d changes, %ld states after a power cut, %ld lost\n", event_count, states, lost);
+    print_message("%d changes, %ld states after a power cut, %ld lost\n", event_count, states,
+                  lost);
     assert_int_equal(said_saved, STEPS);
     assert_int_equal(lost, 0);
 }

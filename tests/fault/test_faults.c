@@ -1,5 +1,5 @@
-/* test_faults.c - a run that is killed, or refused memory or disk, at any point leaves its last checkpoint whole, leaks nothing,
- * and resumes to the bytes of a run that nothing happened to */
+/* test_faults.c - a run that is killed, or refused memory or disk, at any point leaves its last
+ * checkpoint whole, leaks nothing, and resumes to the bytes of a run that nothing happened to */
 #include "fault/trials.h"
 
 #include <omp.h>
@@ -31,7 +31,8 @@ static void clear_run(void *subject)
 
 /* ---- what must hold after anything */
 
-/* The newest checkpoint that verifies is not older than `saved`, and there is one if something was saved. */
+/* The newest checkpoint that verifies is not older than `saved`, and there is one if something was
+ * saved. */
 static void assert_nothing_lost(struct site *p, int64_t saved)
 {
     char *path = NULL;
@@ -43,7 +44,8 @@ static void assert_nothing_lost(struct site *p, int64_t saved)
         found = strtoll(strrchr(path, '-') + 1, NULL, 10);
     mem_free(path);
     if (found < saved)
-        fail_msg("step %lld was said to be saved, step %lld is found", (long long)saved, (long long)found);
+        fail_msg("step %lld was said to be saved, step %lld is found", (long long)saved,
+                 (long long)found);
 }
 
 static void assert_resumes_to_the_same(struct site *p)
@@ -145,9 +147,12 @@ static void a_run_killed_again_and_again_gets_there(void **state)
 
 static void fail_each_job(void *subject, const char *how, alibi_status expected, bool may_succeed)
 {
-    fail_each(&(struct trial){ clear_run, train_or_resume, verify_run, 0 }, subject, how, expected, may_succeed);
-    fail_each(&(struct trial){ stop_at_step_1, train_or_resume, verify_run, 1 }, subject, how, expected, may_succeed);
-    fail_each(&(struct trial){ clear_run, open_model, NULL, 0 }, subject, how, expected, may_succeed);
+    fail_each(&(struct trial){ clear_run, train_or_resume, verify_run, 0 }, subject, how, expected,
+              may_succeed);
+    fail_each(&(struct trial){ stop_at_step_1, train_or_resume, verify_run, 1 }, subject, how,
+              expected, may_succeed);
+    fail_each(&(struct trial){ clear_run, open_model, NULL, 0 }, subject, how, expected,
+              may_succeed);
     fail_each(&(struct trial){ clear_run, inspect, NULL, 0 }, subject, how, expected, may_succeed);
 }
 
@@ -156,7 +161,8 @@ static void every_failing_allocation_is_a_clean_error(void **state)
     fail_each_job(*state, "memory", ALIBI_MEMORY, false);
 }
 
-/* A save that fails is written once more, and what fails while it is only closed costs nothing: so some runs go on. */
+/* A save that fails is written once more, and what fails while it is only closed costs nothing: so
+ * some runs go on. */
 static void every_failing_file_operation_is_a_clean_error_or_made_good(void **state)
 {
     fail_each_job(*state, "file", ALIBI_IO, true);
@@ -182,7 +188,8 @@ static void fail_again(void *user, enum alibi_log_level level, const char *line)
 /* Fails the first sync of a part of step 2. */
 static void fail_first_sync(const struct change *c, bool done)
 {
-    if (!done && !stubborn.written_again && c->kind == CHANGE_WRITE && strstr(c->path, "step-00000002/model.safetensors") != NULL)
+    if (!done && !stubborn.written_again && c->kind == CHANGE_WRITE &&
+        strstr(c->path, "step-00000002/model.safetensors") != NULL)
         alibi_inject_fault("file", 1);
 }
 
@@ -247,10 +254,12 @@ static void alter_part(const struct change *c, bool done)
     char path[PATH_BYTES];
     int fd;
 
-    if (!done || c->kind != CHANGE_RENAME || strstr(c->path, "step-00000002/manifest.json.tmp") == NULL || wrong_bytes_left == 0)
+    if (!done || c->kind != CHANGE_RENAME ||
+        strstr(c->path, "step-00000002/manifest.json.tmp") == NULL || wrong_bytes_left == 0)
         return;
     wrong_bytes_left--;
-    snprintf(path, sizeof path, "%.*s/model.safetensors", (int)(strrchr(c->path, '/') - c->path), c->path);
+    snprintf(path, sizeof path, "%.*s/model.safetensors", (int)(strrchr(c->path, '/') - c->path),
+             c->path);
     fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY, 0);
     assert_int_equal(syscall(SYS_pwrite64, fd, "\377", 1, 1000), 1);
     close(fd);
@@ -276,14 +285,20 @@ static void what_does_not_read_back_is_written_once_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_run_killed_at_any_call_loses_nothing_that_was_saved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_run_killed_at_any_call_loses_nothing_that_was_saved,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_run_killed_again_and_again_gets_there, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_failing_allocation_is_a_clean_error, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(every_failing_file_operation_is_a_clean_error_or_made_good, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_save_that_fails_twice_leaves_the_one_before, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_seen_before_anything_is_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_failing_allocation_is_a_clean_error, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(every_failing_file_operation_is_a_clean_error_or_made_good,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_save_that_fails_twice_leaves_the_one_before, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_seen_before_anything_is_written, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(short_reads_and_writes_are_continued, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_does_not_read_back_is_written_once_more, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_does_not_read_back_is_written_once_more, set_up,
+                                        tear_down),
     };
 
     omp_set_num_threads(1); /* a child of fork has no other threads to wait for */

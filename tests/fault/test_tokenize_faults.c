@@ -1,5 +1,6 @@
-/* test_tokenize_faults.c - a tokenizing that is killed, cut from power, or refused memory or disk at any point leaves its
- * finished shards whole, leaks nothing, and goes on to the bytes of one that nothing happened to */
+/* test_tokenize_faults.c - a tokenizing that is killed, cut from power, or refused memory or disk
+ * at any point leaves its finished shards whole, leaks nothing, and goes on to the bytes of one
+ * that nothing happened to */
 #include "fault/trials.h"
 
 #include <omp.h>
@@ -27,8 +28,8 @@ static void write_texts(struct scene *s)
         char text[1200];
         size_t used = 0;
         for (int word = 0; used < sizeof text - 32; word++)
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used, "river's %d%s", word * word % 89, word % 7 ? " bank " : "\n");
+            used += (size_t)snprintf(text + used, sizeof text - used, "river's %d%s",
+                                     word * word % 89, word % 7 ? " bank " : "\n");
         snprintf(s->text[i], sizeof s->text[i], "%s/text-%d", s->folder, i);
         write_file(s->text[i], text, used - (size_t)i);
         s->paths[i] = s->text[i];
@@ -40,7 +41,9 @@ static int set_up(void **state)
 {
     struct scene *s = calloc(1, sizeof *s);
     char pattern[] = "gpt2";
-    struct alibi_vocabulary how = { .type = ALIBI_BPE, .vocab = 270, .min_count = 2, .pattern = pattern };
+    struct alibi_vocabulary how = {
+        .type = ALIBI_BPE, .vocab = 270, .min_count = 2, .pattern = pattern
+    };
 
     assert_non_null(s);
     s->folder = fast_folder();
@@ -79,7 +82,8 @@ static void clear_shards(void *subject)
 
 /* ---- what must hold after anything */
 
-/* Finished shards that are known to a folder; those that are known are there, with the bytes they should have. */
+/* Finished shards that are known to a folder; those that are known are there, with the bytes they
+ * should have. */
 static int64_t count_finished(struct scene *s)
 {
     struct progress p = { 0 };
@@ -94,7 +98,8 @@ static int64_t count_finished(struct scene *s)
         finished = p.shards.count;
     }
     for (int64_t i = 0; i < finished; i++)
-        assert_same_file(s->whole, s->shards, x.entries != NULL ? x.entries[i].name : p.shards.at[i].name);
+        assert_same_file(s->whole, s->shards,
+                         x.entries != NULL ? x.entries[i].name : p.shards.at[i].name);
     shard_index_fini(&x);
     progress_fini(&p);
     return finished;
@@ -228,7 +233,8 @@ static void no_power_cut_keeps_it_from_going_on(void **state)
 {
     long states, lost = count_lost(*state, true, &states);
 
-    print_message("%d changes, %ld states after a power cut, %ld lost\n", event_count, states, lost);
+    print_message("%d changes, %ld states after a power cut, %ld lost\n", event_count, states,
+                  lost);
     assert_int_equal(lost, 0);
 }
 
@@ -257,8 +263,10 @@ static void without_the_syncs_of_folders_the_model_loses_shards(void **state)
 
 static void fail_each_job(void *subject, const char *how, alibi_status expected, bool may_succeed)
 {
-    fail_each(&(struct trial){ clear_shards, tokenize_to_shards, verify_shards, 0 }, subject, how, expected, may_succeed);
-    fail_each(&(struct trial){ leave_half, tokenize_to_shards, verify_shards, 0 }, subject, how, expected, may_succeed);
+    fail_each(&(struct trial){ clear_shards, tokenize_to_shards, verify_shards, 0 }, subject, how,
+              expected, may_succeed);
+    fail_each(&(struct trial){ leave_half, tokenize_to_shards, verify_shards, 0 }, subject, how,
+              expected, may_succeed);
 }
 
 static void every_failing_allocation_is_a_clean_error(void **state)

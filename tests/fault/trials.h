@@ -1,5 +1,6 @@
-/* trials.h - the same work over and over, each time with something else that goes wrong: the process dies at the n-th call that
- * changes a file, or the n-th allocation or file operation fails. Include in one file of a program. */
+/* trials.h - the same work over and over, each time with something else that goes wrong: the
+ * process dies at the n-th call that changes a file, or the n-th allocation or file operation
+ * fails. Include in one file of a program. */
 #ifndef TRIALS_H
 #define TRIALS_H
 
@@ -14,8 +15,10 @@
 struct trial {
     void (*prepare)(void *subject); /* removes what the trial before has left */
     alibi_status (*act)(void *subject);
-    void (*verify)(void *subject, int64_t saved); /* nothing saved is lost, and it goes on to the same; may be NULL */
-    int64_t saved;                                /* when all is prepared */
+    void (*verify)(
+        void *subject,
+        int64_t saved); /* nothing saved is lost, and it goes on to the same; may be NULL */
+    int64_t saved;      /* when all is prepared */
 };
 
 /* The teardown of a test: calls are no longer watched, and do what they do again. */
@@ -36,7 +39,8 @@ static struct {
     enum moment moment;
 } death;
 
-/* Shared with the child: the calls it made that change a file, and how much it had saved, which is act()'s to say. */
+/* Shared with the child: the calls it made that change a file, and how much it had saved, which is
+ * act()'s to say. */
 static struct news {
     long calls;
     int64_t saved;
@@ -123,13 +127,15 @@ static inline alibi_status probe(const char *how)
 {
     void *p = NULL;
     int64_t bytes;
-    alibi_status status = strcmp(how, "memory") == 0 ? mem_new(&p, 1, "a probe") : folder_free_space(&bytes, "/");
+    alibi_status status =
+        strcmp(how, "memory") == 0 ? mem_new(&p, 1, "a probe") : folder_free_space(&bytes, "/");
 
     mem_free(p);
     return status;
 }
 
-/* How many calls of that kind the work makes: what is left of MANY when it returns is used up one by one. */
+/* How many calls of that kind the work makes: what is left of MANY when it returns is used up one
+ * by one. */
 static inline int64_t count_calls(const struct trial *t, void *subject, const char *how)
 {
     int64_t left = 1;
@@ -142,8 +148,10 @@ static inline int64_t count_calls(const struct trial *t, void *subject, const ch
     return MANY - left;
 }
 
-/* Every call of that kind fails once. `expected` is the only failure allowed; `may_succeed`: some failures are made good. */
-static inline void fail_each(const struct trial *t, void *subject, const char *how, alibi_status expected, bool may_succeed)
+/* Every call of that kind fails once. `expected` is the only failure allowed; `may_succeed`: some
+ * failures are made good. */
+static inline void fail_each(const struct trial *t, void *subject, const char *how,
+                             alibi_status expected, bool may_succeed)
 {
     int64_t calls = count_calls(t, subject, how), failures = 0;
     size_t before = alibi_memory_now();
@@ -155,13 +163,15 @@ static inline void fail_each(const struct trial *t, void *subject, const char *h
         status = t->act(subject);
         assert_ok(alibi_inject_fault(how, 0));
         if (status != expected && !(may_succeed && status == ALIBI_OK))
-            fail_msg("%s call %lld of %lld: status %d: %s", how, (long long)n, (long long)calls, (int)status, alibi_error());
+            fail_msg("%s call %lld of %lld: status %d: %s", how, (long long)n, (long long)calls,
+                     (int)status, alibi_error());
         assert_int_equal(alibi_memory_now(), before);
         failures += status != ALIBI_OK;
         if (t->verify)
             t->verify(subject, t->saved);
     }
-    print_message("%lld %s calls, %lld failed cleanly\n", (long long)calls, how, (long long)failures);
+    print_message("%lld %s calls, %lld failed cleanly\n", (long long)calls, how,
+                  (long long)failures);
     assert_true(failures > 0);
 }
 

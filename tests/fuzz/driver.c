@@ -1,9 +1,10 @@
 /* driver.c - runs a target on its seeds and on changed ones, without libFuzzer
  *
- *   fuzz_NAME [RUNS [FIRST]]      default: the seeds, then changes 0..RUNS-1; with FIRST: only FIRST..FIRST+RUNS-1
+ *   fuzz_NAME [RUNS [FIRST]]      default: the seeds, then changes 0..RUNS-1; with FIRST: only
+ * FIRST..FIRST+RUNS-1
  *
- * Change n is the same on every machine: a seed, with one to eight edits drawn from n. So a number is all that is needed to see a
- * failure again. */
+ * Change n is the same on every machine: a seed, with one to eight edits drawn from n. So a number
+ * is all that is needed to see a failure again. */
 #include <signal.h>
 #include <unistd.h>
 
@@ -11,7 +12,8 @@
 
 enum { RUNS = 20000, INPUT_MAX = 1 << 14, SEEDS_MAX = 64, EDITS_MAX = 8 };
 
-static struct slice seeds[SEEDS_MAX]; /* not the library's memory, which the targets want to see empty */
+static struct slice
+    seeds[SEEDS_MAX]; /* not the library's memory, which the targets want to see empty */
 static int seed_count;
 static volatile long now = -1; /* the change that is being tried */
 
@@ -23,7 +25,8 @@ static void keep_seed(const char *folder, const char *name)
     size_t length = 0;
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    require(file_read_all(&bytes, &length, path, INPUT_MAX / 2) == ALIBI_OK && seed_count < SEEDS_MAX);
+    require(file_read_all(&bytes, &length, path, INPUT_MAX / 2) == ALIBI_OK &&
+            seed_count < SEEDS_MAX);
     kept = malloc(length + 1);
     require(kept != NULL);
     memcpy(kept, bytes, length);
@@ -61,7 +64,8 @@ static void replace(struct input *in, size_t at, size_t bytes, const char *by, s
     in->bytes += by_bytes - bytes;
 }
 
-/* One of: another byte, a flipped bit, a part left out, a part doubled, a part of another seed put in, another number. */
+/* One of: another byte, a flipped bit, a part left out, a part doubled, a part of another seed put
+ * in, another number. */
 static void edit(struct input *in, struct random4 r)
 {
     static const char telling[] = "{}[]:,\"\\@\f\n 0129-.eu\xC3\xA9\xFF";
@@ -87,7 +91,8 @@ static void edit(struct input *in, struct random4 r)
         replace(in, at, 0, copy, bytes);
         break;
     case 4:
-        replace(in, at, 0, other.at + from, 1 + r.at[1] % 32 % (other.bytes - from + (other.bytes == 0)));
+        replace(in, at, 0, other.at + from,
+                1 + r.at[1] % 32 % (other.bytes - from + (other.bytes == 0)));
         break;
     default:
         while (at < in->bytes && (in->at[at] < '0' || in->at[at] > '9'))
@@ -125,7 +130,8 @@ static void run(const char *bytes, size_t length)
 static void tell(int signal_number)
 {
     char line[100];
-    int length = snprintf(line, sizeof line, "[  FAILED  ] 1 test: change %ld (signal %d)\n", now, signal_number);
+    int length = snprintf(line, sizeof line, "[  FAILED  ] 1 test: change %ld (signal %d)\n", now,
+                          signal_number);
 
     if (write(STDOUT_FILENO, line, (size_t)length) == length)
         _exit(1);
@@ -162,6 +168,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < seed_count; i++)
         free((char *)seeds[i].at);
-    printf("%d seeds, %ld changes of them\n[  PASSED  ] 1 test(s).\n", argc < 3 ? seed_count : 0, runs);
+    printf("%d seeds, %ld changes of them\n[  PASSED  ] 1 test(s).\n", argc < 3 ? seed_count : 0,
+           runs);
     return 0;
 }

@@ -1,7 +1,8 @@
 /* fuzz.h - what the targets share
  *
- * A target is LLVMFuzzerTestOneInput() in a file of its own, with seeds in the folder of its name. With clang it is a libFuzzer
- * program (scripts/fuzz.sh); with driver.c it is a test that tries a fixed set of changed seeds. */
+ * A target is LLVMFuzzerTestOneInput() in a file of its own, with seeds in the folder of its name.
+ * With clang it is a libFuzzer program (scripts/fuzz.sh); with driver.c it is a test that tries a
+ * fixed set of changed seeds. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
@@ -21,8 +22,9 @@ static inline void require(bool holds)
 
 /* ---- inputs of tokenizers
  *
- * Parts are separated by form feeds. In the first of them an '@' stands for the tokens of the 256 bytes, which every vocabulary
- * must have: so inputs are short, and most changes hit what matters. */
+ * Parts are separated by form feeds. In the first of them an '@' stands for the tokens of the 256
+ * bytes, which every vocabulary must have: so inputs are short, and most changes hit what matters.
+ * */
 
 /* Takes the part up to the next form feed, or all that is left. */
 static inline struct slice next_part(struct slice *rest)
@@ -39,16 +41,19 @@ static inline void append_byte_tokens(struct text *t)
 {
     for (int byte = 0; byte < 256; byte++) {
         uint32_t letter = byte_letter((unsigned char)byte);
-        char entry[24], two[3] = { (char)(0xC0 | letter >> 6), (char)(0x80 | (letter & 0x3F)), '\0' };
+        char entry[24],
+            two[3] = { (char)(0xC0 | letter >> 6), (char)(0x80 | (letter & 0x3F)), '\0' };
         char one[3] = { (char)letter, '\0', '\0' };
         if (letter == '"' || letter == '\\')
             memcpy(one, (char[3]){ '\\', (char)letter, '\0' }, 3);
-        snprintf(entry, sizeof entry, "%s\"%s\":%d", byte > 0 ? "," : "", letter < 0x80 ? one : two, byte);
+        snprintf(entry, sizeof entry, "%s\"%s\":%d", byte > 0 ? "," : "", letter < 0x80 ? one : two,
+                 byte);
         require(text_append_bytes(t, entry, strlen(entry)) == ALIBI_OK);
     }
 }
 
-/* The part with its first '@' replaced; text_free() it. The tokens are spelled out once and kept. */
+/* The part with its first '@' replaced; text_free() it. The tokens are spelled out once and kept.
+ * */
 static inline struct text expand_part(struct slice part)
 {
     static char tokens[4096];
@@ -87,7 +92,8 @@ static inline void check_written(const struct bpe_file *f)
 
     require(bpe_file_write(f, &json) == ALIBI_OK);
     require(bpe_file_parse(&back, json.data, json.length, "written") == ALIBI_OK);
-    require(back->vocab == f->vocab && back->merge_count == f->merge_count && back->added_count == f->added_count);
+    require(back->vocab == f->vocab && back->merge_count == f->merge_count &&
+            back->added_count == f->added_count);
     for (int64_t id = 0; id < f->vocab; id++)
         require(f->tokens[id].bytes == back->tokens[id].bytes &&
                 memcmp(f->tokens[id].at, back->tokens[id].at, f->tokens[id].bytes) == 0);
@@ -98,8 +104,8 @@ static inline void check_written(const struct bpe_file *f)
     text_free(&again);
 }
 
-/* Encodes the text with what was read, which is taken; decoded it is the text again. A pattern may be beyond what the tokenizer
- * has, or too slow on this text: then that is said. */
+/* Encodes the text with what was read, which is taken; decoded it is the text again. A pattern may
+ * be beyond what the tokenizer has, or too slow on this text: then that is said. */
 static inline void check_round_trip(struct bpe_file *f, struct slice text)
 {
     alibi_tokenizer *t = NULL;

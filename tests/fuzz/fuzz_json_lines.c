@@ -1,6 +1,7 @@
 /* fuzz_json_lines.c - any bytes as lines of JSON: each gives a text, or a defect that is named
  *
- * A text that came is valid UTF-8 without a byte 0; a line that was refused has left nothing behind. */
+ * A text that came is valid UTF-8 without a byte 0; a line that was refused has left nothing
+ * behind. */
 #include "fuzz.h"
 
 static void check_line(struct text *out, struct slice line, int64_t number)

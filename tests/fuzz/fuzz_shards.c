@@ -1,7 +1,8 @@
 /* fuzz_shards.c - any bytes as a token shard
  *
- * The first eight bytes say how long the file claims to be, the rest is what of it is there. A header that is accepted for what
- * is there leaves every token within it, and comes back from being written. */
+ * The first eight bytes say how long the file claims to be, the rest is what of it is there. A
+ * header that is accepted for what is there leaves every token within it, and comes back from being
+ * written. */
 #include "fuzz.h"
 
 static volatile uint32_t sum; /* so that the reading is not left out */
@@ -23,7 +24,8 @@ static void check_header(const struct shard_header *h, const char *bytes, int64_
     require(h->count >= 0 && h->count <= SHARD_TOKENS_MAX);
     shard_header_format(h, written);
     require(memcmp(written, bytes, 3 * sizeof(int32_t)) == 0);
-    require(shard_header_parse(&again, written, sizeof written, file_bytes, "fuzz.bin") == ALIBI_OK);
+    require(shard_header_parse(&again, written, sizeof written, file_bytes, "fuzz.bin") ==
+            ALIBI_OK);
     require(again.width == h->width && again.count == h->count);
 }
 
@@ -49,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     memcpy(&claimed, data, sizeof claimed);
     check((const char *)data + sizeof claimed, size - sizeof claimed, claimed);
-    check((const char *)data + sizeof claimed, size - sizeof claimed, (int64_t)(size - sizeof claimed));
+    check((const char *)data + sizeof claimed, size - sizeof claimed,
+          (int64_t)(size - sizeof claimed));
     return 0;
 }

@@ -5,10 +5,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct slice text = { (const char *)data, size }, vocab = next_part(&text), merges = next_part(&text);
+    struct slice text = { (const char *)data, size }, vocab = next_part(&text),
+                 merges = next_part(&text);
     struct text json = expand_part(vocab);
     struct bpe_file *f = NULL;
-    alibi_status status = bpe_file_parse_pair(&f, (struct slice){ json.data, json.length }, "fuzz-vocab", merges, "fuzz-merges");
+    alibi_status status = bpe_file_parse_pair(&f, (struct slice){ json.data, json.length },
+                                              "fuzz-vocab", merges, "fuzz-merges");
 
     text_free(&json);
     if (status != ALIBI_OK) {

@@ -1,6 +1,7 @@
 /* test_golden.c - small models give the logits and gradients that PyTorch gives
  *
- * make_golden.py beside this file wrote data/NAME.json and data/NAME.safetensors, and says what is in them. */
+ * make_golden.py beside this file wrote data/NAME.json and data/NAME.safetensors, and says what is
+ * in them. */
 #include "formats/formats.h"
 #include "model/model.h"
 
@@ -91,8 +92,8 @@ static double relative_error(const float *ours, const float *theirs, int64_t cou
 
 static void report(const struct golden *g, const struct model *m, const char *what, double error)
 {
-    printf("golden %-3s f32 %-14s %-52s error %.1e  limit %.1e  %s\n", m->device->ops->name, g->name, what, error, LIMIT,
-           error <= LIMIT ? "ok" : "FAILED");
+    printf("golden %-3s f32 %-14s %-52s error %.1e  limit %.1e  %s\n", m->device->ops->name,
+           g->name, what, error, LIMIT, error <= LIMIT ? "ok" : "FAILED");
     assert_true(error <= LIMIT);
 }
 
@@ -104,7 +105,8 @@ static void load_weights(const struct golden *g, struct model *m)
         assert_int_equal(t->rank, p->rank);
         for (int d = 0; d < t->rank; d++)
             assert_int_equal(t->shape[d], p->shape[d]);
-        assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values), floats(g, t, p->count)));
+        assert_ok(m->device->ops->upload(m->device, parameter_slice(m, p, m->values),
+                                         floats(g, t, p->count)));
     }
     assert_ok(model_refresh(m));
     /* A value and a gradient each, tokens and logits: nothing in the file is left unchecked. */
@@ -118,7 +120,8 @@ static void check_logits(const struct golden *g, struct model *m)
 
     assert_ok(NEW_ARRAY(&logits, count, "logits"));
     assert_ok(model_logits(m, g->tokens, g->B, g->L, logits));
-    report(g, m, "logits", relative_error(logits, floats(g, find(g, "golden.", "logits"), count), count));
+    report(g, m, "logits",
+           relative_error(logits, floats(g, find(g, "golden.", "logits"), count), count));
     mem_free(logits);
 }
 
@@ -133,7 +136,8 @@ static void run_gradients(const struct golden *g, struct model *m)
     for (int64_t r = 0; r < rows; r++)
         targets[r] = (r + 1) % g->L == 0 ? -1 : g->tokens[r + 1];
     assert_ok(model_clear_gradients(m));
-    assert_ok(model_gradients(m, g->tokens, targets, g->B, g->L, scale, (struct dropout){ 0 }, &loss));
+    assert_ok(
+        model_gradients(m, g->tokens, targets, g->B, g->L, scale, (struct dropout){ 0 }, &loss));
     mem_free(targets);
 }
 
@@ -227,7 +231,8 @@ int main(void)
     struct CMUnitTest tests[MODELS + 1];
 
     for (int i = 0; i < MODELS; i++)
-        tests[i] = (struct CMUnitTest){ models[i], logits_and_gradients_equal_pytorch, NULL, NULL, (void *)models[i] };
+        tests[i] = (struct CMUnitTest){ models[i], logits_and_gradients_equal_pytorch, NULL, NULL,
+                                        (void *)models[i] };
     tests[MODELS] = (struct CMUnitTest)cmocka_unit_test(every_golden_file_is_read_by_a_test);
     return cmocka_run_group_tests_name("logits and gradients equal PyTorch's", tests, NULL, NULL);
 }

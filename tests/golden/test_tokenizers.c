@@ -1,4 +1,5 @@
-/* test_tokenizers.c - tokenizers give the ids that Hugging Face's library gives, and ids give the text back
+/* test_tokenizers.c - tokenizers give the ids that Hugging Face's library gives, and ids give the
+ * text back
  *
  * make_tokenizers.py beside this file wrote tokenizers/, and says what is in it. */
 #include "base/base.h"
@@ -103,7 +104,8 @@ static void show_ids(const char *whose, const int32_t *ids, int64_t count)
 }
 
 /* The ids are theirs, and decode to the text. */
-static bool sample_holds(const alibi_tokenizer *t, const struct sample *s, const char *line, bool show)
+static bool sample_holds(const alibi_tokenizer *t, const struct sample *s, const char *line,
+                         bool show)
 {
     int32_t theirs[IDS_MAX], *ours = NULL;
     int64_t their_count = read_ids(theirs, line), count = 0;
@@ -140,7 +142,8 @@ static void check_samples(const alibi_tokenizer *t, const char *name, const char
         wrong += !sample_holds(t, &samples[i], line, wrong < SHOWN_MAX);
     }
     assert_int_equal(*rest, '\0');
-    printf("golden %-18s %-10s %d texts  %d differ  %s\n", name, how, sample_count, wrong, wrong == 0 ? "ok" : "FAILED");
+    printf("golden %-18s %-10s %d texts  %d differ  %s\n", name, how, sample_count, wrong,
+           wrong == 0 ? "ok" : "FAILED");
     mem_free(all);
     assert_int_equal(wrong, 0);
 }
@@ -227,20 +230,33 @@ static void any_bytes_come_back(void **state)
     alibi_tokenizer_free(t);
 }
 
-/* Two kinds of added tokens that lie across each other are looked for one after the other there, and all at once here. */
+/* Two kinds of added tokens that lie across each other are looked for one after the other there,
+ * and all at once here. */
 static void added_tokens_that_would_give_other_ids_are_refused(void **state)
 {
     alibi_tokenizer *t = NULL;
 
     (void)state;
-    assert_fails(alibi_tokenizer_open(&t, DATA "/refused-across.json"), ALIBI_BAD_INPUT, "normalized");
+    assert_fails(alibi_tokenizer_open(&t, DATA "/refused-across.json"), ALIBI_BAD_INPUT,
+                 "normalized");
 }
 
 /* ---- the files */
 
 static const char *const names[] = {
-    "gpt2",        "gpt2-pair", "bloom", "llama3",   "llama3-merges",     "cl100k", "o200k", "three-splits",
-    "plain-split", "no-split",  "added", "shuffled", "shuffled-no-split",
+    "gpt2",
+    "gpt2-pair",
+    "bloom",
+    "llama3",
+    "llama3-merges",
+    "cl100k",
+    "o200k",
+    "three-splits",
+    "plain-split",
+    "no-split",
+    "added",
+    "shuffled",
+    "shuffled-no-split",
 };
 
 enum { NAMES = sizeof names / sizeof *names };
@@ -280,11 +296,15 @@ int main(void)
 
     for (int i = 0; i < NAMES; i++) {
         void *name = (void *)names[i];
-        *next++ = (struct CMUnitTest){ names[i], ids_equal_those_of_hugging_face, NULL, NULL, name };
-        *next++ = (struct CMUnitTest){ names[i], ids_are_the_same_after_writing_and_reading, NULL, NULL, name };
+        *next++ =
+            (struct CMUnitTest){ names[i], ids_equal_those_of_hugging_face, NULL, NULL, name };
+        *next++ = (struct CMUnitTest){ names[i], ids_are_the_same_after_writing_and_reading, NULL,
+                                       NULL, name };
         *next++ = (struct CMUnitTest){ names[i], any_bytes_come_back, NULL, NULL, name };
     }
-    *next++ = (struct CMUnitTest)cmocka_unit_test(added_tokens_that_would_give_other_ids_are_refused);
+    *next++ =
+        (struct CMUnitTest)cmocka_unit_test(added_tokens_that_would_give_other_ids_are_refused);
     *next = (struct CMUnitTest)cmocka_unit_test(every_golden_file_is_read_by_a_test);
-    return cmocka_run_group_tests_name("tokenizers equal Hugging Face's", tests, read_samples, free_samples);
+    return cmocka_run_group_tests_name("tokenizers equal Hugging Face's", tests, read_samples,
+                                       free_samples);
 }

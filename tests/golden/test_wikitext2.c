@@ -1,7 +1,7 @@
 /* test_wikitext2.c - WikiText-2 as words has the token counts that are published
  *
- * The text is not part of the project: ALIBI_DATA names a folder that has wikitext-2/train.txt, valid.txt and test.txt in it.
- * Without it the test is skipped, and says so. */
+ * The text is not part of the project: ALIBI_DATA names a folder that has wikitext-2/train.txt,
+ * valid.txt and test.txt in it. Without it the test is skipped, and says so. */
 #include "base/base.h"
 
 #include "check.h"
@@ -9,7 +9,9 @@
 static const struct {
     const char *file;
     int64_t tokens;
-} splits[] = { { "wikitext-2/train.txt", 2088628 }, { "wikitext-2/valid.txt", 217646 }, { "wikitext-2/test.txt", 245569 } };
+} splits[] = { { "wikitext-2/train.txt", 2088628 },
+               { "wikitext-2/valid.txt", 217646 },
+               { "wikitext-2/test.txt", 245569 } };
 
 enum { SPLITS = sizeof splits / sizeof *splits, WORDS = 33278 };
 
@@ -35,7 +37,8 @@ static const char *find_text(void)
 static void wikitext2_has_the_published_token_counts(void **state)
 {
     const struct alibi_vocabulary all_words = { .type = ALIBI_WORDS, .min_count = 1 };
-    const struct alibi_reading reading = { .format = ALIBI_FORMAT_TEXT, .document = ALIBI_DOCUMENT_FILE };
+    const struct alibi_reading reading = { .format = ALIBI_FORMAT_TEXT,
+                                           .document = ALIBI_DOCUMENT_FILE };
     const char *folder = find_text(), *path;
     alibi_tokenizer *t = NULL;
 
@@ -51,8 +54,8 @@ static void wikitext2_has_the_published_token_counts(void **state)
         int64_t tokens = 0;
         path = within(folder, splits[i].file);
         assert_ok(alibi_tokenize_each(t, &path, 1, &reading, count_ids, &tokens));
-        printf("%-20s %8lld tokens, published %8lld  %s\n", splits[i].file, (long long)tokens, (long long)splits[i].tokens,
-               tokens == splits[i].tokens ? "ok" : "FAILED");
+        printf("%-20s %8lld tokens, published %8lld  %s\n", splits[i].file, (long long)tokens,
+               (long long)splits[i].tokens, tokens == splits[i].tokens ? "ok" : "FAILED");
         assert_int_equal(tokens, splits[i].tokens);
     }
     alibi_tokenizer_free(t);
@@ -60,7 +63,8 @@ static void wikitext2_has_the_published_token_counts(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(wikitext2_has_the_published_token_counts) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(
+        wikitext2_has_the_published_token_counts) };
 
     return cmocka_run_group_tests_name("WikiText-2 as words", tests, NULL, NULL);
 }

@@ -1,12 +1,13 @@
 /* gpu.h - a GPU's operations against the reference in double precision
  *
- * A problem is a list of tensors with what stands in them before the call, and a function that runs it on a device. The numbers
- * are rounded to the type that the GPU gets, so the reference, which takes them as F64, sees the very same ones. On the GPU every
- * tensor lies in a buffer of its own with poison behind it (and in front, where it begins an element late), which must still be
- * there after the call; so must the inputs. Each problem is solved twice, with the same bits.
+ * A problem is a list of tensors with what stands in them before the call, and a function that runs
+ * it on a device. The numbers are rounded to the type that the GPU gets, so the reference, which
+ * takes them as F64, sees the very same ones. On the GPU every tensor lies in a buffer of its own
+ * with poison behind it (and in front, where it begins an element late), which must still be there
+ * after the call; so must the inputs. Each problem is solved twice, with the same bits.
  *
- * A tensor's error is relative to the largest number expected in it, or there before; where results cancel to about nothing the
- * problem says what they are relative to. */
+ * A tensor's error is relative to the largest number expected in it, or there before; where results
+ * cancel to about nothing the problem says what they are relative to. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -29,7 +30,8 @@ static bool all_good;     /* in the test that runs */
 /* Group setup: a machine without a GPU is no failure. */
 static inline int find_gpu(void **state)
 {
-    alibi_status status = alibi_use_device(&(struct alibi_compute){ ALIBI_DEVICE_CUDA, ALIBI_FP32 });
+    alibi_status status =
+        alibi_use_device(&(struct alibi_compute){ ALIBI_DEVICE_CUDA, ALIBI_FP32 });
 
     (void)state;
     if (status == ALIBI_OK)
@@ -39,7 +41,8 @@ static inline int find_gpu(void **state)
     return status == ALIBI_OK || status == ALIBI_DEVICE ? 0 : -1;
 }
 
-/* ALIBI_TEST='*turned*' in the environment runs some of them: under a sanitizer all together take long. */
+/* ALIBI_TEST='*turned*' in the environment runs some of them: under a sanitizer all together take
+ * long. */
 #define RUN_ON_GPU(tests) (choose_tests(), cmocka_run_group_tests(tests, find_gpu, NULL))
 
 static inline void choose_tests(void)
@@ -102,7 +105,8 @@ struct slot {
     double *expected; /* after it, by the reference; NULL: not asked for yet */
     double limit;     /* on the error */
     double size;      /* the error is relative to at least this; 0: to the numbers */
-    double *sizes;    /* one for each element, whose errors are then relative to it or to its own number; or NULL */
+    double *sizes;    /* one for each element, whose errors are then relative to it or to its own
+                         number; or NULL */
 };
 
 struct problem {
@@ -131,7 +135,10 @@ static inline struct slot *add_slot(struct problem *p, struct tensor shape, enum
 
     assert_true(p->count <= SLOTS);
     *s = (struct slot){ .shape = shape, .role = role };
-    s->limit = shape.type == DTYPE_I32 ? 0.0 : shape.type != DTYPE_BF16 ? p->limit : p->rough > 0 ? p->rough : 0x1.01p-8;
+    s->limit = shape.type == DTYPE_I32    ? 0.0
+               : shape.type != DTYPE_BF16 ? p->limit
+               : p->rough > 0             ? p->rough
+                                          : 0x1.01p-8;
     assert_ok(NEW_ARRAY(&s->values, stored(s) + 1, "values of a test"));
     return s;
 }
@@ -176,7 +183,8 @@ static inline struct slot *written(struct problem *p, struct tensor shape)
 }
 
 /* Rows of `used` numbers to be written, with a gap behind each that must stay as it is. */
-static inline struct slot *written_rows(struct problem *p, enum dtype type, int64_t rows, int64_t used, int64_t gap)
+static inline struct slot *written_rows(struct problem *p, enum dtype type, int64_t rows,
+                                        int64_t used, int64_t gap)
 {
     struct slot *s = written(p, tensor_2(NULL, type, rows, used + gap));
 
@@ -200,8 +208,9 @@ static inline void problem_free(struct problem *p)
 static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
 
 /* B L H D */
-static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2 },  { 2, 5, 3, 6 },    { 3, 33, 2, 34 },
-                                          { 2, 70, 5, 64 }, { 1, 7, 1, 10 }, { 2, 128, 4, 128 } };
+static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 },    { 1, 1, 1, 2 },   { 2, 5, 3, 6 },
+                                          { 3, 33, 2, 34 },  { 2, 70, 5, 64 }, { 1, 7, 1, 10 },
+                                          { 2, 128, 4, 128 } };
 
 static inline struct tensor vector(enum dtype type, int64_t count)
 {
@@ -248,7 +257,8 @@ static inline void solve_by_reference(struct problem *p)
         struct slot *s = &p->slots[i];
         assert_ok(NEW_ARRAY(&s->expected, stored(s) + 1, "results of the reference"));
         for (int64_t n = 0; n < stored(s); n++)
-            s->expected[n] = t[i].type == DTYPE_I32 ? (double)((int32_t *)t[i].data)[n] : ((double *)t[i].data)[n];
+            s->expected[n] = t[i].type == DTYPE_I32 ? (double)((int32_t *)t[i].data)[n]
+                                                    : ((double *)t[i].data)[n];
         mem_free(t[i].data);
     }
 }
@@ -273,7 +283,8 @@ static inline int64_t buffer_count(const struct problem *p, const struct slot *s
 
 static inline union cell cell_of(const struct slot *s, double x)
 {
-    return s->shape.type == DTYPE_I32 ? (union cell){ .i = (int32_t)x } : (union cell){ .f = (float)x };
+    return s->shape.type == DTYPE_I32 ? (union cell){ .i = (int32_t)x }
+                                      : (union cell){ .f = (float)x };
 }
 
 static inline double cell_value(const struct slot *s, union cell c)
@@ -294,7 +305,8 @@ static inline struct tensor place(const struct problem *p, const struct slot *s)
     struct tensor whole = tensor_1(NULL, s->shape.type, count);
     union cell *host = NULL;
 
-    assert_ok(gpu.ops->buffer_new(&gpu, &whole.data, (size_t)count * dtype_bytes(whole.type), "a test tensor"));
+    assert_ok(gpu.ops->buffer_new(&gpu, &whole.data, (size_t)count * dtype_bytes(whole.type),
+                                  "a test tensor"));
     assert_ok(NEW_ARRAY(&host, count, "a test tensor"));
     for (int64_t i = 0; i < count; i++) {
         bool inside = i >= p->skew && i < p->skew + stored(s);
@@ -339,7 +351,8 @@ static inline double slot_error(const struct problem *p, const struct solution *
     double error = 0.0, size = fmax(slot->size, 1e-30), relative = 0.0;
 
     for (int64_t i = 0; i < stored(slot); i++) {
-        double got = result(p, s, n, i), want = slot->expected[i], before = slot->values[i], difference = fabs(got - want);
+        double got = result(p, s, n, i), want = slot->expected[i], before = slot->values[i],
+               difference = fabs(got - want);
         bool stays = slot->role == WRITTEN && !isnan(before) && slot->shape.type != DTYPE_I32;
         if (isnan(difference) || (stays && got != before))
             return INFINITY;
@@ -359,14 +372,16 @@ static inline bool is_untouched(const struct problem *p, const struct solution *
 
     for (int64_t i = 0; i < buffer_count(p, slot); i++) {
         bool inside = i >= p->skew && i < p->skew + stored(slot);
-        double before = inside ? slot->values[i - p->skew] : POISON, after = cell_value(slot, s->buffers[n][i]);
+        double before = inside ? slot->values[i - p->skew] : POISON,
+               after = cell_value(slot, s->buffers[n][i]);
         if (!inside || slot->role == GIVEN)
             good = good && (after == before || (isnan(after) && isnan(before)));
     }
     return good;
 }
 
-static inline bool solutions_equal(const struct problem *p, const struct solution *a, const struct solution *b)
+static inline bool solutions_equal(const struct problem *p, const struct solution *a,
+                                   const struct solution *b)
 {
     for (int i = 0; i < p->count; i++) {
         size_t bytes = (size_t)buffer_count(p, &p->slots[i]) * sizeof(union cell);
@@ -376,7 +391,8 @@ static inline bool solutions_equal(const struct problem *p, const struct solutio
     return true;
 }
 
-/* What holds of any result: poison and inputs as they were, and the same bits again. NULL, or what is wrong. */
+/* What holds of any result: poison and inputs as they were, and the same bits again. NULL, or what
+ * is wrong. */
 static inline const char *misbehaviour(const struct problem *p, const struct solution *s)
 {
     struct solution again = solve_on_gpu(p);
@@ -408,8 +424,8 @@ static inline void compare(const struct problem *p, const struct solution *s)
     if (worst > 1.0)
         wrong = "TOO FAR";
     all_good = all_good && wrong == NULL;
-    printf("%s cuda %s %s%s  error %.1e  limit %.1e  %s\n", p->operation, type_name(p->type), p->shape,
-           p->skew > 0 ? " unaligned" : "", error, limit, wrong ? wrong : "ok");
+    printf("%s cuda %s %s%s  error %.1e  limit %.1e  %s\n", p->operation, type_name(p->type),
+           p->shape, p->skew > 0 ? " unaligned" : "", error, limit, wrong ? wrong : "ok");
 }
 
 /* Solves, compares, prints and frees. */

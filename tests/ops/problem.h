@@ -1,8 +1,10 @@
-/* problem.h - a backend's operations against the reference, for every instruction set that this machine has
+/* problem.h - a backend's operations against the reference, for every instruction set that this
+ * machine has
  *
- * A problem holds inputs, outputs with what stands in them before the call (NaN where they are overwritten, numbers where they
- * accumulate), and a function that runs it on a table of operations. Each is solved by the reference once and by every
- * instruction set with 1, 2 and 3 threads; the first must be close to the reference, the others equal to the first bit by bit. */
+ * A problem holds inputs, outputs with what stands in them before the call (NaN where they are
+ * overwritten, numbers where they accumulate), and a function that runs it on a table of
+ * operations. Each is solved by the reference once and by every instruction set with 1, 2 and 3
+ * threads; the first must be close to the reference, the others equal to the first bit by bit. */
 #ifndef PROBLEM_H
 #define PROBLEM_H
 
@@ -35,7 +37,8 @@ static inline int64_t stored(struct tensor t)
 
 static inline struct tensor allocate(struct tensor shape)
 {
-    assert_ok(mem_new(&shape.data, (size_t)stored(shape) * dtype_bytes(shape.type), "a test tensor"));
+    assert_ok(
+        mem_new(&shape.data, (size_t)stored(shape) * dtype_bytes(shape.type), "a test tensor"));
     return shape;
 }
 
@@ -136,7 +139,8 @@ static inline void problem_free(struct problem *p)
     }
 }
 
-/* Relative to the largest number expected, or there before: a sum may cancel. Infinite where one is not a number. */
+/* Relative to the largest number expected, or there before: a sum may cancel. Infinite where one is
+ * not a number. */
 static inline double tensor_error(struct tensor got, struct tensor expected, struct tensor before)
 {
     double error = 0.0, size = 1e-30;
@@ -144,12 +148,14 @@ static inline double tensor_error(struct tensor got, struct tensor expected, str
     for (int64_t i = 0; i < stored(got); i++) {
         double difference = fabs(get(got, i) - get(expected, i));
         error = isnan(difference) ? INFINITY : fmax(error, difference);
-        size = fmax(size, fmax(fabs(get(expected, i)), fabs(get(before, i)))); /* fmax passes over NaN */
+        size = fmax(size,
+                    fmax(fabs(get(expected, i)), fabs(get(before, i)))); /* fmax passes over NaN */
     }
     return error / size;
 }
 
-static inline double solution_error(const struct problem *p, const struct solution *got, const struct solution *expected)
+static inline double solution_error(const struct problem *p, const struct solution *got,
+                                    const struct solution *expected)
 {
     double error = 0.0;
 
@@ -158,15 +164,18 @@ static inline double solution_error(const struct problem *p, const struct soluti
     return error;
 }
 
-static inline bool solutions_equal(const struct problem *p, const struct solution *a, const struct solution *b)
+static inline bool solutions_equal(const struct problem *p, const struct solution *a,
+                                   const struct solution *b)
 {
     for (int i = 0; i < p->outs; i++)
-        if (memcmp(a->out[i].data, b->out[i].data, (size_t)stored(a->out[i]) * dtype_bytes(a->out[i].type)) != 0)
+        if (memcmp(a->out[i].data, b->out[i].data,
+                   (size_t)stored(a->out[i]) * dtype_bytes(a->out[i].type)) != 0)
             return false;
     return true;
 }
 
-static inline bool threads_agree(const struct problem *p, const struct ops *ops, const struct solution *single)
+static inline bool threads_agree(const struct problem *p, const struct ops *ops,
+                                 const struct solution *single)
 {
     bool agree = true;
 
@@ -180,7 +189,8 @@ static inline bool threads_agree(const struct problem *p, const struct ops *ops,
     return agree;
 }
 
-static inline bool check_set(const struct problem *p, const char *set, const struct solution *expected)
+static inline bool check_set(const struct problem *p, const char *set,
+                             const struct solution *expected)
 {
     struct ops ops;
 
@@ -188,8 +198,11 @@ static inline bool check_set(const struct problem *p, const char *set, const str
     struct solution s = solve(p, &ops);
     double error = solution_error(p, &s, expected);
     bool agree = threads_agree(p, &ops, &s);
-    const char *verdict = !(error <= p->limit) ? "TOO FAR" : agree ? "ok" : "DIFFERS WITH THE NUMBER OF THREADS";
-    printf("%s %s f32 %s  error %.1e  limit %.1e  %s\n", p->operation, set, p->shape, error, p->limit, verdict);
+    const char *verdict = !(error <= p->limit) ? "TOO FAR"
+                          : agree              ? "ok"
+                                               : "DIFFERS WITH THE NUMBER OF THREADS";
+    printf("%s %s f32 %s  error %.1e  limit %.1e  %s\n", p->operation, set, p->shape, error,
+           p->limit, verdict);
     solution_free(&s);
     return error <= p->limit && agree;
 }

@@ -1,8 +1,9 @@
 /* test_bf16.c - bfloat16: its conversions, and every operation of the reference on it
  *
- * The reference computes in double and rounds what it stores. So an operation on BF16, with sums and statistics in F32, must give
- * what the same operation gives in F64 from the same numbers, rounded once. The CPU backend has nothing of its own for BF16: it
- * must hand the call on, and give the same bits. */
+ * The reference computes in double and rounds what it stores. So an operation on BF16, with sums
+ * and statistics in F32, must give what the same operation gives in F64 from the same numbers,
+ * rounded once. The CPU backend has nothing of its own for BF16: it must hand the call on, and give
+ * the same bits. */
 #include "ops/problem.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -81,7 +82,8 @@ static void a_nan_stays_one(void **state)
 
 static void upload_rounds_and_download_widens(void **state)
 {
-    const float host[] = { 1.5f, -0.1f, 3e30f }, expected[] = { 1.5f, -0.10009765625f, 0x1.2ep+101f };
+    const float host[] = { 1.5f, -0.1f, 3e30f },
+                expected[] = { 1.5f, -0.10009765625f, 0x1.2ep+101f };
     struct device dev = { .ops = &ops_ref };
     uint16_t stored_bits[3];
     float back[3];
@@ -119,14 +121,15 @@ static struct problem widened_problem(const struct problem *p)
     return wide;
 }
 
-/* Half of the last place, relative to the number; a little more for BF16, which a double reaches by way of F32. */
+/* Half of the last place, relative to the number; a little more for BF16, which a double reaches by
+ * way of F32. */
 static double rounding(enum dtype type)
 {
     return type == DTYPE_BF16 ? 0x1.001p-8 : type == DTYPE_F32 ? 0x1p-24 : 0x1p-50;
 }
 
-/* The largest error in units of one rounding. p->limit beyond 1 is for what goes through numbers that were rounded on the way: it
- * is relative to the largest of them. */
+/* The largest error in units of one rounding. p->limit beyond 1 is for what goes through numbers
+ * that were rounded on the way: it is relative to the largest of them. */
 static double roundings(const struct problem *p, struct tensor got, struct tensor exact)
 {
     double unit = rounding(got.type), worst = 0.0, largest = 0.0;
@@ -165,8 +168,8 @@ static void check_rounded(struct problem *p)
 
     for (int i = 0; i < p->outs; i++)
         error = fmax(error, roundings(p, got.out[i], exact.out[i]));
-    printf("%s bf16 %s  error %.3f roundings  limit %.0f  %s%s\n", p->operation, p->shape, error, p->limit,
-           error <= p->limit ? "ok" : "TOO FAR", same ? "" : ", CPU DIFFERS");
+    printf("%s bf16 %s  error %.3f roundings  limit %.0f  %s%s\n", p->operation, p->shape, error,
+           p->limit, error <= p->limit ? "ok" : "TOO FAR", same ? "" : ", CPU DIFFERS");
     solution_free(&got);
     solution_free(&exact);
     problem_free(&wide);
@@ -176,7 +179,8 @@ static void check_rounded(struct problem *p)
 
 typedef alibi_status run_function(struct device *dev, const struct problem *p, struct tensor *out);
 
-__attribute__((format(printf, 3, 4))) static struct problem new_problem(const char *operation, run_function *run,
+__attribute__((format(printf, 3, 4))) static struct problem new_problem(const char *operation,
+                                                                        run_function *run,
                                                                         const char *format, ...)
 {
     struct problem p = { .operation = operation, .limit = 1.0, .run = run };
@@ -190,12 +194,14 @@ __attribute__((format(printf, 3, 4))) static struct problem new_problem(const ch
 
 /* ---- embedding */
 
-static alibi_status run_embedding_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_embedding_forward(struct device *dev, const struct problem *p,
+                                          struct tensor *out)
 {
     return dev->ops->embedding_forward(dev, out[0], p->in[0], p->in[1], p->in[2], 1, 1.25);
 }
 
-static alibi_status run_embedding_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_embedding_backward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     return dev->ops->embedding_backward(dev, out[0], out[1], p->in[1], p->in[0], 1, 1.25);
 }
@@ -207,8 +213,10 @@ static void embedding_in_bf16_is_the_exact_one_rounded(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         int B = shapes[i][0], L = shapes[i][1], C = shapes[i][2], V = shapes[i][3];
-        struct problem forward = new_problem("embedding_forward", run_embedding_forward, "B=%d L=%d C=%d V=%d", B, L, C, V);
-        struct problem backward = new_problem("embedding_backward", run_embedding_backward, "B=%d L=%d C=%d V=%d", B, L, C, V);
+        struct problem forward = new_problem("embedding_forward", run_embedding_forward,
+                                             "B=%d L=%d C=%d V=%d", B, L, C, V);
+        struct problem backward = new_problem("embedding_backward", run_embedding_backward,
+                                              "B=%d L=%d C=%d V=%d", B, L, C, V);
         tokens_input(&forward, B * L, V);
         input(&forward, bf16_2(V, C));
         input(&forward, f32_2(L + 1, C));
@@ -224,12 +232,14 @@ static void embedding_in_bf16_is_the_exact_one_rounded(void **state)
 
 /* ---- linear */
 
-static alibi_status run_linear_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_forward(struct device *dev, const struct problem *p,
+                                       struct tensor *out)
 {
     return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], p->in[2]);
 }
 
-static alibi_status run_linear_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_backward(struct device *dev, const struct problem *p,
+                                        struct tensor *out)
 {
     return dev->ops->linear_backward(dev, out[0], out[1], out[2], p->in[0], p->in[1], p->in[2]);
 }
@@ -241,8 +251,10 @@ static void linear_in_bf16_is_the_exact_one_rounded(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         int rows = shapes[i][0], in = shapes[i][1], out = shapes[i][2];
-        struct problem forward = new_problem("linear_forward", run_linear_forward, "rows=%d in=%d out=%d", rows, in, out);
-        struct problem backward = new_problem("linear_backward", run_linear_backward, "rows=%d in=%d out=%d", rows, in, out);
+        struct problem forward = new_problem("linear_forward", run_linear_forward,
+                                             "rows=%d in=%d out=%d", rows, in, out);
+        struct problem backward = new_problem("linear_backward", run_linear_backward,
+                                              "rows=%d in=%d out=%d", rows, in, out);
         input(&forward, bf16_2(rows, in));
         input(&forward, bf16_2(out, in));
         input(&forward, bf16_1(out));
@@ -258,26 +270,30 @@ static void linear_in_bf16_is_the_exact_one_rounded(void **state)
     }
 }
 
-static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p,
+                                                  struct tensor *out)
 {
-    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1], p->in[2]);
+    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1],
+                                               p->in[2]);
 }
 
-static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p,
+                                                   struct tensor *out)
 {
     const struct tensor *in = p->in;
 
-    return dev->ops->linear_activation_backward(dev, p->kind, out[0], tensor_none(), out[1], out[2], out[3], in[0], in[1], in[2],
-                                                in[3]);
+    return dev->ops->linear_activation_backward(dev, p->kind, out[0], tensor_none(), out[1], out[2],
+                                                out[3], in[0], in[1], in[2], in[3]);
 }
 
 /* up is rounded before the activation, and so is dy weight behind it. */
 static void check_linear_activation(int rows, int C, int F, int kind)
 {
-    struct problem forward =
-        new_problem("linear_activation_forward", run_linear_activation_forward, "rows=%d C=%d F=%d kind=%d", rows, C, F, kind);
+    struct problem forward = new_problem("linear_activation_forward", run_linear_activation_forward,
+                                         "rows=%d C=%d F=%d kind=%d", rows, C, F, kind);
     struct problem backward =
-        new_problem("linear_activation_backward", run_linear_activation_backward, "rows=%d C=%d F=%d kind=%d", rows, C, F, kind);
+        new_problem("linear_activation_backward", run_linear_activation_backward,
+                    "rows=%d C=%d F=%d kind=%d", rows, C, F, kind);
     int width = kind == ALIBI_SWIGLU ? 2 * F : F;
 
     forward.kind = backward.kind = kind;
@@ -303,16 +319,19 @@ static void check_linear_activation(int rows, int C, int F, int kind)
 static void sums_of_dup_in_bf16_are_of_what_is_stored(void **state)
 {
     enum { ROWS = 9, C = 16, F = 37 };
-    struct tensor dy = random_tensor(bf16_2(ROWS, C), 1), activated = random_tensor(bf16_2(ROWS, F), 2);
+    struct tensor dy = random_tensor(bf16_2(ROWS, C), 1),
+                  activated = random_tensor(bf16_2(ROWS, F), 2);
     struct tensor weight = random_tensor(bf16_2(C, F), 3), up = random_tensor(bf16_2(ROWS, F), 4);
-    struct tensor dup = allocate(bf16_2(ROWS, F)), scratch = allocate(bf16_2(ROWS, F)), dweight = random_tensor(f32_2(C, F), 5);
+    struct tensor dup = allocate(bf16_2(ROWS, F)), scratch = allocate(bf16_2(ROWS, F)),
+                  dweight = random_tensor(f32_2(C, F), 5);
     struct tensor sums = random_tensor(f32_1(F), 6), before = random_tensor(f32_1(F), 6);
     struct tensor all[] = { dy, activated, weight, up, dup, scratch, dweight, sums, before };
     struct device dev = { .ops = ops_cpu() };
 
     (void)state;
-    assert_ok(dev.ops->linear_activation_backward(&dev, ALIBI_GELU_TANH, dup, sums, scratch, dweight, tensor_none(), dy,
-                                                  activated, weight, up));
+    assert_ok(dev.ops->linear_activation_backward(&dev, ALIBI_GELU_TANH, dup, sums, scratch,
+                                                  dweight, tensor_none(), dy, activated, weight,
+                                                  up));
     for (int64_t f = 0; f < F; f++) {
         double expected = get(before, f);
         for (int64_t r = 0; r < ROWS; r++)
@@ -323,20 +342,24 @@ static void sums_of_dup_in_bf16_are_of_what_is_stored(void **state)
         mem_free(all[i].data);
 }
 
-static alibi_status run_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_activation_forward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     return dev->ops->activation_forward(dev, p->kind, out[0], p->in[0]);
 }
 
-static alibi_status run_activation_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_activation_backward(struct device *dev, const struct problem *p,
+                                            struct tensor *out)
 {
     return dev->ops->activation_backward(dev, p->kind, out[0], p->in[0], p->in[1]);
 }
 
 static void check_activation(int rows, int F, int kind)
 {
-    struct problem forward = new_problem("activation_forward", run_activation_forward, "rows=%d F=%d kind=%d", rows, F, kind);
-    struct problem backward = new_problem("activation_backward", run_activation_backward, "rows=%d F=%d kind=%d", rows, F, kind);
+    struct problem forward = new_problem("activation_forward", run_activation_forward,
+                                         "rows=%d F=%d kind=%d", rows, F, kind);
+    struct problem backward = new_problem("activation_backward", run_activation_backward,
+                                          "rows=%d F=%d kind=%d", rows, F, kind);
     int width = kind == ALIBI_SWIGLU ? 2 * F : F;
 
     forward.kind = backward.kind = kind;
@@ -362,35 +385,43 @@ static void activations_in_bf16_are_the_exact_ones_rounded(void **state)
 
 /* ---- norms */
 
-static alibi_status run_layernorm_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_layernorm_forward(struct device *dev, const struct problem *p,
+                                          struct tensor *out)
 {
-    return dev->ops->layernorm_forward(dev, out[0], out[1], out[2], tensor_none(), p->in[0], tensor_none(), (struct dropout){ 0 },
-                                       p->in[1], p->in[2], 1e-5);
+    return dev->ops->layernorm_forward(dev, out[0], out[1], out[2], tensor_none(), p->in[0],
+                                       tensor_none(), (struct dropout){ 0 }, p->in[1], p->in[2],
+                                       1e-5);
 }
 
-static alibi_status run_rmsnorm_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_rmsnorm_forward(struct device *dev, const struct problem *p,
+                                        struct tensor *out)
 {
-    return dev->ops->rmsnorm_forward(dev, out[0], out[1], tensor_none(), p->in[0], tensor_none(), (struct dropout){ 0 }, p->in[1],
-                                     p->in[2], 1e-5);
+    return dev->ops->rmsnorm_forward(dev, out[0], out[1], tensor_none(), p->in[0], tensor_none(),
+                                     (struct dropout){ 0 }, p->in[1], p->in[2], 1e-5);
 }
 
-static alibi_status run_layernorm_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_layernorm_backward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
-    return dev->ops->layernorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1], p->in[2], p->in[5], p->in[3],
-                                        p->in[4]);
+    return dev->ops->layernorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1],
+                                        p->in[2], p->in[5], p->in[3], p->in[4]);
 }
 
-static alibi_status run_rmsnorm_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_rmsnorm_backward(struct device *dev, const struct problem *p,
+                                         struct tensor *out)
 {
-    return dev->ops->rmsnorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1], p->in[2], p->in[5], p->in[4]);
+    return dev->ops->rmsnorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1],
+                                      p->in[2], p->in[5], p->in[4]);
 }
 
 static void check_norm(int rows, int C, bool rms)
 {
-    struct problem forward = new_problem(rms ? "rmsnorm_forward" : "layernorm_forward",
-                                         rms ? run_rmsnorm_forward : run_layernorm_forward, "rows=%d C=%d", rows, C);
-    struct problem backward = new_problem(rms ? "rmsnorm_backward" : "layernorm_backward",
-                                          rms ? run_rmsnorm_backward : run_layernorm_backward, "rows=%d C=%d", rows, C);
+    struct problem forward =
+        new_problem(rms ? "rmsnorm_forward" : "layernorm_forward",
+                    rms ? run_rmsnorm_forward : run_layernorm_forward, "rows=%d C=%d", rows, C);
+    struct problem backward =
+        new_problem(rms ? "rmsnorm_backward" : "layernorm_backward",
+                    rms ? run_rmsnorm_backward : run_layernorm_backward, "rows=%d C=%d", rows, C);
 
     input(&forward, bf16_2(rows, C));
     input(&forward, f32_1(C));
@@ -438,24 +469,29 @@ static struct attention attention_of(const struct problem *p)
     };
 }
 
-static alibi_status run_attention_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_attention_forward(struct device *dev, const struct problem *p,
+                                          struct tensor *out)
 {
     return dev->ops->attention_forward(dev, out[0], out[1], attention_of(p));
 }
 
-static alibi_status run_attention_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_attention_backward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     struct tensor dbias = p->kind == BIAS_NONE ? tensor_none() : out[3];
 
-    return dev->ops->attention_backward(dev, out[0], out[1], out[2], dbias, p->in[DY], p->in[Y], p->in[LSE], attention_of(p));
+    return dev->ops->attention_backward(dev, out[0], out[1], out[2], dbias, p->in[DY], p->in[Y],
+                                        p->in[LSE], attention_of(p));
 }
 
-static alibi_status run_attention_norms(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_attention_norms(struct device *dev, const struct problem *p,
+                                        struct tensor *out)
 {
     return dev->ops->attention_norms(dev, out[0], p->in[0], 0);
 }
 
-static void add_attention_inputs(struct problem *p, struct tensor q, struct tensor kv, enum bias_kind kind)
+static void add_attention_inputs(struct problem *p, struct tensor q, struct tensor kv,
+                                 enum bias_kind kind)
 {
     p->kind = (int)kind;
     input(p, q);
@@ -467,11 +503,14 @@ static void add_attention_inputs(struct problem *p, struct tensor q, struct tens
 static void check_attention(int B, int L, int H, int Hkv, int D, enum bias_kind kind)
 {
     struct problem forward =
-        new_problem("attention_forward", run_attention_forward, "B=%d H=%d/%d L=%d D=%d bias %d", B, H, Hkv, L, D, (int)kind);
+        new_problem("attention_forward", run_attention_forward, "B=%d H=%d/%d L=%d D=%d bias %d", B,
+                    H, Hkv, L, D, (int)kind);
     struct problem backward =
-        new_problem("attention_backward", run_attention_backward, "B=%d H=%d/%d L=%d D=%d bias %d", B, H, Hkv, L, D, (int)kind);
+        new_problem("attention_backward", run_attention_backward, "B=%d H=%d/%d L=%d D=%d bias %d",
+                    B, H, Hkv, L, D, (int)kind);
     struct device ref = { .ops = &ops_ref };
-    struct tensor q = tensor_4(NULL, DTYPE_BF16, B, L, H, D), kv = tensor_4(NULL, DTYPE_BF16, B, L, Hkv, D);
+    struct tensor q = tensor_4(NULL, DTYPE_BF16, B, L, H, D),
+                  kv = tensor_4(NULL, DTYPE_BF16, B, L, Hkv, D);
 
     add_attention_inputs(&forward, q, kv, kind);
     output(&forward, q);
@@ -492,7 +531,8 @@ static void check_attention(int B, int L, int H, int Hkv, int D, enum bias_kind 
 
 static void attention_in_bf16_is_the_exact_one_rounded(void **state)
 {
-    struct problem norms = new_problem("attention_norms", run_attention_norms, "B=2 Hkv=3 L=70 D=7");
+    struct problem norms =
+        new_problem("attention_norms", run_attention_norms, "B=2 Hkv=3 L=70 D=7");
 
     (void)state;
     for (int kind = BIAS_NONE; kind <= BIAS_TABLE; kind++) {
@@ -508,7 +548,8 @@ static void attention_in_bf16_is_the_exact_one_rounded(void **state)
 
 static alibi_status run_rotary(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    TRY_RETURN(dev->ops->rotary(dev, out[0], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_HALVES }, 1));
+    TRY_RETURN(
+        dev->ops->rotary(dev, out[0], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_HALVES }, 1));
     return dev->ops->rotary(dev, out[1], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_PAIRS }, -1);
 }
 
@@ -570,7 +611,8 @@ static void copies_fills_and_sums_in_bf16_are_the_exact_ones_rounded(void **stat
 
 /* ---- cross-entropy */
 
-static alibi_status run_cross_entropy(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_cross_entropy(struct device *dev, const struct problem *p,
+                                      struct tensor *out)
 {
     TRY_RETURN(dev->ops->cross_entropy(dev, out[0], out[1], p->in[0], p->in[1], 0.25));
     return dev->ops->cross_entropy(dev, out[0], out[2], out[2], p->in[1], 0.25);
@@ -583,7 +625,8 @@ static void cross_entropy_in_bf16_is_the_exact_one_rounded(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(shapes); i++) {
         int rows = shapes[i][0], vocab = shapes[i][1];
-        struct problem p = new_problem("cross_entropy", run_cross_entropy, "rows=%d V=%d", rows, vocab);
+        struct problem p =
+            new_problem("cross_entropy", run_cross_entropy, "rows=%d V=%d", rows, vocab);
         input(&p, bf16_2(rows, vocab));
         struct tensor *targets = tokens_input(&p, rows, vocab);
         if (rows > 2)

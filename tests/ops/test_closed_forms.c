@@ -43,7 +43,8 @@ static struct attention sample_init(struct sample *s, enum bias_kind kind)
         .q = tensor_4(s->q, DTYPE_F64, B, L, H, D),
         .k = tensor_4(s->k, DTYPE_F64, B, L, HKV, D),
         .v = tensor_4(s->v, DTYPE_F64, B, L, HKV, D),
-        .bias = { kind, kind == BIAS_LINEAR ? tensor_1(s->bias, DTYPE_F64, H) : tensor_2(s->bias, DTYPE_F64, H, T) },
+        .bias = { kind, kind == BIAS_LINEAR ? tensor_1(s->bias, DTYPE_F64, H)
+                                            : tensor_2(s->bias, DTYPE_F64, H, T) },
         .scale = 0.5,
     };
 }
@@ -58,7 +59,8 @@ static void sample_run(struct sample *s, struct attention a)
 
 static double naive_score(const struct sample *s, enum bias_kind kind, int b, int h, int i, int j)
 {
-    const double *q = s->q + ((b * L + i) * H + h) * D, *k = s->k + ((b * L + j) * HKV + h / (H / HKV)) * D;
+    const double *q = s->q + ((b * L + i) * H + h) * D,
+                 *k = s->k + ((b * L + j) * HKV + h / (H / HKV)) * D;
     int distance = i - j;
     double score = 0.0;
 
@@ -80,7 +82,8 @@ static void attention_over_a_single_key_returns_its_value(void **state)
     sample_run(&s, a);
     for (int b = 0; b < B; b++)
         for (int h = 0; h < H; h++)
-            assert_array_close(s.y + (b * L * H + h) * D, s.v + (b * L * HKV + h / (H / HKV)) * D, D, 1e-15);
+            assert_array_close(s.y + (b * L * H + h) * D, s.v + (b * L * HKV + h / (H / HKV)) * D,
+                               D, 1e-15);
 }
 
 static void attention_equals_the_naive_softmax_and_its_unshifted_log_sum(void **state)
@@ -121,7 +124,8 @@ static void shifting_a_whole_bias_row_shifts_lse_and_leaves_y(void **state)
         assert_close(shifted.lse[row] - s.lse[row], row / L % H == 2 ? 1.25 : 0.0, 1e-13);
 }
 
-/* The last `count` positions of every batch entry, as queries; the view keeps the strides of the whole. */
+/* The last `count` positions of every batch entry, as queries; the view keeps the strides of the
+ * whole. */
 static struct tensor last_rows(struct tensor t, int64_t count)
 {
     t.data = tensor_at(t, (t.shape[1] - count) * t.stride[1]);
@@ -139,9 +143,11 @@ static void queries_at_the_end_see_what_the_full_attention_shows_them(void **sta
         b.q = last_rows(b.q, count);
         sample_run(&part, b);
         for (int e = 0; e < B; e++)
-            assert_array_close(part.y + e * count * H * D, s.y + (e * L + L - count) * H * D, (size_t)(count * H * D), 0.0);
+            assert_array_close(part.y + e * count * H * D, s.y + (e * L + L - count) * H * D,
+                               (size_t)(count * H * D), 0.0);
         for (int row = 0; row < B * H; row++)
-            assert_array_close(part.lse + row * count, s.lse + row * L + L - count, (size_t)count, 0.0);
+            assert_array_close(part.lse + row * count, s.lse + row * L + L - count, (size_t)count,
+                               0.0);
     }
 }
 
@@ -164,11 +170,13 @@ static void embedding_gradient_adds_every_occurrence_of_a_token(void **state)
     int32_t tokens[] = { 1, 0, 1, 1 };
     double dy[] = { 1, 2, 10, 20, 100, 200, 1000, 2000 }; /* [2, 2, 2] */
     double dweight[] = { 5, 5, 5, 5, 5, 5 }, dtable[] = { 7, 7, 7, 7, 7, 7 };
-    const double weight_expected[] = { 25, 45, 2207, 4409, 5, 5 }, table_expected[] = { 7, 7, 108, 209, 1017, 2027 };
+    const double weight_expected[] = { 25, 45, 2207, 4409, 5, 5 },
+                 table_expected[] = { 7, 7, 108, 209, 1017, 2027 };
 
     (void)state;
-    assert_ok(ops_ref.embedding_backward(&device, tensor_2(dweight, DTYPE_F64, 3, 2), tensor_2(dtable, DTYPE_F64, 3, 2),
-                                         tensor_3(dy, DTYPE_F64, 2, 2, 2), tensor_2(tokens, DTYPE_I32, 2, 2), 1, 2.0));
+    assert_ok(ops_ref.embedding_backward(
+        &device, tensor_2(dweight, DTYPE_F64, 3, 2), tensor_2(dtable, DTYPE_F64, 3, 2),
+        tensor_3(dy, DTYPE_F64, 2, 2, 2), tensor_2(tokens, DTYPE_I32, 2, 2), 1, 2.0));
     assert_array_close(dweight, weight_expected, COUNT(dweight), 0.0);
     assert_array_close(dtable, table_expected, COUNT(dtable), 0.0);
 }
@@ -178,7 +186,8 @@ static void rotating_and_rotating_back_is_the_identity(void **state)
     (void)state;
     for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++) {
         double x[2 * 3 * 2 * 4], before[COUNT(x)], table[5 * 4];
-        struct tensor view = tensor_4(x, DTYPE_F64, 2, 3, 2, 4), angles = tensor_2(table, DTYPE_F64, 5, 4);
+        struct tensor view = tensor_4(x, DTYPE_F64, 2, 3, 2, 4),
+                      angles = tensor_2(table, DTYPE_F64, 5, 4);
         randomise(x, COUNT(x), 5);
         memcpy(before, x, sizeof x);
         for (int p = 0; p < 5; p++)
@@ -201,10 +210,10 @@ static void a_quarter_turn_shows_which_elements_form_a_pair(void **state)
     struct tensor angles = tensor_2(quarter, DTYPE_F64, 1, 4);
 
     (void)state;
-    assert_ok(
-        ops_ref.rotary(&device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4), (struct rotation){ angles, 0, ALIBI_ROTARY_HALVES }, 1));
-    assert_ok(
-        ops_ref.rotary(&device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4), (struct rotation){ angles, 0, ALIBI_ROTARY_PAIRS }, 1));
+    assert_ok(ops_ref.rotary(&device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4),
+                             (struct rotation){ angles, 0, ALIBI_ROTARY_HALVES }, 1));
+    assert_ok(ops_ref.rotary(&device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4),
+                             (struct rotation){ angles, 0, ALIBI_ROTARY_PAIRS }, 1));
     assert_array_close(halves, halves_turned, 4, 0.0);
     assert_array_close(pairs, pairs_turned, 4, 0.0);
 }
@@ -236,8 +245,10 @@ static void dropout_keeps_the_mean_and_draws_the_same_mask_again(void **state)
 
 static void operations_work_in_place_where_the_contract_says_so(void **state)
 {
-    double x[3 * 8], y[3 * 8], inplace[3 * 8], normed[3 * 8], dy[3 * 4], weight[8], mean[3], rstd[3];
-    struct tensor X = tensor_2(x, DTYPE_F64, 3, 8), Y = tensor_2(y, DTYPE_F64, 3, 8), I = tensor_2(inplace, DTYPE_F64, 3, 8);
+    double x[3 * 8], y[3 * 8], inplace[3 * 8], normed[3 * 8], dy[3 * 4], weight[8], mean[3],
+        rstd[3];
+    struct tensor X = tensor_2(x, DTYPE_F64, 3, 8), Y = tensor_2(y, DTYPE_F64, 3, 8),
+                  I = tensor_2(inplace, DTYPE_F64, 3, 8);
     struct tensor N = tensor_2(normed, DTYPE_F64, 3, 8), W = TENSOR_1(weight), none = tensor_none();
     struct dropout drop = { 0.5, 1, 2 };
 
@@ -246,18 +257,24 @@ static void operations_work_in_place_where_the_contract_says_so(void **state)
     randomise(dy, COUNT(dy), 7);
     randomise(weight, COUNT(weight), 8);
     memcpy(inplace, x, sizeof x);
-    assert_ok(ops_ref.layernorm_forward(&device, Y, TENSOR_1(mean), TENSOR_1(rstd), none, X, none, drop, W, none, 1e-5));
-    assert_ok(ops_ref.layernorm_forward(&device, I, TENSOR_1(mean), TENSOR_1(rstd), none, I, none, drop, W, none, 1e-5));
+    assert_ok(ops_ref.layernorm_forward(&device, Y, TENSOR_1(mean), TENSOR_1(rstd), none, X, none,
+                                        drop, W, none, 1e-5));
+    assert_ok(ops_ref.layernorm_forward(&device, I, TENSOR_1(mean), TENSOR_1(rstd), none, I, none,
+                                        drop, W, none, 1e-5));
     assert_array_close(inplace, y, COUNT(y), 0.0);
     memcpy(inplace, x, sizeof x);
-    assert_ok(ops_ref.activation_backward(&device, ALIBI_SWIGLU, Y, tensor_2(dy, DTYPE_F64, 3, 4), X));
-    assert_ok(ops_ref.activation_backward(&device, ALIBI_SWIGLU, I, tensor_2(dy, DTYPE_F64, 3, 4), I));
+    assert_ok(
+        ops_ref.activation_backward(&device, ALIBI_SWIGLU, Y, tensor_2(dy, DTYPE_F64, 3, 4), X));
+    assert_ok(
+        ops_ref.activation_backward(&device, ALIBI_SWIGLU, I, tensor_2(dy, DTYPE_F64, 3, 4), I));
     assert_array_close(inplace, y, COUNT(y), 0.0);
     memcpy(inplace, dy, sizeof dy);
-    assert_ok(ops_ref.activation_backward(&device, ALIBI_GELU_ERF, tensor_2(y, DTYPE_F64, 3, 4), tensor_2(dy, DTYPE_F64, 3, 4),
+    assert_ok(ops_ref.activation_backward(&device, ALIBI_GELU_ERF, tensor_2(y, DTYPE_F64, 3, 4),
+                                          tensor_2(dy, DTYPE_F64, 3, 4),
                                           tensor_2(x, DTYPE_F64, 3, 4)));
-    assert_ok(ops_ref.activation_backward(&device, ALIBI_GELU_ERF, tensor_2(inplace, DTYPE_F64, 3, 4),
-                                          tensor_2(inplace, DTYPE_F64, 3, 4), tensor_2(x, DTYPE_F64, 3, 4)));
+    assert_ok(ops_ref.activation_backward(
+        &device, ALIBI_GELU_ERF, tensor_2(inplace, DTYPE_F64, 3, 4),
+        tensor_2(inplace, DTYPE_F64, 3, 4), tensor_2(x, DTYPE_F64, 3, 4)));
     assert_array_close(inplace, y, COUNT(dy), 0.0);
     memcpy(inplace, x, sizeof x);
     assert_ok(ops_ref.residual_forward(&device, Y, X, X, drop));
@@ -278,12 +295,14 @@ static void targets_of_minus_one_are_not_scored(void **state)
 
     (void)state;
     assert_ok(ops_ref.cross_entropy(&device, TENSOR_1(nll), tensor_2(gradient, DTYPE_F64, 3, 2),
-                                    tensor_2(logits, DTYPE_F64, 3, 2), tensor_1(targets, DTYPE_I32, 3), 2.0));
+                                    tensor_2(logits, DTYPE_F64, 3, 2),
+                                    tensor_1(targets, DTYPE_I32, 3), 2.0));
     assert_close(nll[0], log(4.0 / 3.0), 1e-15);
     assert_close(nll[1], 0.0, 0.0);
     assert_close(nll[2], 2000.0, 0.0);
     assert_array_close(gradient, expected, 6, 1e-15);
-    assert_ok(ops_ref.cross_entropy(&device, TENSOR_1(nll), tensor_2(logits, DTYPE_F64, 3, 2), tensor_2(logits, DTYPE_F64, 3, 2),
+    assert_ok(ops_ref.cross_entropy(&device, TENSOR_1(nll), tensor_2(logits, DTYPE_F64, 3, 2),
+                                    tensor_2(logits, DTYPE_F64, 3, 2),
                                     tensor_1(targets, DTYPE_I32, 3), 2.0));
     assert_array_close(logits, expected, 6, 1e-15);
 }
@@ -293,13 +312,20 @@ static void targets_of_minus_one_are_not_scored(void **state)
 static void one_adamw_step_equals_the_one_by_hand(void **state)
 {
     double w[] = { 2.0 }, m[] = { 0.5 }, v[] = { 0.25 }, gradient[] = { 4.0 };
-    struct adamw a = {
-        .lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.5, .gradient_scale = 0.25, .step = 2, .decaying = 1
-    };
+    struct adamw a = { .lr = 0.1,
+                       .beta1 = 0.9,
+                       .beta2 = 0.99,
+                       .eps = 0.01,
+                       .weight_decay = 0.5,
+                       .gradient_scale = 0.25,
+                       .step = 2,
+                       .decaying = 1 };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
-    /* g = 1: m = 0.45 + 0.1, v = 0.2475 + 0.01; corrections 1 - 0.81 and 1 - 0.9801; decay takes 0.1 * 0.5 * 2 */
+    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v),
+                            TENSOR_1(gradient), a));
+    /* g = 1: m = 0.45 + 0.1, v = 0.2475 + 0.01; corrections 1 - 0.81 and 1 - 0.9801; decay takes
+     * 0.1 * 0.5 * 2 */
     assert_close(m[0], 0.55, 1e-15);
     assert_close(v[0], 0.2575, 1e-15);
     assert_close(w[0], 2.0 - 0.1 - 0.1 * (0.55 / 0.19) / (sqrt(0.2575 / 0.0199) + 0.01), 1e-15);
@@ -308,30 +334,41 @@ static void one_adamw_step_equals_the_one_by_hand(void **state)
 static void the_first_adamw_step_has_the_size_of_the_rate(void **state)
 {
     double w[] = { 1.0, 1.0 }, m[2] = { 0 }, v[2] = { 0 }, gradient[] = { 1e-3, -1e3 };
-    struct adamw a = { .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 0.0, .gradient_scale = 1.0, .step = 1 };
+    struct adamw a = {
+        .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 0.0, .gradient_scale = 1.0, .step = 1
+    };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
+    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v),
+                            TENSOR_1(gradient), a));
     assert_close(w[0], 0.99, 1e-14);
     assert_close(w[1], 1.01, 1e-14);
 }
 
-/* Step 1: lr 1, g 1, u 0: w = 10 - 1.5 = 8.5, u = -1. Step 2: lr 2 after 1, so r = 2, g = 0.5 * 6 = 3, decay 0.01:
- * w = 8.5 - 2 * 0.01 * 8.5 + 0.25 * 2 * -1 - 1.5 * 2 * 3 = -1.17, u = 0.5 * 2 * -1 - 2 * 3 = -7. */
+/* Step 1: lr 1, g 1, u 0: w = 10 - 1.5 = 8.5, u = -1. Step 2: lr 2 after 1, so r = 2, g = 0.5 * 6 =
+ * 3, decay 0.01: w = 8.5 - 2 * 0.01 * 8.5 + 0.25 * 2 * -1 - 1.5 * 2 * 3 = -1.17, u = 0.5 * 2 * -1 -
+ * 2 * 3 = -7. */
 static void two_nesterov_steps_with_a_changing_rate_equal_those_by_hand(void **state)
 {
     double w[] = { 10.0 }, u[] = { 0.0 }, gradient[] = { 1.0 };
-    struct nesterov n = { .lr = 1.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.0, .gradient_scale = 1.0 };
+    struct nesterov n = {
+        .lr = 1.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.0, .gradient_scale = 1.0
+    };
 
     (void)state;
-    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
+    assert_ok(
+        ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
     assert_close(w[0], 8.5, 1e-15);
     assert_close(u[0], -1.0, 1e-15);
     gradient[0] = 6.0;
-    n = (struct nesterov){
-        .lr = 2.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.01, .gradient_scale = 0.5, .decaying = 1
-    };
-    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
+    n = (struct nesterov){ .lr = 2.0,
+                           .previous_lr = 1.0,
+                           .momentum = 0.5,
+                           .weight_decay = 0.01,
+                           .gradient_scale = 0.5,
+                           .decaying = 1 };
+    assert_ok(
+        ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
     assert_close(w[0], -1.17, 1e-14);
     assert_close(u[0], -7.0, 1e-14);
 }
@@ -342,13 +379,23 @@ static void weight_decay_ends_where_it_should_and_a_copy_has_the_new_weights(voi
     float copy[4];
     uint16_t half[4];
     const double after_one[] = { 0.5, 1, 4, 0 }, after_two[] = { 0.25, 1, 4, 0 };
-    struct adamw a = { .lr = 0.5, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 1, .step = 1, .decaying = 2 };
-    struct nesterov n = { .lr = 0.5, .previous_lr = 0.5, .momentum = 0.9, .weight_decay = 1, .decaying = 1 };
+    struct adamw a = { .lr = 0.5,
+                       .beta1 = 0.9,
+                       .beta2 = 0.95,
+                       .eps = 1e-8,
+                       .weight_decay = 1,
+                       .step = 1,
+                       .decaying = 2 };
+    struct nesterov n = {
+        .lr = 0.5, .previous_lr = 0.5, .momentum = 0.9, .weight_decay = 1, .decaying = 1
+    };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_1(copy, DTYPE_F32, 4), TENSOR_1(m), TENSOR_1(v), TENSOR_1(gradient), a));
+    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_1(copy, DTYPE_F32, 4), TENSOR_1(m),
+                            TENSOR_1(v), TENSOR_1(gradient), a));
     assert_array_close(w, after_one, 4, 0.0);
-    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_1(half, DTYPE_BF16, 4), TENSOR_1(m), TENSOR_1(gradient), n));
+    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_1(half, DTYPE_BF16, 4), TENSOR_1(m),
+                               TENSOR_1(gradient), n));
     assert_array_close(w, after_two, 4, 0.0);
     for (int i = 0; i < 4; i++) {
         assert_close(copy[i], after_one[i], 0.0);
@@ -366,7 +413,8 @@ static void sums_are_taken_in_double_and_show_what_is_not_finite(void **state)
     assert_ok(ops_ref.fill(&device, t, 0.1));
     x[0] = 1e8f;
     assert_ok(ops_ref.sum(&device, &sum, t));
-    assert_close(sum, 1e8 + 100000 * (double)0.1f, 1e-2); /* in float, 1e8 + 0.1 is 1e8: the sum would be off by 10000 */
+    assert_close(sum, 1e8 + 100000 * (double)0.1f,
+                 1e-2); /* in float, 1e8 + 0.1 is 1e8: the sum would be off by 10000 */
     assert_ok(ops_ref.sum_squares(&device, &squares, tensor_1(x + 1, DTYPE_F32, 100000)));
     assert_close(squares, 100000 * (double)0.1f * (double)0.1f, 1e-6);
     x[77] = NAN;

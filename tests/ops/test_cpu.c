@@ -20,7 +20,8 @@ static struct tensor present_if(bool present, struct tensor t)
     return present ? t : tensor_none();
 }
 
-static alibi_status run_linear_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_forward(struct device *dev, const struct problem *p,
+                                       struct tensor *out)
 {
     return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], present_if(p->kind, p->in[2]));
 }
@@ -28,19 +29,25 @@ static alibi_status run_linear_forward(struct device *dev, const struct problem 
 enum { WANT_DX = 1, WANT_DWEIGHT = 2, WANT_DBIAS = 4 };
 
 /* Without dweight nobody looks at x. */
-static alibi_status run_linear_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_backward(struct device *dev, const struct problem *p,
+                                        struct tensor *out)
 {
-    struct tensor dx = present_if(p->kind & WANT_DX, out[0]), dweight = present_if(p->kind & WANT_DWEIGHT, out[1]);
-    struct tensor dbias = present_if(p->kind & WANT_DBIAS, out[2]), x = present_if(p->kind & WANT_DWEIGHT, p->in[0]);
+    struct tensor dx = present_if(p->kind & WANT_DX, out[0]),
+                  dweight = present_if(p->kind & WANT_DWEIGHT, out[1]);
+    struct tensor dbias = present_if(p->kind & WANT_DBIAS, out[2]),
+                  x = present_if(p->kind & WANT_DWEIGHT, p->in[0]);
 
     return dev->ops->linear_backward(dev, dx, dweight, dbias, p->in[2], x, p->in[1]);
 }
 
 static void check_linear_forward(int64_t rows, int64_t in, int64_t out, bool bias)
 {
-    struct problem p = { .operation = "linear_forward", .kind = bias, .limit = 1e-6, .through_blas = true };
+    struct problem p = {
+        .operation = "linear_forward", .kind = bias, .limit = 1e-6, .through_blas = true
+    };
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s", (int)rows, (int)in, (int)out, bias ? " bias" : "");
+    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s", (int)rows, (int)in, (int)out,
+             bias ? " bias" : "");
     input(&p, f32_2(rows, in));
     input(&p, f32_2(out, in));
     input(&p, f32_1(out));
@@ -51,10 +58,13 @@ static void check_linear_forward(int64_t rows, int64_t in, int64_t out, bool bia
 
 static void check_linear_backward(int64_t rows, int64_t in, int64_t out, int kind)
 {
-    struct problem p = { .operation = "linear_backward", .kind = kind, .limit = 1e-6, .through_blas = true };
+    struct problem p = {
+        .operation = "linear_backward", .kind = kind, .limit = 1e-6, .through_blas = true
+    };
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s%s%s", (int)rows, (int)in, (int)out, kind & WANT_DX ? " dx" : "",
-             kind & WANT_DWEIGHT ? " dweight" : "", kind & WANT_DBIAS ? " dbias" : "");
+    snprintf(p.shape, sizeof p.shape, "rows=%d in=%d out=%d%s%s%s", (int)rows, (int)in, (int)out,
+             kind & WANT_DX ? " dx" : "", kind & WANT_DWEIGHT ? " dweight" : "",
+             kind & WANT_DBIAS ? " dbias" : "");
     input(&p, f32_2(rows, in));
     input(&p, f32_2(out, in));
     input(&p, f32_2(rows, out));
@@ -67,8 +77,10 @@ static void check_linear_backward(int64_t rows, int64_t in, int64_t out, int kin
 
 static void linear_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][3] = { { 1, 1, 1 },     { 1, 96, 67 }, { 2, 3, 5 }, { 7, 65, 129 }, { 64, 64, 64 },
-                                         { 130, 33, 17 }, { 0, 8, 8 },   { 5, 0, 3 }, { 5, 3, 0 },    { 600, 20, 150 } };
+    static const int64_t shapes[][3] = { { 1, 1, 1 },     { 1, 96, 67 },  { 2, 3, 5 },
+                                         { 7, 65, 129 },  { 64, 64, 64 }, { 130, 33, 17 },
+                                         { 0, 8, 8 },     { 5, 0, 3 },    { 5, 3, 0 },
+                                         { 600, 20, 150 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -88,21 +100,24 @@ static void a_product_beyond_cblas_is_refused(void **state)
     struct device dev = { .ops = ops_cpu() };
 
     (void)state;
-    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none()), ALIBI_BAD_INPUT, "beyond CBLAS");
-    assert_fails(dev.ops->linear_backward(&dev, tensor_none(), one, tensor_none(), big, big, one), ALIBI_BAD_INPUT,
+    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none()), ALIBI_BAD_INPUT,
                  "beyond CBLAS");
+    assert_fails(dev.ops->linear_backward(&dev, tensor_none(), one, tensor_none(), big, big, one),
+                 ALIBI_BAD_INPUT, "beyond CBLAS");
 }
 
 /* ---- embedding */
 
-static alibi_status run_embedding_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_embedding_forward(struct device *dev, const struct problem *p,
+                                          struct tensor *out)
 {
     struct tensor table = present_if(p->kind, p->in[2]);
 
     return dev->ops->embedding_forward(dev, out[0], p->in[0], p->in[1], table, p->n[4], 1.25);
 }
 
-static alibi_status run_embedding_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_embedding_backward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     struct tensor dtable = present_if(p->kind, out[1]);
 
@@ -112,8 +127,14 @@ static alibi_status run_embedding_backward(struct device *dev, const struct prob
 static void check_embedding(int64_t B, int64_t L, int64_t C, int64_t V, bool positions)
 {
     enum { START = 3 };
-    struct problem forward = { .operation = "embedding_forward", .kind = positions, .n = { B, L, C, V, START }, .limit = 2e-7 };
-    struct problem backward = { .operation = "embedding_backward", .kind = positions, .n = { B, L, C, V, START }, .limit = 1e-6 };
+    struct problem forward = { .operation = "embedding_forward",
+                               .kind = positions,
+                               .n = { B, L, C, V, START },
+                               .limit = 2e-7 };
+    struct problem backward = { .operation = "embedding_backward",
+                                .kind = positions,
+                                .n = { B, L, C, V, START },
+                                .limit = 1e-6 };
 
     tokens_input(&forward, B * L, V);
     input(&forward, f32_2(V, C));
@@ -125,8 +146,8 @@ static void check_embedding(int64_t B, int64_t L, int64_t C, int64_t V, bool pos
     accumulated(&backward, f32_2(V, C));
     accumulated(&backward, f32_2(START + L, C));
     backward.run = run_embedding_backward;
-    snprintf(forward.shape, sizeof forward.shape, "B=%d L=%d C=%d V=%d%s", (int)B, (int)L, (int)C, (int)V,
-             positions ? " positions" : "");
+    snprintf(forward.shape, sizeof forward.shape, "B=%d L=%d C=%d V=%d%s", (int)B, (int)L, (int)C,
+             (int)V, positions ? " positions" : "");
     memcpy(backward.shape, forward.shape, sizeof forward.shape);
     check(&forward);
     check(&backward);
@@ -134,7 +155,9 @@ static void check_embedding(int64_t B, int64_t L, int64_t C, int64_t V, bool pos
 
 static void embedding_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][4] = { { 1, 1, 1, 1 }, { 2, 7, 5, 3 }, { 3, 50, 65, 11 }, { 2, 70, 400, 257 }, { 2, 0, 4, 4 } };
+    static const int64_t shapes[][4] = {
+        { 1, 1, 1, 1 }, { 2, 7, 5, 3 }, { 3, 50, 65, 11 }, { 2, 70, 400, 257 }, { 2, 0, 4, 4 }
+    };
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -149,37 +172,51 @@ enum { BIAS = 1, RMS = 2, BRANCH = 4, SUM_IS_X = 8, AGAIN = 4 /* backward: y too
 
 static struct dropout dropout_of(int64_t percent)
 {
-    return (struct dropout){ .p = (double)percent / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+    return (struct dropout){ .p = (double)percent / 100.0,
+                             .seed = 0x123456789ull,
+                             .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
 }
 
-static alibi_status run_norm_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_norm_forward(struct device *dev, const struct problem *p,
+                                     struct tensor *out)
 {
-    struct tensor bias = present_if(p->kind & BIAS, p->in[2]), branch = present_if(p->kind & BRANCH, p->in[3]);
-    struct tensor sum = present_if(p->kind & BRANCH, out[3]), x = p->kind & SUM_IS_X ? out[3] : p->in[0];
+    struct tensor bias = present_if(p->kind & BIAS, p->in[2]),
+                  branch = present_if(p->kind & BRANCH, p->in[3]);
+    struct tensor sum = present_if(p->kind & BRANCH, out[3]),
+                  x = p->kind & SUM_IS_X ? out[3] : p->in[0];
     struct dropout drop = dropout_of(p->n[0]);
 
     if (p->kind & RMS)
-        return dev->ops->rmsnorm_forward(dev, out[0], out[1], sum, x, branch, drop, p->in[1], bias, 1e-5);
-    return dev->ops->layernorm_forward(dev, out[0], out[2], out[1], sum, x, branch, drop, p->in[1], bias, 1e-5);
+        return dev->ops->rmsnorm_forward(dev, out[0], out[1], sum, x, branch, drop, p->in[1], bias,
+                                         1e-5);
+    return dev->ops->layernorm_forward(dev, out[0], out[2], out[1], sum, x, branch, drop, p->in[1],
+                                       bias, 1e-5);
 }
 
-static alibi_status run_norm_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_norm_backward(struct device *dev, const struct problem *p,
+                                      struct tensor *out)
 {
-    struct tensor dbias = present_if(p->kind & BIAS, out[2]), bias = present_if(p->kind & BIAS, p->in[5]);
+    struct tensor dbias = present_if(p->kind & BIAS, out[2]),
+                  bias = present_if(p->kind & BIAS, p->in[5]);
     struct tensor y = present_if(p->kind & AGAIN, out[3]);
     const struct tensor *in = p->in;
 
     if (p->kind & RMS)
-        return dev->ops->rmsnorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias, in[3]);
-    return dev->ops->layernorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias, in[4], in[3]);
+        return dev->ops->rmsnorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias,
+                                          in[3]);
+    return dev->ops->layernorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias,
+                                        in[4], in[3]);
 }
 
 static void check_norm_forward(int64_t rows, int64_t C, int kind, int percent)
 {
-    struct problem p = { .operation = kind & RMS ? "rmsnorm_forward" : "layernorm_forward", .kind = kind, .n = { percent } };
+    struct problem p = { .operation = kind & RMS ? "rmsnorm_forward" : "layernorm_forward",
+                         .kind = kind,
+                         .n = { percent } };
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d%s%s%s p=0.%02d", (int)rows, (int)C, kind & BIAS ? " bias" : "",
-             kind & BRANCH ? " branch" : "", kind & SUM_IS_X ? " sum is x" : "", percent);
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d%s%s%s p=0.%02d", (int)rows, (int)C,
+             kind & BIAS ? " bias" : "", kind & BRANCH ? " branch" : "",
+             kind & SUM_IS_X ? " sum is x" : "", percent);
     input(&p, f32_2(rows, C));
     input(&p, f32_1(C));
     input(&p, f32_1(C));
@@ -198,10 +235,12 @@ static void check_norm_forward(int64_t rows, int64_t C, int kind, int percent)
 
 static void check_norm_backward(int64_t rows, int64_t C, int kind)
 {
-    struct problem p = { .operation = kind & RMS ? "rmsnorm_backward" : "layernorm_backward", .kind = kind, .limit = 2e-6 };
+    struct problem p = { .operation = kind & RMS ? "rmsnorm_backward" : "layernorm_backward",
+                         .kind = kind,
+                         .limit = 2e-6 };
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & BIAS ? " bias" : "",
-             kind & AGAIN ? " y" : "");
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d%s%s", (int)rows, (int)C,
+             kind & BIAS ? " bias" : "", kind & AGAIN ? " y" : "");
     input(&p, f32_2(rows, C));
     input(&p, f32_1(C));
     input(&p, f32_2(rows, C));
@@ -247,22 +286,24 @@ static void rmsnorm_thrice(struct device *dev, const struct tensor *t, struct dr
 {
     struct tensor none = tensor_none();
 
-    assert_ok(dev->ops->rmsnorm_forward(dev, t[Y], t[RSTD], t[SUM], t[X], t[ADDED], drop, t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(
-        dev->ops->rmsnorm_forward(dev, t[Y_APART], t[RSTD_APART], none, t[SUM_APART], none, drop, t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(
-        dev->ops->rmsnorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X], t[SUM], t[WEIGHT], t[SHIFT], t[RSTD]));
+    assert_ok(dev->ops->rmsnorm_forward(dev, t[Y], t[RSTD], t[SUM], t[X], t[ADDED], drop, t[WEIGHT],
+                                        t[SHIFT], 1e-5));
+    assert_ok(dev->ops->rmsnorm_forward(dev, t[Y_APART], t[RSTD_APART], none, t[SUM_APART], none,
+                                        drop, t[WEIGHT], t[SHIFT], 1e-5));
+    assert_ok(dev->ops->rmsnorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X], t[SUM],
+                                         t[WEIGHT], t[SHIFT], t[RSTD]));
 }
 
 static void layernorm_thrice(struct device *dev, const struct tensor *t, struct dropout drop)
 {
     struct tensor none = tensor_none();
 
-    assert_ok(dev->ops->layernorm_forward(dev, t[Y], t[MEAN], t[RSTD], t[SUM], t[X], t[ADDED], drop, t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(dev->ops->layernorm_forward(dev, t[Y_APART], t[MEAN_APART], t[RSTD_APART], none, t[SUM_APART], none, drop,
+    assert_ok(dev->ops->layernorm_forward(dev, t[Y], t[MEAN], t[RSTD], t[SUM], t[X], t[ADDED], drop,
                                           t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(dev->ops->layernorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X], t[SUM], t[WEIGHT], t[SHIFT],
-                                           t[MEAN], t[RSTD]));
+    assert_ok(dev->ops->layernorm_forward(dev, t[Y_APART], t[MEAN_APART], t[RSTD_APART], none,
+                                          t[SUM_APART], none, drop, t[WEIGHT], t[SHIFT], 1e-5));
+    assert_ok(dev->ops->layernorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X],
+                                           t[SUM], t[WEIGHT], t[SHIFT], t[MEAN], t[RSTD]));
 }
 
 static void assert_same_bits(struct tensor a, struct tensor b)
@@ -270,7 +311,8 @@ static void assert_same_bits(struct tensor a, struct tensor b)
     assert_true(memcmp(a.data, b.data, (size_t)stored(a) * dtype_bytes(a.type)) == 0);
 }
 
-static void check_norm_bits(const struct ops *ops, enum dtype type, int64_t rows, int64_t C, bool rms, int percent)
+static void check_norm_bits(const struct ops *ops, enum dtype type, int64_t rows, int64_t C,
+                            bool rms, int percent)
 {
     struct device dev = { .ops = ops };
     struct tensor matrix = tensor_2(NULL, type, rows, C), row = tensor_1(NULL, dtype_sums(type), C);
@@ -294,7 +336,8 @@ static void check_norm_bits(const struct ops *ops, enum dtype type, int64_t rows
 }
 
 /* Forward at once, in two steps, and what backward says it was. */
-static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(void **state)
+static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(
+    void **state)
 {
     static const enum dtype types[] = { DTYPE_F32, DTYPE_F64, DTYPE_BF16 };
 
@@ -304,30 +347,35 @@ static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_back
             for (int kind = 0; kind < 12; kind++) {
                 struct ops ops = ops_ref;
                 assert_true(s < 0 || cpu_ops_for_set(&ops, cpu_set_name(s)));
-                check_norm_bits(&ops, types[kind / 4], norm_shapes[i][0], norm_shapes[i][1], kind & 1, kind & 2 ? 30 : 0);
+                check_norm_bits(&ops, types[kind / 4], norm_shapes[i][0], norm_shapes[i][1],
+                                kind & 1, kind & 2 ? 30 : 0);
             }
 }
 
 /* ---- activations */
 
-static alibi_status run_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_activation_forward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     return dev->ops->activation_forward(dev, p->kind, out[0], p->in[0]);
 }
 
-static alibi_status run_activation_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_activation_backward(struct device *dev, const struct problem *p,
+                                            struct tensor *out)
 {
     return dev->ops->activation_backward(dev, p->kind, out[0], p->in[0], p->in[1]);
 }
 
 /* The gradient in place of the input. */
-static alibi_status run_activation_in_place(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_activation_in_place(struct device *dev, const struct problem *p,
+                                            struct tensor *out)
 {
     return dev->ops->activation_backward(dev, p->kind, out[0], p->in[0], out[0]);
 }
 
 /* The gradient in place of the output's. */
-static alibi_status run_activation_onto_dy(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_activation_onto_dy(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     return dev->ops->activation_backward(dev, p->kind, out[0], out[0], p->in[0]);
 }
@@ -348,7 +396,8 @@ static void check_activation(int64_t rows, int64_t F, int kind)
     for (int i = 0; i < problems; i++) {
         p[i].kind = kind;
         p[i].limit = 1e-6;
-        snprintf(p[i].shape, sizeof p[i].shape, "rows=%d F=%d %s", (int)rows, (int)F, activation_names[kind]);
+        snprintf(p[i].shape, sizeof p[i].shape, "rows=%d F=%d %s", (int)rows, (int)F,
+                 activation_names[kind]);
     }
     input(&p[0], f32_2(rows, width));
     output(&p[0], f32_2(rows, F));
@@ -379,30 +428,37 @@ static void activations_equal_the_reference(void **state)
 
 enum { APART, OVER_UP, OVER_SCRATCH };
 
-static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p,
+                                                  struct tensor *out)
 {
     struct tensor bias = present_if(p->n[0], p->in[2]);
 
-    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1], bias);
+    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1],
+                                               bias);
 }
 
 /* dy, activated, weight, up give dweight, dbias, dup_sums, dup, scratch. */
-static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p,
+                                                   struct tensor *out)
 {
     const struct tensor *in = p->in;
-    struct tensor up = p->n[0] == OVER_UP ? out[3] : in[3], scratch = p->n[0] == OVER_SCRATCH ? out[3] : out[4];
+    struct tensor up = p->n[0] == OVER_UP ? out[3] : in[3],
+                  scratch = p->n[0] == OVER_SCRATCH ? out[3] : out[4];
     struct tensor sums = present_if(p->n[1], out[2]);
 
-    return dev->ops->linear_activation_backward(dev, p->kind, out[3], sums, scratch, out[0], out[1], in[0], in[1], in[2], up);
+    return dev->ops->linear_activation_backward(dev, p->kind, out[3], sums, scratch, out[0], out[1],
+                                                in[0], in[1], in[2], up);
 }
 
 static void check_linear_activation_forward(int64_t rows, int64_t C, int64_t F, int kind, bool bias)
 {
-    struct problem p = { .operation = "linear_activation_forward", .kind = kind, .n = { bias }, .limit = 2e-6 };
+    struct problem p = {
+        .operation = "linear_activation_forward", .kind = kind, .n = { bias }, .limit = 2e-6
+    };
     int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[kind],
-             bias ? " bias" : "");
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F,
+             activation_names[kind], bias ? " bias" : "");
     input(&p, f32_2(rows, C));
     input(&p, f32_2(width, C));
     input(&p, f32_1(width));
@@ -413,14 +469,17 @@ static void check_linear_activation_forward(int64_t rows, int64_t C, int64_t F, 
     check(&p);
 }
 
-static void check_linear_activation_backward(int64_t rows, int64_t C, int64_t F, int kind, int where, bool sums)
+static void check_linear_activation_backward(int64_t rows, int64_t C, int64_t F, int kind,
+                                             int where, bool sums)
 {
     static const char *const places[] = { "", " dup=up", " dup=scratch" };
-    struct problem p = { .operation = "linear_activation_backward", .kind = kind, .n = { where, sums }, .limit = 2e-6 };
+    struct problem p = {
+        .operation = "linear_activation_backward", .kind = kind, .n = { where, sums }, .limit = 2e-6
+    };
     int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
 
-    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s%s", (int)rows, (int)C, (int)F, activation_names[kind],
-             places[where], sums ? " sums" : "");
+    snprintf(p.shape, sizeof p.shape, "rows=%d C=%d F=%d %s%s%s", (int)rows, (int)C, (int)F,
+             activation_names[kind], places[where], sums ? " sums" : "");
     input(&p, f32_2(rows, C));
     input(&p, f32_2(rows, F));
     input(&p, f32_2(C, F));
@@ -441,7 +500,9 @@ static void check_linear_activation_backward(int64_t rows, int64_t C, int64_t F,
 
 static void linear_activation_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][3] = { { 0, 3, 2 }, { 1, 1, 1 }, { 1, 96, 65 }, { 7, 33, 130 }, { 150, 20, 301 } };
+    static const int64_t shapes[][3] = {
+        { 0, 3, 2 }, { 1, 1, 1 }, { 1, 96, 65 }, { 7, 33, 130 }, { 150, 20, 301 }
+    };
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -449,7 +510,8 @@ static void linear_activation_equals_the_reference(void **state)
             const int64_t *n = shapes[i];
             for (int bias = 0; bias < 2; bias++)
                 check_linear_activation_forward(n[0], n[1], n[2], kind, bias);
-            for (int where = APART; where <= (kind == ALIBI_SWIGLU ? OVER_UP : OVER_SCRATCH); where++)
+            for (int where = APART; where <= (kind == ALIBI_SWIGLU ? OVER_UP : OVER_SCRATCH);
+                 where++)
                 for (int sums = 0; sums < 2; sums++)
                     check_linear_activation_backward(n[0], n[1], n[2], kind, where, sums);
         }
@@ -477,14 +539,16 @@ static void gelu_keeps_its_digits_where_it_is_small(void **state)
         for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_GELU_ERF; kind++) {
             double error = 0.0;
             assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
-            assert_ok(ops.activation_forward(&dev, kind, tensor_2(y, DTYPE_F32, 1, COUNT), tensor_2(x, DTYPE_F32, 1, COUNT)));
+            assert_ok(ops.activation_forward(&dev, kind, tensor_2(y, DTYPE_F32, 1, COUNT),
+                                             tensor_2(x, DTYPE_F32, 1, COUNT)));
             for (int i = 0; i < COUNT; i++) {
                 double expected = accurate_gelu(kind, (double)x[i]);
                 assert_true(isfinite(y[i])); /* fmax passes over NaN */
                 if (expected != 0.0)
                     error = fmax(error, fabs((double)y[i] / expected - 1.0));
             }
-            printf("gelu %d %s f32 -4..4  relative error %.1e  limit 2.0e-06\n", kind, cpu_set_name(s), error);
+            printf("gelu %d %s f32 -4..4  relative error %.1e  limit 2.0e-06\n", kind,
+                   cpu_set_name(s), error);
             assert_true(error <= 2e-6);
         }
 }
@@ -507,7 +571,10 @@ static void residual_and_dropout_equal_the_reference(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int percent = 0; percent <= 60; percent += 30) {
-            struct problem p = { .operation = "residual, dropout", .kind = percent, .limit = 2e-7, .run = run_residual };
+            struct problem p = { .operation = "residual, dropout",
+                                 .kind = percent,
+                                 .limit = 2e-7,
+                                 .run = run_residual };
             snprintf(p.shape, sizeof p.shape, "count=%d p=0.%d", (int)counts[i], percent);
             input(&p, f32_1(counts[i]));
             input(&p, f32_1(counts[i]));
@@ -534,19 +601,26 @@ static alibi_status run_rotary(struct device *dev, const struct problem *p, stru
     const int64_t *n = p->n;
     struct tensor x = tensor_heads(out[0], n[0], n[1], 0, n[2], n[3]);
 
-    return dev->ops->rotary(dev, x, (struct rotation){ p->in[0], 2, p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES },
-                            p->kind & 2 ? -1 : 1);
+    return dev->ops->rotary(
+        dev, x,
+        (struct rotation){ p->in[0], 2, p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES },
+        p->kind & 2 ? -1 : 1);
 }
 
-static const int64_t head_shapes[][4] = { { 0, 3, 1, 2 }, { 1, 1, 1, 2 }, { 2, 5, 3, 6 }, { 3, 33, 2, 34 }, { 2, 70, 5, 64 } };
+static const int64_t head_shapes[][4] = {
+    { 0, 3, 1, 2 }, { 1, 1, 1, 2 }, { 2, 5, 3, 6 }, { 3, 33, 2, 34 }, { 2, 70, 5, 64 }
+};
 
 static void fill_and_copy_equal_the_reference(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof head_shapes / sizeof *head_shapes; i++) {
         const int64_t *n = head_shapes[i];
-        struct problem p = { .operation = "fill, copy", .n = { n[0], n[1], n[2], n[3] }, .run = run_memory };
-        snprintf(p.shape, sizeof p.shape, "B=%d L=%d H=%d D=%d", (int)n[0], (int)n[1], (int)n[2], (int)n[3]);
+        struct problem p = { .operation = "fill, copy",
+                             .n = { n[0], n[1], n[2], n[3] },
+                             .run = run_memory };
+        snprintf(p.shape, sizeof p.shape, "B=%d L=%d H=%d D=%d", (int)n[0], (int)n[1], (int)n[2],
+                 (int)n[3]);
         input(&p, f32_2(n[0] * n[1], n[2] * n[3] + 9));
         output_rows(&p, n[0] * n[1], n[2] * n[3], 3);
         output(&p, f32_1(n[0] * n[1] * n[2] * n[3]));
@@ -560,9 +634,11 @@ static void rotary_equals_the_reference(void **state)
     for (size_t i = 0; i < sizeof head_shapes / sizeof *head_shapes; i++)
         for (int kind = 0; kind < 4; kind++) {
             const int64_t *n = head_shapes[i];
-            struct problem p = { .operation = "rotary", .n = { n[0], n[1], n[2], n[3] }, .kind = kind, .limit = 3e-7 };
-            snprintf(p.shape, sizeof p.shape, "B=%d L=%d H=%d D=%d %s%s", (int)n[0], (int)n[1], (int)n[2], (int)n[3],
-                     kind & 1 ? "pairs" : "halves", kind & 2 ? " back" : "");
+            struct problem p = {
+                .operation = "rotary", .n = { n[0], n[1], n[2], n[3] }, .kind = kind, .limit = 3e-7
+            };
+            snprintf(p.shape, sizeof p.shape, "B=%d L=%d H=%d D=%d %s%s", (int)n[0], (int)n[1],
+                     (int)n[2], (int)n[3], kind & 1 ? "pairs" : "halves", kind & 2 ? " back" : "");
             input(&p, f32_2(n[1] + 2, n[3]));
             accumulated(&p, f32_2(n[0] * n[1], n[2] * n[3] + 4));
             p.run = run_rotary;
@@ -572,7 +648,8 @@ static void rotary_equals_the_reference(void **state)
 
 /* ---- cross-entropy */
 
-static alibi_status run_cross_entropy(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_cross_entropy(struct device *dev, const struct problem *p,
+                                      struct tensor *out)
 {
     TRY_RETURN(dev->ops->cross_entropy(dev, out[0], tensor_none(), p->in[0], p->in[1], 0.25));
     TRY_RETURN(dev->ops->cross_entropy(dev, out[1], out[2], p->in[0], p->in[1], 0.25));
@@ -581,12 +658,15 @@ static alibi_status run_cross_entropy(struct device *dev, const struct problem *
 
 static void cross_entropy_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][2] = { { 0, 5 }, { 1, 1 }, { 4, 3 }, { 7, 257 }, { 5, 2049 }, { 3, 50257 } };
+    static const int64_t shapes[][2] = { { 0, 5 },   { 1, 1 },    { 4, 3 },
+                                         { 7, 257 }, { 5, 2049 }, { 3, 50257 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         int64_t rows = shapes[i][0], V = shapes[i][1];
-        struct problem p = { .operation = "cross_entropy", .limit = 5e-7, .run = run_cross_entropy };
+        struct problem p = { .operation = "cross_entropy",
+                             .limit = 5e-7,
+                             .run = run_cross_entropy };
         snprintf(p.shape, sizeof p.shape, "rows=%d V=%d", (int)rows, (int)V);
         struct tensor *logits = input(&p, f32_2(rows, V)), *targets = tokens_input(&p, rows, V);
         for (int64_t n = 0; n < rows * V; n++)
@@ -601,7 +681,8 @@ static void cross_entropy_equals_the_reference(void **state)
     }
 }
 
-/* ---- optimizers and sums. Decay is so strong that an element on the wrong side of its end is seen. */
+/* ---- optimizers and sums. Decay is so strong that an element on the wrong side of its end is
+ * seen. */
 
 static const struct adamw adamw = { 1e-2, 0.9, 0.95, 1e-8, 10, 0.5, 3, 0 };
 static const struct nesterov nesterov = { 0.02, 0.019, 0.99, 10, 0.5, 0 };
@@ -639,7 +720,8 @@ static void optimizers_and_sums_equal_the_reference(void **state)
                                { .operation = "nesterov", .limit = 3e-7, .run = run_nesterov },
                                { .operation = "sums", .limit = 1e-12, .run = run_sums } };
         for (int k = 0; k < 3; k++) {
-            snprintf(p[k].shape, sizeof p[k].shape, "count=%d decaying=%d", (int)counts[i], (int)decaying[i]);
+            snprintf(p[k].shape, sizeof p[k].shape, "count=%d decaying=%d", (int)counts[i],
+                     (int)decaying[i]);
             p[k].n[0] = decaying[i];
             input(&p[k], f32_1(counts[i]));
             for (int n = 0; k < 2 && n < 3 - k; n++) {
@@ -657,7 +739,9 @@ static void optimizers_and_sums_equal_the_reference(void **state)
 static void assert_copied(struct tensor copy, const float *w)
 {
     for (int64_t i = 0; i < tensor_count(copy); i++) {
-        double single = (double)w[i], expected = copy.type == DTYPE_BF16 ? (double)bf16_to_float(bf16_from_float(w[i])) : single;
+        double single = (double)w[i], expected = copy.type == DTYPE_BF16
+                                                     ? (double)bf16_to_float(bf16_from_float(w[i]))
+                                                     : single;
         assert_close(get(copy, i), expected, 0.0);
     }
 }
@@ -668,7 +752,8 @@ static void optimizers_copy_the_new_weights_in_any_type(void **state)
     static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F64 };
     static float w[COUNT], m[COUNT], v[COUNT], gradient[COUNT];
     static double memory[COUNT];
-    struct tensor W = tensor_1(w, DTYPE_F32, COUNT), M = tensor_1(m, DTYPE_F32, COUNT), V = tensor_1(v, DTYPE_F32, COUNT);
+    struct tensor W = tensor_1(w, DTYPE_F32, COUNT), M = tensor_1(m, DTYPE_F32, COUNT),
+                  V = tensor_1(v, DTYPE_F32, COUNT);
     struct tensor G = tensor_1(gradient, DTYPE_F32, COUNT);
     struct adamw a = adamw;
     struct nesterov n = nesterov;
@@ -707,7 +792,8 @@ static void a_nan_is_never_hidden(void **state)
         for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++) {
             float x[40] = { [3] = NAN }, y[40], dy[20] = { [3] = 1.0f };
             int64_t width = kind == ALIBI_SWIGLU ? 40 : 20;
-            struct tensor in = tensor_2(x, DTYPE_F32, 1, width), out = tensor_2(y, DTYPE_F32, 1, 20);
+            struct tensor in = tensor_2(x, DTYPE_F32, 1, width),
+                          out = tensor_2(y, DTYPE_F32, 1, 20);
             assert_ok(ops.activation_forward(&dev, kind, out, in));
             assert_true(isnan(y[3]));
             out = tensor_2(y, DTYPE_F32, 1, width);
@@ -716,7 +802,8 @@ static void a_nan_is_never_hidden(void **state)
         }
         float logits[37] = { [36] = NAN }, nll[1] = { 0 };
         int32_t target[1] = { 0 };
-        assert_ok(ops.cross_entropy(&dev, tensor_1(nll, DTYPE_F32, 1), tensor_none(), tensor_2(logits, DTYPE_F32, 1, 37),
+        assert_ok(ops.cross_entropy(&dev, tensor_1(nll, DTYPE_F32, 1), tensor_none(),
+                                    tensor_2(logits, DTYPE_F32, 1, 37),
                                     tensor_1(target, DTYPE_I32, 1), 1.0));
         assert_true(isnan(nll[0]));
     }
@@ -756,7 +843,8 @@ int main(void)
         cmocka_unit_test(a_product_beyond_cblas_is_refused),
         cmocka_unit_test(embedding_equals_the_reference),
         cmocka_unit_test(norms_equal_the_reference),
-        cmocka_unit_test(a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass),
+        cmocka_unit_test(
+            a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass),
         cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(linear_activation_equals_the_reference),
         cmocka_unit_test(gelu_keeps_its_digits_where_it_is_small),

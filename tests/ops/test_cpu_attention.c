@@ -1,4 +1,5 @@
-/* test_cpu_attention.c - attention of the CPU backend against the reference: shapes around tiles and vectors, every bias */
+/* test_cpu_attention.c - attention of the CPU backend against the reference: shapes around tiles
+ * and vectors, every bias */
 #include "ops/problem.h"
 
 struct attention_case {
@@ -15,12 +16,16 @@ static const char *bias_name(enum bias_kind kind)
 enum { Q_ROWS, KV_ROWS, BIAS_VALUES, DY_ROWS, Y_ROWS, LSE, ANGLES };
 enum { Q_GAP = 3, KV_GAP = 5, Y_GAP = 2 };
 
-static struct problem attention_problem(const char *operation, struct attention_case c, double limit)
+static struct problem attention_problem(const char *operation, struct attention_case c,
+                                        double limit)
 {
-    struct problem p = { .operation = operation, .n = { c.B, c.Lq, c.Lk, c.H, c.Hkv, c.D }, .kind = (int)c.bias, .limit = limit };
+    struct problem p = { .operation = operation,
+                         .n = { c.B, c.Lq, c.Lk, c.H, c.Hkv, c.D },
+                         .kind = (int)c.bias,
+                         .limit = limit };
 
-    snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d D=%d %s", (int)c.B, (int)c.H, (int)c.Hkv, (int)c.Lq, (int)c.Lk,
-             (int)c.D, bias_name(c.bias));
+    snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d D=%d %s", (int)c.B, (int)c.H,
+             (int)c.Hkv, (int)c.Lq, (int)c.Lk, (int)c.D, bias_name(c.bias));
     input(&p, f32_2(c.B * c.Lq, c.H * c.D + Q_GAP));
     input(&p, f32_2(c.B * c.Lk, 2 * c.Hkv * c.D + KV_GAP));
     struct tensor *bias = input(&p, c.bias == BIAS_TABLE ? f32_2(c.H, c.T) : f32_1(c.H));
@@ -43,7 +48,8 @@ static struct attention attention_of(const struct problem *p)
     };
 }
 
-static alibi_status run_attention_forward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_attention_forward(struct device *dev, const struct problem *p,
+                                          struct tensor *out)
 {
     struct tensor y = tensor_heads(out[0], p->n[0], p->n[1], 0, p->n[3], p->n[5]);
 
@@ -60,18 +66,21 @@ static struct problem forward_problem(struct attention_case c, double limit)
     return p;
 }
 
-static alibi_status run_attention_backward(struct device *dev, const struct problem *p, struct tensor *out)
+static alibi_status run_attention_backward(struct device *dev, const struct problem *p,
+                                           struct tensor *out)
 {
     const int64_t *n = p->n;
     int64_t B = n[0], L = n[1], H = n[3], Hkv = n[4], D = n[5];
-    struct tensor dy = tensor_heads(p->in[DY_ROWS], B, L, 0, H, D), y = tensor_heads(p->in[Y_ROWS], B, L, 0, H, D);
+    struct tensor dy = tensor_heads(p->in[DY_ROWS], B, L, 0, H, D),
+                  y = tensor_heads(p->in[Y_ROWS], B, L, 0, H, D);
     struct tensor dbias = p->outs > 2 ? out[2] : tensor_none();
     struct attention a = attention_of(p);
 
     if (p->ins > ANGLES)
         a.turned = (struct rotation){ p->in[ANGLES], 2, (int)n[6] };
-    return dev->ops->attention_backward(dev, tensor_heads(out[0], B, L, 0, H, D), tensor_heads(out[1], B, L, 0, Hkv, D),
-                                        tensor_heads(out[1], B, L, Hkv * D, Hkv, D), dbias, dy, y, p->in[LSE], a);
+    return dev->ops->attention_backward(
+        dev, tensor_heads(out[0], B, L, 0, H, D), tensor_heads(out[1], B, L, 0, Hkv, D),
+        tensor_heads(out[1], B, L, Hkv * D, Hkv, D), dbias, dy, y, p->in[LSE], a);
 }
 
 /* y and lse are what the reference's forward pass gives. */
@@ -124,10 +133,12 @@ static const struct attention_case full_attention[] = {
 
 /* Queries at the end of a longer past: decoding and chunks. */
 static const struct attention_case attention_with_past[] = {
-    { 1, 1, 1, 2, 2, 64, BIAS_NONE, 0 },    { 2, 1, 63, 3, 3, 64, BIAS_LINEAR, 0 },   { 1, 1, 64, 4, 2, 33, BIAS_TABLE, 20 },
-    { 1, 1, 65, 2, 1, 5, BIAS_LINEAR, 0 },  { 1, 1, 700, 2, 2, 128, BIAS_NONE, 0 },   { 2, 4, 129, 2, 2, 16, BIAS_LINEAR, 0 },
-    { 1, 5, 130, 2, 2, 64, BIAS_TABLE, 9 }, { 1, 65, 129, 2, 1, 16, BIAS_LINEAR, 0 }, { 1, 33, 300, 2, 2, 80, BIAS_NONE, 0 },
-    { 2, 64, 100, 2, 2, 1, BIAS_TABLE, 3 }, { 1, 100, 163, 1, 1, 4, BIAS_LINEAR, 0 }, { 1, 3, 50, 2, 2, 0, BIAS_LINEAR, 0 },
+    { 1, 1, 1, 2, 2, 64, BIAS_NONE, 0 },      { 2, 1, 63, 3, 3, 64, BIAS_LINEAR, 0 },
+    { 1, 1, 64, 4, 2, 33, BIAS_TABLE, 20 },   { 1, 1, 65, 2, 1, 5, BIAS_LINEAR, 0 },
+    { 1, 1, 700, 2, 2, 128, BIAS_NONE, 0 },   { 2, 4, 129, 2, 2, 16, BIAS_LINEAR, 0 },
+    { 1, 5, 130, 2, 2, 64, BIAS_TABLE, 9 },   { 1, 65, 129, 2, 1, 16, BIAS_LINEAR, 0 },
+    { 1, 33, 300, 2, 2, 80, BIAS_NONE, 0 },   { 2, 64, 100, 2, 2, 1, BIAS_TABLE, 3 },
+    { 1, 100, 163, 1, 1, 4, BIAS_LINEAR, 0 }, { 1, 3, 50, 2, 2, 0, BIAS_LINEAR, 0 },
 };
 
 static void attention_forward_equals_the_reference(void **state)
@@ -177,18 +188,20 @@ static void gradients_of_turned_queries_and_keys_equal_the_reference(void **stat
             if (full_attention[i].D % 2 == 1)
                 continue;
             struct problem p = backward_problem(full_attention[i], false, 4e-6);
-            p.operation =
-                layout == ALIBI_ROTARY_HALVES ? "attention_backward, halves turned" : "attention_backward, pairs turned";
+            p.operation = layout == ALIBI_ROTARY_HALVES ? "attention_backward, halves turned"
+                                                        : "attention_backward, pairs turned";
             p.n[6] = layout;
             input(&p, f32_2(full_attention[i].Lk + 2, full_attention[i].D));
             check(&p);
         }
 }
 
-/* Whole numbers, so that scores in the thousands have no rounding of their own: only the softmax is at test. */
+/* Whole numbers, so that scores in the thousands have no rounding of their own: only the softmax is
+ * at test. */
 static void scores_too_large_for_exp_give_the_same_softmax(void **state)
 {
-    struct problem p = forward_problem((struct attention_case){ 1, 150, 150, 2, 2, 4, BIAS_NONE, 0 }, 2e-6);
+    struct problem p =
+        forward_problem((struct attention_case){ 1, 150, 150, 2, 2, 4, BIAS_NONE, 0 }, 2e-6);
 
     (void)state;
     for (int t = Q_ROWS; t <= KV_ROWS; t++)
@@ -199,7 +212,8 @@ static void scores_too_large_for_exp_give_the_same_softmax(void **state)
 
 static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
 {
-    struct problem p = forward_problem((struct attention_case){ 1, 1500, 1500, 1, 1, 4, BIAS_LINEAR, 0 }, 2e-6);
+    struct problem p =
+        forward_problem((struct attention_case){ 1, 1500, 1500, 1, 1, 4, BIAS_LINEAR, 0 }, 2e-6);
 
     (void)state;
     set(p.in[BIAS_VALUES], 0, 0.5);
@@ -208,7 +222,8 @@ static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
 
 static void every_row_that_sees_a_nan_key_shows_it(void **state)
 {
-    struct problem p = forward_problem((struct attention_case){ 1, 70, 70, 1, 1, 8, BIAS_LINEAR, 0 }, 0.0);
+    struct problem p =
+        forward_problem((struct attention_case){ 1, 70, 70, 1, 1, 8, BIAS_LINEAR, 0 }, 0.0);
 
     (void)state;
     set(p.in[KV_ROWS], 30 * (2 * 8 + KV_GAP), (double)NAN);
@@ -234,7 +249,8 @@ static void a_failed_allocation_is_reported_and_leaks_nothing(void **state)
         for (int n = 1; n <= i + 1; n++) {
             size_t before = alibi_memory_now();
             assert_ok(alibi_inject_fault("memory", n));
-            assert_fails(problems[i].run(&dev, &problems[i], problems[i].out), ALIBI_MEMORY, "attention");
+            assert_fails(problems[i].run(&dev, &problems[i], problems[i].out), ALIBI_MEMORY,
+                         "attention");
             assert_ok(alibi_inject_fault("memory", 0));
             assert_int_equal(alibi_memory_now(), before);
         }

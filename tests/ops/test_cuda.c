@@ -1,5 +1,6 @@
-/* test_cuda.c - the GPU's operations against the reference, those of our own kernels: all but attention (test_cuda_attention.c),
- * linear layers (test_cuda_linear.c), fills and copies (test_cuda_device.c)
+/* test_cuda.c - the GPU's operations against the reference, those of our own kernels: all but
+ * attention (test_cuda_attention.c), linear layers (test_cuda_linear.c), fills and copies
+ * (test_cuda_device.c)
  *
  * Nothing here calls cuBLASLt, in whose kernels racecheck crashes. */
 #include "ops/gpu.h"
@@ -13,7 +14,9 @@ static double draw_token(enum tokens kind, int64_t i, int64_t V)
 {
     double u = random_uniform(SEED, 99, (uint64_t)i);
 
-    return kind == TOKENS_RANDOM ? floor(u * (double)V) : kind == TOKENS_ZIPF ? floor(pow((double)V, u)) - 1.0 : (double)(V - 1);
+    return kind == TOKENS_RANDOM ? floor(u * (double)V)
+           : kind == TOKENS_ZIPF ? floor(pow((double)V, u)) - 1.0
+                                 : (double)(V - 1);
 }
 
 static void given_tokens(struct problem *p, int64_t count, int64_t V, enum tokens kind)
@@ -24,24 +27,31 @@ static void given_tokens(struct problem *p, int64_t count, int64_t V, enum token
         put(s, i, draw_token(kind, i, V));
 }
 
-static alibi_status run_embedding_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_embedding_forward(struct device *dev, const struct problem *p,
+                                          const struct tensor *t)
 {
-    return dev->ops->embedding_forward(dev, t[3], t[0], t[1], present_if(p->kind, t[2]), p->n[4], 1.25);
+    return dev->ops->embedding_forward(dev, t[3], t[0], t[1], present_if(p->kind, t[2]), p->n[4],
+                                       1.25);
 }
 
-static alibi_status run_embedding_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_embedding_backward(struct device *dev, const struct problem *p,
+                                           const struct tensor *t)
 {
-    return dev->ops->embedding_backward(dev, t[2], present_if(p->kind, t[3]), t[1], t[0], p->n[4], 1.25);
+    return dev->ops->embedding_backward(dev, t[2], present_if(p->kind, t[3]), t[1], t[0], p->n[4],
+                                        1.25);
 }
 
-static void check_embedding(const int64_t *n, enum dtype type, enum tokens tokens, bool positions, int64_t skew)
+static void check_embedding(const int64_t *n, enum dtype type, enum tokens tokens, bool positions,
+                            int64_t skew)
 {
     int64_t B = n[0], L = n[1], C = n[2], V = n[3], start = 3;
-    struct problem forward = { .type = type, .kind = positions, .n = { B, L, C, V, start }, .limit = 1e-6, .skew = skew };
+    struct problem forward = {
+        .type = type, .kind = positions, .n = { B, L, C, V, start }, .limit = 1e-6, .skew = skew
+    };
     struct problem backward;
 
-    DESCRIBE(&forward, "B=%d L=%d C=%d V=%d %s%s", (int)B, (int)L, (int)C, (int)V, tokens_names[tokens],
-             positions ? " positions" : "");
+    DESCRIBE(&forward, "B=%d L=%d C=%d V=%d %s%s", (int)B, (int)L, (int)C, (int)V,
+             tokens_names[tokens], positions ? " positions" : "");
     backward = forward;
     forward.operation = "embedding_forward";
     forward.run = run_embedding_forward;
@@ -62,8 +72,10 @@ static void check_embedding(const int64_t *n, enum dtype type, enum tokens token
 
 static void embedding_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][4] = { { 1, 1, 1, 1 },       { 2, 7, 5, 3 },       { 3, 50, 65, 11 },  { 2, 70, 400, 257 },
-                                         { 8, 256, 64, 257 },  { 2, 0, 4, 4 },       { 1, 1, 768, 257 }, { 2, 65, 64, 50304 },
+    static const int64_t shapes[][4] = { { 1, 1, 1, 1 },       { 2, 7, 5, 3 },
+                                         { 3, 50, 65, 11 },    { 2, 70, 400, 257 },
+                                         { 8, 256, 64, 257 },  { 2, 0, 4, 4 },
+                                         { 1, 1, 768, 257 },   { 2, 65, 64, 50304 },
                                          { 2, 1031, 24, 257 }, { 1, 33, 128, 50257 } };
 
     (void)state;
@@ -71,35 +83,46 @@ static void embedding_equals_the_reference(void **state)
     for (int type = 0; type < 2; type++)
         for (int i = 0; i < COUNT_OF(shapes); i++)
             for (int tokens = TOKENS_RANDOM; tokens <= TOKENS_ZIPF; tokens++)
-                check_embedding(shapes[i], gpu_types[type], (enum tokens)tokens, (i + tokens) & 1, i == 3);
+                check_embedding(shapes[i], gpu_types[type], (enum tokens)tokens, (i + tokens) & 1,
+                                i == 3);
     end();
 }
 
-/* ---- norms. kind: 1 bias, 2 RMS norm; forward: 4 y is x, 8 branch, 16 sum is x; backward: 4 y too. n: percent dropped */
+/* ---- norms. kind: 1 bias, 2 RMS norm; forward: 4 y is x, 8 branch, 16 sum is x; backward: 4 y
+ * too. n: percent dropped */
 
 static struct dropout dropout_of(int64_t percent)
 {
-    return (struct dropout){ .p = (double)percent / 100.0, .seed = 0x123456789ull, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+    return (struct dropout){ .p = (double)percent / 100.0,
+                             .seed = 0x123456789ull,
+                             .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
 }
 
-static alibi_status run_norm_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_norm_forward(struct device *dev, const struct problem *p,
+                                     const struct tensor *t)
 {
-    struct tensor bias = present_if(p->kind & 1, t[2]), x = p->kind & 4 ? t[3] : p->kind & 16 ? t[7] : t[0];
+    struct tensor bias = present_if(p->kind & 1, t[2]), x = p->kind & 4    ? t[3]
+                                                            : p->kind & 16 ? t[7]
+                                                                           : t[0];
     struct tensor branch = present_if(p->kind & 8, t[6]), sum = present_if(p->kind & 8, t[7]);
     struct dropout drop = dropout_of(p->n[0]);
 
     if (p->kind & 2)
         return dev->ops->rmsnorm_forward(dev, t[3], t[4], sum, x, branch, drop, t[1], bias, 1e-5);
-    return dev->ops->layernorm_forward(dev, t[3], t[5], t[4], sum, x, branch, drop, t[1], bias, 1e-5);
+    return dev->ops->layernorm_forward(dev, t[3], t[5], t[4], sum, x, branch, drop, t[1], bias,
+                                       1e-5);
 }
 
-static alibi_status run_norm_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_norm_backward(struct device *dev, const struct problem *p,
+                                      const struct tensor *t)
 {
-    struct tensor dbias = present_if(p->kind & 1, t[7]), bias = present_if(p->kind & 1, t[8]), y = present_if(p->kind & 4, t[9]);
+    struct tensor dbias = present_if(p->kind & 1, t[7]), bias = present_if(p->kind & 1, t[8]),
+                  y = present_if(p->kind & 4, t[9]);
 
     if (p->kind & 2)
         return dev->ops->rmsnorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[3]);
-    return dev->ops->layernorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[4], t[3]);
+    return dev->ops->layernorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[4],
+                                        t[3]);
 }
 
 static struct slot *written_or_added_to(struct problem *p, bool in_place, struct tensor shape)
@@ -107,24 +130,30 @@ static struct slot *written_or_added_to(struct problem *p, bool in_place, struct
     return in_place ? added_to(p, shape) : written(p, shape);
 }
 
-static void check_norm_forward(int64_t rows, int64_t C, enum dtype type, int kind, int percent, int64_t skew)
+static void check_norm_forward(int64_t rows, int64_t C, enum dtype type, int kind, int percent,
+                               int64_t skew)
 {
-    struct problem p = { .type = type, .kind = kind, .n = { percent }, .limit = 5e-6, .skew = skew };
+    struct problem p = {
+        .type = type, .kind = kind, .n = { percent }, .limit = 5e-6, .skew = skew
+    };
     bool branch = kind & 8;
 
-    DESCRIBE(&p, "rows=%d C=%d%s%s%s%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "", kind & 4 ? " in place" : "",
-             branch ? " branch" : "", kind & 16 ? " sum is x" : "", percent);
+    DESCRIBE(&p, "rows=%d C=%d%s%s%s%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "",
+             kind & 4 ? " in place" : "", branch ? " branch" : "", kind & 16 ? " sum is x" : "",
+             percent);
     p.operation = kind & 2 ? "rmsnorm_forward" : "layernorm_forward";
     p.run = run_norm_forward;
     given(&p, matrix(type, rows, C));
     given(&p, vector(DTYPE_F32, C));
     given(&p, vector(DTYPE_F32, C));
     struct slot *y = written_or_added_to(&p, kind & 4, matrix(type, rows, C));
-    struct slot *rstd = written(&p, vector(DTYPE_F32, rows)), *mean = written(&p, vector(DTYPE_F32, kind & 2 ? 0 : rows));
+    struct slot *rstd = written(&p, vector(DTYPE_F32, rows)),
+                *mean = written(&p, vector(DTYPE_F32, kind & 2 ? 0 : rows));
     given(&p, matrix(type, rows, C));
     written_or_added_to(&p, kind & 16, matrix(type, branch ? rows : 0, C));
     mean->size = 0.1;
-    if (branch && type == DTYPE_BF16) { /* of a sum that was rounded, which the reference's is not */
+    if (branch &&
+        type == DTYPE_BF16) { /* of a sum that was rounded, which the reference's is not */
         y->limit = rstd->limit = mean->limit = 0x1p-7;
         mean->size = 1.0;
     }
@@ -135,7 +164,8 @@ static void check_norm_backward(int64_t rows, int64_t C, enum dtype type, int ki
 {
     struct problem p = { .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
 
-    DESCRIBE(&p, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & 1 ? " dbias" : "", kind & 4 ? " y" : "");
+    DESCRIBE(&p, "rows=%d C=%d%s%s", (int)rows, (int)C, kind & 1 ? " dbias" : "",
+             kind & 4 ? " y" : "");
     p.operation = kind & 2 ? "rmsnorm_backward" : "layernorm_backward";
     p.run = run_norm_backward;
     given(&p, matrix(type, rows, C));
@@ -151,11 +181,14 @@ static void check_norm_backward(int64_t rows, int64_t C, enum dtype type, int ki
     check(&p);
 }
 
-/* Runs a test of norms: `check_kind` for every shape in both types, aligned and not, with kinds 0 to 7. */
-static void check_norms(void (*check_kind)(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew))
+/* Runs a test of norms: `check_kind` for every shape in both types, aligned and not, with kinds 0
+ * to 7. */
+static void check_norms(void (*check_kind)(int64_t rows, int64_t C, enum dtype type, int kind,
+                                           int64_t skew))
 {
-    static const int64_t shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },    { 17, 16 },  { 5, 33 },    { 90, 401 },
-                                         { 700, 64 }, { 33, 768 }, { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
+    static const int64_t shapes[][2] = { { 0, 4 },    { 3, 1 },    { 2, 7 },     { 17, 16 },
+                                         { 5, 33 },   { 90, 401 }, { 700, 64 },  { 33, 768 },
+                                         { 4, 1025 }, { 2, 4096 }, { 3000, 24 }, { 257, 512 } };
 
     begin();
     for (int type = 0; type < 2; type++)
@@ -178,7 +211,8 @@ static void norms_equal_the_reference(void **state)
     check_norms(check_norm);
 }
 
-static void check_norm_with_residual(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
+static void check_norm_with_residual(int64_t rows, int64_t C, enum dtype type, int kind,
+                                     int64_t skew)
 {
     int norm = (kind & 3) | 8 | (kind & 4 ? 16 : 0);
 
@@ -192,49 +226,70 @@ static void norms_with_their_residual_equal_the_reference(void **state)
     check_norms(check_norm_with_residual);
 }
 
-/* The norm with its residual, that of the sum alone, and what the backward pass says the first was. kind: 1 bias, 2 RMS
- * norm, 4 dropout. */
+/* The norm with its residual, that of the sum alone, and what the backward pass says the first was.
+ * kind: 1 bias, 2 RMS norm, 4 dropout. */
 
 enum { NORM_X, NORM_BRANCH, NORM_WEIGHT, NORM_BIAS };
-enum { NORM_SUM = NORM_BIAS + 1, NORM_Y, NORM_MEAN, NORM_RSTD, NORM_Y_ALONE, NORM_MEAN_ALONE, NORM_RSTD_ALONE };
+enum {
+    NORM_SUM = NORM_BIAS + 1,
+    NORM_Y,
+    NORM_MEAN,
+    NORM_RSTD,
+    NORM_Y_ALONE,
+    NORM_MEAN_ALONE,
+    NORM_RSTD_ALONE
+};
 enum { NORM_DX = NORM_RSTD_ALONE + 1, NORM_DWEIGHT, NORM_DBIAS, NORM_Y_AGAIN };
 
-static alibi_status run_rmsnorm_thrice(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_rmsnorm_thrice(struct device *dev, const struct problem *p,
+                                       const struct tensor *t)
 {
-    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]), sum = t[NORM_SUM], none = tensor_none();
+    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]),
+                  sum = t[NORM_SUM], none = tensor_none();
     struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), rstd = t[NORM_RSTD];
     struct dropout drop = dropout_of(p->n[0]);
 
-    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y], rstd, sum, t[NORM_X], t[NORM_BRANCH], drop, weight, bias, 1e-5));
-    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y_ALONE], t[NORM_RSTD_ALONE], none, sum, none, drop, weight, bias, 1e-5));
-    return dev->ops->rmsnorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN], t[NORM_X], sum, weight, bias,
-                                      rstd);
+    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y], rstd, sum, t[NORM_X], t[NORM_BRANCH], drop,
+                                         weight, bias, 1e-5));
+    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y_ALONE], t[NORM_RSTD_ALONE], none, sum, none,
+                                         drop, weight, bias, 1e-5));
+    return dev->ops->rmsnorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN],
+                                      t[NORM_X], sum, weight, bias, rstd);
 }
 
-static alibi_status run_layernorm_thrice(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_layernorm_thrice(struct device *dev, const struct problem *p,
+                                         const struct tensor *t)
 {
-    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]), sum = t[NORM_SUM], none = tensor_none();
-    struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), mean = t[NORM_MEAN], rstd = t[NORM_RSTD];
+    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]),
+                  sum = t[NORM_SUM], none = tensor_none();
+    struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), mean = t[NORM_MEAN],
+                  rstd = t[NORM_RSTD];
     struct dropout drop = dropout_of(p->n[0]);
 
-    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y], mean, rstd, sum, t[NORM_X], t[NORM_BRANCH], drop, weight, bias, 1e-5));
-    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y_ALONE], t[NORM_MEAN_ALONE], t[NORM_RSTD_ALONE], none, sum, none, drop,
-                                           weight, bias, 1e-5));
-    return dev->ops->layernorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN], t[NORM_X], sum, weight, bias,
-                                        mean, rstd);
+    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y], mean, rstd, sum, t[NORM_X],
+                                           t[NORM_BRANCH], drop, weight, bias, 1e-5));
+    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y_ALONE], t[NORM_MEAN_ALONE],
+                                           t[NORM_RSTD_ALONE], none, sum, none, drop, weight, bias,
+                                           1e-5));
+    return dev->ops->layernorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN],
+                                        t[NORM_X], sum, weight, bias, mean, rstd);
 }
 
 static bool same_bits(const struct problem *p, const struct solution *s, int a, int b)
 {
-    return memcmp(s->buffers[a], s->buffers[b], (size_t)buffer_count(p, &p->slots[a]) * sizeof(union cell)) == 0;
+    return memcmp(s->buffers[a], s->buffers[b],
+                  (size_t)buffer_count(p, &p->slots[a]) * sizeof(union cell)) == 0;
 }
 
 static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, int64_t skew)
 {
-    struct problem p = { .operation = kind & 2 ? "rmsnorm" : "layernorm", .type = type, .kind = kind, .skew = skew };
+    struct problem p = {
+        .operation = kind & 2 ? "rmsnorm" : "layernorm", .type = type, .kind = kind, .skew = skew
+    };
 
     p.n[0] = kind & 4 ? 30 : 0;
-    DESCRIBE(&p, "rows=%d C=%d%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "", (int)p.n[0]);
+    DESCRIBE(&p, "rows=%d C=%d%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "",
+             (int)p.n[0]);
     p.run = kind & 2 ? run_rmsnorm_thrice : run_layernorm_thrice;
     given(&p, matrix(type, rows, C));
     given(&p, matrix(type, rows, C));
@@ -251,8 +306,9 @@ static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, 
     added_to(&p, vector(DTYPE_F32, C));
     written(&p, matrix(type, rows, C));
     struct solution s = solve_on_gpu(&p);
-    bool good = same_bits(&p, &s, NORM_Y, NORM_Y_ALONE) && same_bits(&p, &s, NORM_MEAN, NORM_MEAN_ALONE) &&
-                same_bits(&p, &s, NORM_RSTD, NORM_RSTD_ALONE) && same_bits(&p, &s, NORM_Y, NORM_Y_AGAIN);
+    bool good =
+        same_bits(&p, &s, NORM_Y, NORM_Y_ALONE) && same_bits(&p, &s, NORM_MEAN, NORM_MEAN_ALONE) &&
+        same_bits(&p, &s, NORM_RSTD, NORM_RSTD_ALONE) && same_bits(&p, &s, NORM_Y, NORM_Y_AGAIN);
     for (int64_t i = 0; i < stored(&p.slots[NORM_Y]); i++)
         good = good && !isnan(result(&p, &s, NORM_Y, i));
     printf("%s cuda %s %s%s  %s\n", p.operation, type_name(type), p.shape, skew ? " unaligned" : "",
@@ -262,7 +318,8 @@ static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, 
     problem_free(&p);
 }
 
-static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(void **state)
+static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass(
+    void **state)
 {
     (void)state;
     check_norms(check_norm_bits);
@@ -273,20 +330,25 @@ static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_back
 enum place { APART, ON_X, ON_DY };
 static const char *const place_names[] = { "", " dx is x", " dx is dy" };
 
-static alibi_status run_activation_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_activation_forward(struct device *dev, const struct problem *p,
+                                           const struct tensor *t)
 {
     return dev->ops->activation_forward(dev, p->kind, t[1], t[0]);
 }
 
-static alibi_status run_activation_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_activation_backward(struct device *dev, const struct problem *p,
+                                            const struct tensor *t)
 {
-    return dev->ops->activation_backward(dev, p->kind, t[2], p->n[0] == ON_DY ? t[2] : t[0], p->n[0] == ON_X ? t[2] : t[1]);
+    return dev->ops->activation_backward(dev, p->kind, t[2], p->n[0] == ON_DY ? t[2] : t[0],
+                                         p->n[0] == ON_X ? t[2] : t[1]);
 }
 
 static void check_activation(int64_t rows, int64_t F, enum dtype type, int kind, int64_t skew)
 {
     int64_t wide = kind == ALIBI_SWIGLU ? 2 * F : F;
-    struct problem forward = { .operation = "activation_forward", .type = type, .kind = kind, .limit = 2e-6, .skew = skew };
+    struct problem forward = {
+        .operation = "activation_forward", .type = type, .kind = kind, .limit = 2e-6, .skew = skew
+    };
 
     DESCRIBE(&forward, "rows=%d F=%d %s", (int)rows, (int)F, activation_names[kind]);
     forward.run = run_activation_forward;
@@ -294,8 +356,13 @@ static void check_activation(int64_t rows, int64_t F, enum dtype type, int kind,
     written(&forward, matrix(type, rows, F));
     check(&forward);
     for (int place = APART; place <= (kind == ALIBI_SWIGLU ? ON_X : ON_DY); place++) {
-        struct problem p = { .operation = "activation_backward", .type = type, .kind = kind, .n = { place }, .limit = 2e-6 };
-        DESCRIBE(&p, "rows=%d F=%d %s%s", (int)rows, (int)F, activation_names[kind], place_names[place]);
+        struct problem p = { .operation = "activation_backward",
+                             .type = type,
+                             .kind = kind,
+                             .n = { place },
+                             .limit = 2e-6 };
+        DESCRIBE(&p, "rows=%d F=%d %s%s", (int)rows, (int)F, activation_names[kind],
+                 place_names[place]);
         p.skew = skew;
         p.run = run_activation_backward;
         given(&p, matrix(type, rows, F));
@@ -307,7 +374,8 @@ static void check_activation(int64_t rows, int64_t F, enum dtype type, int kind,
 
 static void activations_equal_the_reference(void **state)
 {
-    static const int64_t shapes[][2] = { { 0, 3 }, { 1, 1 }, { 3, 5 }, { 2, 64 }, { 13, 4097 }, { 37, 1000 }, { 64, 512 } };
+    static const int64_t shapes[][2] = { { 0, 3 },     { 1, 1 },     { 3, 5 },   { 2, 64 },
+                                         { 13, 4097 }, { 37, 1000 }, { 64, 512 } };
 
     (void)state;
     begin();
@@ -328,10 +396,15 @@ static void activations_of_numbers_large_and_small_stay_right(void **state)
         for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
             for (int size = 0; size < 3; size++) {
                 static const double sizes[] = { 1e-3, 12.0, 300.0 };
-                struct problem p = { .operation = "activation_forward", .type = gpu_types[type], .kind = kind, .limit = 2e-6 };
+                struct problem p = { .operation = "activation_forward",
+                                     .type = gpu_types[type],
+                                     .kind = kind,
+                                     .limit = 2e-6 };
                 DESCRIBE(&p, "%s of numbers up to %g", activation_names[kind], sizes[size]);
                 p.run = run_activation_forward;
-                fill_random(&p, add_slot(&p, matrix(p.type, 20, kind == ALIBI_SWIGLU ? 100 : 50), GIVEN), sizes[size]);
+                fill_random(
+                    &p, add_slot(&p, matrix(p.type, 20, kind == ALIBI_SWIGLU ? 100 : 50), GIVEN),
+                    sizes[size]);
                 written(&p, matrix(p.type, 20, 50));
                 check(&p);
             }
@@ -340,7 +413,8 @@ static void activations_of_numbers_large_and_small_stay_right(void **state)
 
 /* ---- residual and dropout. kind: percent dropped; n: in place */
 
-static alibi_status run_residual(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_residual(struct device *dev, const struct problem *p,
+                                 const struct tensor *t)
 {
     return dev->ops->residual_forward(dev, t[2], p->n[0] ? t[2] : t[0], t[1], dropout_of(p->kind));
 }
@@ -350,9 +424,12 @@ static alibi_status run_dropout(struct device *dev, const struct problem *p, con
     return dev->ops->dropout(dev, t[2], p->n[0] ? t[2] : t[0], dropout_of(p->kind));
 }
 
-static void check_dropout(int64_t count, enum dtype type, int percent, bool alone, bool in_place, int64_t skew)
+static void check_dropout(int64_t count, enum dtype type, int percent, bool alone, bool in_place,
+                          int64_t skew)
 {
-    struct problem p = { .type = type, .kind = percent, .n = { in_place }, .limit = 5e-7, .skew = skew };
+    struct problem p = {
+        .type = type, .kind = percent, .n = { in_place }, .limit = 5e-7, .skew = skew
+    };
 
     DESCRIBE(&p, "count=%d p=0.%02d%s", (int)count, percent, in_place ? " in place" : "");
     p.operation = alone ? "dropout" : "residual_forward";
@@ -360,7 +437,8 @@ static void check_dropout(int64_t count, enum dtype type, int percent, bool alon
     given(&p, vector(type, count));
     given(&p, vector(type, count));
     struct slot *y = written_or_added_to(&p, in_place, vector(type, count));
-    for (int64_t i = 0; i < count; i++) { /* of one size, so that one wrong element of the mask is far off */
+    for (int64_t i = 0; i < count;
+         i++) { /* of one size, so that one wrong element of the mask is far off */
         put(&p.slots[0], i, alone ? 1.0 : p.slots[0].values[i]);
         put(&p.slots[1], i, i % 2 ? 1.0 : -1.0);
         if (in_place && alone)
@@ -379,7 +457,8 @@ static void residual_and_dropout_equal_the_reference(void **state)
         for (int i = 0; i < COUNT_OF(counts); i++)
             for (int percent = 0; percent <= 60; percent += 30)
                 for (int kind = 0; kind < 8; kind++)
-                    check_dropout(counts[i], gpu_types[type], percent, kind & 1, kind & 2, kind >> 2);
+                    check_dropout(counts[i], gpu_types[type], percent, kind & 1, kind & 2,
+                                  kind >> 2);
     end();
 }
 
@@ -396,10 +475,13 @@ static alibi_status run_rotary(struct device *dev, const struct problem *p, cons
 
 static void check_rotary(const int64_t *n, enum dtype type, int kind, int64_t column, int64_t skew)
 {
-    struct problem p = { .operation = "rotary", .type = type, .kind = kind, .n = { n[0], n[1], n[2], n[3], 2, column } };
+    struct problem p = { .operation = "rotary",
+                         .type = type,
+                         .kind = kind,
+                         .n = { n[0], n[1], n[2], n[3], 2, column } };
 
-    DESCRIBE(&p, "B=%d L=%d H=%d D=%d column=%d %s%s", (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)column,
-             kind & 1 ? "pairs" : "halves", kind & 2 ? " back" : "");
+    DESCRIBE(&p, "B=%d L=%d H=%d D=%d column=%d %s%s", (int)n[0], (int)n[1], (int)n[2], (int)n[3],
+             (int)column, kind & 1 ? "pairs" : "halves", kind & 2 ? " back" : "");
     p.skew = skew;
     p.limit = 5e-7;
     p.run = run_rotary;
@@ -424,13 +506,15 @@ static void rotary_equals_the_reference(void **state)
 
 /* ---- bias by bucket */
 
-static alibi_status run_bucket_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_bucket_forward(struct device *dev, const struct problem *p,
+                                       const struct tensor *t)
 {
     (void)p;
     return dev->ops->bucket_forward(dev, t[2], t[1], t[0]);
 }
 
-static alibi_status run_bucket_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_bucket_backward(struct device *dev, const struct problem *p,
+                                        const struct tensor *t)
 {
     (void)p;
     return dev->ops->bucket_backward(dev, t[2], t[1], t[0]);
@@ -439,7 +523,9 @@ static alibi_status run_bucket_backward(struct device *dev, const struct problem
 static void check_bucket(int64_t H, int64_t T, int64_t buckets, enum tokens kind)
 {
     struct problem forward = { .operation = "bucket_forward", .run = run_bucket_forward };
-    struct problem backward = { .operation = "bucket_backward", .run = run_bucket_backward, .limit = 1e-5 };
+    struct problem backward = { .operation = "bucket_backward",
+                                .run = run_bucket_backward,
+                                .limit = 1e-5 };
 
     DESCRIBE(&forward, "H=%d T=%d buckets=%d %s", (int)H, (int)T, (int)buckets, tokens_names[kind]);
     memcpy(backward.shape, forward.shape, sizeof forward.shape);
@@ -455,9 +541,8 @@ static void check_bucket(int64_t H, int64_t T, int64_t buckets, enum tokens kind
 
 static void bias_by_bucket_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][3] = {
-        { 1, 1, 1 }, { 3, 7, 4 }, { 8, 128, 32 }, { 5, 1025, 32 }, { 2, 0, 4 }, { 16, 4096, 31 }
-    };
+    static const int64_t shapes[][3] = { { 1, 1, 1 },     { 3, 7, 4 }, { 8, 128, 32 },
+                                         { 5, 1025, 32 }, { 2, 0, 4 }, { 16, 4096, 31 } };
 
     (void)state;
     begin();
@@ -469,17 +554,21 @@ static void bias_by_bucket_equals_the_reference(void **state)
 
 /* ---- cross-entropy. kind: 0 no gradient, 1 gradient apart, 2 in place of the logits */
 
-static alibi_status run_cross_entropy(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_cross_entropy(struct device *dev, const struct problem *p,
+                                      const struct tensor *t)
 {
     struct tensor logits = p->kind == 2 ? t[3] : t[0];
 
     return dev->ops->cross_entropy(dev, t[2], present_if(p->kind > 0, t[3]), logits, t[1], 0.25);
 }
 
-static void check_cross_entropy(int64_t rows, int64_t V, enum dtype type, int kind, double size, int64_t skew)
+static void check_cross_entropy(int64_t rows, int64_t V, enum dtype type, int kind, double size,
+                                int64_t skew)
 {
     static const char *const kinds[] = { "", " gradient", " gradient in place" };
-    struct problem p = { .operation = "cross_entropy", .type = type, .kind = kind, .limit = 5e-6, .skew = skew };
+    struct problem p = {
+        .operation = "cross_entropy", .type = type, .kind = kind, .limit = 5e-6, .skew = skew
+    };
 
     DESCRIBE(&p, "rows=%d V=%d size=%g%s", (int)rows, (int)V, size, kinds[kind]);
     p.run = run_cross_entropy;
@@ -487,21 +576,23 @@ static void check_cross_entropy(int64_t rows, int64_t V, enum dtype type, int ki
     given_tokens(&p, rows, V, TOKENS_RANDOM);
     for (int64_t r = 1; r < rows; r += 3)
         put(&p.slots[1], r, -1.0);
-    written(&p, vector(DTYPE_F32, rows))->size = size; /* a difference of logits, which may be nothing */
+    written(&p, vector(DTYPE_F32, rows))->size =
+        size; /* a difference of logits, which may be nothing */
     if (kind == 2)
         fill_random(&p, add_slot(&p, matrix(type, rows, V), ADDED_TO), size);
     else
         written(&p, matrix(type, kind ? rows : 0, V));
     p.slots[3].size = kind == 2 ? size : 0.25; /* for V = 1 there is no gradient */
-    if (kind == 2)                             /* relative to the gradients, not to the logits that were there */
+    if (kind == 2) /* relative to the gradients, not to the logits that were there */
         p.slots[3].limit *= 0.25 / size;
     check(&p);
 }
 
 static void cross_entropy_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][2] = { { 0, 5 },     { 1, 1 },     { 4, 3 },    { 7, 257 },   { 5, 2049 },
-                                         { 3, 50257 }, { 3, 50304 }, { 64, 256 }, { 300, 257 }, { 2, 131071 } };
+    static const int64_t shapes[][2] = { { 0, 5 },     { 1, 1 },     { 4, 3 },     { 7, 257 },
+                                         { 5, 2049 },  { 3, 50257 }, { 3, 50304 }, { 64, 256 },
+                                         { 300, 257 }, { 2, 131071 } };
 
     (void)state;
     begin();
@@ -509,7 +600,8 @@ static void cross_entropy_equals_the_reference(void **state)
         for (int i = 0; i < COUNT_OF(shapes); i++)
             for (int kind = 0; kind < 3; kind++) {
                 check_cross_entropy(shapes[i][0], shapes[i][1], gpu_types[type], kind, 3.0, 0);
-                check_cross_entropy(shapes[i][0], shapes[i][1], gpu_types[type], kind, 100.0, 0); /* beyond what exp can take */
+                check_cross_entropy(shapes[i][0], shapes[i][1], gpu_types[type], kind, 100.0,
+                                    0); /* beyond what exp can take */
                 check_cross_entropy(shapes[i][0], shapes[i][1], gpu_types[type], kind, 3.0, 1);
             }
     end();
@@ -531,11 +623,15 @@ static alibi_status run_adamw(struct device *dev, const struct problem *p, const
     return dev->ops->adamw(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[3], t[0], a);
 }
 
-static alibi_status run_nesterov(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_nesterov(struct device *dev, const struct problem *p,
+                                 const struct tensor *t)
 {
-    struct nesterov n = {
-        .lr = 0.02, .previous_lr = 0.019, .momentum = 0.99, .weight_decay = 0.1, .gradient_scale = 0.5, .decaying = p->n[0]
-    };
+    struct nesterov n = { .lr = 0.02,
+                          .previous_lr = 0.019,
+                          .momentum = 0.99,
+                          .weight_decay = 0.1,
+                          .gradient_scale = 0.5,
+                          .decaying = p->n[0] };
 
     return dev->ops->nesterov(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[0], n);
 }
@@ -543,7 +639,9 @@ static alibi_status run_nesterov(struct device *dev, const struct problem *p, co
 static void check_optimizer(bool adamw, int64_t count, int64_t decaying, int copy, int64_t skew)
 {
     static const char *const copies[] = { "", " copy f32", " copy bf16" };
-    struct problem p = { .operation = adamw ? "adamw" : "nesterov", .kind = copy, .n = { decaying }, .limit = 1e-6 };
+    struct problem p = {
+        .operation = adamw ? "adamw" : "nesterov", .kind = copy, .n = { decaying }, .limit = 1e-6
+    };
 
     DESCRIBE(&p, "count=%d decaying=%d%s", (int)count, (int)decaying, copies[copy]);
     p.skew = skew;
@@ -555,7 +653,8 @@ static void check_optimizer(bool adamw, int64_t count, int64_t decaying, int cop
     added_to(&p, vector(DTYPE_F32, adamw ? count : 0));
     for (int64_t i = 0; adamw && i < count; i++)
         put(&p.slots[3], i, fabs(p.slots[3].values[i])); /* a mean of squares */
-    for (int64_t i = 5; i < count; i += 11)              /* nothing there, nothing to learn: as between tensors */
+    for (int64_t i = 5; i < count;
+         i += 11) /* nothing there, nothing to learn: as between tensors */
         for (int s = 0; s < (adamw ? 4 : 3); s++)
             put(&p.slots[s], i, 0.0);
     written(&p, vector(copy == 2 ? DTYPE_BF16 : DTYPE_F32, copy ? count : 0));
@@ -591,7 +690,8 @@ static void check_sums(const float *x, int64_t count, enum dtype type, int64_t s
         expected_sum += value;
         size += fabs(value);
     }
-    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, (size_t)(count + skew) * dtype_bytes(type) + 1, "numbers"));
+    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, (size_t)(count + skew) * dtype_bytes(type) + 1,
+                                  "numbers"));
     void *buffer = t.data;
     t.data = tensor_at(t, skew);
     assert_ok(gpu.ops->upload(&gpu, t, x));
@@ -604,8 +704,8 @@ static void check_sums(const float *x, int64_t count, enum dtype type, int64_t s
                         fabs(sums[0] - expected_sum) / fmax(size, 1e-30));
     bool good = error <= 1e-12 && memcmp(&squares[0], &squares[1], sizeof(double)) == 0 &&
                 memcmp(&sums[0], &sums[1], sizeof(double)) == 0;
-    printf("sums cuda %s count=%d%s  error %.1e  limit 1.0e-12  %s\n", type_name(type), (int)count, skew ? " unaligned" : "",
-           error, good ? "ok" : "TOO FAR, OR DIFFERS THE SECOND TIME");
+    printf("sums cuda %s count=%d%s  error %.1e  limit 1.0e-12  %s\n", type_name(type), (int)count,
+           skew ? " unaligned" : "", error, good ? "ok" : "TOO FAR, OR DIFFERS THE SECOND TIME");
     all_good = all_good && good;
 }
 
@@ -664,7 +764,8 @@ static void check_nan(struct problem *p, int slot, int64_t place)
     struct solution s = solve_on_gpu(p);
     bool good = isnan(result(p, &s, slot, place));
 
-    printf("%s cuda %s %s  a nan %s\n", p->operation, type_name(p->type), p->shape, good ? "shows: ok" : "IS HIDDEN");
+    printf("%s cuda %s %s  a nan %s\n", p->operation, type_name(p->type), p->shape,
+           good ? "shows: ok" : "IS HIDDEN");
     all_good = all_good && good;
     solution_free(&s);
     problem_free(p);
@@ -679,7 +780,9 @@ static void a_nan_is_never_hidden(void **state)
         for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
             for (int backward = 0; backward < 2; backward++) {
                 int64_t wide = kind == ALIBI_SWIGLU ? 40 : 20;
-                struct problem p = { .operation = "activation", .type = gpu_types[type], .kind = kind };
+                struct problem p = { .operation = "activation",
+                                     .type = gpu_types[type],
+                                     .kind = kind };
                 DESCRIBE(&p, "%s%s", activation_names[kind], backward ? " backward" : "");
                 p.run = backward ? run_activation_backward : run_activation_forward;
                 if (backward)
@@ -688,7 +791,9 @@ static void a_nan_is_never_hidden(void **state)
                 fill_random(&p, written(&p, matrix(p.type, 1, backward ? wide : 20)), 1.0);
                 check_nan(&p, backward ? 2 : 1, 3);
             }
-        struct problem p = { .operation = "cross_entropy", .type = gpu_types[type], .run = run_cross_entropy };
+        struct problem p = { .operation = "cross_entropy",
+                             .type = gpu_types[type],
+                             .run = run_cross_entropy };
         given(&p, matrix(p.type, 1, 37))->values[36] = (double)NAN;
         given_tokens(&p, 1, 1, TOKENS_RANDOM);
         fill_random(&p, written(&p, vector(DTYPE_F32, 1)), 1.0);
@@ -704,7 +809,8 @@ int main(void)
         cmocka_unit_test(embedding_equals_the_reference),
         cmocka_unit_test(norms_equal_the_reference),
         cmocka_unit_test(norms_with_their_residual_equal_the_reference),
-        cmocka_unit_test(a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass),
+        cmocka_unit_test(
+            a_norm_has_the_same_bits_with_its_residual_without_and_from_the_backward_pass),
         cmocka_unit_test(activations_equal_the_reference),
         cmocka_unit_test(activations_of_numbers_large_and_small_stay_right),
         cmocka_unit_test(residual_and_dropout_equal_the_reference),

@@ -1,11 +1,12 @@
-/* test_cuda_attention.c - the GPU's attention against the reference in double precision: shapes around tiles, every bias, views
- * as the model has them, and keys that are left out */
+/* test_cuda_attention.c - the GPU's attention against the reference in double precision: shapes
+ * around tiles, every bias, views as the model has them, and keys that are left out */
 #include "ops/gpu.h"
 #include "ops/ref/ref.h"
 
 #define STEEP 0.5
 
-/* A backend may make norms larger by a margin for rounding, but no smaller: they bound what is left out. */
+/* A backend may make norms larger by a margin for rounding, but no smaller: they bound what is left
+ * out. */
 #define NORM_MARGIN 3e-4
 
 enum slopes { ALIBI_SLOPES, ODD_SLOPES, STEEP_SLOPES }; /* odd: some are negative, some zero */
@@ -44,7 +45,10 @@ static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
 {
     for (int64_t h = 0; h < H; h++) {
         double alibi = exp2(-8.0 * (double)(h + 1) / (double)H);
-        put(s, h, kind == STEEP_SLOPES ? STEEP : kind == ODD_SLOPES && h % 3 < 2 ? (double)(h % 3 - 1) * 0.02 : alibi);
+        put(s, h,
+            kind == STEEP_SLOPES              ? STEEP
+            : kind == ODD_SLOPES && h % 3 < 2 ? (double)(h % 3 - 1) * 0.02
+                                              : alibi);
     }
 }
 
@@ -52,7 +56,8 @@ static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
 static void add_rows(struct problem *p, bool gradients)
 {
     const int64_t *n = p->n;
-    int64_t q = n[N_H] * n[N_D], kv = n[N_HKV] * n[N_D], rows = n[N_B] * n[N_LQ], capacity = n[N_B] * n[N_CAPACITY];
+    int64_t q = n[N_H] * n[N_D], kv = n[N_HKV] * n[N_D], rows = n[N_B] * n[N_LQ],
+            capacity = n[N_B] * n[N_CAPACITY];
     bool packed = n[N_PACKED];
     const int64_t counts[] = { rows, packed ? 0 : capacity, packed ? 0 : capacity };
     const int64_t widths[] = { packed ? q + 2 * kv : q, kv, kv };
@@ -64,16 +69,22 @@ static void add_rows(struct problem *p, bool gradients)
             given(p, tensor_2(NULL, p->type, counts[i], widths[i] + n[N_GAP]));
 }
 
-static struct problem attention_problem(const char *operation, struct attention_case c, enum dtype type)
+static struct problem attention_problem(const char *operation, struct attention_case c,
+                                        enum dtype type)
 {
     struct problem p = { .operation = operation, .type = type, .kind = (int)c.bias };
-    const int64_t n[] = { c.B, c.Lq, c.Lk, c.H, c.Hkv, c.D, c.packed, c.gap, c.capacity > c.Lk ? c.capacity : c.Lk, c.turned };
+    const int64_t n[] = { c.B,      c.Lq,  c.Lk,
+                          c.H,      c.Hkv, c.D,
+                          c.packed, c.gap, c.capacity > c.Lk ? c.capacity : c.Lk,
+                          c.turned };
 
     memcpy(p.n, n, sizeof n);
-    snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d D=%d %s T=%d%s gap=%d%s", (int)c.B, (int)c.H, (int)c.Hkv, (int)c.Lq,
-             (int)c.Lk, (int)c.D, bias_name(c.bias), (int)c.T, c.packed ? " packed" : "", (int)c.gap, turned_names[c.turned]);
+    snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d D=%d %s T=%d%s gap=%d%s", (int)c.B,
+             (int)c.H, (int)c.Hkv, (int)c.Lq, (int)c.Lk, (int)c.D, bias_name(c.bias), (int)c.T,
+             c.packed ? " packed" : "", (int)c.gap, turned_names[c.turned]);
     add_rows(&p, false);
-    struct slot *bias = given(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c.H, c.T) : tensor_1(NULL, DTYPE_F32, c.H));
+    struct slot *bias = given(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c.H, c.T)
+                                                       : tensor_1(NULL, DTYPE_F32, c.H));
     if (c.bias == BIAS_LINEAR)
         fill_slopes(bias, c.H, (enum slopes)c.T);
     return p;
@@ -86,7 +97,8 @@ static struct tensor view(const struct problem *p, const struct tensor *t, int f
     int64_t kv = n[N_HKV] * n[N_D], columns[] = { 0, n[N_H] * n[N_D], n[N_H] * n[N_D] + kv };
     struct tensor rows = n[N_PACKED] ? t[first] : t[first + which];
     int64_t L = which == 0 ? n[N_LQ] : n[N_LK], H = which == 0 ? n[N_H] : n[N_HKV];
-    struct tensor heads = tensor_heads(rows, n[N_B], which == 0 ? L : n[N_CAPACITY], n[N_PACKED] ? columns[which] : 0, H, n[N_D]);
+    struct tensor heads = tensor_heads(rows, n[N_B], which == 0 ? L : n[N_CAPACITY],
+                                       n[N_PACKED] ? columns[which] : 0, H, n[N_D]);
 
     heads.shape[1] = L;
     return heads;
@@ -137,8 +149,10 @@ static double largest(const struct slot *s)
     return most;
 }
 
-/* y is an average of values, so their size is its own. Scores are summed in 32 bits whatever their type. */
-static struct problem forward_problem(struct attention_case c, enum dtype type, bool norms, bool kept)
+/* y is an average of values, so their size is its own. Scores are summed in 32 bits whatever their
+ * type. */
+static struct problem forward_problem(struct attention_case c, enum dtype type, bool norms,
+                                      bool kept)
 {
     struct problem p = attention_problem("attention_forward", c, type);
     int64_t tiles = attention_tiles(p.n[N_CAPACITY]);
@@ -146,14 +160,16 @@ static struct problem forward_problem(struct attention_case c, enum dtype type, 
     p.limit = 2e-5;
     p.rough = 0x1p-7;
     p.run = run_forward;
-    written_rows(&p, type, c.B * c.Lq, c.H * c.D, c.gap)->size = largest(&p.slots[c.packed ? Q_ROWS : V_ROWS]);
+    written_rows(&p, type, c.B * c.Lq, c.H * c.D, c.gap)->size =
+        largest(&p.slots[c.packed ? Q_ROWS : V_ROWS]);
     written(&p, tensor_3(NULL, DTYPE_F32, c.B, c.H, c.Lq))->size = 1.0;
     struct slot *n = written(&p, tensor_3(NULL, DTYPE_F32, norms ? c.B : 0, c.Hkv, tiles));
     n->limit = NORM_MARGIN;
     for (int64_t i = 0; i < stored(n); i++)
         if (i % tiles >= attention_tiles(c.Lk))
             put(n, i, POISON);
-    written(&p, tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq), attention_kept_words(c.Lk)));
+    written(&p, tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq),
+                         attention_kept_words(c.Lk)));
     return p;
 }
 
@@ -167,21 +183,24 @@ static void check_forward(struct attention_case c, enum dtype type, int64_t skew
 
 /* ---- backward */
 
-static alibi_status run_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_backward(struct device *dev, const struct problem *p,
+                                 const struct tensor *t)
 {
     struct attention a = attention_of(p, t);
 
     a.skip.kept = present_if_any(t[KEPT]);
     if (p->n[N_TURNED] != NOT_TURNED)
-        a.turned =
-            (struct rotation){ t[ANGLES], START, p->n[N_TURNED] == HALVES_TURNED ? ALIBI_ROTARY_HALVES : ALIBI_ROTARY_PAIRS };
-    return dev->ops->attention_backward(dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1), view(p, t, DQ_ROWS, 2),
-                                        present_if_any(t[DBIAS]), query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
+        a.turned = (struct rotation){ t[ANGLES], START,
+                                      p->n[N_TURNED] == HALVES_TURNED ? ALIBI_ROTARY_HALVES
+                                                                      : ALIBI_ROTARY_PAIRS };
+    return dev->ops->attention_backward(
+        dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1), view(p, t, DQ_ROWS, 2),
+        present_if_any(t[DBIAS]), query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
 }
 
 /* y and lse are what the slots of a forward problem's solution hold. */
-static struct problem backward_problem(struct attention_case c, enum dtype type, const double *y, const double *lse,
-                                       bool bias_gradient, bool kept)
+static struct problem backward_problem(struct attention_case c, enum dtype type, const double *y,
+                                       const double *lse, bool bias_gradient, bool kept)
 {
     struct problem p = attention_problem("attention_backward", c, type);
     struct slot *s;
@@ -198,11 +217,17 @@ static struct problem backward_problem(struct attention_case c, enum dtype type,
         put(s, i, lse[i]);
     add_rows(&p, true);
     for (int n = DQ_ROWS; n <= DV_ROWS; n++)
-        p.slots[n].size = 1.0; /* what they sum has this size whatever D; for a single key those of q and k are nothing */
+        p.slots[n].size = 1.0; /* what they sum has this size whatever D; for a single key those of
+                                  q and k are nothing */
     s = added_to(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, bias_gradient ? c.H : 0, c.T)
                                           : tensor_1(NULL, DTYPE_F32, bias_gradient ? c.H : 0));
-    s->limit = type == DTYPE_BF16 ? 0x1p-6 : 5e-5; /* relative to what was summed, see size_bias_gradient() */
-    add_slot(&p, tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq), attention_kept_words(c.Lk)), GIVEN);
+    s->limit = type == DTYPE_BF16
+                   ? 0x1p-6
+                   : 5e-5; /* relative to what was summed, see size_bias_gradient() */
+    add_slot(&p,
+             tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq),
+                      attention_kept_words(c.Lk)),
+             GIVEN);
     given(&p, tensor_2(NULL, DTYPE_F32, c.turned != NOT_TURNED ? START + c.Lk : 0, c.D));
     return p;
 }
@@ -223,7 +248,8 @@ static struct operands operands_of(const struct problem *p)
         t[i].type = DTYPE_F64;
         t[i].data = p->slots[i].values;
     }
-    return (struct operands){ attention_of(p, t), query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE] };
+    return (struct operands){ attention_of(p, t), query_view(p, t[DY_ROWS]),
+                              query_view(p, t[Y_ROWS]), t[LSE] };
 }
 
 /* dS = p (dp - row), where dp = dy . v and row = dy . y */
@@ -250,7 +276,13 @@ static struct pair pair_at(const struct operands *o, int64_t b, int64_t h, int64
 {
     const struct attention *a = &o->a;
     int64_t H = a->q.shape[2], Lq = a->q.shape[1], D = a->q.shape[3], kv = h / (H / a->k.shape[2]);
-    struct pair x = { row_at(a->q, b, i, h), row_at(a->k, b, j, kv), row_at(a->v, b, j, kv), row_at(o->dy, b, i, h), 0, 0, 0 };
+    struct pair x = { row_at(a->q, b, i, h),
+                      row_at(a->k, b, j, kv),
+                      row_at(a->v, b, j, kv),
+                      row_at(o->dy, b, i, h),
+                      0,
+                      0,
+                      0 };
     double score = a->scale * dot(x.q, x.k, D) + ref_bias_at(a->bias, h, i - j);
 
     x.p = exp(score - ((const double *)o->lse.data)[(b * H + h) * Lq + i]);
@@ -259,7 +291,8 @@ static struct pair pair_at(const struct operands *o, int64_t b, int64_t h, int64
     return x;
 }
 
-/* An entry of dbias is a sum of dS in which nearly everything cancels: errors are relative to the sum of the sizes. */
+/* An entry of dbias is a sum of dS in which nearly everything cancels: errors are relative to the
+ * sum of the sizes. */
 static void size_bias_gradient(struct problem *p)
 {
     struct operands o = operands_of(p);
@@ -278,12 +311,14 @@ static void size_bias_gradient(struct problem *p)
                 }
 }
 
-static void check_backward(struct attention_case c, enum dtype type, bool bias_gradient, int64_t skew)
+static void check_backward(struct attention_case c, enum dtype type, bool bias_gradient,
+                           int64_t skew)
 {
     struct problem forward = forward_problem(c, type, false, false);
 
     solve_by_reference(&forward);
-    struct problem p = backward_problem(c, type, forward.slots[FORWARD_Y].expected, forward.slots[FORWARD_LSE].expected,
+    struct problem p = backward_problem(c, type, forward.slots[FORWARD_Y].expected,
+                                        forward.slots[FORWARD_LSE].expected,
                                         bias_gradient && c.bias != BIAS_NONE, false);
     p.skew = skew;
     problem_free(&forward);
@@ -300,16 +335,27 @@ static const struct {
     enum bias_kind kind;
     int64_t T;
 } biases[] = {
-    { BIAS_NONE, 0 },    { BIAS_LINEAR, ALIBI_SLOPES }, { BIAS_LINEAR, ODD_SLOPES }, { BIAS_TABLE, 1 }, { BIAS_TABLE, 40 },
-    { BIAS_TABLE, 129 }, { BIAS_TABLE, 1024 },          { BIAS_TABLE, 1025 } /* the largest for which there is room, and one more
-                                                                              */
+    { BIAS_NONE, 0 },
+    { BIAS_LINEAR, ALIBI_SLOPES },
+    { BIAS_LINEAR, ODD_SLOPES },
+    { BIAS_TABLE, 1 },
+    { BIAS_TABLE, 40 },
+    { BIAS_TABLE, 129 },
+    { BIAS_TABLE, 1024 },
+    { BIAS_TABLE, 1025 } /* the largest for which there is room, and one more
+                          */
 };
 
-/* Every width at every length; the rest goes round, at different speeds. Many heads only where the reference is quick. */
+/* Every width at every length; the rest goes round, at different speeds. Many heads only where the
+ * reference is quick. */
 static struct attention_case full_case(int d, int l)
 {
     static const int64_t gaps[] = { 0, 8, 0, 3, 1 };
-    int i = d * COUNT_OF(lengths) + l, group = lengths[l] < 200 ? i % 4 : i % 2 ? 2 : 0, bias = (i + d) % COUNT_OF(biases);
+    int i = d * COUNT_OF(lengths) + l,
+        group = lengths[l] < 200 ? i % 4
+                : i % 2          ? 2
+                                 : 0,
+        bias = (i + d) % COUNT_OF(biases);
 
     return (struct attention_case){ .B = lengths[l] < 200 ? 1 + i / 2 % 2 : 1,
                                     .Lq = lengths[l],
@@ -345,7 +391,9 @@ static void attention_equals_the_reference_for_every_bias_and_group_of_heads(voi
         for (int64_t D = 64; D <= 128; D += 64)
             for (int bias = 0; bias < COUNT_OF(biases); bias++)
                 for (int group = 0; group < COUNT_OF(heads); group++) {
-                    struct attention_case c = { .B = 1 + group % 2, .Lq = 150, .Lk = 150, .D = D, .packed = true };
+                    struct attention_case c = {
+                        .B = 1 + group % 2, .Lq = 150, .Lk = 150, .D = D, .packed = true
+                    };
                     c.H = heads[group][0];
                     c.Hkv = heads[group][1];
                     c.bias = biases[bias].kind;
@@ -367,8 +415,10 @@ static void gradients_of_turned_queries_and_keys_equal_the_reference(void **stat
         for (int d = 0; d < COUNT_OF(even); d++)
             for (int l = 0; l < COUNT_OF(lengths); l += 2)
                 for (int turned = HALVES_TURNED; turned <= PAIRS_TURNED; turned++) {
-                    struct attention_case c = { 1, lengths[l], lengths[l], 2, 1 + l / 2 % 2, even[d], BIAS_NONE,
-                                                0, d % 2,      0,          0, turned };
+                    struct attention_case c = {
+                        1, lengths[l], lengths[l], 2, 1 + l / 2 % 2, even[d], BIAS_NONE,
+                        0, d % 2,      0,          0, turned
+                    };
                     check_backward(c, gpu_types[type], false, d + l == 4);
                 }
     end();
@@ -380,7 +430,8 @@ static void attention_takes_tensors_at_any_place(void **state)
     begin();
     for (int type = 0; type < 2; type++)
         for (int d = 0; d < COUNT_OF(widths); d++) {
-            struct attention_case c = { 2, 130, 130, 2, 1, widths[d], BIAS_LINEAR, ALIBI_SLOPES, d % 2, 0, 0, NOT_TURNED };
+            struct attention_case c = { 2,           130,          130,   2, 1, widths[d],
+                                        BIAS_LINEAR, ALIBI_SLOPES, d % 2, 0, 0, NOT_TURNED };
             check_forward(c, gpu_types[type], 1);
             check_backward(c, gpu_types[type], true, 1);
         }
@@ -389,9 +440,11 @@ static void attention_takes_tensors_at_any_place(void **state)
 
 static void attention_over_nothing_does_nothing(void **state)
 {
-    static const struct attention_case cases[] = { { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_TURNED },
-                                                   { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0, NOT_TURNED },
-                                                   { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_TURNED } };
+    static const struct attention_case cases[] = {
+        { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_TURNED },
+        { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0, NOT_TURNED },
+        { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_TURNED }
+    };
 
     (void)state;
     begin();
@@ -404,15 +457,18 @@ static void attention_over_nothing_does_nothing(void **state)
     end();
 }
 
-/* Whole numbers, so that scores in the thousands have no rounding of their own: only the softmax is at test. */
+/* Whole numbers, so that scores in the thousands have no rounding of their own: only the softmax is
+ * at test. */
 static void scores_too_large_for_exp_give_the_same_softmax(void **state)
 {
     (void)state;
     begin();
     for (int type = 0; type < 2; type++)
         for (int64_t D = 16; D <= 64; D *= 4) {
-            struct problem p = forward_problem(
-                (struct attention_case){ 1, 150, 150, 2, 2, D, BIAS_NONE, 0, false, 0, 0, NOT_TURNED }, gpu_types[type], 0, 0);
+            struct problem p =
+                forward_problem((struct attention_case){ 1, 150, 150, 2, 2, D, BIAS_NONE, 0, false,
+                                                         0, 0, NOT_TURNED },
+                                gpu_types[type], 0, 0);
             for (int s = Q_ROWS; s <= K_ROWS; s++)
                 for (int64_t i = 0; i < stored(&p.slots[s]); i++)
                     put(&p.slots[s], i, round(40.0 * p.slots[s].values[i]));
@@ -426,7 +482,8 @@ static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
     (void)state;
     begin();
     for (int type = 0; type < 2; type++)
-        check_forward((struct attention_case){ 1, 1500, 1500, 1, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED },
+        check_forward((struct attention_case){ 1, 1500, 1500, 1, 1, 64, BIAS_LINEAR, STEEP_SLOPES,
+                                               false, 0, 0, NOT_TURNED },
                       gpu_types[type], 0);
     end();
 }
@@ -465,8 +522,11 @@ static void attention_after_a_past_equals_the_reference(void **state)
         for (int q = 0; q < COUNT_OF(queries); q++)
             for (int k = 0; k < COUNT_OF(keys); k++)
                 for (int d = 0; d < COUNT_OF(some); d++) {
-                    int i = q + 2 * k + 3 * d, group = (i + k) % COUNT_OF(heads), bias = i % COUNT_OF(biases);
-                    struct attention_case c = { .B = 1 + i % 2, .Lq = queries[q], .Lk = keys[k], .D = some[d] };
+                    int i = q + 2 * k + 3 * d, group = (i + k) % COUNT_OF(heads),
+                        bias = i % COUNT_OF(biases);
+                    struct attention_case c = {
+                        .B = 1 + i % 2, .Lq = queries[q], .Lk = keys[k], .D = some[d]
+                    };
                     c.H = heads[group][0];
                     c.Hkv = heads[group][1];
                     if (c.Lq * c.Lk > 20000)
@@ -523,9 +583,12 @@ static bool norms_are_bounds(const struct problem *p, const struct solution *s, 
 static void check_norms(int64_t B, int64_t L, int64_t Hkv, int64_t D, enum dtype type, int64_t from)
 {
     int64_t capacity = L + 200, tiles = attention_tiles(capacity);
-    struct problem p = { .operation = "attention_norms", .type = type, .n = { B, L, Hkv, D, capacity, from } };
+    struct problem p = { .operation = "attention_norms",
+                         .type = type,
+                         .n = { B, L, Hkv, D, capacity, from } };
 
-    snprintf(p.shape, sizeof p.shape, "B=%d L=%d Hkv=%d D=%d from=%d", (int)B, (int)L, (int)Hkv, (int)D, (int)from);
+    snprintf(p.shape, sizeof p.shape, "B=%d L=%d Hkv=%d D=%d from=%d", (int)B, (int)L, (int)Hkv,
+             (int)D, (int)from);
     p.limit = NORM_MARGIN;
     p.run = run_norms;
     given(&p, tensor_2(NULL, type, B * capacity, Hkv * D));
@@ -566,7 +629,8 @@ static void fill_normal(struct slot *s, uint64_t stream, double size)
 }
 
 /* The problem's attention in double, with the tiles that the GPU used; the caller frees t. */
-static struct attention attention_used(const struct problem *p, const struct solution *s, struct tensor t[SLOTS])
+static struct attention attention_used(const struct problem *p, const struct solution *s,
+                                       struct tensor t[SLOTS])
 {
     struct attention a;
 
@@ -601,7 +665,8 @@ static bool is_a_record(const struct attention *a)
 }
 
 /* The largest of exact - got, and of got - exact. */
-static void one_sided(const struct problem *p, const struct solution *s, int slot, double *below, double *above)
+static void one_sided(const struct problem *p, const struct solution *s, int slot, double *below,
+                      double *above)
 {
     *below = *above = -INFINITY;
     for (int64_t i = 0; i < stored(&p->slots[slot]); i++) {
@@ -617,7 +682,8 @@ static bool check_budget(const struct problem *p, const struct solution *s, doub
     struct tensor t[SLOTS];
     struct attention a = attention_used(p, s, t);
     struct skip_count count = attention_count(&a);
-    double left_out = attention_left_out(&a), v = largest(&p->slots[V_ROWS]), row = v * sqrt((double)p->n[N_D]);
+    double left_out = attention_left_out(&a), v = largest(&p->slots[V_ROWS]),
+           row = v * sqrt((double)p->n[N_D]);
     double rounding = (p->type == DTYPE_BF16 ? 0x1p-7 : 2e-5) * v, y[2], lse[2];
     bool good = is_a_record(&a);
     const char *wrong = misbehaviour(p, s);
@@ -625,26 +691,30 @@ static bool check_budget(const struct problem *p, const struct solution *s, doub
     one_sided(p, s, FORWARD_Y, &y[0], &y[1]);
     one_sided(p, s, FORWARD_LSE, &lse[0], &lse[1]);
     *used = (double)count.used / (double)count.all;
-    good = good && wrong == NULL && left_out <= p->eps && fmax(y[0], y[1]) <= 2.0 * p->eps * row + rounding &&
-           lse[0] <= p->eps + 5e-5 && lse[1] <= 5e-5;
-    printf("skipping cuda %s %s eps %.0e%s: used %.3f left out %.1e y %.1e limit %.1e lse %.1e %.1e  %s\n", type_name(p->type),
-           p->shape, p->eps, stored(&p->slots[FORWARD_NORMS]) > 0 ? " norms" : "", *used, left_out, fmax(y[0], y[1]),
-           2.0 * p->eps * row + rounding, lse[0], lse[1],
-           wrong  ? wrong
-           : good ? "ok"
-                  : "TOO FAR");
+    good = good && wrong == NULL && left_out <= p->eps &&
+           fmax(y[0], y[1]) <= 2.0 * p->eps * row + rounding && lse[0] <= p->eps + 5e-5 &&
+           lse[1] <= 5e-5;
+    printf(
+        "skipping cuda %s %s eps %.0e%s: used %.3f left out %.1e y %.1e limit %.1e lse %.1e %.1e  %s\n",
+        type_name(p->type), p->shape, p->eps, stored(&p->slots[FORWARD_NORMS]) > 0 ? " norms" : "",
+        *used, left_out, fmax(y[0], y[1]), 2.0 * p->eps * row + rounding, lse[0], lse[1],
+        wrong  ? wrong
+        : good ? "ok"
+               : "TOO FAR");
     for (int i = 0; i < p->count; i++)
         mem_free(t[i].data);
     return good;
 }
 
-/* ---- gradients of what was used: the reference's formulas over the tiles of the record, for B = 1 and rows without gaps */
+/* ---- gradients of what was used: the reference's formulas over the tiles of the record, for B = 1
+ * and rows without gaps */
 
 static void add_pair(struct problem *p, const struct operands *o, int64_t h, int64_t i, int64_t j)
 {
     struct slot *s = p->slots;
     struct pair x = pair_at(o, 0, h, i, j);
-    double *dq = s[DQ_ROWS].expected + (x.q - s[Q_ROWS].values), *dk = s[DK_ROWS].expected + (x.k - s[K_ROWS].values);
+    double *dq = s[DQ_ROWS].expected + (x.q - s[Q_ROWS].values),
+           *dk = s[DK_ROWS].expected + (x.k - s[K_ROWS].values);
     double *dv = s[DV_ROWS].expected + (x.v - s[V_ROWS].values);
 
     for (int64_t d = 0; d < p->n[N_D]; d++) {
@@ -673,7 +743,8 @@ static void expect_gradients_of_what_was_used(struct problem *p, struct tensor k
 }
 
 /* The backward pass that follows on the GPU's own forward pass. */
-static void check_skipping_backward(struct attention_case c, const struct problem *forward, const struct solution *s)
+static void check_skipping_backward(struct attention_case c, const struct problem *forward,
+                                    const struct solution *s)
 {
     double *y = NULL, *lse = NULL;
     struct tensor t[SLOTS];
@@ -689,7 +760,8 @@ static void check_skipping_backward(struct attention_case c, const struct proble
     p.operation = "attention_backward skipping";
     p.eps = forward->eps;
     for (int n = Q_ROWS; n <= V_ROWS; n++)
-        memcpy(p.slots[n].values, forward->slots[n].values, (size_t)stored(&p.slots[n]) * sizeof(double));
+        memcpy(p.slots[n].values, forward->slots[n].values,
+               (size_t)stored(&p.slots[n]) * sizeof(double));
     for (int64_t i = 0; i < stored(&p.slots[KEPT]); i++)
         p.slots[KEPT].values[i] = (double)((const int32_t *)a.skip.kept.data)[i];
     expect_gradients_of_what_was_used(&p, a.skip.kept);
@@ -732,7 +804,8 @@ static void what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_re
         { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED },
         { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_TURNED },
         { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_TURNED },
-        { 1, 2100, 2100, 1, 1, 16, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED }, /* more than a word of tiles */
+        { 1, 2100, 2100, 1, 1, 16, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0,
+          NOT_TURNED }, /* more than a word of tiles */
     };
     static const double budgets[] = { 0x1p-24, 0x1p-10 };
 
@@ -741,8 +814,10 @@ static void what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_re
     for (int type = 0; type < 2; type++)
         for (int i = 0; i < COUNT_OF(cases); i++)
             for (int kind = 0; kind < 4; kind++) {
-                double used = check_skipping(cases[i], gpu_types[type], budgets[kind & 1], kind >> 1);
-                bool fast = gpu_types[type] == DTYPE_BF16 && (cases[i].D == 64 || cases[i].D == 128);
+                double used =
+                    check_skipping(cases[i], gpu_types[type], budgets[kind & 1], kind >> 1);
+                bool fast =
+                    gpu_types[type] == DTYPE_BF16 && (cases[i].D == 64 || cases[i].D == 128);
                 if (fast && cases[i].T == STEEP_SLOPES && cases[i].Lq >= 1000 && used >= 1.0) {
                     printf("NOTHING IS LEFT OUT\n");
                     all_good = false;
@@ -779,15 +854,16 @@ static void a_key_that_is_not_a_number_is_never_left_out(void **state)
     for (int type = 0; type < 2; type++)
         for (int n = 0; n < 4 * COUNT_OF(keys); n++) {
             int64_t D = n & 1 ? 64 : 128, key = keys[n / 4];
-            struct attention_case c = { 1, 400, 400, 1, 1, D, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED };
+            struct attention_case c = { 1,           400,          400,   1, 1, D,
+                                        BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED };
             struct problem p = forward_problem(c, gpu_types[type], n & 2, true);
             p.eps = 0x1p-24;
             p.slots[K_ROWS].values[key * D + 3] = (double)NAN;
             struct solution s = solve_on_gpu(&p);
             for (int64_t i = key; i < 400; i++)
                 if (!isnan(result(&p, &s, FORWARD_LSE, i)))
-                    fail_msg("%s %s: query %d does not show the nan of key %d", type_name(gpu_types[type]), p.shape, (int)i,
-                             (int)key);
+                    fail_msg("%s %s: query %d does not show the nan of key %d",
+                             type_name(gpu_types[type]), p.shape, (int)i, (int)key);
             solution_free(&s);
             problem_free(&p);
         }

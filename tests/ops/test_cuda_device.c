@@ -1,4 +1,5 @@
-/* test_cuda_device.c - the GPU's memory, what it says it takes, fills and copies in it, and the times of operations */
+/* test_cuda_device.c - the GPU's memory, what it says it takes, fills and copies in it, and the
+ * times of operations */
 #include "ops/gpu.h"
 
 /* ---- memory */
@@ -7,9 +8,14 @@
 static void what_goes_up_comes_down_rounded_to_nearest_even(void **state)
 {
     enum { COUNT = 5000011, SPECIAL = 8 };
-    static const float special[SPECIAL] = {
-        0.0f, -0.0f, INFINITY, -INFINITY, 0x1.01p0f /* a tie, down */, 0x1.03p0f /* a tie, up */, 0x1.0100002p0f, 1e-40f
-    };
+    static const float special[SPECIAL] = { 0.0f,
+                                            -0.0f,
+                                            INFINITY,
+                                            -INFINITY,
+                                            0x1.01p0f /* a tie, down */,
+                                            0x1.03p0f /* a tie, up */,
+                                            0x1.0100002p0f,
+                                            1e-40f };
     float *up = NULL, *down = NULL;
 
     (void)state;
@@ -26,7 +32,8 @@ static void what_goes_up_comes_down_rounded_to_nearest_even(void **state)
         gpu.ops->buffer_free(&gpu, t.data);
         for (int i = 0; i < COUNT; i++)
             if ((double)down[i] != rounded(gpu_types[n], (double)up[i]))
-                fail_msg("element %d in %s: %a became %a", i, type_name(gpu_types[n]), (double)up[i], (double)down[i]);
+                fail_msg("element %d in %s: %a became %a", i, type_name(gpu_types[n]),
+                         (double)up[i], (double)down[i]);
     }
     mem_free(up);
     mem_free(down);
@@ -67,7 +74,8 @@ static void a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works(void *
     (void)state;
     begin();
     gpu.ops->memory(&gpu, &memory);
-    assert_int_equal(gpu.ops->buffer_new(&gpu, &buffer, 4 * memory.total, "far too much"), ALIBI_MEMORY);
+    assert_int_equal(gpu.ops->buffer_new(&gpu, &buffer, 4 * memory.total, "far too much"),
+                     ALIBI_MEMORY);
     assert_non_null(strstr(alibi_error(), "far too much"));
     assert_ok(gpu.ops->buffer_new(&gpu, &buffer, sizeof one, "a number"));
     assert_ok(gpu.ops->upload(&gpu, tensor_1(buffer, DTYPE_F32, 1), &one));
@@ -79,7 +87,8 @@ static void a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works(void *
 
 static struct tensor zeros(struct tensor t)
 {
-    assert_ok(gpu.ops->buffer_new(&gpu, &t.data, (size_t)tensor_count(t) * dtype_bytes(t.type), "zeros"));
+    assert_ok(
+        gpu.ops->buffer_new(&gpu, &t.data, (size_t)tensor_count(t) * dtype_bytes(t.type), "zeros"));
     assert_ok(gpu.ops->fill(&gpu, t, 0.0));
     return t;
 }
@@ -146,7 +155,11 @@ static void fill_equals_the_reference(void **state)
     for (int type = 0; type < 2; type++)
         for (int i = 0; i < COUNT_OF(counts); i++)
             for (int skew = 0; skew < 2; skew++) {
-                struct problem p = { .operation = "fill", .type = gpu_types[type], .skew = skew, .limit = 1e-7, .run = run_fill };
+                struct problem p = { .operation = "fill",
+                                     .type = gpu_types[type],
+                                     .skew = skew,
+                                     .limit = 1e-7,
+                                     .run = run_fill };
                 DESCRIBE(&p, "count=%d", (int)counts[i]);
                 written(&p, vector(p.type, counts[i]));
                 check(&p);
@@ -165,9 +178,14 @@ static alibi_status run_copy(struct device *dev, const struct problem *p, const 
 
 static void check_copy(const int64_t *n, enum dtype to, enum dtype from, int64_t gap, int64_t skew)
 {
-    struct problem p = { .operation = "copy", .type = to, .n = { n[0], n[1], n[2], n[3] }, .kind = (int)gap, .skew = skew };
+    struct problem p = { .operation = "copy",
+                         .type = to,
+                         .n = { n[0], n[1], n[2], n[3] },
+                         .kind = (int)gap,
+                         .skew = skew };
 
-    DESCRIBE(&p, "B=%d L=%d H=%d D=%d gap=%d from %s", (int)n[0], (int)n[1], (int)n[2], (int)n[3], (int)gap, type_name(from));
+    DESCRIBE(&p, "B=%d L=%d H=%d D=%d gap=%d from %s", (int)n[0], (int)n[1], (int)n[2], (int)n[3],
+             (int)gap, type_name(from));
     p.rough = from == to ? 1e-30 : 0x1p-8; /* one rounding, or none */
     p.run = run_copy;
     given(&p, matrix(from, n[0] * n[1], n[2] * n[3] + 2 * gap));
@@ -200,7 +218,8 @@ static void times_of_operations_are_kept_once_somebody_asks(void **state)
 
     (void)state;
     begin();
-    struct tensor x = zeros(matrix(DTYPE_F32, 64, 64)), y = zeros(x), weight = zeros(x), bias = zeros(vector(DTYPE_F32, 64));
+    struct tensor x = zeros(matrix(DTYPE_F32, 64, 64)), y = zeros(x), weight = zeros(x),
+                  bias = zeros(vector(DTYPE_F32, 64));
     struct tensor all[] = { x, y, weight, bias };
     assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
     assert_ok(gpu.ops->linear_forward(&gpu, y, x, weight, bias));

@@ -1,27 +1,34 @@
-/* test_cuda_linear.c - the GPU's linear layers against the reference: cuBLASLt, and what our own kernels add to it */
+/* test_cuda_linear.c - the GPU's linear layers against the reference: cuBLASLt, and what our own
+ * kernels add to it */
 #include "ops/gpu.h"
 
 /* ---- linear. kind: 1 bias; backward: 1 dbias, 2 dx, 4 no dweight */
 
-static alibi_status run_linear_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_linear_forward(struct device *dev, const struct problem *p,
+                                       const struct tensor *t)
 {
     return dev->ops->linear_forward(dev, t[3], t[0], t[1], present_if(p->kind & 1, t[2]));
 }
 
 /* Without dweight nobody looks at x. */
-static alibi_status run_linear_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_linear_backward(struct device *dev, const struct problem *p,
+                                        const struct tensor *t)
 {
     struct tensor dx = p->kind & 2 ? t[5] : tensor_none(), dbias = present_if(p->kind & 1, t[4]);
     bool dweight = !(p->kind & 4);
 
-    return dev->ops->linear_backward(dev, dx, present_if(dweight, t[3]), dbias, t[2], present_if(dweight, t[0]), t[1]);
+    return dev->ops->linear_backward(dev, dx, present_if(dweight, t[3]), dbias, t[2],
+                                     present_if(dweight, t[0]), t[1]);
 }
 
 static void check_linear_forward(const int64_t *n, enum dtype type, int kind, int64_t skew)
 {
-    struct problem p = { .operation = "linear_forward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
+    struct problem p = {
+        .operation = "linear_forward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew
+    };
 
-    DESCRIBE(&p, "rows=%d in=%d out=%d%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " bias" : "");
+    DESCRIBE(&p, "rows=%d in=%d out=%d%s", (int)n[0], (int)n[1], (int)n[2],
+             kind & 1 ? " bias" : "");
     p.rough = kind & 1 ? 0x1p-7 : 0.0; /* the product may be rounded before the bias is added */
     p.run = run_linear_forward;
     given(&p, matrix(type, n[0], n[1]));
@@ -33,10 +40,12 @@ static void check_linear_forward(const int64_t *n, enum dtype type, int kind, in
 
 static void check_linear_backward(const int64_t *n, enum dtype type, int kind, int64_t skew)
 {
-    struct problem p = { .operation = "linear_backward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew };
+    struct problem p = {
+        .operation = "linear_backward", .type = type, .kind = kind, .limit = 1e-5, .skew = skew
+    };
 
-    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s%s", (int)n[0], (int)n[1], (int)n[2], kind & 1 ? " dbias" : "", kind & 2 ? " dx" : "",
-             kind & 4 ? "" : " dweight");
+    DESCRIBE(&p, "rows=%d in=%d out=%d%s%s%s", (int)n[0], (int)n[1], (int)n[2],
+             kind & 1 ? " dbias" : "", kind & 2 ? " dx" : "", kind & 4 ? "" : " dweight");
     p.run = run_linear_backward;
     given(&p, matrix(type, n[0], n[1]));
     given(&p, matrix(type, n[2], n[1]));
@@ -49,9 +58,10 @@ static void check_linear_backward(const int64_t *n, enum dtype type, int kind, i
 }
 
 static const int64_t linear_shapes[][3] = {
-    { 1, 1, 1 },       { 1, 96, 67 },    { 2, 3, 5 },       { 7, 65, 129 },   { 64, 64, 64 },    { 130, 33, 17 },
-    { 0, 8, 8 },       { 5, 0, 3 },      { 5, 3, 0 },       { 600, 20, 150 }, { 1, 768, 257 },   { 31, 40, 257 },
-    { 128, 512, 256 }, { 256, 64, 192 }, { 37, 128, 1031 }, { 3, 64, 50304 }, { 512, 192, 128 },
+    { 1, 1, 1 },      { 1, 96, 67 },     { 2, 3, 5 },       { 7, 65, 129 },   { 64, 64, 64 },
+    { 130, 33, 17 },  { 0, 8, 8 },       { 5, 0, 3 },       { 5, 3, 0 },      { 600, 20, 150 },
+    { 1, 768, 257 },  { 31, 40, 257 },   { 128, 512, 256 }, { 256, 64, 192 }, { 37, 128, 1031 },
+    { 3, 64, 50304 }, { 512, 192, 128 },
 };
 
 static void linear_equals_the_reference(void **state)
@@ -82,27 +92,37 @@ static void linear_takes_tensors_at_any_place(void **state)
     end();
 }
 
-/* ---- linear with activation. n: activation; kind: 1 bias; backward: 2 dup is up, 4 dup is scratch, 8 sums of dup */
+/* ---- linear with activation. n: activation; kind: 1 bias; backward: 2 dup is up, 4 dup is
+ * scratch, 8 sums of dup */
 
-static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p,
+                                                  const struct tensor *t)
 {
-    return dev->ops->linear_activation_forward(dev, (int)p->n[0], t[3], t[4], t[0], t[1], present_if(p->kind & 1, t[2]));
+    return dev->ops->linear_activation_forward(dev, (int)p->n[0], t[3], t[4], t[0], t[1],
+                                               present_if(p->kind & 1, t[2]));
 }
 
-static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p, const struct tensor *t)
+static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p,
+                                                   const struct tensor *t)
 {
-    struct tensor dup = p->kind & 6 ? t[5] : t[7], up = p->kind & 2 ? t[5] : t[6], room = p->kind & 4 ? t[5] : t[2];
+    struct tensor dup = p->kind & 6 ? t[5] : t[7], up = p->kind & 2 ? t[5] : t[6],
+                  room = p->kind & 4 ? t[5] : t[2];
     struct tensor sums = present_if(p->kind & 8, t[9]), dbias = present_if(p->kind & 1, t[4]);
 
-    return dev->ops->linear_activation_backward(dev, (int)p->n[0], dup, sums, room, t[3], dbias, t[0], t[1], t[8], up);
+    return dev->ops->linear_activation_backward(dev, (int)p->n[0], dup, sums, room, t[3], dbias,
+                                                t[0], t[1], t[8], up);
 }
 
-static void check_linear_activation_forward(const int64_t *n, enum dtype type, int activation, int kind, int64_t skew)
+static void check_linear_activation_forward(const int64_t *n, enum dtype type, int activation,
+                                            int kind, int64_t skew)
 {
     int64_t rows = n[0], C = n[1], F = n[2], wide = activation == ALIBI_SWIGLU ? 2 * F : F;
-    struct problem p = { .operation = "linear_activation_forward", .type = type, .kind = kind, .n = { activation } };
+    struct problem p = {
+        .operation = "linear_activation_forward", .type = type, .kind = kind, .n = { activation }
+    };
 
-    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[activation], kind & 1 ? " bias" : "");
+    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s", (int)rows, (int)C, (int)F, activation_names[activation],
+             kind & 1 ? " bias" : "");
     p.skew = skew;
     p.limit = 1e-5;
     p.rough = 0x1p-7; /* what is activated may be rounded already */
@@ -115,13 +135,17 @@ static void check_linear_activation_forward(const int64_t *n, enum dtype type, i
     check(&p);
 }
 
-static void check_linear_activation_backward(const int64_t *n, enum dtype type, int activation, int kind, int64_t skew)
+static void check_linear_activation_backward(const int64_t *n, enum dtype type, int activation,
+                                             int kind, int64_t skew)
 {
     int64_t rows = n[0], C = n[1], F = n[2], wide = activation == ALIBI_SWIGLU ? 2 * F : F;
-    struct problem p = { .operation = "linear_activation_backward", .type = type, .kind = kind, .n = { activation } };
+    struct problem p = {
+        .operation = "linear_activation_backward", .type = type, .kind = kind, .n = { activation }
+    };
 
-    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s%s%s%s", (int)rows, (int)C, (int)F, activation_names[activation],
-             kind & 1 ? " dbias" : "", kind & 2 ? " dup is up" : "", kind & 4 ? " dup is scratch" : "", kind & 8 ? " sums" : "");
+    DESCRIBE(&p, "rows=%d C=%d F=%d %s%s%s%s%s", (int)rows, (int)C, (int)F,
+             activation_names[activation], kind & 1 ? " dbias" : "", kind & 2 ? " dup is up" : "",
+             kind & 4 ? " dup is scratch" : "", kind & 8 ? " sums" : "");
     p.skew = skew;
     p.limit = 1e-5;
     p.rough = 0x1p-7; /* the gradient of what is activated may be rounded already */
@@ -143,8 +167,10 @@ static void check_linear_activation_backward(const int64_t *n, enum dtype type, 
 
 static void linear_with_activation_equals_the_reference(void **state)
 {
-    static const int64_t shapes[][3] = { { 1, 1, 1 },   { 3, 5, 7 },     { 0, 8, 8 },       { 17, 64, 33 },  { 130, 24, 100 },
-                                         { 5, 8, 257 }, { 64, 64, 256 }, { 128, 128, 512 }, { 96, 72, 200 }, { 1, 64, 64 } };
+    static const int64_t shapes[][3] = { { 1, 1, 1 },     { 3, 5, 7 },       { 0, 8, 8 },
+                                         { 17, 64, 33 },  { 130, 24, 100 },  { 5, 8, 257 },
+                                         { 64, 64, 256 }, { 128, 128, 512 }, { 96, 72, 200 },
+                                         { 1, 64, 64 } };
 
     (void)state;
     begin();
@@ -152,10 +178,13 @@ static void linear_with_activation_equals_the_reference(void **state)
         for (int i = 0; i < COUNT_OF(shapes); i++)
             for (int activation = ALIBI_GELU_TANH; activation <= ALIBI_SWIGLU; activation++) {
                 for (int kind = 0; kind < 2; kind++)
-                    check_linear_activation_forward(shapes[i], gpu_types[type], activation, kind, 0);
+                    check_linear_activation_forward(shapes[i], gpu_types[type], activation, kind,
+                                                    0);
                 for (int kind = 0; kind < (activation == ALIBI_SWIGLU ? 4 : 6); kind++) {
-                    check_linear_activation_backward(shapes[i], gpu_types[type], activation, kind, 0);
-                    check_linear_activation_backward(shapes[i], gpu_types[type], activation, kind | 8, 0);
+                    check_linear_activation_backward(shapes[i], gpu_types[type], activation, kind,
+                                                     0);
+                    check_linear_activation_backward(shapes[i], gpu_types[type], activation,
+                                                     kind | 8, 0);
                 }
                 check_linear_activation_forward(shapes[i], gpu_types[type], activation, 1, 1);
                 check_linear_activation_backward(shapes[i], gpu_types[type], activation, 3 | 8, 1);

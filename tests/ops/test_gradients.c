@@ -1,8 +1,9 @@
 /* test_gradients.c - every backward operation against finite differences, in double
  *
- * For a random w of the output's shape let f(x) = sum(w * y(x)). The backward operation gives df/dx from dy = w; the central
- * difference (f(x + h) - f(x - h)) / 2h gives it again, one element at a time. Every gradient starts from random numbers: where
- * it accumulates they must still be in it, where it is overwritten they must be gone. */
+ * For a random w of the output's shape let f(x) = sum(w * y(x)). The backward operation gives df/dx
+ * from dy = w; the central difference (f(x + h) - f(x - h)) / 2h gives it again, one element at a
+ * time. Every gradient starts from random numbers: where it accumulates they must still be in it,
+ * where it is overwritten they must be gone. */
 #include "ops/ops.h"
 
 #include "check.h"
@@ -19,7 +20,8 @@ struct input {
     bool accumulates;
 };
 
-/* One case: forward computes y from the inputs, backward every dx from dy. The rest is whatever the operation needs. */
+/* One case: forward computes y from the inputs, backward every dx from dy. The rest is whatever the
+ * operation needs. */
 struct problem {
     void (*forward)(struct problem *p);
     void (*backward)(struct problem *p);
@@ -150,7 +152,8 @@ static double input_error(struct problem *p, struct input *in)
 }
 
 /* Prints the case's line, requires its gradients to be right, and frees it. */
-__attribute__((format(printf, 3, 4))) static void check(struct problem *p, const char *operation, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void check(struct problem *p, const char *operation,
+                                                        const char *format, ...)
 {
     double error = 0.0;
     char shape[96];
@@ -163,7 +166,8 @@ __attribute__((format(printf, 3, 4))) static void check(struct problem *p, const
     p->backward(p);
     for (int i = 0; i < p->inputs; i++)
         error = fmax(error, input_error(p, &p->in[i]));
-    printf("%-20s ref f64 %-38s error %.1e  limit %.1e  %s\n", operation, shape, error, LIMIT, error <= LIMIT ? "ok" : "FAILED");
+    printf("%-20s ref f64 %-38s error %.1e  limit %.1e  %s\n", operation, shape, error, LIMIT,
+           error <= LIMIT ? "ok" : "FAILED");
     assert_true(error <= LIMIT);
     free_problem(p);
 }
@@ -177,26 +181,32 @@ static struct tensor batched(const struct problem *p, struct tensor t)
 
 static void embedding_forward(struct problem *p)
 {
-    assert_ok(ops_ref.embedding_forward(&device, batched(p, p->y), p->index, p->in[0].x, p->in[1].x, p->start, p->scale));
+    assert_ok(ops_ref.embedding_forward(&device, batched(p, p->y), p->index, p->in[0].x, p->in[1].x,
+                                        p->start, p->scale));
 }
 
 static void embedding_backward(struct problem *p)
 {
-    assert_ok(ops_ref.embedding_backward(&device, p->in[0].dx, p->in[1].dx, batched(p, p->dy), p->index, p->start, p->scale));
+    assert_ok(ops_ref.embedding_backward(&device, p->in[0].dx, p->in[1].dx, batched(p, p->dy),
+                                         p->index, p->start, p->scale));
 }
 
 static void embedding_gradients_equal_finite_differences(void **state)
 {
     /* B, L, V, C, rows of the table (0: absent), start */
-    static const int cases[][6] = { { 2, 5, 3, 7, 5, 0 }, { 3, 4, 11, 1, 0, 0 }, { 1, 1, 1, 1, 1, 0 },
-                                    { 2, 3, 5, 4, 9, 6 }, { 0, 3, 2, 3, 3, 0 },  { 2, 0, 2, 3, 3, 0 } };
+    static const int cases[][6] = { { 2, 5, 3, 7, 5, 0 }, { 3, 4, 11, 1, 0, 0 },
+                                    { 1, 1, 1, 1, 1, 0 }, { 2, 3, 5, 4, 9, 6 },
+                                    { 0, 3, 2, 3, 3, 0 }, { 2, 0, 2, 3, 3, 0 } };
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const int *n = cases[i];
-        struct problem p = {
-            .forward = embedding_forward, .backward = embedding_backward, .B = n[0], .L = n[1], .start = n[5], .scale = 1.7
-        };
+        struct problem p = { .forward = embedding_forward,
+                             .backward = embedding_backward,
+                             .B = n[0],
+                             .L = n[1],
+                             .start = n[5],
+                             .scale = 1.7 };
         add_input(&p, n[2], n[3], true);
         if (n[4] > 0)
             add_input(&p, n[4], n[3], true);
@@ -204,7 +214,8 @@ static void embedding_gradients_equal_finite_differences(void **state)
             add_absent(&p);
         add_output(&p, p.B * p.L, n[3]);
         p.index = random_index(p.B, p.L, n[2]);
-        check(&p, "embedding_backward", "B=%d L=%d V=%d C=%d P=%d start=%d", n[0], n[1], n[2], n[3], n[4], n[5]);
+        check(&p, "embedding_backward", "B=%d L=%d V=%d C=%d P=%d start=%d", n[0], n[1], n[2], n[3],
+              n[4], n[5]);
     }
 }
 
@@ -217,10 +228,12 @@ static void linear_forward(struct problem *p)
 
 static void linear_backward(struct problem *p)
 {
-    assert_ok(ops_ref.linear_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy, p->in[0].x, p->in[1].x));
+    assert_ok(ops_ref.linear_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy,
+                                      p->in[0].x, p->in[1].x));
 }
 
-static void add_optional(struct problem *p, bool present, int64_t rows, int64_t columns, bool accumulates)
+static void add_optional(struct problem *p, bool present, int64_t rows, int64_t columns,
+                         bool accumulates)
 {
     if (present)
         add_input(p, rows, columns, accumulates);
@@ -231,9 +244,8 @@ static void add_optional(struct problem *p, bool present, int64_t rows, int64_t 
 static void linear_gradients_equal_finite_differences(void **state)
 {
     /* rows, in, out, bias */
-    static const int cases[][4] = {
-        { 1, 1, 1, 1 }, { 5, 3, 7, 1 }, { 7, 5, 3, 0 }, { 0, 3, 2, 1 }, { 3, 0, 2, 1 }, { 2, 3, 0, 1 }
-    };
+    static const int cases[][4] = { { 1, 1, 1, 1 }, { 5, 3, 7, 1 }, { 7, 5, 3, 0 },
+                                    { 0, 3, 2, 1 }, { 3, 0, 2, 1 }, { 2, 3, 0, 1 } };
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -243,7 +255,8 @@ static void linear_gradients_equal_finite_differences(void **state)
         add_input(&p, n[2], n[1], true);
         add_optional(&p, n[3], 1, n[2], true);
         add_output(&p, n[0], n[2]);
-        check(&p, "linear_backward", "rows=%d in=%d out=%d%s", n[0], n[1], n[2], n[3] ? " bias" : "");
+        check(&p, "linear_backward", "rows=%d in=%d out=%d%s", n[0], n[1], n[2],
+              n[3] ? " bias" : "");
     }
 }
 
@@ -251,18 +264,21 @@ static void linear_gradients_equal_finite_differences(void **state)
 static void linear_gives_the_same_gradient_of_its_input_alone(void **state)
 {
     struct tensor dy = random_tensor(5, 7), x = random_tensor(5, 3), weight = random_tensor(7, 3);
-    struct tensor dx = random_tensor(5, 3), alone = random_tensor(5, 3), dweight = random_tensor(7, 3);
+    struct tensor dx = random_tensor(5, 3), alone = random_tensor(5, 3),
+                  dweight = random_tensor(7, 3);
     struct tensor all[] = { dy, x, weight, dx, alone, dweight };
 
     (void)state;
     assert_ok(ops_ref.linear_backward(&device, dx, dweight, tensor_none(), dy, x, weight));
-    assert_ok(ops_ref.linear_backward(&device, alone, tensor_none(), tensor_none(), dy, tensor_none(), weight));
+    assert_ok(ops_ref.linear_backward(&device, alone, tensor_none(), tensor_none(), dy,
+                                      tensor_none(), weight));
     assert_memory_equal(alone.data, dx.data, 15 * sizeof(double));
     for (size_t i = 0; i < COUNT(all); i++)
         mem_free(all[i].data);
 }
 
-/* ---- norms: x, weight, bias, branch. kind: RMS norm. dx accumulates here: the residual stream's gradient is already in it. */
+/* ---- norms: x, weight, bias, branch. kind: RMS norm. dx accumulates here: the residual stream's
+ * gradient is already in it. */
 
 static const double norm_eps = 1e-5;
 
@@ -271,10 +287,11 @@ static void norm_forward(struct problem *p)
     struct tensor x = p->in[0].x, weight = p->in[1].x, bias = p->in[2].x, branch = p->in[3].x;
 
     if (p->kind)
-        assert_ok(ops_ref.rmsnorm_forward(&device, p->y, p->kept, p->sum, x, branch, p->drop, weight, bias, norm_eps));
+        assert_ok(ops_ref.rmsnorm_forward(&device, p->y, p->kept, p->sum, x, branch, p->drop,
+                                          weight, bias, norm_eps));
     else
-        assert_ok(
-            ops_ref.layernorm_forward(&device, p->y, p->kept_too, p->kept, p->sum, x, branch, p->drop, weight, bias, norm_eps));
+        assert_ok(ops_ref.layernorm_forward(&device, p->y, p->kept_too, p->kept, p->sum, x, branch,
+                                            p->drop, weight, bias, norm_eps));
 }
 
 /* Of the norm alone, onto dx; y must come out as it did before. */
@@ -283,15 +300,18 @@ static void norm_alone_backward(struct problem *p, struct tensor dx, struct tens
     struct input *weight = &p->in[1], *bias = &p->in[2];
 
     if (p->kind)
-        assert_ok(ops_ref.rmsnorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x, weight->x, bias->x, p->kept));
+        assert_ok(ops_ref.rmsnorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x,
+                                           weight->x, bias->x, p->kept));
     else
-        assert_ok(ops_ref.layernorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x, weight->x, bias->x,
-                                             p->kept_too, p->kept));
+        assert_ok(ops_ref.layernorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x,
+                                             weight->x, bias->x, p->kept_too, p->kept));
     if (p->again.data)
-        assert_true(memcmp(p->again.data, p->y.data, (size_t)tensor_count(p->y) * sizeof(double)) == 0);
+        assert_true(memcmp(p->again.data, p->y.data, (size_t)tensor_count(p->y) * sizeof(double)) ==
+                    0);
 }
 
-/* Where there is a branch, the gradient of the sum is that of x and, behind the same dropout, that of the branch. */
+/* Where there is a branch, the gradient of the sum is that of x and, behind the same dropout, that
+ * of the branch. */
 static void norm_backward(struct problem *p)
 {
     struct input *x = &p->in[0], *branch = &p->in[3];
@@ -325,14 +345,16 @@ static void check_norm(int rows, int C, bool bias, int percent, bool rms)
     }
     if (!bias || percent >= 0)
         p.again = new_tensor(DTYPE_F64, rows, C);
-    check(&p, rms ? "rmsnorm_backward" : "layernorm_backward", "rows=%d C=%d%s dropout %d%%", rows, C, bias ? " bias" : "",
-          percent);
+    check(&p, rms ? "rmsnorm_backward" : "layernorm_backward", "rows=%d C=%d%s dropout %d%%", rows,
+          C, bias ? " bias" : "", percent);
 }
 
 /* Layer norm of a single number is constant, RMS norm its sign. */
 static void norm_gradients_equal_finite_differences(void **state)
 {
-    static const int cases[][3] = { { 1, 1, 1 }, { 1, 2, 0 }, { 5, 7, 1 }, { 3, 31, 0 }, { 0, 5, 1 } };
+    static const int cases[][3] = {
+        { 1, 1, 1 }, { 1, 2, 0 }, { 5, 7, 1 }, { 3, 31, 0 }, { 0, 5, 1 }
+    };
     static const int percents[] = { -1, 0, 30 };
 
     (void)state;
@@ -364,15 +386,17 @@ static void activation_gradients_equal_finite_differences(void **state)
     for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
         for (size_t i = 0; i < COUNT(shapes); i++) {
             const int *n = shapes[i];
-            struct problem p = { .forward = activation_forward, .backward = activation_backward, .kind = kind };
+            struct problem p = { .forward = activation_forward,
+                                 .backward = activation_backward,
+                                 .kind = kind };
             add_input(&p, n[0], kind == ALIBI_SWIGLU ? 2 * n[1] : n[1], false);
             add_output(&p, n[0], n[1]);
             check(&p, "activation_backward", "rows=%d F=%d %s", n[0], n[1], activation_names[kind]);
         }
 }
 
-/* ---- a layer of two matrices with an activation between: x, weight, bias; weight, bias. The first bias has its gradient from
- * the sums of dup. */
+/* ---- a layer of two matrices with an activation between: x, weight, bias; weight, bias. The first
+ * bias has its gradient from the sums of dup. */
 
 enum { APART, OVER_UP, OVER_SCRATCH }; /* where dup goes */
 
@@ -380,7 +404,8 @@ static void two_layers_forward(struct problem *p)
 {
     struct input *in = p->in;
 
-    assert_ok(ops_ref.linear_activation_forward(&device, p->kind, p->kept_too, p->kept, in[0].x, in[1].x, in[2].x));
+    assert_ok(ops_ref.linear_activation_forward(&device, p->kind, p->kept_too, p->kept, in[0].x,
+                                                in[1].x, in[2].x));
     assert_ok(ops_ref.linear_forward(&device, p->y, p->kept_too, in[3].x, in[4].x));
 }
 
@@ -390,15 +415,19 @@ static void two_layers_backward(struct problem *p)
     struct tensor up = p->kept, activated = p->kept_too;
     struct tensor dup = p->start == OVER_UP ? up : p->start == OVER_SCRATCH ? p->scratch : p->dup;
 
-    assert_ok(ops_ref.linear_activation_backward(&device, p->kind, dup, in[2].dx, p->scratch, in[3].dx, in[4].dx, p->dy,
-                                                 activated, in[3].x, up));
-    assert_ok(ops_ref.linear_backward(&device, in[0].dx, in[1].dx, tensor_none(), dup, in[0].x, in[1].x));
+    assert_ok(ops_ref.linear_activation_backward(&device, p->kind, dup, in[2].dx, p->scratch,
+                                                 in[3].dx, in[4].dx, p->dy, activated, in[3].x,
+                                                 up));
+    assert_ok(
+        ops_ref.linear_backward(&device, in[0].dx, in[1].dx, tensor_none(), dup, in[0].x, in[1].x));
 }
 
 static void check_two_layers(int rows, int C, int F, int kind, bool bias, int where)
 {
     static const char *const places[] = { "", " dup=up", " dup=scratch" };
-    struct problem p = { .forward = two_layers_forward, .backward = two_layers_backward, .kind = kind, .start = where };
+    struct problem p = {
+        .forward = two_layers_forward, .backward = two_layers_backward, .kind = kind, .start = where
+    };
     int width = kind == ALIBI_SWIGLU ? 2 * F : F;
 
     add_input(&p, rows, C, false);
@@ -411,8 +440,8 @@ static void check_two_layers(int rows, int C, int F, int kind, bool bias, int wh
     p.kept_too = new_tensor(DTYPE_F64, rows, F);
     p.scratch = new_tensor(DTYPE_F64, rows, F);
     p.dup = new_tensor(DTYPE_F64, rows, width);
-    check(&p, "linear_activation", "rows=%d C=%d F=%d %s%s%s", rows, C, F, activation_names[kind], bias ? " bias" : "",
-          places[where]);
+    check(&p, "linear_activation", "rows=%d C=%d F=%d %s%s%s", rows, C, F, activation_names[kind],
+          bias ? " bias" : "", places[where]);
 }
 
 static void linear_activation_gradients_equal_finite_differences(void **state)
@@ -423,7 +452,8 @@ static void linear_activation_gradients_equal_finite_differences(void **state)
     for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++)
         for (int where = APART; where <= (kind == ALIBI_SWIGLU ? OVER_UP : OVER_SCRATCH); where++)
             for (size_t i = 0; i < COUNT(shapes); i++)
-                check_two_layers(shapes[i][0], shapes[i][1], shapes[i][2], kind, where != OVER_UP, where);
+                check_two_layers(shapes[i][0], shapes[i][1], shapes[i][2], kind, where != OVER_UP,
+                                 where);
 }
 
 /* ---- residual: the gradient of x is dy, that of the branch dy behind the same dropout */
@@ -448,7 +478,9 @@ static void residual_gradients_equal_finite_differences(void **state)
     for (size_t r = 0; r < COUNT(rates); r++)
         for (size_t i = 0; i < COUNT(shapes); i++) {
             const int *n = shapes[i];
-            struct problem p = { .forward = residual_forward, .backward = residual_backward, .drop = { rates[r], 3, 4 } };
+            struct problem p = { .forward = residual_forward,
+                                 .backward = residual_backward,
+                                 .drop = { rates[r], 3, 4 } };
             add_input(&p, n[0], n[1], false);
             add_input(&p, n[0], n[1], false);
             add_output(&p, n[0], n[1]);
@@ -456,7 +488,8 @@ static void residual_gradients_equal_finite_differences(void **state)
         }
 }
 
-/* ---- attention. q, k and v lie packed in the rows of one input, as the model has them; the bias is the other. */
+/* ---- attention. q, k and v lie packed in the rows of one input, as the model has them; the bias
+ * is the other. */
 
 static struct attention views(const struct problem *p, struct tensor packed, struct tensor bias)
 {
@@ -476,14 +509,16 @@ static struct tensor heads(const struct problem *p, struct tensor t)
 
 static void attention_forward(struct problem *p)
 {
-    assert_ok(ops_ref.attention_forward(&device, heads(p, p->y), p->kept, views(p, p->in[0].x, p->in[1].x)));
+    assert_ok(ops_ref.attention_forward(&device, heads(p, p->y), p->kept,
+                                        views(p, p->in[0].x, p->in[1].x)));
 }
 
 static void attention_backward(struct problem *p)
 {
     struct attention d = views(p, p->in[0].dx, p->in[1].dx);
 
-    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, p->in[1].dx, heads(p, p->dy), heads(p, p->y), p->kept,
+    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, p->in[1].dx, heads(p, p->dy),
+                                         heads(p, p->y), p->kept,
                                          views(p, p->in[0].x, p->in[1].x)));
 }
 
@@ -492,19 +527,26 @@ static void attention_gradients_equal_finite_differences(void **state)
     static const struct {
         int B, H, Hkv, L, D, bias, T;
     } cases[] = {
-        { 1, 1, 1, 1, 1, BIAS_NONE, 0 },   { 2, 3, 3, 7, 5, BIAS_NONE, 0 },   { 2, 3, 3, 7, 5, BIAS_LINEAR, 1 },
-        { 2, 3, 3, 7, 5, BIAS_TABLE, 7 },  { 1, 2, 2, 11, 3, BIAS_TABLE, 4 }, { 1, 2, 1, 5, 2, BIAS_TABLE, 1 },
-        { 2, 4, 2, 5, 3, BIAS_LINEAR, 1 }, { 1, 6, 2, 5, 1, BIAS_TABLE, 13 }, { 1, 5, 1, 3, 2, BIAS_NONE, 0 },
-        { 0, 2, 1, 3, 2, BIAS_LINEAR, 1 }, { 2, 2, 2, 0, 3, BIAS_TABLE, 3 },
+        { 1, 1, 1, 1, 1, BIAS_NONE, 0 },   { 2, 3, 3, 7, 5, BIAS_NONE, 0 },
+        { 2, 3, 3, 7, 5, BIAS_LINEAR, 1 }, { 2, 3, 3, 7, 5, BIAS_TABLE, 7 },
+        { 1, 2, 2, 11, 3, BIAS_TABLE, 4 }, { 1, 2, 1, 5, 2, BIAS_TABLE, 1 },
+        { 2, 4, 2, 5, 3, BIAS_LINEAR, 1 }, { 1, 6, 2, 5, 1, BIAS_TABLE, 13 },
+        { 1, 5, 1, 3, 2, BIAS_NONE, 0 },   { 0, 2, 1, 3, 2, BIAS_LINEAR, 1 },
+        { 2, 2, 2, 0, 3, BIAS_TABLE, 3 },
     };
     static const char *const names[] = { "none", "linear", "table" };
 
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        int B = cases[i].B, H = cases[i].H, Hkv = cases[i].Hkv, L = cases[i].L, D = cases[i].D, T = cases[i].T;
-        struct problem p = {
-            .forward = attention_forward, .backward = attention_backward, .B = B, .L = L, .H = H, .Hkv = Hkv, .D = D
-        };
+        int B = cases[i].B, H = cases[i].H, Hkv = cases[i].Hkv, L = cases[i].L, D = cases[i].D,
+            T = cases[i].T;
+        struct problem p = { .forward = attention_forward,
+                             .backward = attention_backward,
+                             .B = B,
+                             .L = L,
+                             .H = H,
+                             .Hkv = Hkv,
+                             .D = D };
         p.kind = cases[i].bias;
         p.scale = 1.0 / sqrt(D);
         add_input(&p, B * L, (H + 2 * Hkv) * D, false);
@@ -514,14 +556,16 @@ static void attention_gradients_equal_finite_differences(void **state)
             add_absent(&p);
         add_output(&p, B * L, H * D);
         p.kept = new_tensor(DTYPE_F64, B * H, L);
-        check(&p, "attention_backward", "B=%d H=%d/%d L=%d D=%d %s T=%d", B, H, Hkv, L, D, names[p.kind], T);
+        check(&p, "attention_backward", "B=%d H=%d/%d L=%d D=%d %s T=%d", B, H, Hkv, L, D,
+              names[p.kind], T);
     }
 }
 
 /* Queries and keys turned first: the gradient is of what they were before. */
 static struct attention turned_views(struct problem *p)
 {
-    struct tensor packed = p->in[0].x, copy = new_tensor(DTYPE_F64, packed.shape[0], packed.shape[1]);
+    struct tensor packed = p->in[0].x,
+                  copy = new_tensor(DTYPE_F64, packed.shape[0], packed.shape[1]);
     struct attention a = views(p, copy, p->in[1].x);
 
     a.turned = (struct rotation){ p->table, p->start, p->layout };
@@ -543,20 +587,24 @@ static void turned_attention_backward(struct problem *p)
 {
     struct attention a = turned_views(p), d = views(p, p->in[0].dx, tensor_none());
 
-    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, tensor_none(), heads(p, p->dy), heads(p, p->y), p->kept, a));
+    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, tensor_none(), heads(p, p->dy),
+                                         heads(p, p->y), p->kept, a));
     mem_free(a.q.data);
 }
 
 static void gradients_through_turned_attention_equal_finite_differences(void **state)
 {
     /* B, H, Hkv, L, D, start */
-    static const int cases[][6] = { { 1, 1, 1, 1, 2, 0 }, { 2, 3, 3, 7, 6, 0 }, { 1, 4, 2, 5, 4, 3 }, { 2, 2, 1, 0, 4, 0 } };
+    static const int cases[][6] = {
+        { 1, 1, 1, 1, 2, 0 }, { 2, 3, 3, 7, 6, 0 }, { 1, 4, 2, 5, 4, 3 }, { 2, 2, 1, 0, 4, 0 }
+    };
 
     (void)state;
     for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++)
         for (size_t i = 0; i < COUNT(cases); i++) {
             const int *n = cases[i];
-            struct problem p = { .forward = turned_attention_forward, .backward = turned_attention_backward };
+            struct problem p = { .forward = turned_attention_forward,
+                                 .backward = turned_attention_backward };
             p.B = n[0];
             p.H = n[1];
             p.Hkv = n[2];
@@ -571,8 +619,8 @@ static void gradients_through_turned_attention_equal_finite_differences(void **s
             add_output(&p, n[0] * n[3], n[1] * n[4]);
             p.kept = new_tensor(DTYPE_F64, n[0] * n[1], n[3]);
             p.table = random_tensor(n[3] + n[5], n[4]);
-            check(&p, "turned attention_backward", "B=%d H=%d/%d L=%d D=%d start=%d %s", n[0], n[1], n[2], n[3], n[4], n[5],
-                  layout == ALIBI_ROTARY_HALVES ? "halves" : "pairs");
+            check(&p, "turned attention_backward", "B=%d H=%d/%d L=%d D=%d start=%d %s", n[0], n[1],
+                  n[2], n[3], n[4], n[5], layout == ALIBI_ROTARY_HALVES ? "halves" : "pairs");
         }
 }
 
@@ -581,33 +629,41 @@ static void gradients_through_turned_attention_equal_finite_differences(void **s
 static void rotary_forward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->y), heads(p, p->in[0].x)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->y), (struct rotation){ p->table, p->start, p->layout }, 1));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->y),
+                             (struct rotation){ p->table, p->start, p->layout }, 1));
 }
 
 static void rotary_backward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->in[0].dx), heads(p, p->dy)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx), (struct rotation){ p->table, p->start, p->layout }, -1));
+    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx),
+                             (struct rotation){ p->table, p->start, p->layout }, -1));
 }
 
 static void rotary_gradients_equal_finite_differences(void **state)
 {
     /* B, L, H, D, start */
-    static const int cases[][5] = { { 1, 1, 1, 2, 0 }, { 2, 5, 3, 6, 0 }, { 1, 3, 2, 4, 7 }, { 2, 0, 1, 4, 0 } };
+    static const int cases[][5] = {
+        { 1, 1, 1, 2, 0 }, { 2, 5, 3, 6, 0 }, { 1, 3, 2, 4, 7 }, { 2, 0, 1, 4, 0 }
+    };
 
     (void)state;
     for (int layout = ALIBI_ROTARY_HALVES; layout <= ALIBI_ROTARY_PAIRS; layout++)
         for (size_t i = 0; i < COUNT(cases); i++) {
             const int *n = cases[i];
-            struct problem p = {
-                .forward = rotary_forward, .backward = rotary_backward, .B = n[0], .L = n[1], .H = n[2], .D = n[3], .start = n[4]
-            };
+            struct problem p = { .forward = rotary_forward,
+                                 .backward = rotary_backward,
+                                 .B = n[0],
+                                 .L = n[1],
+                                 .H = n[2],
+                                 .D = n[3],
+                                 .start = n[4] };
             p.layout = layout;
             add_input(&p, n[0] * n[1], n[2] * n[3], false);
             add_output(&p, n[0] * n[1], n[2] * n[3]);
             p.table = random_tensor(n[1] + n[4], n[3]);
-            check(&p, "rotary_backward", "B=%d L=%d H=%d D=%d start=%d %s", n[0], n[1], n[2], n[3], n[4],
-                  layout == ALIBI_ROTARY_HALVES ? "halves" : "pairs");
+            check(&p, "rotary_backward", "B=%d L=%d H=%d D=%d start=%d %s", n[0], n[1], n[2], n[3],
+                  n[4], layout == ALIBI_ROTARY_HALVES ? "halves" : "pairs");
         }
 }
 
@@ -658,7 +714,9 @@ static void cross_entropy_gradients_equal_finite_differences(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         const int *n = cases[i];
-        struct problem p = { .forward = cross_entropy_forward, .backward = cross_entropy_backward, .scale = 0.7 };
+        struct problem p = { .forward = cross_entropy_forward,
+                             .backward = cross_entropy_backward,
+                             .scale = 0.7 };
         add_input(&p, n[0], n[1], false);
         add_output(&p, 1, n[0]);
         assert_ok(ops_ref.fill(&device, p.dy, p.scale));

@@ -1,7 +1,7 @@
 /* test_skipping.c - keys that are left out, against exact attention in double precision
  *
- * Each case prints the share of tiles that was used, the share that an oracle with the same budget would use, the largest weight
- * that was left out, and the error against what is proven for it. */
+ * Each case prints the share of tiles that was used, the share that an oracle with the same budget
+ * would use, the largest weight that was left out, and the error against what is proven for it. */
 #include "ops/problem.h"
 
 enum { KEYS_RANDOM, KEYS_SINKS, KEYS_CONSTANT, KEYS_SMALL };
@@ -109,7 +109,8 @@ static struct data make(struct skip_case c)
         .scale = 1.0 / sqrt((double)c.D),
     };
     d.f32.skip.eps = c.eps;
-    d.f32.skip.kept = keep(&d, allocate(tensor_4(NULL, DTYPE_I32, 1, c.H, tiles, attention_kept_words(c.L))));
+    d.f32.skip.kept =
+        keep(&d, allocate(tensor_4(NULL, DTYPE_I32, 1, c.H, tiles, attention_kept_words(c.L))));
     d.f64 = d.f32;
     d.f64.skip = (struct skipping){ 0 };
     d.f64.q = widened(&d, d.f32.q);
@@ -246,11 +247,13 @@ static bool check_case(struct skip_case c, const struct ops *ops)
 {
     struct data d = make(c);
     struct device cpu = { .ops = ops }, ref = { .ops = &ops_ref };
-    struct tensor y = heads_tensor(&d, DTYPE_F32, c.L, c.H, c.D), exact = heads_tensor(&d, DTYPE_F64, c.L, c.H, c.D);
+    struct tensor y = heads_tensor(&d, DTYPE_F32, c.L, c.H, c.D),
+                  exact = heads_tensor(&d, DTYPE_F64, c.L, c.H, c.D);
     struct tensor lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.H, c.L)));
     struct tensor exact_lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F64, 1, c.H, c.L)));
     struct tensor g32[3], g64[3];
-    double v = largest_row(d.f32.v), q = largest_row(d.f32.q), k = largest_row(d.f32.k), dy = largest_row(d.dy32);
+    double v = largest_row(d.f32.v), q = largest_row(d.f32.q), k = largest_row(d.f32.k),
+           dy = largest_row(d.dy32);
     double rows = (double)(c.L * (c.H / c.Hkv)), step = d.f32.scale * 4.0 * v * dy * c.eps;
     const double limits[] = { step * k, step * q * rows, 2.0 * dy * c.eps * rows };
     static const char *const names[] = { "dq", "dk", "dv" };
@@ -259,23 +262,28 @@ static bool check_case(struct skip_case c, const struct ops *ops)
     assert_ok(cpu.ops->attention_forward(&cpu, y, lse, d.f32));
     assert_ok(ref.ops->attention_forward(&ref, exact, exact_lse, d.f64));
     struct shares s = measure(&d, exact_lse);
-    printf("skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f left out %.1e", (int)c.L, (int)c.H,
-           (int)c.Hkv, (int)c.D,
-           c.bias == BIAS_LINEAR  ? "alibi"
-           : c.bias == BIAS_TABLE ? "table"
-                                  : "none",
-           c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.left_out);
+    printf(
+        "skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f left out %.1e",
+        (int)c.L, (int)c.H, (int)c.Hkv, (int)c.D,
+        c.bias == BIAS_LINEAR  ? "alibi"
+        : c.bias == BIAS_TABLE ? "table"
+                               : "none",
+        c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.left_out);
     good = s.left_out <= c.eps && s.kept >= s.oracle;
     good &= is_within("y", difference(y, exact), 2.0 * c.eps * v + rounding(&d) * v);
-    good &= is_within("lse", difference(lse, exact_lse), c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
+    good &= is_within("lse", difference(lse, exact_lse),
+                      c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
     for (int n = 0; n < 3; n++) {
         g32[n] = heads_tensor(&d, DTYPE_F32, c.L, n == 0 ? c.H : c.Hkv, c.D);
         g64[n] = heads_tensor(&d, DTYPE_F64, c.L, n == 0 ? c.H : c.Hkv, c.D);
     }
-    assert_ok(cpu.ops->attention_backward(&cpu, g32[0], g32[1], g32[2], tensor_none(), d.dy32, y, lse, d.f32));
-    assert_ok(ref.ops->attention_backward(&ref, g64[0], g64[1], g64[2], tensor_none(), d.dy64, exact, exact_lse, d.f64));
+    assert_ok(cpu.ops->attention_backward(&cpu, g32[0], g32[1], g32[2], tensor_none(), d.dy32, y,
+                                          lse, d.f32));
+    assert_ok(ref.ops->attention_backward(&ref, g64[0], g64[1], g64[2], tensor_none(), d.dy64,
+                                          exact, exact_lse, d.f64));
     for (int n = 0; n < 3; n++)
-        good &= is_within(names[n], difference(g32[n], g64[n]), limits[n] + 4.0 * rounding(&d) * fmax(1.0, largest(g64[n])));
+        good &= is_within(names[n], difference(g32[n], g64[n]),
+                          limits[n] + 4.0 * rounding(&d) * fmax(1.0, largest(g64[n])));
     printf("%s\n", good ? "  ok" : "  FAILED");
     data_free(&d);
     return good;
@@ -293,7 +301,8 @@ static void check_all(const struct skip_case *cases, size_t count)
         assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
         printf("%s\n", cpu_set_name(s));
         for (size_t i = 0; i < count; i++)
-            if (s == 0 || cases[i].L <= SHORT) /* the long ones take a second each, and once is enough */
+            if (s == 0 ||
+                cases[i].L <= SHORT) /* the long ones take a second each, and once is enough */
                 good &= check_case(cases[i], &ops);
     }
     assert_true(good);
@@ -301,14 +310,17 @@ static void check_all(const struct skip_case *cases, size_t count)
 
 static void error_stays_within_what_is_proven_around_tiles(void **state)
 {
-    static const int64_t lengths[] = { 1, 2, 63, 64, 65, 127, 128, 129, 191, 192, 193, 257, 320, 1025 };
+    static const int64_t lengths[] = { 1,   2,   63,  64,  65,  127, 128,
+                                       129, 191, 192, 193, 257, 320, 1025 };
     struct skip_case cases[2 * sizeof lengths / sizeof *lengths];
     size_t count = 0;
 
     (void)state;
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
-        cases[count++] = (struct skip_case){ lengths[n], 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY };
-        cases[count++] = (struct skip_case){ lengths[n], 2, 1, 8, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 };
+        cases[count++] =
+            (struct skip_case){ lengths[n], 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY };
+        cases[count++] =
+            (struct skip_case){ lengths[n], 2, 1, 8, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 };
     }
     check_all(cases, count);
 }
@@ -316,14 +328,22 @@ static void error_stays_within_what_is_proven_around_tiles(void **state)
 static void error_stays_within_what_is_proven_for_hostile_data(void **state)
 {
     static const struct skip_case cases[] = {
-        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY },      { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, 1e-2 },
-        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_CONSTANT, TINY },   { 700, 2, 2, 64, BIAS_LINEAR, 1e-6, KEYS_RANDOM, TINY },
-        { 700, 2, 2, 16, BIAS_LINEAR, 1e-6, KEYS_SMALL, 1e-2 },      { 700, 1, 1, 16, BIAS_LINEAR, -0.01, KEYS_RANDOM, TINY },
-        { 450, 17, 17, 8, BIAS_LINEAR, 0, KEYS_RANDOM, TINY },       { 450, 6, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 0x1p-16 },
-        { 600, 2, 2, 16, BIAS_NONE, 0, KEYS_RANDOM, 1e-2 },          { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY },
-        { 600, 2, 2, 16, BIAS_TABLE, 0, KEYS_SMALL, 1e-3 },          { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, TINY },
-        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, 1e-40 },   { 500, 2, 2, 128, BIAS_LINEAR, 0.125, KEYS_RANDOM, 0.5 },
-        { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY }, { 4097, 2, 1, 8, BIAS_LINEAR, 0.015625, KEYS_SINKS, TINY },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, 1e-2 },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_CONSTANT, TINY },
+        { 700, 2, 2, 64, BIAS_LINEAR, 1e-6, KEYS_RANDOM, TINY },
+        { 700, 2, 2, 16, BIAS_LINEAR, 1e-6, KEYS_SMALL, 1e-2 },
+        { 700, 1, 1, 16, BIAS_LINEAR, -0.01, KEYS_RANDOM, TINY },
+        { 450, 17, 17, 8, BIAS_LINEAR, 0, KEYS_RANDOM, TINY },
+        { 450, 6, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 0x1p-16 },
+        { 600, 2, 2, 16, BIAS_NONE, 0, KEYS_RANDOM, 1e-2 },
+        { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY },
+        { 600, 2, 2, 16, BIAS_TABLE, 0, KEYS_SMALL, 1e-3 },
+        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, TINY },
+        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, 1e-40 },
+        { 500, 2, 2, 128, BIAS_LINEAR, 0.125, KEYS_RANDOM, 0.5 },
+        { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY },
+        { 4097, 2, 1, 8, BIAS_LINEAR, 0.015625, KEYS_SINKS, TINY },
     };
 
     (void)state;
@@ -349,13 +369,15 @@ static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **sta
     data_free(&d);
 }
 
-/* The last `queries` queries alone, as decoding and chunks have them, with norms that the caller has. */
+/* The last `queries` queries alone, as decoding and chunks have them, with norms that the caller
+ * has. */
 static bool check_tail(struct skip_case c, int64_t queries, const struct ops *ops)
 {
     struct data d = make(c);
     struct device cpu = { .ops = ops }, ref = { .ops = &ops_ref };
     struct attention tail = d.f32, tail64 = d.f64;
-    struct tensor y = heads_tensor(&d, DTYPE_F32, queries, c.H, c.D), exact = heads_tensor(&d, DTYPE_F64, queries, c.H, c.D);
+    struct tensor y = heads_tensor(&d, DTYPE_F32, queries, c.H, c.D),
+                  exact = heads_tensor(&d, DTYPE_F64, queries, c.H, c.D);
     struct tensor lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.H, queries)));
     struct tensor exact_lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F64, 1, c.H, queries)));
     bool good;
@@ -364,13 +386,17 @@ static bool check_tail(struct skip_case c, int64_t queries, const struct ops *op
     tail64.q.data = tensor_at(tail64.q, (c.L - queries) * tail64.q.stride[1]);
     tail.q.shape[1] = tail64.q.shape[1] = queries;
     tail.skip.kept = tensor_none();
-    tail.skip.norms = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.Hkv, attention_tiles(c.L) + 3)));
+    tail.skip.norms =
+        keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.Hkv, attention_tiles(c.L) + 3)));
     assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0));
     assert_ok(cpu.ops->attention_forward(&cpu, y, lse, tail));
     assert_ok(ref.ops->attention_forward(&ref, exact, exact_lse, tail64));
-    printf("skipping L=%d/%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L, c.slope, keys_names[c.keys], c.eps);
-    good = is_within("y", difference(y, exact), (2.0 * c.eps + rounding(&d)) * largest_row(d.f32.v));
-    good &= is_within("lse", difference(lse, exact_lse), c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
+    printf("skipping L=%d/%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L, c.slope,
+           keys_names[c.keys], c.eps);
+    good =
+        is_within("y", difference(y, exact), (2.0 * c.eps + rounding(&d)) * largest_row(d.f32.v));
+    good &= is_within("lse", difference(lse, exact_lse),
+                      c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
     putchar('\n');
     data_free(&d);
     return good;
@@ -388,10 +414,12 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
             for (int l = 0; l < 4; l++) {
                 struct ops ops;
                 assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
-                good &=
-                    check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 }, queries[q], &ops);
-                good &=
-                    check_tail((struct skip_case){ lengths[l], 1, 1, 24, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY }, queries[q], &ops);
+                good &= check_tail(
+                    (struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 },
+                    queries[q], &ops);
+                good &= check_tail(
+                    (struct skip_case){ lengths[l], 1, 1, 24, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY },
+                    queries[q], &ops);
             }
     assert_true(good);
 }
@@ -404,7 +432,8 @@ static void a_key_that_is_not_a_number_is_never_left_out(void **state)
     (void)state;
     for (int s = 0; cpu_set_name(s); s++)
         for (int n = 0; n < 4; n++) {
-            struct data d = make((struct skip_case){ 400, 1, 1, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY });
+            struct data d =
+                make((struct skip_case){ 400, 1, 1, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY });
             struct tensor y = heads_tensor(&d, DTYPE_F32, 400, 1, 16),
                           lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 1, 400)));
             struct ops ops;

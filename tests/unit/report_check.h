@@ -1,4 +1,5 @@
-/* report_check.h - what the tests of charts and reports share: text with a part, lines, words, markup */
+/* report_check.h - what the tests of charts and reports share: text with a part, lines, words,
+ * markup */
 #ifndef REPORT_CHECK_H
 #define REPORT_CHECK_H
 
@@ -7,16 +8,16 @@
 #include "check.h"
 #include "report/parts.h"
 
-#define assert_contains(text, part)                                                                                              \
-    do {                                                                                                                         \
-        if (strstr((text), (part)) == NULL)                                                                                      \
-            fail_msg("'%s' is missing in:\n%s", (part), (text));                                                                 \
+#define assert_contains(text, part)                                                                \
+    do {                                                                                           \
+        if (strstr((text), (part)) == NULL)                                                        \
+            fail_msg("'%s' is missing in:\n%s", (part), (text));                                   \
     } while (0)
 
-#define assert_lacks(text, part)                                                                                                 \
-    do {                                                                                                                         \
-        if (strstr((text), (part)) != NULL)                                                                                      \
-            fail_msg("'%s' is in:\n%s", (part), (text));                                                                         \
+#define assert_lacks(text, part)                                                                   \
+    do {                                                                                           \
+        if (strstr((text), (part)) != NULL)                                                        \
+            fail_msg("'%s' is in:\n%s", (part), (text));                                           \
     } while (0)
 
 static inline int widest_line(const char *text)
@@ -88,7 +89,8 @@ static inline void assert_balanced(const char *html)
             continue;
         }
         assert_true(isalpha((unsigned char)p[1]) || p[1] == '/');
-        snprintf(name, sizeof name, "%.*s", (int)strcspn(p + 1 + (p[1] == '/'), " >/"), p + 1 + (p[1] == '/'));
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p + 1 + (p[1] == '/'), " >/"),
+                 p + 1 + (p[1] == '/'));
         if (p[1] == '/') {
             assert_true(depth > 0);
             assert_string_equal(open[--depth], name);

@@ -156,11 +156,14 @@ static void memory_that_cannot_be_had_is_refused_with_what_it_was_for(void **sta
     int64_t *numbers = NULL;
 
     (void)state;
-    assert_fails(mem_new(&p, SIZE_MAX, "the cache"), ALIBI_MEMORY, "not enough memory for the cache: 18446744073709551615 bytes");
-    assert_fails(NEW_ARRAY(&numbers, INT64_MAX / 2, "scores"), ALIBI_MEMORY, "scores: 4611686018427387903 elements of 8 bytes");
+    assert_fails(mem_new(&p, SIZE_MAX, "the cache"), ALIBI_MEMORY,
+                 "not enough memory for the cache: 18446744073709551615 bytes");
+    assert_fails(NEW_ARRAY(&numbers, INT64_MAX / 2, "scores"), ALIBI_MEMORY,
+                 "scores: 4611686018427387903 elements of 8 bytes");
     assert_fails(NEW_ARRAY(&numbers, -1, "scores"), ALIBI_MEMORY, "scores: -1 elements");
     assert_int_equal(sysinfo(&machine), 0);
-    assert_fails(mem_new(&p, (machine.totalram + machine.totalswap) * machine.mem_unit + 1, "all"), ALIBI_MEMORY, "for all: ");
+    assert_fails(mem_new(&p, (machine.totalram + machine.totalswap) * machine.mem_unit + 1, "all"),
+                 ALIBI_MEMORY, "for all: ");
     assert_null(p);
     assert_null(numbers);
 }
@@ -241,7 +244,8 @@ static alibi_status fail_if_odd(void *user)
 
     e->done++;
     e->thread = pthread_self();
-    return e->number % 2 == 0 ? ALIBI_OK : fail(ALIBI_BAD_INPUT, "job %lld is odd", (long long)e->number);
+    return e->number % 2 == 0 ? ALIBI_OK
+                              : fail(ALIBI_BAD_INPUT, "job %lld is odd", (long long)e->number);
 }
 
 static void a_worker_does_its_jobs_in_one_thread_and_hands_over_status_and_message(void **state)
@@ -324,7 +328,8 @@ static void text_that_cannot_grow_keeps_what_it_has(void **state)
     text_free(&t);
 }
 
-/* Skipped where no locale with a decimal comma is installed; the plain locale is then all there is. */
+/* Skipped where no locale with a decimal comma is installed; the plain locale is then all there is.
+ * */
 static void numbers_have_a_point_in_every_locale(void **state)
 {
     struct text t = { 0 };
@@ -357,7 +362,8 @@ static void copies_are_the_callers_to_free(void **state)
 
 static void valid_utf8_is_taken_whole(void **state)
 {
-    const char text[] = "a\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf";
+    const char text[] =
+        "a\x7f\xc2\x80\xdf\xbf\xe0\xa0\x80\xed\x9f\xbf\xee\x80\x80\xef\xbf\xbf\xf0\x90\x80\x80\xf4\x8f\xbf\xbf";
 
     (void)state;
     assert_int_equal(utf8_valid_prefix(text, sizeof text), sizeof text);
@@ -420,11 +426,15 @@ static void json_errors_name_path_line_and_column(void **state)
     const char not_utf8[] = "\"\xff\"";
 
     (void)state;
-    assert_fails(json_parse(&json, broken, strlen(broken), "r.json"), ALIBI_BAD_INPUT, "'r.json' line 3, column 8: ");
-    assert_fails(json_parse(&json, twice, strlen(twice), "r.json"), ALIBI_BAD_INPUT, "'r.json' line 2");
-    assert_fails(json_parse(&json, not_utf8, strlen(not_utf8), "r.json"), ALIBI_BAD_INPUT, "'r.json' line 1");
+    assert_fails(json_parse(&json, broken, strlen(broken), "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json' line 3, column 8: ");
+    assert_fails(json_parse(&json, twice, strlen(twice), "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json' line 2");
+    assert_fails(json_parse(&json, not_utf8, strlen(not_utf8), "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json' line 1");
     assert_fails(json_parse(&json, "{} x", 4, "r.json"), ALIBI_BAD_INPUT, "'r.json' line 1");
-    assert_fails(json_parse(&json, "[9223372036854775808]", 21, "r.json"), ALIBI_BAD_INPUT, "'r.json' line 1");
+    assert_fails(json_parse(&json, "[9223372036854775808]", 21, "r.json"), ALIBI_BAD_INPUT,
+                 "'r.json' line 1");
     assert_fails(json_parse(&json, "", 0, "r.json"), ALIBI_BAD_INPUT, "'r.json': it is empty");
     assert_null(json);
     assert_int_equal(alibi_memory_now(), before);
@@ -451,7 +461,8 @@ static void json_that_does_not_fit_is_an_error(void **state)
 
     (void)state;
     assert_ok(alibi_inject_fault("memory", 1));
-    assert_fails(json_parse(&json, text, strlen(text), "x"), ALIBI_MEMORY, "not enough memory for JSON");
+    assert_fails(json_parse(&json, text, strlen(text), "x"), ALIBI_MEMORY,
+                 "not enough memory for JSON");
     assert_null(json);
     assert_ok(json_parse(&json, text, strlen(text), "x"));
     json_decref(json);
@@ -504,7 +515,9 @@ static double tree_bytes(const char *text)
 
 static void the_memory_asked_for_is_more_than_any_json_takes(void **state)
 {
-    static const char *const texts[] = { "{}", "[]", "1", "\"\"", "1.5", "{\"\":{}}", "{\"\":[]}", "[{}]", "\"a longer text\"" };
+    static const char *const texts[] = { "{}",        "[]",   "1",
+                                         "\"\"",      "1.5",  "{\"\":{}}",
+                                         "{\"\":[]}", "[{}]", "\"a longer text\"" };
     json_malloc_t host_malloc;
     json_free_t host_free;
 
@@ -559,12 +572,16 @@ static void json_members_are_checked_for_presence_type_and_range(void **state)
     assert_string_equal(s, "abc");
     assert_ok(json_get_real(json, "n", &x, "f"));
     assert_true(x == 5.0);
-    assert_fails(json_get_int(json, "n", 6, 9, &n, "f"), ALIBI_BAD_INPUT, "'f': 'n' is 5, it must be within 6..9");
-    assert_fails(json_get_int(json, "m", 0, 9, &n, "f"), ALIBI_BAD_INPUT, "'f': the key 'm' is missing");
-    assert_fails(json_get_int(json, "x", 0, 9, &n, "f"), ALIBI_BAD_INPUT, "'f': 'x' is not a whole number");
+    assert_fails(json_get_int(json, "n", 6, 9, &n, "f"), ALIBI_BAD_INPUT,
+                 "'f': 'n' is 5, it must be within 6..9");
+    assert_fails(json_get_int(json, "m", 0, 9, &n, "f"), ALIBI_BAD_INPUT,
+                 "'f': the key 'm' is missing");
+    assert_fails(json_get_int(json, "x", 0, 9, &n, "f"), ALIBI_BAD_INPUT,
+                 "'f': 'x' is not a whole number");
     assert_fails(json_get_real(json, "s", &x, "f"), ALIBI_BAD_INPUT, "'f': 's' is not a number");
     assert_fails(json_get_text(json, "n", &s, "f"), ALIBI_BAD_INPUT, "'f': 'n' is not a text");
-    assert_fails(json_get_text(json_object_get(json, "n"), "a", &s, "f"), ALIBI_BAD_INPUT, "'f': an object");
+    assert_fails(json_get_text(json_object_get(json, "n"), "a", &s, "f"), ALIBI_BAD_INPUT,
+                 "'f': an object");
     assert_int_equal(n, 5);
     json_decref(json);
 }
@@ -580,7 +597,8 @@ static void json_strings_are_escaped_and_read_back(void **state)
     assert_string_equal(t.data, "\"a\\\"b\\\\c/\\n\\r\\t\\u0001\\u001f größer 🙂\"");
     assert_ok(text_append_bytes(&t, "]", 1));
     t.data[t.length - 1] = ' ';
-    assert_int_equal(json_parse(&json, t.data, t.length, "x"), ALIBI_BAD_INPUT); /* a value alone is no document */
+    assert_int_equal(json_parse(&json, t.data, t.length, "x"),
+                     ALIBI_BAD_INPUT); /* a value alone is no document */
     text_free(&t);
     assert_ok(text_append(&t, "["));
     assert_ok(json_append_string(&t, original, strlen(original)));
@@ -603,9 +621,15 @@ static void json_strings_replace_what_is_not_utf8(void **state)
 
 static void reals_read_back_the_same_and_are_short(void **state)
 {
-    const double values[] = {
-        0.1, 1e-3, 1.0 / 3.0, 5e-324, 1.7976931348623157e308, -2.5, 0, 123456789.123456789, 0x1.fffffffffffffp52
-    };
+    const double values[] = { 0.1,
+                              1e-3,
+                              1.0 / 3.0,
+                              5e-324,
+                              1.7976931348623157e308,
+                              -2.5,
+                              0,
+                              123456789.123456789,
+                              0x1.fffffffffffffp52 };
     struct text t = { 0 };
 
     (void)state;
@@ -721,10 +745,11 @@ static void nearest_name_is_found_by_edit_distance(void **state)
     (void)state;
     assert_string_equal(alibi_nearest("train-lenght", names, count), "train-length"); /* swapped */
     assert_string_equal(alibi_nearest("train_length", names, count), "train-length");
-    assert_string_equal(alibi_nearest("layer", names, count), "layers");           /* missing */
-    assert_string_equal(alibi_nearest("headss", names, count), "heads");           /* one too many */
-    assert_string_equal(alibi_nearest("Alibu", names, count), "alibi");            /* another */
-    assert_string_equal(alibi_nearest("sinosoidial", names, count), "sinusoidal"); /* two slips in a long name */
+    assert_string_equal(alibi_nearest("layer", names, count), "layers"); /* missing */
+    assert_string_equal(alibi_nearest("headss", names, count), "heads"); /* one too many */
+    assert_string_equal(alibi_nearest("Alibu", names, count), "alibi");  /* another */
+    assert_string_equal(alibi_nearest("sinosoidial", names, count),
+                        "sinusoidal"); /* two slips in a long name */
     assert_string_equal(alibi_nearest("ltr", names, count), "lr");
     assert_string_equal(alibi_nearest("rl", names, count), "lr");
     assert_null(alibi_nearest("banana", names, count));

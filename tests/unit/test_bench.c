@@ -1,4 +1,5 @@
-/* Benchmarks: what they count, and that their numbers fit together. No time is compared with any other. */
+/* Benchmarks: what they count, and that their numbers fit together. No time is compared with any
+ * other. */
 #include "bench/bench.h"
 #include "check.h"
 
@@ -45,7 +46,8 @@ static void all_linear_products_of_a_step_are_counted(void **state)
     assert_ok(bench_tokens(&tokens, c.vocab, ROWS + 1));
     assert_ok(model_gradients(m, tokens, tokens + 1, 2, 5, 1, (struct dropout){ .p = 0 }, &sum));
     assert_ok(products_init(&p, m, ROWS));
-    assert_close(products_flops(&p), 3.0 * 2 * ROWS * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), 0);
+    assert_close(products_flops(&p),
+                 3.0 * 2 * ROWS * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), 0);
     assert_ok(products_run(&p));
     products_fini(&p);
     mem_free(tokens);
@@ -61,7 +63,8 @@ static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
 
     (void)state;
     alibi_request_stop();
-    assert_fails(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_INTERRUPTED, "0 of 3");
+    assert_fails(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_INTERRUPTED,
+                 "0 of 3");
     assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
     alibi_request_stop();
     assert_fails(alibi_bench_eval(&c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
@@ -72,7 +75,8 @@ static void the_numbers_of_a_step_fit_together(void **state)
 {
     struct alibi_config c = tiny();
     struct alibi_bench_step r;
-    double linear = 3.0 * 2 * 16 * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), attention = 7.0 * 2 * 2 * 8 * 8 * 12;
+    double linear = 3.0 * 2 * 16 * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50),
+           attention = 7.0 * 2 * 2 * 8 * 8 * 12;
 
     (void)state;
     assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
@@ -80,7 +84,8 @@ static void the_numbers_of_a_step_fit_together(void **state)
     assert_close_relative(r.step_gflops * r.step_seconds, (linear + attention) * 1e-9, 1e-9);
     assert_close_relative(r.tokens_per_s * r.step_seconds, 16, 1e-9);
     assert_close_relative(r.share, r.step_gflops / r.product_gflops, 1e-9);
-    assert_close_relative(r.model_gflops * r.step_seconds, 16 * (6.0 * (double)r.parameters + 6.0 * 2 * 8 * 12) * 1e-9, 1e-9);
+    assert_close_relative(r.model_gflops * r.step_seconds,
+                          16 * (6.0 * (double)r.parameters + 6.0 * 2 * 8 * 12) * 1e-9, 1e-9);
     assert_int_equal(r.parts, 0);
 }
 
@@ -143,11 +148,15 @@ static void shapes_that_cannot_be_are_refused(void **state)
     size_t peak;
 
     (void)state;
-    assert_fails(alibi_bench_train(&c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE, "batch 0");
-    assert_fails(alibi_bench_train(&c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE, "repeats 0");
-    assert_fails(alibi_bench_train(&c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_MEMORY, "does not fit");
+    assert_fails(alibi_bench_train(&c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE,
+                 "batch 0");
+    assert_fails(alibi_bench_train(&c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE,
+                 "repeats 0");
+    assert_fails(alibi_bench_train(&c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE, 0, &r),
+                 ALIBI_MEMORY, "does not fit");
     assert_fails(alibi_bench_train(&c, 1, 8, 1, 3, 0, &r), ALIBI_USAGE, "recompute 3");
-    assert_fails(alibi_bench_train(&c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r), ALIBI_USAGE, "skip 1");
+    assert_fails(alibi_bench_train(&c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r), ALIBI_USAGE,
+                 "skip 1");
     assert_fails(alibi_bench_eval(&c, -1, &seconds, &peak), ALIBI_USAGE, "length -1");
     c.heads = 5;
     assert_fails(alibi_bench_eval(&c, 8, &seconds, &peak), ALIBI_USAGE, "heads 5");

@@ -1,4 +1,5 @@
-/* test_builtin.c - the built-in text: what it promises about its words, its documents and its facts */
+/* test_builtin.c - the built-in text: what it promises about its words, its documents and its facts
+ * */
 #include <ctype.h>
 
 #include "check.h"
@@ -241,7 +242,8 @@ static void sizes_that_are_none_are_refused(void **state)
     assert_fails(alibi_corpus_builtin(&c, 1, 0, NULL), ALIBI_USAGE, "0 bytes");
     assert_fails(alibi_corpus_builtin(&c, 1, INT64_MIN, NULL), ALIBI_USAGE, "bytes");
     assert_fails(alibi_corpus_builtin(&c, 1, INT64_MAX, NULL), ALIBI_USAGE, "bytes");
-    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1, NULL), ALIBI_USAGE, "18446744073709551615");
+    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1, NULL), ALIBI_USAGE,
+                 "18446744073709551615");
     assert_null(c);
 }
 
@@ -282,17 +284,16 @@ static void documents_have_several_thousand_words(void **state)
     for (int i = 0; i < c->count; i++)
         words[i] = count_words(c->texts[i]);
     qsort(words, (size_t)c->count, sizeof words[0], larger_first);
-    print_message("%d documents, words: least %d, median %d, most %d\n", c->count, words[c->count - 1], words[c->count / 2],
-                  words[0]);
+    print_message("%d documents, words: least %d, median %d, most %d\n", c->count,
+                  words[c->count - 1], words[c->count / 2], words[0]);
     assert_in_range(words[c->count / 2], 3000, 8000);
     assert_true(words[c->count - 1] >= 2000);
 }
 
 static void documents_are_plain_paragraphs_below_a_title(void **state)
 {
-    static const char *const wrong[] = {
-        "{", "}", "^", "  ", " \n", " .", " ,", "..", "\n\n\n", "none", " a a", " a e", " an b"
-    };
+    static const char *const wrong[] = { "{",  "}",      "^",    "  ",   " \n",  " .",   " ,",
+                                         "..", "\n\n\n", "none", " a a", " a e", " an b" };
     const struct collection *c = *state;
 
     for (int i = 0; i < c->count; i++) {
@@ -323,7 +324,8 @@ static void sentences_start_with_capitals(void **state)
 
 /* ---- facts */
 
-/* Names are the words with a capital behind a small letter and a space: never the first of a sentence. */
+/* Names are the words with a capital behind a small letter and a space: never the first of a
+ * sentence. */
 static bool is_name(const struct mention *m, const char *document)
 {
     return isupper((unsigned char)m->text[0]) && m->text - document >= 2 && m->text[-1] == ' ' &&
@@ -334,7 +336,8 @@ enum { SCALES = 5 };
 
 struct recurrences {
     int first;            /* mentions of a name that the document had not yet */
-    int by_scale[SCALES]; /* the others, by the words since the last: to 20, 100, 300, 1000, beyond */
+    int by_scale[SCALES]; /* the others, by the words since the last: to 20, 100, 300, 1000, beyond
+                           */
 };
 
 static int scale_of(int distance)
@@ -382,8 +385,9 @@ static void names_recur_at_every_distance(void **state)
     }
     for (int s = 0; s < SCALES; s++)
         again += total[s];
-    print_message("names: %d new, %d again, of these %d %d %d %d %d by distance; beyond 1000 words in %d of %d documents\n",
-                  first, again, total[0], total[1], total[2], total[3], total[4], far, c->count);
+    print_message(
+        "names: %d new, %d again, of these %d %d %d %d %d by distance; beyond 1000 words in %d of %d documents\n",
+        first, again, total[0], total[1], total[2], total[3], total[4], far, c->count);
     assert_true(far > c->count * 9 / 10);
     assert_true(again > 5 * first);
     assert_true(total[0] > again / 5);
@@ -413,10 +417,13 @@ static void people_differ_from_document_to_document(void **state)
 
 static int number_from_words(const char *text, const char **end)
 {
-    static const char *const names[] = { "",         "one",     "two",     "three",     "four",     "five",    "six",
-                                         "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
-                                         "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen" };
-    static const char *const tens[] = { "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety" };
+    static const char *const names[] = {
+        "",         "one",     "two",     "three",     "four",     "five",    "six",
+        "seven",    "eight",   "nine",    "ten",       "eleven",   "twelve",  "thirteen",
+        "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"
+    };
+    static const char *const tens[] = { "twenty", "thirty",  "forty",  "fifty",
+                                        "sixty",  "seventy", "eighty", "ninety" };
     int length = word_length(text);
 
     *end = text + length;
@@ -425,7 +432,8 @@ static int number_from_words(const char *text, const char **end)
         if (n < 20)
             snprintf(name, sizeof name, "%s", names[n]);
         else
-            snprintf(name, sizeof name, "%s%s%s", tens[n / 10 - 2], n % 10 > 0 ? "-" : "", names[n % 10]);
+            snprintf(name, sizeof name, "%s%s%s", tens[n / 10 - 2], n % 10 > 0 ? "-" : "",
+                     names[n % 10]);
         if ((int)strlen(name) == length && strncasecmp(name, text, (size_t)length) == 0)
             return n;
     }

@@ -76,8 +76,9 @@ static void width_counts_characters_and_not_bytes_or_colours(void **state)
 
 static void table_columns_line_up(void **state)
 {
-    static const char *const cells[] = { "method", "128",        "memory ", "é–", "\x1b[1m3.2\x1b[0m",
-                                         "1 MiB ", "sinusoidal", "12345",   "∞ " };
+    static const char *const cells[] = {
+        "method", "128", "memory ", "é–", "\x1b[1m3.2\x1b[0m", "1 MiB ", "sinusoidal", "12345", "∞ "
+    };
     struct text out = { 0 };
 
     (void)state;
@@ -199,8 +200,8 @@ static void an_axis_covers_what_it_is_told_to(void **state)
 
 static void segments_are_cut_at_the_edges(void **state)
 {
-    struct segment inside = { 0.1, 0.2, 0.9, 0.8 }, leaves = { 0, 0, 1, 2 }, outside = { 0, 1.5, 1, 2 },
-                   point = { 0.5, 0.5, 0.5, 0.5 };
+    struct segment inside = { 0.1, 0.2, 0.9, 0.8 }, leaves = { 0, 0, 1, 2 },
+                   outside = { 0, 1.5, 1, 2 }, point = { 0.5, 0.5, 0.5, 0.5 };
 
     (void)state;
     assert_true(clip_segment(&inside));
@@ -214,7 +215,8 @@ static void segments_are_cut_at_the_edges(void **state)
 
 static void labels_move_apart_and_stay_within(void **state)
 {
-    struct label labels[] = { { .y = 1 }, { .y = 0.52 }, { .y = 0.51 }, { .y = 0.5 }, { .y = 0.01 }, { .y = 0 } };
+    struct label labels[] = { { .y = 1 },   { .y = 0.52 }, { .y = 0.51 },
+                              { .y = 0.5 }, { .y = 0.01 }, { .y = 0 } };
 
     (void)state;
     labels_spread(labels, 6, 15, 200);
@@ -229,7 +231,9 @@ static void labels_move_apart_and_stay_within(void **state)
 
 static void letters_are_distinct(void **state)
 {
-    struct series series[] = { { .name = "alibi" }, { .name = "alibi" }, { .name = "a" }, { .name = "" }, { .name = "é" } };
+    struct series series[] = {
+        { .name = "alibi" }, { .name = "alibi" }, { .name = "a" }, { .name = "" }, { .name = "é" }
+    };
     char letters[5];
 
     (void)state;
@@ -282,9 +286,11 @@ static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
 /* Charts with little or nothing in them. */
 static void odd_charts_can_be_drawn(void **state)
 {
-    double x[] = { 64, 128 }, y[] = { 3, NAN }, none[] = { NAN, INFINITY }, same[] = { 2, 2 }, negative[] = { -1, 0 };
-    struct series odd[] = { { "point", 2, x, y },   { "none", 2, x, none },         { "nothing", 0, NULL, NULL },
-                            { "same", 2, x, same }, { "negative", 2, x, negative }, { "single", 1, x, same } };
+    double x[] = { 64, 128 }, y[] = { 3, NAN }, none[] = { NAN, INFINITY }, same[] = { 2, 2 },
+           negative[] = { -1, 0 };
+    struct series odd[] = { { "point", 2, x, y },           { "none", 2, x, none },
+                            { "nothing", 0, NULL, NULL },   { "same", 2, x, same },
+                            { "negative", 2, x, negative }, { "single", 1, x, same } };
 
     (void)state;
     for (int first = 0; first < 6; first++)

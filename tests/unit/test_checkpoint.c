@@ -40,7 +40,9 @@ static void flip(const char *path, long byte, int bit)
 }
 
 #ifdef __SANITIZE_ADDRESS__
-enum { TENSOR_BITS = 1 }; /* of each byte of the tensors: the rest are left to the build that is not slowed down */
+enum {
+    TENSOR_BITS = 1
+}; /* of each byte of the tensors: the rest are left to the build that is not slowed down */
 #else
 enum { TENSOR_BITS = 8 };
 #endif
@@ -133,7 +135,8 @@ static void truncated_checkpoint_is_named_and_the_previous_one_resumes(void **st
             listen_to(&p->listener, 0);
             assert_ok(train_at(p, p->run, true));
             assert_int_equal(p->listener.steps, 2);
-            assert_non_null(strstr(p->listener.log, "warning: passing over the checkpoint of step 4"));
+            assert_non_null(
+                strstr(p->listener.log, "warning: passing over the checkpoint of step 4"));
             assert_non_null(strstr(p->listener.log, part_names[part]));
             assert_non_null(strstr(p->listener.log, "resuming from '"));
             assert_same_run(p->whole, p->run, 4);
@@ -144,7 +147,8 @@ static void training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it(void 
 {
     struct site *p = *state;
 
-    assert_fails(train_at(p, p->newest, true), ALIBI_BAD_INPUT, "is a checkpoint, not the folder of a run");
+    assert_fails(train_at(p, p->newest, true), ALIBI_BAD_INPUT,
+                 "is a checkpoint, not the folder of a run");
     assert_false(exists(path_at("%s/lock", p->newest)));
 }
 
@@ -157,7 +161,8 @@ static void without_any_that_verifies_the_run_is_refused(void **state)
     damage(path_at("%s/%s", step_path(p->run, 2), part_names[PART_STATE]), 0);
     assert_fails(train_at(p, p->run, true), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
     assert_fails(alibi_model_open(&m, p->run), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "model.safetensors': checksum differs");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+                 "model.safetensors': checksum differs");
     assert_true(exists(p->newest)); /* what people may still want to look at is left alone */
 }
 
@@ -172,7 +177,8 @@ static void forge(struct site *p, int part, const char *from, const char *to)
     char *at = strstr(content, from), *forged = malloc(bytes + strlen(to) + 1);
 
     assert_true(at && forged);
-    snprintf(forged, bytes + strlen(to) + 1, "%.*s%s%s", (int)(at - content), content, to, at + strlen(from));
+    snprintf(forged, bytes + strlen(to) + 1, "%.*s%s%s", (int)(at - content), content, to,
+             at + strlen(from));
     write_file(part_path(p, part), forged, strlen(forged));
     assert_ok(manifest_read(&m, p->newest));
     m.parts[part] = (struct part){ (int64_t)strlen(forged), checksum(0, forged, strlen(forged)) };
@@ -190,10 +196,12 @@ static void a_configuration_that_is_not_the_models_is_refused(void **state)
     alibi_model *m = NULL;
 
     forge(p, PART_CONFIG, "\"ff_width\": 8", "\"ff_width\": 7");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tensor 'blocks.0.ff.up.weight'");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+                 "tensor 'blocks.0.ff.up.weight'");
     forge(p, PART_CONFIG, "\"ff_width\": 7", "\"ff_width\": 8");
     forge(p, PART_CONFIG, "\"final_norm\": true", "\"final_norm\": false");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tensors, its configuration has");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+                 "tensors, its configuration has");
 }
 
 static void no_configuration_can_ask_for_memory_that_its_file_does_not_back(void **state)
@@ -204,7 +212,8 @@ static void no_configuration_can_ask_for_memory_that_its_file_does_not_back(void
     forge(p, PART_CONFIG, "\"width\": 4", "\"width\": 1048576");
     forge(p, PART_CONFIG, "\"layers\": 1", "\"layers\": 4096");
     alibi_memory_reset_peak();
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "parameters, model.safetensors has");
+    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+                 "parameters, model.safetensors has");
     assert_true(alibi_memory_peak() - alibi_memory_now() < 1 << 20);
 }
 
@@ -218,7 +227,8 @@ static void a_tokenizer_or_state_that_makes_no_sense_is_named(void **state)
     forge(p, PART_TOKENIZER, "257", "300");
     assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tokenizer.json");
     forge(p, PART_STATE, "\"step\": 4", "\"step\": -4");
-    assert_fails(checkpoint_read_state(p->newest, &s, &t), ALIBI_BAD_INPUT, "state.json' line 2: 'step': -4 is out of range");
+    assert_fails(checkpoint_read_state(p->newest, &s, &t), ALIBI_BAD_INPUT,
+                 "state.json' line 2: 'step': -4 is out of range");
 }
 
 /* ---- saving */
@@ -247,7 +257,8 @@ static void two_checkpoints_are_kept(void **state)
     assert_non_null(strstr(p->listener.log, "saved step 9 in '"));
 }
 
-/* Steps 2 and 4; 4 is damaged, the run resumes from 2 and saves 5 next. What stays beside 5 must be the whole one. */
+/* Steps 2 and 4; 4 is damaged, the run resumes from 2 and saves 5 next. What stays beside 5 must be
+ * the whole one. */
 static void the_checkpoint_kept_beside_the_new_one_verifies(void **state)
 {
     struct site *p = *state;
@@ -257,7 +268,9 @@ static void the_checkpoint_kept_beside_the_new_one_verifies(void **state)
         p->training = tiny_training(8, 2);
         listen_to(&p->listener, 4);
         assert_fails(train_at(p, run, false), ALIBI_INTERRUPTED, "step 4");
-        damage(path_at("%s/%s", step_path(run, 4), part < PARTS ? part_names[part] : "manifest.json"), 0);
+        damage(
+            path_at("%s/%s", step_path(run, 4), part < PARTS ? part_names[part] : "manifest.json"),
+            0);
         p->training.save_every = 5;
         listen_to(&p->listener, 5);
         assert_fails(train_at(p, run, true), ALIBI_INTERRUPTED, "step 5");
@@ -297,7 +310,8 @@ static void unload(struct saved *s)
     alibi_tokenizer_free(s->tokenizer);
 }
 
-/* The first fault meets the reading of the checkpoint that is there, the second the writing of its successor. */
+/* The first fault meets the reading of the checkpoint that is there, the second the writing of its
+ * successor. */
 static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **state)
 {
     enum { READS = 25, STEP = 4 };
@@ -313,7 +327,8 @@ static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **
             char *found = NULL;
             assert_ok(alibi_inject_fault("file", file));
             assert_ok(alibi_inject_fault("memory", memory));
-            status = checkpoint_save(p->run, s.model, &s.optimizer, s.tokenizer, &s.training, &s.state);
+            status =
+                checkpoint_save(p->run, s.model, &s.optimizer, s.tokenizer, &s.training, &s.state);
             assert_ok(alibi_inject_fault("file", 0));
             assert_ok(alibi_inject_fault("memory", 0));
             assert_ok(checkpoint_find(&found, p->run));
@@ -350,7 +365,8 @@ static void leftovers_are_cleaned_at_the_next_start(void **state)
     assert_true(exists(p->newest));
 }
 
-/* The run goes on from step 2 although step 4 verifies: as after an error that came and went while step 4 was looked at. */
+/* The run goes on from step 2 although step 4 verifies: as after an error that came and went while
+ * step 4 was looked at. */
 static void hide(struct site *p, bool hidden)
 {
     const char *shown = part_path(p, PART_MODEL), *away = path_at("%s/hidden", p->folder);
@@ -417,7 +433,8 @@ static void weights_that_are_not_finite_are_not_saved(void **state)
             assert_ok(checkpoint_read_weights(p->newest, m));
             assert_ok(checkpoint_read_optimizer(p->newest, &o));
             assert_ok(device.ops->fill(&device, at, b == 1 ? (double)INFINITY : (double)NAN));
-            assert_fails(checkpoint_save(p->run, m, &o, t, &p->training, &s), ALIBI_NUMERIC, m->parameters[i].name);
+            assert_fails(checkpoint_save(p->run, m, &o, t, &p->training, &s), ALIBI_NUMERIC,
+                         m->parameters[i].name);
             assert_false(exists(step_path(p->run, 5)));
         }
     assert_ok(checkpoint_verify(p->newest));
@@ -431,7 +448,8 @@ static void a_state_without_the_checksum_of_the_files_reads(void **state)
 {
     struct site *p = *state;
     size_t bytes;
-    char *json = read_file(path_at("%s/state.json", p->newest), &bytes), *line = strstr(json, "  \"files_checksum\"");
+    char *json = read_file(path_at("%s/state.json", p->newest), &bytes),
+         *line = strstr(json, "  \"files_checksum\"");
     struct train_state s;
     struct alibi_training t;
 
@@ -484,30 +502,35 @@ static void check_inspect(const char *path, const char *const *parts, int count)
     }
 }
 
-#define INSPECT(path, ...)                                                                                                       \
-    check_inspect(path, (const char *const[]){ __VA_ARGS__ }, (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)))
+#define INSPECT(path, ...)                                                                         \
+    check_inspect(path, (const char *const[]){ __VA_ARGS__ },                                      \
+                  (int)(sizeof((const char *[]){ __VA_ARGS__ }) / sizeof(char *)))
 
 static void inspect_says_what_is_there(void **state)
 {
     struct site *p = *state;
     const char *text = path_at("%s/text.txt", p->folder), *report = path_at("%s/report", p->folder);
-    static const char results[] = "{\"methods\": [{\"name\": \"alibi\", \"by_length\": [{\"length\": 64, \"ppl\": 3.25}, "
-                                  "{\"length\": 128, \"ppl\": null}]}]}";
+    static const char results[] =
+        "{\"methods\": [{\"name\": \"alibi\", \"by_length\": [{\"length\": 64, \"ppl\": 3.25}, "
+        "{\"length\": 128, \"ppl\": null}]}]}";
     char *unused = NULL;
 
-    INSPECT(p->run, "checkpoint", "step-00000004", "every byte", "0.0625", "embedding.weight", "F32", "[257, 4]", "cosine",
-            "alibi");
+    INSPECT(p->run, "checkpoint", "step-00000004", "every byte", "0.0625", "embedding.weight",
+            "F32", "[257, 4]", "cosine", "alibi");
     INSPECT(p->newest, "checkpoint");
     INSPECT(part_path(p, PART_OPTIMIZER), "safetensors", "second.embedding.weight");
     write_file(text, "one two\nthree\n", 14);
     INSPECT(text, "text", "documents", "words", "14");
     assert_int_equal(mkdir(report, 0777), 0);
-    assert_fails(alibi_inspect(&unused, report, false), ALIBI_BAD_INPUT, "neither a checkpoint nor a report");
+    assert_fails(alibi_inspect(&unused, report, false), ALIBI_BAD_INPUT,
+                 "neither a checkpoint nor a report");
     write_file(path_at("%s/results.json", report), results, strlen(results));
     INSPECT(report, "report", "alibi", "64", "3.25");
-    assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false), ALIBI_BAD_INPUT, "absent");
+    assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false), ALIBI_BAD_INPUT,
+                 "absent");
     damage(part_path(p, PART_CONFIG), 0);
-    assert_fails(alibi_inspect(&unused, p->newest, true), ALIBI_BAD_INPUT, "config.json': checksum differs");
+    assert_fails(alibi_inspect(&unused, p->newest, true), ALIBI_BAD_INPUT,
+                 "config.json': checksum differs");
 }
 
 static void inspect_prints_no_control_characters_of_a_file(void **state)

@@ -1,4 +1,5 @@
-/* The comparison on a tiny setting: what it writes, that it resumes to the same numbers, and what it refuses. */
+/* The comparison on a tiny setting: what it writes, that it resumes to the same numbers, and what
+ * it refuses. */
 #include <omp.h>
 
 #include "base/fault.h"
@@ -11,7 +12,8 @@ enum { TEXT_BYTES = 6000 };
 /* Words drawn from a short list: enough for a model to learn something from. */
 static alibi_corpus *new_corpus(void)
 {
-    static const char *const words[] = { "the ", "boat ", "key ", "of ", "a ", "house\n", "opens ", "and ", "sinks.\n" };
+    static const char *const words[] = { "the ",    "boat ",  "key ", "of ",     "a ",
+                                         "house\n", "opens ", "and ", "sinks.\n" };
     char text[TEXT_BYTES + 16];
     size_t length = 0;
     const char *texts[1] = { text };
@@ -69,7 +71,8 @@ static struct setting tiny(void)
     struct setting s;
 
     set_defaults(&s);
-    s.compare = (struct alibi_compare){ .methods = { 2, { "alibi", "learned" } }, .lengths = { 3, { 32, 8, 64 } } };
+    s.compare = (struct alibi_compare){ .methods = { 2, { "alibi", "learned" } },
+                                        .lengths = { 3, { 32, 8, 64 } } };
     s.compare.sliding_tokens = 200;
     s.compare.stream_tokens = 150;
     s.config.layers = 1;
@@ -98,7 +101,8 @@ static alibi_status try_run(const struct setting *s, const char *dir)
     return status;
 }
 
-static void assert_same_evals(const struct alibi_eval_result *x, const struct alibi_eval_result *y, int count)
+static void assert_same_evals(const struct alibi_eval_result *x, const struct alibi_eval_result *y,
+                              int count)
 {
     for (int i = 0; i < count; i++) {
         assert_int_equal(x[i].tokens, y[i].tokens);
@@ -107,7 +111,8 @@ static void assert_same_evals(const struct alibi_eval_result *x, const struct al
     }
 }
 
-static void assert_same_losses(const struct alibi_compare_result *a, const struct alibi_compare_result *b)
+static void assert_same_losses(const struct alibi_compare_result *a,
+                               const struct alibi_compare_result *b)
 {
     assert_int_equal(a->methods, b->methods);
     for (int m = 0; m < a->methods; m++) {
@@ -141,7 +146,8 @@ static void check_evals(const struct alibi_eval_result *evals, int with_value)
 static void check_method(const struct alibi_compare_method *m, const char *name, int with_value)
 {
     assert_string_equal(m->name, name);
-    assert_true(m->parameters > 0 && m->peak_bytes > 0 && m->train_tokens_per_s > 0 && m->train_seconds > 0);
+    assert_true(m->parameters > 0 && m->peak_bytes > 0 && m->train_tokens_per_s > 0 &&
+                m->train_seconds > 0);
     assert_string_equal(m->device, "cpu");
     assert_int_equal(m->precision, ALIBI_FP32);
     assert_int_equal(m->lengths, 3);
@@ -207,7 +213,8 @@ static void a_finished_comparison_is_read_back_and_not_run_again(void **state)
         assert_true(first->method[m].train_seconds == again->method[m].train_seconds);
         assert_string_equal(first->method[m].device, again->method[m].device);
         for (int i = 0; i < 3; i++)
-            assert_true(first->method[m].by_length[i].seconds == again->method[m].by_length[i].seconds);
+            assert_true(first->method[m].by_length[i].seconds ==
+                        again->method[m].by_length[i].seconds);
     }
     alibi_compare_free(first);
     alibi_compare_free(again);
@@ -229,9 +236,11 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     assert_ok(alibi_model_open(&model, within(dir, "alibi")));
     for (int i = 0; i < 3; i++) {
         int64_t length = r->method[0].by_length[i].length;
-        struct alibi_eval eval = {
-            .length = length, .protocol = ALIBI_SLIDING, .stride = length / 2, .tokens = 200, .skip = s.training.skip
-        };
+        struct alibi_eval eval = { .length = length,
+                                   .protocol = ALIBI_SLIDING,
+                                   .stride = length / 2,
+                                   .tokens = 200,
+                                   .skip = s.training.skip };
         struct alibi_eval_result e;
 
         assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
@@ -243,8 +252,8 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     remove_temporary_folder(dir);
 }
 
-/* Lengths past sliding_tokens have none; without any, no length has. The other values, and the memory they took, are the same
- * whichever it is. */
+/* Lengths past sliding_tokens have none; without any, no length has. The other values, and the
+ * memory they took, are the same whichever it is. */
 static void without_a_sliding_window_the_other_values_are_the_same(void **state)
 {
     static const int64_t tokens[] = { 200, 40, 0 };
@@ -335,7 +344,8 @@ static void the_stream_is_that_of_eval_and_leaves_out_what_training_does(void **
     alibi_corpus_free(s.corpus);
 }
 
-/* It ends with the validation split, if that comes first; the other values and the memory are the same with and without. */
+/* It ends with the validation split, if that comes first; the other values and the memory are the
+ * same with and without. */
 static void the_stream_changes_no_other_value(void **state)
 {
     static struct alibi_compare_method with, without;
@@ -359,9 +369,10 @@ static void its_recipe_gives_the_same_numbers(void **state)
 {
     struct setting s = tiny(), again;
     struct alibi_builtin text = { 0 };
-    struct alibi_option_group groups[4] = {
-        { .values = &again.compare }, { .values = &again.config }, { .values = &again.training }, { .values = &text }
-    };
+    struct alibi_option_group groups[4] = { { .values = &again.compare },
+                                            { .values = &again.config },
+                                            { .values = &again.training },
+                                            { .values = &text } };
     char *dir = temporary_folder(), *other = temporary_folder();
     struct alibi_compare_result *first = NULL, *second = NULL;
 
@@ -407,7 +418,8 @@ static void stop_at_report(void *user, const struct alibi_progress *p)
         alibi_request_stop();
 }
 
-static alibi_status run_with_stop(const struct setting *s, const char *dir, int stop_at, struct alibi_compare_result **out)
+static alibi_status run_with_stop(const struct setting *s, const char *dir, int stop_at,
+                                  struct alibi_compare_result **out)
 {
     struct stopper stopper = { .stop_at = stop_at };
     struct alibi_hooks hooks = { .user = &stopper, .progress = stop_at_report };
@@ -419,7 +431,8 @@ static alibi_status run_with_stop(const struct setting *s, const char *dir, int 
     return status;
 }
 
-/* Stopped once at each report in turn, wherever that is in training or evaluation, and run again. */
+/* Stopped once at each report in turn, wherever that is in training or evaluation, and run again.
+ * */
 static void stopped_anywhere_and_resumed_equals_never_stopped(void **state)
 {
     struct setting s = tiny();
@@ -476,8 +489,8 @@ static void stopped_at_every_report_it_still_arrives(void **state)
 
 /* ---- failing */
 
-/* Six steps of training report, then the first length: stopped there, the last checkpoint is needed again, and the one before
- * it is of step 4. */
+/* Six steps of training report, then the first length: stopped there, the last checkpoint is needed
+ * again, and the one before it is of step 4. */
 static void a_checkpoint_damaged_between_two_calls_is_trained_again(void **state)
 {
     struct setting s = tiny();
@@ -508,9 +521,10 @@ static bool still_due(enum fault kind, int64_t n)
     return false;
 }
 
-/* Every `step`-th allocation or file operation of a comparison fails in turn. A save is tried again, and then all is well; else
- * the comparison ends with an error, and run again it must come to the same numbers. A failed look whether a file is there
- * counts as yes, and then the file is missing: bad input. */
+/* Every `step`-th allocation or file operation of a comparison fails in turn. A save is tried
+ * again, and then all is well; else the comparison ends with an error, and run again it must come
+ * to the same numbers. A failed look whether a file is there counts as yes, and then the file is
+ * missing: bad input. */
 static void check_faults(enum fault kind, const char *how, alibi_status expected, int64_t step)
 {
     struct setting s = tiny();
@@ -530,7 +544,8 @@ static void check_faults(enum fault kind, const char *how, alibi_status expected
         assert_ok(alibi_inject_fault(how, n));
         status = run(&s, other, &r);
         past_the_last = still_due(kind, n);
-        if (status != ALIBI_OK && status != expected && !(kind == FAULT_FILE && status == ALIBI_BAD_INPUT))
+        if (status != ALIBI_OK && status != expected &&
+            !(kind == FAULT_FILE && status == ALIBI_BAD_INPUT))
             fail_msg("%s fault %lld: status %d: %s", how, (long long)n, (int)status, alibi_error());
         if (status != ALIBI_OK)
             assert_ok(run(&s, other, &r));
@@ -564,7 +579,8 @@ static void a_folder_with_another_comparison_is_refused_and_the_difference_named
 {
     struct setting s = tiny(), other = s;
     char *dir = temporary_folder();
-    const char *text = "Another text, of which there must be enough for a training window and one of validation.\n";
+    const char *text =
+        "Another text, of which there must be enough for a training window and one of validation.\n";
     const char *texts[32];
     alibi_corpus *corpus = NULL;
 
@@ -573,7 +589,8 @@ static void a_folder_with_another_comparison_is_refused_and_the_difference_named
         texts[i] = text;
     assert_ok(try_run(&s, dir));
     other.training.steps = 7;
-    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "(steps 6 there, 7 asked): choose another folder");
+    assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT,
+                 "(steps 6 there, 7 asked): choose another folder");
     other = s;
     other.compare.lengths.count = 2;
     assert_fails(try_run(&other, dir), ALIBI_BAD_INPUT, "lengths");
@@ -621,7 +638,8 @@ static void a_training_and_a_comparison_do_not_share_a_folder(void **state)
     assert_fails(train_into(&s, dir), ALIBI_BAD_INPUT, "holds a comparison: choose another folder");
     assert_ok(train_into(&s, within(dir, "alibi")));
     assert_ok(train_into(&s, other));
-    assert_fails(try_run(&s, other), ALIBI_BAD_INPUT, "holds a training run: choose another folder");
+    assert_fails(try_run(&s, other), ALIBI_BAD_INPUT,
+                 "holds a training run: choose another folder");
     assert_false(file_exists(within(other, "text.json")));
     alibi_corpus_free(s.corpus);
     remove_temporary_folder(dir);
@@ -643,7 +661,8 @@ static int64_t recipe_value(const char *dir, const char *name, const char *key)
 /* In the recipe they stay to be derived; spelled out they ask for the same comparison. */
 static void derived_options_are_not_frozen_in_the_recipe(void **state)
 {
-    static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale", "max_length" };
+    static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale",
+                                           "max_length" };
     struct setting s = tiny(), other = s;
     char *dir = temporary_folder();
     struct alibi_compare_result *r = NULL;
@@ -740,7 +759,9 @@ static struct alibi_compare_method sample_result(void)
                                       .precision = ALIBI_BF16,
                                       .lengths = 3 };
 
-    m.by_length[0] = (struct alibi_eval_result){ .length = 8, .stride = 8, .nll = 0.1, .standard_error = 1e-300, .ppl = 1.1 };
+    m.by_length[0] = (struct alibi_eval_result){
+        .length = 8, .stride = 8, .nll = 0.1, .standard_error = 1e-300, .ppl = 1.1
+    };
     m.by_length[0].tokens = m.by_length[0].words = m.by_length[0].bytes = 5;
     m.by_length[0].bins = 2;
     m.by_length[0].by_position[1] = (struct alibi_position_loss){ 1, 1, 3, 0.7 };
@@ -777,16 +798,19 @@ static void a_result_reads_back_as_it_was_written(void **state)
     assert_ok(result_write(&m, path));
     memset(&back, 0, sizeof back);
     assert_ok(result_read(&back, "rotary", &sample_lengths, path));
-    assert_true(back.train_seconds == m.train_seconds && back.peak_bytes == 4096 && back.parameters == 99);
+    assert_true(back.train_seconds == m.train_seconds && back.peak_bytes == 4096 &&
+                back.parameters == 99);
     assert_string_equal(back.device, m.device);
     assert_int_equal(back.precision, ALIBI_BF16);
     assert_int_equal(back.lengths, 3);
     assert_true(back.by_length[0].standard_error == 1e-300 && back.by_length[0].ppl == 1.1);
-    assert_memory_equal(back.by_length[0].by_position, m.by_length[0].by_position, sizeof m.by_length[0].by_position);
+    assert_memory_equal(back.by_length[0].by_position, m.by_length[0].by_position,
+                        sizeof m.by_length[0].by_position);
     assert_true(isinf(back.by_length[1].ppl) && isinf(back.by_length[1].word_ppl));
     assert_true(back.by_length[2].tokens == 0 && isnan(back.by_length[2].ppl));
     assert_int_equal(back.sliding_lengths, 2);
-    assert_true(back.sliding[1].stride == 8 && back.sliding[1].protocol == ALIBI_SLIDING && back.sliding[1].ppl == 1.1);
+    assert_true(back.sliding[1].stride == 8 && back.sliding[1].protocol == ALIBI_SLIDING &&
+                back.sliding[1].ppl == 1.1);
     assert_memory_equal(&back.stream, &m.stream, sizeof m.stream);
     m.stream = result_none(77);
     assert_ok(result_write(&m, path));
@@ -805,8 +829,10 @@ static void a_result_of_another_method_or_other_lengths_is_refused(void **state)
     (void)state;
     assert_ok(result_write(&m, path));
     assert_fails(result_read(&back, "alibi", &sample_lengths, path), ALIBI_BAD_INPUT, path);
-    assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 3, { 8, 16, 33 } }, path), ALIBI_BAD_INPUT, "32");
-    assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 2, { 8, 16 } }, path), ALIBI_BAD_INPUT, "by_length");
+    assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 3, { 8, 16, 33 } }, path),
+                 ALIBI_BAD_INPUT, "32");
+    assert_fails(result_read(&back, "rotary", &(struct alibi_int_list){ 2, { 8, 16 } }, path),
+                 ALIBI_BAD_INPUT, "by_length");
     remove_temporary_folder(dir);
 }
 
@@ -835,7 +861,8 @@ static void device_and_precision_read_back_known_or_not(void **state)
     remove_temporary_folder(dir);
 }
 
-/* The result at `path` with its lines of device and precision replaced, its checksum right again. */
+/* The result at `path` with its lines of device and precision replaced, its checksum right again.
+ * */
 static void replace_device(const char *path, const char *lines)
 {
     struct text json = { 0 };
@@ -848,7 +875,8 @@ static void replace_device(const char *path, const char *lines)
     to = strstr(bytes, "  \"by_length\"");
     end = strstr(bytes, "  \"checksum\"");
     assert_true(from != NULL && from < to && to < end);
-    assert_ok(text_append(&json, "%.*s%s%.*s", (int)(from - bytes), bytes, lines, (int)(end - to), to));
+    assert_ok(
+        text_append(&json, "%.*s%s%.*s", (int)(from - bytes), bytes, lines, (int)(end - to), to));
     assert_ok(text_append(&json, "  \"checksum\": %u\n}\n", checksum(0, json.data, json.length)));
     write_file(path, json.data, json.length);
     text_free(&json);
@@ -868,13 +896,16 @@ static void a_device_that_cannot_be_is_refused_and_the_file_named(void **state)
     snprintf(lines, sizeof lines, "  \"device\": \"%s\",\n  \"precision\": \"fp32\",\n", name);
     assert_ok(result_write(&m, path));
     replace_device(path, lines);
-    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT, "'device' is longer than 127 bytes");
+    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT,
+                 "'device' is longer than 127 bytes");
     assert_non_null(strstr(alibi_error(), path));
     assert_string_equal(back.device, "");
     replace_device(path, "  \"device\": \"cpu\",\n  \"precision\": \"fp8\",\n");
-    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT, "'precision' is neither fp32 nor bf16");
+    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT,
+                 "'precision' is neither fp32 nor bf16");
     replace_device(path, "  \"device\": 3,\n  \"precision\": \"fp32\",\n");
-    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT, "'device' is not a text");
+    assert_fails(result_read(&back, "rotary", &sample_lengths, path), ALIBI_BAD_INPUT,
+                 "'device' is not a text");
     replace_device(path, "  \"device\": \"cpu\",\n  \"precision\": \"fp32\",\n");
     assert_ok(result_read(&back, "rotary", &sample_lengths, path));
     remove_temporary_folder(dir);
@@ -890,7 +921,8 @@ static void a_comparison_of_before_devices_keeps_its_training_and_is_evaluated_a
     (void)state;
     assert_ok(run(&s, dir, &first));
     replace_device(within(dir, "alibi/result.json"), "");
-    assert_int_equal(run_with_stop(&s, dir, 1, &again), ALIBI_INTERRUPTED); /* there is something to do */
+    assert_int_equal(run_with_stop(&s, dir, 1, &again),
+                     ALIBI_INTERRUPTED); /* there is something to do */
     assert_ok(run(&s, dir, &again));
     assert_same_losses(first, again);
     assert_true(first->method[0].train_seconds == again->method[0].train_seconds);
@@ -910,9 +942,11 @@ static void write_older(const char *path, const char *altered)
 {
     struct text json = { 0 };
 
-    assert_ok(text_append(&json, "{\n  \"name\": \"rotary\",\n  \"train_tokens_per_s\": 1234.5,\n  \"train_seconds\": 0.5,\n"
-                                 "  \"train_loss\": 2.25,\n  \"peak_bytes\": 4096,\n  \"parameters\": 99,\n"
-                                 "  \"by_length\": [\n    {\"length\": 8, \"stride\": 8}],\n  \"sliding\": [],\n"));
+    assert_ok(text_append(
+        &json,
+        "{\n  \"name\": \"rotary\",\n  \"train_tokens_per_s\": 1234.5,\n  \"train_seconds\": 0.5,\n"
+        "  \"train_loss\": 2.25,\n  \"peak_bytes\": 4096,\n  \"parameters\": 99,\n"
+        "  \"by_length\": [\n    {\"length\": 8, \"stride\": 8}],\n  \"sliding\": [],\n"));
     assert_ok(text_append(&json, "  \"checksum\": %u\n}\n", checksum(0, json.data, json.length)));
     if (altered)
         strstr(json.data, altered)[0]++;

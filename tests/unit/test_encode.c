@@ -7,7 +7,9 @@
 
 static alibi_tokenizer *trained_on(const struct corpus *c, char *pattern)
 {
-    struct alibi_vocabulary how = { .type = ALIBI_BPE, .vocab = 300, .min_count = 2, .pattern = pattern };
+    struct alibi_vocabulary how = {
+        .type = ALIBI_BPE, .vocab = 300, .min_count = 2, .pattern = pattern
+    };
     alibi_tokenizer *t = NULL;
 
     assert_ok(alibi_tokenizer_train(&t, &how, c->paths, 1, NULL));
@@ -43,7 +45,8 @@ static alibi_status encode_on(int threads, const alibi_tokenizer *t, const char 
     return status;
 }
 
-/* "x x x .." with runs of "ab" in it, for an expression that looks far ahead in them and finds nothing. */
+/* "x x x .." with runs of "ab" in it, for an expression that looks far ahead in them and finds
+ * nothing. */
 static char wasteful[] = "(?:ab)+c|[a-z]| +";
 
 static void write_runs(const char *path, size_t bytes, const size_t *runs, int count, size_t length)
@@ -129,7 +132,8 @@ static void long_pieces_are_merged_one_at_a_time(void **state)
     assert_ok(encode_on(8, t, path));
     many = alibi_memory_peak() - before;
     printf("peak %zu bytes on one thread, %zu on eight\n", few, many);
-    assert_true(many - few < 2 * LARGE_ROOM + 8 * (5 << 20)); /* what an encoder has, and a little more */
+    assert_true(many - few <
+                2 * LARGE_ROOM + 8 * (5 << 20)); /* what an encoder has, and a little more */
     assert_int_equal(alibi_memory_now(), before);
     alibi_tokenizer_free(t);
 }

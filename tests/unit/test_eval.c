@@ -1,4 +1,5 @@
-/* Evaluation: which tokens are scored, and that the numbers are what their formulas say, against plain loops over the model. */
+/* Evaluation: which tokens are scored, and that the numbers are what their formulas say, against
+ * plain loops over the model. */
 #include <omp.h>
 
 #include "eval/eval.h"
@@ -10,8 +11,9 @@ enum { V = 257, TOKENS_MAX = 512 };
 static struct device cpu;
 
 /* A text with words of all lengths, a line end, and characters of two and three bytes. */
-static const char story[] = "The old clock in the hall struck nine, and nobody came. On the table lay a caf\xC3\xA9 receipt,\n"
-                            "a brass key and 3 \xE2\x82\xAC; the key was for the boat house. Nobody ever asked for the boat.";
+static const char story[] =
+    "The old clock in the hall struck nine, and nobody came. On the table lay a caf\xC3\xA9 receipt,\n"
+    "a brass key and 3 \xE2\x82\xAC; the key was for the boat house. Nobody ever asked for the boat.";
 
 static struct model *new_model(const char *position)
 {
@@ -44,7 +46,8 @@ static alibi_corpus *new_corpus(const char *text)
     return c;
 }
 
-static struct alibi_eval_result evaluate(struct model *m, const alibi_corpus *c, struct alibi_eval eval)
+static struct alibi_eval_result evaluate(struct model *m, const alibi_corpus *c,
+                                         struct alibi_eval eval)
 {
     struct alibi_eval_result r;
 
@@ -60,7 +63,8 @@ static alibi_status try_evaluate(struct model *m, const alibi_corpus *c, struct 
 }
 
 /* Losses of all targets of one window, evaluated alone. */
-static void window_losses(struct model *m, const alibi_corpus *c, int64_t start, int64_t inputs, float *nll)
+static void window_losses(struct model *m, const alibi_corpus *c, int64_t start, int64_t inputs,
+                          float *nll)
 {
     int32_t tokens[TOKENS_MAX], targets[TOKENS_MAX];
 
@@ -111,7 +115,9 @@ static void every_token_but_the_first_is_counted_for_awkward_sizes(void **state)
     for (int64_t length = 1; length < count; length += 13) {
         struct alibi_eval_result whole = evaluate(m, c, (struct alibi_eval){ .length = length });
         struct alibi_eval_result sliding =
-            evaluate(m, c, (struct alibi_eval){ .length = length, .protocol = ALIBI_SLIDING, .stride = (length + 2) / 3 });
+            evaluate(m, c,
+                     (struct alibi_eval){
+                         .length = length, .protocol = ALIBI_SLIDING, .stride = (length + 2) / 3 });
 
         assert_int_equal(whole.tokens, count - 1);
         assert_int_equal(sliding.tokens, count - 1);
@@ -153,7 +159,8 @@ static void windows_evaluated_together_equal_those_evaluated_alone(void **state)
     (void)state;
     for (int i = 0; alibi_position_name(i, NULL); i++) {
         struct model *m = new_model(alibi_position_name(i, NULL));
-        int64_t length = m->method->longest ? m->method->longest(&m->config) : 9; /* past the training length if it may */
+        int64_t length = m->method->longest ? m->method->longest(&m->config)
+                                            : 9; /* past the training length if it may */
         struct alibi_eval_result r = evaluate(m, c, (struct alibi_eval){ .length = length });
         float nll[TOKENS_MAX];
         double sum = 0;
@@ -177,7 +184,8 @@ static void sliding_by_one_gives_each_token_the_full_context(void **state)
     struct model *m = new_model("alibi");
     alibi_corpus *c = new_corpus(story);
     int64_t targets = corpus_span(c, ALIBI_ALL).count - 1;
-    struct alibi_eval_result r = evaluate(m, c, (struct alibi_eval){ .length = LENGTH, .protocol = ALIBI_SLIDING, .stride = 1 });
+    struct alibi_eval_result r = evaluate(
+        m, c, (struct alibi_eval){ .length = LENGTH, .protocol = ALIBI_SLIDING, .stride = 1 });
     float nll[TOKENS_MAX];
     double sum = 0;
 
@@ -201,10 +209,12 @@ static void sliding_by_the_length_is_nonoverlapping(void **state)
     (void)state;
     for (int64_t length = 1; length <= 64; length *= 4) {
         struct alibi_eval_result a = evaluate(m, c, (struct alibi_eval){ .length = length });
-        struct alibi_eval_result b =
-            evaluate(m, c, (struct alibi_eval){ .length = length, .protocol = ALIBI_SLIDING, .stride = length });
+        struct alibi_eval_result b = evaluate(
+            m, c,
+            (struct alibi_eval){ .length = length, .protocol = ALIBI_SLIDING, .stride = length });
 
-        assert_true(a.nll == b.nll && a.standard_error == b.standard_error && a.word_ppl == b.word_ppl);
+        assert_true(a.nll == b.nll && a.standard_error == b.standard_error &&
+                    a.word_ppl == b.word_ppl);
         assert_memory_equal(a.by_position, b.by_position, (size_t)a.bins * sizeof a.by_position[0]);
     }
     alibi_corpus_free(c);
@@ -229,7 +239,8 @@ static void a_uniform_model_loses_the_logarithm_of_the_vocabulary(void **state)
     model_free(m);
 }
 
-/* "one two three" and the end of the document are 14 tokens. The first is not scored, and with it not the word "one". */
+/* "one two three" and the end of the document are 14 tokens. The first is not scored, and with it
+ * not the word "one". */
 static void words_and_bytes_are_those_of_the_scored_text(void **state)
 {
     struct model *m = new_uniform_model(V);
@@ -249,7 +260,9 @@ static void words_and_bytes_are_those_of_the_scored_text(void **state)
 /* "bytes", or one that is learned from the text. */
 static alibi_tokenizer *tokenizer_for(const char *type, const char *path)
 {
-    struct alibi_vocabulary how = { .type = strcmp(type, "bpe") == 0 ? ALIBI_BPE : ALIBI_WORDS, .vocab = 270, .min_count = 1 };
+    struct alibi_vocabulary how = { .type = strcmp(type, "bpe") == 0 ? ALIBI_BPE : ALIBI_WORDS,
+                                    .vocab = 270,
+                                    .min_count = 1 };
     alibi_tokenizer *t = NULL;
 
     if (strcmp(type, "bytes") == 0)
@@ -260,11 +273,12 @@ static alibi_tokenizer *tokenizer_for(const char *type, const char *path)
     return t;
 }
 
-/* The total loss, divided by what the text has: other tokens, the same text. Every word has a blank behind it, as words do when
- * they are put together again. */
+/* The total loss, divided by what the text has: other tokens, the same text. Every word has a blank
+ * behind it, as words do when they are put together again. */
 static void words_and_bytes_do_not_depend_on_the_tokenizer(void **state)
 {
-    static const char text[] = "one two three two one \nthe two and the three \ncaf\xC3\xA9 one two three \n";
+    static const char text[] =
+        "one two three two one \nthe two and the three \ncaf\xC3\xA9 one two three \n";
     static const char *const types[] = { "bytes", "bpe", "words" };
     enum { WORDS = 14 };
     char *folder = temporary_folder();
@@ -279,17 +293,20 @@ static void words_and_bytes_do_not_depend_on_the_tokenizer(void **state)
         struct alibi_eval_result r;
         double total;
         int32_t first;
-        size_t bytes; /* of the first token, which is not scored, as the word that it begins is not */
+        size_t
+            bytes; /* of the first token, which is not scored, as the word that it begins is not */
 
         assert_ok(alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }));
         span_read(corpus_span(c, ALIBI_ALL), 0, 1, &first);
         tokenizer_bytes(t, first, &bytes);
         r = evaluate(m, c, (struct alibi_eval){ .length = 4 });
         total = (double)r.tokens * log((double)alibi_tokenizer_vocab(t));
-        print_message("%-5s %3lld tokens, %.3f bits per byte\n", types[i], (long long)r.tokens, r.bits_per_byte);
+        print_message("%-5s %3lld tokens, %.3f bits per byte\n", types[i], (long long)r.tokens,
+                      r.bits_per_byte);
         assert_int_equal(r.bytes, strlen(text) - bytes);
         assert_int_equal(r.words, WORDS - 1);
-        assert_close_relative(r.bits_per_byte, total / log(2) / (double)(strlen(text) - bytes), 1e-5);
+        assert_close_relative(r.bits_per_byte, total / log(2) / (double)(strlen(text) - bytes),
+                              1e-5);
         assert_close_relative(r.word_ppl, exp(total / (WORDS - 1)), 1e-4);
         alibi_corpus_free(c);
         model_free(m);
@@ -333,7 +350,8 @@ static void losses_fall_into_bins_that_double(void **state)
     model_free(m);
 }
 
-/* Two windows with sums 4 over 2 tokens and 9 over 3: R = 13/5, deviations 4 - 2R = -1.2 and 9 - 3R = 1.2. */
+/* Two windows with sums 4 over 2 tokens and 9 over 3: R = 13/5, deviations 4 - 2R = -1.2 and 9 - 3R
+ * = 1.2. */
 static void the_standard_error_is_that_of_a_ratio_over_windows(void **state)
 {
     struct score s = { 0 };
@@ -384,12 +402,18 @@ static void options_out_of_range_are_named(void **state)
     (void)state;
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 0 }), ALIBI_USAGE, "length 0");
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = -5 }), ALIBI_USAGE, "length -5");
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .protocol = ALIBI_SLIDING }), ALIBI_USAGE, "stride 0");
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .protocol = ALIBI_SLIDING, .stride = 9 }), ALIBI_USAGE,
-                 "stride 9");
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .protocol = 7 }), ALIBI_USAGE, "protocol 7");
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = 7 }), ALIBI_USAGE, "scoring 7 tokens");
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = -1 }), ALIBI_USAGE, "scoring -1 tokens");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .protocol = ALIBI_SLIDING }),
+                 ALIBI_USAGE, "stride 0");
+    assert_fails(
+        try_evaluate(m, c,
+                     (struct alibi_eval){ .length = 8, .protocol = ALIBI_SLIDING, .stride = 9 }),
+        ALIBI_USAGE, "stride 9");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .protocol = 7 }), ALIBI_USAGE,
+                 "protocol 7");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = 7 }), ALIBI_USAGE,
+                 "scoring 7 tokens");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = -1 }), ALIBI_USAGE,
+                 "scoring -1 tokens");
     alibi_corpus_free(c);
     model_free(m);
 }
@@ -403,7 +427,8 @@ static void a_text_shorter_than_the_length_is_named_with_both(void **state)
     assert_ok(try_evaluate(m, c, (struct alibi_eval){ .length = 5 }));
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 6 }), ALIBI_BAD_INPUT,
                  "'text' has 6 tokens, evaluating at length 6 needs 7");
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = INT64_MAX }), ALIBI_BAD_INPUT, "has 6 tokens");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = INT64_MAX }), ALIBI_BAD_INPUT,
+                 "has 6 tokens");
     alibi_corpus_free(c);
     model_free(m);
 }
@@ -415,7 +440,8 @@ static void another_vocabulary_is_refused(void **state)
 
     (void)state;
     m->config.vocab = 300;
-    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8 }), ALIBI_BAD_INPUT, "257 tokens, the model one of 300");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8 }), ALIBI_BAD_INPUT,
+                 "257 tokens, the model one of 300");
     m->config.vocab = V;
     alibi_corpus_free(c);
     model_free(m);
@@ -433,7 +459,8 @@ static void learned_positions_end_where_their_table_ends(void **state)
     model_free(m);
 }
 
-/* The semicolon occurs once; a NaN in its embedding spoils the windows that read it, and the first of them is named. */
+/* The semicolon occurs once; a NaN in its embedding spoils the windows that read it, and the first
+ * of them is named. */
 static void a_loss_that_is_not_finite_names_its_window(void **state)
 {
     struct model *m = new_model("alibi");
@@ -444,7 +471,8 @@ static void a_loss_that_is_not_finite_names_its_window(void **state)
 
     (void)state;
     assert_ok(cpu.ops->fill(&cpu, row, (double)NAN));
-    snprintf(window, sizeof window, "window %lld (tokens %lld to", (long long)(at / 8), (long long)(at / 8 * 8));
+    snprintf(window, sizeof window, "window %lld (tokens %lld to", (long long)(at / 8),
+             (long long)(at / 8 * 8));
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8 }), ALIBI_NUMERIC, window);
     alibi_corpus_free(c);
     model_free(m);
@@ -479,7 +507,8 @@ static void going_past_the_training_length_is_one_note(void **state)
     struct seen seen = { 0 };
     struct alibi_hooks hooks = { .user = &seen, .log = see_log };
     alibi_corpus *c = new_corpus(story);
-    struct alibi_model model = { .model = new_model("alibi"), .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
+    struct alibi_model model = { .model = new_model("alibi"),
+                                 .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
     struct alibi_eval_result r;
 
     (void)state;
@@ -519,7 +548,8 @@ static void progress_ends_with_everything_done(void **state)
 static void a_stop_request_interrupts_once(void **state)
 {
     alibi_corpus *c = new_corpus(story);
-    struct alibi_model model = { .model = new_model("alibi"), .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
+    struct alibi_model model = { .model = new_model("alibi"),
+                                 .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
     struct alibi_eval eval = { .length = 8 };
     struct alibi_eval_result r;
 

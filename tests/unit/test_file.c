@@ -1,4 +1,5 @@
-/* test_file.c - files, folders and locks: what they do, what they say when they cannot, and that nothing is lost on the way */
+/* test_file.c - files, folders and locks: what they do, what they say when they cannot, and that
+ * nothing is lost on the way */
 #include "folder.h"
 
 #include <signal.h>
@@ -176,7 +177,8 @@ static void hostile_names_cannot_break_the_line(void **state)
     struct file *f = NULL;
 
     (void)state;
-    assert_fails(file_open_read(&f, "no\n\033[31m\xff"), ALIBI_BAD_INPUT, "cannot open 'no??[31m?': No such file");
+    assert_fails(file_open_read(&f, "no\n\033[31m\xff"), ALIBI_BAD_INPUT,
+                 "cannot open 'no??[31m?': No such file");
 }
 
 static void full_disk_is_an_io_error(void **state)
@@ -185,7 +187,8 @@ static void full_disk_is_an_io_error(void **state)
 
     (void)state;
     assert_ok(file_create(&f, "/dev/full"));
-    assert_fails(file_write(f, "x", 1), ALIBI_IO, "cannot write '/dev/full': No space left on device");
+    assert_fails(file_write(f, "x", 1), ALIBI_IO,
+                 "cannot write '/dev/full': No space left on device");
     assert_ok(file_close(f));
 }
 
@@ -221,7 +224,8 @@ static void reading_all_respects_the_limit_and_ends_with_a_zero(void **state)
     assert_int_equal(bytes[5], 0);
     mem_free(bytes);
     bytes = NULL;
-    assert_fails(file_read_all(&bytes, &length, path, 4), ALIBI_BAD_INPUT, "it has 5 bytes, at most 4 are allowed");
+    assert_fails(file_read_all(&bytes, &length, path, 4), ALIBI_BAD_INPUT,
+                 "it has 5 bytes, at most 4 are allowed");
     assert_null(bytes);
 }
 
@@ -267,7 +271,8 @@ static void replacing_works_with_a_bare_name(void **state)
     free(before);
 }
 
-/* At every failing call the content is the old one or the new one, whole, and nothing stays aside. */
+/* At every failing call the content is the old one or the new one, whole, and nothing stays aside.
+ * */
 static void failing_replacement_keeps_old_or_new_content_whole(const char *kind)
 {
     char *path = strdup(within(folder, "a"));
@@ -353,7 +358,8 @@ static void what_is_not_a_regular_file_is_written_in_place(void **state)
     assert_true(S_ISCHR(info.st_mode));
 }
 
-/* The n-th file call of `job` fails, for every n: does one of the messages contain `part`? Shows that the call is made. */
+/* The n-th file call of `job` fails, for every n: does one of the messages contain `part`? Shows
+ * that the call is made. */
 static bool fails_somewhere_with(alibi_status (*job)(void), const char *part)
 {
     bool seen = false;
@@ -553,7 +559,9 @@ static void removing_a_folder_takes_its_files_but_nothing_deeper(void **state)
 
 static void joined_paths_have_one_slash(void **state)
 {
-    const char *const cases[][3] = { { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "", "b", "b" }, { "/", "b", "/b" } };
+    const char *const cases[][3] = {
+        { "a", "b", "a/b" }, { "a/", "b", "a/b" }, { "", "b", "b" }, { "/", "b", "/b" }
+    };
 
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -580,7 +588,8 @@ static void assert_files(const char *path, const char *const *expected, int expe
 
 static void files_of_folders_below_are_listed_in_the_order_of_their_paths(void **state)
 {
-    const char *const files[] = { "z", "a/2", "a/10", "a.txt", "a/b/c/deep", "B", ".hidden", "a/.hidden", ".git/config" };
+    const char *const files[] = { "z", "a/2",     "a/10",      "a.txt",      "a/b/c/deep",
+                                  "B", ".hidden", "a/.hidden", ".git/config" };
     const char *const sorted[] = { "B", "a.txt", "a/10", "a/2", "a/b/c/deep", "z" };
 
     (void)state;
@@ -608,7 +617,8 @@ static void links_make_no_loops_and_pipes_are_no_files(void **state)
     assert_int_equal(mkfifo(within(folder, "a/pipe"), 0600), 0);
     assert_files(folder, sorted, 3);
     assert_int_equal(symlink("a", within(folder, "start")), 0);
-    assert_files(within(folder, "start"), (const char *const[]){ "start/file", "start/leads-nowhere", "start/link" }, 3);
+    assert_files(within(folder, "start"),
+                 (const char *const[]){ "start/file", "start/leads-nowhere", "start/link" }, 3);
 }
 
 static void folders_deeper_than_a_path_can_say_are_refused(void **state)
@@ -640,8 +650,10 @@ static void what_is_no_folder_has_no_files(void **state)
 
     (void)state;
     write_file(within(folder, "a"), "x", 1);
-    assert_fails(folder_list_files(&paths, &count, within(folder, "a")), ALIBI_BAD_INPUT, "a': Not a directory");
-    assert_fails(folder_list_files(&paths, &count, within(folder, "b")), ALIBI_BAD_INPUT, "b': No such file or directory");
+    assert_fails(folder_list_files(&paths, &count, within(folder, "a")), ALIBI_BAD_INPUT,
+                 "a': Not a directory");
+    assert_fails(folder_list_files(&paths, &count, within(folder, "b")), ALIBI_BAD_INPUT,
+                 "b': No such file or directory");
     assert_null(paths);
 }
 
@@ -674,9 +686,11 @@ static void regular_files_and_devices_are_input(void **state)
     assert_int_equal(bytes, 4);
     assert_ok(file_measure(&bytes, &modified, "/dev/null"));
     assert_int_equal(bytes, 0);
-    assert_fails(file_measure(&bytes, &modified, within(folder, "b")), ALIBI_BAD_INPUT, "cannot open '");
+    assert_fails(file_measure(&bytes, &modified, within(folder, "b")), ALIBI_BAD_INPUT,
+                 "cannot open '");
     assert_fails(file_open_input(&f, folder), ALIBI_BAD_INPUT, "it is a folder");
-    assert_fails(file_open_input(&f, within(folder, "b")), ALIBI_BAD_INPUT, "b': No such file or directory");
+    assert_fails(file_open_input(&f, within(folder, "b")), ALIBI_BAD_INPUT,
+                 "b': No such file or directory");
 }
 
 /* The writer comes late and writes in two parts: both are waited for. */
@@ -751,9 +765,11 @@ static void only_regular_files_are_mapped(void **state)
     (void)state;
     assert_int_equal(mkfifo(within(folder, "pipe"), 0600), 0);
     assert_fails(mapping_open(&m, folder), ALIBI_BAD_INPUT, "it is a folder");
-    assert_fails(mapping_open(&m, within(folder, "pipe")), ALIBI_BAD_INPUT, "it is not a regular file");
+    assert_fails(mapping_open(&m, within(folder, "pipe")), ALIBI_BAD_INPUT,
+                 "it is not a regular file");
     assert_fails(mapping_open(&m, "/dev/zero"), ALIBI_BAD_INPUT, "it is not a regular file");
-    assert_fails(mapping_open(&m, within(folder, "none")), ALIBI_BAD_INPUT, "none': No such file or directory");
+    assert_fails(mapping_open(&m, within(folder, "none")), ALIBI_BAD_INPUT,
+                 "none': No such file or directory");
     assert_null(m);
 }
 

@@ -1,4 +1,5 @@
-/* Generation: the choice of a token, whole characters on the way out, and text against plain loops over the model. */
+/* Generation: the choice of a token, whole characters on the way out, and text against plain loops
+ * over the model. */
 #include <omp.h>
 
 #include "eval/eval.h"
@@ -78,10 +79,12 @@ static void top_k_keeps_the_k_likeliest(void **state)
     double drawn[4];
 
     (void)state;
-    draw_shares((struct alibi_sampling){ .temperature = 1, .top_p = 1, .top_k = 2, .seed = 4 }, drawn);
+    draw_shares((struct alibi_sampling){ .temperature = 1, .top_p = 1, .top_k = 2, .seed = 4 },
+                drawn);
     assert_true(drawn[0] == 0 && drawn[2] == 0);
     assert_close(drawn[1], 0.5 / 0.8, 0.015);
-    draw_shares((struct alibi_sampling){ .temperature = 1, .top_p = 1, .top_k = 1, .seed = 4 }, drawn);
+    draw_shares((struct alibi_sampling){ .temperature = 1, .top_p = 1, .top_k = 1, .seed = 4 },
+                drawn);
     assert_close(drawn[1], 1, 1e-9);
 }
 
@@ -105,8 +108,10 @@ static void scores_that_are_not_finite_are_refused(void **state)
     int32_t id;
 
     (void)state;
-    assert_fails(sample_token(&id, (float[]){ 1, NAN, 0 }, 3, &s, 7, scratch), ALIBI_NUMERIC, "token 7: the score of id 1");
-    assert_fails(sample_token(&id, (float[]){ 1, 0, INFINITY }, 3, &s, 7, scratch), ALIBI_NUMERIC, "id 2");
+    assert_fails(sample_token(&id, (float[]){ 1, NAN, 0 }, 3, &s, 7, scratch), ALIBI_NUMERIC,
+                 "token 7: the score of id 1");
+    assert_fails(sample_token(&id, (float[]){ 1, 0, INFINITY }, 3, &s, 7, scratch), ALIBI_NUMERIC,
+                 "id 2");
 }
 
 /* ---- pieces */
@@ -153,7 +158,8 @@ static void bytes_come_out_as_whole_characters_or_replaced(void **state)
         const char *bytes, *expected;
     } cases[] = {
         { "plain", "plain" },
-        { "caf\xC3\xA9 3 \xE2\x82\xAC \xF0\x9F\x98\x80!", "caf\xC3\xA9 3 \xE2\x82\xAC \xF0\x9F\x98\x80!" },
+        { "caf\xC3\xA9 3 \xE2\x82\xAC \xF0\x9F\x98\x80!",
+          "caf\xC3\xA9 3 \xE2\x82\xAC \xF0\x9F\x98\x80!" },
         { "\x80x", R "x" },
         { "\xE2\x82x", R "x" },
         { "\xE2\x82\xE2\x82\xAC", R "\xE2\x82\xAC" },
@@ -194,7 +200,8 @@ static struct alibi_model new_random_model(const char *position)
     return m;
 }
 
-/* A model that always says `id`: only the last norm's bias and one row of the output layer are not zero. */
+/* A model that always says `id`: only the last norm's bias and one row of the output layer are not
+ * zero. */
 static struct alibi_model new_stubborn_model(int32_t id)
 {
     struct alibi_model m = new_model("none");
@@ -202,7 +209,8 @@ static struct alibi_model new_stubborn_model(int32_t id)
     for (int i = 0; i < m.model->count; i++)
         assert_ok(cpu.ops->fill(&cpu, m.model->parameters[i].value, 0.0));
     assert_ok(cpu.ops->fill(&cpu, m.model->parameters[m.model->norm_bias].value, 1.0));
-    assert_ok(cpu.ops->fill(&cpu, tensor_rows(m.model->parameters[m.model->head].value, id, 1), 1.0));
+    assert_ok(
+        cpu.ops->fill(&cpu, tensor_rows(m.model->parameters[m.model->head].value, id, 1), 1.0));
     return m;
 }
 
@@ -220,8 +228,8 @@ static struct collected generate(struct alibi_model *m, const char *prompt, stru
     return c;
 }
 
-/* Words come with blanks behind them, the last one of the prompt included if it has none; the end of a line, the only end that
- * words know, is text and ends nothing. */
+/* Words come with blanks behind them, the last one of the prompt included if it has none; the end
+ * of a line, the only end that words know, is text and ends nothing. */
 static void words_are_written_with_blanks_and_go_on_after_a_line(void **state)
 {
     struct alibi_sampling s = { .tokens = 3, .temperature = 0, .top_p = 1 };
@@ -271,8 +279,10 @@ static int32_t argmax(const float *logits)
     return best;
 }
 
-/* Greedy text by running the whole sequence through the model for each token, filtered like the output is. */
-static void naive_text(struct alibi_model *m, const char *prompt, int64_t tokens, struct collected *c)
+/* Greedy text by running the whole sequence through the model for each token, filtered like the
+ * output is. */
+static void naive_text(struct alibi_model *m, const char *prompt, int64_t tokens,
+                       struct collected *c)
 {
     int32_t ids[PROMPT_MAX];
     int64_t count = 0;
@@ -304,13 +314,18 @@ static void greedy_text_equals_the_argmax_of_the_whole_sequence_for_every_method
     (void)state;
     for (int i = 0; alibi_position_name(i, NULL); i++) {
         struct alibi_model m = new_random_model(alibi_position_name(i, NULL));
-        int64_t tokens = m.model->method->longest ? 5 : 25; /* past the training length of 8 if it may */
+        int64_t tokens =
+            m.model->method->longest ? 5 : 25; /* past the training length of 8 if it may */
         struct collected naive = { .length = 0 }, empty = { .length = 0 };
 
         naive_text(&m, "A b", tokens, &naive);
-        assert_string_equal(generate(&m, "A b", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text, naive.text);
+        assert_string_equal(
+            generate(&m, "A b", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text,
+            naive.text);
         naive_text(&m, "", tokens, &empty);
-        assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text, empty.text);
+        assert_string_equal(
+            generate(&m, "", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text,
+            empty.text);
         free_model(m);
     }
 }
@@ -326,7 +341,8 @@ static void a_prompt_prefilled_in_chunks_goes_on_as_if_read_at_once(void **state
         prompt[i] = (char)('a' + random_below(1, 2, (uint64_t)i, 26));
     prompt[1300] = '\0';
     naive_text(&m, prompt, 3, &naive);
-    assert_string_equal(generate(&m, prompt, (struct alibi_sampling){ .tokens = 3, .top_p = 1 }).text, naive.text);
+    assert_string_equal(
+        generate(&m, prompt, (struct alibi_sampling){ .tokens = 3, .top_p = 1 }).text, naive.text);
     free_model(m);
 }
 
@@ -337,8 +353,9 @@ static void no_piece_holds_half_a_character(void **state)
 
     (void)state;
     for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct collected c =
-            generate(&m, "", (struct alibi_sampling){ .tokens = 300, .temperature = 2, .top_p = 1, .seed = seed });
+        struct collected c = generate(
+            &m, "",
+            (struct alibi_sampling){ .tokens = 300, .temperature = 2, .top_p = 1, .seed = seed });
 
         assert_true(c.length > 0);
     }
@@ -364,8 +381,10 @@ static void half_a_character_at_the_end_is_replaced(void **state)
     struct alibi_model m = new_stubborn_model(0xE2);
 
     (void)state;
-    assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 1, .top_p = 1 }).text, R);
-    assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 2, .top_p = 1 }).text, R R);
+    assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 1, .top_p = 1 }).text,
+                        R);
+    assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 2, .top_p = 1 }).text,
+                        R R);
     free_model(m);
 }
 
@@ -381,7 +400,8 @@ static void the_receiver_can_stop(void **state)
     free_model(m);
 }
 
-static alibi_status try_generate(struct alibi_model *m, const char *prompt, struct alibi_sampling s, struct collected *c)
+static alibi_status try_generate(struct alibi_model *m, const char *prompt, struct alibi_sampling s,
+                                 struct collected *c)
 {
     return alibi_generate(m, prompt, strlen(prompt), &s, collect, c);
 }
@@ -392,28 +412,39 @@ static void sampling_out_of_range_is_named(void **state)
     struct collected c = { .length = 0 };
 
     (void)state;
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .tokens = -1, .top_p = 1 }, &c), ALIBI_USAGE, "tokens -1");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .tokens = INT64_MAX, .top_p = 1 }, &c), ALIBI_USAGE, "tokens");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .temperature = -0.1, .top_p = 1 }, &c), ALIBI_USAGE,
-                 "temperature -0.1");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .temperature = NAN, .top_p = 1 }, &c), ALIBI_USAGE, "temperature");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_k = -1, .top_p = 1 }, &c), ALIBI_USAGE, "top-k -1");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_p = 0 }, &c), ALIBI_USAGE, "top-p 0");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_p = 1.5 }, &c), ALIBI_USAGE, "top-p 1.5");
-    assert_fails(try_generate(&m, "a\xC3", (struct alibi_sampling){ .top_p = 1 }, &c), ALIBI_BAD_INPUT, "at byte 1");
+    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .tokens = -1, .top_p = 1 }, &c),
+                 ALIBI_USAGE, "tokens -1");
+    assert_fails(
+        try_generate(&m, "", (struct alibi_sampling){ .tokens = INT64_MAX, .top_p = 1 }, &c),
+        ALIBI_USAGE, "tokens");
+    assert_fails(
+        try_generate(&m, "", (struct alibi_sampling){ .temperature = -0.1, .top_p = 1 }, &c),
+        ALIBI_USAGE, "temperature -0.1");
+    assert_fails(
+        try_generate(&m, "", (struct alibi_sampling){ .temperature = NAN, .top_p = 1 }, &c),
+        ALIBI_USAGE, "temperature");
+    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_k = -1, .top_p = 1 }, &c),
+                 ALIBI_USAGE, "top-k -1");
+    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_p = 0 }, &c), ALIBI_USAGE,
+                 "top-p 0");
+    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_p = 1.5 }, &c), ALIBI_USAGE,
+                 "top-p 1.5");
+    assert_fails(try_generate(&m, "a\xC3", (struct alibi_sampling){ .top_p = 1 }, &c),
+                 ALIBI_BAD_INPUT, "at byte 1");
     assert_int_equal(c.calls, 0);
     free_model(m);
 }
 
-/* Eight positions: a prompt of 3 leaves room to read 5 more, and the token after those is still known. */
+/* Eight positions: a prompt of 3 leaves room to read 5 more, and the token after those is still
+ * known. */
 static void learned_positions_are_refused_before_the_first_token(void **state)
 {
     struct alibi_model m = new_random_model("learned");
     struct collected c = { .length = 0 };
 
     (void)state;
-    assert_fails(try_generate(&m, "abc", (struct alibi_sampling){ .tokens = 7, .top_p = 1 }, &c), ALIBI_BAD_INPUT,
-                 "a prompt of 3 tokens and 7 more");
+    assert_fails(try_generate(&m, "abc", (struct alibi_sampling){ .tokens = 7, .top_p = 1 }, &c),
+                 ALIBI_BAD_INPUT, "a prompt of 3 tokens and 7 more");
     assert_non_null(strstr(alibi_error(), "8"));
     assert_int_equal(c.calls, 0);
     assert_ok(try_generate(&m, "abc", (struct alibi_sampling){ .tokens = 6, .top_p = 1 }, &c));

@@ -9,7 +9,8 @@ enum { LINE_NUMBER = 12 };
 static alibi_status take_bytes(struct text *out, const char *line, size_t length)
 {
     char *exact = exact_copy(line, length);
-    alibi_status status = json_line_field(out, (struct slice){ exact, length }, "text", "d.jsonl", LINE_NUMBER);
+    alibi_status status =
+        json_line_field(out, (struct slice){ exact, length }, "text", "d.jsonl", LINE_NUMBER);
 
     free(exact);
     return status;
@@ -30,7 +31,8 @@ static void assert_refused(const char *line, const char *part)
     struct text out = { 0 };
 
     assert_ok(text_append(&out, "before"));
-    assert_fails(take_bytes(&out, line, strlen(line)), ALIBI_BAD_INPUT, "cannot read 'd.jsonl:12': ");
+    assert_fails(take_bytes(&out, line, strlen(line)), ALIBI_BAD_INPUT,
+                 "cannot read 'd.jsonl:12': ");
     if (strstr(alibi_error(), part) == NULL)
         fail_msg("%s: '%s' has no '%s'", line, alibi_error(), part);
     assert_int_equal(out.length, 6);
@@ -46,8 +48,9 @@ static void text_is_found_wherever_it_stands(void **state)
     assert_text(" \t{ \"text\" : \"a\" } \r", "a");
     assert_text("{\"id\":7,\"text\":\"a b\",\"meta\":{\"text\":\"not this\"}}", "a b");
     assert_text("{\"meta\":{\"text\":[\"not\",\"this\"]},\"text\":\"this\"}", "this");
-    assert_text("{\"a\":true,\"b\":false,\"c\":null,\"d\":-0.5e+10,\"e\":[],\"f\":{},\"g\":[1,[2,{\"h\":\"i\"}]],\"text\":\"\"}",
-                "");
+    assert_text(
+        "{\"a\":true,\"b\":false,\"c\":null,\"d\":-0.5e+10,\"e\":[],\"f\":{},\"g\":[1,[2,{\"h\":\"i\"}]],\"text\":\"\"}",
+        "");
     assert_text("{\"te\\u0078t\":\"escaped key\"}", "escaped key");
     assert_text("{\"Text\":\"no\",\"text \":\"no\",\"text\":\"yes\",\"tex\":\"no\"}", "yes");
     assert_text("{\"a\":\"twice\",\"a\":\"is another's affair\",\"text\":\"x\"}", "x");
@@ -57,8 +60,10 @@ static void escapes_become_what_they_stand_for(void **state)
 {
     (void)state;
     assert_text("{\"text\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}", "\"\\/\b\f\n\r\t");
-    assert_text("{\"text\":\"\\u0041\\u00e9\\u20AC\\ud83d\\ude42\"}", "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82");
-    assert_text("{\"text\":\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82\"}", "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82");
+    assert_text("{\"text\":\"\\u0041\\u00e9\\u20AC\\ud83d\\ude42\"}",
+                "A\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82");
+    assert_text("{\"text\":\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82\"}",
+                "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82");
 }
 
 static void text_is_appended_to_what_is_there(void **state)
@@ -67,7 +72,8 @@ static void text_is_appended_to_what_is_there(void **state)
 
     (void)state;
     for (int i = 0; i < 100; i++)
-        assert_ok(take_bytes(&out, "{\"a\":\"zzzzzzzzzzzz\",\"text\":\"ab\",\"b\":\"yyyyyyy\"}", 46));
+        assert_ok(
+            take_bytes(&out, "{\"a\":\"zzzzzzzzzzzz\",\"text\":\"ab\",\"b\":\"yyyyyyy\"}", 46));
     assert_int_equal(out.length, 200);
     for (int i = 0; i < 200; i++)
         assert_int_equal(out.data[i], i % 2 == 0 ? 'a' : 'b');
@@ -94,7 +100,8 @@ static void members_that_cannot_be_the_text_are_named(void **state)
     assert_refused("{\"text\":null}", "'text' is not a string at byte 8");
     assert_refused("{\"text\":[\"a\"]}", "'text' is not a string at byte 8");
     assert_refused("{\"text\":{\"text\":\"a\"}}", "'text' is not a string at byte 8");
-    assert_refused("{\"text\":\"a\\u0000b\"}", "'text' is not text: U+0000 is in the string at byte 8");
+    assert_refused("{\"text\":\"a\\u0000b\"}",
+                   "'text' is not text: U+0000 is in the string at byte 8");
 }
 
 static void what_is_no_object_is_refused(void **state)
@@ -173,8 +180,10 @@ static void zero_bytes_are_refused(void **state)
     struct text out = { 0 };
 
     (void)state;
-    assert_fails(take_bytes(&out, "{\"text\":\"a\0b\"}", 14), ALIBI_BAD_INPUT, "a printable character expected at byte 10");
-    assert_fails(take_bytes(&out, "{\"text\":\"a\"}\0", 13), ALIBI_BAD_INPUT, "the end of the line expected at byte 12");
+    assert_fails(take_bytes(&out, "{\"text\":\"a\0b\"}", 14), ALIBI_BAD_INPUT,
+                 "a printable character expected at byte 10");
+    assert_fails(take_bytes(&out, "{\"text\":\"a\"}\0", 13), ALIBI_BAD_INPUT,
+                 "the end of the line expected at byte 12");
     text_free(&out);
 }
 
@@ -191,7 +200,8 @@ static void depth_is_bounded(void **state)
         assert_ok(text_append(&line, "{\"text\":\"a\",\"b\":"));
         for (int i = 0; i < DEEP; i++)
             assert_ok(text_append_bytes(&line, opens[kind], strlen(opens[kind])));
-        assert_fails(take_bytes(&out, line.data, line.length), ALIBI_BAD_INPUT, "more than 128 levels");
+        assert_fails(take_bytes(&out, line.data, line.length), ALIBI_BAD_INPUT,
+                     "more than 128 levels");
     }
     text_free(&line);
     text_free(&out);
@@ -199,7 +209,8 @@ static void depth_is_bounded(void **state)
 
 static void every_prefix_and_every_changed_byte_is_read_or_refused(void **state)
 {
-    static const char line[] = "{\"a\":[1,-2.5e3,{\"b\":null}],\"text\":\"x\\u00e9\\ud83d\\ude42\xC3\xA9y\",\"z\":\"\\n\"}";
+    static const char line[] =
+        "{\"a\":[1,-2.5e3,{\"b\":null}],\"text\":\"x\\u00e9\\ud83d\\ude42\xC3\xA9y\",\"z\":\"\\n\"}";
     enum { LENGTH = sizeof line - 1 };
     struct text out = { 0 };
 

@@ -1,5 +1,5 @@
-/* The model as a whole: its gradient against finite differences in double, on the reference operations; the fast operations
- * against the reference; decoding against the full forward. */
+/* The model as a whole: its gradient against finite differences in double, on the reference
+ * operations; the fast operations against the reference; decoding against the full forward. */
 #include <math.h>
 #include <string.h>
 
@@ -51,7 +51,8 @@ static double loss_of(struct model *m, const int32_t *tokens, const int32_t *tar
 {
     double sum = 0;
 
-    assert_int_equal(model_gradients(m, tokens, targets, B, L, 1.0, (struct dropout){ 0 }, &sum), ALIBI_OK);
+    assert_int_equal(model_gradients(m, tokens, targets, B, L, 1.0, (struct dropout){ 0 }, &sum),
+                     ALIBI_OK);
     return sum;
 }
 
@@ -61,7 +62,8 @@ static double larger(double worst, double error)
     return isnan(error) ? INFINITY : fmax(worst, error);
 }
 
-static double central_difference(struct model *m, double *value, const int32_t *tokens, const int32_t *targets)
+static double central_difference(struct model *m, double *value, const int32_t *tokens,
+                                 const int32_t *targets)
 {
     double was = *value, h = 2e-6, up, down;
 
@@ -73,7 +75,8 @@ static double central_difference(struct model *m, double *value, const int32_t *
     return (up - down) / (2 * h);
 }
 
-/* The largest difference between gradient and central difference over all parameters, relative to the largest gradient. */
+/* The largest difference between gradient and central difference over all parameters, relative to
+ * the largest gradient. */
 static double gradient_error(struct model *m)
 {
     int32_t tokens[B * L], targets[B * L];
@@ -103,8 +106,8 @@ static void check_gradient(struct alibi_config c, const char *what)
     struct model *m = new_model(c, &reference, DTYPE_F64);
     double error = gradient_error(m);
 
-    print_message("model gradient ref f64 %-12s %-24s error %.1e  limit 1.0e-07  %s\n", c.position, what, error,
-                  error < 1e-7 ? "ok" : "FAILED");
+    print_message("model gradient ref f64 %-12s %-24s error %.1e  limit 1.0e-07  %s\n", c.position,
+                  what, error, error < 1e-7 ? "ok" : "FAILED");
     assert_true(error < 1e-7);
     model_free(m);
 }
@@ -161,7 +164,8 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
 
     (void)state;
     for (int i = 0; alibi_position_name(i, NULL); i++) {
-        struct model *slow_model = new_model(tiny(alibi_position_name(i, NULL)), &reference, DTYPE_F32);
+        struct model *slow_model =
+            new_model(tiny(alibi_position_name(i, NULL)), &reference, DTYPE_F32);
         struct model *fast_model = new_model(tiny(alibi_position_name(i, NULL)), &fast, DTYPE_F32);
         struct dropout drop = { .p = 0.2, .seed = 9, .stream = 4 };
         int32_t tokens[B * L], targets[B * L];
@@ -169,10 +173,13 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
 
         draw_tokens(tokens, B * L, VOCAB, 1);
         draw_tokens(targets, B * L, VOCAB, 2);
-        assert_int_equal(model_gradients(slow_model, tokens, targets, B, L, 0.5, drop, &slow_loss), ALIBI_OK);
-        assert_int_equal(model_gradients(fast_model, tokens, targets, B, L, 0.5, drop, &fast_loss), ALIBI_OK);
+        assert_int_equal(model_gradients(slow_model, tokens, targets, B, L, 0.5, drop, &slow_loss),
+                         ALIBI_OK);
+        assert_int_equal(model_gradients(fast_model, tokens, targets, B, L, 0.5, drop, &fast_loss),
+                         ALIBI_OK);
         assert_true(fabs(slow_loss - fast_loss) < 1e-4 * slow_loss);
-        assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->span) < 1e-4);
+        assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->span) <
+                    1e-4);
         model_free(slow_model);
         model_free(fast_model);
     }
@@ -239,7 +246,8 @@ static void what_attention_used_is_recorded_only_where_it_may_leave_something_ou
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        for (int recompute = ALIBI_RECOMPUTE_NONE; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
+        for (int recompute = ALIBI_RECOMPUTE_NONE; recompute <= ALIBI_RECOMPUTE_BLOCK;
+             recompute++) {
             m->skip = budgets[i];
             gradients_with(m, recompute, (struct dropout){ 0 }, &losses[i]);
             assert_true(losses[i] == losses[0]);
@@ -287,14 +295,15 @@ static void bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision(void **
     (void)state;
     for (int i = 0; alibi_position_name(i, NULL); i++) {
         struct alibi_config c = tiny(alibi_position_name(i, NULL));
-        struct model *exact = new_model(c, &reference, DTYPE_F32), *rough = new_model(c, &reference, DTYPE_BF16);
+        struct model *exact = new_model(c, &reference, DTYPE_F32),
+                     *rough = new_model(c, &reference, DTYPE_BF16);
         double exact_loss, rough_loss, error;
 
         gradients_with(exact, ALIBI_RECOMPUTE_NONE, (struct dropout){ 0 }, &exact_loss);
         gradients_with(rough, ALIBI_RECOMPUTE_CHEAP, (struct dropout){ 0 }, &rough_loss);
         error = difference(exact->gradients, rough->gradients, exact->span);
-        print_message("model ref bf16 %-12s loss %.4f of %.4f  gradients %.1e  limit 5e-02\n", c.position, rough_loss, exact_loss,
-                      error);
+        print_message("model ref bf16 %-12s loss %.4f of %.4f  gradients %.1e  limit 5e-02\n",
+                      c.position, rough_loss, exact_loss, error);
         assert_true(fabs(exact_loss - rough_loss) < 0.02 * exact_loss);
         assert_true(error > 0 && error < 0.05);
         model_free(exact);
@@ -314,9 +323,12 @@ static void copies_follow_the_masters_once_they_are_refreshed(void **state)
         float read[1];
         assert_int_equal(p->value.type, norm || position ? DTYPE_F32 : DTYPE_BF16);
         assert_int_equal(p->gradient.type, DTYPE_F32);
-        assert_int_equal(reference.ops->fill(&reference, parameter_slice(m, p, m->values), 0.75), ALIBI_OK);
+        assert_int_equal(reference.ops->fill(&reference, parameter_slice(m, p, m->values), 0.75),
+                         ALIBI_OK);
         assert_int_equal(model_refresh(m), ALIBI_OK);
-        assert_int_equal(reference.ops->download(&reference, read, tensor_1(p->value.data, p->value.type, 1)), ALIBI_OK);
+        assert_int_equal(
+            reference.ops->download(&reference, read, tensor_1(p->value.data, p->value.type, 1)),
+            ALIBI_OK);
         assert_true(read[0] == 0.75f);
     }
     model_free(m);
@@ -344,7 +356,8 @@ static void the_output_layer_is_cut_evenly(void **state)
     model_free(m);
 }
 
-/* Feeds MANY tokens in pieces of the given lengths, repeated, and compares with the full forward wherever a piece ends. */
+/* Feeds MANY tokens in pieces of the given lengths, repeated, and compares with the full forward
+ * wherever a piece ends. */
 static void check_decoding(struct model *m, const int64_t *pieces, int count)
 {
     int32_t tokens[MANY];
@@ -463,8 +476,8 @@ static void read_last(struct model *m, struct cache *cache, float *to)
         *to = ((const float *)norms.data)[h * norms.stride[1] + tile];
 }
 
-/* Moving to the front is four copies. Whichever of them fails, room that would be there without moving is not given before all is
- * where it belongs. */
+/* Moving to the front is four copies. Whichever of them fails, room that would be there without
+ * moving is not given before all is where it belongs. */
 static void a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again(void **state)
 {
     struct device device = { .ops = &failing };
@@ -529,7 +542,8 @@ static void tokens_outside_the_vocabulary_are_refused(void **state)
 static void methods_start_from_the_same_weights_but_for_their_own(void **state)
 {
     struct alibi_config with = tiny("t5"), without = tiny("alibi");
-    struct model *a = new_model(with, &reference, DTYPE_F32), *b = new_model(without, &reference, DTYPE_F32);
+    struct model *a = new_model(with, &reference, DTYPE_F32),
+                 *b = new_model(without, &reference, DTYPE_F32);
 
     (void)state;
     assert_int_equal(model_init(a, 4), ALIBI_OK);
@@ -546,7 +560,8 @@ static void methods_start_from_the_same_weights_but_for_their_own(void **state)
 
 static bool is_matrix(const char *name)
 {
-    static const char *const matrices[] = { "embedding.weight", "attention.qkv.weight", "attention.out.weight", "ff.up.weight",
+    static const char *const matrices[] = { "embedding.weight", "attention.qkv.weight",
+                                            "attention.out.weight", "ff.up.weight",
                                             "ff.down.weight" };
 
     for (int i = 0; i < 5; i++)
@@ -586,8 +601,10 @@ static void configurations_that_do_not_fit_together_are_named(void **state)
 
 static void values_outside_their_range_are_named(void **state)
 {
-    struct alibi_config c[] = { tiny("alibi"), tiny("alibi"), tiny("alibi"), tiny("alibi"), tiny("alibi"), tiny("learned") };
-    static const char *const names[] = { "norm", "activation", "norm-eps", "width", "heads", "train-length" };
+    struct alibi_config c[] = { tiny("alibi"), tiny("alibi"), tiny("alibi"),
+                                tiny("alibi"), tiny("alibi"), tiny("learned") };
+    static const char *const names[] = { "norm",  "activation", "norm-eps",
+                                         "width", "heads",      "train-length" };
 
     (void)state;
     c[0].norm = 9;
@@ -661,7 +678,8 @@ int main(void)
         cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),
         cmocka_unit_test(copies_follow_the_masters_once_they_are_refreshed),
         cmocka_unit_test(the_output_layer_is_cut_evenly),
-        cmocka_unit_test(decoding_equals_the_full_forward_for_every_method_past_the_training_length),
+        cmocka_unit_test(
+            decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm),
         cmocka_unit_test(rows_of_a_batch_decode_as_they_would_alone),
         cmocka_unit_test(a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again),

@@ -1,4 +1,5 @@
-/* test_options.c - options from text and from recipes: values, errors with the nearest name, and that nothing is half set */
+/* test_options.c - options from text and from recipes: values, errors with the nearest name, and
+ * that nothing is half set */
 #include "check.h"
 
 #include "base/base.h"
@@ -28,14 +29,16 @@ static const struct alibi_option model_options[] = {
     { "seed", ALIBI_OPTION_INT, MODEL(seed), 0, 9223372036854775807.0, NULL, NULL, "N", "seed" },
     { "norm-eps", ALIBI_OPTION_REAL, MODEL(eps), 0, 1, NULL, "1e-5", "X", "epsilon" },
     { "tied", ALIBI_OPTION_FLAG, MODEL(tied), 0, 0, NULL, "true", NULL, "tied" },
-    { "color", ALIBI_OPTION_CHOICE, MODEL(color), 0, 0, "red|green|blue", "green", "NAME", "color" },
+    { "color", ALIBI_OPTION_CHOICE, MODEL(color), 0, 0, "red|green|blue", "green", "NAME",
+      "color" },
 };
 
 static const struct alibi_option run_options[] = {
     { "out", ALIBI_OPTION_TEXT, RUN(out), 0, 0, NULL, "runs", "DIR", "folder" },
     { "note", ALIBI_OPTION_TEXT, RUN(note), 0, 0, NULL, NULL, "TEXT", "note" },
     { "position", ALIBI_OPTION_NAME, RUN(position), 0, 0, NULL, "alibi", "NAME", "method" },
-    { "eval-lengths", ALIBI_OPTION_INTS, RUN(lengths), 1, 65536, NULL, "64,128", "LIST", "lengths" },
+    { "eval-lengths", ALIBI_OPTION_INTS, RUN(lengths), 1, 65536, NULL, "64,128", "LIST",
+      "lengths" },
     { "methods", ALIBI_OPTION_NAMES, RUN(methods), 0, 0, NULL, NULL, "LIST", "methods" },
     { "lr", ALIBI_OPTION_REAL, RUN(lr), 1e-9, 1e300, NULL, "1e-3", "X", "learning rate" },
 };
@@ -126,7 +129,8 @@ static void dashes_and_underscores_name_the_same_option(void **state)
 static void unknown_option_names_the_nearest(void **state)
 {
     (void)state;
-    assert_fails(set("eval-lenghts", "1"), ALIBI_USAGE, "unknown option '--eval-lenghts': did you mean '--eval-lengths'?");
+    assert_fails(set("eval-lenghts", "1"), ALIBI_USAGE,
+                 "unknown option '--eval-lenghts': did you mean '--eval-lengths'?");
     assert_fails(set("nonsense", "1"), ALIBI_USAGE, "unknown option '--nonsense'");
     assert_null(strstr(alibi_error(), "did you mean"));
 }
@@ -167,18 +171,23 @@ static void values_are_set_from_text(void **state)
 
 static void whole_numbers_are_read_strictly(void **state)
 {
-    const char *const wrong[] = { "", " 1", "1 ", "1x", "0x10", "1.0", "1e6", "-", "+", "--1", "nan", "1,2" };
+    const char *const wrong[] = { "",    " 1", "1 ", "1x",  "0x10", "1.0",
+                                  "1e6", "-",  "+",  "--1", "nan",  "1,2" };
 
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char expected[64];
-        snprintf(expected, sizeof expected, "option '--layers': '%s' is not a whole number", wrong[i]);
+        snprintf(expected, sizeof expected, "option '--layers': '%s' is not a whole number",
+                 wrong[i]);
         assert_fails(set("layers", wrong[i]), ALIBI_USAGE, expected);
     }
-    assert_fails(set("layers", "0"), ALIBI_USAGE, "option '--layers': 0 is out of range, it must be within 1..1024");
+    assert_fails(set("layers", "0"), ALIBI_USAGE,
+                 "option '--layers': 0 is out of range, it must be within 1..1024");
     assert_fails(set("layers", "1025"), ALIBI_USAGE, "1025 is out of range");
-    assert_fails(set("seed", "-1"), ALIBI_USAGE, "option '--seed': -1 is out of range, it must be at least 0");
-    assert_fails(set("seed", "9223372036854775808"), ALIBI_USAGE, "9223372036854775808 is out of range");
+    assert_fails(set("seed", "-1"), ALIBI_USAGE,
+                 "option '--seed': -1 is out of range, it must be at least 0");
+    assert_fails(set("seed", "9223372036854775808"), ALIBI_USAGE,
+                 "9223372036854775808 is out of range");
     assert_fails(set("seed", "-99999999999999999999999"), ALIBI_USAGE, "is out of range");
     assert_defaults();
 }
@@ -196,7 +205,8 @@ static void numbers_are_read_strictly(void **state)
     }
     assert_fails(set("lr", "1e999"), ALIBI_USAGE, "option '--lr': 1e999 is out of range");
     assert_fails(set("lr", "0"), ALIBI_USAGE, "0 is out of range, it must be at least 1e-09");
-    assert_fails(set("norm-eps", "1.5"), ALIBI_USAGE, "option '--norm-eps': 1.5 is out of range, it must be within 0..1");
+    assert_fails(set("norm-eps", "1.5"), ALIBI_USAGE,
+                 "option '--norm-eps': 1.5 is out of range, it must be within 0..1");
     assert_fails(set("norm-eps", "-1e-9"), ALIBI_USAGE, "-1e-09 is out of range");
     assert_defaults();
 }
@@ -208,26 +218,33 @@ static void flags_choices_names_and_lists_are_checked(void **state)
     (void)state;
     for (int i = 1; i <= ALIBI_LIST_MAX; i++)
         snprintf(many + strlen(many), sizeof many - strlen(many), ",1");
-    assert_fails(set("tied", "yes"), ALIBI_USAGE, "option '--tied': 'yes' is neither true nor false");
-    assert_fails(set("color", "gren"), ALIBI_USAGE, "'gren' is not one of red|green|blue: did you mean 'green'?");
-    assert_fails(set("color", "purple-ish"), ALIBI_USAGE, "'purple-ish' is not one of red|green|blue");
+    assert_fails(set("tied", "yes"), ALIBI_USAGE,
+                 "option '--tied': 'yes' is neither true nor false");
+    assert_fails(set("color", "gren"), ALIBI_USAGE,
+                 "'gren' is not one of red|green|blue: did you mean 'green'?");
+    assert_fails(set("color", "purple-ish"), ALIBI_USAGE,
+                 "'purple-ish' is not one of red|green|blue");
     assert_fails(set("color", "re"), ALIBI_USAGE, "did you mean 'red'?");
     assert_fails(set("color", "Rad"), ALIBI_USAGE, "did you mean 'red'?");
     assert_fails(set("color", "bed"), ALIBI_USAGE, "'bed' is not one of red|green|blue");
     assert_null(strstr(alibi_error(), "did you mean"));
     assert_fails(set("color", "red|green"), ALIBI_USAGE, "is not one of");
     assert_fails(set("color", ""), ALIBI_USAGE, "'' is not one of");
-    assert_fails(set("position", "12345678901234567890123456789012"), ALIBI_USAGE, "longer than a name can be, 31 bytes");
+    assert_fails(set("position", "12345678901234567890123456789012"), ALIBI_USAGE,
+                 "longer than a name can be, 31 bytes");
     assert_ok(set("position", "1234567890123456789012345678901"));
     assert_ok(set("position", "alibi"));
-    assert_fails(set("eval-lengths", "1,,2"), ALIBI_USAGE, "option '--eval-lengths': '' is not a whole number");
+    assert_fails(set("eval-lengths", "1,,2"), ALIBI_USAGE,
+                 "option '--eval-lengths': '' is not a whole number");
     assert_fails(set("eval-lengths", "1,2,"), ALIBI_USAGE, "'' is not a whole number");
     assert_fails(set("eval-lengths", "1,x2,3"), ALIBI_USAGE, "'x2' is not a whole number");
-    assert_fails(set("eval-lengths", "1,0"), ALIBI_USAGE, "0 is out of range, it must be within 1..65536");
+    assert_fails(set("eval-lengths", "1,0"), ALIBI_USAGE,
+                 "0 is out of range, it must be within 1..65536");
     assert_fails(set("eval-lengths", many), ALIBI_USAGE, "more than 32 entries");
     assert_fails(set("methods", "a,,b"), ALIBI_USAGE, "an empty entry");
     assert_fails(set("methods", many), ALIBI_USAGE, "more than 32 entries");
-    assert_fails(set("methods", "a,12345678901234567890123456789012,b"), ALIBI_USAGE, "longer than a name can be");
+    assert_fails(set("methods", "a,12345678901234567890123456789012,b"), ALIBI_USAGE,
+                 "longer than a name can be");
     assert_fails(set("out", "\xff"), ALIBI_USAGE, "is not valid UTF-8");
     assert_fails(set("position", "\xff"), ALIBI_USAGE, "is not valid UTF-8");
     assert_defaults();
@@ -271,9 +288,13 @@ static void recipe_sets_what_it_names_and_nothing_else(void **state)
 static void unknown_key_is_named_with_its_line_and_the_nearest(void **state)
 {
     (void)state;
-    assert_fails(read_recipe("{\n  \"note\": \"a \\\" : { [ \\\\\",\n  \"eval_lengths\": [1,\n 2],\n  \"eval_lenghts\": [1]\n}"),
-                 ALIBI_BAD_INPUT, "r.json' line 5: unknown key 'eval_lenghts': did you mean 'eval_lengths'?");
-    assert_fails(read_recipe("{\"layers\": 7,\n\n\n\"qwertz\": 1}"), ALIBI_BAD_INPUT, "r.json' line 4: unknown key 'qwertz'");
+    assert_fails(
+        read_recipe(
+            "{\n  \"note\": \"a \\\" : { [ \\\\\",\n  \"eval_lengths\": [1,\n 2],\n  \"eval_lenghts\": [1]\n}"),
+        ALIBI_BAD_INPUT,
+        "r.json' line 5: unknown key 'eval_lenghts': did you mean 'eval_lengths'?");
+    assert_fails(read_recipe("{\"layers\": 7,\n\n\n\"qwertz\": 1}"), ALIBI_BAD_INPUT,
+                 "r.json' line 4: unknown key 'qwertz'");
     assert_fails(read_recipe("{\"eval-lengths\": [1]}"), ALIBI_BAD_INPUT,
                  "unknown key 'eval-lengths': did you mean 'eval_lengths'?");
     assert_fails(read_recipe("{\"\": 1}"), ALIBI_BAD_INPUT, "r.json' line 1: unknown key ''");
@@ -292,11 +313,14 @@ static void recipe_values_must_have_their_json_type(void **state)
         { "{\"norm_eps\": 2}", "'norm_eps': 2 is out of range, it must be within 0..1" },
         { "{\"tied\": 1}", "'tied': true or false is expected, not a number" },
         { "{\"color\": 1}", "'color': red|green|blue is expected, not a number" },
-        { "{\"color\": \"bleu\"}", "'color': 'bleu' is not one of red|green|blue: did you mean 'blue'?" },
+        { "{\"color\": \"bleu\"}",
+          "'color': 'bleu' is not one of red|green|blue: did you mean 'blue'?" },
         { "{\"out\": 1}", "'out': a text is expected, not a number" },
         { "{\"position\": []}", "'position': a name is expected, not a list" },
-        { "{\"eval_lengths\": 1}", "'eval_lengths': a list of whole numbers is expected, not a number" },
-        { "{\"eval_lengths\": [1, 2.5]}", "'eval_lengths': a list of whole numbers is expected, not a fraction" },
+        { "{\"eval_lengths\": 1}",
+          "'eval_lengths': a list of whole numbers is expected, not a number" },
+        { "{\"eval_lengths\": [1, 2.5]}",
+          "'eval_lengths': a list of whole numbers is expected, not a fraction" },
         { "{\"eval_lengths\": [0]}", "'eval_lengths': 0 is out of range" },
         { "{\"methods\": {}}", "'methods': a list of names is expected, not an object" },
         { "{\"methods\": [1]}", "'methods': a list of names is expected, not a number" },
@@ -321,7 +345,8 @@ static void file_that_is_no_recipe_is_named(void **state)
     assert_fails(read_recipe("{\"layers\": 3,}"), ALIBI_BAD_INPUT, "r.json' line 1");
     assert_fails(read_recipe("{\"layers\": 3, \"layers\": 4}"), ALIBI_BAD_INPUT, "r.json' line 1");
     assert_fails(read_recipe(large), ALIBI_BAD_INPUT, "at most 1048576 are allowed");
-    assert_fails(alibi_options_read(groups, 2, within(folder, "none")), ALIBI_BAD_INPUT, "none': No such file or directory");
+    assert_fails(alibi_options_read(groups, 2, within(folder, "none")), ALIBI_BAD_INPUT,
+                 "none': No such file or directory");
     assert_fails(alibi_options_read(groups, 2, folder), ALIBI_BAD_INPUT, "it is a folder");
     assert_defaults();
     free(large);
@@ -363,20 +388,23 @@ static void written_recipe_is_in_the_order_of_the_tables(void **state)
 
     (void)state;
     assert_ok(options_format(groups, 2, &json));
-    assert_string_equal(json.data,
-                        "{\n  \"layers\": 6,\n  \"seed\": 0,\n  \"norm_eps\": 1e-05,\n  \"tied\": true,\n"
-                        "  \"color\": \"green\",\n  \"out\": \"runs\",\n  \"note\": null,\n  \"position\": \"alibi\",\n"
-                        "  \"eval_lengths\": [64, 128],\n  \"methods\": [],\n  \"lr\": 0.001\n}\n");
+    assert_string_equal(
+        json.data,
+        "{\n  \"layers\": 6,\n  \"seed\": 0,\n  \"norm_eps\": 1e-05,\n  \"tied\": true,\n"
+        "  \"color\": \"green\",\n  \"out\": \"runs\",\n  \"note\": null,\n  \"position\": \"alibi\",\n"
+        "  \"eval_lengths\": [64, 128],\n  \"methods\": [],\n  \"lr\": 0.001\n}\n");
     text_free(&json);
     model.color = 9;
-    assert_fails(options_format(groups, 2, &json), ALIBI_USAGE, "option '--color': there is no choice number 9");
+    assert_fails(options_format(groups, 2, &json), ALIBI_USAGE,
+                 "option '--color': there is no choice number 9");
     model.color = GREEN;
     text_free(&json);
 }
 
 /* ---- faults */
 
-static const char recipe[] = "{\"layers\": 3, \"out\": \"elsewhere\", \"note\": \"n\", \"methods\": [\"a\", \"b\"], \"lr\": 0.5}";
+static const char recipe[] =
+    "{\"layers\": 3, \"out\": \"elsewhere\", \"note\": \"n\", \"methods\": [\"a\", \"b\"], \"lr\": 0.5}";
 
 /* With the n-th call failing, for every n: either all of the recipe is set or nothing is. */
 static void reading_with_faults_sets_all_or_nothing(const char *kind, alibi_status expected)
@@ -478,18 +506,22 @@ static void values_set_by_hand_are_checked_like_those_read(void **state)
     (void)state;
     assert_ok(options_check(groups, 2));
     model.layers = 1025;
-    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--layers': 1025 is out of range, it must be within 1..1024");
+    assert_fails(options_check(groups, 2), ALIBI_USAGE,
+                 "option '--layers': 1025 is out of range, it must be within 1..1024");
     model.layers = 6;
     model.eps = NAN;
-    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--norm-eps': nan is out of range, it must be within 0..1");
+    assert_fails(options_check(groups, 2), ALIBI_USAGE,
+                 "option '--norm-eps': nan is out of range, it must be within 0..1");
     model.eps = 0;
     model.color = 3;
-    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--color': 3 is out of range, it must be within 0..2");
+    assert_fails(options_check(groups, 2), ALIBI_USAGE,
+                 "option '--color': 3 is out of range, it must be within 0..2");
     model.color = -1;
     assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--color': -1 is out of range");
     model.color = BLUE;
     run.lengths.at[1] = 0;
-    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--eval-lengths': 0 is out of range");
+    assert_fails(options_check(groups, 2), ALIBI_USAGE,
+                 "option '--eval-lengths': 0 is out of range");
     run.lengths.count = ALIBI_LIST_MAX + 1;
     assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--eval-lengths': 33 entries");
     run.lengths.count = 0;

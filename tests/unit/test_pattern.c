@@ -3,9 +3,10 @@
 #include "text/text.h"
 
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define GPT4                                                                                                                     \
+#define GPT4                                                                                       \
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
-#define BLOOM " ?[^(\\s|[.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C])]+"
+#define BLOOM                                                                                      \
+    " ?[^(\\s|[.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C])]+"
 
 /* ---- helpers */
 
@@ -26,8 +27,10 @@ static alibi_status join(void *user, const char *piece, size_t bytes)
     return text_append_bytes(user, "|", 1);
 }
 
-/* The pieces of the text, each with a '|' behind it, cut in stretches of `step` bytes of which `look` more are known at first. */
-static struct text cut_in_steps(const struct pattern *p, const char *text, size_t bytes, size_t step, size_t look)
+/* The pieces of the text, each with a '|' behind it, cut in stretches of `step` bytes of which
+ * `look` more are known at first. */
+static struct text cut_in_steps(const struct pattern *p, const char *text, size_t bytes,
+                                size_t step, size_t look)
 {
     struct text out = { 0 };
     struct cutter *c = NULL;
@@ -36,7 +39,8 @@ static struct text cut_in_steps(const struct pattern *p, const char *text, size_
     assert_ok(cutter_new(&c, p));
     assert_ok(text_append_bytes(&out, "", 0));
     while (at < bytes) {
-        size_t stop = at + step < bytes ? at + step : bytes, end = stop + more < bytes ? stop + more : bytes, reached;
+        size_t stop = at + step < bytes ? at + step : bytes,
+               end = stop + more < bytes ? stop + more : bytes, reached;
         struct stretch s = { text, at, stop, end, end == bytes };
         assert_ok(cutter_run(c, &s, join, &out, &reached));
         assert_in_range(reached, at, end);
@@ -97,7 +101,8 @@ static void expressions_match_what_ruby_says(void **state)
           "ab|CD\xC3\x89|f|" },
         { "\\P{L}+", "ab, c", "ab|, |c|" },
         { "[^\\p{L}\\p{N}]", "a-1", "a|-|1|" },
-        { "\\p{Han}+", "a\xE6\xBC\xA2\xE3\x80\x82", "a|\xE6\xBC\xA2|\xE3\x80\x82|" }, /* the full stop is not of the script */
+        { "\\p{Han}+", "a\xE6\xBC\xA2\xE3\x80\x82",
+          "a|\xE6\xBC\xA2|\xE3\x80\x82|" }, /* the full stop is not of the script */
         { "(?i:ab)c", "ABcABC", "ABc|ABC|" },
         { "(?i)ab|c", "aBC", "aB|C|" },
         { "(?i:k)", "\xE2\x84\xAA", "\xE2\x84\xAA|" }, /* the sign for kelvin */
@@ -132,11 +137,13 @@ static void known_tokenizers_cut_as_they_do(void **state)
 {
     (void)state;
     assert_pieces(GPT2, "I'll  see 12 of\n\n them!? \n", "I|'ll| | see| 12| of|\n\n| them|!?| \n|");
-    assert_pieces(GPT4, "I'LL  see 1234 of\n\n them!?\n \n", "I|'LL| | see| |123|4| of|\n\n| them|!?\n| \n|");
+    assert_pieces(GPT4, "I'LL  see 1234 of\n\n them!?\n \n",
+                  "I|'LL| | see| |123|4| of|\n\n| them|!?\n| \n|");
     assert_pieces(BLOOM, "I'll  see, 12... (x)", "I'll| | see|,| 12|... (|x|)|");
 }
 
-/* As Hugging Face's library does: an empty match ends what stands before it, and a character is passed over. */
+/* As Hugging Face's library does: an empty match ends what stands before it, and a character is
+ * passed over. */
 static void empty_matches_cut_and_end(void **state)
 {
     (void)state;
@@ -260,7 +267,8 @@ static void nesting_has_a_limit(void **state)
 
 /* ---- stretches */
 
-static void assert_same_in_all_steps(const char *const *expressions, int count, const char *text, size_t bytes)
+static void assert_same_in_all_steps(const char *const *expressions, int count, const char *text,
+                                     size_t bytes)
 {
     static const size_t looks[] = { 0, 1, 2, 5, 100 };
     struct pattern *p = pattern_of(expressions, count);
@@ -280,7 +288,8 @@ static void assert_same_in_all_steps(const char *const *expressions, int count, 
 
 static void any_stretches_give_the_pieces_of_the_whole(void **state)
 {
-    static const char *const expressions[] = { GPT2, GPT4, BLOOM, "x*", "a(?!bc)|b+", "(?=b)", ".*Q", "" };
+    static const char *const expressions[] = { GPT2,         GPT4,    BLOOM, "x*",
+                                               "a(?!bc)|b+", "(?=b)", ".*Q", "" };
     static const char *const texts[] = {
         "I'll  see   12 of\n\n \n them!?\xE2\x80\xA6 \xC3\xA9t\xC3\xA9 \xE6\xBC\xA2\xE5\xAD\x97...   ",
         "   \n\n\n   \r\n a'l 'll'x  ",
@@ -333,7 +342,8 @@ static void long_pieces_are_found_whole(void **state)
 
 /* ---- limits */
 
-static alibi_status cut_all(const struct pattern *p, const char *text, size_t bytes, piece_sink *sink, void *user)
+static alibi_status cut_all(const struct pattern *p, const char *text, size_t bytes,
+                            piece_sink *sink, void *user)
 {
     alibi_status status;
     struct cutter *c = NULL;
@@ -356,8 +366,9 @@ static alibi_status ignore(void *user, const char *piece, size_t bytes)
 
 static void no_expression_hangs(void **state)
 {
-    static const char *const expressions[] = { "(?:a|a)*[bc]", "(?:a+)+[bc]", "a*a*[bc]", "a*a*a*a*[bc]",
-                                               "a*(?:b|a*c)",  "(?:ab|a)+",   ".*Q",      ".*Q|." };
+    static const char *const expressions[] = { "(?:a|a)*[bc]", "(?:a+)+[bc]", "a*a*[bc]",
+                                               "a*a*a*a*[bc]", "a*(?:b|a*c)", "(?:ab|a)+",
+                                               ".*Q",          ".*Q|." };
     enum { BYTES = 1 << 20 };
     char *text = malloc(BYTES);
 
@@ -413,7 +424,8 @@ static void what_a_cutter_did_before_does_not_decide(void **state)
     assert_ok(cutter_new(&c, p));
     for (int i = 0; i < 5; i++) {
         size_t reached = 0;
-        assert_ok(cutter_run(c, &(struct stretch){ text, 0, BYTES, BYTES, true }, ignore, NULL, &reached));
+        assert_ok(cutter_run(c, &(struct stretch){ text, 0, BYTES, BYTES, true }, ignore, NULL,
+                             &reached));
         assert_int_equal(reached, BYTES);
     }
     cutter_free(c);
@@ -431,7 +443,8 @@ static void pieces_have_a_greatest_length(void **state)
     memset(text, 'a', BYTES);
     for (int i = 0; i < 3; i++) {
         struct pattern *p = pattern_of(&expressions[i % 2], i < 2);
-        assert_fails(cut_all(p, text, BYTES, ignore, NULL), ALIBI_BAD_INPUT, "one piece of more than");
+        assert_fails(cut_all(p, text, BYTES, ignore, NULL), ALIBI_BAD_INPUT,
+                     "one piece of more than");
         assert_ok(cut_all(p, text, PIECE_MAX, ignore, NULL));
         pattern_free(p);
     }
@@ -455,7 +468,8 @@ static void a_failing_sink_ends_the_cutting(void **state)
 static alibi_status make_and_cut(void)
 {
     static const char text[] = "some text to cut, 12 times";
-    struct bpe_split splits[] = { { .pattern = (char[]){ GPT2 } }, { .pattern = (char[]){ "e" }, .plain = true } };
+    struct bpe_split splits[] = { { .pattern = (char[]){ GPT2 } },
+                                  { .pattern = (char[]){ "e" }, .plain = true } };
     struct pattern *p = NULL;
     alibi_status status;
 

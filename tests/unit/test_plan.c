@@ -38,7 +38,8 @@ static void offer(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .total = offered, .free = offered };
 }
 
-static size_t workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
+static size_t workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
+                        bool training)
 {
     (void)dev;
     return training ? (size_t)(B * L * H * D) : 0;
@@ -64,7 +65,8 @@ static struct alibi_config config_of(const char *position)
 }
 
 /* Trains for one step, as the loop does; the most that was in use. */
-static size_t allocated(struct alibi_config c, const struct alibi_training *t, struct device *device, enum dtype type)
+static size_t allocated(struct alibi_config c, const struct alibi_training *t,
+                        struct device *device, enum dtype type)
 {
     int32_t tokens[64] = { 0 };
     struct model *m = NULL;
@@ -79,7 +81,8 @@ static size_t allocated(struct alibi_config c, const struct alibi_training *t, s
     assert_ok(model_init(m, 1));
     assert_ok(optimizer_init(&o, m, t->optimizer));
     assert_true(t->batch * t->train_length <= 64);
-    assert_ok(model_gradients(m, tokens, tokens, t->batch, t->train_length, 1, (struct dropout){ .p = t->dropout }, &loss));
+    assert_ok(model_gradients(m, tokens, tokens, t->batch, t->train_length, 1,
+                              (struct dropout){ .p = t->dropout }, &loss));
     assert_ok(optimizer_update(&o, t, 1, loss, &norm));
     optimizer_fini(&o);
     model_free(m);
@@ -95,10 +98,12 @@ static void check_plan(struct alibi_config c, const struct alibi_training *t, en
 
     assert_ok(plan_training(&plan, &c, t, &device, type));
     assert_int_equal(most, 0); /* nothing is allocated to know it */
-    parts = plan.weights + plan.gradients + plan.optimizer + plan.activations + plan.passing + plan.workspace;
+    parts = plan.weights + plan.gradients + plan.optimizer + plan.activations + plan.passing +
+            plan.workspace;
     assert_int_equal(plan.total, parts);
     assert_int_equal(plan.total, allocated(c, t, &device, type));
-    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 && plan.longest_input == -1);
+    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 &&
+                plan.longest_input == -1);
 }
 
 static void the_plan_is_what_training_then_allocates(void **state)
@@ -126,7 +131,8 @@ static void computing_more_again_keeps_less(void **state)
     c.layers = 12;
     for (t.recompute = 0; t.recompute < 3; t.recompute++)
         assert_ok(plan_training(&plan[t.recompute], &c, &t, &device, DTYPE_F32));
-    assert_true(plan[1].activations < plan[0].activations && plan[2].activations < plan[1].activations);
+    assert_true(plan[1].activations < plan[0].activations &&
+                plan[2].activations < plan[1].activations);
     assert_true(plan[1].total < plan[0].total && plan[2].total < plan[1].total);
     assert_int_equal(plan[0].weights, plan[2].weights);
 }
@@ -148,7 +154,8 @@ static void what_attention_uses_takes_memory_only_where_it_may_leave_something_o
 
 /* ---- on a device whose memory is known */
 
-static void total_at(struct alibi_config c, struct alibi_training t, int64_t batch, int64_t length, size_t *total)
+static void total_at(struct alibi_config c, struct alibi_training t, int64_t batch, int64_t length,
+                     size_t *total)
 {
     struct device device = counting_device();
     struct alibi_plan plan;
@@ -191,7 +198,8 @@ static void the_largest_batch_and_the_longest_input_are_the_last_that_fit(void *
     assert_true(total > plan.available);
 }
 
-/* A table of positions ends where it was made to end; one that is as long as the training windows grows with them. */
+/* A table of positions ends where it was made to end; one that is as long as the training windows
+ * grows with them. */
 static void positions_that_end_bound_the_longest_input(void **state)
 {
     struct alibi_config c = config_of("learned");
@@ -214,15 +222,18 @@ static void what_does_not_fit_is_refused_and_told_what_would(void **state)
     t.batch = 1000;
     plan = plan_within(c, t, 1 << 20);
     assert_false(plan.fits);
-    snprintf(expected, sizeof expected, "batch %lld fits at this length; --recompute cheap|block needs less",
+    snprintf(expected, sizeof expected,
+             "batch %lld fits at this length; --recompute cheap|block needs less",
              (long long)plan.largest_batch);
     assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY, expected);
     assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY,
                  "training 1000 x 8 tokens needs 0.0 GiB, 0.0 GiB are free");
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_CHEAP), ALIBI_MEMORY, "; --recompute block needs less");
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_CHEAP), ALIBI_MEMORY,
+                 "; --recompute block needs less");
     plan = plan_within(c, t, 1000);
     assert_true(plan.largest_batch == 0 && plan.longest_input == 0);
-    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_BLOCK), ALIBI_MEMORY, "no batch fits at this length");
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_BLOCK), ALIBI_MEMORY,
+                 "no batch fits at this length");
 }
 
 static void the_cpu_has_no_limits_to_tell(void **state)
@@ -233,8 +244,10 @@ static void the_cpu_has_no_limits_to_tell(void **state)
 
     (void)state;
     assert_ok(alibi_plan_training(&c, &t, &plan));
-    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 && plan.total > plan.weights);
-    assert_true(plan.parameters > 257 * 4 && plan.batch == t.batch && plan.length == t.train_length);
+    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 &&
+                plan.total > plan.weights);
+    assert_true(plan.parameters > 257 * 4 && plan.batch == t.batch &&
+                plan.length == t.train_length);
     t.batch = 0;
     assert_fails(alibi_plan_training(&c, &t, &plan), ALIBI_USAGE, "batch");
 }
@@ -251,8 +264,10 @@ static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
     assert_ok(alibi_plan_training(&c, &t, &cpu));
     assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
     assert_true(plan.fits && plan.available == room && plan.workspace > 0 && plan.total <= room);
-    assert_true(plan.gradients == cpu.gradients && plan.optimizer == cpu.optimizer); /* fp32 there as well */
-    assert_true(plan.weights > cpu.weights && plan.activations < cpu.activations);   /* copies in bf16; half the size */
+    assert_true(plan.gradients == cpu.gradients &&
+                plan.optimizer == cpu.optimizer); /* fp32 there as well */
+    assert_true(plan.weights > cpu.weights &&
+                plan.activations < cpu.activations); /* copies in bf16; half the size */
     t.batch = plan.largest_batch;
     assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
     assert_true(plan.fits);

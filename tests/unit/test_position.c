@@ -18,8 +18,9 @@ static struct alibi_config config(int64_t width, int64_t heads)
 
 /* ---- alibi */
 
-/* The authors' way to the slopes, in its own words: n a power of two gives a geometric sequence that starts with its ratio
- * 2^(-8/n); any other n takes the sequence of the power of two below it, then every second number of the one above. */
+/* The authors' way to the slopes, in its own words: n a power of two gives a geometric sequence
+ * that starts with its ratio 2^(-8/n); any other n takes the sequence of the power of two below it,
+ * then every second number of the one above. */
 static void authors_slopes(double *out, int n, double bias_max)
 {
     int power = 1 << (31 - __builtin_clz((unsigned)n));
@@ -58,8 +59,9 @@ static void alibi_slopes_equal_the_authors_for_every_head_count(void **state)
 
 static void alibi_slopes_of_twelve_heads_are_the_published_ones(void **state)
 {
-    const double expected[] = { 0x1p-1, 0x1p-2, 0x1p-3,        0x1p-4,         0x1p-5,          0x1p-6,
-                                0x1p-7, 0x1p-8, M_SQRT2 * 0.5, M_SQRT2 * 0.25, M_SQRT2 * 0.125, M_SQRT2 * 0.0625 };
+    const double expected[] = { 0x1p-1,        0x1p-2,         0x1p-3,          0x1p-4,
+                                0x1p-5,        0x1p-6,         0x1p-7,          0x1p-8,
+                                M_SQRT2 * 0.5, M_SQRT2 * 0.25, M_SQRT2 * 0.125, M_SQRT2 * 0.0625 };
 
     (void)state;
     assert_slopes(12, 8.0, expected);
@@ -78,7 +80,8 @@ static void alibi_slopes_end_at_two_to_the_minus_bias_max(void **state)
 
 /* ---- t5 */
 
-/* Buckets without logarithms: distance d has passed step k beyond the exact ones if (d/E)^(n-E) >= (M/E)^k. */
+/* Buckets without logarithms: distance d has passed step k beyond the exact ones if (d/E)^(n-E) >=
+ * (M/E)^k. */
 static int bucket_by_powers(const struct alibi_config *c, int distance)
 {
     int exact = (int)c->t5_buckets / 2, steps = (int)c->t5_buckets - exact, bucket = exact;
@@ -97,7 +100,8 @@ static int bucket_by_powers(const struct alibi_config *c, int distance)
 
 static void t5_buckets_equal_a_formulation_in_powers(void **state)
 {
-    static const int options[][2] = { { 32, 128 }, { 32, 256 }, { 8, 64 }, { 2, 2 }, { 64, 128 }, { 16, 1000 } };
+    static const int options[][2] = { { 32, 128 }, { 32, 256 }, { 8, 64 },
+                                      { 2, 2 },    { 64, 128 }, { 16, 1000 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
@@ -110,7 +114,8 @@ static void t5_buckets_equal_a_formulation_in_powers(void **state)
     }
 }
 
-/* Read off the definition for 32 buckets up to distance 128: 16 * 8^(k/16) rounded up is where bucket 16 + k begins. */
+/* Read off the definition for 32 buckets up to distance 128: 16 * 8^(k/16) rounded up is where
+ * bucket 16 + k begins. */
 static void t5_buckets_begin_where_they_should(void **state)
 {
     static const int begins[] = { 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113 };
@@ -161,8 +166,8 @@ static void t5_learns_a_number_per_bucket_and_head(void **state)
 
 /* ---- rows */
 
-static void assert_row(const struct position_method *method, const struct alibi_config *c, int64_t position,
-                       const double *expected, int columns)
+static void assert_row(const struct position_method *method, const struct alibi_config *c,
+                       int64_t position, const double *expected, int columns)
 {
     float row[16];
 
@@ -173,10 +178,13 @@ static void assert_row(const struct position_method *method, const struct alibi_
 
 static void sinusoidal_rows_are_sines_then_cosines(void **state)
 {
-    const double w = 1.0 / 100.0, s = 1.0 / 10000.0; /* 10000^(-1/2), 10000^-1: the middle and the slowest of three waves */
+    const double
+        w = 1.0 / 100.0,
+        s = 1.0 / 10000.0; /* 10000^(-1/2), 10000^-1: the middle and the slowest of three waves */
     const double first[] = { 0, 0, 0, 1, 1, 1 };
     const double second[] = { sin(1.0), sin(w), sin(s), cos(1.0), cos(w), cos(s) };
-    const double far[] = { sin(65536.0), sin(65536.0 * w), sin(65536.0 * s), cos(65536.0), cos(65536.0 * w), cos(65536.0 * s) };
+    const double far[] = { sin(65536.0), sin(65536.0 * w), sin(65536.0 * s),
+                           cos(65536.0), cos(65536.0 * w), cos(65536.0 * s) };
     struct alibi_config c = config(6, 1);
 
     (void)state;
@@ -266,7 +274,8 @@ static void unknown_methods_name_the_nearest_and_all(void **state)
     assert_fails(position_find(&method, "alibbi"), ALIBI_USAGE,
                  "unknown position method 'alibbi': did you mean 'alibi'? known: ");
     assert_fails(position_find(&method, "rotery"), ALIBI_USAGE, "did you mean 'rotary'?");
-    assert_fails(position_find(&method, "something else entirely"), ALIBI_USAGE, "entirely': known: ");
+    assert_fails(position_find(&method, "something else entirely"), ALIBI_USAGE,
+                 "entirely': known: ");
     for (int i = 0; position_at(i); i++)
         assert_non_null(strstr(strstr(alibi_error(), "known: "), position_at(i)->name));
     assert_ptr_equal(method, &position_none);

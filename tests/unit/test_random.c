@@ -11,12 +11,14 @@ static void assert_block(uint64_t seed, uint64_t stream, uint64_t index, const u
         assert_int_equal(r.at[i], expected[i]);
 }
 
-/* The known answers that the authors publish with their generator (Random123, kat_vectors, philox4x32 10). */
+/* The known answers that the authors publish with their generator (Random123, kat_vectors,
+ * philox4x32 10). */
 static void blocks_equal_the_published_known_answers(void **state)
 {
     (void)state;
     assert_block(0, 0, 0, (uint32_t[]){ 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 });
-    assert_block(UINT64_MAX, UINT64_MAX, UINT64_MAX, (uint32_t[]){ 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd });
+    assert_block(UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                 (uint32_t[]){ 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd });
     assert_block(0x299f31d0a4093822, 0x0370734413198a2e, 0x85a308d3243f6a88,
                  (uint32_t[]){ 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 });
 }
@@ -30,7 +32,8 @@ static void seeds_streams_and_indices_give_different_numbers(void **state)
     assert_true(first != random_uniform(2, 2, 3));
     assert_true(first != random_uniform(1, 3, 3));
     assert_true(first != random_uniform(1, 2, 4));
-    assert_true(random_uniform(1, RANDOM_STREAM(RANDOM_INIT, 0), 0) != random_uniform(1, RANDOM_STREAM(RANDOM_SHUFFLE, 0), 0));
+    assert_true(random_uniform(1, RANDOM_STREAM(RANDOM_INIT, 0), 0) !=
+                random_uniform(1, RANDOM_STREAM(RANDOM_SHUFFLE, 0), 0));
 }
 
 /* Limits: five standard deviations of the mean and of the variance of n numbers. */
@@ -123,8 +126,8 @@ static void shuffle_stays_in_range_for_the_largest_sizes(void **state)
             assert_true(random_permute(5, 0, sizes[k] - 1 - i, sizes[k]) < sizes[k]);
 }
 
-/* Each of n places is equally likely for each element: chi-squared over many seeds. For n = 5 there are 16 degrees of freedom;
- * a value above 50 has a probability under 3e-5. */
+/* Each of n places is equally likely for each element: chi-squared over many seeds. For n = 5 there
+ * are 16 degrees of freedom; a value above 50 has a probability under 3e-5. */
 static void shuffle_puts_every_element_everywhere(void **state)
 {
     enum { N = 5, SEEDS = 20000 };

@@ -1,4 +1,5 @@
-/* The four reports and their conclusions, on ordinary, full, single, empty, missing, infinite and hostile results */
+/* The four reports and their conclusions, on ordinary, full, single, empty, missing, infinite and
+ * hostile results */
 #include <jansson.h>
 
 #include "unit/report_check.h"
@@ -12,14 +13,17 @@ static void fill_positions(struct alibi_eval_result *e)
     for (int64_t first = 0, last = 0; last < e->length; first = last, last = 2 * last + 1) {
         if (last == first)
             continue;
-        e->by_position[e->bins] = (struct alibi_position_loss){ first, last - 1, last - first, e->nll + 1.0 / (double)last };
+        e->by_position[e->bins] = (struct alibi_position_loss){ first, last - 1, last - first,
+                                                                e->nll + 1.0 / (double)last };
         e->bins++;
     }
 }
 
 static struct alibi_eval_result evaluation(int64_t length, double ppl)
 {
-    struct alibi_eval_result e = { .length = length, .stride = length, .ppl = ppl, .nll = log(ppl), .standard_error = 0.002 };
+    struct alibi_eval_result e = {
+        .length = length, .stride = length, .ppl = ppl, .nll = log(ppl), .standard_error = 0.002
+    };
 
     e.word_ppl = exp(5.5 * e.nll);
     e.bits_per_byte = e.nll / log(2);
@@ -37,9 +41,12 @@ static struct alibi_eval_result evaluation(int64_t length, double ppl)
 
 static struct alibi_eval_result no_evaluation(int64_t length)
 {
-    return (struct alibi_eval_result){
-        .length = length, .nll = NAN, .standard_error = NAN, .ppl = NAN, .word_ppl = NAN, .bits_per_byte = NAN
-    };
+    return (struct alibi_eval_result){ .length = length,
+                                       .nll = NAN,
+                                       .standard_error = NAN,
+                                       .ppl = NAN,
+                                       .word_ppl = NAN,
+                                       .bits_per_byte = NAN };
 }
 
 static void set_options(struct alibi_compare_result *r)
@@ -89,8 +96,8 @@ static void set_device(struct alibi_compare_method *method, const char *device, 
     method->precision = precision;
 }
 
-/* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned ends at 128; alibi and
- * rotary can stream. The caller frees. */
+/* Four methods trained at 128: alibi gets 4% better at 1024, sinusoidal 3.1 times worse, learned
+ * ends at 128; alibi and rotary can stream. The caller frees. */
 static struct alibi_compare_result *new_results(void)
 {
     static const char *const names[METHODS] = { "alibi", "sinusoidal", "rotary", "learned" };
@@ -115,7 +122,8 @@ static struct alibi_compare_result *new_results(void)
         set_device(method, "cpu", ALIBI_FP32);
         method->lengths = LENGTHS;
         for (int i = 0; i < LENGTHS; i++)
-            method->by_length[i] = isnan(ppl[m][i]) ? no_evaluation(lengths[i]) : evaluation(lengths[i], ppl[m][i]);
+            method->by_length[i] =
+                isnan(ppl[m][i]) ? no_evaluation(lengths[i]) : evaluation(lengths[i], ppl[m][i]);
         method->sliding_lengths = LENGTHS;
         for (int i = 0; i < LENGTHS; i++)
             method->sliding[i] = sliding(&method->by_length[i]);
@@ -133,7 +141,8 @@ static struct alibi_compare_result *new_full_results(void)
     r->methods = ALIBI_LIST_MAX;
     for (int m = 0; m < ALIBI_LIST_MAX; m++) {
         r->method[m] = r->method[0];
-        snprintf(r->method[m].name, sizeof r->method[m].name, "method-with-a-very-long-name-%c%c", '0' + m / 10, '0' + m % 10);
+        snprintf(r->method[m].name, sizeof r->method[m].name, "method-with-a-very-long-name-%c%c",
+                 '0' + m / 10, '0' + m % 10);
         r->method[m].lengths = r->method[m].sliding_lengths = ALIBI_LIST_MAX;
         for (int i = 0; i < ALIBI_LIST_MAX; i++) {
             r->method[m].by_length[i] = evaluation(16 + 100 * i, 3 + 0.1 * m * i);
@@ -191,7 +200,8 @@ static struct alibi_compare_result *new_infinite_results(void)
         r->method[2].by_length[i].ppl = r->method[2].sliding[i].ppl = 1e300;
     }
     r->method[2].stream.ppl = INFINITY;
-    r->method[2].stream.nll = r->method[2].stream.tiles_used = r->method[2].stream.tokens_per_s = NAN;
+    r->method[2].stream.nll = r->method[2].stream.tiles_used = r->method[2].stream.tokens_per_s =
+        NAN;
     return r;
 }
 
@@ -208,10 +218,10 @@ static struct alibi_compare_result *new_hostile_results(void)
     return r;
 }
 
-static struct alibi_compare_result *(*const all_results[])(void) = { new_results,         new_full_results,
-                                                                     new_single_result,   new_empty_results,
-                                                                     new_missing_results, new_infinite_results,
-                                                                     new_hostile_results };
+static struct alibi_compare_result *(*const all_results[])(void) = {
+    new_results,         new_full_results,     new_single_result,  new_empty_results,
+    new_missing_results, new_infinite_results, new_hostile_results
+};
 
 enum { ALL_RESULTS = sizeof all_results / sizeof *all_results };
 
@@ -227,15 +237,16 @@ static alibi_status text_colour(struct text *out, const struct alibi_compare_res
     return report_text(out, r, 120, true);
 }
 
-static alibi_status (*const all_reports[])(struct text *, const struct alibi_compare_result *) = { text_80, text_colour,
-                                                                                                   report_json, report_csv,
-                                                                                                   report_html };
+static alibi_status (*const all_reports[])(struct text *, const struct alibi_compare_result *) = {
+    text_80, text_colour, report_json, report_csv, report_html
+};
 
 enum { ALL_REPORTS = sizeof all_reports / sizeof *all_reports };
 
 /* ---- conclusions */
 
-static void assert_conclusion(const struct alibi_compare_result *r, const char *headline, const char *detail)
+static void assert_conclusion(const struct alibi_compare_result *r, const char *headline,
+                              const char *detail)
 {
     struct view v;
     struct text out = { 0 };
@@ -256,7 +267,8 @@ static void conclusion_says_who_holds_and_who_breaks(void **state)
 
     (void)state;
     assert_conclusion(
-        r, "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
+        r,
+        "alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.",
         "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. "
         "learned has no value past 128. With a sliding window, where tokens past the first window have at "
         "least half of it as context, alibi is 4% better at 1024 than at 128. As one stream of 8192 tokens alibi has "
@@ -265,7 +277,8 @@ static void conclusion_says_who_holds_and_who_breaks(void **state)
     r->method[0].sliding[2].ppl = r->method[0].sliding[0].ppl;
     r->method[3].by_length[1] = r->method[3].by_length[2] = evaluation(1024, 1e6);
     assert_conclusion(
-        r, "alibi, trained at 128, is 4% better at 1024 than at 128; learned is 294K times worse at 1024.",
+        r,
+        "alibi, trained at 128, is 4% better at 1024 than at 128; learned is 294K times worse at 1024.",
         "At 1024 alibi has the lowest perplexity, 3.072, 32% below the next, rotary with 4.500. With a sliding "
         "window, where tokens past the first window have at least half of it as context, alibi is as good at 1024 as at 128. "
         "As one stream of 8192 tokens the best two, alibi and rotary, are level: 3.000 and 3.001.");
@@ -291,8 +304,9 @@ static void differences_within_the_error_are_none(void **state)
     assert_conclusion(r, "alibi and other, trained at 128, are as good at 1024 as at 128.",
                       "At 1024 the best two, alibi and other, are level: 3.072 and 3.300.");
     r->method[1].by_length[1].ppl = r->method[0].by_length[1].ppl;
-    assert_conclusion(r, "alibi and other, trained at 128, are as good at 1024 as at 128.",
-                      "The methods are level at every length: this comparison does not tell them apart; train longer.");
+    assert_conclusion(
+        r, "alibi and other, trained at 128, are as good at 1024 as at 128.",
+        "The methods are level at every length: this comparison does not tell them apart; train longer.");
     free(r);
 }
 
@@ -306,16 +320,19 @@ static void every_method_that_holds_is_named(void **state)
     r->method[2].by_length[2].ppl = r->method[2].by_length[0].ppl;
     view_init(&v, r);
     assert_ok(append_headline(&out, &v));
-    assert_string_equal(out.data, "alibi and rotary, trained at 128, are at least as good at 1024 as at 128; "
-                                  "sinusoidal is 3.1 times worse at 1024.");
+    assert_string_equal(out.data,
+                        "alibi and rotary, trained at 128, are at least as good at 1024 as at 128; "
+                        "sinusoidal is 3.1 times worse at 1024.");
     r->method[2].by_length[2].ppl = 3;
     r->method[1].by_length[2].ppl = 3;
     out.length = 0;
     assert_ok(append_headline(&out, &v));
-    assert_string_equal(out.data, "alibi, sinusoidal and rotary, trained at 128, are better at 1024 than at 128.");
+    assert_string_equal(
+        out.data, "alibi, sinusoidal and rotary, trained at 128, are better at 1024 than at 128.");
     out.length = 0;
     assert_ok(append_detail(&out, &v));
-    assert_contains(out.data, "context, alibi, sinusoidal and rotary are not all as good at 1024 as at 128.");
+    assert_contains(out.data,
+                    "context, alibi, sinusoidal and rotary are not all as good at 1024 as at 128.");
     text_free(&out);
     free(r);
 }
@@ -329,7 +346,8 @@ static void sentences_are_one_space_apart(void **state)
     r->methods = 2;
     r->method[1] = r->method[3];
     r->method[0].sliding_lengths = r->method[1].sliding_lengths = 0;
-    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128.", "learned has no value past 128.");
+    assert_conclusion(r, "alibi, trained at 128, is 4% better at 1024 than at 128.",
+                      "learned has no value past 128.");
     assert_ok(report_text(&out, r, 200, false));
     assert_contains(out.data, "at 128. learned has");
     text_free(&out);
@@ -371,7 +389,8 @@ static void one_model_is_spoken_of_as_one(void **state)
 
 static void one_length_and_no_length_have_a_conclusion(void **state)
 {
-    struct alibi_compare_result *single = new_single_result(), *missing = new_missing_results(), *empty = new_empty_results();
+    struct alibi_compare_result *single = new_single_result(), *missing = new_missing_results(),
+                                *empty = new_empty_results();
 
     (void)state;
     assert_conclusion(single, "alibi has perplexity 3.200 at 128.", "");
@@ -396,20 +415,22 @@ static void table_shows_lengths_costs_and_the_best(void **state)
                               "sinusoidal 3.300  4.100   10.2   41.2K  83.0 MiB   1.80M\n"
                               "rotary     3.250  3.500  4.500   41.2K  83.0 MiB   1.80M\n"
                               "learned    3.400      –      –   41.2K  83.0 MiB   1.80M\n");
-    assert_contains(out.data, "The same with a sliding window: past the first, every token has at least half\n"
-                              "the window as context\n\n"
-                              "method      [128]   512   1024\n"
-                              "alibi      2.880* 2.790* 2.765*\n"
-                              "sinusoidal 2.970  3.690  9.207\n"
-                              "rotary     2.925  3.150  4.050\n"
-                              "learned    3.060      –      –\n");
-    assert_contains(out.data, "As one stream of 8192 tokens, each with all before it as context; tiles: the\n"
-                              "share of attention that was computed\n\n"
-                              "method     perplexity  tiles  tok/s\n"
-                              "alibi           3.000*   31%  81.9K\n"
-                              "sinusoidal          –      –      –\n"
-                              "rotary          6.000   100%  81.9K\n"
-                              "learned             –      –      –\n");
+    assert_contains(
+        out.data, "The same with a sliding window: past the first, every token has at least half\n"
+                  "the window as context\n\n"
+                  "method      [128]   512   1024\n"
+                  "alibi      2.880* 2.790* 2.765*\n"
+                  "sinusoidal 2.970  3.690  9.207\n"
+                  "rotary     2.925  3.150  4.050\n"
+                  "learned    3.060      –      –\n");
+    assert_contains(out.data,
+                    "As one stream of 8192 tokens, each with all before it as context; tiles: the\n"
+                    "share of attention that was computed\n\n"
+                    "method     perplexity  tiles  tok/s\n"
+                    "alibi           3.000*   31%  81.9K\n"
+                    "sinusoidal          –      –      –\n"
+                    "rotary          6.000   100%  81.9K\n"
+                    "learned             –      –      –\n");
     assert_contains(out.data, "learned, to 128");
     assert_contains(out.data, "┊ trained at 128");
     assert_contains(out.data, "is 4% better at 1024");
@@ -478,7 +499,8 @@ static void no_line_is_wider_than_the_terminal(void **state)
                 struct text out = { 0 };
                 assert_ok(report_text(&out, r, columns[i], colour != 0));
                 if (widest_line(out.data) > columns[i])
-                    fail_msg("a line of %d characters for %d columns in:\n%s", widest_line(out.data), columns[i], out.data);
+                    fail_msg("a line of %d characters for %d columns in:\n%s",
+                             widest_line(out.data), columns[i], out.data);
                 text_free(&out);
                 free(r);
             }
@@ -524,15 +546,31 @@ static void assert_keys(const json_t *object, const char *const *keys, int count
 static void json_has_every_key(void **state)
 {
     static const char *const top[] = { "version", "train", "text", "eval", "methods" };
-    static const char *const train[] = { "vocab", "layers", "width", "heads", "norm", "train_length", "steps", "lr", "seed" };
-    static const char *const method[] = { "name",       "train_tokens_per_s", "train_seconds", "train_loss", "peak_bytes",
-                                          "parameters", "by_length",          "stream",        "device",     "precision" };
-    static const char *const length[] = {
-        "length", "nll",     "standard_error", "ppl",        "word_ppl",          "bits_per_byte", "tokens",      "words",
-        "bytes",  "seconds", "tokens_per_s",   "tiles_used", "attention_seconds", "peak_bytes",    "by_position", "sliding"
+    static const char *const train[] = { "vocab",        "layers", "width", "heads", "norm",
+                                         "train_length", "steps",  "lr",    "seed" };
+    static const char *const method[] = {
+        "name",       "train_tokens_per_s", "train_seconds", "train_loss", "peak_bytes",
+        "parameters", "by_length",          "stream",        "device",     "precision"
     };
-    static const char *const sliding_keys[] = { "stride",   "nll",           "standard_error", "ppl",
-                                                "word_ppl", "bits_per_byte", "tokens",         "tokens_per_s" };
+    static const char *const length[] = { "length",
+                                          "nll",
+                                          "standard_error",
+                                          "ppl",
+                                          "word_ppl",
+                                          "bits_per_byte",
+                                          "tokens",
+                                          "words",
+                                          "bytes",
+                                          "seconds",
+                                          "tokens_per_s",
+                                          "tiles_used",
+                                          "attention_seconds",
+                                          "peak_bytes",
+                                          "by_position",
+                                          "sliding" };
+    static const char *const sliding_keys[] = { "stride", "nll",         "standard_error",
+                                                "ppl",    "word_ppl",    "bits_per_byte",
+                                                "tokens", "tokens_per_s" };
     static const char *const position[] = { "first", "last", "tokens", "nll" };
     struct alibi_compare_result *r = new_results();
     json_t *json = parse(r), *alibi = json_array_get(json_object_get(json, "methods"), 0), *at;
@@ -543,22 +581,30 @@ static void json_has_every_key(void **state)
     assert_null(json_object_get(json_object_get(json, "train"), "position"));
     assert_keys(alibi, method, 10);
     assert_keys(json_object_get(alibi, "stream"), length, 15);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(alibi, "stream"), "tokens")), 8192);
-    assert_true(json_real_value(json_object_get(json_object_get(alibi, "stream"), "tiles_used")) == 0.31);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "eval"), "stream_tokens")), 8192);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(alibi, "stream"), "tokens")), 8192);
+    assert_true(json_real_value(json_object_get(json_object_get(alibi, "stream"), "tiles_used")) ==
+                0.31);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json, "eval"), "stream_tokens")), 8192);
     at = json_array_get(json_object_get(alibi, "by_length"), 2);
     assert_keys(at, length, 16);
     assert_true(json_real_value(json_object_get(at, "attention_seconds")) == 0.125);
     assert_keys(json_object_get(at, "sliding"), sliding_keys, 8);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(at, "sliding"), "stride")), 512);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "text"), "text_seed")), 3);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "text"), "tokenizer")), "bytes");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(at, "sliding"), "stride")),
+                     512);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json, "text"), "text_seed")), 3);
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(json, "text"), "tokenizer")), "bytes");
     assert_true(json_is_false(json_object_get(json_object_get(json, "text"), "own_valid")));
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "eval"), "eval_tokens")), 50000);
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(json, "eval"), "eval_tokens")), 50000);
     assert_true(json_real_value(json_object_get(at, "ppl")) == 3.072);
     assert_int_equal(json_integer_value(json_object_get(at, "length")), 1024);
     assert_keys(json_array_get(json_object_get(at, "by_position"), 0), position, 4);
-    assert_int_equal(json_array_size(json_object_get(at, "by_position")), r->method[0].by_length[2].bins);
+    assert_int_equal(json_array_size(json_object_get(at, "by_position")),
+                     r->method[0].by_length[2].bins);
     json_decref(json);
     free(r);
 }
@@ -573,20 +619,23 @@ static void json_has_null_for_what_is_missing_or_not_finite(void **state)
     (void)state;
     assert_true(json_is_null(json_object_get(infinite, "ppl")));
     assert_true(json_is_null(json_object_get(infinite, "nll")));
-    assert_true(json_is_null(json_object_get(json_array_get(json_object_get(infinite, "by_position"), 0), "nll")));
+    assert_true(json_is_null(
+        json_object_get(json_array_get(json_object_get(infinite, "by_position"), 0), "nll")));
     assert_true(json_is_null(json_object_get(missing, "ppl")));
     assert_int_equal(json_integer_value(json_object_get(missing, "tokens")), 0);
     assert_int_equal(json_integer_value(json_object_get(missing, "length")), 512);
     assert_true(json_is_null(json_object_get(missing, "tiles_used")));
     assert_true(json_is_null(json_object_get(missing, "sliding")));
     assert_true(json_is_null(json_object_get(json_array_get(methods, 3), "stream")));
-    assert_true(json_is_null(json_object_get(json_object_get(json_array_get(methods, 2), "stream"), "ppl")));
+    assert_true(json_is_null(
+        json_object_get(json_object_get(json_array_get(methods, 2), "stream"), "ppl")));
     assert_true(json_is_null(json_object_get(json_object_get(infinite, "sliding"), "ppl")));
     json_decref(json);
     free(r);
 }
 
-static void assert_json_device(const json_t *methods, size_t method, const char *device, const char *precision)
+static void assert_json_device(const json_t *methods, size_t method, const char *device,
+                               const char *precision)
 {
     const json_t *m = json_array_get(methods, method);
 
@@ -670,8 +719,9 @@ static void csv_quotes_what_needs_quotes(void **state)
     (void)state;
     assert_ok(report_csv(&out, r));
     assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",128,512,");
-    assert_contains(out.data,
-                    "\r\n100%s%n,128,512,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,,,,,,,,,,,,,,,,,,\r\n");
+    assert_contains(
+        out.data,
+        "\r\n100%s%n,128,512,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,,,,,,,,,,,,,,,,,,\r\n");
     assert_contains(out.data, ",1800000,<b>GPU</b>,bf16,512,");
     assert_contains(out.data, ",1800000,\"a \"\"quick\"\", hot one??\",bf16,512,");
     assert_contains(out.data, ",8192,0.5,81920,0.31,0.125\r\n");
@@ -751,19 +801,25 @@ static void assert_on_page(const struct alibi_compare_result *r, const char *lin
 
 static void page_has_one_device_for_all_or_one_for_each_method(void **state)
 {
-    struct alibi_compare_result *r = new_results(), *hostile = new_hostile_results(), *missing = new_missing_results();
+    struct alibi_compare_result *r = new_results(), *hostile = new_hostile_results(),
+                                *missing = new_missing_results();
     struct text out = { 0 };
 
     (void)state;
     assert_on_page(r, "<div><dt>device</dt><dd>cpu, fp32</dd></div>\n</dl>\n<h3>Text</h3>");
     r->methods = 3;
     set_device(&r->method[0], "NVIDIA H200", ALIBI_BF16);
-    assert_on_page(r, "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: cpu, fp32; rotary: cpu, fp32</dd>");
+    assert_on_page(
+        r,
+        "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: cpu, fp32; rotary: cpu, fp32</dd>");
     set_device(&r->method[1], "NVIDIA H200", ALIBI_FP32);
     set_device(&r->method[2], "", 0);
-    assert_on_page(r, "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: NVIDIA H200, fp32; rotary: not known</dd>");
-    assert_on_page(hostile,
-                   ": &lt;b&gt;GPU&lt;/b&gt;, bf16; a,&quot;b&quot;&amp;&#39;c&#39;?: a &quot;quick&quot;, hot one??, bf16; ");
+    assert_on_page(
+        r,
+        "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: NVIDIA H200, fp32; rotary: not known</dd>");
+    assert_on_page(
+        hostile,
+        ": &lt;b&gt;GPU&lt;/b&gt;, bf16; a,&quot;b&quot;&amp;&#39;c&#39;?: a &quot;quick&quot;, hot one??, bf16; ");
     assert_ok(report_html(&out, missing));
     assert_lacks(out.data, "<dt>device</dt>");
     text_free(&out);
@@ -781,7 +837,8 @@ static void y_ticks(char *ticks, size_t size, const char *page, const char *figu
     end = strstr(p, "class=\"axis-title\"");
     assert_non_null(end);
     ticks[0] = '\0';
-    for (p = strstr(p, "text-anchor=\"end\">"); p != NULL && p < end; p = strstr(p, "text-anchor=\"end\">")) {
+    for (p = strstr(p, "text-anchor=\"end\">"); p != NULL && p < end;
+         p = strstr(p, "text-anchor=\"end\">")) {
         p += strlen("text-anchor=\"end\">");
         snprintf(ticks + strlen(ticks), size - strlen(ticks), "%.*s ", (int)strcspn(p, "<"), p);
     }
@@ -794,7 +851,8 @@ static void both_perplexity_figures_have_one_scale(void **state)
     char above[256], below[256];
 
     (void)state;
-    r->method[1].sliding[2].ppl = 93; /* farther than any other: the first figure has room for it too */
+    r->method[1].sliding[2].ppl =
+        93; /* farther than any other: the first figure has room for it too */
     assert_ok(report_html(&out, r));
     y_ticks(above, sizeof above, out.data, "fig-ppl-title\">");
     y_ticks(below, sizeof below, out.data, "fig-sliding-title\">");
@@ -820,17 +878,18 @@ static void the_command_for_a_text_from_files_asks_for_them(void **state)
     r->own_valid = true;
     assert_ok(report_html(&out, r));
     assert_contains(out.data, "<dt>tokenizer</dt><dd>words</dd>");
-    assert_contains(out.data, "alibi compare FILE... --tokenizer PATH --valid PATH --recipe recipe.json");
-    assert_contains(out.data, "alibi compare FILE... --tokenizer PATH --valid PATH --methods alibi");
+    assert_contains(out.data,
+                    "alibi compare FILE... --tokenizer PATH --valid PATH --recipe recipe.json");
+    assert_contains(out.data,
+                    "alibi compare FILE... --tokenizer PATH --valid PATH --methods alibi");
     text_free(&out);
     free(r);
 }
 
 static void page_loads_nothing(void **state)
 {
-    static const char *const loads[] = {
-        "http://", "https://", "src=", "href=", "url(", "@import", "<link", "<iframe", "fetch("
-    };
+    static const char *const loads[] = { "http://", "https://", "src=",    "href=", "url(",
+                                         "@import", "<link",    "<iframe", "fetch(" };
     struct alibi_compare_result *r = new_results();
     struct text out = { 0 };
 

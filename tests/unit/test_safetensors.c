@@ -1,4 +1,5 @@
-/* test_safetensors.c - headers that are right, every way of being wrong, and damage of every kind */
+/* test_safetensors.c - headers that are right, every way of being wrong, and damage of every kind
+ * */
 #include "check.h"
 
 #include "formats/formats.h"
@@ -16,7 +17,8 @@ static size_t build(char *file, const char *header, size_t header_bytes)
 }
 
 /* From a block of the exact size, so that the sanitizer sees a read beyond it. */
-static alibi_status parse_exact(struct safetensors **out, const char *bytes, size_t length, int64_t file_bytes)
+static alibi_status parse_exact(struct safetensors **out, const char *bytes, size_t length,
+                                int64_t file_bytes)
 {
     char *exact = exact_copy(bytes, length);
     alibi_status status = safetensors_parse(out, exact, length, file_bytes, "m");
@@ -34,21 +36,21 @@ static alibi_status parse(struct safetensors **out, const char *header, int64_t 
     return parse_exact(out, file, bytes, (int64_t)bytes + data_bytes);
 }
 
-#define assert_parses(header, data_bytes)                                                                                        \
-    do {                                                                                                                         \
-        struct safetensors *check_s = NULL;                                                                                      \
-        assert_ok(parse(&check_s, header, data_bytes));                                                                          \
-        safetensors_free(check_s);                                                                                               \
+#define assert_parses(header, data_bytes)                                                          \
+    do {                                                                                           \
+        struct safetensors *check_s = NULL;                                                        \
+        assert_ok(parse(&check_s, header, data_bytes));                                            \
+        safetensors_free(check_s);                                                                 \
     } while (0)
 
-#define assert_refused(header, data_bytes, part)                                                                                 \
-    do {                                                                                                                         \
-        struct safetensors *check_s = NULL;                                                                                      \
-        size_t check_before = alibi_memory_now();                                                                                \
-        assert_fails(parse(&check_s, header, data_bytes), ALIBI_BAD_INPUT, "cannot read 'm': ");                                 \
-        assert_non_null(strstr(alibi_error(), part));                                                                            \
-        assert_null(check_s);                                                                                                    \
-        assert_int_equal(alibi_memory_now(), check_before);                                                                      \
+#define assert_refused(header, data_bytes, part)                                                   \
+    do {                                                                                           \
+        struct safetensors *check_s = NULL;                                                        \
+        size_t check_before = alibi_memory_now();                                                  \
+        assert_fails(parse(&check_s, header, data_bytes), ALIBI_BAD_INPUT, "cannot read 'm': ");   \
+        assert_non_null(strstr(alibi_error(), part));                                              \
+        assert_null(check_s);                                                                      \
+        assert_int_equal(alibi_memory_now(), check_before);                                        \
     } while (0)
 
 #define A "\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"
@@ -58,7 +60,8 @@ static alibi_status parse(struct safetensors **out, const char *header, int64_t 
 
 static void tensors_come_in_the_order_of_their_data_with_places_in_the_file(void **state)
 {
-    const char *header = "{" B ", \"__metadata__\" : {\"format\":\"pt\", \"x\":\"\"},\r\n\t" A "}   ";
+    const char *header =
+        "{" B ", \"__metadata__\" : {\"format\":\"pt\", \"x\":\"\"},\r\n\t" A "}   ";
     struct safetensors *s = NULL;
     const struct safetensor *a, *b;
     int64_t data = LENGTH_BYTES + (int64_t)strlen(header);
@@ -87,15 +90,17 @@ static void every_type_has_its_size(void **state)
     const struct {
         const char *name;
         int64_t bytes;
-    } types[] = { { "F64", 8 }, { "F32", 4 }, { "F16", 2 },  { "BF16", 2 },    { "I64", 8 },     { "I32", 4 },
-                  { "I16", 2 }, { "I8", 1 },  { "U8", 1 },   { "F8_E4M3", 1 }, { "F8_E5M2", 1 }, { "U16", 2 },
-                  { "U32", 4 }, { "U64", 8 }, { "BOOL", 1 }, { "C64", 8 } };
+    } types[] = { { "F64", 8 }, { "F32", 4 },     { "F16", 2 },     { "BF16", 2 },
+                  { "I64", 8 }, { "I32", 4 },     { "I16", 2 },     { "I8", 1 },
+                  { "U8", 1 },  { "F8_E4M3", 1 }, { "F8_E5M2", 1 }, { "U16", 2 },
+                  { "U32", 4 }, { "U64", 8 },     { "BOOL", 1 },    { "C64", 8 } };
 
     (void)state;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         char header[200];
-        snprintf(header, sizeof header, "{\"t\":{\"shape\":[3],\"dtype\":\"%s\",\"data_offsets\":[0,%lld]}}", types[i].name,
-                 (long long)(3 * types[i].bytes));
+        snprintf(header, sizeof header,
+                 "{\"t\":{\"shape\":[3],\"dtype\":\"%s\",\"data_offsets\":[0,%lld]}}",
+                 types[i].name, (long long)(3 * types[i].bytes));
         assert_parses(header, 3 * types[i].bytes);
         assert_refused(header, 3 * types[i].bytes + 1, "the tensors end at");
     }
@@ -110,7 +115,8 @@ static void scalars_empty_tensors_and_empty_files_are_fine(void **state)
     assert_parses("{\"e\":{\"dtype\":\"F32\",\"shape\":[0,7],\"data_offsets\":[0,0]},"
                   "\"f\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}," A "}",
                   24);
-    assert_parses("{\"r\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,2],\"data_offsets\":[0,2]}}", 2);
+    assert_parses("{\"r\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,1,2],\"data_offsets\":[0,2]}}",
+                  2);
 }
 
 static void names_may_have_escapes(void **state)
@@ -164,7 +170,8 @@ static void numbers_are_whole_and_in_range(void **state)
         assert_refused(header, 0, "expected at byte");
     }
     assert_refused("{\"a\":{\"shape\":[9223372036854775808]}}", 0, "a number of at most 63 bits");
-    assert_refused("{\"a\":{\"shape\":[99999999999999999999999999]}}", 0, "a number of at most 63 bits");
+    assert_refused("{\"a\":{\"shape\":[99999999999999999999999999]}}", 0,
+                   "a number of at most 63 bits");
 }
 
 static void strings_are_json_and_utf8(void **state)
@@ -186,18 +193,24 @@ static void strings_are_json_and_utf8(void **state)
 static void fields_must_be_known_and_come_once(void **state)
 {
     (void)state;
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4],\"extra\":1}}", 4, "unknown key 'extra'");
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4, "tensor 'a' has 'dtype' twice");
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 4, "tensor 'a' lacks dtype, shape or data_offsets");
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4],\"extra\":1}}", 4,
+                   "unknown key 'extra'");
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 4,
+                   "tensor 'a' has 'dtype' twice");
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}", 4,
+                   "tensor 'a' lacks dtype, shape or data_offsets");
     assert_refused("{\"a\":{\"dtype\":\"F31\"}}", 4, "tensor 'a' has the unknown type 'F31'");
     assert_refused("{\"a\":{\"dtype\":\"f32\"}}", 4, "unknown type 'f32'");
     assert_refused("{\"a\":{\"dtype\":\"\"}}", 4, "unknown type ''");
-    assert_refused("{\"a\":{\"shape\":[1,1,1,1,1,1,1,1,1]}}", 4, "tensor 'a' has more than 8 dimensions");
-    assert_refused("{" A ",\"a\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}}", 29, "the tensor 'a' comes twice");
-    assert_refused("{" A ",\"\\u0061\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}}", 29,
+    assert_refused("{\"a\":{\"shape\":[1,1,1,1,1,1,1,1,1]}}", 4,
+                   "tensor 'a' has more than 8 dimensions");
+    assert_refused("{" A ",\"a\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}}", 29,
                    "the tensor 'a' comes twice");
+    assert_refused("{" A ",\"\\u0061\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}}",
+                   29, "the tensor 'a' comes twice");
     assert_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "'__metadata__' comes twice");
-    assert_refused("{\"__metadata__\":{\"k\":\"1\",\"j\":\"\",\"k\":\"2\"}}", 0, "the metadata key 'k' comes twice");
+    assert_refused("{\"__metadata__\":{\"k\":\"1\",\"j\":\"\",\"k\":\"2\"}}", 0,
+                   "the metadata key 'k' comes twice");
     assert_refused("{\"__metadata__\":{\"k\":1}}", 0, "'\"' expected");
     assert_refused("{\"__metadata__\":{\"k\":{}}}", 0, "'\"' expected");
     assert_refused("{\"__metadata__\":[]}", 0, "'{' expected");
@@ -208,12 +221,16 @@ static void tensors_must_fill_the_data_without_hole_or_overlap(void **state)
     (void)state;
     assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,7]}}", 7,
                    "tensor 'a' needs 8 bytes, its offsets are 0 and 7");
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,0]}}", 4, "its offsets are 4 and 0");
+    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,0]}}", 4,
+                   "its offsets are 4 and 0");
     assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
                    "tensor 'a' begins at 4 of the data, the one before it ends at 0");
-    assert_refused("{" A ",\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[23,28]}}", 28, "tensor 'b' begins at 23");
-    assert_refused("{" A ",\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[25,30]}}", 30, "tensor 'b' begins at 25");
-    assert_refused("{" A ",\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24, "tensor 'b' begins at 0");
+    assert_refused("{" A ",\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[23,28]}}", 28,
+                   "tensor 'b' begins at 23");
+    assert_refused("{" A ",\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[25,30]}}", 30,
+                   "tensor 'b' begins at 25");
+    assert_refused("{" A ",\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}}", 24,
+                   "tensor 'b' begins at 0");
     assert_refused("{" A "}", 25, "the tensors end at ");
     assert_refused("{}", 1, "the tensors end at 10, the file at 11");
     assert_refused("{" A "}", 23, "tensor 'a' needs 24 bytes at ");
@@ -222,14 +239,18 @@ static void tensors_must_fill_the_data_without_hole_or_overlap(void **state)
 static void shapes_whose_size_would_wrap_are_refused(void **state)
 {
     (void)state;
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,
-                   "a shape that no file can hold");
-    assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
-                   "a shape that no file can hold");
-    assert_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,9223372036854775807]}}", 5,
-                   "the file ends at");
-    assert_refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[2,9223372036854775807],\"data_offsets\":[0,0]}}", 5,
-                   "a shape that no file can hold");
+    assert_refused(
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,0]}}", 0,
+        "a shape that no file can hold");
+    assert_refused(
+        "{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
+        "a shape that no file can hold");
+    assert_refused(
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[9223372036854775807],\"data_offsets\":[0,9223372036854775807]}}",
+        5, "the file ends at");
+    assert_refused(
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[2,9223372036854775807],\"data_offsets\":[0,0]}}", 5,
+        "a shape that no file can hold");
 }
 
 static void header_length_is_checked_against_limit_file_and_bytes(void **state)
@@ -243,11 +264,14 @@ static void header_length_is_checked_against_limit_file_and_bytes(void **state)
     bytes[0] = 9;
     assert_fails(safetensors_parse(&s, bytes, 16, 16, "m"), ALIBI_BAD_INPUT,
                  "its header needs 9 bytes at 8, the file ends at 16");
-    assert_fails(safetensors_parse(&s, bytes, 16, 100, "m"), ALIBI_BAD_INPUT, "its header needs 9 bytes, only 8 are there");
+    assert_fails(safetensors_parse(&s, bytes, 16, 100, "m"), ALIBI_BAD_INPUT,
+                 "its header needs 9 bytes, only 8 are there");
     memcpy(bytes, "\x01\xe1\xf5\x05\0\0\0\0", 8);
-    assert_fails(safetensors_parse(&s, bytes, 16, INT64_MAX, "m"), ALIBI_BAD_INPUT, "would have 100000001 bytes");
+    assert_fails(safetensors_parse(&s, bytes, 16, INT64_MAX, "m"), ALIBI_BAD_INPUT,
+                 "would have 100000001 bytes");
     memset(bytes, 0xFF, 8);
-    assert_fails(safetensors_parse(&s, bytes, 16, INT64_MAX, "m"), ALIBI_BAD_INPUT, "would have 18446744073709551615 bytes");
+    assert_fails(safetensors_parse(&s, bytes, 16, INT64_MAX, "m"), ALIBI_BAD_INPUT,
+                 "would have 18446744073709551615 bytes");
     assert_null(s);
 }
 
@@ -285,7 +309,8 @@ static void every_truncation_is_an_error(void **state)
     (void)state;
     for (size_t length = 0; length < bytes; length++) {
         struct safetensors *s = NULL;
-        assert_int_equal(safetensors_parse(&s, file, length, (int64_t)length, "m"), ALIBI_BAD_INPUT);
+        assert_int_equal(safetensors_parse(&s, file, length, (int64_t)length, "m"),
+                         ALIBI_BAD_INPUT);
         parse_damaged(file, length, (int64_t)length);
     }
     for (int64_t data = 0; data < 29; data++)
@@ -345,7 +370,8 @@ static alibi_status parse_whole(void *subject)
 static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
 {
     (void)state;
-    assert_true(fail_each_call("memory", parse_whole, NULL, ALIBI_MEMORY, "not enough memory") >= 4);
+    assert_true(fail_each_call("memory", parse_whole, NULL, ALIBI_MEMORY, "not enough memory") >=
+                4);
 }
 
 /* As many tensors as can be said in 2 MB. */
@@ -359,7 +385,9 @@ static void memory_stays_a_small_multiple_of_the_header(void **state)
     (void)state;
     assert_ok(text_append(&header, "{"));
     for (int i = 0; header.length < 2000000; i++)
-        assert_ok(text_append(&header, "%s\"%d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}", i > 0 ? "," : "", i));
+        assert_ok(text_append(&header,
+                              "%s\"%d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                              i > 0 ? "," : "", i));
     assert_ok(text_append(&header, "}"));
     bytes = header.length + LENGTH_BYTES;
     file = malloc(bytes);
@@ -383,10 +411,12 @@ static void written_header_reads_back_from_a_file(void **state)
 {
     char *folder = temporary_folder();
     const char *path = within(folder, "m.safetensors");
-    struct safetensor tensors[] = { { .name = (char *)"blocks.0.\"w\"", .rank = 2, .shape = { 3, 2 } },
-                                    { .name = (char *)"scalar", .rank = 0 },
-                                    { .name = (char *)"empty", .rank = 1, .shape = { 0 } },
-                                    { .name = (char *)"last", .rank = 1, .shape = { 5 } } };
+    struct safetensor tensors[] = {
+        { .name = (char *)"blocks.0.\"w\"", .rank = 2, .shape = { 3, 2 } },
+        { .name = (char *)"scalar", .rank = 0 },
+        { .name = (char *)"empty", .rank = 1, .shape = { 0 } },
+        { .name = (char *)"last", .rank = 1, .shape = { 5 } }
+    };
     const int64_t bytes[] = { 24, 4, 0, 20 };
     struct text file = { 0 };
     struct safetensors *s = NULL;
@@ -425,10 +455,12 @@ static void same_tensors_give_the_same_header(void **state)
     (void)state;
     assert_ok(safetensors_header(&file, &t, 1));
     assert_memory_equal(file.data + LENGTH_BYTES, expected, strlen(expected));
-    assert_int_equal(strspn(file.data + LENGTH_BYTES + strlen(expected), " "), file.length - LENGTH_BYTES - strlen(expected));
+    assert_int_equal(strspn(file.data + LENGTH_BYTES + strlen(expected), " "),
+                     file.length - LENGTH_BYTES - strlen(expected));
     text_free(&file);
     t.shape[0] = INT64_MAX;
-    assert_fails(safetensors_header(&file, &t, 1), ALIBI_BAD_INPUT, "tensor 'w': its shape is more than a file can hold");
+    assert_fails(safetensors_header(&file, &t, 1), ALIBI_BAD_INPUT,
+                 "tensor 'w': its shape is more than a file can hold");
     text_free(&file);
 }
 
@@ -439,12 +471,14 @@ static void files_that_cannot_be_opened_are_named(void **state)
     struct safetensors *s = NULL;
 
     (void)state;
-    assert_fails(safetensors_open(&s, path), ALIBI_BAD_INPUT, "m.safetensors': No such file or directory");
+    assert_fails(safetensors_open(&s, path), ALIBI_BAD_INPUT,
+                 "m.safetensors': No such file or directory");
     assert_fails(safetensors_open(&s, folder), ALIBI_BAD_INPUT, "it is a folder");
     write_file(path, "", 0);
     assert_fails(safetensors_open(&s, path), ALIBI_BAD_INPUT, "m.safetensors': it has no header");
     write_file(path, "\x02\0\0\0\0\0\0\0{", 9);
-    assert_fails(safetensors_open(&s, path), ALIBI_BAD_INPUT, "its header needs 2 bytes at 8, the file ends at 9");
+    assert_fails(safetensors_open(&s, path), ALIBI_BAD_INPUT,
+                 "its header needs 2 bytes at 8, the file ends at 9");
     assert_null(s);
     remove_temporary_folder(folder);
 }
@@ -465,7 +499,8 @@ static void every_failing_file_call_is_reported_and_leaks_nothing(void **state)
 
     (void)state;
     write_file(path, "\x02\0\0\0\0\0\0\0{}", 10);
-    failures = fail_each_call("file", open_file, path, ALIBI_IO, "m.safetensors': Input/output error");
+    failures =
+        fail_each_call("file", open_file, path, ALIBI_IO, "m.safetensors': Input/output error");
     assert_true(failures >= 4); /* open, fstat, two reads */
     free(path);
     remove_temporary_folder(folder);

@@ -4,7 +4,9 @@
 
 static struct alibi_training schedule(int kind)
 {
-    return (struct alibi_training){ .schedule = kind, .steps = 110, .warmup = 10, .lr = 0.5, .min_lr = 0.1, .decay_share = 0.2 };
+    return (struct alibi_training){
+        .schedule = kind, .steps = 110, .warmup = 10, .lr = 0.5, .min_lr = 0.1, .decay_share = 0.2
+    };
 }
 
 static void warm_up_rises_in_equal_steps_to_lr(void **state)
@@ -91,7 +93,9 @@ static void no_step_is_spent_on_a_rate_of_zero(void **state)
 {
     (void)state;
     for (int kind = ALIBI_COSINE; kind <= ALIBI_WSD; kind++) {
-        struct alibi_training t = { .schedule = kind, .steps = 1000000000, .warmup = 7, .lr = 1e-3, .decay_share = 0.5 };
+        struct alibi_training t = {
+            .schedule = kind, .steps = 1000000000, .warmup = 7, .lr = 1e-3, .decay_share = 0.5
+        };
         const int64_t steps[] = { 1, 7, 8, 500000000, 999999998, 999999999, 1000000000 };
         for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
             assert_true(schedule_lr(&t, steps[i]) > 0);
@@ -104,7 +108,8 @@ static void rates_never_rise_after_warm_up(void **state)
     for (int kind = ALIBI_COSINE; kind <= ALIBI_WSD; kind++) {
         struct alibi_training t = schedule(kind);
         for (int step = 11; step <= 110; step++)
-            assert_true(schedule_lr(&t, step) <= schedule_lr(&t, step - 1) && schedule_lr(&t, step) >= t.min_lr);
+            assert_true(schedule_lr(&t, step) <= schedule_lr(&t, step - 1) &&
+                        schedule_lr(&t, step) >= t.min_lr);
     }
 }
 

@@ -3,8 +3,10 @@
 
 #include "formats/formats.h"
 
-/* Parses a header that lies in memory of its exact size, so that the sanitizer sees a read beyond it. */
-static alibi_status parse(struct shard_header *out, const char *header, size_t length, int64_t file_bytes)
+/* Parses a header that lies in memory of its exact size, so that the sanitizer sees a read beyond
+ * it. */
+static alibi_status parse(struct shard_header *out, const char *header, size_t length,
+                          int64_t file_bytes)
 {
     char *exact = exact_copy(header, length);
     alibi_status status = shard_header_parse(out, exact, length, file_bytes, "s.bin");
@@ -15,16 +17,21 @@ static alibi_status parse(struct shard_header *out, const char *header, size_t l
 
 static void header_comes_back_as_it_was_written(void **state)
 {
-    const struct shard_header cases[] = {
-        { 2, 0 }, { 2, 1 }, { 2, 258 }, { 4, 0 }, { 4, 70000 }, { 2, SHARD_TOKENS_MAX }, { 4, SHARD_TOKENS_MAX }
-    };
+    const struct shard_header cases[] = { { 2, 0 },
+                                          { 2, 1 },
+                                          { 2, 258 },
+                                          { 4, 0 },
+                                          { 4, 70000 },
+                                          { 2, SHARD_TOKENS_MAX },
+                                          { 4, SHARD_TOKENS_MAX } };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char bytes[SHARD_HEADER_BYTES];
         struct shard_header h = { 0 };
         shard_header_format(&cases[i], bytes);
-        assert_ok(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + cases[i].count * cases[i].width));
+        assert_ok(
+            parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + cases[i].count * cases[i].width));
         assert_int_equal(h.width, cases[i].width);
         assert_int_equal(h.count, cases[i].count);
     }
@@ -67,10 +74,13 @@ static void cut_and_padded_files_are_refused_with_both_ends(void **state)
     shard_header_format(&(struct shard_header){ 2, 100 }, bytes);
     assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + 199), ALIBI_BAD_INPUT,
                  "cannot read 's.bin': 100 tokens of 2 bytes end at 1224, the file ends at 1223");
-    assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + 201), ALIBI_BAD_INPUT, "the file ends at 1225");
-    assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + 400), ALIBI_BAD_INPUT, "the file ends at 1424");
+    assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + 201), ALIBI_BAD_INPUT,
+                 "the file ends at 1225");
+    assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES + 400), ALIBI_BAD_INPUT,
+                 "the file ends at 1424");
     for (size_t length = 0; length < sizeof bytes; length++)
-        assert_fails(parse(&h, bytes, length, (int64_t)length), ALIBI_BAD_INPUT, "the header of a token shard needs 1024 bytes");
+        assert_fails(parse(&h, bytes, length, (int64_t)length), ALIBI_BAD_INPUT,
+                     "the header of a token shard needs 1024 bytes");
     assert_int_equal(h.width, -1);
 }
 
@@ -85,9 +95,11 @@ static void other_magics_and_versions_are_refused_by_name(void **state)
     assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT,
                  "a token shard of magic 20240520 has version 1, not 2 (byte 4)");
     bytes[4] = 7; /* the other one's */
-    assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT, "has version 1, not 7");
+    assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT,
+                 "has version 1, not 7");
     bytes[0] = 'x';
-    assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT, "it is no token shard: it starts with ");
+    assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT,
+                 "it is no token shard: it starts with ");
     assert_int_equal(h.width, -1);
 }
 
@@ -101,7 +113,8 @@ static void counts_of_more_than_31_bits_are_refused(void **state)
     memset(bytes + 8, 0xFF, 4);
     assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT,
                  "4294967295 tokens are announced, at most 2147483647 are allowed (byte 8)");
-    assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES - 2), ALIBI_BAD_INPUT, "4294967295 tokens");
+    assert_fails(parse(&h, bytes, sizeof bytes, SHARD_HEADER_BYTES - 2), ALIBI_BAD_INPUT,
+                 "4294967295 tokens");
     assert_int_equal(h.width, -1);
 }
 

@@ -95,8 +95,10 @@ static const char *const sample = "one two\nthree|four five six|seven|";
 
 static const char *tokenized(const char *folder)
 {
-    const char *out = within(folder, "tokens"), *in[3] = { "one two\nthree", "four five six", "seven" };
-    const char *paths[3] = { within(folder, "a.txt"), within(folder, "b.txt"), within(folder, "c.txt") };
+    const char *out = within(folder, "tokens"),
+               *in[3] = { "one two\nthree", "four five six", "seven" };
+    const char *paths[3] = { within(folder, "a.txt"), within(folder, "b.txt"),
+                             within(folder, "c.txt") };
     struct alibi_tokenize_result result;
     alibi_tokenizer *t = bytes_tokenizer();
 
@@ -139,7 +141,8 @@ static void shards_without_a_tokenizer_are_refused(void **state)
 
     (void)state;
     write_text_shard(within(folder, "a.bin"), "text|");
-    assert_fails(open_one(&c, folder, NULL), ALIBI_BAD_INPUT, "has no tokenizer of its own: give the one");
+    assert_fails(open_one(&c, folder, NULL), ALIBI_BAD_INPUT,
+                 "has no tokenizer of its own: give the one");
     assert_null(c);
     remove_temporary_folder(folder);
 }
@@ -154,9 +157,11 @@ static void an_id_beyond_the_vocabulary_is_named_with_its_place(void **state)
     (void)state;
     write_text_shard(within(folder, "a.bin"), "good|");
     write_shard(within(folder, "b.bin"), ids, 6, 2);
-    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT, "b.bin': token 3 is 257, the tokenizer has ids up to 256");
+    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT,
+                 "b.bin': token 3 is 257, the tokenizer has ids up to 256");
     write_shard(within(folder, "b.bin"), wide, 4, 4);
-    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT, "b.bin': token 2 is 4294967295, the tokenizer has ids up to 256");
+    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT,
+                 "b.bin': token 2 is 4294967295, the tokenizer has ids up to 256");
     assert_null(c);
     alibi_tokenizer_free(t);
     remove_temporary_folder(folder);
@@ -246,7 +251,8 @@ static void flip(const char *path, long at, int bit)
 
 static void every_flipped_bit_is_found(void **state)
 {
-    static const char *const names[] = { "tokens-00000.bin", "tokens-00004.bin", "index.json", "tokenizer.json" };
+    static const char *const names[] = { "tokens-00000.bin", "tokens-00004.bin", "index.json",
+                                         "tokenizer.json" };
     char *folder = temporary_folder();
     const char *path = tokenized(folder);
     alibi_corpus *c = NULL;
@@ -279,11 +285,14 @@ static void what_differs_from_the_index_is_named(void **state)
 
     (void)state;
     write_shard(shard, ids, 8, 2);
-    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged: its checksum is");
+    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
+                 "tokens-00001.bin' is damaged: its checksum is");
     write_shard(shard, ids, 7, 2);
-    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokens-00001.bin' has 7 tokens, index.json says 8");
+    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
+                 "tokens-00001.bin' has 7 tokens, index.json says 8");
     write_shard(shard, ids, 8, 4);
-    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokens-00001.bin' has tokens of 32 bits, index.json says 16");
+    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
+                 "tokens-00001.bin' has tokens of 32 bits, index.json says 16");
     assert_int_equal(unlink(shard), 0);
     assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokens-00001.bin");
     assert_null(c);
@@ -302,10 +311,12 @@ static void another_tokenizer_is_refused(void **state)
     assert_ok(open_one(&c, path, same));
     alibi_corpus_free(c);
     c = NULL;
-    assert_fails(open_one(&c, path, other), ALIBI_BAD_INPUT,
-                 "was tokenized with another tokenizer (bytes, 257 ids) than the one in use (words, 10 ids)");
+    assert_fails(
+        open_one(&c, path, other), ALIBI_BAD_INPUT,
+        "was tokenized with another tokenizer (bytes, 257 ids) than the one in use (words, 10 ids)");
     assert_ok(alibi_tokenizer_write(other, within(path, "tokenizer.json")));
-    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokenizer.json' is not the tokenizer of these shards");
+    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
+                 "tokenizer.json' is not the tokenizer of these shards");
     assert_null(c);
     alibi_tokenizer_free(same);
     alibi_tokenizer_free(other);
@@ -332,7 +343,8 @@ static void an_unfinished_folder_is_refused(void **state)
 
 static void tokens_are_read_across_shards(void **state)
 {
-    static const char text[] = "The tokens of a text lie in files of any size|and a reader|does not notice\n|";
+    static const char text[] =
+        "The tokens of a text lie in files of any size|and a reader|does not notice\n|";
     char *folder = temporary_folder();
     alibi_tokenizer *t = bytes_tokenizer();
     alibi_corpus *whole = NULL, *parts = NULL;
@@ -367,7 +379,8 @@ static void tokens_are_read_across_shards(void **state)
             assert_true(words[0] == words[1] && bytes[0] == bytes[1]);
         }
     for (int s = ALIBI_TRAIN; s <= ALIBI_TEST; s++)
-        assert_int_equal(corpus_span(whole, (enum alibi_split)s).count, corpus_span(parts, (enum alibi_split)s).count);
+        assert_int_equal(corpus_span(whole, (enum alibi_split)s).count,
+                         corpus_span(parts, (enum alibi_split)s).count);
     alibi_corpus_free(whole);
     alibi_corpus_free(parts);
     alibi_tokenizer_free(t);
@@ -379,7 +392,8 @@ static void the_checksum_does_not_depend_on_where_shards_end(void **state)
     enum { COUNT = 5000000 };
     char *folder = temporary_folder();
     int32_t *ids = malloc(COUNT * sizeof *ids);
-    const char *whole = within(folder, "whole.bin"), *paths[2] = { within(folder, "a.bin"), within(folder, "b.bin") };
+    const char *whole = within(folder, "whole.bin"),
+               *paths[2] = { within(folder, "a.bin"), within(folder, "b.bin") };
     alibi_tokenizer *t = bytes_tokenizer();
     alibi_corpus *c = NULL, *d = NULL;
     uint16_t *narrow = malloc(COUNT * sizeof *narrow);
@@ -422,9 +436,11 @@ static void a_shard_of_ours_brings_the_tokenizer_of_its_folder(void **state)
     assert_ok(open_one(&c, path, bytes));
     alibi_corpus_free(c);
     c = NULL;
-    assert_fails(open_one(&c, path, other), ALIBI_BAD_INPUT, "with another tokenizer (bytes, 257 ids) than the one in use");
+    assert_fails(open_one(&c, path, other), ALIBI_BAD_INPUT,
+                 "with another tokenizer (bytes, 257 ids) than the one in use");
     assert_ok(file_rename(path, within(out, "tokens-00009.bin")));
-    assert_fails(open_one(&c, within(out, "tokens-00009.bin"), bytes), ALIBI_BAD_INPUT, "is not one of the shards");
+    assert_fails(open_one(&c, within(out, "tokens-00009.bin"), bytes), ALIBI_BAD_INPUT,
+                 "is not one of the shards");
     write_text_shard(path, "other|te");
     assert_fails(open_one(&c, path, bytes), ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
     assert_null(c);
@@ -489,9 +505,11 @@ static void the_validation_text_may_be_a_file_of_its_own(void **state)
     assert_split(c, ALIBI_VALID, sample);
     alibi_corpus_free(c);
     c = NULL;
-    assert_fails(alibi_corpus_open(&c, &shards, 1, within(folder, "absent"), NULL, &reading), ALIBI_BAD_INPUT, "absent");
+    assert_fails(alibi_corpus_open(&c, &shards, 1, within(folder, "absent"), NULL, &reading),
+                 ALIBI_BAD_INPUT, "absent");
     write_file(text, "", 0);
-    assert_fails(alibi_corpus_open(&c, &shards, 1, text, NULL, &reading), ALIBI_BAD_INPUT, "valid.txt' is empty");
+    assert_fails(alibi_corpus_open(&c, &shards, 1, text, NULL, &reading), ALIBI_BAD_INPUT,
+                 "valid.txt' is empty");
     assert_null(c);
     free((char *)shards);
     remove_temporary_folder(folder);
@@ -506,8 +524,10 @@ static void text_and_shards_are_not_mixed(void **state)
 
     (void)state;
     snprintf(message, sizeof message, "'%s' holds tokens and '%s' text", shards, text);
-    assert_fails(alibi_corpus_open(&c, one, 2, NULL, NULL, &(struct alibi_reading){ 0 }), ALIBI_BAD_INPUT, message);
-    assert_fails(alibi_corpus_open(&c, two, 2, NULL, NULL, &(struct alibi_reading){ 0 }), ALIBI_BAD_INPUT, message);
+    assert_fails(alibi_corpus_open(&c, one, 2, NULL, NULL, &(struct alibi_reading){ 0 }),
+                 ALIBI_BAD_INPUT, message);
+    assert_fails(alibi_corpus_open(&c, two, 2, NULL, NULL, &(struct alibi_reading){ 0 }),
+                 ALIBI_BAD_INPUT, message);
     assert_null(c);
     free((char *)shards);
     remove_temporary_folder(folder);
@@ -545,7 +565,9 @@ static void assert_inspected(const char *path, const char *const *parts, int cou
 
 static void inspect_verifies_and_counts(void **state)
 {
-    static const char *const ours[] = { "tokens", "every byte, every id", "documents", "tokens-00004.bin", "bytes", "257" };
+    static const char *const ours[] = { "tokens",    "every byte, every id",
+                                        "documents", "tokens-00004.bin",
+                                        "bytes",     "257" };
     static const char *const others[] = { "tokens", "headers and sizes", "a.bin", "116" };
     static const char *const tokenizer[] = { "tokenizer", "bytes", "257", "checksum" };
     char *folder = temporary_folder(), *text = NULL;
@@ -570,7 +592,8 @@ static alibi_status open_everything(void *subject)
 {
     const char *folder = subject, *paths[] = { within(folder, "tokens"), within(folder, "x.bin") };
     alibi_corpus *c = NULL;
-    alibi_status status = alibi_corpus_open(&c, paths, 2, within(folder, "a.txt"), NULL, &(struct alibi_reading){ 0 });
+    alibi_status status = alibi_corpus_open(&c, paths, 2, within(folder, "a.txt"), NULL,
+                                            &(struct alibi_reading){ 0 });
 
     alibi_corpus_free(c);
     return status;

@@ -1,4 +1,5 @@
-/* test_source.c - files to documents: the same whatever the size of blocks, from any place on, and every defect named */
+/* test_source.c - files to documents: the same whatever the size of blocks, from any place on, and
+ * every defect named */
 #include "folder.h"
 
 #include <sys/stat.h>
@@ -44,7 +45,8 @@ struct request {
     struct alibi_reading reading;
 };
 
-static alibi_status read_from(struct all *all, const struct request *r, const struct place *place, size_t bytes)
+static alibi_status read_from(struct all *all, const struct request *r, const struct place *place,
+                              size_t bytes)
 {
     alibi_status status;
     struct source *s = NULL;
@@ -95,7 +97,8 @@ static void assert_same_place(struct place a, struct place b)
     assert_int_equal(a.offset, b.offset);
 }
 
-/* Blocks of any size give these documents, with the same places; and from each place on the same rest comes. */
+/* Blocks of any size give these documents, with the same places; and from each place on the same
+ * rest comes. */
 static void assert_documents(const struct request *r, const char *expected)
 {
     static struct all one, other;
@@ -147,7 +150,9 @@ static void write_zstd(const char *name, const char *text)
 
 static struct request one_file(const char *name, int document)
 {
-    return (struct request){ { within(folder, name) }, 1, { ALIBI_FORMAT_AUTO, (char *)(uintptr_t) "text", document } };
+    return (struct request){ { within(folder, name) },
+                             1,
+                             { ALIBI_FORMAT_AUTO, (char *)(uintptr_t) "text", document } };
 }
 
 static void assert_refused(struct request r, const char *part)
@@ -202,11 +207,13 @@ static void blank_lines_part_documents_and_belong_to_none(void **state)
 
 static void lines_of_json_are_documents_by_their_field(void **state)
 {
-    struct request r = one_file("a.jsonl", ALIBI_DOCUMENT_LINE); /* what a document is in text does not matter here */
+    struct request r = one_file(
+        "a.jsonl", ALIBI_DOCUMENT_LINE); /* what a document is in text does not matter here */
 
     (void)state;
-    write_text("a.jsonl",
-               "{\"text\":\"one\\ntwo\"}\n\n{\"id\":1,\"text\":\"\"}\r\n \t\n{\"text\":\"\\u00e9\\u20ac\\ud83d\\ude42\"}");
+    write_text(
+        "a.jsonl",
+        "{\"text\":\"one\\ntwo\"}\n\n{\"id\":1,\"text\":\"\"}\r\n \t\n{\"text\":\"\\u00e9\\u20ac\\ud83d\\ude42\"}");
     assert_documents(&r, "one\ntwo|\xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82|");
     r.reading.field = (char *)(uintptr_t) "content";
     write_text("a.jsonl", "{\"content\":\"x\",\"text\":7}\n");
@@ -215,9 +222,8 @@ static void lines_of_json_are_documents_by_their_field(void **state)
 
 static void names_tell_json_from_text_unless_it_is_said(void **state)
 {
-    const char *const names[] = {
-        "a.jsonl", "a.ndjson", "a.jsonl.gz", "a.ndjson.zst", "a.jsonl.zst", "a.txt", "a.json", "jsonl"
-    };
+    const char *const names[] = { "a.jsonl",     "a.ndjson", "a.jsonl.gz", "a.ndjson.zst",
+                                  "a.jsonl.zst", "a.txt",    "a.json",     "jsonl" };
     const char *line = "{\"text\":\"x\"}\n";
 
     (void)state;
@@ -284,7 +290,9 @@ static void files_and_folders_follow_one_another(void **state)
 
 static void documents_never_reach_into_the_next_file(void **state)
 {
-    struct request r = { { within(folder, "a"), within(folder, "b") }, 2, { ALIBI_FORMAT_AUTO, NULL, 0 } };
+    struct request r = { { within(folder, "a"), within(folder, "b") },
+                         2,
+                         { ALIBI_FORMAT_AUTO, NULL, 0 } };
 
     (void)state;
     write_text("a", "no line end");
@@ -333,7 +341,8 @@ static void sizes_are_known_for_regular_files_only(void **state)
 
 /* ---- beyond one buffer */
 
-/* Lines of growing length, with a character of each width at every place of a buffer's border in some file. */
+/* Lines of growing length, with a character of each width at every place of a buffer's border in
+ * some file. */
 static void text_larger_than_the_buffer_comes_whole(void **state)
 {
     struct text file = { 0 }, expected = { 0 };
@@ -385,13 +394,15 @@ static void lines_of_json_larger_than_the_buffer_come_whole(void **state)
     assert_ok(read_from(&all, &r, NULL, 65536));
     assert_int_equal(all.text.length, 3 * 400001);
     for (size_t i = 0; i < all.text.length; i++)
-        assert_int_equal(all.text.data[i], i % 400001 == 400000 ? '|' : "abcdefghij"[i % 400001 % 10]);
+        assert_int_equal(all.text.data[i],
+                         i % 400001 == 400000 ? '|' : "abcdefghij"[i % 400001 % 10]);
     text_free(&all.text);
     text_free(&file);
     all.start_count = 0;
 }
 
-/* White space is kept back until it is known whether its line is blank, but no more than 65536 bytes of it. */
+/* White space is kept back until it is known whether its line is blank, but no more than 65536
+ * bytes of it. */
 static void endless_white_space_is_text(void **state)
 {
     enum { BOUND = 1 << 16 };
@@ -456,7 +467,8 @@ static void bytes_that_are_no_text_are_refused_with_offset_and_line(void **state
     char expected[4300];
 
     (void)state;
-    snprintf(expected, sizeof expected, "'%s' is not UTF-8: byte 0xff at offset 8 (line 3)", within(folder, "a"));
+    snprintf(expected, sizeof expected, "'%s' is not UTF-8: byte 0xff at offset 8 (line 3)",
+             within(folder, "a"));
     write_text("a", "one\ntwo\n\xFF");
     for (int document = 0; document < 3; document++) {
         r.reading.document = document;
@@ -471,7 +483,8 @@ static void bytes_that_are_no_text_are_refused_with_offset_and_line(void **state
     write_file(within(folder, "a"), "one\0two", 7);
     assert_refused(r, "is not text: byte 0 at offset 3");
     write_file(within(folder, "a.jsonl"), "{\"text\":\"a\"}\n{\"text\":\"\xFF\"}", 26);
-    assert_refused(one_file("a.jsonl", ALIBI_DOCUMENT_FILE), "is not UTF-8: byte 0xff at offset 22 (line 2)");
+    assert_refused(one_file("a.jsonl", ALIBI_DOCUMENT_FILE),
+                   "is not UTF-8: byte 0xff at offset 22 (line 2)");
 }
 
 static void defects_behind_the_first_buffer_have_their_place_too(void **state)
@@ -520,9 +533,11 @@ static void lines_of_json_that_would_fill_the_memory_are_refused(void **state)
     while (file.length < 3 * INPUT_BYTES)
         assert_ok(text_append(&file, "endless "));
     write_file(within(folder, "a.jsonl"), file.data, file.length);
-    assert_fails(read_with(&r, 1000), ALIBI_BAD_INPUT, "a.jsonl': line 2 is longer than 524288 bytes");
+    assert_fails(read_with(&r, 1000), ALIBI_BAD_INPUT,
+                 "a.jsonl': line 2 is longer than 524288 bytes");
     source_line_max = before;
-    assert_fails(read_with(&r, 1000), ALIBI_BAD_INPUT, "a.jsonl:2': '\"' or a printable character expected");
+    assert_fails(read_with(&r, 1000), ALIBI_BAD_INPUT,
+                 "a.jsonl:2': '\"' or a printable character expected");
     text_free(&file);
 }
 
@@ -531,7 +546,8 @@ static void packed_files_that_are_broken_are_refused(void **state)
     (void)state;
     write_zstd("a", "some text");
     assert_int_equal(truncate(within(folder, "a"), 12), 0);
-    assert_refused(one_file("a", ALIBI_DOCUMENT_FILE), "the file ends within the packed text, at byte 12");
+    assert_refused(one_file("a", ALIBI_DOCUMENT_FILE),
+                   "the file ends within the packed text, at byte 12");
 }
 
 static void input_without_any_document_is_refused(void **state)
@@ -563,16 +579,20 @@ static void input_without_any_document_is_refused(void **state)
 
 static void places_that_are_not_there_are_refused(void **state)
 {
-    const struct place wrong[] = { { -1, 0, 0 }, { 3, 0, 0 }, { 2, 0, 1 }, { 2, 1, 0 },  { 0, 3, 0 },
-                                   { 0, 0, 4 },  { 0, 0, 5 }, { 0, 1, 9 }, { 0, -1, 0 }, { 0, 0, -1 } };
-    struct request r = { { within(folder, "a"), within(folder, "b") }, 2, { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
+    const struct place wrong[] = { { -1, 0, 0 }, { 3, 0, 0 }, { 2, 0, 1 }, { 2, 1, 0 },
+                                   { 0, 3, 0 },  { 0, 0, 4 }, { 0, 0, 5 }, { 0, 1, 9 },
+                                   { 0, -1, 0 }, { 0, 0, -1 } };
+    struct request r = { { within(folder, "a"), within(folder, "b") },
+                         2,
+                         { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
     static struct all all;
 
     (void)state;
     write_text("a", "one\ntwo\n");
     write_text("b", "three\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(read_from(&all, &r, &wrong[i], 10), ALIBI_BAD_INPUT, "the input is not what it was");
+        assert_fails(read_from(&all, &r, &wrong[i], 10), ALIBI_BAD_INPUT,
+                     "the input is not what it was");
     assert_int_equal(all.text.length, 0);
     assert_ok(read_from(&all, &r, &(struct place){ 0, 2, 0 }, 10)); /* behind the last of a file */
     assert_string_equal(all.text.data, "three\n|");
@@ -590,7 +610,9 @@ static alibi_status read_in_small_blocks(void *request)
 
 static void failing_calls_and_allocations_are_reported(void **state)
 {
-    struct request r = { { within(folder, "in"), within(folder, "a") }, 2, { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
+    struct request r = { { within(folder, "in"), within(folder, "a") },
+                         2,
+                         { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
 
     (void)state;
     assert_int_equal(mkdir(within(folder, "in"), 0700), 0);

@@ -1,4 +1,5 @@
-/* Streaming: the loss of every token with all that came before it as context, in one pass and in bounded memory. */
+/* Streaming: the loss of every token with all that came before it as context, in one pass and in
+ * bounded memory. */
 #include <math.h>
 
 #include "eval/eval.h"
@@ -61,7 +62,8 @@ static alibi_corpus *new_text(int64_t bytes)
     return c;
 }
 
-static alibi_status evaluate(struct model *m, const alibi_corpus *c, struct alibi_eval e, struct alibi_eval_result *r)
+static alibi_status evaluate(struct model *m, const alibi_corpus *c, struct alibi_eval e,
+                             struct alibi_eval_result *r)
 {
     return evaluate_span(m, corpus_span(c, ALIBI_ALL), &e, "eval", r);
 }
@@ -78,31 +80,38 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
         for (int s = 0; s < 2; s++) {
             struct model *m = new_model(methods[i], 4);
             struct alibi_eval_result whole, stream;
-            struct alibi_eval window = { .length = TOKENS, .protocol = ALIBI_SLIDING, .stride = 1, .tokens = TOKENS };
+            struct alibi_eval window = {
+                .length = TOKENS, .protocol = ALIBI_SLIDING, .stride = 1, .tokens = TOKENS
+            };
 
             assert_ok(evaluate(m, c, window, &whole));
-            assert_ok(
-                evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .tokens = TOKENS, .skip = budgets[s] }, &stream));
-            printf("%s skip %.0e: %.9f and %.9f, tiles used %.3f\n", methods[i], budgets[s], whole.nll, stream.nll,
-                   stream.tiles_used);
+            assert_ok(evaluate(m, c,
+                               (struct alibi_eval){
+                                   .protocol = ALIBI_STREAM, .tokens = TOKENS, .skip = budgets[s] },
+                               &stream));
+            printf("%s skip %.0e: %.9f and %.9f, tiles used %.3f\n", methods[i], budgets[s],
+                   whole.nll, stream.nll, stream.tiles_used);
             assert_true(fabs(whole.nll - stream.nll) < 1e-5 * whole.nll);
             assert_int_equal(stream.tokens, TOKENS);
             assert_int_equal(stream.length, TOKENS);
             assert_int_equal(stream.bins, whole.bins);
             for (int b = 0; b < whole.bins; b++) {
                 assert_int_equal(stream.by_position[b].tokens, whole.by_position[b].tokens);
-                assert_true(fabs(stream.by_position[b].nll - whole.by_position[b].nll) < 1e-4 * whole.nll);
+                assert_true(fabs(stream.by_position[b].nll - whole.by_position[b].nll) <
+                            1e-4 * whole.nll);
             }
             model_free(m);
         }
     alibi_corpus_free(c);
 }
 
-/* Keys and values in bf16, their norms in fp32; and what was left out is found whatever the type. */
+/* Keys and values in bf16, their norms in fp32; and what was left out is found whatever the type.
+ * */
 static void a_stream_in_bf16_equals_its_window_and_is_near_fp32(void **state)
 {
     alibi_corpus *c = new_text(8000);
-    struct model *rough = new_model_in("alibi", 4, DTYPE_BF16), *exact = new_plain_model("alibi", 4);
+    struct model *rough = new_model_in("alibi", 4, DTYPE_BF16),
+                 *exact = new_plain_model("alibi", 4);
     struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-3, .verify = true };
     struct alibi_eval_result stream, whole, fp32;
 
@@ -125,7 +134,8 @@ static void a_window_bounds_the_memory_and_does_not_change_the_loss(void **state
 {
     alibi_corpus *c = new_text(60000);
     struct model *m = new_model("alibi", 4);
-    struct alibi_eval all = { .protocol = ALIBI_STREAM, .tokens = 50000, .skip = 0x1p-24 }, windowed = all;
+    struct alibi_eval all = { .protocol = ALIBI_STREAM, .tokens = 50000, .skip = 0x1p-24 },
+                      windowed = all;
     struct alibi_eval_result a, w;
 
     (void)state;
@@ -146,24 +156,31 @@ static void a_score_beyond_what_the_window_relies_on_is_refused(void **state)
     struct alibi_eval_result r;
 
     (void)state;
-    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = 1e-6, .window_score = 1e-3 }, &r),
+    assert_fails(evaluate(m, c,
+                          (struct alibi_eval){
+                              .protocol = ALIBI_STREAM, .skip = 1e-6, .window_score = 1e-3 },
+                          &r),
                  ALIBI_NUMERIC, "relies on 0.001");
     model_free(m);
     alibi_corpus_free(c);
 }
 
-/* 'A' has a large key and no query, 'B' a large query and no key: their score is larger than any before it. */
+/* 'A' has a large key and no query, 'B' a large query and no key: their score is larger than any
+ * before it. */
 static struct model *new_model_of_extremes(void)
 {
     struct model *m = new_plain_model("alibi", 1);
-    float *embedding = m->parameters[m->embedding].value.data, *qkv = m->parameters[m->blocks[0].qkv].value.data;
+    float *embedding = m->parameters[m->embedding].value.data,
+          *qkv = m->parameters[m->blocks[0].qkv].value.data;
     int64_t C = m->config.width;
 
     memset(embedding, 0, sizeof *embedding * (size_t)m->parameters[m->embedding].count);
     for (int64_t t = 0; t < m->config.vocab; t++)
         embedding[t * C + (t == 'A' ? 0 : t == 'B' ? 1 : 2)] = 1.0f;
     memset(qkv, 0, sizeof *qkv * (size_t)m->parameters[m->blocks[0].qkv].count);
-    qkv[0 * C + 1] = 20.0f, qkv[0 * C + 3] = -20.0f; /* a query for 'B', after a norm that gives the others something */
+    qkv[0 * C + 1] = 20.0f,
+                qkv[0 * C + 3] =
+                    -20.0f; /* a query for 'B', after a norm that gives the others something */
     qkv[C * C + 0] = 20.0f, qkv[C * C + 3] = -20.0f; /* a key for 'A' */
     return m;
 }
@@ -203,7 +220,8 @@ static void methods_that_mark_places_are_refused_with_the_reason(void **state)
     for (int i = 0; i < 2; i++) {
         struct model *m = new_model(methods[i], 2);
         struct alibi_eval_result r;
-        assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, &r), ALIBI_BAD_INPUT, methods[i]);
+        assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, &r),
+                     ALIBI_BAD_INPUT, methods[i]);
         model_free(m);
     }
     alibi_corpus_free(c);
@@ -214,7 +232,9 @@ static void verify_finds_no_more_than_the_budget(void **state)
     alibi_corpus *c = new_text(8000);
     struct model *m = new_model("alibi", 8);
     struct alibi_eval_result r;
-    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 3000, .skip = 1e-3, .verify = true };
+    struct alibi_eval e = {
+        .protocol = ALIBI_STREAM, .tokens = 3000, .skip = 1e-3, .verify = true
+    };
 
     (void)state;
     assert_ok(evaluate(m, c, e, &r));
@@ -224,7 +244,8 @@ static void verify_finds_no_more_than_the_budget(void **state)
     alibi_corpus_free(c);
 }
 
-/* Numbers as training makes them: the loss is that of every pair, and no more is left out than the budget. */
+/* Numbers as training makes them: the loss is that of every pair, and no more is left out than the
+ * budget. */
 static void a_trained_model_loses_nothing(void **state)
 {
     alibi_corpus *c = new_text(60000);
@@ -250,11 +271,15 @@ static void a_trained_model_loses_nothing(void **state)
     training.lr = 1e-2;
     assert_ok(alibi_train(&config, &training, c, folder, false, &trained));
     assert_ok(alibi_model_open(&model, folder));
-    assert_ok(alibi_evaluate(model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all));
     assert_ok(alibi_evaluate(model, c, ALIBI_ALL,
-                             &(struct alibi_eval){ .length = 2048, .tokens = 4096, .skip = 0x1p-24, .verify = true }, &some));
-    printf("loss %.2f after training; %.9f with every pair, %.9f with %.1f%% of the tiles, left out %.1e\n", trained.loss,
-           all.nll, some.nll, 100 * some.tiles_used, some.left_out);
+                             &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all));
+    assert_ok(alibi_evaluate(
+        model, c, ALIBI_ALL,
+        &(struct alibi_eval){ .length = 2048, .tokens = 4096, .skip = 0x1p-24, .verify = true },
+        &some));
+    printf(
+        "loss %.2f after training; %.9f with every pair, %.9f with %.1f%% of the tiles, left out %.1e\n",
+        trained.loss, all.nll, some.nll, 100 * some.tiles_used, some.left_out);
     assert_true(fabs(all.nll - some.nll) < 1e-6 * all.nll);
     assert_true(some.tiles_used < 0.8 && some.left_out <= 0x1p-24);
     alibi_model_free(model);
@@ -269,10 +294,17 @@ static void wrong_budgets_are_refused(void **state)
     struct alibi_eval_result r;
 
     (void)state;
-    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = -1 }, &r), ALIBI_USAGE, "skip -1");
-    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = (double)NAN }, &r), ALIBI_USAGE, "skip");
-    assert_fails(evaluate(m, c, (struct alibi_eval){ .length = 8, .skip = 1e-6, .window_score = 5 }, &r), ALIBI_USAGE, "window");
-    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .window_score = 5 }, &r), ALIBI_USAGE, "window");
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = -1 }, &r),
+                 ALIBI_USAGE, "skip -1");
+    assert_fails(
+        evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = (double)NAN }, &r),
+        ALIBI_USAGE, "skip");
+    assert_fails(
+        evaluate(m, c, (struct alibi_eval){ .length = 8, .skip = 1e-6, .window_score = 5 }, &r),
+        ALIBI_USAGE, "window");
+    assert_fails(
+        evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .window_score = 5 }, &r),
+        ALIBI_USAGE, "window");
     model_free(m);
     alibi_corpus_free(c);
 }
@@ -281,7 +313,9 @@ static void a_failed_allocation_is_reported_and_leaks_nothing(void **state)
 {
     alibi_corpus *c = new_text(4000);
     struct alibi_eval_result r;
-    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-6, .window_score = 100 };
+    struct alibi_eval e = {
+        .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-6, .window_score = 100
+    };
     alibi_status status = ALIBI_MEMORY;
 
     (void)state;

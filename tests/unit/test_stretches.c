@@ -1,11 +1,13 @@
-/* test_stretches.c - what many threads make of a text in parts is what one makes of it from the start */
+/* test_stretches.c - what many threads make of a text in parts is what one makes of it from the
+ * start */
 #include <omp.h>
 #include <stdatomic.h>
 
 #include "check.h"
 #include "text/stretches.h"
 
-/* ---- a text of documents, and a result that shows every cut: pieces with '|' behind each, documents with '#' */
+/* ---- a text of documents, and a result that shows every cut: pieces with '|' behind each,
+ * documents with '#' */
 
 enum { STEP = 7 };
 
@@ -19,16 +21,21 @@ struct input {
 /* Documents of many sizes, from a few bytes to several parts. */
 static struct input random_input(uint64_t seed, size_t bytes, int64_t documents)
 {
-    struct input in = { malloc(bytes), bytes, malloc((size_t)documents * sizeof(size_t)), documents };
+    struct input in = { malloc(bytes), bytes, malloc((size_t)documents * sizeof(size_t)),
+                        documents };
     size_t end = 0;
 
     assert_true(in.text != NULL && in.ends != NULL);
     for (size_t i = 0; i < bytes; i++)
         in.text[i] = "abcde \nx"[random_below(seed, 1, i, 8)];
     for (int64_t i = 0; i < documents; i++) {
-        size_t left = bytes - end - (size_t)(documents - 1 - i); /* one byte at least for each that follows */
+        size_t left =
+            bytes - end - (size_t)(documents - 1 - i); /* one byte at least for each that follows */
         size_t most = i % 3 == 0 ? left : left < 500 ? left : 500;
-        end = i == documents - 1 ? bytes : end + 1 + random_below(seed, 2, (uint64_t)i, i % 3 == 0 ? (most + 1) / 2 : most);
+        end =
+            i == documents - 1
+                ? bytes
+                : end + 1 + random_below(seed, 2, (uint64_t)i, i % 3 == 0 ? (most + 1) / 2 : most);
         in.ends[i] = end;
     }
     return in;
@@ -95,7 +102,8 @@ static alibi_status begin(void *user, int thread, int64_t part)
     return ALIBI_OK;
 }
 
-static alibi_status run(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+static alibi_status run(void *user, int thread, int64_t part, const struct stretch *s,
+                        size_t *reached)
 {
     struct recorder *r = user;
     size_t at = s->from;
@@ -124,7 +132,8 @@ static alibi_status end(void *user, int thread, int64_t part, struct slice tail)
 }
 
 /* Hands the input over in blocks of that many bytes. */
-static void result_in_blocks(struct text *out, struct recorder *r, const struct input *in, size_t block_bytes)
+static void result_in_blocks(struct text *out, struct recorder *r, const struct input *in,
+                             size_t block_bytes)
 {
     const struct stretch_work work = { r, begin, run, end };
     struct stretches *s = NULL;
@@ -217,7 +226,8 @@ static void repeat(char *text, size_t bytes, const char *what)
 
 static void text_without_blanks_has_parts_too(void **state)
 {
-    static const char *const texts[] = { "\xE6\xBC\xA2\xE5\xAD\x97\xE3\x80\x82", "\xE6\xBC\xA2\xE5\xAD\x97", "QmFzZTY0+", "a" };
+    static const char *const texts[] = { "\xE6\xBC\xA2\xE5\xAD\x97\xE3\x80\x82",
+                                         "\xE6\xBC\xA2\xE5\xAD\x97", "QmFzZTY0+", "a" };
     enum { BYTES = 2 << 20, UNIT = 18 };
 
     (void)state;
@@ -262,7 +272,8 @@ static void pieces_longer_than_a_part_sees_are_found_whole(void **state)
 /* ---- failures */
 
 /* Fails at every 'x', and names the place. */
-static alibi_status run_up_to_x(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+static alibi_status run_up_to_x(void *user, int thread, int64_t part, const struct stretch *s,
+                                size_t *reached)
 {
     (void)user;
     (void)thread;
@@ -275,7 +286,8 @@ static alibi_status run_up_to_x(void *user, int thread, int64_t part, const stru
 }
 
 /* Is wrong only about parts that begin in the wrong place. */
-static alibi_status run_from_steps(void *user, int thread, int64_t part, const struct stretch *s, size_t *reached)
+static alibi_status run_from_steps(void *user, int thread, int64_t part, const struct stretch *s,
+                                   size_t *reached)
 {
     if (s->from % STEP != 0)
         return fail(ALIBI_BAD_INPUT, "began at %zu", s->from);
@@ -296,7 +308,8 @@ static void the_failure_first_in_the_text_is_the_one(void **state)
     in.text[700003] = in.text[1500003] = in.text[1900003] = 'x';
     assert_ok(stretches_new(&s));
     assert_ok(stretches_take(s, &b));
-    assert_fails(stretches_run(s, &(struct stretch_work){ &r, begin, run_up_to_x, NULL }), ALIBI_BAD_INPUT, "an x at 700003");
+    assert_fails(stretches_run(s, &(struct stretch_work){ &r, begin, run_up_to_x, NULL }),
+                 ALIBI_BAD_INPUT, "an x at 700003");
     stretches_free(s);
     s = NULL;
     assert_ok(stretches_new(&s));

@@ -90,11 +90,14 @@ static void every_document_is_followed_by_one_end_token(void **state)
 
 static void words_are_runs_without_white_space(void **state)
 {
-    alibi_corpus *c =
-        corpus_of((const char *const[]){ "  one two\tthree\n\n four\vfive\fsix\r\nd\xc3\xa9j\xc3\xa0-vu, \xc2\xa0 8" }, 1);
+    alibi_corpus *c = corpus_of(
+        (const char *const[]){
+            "  one two\tthree\n\n four\vfive\fsix\r\nd\xc3\xa9j\xc3\xa0-vu, \xc2\xa0 8" },
+        1);
 
     (void)state;
-    assert_int_equal(info_of(c, ALIBI_ALL).words, 9); /* only ASCII white space separates: U+00A0 is a word of its own */
+    assert_int_equal(info_of(c, ALIBI_ALL).words,
+                     9); /* only ASCII white space separates: U+00A0 is a word of its own */
     alibi_corpus_free(c);
 }
 
@@ -159,7 +162,8 @@ static void splits_of_one_long_line_are_cut_between_characters(void **state)
 
 static void measures_of_the_parts_add_up_to_the_whole(void **state)
 {
-    alibi_corpus *c = corpus_of((const char *const[]){ "one two  three", " four\n", "five", "\n\nsix seven\n" }, 4);
+    alibi_corpus *c = corpus_of(
+        (const char *const[]){ "one two  three", " four\n", "five", "\n\nsix seven\n" }, 4);
     struct span all = corpus_span(c, ALIBI_ALL);
 
     (void)state;
@@ -168,7 +172,8 @@ static void measures_of_the_parts_add_up_to_the_whole(void **state)
         int64_t words = 0, bytes = 0;
         for (int64_t from = 0; from < all.count; from += width) {
             int64_t part_words, part_bytes;
-            span_measure(all, from, from + width < all.count ? width : all.count - from, &part_words, &part_bytes);
+            span_measure(all, from, from + width < all.count ? width : all.count - from,
+                         &part_words, &part_bytes);
             words += part_words;
             bytes += part_bytes;
         }
@@ -286,9 +291,11 @@ static void files_that_are_no_text_are_refused_with_the_place(void **state)
     (void)state;
     assert_refused(path, "", 0, "is empty");
     assert_refused(path, "seventeen bytes..\0 and more", 27, "is not text: byte 0 at offset 17");
-    assert_refused(path, "first line\nsecond \377 line\n", 25, "is not UTF-8: byte 0xff at offset 18 (line 2)");
+    assert_refused(path, "first line\nsecond \377 line\n", 25,
+                   "is not UTF-8: byte 0xff at offset 18 (line 2)");
     assert_refused(path, "cut short \xc3", 11, "is not UTF-8: byte 0xc3 at offset 10 (line 1)");
-    assert_refused(path, "\n\nsurrogate \xed\xa0\x80 here", 20, "is not UTF-8: byte 0xed at offset 12 (line 3)");
+    assert_refused(path, "\n\nsurrogate \xed\xa0\x80 here", 20,
+                   "is not UTF-8: byte 0xed at offset 12 (line 3)");
     assert_refused(path, "overlong \xc0\xaf", 11, "is not UTF-8: byte 0xc0 at offset 9 (line 1)");
     assert_refused(path, "\xff\0", 2, "is not UTF-8: byte 0xff at offset 0 (line 1)");
     remove_temporary_folder(folder);
@@ -308,7 +315,8 @@ static void bad_bytes_far_into_a_file_are_named_by_offset_and_line(void **state)
     assert_refused(path, text, 8 * LINES, "is not UTF-8: byte 0xfe at offset 200003 (line 25001)");
     text[8 * 25000 + 3] = '\0';
     assert_refused(path, text, 8 * LINES, "is not text: byte 0 at offset 200003");
-    memcpy(text + 65535, "\xe2\x82\x20", 3); /* a character that a block's end cuts, and that is then wrong */
+    memcpy(text + 65535, "\xe2\x82\x20",
+           3); /* a character that a block's end cuts, and that is then wrong */
     assert_refused(path, text, 8 * LINES, "is not UTF-8: byte 0xe2 at offset 65535 (line 8192)");
     free(text);
     remove_temporary_folder(folder);
@@ -323,7 +331,8 @@ static void files_that_cannot_be_read_are_named(void **state)
     (void)state;
     write_file(good, "good", 4);
     assert_fails(open_texts(&c, &missing, 1), ALIBI_BAD_INPUT, missing);
-    assert_fails(open_texts(&c, (const char *const[]){ good, missing }, 2), ALIBI_BAD_INPUT, missing);
+    assert_fails(open_texts(&c, (const char *const[]){ good, missing }, 2), ALIBI_BAD_INPUT,
+                 missing);
     assert_fails(open_texts(&c, NULL, 0), ALIBI_USAGE, "at least one file");
     assert_null(c);
     remove_temporary_folder(folder);
@@ -345,7 +354,8 @@ static void unreadable_file_is_named(void **state)
     remove_temporary_folder(folder);
 }
 
-static void assert_written(const alibi_corpus *c, enum alibi_split split, const char *path, const char *expected)
+static void assert_written(const alibi_corpus *c, enum alibi_split split, const char *path,
+                           const char *expected)
 {
     char *bytes = NULL;
     size_t length;
@@ -361,11 +371,13 @@ static void text_is_written_as_it_was_read(void **state)
 {
     char *folder = temporary_folder(), *lines = numbered_lines(20000);
     alibi_corpus *one = corpus_of((const char *const[]){ lines }, 1);
-    alibi_corpus *several = corpus_of((const char *const[]){ "no end", "end\n", "d\xc3\xa9j\xc3\xa0" }, 3);
+    alibi_corpus *several =
+        corpus_of((const char *const[]){ "no end", "end\n", "d\xc3\xa9j\xc3\xa0" }, 3);
 
     (void)state;
     assert_written(one, ALIBI_ALL, within(folder, "all.txt"), lines);
-    assert_written(several, ALIBI_ALL, within(folder, "all.txt"), "no end\nend\nd\xc3\xa9j\xc3\xa0");
+    assert_written(several, ALIBI_ALL, within(folder, "all.txt"),
+                   "no end\nend\nd\xc3\xa9j\xc3\xa0");
     assert_fails(alibi_corpus_write(one, ALIBI_ALL, folder), ALIBI_BAD_INPUT, folder);
     alibi_corpus_free(one);
     alibi_corpus_free(several);
@@ -390,7 +402,9 @@ static void a_text_that_cannot_be_written_leaves_the_old_file(void **state)
             break;
         assert_ok(alibi_inject_fault("file", 0));
         assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
-        assert_string_equal(bytes, length == 12 ? "the old text" : lines); /* the new one if only its last sync failed */
+        assert_string_equal(bytes, length == 12
+                                       ? "the old text"
+                                       : lines); /* the new one if only its last sync failed */
         refused += length == 12;
         mem_free(bytes);
     }
@@ -455,7 +469,8 @@ struct reading {
     int32_t *tokens, *targets;
 };
 
-static void begin_reading(struct reading *r, struct span span, int64_t length, int64_t batch, uint64_t seed)
+static void begin_reading(struct reading *r, struct span span, int64_t length, int64_t batch,
+                          uint64_t seed)
 {
     size_t row = (size_t)(batch * length) * sizeof(int32_t);
 
@@ -474,7 +489,8 @@ static void end_reading(struct reading *r)
     free(r->targets);
 }
 
-/* A line of three digits and a line end per number: every window of 8 tokens or more is found at one place only. */
+/* A line of three digits and a line end per number: every window of 8 tokens or more is found at
+ * one place only. */
 static alibi_corpus *count_corpus(int lines)
 {
     char *text = malloc((size_t)lines * 4 + 1);
@@ -507,7 +523,8 @@ static void targets_are_the_tokens_that_follow(void **state)
     alibi_corpus_free(c);
 }
 
-/* Reads `epochs` epochs of `windows` windows each, one per batch, and checks that each epoch has every window once. */
+/* Reads `epochs` epochs of `windows` windows each, one per batch, and checks that each epoch has
+ * every window once. */
 static void assert_epochs(struct reading *r, int64_t windows, int epochs)
 {
     int64_t length = r->batches.length;
@@ -645,7 +662,8 @@ static void text_shorter_than_a_window_is_refused(void **state)
     assert_fails(batches_init(&b, span, 11, 1, 1), ALIBI_BAD_INPUT,
                  "'text': the training text has 11 tokens, a window needs 12 (train length 11)");
     assert_fails(batches_init(&b, span, INT64_MAX, 1, 1), ALIBI_BAD_INPUT, "11 tokens");
-    assert_fails(batches_init(&b, (struct span){ .corpus = c }, 1, 1, 1), ALIBI_BAD_INPUT, "0 tokens");
+    assert_fails(batches_init(&b, (struct span){ .corpus = c }, 1, 1, 1), ALIBI_BAD_INPUT,
+                 "0 tokens");
     assert_fails(batches_init(&b, span, 0, 1, 1), ALIBI_USAGE, "at least 1");
     assert_fails(batches_init(&b, span, 4, 0, 1), ALIBI_USAGE, "at least 1");
     alibi_corpus_free(c);
@@ -656,7 +674,8 @@ static void text_shorter_than_a_window_is_refused(void **state)
 static void loader_gives_the_batches_in_any_order(void **state)
 {
     enum { LENGTH = 12, ROWS = 3, ROW_BYTES = LENGTH * ROWS * sizeof(int32_t) };
-    static const int64_t numbers[] = { 0, 1, 2, 3, 9, 10, 4, 4, 5, 3, 2, 1000, 1001, 1002, 0, 1, 1, 7 };
+    static const int64_t numbers[] = { 0, 1, 2,    3,    9,    10, 4, 4, 5,
+                                       3, 2, 1000, 1001, 1002, 0,  1, 1, 7 };
     alibi_corpus *c = count_corpus(400);
     struct reading r;
     struct loader *l = NULL;

@@ -8,7 +8,8 @@
 
 /* ---- ids and counts */
 
-static void expect_all(const struct corpus *c, const alibi_tokenizer *t, struct ids *ids, struct alibi_tokenize_result *r)
+static void expect_all(const struct corpus *c, const alibi_tokenizer *t, struct ids *ids,
+                       struct alibi_tokenize_result *r)
 {
     *r = (struct alibi_tokenize_result){ .documents = FILES };
     for (int i = 0; i < FILES; i++) {
@@ -19,7 +20,8 @@ static void expect_all(const struct corpus *c, const alibi_tokenizer *t, struct 
     r->tokens = ids->count;
 }
 
-static void check_folder(const char *folder, const struct ids *expected, const struct alibi_tokenize_result *counts)
+static void check_folder(const char *folder, const struct ids *expected,
+                         const struct alibi_tokenize_result *counts)
 {
     struct shard_index index = { 0 };
     struct ids found = { 0 };
@@ -47,7 +49,8 @@ static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **sta
         expect_all(c, c->tokenizers[i], &expected, &counts);
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
             encoding_block_bytes = blocks[b];
-            assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 999, folder, &result));
+            assert_ok(
+                alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 999, folder, &result));
             check_folder(folder, &expected, &counts);
             assert_int_equal(result.documents, FILES);
             assert_int_equal(result.tokens, expected.count);
@@ -58,7 +61,8 @@ static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **sta
             assert_false(file_exists(within(folder, SHARD_PROGRESS)));
             remove_folder(folder);
         }
-        print_message("%-5s %lld tokens\n", alibi_tokenizer_type(c->tokenizers[i]), (long long)expected.count);
+        print_message("%-5s %lld tokens\n", alibi_tokenizer_type(c->tokenizers[i]),
+                      (long long)expected.count);
         mem_free(expected.at);
     }
 }
@@ -69,7 +73,8 @@ static void a_last_shard_that_is_full_is_not_followed_by_an_empty_one(void **sta
     const char *folder = keep(c, "shards");
     struct alibi_tokenize_result result;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], &c->paths[1], 1, NULL, (int64_t)c->bytes[1] + 1, folder, &result));
+    assert_ok(alibi_tokenize(c->tokenizers[0], &c->paths[1], 1, NULL, (int64_t)c->bytes[1] + 1,
+                             folder, &result));
     assert_int_equal(result.shards, 1);
     assert_false(file_exists(within(folder, "tokens-00001.bin")));
     remove_folder(folder);
@@ -79,7 +84,8 @@ static void words_are_counted_within_their_document(void **state)
 {
     struct corpus *c = *state;
     const char *folder = keep(c, "shards"), *path = keep(c, "lines.jsonl");
-    const char lines[] = "{\"text\":\"ab\"}\n{\"text\":\"cd ef\"}\n{\"text\":\" \"}\n{\"text\":\"g\"}\n";
+    const char lines[] =
+        "{\"text\":\"ab\"}\n{\"text\":\"cd ef\"}\n{\"text\":\" \"}\n{\"text\":\"g\"}\n";
     struct alibi_tokenize_result result;
 
     write_file(path, lines, strlen(lines));
@@ -185,8 +191,8 @@ static void a_document_is_handed_over_in_runs_of_bounded_length(void **state)
     alibi_memory_reset_peak();
     before = alibi_memory_peak();
     assert_ok(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, &r));
-    print_message("%lld ids, in runs of at most %lld; memory %zu\n", (long long)r.all.count, (long long)r.longest,
-                  alibi_memory_peak() - before);
+    print_message("%lld ids, in runs of at most %lld; memory %zu\n", (long long)r.all.count,
+                  (long long)r.longest, alibi_memory_peak() - before);
     assert_int_equal(r.documents, 1);
     assert_int_equal(r.all.count, bytes + 1);
     assert_true(r.longest <= 2 * FEW);
@@ -197,7 +203,8 @@ static void a_document_is_handed_over_in_runs_of_bounded_length(void **state)
 /* ---- stopped, and going on */
 
 /* Stops after a few blocks, again and again, until it is through. */
-static int stop_and_go_on(struct corpus *c, const alibi_tokenizer *t, const char *folder, int every, int limit)
+static int stop_and_go_on(struct corpus *c, const alibi_tokenizer *t, const char *folder, int every,
+                          int limit)
 {
     struct alibi_tokenize_result result;
     alibi_status status = ALIBI_INTERRUPTED;
@@ -251,10 +258,12 @@ static void a_stop_is_seen_behind_each_shard_of_a_block(void **state)
 
     alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_at_once, NULL });
     for (int i = 1; i <= 3; i++) {
-        assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r), ALIBI_INTERRUPTED);
-        assert_non_null(strstr(alibi_error(), i == 1   ? "has 1 whole shard, and the same request goes on behind it"
-                                              : i == 2 ? "has 2 whole shards"
-                                                       : "has 3 whole shards"));
+        assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r),
+                         ALIBI_INTERRUPTED);
+        assert_non_null(strstr(alibi_error(),
+                               i == 1 ? "has 1 whole shard, and the same request goes on behind it"
+                               : i == 2 ? "has 2 whole shards"
+                                        : "has 3 whole shards"));
     }
     alibi_set_hooks(NULL);
     assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r));
@@ -269,8 +278,9 @@ static void a_stop_before_the_first_shard_says_so(void **state)
 
     encoding_block_bytes = 100;
     alibi_request_stop();
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r), ALIBI_INTERRUPTED,
-                 "had a whole shard: the same request begins anew");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r),
+        ALIBI_INTERRUPTED, "had a whole shard: the same request begins anew");
 }
 
 static void on_alarm(int number)
@@ -297,9 +307,11 @@ static void a_stop_is_seen_while_a_pipe_is_silent(void **state)
         if (i == 2)
             assert_int_equal(write(other, "some text", 9), 9);
         setitimer(ITIMER_REAL, &soon, NULL);
-        assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r), ALIBI_INTERRUPTED);
+        assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r),
+                         ALIBI_INTERRUPTED);
         setitimer(ITIMER_REAL, &soon, NULL);
-        assert_fails(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, NULL), ALIBI_INTERRUPTED, "pipe");
+        assert_fails(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, NULL), ALIBI_INTERRUPTED,
+                     "pipe");
     }
     signal(SIGALRM, SIG_DFL);
     close(other);
@@ -317,8 +329,8 @@ static void a_shard_that_changed_since_is_found_before_anything_is_added(void **
     assert_ok(file_read_all(&bytes, &length, within(folder, "tokens-00001.bin"), 1 << 20));
     bytes[length - 5] ^= 4;
     write_file(within(folder, "tokens-00001.bin"), bytes, length);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "tokens-00001.bin' is damaged");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
     bytes[length - 5] ^= 4;
     write_file(within(folder, "tokens-00001.bin"), bytes, length);
     assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
@@ -336,7 +348,8 @@ static void a_word_in_two_blocks_counts_once_though_a_stop_came_between(void **s
     write_file(path, "aaaaaaaaaaaaaaaaaaaaaaaaa bbb", 29);
     encoding_block_bytes = 4;
     alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
-    assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result), ALIBI_INTERRUPTED);
+    assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result),
+                     ALIBI_INTERRUPTED);
     s.done = 0;
     assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result));
     assert_non_null(strstr(s.line, "going on in"));
@@ -353,7 +366,8 @@ static void progress_ends_with_all_bytes(void **state)
 
     encoding_block_bytes = 1000;
     alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &result));
+    assert_ok(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &result));
     assert_true(s.reports > 10);
     assert_int_equal(s.done, c->bytes[0] + c->bytes[1] + c->bytes[2]);
     assert_int_equal(s.total, s.done);
@@ -370,33 +384,38 @@ static void another_request_is_refused_with_what_differs(void **state)
 
     write_file(more[0], "other", 5);
     assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r), ALIBI_BAD_INPUT,
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r),
+                 ALIBI_BAD_INPUT,
                  "unfinished tokenizing of something else: with 500 tokens in a shard, now 501");
-    assert_fails(alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
+    assert_fails(alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT,
                  "with another tokenizer (bytes, 257 ids) than now (words, 302 ids)");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "'document' was 'file', now it is 'line'");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "3 files there, 2 now: '");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "'document' was 'file', now it is 'line'");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "3 files there, 2 now: '");
     assert_non_null(strstr(alibi_error(), "text-2' is missing"));
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "3 files there, 1 now: '");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "3 files there, 1 now: '");
     assert_non_null(strstr(alibi_error(), "text-0' is missing"));
-    assert_fails(alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "text-1' stands where '");
-    assert_fails(alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "3 files there, 4 now: '");
+    assert_fails(alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "text-1' stands where '");
+    assert_fails(alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "3 files there, 4 now: '");
     assert_non_null(strstr(alibi_error(), "other' is new"));
     write_file(c->paths[2], c->text[2], c->bytes[2]);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT,
-                 "text-2' has as many bytes as then, but was written since");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "text-2' has as many bytes as then, but was written since");
     write_file(c->paths[2], "another text", 12);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "text-2' had ");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "text-2' had ");
     assert_non_null(strstr(alibi_error(), " bytes, now it has 12"));
     write_file(within(folder, SHARD_REQUEST), "{}", 2);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, "(unknown, 0 ids)");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, "(unknown, 0 ids)");
     write_file(within(folder, SHARD_REQUEST), "{", 1);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_BAD_INPUT, SHARD_REQUEST);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
+                 ALIBI_BAD_INPUT, SHARD_REQUEST);
 }
 
 static void a_request_without_a_finished_shard_gives_way(void **state)
@@ -408,7 +427,8 @@ static void a_request_without_a_finished_shard_gives_way(void **state)
 
     encoding_block_bytes = 100;
     alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, NULL });
-    assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r), ALIBI_INTERRUPTED);
+    assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
+                     ALIBI_INTERRUPTED);
     assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, folder, &r));
     assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, whole, &r));
     assert_same_folder(folder, whole);
@@ -432,12 +452,13 @@ static void a_finished_folder_stays_as_it_is(void **state)
     assert_int_equal(again.words, first.words);
     assert_int_equal(again.bytes, first.bytes);
     assert_int_equal(again.shards, first.shards);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again), ALIBI_BAD_INPUT,
-                 "holds a finished tokenizing of something else");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again),
+                 ALIBI_BAD_INPUT, "holds a finished tokenizing of something else");
     assert_same_folder(folder, whole);
 }
 
-static void with_input_from(const char *path, struct corpus *c, const char *folder, alibi_status expected)
+static void with_input_from(const char *path, struct corpus *c, const char *folder,
+                            alibi_status expected)
 {
     const char *input = "-";
     struct alibi_tokenize_result r;

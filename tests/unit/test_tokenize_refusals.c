@@ -1,9 +1,10 @@
-/* test_tokenize_refusals.c - what tokenizing refuses: folders, arguments, texts, and files of its own that are not as they were
- */
+/* test_tokenize_refusals.c - what tokenizing refuses: folders, arguments, texts, and files of its
+ * own that are not as they were */
 #include "tokenizing.h"
 
 /* As bytes, in shards of 500 tokens. */
-static alibi_status tokenize_files(struct corpus *c, const char *const *paths, int count, const char *folder)
+static alibi_status tokenize_files(struct corpus *c, const char *const *paths, int count,
+                                   const char *folder)
 {
     struct alibi_tokenize_result r;
 
@@ -56,13 +57,17 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
     struct alibi_reading strange = { .format = 7 };
     struct alibi_tokenize_result r;
 
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 0, folder, &r), ALIBI_USAGE, "shards of 0 tokens");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 1ll << 31, folder, &r), ALIBI_USAGE, "2147483648");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, &strange, 500, folder, &r), ALIBI_USAGE, "format 7");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 0, folder, &r), ALIBI_USAGE,
+                 "shards of 0 tokens");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 1ll << 31, folder, &r),
+                 ALIBI_USAGE, "2147483648");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, &strange, 500, folder, &r),
+                 ALIBI_USAGE, "format 7");
     write_file(path, "\n\n", 2);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], &path, 1, &(struct alibi_reading){ .document = ALIBI_DOCUMENT_LINE }, 500, folder, &r),
-        ALIBI_BAD_INPUT, "there is no text in");
+    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1,
+                                &(struct alibi_reading){ .document = ALIBI_DOCUMENT_LINE }, 500,
+                                folder, &r),
+                 ALIBI_BAD_INPUT, "there is no text in");
     assert_false(folder_exists(folder));
     write_file(path,
                "ab\xff"
@@ -73,7 +78,8 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
     assert_ok(folder_create(folder));
     assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "not UTF-8");
     assert_true(folder_exists(folder)); /* it was there before */
-    assert_fails(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, NULL), ALIBI_BAD_INPUT, "not UTF-8");
+    assert_fails(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, NULL),
+                 ALIBI_BAD_INPUT, "not UTF-8");
     path = keep(c, "nowhere");
     assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "nowhere");
 }
@@ -91,7 +97,8 @@ static void a_text_without_a_cut_is_refused_before_it_fills_the_memory(void **st
     write_file(path, text, BYTES);
     free(text);
     for (int i = 1; i < 3; i++) {
-        assert_int_equal(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 500, folder, &r), ALIBI_BAD_INPUT);
+        assert_int_equal(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 500, folder, &r),
+                         ALIBI_BAD_INPUT);
         assert_non_null(strstr(alibi_error(), "/long'"));
         assert_false(folder_exists(folder));
     }
@@ -100,12 +107,15 @@ static void a_text_without_a_cut_is_refused_before_it_fills_the_memory(void **st
 static void shards_are_not_read_as_text(void **state)
 {
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards"), *file = keep(c, "shards/tokens-00000.bin"), *text = keep(c, "text.bin");
+    const char *folder = keep(c, "shards"), *file = keep(c, "shards/tokens-00000.bin"),
+               *text = keep(c, "text.bin");
     const char *again = keep(c, "again");
 
     assert_ok(tokenize_all(c, folder));
-    assert_fails(tokenize_one(c, folder, again), ALIBI_BAD_INPUT, "shards' holds token shards already");
-    assert_fails(tokenize_one(c, file, again), ALIBI_BAD_INPUT, "tokens-00000.bin' holds token shards already");
+    assert_fails(tokenize_one(c, folder, again), ALIBI_BAD_INPUT,
+                 "shards' holds token shards already");
+    assert_fails(tokenize_one(c, file, again), ALIBI_BAD_INPUT,
+                 "tokens-00000.bin' holds token shards already");
     assert_false(folder_exists(again));
     write_file(text, "a text of that name", 19);
     assert_ok(tokenize_one(c, text, again));
@@ -114,7 +124,8 @@ static void shards_are_not_read_as_text(void **state)
 static void shards_do_not_go_into_the_folder_of_the_text(void **state)
 {
     struct corpus *c = *state;
-    const char *text = c->folder, *below = keep(c, "below/shards"), *link = keep(c, "link"), *beside = keep(c, "beside");
+    const char *text = c->folder, *below = keep(c, "below/shards"), *link = keep(c, "link"),
+               *beside = keep(c, "beside");
 
     assert_fails(tokenize_one(c, text, below), ALIBI_BAD_INPUT, "below/shards', which lies in '");
     assert_fails(tokenize_one(c, text, text), ALIBI_BAD_INPUT, "which lies in '");
@@ -137,7 +148,8 @@ static void no_more_shards_are_written_than_can_be_read(void **state)
     shards_max = 3;
     assert_fails(tokenize_one(c, c->paths[0], folder), ALIBI_BAD_INPUT,
                  "has 3 shards of 500 tokens, and more could not be read: take larger ones");
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r));
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL,
+                             ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r));
     assert_int_equal(r.shards, 3);
     shards_max = most;
 }
@@ -150,9 +162,12 @@ static void ways_to_read_that_do_not_exist_are_refused_by_all(void **state)
     alibi_tokenizer *t = NULL;
     alibi_corpus *corpus = NULL;
 
-    assert_fails(alibi_tokenize_each(c->tokenizers[0], c->paths, 1, &strange, receive, NULL), ALIBI_USAGE, "document -1");
-    assert_fails(alibi_tokenizer_train(&t, &words, c->paths, 1, &strange), ALIBI_USAGE, "document -1");
-    assert_fails(alibi_corpus_open(&corpus, c->paths, 1, NULL, NULL, &strange), ALIBI_USAGE, "document -1");
+    assert_fails(alibi_tokenize_each(c->tokenizers[0], c->paths, 1, &strange, receive, NULL),
+                 ALIBI_USAGE, "document -1");
+    assert_fails(alibi_tokenizer_train(&t, &words, c->paths, 1, &strange), ALIBI_USAGE,
+                 "document -1");
+    assert_fails(alibi_corpus_open(&corpus, c->paths, 1, NULL, NULL, &strange), ALIBI_USAGE,
+                 "document -1");
 }
 
 /* ---- index.json and progress.json that are not as they should be */
@@ -169,8 +184,8 @@ static void alter(const char *path, const char *original, const char *part, cons
 
     if (at == NULL || seal == NULL)
         fail_msg("'%s' is not in %s", part, original);
-    assert_ok(text_append(&t, "%.*s%s%.*s", (int)(at - original), original, by, (int)(seal + 1 - at - (ptrdiff_t)strlen(part)),
-                          at + strlen(part)));
+    assert_ok(text_append(&t, "%.*s%s%.*s", (int)(at - original), original, by,
+                          (int)(seal + 1 - at - (ptrdiff_t)strlen(part)), at + strlen(part)));
     assert_ok(json_seal(&t, 0));
     write_file(path, t.data, t.length);
     text_free(&t);
@@ -189,7 +204,8 @@ static void malformed_index_is_named_by_its_defect(void **state)
         { "\"tokens\": 500", "\"tokens\": 501", "the shards have" },
         { "\"tokens\": 500", "\"tokens\": 0", "'tokens' is 0" },
         { "\"tokens\": 500", "\"tokens\": 2147483648", "'tokens' is 2147483648" },
-        { "tokens-00001.bin", "../../secret.bin", "shard '../../secret.bin' stands where 'tokens-00001.bin' should" },
+        { "tokens-00001.bin", "../../secret.bin",
+          "shard '../../secret.bin' stands where 'tokens-00001.bin' should" },
         { "tokens-00001.bin", "tokens-00002.bin", "stands where 'tokens-00001.bin' should" },
         { "\"shards\": [", "\"shard\": [", "'shards' is not a list" },
         { "\"words\"", "\"wordz\"", "'words' is missing" },
@@ -277,8 +293,9 @@ static void malformed_progress_is_named_by_its_defect(void **state)
     assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT, "checksum differs");
     write_file(path, bytes, length);
     write_file(within(folder, "tokens-00001.bin"), "short", 5);
-    assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT,
-                 "tokens-00001.bin': the header of a token shard needs 1024 bytes, the file ends at 5");
+    assert_fails(
+        tokenize_all(c, folder), ALIBI_BAD_INPUT,
+        "tokens-00001.bin': the header of a token shard needs 1024 bytes, the file ends at 5");
     mem_free(bytes);
 }
 

@@ -4,8 +4,8 @@
 #include "check.h"
 #include "text/bpe.h"
 
-#define GPT2                                                                                                                     \
-    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "                                                                              \
+#define GPT2                                                                                       \
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "                                                \
     "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 
 /* ---- a BPE made by hand */
@@ -46,7 +46,8 @@ static int32_t find_token(const struct bpe_file *f, int64_t count, const char *t
     return -1;
 }
 
-static void put_token(struct bpe_file *f, int64_t id, const char *left, size_t left_bytes, const char *right)
+static void put_token(struct bpe_file *f, int64_t id, const char *left, size_t left_bytes,
+                      const char *right)
 {
     char *at = f->storage + id * 64;
 
@@ -83,7 +84,8 @@ static struct bpe_file *file_of(const struct recipe *r)
     for (; f->added_count < added; f->added_count++) {
         int64_t id = 256 + merges + f->added_count;
         put_token(f, id, "", 0, r->added[f->added_count]);
-        f->added[f->added_count] = (struct bpe_added){ f->tokens[id], (int32_t)id, f->added_count == 0, false };
+        f->added[f->added_count] =
+            (struct bpe_added){ f->tokens[id], (int32_t)id, f->added_count == 0, false };
     }
     if (r->pattern != NULL)
         assert_ok(text_copy(&f->splits[f->split_count++].pattern, r->pattern));
@@ -100,7 +102,8 @@ static alibi_tokenizer *bpe_of(const struct recipe *r)
 }
 
 /* The text's tokens, each with a '|' behind it. */
-static void show(char *out, size_t size, const alibi_tokenizer *t, const int32_t *ids, int64_t count)
+static void show(char *out, size_t size, const alibi_tokenizer *t, const int32_t *ids,
+                 int64_t count)
 {
     size_t used = 0;
 
@@ -173,8 +176,12 @@ static void merges_go_by_rank_then_from_the_left(void **state)
         { { { { "a", "a" }, { "aa", "aa" } }, { "<s>" }, NULL, false }, "aaaaaaa", "aaaa|aa|a|" },
         { { { { "b", "c" }, { "a", "b" } }, { "<s>" }, NULL, false }, "abcab", "a|bc|ab|" },
         { { { { "a", "b" }, { "b", "c" } }, { "<s>" }, NULL, false }, "abcab", "ab|c|ab|" },
-        { { { { "c", "d" }, { "a", "b" }, { "ab", "cd" } }, { "<s>" }, NULL, false }, "abcd", "abcd|" },
-        { { { { "a", "b" }, { "ab", "c" }, { "b", "c" } }, { "<s>" }, NULL, false }, "abcbc", "abc|bc|" },
+        { { { { "c", "d" }, { "a", "b" }, { "ab", "cd" } }, { "<s>" }, NULL, false },
+          "abcd",
+          "abcd|" },
+        { { { { "a", "b" }, { "ab", "c" }, { "b", "c" } }, { "<s>" }, NULL, false },
+          "abcbc",
+          "abc|bc|" },
         { { { { NULL } }, { "<s>" }, NULL, false }, "ab", "a|b|" },
     };
 
@@ -249,7 +256,9 @@ static void long_and_short_pieces_merge_by_the_definition(void **state)
  * this would not end. */
 static void one_endless_word_takes_no_endless_time(void **state)
 {
-    static const struct recipe r = { { { "a", "a" }, { "aa", "aa" }, { "aaaa", "aaaa" } }, { "<s>" }, GPT2, false };
+    static const struct recipe r = {
+        { { "a", "a" }, { "aa", "aa" }, { "aaaa", "aaaa" } }, { "<s>" }, GPT2, false
+    };
     enum { BYTES = 2 << 20 };
     alibi_tokenizer *t = bpe_of(&r);
     char *text = malloc(BYTES);
@@ -268,7 +277,9 @@ static void one_endless_word_takes_no_endless_time(void **state)
 
 static void a_piece_that_is_a_token_needs_no_merges_if_the_file_says_so(void **state)
 {
-    struct recipe r = { { { "a", "b" }, { "b", "c" }, { "a", "bc" } }, { "<s>", "xyz" }, GPT2, true };
+    struct recipe r = {
+        { { "a", "b" }, { "b", "c" }, { "a", "bc" } }, { "<s>", "xyz" }, GPT2, true
+    };
     alibi_tokenizer *t = bpe_of(&r);
 
     (void)state;
@@ -302,7 +313,8 @@ static void added_tokens_are_found_first_leftmost_and_longest(void **state)
     assert_tokens(t, "the<a>the<a><b>the<a><", "the|<a>|the|<a><b>|the|<a>|<|");
     assert_tokens(t, "   x  xx", " |  x|  x|x|");
     assert_tokens(t, "<|endoftext|", "<|||e|n|d|o|f|t|e|x|t|||");
-    assert_tokens(t, "the  <a>", "the|  |<a>|"); /* blanks before a token are at the end of their text */
+    assert_tokens(t, "the  <a>",
+                  "the|  |<a>|"); /* blanks before a token are at the end of their text */
     alibi_tokenizer_free(t);
 }
 
@@ -320,7 +332,8 @@ static void added_tokens_have_a_greatest_length(void **state)
     assert_ok(added_init(&a, &token, 1, "t.json"));
     added_fini(&a);
     token.text.bytes++;
-    assert_fails(added_init(&a, &token, 1, "t.json"), ALIBI_BAD_INPUT, "'t.json': the added token 'aaaa");
+    assert_fails(added_init(&a, &token, 1, "t.json"), ALIBI_BAD_INPUT,
+                 "'t.json': the added token 'aaaa");
     added_fini(&a);
 }
 
@@ -350,7 +363,8 @@ static void the_end_of_a_document_follows_from_the_names(void **state)
         alibi_tokenizer_free(t);
     }
     t = NULL;
-    assert_fails(tokenizer_new_bpe(&t, file_of(&none), "t.json"), ALIBI_BAD_INPUT, "'t.json': no token ends a document");
+    assert_fails(tokenizer_new_bpe(&t, file_of(&none), "t.json"), ALIBI_BAD_INPUT,
+                 "'t.json': no token ends a document");
     assert_non_null(strstr(alibi_error(), "<|endoftext|>"));
     assert_null(t);
 }
@@ -383,8 +397,10 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
 
     (void)state;
     assert_ok(alibi_tokenizer_open(&t, NULL));
-    assert_fails(alibi_tokenizer_decode(t, (int32_t[]){ 65, 257 }, 2, &text, &bytes), ALIBI_BAD_INPUT, "token 1 is 257");
-    assert_fails(alibi_tokenizer_decode(t, (int32_t[]){ -1 }, 1, &text, &bytes), ALIBI_BAD_INPUT, "token 0 is -1");
+    assert_fails(alibi_tokenizer_decode(t, (int32_t[]){ 65, 257 }, 2, &text, &bytes),
+                 ALIBI_BAD_INPUT, "token 1 is 257");
+    assert_fails(alibi_tokenizer_decode(t, (int32_t[]){ -1 }, 1, &text, &bytes), ALIBI_BAD_INPUT,
+                 "token 0 is -1");
     assert_null(text);
     alibi_tokenizer_free(t);
 }
@@ -393,7 +409,8 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
 
 /* Encodes in stretches of `step` bytes of which `look` more are known, twice as
  * many when that decides nothing. */
-static struct ids encode_in_steps(const alibi_tokenizer *t, const char *text, size_t bytes, size_t step, size_t look)
+static struct ids encode_in_steps(const alibi_tokenizer *t, const char *text, size_t bytes,
+                                  size_t step, size_t look)
 {
     struct ids ids = { 0 };
     struct encoder *e = NULL;
@@ -401,7 +418,8 @@ static struct ids encode_in_steps(const alibi_tokenizer *t, const char *text, si
 
     assert_ok(encoder_new(&e, t));
     while (at < bytes) {
-        size_t stop = at + step < bytes ? at + step : bytes, end = stop + more < bytes ? stop + more : bytes, reached;
+        size_t stop = at + step < bytes ? at + step : bytes,
+               end = stop + more < bytes ? stop + more : bytes, reached;
         char *known = malloc(end + 1); /* no more than is known may be read */
         struct stretch s = { known, at, stop, end, end == bytes };
         assert_non_null(known);
@@ -468,7 +486,8 @@ static void any_stretches_give_the_ids_of_the_whole(void **state)
 
 static void one_encoder_gives_the_same_again(void **state)
 {
-    static const char text[] = "the the thethethethethethethethethethethetheth in in<a> in  innerest  x";
+    static const char text[] =
+        "the the thethethethethethethethethethethetheth in in<a> in  innerest  x";
     alibi_tokenizer *t = bpe_of(&english);
     struct encoder *e = NULL;
     struct ids first = { 0 };
@@ -476,7 +495,9 @@ static void one_encoder_gives_the_same_again(void **state)
     (void)state;
     assert_ok(encoder_new(&e, t));
     for (int i = 0; i < 3; i++) {
-        struct stretch s = { .text = text, .stop = strlen(text), .end = strlen(text), .last = true };
+        struct stretch s = {
+            .text = text, .stop = strlen(text), .end = strlen(text), .last = true
+        };
         int64_t before = first.count, each = before / (i > 0 ? i : 1);
         size_t reached;
         assert_ok(encoder_run(e, &s, &first, &reached));
@@ -578,13 +599,16 @@ static void vocabularies_that_cannot_be_are_refused(void **state)
         { { { "<unk>", 5 }, { "<eos>", 5 }, { "a b", 3 } }, 3, "word 2 has white space" },
         { { { "<unk>", 5 }, { "<eos>", 5 }, { "a\xFF", 2 } }, 3, "word 2 is not text" },
         { { { "<unk>", 5 }, { "<eos>", 5 }, { "a\0b", 3 } }, 3, "word 2 is not text" },
-        { { { "<unk>", 5 }, { "<eos>", 5 }, { "a", 1 }, { "a", 1 } }, 4, "word 3, 'a', is word 2 as well" },
+        { { { "<unk>", 5 }, { "<eos>", 5 }, { "a", 1 }, { "a", 1 } },
+          4,
+          "word 3, 'a', is word 2 as well" },
     };
     alibi_tokenizer *t = NULL;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_fails(tokenizer_new_words(&t, cases[i].words, cases[i].count), ALIBI_BAD_INPUT, cases[i].part);
+        assert_fails(tokenizer_new_words(&t, cases[i].words, cases[i].count), ALIBI_BAD_INPUT,
+                     cases[i].part);
         assert_null(t);
     }
 }
@@ -651,15 +675,18 @@ static void files_that_are_malformed_are_named(void **state)
         { "{\"type\": \"words\"}", "lacks 'words'" },
         { "{\"type\": \"words\", \"words\": {}}", "'words' is not a list" },
         { "{\"type\": \"words\", \"words\": [], \"words\": []}", "has 'words' twice" },
-        { "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\", \"a\", \"a\"]}", "word 3, 'a', is word 2" },
+        { "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\", \"a\", \"a\"]}",
+          "word 3, 'a', is word 2" },
         { "{\"type\": \"words\", \"words\": [\"<unk>\", 3]}", "'t.json': word 1 is not a text" },
-        { "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\", \"a b\"]}", "'t.json': word 2 has white space" },
+        { "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\", \"a b\"]}",
+          "'t.json': word 2 has white space" },
     };
     alibi_tokenizer *t = NULL;
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_fails(tokenizer_read(&t, cases[i].json, strlen(cases[i].json), "t.json"), ALIBI_BAD_INPUT, cases[i].part);
+        assert_fails(tokenizer_read(&t, cases[i].json, strlen(cases[i].json), "t.json"),
+                     ALIBI_BAD_INPUT, cases[i].part);
         assert_null(t);
     }
 }
@@ -679,7 +706,8 @@ static void a_file_of_words_takes_a_small_multiple_of_its_size(void **state)
     before = alibi_memory_now();
     alibi_memory_reset_peak();
     assert_ok(tokenizer_read(&t, json.data, json.length, "t.json"));
-    printf("words %.1f bytes per byte\n", (double)(alibi_memory_peak() - before) / (double)json.length);
+    printf("words %.1f bytes per byte\n",
+           (double)(alibi_memory_peak() - before) / (double)json.length);
     assert_true(alibi_memory_peak() - before < 12 * json.length);
     alibi_tokenizer_free(t);
     text_free(&json);
@@ -687,7 +715,8 @@ static void a_file_of_words_takes_a_small_multiple_of_its_size(void **state)
 
 static void a_tokenizer_is_opened_from_a_file_or_a_folder(void **state)
 {
-    alibi_tokenizer *t = bpe_of(&english), *file = NULL, *folder = NULL, *built_in = NULL, *none = NULL;
+    alibi_tokenizer *t = bpe_of(&english), *file = NULL, *folder = NULL, *built_in = NULL,
+                    *none = NULL;
     char *dir = temporary_folder();
 
     (void)state;

@@ -1,21 +1,25 @@
-/* test_tokenizer_files.c - files of byte-level BPE: read, written back, and every way of being wrong */
+/* test_tokenizer_files.c - files of byte-level BPE: read, written back, and every way of being
+ * wrong */
 #include "check.h"
 
 #include "formats/formats.h"
 #include "formats/scan.h"
 
 /* A file in short: '@' stands for the tokens of the 256 bytes. */
-#define END_TOKEN                                                                                                                \
-    "{\"id\":259,\"content\":\"<|endoftext|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false,"    \
+#define END_TOKEN                                                                                                             \
+    "{\"id\":259,\"content\":\"<|endoftext|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false," \
     "\"special\":true}"
-#define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}"
-static const char whole[] = "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":[" END_TOKEN "],\n"
-                            "\"normalizer\":null,\"pre_tokenizer\":" BYTE_LEVEL ",\n"
-                            "\"post_processor\":null,\"decoder\":" BYTE_LEVEL ",\n"
-                            "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
-                            "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n"
-                            "\"vocab\":{@,\"ab\":256,\"abc\":257,\"\\u0120c\":258},\n"
-                            "\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]}}\n";
+#define BYTE_LEVEL                                                                                 \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}"
+static const char whole[] =
+    "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n\"added_tokens\":[" END_TOKEN
+    "],\n"
+    "\"normalizer\":null,\"pre_tokenizer\":" BYTE_LEVEL ",\n"
+    "\"post_processor\":null,\"decoder\":" BYTE_LEVEL ",\n"
+    "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"unk_token\":null,\"continuing_subword_prefix\":null,"
+    "\"end_of_word_suffix\":null,\"fuse_unk\":false,\"byte_fallback\":false,\"ignore_merges\":false,\n"
+    "\"vocab\":{@,\"ab\":256,\"abc\":257,\"\\u0120c\":258},\n"
+    "\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]}}\n";
 
 static void append_utf8(struct text *t, uint32_t letter)
 {
@@ -81,7 +85,8 @@ static void assert_slice(struct slice s, const char *text, size_t bytes)
     assert_memory_equal(s.at, text, bytes);
 }
 
-static void assert_merge(const struct bpe_file *f, int64_t rank, int32_t left, int32_t right, int32_t result)
+static void assert_merge(const struct bpe_file *f, int64_t rank, int32_t left, int32_t right,
+                         int32_t result)
 {
     assert_int_equal(f->merges[rank].left, left);
     assert_int_equal(f->merges[rank].right, right);
@@ -178,18 +183,21 @@ static void a_file_gives_tokens_merges_added_tokens_and_pattern(void **state)
     bpe_file_free(NULL);
 }
 
-#define SPLIT(pattern) "{\"type\":\"Split\",\"pattern\":{" pattern "},\"behavior\":\"Isolated\",\"invert\":false}"
-#define NO_REGEX "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}"
+#define SPLIT(pattern)                                                                             \
+    "{\"type\":\"Split\",\"pattern\":{" pattern "},\"behavior\":\"Isolated\",\"invert\":false}"
+#define NO_REGEX                                                                                   \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":false}"
 
 static void patterns_stand_in_their_order(void **state)
 {
     struct bpe_file *f = NULL;
 
     (void)state;
-    assert_ok(parse_edited(&f, BYTE_LEVEL,
-                           "{\"pretokenizers\":[" SPLIT("\"Regex\":\"\\\\p{N}{1,3}\"") "," SPLIT(
-                               "\"String\":\"\\\"\"") ",{\"add_prefix_space\":false,\"type\":\"ByteLevel\"}],"
-                                                      "\"type\":\"Sequence\"}"));
+    assert_ok(parse_edited(
+        &f, BYTE_LEVEL,
+        "{\"pretokenizers\":[" SPLIT("\"Regex\":\"\\\\p{N}{1,3}\"") "," SPLIT(
+            "\"String\":\"\\\"\"") ",{\"add_prefix_space\":false,\"type\":\"ByteLevel\"}],"
+                                   "\"type\":\"Sequence\"}"));
     assert_int_equal(f->split_count, 3);
     assert_string_equal(f->splits[0].pattern, "\\p{N}{1,3}");
     assert_false(f->splits[0].plain);
@@ -210,11 +218,14 @@ static void harmless_variations_change_nothing(void **state)
     static const char *const edits[][2] = {
         { "\"version\":\"1.0\",", "" },
         { "\"truncation\":null,\"padding\":null,", "" },
-        { "\"post_processor\":null", "\"post_processor\":{\"x\":[{}],\"type\":\"TemplateProcessing\"}" },
         { "\"post_processor\":null",
-          "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" BYTE_LEVEL ",{\"type\":\"TemplateProcessing\"}]}" },
+          "\"post_processor\":{\"x\":[{}],\"type\":\"TemplateProcessing\"}" },
+        { "\"post_processor\":null",
+          "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[" BYTE_LEVEL
+          ",{\"type\":\"TemplateProcessing\"}]}" },
         { "\"decoder\":" BYTE_LEVEL, "\"decoder\":null" },
-        { "\"decoder\":" BYTE_LEVEL, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" BYTE_LEVEL "]}" },
+        { "\"decoder\":" BYTE_LEVEL,
+          "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[" BYTE_LEVEL "]}" },
         { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL "]}" },
         { ",\"trim_offsets\":true,\"use_regex\":true", "" },
         { "\"type\":\"BPE\",", "" },
@@ -226,7 +237,8 @@ static void harmless_variations_change_nothing(void **state)
         { "\"fuse_unk\":false", "\"fuse_unk\":null" },
         { "\"byte_fallback\":false", "\"byte_fallback\":true" },
         { ",\"ignore_merges\":false", "" },
-        { "[\"a b\",\"ab c\",\"\\u0120 c\"]", "[[\"a\",\"b\"],[\"ab\",\"c\"],[\"\\u0120\",\"c\"]]" },
+        { "[\"a b\",\"ab c\",\"\\u0120 c\"]",
+          "[[\"a\",\"b\"],[\"ab\",\"c\"],[\"\\u0120\",\"c\"]]" },
         { "[\"a b\"", "[\"#version: 0.2\",\"a b\"" },
         { "[\"a b\"", "[\"\\u0120 c\",\"ab c\",\"a b\"" }, /* the later rank counts */
         { "\"ab\":256,\"abc\":257", "\"abc\" : 257 ,\r\n\t\"ab\" : 256" },
@@ -244,8 +256,9 @@ static void harmless_variations_change_nothing(void **state)
     bpe_file_free(f);
 }
 
-#define ADDED(id, content, normalized)                                                                                           \
-    "{\"special\":false,\"normalized\":" normalized ",\"rstrip\":false,\"lstrip\":false,\"single_word\":false,\"content\":"      \
+#define ADDED(id, content, normalized)                                                             \
+    "{\"special\":false,\"normalized\":" normalized                                                \
+    ",\"rstrip\":false,\"lstrip\":false,\"single_word\":false,\"content\":"                        \
     "\"" content "\",\"id\":" id "}"
 
 static void added_tokens_stand_for_their_own_text(void **state)
@@ -253,9 +266,10 @@ static void added_tokens_stand_for_their_own_text(void **state)
     struct bpe_file *f = NULL;
 
     (void)state;
-    assert_ok(parse_edited(&f, END_TOKEN,
-                           ADDED("259", "\\u00e9 \\ud83d\\ude42", "false") "," ADDED("257", "abc", "false") "," ADDED(
-                               "260", "x\\u0000y", "true") "," ADDED("261", "\\u00e9\\u00e9", "false")));
+    assert_ok(parse_edited(
+        &f, END_TOKEN,
+        ADDED("259", "\\u00e9 \\ud83d\\ude42", "false") "," ADDED("257", "abc", "false") "," ADDED(
+            "260", "x\\u0000y", "true") "," ADDED("261", "\\u00e9\\u00e9", "false")));
     assert_int_equal(f->added_count, 4);
     assert_int_equal(f->added[0].id, 257);
     assert_true(f->added[0].in_vocab);
@@ -274,15 +288,16 @@ static void tokens_of_other_letters_stand_for_their_own_text(void **state)
     struct bpe_file *f = NULL;
 
     (void)state;
-    assert_ok(
-        parse_edited(&f, "\"\\u0120c\":258},\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]", "\"a \\u6f22\":258},\"merges\":[]"));
+    assert_ok(parse_edited(&f, "\"\\u0120c\":258},\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]",
+                           "\"a \\u6f22\":258},\"merges\":[]"));
     assert_slice(f->tokens[258], "a 漢", 5);
     assert_int_equal(f->merge_count, 0);
     assert_reads_back(f);
     bpe_file_free(f);
 }
 
-#define VOCAB_AND_MERGES "\"ab\":256,\"abc\":257,\"\\u0120c\":258},\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]"
+#define VOCAB_AND_MERGES                                                                           \
+    "\"ab\":256,\"abc\":257,\"\\u0120c\":258},\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]"
 
 /* As a string "#version a" would be a comment. */
 static void a_merge_that_looks_like_a_comment_is_kept(void **state)
@@ -290,8 +305,9 @@ static void a_merge_that_looks_like_a_comment_is_kept(void **state)
     struct bpe_file *f = NULL;
 
     (void)state;
-    assert_ok(parse_edited(&f, VOCAB_AND_MERGES,
-                           "\"ab\":256,\"#version\":257,\"#versiona\":258},\"merges\":[[\"#version\",\"a\"],[\"a\",\"b\"]]"));
+    assert_ok(parse_edited(
+        &f, VOCAB_AND_MERGES,
+        "\"ab\":256,\"#version\":257,\"#versiona\":258},\"merges\":[[\"#version\",\"a\"],[\"a\",\"b\"]]"));
     assert_int_equal(f->merge_count, 2);
     assert_merge(f, 0, 257, 'a', 258);
     assert_reads_back(f);
@@ -312,8 +328,8 @@ static void assert_refused(const struct defect *defects, size_t count)
         alibi_status status = parse_edited(&f, defects[i].from, defects[i].to);
         if (status != ALIBI_BAD_INPUT || strstr(alibi_error(), defects[i].part) == NULL ||
             strstr(alibi_error(), "cannot read 't.json': ") == NULL)
-            fail_msg("'%s' for '%s': status %d: '%s' has no '%s'", defects[i].to, defects[i].from, (int)status, alibi_error(),
-                     defects[i].part);
+            fail_msg("'%s' for '%s': status %d: '%s' has no '%s'", defects[i].to, defects[i].from,
+                     (int)status, alibi_error(), defects[i].part);
         assert_null(f);
         assert_int_equal(alibi_memory_now(), before);
     }
@@ -324,32 +340,49 @@ static void what_is_not_supported_is_named(void **state)
 {
     static const struct defect defects[] = {
         { "\"1.0\"", "\"2.0\"", "'version' is '2.0', only '1.0' is supported, at byte 11, line 1" },
-        { "\"truncation\":null", "\"truncation\":{\"max_length\":5}", "'truncation' is not supported" },
+        { "\"truncation\":null", "\"truncation\":{\"max_length\":5}",
+          "'truncation' is not supported" },
         { "\"padding\":null", "\"padding\":{}", "'padding' is not supported" },
-        { "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}", "the normalizer 'NFC' is not supported, at byte" },
+        { "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}",
+          "the normalizer 'NFC' is not supported, at byte" },
         { BYTE_LEVEL, "null", "the pre-tokenizer is null, which is not byte-level" },
-        { BYTE_LEVEL, "{\"type\":\"Whitespace\"}", "the pre-tokenizer 'Whitespace' is not supported" },
+        { BYTE_LEVEL, "{\"type\":\"Whitespace\"}",
+          "the pre-tokenizer 'Whitespace' is not supported" },
         { BYTE_LEVEL, SPLIT("\"Regex\":\"a\""), "the pre-tokenizer has no ByteLevel" },
-        { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[]}", "the pre-tokenizer has no ByteLevel" },
-        { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"}," BYTE_LEVEL "]}", "'Digits' is not" },
+        { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[]}",
+          "the pre-tokenizer has no ByteLevel" },
+        { BYTE_LEVEL,
+          "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"}," BYTE_LEVEL "]}",
+          "'Digits' is not" },
         { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL "," BYTE_LEVEL "]}",
           "the pre-tokenizer 'ByteLevel' behind ByteLevel is not supported" },
-        { BYTE_LEVEL, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\",\"invert\":false}",
+        { BYTE_LEVEL,
+          "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\",\"invert\":false}",
           "'behavior' is 'Removed', only 'Isolated' is supported" },
-        { BYTE_LEVEL, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Isolated\",\"invert\":true}",
+        { BYTE_LEVEL,
+          "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Isolated\",\"invert\":true}",
           "'invert' is true, which is not supported" },
-        { "\"add_prefix_space\":false", "\"add_prefix_space\":true", "'add_prefix_space' is true, which is not supported" },
-        { "\"post_processor\":null", "\"post_processor\":{\"type\":\"BertProcessing\"}", "'BertProcessing' is not supported" },
-        { "\"decoder\":" BYTE_LEVEL, "\"decoder\":{\"type\":\"Metaspace\"}", "the decoder 'Metaspace' is not supported" },
-        { "\"decoder\":" BYTE_LEVEL, "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}]}", "'Fuse' is not" },
+        { "\"add_prefix_space\":false", "\"add_prefix_space\":true",
+          "'add_prefix_space' is true, which is not supported" },
+        { "\"post_processor\":null", "\"post_processor\":{\"type\":\"BertProcessing\"}",
+          "'BertProcessing' is not supported" },
+        { "\"decoder\":" BYTE_LEVEL, "\"decoder\":{\"type\":\"Metaspace\"}",
+          "the decoder 'Metaspace' is not supported" },
+        { "\"decoder\":" BYTE_LEVEL,
+          "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"}]}",
+          "'Fuse' is not" },
         { "\"BPE\"", "\"WordPiece\"", "it is a WordPiece tokenizer; only byte-level BPE is read" },
         { "\"dropout\":null", "\"dropout\":0.1", "the dropout of the model is not supported" },
         { "\"dropout\":null", "\"dropout\":\"0\"", "the dropout of the model is not supported" },
-        { "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"", "only '' is supported" },
-        { "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"", "'end_of_word_suffix' is '</w>'" },
-        { "\"lstrip\":false", "\"lstrip\":true", "the added token '<|endoftext|>' has 'lstrip', which is not supported" },
+        { "\"continuing_subword_prefix\":null", "\"continuing_subword_prefix\":\"##\"",
+          "only '' is supported" },
+        { "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"",
+          "'end_of_word_suffix' is '</w>'" },
+        { "\"lstrip\":false", "\"lstrip\":true",
+          "the added token '<|endoftext|>' has 'lstrip', which is not supported" },
         { "\"rstrip\":false", "\"rstrip\":true", "has 'rstrip', which is not supported" },
-        { "\"single_word\":false", "\"single_word\":true", "has 'single_word', which is not supported" },
+        { "\"single_word\":false", "\"single_word\":true",
+          "has 'single_word', which is not supported" },
     };
 
     (void)state;
@@ -381,7 +414,8 @@ static void broken_grammar_is_refused_at_its_place(void **state)
         { "\"padding\":null", "\"padding\":\"\t\"", "a printable character expected" },
         { "\"padding\":null", "\"padding\":\"\xC3\"", "byte 46 is not UTF-8" },
         { "]}}\n", "]}}\n}", "the end of the file expected at byte" },
-        { "\"added_tokens\":[", "\"added_tokens\":{}, \"x\":[", "the file has the unknown key 'x'" },
+        { "\"added_tokens\":[", "\"added_tokens\":{}, \"x\":[",
+          "the file has the unknown key 'x'" },
         { "[" END_TOKEN "]", "{}", "'[' expected" },
         { "\"vocab\":{@", "\"vocab\":[{@", "']' expected" },
         { "\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]", "\"merges\":{}", "'[' expected" },
@@ -405,18 +439,23 @@ static void broken_grammar_is_refused_at_its_place(void **state)
 static void members_are_known_and_come_once(void **state)
 {
     static const struct defect defects[] = {
-        { "\"padding\":null", "\"padding\":null,\"padding\":null", "the file has 'padding' twice at byte 50, line 1" },
-        { "\"padding\":null", "\"pudding\":null", "the file has the unknown key 'pudding' at byte 35" },
+        { "\"padding\":null", "\"padding\":null,\"padding\":null",
+          "the file has 'padding' twice at byte 50, line 1" },
+        { "\"padding\":null", "\"pudding\":null",
+          "the file has the unknown key 'pudding' at byte 35" },
         { "\"model\":", "\"model\":{},\"model\":", "the file has 'model' twice" },
         { "\"pre_tokenizer\":" BYTE_LEVEL ",", "", "the file lacks 'pre_tokenizer'" },
         { "\"type\":\"BPE\",", "\"type\":\"BPE\",\"type\":\"BPE\",", "the model has 'type' twice" },
         { "\"dropout\":null", "\"drop\":null", "the model has the unknown key 'drop'" },
-        { "\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]", "\"dropout\":0", "the model has 'dropout' twice" },
+        { "\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]", "\"dropout\":0",
+          "the model has 'dropout' twice" },
         { ",\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]", "", "the model lacks 'merges'" },
         { "\"add_prefix_space\":false,", "", "the pre-tokenizer lacks 'add_prefix_space'" },
-        { "\"use_regex\":true", "\"use_regex\":true,\"x\":1", "the pre-tokenizer has the unknown key 'x'" },
+        { "\"use_regex\":true", "\"use_regex\":true,\"x\":1",
+          "the pre-tokenizer has the unknown key 'x'" },
         { "{\"type\":\"ByteLevel\",", "{", "the pre-tokenizer lacks 'type'" },
-        { "\"special\":true", "\"special\":true,\"special\":true", "an added token has 'special' twice" },
+        { "\"special\":true", "\"special\":true,\"special\":true",
+          "an added token has 'special' twice" },
         { ",\"special\":true", "", "an added token lacks 'special'" },
         { "\"content\":\"<|endoftext|>\",", "", "an added token lacks 'content'" },
         { BYTE_LEVEL, SPLIT(""), "one of 'Regex' and 'String'" },
@@ -443,11 +482,15 @@ static void ids_are_whole_and_each_is_there_once(void **state)
           "{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"abc\":4,\"\\u0120\":5,\"\\u0120c\":6}",
           "has the id 259, but the next one free is 7" },
         { END_TOKEN, ADDED("260", "xx", "false"), "the added token 'xx' has the id 260" },
-        { END_TOKEN, ADDED("259", "abc", "false"), "the added token 'abc' has the id 259, but its id in the vocabulary is 257" },
-        { END_TOKEN, END_TOKEN "," ADDED("260", "<|endoftext|>", "false"), "the added token '<|endoftext|>' comes twice" },
-        { END_TOKEN, ADDED("260", "yy", "false") "," ADDED("259", "xx", "false"), "the next one free is 259" },
+        { END_TOKEN, ADDED("259", "abc", "false"),
+          "the added token 'abc' has the id 259, but its id in the vocabulary is 257" },
+        { END_TOKEN, END_TOKEN "," ADDED("260", "<|endoftext|>", "false"),
+          "the added token '<|endoftext|>' comes twice" },
+        { END_TOKEN, ADDED("260", "yy", "false") "," ADDED("259", "xx", "false"),
+          "the next one free is 259" },
         { END_TOKEN, ADDED("259", "", "false"), "an added token without letters" },
-        { END_TOKEN, ADDED("233", "\\u00e9", "false"), "the added token '\xC3\xA9' stands for other bytes in the vocabulary" },
+        { END_TOKEN, ADDED("233", "\\u00e9", "false"),
+          "the added token '\xC3\xA9' stands for other bytes in the vocabulary" },
         { END_TOKEN, ADDED("259", "xyz", "false") "," ADDED("260", "wxy", "true"),
           "the added tokens 'wxy' and 'xyz' can overlap, and only one of them is 'normalized'" },
         { END_TOKEN, ADDED("259", "xyz", "true") "," ADDED("260", "yz", "false"), "can overlap" },
@@ -469,10 +512,13 @@ static void vocabulary_and_merges_fit_each_other(void **state)
         { "\"a b\"", "\"a b c\"", "two tokens with one blank between them expected" },
         { "\"a b\"", "\" ab\"", "the merge has '', which is not in the vocabulary" },
         { "\"a b\"", "\"ab \"", "the merge has '', which is not in the vocabulary" },
-        { VOCAB_AND_MERGES, "\"\\u6f22\":256,\"\\u6f22a\":257,\"x\\u5b57\":258},\"merges\":[\"\\u6f22 a\"]",
+        { VOCAB_AND_MERGES,
+          "\"\\u6f22\":256,\"\\u6f22a\":257,\"x\\u5b57\":258},\"merges\":[\"\\u6f22 a\"]",
           "has letters that stand for no byte" },
-        { "\"a b\",\"ab c\",\"\\u0120 c\"", "\"a b\",\"ab c\",\"\\u0120 c\",null", "'\"' expected" },
-        { VOCAB_AND_MERGES, "\"\\u00e6\\u00bc\\u00a2\":256,\"\\u6f22\":257,\"xx\":258},\"merges\":[]",
+        { "\"a b\",\"ab c\",\"\\u0120 c\"", "\"a b\",\"ab c\",\"\\u0120 c\",null",
+          "'\"' expected" },
+        { VOCAB_AND_MERGES,
+          "\"\\u00e6\\u00bc\\u00a2\":256,\"\\u6f22\":257,\"xx\":258},\"merges\":[]",
           "the tokens '\xE6\xBC\xA2' and '\xC3\xA6\xC2\xBC\xC2\xA2' stand for the same bytes" },
     };
 
@@ -489,13 +535,15 @@ static void every_byte_needs_a_token(void **state)
     (void)state;
     assert_non_null(a);
     a[1] = ' ';
-    assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT, "no token is the byte 97, which is 'a' there");
+    assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT,
+                 "no token is the byte 97, which is 'a' there");
     text_free(&t);
 }
 
 static void own_text_is_refused_where_it_could_be_mistaken(void **state)
 {
-    struct text t = expand(whole, "\"\\u0120c\":258},\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]", "\"a \":258},\"merges\":[]");
+    struct text t = expand(whole, "\"\\u0120c\":258},\n\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]",
+                           "\"a \":258},\"merges\":[]");
     struct bpe_file *f = NULL;
     char *flag = strstr(t.data, "\"ignore_merges\":false");
 
@@ -507,8 +555,10 @@ static void own_text_is_refused_where_it_could_be_mistaken(void **state)
     assert_ok(parse_exact(&f, t.data, t.length));
     bpe_file_free(f);
     f = NULL;
-    memcpy(strstr(t.data, "<|endoftext|>"), "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9x", 13);
-    assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT, "is spelled as bytes are, the token 'a ' is not");
+    memcpy(strstr(t.data, "<|endoftext|>"), "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9x",
+           13);
+    assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT,
+                 "is spelled as bytes are, the token 'a ' is not");
     text_free(&t);
 }
 
@@ -547,7 +597,8 @@ static void more_patterns_than_there_is_room_for_are_refused(void **state)
     for (int i = 0; i < BPE_SPLITS_MAX; i++)
         assert_ok(text_append(&many, "%s,", SPLIT("\"Regex\":\"a\"")));
     assert_ok(text_append(&many, "%s]}", BYTE_LEVEL));
-    assert_fails(parse_edited(&f, BYTE_LEVEL, many.data), ALIBI_BAD_INPUT, "the pre-tokenizer has more than 8 patterns");
+    assert_fails(parse_edited(&f, BYTE_LEVEL, many.data), ALIBI_BAD_INPUT,
+                 "the pre-tokenizer has more than 8 patterns");
     text_free(&many);
 }
 
@@ -586,7 +637,8 @@ static void every_byte_value_is_survived(void **state)
         for (int value = 0; value < 256; value++) {
             struct bpe_file *f = NULL;
             t.data[i] = (char)value;
-            assert_int_not_equal(parse_exact(&f, t.data, t.length), ALIBI_OK); /* the bytes are missing in all */
+            assert_int_not_equal(parse_exact(&f, t.data, t.length),
+                                 ALIBI_OK); /* the bytes are missing in all */
         }
         t.data[i] = kept;
     }
@@ -614,7 +666,8 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     struct text t = expand(whole, "", "");
 
     (void)state;
-    assert_true(fail_each_call("memory", parse_and_write, &t, ALIBI_MEMORY, "not enough memory") >= 12);
+    assert_true(fail_each_call("memory", parse_and_write, &t, ALIBI_MEMORY, "not enough memory") >=
+                12);
     text_free(&t);
 }
 
@@ -655,8 +708,9 @@ static alibi_status parse_pair(struct bpe_file **out, const char *vocab, const c
 {
     struct text v = expand(vocab, "", "");
     char *exact = exact_copy(merges, strlen(merges));
-    alibi_status status = bpe_file_parse_pair(out, (struct slice){ v.data, v.length }, "vocab.json",
-                                              (struct slice){ exact, strlen(merges) }, "merges.txt");
+    alibi_status status =
+        bpe_file_parse_pair(out, (struct slice){ v.data, v.length }, "vocab.json",
+                            (struct slice){ exact, strlen(merges) }, "merges.txt");
 
     free(exact);
     text_free(&v);
@@ -665,8 +719,9 @@ static alibi_status parse_pair(struct bpe_file **out, const char *vocab, const c
 
 static void a_pair_of_files_is_read_as_gpt2_is(void **state)
 {
-    static const char *const same[] = { "#version: 0.2\na b\nab c\n", "a b\nab c", "#version: 0.2\r\na b\r\nab c\r\n",
-                                        "a b\nab c\n\n\n", "ab c\na b\nab c\n" };
+    static const char *const same[] = { "#version: 0.2\na b\nab c\n", "a b\nab c",
+                                        "#version: 0.2\r\na b\r\nab c\r\n", "a b\nab c\n\n\n",
+                                        "ab c\na b\nab c\n" };
 
     (void)state;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
@@ -714,7 +769,8 @@ static void defects_of_a_pair_are_named_with_their_file(void **state)
           "cannot read 'merges.txt': a merge behind an empty line at byte 19, line 4" },
         { short_vocab, "#version: 0.2\na b\nab d\n",
           "cannot read 'merges.txt': the merge makes 'abd', which is not in the vocabulary, at byte 18, line 3" },
-        { short_vocab, "a b c\n", "cannot read 'merges.txt': two tokens with one blank between them expected at byte 0, line 1" },
+        { short_vocab, "a b c\n",
+          "cannot read 'merges.txt': two tokens with one blank between them expected at byte 0, line 1" },
         { short_vocab, "ab\n", "two tokens with a blank between them expected" },
         { short_vocab, "a \xFF\n", "cannot read 'merges.txt': byte 2 is not UTF-8" },
     };
@@ -723,7 +779,8 @@ static void defects_of_a_pair_are_named_with_their_file(void **state)
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
         struct bpe_file *f = NULL;
         size_t before = alibi_memory_now();
-        assert_fails(parse_pair(&f, defects[i].vocab, defects[i].merges), ALIBI_BAD_INPUT, defects[i].part);
+        assert_fails(parse_pair(&f, defects[i].vocab, defects[i].merges), ALIBI_BAD_INPUT,
+                     defects[i].part);
         assert_null(f);
         assert_int_equal(alibi_memory_now(), before);
     }
@@ -736,7 +793,8 @@ static void every_truncation_of_the_vocabulary_is_refused(void **state)
     (void)state;
     for (size_t length = 0; length < v.length; length++) {
         struct bpe_file *f = NULL;
-        assert_fails(bpe_file_parse_pair(&f, (struct slice){ v.data, length }, "vocab.json", (struct slice){ "a b\n", 4 }, "m"),
+        assert_fails(bpe_file_parse_pair(&f, (struct slice){ v.data, length }, "vocab.json",
+                                         (struct slice){ "a b\n", 4 }, "m"),
                      ALIBI_BAD_INPUT, "cannot read 'vocab.json': ");
     }
     text_free(&v);
@@ -746,8 +804,9 @@ static alibi_status parse_vocabulary(void *subject)
 {
     const struct text *v = subject;
     struct bpe_file *f = NULL;
-    alibi_status status = bpe_file_parse_pair(&f, (struct slice){ v->data, v->length }, "vocab.json",
-                                              (struct slice){ "a b\nab c\n", 9 }, "merges.txt");
+    alibi_status status =
+        bpe_file_parse_pair(&f, (struct slice){ v->data, v->length }, "vocab.json",
+                            (struct slice){ "a b\nab c\n", 9 }, "merges.txt");
 
     bpe_file_free(f);
     return status;
@@ -758,7 +817,8 @@ static void every_failing_allocation_of_a_pair_leaks_nothing(void **state)
     struct text v = expand(short_vocab, "", "");
 
     (void)state;
-    assert_true(fail_each_call("memory", parse_vocabulary, &v, ALIBI_MEMORY, "not enough memory") >= 8);
+    assert_true(fail_each_call("memory", parse_vocabulary, &v, ALIBI_MEMORY, "not enough memory") >=
+                8);
     text_free(&v);
 }
 

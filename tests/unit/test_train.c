@@ -1,4 +1,5 @@
-/* test_train.c - the optimizer, the guard, the loop; a resumed run is the run that was never stopped */
+/* test_train.c - the optimizer, the guard, the loop; a resumed run is the run that was never
+ * stopped */
 #include "training.h"
 
 static struct device device;
@@ -122,7 +123,8 @@ static const char *in_place(const struct site *p, const char *name)
     return path_at("%s/%s", p->folder, name);
 }
 
-static alibi_status train(struct site *p, const struct alibi_training *t, const char *name, bool resume)
+static alibi_status train(struct site *p, const struct alibi_training *t, const char *name,
+                          bool resume)
 {
     return alibi_train(&p->config, t, p->corpus, in_place(p, name), resume, &p->result);
 }
@@ -156,8 +158,8 @@ static double distance(struct site *p, const char *a, const char *b)
     return sqrt(sum);
 }
 
-/* Without momentum an update is lr times the clipped gradient: its length tells. Two runs of one step from the same weights, with
- * clips of c and 2c, move c * lr apart. */
+/* Without momentum an update is lr times the clipped gradient: its length tells. Two runs of one
+ * step from the same weights, with clips of c and 2c, move c * lr apart. */
 static void clipping_bounds_the_norm_of_the_update(void **state)
 {
     struct site *p = *state;
@@ -326,7 +328,8 @@ static void the_log_has_a_line_per_step_and_no_times(void **state)
         double loss, norm, lr;
         assert_non_null(end);
         assert_int_equal(
-            sscanf(log, "{\"step\": %d, \"loss\": %lf, \"gradient_norm\": %lf, \"lr\": %lf}%n", &found, &loss, &norm, &lr, &read),
+            sscanf(log, "{\"step\": %d, \"loss\": %lf, \"gradient_norm\": %lf, \"lr\": %lf}%n",
+                   &found, &loss, &norm, &lr, &read),
             4);
         assert_ptr_equal(log + read, end);
         assert_int_equal(found, step);
@@ -346,7 +349,8 @@ static void a_folder_that_holds_a_run_is_refused_without_resume(void **state)
     struct alibi_training t = tiny_training(4, 2);
 
     assert_ok(train(p, &t, "run", false));
-    assert_fails(train(p, &t, "run", false), ALIBI_BAD_INPUT, "already holds a run (step 4): use --resume");
+    assert_fails(train(p, &t, "run", false), ALIBI_BAD_INPUT,
+                 "already holds a run (step 4): use --resume");
     assert_fails(train(p, &t, "run/step-00000004", true), ALIBI_BAD_INPUT, "is a checkpoint");
 }
 
@@ -360,23 +364,27 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     listen_to(&p->listener, 3);
     assert_fails(train(p, &t, "run", false), ALIBI_INTERRUPTED, "step 3");
     other.lr = 0.02;
-    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "lr is 0.01 there and 0.02 here; --recipe ");
+    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT,
+                 "lr is 0.01 there and 0.02 here; --recipe ");
     assert_non_null(strstr(alibi_error(), "/run/recipe.json has the options of that run"));
     other = t;
     other.steps = 8;
     assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "steps is 4 there and 8 here");
     other = t;
     other.optimizer = ALIBI_NESTEROV;
-    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "optimizer is \"adamw\" there and \"nesterov\" here");
+    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT,
+                 "optimizer is \"adamw\" there and \"nesterov\" here");
     p->config.bias_max = 16;
     assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "bias-max is 8 there and 16 here");
     p->config.bias_max = 8;
     p->corpus = tiny_corpus("forest");
-    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "differs from the one this run was trained on");
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT,
+                 "differs from the one this run was trained on");
     alibi_corpus_free(p->corpus);
     p->corpus = tiny_words_corpus("and");
-    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT,
-                 "its tokenizer (bytes, 257 ids) is not that of the text 'built-in text' (words, 4 ids)");
+    assert_fails(
+        train(p, &t, "run", true), ALIBI_BAD_INPUT,
+        "its tokenizer (bytes, 257 ids) is not that of the text 'built-in text' (words, 4 ids)");
     alibi_corpus_free(p->corpus);
     p->corpus = corpus;
     other = t;
@@ -414,17 +422,20 @@ static void the_tokenizer_travels_with_the_model(void **state)
     p->corpus = tiny_words_corpus("and");
     assert_ok(train(p, &t, "run", false));
     assert_ok(alibi_model_open(&m, in_place(p, "run")));
-    assert_int_equal(tokenizer_checksum(alibi_model_view_tokenizer(m)), tokenizer_checksum(corpus_tokenizer(p->corpus)));
+    assert_int_equal(tokenizer_checksum(alibi_model_view_tokenizer(m)),
+                     tokenizer_checksum(corpus_tokenizer(p->corpus)));
     assert_ok(alibi_corpus_builtin(&same, 2, 8000, alibi_model_view_tokenizer(m)));
     assert_ok(alibi_evaluate(m, same, ALIBI_VALID, &eval, &r));
-    assert_fails(alibi_evaluate(m, other, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
-                 "'built-in text' has another tokenizer (words, 4 ids) than the model (words, 4 ids)");
+    assert_fails(
+        alibi_evaluate(m, other, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
+        "'built-in text' has another tokenizer (words, 4 ids) than the model (words, 4 ids)");
     assert_fails(alibi_evaluate(m, bytes, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
                  "the text has a vocabulary of 257 tokens, the model one of 4");
     alibi_model_free(m);
     alibi_corpus_free(p->corpus);
     p->corpus = other;
-    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT, "its tokenizer (words, 4 ids) is not that of the text");
+    assert_fails(train(p, &t, "run", true), ALIBI_BAD_INPUT,
+                 "its tokenizer (words, 4 ids) is not that of the text");
     p->corpus = bytes;
     alibi_corpus_free(same);
     alibi_corpus_free(other);
@@ -444,13 +455,15 @@ static void the_recipe_leaves_to_be_derived_what_was_and_the_checkpoint_does_not
 {
     struct site *p = *state;
     struct alibi_training t = tiny_training(2, 2);
-    static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale", "max_length" };
+    static const char *const derived[] = { "kv_heads", "ff_width", "embedding_scale",
+                                           "max_length" };
 
     p->config.ff_width = 0;
     assert_ok(train(p, &t, "run", false));
     for (int i = 0; i < 4; i++) {
         assert_true(has_text(in_place(p, "run/recipe.json"), path_at("\"%s\": 0,", derived[i])));
-        assert_false(has_text(in_place(p, "run/step-00000002/config.json"), path_at("\"%s\": 0,", derived[i])));
+        assert_false(has_text(in_place(p, "run/step-00000002/config.json"),
+                              path_at("\"%s\": 0,", derived[i])));
     }
     p->config.ff_width = 16;
     assert_ok(train(p, &t, "run", true));
@@ -464,7 +477,8 @@ static void the_folder_of_a_comparison_is_refused_and_left_as_it_is(void **state
     assert_int_equal(mkdir(in_place(p, "book"), 0777), 0);
     write_file(in_place(p, "book/text.json"), "{}", 2);
     for (int resume = 0; resume < 2; resume++)
-        assert_fails(train(p, &t, "book", resume), ALIBI_BAD_INPUT, "book' holds a comparison: choose another folder");
+        assert_fails(train(p, &t, "book", resume), ALIBI_BAD_INPUT,
+                     "book' holds a comparison: choose another folder");
     assert_int_equal(unlink(in_place(p, "book/text.json")), 0);
     assert_int_equal(rmdir(in_place(p, "book")), 0); /* nothing else was in it */
 }
@@ -498,7 +512,8 @@ static void intrude(void *user, const struct alibi_progress *progress)
 
     (void)progress;
     alibi_set_hooks(NULL);
-    i->status = alibi_train(&i->place->config, &i->training, i->place->corpus, in_place(i->place, "run"), true, &result);
+    i->status = alibi_train(&i->place->config, &i->training, i->place->corpus,
+                            in_place(i->place, "run"), true, &result);
     snprintf(i->message, sizeof i->message, "%s", alibi_error());
 }
 
@@ -556,7 +571,9 @@ static void a_nan_ends_the_run_with_its_checkpoints_intact(void **state)
         char step[64], left[64];
         snprintf(name, sizeof name, "nan-%d", k);
         snprintf(step, sizeof step, "step %d: the loss is not finite", k);
-        snprintf(left, sizeof left, k <= 5 ? "there is no checkpoint yet" : "the last checkpoint is step %d", k <= 10 ? 5 : 10);
+        snprintf(left, sizeof left,
+                 k <= 5 ? "there is no checkpoint yet" : "the last checkpoint is step %d",
+                 k <= 10 ? 5 : 10);
         assert_ok(alibi_inject_fault("nan", k));
         assert_fails(train(p, &t, name, false), ALIBI_NUMERIC, step);
         assert_non_null(strstr(alibi_error(), left));
@@ -581,7 +598,8 @@ static void a_gradient_that_is_not_finite_is_named(void **state)
         for (int b = 0; b < 3; b++) {
             const struct parameter *p = &m->parameters[i];
             char expected[128];
-            snprintf(expected, sizeof expected, "step 7: the gradient of '%s' is not finite", p->name);
+            snprintf(expected, sizeof expected, "step 7: the gradient of '%s' is not finite",
+                     p->name);
             put_value(p->gradient, p->count - 1, bad[b]);
             assert_fails(guard_check(m, 1.0, 7, &norm), ALIBI_NUMERIC, expected);
             put_value(p->gradient, p->count - 1, 0);
@@ -591,7 +609,8 @@ static void a_gradient_that_is_not_finite_is_named(void **state)
     put_value(m->parameters[1].gradient, 0, -4);
     assert_ok(guard_check(m, 1.0, 7, &norm));
     assert_close(norm, 5, 0);
-    assert_fails(guard_check(m, (double)INFINITY, 7, &norm), ALIBI_NUMERIC, "step 7: the loss is not finite");
+    assert_fails(guard_check(m, (double)INFINITY, 7, &norm), ALIBI_NUMERIC,
+                 "step 7: the loss is not finite");
     model_free(m);
 }
 

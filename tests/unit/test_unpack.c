@@ -1,4 +1,5 @@
-/* test_unpack.c - plain, gzip and zstd files as streams of bytes; every way a packed file can be broken */
+/* test_unpack.c - plain, gzip and zstd files as streams of bytes; every way a packed file can be
+ * broken */
 #include "folder.h"
 
 #include <zlib.h>
@@ -65,7 +66,9 @@ static void add_zstd(struct packed *p, const char *text, size_t length)
 
 static void add_skippable(struct packed *p, size_t length)
 {
-    const unsigned char head[8] = { 0x53, 0x2A, 0x4D, 0x18, (unsigned char)length, (unsigned char)(length >> 8), 0, 0 };
+    const unsigned char head[8] = {
+        0x53, 0x2A, 0x4D, 0x18, (unsigned char)length, (unsigned char)(length >> 8), 0, 0
+    };
 
     add_plain(p, (const char *)head, sizeof head);
     memset(p->bytes + p->length, 'S', length);
@@ -254,7 +257,8 @@ static void a_pipe_is_read_to_its_end(void **state)
     assert_memory_equal(unpacked, "from a pipe", 11);
     write_file(path, packed.bytes, packed.length - 1);
     assert_non_null(freopen(path, "r", stdin));
-    assert_fails(read_file("-", unpacked, 3, &total), ALIBI_BAD_INPUT, "cannot unpack 'standard input': the file ends within");
+    assert_fails(read_file("-", unpacked, 3, &total), ALIBI_BAD_INPUT,
+                 "cannot unpack 'standard input': the file ends within");
     assert_true(dup2(before, STDIN_FILENO) >= 0);
     close(before);
 }
@@ -273,7 +277,8 @@ static void cut_files_are_refused_at_every_byte(void **state)
         whole = packed.length;
         for (packed.length = 4; packed.length < whole; packed.length++) {
             char expected[100];
-            snprintf(expected, sizeof expected, "the file ends within the packed text, at byte %zu", packed.length);
+            snprintf(expected, sizeof expected, "the file ends within the packed text, at byte %zu",
+                     packed.length);
             assert_refused(expected);
         }
     }
@@ -298,7 +303,8 @@ static void every_flipped_bit_is_found_or_harmless(void **state)
             status = read_file(within(folder, "packed"), unpacked, 7, &total);
             assert_true(status == ALIBI_OK || status == ALIBI_BAD_INPUT);
             found += status != ALIBI_OK;
-            /* The first bytes make it a plain file; gzip's header has a time and a system that mean nothing. */
+            /* The first bytes make it a plain file; gzip's header has a time and a system that mean
+             * nothing. */
             if (status == ALIBI_OK && bit / 8 >= 10)
                 assert_memory_equal(unpacked, text, strlen(text));
             packed.bytes[bit / 8] = (char)(packed.bytes[bit / 8] ^ 1 << bit % 8);
@@ -352,7 +358,8 @@ static void what_follows_the_packed_text_is_named(void **state)
     (void)state;
     packed.length = 0;
     add_gzip(&packed, "abcdef", 6);
-    snprintf(expected, sizeof expected, "what follows the packed text is not gzip at byte %zu", packed.length);
+    snprintf(expected, sizeof expected, "what follows the packed text is not gzip at byte %zu",
+             packed.length);
     add_plain(&packed, "garbage", 7);
     assert_refused(expected);
     packed.length -= 7;
@@ -374,7 +381,8 @@ static void folders_and_missing_files_are_refused(void **state)
 
     (void)state;
     assert_fails(unpack_open(&u, folder), ALIBI_BAD_INPUT, "it is a folder");
-    assert_fails(unpack_open(&u, within(folder, "none")), ALIBI_BAD_INPUT, "none': No such file or directory");
+    assert_fails(unpack_open(&u, within(folder, "none")), ALIBI_BAD_INPUT,
+                 "none': No such file or directory");
     assert_null(u);
     unpack_close(NULL);
 }
@@ -390,7 +398,8 @@ static alibi_status read_in_small_steps(void *path)
 
 static void failing_calls_and_allocations_are_reported(void **state)
 {
-    void (*const packers[])(struct packed * p, const char *t, size_t n) = { add_plain, add_gzip, add_zstd };
+    void (*const packers[])(struct packed * p, const char *t, size_t n) = { add_plain, add_gzip,
+                                                                            add_zstd };
     char *path = strdup(within(folder, "packed"));
 
     (void)state;

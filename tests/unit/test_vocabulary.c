@@ -1,4 +1,5 @@
-/* test_vocabulary.c - vocabularies learned from text: merges worked out by hand and by a plain program, words, limits, stops */
+/* test_vocabulary.c - vocabularies learned from text: merges worked out by hand and by a plain
+ * program, words, limits, stops */
 #include <omp.h>
 
 #include "check.h"
@@ -11,7 +12,8 @@ struct sample {
     int count;
 };
 
-static struct bpe_file *learn(const struct sample *samples, int count, int64_t vocab, int64_t min_count)
+static struct bpe_file *learn(const struct sample *samples, int count, int64_t vocab,
+                              int64_t min_count)
 {
     struct tally lent = { 0 }, tally = { 0 };
     struct bpe_file *file = NULL;
@@ -37,27 +39,30 @@ static const char *merges_of(const struct bpe_file *f)
     text[0] = '\0';
     for (int64_t i = 0; i < f->merge_count && n < sizeof text; i++) {
         struct slice left = f->tokens[f->merges[i].left], right = f->tokens[f->merges[i].right];
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.*s+%.*s", i > 0 ? " " : "", (int)left.bytes, left.at,
-                              (int)right.bytes, right.at);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%.*s+%.*s", i > 0 ? " " : "",
+                              (int)left.bytes, left.at, (int)right.bytes, right.at);
     }
     return text;
 }
 
-#define assert_merges(expected, vocab, min_count, ...)                                                                           \
-    do {                                                                                                                         \
-        const struct sample check_samples[] = { __VA_ARGS__ };                                                                   \
-        struct bpe_file *check_file =                                                                                            \
-            learn(check_samples, (int)(sizeof check_samples / sizeof *check_samples), (vocab), (min_count));                     \
-        assert_string_equal(merges_of(check_file), (expected));                                                                  \
-        bpe_file_free(check_file);                                                                                               \
+#define assert_merges(expected, vocab, min_count, ...)                                             \
+    do {                                                                                           \
+        const struct sample check_samples[] = { __VA_ARGS__ };                                     \
+        struct bpe_file *check_file =                                                              \
+            learn(check_samples, (int)(sizeof check_samples / sizeof *check_samples), (vocab),     \
+                  (min_count));                                                                    \
+        assert_string_equal(merges_of(check_file), (expected));                                    \
+        bpe_file_free(check_file);                                                                 \
     } while (0)
 
 static void the_most_frequent_pair_is_merged_first(void **state)
 {
     (void)state;
-    assert_merges("u+g h+ug u+n p+ug", 1000, 6, { "hug", 10 }, { "pug", 6 }, { "pun", 5 }, { "bun", 4 });
+    assert_merges("u+g h+ug u+n p+ug", 1000, 6, { "hug", 10 }, { "pug", 6 }, { "pun", 5 },
+                  { "bun", 4 });
     /* Once (u, g) is merged, (p, u) is left 5 times of 11, and none once (u, n) is merged. */
-    assert_merges("u+g h+ug u+n p+ug p+un", 1000, 5, { "hug", 10 }, { "pug", 6 }, { "pun", 5 }, { "bun", 4 });
+    assert_merges("u+g h+ug u+n p+ug p+un", 1000, 5, { "hug", 10 }, { "pug", 6 }, { "pun", 5 },
+                  { "bun", 4 });
 }
 
 static void of_equal_pairs_the_one_with_lower_ids_is_first(void **state)
@@ -166,7 +171,8 @@ static void merge_pair(struct plain *p, int32_t left, int32_t right, int32_t joi
     for (int i = 0; i < PIECES; i++) {
         int n = 0;
         for (int k = 0; k < p->lengths[i]; k++) {
-            bool here = p->symbols[i][k] == left && k + 1 < p->lengths[i] && p->symbols[i][k + 1] == right;
+            bool here =
+                p->symbols[i][k] == left && k + 1 < p->lengths[i] && p->symbols[i][k + 1] == right;
             p->symbols[i][n++] = here ? joined : p->symbols[i][k];
             k += here;
         }
@@ -180,7 +186,8 @@ static void random_pieces(uint64_t seed, char pieces[PIECES][LENGTH + 1], struct
     uint64_t letters = 1 + random_below(seed, 1, 0, 3);
 
     for (uint64_t i = 0; i < PIECES; i++) {
-        uint64_t length = 1 + random_below(seed, 2, i, LENGTH), run = 1 + random_below(seed, 3, i, 5);
+        uint64_t length = 1 + random_below(seed, 2, i, LENGTH),
+                 run = 1 + random_below(seed, 3, i, 5);
         for (uint64_t k = 0; k < length; k++)
             pieces[i][k] = (char)('a' + random_below(seed, 4 + i, k / run, letters));
         pieces[i][length] = '\0';
@@ -188,7 +195,8 @@ static void random_pieces(uint64_t seed, char pieces[PIECES][LENGTH + 1], struct
     }
 }
 
-static void check_against_plain(const struct sample *samples, const struct bpe_file *f, int64_t vocab, int64_t min_count)
+static void check_against_plain(const struct sample *samples, const struct bpe_file *f,
+                                int64_t vocab, int64_t min_count)
 {
     struct plain p = { 0 };
     int64_t merges = 0;
@@ -220,7 +228,8 @@ static void merges_equal_those_of_a_program_that_recounts_everything(void **stat
 
     (void)state;
     for (uint64_t seed = 0; seed < 200; seed++) {
-        int64_t vocab = 257 + (int64_t)random_below(seed, 200, 0, 120), min_count = 1 + (int64_t)random_below(seed, 200, 1, 4);
+        int64_t vocab = 257 + (int64_t)random_below(seed, 200, 0, 120),
+                min_count = 1 + (int64_t)random_below(seed, 200, 1, 4);
         struct bpe_file *f;
         random_pieces(seed, pieces, samples);
         f = learn(samples, PIECES, vocab, min_count);
@@ -243,7 +252,8 @@ static void no_pair_and_no_token_is_there_twice(void **state)
         for (int64_t i = 0; i < f->merge_count; i++)
             for (int64_t k = 0; k < i; k++) {
                 struct slice a = f->tokens[257 + i], b = f->tokens[257 + k];
-                assert_false(f->merges[i].left == f->merges[k].left && f->merges[i].right == f->merges[k].right);
+                assert_false(f->merges[i].left == f->merges[k].left &&
+                             f->merges[i].right == f->merges[k].right);
                 assert_false(a.bytes == b.bytes && memcmp(a.at, b.at, a.bytes) == 0);
             }
         bpe_file_free(f);
@@ -283,7 +293,8 @@ static struct alibi_vocabulary words(int64_t vocab, int64_t min_count)
     return (struct alibi_vocabulary){ ALIBI_WORDS, vocab, min_count, NULL };
 }
 
-static alibi_status train(struct text *json, struct alibi_vocabulary how, const char *path, const struct tally_limits *limits)
+static alibi_status train(struct text *json, struct alibi_vocabulary how, const char *path,
+                          const struct tally_limits *limits)
 {
     alibi_status status;
     alibi_tokenizer *t = NULL;
@@ -355,7 +366,8 @@ static bool has_token(const struct text *json, const char *token)
 
 static void patterns_decide_what_is_merged(void **state)
 {
-    const char *path = text_file("patterns.txt", "12345 12345 12345 don't don't DON'T DON'T a,b a,b");
+    const char *path =
+        text_file("patterns.txt", "12345 12345 12345 don't don't DON'T DON'T a,b a,b");
     struct text gpt2 = { 0 }, bloom = { 0 }, gpt4 = { 0 }, own = { 0 };
 
     (void)state;
@@ -509,11 +521,13 @@ static void a_stop_ends_reading_and_merging_and_is_then_forgotten(void **state)
 
     (void)state;
     alibi_request_stop();
-    assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED, "text was read");
+    assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED,
+                 "text was read");
     assert_false(alibi_stop_requested());
     alibi_set_hooks(&hooks);
     stop_after_reading = true;
-    assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED, "after 0 merges");
+    assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED,
+                 "after 0 merges");
     stop_after_reading = false;
     alibi_set_hooks(NULL);
     assert_false(alibi_stop_requested());
@@ -530,18 +544,26 @@ static void values_that_make_no_sense_are_named(void **state)
     struct text json = { 0 };
 
     (void)state;
-    assert_fails(train(&json, bpe(256, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "'vocab': 256");
+    assert_fails(train(&json, bpe(256, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE,
+                 "'vocab': 256");
     assert_fails(train(&json, bpe(1, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "257");
-    assert_fails(train(&json, bpe(VOCAB_BPE_MAX + 1, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "1048576");
+    assert_fails(train(&json, bpe(VOCAB_BPE_MAX + 1, 2, "gpt2"), path, &tally_limits_usual),
+                 ALIBI_USAGE, "1048576");
     assert_fails(train(&json, bpe(300, -1, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "min");
-    assert_fails(train(&json, words(1, 1), path, &tally_limits_usual), ALIBI_USAGE, "<unk> and <eos>");
+    assert_fails(train(&json, words(1, 1), path, &tally_limits_usual), ALIBI_USAGE,
+                 "<unk> and <eos>");
     cut_words.pattern = (char[]){ "gpt2" };
-    assert_fails(train(&json, cut_words, path, &tally_limits_usual), ALIBI_USAGE, "'pattern' is for bpe");
-    assert_fails(train(&json, bpe(300, 2, "(unclosed"), path, &tally_limits_usual), ALIBI_BAD_INPUT, "(unclosed");
-    assert_fails(train(&json, bpe(300, 2, "gpt3"), path, &tally_limits_usual), ALIBI_USAGE, "'gpt3' is none of gpt2");
-    assert_fails(train(&json, bpe(300, 2, ""), path, &tally_limits_usual), ALIBI_USAGE, "'pattern'");
-    assert_fails(train(&json, bpe(300, 2, "gpt2"), within(folder, "no such file"), &tally_limits_usual), ALIBI_BAD_INPUT,
-                 "no such file");
+    assert_fails(train(&json, cut_words, path, &tally_limits_usual), ALIBI_USAGE,
+                 "'pattern' is for bpe");
+    assert_fails(train(&json, bpe(300, 2, "(unclosed"), path, &tally_limits_usual), ALIBI_BAD_INPUT,
+                 "(unclosed");
+    assert_fails(train(&json, bpe(300, 2, "gpt3"), path, &tally_limits_usual), ALIBI_USAGE,
+                 "'gpt3' is none of gpt2");
+    assert_fails(train(&json, bpe(300, 2, ""), path, &tally_limits_usual), ALIBI_USAGE,
+                 "'pattern'");
+    assert_fails(
+        train(&json, bpe(300, 2, "gpt2"), within(folder, "no such file"), &tally_limits_usual),
+        ALIBI_BAD_INPUT, "no such file");
     assert_null(json.data);
 }
 
@@ -579,9 +601,11 @@ static void a_least_count_of_zero_depends_on_the_type(void **state)
 
 /* ---- faults */
 
-/* The n-th call fails, for every n until there are fewer than n. Some allocations can be done without: a pattern that cannot be
- * compiled to machine code is interpreted. So the end is where many in a row change nothing. */
-static int64_t fail_each(const char *how, alibi_status expected, struct alibi_vocabulary vocabulary, const char *path)
+/* The n-th call fails, for every n until there are fewer than n. Some allocations can be done
+ * without: a pattern that cannot be compiled to machine code is interpreted. So the end is where
+ * many in a row change nothing. */
+static int64_t fail_each(const char *how, alibi_status expected, struct alibi_vocabulary vocabulary,
+                         const char *path)
 {
     struct tally_limits limits = { .pieces = 20, .bytes = 1000, .block_bytes = 64 };
     int64_t failures = 0;
@@ -604,8 +628,9 @@ static int64_t fail_each(const char *how, alibi_status expected, struct alibi_vo
 
 static void every_failing_allocation_and_read_is_reported_without_leaks(void **state)
 {
-    const char *path = text_file("faults.txt", "the cat and the hat and the bat sat on the mat, that is that; "
-                                               "the rat ran, the man ran, all ran and sat and ran again and again");
+    const char *path = text_file(
+        "faults.txt", "the cat and the hat and the bat sat on the mat, that is that; "
+                      "the rat ran, the man ran, all ran and sat and ran again and again");
 
     (void)state;
     assert_in_range(fail_each("memory", ALIBI_MEMORY, bpe(300, 2, "gpt2"), path), 50, 100000);

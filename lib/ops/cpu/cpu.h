@@ -1,16 +1,19 @@
 /* cpu.h - the fast CPU backend
  *
- * linear.c goes through CBLAS; the kernels in simd/ are compiled once per instruction set; dispatch.c joins them into a table. */
+ * linear.c goes through CBLAS; the kernels in simd/ are compiled once per instruction set;
+ * dispatch.c joins them into a table. */
 #ifndef CPU_H
 #define CPU_H
 
 #include "ops/ops.h"
 #include "ops/ref/ref.h"
 
-/* The instruction sets that this machine can run, widest first: "avx512", "avx2", "plain"; NULL past the end. */
+/* The instruction sets that this machine can run, widest first: "avx512", "avx2", "plain"; NULL
+ * past the end. */
 const char *cpu_set_name(int index);
 
-/* The table of operations with the kernels of that set. False, and *out untouched, if this machine cannot run it. */
+/* The table of operations with the kernels of that set. False, and *out untouched, if this machine
+ * cannot run it. */
 bool cpu_ops_for_set(struct ops *out, const char *name);
 
 /* simd/table.c, once per set */
@@ -19,18 +22,22 @@ void cpu_override_avx2(struct ops *ops);
 void cpu_override_avx512(struct ops *ops);
 
 /* linear.c */
-alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status cpu_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                 struct tensor dy, struct tensor x, struct tensor weight);
-alibi_status cpu_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
-                                            struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                            struct tensor activated, struct tensor weight, struct tensor up);
+alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x,
+                                struct tensor weight, struct tensor bias);
+alibi_status cpu_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                 struct tensor dbias, struct tensor dy, struct tensor x,
+                                 struct tensor weight);
+alibi_status cpu_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
+                                            struct tensor dup_sums, struct tensor scratch,
+                                            struct tensor dweight, struct tensor dbias,
+                                            struct tensor dy, struct tensor activated,
+                                            struct tensor weight, struct tensor up);
 
 /* Fewer elementary steps than this are not worth waking other threads for. */
 enum { CPU_PARALLEL_MIN = 1 << 15 };
 
-/* The name by which OpenBLAS should be asked for better kernels than those it chose by itself, on a machine with that vector set;
- * NULL: what it chose is right (environment.c). */
+/* The name by which OpenBLAS should be asked for better kernels than those it chose by itself, on a
+ * machine with that vector set; NULL: what it chose is right (environment.c). */
 const char *blas_kernels_for(const char *chosen, const char *vector_set);
 
 #endif

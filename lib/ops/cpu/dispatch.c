@@ -71,7 +71,8 @@ static void choose(void)
     if (wanted && *wanted && cpu_ops_for_set(&chosen, wanted))
         return;
     if (wanted && *wanted)
-        log_warning("ALIBI_SIMD is '%s', which this machine does not have: '%s' is used", wanted, widest);
+        log_warning("ALIBI_SIMD is '%s', which this machine does not have: '%s' is used", wanted,
+                    widest);
     cpu_ops_for_set(&chosen, widest);
 }
 

@@ -5,8 +5,9 @@
 //   relu        y = max(x, 0)
 //   swiglu      y = silu(g) * u,     silu(g) = g sigmoid(g)
 //
-// A sigmoid costs one exponential. Where numbers are bf16, the fast exponential and division err far below their rounding. The
-// gradient goes by columns, which are added up in the same pass: they are the gradient of the bias before the activation.
+// A sigmoid costs one exponential. Where numbers are bf16, the fast exponential and division err
+// far below their rounding. The gradient goes by columns, which are added up in the same pass: they
+// are the gradient of the bias before the activation.
 #include "ops/cuda/columns.cuh"
 
 template <class T> static __device__ __forceinline__ float exponential(float x)
@@ -35,7 +36,8 @@ static __device__ __forceinline__ struct sigmoid exact_sigmoid(float x)
     return { x >= 0.0f ? larger : smaller, larger * smaller };
 }
 
-// The difference 1 - s errs by 2^-24, which is nothing beside s where it is near 1. Large e^-x become infinite and s 0.
+// The difference 1 - s errs by 2^-24, which is nothing beside s where it is near 1. Large e^-x
+// become infinite and s 0.
 static __device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
 {
     const float log2_e = 1.4426950408889634f;
@@ -135,7 +137,8 @@ template <class T, class Kind> struct activation_forward {
 };
 
 // Rounds d, writes it, and adds what was written.
-template <class T, int N> static __device__ __forceinline__ void write_and_add(T *to, float (&sums)[N], const float (&d)[N])
+template <class T, int N>
+static __device__ __forceinline__ void write_and_add(T *to, float (&sums)[N], const float (&d)[N])
 {
     const bits<T, N> written = bits_of<T>(d);
 
@@ -160,7 +163,9 @@ template <class T, class Kind> struct activation_backward {
         return { load_bits<N>(x + (int64_t)row * F + f), load_bits<N>(dy + (int64_t)row * F + f) };
     }
 
-    template <int N> __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &from, int row, int f) const
+    template <int N>
+    __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &from, int row,
+                                        int f) const
     {
         float d[N];
 
@@ -171,7 +176,8 @@ template <class T, class Kind> struct activation_backward {
     }
 };
 
-template <class T, class Kind> static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor x)
+template <class T, class Kind>
+static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor x)
 {
     const struct activation_forward<T, Kind> op = {
         (T *)y.data, (const T *)x.data
@@ -182,7 +188,8 @@ template <class T, class Kind> static alibi_status run_forward(struct cuda *c, s
 
 // By columns of dy: the op's sets are side by side in dx.
 template <class T, class Op>
-static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dx_sums, struct tensor dy, struct tensor x)
+static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dx_sums,
+                                 struct tensor dy, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = dy.shape[0], F = dy.shape[1];
@@ -198,7 +205,8 @@ static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor
 
 enum { SWIGLU_THREADS = 256 };
 
-template <class T, int N> static __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu_kernel(T *y, const T *x, int64_t F)
+template <class T, int N>
+static __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu_kernel(T *y, const T *x, int64_t F)
 {
     const int64_t row = blockIdx.x;
 
@@ -228,10 +236,13 @@ template <class T> struct swiglu_backward {
     {
         const T *gate = x + (int64_t)row * 2 * F + f;
 
-        return { load_bits<N>(gate), load_bits<N>(gate + F), load_bits<N>(dy + (int64_t)row * F + f) };
+        return { load_bits<N>(gate), load_bits<N>(gate + F),
+                 load_bits<N>(dy + (int64_t)row * F + f) };
     }
 
-    template <int N> __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &from, int row, int f) const
+    template <int N>
+    __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &from, int row,
+                                        int f) const
     {
         T *to = dx + (int64_t)row * 2 * F + f;
         float dgate[N], dup[N];
@@ -256,12 +267,14 @@ template <class T> static alibi_status swiglu(struct cuda *c, struct tensor y, s
 
     if (rows == 0 || F == 0)
         return ALIBI_OK;
-    return launch(c, "activation", kernel, dim3((unsigned)rows), dim3(SWIGLU_THREADS), 0, (T *)y.data, (const T *)x.data, F);
+    return launch(c, "activation", kernel, dim3((unsigned)rows), dim3(SWIGLU_THREADS), 0,
+                  (T *)y.data, (const T *)x.data, F);
 }
 
 // ---- by kind
 
-template <class T> static alibi_status forward_of(struct cuda *c, int kind, struct tensor y, struct tensor x)
+template <class T>
+static alibi_status forward_of(struct cuda *c, int kind, struct tensor y, struct tensor x)
 {
     switch ((enum alibi_activation)kind) {
     case ALIBI_GELU_TANH:
@@ -277,8 +290,8 @@ template <class T> static alibi_status forward_of(struct cuda *c, int kind, stru
 }
 
 template <class T>
-static alibi_status backward_of(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums, struct tensor dy,
-                                struct tensor x)
+static alibi_status backward_of(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums,
+                                struct tensor dy, struct tensor x)
 {
     switch ((enum alibi_activation)kind) {
     case ALIBI_GELU_TANH:
@@ -301,7 +314,8 @@ alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor
     DISPATCH(y.type, T, return forward_of<T>(c, kind, y, x));
 }
 
-alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x)
+alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx,
+                                      struct tensor dy, struct tensor x)
 {
     struct cuda *c = cuda_of(dev);
 
@@ -309,8 +323,8 @@ alibi_status cuda_activation_backward(struct device *dev, int kind, struct tenso
     return cuda_activation_backward_sums(c, kind, dx, tensor_none(), dy, x);
 }
 
-alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums, struct tensor dy,
-                                           struct tensor x)
+alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx,
+                                           struct tensor dx_sums, struct tensor dy, struct tensor x)
 {
     DISPATCH(dy.type, T, return backward_of<T>(c, kind, dx, dx_sums, dy, x));
 }

@@ -30,7 +30,8 @@ static alibi_status check_size(const struct attention *a)
     size_t rows;
 
     if (!size_product(&rows, factors, 3) || rows > INT32_MAX || a->k.shape[1] > INT32_MAX / 2)
-        return fail(ALIBI_BAD_INPUT, "attention of %lld x %lld heads over %lld tokens is beyond this GPU backend",
+        return fail(ALIBI_BAD_INPUT,
+                    "attention of %lld x %lld heads over %lld tokens is beyond this GPU backend",
                     (long long)a->q.shape[0], (long long)a->q.shape[2], (long long)a->k.shape[1]);
     return ALIBI_OK;
 }
@@ -38,16 +39,16 @@ static alibi_status check_size(const struct attention *a)
 static bool matrix_kernels_serve(const struct cuda *c, const struct attention *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] <= 128 && a->scale > 0 &&
-           (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) && rows_are_aligned(a->q) &&
-           rows_are_aligned(a->k) && rows_are_aligned(a->v);
+           (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) &&
+           rows_are_aligned(a->q) && rows_are_aligned(a->k) && rows_are_aligned(a->v);
 }
 
-// The caller's record, or one of ours where tiles may be left out and nobody wants to know which. Not all calls stand at a tile's
-// edge, which is where a caller may have a record.
+// The caller's record, or one of ours where tiles may be left out and nobody wants to know which.
+// Not all calls stand at a tile's edge, which is where a caller may have a record.
 static alibi_status record_of(struct cuda *c, const struct attention *a, struct kept_tiles *kept)
 {
-    const int64_t factors[] = { a->q.shape[0], a->q.shape[2], attention_tiles(a->q.shape[1]), attention_kept_words(a->k.shape[1]),
-                                (int64_t)sizeof(uint32_t) };
+    const int64_t factors[] = { a->q.shape[0], a->q.shape[2], attention_tiles(a->q.shape[1]),
+                                attention_kept_words(a->k.shape[1]), (int64_t)sizeof(uint32_t) };
 
     kept->rows = (int)factors[2];
     kept->words = (int)factors[3];
@@ -57,7 +58,8 @@ static alibi_status record_of(struct cuda *c, const struct attention *a, struct 
     return cuda_scratch_for(c, SCRATCH_KEPT, factors, 5, (void **)&kept->bits);
 }
 
-extern "C" alibi_status cuda_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a)
+extern "C" alibi_status cuda_attention_forward(struct device *dev, struct tensor y,
+                                               struct tensor lse, struct attention a)
 {
     struct cuda *c = cuda_of(dev);
     struct kept_tiles kept;
@@ -72,7 +74,8 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, struct tensor
     TRY_RETURN(record_of(c, &a, &kept));
     if (kept.bits) {
         cuda_part(c, "attention bounds");
-        TRY_RETURN(decide_tiles(c, &a, kept, matrix ? forward_block_queries(a.q.shape[3]) : (int)ATTENTION_TILE,
+        TRY_RETURN(decide_tiles(c, &a, kept,
+                                matrix ? forward_block_queries(a.q.shape[3]) : (int)ATTENTION_TILE,
                                 matrix ? (int)BLOCK_KEYS : (int)ATTENTION_TILE));
         cuda_part(c, "attention forward");
     }
@@ -83,9 +86,11 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, struct tensor
 
 // delta[b, h, i] = y_i . dy_i, a warp each.
 template <class T>
-static __global__ void delta_kernel(float *delta, heads<const T> y, heads<const T> dy, int H, int L, int D, int64_t rows)
+static __global__ void delta_kernel(float *delta, heads<const T> y, heads<const T> dy, int H, int L,
+                                    int D, int64_t rows)
 {
-    int64_t row = (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; // [B, L, H]: as the numbers lie
+    int64_t row =
+        (int64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; // [B, L, H]: as the numbers lie
     int h = (int)(row % H), i = (int)(row / H % L), b = (int)(row / H / L);
     float sum = 0.0f;
 
@@ -99,13 +104,15 @@ static __global__ void delta_kernel(float *delta, heads<const T> y, heads<const 
         delta[((int64_t)b * H + h) * L + i] = sum;
 }
 
-// The same with 16 bytes per lane: a row is LANES lanes of 8 numbers, of which those beyond D do nothing.
+// The same with 16 bytes per lane: a row is LANES lanes of 8 numbers, of which those beyond D do
+// nothing.
 template <int LANES>
-static __global__ void delta_packs_kernel(float *delta, heads<const bf16> y, heads<const bf16> dy, int H, int L, int D,
-                                          int64_t rows)
+static __global__ void delta_packs_kernel(float *delta, heads<const bf16> y, heads<const bf16> dy,
+                                          int H, int L, int D, int64_t rows)
 {
     int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
-    int h = (int)(row % H), i = (int)(row / H % L), b = (int)(row / H / L), d = (int)threadIdx.x % LANES * 8;
+    int h = (int)(row % H), i = (int)(row / H % L), b = (int)(row / H / L),
+        d = (int)threadIdx.x % LANES * 8;
     float sum = 0.0f;
 
     if (row < rows && d < D) {
@@ -121,23 +128,30 @@ static __global__ void delta_packs_kernel(float *delta, heads<const bf16> y, hea
         delta[((int64_t)b * H + h) * L + i] = sum;
 }
 
-template <class T> static alibi_status find_delta(struct cuda *c, float *delta, struct tensor y, struct tensor dy)
+template <class T>
+static alibi_status find_delta(struct cuda *c, float *delta, struct tensor y, struct tensor dy)
 {
     int64_t rows = y.shape[0] * y.shape[1] * y.shape[2];
 
-    return launch(c, "attention backward", delta_kernel<T>, (unsigned)ceil_div(rows, 8), 256, 0, delta, heads_of<const T>(y),
-                  heads_of<const T>(dy), (int)y.shape[2], (int)y.shape[1], (int)y.shape[3], rows);
+    return launch(c, "attention backward", delta_kernel<T>, (unsigned)ceil_div(rows, 8), 256, 0,
+                  delta, heads_of<const T>(y), heads_of<const T>(dy), (int)y.shape[2],
+                  (int)y.shape[1], (int)y.shape[3], rows);
 }
 
-template <int LANES> static alibi_status find_delta_packs(struct cuda *c, float *delta, struct tensor y, struct tensor dy)
+template <int LANES>
+static alibi_status find_delta_packs(struct cuda *c, float *delta, struct tensor y,
+                                     struct tensor dy)
 {
     int64_t rows = y.shape[0] * y.shape[1] * y.shape[2];
 
-    return launch(c, "attention backward", delta_packs_kernel<LANES>, (unsigned)ceil_div(rows * LANES, 256), 256, 0, delta,
-                  heads_of<const bf16>(y), heads_of<const bf16>(dy), (int)y.shape[2], (int)y.shape[1], (int)y.shape[3], rows);
+    return launch(c, "attention backward", delta_packs_kernel<LANES>,
+                  (unsigned)ceil_div(rows * LANES, 256), 256, 0, delta, heads_of<const bf16>(y),
+                  heads_of<const bf16>(dy), (int)y.shape[2], (int)y.shape[1], (int)y.shape[3],
+                  rows);
 }
 
-static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk, struct rotation r)
+static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk,
+                              struct rotation r)
 {
     if (!r.table.data)
         return ALIBI_OK;
@@ -145,15 +159,17 @@ static alibi_status turn_back(struct device *dev, struct tensor dq, struct tenso
     return cuda_rotary(dev, dk, r, -1);
 }
 
-extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
-                                                struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
+extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tensor dq,
+                                                struct tensor dk, struct tensor dv,
+                                                struct tensor dbias, struct tensor dy,
+                                                struct tensor y, struct tensor lse,
                                                 struct attention a)
 {
     struct cuda *c = cuda_of(dev);
     struct kept_tiles kept = { (uint32_t *)a.skip.kept.data, (int)attention_tiles(a.q.shape[1]),
                                (int)attention_kept_words(a.k.shape[1]) };
-    bool matrix = matrix_kernels_serve(c, &a) && rows_are_aligned(y) && rows_are_aligned(dy) && rows_are_aligned(dq) &&
-                  rows_are_aligned(dk) && rows_are_aligned(dv);
+    bool matrix = matrix_kernels_serve(c, &a) && rows_are_aligned(y) && rows_are_aligned(dy) &&
+                  rows_are_aligned(dq) && rows_are_aligned(dk) && rows_are_aligned(dv);
     const int64_t rows[] = { lse.shape[0], lse.shape[1], lse.shape[2], (int64_t)sizeof(float) };
     float *delta;
 
@@ -167,7 +183,8 @@ extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tenso
         TRY_RETURN(backward_plain(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept));
         return turn_back(dev, dq, dk, a.turned);
     }
-    TRY_RETURN(a.q.shape[3] <= 64 ? find_delta_packs<8>(c, delta, y, dy) : find_delta_packs<16>(c, delta, y, dy));
+    TRY_RETURN(a.q.shape[3] <= 64 ? find_delta_packs<8>(c, delta, y, dy)
+                                  : find_delta_packs<16>(c, delta, y, dy));
     TRY_RETURN(backward_matrix(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept));
     return backward_matrix_turns(&a) ? ALIBI_OK : turn_back(dev, dq, dk, a.turned);
 }

@@ -1,8 +1,9 @@
 // attention.cuh - what the kernels of attention share
 //
-// Three ways, chosen by attention.cu: Hopper's matrix unit (attention_forward.cu, attention_backward.cu; bf16, D a multiple of 8
-// up to 128), few queries behind many keys (attention_decode.cu), and everything else (attention_plain.cu). Which key tiles are
-// left out is decided before, by attention_bounds.cu, in the bits of struct skipping.kept.
+// Three ways, chosen by attention.cu: Hopper's matrix unit (attention_forward.cu,
+// attention_backward.cu; bf16, D a multiple of 8 up to 128), few queries behind many keys
+// (attention_decode.cu), and everything else (attention_plain.cu). Which key tiles are left out is
+// decided before, by attention_bounds.cu, in the bits of struct skipping.kept.
 #ifndef ATTENTION_CUH
 #define ATTENTION_CUH
 
@@ -78,7 +79,8 @@ static __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int bl
     return tile_is_kept(row, 2 * block) || tile_is_kept(row, 2 * block + 1);
 }
 
-// Eight lanes share a row: 16 bytes at a time (PACKS) where every row begins at a multiple of that, see rows_are_aligned().
+// Eight lanes share a row: 16 bytes at a time (PACKS) where every row begins at a multiple of that,
+// see rows_are_aligned().
 enum { ROW_LANES = 8 };
 
 static __device__ __forceinline__ float lanes_sum(float x)
@@ -92,7 +94,8 @@ static __device__ __forceinline__ float lanes_sum(float x)
 }
 
 // a . b; `a` is of b's type, or fp32 in shared memory.
-template <bool PACKS, class A, class T> static __device__ __forceinline__ float lanes_dot(const A *a, const T *b, int D)
+template <bool PACKS, class A, class T>
+static __device__ __forceinline__ float lanes_dot(const A *a, const T *b, int D)
 {
     const int N = PACKS ? pack<T>::N : 1;
     float sum = 0.0f;
@@ -119,14 +122,14 @@ static inline bool rows_are_aligned(struct tensor view)
 {
     int64_t n = 16 / (int64_t)dtype_bytes(view.type);
 
-    return (uintptr_t)view.data % 16 == 0 && view.shape[3] % n == 0 && view.stride[0] % n == 0 && view.stride[1] % n == 0 &&
-           view.stride[2] % n == 0;
+    return (uintptr_t)view.data % 16 == 0 && view.shape[3] % n == 0 && view.stride[0] % n == 0 &&
+           view.stride[1] % n == 0 && view.stride[2] % n == 0;
 }
 
 static const float log2_e = 1.4426950408889634f;
 
-// A head's table of biases / scale in shared memory, with room around it: a tile on its edge asks for distances below 0, where
-// the mask applies, and beyond its end.
+// A head's table of biases / scale in shared memory, with room around it: a tile on its edge asks
+// for distances below 0, where the mask applies, and beyond its end.
 enum { TABLE_LARGEST = 1024, TABLE_AROUND = 384 };
 
 struct bias_table {
@@ -138,7 +141,8 @@ struct bias_table {
     }
 };
 
-static __device__ __forceinline__ void fill_table(bias_table *t, const attention_shape &s, int h, int thread, int threads)
+static __device__ __forceinline__ void fill_table(bias_table *t, const attention_shape &s, int h,
+                                                  int thread, int threads)
 {
     float inverse = 1.0f / s.scale;
 
@@ -148,30 +152,36 @@ static __device__ __forceinline__ void fill_table(bias_table *t, const attention
 
 struct attention_shape attention_shape_of(const struct attention *a);
 
-// Queries per block of the forward matrix kernel: with BLOCK_KEYS the grain in which attention_bounds.cu decides for it.
+// Queries per block of the forward matrix kernel: with BLOCK_KEYS the grain in which
+// attention_bounds.cu decides for it.
 int forward_block_queries(int64_t D);
 
-// attention_bounds.cu: fills the bits for a budget; `grain` queries and keys at a time, a multiple of ATTENTION_TILE.
-alibi_status decide_tiles(struct cuda *c, const struct attention *a, struct kept_tiles kept, int grain_queries, int grain_keys);
+// attention_bounds.cu: fills the bits for a budget; `grain` queries and keys at a time, a multiple
+// of ATTENTION_TILE.
+alibi_status decide_tiles(struct cuda *c, const struct attention *a, struct kept_tiles kept,
+                          int grain_queries, int grain_keys);
 
 // attention_forward.cu, attention_backward.cu: Hopper only.
-alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a,
-                            struct kept_tiles kept);
-alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                             struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
-                             struct kept_tiles kept);
+alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse,
+                            const struct attention *a, struct kept_tiles kept);
+alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
+                             struct tensor dbias, struct tensor dy, struct tensor lse,
+                             const float *delta, const struct attention *a, struct kept_tiles kept);
 
-// Whether it turns dq and dk back itself: heads as wide as the kernels are made for, angles that begin at a multiple of 16 bytes.
+// Whether it turns dq and dk back itself: heads as wide as the kernels are made for, angles that
+// begin at a multiple of 16 bytes.
 bool backward_matrix_turns(const struct attention *a);
 
 // attention_plain.cu: any type and size.
-alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept);
-alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                            struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
-                            struct kept_tiles kept);
+alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse,
+                           const struct attention *a, struct kept_tiles kept);
+alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
+                            struct tensor dbias, struct tensor dy, struct tensor lse,
+                            const float *delta, const struct attention *a, struct kept_tiles kept);
 
 // attention_decode.cu: few queries, in parts of the keys that are merged.
 enum { DECODE_QUERIES = 16 };
-alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a);
+alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse,
+                            const struct attention *a);
 
 #endif

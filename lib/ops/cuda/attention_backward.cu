@@ -1,18 +1,20 @@
 // attention_backward.cu - backward on Hopper's matrix unit
 //
-//   P^T = exp(scale K Q^T + bias - lse),   dP^T = V dY^T,   dS = P (dP - delta),   delta_i = y_i . dy_i
-//   dV = P^T dY,   dK = scale dS^T Q,   dQ = scale dS K
+//   P^T = exp(scale K Q^T + bias - lse),   dP^T = V dY^T,   dS = P (dP - delta),   delta_i = y_i .
+//   dy_i dV = P^T dY,   dK = scale dS^T Q,   dQ = scale dS K
 //
-// A thread block has 128 keys, half of them in each of two warpgroups, whose gradients stay in registers; a third warpgroup
-// copies tiles of 64 queries. Scores are transposed, keys by queries, so that P^T and dS^T are in the registers where the next
-// products want them; only dS goes through shared memory, for dQ. Sums start from bias - lse and from -delta, so neither costs
-// anything afterwards.
+// A thread block has 128 keys, half of them in each of two warpgroups, whose gradients stay in
+// registers; a third warpgroup copies tiles of 64 queries. Scores are transposed, keys by queries,
+// so that P^T and dS^T are in the registers where the next products want them; only dS goes through
+// shared memory, for dQ. Sums start from bias - lse and from -delta, so neither costs anything
+// afterwards.
 //
-// dQ of a tile of queries is added up in fp32 by the blocks of its keys, in the order in which the threads' registers have it:
-// round_queries() puts it right at the end. They take turns, nearest keys first, so the sum has one order. A block begins with
-// the queries nearest to its keys as well: the one whose turn comes before is ahead by its lead, and hardly anyone waits. Who
-// does is the warp that hands the tile to the copy engine, and the others go on. Blocks of late keys are started first: whoever
-// is waited for is running or done.
+// dQ of a tile of queries is added up in fp32 by the blocks of its keys, in the order in which the
+// threads' registers have it: round_queries() puts it right at the end. They take turns, nearest
+// keys first, so the sum has one order. A block begins with the queries nearest to its keys as
+// well: the one whose turn comes before is ahead by its lead, and hardly anyone waits. Who does is
+// the warp that hands the tile to the copy engine, and the others go on. Blocks of late keys are
+// started first: whoever is waited for is running or done.
 //
 // Where q and k were turned (rotary), dQ and dK are turned back before they are rounded.
 #include "ops/cuda/attention.cuh"
@@ -50,8 +52,10 @@ struct backward_call {
 
 template <int D> static size_t backward_shared()
 {
-    return 1024 + 2 * (size_t)(2 * BLOCK_KEYS * D + 2 * STAGES * QUERIES * D + 2 * BLOCK_KEYS * QUERIES) +
-           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + 2 * TABLE_LARGEST) + sizeof(struct bias_table) + 512;
+    return 1024 +
+           2 * (size_t)(2 * BLOCK_KEYS * D + 2 * STAGES * QUERIES * D + 2 * BLOCK_KEYS * QUERIES) +
+           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + 2 * TABLE_LARGEST) +
+           sizeof(struct bias_table) + 512;
 }
 
 #if HAS_WGMMA
@@ -68,7 +72,8 @@ template <int D> struct backward_memory {
     barrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
 };
 
-// The keys of a thread block, and a walk over all tiles of queries that use them: head after head of the group, ascending.
+// The keys of a thread block, and a walk over all tiles of queries that use them: head after head
+// of the group, ascending.
 struct walk {
     int b, kv, block, first_key, h, tile, last_head;
 
@@ -110,7 +115,8 @@ struct walk {
         return ++h <= last_head;
     }
 
-    // How many blocks of keys add to dQ of this tile before this one: those that are used between here and the diagonal.
+    // How many blocks of keys add to dQ of this tile before this one: those that are used between
+    // here and the diagonal.
     __device__ __forceinline__ int order(const backward_call &c) const
     {
         int nearest = tile * QUERIES / BLOCK_KEYS, count = 0;
@@ -125,10 +131,12 @@ struct walk {
     }
 };
 
-// ---- copying: the first warp has the engine copy tiles, the second brings a number per query, the third takes dQ away
+// ---- copying: the first warp has the engine copy tiles, the second brings a number per query, the
+// third takes dQ away
 
 template <int D>
-static __device__ __forceinline__ void copy_keys(const backward_call &c, backward_memory<D> *m, const struct walk &w)
+static __device__ __forceinline__ void copy_keys(const backward_call &c, backward_memory<D> *m,
+                                                 const struct walk &w)
 {
     barrier_expect(&m->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
 #pragma unroll
@@ -139,8 +147,8 @@ static __device__ __forceinline__ void copy_keys(const backward_call &c, backwar
 }
 
 template <int D>
-static __device__ __forceinline__ void copy_queries(const backward_call &c, backward_memory<D> *m, const struct walk &w,
-                                                    int stage)
+static __device__ __forceinline__ void copy_queries(const backward_call &c, backward_memory<D> *m,
+                                                    const struct walk &w, int stage)
 {
     barrier_expect(&m->full[stage], 2 * D * QUERIES * sizeof(bf16));
 #pragma unroll
@@ -152,7 +160,8 @@ static __device__ __forceinline__ void copy_queries(const backward_call &c, back
 
 // Behind the last query lse is infinite, which makes every weight 0.
 template <int D>
-static __device__ __forceinline__ void copy_rows(const backward_call &c, backward_memory<D> *m, const struct walk &w, int stage)
+static __device__ __forceinline__ void copy_rows(const backward_call &c, backward_memory<D> *m,
+                                                 const struct walk &w, int stage)
 {
     const float *lse = c.lse + w.head(c) * c.s.Lq, *delta = c.delta + w.head(c) * c.s.Lq;
 
@@ -182,7 +191,8 @@ static __device__ __forceinline__ void end_turn(int *turn)
 
 // The first in order writes, the others add when it is their turn.
 template <int D>
-static __device__ __forceinline__ void add_queries(const backward_call &c, backward_memory<D> *m, const struct walk &w, int count)
+static __device__ __forceinline__ void add_queries(const backward_call &c, backward_memory<D> *m,
+                                                   const struct walk &w, int count)
 {
     int64_t tile = w.head(c) * c.tiles + w.tile;
     int order = c.unordered ? 1 : w.order(c);
@@ -203,7 +213,8 @@ static __device__ __forceinline__ void add_queries(const backward_call &c, backw
         end_turn(c.turns + tile);
 }
 
-template <int D> static __device__ __forceinline__ void copy_all(const backward_call &c, backward_memory<D> *m)
+template <int D>
+static __device__ __forceinline__ void copy_all(const backward_call &c, backward_memory<D> *m)
 {
     enum { TILES, ROWS, QUERY_GRADIENTS };
     int warp = threadIdx.x / 32, count = 0;
@@ -234,7 +245,8 @@ template <int D> static __device__ __forceinline__ void copy_all(const backward_
 
 // ---- computing
 
-// What one thread holds of 64 keys: two rows, `row` and 8 below, counted within the block; columns are queries.
+// What one thread holds of 64 keys: two rows, `row` and 8 below, counted within the block; columns
+// are queries.
 template <int D> struct keys {
     float dk[D / 2], dv[D / 2];
     float s[QUERIES / 2], dp[QUERIES / 2];            // S, P; dP, dS
@@ -245,7 +257,8 @@ template <int D> struct keys {
     float far;   // of dS at distances that share the table's last entry
 };
 
-// Whether all pairs of a tile and the keys have the table's last entry; lead is the first query's distance from the first key.
+// Whether all pairs of a tile and the keys have the table's last entry; lead is the first query's
+// distance from the first key.
 static __device__ __forceinline__ bool is_far(const backward_call &c, int lead)
 {
     return lead - (BLOCK_KEYS - 1) >= c.s.T - 1;
@@ -253,7 +266,8 @@ static __device__ __forceinline__ bool is_far(const backward_call &c, int lead)
 
 // Sums start from (bias - lse) / scale.
 template <int D>
-static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_memory<D> *m, int lead, float step, int stage)
+static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_memory<D> *m,
+                                                    int lead, float step, int stage)
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
@@ -267,7 +281,9 @@ static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_m
 }
 
 template <int D>
-static __device__ __forceinline__ void start_scores_from_table(keys<D> &r, const backward_memory<D> *m, int lead, int stage)
+static __device__ __forceinline__ void start_scores_from_table(keys<D> &r,
+                                                               const backward_memory<D> *m,
+                                                               int lead, int stage)
 {
     const float *bias = m->table.at(lead + r.column - r.row);
 
@@ -284,7 +300,9 @@ static __device__ __forceinline__ void start_scores_from_table(keys<D> &r, const
 
 // All have the table's last entry.
 template <int D>
-static __device__ __forceinline__ void start_scores_from_last(keys<D> &r, const backward_memory<D> *m, int T, int stage)
+static __device__ __forceinline__ void start_scores_from_last(keys<D> &r,
+                                                              const backward_memory<D> *m, int T,
+                                                              int stage)
 {
     float last = *m->table.at(T - 1);
 
@@ -296,7 +314,9 @@ static __device__ __forceinline__ void start_scores_from_last(keys<D> &r, const 
     }
 }
 
-template <int D> static __device__ __forceinline__ void start_products(keys<D> &r, const backward_memory<D> *m, int stage)
+template <int D>
+static __device__ __forceinline__ void start_products(keys<D> &r, const backward_memory<D> *m,
+                                                      int stage)
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
@@ -307,7 +327,9 @@ template <int D> static __device__ __forceinline__ void start_products(keys<D> &
 }
 
 // d += rows of a (64 of BLOCK_KEYS) times rows of b (QUERIES), both along D.
-template <int D> static __device__ __forceinline__ void multiply_rows(float (&d)[QUERIES / 2], uint32_t a, uint32_t b)
+template <int D>
+static __device__ __forceinline__ void multiply_rows(float (&d)[QUERIES / 2], uint32_t a,
+                                                     uint32_t b)
 {
     wgmma_begin();
 #pragma unroll
@@ -319,7 +341,9 @@ template <int D> static __device__ __forceinline__ void multiply_rows(float (&d)
 
 // d += a (keys by queries, in registers) times b (QUERIES by D).
 template <int D>
-static __device__ __forceinline__ void multiply_gradient(float (&d)[D / 2], const uint32_t (&a)[QUERIES / 16][4], uint32_t b)
+static __device__ __forceinline__ void multiply_gradient(float (&d)[D / 2],
+                                                         const uint32_t (&a)[QUERIES / 16][4],
+                                                         uint32_t b)
 {
     wgmma_begin();
 #pragma unroll
@@ -329,16 +353,19 @@ static __device__ __forceinline__ void multiply_gradient(float (&d)[D / 2], cons
 }
 
 // Half of dQ's columns: (queries by keys) times (keys by D / 2).
-template <int D> static __device__ __forceinline__ void multiply_queries(float (&d)[D / 4], uint32_t ds, uint32_t k)
+template <int D>
+static __device__ __forceinline__ void multiply_queries(float (&d)[D / 4], uint32_t ds, uint32_t k)
 {
     wgmma_begin();
 #pragma unroll
     for (int n = 0; n < BLOCK_KEYS / 16; n++)
-        wgmma_shared<D / 2, 1, 1>(d, operand_across_k(ds + n * (16 * 128), 0), operand_across_k(k + n * (16 * 128), 0), n > 0);
+        wgmma_shared<D / 2, 1, 1>(d, operand_across_k(ds + n * (16 * 128), 0),
+                                  operand_across_k(k + n * (16 * 128), 0), n > 0);
     wgmma_commit();
 }
 
-static __device__ __forceinline__ void pack_tile(uint32_t (&to)[QUERIES / 16][4], const float (&from)[QUERIES / 2])
+static __device__ __forceinline__ void pack_tile(uint32_t (&to)[QUERIES / 16][4],
+                                                 const float (&from)[QUERIES / 2])
 {
 #pragma unroll
     for (int n = 0; n < QUERIES / 16; n++)
@@ -348,7 +375,8 @@ static __device__ __forceinline__ void pack_tile(uint32_t (&to)[QUERIES / 16][4]
 }
 
 // s becomes P. Queries before a key do not see it.
-template <int D> static __device__ __forceinline__ void weights(keys<D> &r, float scale_log2, int lead)
+template <int D>
+static __device__ __forceinline__ void weights(keys<D> &r, float scale_log2, int lead)
 {
     bool masked = lead < BLOCK_KEYS;
 
@@ -361,7 +389,8 @@ template <int D> static __device__ __forceinline__ void weights(keys<D> &r, floa
 }
 
 // dS^T for all to see, in the layout of wgmma.cuh: 8 queries are a piece of 16 bytes.
-static __device__ __forceinline__ void store_tile(bf16 (*to)[QUERIES], const uint32_t (&from)[QUERIES / 16][4], int row,
+static __device__ __forceinline__ void store_tile(bf16 (*to)[QUERIES],
+                                                  const uint32_t (&from)[QUERIES / 16][4], int row,
                                                   int column)
 {
     char *upper = (char *)to[row], *lower = (char *)to[row + 8];
@@ -369,7 +398,8 @@ static __device__ __forceinline__ void store_tile(bf16 (*to)[QUERIES], const uin
 
 #pragma unroll
     for (int n = 0; n < QUERIES / 16; n++) {
-        int left = ((2 * n) ^ swizzle) * 16 + column * 2, right = ((2 * n + 1) ^ swizzle) * 16 + column * 2;
+        int left = ((2 * n) ^ swizzle) * 16 + column * 2,
+            right = ((2 * n + 1) ^ swizzle) * 16 + column * 2;
         *(uint32_t *)(upper + left) = from[n][0];
         *(uint32_t *)(lower + left) = from[n][1];
         *(uint32_t *)(upper + right) = from[n][2];
@@ -393,7 +423,8 @@ template <int D> static __device__ __forceinline__ void add_slopes(keys<D> &r, i
 
 // Distances from the table's last entry on share it.
 template <int D>
-static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &c, float *bins, int distance, float sum)
+static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &c, float *bins,
+                                               int distance, float sum)
 {
     if (distance >= c.s.T - 1)
         r.far += sum;
@@ -401,13 +432,15 @@ static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &
         bins[distance] += sum;
 }
 
-// Diagonals of dS have one distance each. A thread goes down one of them in steps of two and takes the number right of it along,
-// which is the next diagonal's: even queries are summed apart from odd ones. A quarter of a warp is at another of the four words
-// of a piece than the others, so that all lanes read from banks of their own. Steps that lead out of the tile come in again on
-// the other side, where reading does no harm, and are not added: that needs no branch.
+// Diagonals of dS have one distance each. A thread goes down one of them in steps of two and takes
+// the number right of it along, which is the next diagonal's: even queries are summed apart from
+// odd ones. A quarter of a warp is at another of the four words of a piece than the others, so that
+// all lanes read from banks of their own. Steps that lead out of the tile come in again on the
+// other side, where reading does no harm, and are not added: that needs no branch.
 template <int D>
-static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c, backward_memory<D> *m,
-                                                 const bf16 (*ds)[QUERIES], int lead)
+static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c,
+                                                 backward_memory<D> *m, const bf16 (*ds)[QUERIES],
+                                                 int lead)
 {
     const uint32_t row = sizeof ds[0], all = BLOCK_KEYS * row;
     int diagonal = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
@@ -445,7 +478,9 @@ template <int D> static __device__ __forceinline__ void add_far(keys<D> &r)
 }
 
 // The table of the head that begins.
-template <int D> static __device__ __forceinline__ void load_table(const backward_call &c, backward_memory<D> *m, int h)
+template <int D>
+static __device__ __forceinline__ void load_table(const backward_call &c, backward_memory<D> *m,
+                                                  int h)
 {
     fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, WARPGROUP * CONSUMERS);
     for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
@@ -454,7 +489,8 @@ template <int D> static __device__ __forceinline__ void load_table(const backwar
 }
 
 // The sum over both warpgroups, in a fixed order, for every thread.
-template <int D> static __device__ __forceinline__ float sum_consumers(backward_memory<D> *m, float x)
+template <int D>
+static __device__ __forceinline__ float sum_consumers(backward_memory<D> *m, float x)
 {
     float all = 0.0f;
 
@@ -469,7 +505,8 @@ template <int D> static __device__ __forceinline__ float sum_consumers(backward_
 }
 
 template <int D, int GRADIENT>
-static __device__ __forceinline__ void leave_bias(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w)
+static __device__ __forceinline__ void leave_bias(keys<D> &r, const backward_call &c,
+                                                  backward_memory<D> *m, const struct walk &w)
 {
     int64_t place = ((int64_t)w.b * c.blocks + w.block) * c.s.H + w.h;
 
@@ -482,21 +519,25 @@ static __device__ __forceinline__ void leave_bias(keys<D> &r, const backward_cal
     if (GRADIENT == OF_TABLE) {
         float far = sum_consumers<D>(m, r.far);
         for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
-            c.dbias[place * c.s.T + i] = m->bins[0][i] + m->bins[1][i] + (i == c.s.T - 1 ? far : 0.0f);
+            c.dbias[place * c.s.T + i] =
+                m->bins[0][i] + m->bins[1][i] + (i == c.s.T - 1 ? far : 0.0f);
         r.far = 0.0f;
     }
 }
 
 // ---- dQ
 
-// Thread after thread of each warpgroup, four registers at a time: the same order in all blocks, so it can be added as it is.
+// Thread after thread of each warpgroup, four registers at a time: the same order in all blocks, so
+// it can be added as it is.
 template <int D>
-static __device__ __forceinline__ void leave_queries(const float (&d)[D / 4], backward_memory<D> *m, int count, int group)
+static __device__ __forceinline__ void leave_queries(const float (&d)[D / 4], backward_memory<D> *m,
+                                                     int count, int group)
 {
     barrier_wait(&m->dq_empty, count % 2 ^ 1);
 #pragma unroll
     for (int j = 0; j < D / 16; j++)
-        m->dq[group][j][threadIdx.x % WARPGROUP] = make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
+        m->dq[group][j][threadIdx.x % WARPGROUP] =
+            make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
     publish_shared();
     barrier_arrive(&m->dq_full);
 }
@@ -505,8 +546,10 @@ static __device__ __forceinline__ void leave_queries(const float (&d)[D / 4], ba
 
 // S and dP are under way.
 template <int D, bool TABLE>
-static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct ring_place<STAGES> t, int group)
+static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_call &c,
+                                                  backward_memory<D> *m, const struct walk &w,
+                                                  float step, struct ring_place<STAGES> t,
+                                                  int group)
 {
     uint32_t half = group * (64 * 128);
     int lead = w.tile * QUERIES - w.first_key;
@@ -527,13 +570,17 @@ static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_cal
 }
 
 // dQ is under way, once both warpgroups have left their dS.
-template <int D> static __device__ __forceinline__ void begin_queries(keys<D> &r, backward_memory<D> *m, int count, int group)
+template <int D>
+static __device__ __forceinline__ void begin_queries(keys<D> &r, backward_memory<D> *m, int count,
+                                                     int group)
 {
     meet<WARPGROUP * CONSUMERS>(1);
-    multiply_queries<D>(r.dq, shared_address(m->ds[count % 2]), shared_address(m->k) + group * (D == 64 ? 64 : BLOCK_KEYS * 128));
+    multiply_queries<D>(r.dq, shared_address(m->ds[count % 2]),
+                        shared_address(m->k) + group * (D == 64 ? 64 : BLOCK_KEYS * 128));
 }
 
-template <int D, int GRADIENT> static __device__ __forceinline__ void add_bias(keys<D> &r, const backward_call &c, int lead)
+template <int D, int GRADIENT>
+static __device__ __forceinline__ void add_bias(keys<D> &r, const backward_call &c, int lead)
 {
     if (GRADIENT == OF_SLOPES)
         add_slopes<D>(r, lead);
@@ -543,8 +590,10 @@ template <int D, int GRADIENT> static __device__ __forceinline__ void add_bias(k
 
 // One tile; `count` of them came before.
 template <int D, bool TABLE, int GRADIENT>
-static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_call &c, backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct ring_place<STAGES> t, int count, int group)
+static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_call &c,
+                                                  backward_memory<D> *m, const struct walk &w,
+                                                  float step, struct ring_place<STAGES> t,
+                                                  int count, int group)
 {
     int lead = w.tile * QUERIES - w.first_key;
 
@@ -581,8 +630,10 @@ static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_cal
 
 // All tiles of one head.
 template <int D, bool TABLE, int GRADIENT>
-static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_call &c, backward_memory<D> *m, struct walk &w,
-                                                  struct ring_place<STAGES> &t, int &count, int group)
+static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_call &c,
+                                                  backward_memory<D> *m, struct walk &w,
+                                                  struct ring_place<STAGES> &t, int &count,
+                                                  int group)
 {
     float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
 
@@ -597,8 +648,8 @@ static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_cal
 
 // Turned back. A pair's numbers are in one thread: half of the columns apart, or side by side.
 template <int D>
-static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D> &r, const backward_call &c,
-                                                 const struct walk &w)
+static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D> &r,
+                                                 const backward_call &c, const struct walk &w)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -607,7 +658,8 @@ static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D
         if (c.turned.halves) {
 #pragma unroll
             for (int j = 0; j < D / 16; j++) {
-                float2 cosine = *(const float2 *)(cosines + 8 * j + r.column), sine = *(const float2 *)(sines + 8 * j + r.column);
+                float2 cosine = *(const float2 *)(cosines + 8 * j + r.column),
+                       sine = *(const float2 *)(sines + 8 * j + r.column);
                 int a = 4 * j + 2 * half, b = a + D / 4;
                 rotate(d[a], d[b], cosine.x, -sine.x);
                 rotate(d[a + 1], d[b + 1], cosine.y, -sine.y);
@@ -623,8 +675,9 @@ static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D
 }
 
 template <int D>
-static __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const keys<D> &r, const backward_call &c,
-                                                  const struct walk &w, heads<bf16> to, float scale)
+static __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const keys<D> &r,
+                                                  const backward_call &c, const struct walk &w,
+                                                  heads<bf16> to, float scale)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -635,12 +688,14 @@ static __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
             if (8 * j + r.column < c.s.D)
-                *(uint32_t *)(at + 8 * j) = pack_two(scale * d[4 * j + 2 * half], scale * d[4 * j + 2 * half + 1]);
+                *(uint32_t *)(at + 8 * j) =
+                    pack_two(scale * d[4 * j + 2 * half], scale * d[4 * j + 2 * half + 1]);
     }
 }
 
 template <int D, bool TABLE, int GRADIENT>
-static __device__ __forceinline__ void compute_all(const backward_call &c, backward_memory<D> *m, int group)
+static __device__ __forceinline__ void compute_all(const backward_call &c, backward_memory<D> *m,
+                                                   int group)
 {
     int lane = threadIdx.x % 32, count = 0;
     struct walk w(c);
@@ -680,7 +735,8 @@ template <int D> static __device__ __forceinline__ void init_barriers(backward_m
 #endif // HAS_WGMMA
 
 template <int D, bool TABLE, int GRADIENT>
-static __global__ void __launch_bounds__(THREADS, 1) backward_kernel(const __grid_constant__ backward_call c)
+static __global__ void __launch_bounds__(THREADS, 1)
+    backward_kernel(const __grid_constant__ backward_call c)
 {
 #if HAS_WGMMA
     extern __shared__ char memory[];
@@ -703,7 +759,8 @@ static __global__ void __launch_bounds__(THREADS, 1) backward_kernel(const __gri
 
 // Eight numbers of a row, from column d on.
 template <int D>
-static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *row, int d, const float *cosines, bool halves)
+static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *row, int d,
+                                                  const float *cosines, bool halves)
 {
     if (halves) {
         float partner[8], cosine[8], sine[8], side = d < D / 2 ? 1.0f : -1.0f;
@@ -723,10 +780,12 @@ static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *ro
     }
 }
 
-// dq = scale * the sums, turned back. A thread block per tile: read in their order, put right in shared memory, written by rows.
+// dq = scale * the sums, turned back. A thread block per tile: read in their order, put right in
+// shared memory, written by rows.
 template <int D>
 static __global__ void __launch_bounds__(256)
-    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, struct angles turned, int tiles)
+    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, struct angles turned,
+                  int tiles)
 {
     __shared__ __align__(16) float rows[QUERIES][D + 8];
     int64_t block = blockIdx.x;
@@ -752,13 +811,15 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-template <int D, bool TABLE, int GRADIENT> static alibi_status start(struct cuda *c, const backward_call &call)
+template <int D, bool TABLE, int GRADIENT>
+static alibi_status start(struct cuda *c, const backward_call &call)
 {
-    return launch(c, "attention backward", backward_kernel<D, TABLE, GRADIENT>, call.s.B * call.s.Hkv * call.blocks, THREADS,
-                  backward_shared<D>(), call);
+    return launch(c, "attention backward", backward_kernel<D, TABLE, GRADIENT>,
+                  call.s.B * call.s.Hkv * call.blocks, THREADS, backward_shared<D>(), call);
 }
 
-template <int D> static alibi_status start_for(struct cuda *c, const backward_call &call, bool wanted)
+template <int D>
+static alibi_status start_for(struct cuda *c, const backward_call &call, bool wanted)
 {
     if (call.s.kind == BIAS_TABLE)
         return start<D, true, OF_TABLE>(c, call);
@@ -777,34 +838,41 @@ static alibi_status reserve(struct cuda *c, backward_call *call, int D, int entr
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_TURNS, turns, 3, (void **)&call->turns));
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, dbias, 4, (void **)&call->dbias));
     if (call->unordered)
-        TRY_RETURN(cuda_check(cudaMemsetAsync(call->dq, 0, sizeof(float) * tiles * (size_t)(QUERIES * D), c->stream),
-                              "attention backward"));
-    return cuda_check(cudaMemsetAsync(call->turns, 0, sizeof(int) * tiles, c->stream), "attention backward");
+        TRY_RETURN(cuda_check(
+            cudaMemsetAsync(call->dq, 0, sizeof(float) * tiles * (size_t)(QUERIES * D), c->stream),
+            "attention backward"));
+    return cuda_check(cudaMemsetAsync(call->turns, 0, sizeof(int) * tiles, c->stream),
+                      "attention backward");
 }
 
-template <int D> static alibi_status finish(struct cuda *c, const backward_call &call, struct tensor dq, struct tensor dbias)
+template <int D>
+static alibi_status finish(struct cuda *c, const backward_call &call, struct tensor dq,
+                           struct tensor dbias)
 {
     int entries = call.s.kind == BIAS_TABLE ? call.s.T : 1;
 
-    TRY_RETURN(launch(c, "attention backward", round_queries<D>, call.s.B * call.s.H * call.tiles, 256, 0, heads_of<bf16>(dq),
-                      (const float *)call.dq, call.s, call.turned, call.tiles));
+    TRY_RETURN(launch(c, "attention backward", round_queries<D>, call.s.B * call.s.H * call.tiles,
+                      256, 0, heads_of<bf16>(dq), (const float *)call.dq, call.s, call.turned,
+                      call.tiles));
     if (!dbias.data)
         return ALIBI_OK;
-    return cuda_add_partials(c, (float *)dbias.data, NULL, call.dbias, (int64_t)call.s.B * call.blocks,
-                             (int64_t)call.s.H * entries);
+    return cuda_add_partials(c, (float *)dbias.data, NULL, call.dbias,
+                             (int64_t)call.s.B * call.blocks, (int64_t)call.s.H * entries);
 }
 
 bool backward_matrix_turns(const struct attention *a)
 {
-    return (a->q.shape[3] == 64 || a->q.shape[3] == 128) && aligned(angles_of(a->turned, a->q.shape[3]).table);
+    return (a->q.shape[3] == 64 || a->q.shape[3] == 128) &&
+           aligned(angles_of(a->turned, a->q.shape[3]).table);
 }
 
-alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                             struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
-                             struct kept_tiles kept)
+alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
+                             struct tensor dbias, struct tensor dy, struct tensor lse,
+                             const float *delta, const struct attention *a, struct kept_tiles kept)
 {
     backward_call call;
-    int D = a->q.shape[3] <= 64 ? 64 : 128, entries = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1;
+    int D = a->q.shape[3] <= 64 ? 64 : 128,
+        entries = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1;
 
     call.s = attention_shape_of(a);
     call.dk = heads_of<bf16>(dk);
@@ -821,6 +889,7 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
     TRY_RETURN(tensor_map(&call.dy, dy, QUERIES));
     TRY_RETURN(tensor_map(&call.k, a->k, BLOCK_KEYS));
     TRY_RETURN(tensor_map(&call.v, a->v, BLOCK_KEYS));
-    TRY_RETURN(D == 64 ? start_for<64>(c, call, dbias.data != NULL) : start_for<128>(c, call, dbias.data != NULL));
+    TRY_RETURN(D == 64 ? start_for<64>(c, call, dbias.data != NULL)
+                       : start_for<128>(c, call, dbias.data != NULL));
     return D == 64 ? finish<64>(c, call, dq, dbias) : finish<128>(c, call, dq, dbias);
 }

@@ -1,10 +1,12 @@
 // attention_decode.cu - few queries behind many keys
 //
-// The keys are cut into parts, a block each, so that one query keeps the whole GPU busy; each part leaves its output and its
-// log-sum-exp, and a second kernel merges them:   y = sum_p e^(lse_p - lse) y_p,   lse = log sum_p e^lse_p
+// The keys are cut into parts, a block each, so that one query keeps the whole GPU busy; each part
+// leaves its output and its log-sum-exp, and a second kernel merges them:   y = sum_p e^(lse_p -
+// lse) y_p,   lse = log sum_p e^lse_p
 //
-// A tile of keys is left out if the bound of attention_bounds.cu, against the query's own key, is within its part of the budget:
-// all tiles have the same part, so that none has to know of the others.
+// A tile of keys is left out if the bound of attention_bounds.cu, against the query's own key, is
+// within its part of the budget: all tiles have the same part, so that none has to know of the
+// others.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/bounds.cuh"
 
@@ -42,7 +44,9 @@ struct place {
 
 // Which of the part's tiles matter, in bits; the same for every thread.
 template <class T, bool PACKS>
-static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T> &c, const struct place &w, const float *query)
+static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T> &c,
+                                                             const struct place &w,
+                                                             const float *query)
 {
     int tiles = (int)ceil_div(w.count, ATTENTION_TILE);
     unsigned all = (1u << tiles) - 1, bits = 0;
@@ -52,13 +56,15 @@ static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T
         return all;
     for (int d = 0; d < c.s.D; d++)
         square = fmaf(query[d], query[d], square);
-    own = fmaf(c.s.scale, lanes_dot<PACKS>(query, c.k.row(w.b, w.position, w.kv), c.s.D), c.s.bias(w.h, 0));
+    own = fmaf(c.s.scale, lanes_dot<PACKS>(query, c.k.row(w.b, w.position, w.kv), c.s.D),
+               c.s.bias(w.h, 0));
     reach = norm_margin(c.s.D) * fabsf(c.s.scale) * sqrtf(square);
     own_norm = c.norms.largest(w.b, w.kv, w.position, w.position);
     for (int t = 0; t < tiles; t++) {
         int first = w.first + t * ATTENTION_TILE, last = min(first + ATTENTION_TILE, c.s.Lk) - 1;
-        bool out = last < w.position && weight_bound(c.s, w.h, w.position, first, last, c.norms.largest(w.b, w.kv, first, last),
-                                                     reach, own, own_norm) <= c.share;
+        bool out = last < w.position && weight_bound(c.s, w.h, w.position, first, last,
+                                                     c.norms.largest(w.b, w.kv, first, last), reach,
+                                                     own, own_norm) <= c.share;
         bits |= (unsigned)!out << t;
     }
     return bits;
@@ -66,8 +72,9 @@ static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T
 
 // scores[n] of the part's keys; -inf where there is none.
 template <class T, bool PACKS>
-static __device__ __forceinline__ void find_scores(float *scores, const decode_call<T> &c, const struct place &w,
-                                                   const float *query, unsigned tiles)
+static __device__ __forceinline__ void find_scores(float *scores, const decode_call<T> &c,
+                                                   const struct place &w, const float *query,
+                                                   unsigned tiles)
 {
     for (int n = threadIdx.x / ROW_LANES; n < PART_KEYS; n += THREADS / ROW_LANES) {
         float x = -INFINITY;
@@ -80,8 +87,8 @@ static __device__ __forceinline__ void find_scores(float *scores, const decode_c
 }
 
 template <class T>
-static __device__ __forceinline__ void write_output(const decode_call<T> &c, const struct place &w, const float *weights,
-                                                    unsigned tiles, float sum)
+static __device__ __forceinline__ void write_output(const decode_call<T> &c, const struct place &w,
+                                                    const float *weights, unsigned tiles, float sum)
 {
     float *to = c.outputs + ((int64_t)w.row * c.parts + w.part) * c.s.D;
 
@@ -99,7 +106,8 @@ static __device__ __forceinline__ void write_output(const decode_call<T> &c, con
 }
 
 template <class T, bool PACKS>
-static __global__ void __launch_bounds__(THREADS) parts_kernel(const __grid_constant__ decode_call<T> c)
+static __global__ void __launch_bounds__(THREADS)
+    parts_kernel(const __grid_constant__ decode_call<T> c)
 {
     extern __shared__ float query[]; // [D]
     __shared__ float weights[PART_KEYS];
@@ -131,10 +139,13 @@ static __global__ void __launch_bounds__(THREADS) parts_kernel(const __grid_cons
 }
 
 // A block per row.
-template <class T> static __global__ void __launch_bounds__(THREADS) merge_kernel(const __grid_constant__ decode_call<T> c)
+template <class T>
+static __global__ void __launch_bounds__(THREADS)
+    merge_kernel(const __grid_constant__ decode_call<T> c)
 {
     int row = blockIdx.x, i = row % c.s.Lq, h = row / c.s.Lq % c.s.H, b = row / c.s.Lq / c.s.H;
-    const float *sums = c.sums + (int64_t)row * c.parts, *outputs = c.outputs + (int64_t)row * c.parts * c.s.D;
+    const float *sums = c.sums + (int64_t)row * c.parts,
+                *outputs = c.outputs + (int64_t)row * c.parts * c.s.D;
     float most = -INFINITY, sum = 0.0f;
 
     for (int p = threadIdx.x; p < c.parts; p += THREADS)
@@ -156,7 +167,9 @@ template <class T> static __global__ void __launch_bounds__(THREADS) merge_kerne
 
 // ---- from outside
 
-template <class T> static alibi_status decode(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a)
+template <class T>
+static alibi_status decode(struct cuda *c, struct tensor y, struct tensor lse,
+                           const struct attention *a)
 {
     decode_call<T> call = {};
     int64_t rows;
@@ -176,12 +189,15 @@ template <class T> static alibi_status decode(struct cuda *c, struct tensor y, s
     const int64_t factors[] = { rows, call.parts, call.s.D + 1, (int64_t)sizeof(float) };
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_PARTS, factors, 4, (void **)&call.outputs));
     call.sums = call.outputs + rows * call.parts * call.s.D;
-    TRY_RETURN(launch(c, "attention decode", rows_are_aligned(a->k) ? parts_kernel<T, true> : parts_kernel<T, false>,
-                      dim3((unsigned)rows, (unsigned)call.parts), THREADS, sizeof(float) * (size_t)call.s.D, call));
+    TRY_RETURN(launch(c, "attention decode",
+                      rows_are_aligned(a->k) ? parts_kernel<T, true> : parts_kernel<T, false>,
+                      dim3((unsigned)rows, (unsigned)call.parts), THREADS,
+                      sizeof(float) * (size_t)call.s.D, call));
     return launch(c, "attention decode", merge_kernel<T>, (unsigned)rows, THREADS, 0, call);
 }
 
-alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a)
+alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse,
+                            const struct attention *a)
 {
     DISPATCH(y.type, T, return decode<T>(c, y, lse, a));
 }

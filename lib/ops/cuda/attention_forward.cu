@@ -1,15 +1,19 @@
 // attention_forward.cu - forward on Hopper's matrix unit
 //
-//   S = Q K^T + bias / scale,   m' = max(m, rowmax S),   P = exp(scale (S - m')),   l' = l e^(scale (m - m')) + rowsum P,
-//   O' = O e^(scale (m - m')) + P V;   at the end y = O / l, lse = scale m + log l
+//   S = Q K^T + bias / scale,   m' = max(m, rowmax S),   P = exp(scale (S - m')),   l' = l e^(scale
+//   (m - m')) + rowsum P, O' = O e^(scale (m - m')) + P V;   at the end y = O / l, lse = scale m +
+//   log l
 //
-// A block of queries is two or three warpgroups of 64 rows; one more copies tiles of keys and values into a ring of shared
-// memory. The products of a tile are issued before the exponentials of it: S of the next tile and P V of this one run while the
-// other warpgroup, and then this one, is busy with numbers. The bias costs one multiply-add per score and none of it afterwards:
-// sums start from it instead of from zero. Keys are taken nearest first, so the maximum hardly ever grows after the first tile.
+// A block of queries is two or three warpgroups of 64 rows; one more copies tiles of keys and
+// values into a ring of shared memory. The products of a tile are issued before the exponentials of
+// it: S of the next tile and P V of this one run while the other warpgroup, and then this one, is
+// busy with numbers. The bias costs one multiply-add per score and none of it afterwards: sums
+// start from it instead of from zero. Keys are taken nearest first, so the maximum hardly ever
+// grows after the first tile.
 //
-// A thread block stays on its multiprocessor and takes one block of queries after the other; the copies for the next one
-// begin while this one is finished. Which one takes which does not matter to any number.
+// A thread block stays on its multiprocessor and takes one block of queries after the other; the
+// copies for the next one begin while this one is finished. Which one takes which does not matter
+// to any number.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/tensor_map.cuh"
 #include "ops/cuda/wgmma.cuh"
@@ -18,7 +22,8 @@ enum { WARPGROUP = 128, STAGES = 2, TABLES = 2, PANEL = 64, HEADS_TOGETHER = 16 
 
 // Warpgroups that compute: with narrow heads there are registers for three.
 template <int D> struct work {
-    static const int CONSUMERS = D == 64 ? 3 : 2, QUERIES = 64 * CONSUMERS, THREADS = WARPGROUP * (CONSUMERS + 1);
+    static const int CONSUMERS = D == 64 ? 3 : 2, QUERIES = 64 * CONSUMERS,
+                     THREADS = WARPGROUP * (CONSUMERS + 1);
 };
 
 struct forward_call {
@@ -33,7 +38,8 @@ struct forward_call {
 // Bytes of shared memory, with room to begin at a multiple of 1024.
 template <int D> static size_t forward_shared()
 {
-    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) + TABLES * sizeof(struct bias_table) + 256;
+    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) +
+           TABLES * sizeof(struct bias_table) + 256;
 }
 
 #if HAS_WGMMA
@@ -54,7 +60,8 @@ template <int D> struct item {
     int last_block;  // of keys
     const uint32_t *kept;
 
-    // Some heads at a time, so that their keys stay in the second-level cache; of these the longest rows first.
+    // Some heads at a time, so that their keys stay in the second-level cache; of these the longest
+    // rows first.
     __device__ __forceinline__ item(const forward_call &c, int index)
     {
         int all = c.s.B * c.s.H, group = index / (HEADS_TOGETHER * c.blocks) * HEADS_TOGETHER;
@@ -82,8 +89,8 @@ template <int D> struct item {
 // ---- copying
 
 template <int D, int ROWS>
-static __device__ __forceinline__ void copy_tile(bf16 (*to)[ROWS][PANEL], const CUtensorMap *map, barrier *full, int h, int l,
-                                                 int b)
+static __device__ __forceinline__ void copy_tile(bf16 (*to)[ROWS][PANEL], const CUtensorMap *map,
+                                                 barrier *full, int h, int l, int b)
 {
     barrier_expect(full, D * ROWS * sizeof(bf16));
 #pragma unroll
@@ -91,7 +98,8 @@ static __device__ __forceinline__ void copy_tile(bf16 (*to)[ROWS][PANEL], const 
         copy_box(to[p], map, full, p * PANEL, h, l, b);
 }
 
-template <int D> static __device__ __forceinline__ void copy_all(const forward_call &c, forward_memory<D> *m)
+template <int D>
+static __device__ __forceinline__ void copy_all(const forward_call &c, forward_memory<D> *m)
 {
     struct ring_place<STAGES> t = {
         0, 1
@@ -117,7 +125,8 @@ template <int D> static __device__ __forceinline__ void copy_all(const forward_c
 // The warps of the copying warpgroup that copy nothing bring the tables.
 enum { TABLE_THREADS = WARPGROUP - 32 };
 
-template <int D> static __device__ __forceinline__ void fill_tables(const forward_call &c, forward_memory<D> *m)
+template <int D>
+static __device__ __forceinline__ void fill_tables(const forward_call &c, forward_memory<D> *m)
 {
     struct ring_place<TABLES> t = {
         0, 1
@@ -143,7 +152,8 @@ template <int D> struct rows {
 };
 
 // Sums start from bias / scale.
-template <int D> static __device__ __forceinline__ void start_scores(rows<D> &r, float step, int first_key)
+template <int D>
+static __device__ __forceinline__ void start_scores(rows<D> &r, float step, int first_key)
 {
     int distance = r.row - first_key - r.column;
     float upper = step * -(float)distance, lower = step * -(float)(distance + 8);
@@ -154,8 +164,8 @@ template <int D> static __device__ __forceinline__ void start_scores(rows<D> &r,
 }
 
 template <int D>
-static __device__ __forceinline__ void start_scores_from_table(rows<D> &r, const bias_table *table, int first_key, int T,
-                                                               bool far)
+static __device__ __forceinline__ void start_scores_from_table(rows<D> &r, const bias_table *table,
+                                                               int first_key, int T, bool far)
 {
     const float *bias = table->at(r.row - first_key - r.column);
     float last = *table->at(T - 1);
@@ -171,22 +181,26 @@ static __device__ __forceinline__ void start_scores_from_table(rows<D> &r, const
     }
 }
 
-template <int D> static __device__ __forceinline__ void multiply_scores(rows<D> &r, uint32_t queries, uint32_t keys)
+template <int D>
+static __device__ __forceinline__ void multiply_scores(rows<D> &r, uint32_t queries, uint32_t keys)
 {
     wgmma_begin();
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        wgmma_shared<BLOCK_KEYS, 0, 0>(r.s, operand_along_k(queries + d / 4 * (work<D>::QUERIES * 128) + d % 4 * 32),
-                                       operand_along_k(keys + d / 4 * (BLOCK_KEYS * 128) + d % 4 * 32), 1);
+        wgmma_shared<BLOCK_KEYS, 0, 0>(
+            r.s, operand_along_k(queries + d / 4 * (work<D>::QUERIES * 128) + d % 4 * 32),
+            operand_along_k(keys + d / 4 * (BLOCK_KEYS * 128) + d % 4 * 32), 1);
     wgmma_commit();
 }
 
-template <int D> static __device__ __forceinline__ void multiply_values(rows<D> &r, uint32_t values, bool add)
+template <int D>
+static __device__ __forceinline__ void multiply_values(rows<D> &r, uint32_t values, bool add)
 {
     wgmma_begin();
 #pragma unroll
     for (int k = 0; k < BLOCK_KEYS / 16; k++)
-        wgmma_registers<D, 1>(r.o, r.p[k], operand_across_k(values + k * (16 * 128), BLOCK_KEYS * 128), add || k > 0);
+        wgmma_registers<D, 1>(
+            r.o, r.p[k], operand_across_k(values + k * (16 * 128), BLOCK_KEYS * 128), add || k > 0);
     wgmma_commit();
 }
 
@@ -198,7 +212,8 @@ template <int D> static __device__ __forceinline__ void mask(rows<D> &r, int fir
             r.s[i] = -INFINITY;
 }
 
-// s becomes P; m, l and shrink are brought up to date. A row that sees no key yet has a maximum of -inf.
+// s becomes P; m, l and shrink are brought up to date. A row that sees no key yet has a maximum of
+// -inf.
 template <int D> static __device__ __forceinline__ void softmax(rows<D> &r, float scale_log2)
 {
 #pragma unroll
@@ -241,7 +256,8 @@ template <int D> static __device__ __forceinline__ void pack_weights(rows<D> &r)
 }
 
 template <int D>
-static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_call &c, const struct item<D> &w, int in_block)
+static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_call &c,
+                                                   const struct item<D> &w, int in_block)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -259,12 +275,13 @@ static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_cal
                 *(uint32_t *)(to + 8 * j + r.column) =
                     pack_two(r.o[4 * j + 2 * half] * inverse, r.o[4 * j + 2 * half + 1] * inverse);
         if (r.column == 0)
-            c.lse[((int64_t)w.b * c.s.H + w.h) * c.s.Lq + i] = fmaf(r.m[half], c.s.scale, logf(sum));
+            c.lse[((int64_t)w.b * c.s.H + w.h) * c.s.Lq + i] =
+                fmaf(r.m[half], c.s.scale, logf(sum));
     }
 }
 
-// Warpgroups take turns in starting products: while one multiplies, another is at its exponentials. Left alone they fall into
-// step and all want the same unit at the same time.
+// Warpgroups take turns in starting products: while one multiplies, another is at its exponentials.
+// Left alone they fall into step and all want the same unit at the same time.
 template <int D> static __device__ __forceinline__ void take_turn(int group)
 {
     meet<WARPGROUP * work<D>::CONSUMERS>(1 + group);
@@ -288,8 +305,9 @@ template <int D> static __device__ __forceinline__ void begin_turns(int group)
 
 // S of a tile is under way, and the turn is ours until it is given away.
 template <int D, bool TABLE>
-static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
-                                                    const struct item<D> &w, const bias_table *table, float step, int n,
+static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c,
+                                                    forward_memory<D> *m, const struct item<D> &w,
+                                                    const bias_table *table, float step, int n,
                                                     struct ring_place<STAGES> t, int group)
 {
     int nearest = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
@@ -305,8 +323,9 @@ static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_ca
 
 // Masked where keys reach beyond the first query; then its place in the ring is free.
 template <int D>
-static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call &c, forward_memory<D> *m,
-                                                  const struct item<D> &w, int n, struct ring_place<STAGES> t)
+static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call &c,
+                                                  forward_memory<D> *m, const struct item<D> &w,
+                                                  int n, struct ring_place<STAGES> t)
 {
     hold(r.s);
     if (threadIdx.x % WARPGROUP == 0)
@@ -316,7 +335,9 @@ static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call
     softmax<D>(r, c.s.scale * log2_e);
 }
 
-template <int D> static __device__ __forceinline__ void end_values(rows<D> &r, forward_memory<D> *m, struct ring_place<STAGES> t)
+template <int D>
+static __device__ __forceinline__ void end_values(rows<D> &r, forward_memory<D> *m,
+                                                  struct ring_place<STAGES> t)
 {
     wgmma_wait<0>();
     hold(r.o);
@@ -326,9 +347,11 @@ template <int D> static __device__ __forceinline__ void end_values(rows<D> &r, f
 }
 
 template <int D, bool TABLE>
-static __device__ __forceinline__ void compute_all(const forward_call &c, forward_memory<D> *m, int group)
+static __device__ __forceinline__ void compute_all(const forward_call &c, forward_memory<D> *m,
+                                                   int group)
 {
-    int lane = threadIdx.x % 32, in_block = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    int lane = threadIdx.x % 32,
+        in_block = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     struct ring_place<STAGES> t = {
         0, 0
     };
@@ -405,7 +428,8 @@ template <int D> static __device__ __forceinline__ void init_barriers(forward_me
 #endif // HAS_WGMMA
 
 template <int D, bool TABLE>
-static __global__ void __launch_bounds__(work<D>::THREADS, 1) forward_kernel(const __grid_constant__ forward_call c)
+static __global__ void __launch_bounds__(work<D>::THREADS, 1)
+    forward_kernel(const __grid_constant__ forward_call c)
 {
 #if HAS_WGMMA
     extern __shared__ char memory[];
@@ -427,20 +451,23 @@ static __global__ void __launch_bounds__(work<D>::THREADS, 1) forward_kernel(con
 #endif
 }
 
-template <int D> static alibi_status start(struct cuda *c, const struct attention *a, forward_call &call)
+template <int D>
+static alibi_status start(struct cuda *c, const struct attention *a, forward_call &call)
 {
     bool table = a->bias.kind == BIAS_TABLE;
     int grid;
 
-    static_assert(work<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND, "distances on the edge of a tile lie within the table");
+    static_assert(work<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND,
+                  "distances on the edge of a tile lie within the table");
     call.blocks = (int)ceil_div(call.s.Lq, work<D>::QUERIES);
     call.items = call.blocks * call.s.B * call.s.H;
     grid = call.items < c->multiprocessors ? call.items : c->multiprocessors;
     TRY_RETURN(tensor_map(&call.q, a->q, work<D>::QUERIES));
     TRY_RETURN(tensor_map(&call.k, a->k, BLOCK_KEYS));
     TRY_RETURN(tensor_map(&call.v, a->v, BLOCK_KEYS));
-    return launch(c, "attention forward", table ? forward_kernel<D, true> : forward_kernel<D, false>, grid, work<D>::THREADS,
-                  forward_shared<D>(), call);
+    return launch(c, "attention forward",
+                  table ? forward_kernel<D, true> : forward_kernel<D, false>, grid,
+                  work<D>::THREADS, forward_shared<D>(), call);
 }
 
 int forward_block_queries(int64_t D)
@@ -448,7 +475,8 @@ int forward_block_queries(int64_t D)
     return D <= 64 ? work<64>::QUERIES : work<128>::QUERIES;
 }
 
-alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept)
+alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse,
+                            const struct attention *a, struct kept_tiles kept)
 {
     forward_call call;
 

@@ -1,7 +1,8 @@
 // attention_plain.cu - attention for any type and size, one row per warp
 //
-// Not fast: for fp32, where results are checked, and for heads that the matrix kernels do not serve. A warp takes 32 keys (or
-// queries) at a time, a score per lane, and then adds up vectors with the lanes along D.
+// Not fast: for fp32, where results are checked, and for heads that the matrix kernels do not
+// serve. A warp takes 32 keys (or queries) at a time, a score per lane, and then adds up vectors
+// with the lanes along D.
 #include "ops/cuda/attention.cuh"
 
 enum { WARPS = 4 };
@@ -26,19 +27,24 @@ template <class T> static __device__ __forceinline__ float dot(const T *a, const
 }
 
 // The row of bits of query i; NULL: all.
-template <class T> static __device__ __forceinline__ const uint32_t *kept_row(const plain_call<T> &c, int b, int h, int i)
+template <class T>
+static __device__ __forceinline__ const uint32_t *kept_row(const plain_call<T> &c, int b, int h,
+                                                           int i)
 {
     return c.kept.bits ? c.kept.row((int64_t)b * c.s.H + h, i / ATTENTION_TILE) : NULL;
 }
 
-template <class T> static __device__ __forceinline__ float score(const plain_call<T> &c, int b, int h, int i, int j)
+template <class T>
+static __device__ __forceinline__ float score(const plain_call<T> &c, int b, int h, int i, int j)
 {
-    return c.s.scale * dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) + c.s.bias(h, c.s.past() + i - j);
+    return c.s.scale * dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) +
+           c.s.bias(h, c.s.past() + i - j);
 }
 
 // P and dS of one pair, for the backward pass.
 template <class T>
-static __device__ __forceinline__ void pair(const plain_call<T> &c, int b, int h, int i, int j, float *p, float *ds)
+static __device__ __forceinline__ void pair(const plain_call<T> &c, int b, int h, int i, int j,
+                                            float *p, float *ds)
 {
     int64_t row = ((int64_t)b * c.s.H + h) * c.s.Lq + i;
 
@@ -46,10 +52,12 @@ static __device__ __forceinline__ void pair(const plain_call<T> &c, int b, int h
     *ds = *p * (dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D) - c.delta[row]);
 }
 
-// sums[d] = shrink * sums[d] + sum over lanes of weight * row[lane][d], lanes along D; `count` rows from `first` on.
+// sums[d] = shrink * sums[d] + sum over lanes of weight * row[lane][d], lanes along D; `count` rows
+// from `first` on.
 template <class T>
-static __device__ __forceinline__ void add_rows(float *sums, float shrink, float weight, heads<const T> rows, int b, int h,
-                                                int first, int count, int D)
+static __device__ __forceinline__ void add_rows(float *sums, float shrink, float weight,
+                                                heads<const T> rows, int b, int h, int first,
+                                                int count, int D)
 {
     for (int base = 0; base < D; base += 32) {
         int d = base + threadIdx.x % 32;
@@ -70,7 +78,8 @@ template <class T> static __device__ __forceinline__ void clear(float *sums, int
         sums[d] = 0.0f;
 }
 
-template <class T> static __device__ __forceinline__ void store_row(T *to, const float *sums, float factor, int D)
+template <class T>
+static __device__ __forceinline__ void store_row(T *to, const float *sums, float factor, int D)
 {
     for (int d = threadIdx.x % 32; d < D; d += 32)
         to[d] = from_float<T>(factor * sums[d]);
@@ -91,7 +100,8 @@ template <class T> static __global__ void forward_kernel(const __grid_constant__
     const attention_shape &s = c.s;
     float *o, m = -INFINITY, l = 0.0f;
     int64_t row = warp_row(&o, s.D);
-    int i = (int)(row % s.Lq), h = (int)(row / s.Lq % s.H), b = (int)(row / s.Lq / s.H), lane = threadIdx.x % 32;
+    int i = (int)(row % s.Lq), h = (int)(row / s.Lq % s.H), b = (int)(row / s.Lq / s.H),
+        lane = threadIdx.x % 32;
 
     if (row >= (int64_t)s.B * s.H * s.Lq)
         return;
@@ -119,7 +129,8 @@ template <class T> static __global__ void queries_kernel(const __grid_constant__
     const attention_shape &s = c.s;
     float *sums, slope = 0.0f;
     int64_t row = warp_row(&sums, s.D);
-    int i = (int)(row % s.Lq), h = (int)(row / s.Lq % s.H), b = (int)(row / s.Lq / s.H), lane = threadIdx.x % 32;
+    int i = (int)(row % s.Lq), h = (int)(row / s.Lq % s.H), b = (int)(row / s.Lq / s.H),
+        lane = threadIdx.x % 32;
 
     if (row >= (int64_t)s.B * s.H * s.Lq)
         return;
@@ -147,7 +158,8 @@ template <class T> static __global__ void keys_kernel(const __grid_constant__ pl
     const attention_shape &s = c.s;
     float *sums;
     int64_t row = warp_row(&sums, 2 * s.D);
-    int j = (int)(row % s.Lk), kv = (int)(row / s.Lk % s.Hkv), b = (int)(row / s.Lk / s.Hkv), lane = threadIdx.x % 32;
+    int j = (int)(row % s.Lk), kv = (int)(row / s.Lk % s.Hkv), b = (int)(row / s.Lk / s.Hkv),
+        lane = threadIdx.x % 32;
     int group = s.H / s.Hkv;
 
     if (row >= (int64_t)s.B * s.Hkv * s.Lk)
@@ -180,8 +192,10 @@ static __global__ void slopes_kernel(float *dslopes, const float *rows, int B, i
         dslopes[h] += sum;
 }
 
-// dtable[h, t] += the pairs at that distance, or from it on for the last entry: a block per entry, threads along the queries.
-template <class T> static __global__ void table_kernel(const __grid_constant__ plain_call<T> c, float *dtable)
+// dtable[h, t] += the pairs at that distance, or from it on for the last entry: a block per entry,
+// threads along the queries.
+template <class T>
+static __global__ void table_kernel(const __grid_constant__ plain_call<T> c, float *dtable)
 {
     const attention_shape &s = c.s;
     int t = blockIdx.x, h = blockIdx.y;
@@ -209,7 +223,8 @@ static unsigned blocks_for(int64_t rows)
     return (unsigned)ceil_div(rows, WARPS);
 }
 
-template <class T> static plain_call<T> call_of(const struct attention *a, struct tensor lse, struct kept_tiles kept)
+template <class T>
+static plain_call<T> call_of(const struct attention *a, struct tensor lse, struct kept_tiles kept)
 {
     plain_call<T> call = {};
 
@@ -223,36 +238,39 @@ template <class T> static plain_call<T> call_of(const struct attention *a, struc
 }
 
 template <class T>
-static alibi_status forward(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept)
+static alibi_status forward(struct cuda *c, struct tensor y, struct tensor lse,
+                            const struct attention *a, struct kept_tiles kept)
 {
     plain_call<T> call = call_of<T>(a, lse, kept);
     int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq;
 
     call.y = heads_of<T>(y);
-    return launch(c, "attention forward", forward_kernel<T>, blocks_for(rows), 32 * WARPS, WARPS * call.s.D * sizeof(float),
-                  call);
+    return launch(c, "attention forward", forward_kernel<T>, blocks_for(rows), 32 * WARPS,
+                  WARPS * call.s.D * sizeof(float), call);
 }
 
-template <class T> static alibi_status bias_gradient(struct cuda *c, const plain_call<T> &call, struct tensor dbias)
+template <class T>
+static alibi_status bias_gradient(struct cuda *c, const plain_call<T> &call, struct tensor dbias)
 {
     const attention_shape &s = call.s;
 
     if (!dbias.data || s.kind == BIAS_NONE)
         return ALIBI_OK;
     if (s.kind == BIAS_TABLE)
-        return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H), 256, 0, call,
-                      (float *)dbias.data);
-    return launch(c, "attention backward", slopes_kernel, s.H, 256, 0, (float *)dbias.data, (const float *)call.slopes, s.B, s.H,
-                  s.Lq);
+        return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H),
+                      256, 0, call, (float *)dbias.data);
+    return launch(c, "attention backward", slopes_kernel, s.H, 256, 0, (float *)dbias.data,
+                  (const float *)call.slopes, s.B, s.H, s.Lq);
 }
 
 template <class T>
-static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                             struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
-                             struct kept_tiles kept)
+static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
+                             struct tensor dbias, struct tensor dy, struct tensor lse,
+                             const float *delta, const struct attention *a, struct kept_tiles kept)
 {
     plain_call<T> call = call_of<T>(a, lse, kept);
-    int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq, keys = (int64_t)call.s.B * call.s.Hkv * call.s.Lk;
+    int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq,
+            keys = (int64_t)call.s.B * call.s.Hkv * call.s.Lk;
     const int64_t slopes[] = { rows, (int64_t)sizeof(float) };
     size_t shared = WARPS * call.s.D * sizeof(float);
 
@@ -263,19 +281,22 @@ static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk,
     call.delta = delta;
     if (dbias.data && call.s.kind == BIAS_LINEAR)
         TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 2, (void **)&call.slopes));
-    TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS, shared, call));
-    TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS, 2 * shared, call));
+    TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS,
+                      shared, call));
+    TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS,
+                      2 * shared, call));
     return bias_gradient(c, call, dbias);
 }
 
-alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse, const struct attention *a, struct kept_tiles kept)
+alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse,
+                           const struct attention *a, struct kept_tiles kept)
 {
     DISPATCH(y.type, T, return forward<T>(c, y, lse, a, kept));
 }
 
-alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                            struct tensor dy, struct tensor lse, const float *delta, const struct attention *a,
-                            struct kept_tiles kept)
+alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
+                            struct tensor dbias, struct tensor dy, struct tensor lse,
+                            const float *delta, const struct attention *a, struct kept_tiles kept)
 {
     DISPATCH(dy.type, T, return backward<T>(c, dq, dk, dv, dbias, dy, lse, delta, a, kept));
 }

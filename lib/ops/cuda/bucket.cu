@@ -36,21 +36,25 @@ struct bucket_gather {
     }
 };
 
-alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket)
+alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
+                                 struct tensor bucket)
 {
     struct cuda *c = cuda_of(dev);
-    const struct bucket_lookup op = { (float *)table.data, (const float *)weight.data, (const int32_t *)bucket.data,
-                                      table.shape[0], table.shape[1] };
+    const struct bucket_lookup op = { (float *)table.data, (const float *)weight.data,
+                                      (const int32_t *)bucket.data, table.shape[0],
+                                      table.shape[1] };
 
     cuda_part(c, "bias by bucket");
     return each<1>(c, "bias by bucket", op, tensor_count(table), false);
 }
 
-alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket)
+alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
+                                  struct tensor bucket)
 {
     struct cuda *c = cuda_of(dev);
-    const struct bucket_gather op = { (float *)dweight.data, (const float *)dtable.data, (const int32_t *)bucket.data,
-                                      dtable.shape[0], dtable.shape[1] };
+    const struct bucket_gather op = { (float *)dweight.data, (const float *)dtable.data,
+                                      (const int32_t *)bucket.data, dtable.shape[0],
+                                      dtable.shape[1] };
 
     cuda_part(c, "bias by bucket");
     return each<1>(c, "bias by bucket", op, tensor_count(dweight), false);

@@ -29,21 +29,24 @@ static __global__ void __launch_bounds__(LANES *ADDERS)
     to[column] += sum;
 }
 
-alibi_status cuda_add_partials(struct cuda *c, float *sums, float *more, const float *partials, int64_t count, int64_t columns)
+alibi_status cuda_add_partials(struct cuda *c, float *sums, float *more, const float *partials,
+                               int64_t count, int64_t columns)
 {
     const dim3 grid((unsigned)ceil_div(columns, LANES), more ? 2 : 1);
 
-    return launch(c, "partial sums", add_partials_kernel, grid, dim3(LANES, ADDERS), 0, sums, more, partials, (int)count,
-                  columns);
+    return launch(c, "partial sums", add_partials_kernel, grid, dim3(LANES, ADDERS), 0, sums, more,
+                  partials, (int)count, columns);
 }
 
 // ---- sums over rows
 
-// A sum for each block's columns; where stripes alone are more than the blocks wanted, there is one slice.
+// A sum for each block's columns; where stripes alone are more than the blocks wanted, there is one
+// slice.
 size_t cuda_column_bytes(int64_t columns)
 {
     const int64_t of_blocks = MULTIPROCESSORS * MOST_BLOCKS * LANES * MOST_COLUMNS;
-    const int64_t factors[] = { MOST_SETS, columns > of_blocks ? columns : of_blocks, (int64_t)sizeof(float) };
+    const int64_t factors[] = { MOST_SETS, columns > of_blocks ? columns : of_blocks,
+                                (int64_t)sizeof(float) };
 
     return cuda_bytes(factors, 3);
 }
@@ -60,7 +63,9 @@ template <class T> struct column_sums {
         return load_bits<N>(x + (int64_t)row * columns + column);
     }
 
-    template <int N> __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &numbers, int, int) const
+    template <int N>
+    __device__ __forceinline__ void use(float (&sums)[SETS][N], const part<N> &numbers, int,
+                                        int) const
     {
 #pragma unroll
         for (int n = 0; n < N; n++)
@@ -68,7 +73,8 @@ template <class T> struct column_sums {
     }
 };
 
-template <class T> static alibi_status sum_columns(struct cuda *c, struct tensor sums, struct tensor x)
+template <class T>
+static alibi_status sum_columns(struct cuda *c, struct tensor sums, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = x.shape[0], columns = x.shape[1];
@@ -107,14 +113,16 @@ template <class T> struct add_bias {
     }
 };
 
-template <class T> static alibi_status run_add_bias(struct cuda *c, struct tensor y, struct tensor bias)
+template <class T>
+static alibi_status run_add_bias(struct cuda *c, struct tensor y, struct tensor bias)
 {
     constexpr int N = pack<T>::N;
     const struct add_bias<T> op = {
         (T *)y.data, (const T *)bias.data, y.shape[1]
     };
 
-    return each<N>(c, "bias", op, tensor_count(y), y.shape[1] % N == 0 && aligned(y.data, bias.data));
+    return each<N>(c, "bias", op, tensor_count(y),
+                   y.shape[1] % N == 0 && aligned(y.data, bias.data));
 }
 
 alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias)

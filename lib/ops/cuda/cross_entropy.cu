@@ -1,10 +1,12 @@
 // cross_entropy.cu
 //
-//   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax - onehot)
+//   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax -
+//   onehot)
 //
-// A block has a row. The logits are copied to shared memory once, where a row fits, and then gone over three times: for the
-// largest, for the sum, for the gradient. Each thread reads, and writes, the same columns in all of them, so dlogits may be
-// logits, and only the two sums over the block need barriers.
+// A block has a row. The logits are copied to shared memory once, where a row fits, and then gone
+// over three times: for the largest, for the sum, for the gradient. Each thread reads, and writes,
+// the same columns in all of them, so dlogits may be logits, and only the two sums over the block
+// need barriers.
 #include <cuda_pipeline_primitives.h>
 #include <math.h>
 
@@ -21,8 +23,8 @@ template <class T> struct logit_rows {
     float scale;
 };
 
-// exp(x - max). For bf16 one fused step and the unit for powers of two: its error, some 2^-22 and 2^-23 |max|, is far below
-// the logits' rounding.
+// exp(x - max). For bf16 one fused step and the unit for powers of two: its error, some 2^-22 and
+// 2^-23 |max|, is far below the logits' rounding.
 template <class T> static __device__ __forceinline__ float exponential(float x, float max)
 {
     const float log2_e = 1.4426950408889634f;
@@ -32,7 +34,8 @@ template <class T> static __device__ __forceinline__ float exponential(float x, 
     return power_of_two(fmaf(x, log2_e, -max * log2_e));
 }
 
-template <class T, int N> static __device__ __forceinline__ void copy_row(T *to, const T *from, int V)
+template <class T, int N>
+static __device__ __forceinline__ void copy_row(T *to, const T *from, int V)
 {
     for (int v = (int)threadIdx.x * N; v < V; v += THREADS * N) {
         if constexpr (N == 1)
@@ -60,7 +63,8 @@ template <class T, int N> static __device__ __forceinline__ float largest(const 
 }
 
 // The largest is taken out of the exponent: no exp overflows, and one of them is 1.
-template <class T, int N> static __device__ __forceinline__ float sum_of_exp(const T *row, int V, float max)
+template <class T, int N>
+static __device__ __forceinline__ float sum_of_exp(const T *row, int V, float max)
 {
     float sum = 0.0f;
 
@@ -76,7 +80,8 @@ template <class T, int N> static __device__ __forceinline__ float sum_of_exp(con
 }
 
 template <class T, int N>
-static __device__ __forceinline__ void gradient(T *to, const T *row, int V, float max, float sum, int target, float scale)
+static __device__ __forceinline__ void gradient(T *to, const T *row, int V, float max, float sum,
+                                                int target, float scale)
 {
     const float share = scale / sum;
 
@@ -103,7 +108,8 @@ template <class T, int N> static __device__ __forceinline__ void zeros(T *to, in
         store<N>(to + v, none);
 }
 
-// KEEP: the row fits in shared memory. Two blocks per multiprocessor: one reads while the other computes.
+// KEEP: the row fits in shared memory. Two blocks per multiprocessor: one reads while the other
+// computes.
 template <class T, int N, bool KEEP>
 static __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_rows<T> a)
 {
@@ -134,15 +140,19 @@ static __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct
 }
 
 // Asks for all the shared memory there is, for two blocks, instead of cache.
-template <class T, int N> static alibi_status run_kept(struct cuda *c, struct logit_rows<T> a, dim3 grid, size_t bytes)
+template <class T, int N>
+static alibi_status run_kept(struct cuda *c, struct logit_rows<T> a, dim3 grid, size_t bytes)
 {
     const auto kernel = cross_entropy_kernel<T, N, true>;
 
-    TRY_RETURN(cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100), "cross-entropy"));
+    TRY_RETURN(cuda_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+        "cross-entropy"));
     return launch(c, "cross-entropy", kernel, grid, dim3(THREADS), bytes, a);
 }
 
-template <class T, int N> static alibi_status fit(struct cuda *c, struct logit_rows<T> a, int64_t count)
+template <class T, int N>
+static alibi_status fit(struct cuda *c, struct logit_rows<T> a, int64_t count)
 {
     const size_t others = 1024; // shared memory for sums over the block, and the system's
     const size_t bytes = (size_t)a.V * sizeof(T);
@@ -154,14 +164,15 @@ template <class T, int N> static alibi_status fit(struct cuda *c, struct logit_r
 }
 
 template <class T>
-static alibi_status run(struct cuda *c, struct tensor nll, struct tensor dlogits, struct tensor logits, struct tensor targets,
-                        double scale)
+static alibi_status run(struct cuda *c, struct tensor nll, struct tensor dlogits,
+                        struct tensor logits, struct tensor targets, double scale)
 {
     constexpr int N = pack<T>::N;
     const int64_t count = logits.shape[0];
     const int V = (int)logits.shape[1];
     const struct logit_rows<T> a = {
-        (float *)nll.data, (T *)dlogits.data, (const T *)logits.data, (const int32_t *)targets.data, V, (float)scale
+        (float *)nll.data, (T *)dlogits.data, (const T *)logits.data,
+            (const int32_t *)targets.data, V, (float)scale
     };
 
     if (count == 0)
@@ -171,8 +182,8 @@ static alibi_status run(struct cuda *c, struct tensor nll, struct tensor dlogits
     return fit<T, 1>(c, a, count);
 }
 
-alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
-                                struct tensor targets, double scale)
+alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
+                                struct tensor logits, struct tensor targets, double scale)
 {
     struct cuda *c = cuda_of(dev);
 

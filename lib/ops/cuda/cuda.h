@@ -1,13 +1,14 @@
 /* cuda.h - what the files of this room share
  *
- * The operations of ops.h on one NVIDIA GPU: T is F32 or BF16. This room is a shared library of its own, libalibi_cuda.so, that
- * lib/ops/device.c loads when a GPU is wanted, so the rest of the library needs nothing of CUDA. It calls back through `struct
- * cuda_host` (backend.h) alone. C files see the runtime's C interface; .cu files hold the kernels, one file per operation, and
+ * The operations of ops.h on one NVIDIA GPU: T is F32 or BF16. This room is a shared library of its
+ * own, libalibi_cuda.so, that lib/ops/device.c loads when a GPU is wanted, so the rest of the
+ * library needs nothing of CUDA. It calls back through `struct cuda_host` (backend.h) alone. C
+ * files see the runtime's C interface; .cu files hold the kernels, one file per operation, and
  * export the functions of the table below.
  *
- * Order and determinism: all work of a device goes through one stream, in the order of the calls. No sum depends on the order in
- * which blocks happen to run: where blocks add to one place they take turns, or leave partial sums that are added in a fixed
- * order. */
+ * Order and determinism: all work of a device goes through one stream, in the order of the calls.
+ * No sum depends on the order in which blocks happen to run: where blocks add to one place they
+ * take turns, or leave partial sums that are added in a fixed order. */
 #ifndef CUDA_H
 #define CUDA_H
 
@@ -21,13 +22,14 @@ extern "C" {
 #include "ops/backend.h"
 
 /* The one symbol of the shared library. */
-__attribute__((visibility("default"))) int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX],
+__attribute__((visibility("default"))) int alibi_cuda_open(struct device *out,
+                                                           char name[CUDA_NAME_MAX],
                                                            const struct cuda_host *host);
 
 /* ---- state */
 
-/* Memory that an operation needs while it runs, kept for the next call. One place per purpose, so that two purposes within one
- * operation cannot meet. */
+/* Memory that an operation needs while it runs, kept for the next call. One place per purpose, so
+ * that two purposes within one operation cannot meet. */
 enum scratch_place {
     SCRATCH_SUMS,    /* partial sums: norms, column sums, norms of gradients */
     SCRATCH_SORT,    /* the order of tokens */
@@ -43,7 +45,12 @@ enum scratch_place {
 
 enum { SCRATCH_GRAIN = 1 << 20 }; /* a place's size is a multiple of it */
 
-enum { PART_EVENTS = 4096, BLAS_WORKSPACE = 64 << 20, STAGING_BYTES = 16 << 20, PLAN_BUCKETS = 256 };
+enum {
+    PART_EVENTS = 4096,
+    BLAS_WORKSPACE = 64 << 20,
+    STAGING_BYTES = 16 << 20,
+    PLAN_BUCKETS = 256
+};
 
 struct cuda_plan;   /* linear.c */
 struct cuda_parts;  /* parts.c */
@@ -51,7 +58,8 @@ struct cuda_buffer; /* device.c */
 
 struct cuda {
     int multiprocessors, major;
-    bool unordered;          /* blocks add gradients of queries as they come: to measure what their order costs (docs/gpu.md) */
+    bool unordered; /* blocks add gradients of queries as they come: to measure what their order
+                       costs (docs/gpu.md) */
     size_t shared_per_block; /* at most, with opting in */
     cudaStream_t stream;
     cublasLtHandle_t blas;
@@ -91,26 +99,31 @@ static inline size_t cuda_bytes(const int64_t *factors, int count)
 
 /* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's words. */
 alibi_status cuda_check(cudaError_t error, const char *what);
-alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out); /* not cleared */
+alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes,
+                          void **out); /* not cleared */
 /* cuda_bytes() of it. */
-alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors, int count, void **out);
+alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors,
+                              int count, void **out);
 alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what);
-void cuda_free(struct cuda *c, void *buffer, size_t bytes); /* waits for what is under way; NULL is fine */
+void cuda_free(struct cuda *c, void *buffer,
+               size_t bytes); /* waits for what is under way; NULL is fine */
 
-/* Scratch memory that passes over so many rows of C numbers take, for workspace.cu: of SCRATCH_SUMS (columns.cu: the most of any
- * pass; norm.cu; embedding.cu), and of SCRATCH_SORT (embedding.cu). */
+/* Scratch memory that passes over so many rows of C numbers take, for workspace.cu: of SCRATCH_SUMS
+ * (columns.cu: the most of any pass; norm.cu; embedding.cu), and of SCRATCH_SORT (embedding.cu). */
 size_t cuda_column_bytes(int64_t columns);
 size_t cuda_norm_bytes(int64_t rows, int64_t C);
 size_t cuda_aside_bytes(int64_t rows, int64_t C);
 size_t cuda_sorting_bytes(struct cuda *c, int64_t rows);
 
-/* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] += bias[n]. sums is S, the rest T. */
+/* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] += bias[n]. sums is
+ * S, the rest T. */
 alibi_status cuda_column_sums(struct cuda *c, struct tensor sums, struct tensor x);
 alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias);
 
-/* The gradient of an activation (activation.cu) with the column sums of dx, S, which accumulate and may be absent, in the same
- * pass. Aliasing as in activation_backward. */
-alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums, struct tensor dy,
+/* The gradient of an activation (activation.cu) with the column sums of dx, S, which accumulate and
+ * may be absent, in the same pass. Aliasing as in activation_backward. */
+alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx,
+                                           struct tensor dx_sums, struct tensor dy,
                                            struct tensor x);
 
 /* A number that tells results with different bits apart (fingerprint.cu). Waits. */
@@ -123,7 +136,8 @@ extern const struct ops cuda_ops;
 alibi_status cuda_finish(struct device *dev);
 void cuda_memory(struct device *dev, struct device_memory *memory);
 void cuda_reset_peak(struct device *dev);
-size_t cuda_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training);
+size_t cuda_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
+                      bool training);
 alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int *count);
 alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const char *what);
 void cuda_buffer_free(struct device *dev, void *buffer);
@@ -131,49 +145,67 @@ alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host
 alibi_status cuda_download(struct device *dev, void *host, struct tensor src);
 alibi_status cuda_fill(struct device *dev, struct tensor dst, double value);
 alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src);
-alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
-                                    struct tensor table, int64_t start, double scale);
-alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
-                                     struct tensor tokens, int64_t start, double scale);
-alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                  struct tensor dy, struct tensor x, struct tensor weight);
-alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
-                                            struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
-                                             struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                             struct tensor activated, struct tensor weight, struct tensor up);
-alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
-                                    struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
-                                    struct tensor weight, struct tensor bias, double eps);
-alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                     struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
+                                    struct tensor weight, struct tensor table, int64_t start,
+                                    double scale);
+alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight,
+                                     struct tensor dtable, struct tensor dy, struct tensor tokens,
+                                     int64_t start, double scale);
+alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x,
+                                 struct tensor weight, struct tensor bias);
+alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                  struct tensor dbias, struct tensor dy, struct tensor x,
+                                  struct tensor weight);
+alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
+                                            struct tensor up, struct tensor x, struct tensor weight,
+                                            struct tensor bias);
+alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
+                                             struct tensor dup_sums, struct tensor scratch,
+                                             struct tensor dweight, struct tensor dbias,
+                                             struct tensor dy, struct tensor activated,
+                                             struct tensor weight, struct tensor up);
+alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
+                                    struct tensor rstd, struct tensor sum, struct tensor x,
+                                    struct tensor branch, struct dropout drop, struct tensor weight,
+                                    struct tensor bias, double eps);
+alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                     struct tensor dbias, struct tensor y, struct tensor dy,
+                                     struct tensor x, struct tensor weight, struct tensor bias,
                                      struct tensor mean, struct tensor rstd);
-alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
-                                  struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias,
+alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
+                                  struct tensor sum, struct tensor x, struct tensor branch,
+                                  struct dropout drop, struct tensor weight, struct tensor bias,
                                   double eps);
-alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                   struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                   struct tensor dbias, struct tensor y, struct tensor dy,
+                                   struct tensor x, struct tensor weight, struct tensor bias,
                                    struct tensor rstd);
-alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x);
-alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x);
-alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
-                                   struct dropout drop);
-alibi_status cuda_dropout(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
-alibi_status cuda_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
-alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
-                                     struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
-                                     struct attention a);
-alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
+alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y,
+                                     struct tensor x);
+alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx,
+                                      struct tensor dy, struct tensor x);
+alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x,
+                                   struct tensor branch, struct dropout drop);
+alibi_status cuda_dropout(struct device *dev, struct tensor y, struct tensor x,
+                          struct dropout drop);
+alibi_status cuda_attention_forward(struct device *dev, struct tensor y, struct tensor lse,
+                                    struct attention a);
+alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struct tensor dk,
+                                     struct tensor dv, struct tensor dbias, struct tensor dy,
+                                     struct tensor y, struct tensor lse, struct attention a);
+alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
+                                  int64_t from);
 alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r, int direction);
-alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);
-alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket);
-alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
-                                struct tensor targets, double scale);
-alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                        struct tensor gradient, struct adamw a);
-alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
-                           struct nesterov n);
+alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
+                                 struct tensor bucket);
+alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
+                                  struct tensor bucket);
+alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
+                                struct tensor logits, struct tensor targets, double scale);
+alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
+                        struct tensor v, struct tensor gradient, struct adamw a);
+alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
+                           struct tensor gradient, struct nesterov n);
 alibi_status cuda_sum_squares(struct device *dev, double *sum, struct tensor x);
 alibi_status cuda_sum(struct device *dev, double *sum, struct tensor x);
 

@@ -1,7 +1,8 @@
 /* device.c - the GPU itself: opening it, its memory, and the ways in and out of it
  *
- * There is one GPU per process (CUDA_VISIBLE_DEVICES chooses among several), opened once and kept. Invariant: `used` is the sum
- * of all device memory that cuda_new gave and cuda_free did not take back; scratch and the products' workspace are in it. */
+ * There is one GPU per process (CUDA_VISIBLE_DEVICES chooses among several), opened once and kept.
+ * Invariant: `used` is the sum of all device memory that cuda_new gave and cuda_free did not take
+ * back; scratch and the products' workspace are in it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,8 +62,8 @@ static alibi_status no_room(size_t bytes, const char *what)
     forget_error();
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
         forget_error();
-    return fail(ALIBI_MEMORY, "the GPU has no room for %s: %.1f GiB wanted, %.1f GiB of %.1f free", what, gib(bytes),
-                gib(free_bytes), gib(total));
+    return fail(ALIBI_MEMORY, "the GPU has no room for %s: %.1f GiB wanted, %.1f GiB of %.1f free",
+                what, gib(bytes), gib(free_bytes), gib(total));
 }
 
 /* ---- memory */
@@ -70,7 +71,8 @@ static alibi_status no_room(size_t bytes, const char *what)
 alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what)
 {
     void *buffer = NULL;
-    cudaError_t error = cudaMalloc(&buffer, bytes > 0 ? bytes : 1); /* an empty buffer has an address too */
+    cudaError_t error =
+        cudaMalloc(&buffer, bytes > 0 ? bytes : 1); /* an empty buffer has an address too */
 
     if (error == cudaErrorMemoryAllocation)
         return no_room(bytes, what);
@@ -82,7 +84,8 @@ alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what
     return ALIBI_OK;
 }
 
-/* An error of work under way is not lost: the runtime repeats it at the next call that can report it. */
+/* An error of work under way is not lost: the runtime repeats it at the next call that can report
+ * it. */
 void cuda_free(struct cuda *c, void *buffer, size_t bytes)
 {
     if (buffer == NULL)
@@ -101,7 +104,8 @@ static alibi_status reserve_buffer(struct cuda *c)
         return ALIBI_OK;
     grown = realloc(c->buffers, capacity * sizeof *grown);
     if (grown == NULL)
-        return fail(ALIBI_MEMORY, "not enough memory for the list of %zu buffers on the GPU", capacity);
+        return fail(ALIBI_MEMORY, "not enough memory for the list of %zu buffers on the GPU",
+                    capacity);
     c->buffers = grown;
     c->buffer_capacity = capacity;
     return ALIBI_OK;
@@ -154,7 +158,8 @@ alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes
     return ALIBI_OK;
 }
 
-alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors, int count, void **out)
+alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors,
+                              int count, void **out)
 {
     return cuda_scratch(c, place, cuda_bytes(factors, count), out);
 }
@@ -171,8 +176,9 @@ static size_t held(const struct cuda *c)
 
 /* ---- in and out
  *
- * Through page-locked staging memory in two halves: while the GPU copies one, the host fills or empties the other. What leaves
- * the host has left it when upload returns, though the copy may still be under way. */
+ * Through page-locked staging memory in two halves: while the GPU copies one, the host fills or
+ * empties the other. What leaves the host has left it when upload returns, though the copy may
+ * still be under way. */
 
 /* `count` numbers from `host`, as they lie in a tensor of that type. */
 static void pack(char *staged, enum dtype type, const float *host, size_t count)
@@ -226,7 +232,8 @@ alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host
         c->staging.next ^= 1;
         TRY_RETURN(wait_for_half(c, half));
         pack(c->staging.at[half], dst.type, (const float *)host + from, count);
-        TRY_RETURN(start_copy(c, half, tensor_at(dst, (int64_t)from), c->staging.at[half], count * dtype_bytes(dst.type)));
+        TRY_RETURN(start_copy(c, half, tensor_at(dst, (int64_t)from), c->staging.at[half],
+                              count * dtype_bytes(dst.type)));
     }
     return ALIBI_OK;
 }
@@ -243,7 +250,8 @@ alibi_status cuda_download(struct device *dev, void *host, struct tensor src)
         count = piece(src, k, &from);
         if (count > 0) {
             TRY_RETURN(wait_for_half(c, half));
-            TRY_RETURN(start_copy(c, half, c->staging.at[half], tensor_at(src, (int64_t)from), count * dtype_bytes(src.type)));
+            TRY_RETURN(start_copy(c, half, c->staging.at[half], tensor_at(src, (int64_t)from),
+                                  count * dtype_bytes(src.type)));
         }
         if (before > 0) {
             TRY_RETURN(wait_for_half(c, 1 - half));
@@ -295,8 +303,8 @@ static alibi_status check_driver(void)
     if (version == 0)
         return fail(ALIBI_DEVICE, "no NVIDIA driver is loaded");
     if (version < needed)
-        return fail(ALIBI_DEVICE, "the driver is too old (it has CUDA %d.%d, %d.%d is needed)", version / 1000,
-                    version % 1000 / 10, needed / 1000, needed % 1000 / 10);
+        return fail(ALIBI_DEVICE, "the driver is too old (it has CUDA %d.%d, %d.%d is needed)",
+                    version / 1000, version % 1000 / 10, needed / 1000, needed % 1000 / 10);
     return ALIBI_OK;
 }
 
@@ -318,7 +326,8 @@ static alibi_status read_properties(struct cuda *c, char name[CUDA_NAME_MAX])
 
     TRY_RETURN(cuda_check(cudaGetDeviceProperties(&p, 0), "asking for its properties"));
     if (p.major < 8)
-        return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name, p.major, p.minor);
+        return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name,
+                    p.major, p.minor);
     c->major = p.major;
     c->unordered = getenv("ALIBI_UNORDERED") != NULL;
     c->multiprocessors = p.multiProcessorCount;
@@ -339,8 +348,10 @@ static alibi_status open_blas(struct cuda *c)
 static alibi_status open_staging(struct cuda *c)
 {
     for (int half = 0; half < 2; half++) {
-        TRY_RETURN(cuda_check(cudaMallocHost((void **)&c->staging.at[half], HALF_BYTES), "page-locked host memory"));
-        TRY_RETURN(cuda_check(cudaEventCreateWithFlags(&c->staging.done[half], cudaEventDisableTiming), "an event"));
+        TRY_RETURN(cuda_check(cudaMallocHost((void **)&c->staging.at[half], HALF_BYTES),
+                              "page-locked host memory"));
+        TRY_RETURN(cuda_check(
+            cudaEventCreateWithFlags(&c->staging.done[half], cudaEventDisableTiming), "an event"));
     }
     return ALIBI_OK;
 }
@@ -368,8 +379,9 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], const struct c
 
     library = *host;
     if (host->version != CUDA_INTERFACE)
-        return fail(ALIBI_DEVICE, "libalibi_cuda.so is of another version (it has interface %d, %d is needed)", CUDA_INTERFACE,
-                    host->version);
+        return fail(ALIBI_DEVICE,
+                    "libalibi_cuda.so is of another version (it has interface %d, %d is needed)",
+                    CUDA_INTERFACE, host->version);
     TRY_RETURN(check_driver());
     TRY_RETURN(check_visible());
     TRY(read_properties(&gpu, name));

@@ -2,10 +2,11 @@
 //
 //   y[b, l] = scale * weight[tokens[b, l]] + table[start + l]
 //
-// Backward without two blocks adding to one place: the rows of dy are sorted by token, and the sorted rows cut into segments, at
-// every new token and at every multiple of SEGMENT. A block adds the rows of a segment in their order. Where a token's run began
-// it adds them to dweight; a segment that goes on with a run from before leaves its sum aside, and such sums are added to dweight
-// in their order afterwards. So a frequent token does not wait for one block.
+// Backward without two blocks adding to one place: the rows of dy are sorted by token, and the
+// sorted rows cut into segments, at every new token and at every multiple of SEGMENT. A block adds
+// the rows of a segment in their order. Where a token's run began it adds them to dweight; a
+// segment that goes on with a run from before leaves its sum aside, and such sums are added to
+// dweight in their order afterwards. So a frequent token does not wait for one block.
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/sort.h"
 
@@ -23,7 +24,8 @@ template <class T> struct lookup {
     float scale;
 };
 
-template <class T, int N> static __global__ void __launch_bounds__(THREADS) lookup_kernel(struct lookup<T> a)
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS) lookup_kernel(struct lookup<T> a)
 {
     const int64_t row = blockIdx.x, token = a.tokens[row], l = row % a.L;
 
@@ -40,24 +42,28 @@ template <class T, int N> static __global__ void __launch_bounds__(THREADS) look
 }
 
 template <class T>
-static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor tokens, struct tensor weight, struct tensor table,
-                                int64_t start, double scale)
+static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor tokens,
+                                struct tensor weight, struct tensor table, int64_t start,
+                                double scale)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = y.shape[0] * y.shape[1], C = y.shape[2];
     const float *positions = table.data ? (const float *)table.data + start * C : NULL;
     const struct lookup<T> a = {
-        (T *)y.data, (const int32_t *)tokens.data, (const T *)weight.data, positions, y.shape[1], (int)C, (float)scale
+        (T *)y.data, (const int32_t *)tokens.data, (const T *)weight.data, positions, y.shape[1],
+            (int)C, (float)scale
     };
     const bool vector = C % N == 0 && aligned(a.y, a.weight, a.table);
 
     if (rows == 0 || C == 0)
         return ALIBI_OK;
-    return launch(c, "embedding", vector ? lookup_kernel<T, N> : lookup_kernel<T, 1>, dim3((unsigned)rows), dim3(THREADS), 0, a);
+    return launch(c, "embedding", vector ? lookup_kernel<T, N> : lookup_kernel<T, 1>,
+                  dim3((unsigned)rows), dim3(THREADS), 0, a);
 }
 
-alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
-                                    struct tensor table, int64_t start, double scale)
+alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
+                                    struct tensor weight, struct tensor table, int64_t start,
+                                    double scale)
 {
     struct cuda *c = cuda_of(dev);
 
@@ -102,13 +108,15 @@ static size_t ids_bytes(int64_t arrays, int64_t count)
 }
 
 // Three arrays, then CUB's own memory. *all is SIZE_MAX where that is too much.
-static alibi_status sorting_bytes(struct cuda *c, size_t *all, size_t *temp, int64_t count, int bits)
+static alibi_status sorting_bytes(struct cuda *c, size_t *all, size_t *temp, int64_t count,
+                                  int bits)
 {
     *all = SIZE_MAX;
     *temp = 0;
     if (count > INT32_MAX)
         return fail(ALIBI_MEMORY, "%lld tokens are too many for one pass", (long long)count);
-    TRY_RETURN(cuda_check(cuda_sort(NULL, temp, NULL, NULL, NULL, NULL, (int)count, bits, c->stream), "embedding"));
+    TRY_RETURN(cuda_check(
+        cuda_sort(NULL, temp, NULL, NULL, NULL, NULL, (int)count, bits, c->stream), "embedding"));
     (void)size_add(all, ids_bytes(3, count), *temp);
     return ALIBI_OK;
 }
@@ -144,8 +152,8 @@ static alibi_status sort(struct cuda *c, struct sorting *s, struct tensor tokens
 
     TRY_RETURN(sorting_new(c, s, count, bits));
     TRY_RETURN(each<1>(c, "embedding", iota{ s->rows }, count, false));
-    return cuda_check(cuda_sort(s->temp, &s->temp_bytes, (const int32_t *)tokens.data, s->tokens, s->rows, s->order, (int)count,
-                                bits, c->stream),
+    return cuda_check(cuda_sort(s->temp, &s->temp_bytes, (const int32_t *)tokens.data, s->tokens,
+                                s->rows, s->order, (int)count, bits, c->stream),
                       "embedding");
 }
 
@@ -161,7 +169,8 @@ template <class T> struct scatter {
     float scale;
 };
 
-template <int N> static __device__ __forceinline__ void add_scaled(float *to, const float (&sum)[N], float scale)
+template <int N>
+static __device__ __forceinline__ void add_scaled(float *to, const float (&sum)[N], float scale)
 {
     float total[N];
 
@@ -174,7 +183,8 @@ template <int N> static __device__ __forceinline__ void add_scaled(float *to, co
 
 // The sum of `count` rows of x from column c on.
 template <class T, int N>
-static __device__ __forceinline__ void add_rows(float (&sum)[N], const T *x, const int32_t *rows, int count, int64_t C, int c)
+static __device__ __forceinline__ void add_rows(float (&sum)[N], const T *x, const int32_t *rows,
+                                                int count, int64_t C, int c)
 {
 #pragma unroll 4
     for (int j = 0; j < count; j++) {
@@ -187,7 +197,8 @@ static __device__ __forceinline__ void add_rows(float (&sum)[N], const T *x, con
 }
 
 // A block for each sorted row; those in the middle of a segment leave at once.
-template <class T, int N> static __global__ void __launch_bounds__(THREADS) segment_kernel(struct scatter<T> a)
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS) segment_kernel(struct scatter<T> a)
 {
     __shared__ int32_t rows[SEGMENT];
     const int64_t first = blockIdx.x, segment = first / SEGMENT, token = a.tokens[first];
@@ -212,9 +223,11 @@ template <class T, int N> static __global__ void __launch_bounds__(THREADS) segm
 }
 
 // A block for each multiple of SEGMENT; it acts if that is the first one within its token's run.
-template <class T, int N> static __global__ void __launch_bounds__(THREADS) join_kernel(struct scatter<T> a)
+template <class T, int N>
+static __global__ void __launch_bounds__(THREADS) join_kernel(struct scatter<T> a)
 {
-    const int64_t segment = (int64_t)blockIdx.x + 1, first = segment * SEGMENT, token = a.tokens[first];
+    const int64_t segment = (int64_t)blockIdx.x + 1, first = segment * SEGMENT,
+                  token = a.tokens[first];
     const bool goes_on = a.tokens[first - 1] == token;
     const bool went_on = segment > 1 && a.tokens[first - SEGMENT - 1] == token;
 
@@ -252,7 +265,8 @@ size_t cuda_aside_bytes(int64_t rows, int64_t C)
 }
 
 template <class T>
-static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct tensor dy, struct tensor tokens, double scale)
+static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct tensor dy,
+                                  struct tensor tokens, double scale)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = tensor_count(tokens), C = dweight.shape[1];
@@ -273,7 +287,8 @@ static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct 
 // ---- gradient of the positions: a block for each, over the batch
 
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS) positions_kernel(float *dtable, const T *dy, int64_t B, int64_t L, int C)
+static __global__ void __launch_bounds__(THREADS)
+    positions_kernel(float *dtable, const T *dy, int64_t B, int64_t L, int C)
 {
     const int64_t l = blockIdx.x;
 
@@ -291,20 +306,23 @@ static __global__ void __launch_bounds__(THREADS) positions_kernel(float *dtable
     }
 }
 
-template <class T> static alibi_status add_to_table(struct cuda *c, struct tensor dtable, struct tensor dy, int64_t start)
+template <class T>
+static alibi_status add_to_table(struct cuda *c, struct tensor dtable, struct tensor dy,
+                                 int64_t start)
 {
     constexpr int N = pack<T>::N;
     const int64_t B = dy.shape[0], L = dy.shape[1], C = dy.shape[2];
     float *to = (float *)dtable.data + start * C;
     const bool vector = C % N == 0 && aligned(to, dy.data);
 
-    return launch(c, "embedding", vector ? positions_kernel<T, N> : positions_kernel<T, 1>, dim3((unsigned)L), dim3(THREADS), 0,
-                  to, (const T *)dy.data, B, L, (int)C);
+    return launch(c, "embedding", vector ? positions_kernel<T, N> : positions_kernel<T, 1>,
+                  dim3((unsigned)L), dim3(THREADS), 0, to, (const T *)dy.data, B, L, (int)C);
 }
 
 template <class T>
-static alibi_status run_backward(struct cuda *c, struct tensor dweight, struct tensor dtable, struct tensor dy,
-                                 struct tensor tokens, int64_t start, double scale)
+static alibi_status run_backward(struct cuda *c, struct tensor dweight, struct tensor dtable,
+                                 struct tensor dy, struct tensor tokens, int64_t start,
+                                 double scale)
 {
     if (tensor_count(dy) == 0)
         return ALIBI_OK;
@@ -312,8 +330,9 @@ static alibi_status run_backward(struct cuda *c, struct tensor dweight, struct t
     return dtable.data ? add_to_table<T>(c, dtable, dy, start) : ALIBI_OK;
 }
 
-alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
-                                     struct tensor tokens, int64_t start, double scale)
+alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight,
+                                     struct tensor dtable, struct tensor dy, struct tensor tokens,
+                                     int64_t start, double scale)
 {
     struct cuda *c = cuda_of(dev);
 

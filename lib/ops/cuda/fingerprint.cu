@@ -21,7 +21,8 @@ static __global__ void __launch_bounds__(THREADS)
 {
     uint64_t mine = 0;
 
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS)
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * THREADS)
         mine += mix(words[i], (uint64_t)i);
     for (int step = 16; step > 0; step /= 2)
         mine += __shfl_xor_sync(0xffffffffu, mine, step);
@@ -29,14 +30,16 @@ static __global__ void __launch_bounds__(THREADS)
         atomicAdd(sum, (unsigned long long)mine);
 }
 
-extern "C" alibi_status cuda_fingerprint(struct cuda *c, uint64_t *out, const void *data, size_t bytes)
+extern "C" alibi_status cuda_fingerprint(struct cuda *c, uint64_t *out, const void *data,
+                                         size_t bytes)
 {
     unsigned long long *sum;
 
     TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, sizeof *sum, (void **)&sum));
     TRY_RETURN(cuda_check(cudaMemsetAsync(sum, 0, sizeof *sum, c->stream), "fingerprint"));
-    TRY_RETURN(
-        launch(c, "fingerprint", fingerprint_kernel, BLOCKS, THREADS, 0, sum, (const uint16_t *)data, (int64_t)(bytes / 2)));
-    TRY_RETURN(cuda_check(cudaMemcpyAsync(out, sum, sizeof *out, cudaMemcpyDeviceToHost, c->stream), "fingerprint"));
+    TRY_RETURN(launch(c, "fingerprint", fingerprint_kernel, BLOCKS, THREADS, 0, sum,
+                      (const uint16_t *)data, (int64_t)(bytes / 2)));
+    TRY_RETURN(cuda_check(cudaMemcpyAsync(out, sum, sizeof *out, cudaMemcpyDeviceToHost, c->stream),
+                          "fingerprint"));
     return cuda_check(cudaStreamSynchronize(c->stream), "fingerprint");
 }

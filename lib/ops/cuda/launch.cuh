@@ -13,11 +13,13 @@ typedef __nv_bfloat16 bf16;
 
 // Starts a kernel in the device's stream; `shared` bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
-static alibi_status launch(struct cuda *c, const char *what, void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared,
-                           Arguments... arguments)
+static alibi_status launch(struct cuda *c, const char *what, void (*kernel)(Parameters...),
+                           dim3 grid, dim3 block, size_t shared, Arguments... arguments)
 {
     if (shared > 32 << 10) // with what is not dynamic it may be more than 48 KiB
-        TRY_RETURN(cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared), what));
+        TRY_RETURN(cuda_check(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
+            what));
     kernel<<<grid, block, shared, c->stream>>>(arguments...);
     return cuda_check(cudaGetLastError(), what);
 }
@@ -27,16 +29,17 @@ static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-// The statement behind T, with T the type that `dtype` stands for: DISPATCH(y.type, T, return run<T>(...)).
-#define DISPATCH(dtype, T, ...)                                                                                                  \
-    do {                                                                                                                         \
-        if ((dtype) == DTYPE_BF16) {                                                                                             \
-            typedef bf16 T;                                                                                                      \
-            __VA_ARGS__;                                                                                                         \
-        } else {                                                                                                                 \
-            typedef float T;                                                                                                     \
-            __VA_ARGS__;                                                                                                         \
-        }                                                                                                                        \
+// The statement behind T, with T the type that `dtype` stands for: DISPATCH(y.type, T, return
+// run<T>(...)).
+#define DISPATCH(dtype, T, ...)                                                                    \
+    do {                                                                                           \
+        if ((dtype) == DTYPE_BF16) {                                                               \
+            typedef bf16 T;                                                                        \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            typedef float T;                                                                       \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
     } while (0)
 
 static __device__ __forceinline__ float to_float(float x)
@@ -82,7 +85,8 @@ template <class T> static __device__ __forceinline__ pack<T> load_pack(const T *
     return p;
 }
 
-// Sums and maxima over a warp and over a block of up to 1024 threads; every thread gets the result. Fixed order.
+// Sums and maxima over a warp and over a block of up to 1024 threads; every thread gets the result.
+// Fixed order.
 static __device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll
@@ -136,7 +140,8 @@ static __device__ __forceinline__ float block_max(float x)
     return x;
 }
 
-// N numbers as they lie in memory, moved by one instruction: up to 16 bytes, at a multiple of their size.
+// N numbers as they lie in memory, moved by one instruction: up to 16 bytes, at a multiple of their
+// size.
 template <class T, int N> struct alignas(sizeof(T) * N) chunk {
     T at[N];
 };
@@ -160,7 +165,8 @@ template <int N, class T> static __device__ __forceinline__ void load(float (&to
     }
 }
 
-template <int N, class T> static __device__ __forceinline__ void store(T *to, const float (&from)[N])
+template <int N, class T>
+static __device__ __forceinline__ void store(T *to, const float (&from)[N])
 {
     constexpr int STEP = N < pack<T>::N ? N : pack<T>::N;
 
@@ -174,8 +180,9 @@ template <int N, class T> static __device__ __forceinline__ void store(T *to, co
     }
 }
 
-// N numbers in registers as they lie in memory: 16 bytes of them, or one. Compilers give each number of a chunk a register of its
-// own; numbers that wait for their turn should not take so many.
+// N numbers in registers as they lie in memory: 16 bytes of them, or one. Compilers give each
+// number of a chunk a register of its own; numbers that wait for their turn should not take so
+// many.
 template <class T, int N> struct bits {
     static_assert(N == pack<T>::N, "16 bytes");
     uint4 words;
@@ -183,7 +190,10 @@ template <class T, int N> struct bits {
     __device__ __forceinline__ float at(int i) const
     {
         const int place = i * (int)sizeof(T) / 4;
-        const uint32_t word = place == 0 ? words.x : place == 1 ? words.y : place == 2 ? words.z : words.w;
+        const uint32_t word = place == 0   ? words.x
+                              : place == 1 ? words.y
+                              : place == 2 ? words.z
+                                           : words.w;
 
         if (sizeof(T) == 4)
             return __uint_as_float(word);
@@ -240,7 +250,8 @@ template <class... Pointers> static bool aligned(Pointers... pointers)
 }
 
 // op.run<N>(i) for elements i..i+N-1, and one by one behind the last N.
-template <int N, class Op> static __global__ void __launch_bounds__(256) each_kernel(Op op, int64_t count)
+template <int N, class Op>
+static __global__ void __launch_bounds__(256) each_kernel(Op op, int64_t count)
 {
     int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
 
@@ -252,7 +263,8 @@ template <int N, class Op> static __global__ void __launch_bounds__(256) each_ke
 }
 
 // One thread for N elements: so many threads are resident that their loads fill the memory's queue.
-template <int N, class Op> static alibi_status each(struct cuda *c, const char *what, Op op, int64_t count, bool vector)
+template <int N, class Op>
+static alibi_status each(struct cuda *c, const char *what, Op op, int64_t count, bool vector)
 {
     const int threads = 256;
     const int64_t blocks = ceil_div(count, vector ? threads * N : threads);
@@ -260,7 +272,8 @@ template <int N, class Op> static alibi_status each(struct cuda *c, const char *
     if (count == 0)
         return ALIBI_OK;
     if (vector)
-        return launch(c, what, each_kernel<N, Op>, dim3((unsigned)blocks), dim3(threads), 0, op, count);
+        return launch(c, what, each_kernel<N, Op>, dim3((unsigned)blocks), dim3(threads), 0, op,
+                      count);
     return launch(c, what, each_kernel<1, Op>, dim3((unsigned)blocks), dim3(threads), 0, op, count);
 }
 

@@ -2,21 +2,25 @@
  *
  *   y = x weight^T + bias,   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy
  *
- * cuBLASLt counts matrices by columns: D = op(A) op(B) + beta C with D of m x n, the inner dimension k. Our matrices lie by rows,
- * and M of [rows, columns] by rows is the same memory as M^T of columns x rows by columns. So each product is asked for as its
- * transpose, and no number moves:
+ * cuBLASLt counts matrices by columns: D = op(A) op(B) + beta C with D of m x n, the inner
+ * dimension k. Our matrices lie by rows, and M of [rows, columns] by rows is the same memory as M^T
+ * of columns x rows by columns. So each product is asked for as its transpose, and no number moves:
  *
- *   y^T       = weight x^T      A = weight, transposed   B = x                 m = out, n = rows, k = in
- *   dx^T      = weight^T dy^T   A = weight               B = dy                m = in,  n = rows, k = out
- *   dweight^T = x^T dy          A = x                    B = dy, transposed    m = in,  n = out,  k = rows
+ *   y^T       = weight x^T      A = weight, transposed   B = x                 m = out, n = rows, k
+ * = in dx^T      = weight^T dy^T   A = weight               B = dy                m = in,  n =
+ * rows, k = out dweight^T = x^T dy          A = x                    B = dy, transposed    m = in,
+ * n = out,  k = rows
  *
- * where "transposed" is op on the matrix as cuBLASLt sees it. A bias along y's columns is one along the rows of y^T, which is
- * what cuBLASLt adds. Sums are fp32, without tf32; where they are split, the parts are added in a fixed order. How a product is
- * done is kept per shape, types and alignments: at first as the library advises; once it was used so often that trying is worth
- * it, the fastest of the library's ways that give those same bits. Time decides then, and still results repeat bit for bit.
+ * where "transposed" is op on the matrix as cuBLASLt sees it. A bias along y's columns is one along
+ * the rows of y^T, which is what cuBLASLt adds. Sums are fp32, without tf32; where they are split,
+ * the parts are added in a fixed order. How a product is done is kept per shape, types and
+ * alignments: at first as the library advises; once it was used so often that trying is worth it,
+ * the fastest of the library's ways that give those same bits. Time decides then, and still results
+ * repeat bit for bit.
  *
- * bf16 products apply GELU (the tanh form) to their fp32 sums, before rounding. Its derivative, and all of it in fp32, is ours:
- * measured, that is faster there, and here what matters are the digits. */
+ * bf16 products apply GELU (the tanh form) to their fp32 sums, before rounding. Its derivative, and
+ * all of it in fp32, is ours: measured, that is faster there, and here what matters are the digits.
+ * */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +71,8 @@ struct cuda_plan {
 
 /* ---- plans */
 
-/* The largest power of two up to 16 that divides the address. No kernel asks for more, and a tensor that lies elsewhere next
- * time gets the same plan. */
+/* The largest power of two up to 16 that divides the address. No kernel asks for more, and a tensor
+ * that lies elsewhere next time gets the same plan. */
 static uint8_t alignment(const void *p)
 {
     uintptr_t bits = (uintptr_t)p | 16;
@@ -110,9 +114,10 @@ static alibi_status blas_check(cublasStatus_t error, const struct product *p)
 {
     if (error == CUBLAS_STATUS_SUCCESS)
         return ALIBI_OK;
-    return fail(ALIBI_DEVICE, "cuBLASLt failed on a product of %lld x %lld by %lld x %lld numbers in %s: %s", (long long)p->m,
-                (long long)p->k, (long long)p->k, (long long)p->n, p->type == DTYPE_BF16 ? "bf16" : "fp32",
-                cublasLtGetStatusName(error));
+    return fail(ALIBI_DEVICE,
+                "cuBLASLt failed on a product of %lld x %lld by %lld x %lld numbers in %s: %s",
+                (long long)p->m, (long long)p->k, (long long)p->k, (long long)p->n,
+                p->type == DTYPE_BF16 ? "bf16" : "fp32", cublasLtGetStatusName(error));
 }
 
 static cudaDataType_t blas_type(enum dtype type)
@@ -132,13 +137,14 @@ static cublasLtEpilogue_t blas_epilogue(enum epilogue epilogue)
     return of[epilogue];
 }
 
-static alibi_status set(struct cuda_plan *plan, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes,
-                        const struct product *p)
+static alibi_status set(struct cuda_plan *plan, cublasLtMatmulDescAttributes_t what,
+                        const void *value, size_t bytes, const struct product *p)
 {
     return blas_check(cublasLtMatmulDescSetAttribute(plan->how, what, value, bytes), p);
 }
 
-/* The addresses are those of this call; the choice of an algorithm depends on their alignment only. */
+/* The addresses are those of this call; the choice of an algorithm depends on their alignment only.
+ * */
 static alibi_status set_addresses(struct cuda_plan *plan, const struct product *p)
 {
     if (p->epilogue == BIAS || p->epilogue == GELU_BIAS)
@@ -150,7 +156,8 @@ static alibi_status set_addresses(struct cuda_plan *plan, const struct product *
 
 static alibi_status describe(struct cuda_plan *plan, const struct product *p)
 {
-    cublasOperation_t a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t a = p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      b = p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = blas_epilogue(p->epilogue);
 
     TRY_RETURN(blas_check(cublasLtMatmulDescCreate(&plan->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), p));
@@ -162,41 +169,51 @@ static alibi_status describe(struct cuda_plan *plan, const struct product *p)
     return set_addresses(plan, p);
 }
 
-static cublasStatus_t new_layout(cublasLtMatrixLayout_t *out, enum dtype type, int64_t rows, int64_t columns)
+static cublasStatus_t new_layout(cublasLtMatrixLayout_t *out, enum dtype type, int64_t rows,
+                                 int64_t columns)
 {
-    return cublasLtMatrixLayoutCreate(out, blas_type(type), (uint64_t)rows, (uint64_t)columns, rows);
+    return cublasLtMatrixLayoutCreate(out, blas_type(type), (uint64_t)rows, (uint64_t)columns,
+                                      rows);
 }
 
 static alibi_status lay_out(struct cuda_plan *plan, const struct product *p)
 {
     int64_t m = p->m, n = p->n, k = p->k;
 
-    TRY_RETURN(blas_check(new_layout(&plan->a, p->type, p->transpose_a ? k : m, p->transpose_a ? m : k), p));
-    TRY_RETURN(blas_check(new_layout(&plan->b, p->type, p->transpose_b ? n : k, p->transpose_b ? k : n), p));
+    TRY_RETURN(blas_check(
+        new_layout(&plan->a, p->type, p->transpose_a ? k : m, p->transpose_a ? m : k), p));
+    TRY_RETURN(blas_check(
+        new_layout(&plan->b, p->type, p->transpose_b ? n : k, p->transpose_b ? k : n), p));
     return blas_check(new_layout(&plan->d, p->sums, m, n), p);
 }
 
-static alibi_status prefer(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t what, uint32_t value,
+static alibi_status prefer(cublasLtMatmulPreference_t preference,
+                           cublasLtMatmulPreferenceAttributes_t what, uint32_t value,
                            const struct product *p)
 {
-    return blas_check(cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value), p);
+    return blas_check(cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value),
+                      p);
 }
 
-static alibi_status set_preferences(cublasLtMatmulPreference_t preference, const struct key *key, const struct product *p)
+static alibi_status set_preferences(cublasLtMatmulPreference_t preference, const struct key *key,
+                                    const struct product *p)
 {
     size_t workspace = BLAS_WORKSPACE;
 
     TRY_RETURN(blas_check(
-        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace),
+        cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                             &workspace, sizeof workspace),
         p));
-    TRY_RETURN(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, p));
+    TRY_RETURN(prefer(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                      CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, p));
     TRY_RETURN(prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key->align_a, p));
     TRY_RETURN(prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key->align_b, p));
     TRY_RETURN(prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key->align_d, p));
     return prefer(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key->align_d, p);
 }
 
-/* The ways that the library knows. None is no failure: an epilogue may ask for more than there is. */
+/* The ways that the library knows. None is no failure: an epilogue may ask for more than there is.
+ * */
 static alibi_status find_ways(struct cuda *c, struct cuda_plan *plan, const struct product *p)
 {
     alibi_status status;
@@ -207,8 +224,8 @@ static alibi_status find_ways(struct cuda *c, struct cuda_plan *plan, const stru
 
     TRY(blas_check(cublasLtMatmulPreferenceCreate(&preference), p));
     TRY(set_preferences(preference, &plan->key, p));
-    error =
-        cublasLtMatmulAlgoGetHeuristic(c->blas, plan->how, plan->a, plan->b, plan->d, plan->d, preference, WAYS, found, &count);
+    error = cublasLtMatmulAlgoGetHeuristic(c->blas, plan->how, plan->a, plan->b, plan->d, plan->d,
+                                           preference, WAYS, found, &count);
     if (error != CUBLAS_STATUS_NOT_SUPPORTED && error != CUBLAS_STATUS_INVALID_VALUE)
         TRY(blas_check(error, p));
     for (int i = 0; error == CUBLAS_STATUS_SUCCESS && i < count; i++)
@@ -234,7 +251,8 @@ static void free_plan(struct cuda_plan *plan)
     free(plan);
 }
 
-static alibi_status new_plan(struct cuda *c, struct cuda_plan **out, const struct key *key, const struct product *p)
+static alibi_status new_plan(struct cuda *c, struct cuda_plan **out, const struct key *key,
+                             const struct product *p)
 {
     alibi_status status;
     struct cuda_plan *plan = calloc(1, sizeof *plan);
@@ -272,24 +290,28 @@ static alibi_status find_plan(struct cuda *c, struct cuda_plan **out, const stru
 
 /* ---- products: no dimension is 0 */
 
-static alibi_status run_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, int way)
+static alibi_status run_way(struct cuda *c, struct cuda_plan *plan, const struct product *p,
+                            void *d, int way)
 {
     float one = 1.0f, beta = p->c != NULL ? 1.0f : 0.0f;
 
-    return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta, p->c != NULL ? p->c : d,
-                                     plan->d, d, plan->d, &plan->ways[way], c->workspace, BLAS_WORKSPACE, c->stream),
+    return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta,
+                                     p->c != NULL ? p->c : d, plan->d, d, plan->d, &plan->ways[way],
+                                     c->workspace, BLAS_WORKSPACE, c->stream),
                       p);
 }
 
-/* Milliseconds of one product, the fastest of some. The workspace is larger than the second-level cache: writing it first leaves
- * the operands in memory, which is where a training step finds most of them. */
-static alibi_status time_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, int way,
-                             cudaEvent_t events[2], float *time)
+/* Milliseconds of one product, the fastest of some. The workspace is larger than the second-level
+ * cache: writing it first leaves the operands in memory, which is where a training step finds most
+ * of them. */
+static alibi_status time_way(struct cuda *c, struct cuda_plan *plan, const struct product *p,
+                             void *d, int way, cudaEvent_t events[2], float *time)
 {
     float best = INFINITY, one;
 
     for (int i = 0; i < TRY_RUNS; i++) {
-        TRY_RETURN(cuda_check(cudaMemsetAsync(c->workspace, 0, BLAS_WORKSPACE, c->stream), "timing products"));
+        TRY_RETURN(cuda_check(cudaMemsetAsync(c->workspace, 0, BLAS_WORKSPACE, c->stream),
+                              "timing products"));
         TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "timing products"));
         TRY_RETURN(run_way(c, plan, p, d, way));
         TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "timing products"));
@@ -302,7 +324,8 @@ static alibi_status time_way(struct cuda *c, struct cuda_plan *plan, const struc
 }
 
 /* Of all that a product writes. */
-static alibi_status fingerprint(struct cuda *c, uint64_t *out, const struct product *p, const void *d)
+static alibi_status fingerprint(struct cuda *c, uint64_t *out, const struct product *p,
+                                const void *d)
 {
     size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
     uint64_t aux = 0;
@@ -315,7 +338,8 @@ static alibi_status fingerprint(struct cuda *c, uint64_t *out, const struct prod
 }
 
 /* The fastest of those that give the first one's bits. */
-static alibi_status choose_way(struct cuda *c, struct cuda_plan *plan, const struct product *p, void *d, cudaEvent_t events[2])
+static alibi_status choose_way(struct cuda *c, struct cuda_plan *plan, const struct product *p,
+                               void *d, cudaEvent_t events[2])
 {
     uint64_t first, other;
     float best, time;
@@ -335,15 +359,16 @@ static alibi_status choose_way(struct cuda *c, struct cuda_plan *plan, const str
     return ALIBI_OK;
 }
 
-/* Tries all ways on the operands at hand. What is written there is overwritten afterwards; a product that adds to its result
- * needs another place, and if there is none, all stays as it is. */
+/* Tries all ways on the operands at hand. What is written there is overwritten afterwards; a
+ * product that adds to its result needs another place, and if there is none, all stays as it is. */
 static alibi_status try_ways(struct cuda *c, struct cuda_plan *plan, const struct product *p)
 {
     alibi_status status = ALIBI_OK;
     cudaEvent_t events[2] = { NULL, NULL };
     void *aside = NULL;
 
-    if (p->c != NULL && cudaMalloc(&aside, (size_t)(p->m * p->n) * dtype_bytes(p->sums)) != cudaSuccess) {
+    if (p->c != NULL &&
+        cudaMalloc(&aside, (size_t)(p->m * p->n) * dtype_bytes(p->sums)) != cudaSuccess) {
         cudaGetLastError(); /* it is not an error to anybody else */
         return ALIBI_OK;
     }
@@ -360,7 +385,8 @@ out:
 
 static bool is_worth_trying(struct cuda_plan *plan, const struct product *p)
 {
-    if (plan->count < 2 || plan->uses > TRY_AFTER || 2.0 * (double)p->m * (double)p->n * (double)p->k < try_flops)
+    if (plan->count < 2 || plan->uses > TRY_AFTER ||
+        2.0 * (double)p->m * (double)p->n * (double)p->k < try_flops)
         return false;
     return plan->uses++ == TRY_AFTER;
 }
@@ -434,7 +460,8 @@ static bool present(struct tensor t)
 
 /* ---- the operations */
 
-static alibi_status product_with_bias(struct cuda *c, struct product p, struct tensor y, struct tensor bias)
+static alibi_status product_with_bias(struct cuda *c, struct product p, struct tensor y,
+                                      struct tensor bias)
 {
     bool done = false;
 
@@ -456,7 +483,8 @@ static alibi_status bias_alone(struct device *dev, struct tensor y, struct tenso
     return present(bias) ? cuda_add_bias(cuda_of(dev), y, bias) : ALIBI_OK;
 }
 
-alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
+alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x,
+                                 struct tensor weight, struct tensor bias)
 {
     struct cuda *c = cuda_of(dev);
     struct product p = forward_product(y, x, weight);
@@ -469,7 +497,8 @@ alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct ten
     return present(bias) ? product_with_bias(c, p, y, bias) : multiply(c, &p);
 }
 
-static alibi_status input_gradient(struct device *dev, struct tensor dx, struct tensor dy, struct tensor weight)
+static alibi_status input_gradient(struct device *dev, struct tensor dx, struct tensor dy,
+                                   struct tensor weight)
 {
     struct product p = input_product(dx, dy, weight);
 
@@ -481,8 +510,8 @@ static alibi_status input_gradient(struct device *dev, struct tensor dx, struct 
     return multiply(cuda_of(dev), &p);
 }
 
-static alibi_status parameter_gradients(struct cuda *c, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                        struct tensor x)
+static alibi_status parameter_gradients(struct cuda *c, struct tensor dweight, struct tensor dbias,
+                                        struct tensor dy, struct tensor x)
 {
     struct product p = weight_product(dweight, dy, x);
 
@@ -496,23 +525,26 @@ static alibi_status parameter_gradients(struct cuda *c, struct tensor dweight, s
     return cuda_column_sums(c, dbias, dy);
 }
 
-alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                  struct tensor dy, struct tensor x, struct tensor weight)
+alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                  struct tensor dbias, struct tensor dy, struct tensor x,
+                                  struct tensor weight)
 {
     if (present(dx))
         TRY_RETURN(input_gradient(dev, dx, dy, weight));
     return parameter_gradients(cuda_of(dev), dweight, dbias, dy, x);
 }
 
-/* Whether GELU may be part of a bf16 product of so many columns: cuBLASLt wants rows of `up` that begin at 16 bytes. */
+/* Whether GELU may be part of a bf16 product of so many columns: cuBLASLt wants rows of `up` that
+ * begin at 16 bytes. */
 static bool can_fuse(int kind, struct tensor activated, struct tensor up)
 {
-    return kind == ALIBI_GELU_TANH && up.type == DTYPE_BF16 && up.shape[1] % 8 == 0 && alignment(up.data) == 16 &&
-           alignment(activated.data) == 16;
+    return kind == ALIBI_GELU_TANH && up.type == DTYPE_BF16 && up.shape[1] % 8 == 0 &&
+           alignment(up.data) == 16 && alignment(activated.data) == 16;
 }
 
-static alibi_status try_fused_forward(struct cuda *c, struct tensor activated, struct tensor up, struct tensor x,
-                                      struct tensor weight, struct tensor bias, bool *done)
+static alibi_status try_fused_forward(struct cuda *c, struct tensor activated, struct tensor up,
+                                      struct tensor x, struct tensor weight, struct tensor bias,
+                                      bool *done)
 {
     struct product p = forward_product(activated, x, weight);
 
@@ -525,8 +557,9 @@ static alibi_status try_fused_forward(struct cuda *c, struct tensor activated, s
     return try_product(c, &p, done);
 }
 
-alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
-                                            struct tensor x, struct tensor weight, struct tensor bias)
+alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
+                                            struct tensor up, struct tensor x, struct tensor weight,
+                                            struct tensor bias)
 {
     bool done = false;
 
@@ -538,9 +571,11 @@ alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct
     return cuda_activation_forward(dev, kind, activated, up);
 }
 
-alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
-                                             struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                             struct tensor activated, struct tensor weight, struct tensor up)
+alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
+                                             struct tensor dup_sums, struct tensor scratch,
+                                             struct tensor dweight, struct tensor dbias,
+                                             struct tensor dy, struct tensor activated,
+                                             struct tensor weight, struct tensor up)
 {
     struct cuda *c = cuda_of(dev);
 

@@ -4,8 +4,8 @@
 //
 //   dst[b, l, w] = src[b, l, w],     w = 0..W-1
 //
-// Two contiguous tensors are one long row. Threads take 8 numbers at a time where every row begins at a multiple of 16 bytes in
-// both, else one.
+// Two contiguous tensors are one long row. Threads take 8 numbers at a time where every row begins
+// at a multiple of 16 bytes in both, else one.
 #include <string.h>
 
 #include "ops/cuda/launch.cuh"
@@ -24,7 +24,8 @@ static dim3 blocks_for(struct cuda *c, int64_t items)
 
 template <class Word> static __global__ void fill(Word *to, int64_t count, Word word)
 {
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count; i += (int64_t)gridDim.x * THREADS)
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * THREADS)
         to[i] = word;
 }
 
@@ -62,8 +63,10 @@ alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
     if (word == 0)
         return cuda_check(cudaMemsetAsync(dst.data, 0, (size_t)count * bytes, c->stream), "fill");
     if (bytes == 2)
-        return launch(c, "fill", fill<uint16_t>, blocks_for(c, count), THREADS, 0, (uint16_t *)dst.data, count, (uint16_t)word);
-    return launch(c, "fill", fill<uint32_t>, blocks_for(c, count), THREADS, 0, (uint32_t *)dst.data, count, word);
+        return launch(c, "fill", fill<uint16_t>, blocks_for(c, count), THREADS, 0,
+                      (uint16_t *)dst.data, count, (uint16_t)word);
+    return launch(c, "fill", fill<uint32_t>, blocks_for(c, count), THREADS, 0, (uint32_t *)dst.data,
+                  count, word);
 }
 
 // ---- copy
@@ -75,12 +78,13 @@ struct place {
 
 // N: numbers per thread and turn, 1 or WIDE, a divisor of W.
 template <class To, class From, int N>
-static __global__ void copy_rows(To *dst, struct place to, const From *src, struct place from, int64_t L, int64_t W,
-                                 int64_t items)
+static __global__ void copy_rows(To *dst, struct place to, const From *src, struct place from,
+                                 int64_t L, int64_t W, int64_t items)
 {
     int64_t per_row = W / N;
 
-    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < items; i += (int64_t)gridDim.x * THREADS) {
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < items;
+         i += (int64_t)gridDim.x * THREADS) {
         int64_t r = i / per_row, w = (i - r * per_row) * N, b = r / L, l = r - b * L;
         To *t = dst + b * to.batch + l * to.row + w;
         const From *f = src + b * from.batch + l * from.row + w;
@@ -109,7 +113,8 @@ static bool every_row_aligned(struct tensor t)
     return (uintptr_t)t.data % 16 == 0 && t.stride[0] % WIDE == 0 && t.stride[1] % WIDE == 0;
 }
 
-template <class To, class From> static alibi_status copy_between(struct cuda *c, struct tensor dst, struct tensor src)
+template <class To, class From>
+static alibi_status copy_between(struct cuda *c, struct tensor dst, struct tensor src)
 {
     int64_t L = dst.shape[1], W = dst.shape[2] * dst.shape[3], items = tensor_count(dst);
     struct place to = { dst.stride[0], dst.stride[1] }, from = { src.stride[0], src.stride[1] };
@@ -117,10 +122,10 @@ template <class To, class From> static alibi_status copy_between(struct cuda *c,
     if (items == 0)
         return ALIBI_OK;
     if (W % WIDE == 0 && every_row_aligned(dst) && every_row_aligned(src))
-        return launch(c, "copy", copy_rows<To, From, WIDE>, blocks_for(c, items / WIDE), THREADS, 0, (To *)dst.data, to,
-                      (const From *)src.data, from, L, W, items / WIDE);
-    return launch(c, "copy", copy_rows<To, From, 1>, blocks_for(c, items), THREADS, 0, (To *)dst.data, to, (const From *)src.data,
-                  from, L, W, items);
+        return launch(c, "copy", copy_rows<To, From, WIDE>, blocks_for(c, items / WIDE), THREADS, 0,
+                      (To *)dst.data, to, (const From *)src.data, from, L, W, items / WIDE);
+    return launch(c, "copy", copy_rows<To, From, 1>, blocks_for(c, items), THREADS, 0,
+                  (To *)dst.data, to, (const From *)src.data, from, L, W, items);
 }
 
 static alibi_status copy_views(struct cuda *c, struct tensor dst, struct tensor src)
@@ -139,9 +144,9 @@ static alibi_status copy_contiguous(struct cuda *c, struct tensor dst, struct te
     int64_t count = tensor_count(dst), wide = count - count % WIDE;
 
     if (dst.type == src.type)
-        return cuda_check(
-            cudaMemcpyAsync(dst.data, src.data, (size_t)count * dtype_bytes(dst.type), cudaMemcpyDeviceToDevice, c->stream),
-            "copy");
+        return cuda_check(cudaMemcpyAsync(dst.data, src.data, (size_t)count * dtype_bytes(dst.type),
+                                          cudaMemcpyDeviceToDevice, c->stream),
+                          "copy");
     TRY_RETURN(copy_views(c, stretch(dst, 0, wide), stretch(src, 0, wide)));
     return copy_views(c, stretch(dst, wide, count - wide), stretch(src, wide, count - wide));
 }

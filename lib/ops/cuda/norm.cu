@@ -1,15 +1,16 @@
 // norm.cu - layer norm and RMS norm, with the residual before them
 //
-//   sum = x + drop(branch),     y = n * weight + bias,     n = (sum - mean) * rstd,     rstd = 1 / sqrt(mean((sum - mean)^2) +
-//   eps)
+//   sum = x + drop(branch),     y = n * weight + bias,     n = (sum - mean) * rstd,     rstd = 1 /
+//   sqrt(mean((sum - mean)^2) + eps)
 //
-// RMS norm is the same with a mean of 0. Without a branch x takes the place of sum. Backward, with g = dy * weight and the means
-// taken over the row:
+// RMS norm is the same with a mean of 0. Without a branch x takes the place of sum. Backward, with
+// g = dy * weight and the means taken over the row:
 //
-//   dx += rstd * (g - mean(g) - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias += sum over rows of dy
+//   dx += rstd * (g - mean(g) - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias
+//   += sum over rows of dy
 //
-// where RMS norm has no mean(g). The sums over rows are made in groups of rows, whose number depends on the shape alone; the
-// groups' sums are then added in order. CENTRED is layer norm.
+// where RMS norm has no mean(g). The sums over rows are made in groups of rows, whose number
+// depends on the shape alone; the groups' sums are then added in order. CENTRED is layer norm.
 #include <cuda_pipeline_primitives.h>
 
 #include "ops/cuda/columns.cuh"
@@ -69,8 +70,8 @@ template <class T, int N, int WIDTH, bool BRANCH> struct coming_row {
 
 // x + drop(branch) as it is stored, and stores it; `i` is the first number's place in the tensor.
 template <class T, int N>
-static __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a, bits<T, N> x, bits<T, N> branch,
-                                                        int64_t i)
+static __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a,
+                                                        bits<T, N> x, bits<T, N> branch, int64_t i)
 {
     float sum[N];
 
@@ -87,8 +88,8 @@ static __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forwar
     return rounded;
 }
 
-// The row that is normed, in the hands of WIDTH threads: what came, with the branch, in registers; what is behind that, if it
-// is so long, in memory.
+// The row that is normed, in the hands of WIDTH threads: what came, with the branch, in registers;
+// what is behind that, if it is so long, in memory.
 template <class T, int N, int WIDTH> struct held_row {
     bits<T, N> at[HELD];
     const T *row;
@@ -104,11 +105,13 @@ template <class T, int N, int WIDTH> struct held_row {
             at[p] = coming.x[p];
             if constexpr (BRANCH)
                 if (column<N, WIDTH>(p) < C)
-                    at[p] = add_branch(a, coming.x[p], coming.branch[p], r * C + column<N, WIDTH>(p));
+                    at[p] =
+                        add_branch(a, coming.x[p], coming.branch[p], r * C + column<N, WIDTH>(p));
         }
         if constexpr (BRANCH)
 #pragma unroll 1
-            for (int64_t c = column<N, WIDTH>(HELD), i = r * C + c; c < C; c += WIDTH * N, i += WIDTH * N)
+            for (int64_t c = column<N, WIDTH>(HELD), i = r * C + c; c < C;
+                 c += WIDTH * N, i += WIDTH * N)
                 add_branch(a, load_bits<N>(a.x + i), load_bits<N>(a.branch + i), i);
     }
 
@@ -145,7 +148,8 @@ static __device__ __forceinline__ float mean_of(const held_row<T, N, WIDTH> &row
 
 // The second step avoids the cancellation of E[x^2] - E[x]^2.
 template <class T, int N, int WIDTH>
-static __device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> &row, float mean, float per_row)
+static __device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> &row, float mean,
+                                                    float per_row)
 {
     float sum = 0.0f;
 
@@ -158,8 +162,9 @@ static __device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> 
 }
 
 template <class T, int N, int WIDTH>
-static __device__ __forceinline__ void write_output(const struct norm_forward<T> &a, int64_t r, const held_row<T, N, WIDTH> &row,
-                                                    float mean, float rstd)
+static __device__ __forceinline__ void write_output(const struct norm_forward<T> &a, int64_t r,
+                                                    const held_row<T, N, WIDTH> &row, float mean,
+                                                    float rstd)
 {
     row.each([&](int c, bits<T, N> x) {
         float weight[N], bias[N] = {}, y[N];
@@ -174,12 +179,14 @@ static __device__ __forceinline__ void write_output(const struct norm_forward<T>
 }
 
 // Threads of a multiprocessor for which the registers suffice.
-template <class T, bool BRANCH> static constexpr int resident = sizeof(T) == 2 ? (BRANCH ? 640 : 1024) : (BRANCH ? 512 : 640);
+template <class T, bool BRANCH>
+static constexpr int resident = sizeof(T) == 2 ? (BRANCH ? 640 : 1024) : (BRANCH ? 512 : 640);
 
-// Blocks are WIDTH x (rows at once) and walk the rows; the next row is on its way while one is normed. Every thread of a row's
-// warp, or block, stays: it takes part in the sums.
+// Blocks are WIDTH x (rows at once) and walk the rows; the next row is on its way while one is
+// normed. Every thread of a row's warp, or block, stays: it takes part in the sums.
 template <class T, int N, int WIDTH, bool CENTRED, bool BRANCH>
-static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH, resident<T, BRANCH> / (WIDTH == 32 ? 128 : WIDTH))
+static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH,
+                                         resident<T, BRANCH> / (WIDTH == 32 ? 128 : WIDTH))
     forward_kernel(struct norm_forward<T> a)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.y;
@@ -200,19 +207,22 @@ static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH, resident<T, 
     }
 }
 
-// As many blocks as there is room for. Rows do not meet, so the number of blocks is no matter for the results.
+// As many blocks as there is room for. Rows do not meet, so the number of blocks is no matter for
+// the results.
 template <class T, int N, int WIDTH, bool CENTRED, bool BRANCH>
 static alibi_status launch_forward(struct cuda *c, struct norm_forward<T> a)
 {
     const dim3 block(WIDTH, WIDTH == 32 ? 4 : 1);
-    const int64_t all = ceil_div(a.rows, block.y), room = (int64_t)c->multiprocessors * (resident<T, BRANCH> / (WIDTH * block.y));
+    const int64_t all = ceil_div(a.rows, block.y),
+                  room = (int64_t)c->multiprocessors * (resident<T, BRANCH> / (WIDTH * block.y));
 
-    return launch(c, "norm", forward_kernel<T, N, WIDTH, CENTRED, BRANCH>, dim3((unsigned)(all < room ? all : room)), block, 0,
-                  a);
+    return launch(c, "norm", forward_kernel<T, N, WIDTH, CENTRED, BRANCH>,
+                  dim3((unsigned)(all < room ? all : room)), block, 0, a);
 }
 
 // As few threads as can hold a row.
-template <class T, int N, bool CENTRED, bool BRANCH> static alibi_status fit_forward(struct cuda *c, struct norm_forward<T> a)
+template <class T, int N, bool CENTRED, bool BRANCH>
+static alibi_status fit_forward(struct cuda *c, struct norm_forward<T> a)
 {
     if (a.C <= 32 * HELD * N)
         return launch_forward<T, N, 32, CENTRED, BRANCH>(c, a);
@@ -221,7 +231,8 @@ template <class T, int N, bool CENTRED, bool BRANCH> static alibi_status fit_for
     return launch_forward<T, N, 256, CENTRED, BRANCH>(c, a);
 }
 
-template <class T, int N, bool CENTRED> static alibi_status fit_branch(struct cuda *c, struct norm_forward<T> a)
+template <class T, int N, bool CENTRED>
+static alibi_status fit_branch(struct cuda *c, struct norm_forward<T> a)
 {
     if (a.branch)
         return fit_forward<T, N, CENTRED, true>(c, a);
@@ -229,15 +240,17 @@ template <class T, int N, bool CENTRED> static alibi_status fit_branch(struct cu
 }
 
 template <class T, bool CENTRED>
-static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor sum,
-                                struct tensor x, struct tensor branch, struct dropout drop, struct tensor weight,
+static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor mean,
+                                struct tensor rstd, struct tensor sum, struct tensor x,
+                                struct tensor branch, struct dropout drop, struct tensor weight,
                                 struct tensor bias, double eps)
 {
     constexpr int N = pack<T>::N;
     const struct norm_forward<T> a = {
-        (T *)y.data, (float *)mean.data, (float *)rstd.data, (T *)sum.data, (const T *)x.data, (const T *)branch.data,
-            mask_of(drop), (const float *)weight.data, (const float *)bias.data, x.shape[0], (int)x.shape[1],
-            1.0f / (float)x.shape[1], (float)eps
+        (T *)y.data, (float *)mean.data, (float *)rstd.data, (T *)sum.data, (const T *)x.data,
+            (const T *)branch.data, mask_of(drop), (const float *)weight.data,
+            (const float *)bias.data, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1],
+            (float)eps
     };
 
     if (a.rows == 0)
@@ -247,23 +260,30 @@ static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor m
     return fit_branch<T, 1, CENTRED>(c, a);
 }
 
-alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
-                                    struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
-                                    struct tensor weight, struct tensor bias, double eps)
+alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
+                                    struct tensor rstd, struct tensor sum, struct tensor x,
+                                    struct tensor branch, struct dropout drop, struct tensor weight,
+                                    struct tensor bias, double eps)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm forward");
-    DISPATCH(x.type, T, return (run_forward<T, true>(c, y, mean, rstd, sum, x, branch, drop, weight, bias, eps)));
+    DISPATCH(
+        x.type, T,
+        return (run_forward<T, true>(c, y, mean, rstd, sum, x, branch, drop, weight, bias, eps)));
 }
 
-alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
-                                  struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias, double eps)
+alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
+                                  struct tensor sum, struct tensor x, struct tensor branch,
+                                  struct dropout drop, struct tensor weight, struct tensor bias,
+                                  double eps)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm forward");
-    DISPATCH(x.type, T, return (run_forward<T, false>(c, y, tensor_none(), rstd, sum, x, branch, drop, weight, bias, eps)));
+    DISPATCH(x.type, T,
+             return (run_forward<T, false>(c, y, tensor_none(), rstd, sum, x, branch, drop, weight,
+                                           bias, eps)));
 }
 
 // ---- backward
@@ -272,7 +292,7 @@ template <class T> struct norm_backward {
     T *dx, *y; // y may be absent
     const T *dy, *x;
     const float *weight, *bias, *mean, *rstd; // bias may be absent, mean is in RMS norm
-    float *groups;                            // sums of dweight and, with a bias, of dbias: [groups, 2 or 1, C]
+    float *groups; // sums of dweight and, with a bias, of dbias: [groups, 2 or 1, C]
     int64_t rows;
     int C;
     float per_row; // 1 / C
@@ -283,7 +303,9 @@ struct row_sums {
     float g, gn;
 };
 
-template <bool CENTRED> static __device__ __forceinline__ float input_gradient(float g, float n, float rstd, struct row_sums mean)
+template <bool CENTRED>
+static __device__ __forceinline__ float input_gradient(float g, float n, float rstd,
+                                                       struct row_sums mean)
 {
     return rstd * (g - (CENTRED ? mean.g : 0.0f) - n * mean.gn);
 }
@@ -292,9 +314,11 @@ template <bool CENTRED> static __device__ __forceinline__ float input_gradient(f
 enum { STRIP = 4 };
 template <int R> static constexpr int warps_of = R == 1 ? 32 : 8;
 
-// The means of R rows from the sums of a block's threads, by way of `of_warp`, that must not be in use from the call before.
+// The means of R rows from the sums of a block's threads, by way of `of_warp`, that must not be in
+// use from the call before.
 template <int R>
-static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R], struct row_sums (&of_warp)[R][warps_of<R>],
+static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R],
+                                                      struct row_sums (&of_warp)[R][warps_of<R>],
                                                       float per_row)
 {
 #pragma unroll
@@ -316,9 +340,10 @@ static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R]
         sums[k] = { sums[k].g * per_row, sums[k].gn * per_row };
 }
 
-// R rows of a group as they pass a thread, which has N columns of them: 16 bytes each of x, dy and dx. They wait in shared
-// memory, two strips in turns, so that one is on its way while the other is in use. A thread reads only the numbers that it
-// asked for itself; statistics its warp asks for. Columns and rows that are not there are 0.
+// R rows of a group as they pass a thread, which has N columns of them: 16 bytes each of x, dy and
+// dx. They wait in shared memory, two strips in turns, so that one is on its way while the other is
+// in use. A thread reads only the numbers that it asked for itself; statistics its warp asks for.
+// Columns and rows that are not there are 0.
 enum { STRIPS = 2, STRIP_X = 0, STRIP_DY, STRIP_DX, STRIP_ROWS };
 
 template <class T, int R> struct strip {
@@ -329,7 +354,8 @@ template <class T, int R> struct strip {
     {
         extern __shared__ __align__(16) unsigned char kept[];
 
-        return reinterpret_cast<uint4 *>(kept) + ((turn * R + k) * STRIP_ROWS + which) * blockDim.x + threadIdx.x;
+        return reinterpret_cast<uint4 *>(kept) +
+               ((turn * R + k) * STRIP_ROWS + which) * blockDim.x + threadIdx.x;
     }
 
     // Means of R rows, then their rstd.
@@ -340,7 +366,8 @@ template <class T, int R> struct strip {
         return of_warp[turn][threadIdx.x / 32];
     }
 
-    __device__ __forceinline__ void ask_statistics(const struct norm_backward<T> &a, int64_t first) const
+    __device__ __forceinline__ void ask_statistics(const struct norm_backward<T> &a,
+                                                   int64_t first) const
     {
         const int lane = (int)threadIdx.x % 32;
         const float *from = lane < R ? a.mean : a.rstd;
@@ -355,7 +382,8 @@ template <class T, int R> struct strip {
     }
 
     // Asks for the rows first..first+R-1.
-    __device__ __forceinline__ void ask(const struct norm_backward<T> &a, int64_t first, int c) const
+    __device__ __forceinline__ void ask(const struct norm_backward<T> &a, int64_t first,
+                                        int c) const
     {
 #pragma unroll
         for (int k = 0; k < R; k++) {
@@ -392,15 +420,17 @@ template <class T, int R> struct strip {
 
 // Adds a strip to the thread's sums over rows, and finds its part of the sums over columns.
 template <class T, int N, int R>
-static __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N], struct row_sums (&sums)[R],
-                                                 const strip<T, R> &s, const float (&weight)[N])
+static __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N],
+                                                 struct row_sums (&sums)[R], const strip<T, R> &s,
+                                                 const float (&weight)[N])
 {
 #pragma unroll
     for (int k = 0; k < R; k++) {
         const bits<T, N> x = s.row(k, STRIP_X), dy = s.row(k, STRIP_DY);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            const float d = dy.at(i), g = d * weight[i], n = normalised(x.at(i), s.mean[k], s.rstd[k]);
+            const float d = dy.at(i), g = d * weight[i],
+                        n = normalised(x.at(i), s.mean[k], s.rstd[k]);
             dweight[i] += d * n;
             dbias[i] += d;
             sums[k].g += g;
@@ -409,10 +439,13 @@ static __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&db
     }
 }
 
-// Row k of the strip, which begins at `at` in the tensors: its input's gradient and, where it is wanted, its output.
+// Row k of the strip, which begins at `at` in the tensors: its input's gradient and, where it is
+// wanted, its output.
 template <bool CENTRED, class T, int N, int R>
-static __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at, const strip<T, R> &s, int k,
-                                                 const float (&weight)[N], const float (&bias)[N], struct row_sums means)
+static __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at,
+                                                 const strip<T, R> &s, int k,
+                                                 const float (&weight)[N], const float (&bias)[N],
+                                                 struct row_sums means)
 {
     const bits<T, N> x = s.row(k, STRIP_X), dy = s.row(k, STRIP_DY), dx = s.row(k, STRIP_DX);
     float sum[N], y[N];
@@ -428,10 +461,11 @@ static __device__ __forceinline__ void write_row(const struct norm_backward<T> &
         store<N>(a.y + at, y);
 }
 
-// A block walks the rows of its group, R at a time; a thread has N columns. One barrier per step: the places of the sums
-// alternate.
+// A block walks the rows of its group, R at a time; a thread has N columns. One barrier per step:
+// the places of the sums alternate.
 template <class T, bool CENTRED, int R>
-static __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_backward<T> a)
+static __global__ void __launch_bounds__(32 * warps_of<R>)
+    backward_kernel(struct norm_backward<T> a)
 {
     constexpr int N = pack<T>::N;
     __shared__ struct row_sums of_warp[2][R][warps_of<R>];
@@ -470,11 +504,13 @@ static __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struc
         store<N>(to + a.C, dbias);
 }
 
-// ---- backward for rows that are too long for a block, or not aligned: dx by rows, then the sums by columns
+// ---- backward for rows that are too long for a block, or not aligned: dx by rows, then the sums
+// by columns
 
 enum { PLAIN_THREADS = 256 };
 
-template <class T, bool CENTRED> static __global__ void __launch_bounds__(PLAIN_THREADS) rows_kernel(struct norm_backward<T> a)
+template <class T, bool CENTRED>
+static __global__ void __launch_bounds__(PLAIN_THREADS) rows_kernel(struct norm_backward<T> a)
 {
     const int64_t r = blockIdx.x;
     const float mean = CENTRED ? a.mean[r] : 0.0f, rstd = a.rstd[r];
@@ -497,7 +533,8 @@ template <class T, bool CENTRED> static __global__ void __launch_bounds__(PLAIN_
 }
 
 // A thread has one column of one group of rows.
-template <class T, bool CENTRED> static __global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct norm_backward<T> a)
+template <class T, bool CENTRED>
+static __global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct norm_backward<T> a)
 {
     const int c = (int)(blockIdx.x * PLAIN_THREADS + threadIdx.x);
     float dweight = 0.0f, dbias = 0.0f;
@@ -516,15 +553,19 @@ template <class T, bool CENTRED> static __global__ void __launch_bounds__(PLAIN_
         to[a.C] = dbias;
 }
 
-template <class T, bool CENTRED> static alibi_status plain_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups)
+template <class T, bool CENTRED>
+static alibi_status plain_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups)
 {
     const dim3 columns((unsigned)ceil_div(a.C, PLAIN_THREADS), groups);
 
-    TRY_RETURN(launch(c, "gradient of norm", rows_kernel<T, CENTRED>, dim3((unsigned)a.rows), dim3(PLAIN_THREADS), 0, a));
-    return launch(c, "gradient of norm", columns_kernel<T, CENTRED>, columns, dim3(PLAIN_THREADS), 0, a);
+    TRY_RETURN(launch(c, "gradient of norm", rows_kernel<T, CENTRED>, dim3((unsigned)a.rows),
+                      dim3(PLAIN_THREADS), 0, a));
+    return launch(c, "gradient of norm", columns_kernel<T, CENTRED>, columns, dim3(PLAIN_THREADS),
+                  0, a);
 }
 
-// At least 8 rows each, or writing the sums would cost more than reading the rows; no more than a large GPU holds at once.
+// At least 8 rows each, or writing the sums would cost more than reading the rows; no more than a
+// large GPU holds at once.
 static unsigned groups_of(int64_t rows)
 {
     const int64_t groups = ceil_div(rows, 8), most = 4 * MULTIPROCESSORS;
@@ -542,17 +583,21 @@ size_t cuda_norm_bytes(int64_t rows, int64_t C)
 
 // Asks for all the shared memory there is: what is on its way lies there.
 template <class T, bool CENTRED, int R>
-static alibi_status strip_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups, dim3 block)
+static alibi_status strip_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups,
+                                   dim3 block)
 {
     const auto kernel = backward_kernel<T, CENTRED, R>;
     const size_t bytes = STRIPS * R * STRIP_ROWS * sizeof(uint4) * block.x;
 
-    TRY_RETURN(cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100), "gradient of norm"));
+    TRY_RETURN(cuda_check(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100),
+        "gradient of norm"));
     return launch(c, "gradient of norm", kernel, dim3(groups), block, bytes, a);
 }
 
 // By strips of several rows where two such strips leave room for another block.
-template <class T, bool CENTRED> static alibi_status row_groups(struct cuda *c, struct norm_backward<T> a, unsigned groups)
+template <class T, bool CENTRED>
+static alibi_status row_groups(struct cuda *c, struct norm_backward<T> a, unsigned groups)
 {
     constexpr int N = pack<T>::N;
     const bool vector = a.C % N == 0 && aligned(a.dx, a.y, a.dy, a.x, a.weight, a.bias);
@@ -566,13 +611,15 @@ template <class T, bool CENTRED> static alibi_status row_groups(struct cuda *c, 
 }
 
 template <class T, bool CENTRED>
-static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dweight, struct tensor dbias, struct tensor y,
-                                 struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias, struct tensor mean,
-                                 struct tensor rstd)
+static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dweight,
+                                 struct tensor dbias, struct tensor y, struct tensor dy,
+                                 struct tensor x, struct tensor weight, struct tensor bias,
+                                 struct tensor mean, struct tensor rstd)
 {
     struct norm_backward<T> a = {
-        (T *)dx.data, (T *)y.data, (const T *)dy.data, (const T *)x.data, (const float *)weight.data, (const float *)bias.data,
-            (const float *)mean.data, (const float *)rstd.data, NULL, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1]
+        (T *)dx.data, (T *)y.data, (const T *)dy.data, (const T *)x.data,
+            (const float *)weight.data, (const float *)bias.data, (const float *)mean.data,
+            (const float *)rstd.data, NULL, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1]
     };
     const unsigned groups = groups_of(a.rows);
 
@@ -583,22 +630,28 @@ static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor
     return cuda_add_partials(c, (float *)dweight.data, (float *)dbias.data, a.groups, groups, a.C);
 }
 
-alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                     struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                     struct tensor dbias, struct tensor y, struct tensor dy,
+                                     struct tensor x, struct tensor weight, struct tensor bias,
                                      struct tensor mean, struct tensor rstd)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm backward");
-    DISPATCH(x.type, T, return (run_backward<T, true>(c, dx, dweight, dbias, y, dy, x, weight, bias, mean, rstd)));
+    DISPATCH(
+        x.type, T,
+        return (run_backward<T, true>(c, dx, dweight, dbias, y, dy, x, weight, bias, mean, rstd)));
 }
 
-alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                   struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                   struct tensor dbias, struct tensor y, struct tensor dy,
+                                   struct tensor x, struct tensor weight, struct tensor bias,
                                    struct tensor rstd)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm backward");
-    DISPATCH(x.type, T, return (run_backward<T, false>(c, dx, dweight, dbias, y, dy, x, weight, bias, tensor_none(), rstd)));
+    DISPATCH(x.type, T,
+             return (run_backward<T, false>(c, dx, dweight, dbias, y, dy, x, weight, bias,
+                                            tensor_none(), rstd)));
 }

@@ -9,8 +9,8 @@
 //
 //   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g
 //
-// What is the same for all weights is computed in double on the host. Every number is read and written once; the copy of the
-// weights that the model computes with is written on the way.
+// What is the same for all weights is computed in double on the host. Every number is read and
+// written once; the copy of the weights that the model computes with is written on the way.
 #include <math.h>
 
 #include "ops/cuda/launch.cuh"
@@ -59,7 +59,8 @@ template <class Copy> struct adamw_step {
             first[k] = beta1 * first[k] + rest1 * g[k];
             second[k] = beta2 * second[k] + rest2 * g[k] * g[k];
             change[k] =
-                -lr * __fdividef(first[k] * correct1, sqrtf(second[k] * correct2) + eps); // within 2 units in the last place
+                -lr * __fdividef(first[k] * correct1, sqrtf(second[k] * correct2) +
+                                                          eps); // within 2 units in the last place
         }
         weights.template move<N>(i, change);
         store<N>(m + i, first);
@@ -91,26 +92,30 @@ template <class Copy> struct nesterov_step {
 };
 
 template <class Copy>
-static struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int64_t decaying, double decay) {
+static struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int64_t decaying,
+                                       double decay) {
     return { (float *)w.data, (Copy *)copy.data, decaying, (float)decay };
 }
 
 template <class Copy>
-static alibi_status run_adamw(struct cuda *c, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                              struct tensor gradient, struct adamw a)
+static alibi_status run_adamw(struct cuda *c, struct tensor w, struct tensor copy, struct tensor m,
+                              struct tensor v, struct tensor gradient, struct adamw a)
 {
-    const double correct1 = 1.0 - pow(a.beta1, (double)a.step), correct2 = 1.0 - pow(a.beta2, (double)a.step);
+    const double correct1 = 1.0 - pow(a.beta1, (double)a.step),
+                 correct2 = 1.0 - pow(a.beta2, (double)a.step);
     const struct adamw_step<Copy> op = {
-        weights_of<Copy>(w, copy, a.decaying, a.lr *a.weight_decay), (float *)m.data, (float *)v.data,
-            (const float *)gradient.data, (float)a.gradient_scale, (float)a.beta1, (float)(1.0 - a.beta1), (float)a.beta2,
-            (float)(1.0 - a.beta2), (float)(1.0 / correct1), (float)(1.0 / correct2), (float)a.lr, (float)a.eps
+        weights_of<Copy>(w, copy, a.decaying, a.lr *a.weight_decay), (float *)m.data,
+            (float *)v.data, (const float *)gradient.data, (float)a.gradient_scale, (float)a.beta1,
+            (float)(1.0 - a.beta1), (float)a.beta2, (float)(1.0 - a.beta2), (float)(1.0 / correct1),
+            (float)(1.0 / correct2), (float)a.lr, (float)a.eps
     };
 
-    return each<WEIGHTS>(c, "AdamW", op, tensor_count(w), aligned(w.data, copy.data, m.data, v.data, gradient.data));
+    return each<WEIGHTS>(c, "AdamW", op, tensor_count(w),
+                         aligned(w.data, copy.data, m.data, v.data, gradient.data));
 }
 
-alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                        struct tensor gradient, struct adamw a)
+alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
+                        struct tensor v, struct tensor gradient, struct adamw a)
 {
     struct cuda *c = cuda_of(dev);
 
@@ -119,20 +124,22 @@ alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy,
 }
 
 template <class Copy>
-static alibi_status run_nesterov(struct cuda *c, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
-                                 struct nesterov n)
+static alibi_status run_nesterov(struct cuda *c, struct tensor w, struct tensor copy,
+                                 struct tensor u, struct tensor gradient, struct nesterov n)
 {
     const double r = n.lr / n.previous_lr, lr = n.lr * n.gradient_scale;
     const struct nesterov_step<Copy> op = {
-        weights_of<Copy>(w, copy, n.decaying, n.lr *n.weight_decay), (float *)u.data, (const float *)gradient.data,
-            (float)(n.momentum *n.momentum *r), (float)((1.0 + n.momentum) * lr), (float)(n.momentum *r), (float)lr
+        weights_of<Copy>(w, copy, n.decaying, n.lr *n.weight_decay), (float *)u.data,
+            (const float *)gradient.data, (float)(n.momentum *n.momentum *r),
+            (float)((1.0 + n.momentum) * lr), (float)(n.momentum *r), (float)lr
     };
 
-    return each<WEIGHTS>(c, "Nesterov", op, tensor_count(w), aligned(w.data, copy.data, u.data, gradient.data));
+    return each<WEIGHTS>(c, "Nesterov", op, tensor_count(w),
+                         aligned(w.data, copy.data, u.data, gradient.data));
 }
 
-alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
-                           struct nesterov n)
+alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
+                           struct tensor gradient, struct nesterov n)
 {
     struct cuda *c = cuda_of(dev);
 
@@ -150,7 +157,8 @@ template <bool SQUARES> static __device__ __forceinline__ double term(float x)
 }
 
 template <class T, int N, bool SQUARES>
-static __global__ void __launch_bounds__(SUM_THREADS) parts_kernel(double *parts, const T *x, int64_t count)
+static __global__ void __launch_bounds__(SUM_THREADS)
+    parts_kernel(double *parts, const T *x, int64_t count)
 {
     const int64_t thread = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x, rest = count % N;
     double sum = 0.0;
@@ -178,7 +186,8 @@ static __global__ void __launch_bounds__(PARTS) total_kernel(double *parts)
         parts[0] = total;
 }
 
-template <class T, bool SQUARES> static alibi_status run_sum(struct cuda *c, double *sum, struct tensor x)
+template <class T, bool SQUARES>
+static alibi_status run_sum(struct cuda *c, double *sum, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t count = tensor_count(x);
@@ -186,9 +195,12 @@ template <class T, bool SQUARES> static alibi_status run_sum(struct cuda *c, dou
     double *parts;
 
     TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, PARTS * sizeof *parts, (void **)&parts));
-    TRY_RETURN(launch(c, "sum", kernel, dim3(PARTS), dim3(SUM_THREADS), 0, parts, (const T *)x.data, count));
+    TRY_RETURN(launch(c, "sum", kernel, dim3(PARTS), dim3(SUM_THREADS), 0, parts, (const T *)x.data,
+                      count));
     TRY_RETURN(launch(c, "sum", total_kernel, dim3(1), dim3(PARTS), 0, parts));
-    TRY_RETURN(cuda_check(cudaMemcpyAsync(c->staging.at[0], parts, sizeof *sum, cudaMemcpyDeviceToHost, c->stream), "sum"));
+    TRY_RETURN(cuda_check(
+        cudaMemcpyAsync(c->staging.at[0], parts, sizeof *sum, cudaMemcpyDeviceToHost, c->stream),
+        "sum"));
     TRY_RETURN(cuda_check(cudaStreamSynchronize(c->stream), "sum"));
     *sum = *(const double *)(const void *)c->staging.at[0];
     return ALIBI_OK;

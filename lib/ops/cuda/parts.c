@@ -1,7 +1,8 @@
 /* parts.c - where the time goes, by events in the stream
  *
- * Each part begins with an event; the time until the next event is the part's. So no operation waits for being timed, and the
- * parts add up to the whole. Nothing is recorded until somebody reads the parts for the first time. */
+ * Each part begins with an event; the time until the next event is the part's. So no operation
+ * waits for being timed, and the parts add up to the whole. Nothing is recorded until somebody
+ * reads the parts for the first time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ static struct device_part *find_sum(struct cuda_parts *p, const char *name)
     return &p->sum[p->sums++];
 }
 
-/* Adds up the parts that have ended, and keeps the event that the last one began with as the first. */
+/* Adds up the parts that have ended, and keeps the event that the last one began with as the first.
+ * */
 static alibi_status fold(struct cuda_parts *p)
 {
     int last = p->count - 1;
@@ -39,7 +41,8 @@ static alibi_status fold(struct cuda_parts *p)
         float milliseconds = 0.0f;
         if (sum == NULL)
             continue;
-        TRY_RETURN(cuda_check(cudaEventElapsedTime(&milliseconds, p->event[i], p->event[i + 1]), "timing"));
+        TRY_RETURN(cuda_check(cudaEventElapsedTime(&milliseconds, p->event[i], p->event[i + 1]),
+                              "timing"));
         sum->seconds += (double)milliseconds / 1000.0;
         sum->calls++;
     }
@@ -52,11 +55,13 @@ static alibi_status fold(struct cuda_parts *p)
 
 static bool record(cudaEvent_t *event, cudaStream_t stream)
 {
-    return (*event != NULL || cudaEventCreate(event) == cudaSuccess) && cudaEventRecord(*event, stream) == cudaSuccess;
+    return (*event != NULL || cudaEventCreate(event) == cudaSuccess) &&
+           cudaEventRecord(*event, stream) == cudaSuccess;
 }
 
-/* An event that cannot be made or recorded is one part that is not timed. The operation itself says what is wrong, if it still
- * is: the runtime is not to remember the event's failure as the operation's. */
+/* An event that cannot be made or recorded is one part that is not timed. The operation itself says
+ * what is wrong, if it still is: the runtime is not to remember the event's failure as the
+ * operation's. */
 static void begin(struct cuda *c, const char *name)
 {
     struct cuda_parts *p = c->parts;

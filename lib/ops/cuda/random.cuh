@@ -1,8 +1,10 @@
 // random.cuh - Philox4x32-10 as lib/base/random.c has it, and dropout as dropout.h has it
 //
-//   (c0, c1, c2, c3)  ->  (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0))     ten times
+//   (c0, c1, c2, c3)  ->  (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0)) ten
+//   times
 //
-// The key is the seed and advances by a Weyl sequence between rounds; the counter is (index, stream).
+// The key is the seed and advances by a Weyl sequence between rounds; the counter is (index,
+// stream).
 #ifndef RANDOM_CUH
 #define RANDOM_CUH
 
@@ -15,12 +17,14 @@ static __device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint3
 {
     const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u;
 
-    return make_uint4(__umulhi(M1, c.z) ^ c.y ^ k0, M1 * c.z, __umulhi(M0, c.x) ^ c.w ^ k1, M0 * c.x);
+    return make_uint4(__umulhi(M1, c.z) ^ c.y ^ k0, M1 * c.z, __umulhi(M0, c.x) ^ c.w ^ k1,
+                      M0 * c.x);
 }
 
 static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    uint4 c = make_uint4((uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32));
+    uint4 c = make_uint4((uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+                         (uint32_t)(stream >> 32));
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
 #pragma unroll
@@ -41,7 +45,8 @@ struct mask {
 // bits * 2^-32 < p, for whole numbers: bits < ceil(p * 2^32). The product is exact.
 static struct mask mask_of(struct dropout d)
 {
-    return mask{ d.seed, d.stream, (uint64_t)ceil(d.p * 0x1p32), d.p > 0.0 ? (float)(1.0 / (1.0 - d.p)) : 1.0f };
+    return mask{ d.seed, d.stream, (uint64_t)ceil(d.p * 0x1p32),
+                 d.p > 0.0 ? (float)(1.0 / (1.0 - d.p)) : 1.0f };
 }
 
 static __device__ __forceinline__ float factor(const struct mask &m, uint32_t bits)
@@ -49,8 +54,10 @@ static __device__ __forceinline__ float factor(const struct mask &m, uint32_t bi
     return bits < m.threshold ? 0.0f : m.kept;
 }
 
-// Multiplies elements i..i+N-1 by their factors. i is a multiple of 4 unless N is 1: four neighbours share one random block.
-template <int N> static __device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_t i)
+// Multiplies elements i..i+N-1 by their factors. i is a multiple of 4 unless N is 1: four
+// neighbours share one random block.
+template <int N>
+static __device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_t i)
 {
     if constexpr (N == 1) {
         const uint4 r = philox(m.seed, m.stream, (uint64_t)i >> 2);

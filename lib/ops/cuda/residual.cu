@@ -26,19 +26,23 @@ template <class T, bool DROP> struct residual {
     }
 };
 
-template <class T> static alibi_status run(struct cuda *c, struct tensor y, const void *x, struct tensor branch, struct dropout d)
+template <class T>
+static alibi_status run(struct cuda *c, struct tensor y, const void *x, struct tensor branch,
+                        struct dropout d)
 {
     const bool vector = aligned(y.data, x, branch.data);
     T *to = (T *)y.data;
     const T *from = (const T *)x, *part = (const T *)branch.data;
 
     if (d.p > 0.0)
-        return each<pack<T>::N>(c, "dropout", residual<T, true>{ to, from, part, mask_of(d) }, tensor_count(y), vector);
-    return each<pack<T>::N>(c, "residual", residual<T, false>{ to, from, part, mask_of(d) }, tensor_count(y), vector);
+        return each<pack<T>::N>(c, "dropout", residual<T, true>{ to, from, part, mask_of(d) },
+                                tensor_count(y), vector);
+    return each<pack<T>::N>(c, "residual", residual<T, false>{ to, from, part, mask_of(d) },
+                            tensor_count(y), vector);
 }
 
-alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
-                                   struct dropout drop)
+alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x,
+                                   struct tensor branch, struct dropout drop)
 {
     struct cuda *c = cuda_of(dev);
 

@@ -1,9 +1,10 @@
 // rotary.cu
 //
-//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of (position, pair)
+//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of
+//   (position, pair)
 //
-// Rotating back is the same with -t. A block has one position of one sequence; a thread takes N numbers of a head and, in the
-// layout of halves, their N partners.
+// Rotating back is the same with -t. A block has one position of one sequence; a thread takes N
+// numbers of a head and, in the layout of halves, their N partners.
 #include "ops/cuda/rotary.cuh"
 
 enum { THREADS = 128 };
@@ -18,7 +19,8 @@ template <class T> struct rotary_call {
 
 // Pairs n..n+N-1 of a head: (n, n + D/2).
 template <class T, int N>
-static __device__ __forceinline__ void rotate_halves(T *head, const float *cosines, int n, int half, float direction)
+static __device__ __forceinline__ void rotate_halves(T *head, const float *cosines, int n, int half,
+                                                     float direction)
 {
     float a[N], b[N], cosine[N], sine[N];
 
@@ -35,7 +37,8 @@ static __device__ __forceinline__ void rotate_halves(T *head, const float *cosin
 
 // Pairs n..n+N-1 of a head: (2n, 2n + 1).
 template <class T, int N>
-static __device__ __forceinline__ void rotate_pairs(T *head, const float *cosines, int n, int half, float direction)
+static __device__ __forceinline__ void rotate_pairs(T *head, const float *cosines, int n, int half,
+                                                    float direction)
 {
     float cosine[N], sine[N];
 
@@ -56,7 +59,8 @@ static __device__ __forceinline__ void rotate_pairs(T *head, const float *cosine
     }
 }
 
-template <class T, int N, bool HALVES> static __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_call<T> r)
+template <class T, int N, bool HALVES>
+static __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_call<T> r)
 {
     const int64_t b = blockIdx.x / r.L, l = blockIdx.x % r.L;
     const int half = r.D / 2, per_head = half / N;
@@ -73,13 +77,15 @@ template <class T, int N, bool HALVES> static __global__ void __launch_bounds__(
     }
 }
 
-// A thread of the layout of pairs reads twice as many numbers as it has pairs: half a pack of pairs is one access.
+// A thread of the layout of pairs reads twice as many numbers as it has pairs: half a pack of pairs
+// is one access.
 template <class T> static alibi_status run(struct cuda *c, struct rotary_call<T> r, int64_t rows)
 {
     constexpr int N = pack<T>::N;
     const int64_t strides = r.stride[0] | r.stride[1] | r.stride[2]; // N is a power of two
     const bool halves = r.angles.halves;
-    const bool vector = strides % N == 0 && r.D % (halves ? 2 * N : N) == 0 && aligned(r.x, r.angles.table);
+    const bool vector =
+        strides % N == 0 && r.D % (halves ? 2 * N : N) == 0 && aligned(r.x, r.angles.table);
     const auto kernel = halves   ? vector ? rotary_kernel<T, N, true> : rotary_kernel<T, 1, true>
                           : vector ? rotary_kernel<T, N / 2, false>
                                  : rotary_kernel<T, 1, false>;

@@ -7,9 +7,10 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-/* Sorts `count` pairs by their keys, which are less than 2^bits; equal keys stay in order. With temp NULL it only says how many
- * bytes of temporary memory that takes. */
-cudaError_t cuda_sort(void *temp, size_t *temp_bytes, const int32_t *keys, int32_t *sorted_keys, const int32_t *values,
-                      int32_t *sorted_values, int count, int bits, cudaStream_t stream);
+/* Sorts `count` pairs by their keys, which are less than 2^bits; equal keys stay in order. With
+ * temp NULL it only says how many bytes of temporary memory that takes. */
+cudaError_t cuda_sort(void *temp, size_t *temp_bytes, const int32_t *keys, int32_t *sorted_keys,
+                      const int32_t *values, int32_t *sorted_values, int count, int bits,
+                      cudaStream_t stream);
 
 #endif

@@ -17,7 +17,8 @@ static double gelu_tanh_slope(double x)
 {
     double t = tanh(sqrt(M_2_PI) * (x + 0.044715 * x * x * x));
 
-    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(M_2_PI) * (1.0 + 3.0 * 0.044715 * x * x);
+    return 0.5 * (1.0 + t) +
+           0.5 * x * (1.0 - t * t) * sqrt(M_2_PI) * (1.0 + 3.0 * 0.044715 * x * x);
 }
 
 static double gelu_erf(double x)
@@ -105,7 +106,8 @@ static void swiglu_backward(struct tensor dx, struct tensor dy, struct tensor x)
 }
 
 /* dx may be x or dy: each element is read before it is written. */
-alibi_status ref_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x)
+alibi_status ref_activation_backward(struct device *dev, int kind, struct tensor dx,
+                                     struct tensor dy, struct tensor x)
 {
     int64_t count = tensor_count(dy);
 

@@ -6,10 +6,11 @@
  * Backward:
  *
  *   D_i = dy_i . y_i,     ds(i, j) = p(i, j) (dy_i . v_j - D_i)
- *   dq_i = scale * sum_j ds(i, j) k_j,     dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i p(i, j) dy_i
- *   dbias: ds(i, j) goes to the entry that s(i, j) read; for slopes, times -(i - j)
+ *   dq_i = scale * sum_j ds(i, j) k_j,     dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i p(i,
+ * j) dy_i dbias: ds(i, j) goes to the entry that s(i, j) read; for slopes, times -(i - j)
  *
- * The mask is the bound of the loops. Backward recomputes p from lse, pair by pair, so that memory grows with Lk only. */
+ * The mask is the bound of the loops. Backward recomputes p from lse, pair by pair, so that memory
+ * grows with Lk only. */
 #include <math.h>
 
 #include "ops/ref/ref.h"
@@ -98,7 +99,8 @@ static double softmax(double *row, int64_t keys)
     return max + log(sum);
 }
 
-static void forward_row(const struct call *c, struct tensor y, struct tensor lse, struct head n, int64_t i, double *row)
+static void forward_row(const struct call *c, struct tensor y, struct tensor lse, struct head n,
+                        int64_t i, double *row)
 {
     struct tensor v = c->a.v;
     int64_t keys = i + c->past + 1;
@@ -123,11 +125,13 @@ static void keep_all(const struct call *c, struct tensor kept)
     for (int64_t row = 0; present(kept) && row < tensor_count(kept) / words; row++)
         for (int64_t t = 0; t < 32 * words; t++) {
             uint32_t bit = t <= past + row % tiles ? 1 : 0;
-            word[row * words + t / 32] = (t % 32 == 0 ? 0 : word[row * words + t / 32]) | bit << t % 32;
+            word[row * words + t / 32] =
+                (t % 32 == 0 ? 0 : word[row * words + t / 32]) | bit << t % 32;
         }
 }
 
-alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a)
+alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse,
+                                   struct attention a)
 {
     struct call c = new_call(a);
     double *row = NULL;
@@ -154,7 +158,8 @@ static double largest_norm(struct tensor k, int64_t b, int64_t kv, int64_t first
     return sqrt(largest);
 }
 
-alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from)
+alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
+                                 int64_t from)
 {
     int64_t L = k.shape[1], Hkv = k.shape[2], tiles = attention_tiles(L);
 
@@ -162,8 +167,10 @@ alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct
     for (int64_t b = 0; b < k.shape[0]; b++)
         for (int64_t kv = 0; kv < Hkv; kv++)
             for (int64_t t = from / ATTENTION_TILE; t < tiles; t++) {
-                int64_t first = t * ATTENTION_TILE, end = first + ATTENTION_TILE < L ? first + ATTENTION_TILE : L;
-                set(norms, b * norms.stride[0] + kv * norms.stride[1] + t, largest_norm(k, b, kv, first, end));
+                int64_t first = t * ATTENTION_TILE,
+                        end = first + ATTENTION_TILE < L ? first + ATTENTION_TILE : L;
+                set(norms, b * norms.stride[0] + kv * norms.stride[1] + t,
+                    largest_norm(k, b, kv, first, end));
             }
     return ALIBI_OK;
 }
@@ -192,7 +199,8 @@ static alibi_status sums_init(struct sums *s, const struct call *c, struct tenso
     return ALIBI_OK;
 }
 
-static void add_bias_gradient(struct sums *s, enum bias_kind kind, int64_t h, int64_t distance, double ds)
+static void add_bias_gradient(struct sums *s, enum bias_kind kind, int64_t h, int64_t distance,
+                              double ds)
 {
     if (s->distances == 0)
         return;
@@ -203,8 +211,8 @@ static void add_bias_gradient(struct sums *s, enum bias_kind kind, int64_t h, in
 }
 
 /* Query i of head n against every key it sees. */
-static void backward_row(const struct call *c, struct sums *s, struct tensor dy, struct tensor y, double lse, struct head n,
-                         int64_t i)
+static void backward_row(const struct call *c, struct sums *s, struct tensor dy, struct tensor y,
+                         double lse, struct head n, int64_t i)
 {
     struct tensor q = c->a.q, k = c->a.k, v = c->a.v;
     int64_t q_i = at(q, n.b, i, n.h), dy_i = at(dy, n.b, i, n.h);
@@ -232,9 +240,11 @@ static void take(struct tensor t, int64_t to, double *sum, int64_t D)
     }
 }
 
-/* The query heads that share a key/value head, one after the other: dk and dv sum over all of them. */
-static void backward_group(const struct call *c, struct sums *s, struct tensor dq, struct tensor dk, struct tensor dv,
-                           struct tensor dy, struct tensor y, struct tensor lse, int64_t b, int64_t kv)
+/* The query heads that share a key/value head, one after the other: dk and dv sum over all of them.
+ * */
+static void backward_group(const struct call *c, struct sums *s, struct tensor dq, struct tensor dk,
+                           struct tensor dv, struct tensor dy, struct tensor y, struct tensor lse,
+                           int64_t b, int64_t kv)
 {
     int64_t group = c->H / c->Hkv;
 
@@ -250,7 +260,8 @@ static void backward_group(const struct call *c, struct sums *s, struct tensor d
     }
 }
 
-static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk, struct rotation r)
+static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk,
+                              struct rotation r)
 {
     if (!r.table.data)
         return ALIBI_OK;
@@ -258,8 +269,9 @@ static alibi_status turn_back(struct device *dev, struct tensor dq, struct tenso
     return ref_rotary(dev, dk, r, -1);
 }
 
-alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                                    struct tensor dy, struct tensor y, struct tensor lse, struct attention a)
+alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk,
+                                    struct tensor dv, struct tensor dbias, struct tensor dy,
+                                    struct tensor y, struct tensor lse, struct attention a)
 {
     struct call c = new_call(a);
     struct sums s = { 0 };

@@ -3,7 +3,8 @@
  *   table[h, d] = weight[bucket[d], h] */
 #include "ops/ref/ref.h"
 
-alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket)
+alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
+                                struct tensor bucket)
 {
     int64_t H = table.shape[0], T = table.shape[1];
 
@@ -14,7 +15,8 @@ alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct 
     return ALIBI_OK;
 }
 
-alibi_status ref_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket)
+alibi_status ref_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
+                                 struct tensor bucket)
 {
     int64_t H = dtable.shape[0], T = dtable.shape[1], buckets = dweight.shape[0];
 

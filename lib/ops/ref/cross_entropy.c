@@ -1,11 +1,13 @@
 /* cross_entropy.c
  *
- *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax - onehot) */
+ *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax -
+ * onehot) */
 #include <math.h>
 
 #include "ops/ref/ref.h"
 
-/* The largest of V elements from `first` on is taken out of the exponent: no exp overflows, and one of them is 1. */
+/* The largest of V elements from `first` on is taken out of the exponent: no exp overflows, and one
+ * of them is 1. */
 static double log_sum_exp(struct tensor logits, int64_t first, int64_t V)
 {
     double max = -INFINITY, sum = 0.0;
@@ -18,8 +20,8 @@ static double log_sum_exp(struct tensor logits, int64_t first, int64_t V)
 }
 
 /* dlogits may be logits: each element is read before it is written. */
-static void gradient(struct tensor dlogits, struct tensor logits, int64_t first, int64_t V, int64_t target, double lse,
-                     double scale)
+static void gradient(struct tensor dlogits, struct tensor logits, int64_t first, int64_t V,
+                     int64_t target, double lse, double scale)
 {
     for (int64_t v = 0; v < V; v++) {
         double p = exp(get(logits, first + v) - lse);
@@ -27,8 +29,8 @@ static void gradient(struct tensor dlogits, struct tensor logits, int64_t first,
     }
 }
 
-alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
-                               struct tensor targets, double scale)
+alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
+                               struct tensor logits, struct tensor targets, double scale)
 {
     int64_t rows = logits.shape[0], V = logits.shape[1];
 

@@ -3,8 +3,9 @@
  *   y[b, l] = scale * weight[tokens[b, l]] + table[start + l] */
 #include "ops/ref/ref.h"
 
-alibi_status ref_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
-                                   struct tensor table, int64_t start, double scale)
+alibi_status ref_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
+                                   struct tensor weight, struct tensor table, int64_t start,
+                                   double scale)
 {
     int64_t B = y.shape[0], L = y.shape[1], C = y.shape[2];
 
@@ -21,8 +22,10 @@ alibi_status ref_embedding_forward(struct device *dev, struct tensor y, struct t
     return ALIBI_OK;
 }
 
-/* A token occurs many times: its rows are summed in double first, then added to the gradient once. */
-static alibi_status add_to_weight(struct tensor dweight, struct tensor dy, struct tensor tokens, double scale)
+/* A token occurs many times: its rows are summed in double first, then added to the gradient once.
+ * */
+static alibi_status add_to_weight(struct tensor dweight, struct tensor dy, struct tensor tokens,
+                                  double scale)
 {
     int64_t rows = tensor_count(tokens), C = dweight.shape[1], count = tensor_count(dweight);
     double *sum = NULL;
@@ -50,8 +53,9 @@ static void add_to_table(struct tensor dtable, struct tensor dy, int64_t start)
         }
 }
 
-alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
-                                    struct tensor tokens, int64_t start, double scale)
+alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
+                                    struct tensor dy, struct tensor tokens, int64_t start,
+                                    double scale)
 {
     (void)dev;
     TRY_RETURN(add_to_weight(dweight, dy, tokens, scale));

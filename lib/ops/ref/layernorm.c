@@ -2,15 +2,17 @@
  *
  *   y = n * weight + bias,     n = (x - mean) * rstd,     rstd = 1 / sqrt(var + eps)
  *
- * of x, or of sum = x + drop(branch). Backward, with g = dy * weight and the means taken over the row:
+ * of x, or of sum = x + drop(branch). Backward, with g = dy * weight and the means taken over the
+ * row:
  *
- *   dx += rstd * (g - mean(g) - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias += sum over rows of dy */
+ *   dx += rstd * (g - mean(g) - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias
+ * += sum over rows of dy */
 #include <math.h>
 
 #include "ops/ref/ref.h"
 
-/* Mean and variance (the biased one) of C elements from `first` on; the second pass avoids the cancellation of E[x^2] - E[x]^2.
- */
+/* Mean and variance (the biased one) of C elements from `first` on; the second pass avoids the
+ * cancellation of E[x^2] - E[x]^2. */
 static void moments(struct tensor x, int64_t first, int64_t C, double *mean, double *variance)
 {
     double sum = 0.0, squares = 0.0;
@@ -25,9 +27,10 @@ static void moments(struct tensor x, int64_t first, int64_t C, double *mean, dou
     *variance = squares / (double)C;
 }
 
-/* From mean and rstd as they are stored: the backward pass has no others, and must give the same bits. */
-static void normalize_row(struct tensor y, struct tensor x, struct tensor weight, struct tensor bias, int64_t r, double mean,
-                          double rstd)
+/* From mean and rstd as they are stored: the backward pass has no others, and must give the same
+ * bits. */
+static void normalize_row(struct tensor y, struct tensor x, struct tensor weight,
+                          struct tensor bias, int64_t r, double mean, double rstd)
 {
     int64_t C = x.shape[1];
 
@@ -37,8 +40,9 @@ static void normalize_row(struct tensor y, struct tensor x, struct tensor weight
     }
 }
 
-alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor sum,
-                                   struct tensor x, struct tensor branch, struct dropout drop, struct tensor weight,
+alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
+                                   struct tensor rstd, struct tensor sum, struct tensor x,
+                                   struct tensor branch, struct dropout drop, struct tensor weight,
                                    struct tensor bias, double eps)
 {
     struct tensor from = present(branch) ? sum : x;
@@ -56,8 +60,8 @@ alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct t
     return ALIBI_OK;
 }
 
-static void input_gradient(struct tensor dx, struct tensor dy, struct tensor x, struct tensor weight, int64_t r, double mean,
-                           double rstd)
+static void input_gradient(struct tensor dx, struct tensor dy, struct tensor x,
+                           struct tensor weight, int64_t r, double mean, double rstd)
 {
     int64_t C = x.shape[1];
     double g_sum = 0.0, gn_sum = 0.0;
@@ -74,8 +78,8 @@ static void input_gradient(struct tensor dx, struct tensor dy, struct tensor x, 
     }
 }
 
-static void parameter_gradients(struct tensor dweight, struct tensor dbias, struct tensor dy, struct tensor x, struct tensor mean,
-                                struct tensor rstd)
+static void parameter_gradients(struct tensor dweight, struct tensor dbias, struct tensor dy,
+                                struct tensor x, struct tensor mean, struct tensor rstd)
 {
     int64_t rows = x.shape[0], C = x.shape[1];
 
@@ -92,8 +96,9 @@ static void parameter_gradients(struct tensor dweight, struct tensor dbias, stru
     }
 }
 
-alibi_status ref_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                    struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status ref_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                    struct tensor dbias, struct tensor y, struct tensor dy,
+                                    struct tensor x, struct tensor weight, struct tensor bias,
                                     struct tensor mean, struct tensor rstd)
 {
     (void)dev;

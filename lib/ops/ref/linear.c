@@ -3,7 +3,8 @@
  *   y = x weight^T + bias */
 #include "ops/ref/ref.h"
 
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias)
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x,
+                                struct tensor weight, struct tensor bias)
 {
     int64_t rows = x.shape[0], out = weight.shape[0], in = weight.shape[1];
 
@@ -59,8 +60,9 @@ static void add_column_sums(struct tensor sums, struct tensor dy)
     }
 }
 
-alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                 struct tensor dy, struct tensor x, struct tensor weight)
+alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                 struct tensor dbias, struct tensor dy, struct tensor x,
+                                 struct tensor weight)
 {
     (void)dev;
     if (present(dx))
@@ -72,19 +74,23 @@ alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct te
     return ALIBI_OK;
 }
 
-/* ---- with an activation: both parts through the device's own table, so that a backend's faster ones are used here too */
+/* ---- with an activation: both parts through the device's own table, so that a backend's faster
+ * ones are used here too */
 
-alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
-                                           struct tensor x, struct tensor weight, struct tensor bias)
+alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
+                                           struct tensor up, struct tensor x, struct tensor weight,
+                                           struct tensor bias)
 {
     TRY_RETURN(dev->ops->linear_forward(dev, up, x, weight, bias));
     return dev->ops->activation_forward(dev, kind, activated, up);
 }
 
 /* scratch = dy weight, the gradient of activated */
-alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
-                                            struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                            struct tensor activated, struct tensor weight, struct tensor up)
+alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
+                                            struct tensor dup_sums, struct tensor scratch,
+                                            struct tensor dweight, struct tensor dbias,
+                                            struct tensor dy, struct tensor activated,
+                                            struct tensor weight, struct tensor up)
 {
     TRY_RETURN(dev->ops->linear_backward(dev, scratch, dweight, dbias, dy, activated, weight));
     TRY_RETURN(dev->ops->activation_backward(dev, kind, dup, scratch, up));

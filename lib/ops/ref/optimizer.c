@@ -21,11 +21,12 @@ static void set_weight(struct tensor w, struct tensor copy, int64_t i, double x)
         set(copy, i, get(w, i));
 }
 
-alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                       struct tensor gradient, struct adamw a)
+alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
+                       struct tensor v, struct tensor gradient, struct adamw a)
 {
     int64_t count = tensor_count(w);
-    double correct1 = 1.0 - pow(a.beta1, (double)a.step), correct2 = 1.0 - pow(a.beta2, (double)a.step);
+    double correct1 = 1.0 - pow(a.beta1, (double)a.step),
+           correct2 = 1.0 - pow(a.beta2, (double)a.step);
 
     (void)dev;
     for (int64_t i = 0; i < count; i++) {
@@ -41,8 +42,8 @@ alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, 
     return ALIBI_OK;
 }
 
-alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
-                          struct nesterov n)
+alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
+                          struct tensor gradient, struct nesterov n)
 {
     int64_t count = tensor_count(w);
     double r = n.lr / n.previous_lr;

@@ -1,7 +1,8 @@
 /* ref.h - the reference operations: plain scalar C, sums in double, written to be read
  *
- * The contracts are in ops.h. Every operation here serves all floating types with the same loop: elements are read and written
- * as double through the accessors below, each tensor in its own type, and rounded when stored. One thread, one order of sums. */
+ * The contracts are in ops.h. Every operation here serves all floating types with the same loop:
+ * elements are read and written as double through the accessors below, each tensor in its own type,
+ * and rounded when stored. One thread, one order of sums. */
 #ifndef REF_H
 #define REF_H
 
@@ -67,68 +68,86 @@ alibi_status ref_fill(struct device *dev, struct tensor dst, double value);
 alibi_status ref_copy(struct device *dev, struct tensor dst, struct tensor src);
 
 /* embedding.c */
-alibi_status ref_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
-                                   struct tensor table, int64_t start, double scale);
-alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
-                                    struct tensor tokens, int64_t start, double scale);
+alibi_status ref_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
+                                   struct tensor weight, struct tensor table, int64_t start,
+                                   double scale);
+alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
+                                    struct tensor dy, struct tensor tokens, int64_t start,
+                                    double scale);
 
 /* linear.c */
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                 struct tensor dy, struct tensor x, struct tensor weight);
-alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated, struct tensor up,
-                                           struct tensor x, struct tensor weight, struct tensor bias);
-alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup, struct tensor dup_sums,
-                                            struct tensor scratch, struct tensor dweight, struct tensor dbias, struct tensor dy,
-                                            struct tensor activated, struct tensor weight, struct tensor up);
+alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x,
+                                struct tensor weight, struct tensor bias);
+alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                 struct tensor dbias, struct tensor dy, struct tensor x,
+                                 struct tensor weight);
+alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
+                                           struct tensor up, struct tensor x, struct tensor weight,
+                                           struct tensor bias);
+alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
+                                            struct tensor dup_sums, struct tensor scratch,
+                                            struct tensor dweight, struct tensor dbias,
+                                            struct tensor dy, struct tensor activated,
+                                            struct tensor weight, struct tensor up);
 
 /* layernorm.c */
-alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd, struct tensor sum,
-                                   struct tensor x, struct tensor branch, struct dropout drop, struct tensor weight,
+alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
+                                   struct tensor rstd, struct tensor sum, struct tensor x,
+                                   struct tensor branch, struct dropout drop, struct tensor weight,
                                    struct tensor bias, double eps);
-alibi_status ref_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                    struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status ref_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                    struct tensor dbias, struct tensor y, struct tensor dy,
+                                    struct tensor x, struct tensor weight, struct tensor bias,
                                     struct tensor mean, struct tensor rstd);
 
 /* rmsnorm.c */
-alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
-                                 struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias, double eps);
-alibi_status ref_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                  struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
+                                 struct tensor sum, struct tensor x, struct tensor branch,
+                                 struct dropout drop, struct tensor weight, struct tensor bias,
+                                 double eps);
+alibi_status ref_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                  struct tensor dbias, struct tensor y, struct tensor dy,
+                                  struct tensor x, struct tensor weight, struct tensor bias,
                                   struct tensor rstd);
 
 /* activation.c */
 alibi_status ref_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x);
-alibi_status ref_activation_backward(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x);
+alibi_status ref_activation_backward(struct device *dev, int kind, struct tensor dx,
+                                     struct tensor dy, struct tensor x);
 
 /* residual.c */
-alibi_status ref_residual_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
-                                  struct dropout drop);
+alibi_status ref_residual_forward(struct device *dev, struct tensor y, struct tensor x,
+                                  struct tensor branch, struct dropout drop);
 alibi_status ref_dropout(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
 
 /* attention.c */
-alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse, struct attention a);
-alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv, struct tensor dbias,
-                                    struct tensor dy, struct tensor y, struct tensor lse, struct attention a);
+alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse,
+                                   struct attention a);
+alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk,
+                                    struct tensor dv, struct tensor dbias, struct tensor dy,
+                                    struct tensor y, struct tensor lse, struct attention a);
 double ref_bias_at(struct bias bias, int64_t h, int64_t distance);
-alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k, int64_t from);
+alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
+                                 int64_t from);
 
 /* rotary.c */
 alibi_status ref_rotary(struct device *dev, struct tensor x, struct rotation r, int direction);
 
 /* bucket.c */
-alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct tensor weight, struct tensor bucket);
-alibi_status ref_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor bucket);
+alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
+                                struct tensor bucket);
+alibi_status ref_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
+                                 struct tensor bucket);
 
 /* cross_entropy.c */
-alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
-                               struct tensor targets, double scale);
+alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
+                               struct tensor logits, struct tensor targets, double scale);
 
 /* optimizer.c */
-alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                       struct tensor gradient, struct adamw a);
-alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
-                          struct nesterov n);
+alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
+                       struct tensor v, struct tensor gradient, struct adamw a);
+alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
+                          struct tensor gradient, struct nesterov n);
 alibi_status ref_sum_squares(struct device *dev, double *sum, struct tensor x);
 alibi_status ref_sum(struct device *dev, double *sum, struct tensor x);
 

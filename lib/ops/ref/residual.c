@@ -9,7 +9,8 @@ static double factor(struct dropout drop, int64_t i)
     return drop.p > 0.0 ? dropout_factor(drop, i) : 1.0;
 }
 
-alibi_status ref_residual_forward(struct device *dev, struct tensor y, struct tensor x, struct tensor branch, struct dropout drop)
+alibi_status ref_residual_forward(struct device *dev, struct tensor y, struct tensor x,
+                                  struct tensor branch, struct dropout drop)
 {
     int64_t count = tensor_count(y);
 

@@ -2,9 +2,11 @@
  *
  *   y = n * weight + bias,     n = x * rstd,     rstd = 1 / sqrt(mean(x^2) + eps)
  *
- * of x, or of sum = x + drop(branch). Backward, with g = dy * weight and the mean taken over the row:
+ * of x, or of sum = x + drop(branch). Backward, with g = dy * weight and the mean taken over the
+ * row:
  *
- *   dx += rstd * (g - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias += sum over rows of dy */
+ *   dx += rstd * (g - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias += sum
+ * over rows of dy */
 #include <math.h>
 
 #include "ops/ref/ref.h"
@@ -19,7 +21,8 @@ static double mean_square(struct tensor x, int64_t first, int64_t C)
 }
 
 /* From rstd as it is stored: the backward pass has no other, and must give the same bits. */
-static void normalize_row(struct tensor y, struct tensor x, struct tensor weight, struct tensor bias, int64_t r, double rstd)
+static void normalize_row(struct tensor y, struct tensor x, struct tensor weight,
+                          struct tensor bias, int64_t r, double rstd)
 {
     int64_t C = x.shape[1];
 
@@ -29,8 +32,10 @@ static void normalize_row(struct tensor y, struct tensor x, struct tensor weight
     }
 }
 
-alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
-                                 struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias, double eps)
+alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
+                                 struct tensor sum, struct tensor x, struct tensor branch,
+                                 struct dropout drop, struct tensor weight, struct tensor bias,
+                                 double eps)
 {
     struct tensor from = present(branch) ? sum : x;
     int64_t rows = x.shape[0], C = x.shape[1];
@@ -44,7 +49,8 @@ alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct ten
     return ALIBI_OK;
 }
 
-static void input_gradient(struct tensor dx, struct tensor dy, struct tensor x, struct tensor weight, int64_t r, double rstd)
+static void input_gradient(struct tensor dx, struct tensor dy, struct tensor x,
+                           struct tensor weight, int64_t r, double rstd)
 {
     int64_t C = x.shape[1];
     double gn_sum = 0.0;
@@ -58,7 +64,8 @@ static void input_gradient(struct tensor dx, struct tensor dy, struct tensor x, 
     }
 }
 
-static void parameter_gradients(struct tensor dweight, struct tensor dbias, struct tensor dy, struct tensor x, struct tensor rstd)
+static void parameter_gradients(struct tensor dweight, struct tensor dbias, struct tensor dy,
+                                struct tensor x, struct tensor rstd)
 {
     int64_t rows = x.shape[0], C = x.shape[1];
 
@@ -74,8 +81,9 @@ static void parameter_gradients(struct tensor dweight, struct tensor dbias, stru
     }
 }
 
-alibi_status ref_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                  struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status ref_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
+                                  struct tensor dbias, struct tensor y, struct tensor dy,
+                                  struct tensor x, struct tensor weight, struct tensor bias,
                                   struct tensor rstd)
 {
     (void)dev;

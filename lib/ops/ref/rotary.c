@@ -1,12 +1,15 @@
 /* rotary.c
  *
- *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of (position, pair)
+ *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of
+ * (position, pair)
  *
- * Rotating back is the same with -t: that is also the backward pass, a rotation's transpose being its inverse. */
+ * Rotating back is the same with -t: that is also the backward pass, a rotation's transpose being
+ * its inverse. */
 #include "ops/ref/ref.h"
 
 /* One head of D numbers from `first` on; its angles start at `row` of the table. */
-static void rotate(struct tensor x, int64_t first, int64_t D, struct rotation r, int64_t row, int direction)
+static void rotate(struct tensor x, int64_t first, int64_t D, struct rotation r, int64_t row,
+                   int direction)
 {
     int64_t half = D / 2;
 

@@ -1,11 +1,11 @@
 /* activation.c
  *
- *   gelu tanh   y = x S(2u),   u = sqrt(2/pi) (x + 0.044715 x^3)     since (1 + tanh u)/2 = S(2u), S(x) = 1 / (1 + e^-x)
- *   gelu erf    y = x N(x),    N the normal distribution
- *   relu        y = max(x, 0)
- *   swiglu      y = g S(g) * u,   a row of x is g[F] then u[F]
+ *   gelu tanh   y = x S(2u),   u = sqrt(2/pi) (x + 0.044715 x^3)     since (1 + tanh u)/2 = S(2u),
+ * S(x) = 1 / (1 + e^-x) gelu erf    y = x N(x),    N the normal distribution relu        y = max(x,
+ * 0) swiglu      y = g S(g) * u,   a row of x is g[F] then u[F]
  *
- * In these forms nothing cancels, so small results have all their digits too. Work is cut into pieces of PIECE numbers. */
+ * In these forms nothing cancels, so small results have all their digits too. Work is cut into
+ * pieces of PIECE numbers. */
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
@@ -36,8 +36,9 @@ VEC_INLINE vec gelu_tanh_slope(vec x)
     return s + s * (1.0f - s) * (near * (GELU_A + 3.0f * GELU_B * near * near));
 }
 
-/* N(x), and *bell = e^(-x^2/2). For x <= 0, N(x) = bell * q(t), t = 4 / (4 - x): q is the minimax polynomial of degree 10 for
- * 0 >= x >= -13.3, 8e-9 off; further out bell is 0. For x > 0, N(x) = 1 - N(-x). */
+/* N(x), and *bell = e^(-x^2/2). For x <= 0, N(x) = bell * q(t), t = 4 / (4 - x): q is the minimax
+ * polynomial of degree 10 for 0 >= x >= -13.3, 8e-9 off; further out bell is 0. For x > 0, N(x) = 1
+ * - N(-x). */
 VEC_INLINE vec normal_distribution(vec x, vec *bell)
 {
     vec t = 4.0f / (4.0f + vec_abs(x));
@@ -81,7 +82,8 @@ VEC_INLINE vec relu_slope(vec x)
     return vec_select(x > 0.0f, vec_all(1.0f), vec_select(x <= 0.0f, (vec){ 0 }, x));
 }
 
-/* ---- n numbers; f is inlined. Whole vectors first: the end, in the same loop, would cost it its registers. */
+/* ---- n numbers; f is inlined. Whole vectors first: the end, in the same loop, would cost it its
+ * registers. */
 
 VEC_INLINE void map(vec f(vec), float *y, const float *x, int64_t n)
 {
@@ -101,7 +103,8 @@ VEC_INLINE void map_slope(vec slope(vec), float *dx, const float *dy, const floa
     for (; i + SIMD_WIDTH <= n; i += SIMD_WIDTH)
         vec_store(dx + i, vec_load(dy + i) * slope(vec_load(x + i)));
     if (i < n)
-        vec_store_end(dx + i, vec_load_end(dy + i, n - i) * slope(vec_load_end(x + i, n - i)), n - i);
+        vec_store_end(dx + i, vec_load_end(dy + i, n - i) * slope(vec_load_end(x + i, n - i)),
+                      n - i);
 }
 
 static void swiglu(float *y, const float *gate, const float *up, int64_t n)
@@ -113,10 +116,12 @@ static void swiglu(float *y, const float *gate, const float *up, int64_t n)
 }
 
 /* dx may be x: both inputs are read before either is written. */
-static void swiglu_gradient(float *dgate, float *dup, const float *dy, const float *gate, const float *up, int64_t n)
+static void swiglu_gradient(float *dgate, float *dup, const float *dy, const float *gate,
+                            const float *up, int64_t n)
 {
     for (int64_t i = 0; i < n; i += SIMD_WIDTH) {
-        vec g = vec_load_some(gate + i, n - i), u = vec_load_some(up + i, n - i), d = vec_load_some(dy + i, n - i);
+        vec g = vec_load_some(gate + i, n - i), u = vec_load_some(up + i, n - i),
+            d = vec_load_some(dy + i, n - i);
         vec s = sigmoid(g);
         vec_store_some(dgate + i, d * u * (s + g * s * (1.0f - s)), n - i);
         vec_store_some(dup + i, d * (g * s), n - i);
@@ -145,7 +150,8 @@ static void backward_piece(int kind, float *dx, const float *dy, const float *x,
 
 /* ---- operations */
 
-alibi_status SIMD(activation_forward)(struct device *dev, int kind, struct tensor y, struct tensor x)
+alibi_status SIMD(activation_forward)(struct device *dev, int kind, struct tensor y,
+                                      struct tensor x)
 {
     int64_t rows = y.shape[0], F = y.shape[1], count = rows * F;
     float *out = y.data;
@@ -165,7 +171,8 @@ alibi_status SIMD(activation_forward)(struct device *dev, int kind, struct tenso
     return ALIBI_OK;
 }
 
-alibi_status SIMD(activation_backward)(struct device *dev, int kind, struct tensor dx, struct tensor dy, struct tensor x)
+alibi_status SIMD(activation_backward)(struct device *dev, int kind, struct tensor dx,
+                                       struct tensor dy, struct tensor x)
 {
     int64_t rows = dy.shape[0], F = dy.shape[1], count = rows * F;
     float *out = dx.data;

@@ -1,15 +1,18 @@
 /* attention.c - forward
  *
- * A task is a query tile of one head. It walks the key tiles, nearest first, and keeps for each query i the largest score m_i so
- * far, the sum l_i of exp(s - m_i) and the output o_i = sum of exp(s - m_i) v_j. When the maximum grows, what was summed before
- * shrinks by exp(old - new):
+ * A task is a query tile of one head. It walks the key tiles, nearest first, and keeps for each
+ * query i the largest score m_i so far, the sum l_i of exp(s - m_i) and the output o_i = sum of
+ * exp(s - m_i) v_j. When the maximum grows, what was summed before shrinks by exp(old - new):
  *
- *   m' = max(m, max_j s_j),   l' = l e^(m - m') + sum_j e^(s_j - m'),   o' = o e^(m - m') + sum_j e^(s_j - m') v_j
+ *   m' = max(m, max_j s_j),   l' = l e^(m - m') + sum_j e^(s_j - m'),   o' = o e^(m - m') + sum_j
+ * e^(s_j - m') v_j
  *
- * At the end y = o / l and lse = m + log l. Few queries (decoding) go row by row instead, in attention_decode.c.
+ * At the end y = o / l and lse = m + log l. Few queries (decoding) go row by row instead, in
+ * attention_decode.c.
  *
- * With a budget (skipping.h) a tile is left out if its norms prove that it has no weight, or else, once its scores are there, if
- * the largest of them does; when the norms prove it of all keys that are left, the walk ends. */
+ * With a budget (skipping.h) a tile is left out if its norms prove that it has no weight, or else,
+ * once its scores are there, if the largest of them does; when the norms prove it of all keys that
+ * are left, the walk ends. */
 #include <omp.h>
 #include <string.h>
 
@@ -56,21 +59,24 @@ static struct work work_at(const struct heads *c, float *memory)
 
 /* ---- what may be left out */
 
-/* Numbers of these sizes went into an exponent: it may be off by so much, in fp32 and in any order of sums. */
+/* Numbers of these sizes went into an exponent: it may be off by so much, in fp32 and in any order
+ * of sums. */
 static vec rounding_of(const struct work *w, int64_t i, float norm, float bias)
 {
     return bound_rounding * (vec_load(w->reach + i) * norm + bias + vec_abs(vec_load(w->m + i)));
 }
 
-/* bound[i] holds exponents: if count * e^bound / l fits into the budget of every query, it is taken from it. `norm` and `bias`
- * are the largest in size of the keys in question. */
-static bool leave_out(struct work *w, const struct tile *t, float count, float norm, float bias, float eps)
+/* bound[i] holds exponents: if count * e^bound / l fits into the budget of every query, it is taken
+ * from it. `norm` and `bias` are the largest in size of the keys in question. */
+static bool leave_out(struct work *w, const struct tile *t, float count, float norm, float bias,
+                      float eps)
 {
     vec over = { 0 };
 
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
         vec exponent = vec_load(w->bound + i) - vec_load(w->m + i) + rounding_of(w, i, norm, bias);
-        vec weight = bound_margin * count * vec_exp(vec_max(vec_all(bound_lowest), exponent)) / vec_load(w->l + i);
+        vec weight = bound_margin * count * vec_exp(vec_max(vec_all(bound_lowest), exponent)) /
+                     vec_load(w->l + i);
         vec_store(w->bound + i, weight);
         over = vec_select(vec_load(w->out + i) + weight <= eps, over, vec_all(1.0f));
     }
@@ -81,9 +87,10 @@ static bool leave_out(struct work *w, const struct tile *t, float count, float n
     return true;
 }
 
-/* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if the slope is negative;
- * elsewhere one serves all. */
-static bool norms_leave_out(struct work *w, const struct heads *c, const struct tile *t, struct key_range keys, float eps)
+/* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if
+ * the slope is negative; elsewhere one serves all. */
+static bool norms_leave_out(struct work *w, const struct heads *c, const struct tile *t,
+                            struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a.bias;
     bool linear = bias->kind == BIAS_LINEAR;
@@ -94,10 +101,12 @@ static bool norms_leave_out(struct work *w, const struct heads *c, const struct 
 
     for (int64_t i = 0; i < t->lanes; i++)
         w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
-    return leave_out(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size, eps);
+    return leave_out(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size,
+                     eps);
 }
 
-/* The bias of a score that matters is no larger than the scores of the tile or the maximum so far, which are counted. */
+/* The bias of a score that matters is no larger than the scores of the tile or the maximum so far,
+ * which are counted. */
 static bool scores_leave_out(struct work *w, const struct tile *t, struct key_range keys, float eps)
 {
     memcpy(w->bound, w->top, sizeof(float) * TILE);
@@ -113,7 +122,8 @@ static void find_top(struct work *w, const struct tile *t)
         vec top = vec_load(w->s + i);
         for (int64_t j = 1; j < keys; j++) {
             vec s = vec_load(w->s + j * TILE + i);
-            top = vec_select((s > top) | (s != s), s, top); /* what is not a number stays: such a tile is never left out */
+            top = vec_select((s > top) | (s != s), s,
+                             top); /* what is not a number stays: such a tile is never left out */
         }
         vec_store(w->top + i, top);
     }
@@ -147,7 +157,8 @@ static void shrink_outputs(struct work *w, const struct heads *c, const struct t
 }
 
 /* False if the tile was left out. */
-static bool visit(struct work *w, const struct heads *c, const struct tile *t, struct key_range keys, float eps)
+static bool visit(struct work *w, const struct heads *c, const struct tile *t,
+                  struct key_range keys, float eps)
 {
     const float *strip = fill_strip(w->strip, c, t);
 
@@ -176,7 +187,8 @@ static void begin(struct work *w, const struct heads *c, const struct tile *t, i
     }
 }
 
-static void begin_skipping(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
+static void begin_skipping(struct work *w, const struct heads *c, const struct tile *t,
+                           int64_t from)
 {
     struct rows queries = rows_of(c->a.q, t->b, from, t->h);
 
@@ -184,7 +196,8 @@ static void begin_skipping(struct work *w, const struct heads *c, const struct t
         w->reach[i] = bounds_reach(c, queries.at + i * queries.stride);
 }
 
-static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from, struct tensor y, struct tensor lse)
+static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from,
+                   struct tensor y, struct tensor lse)
 {
     float *lse_row = (float *)lse.data + (t->b * c->H + t->h) * c->Lq + from;
 
@@ -200,7 +213,9 @@ static int32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int64_t fr
 {
     struct tensor kept = c->a.skip.kept;
 
-    return kept.data ? (int32_t *)kept.data + ((b * c->H + h) * kept.shape[2] + from / TILE) * kept.shape[3] : NULL;
+    return kept.data ? (int32_t *)kept.data +
+                           ((b * c->H + h) * kept.shape[2] + from / TILE) * kept.shape[3]
+                     : NULL;
 }
 
 static void mark(int32_t *row, const struct tile *t)
@@ -210,8 +225,8 @@ static void mark(int32_t *row, const struct tile *t)
 }
 
 /* Queries from..from + TILE - 1 of head h. */
-static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b, int64_t h, int64_t from,
-                   struct tensor y, struct tensor lse)
+static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b,
+                   int64_t h, int64_t from, struct tensor y, struct tensor lse)
 {
     struct tile t = tile_on_diagonal(c, b, h, from);
     int32_t *kept = kept_row(c, b, h, from);
@@ -238,8 +253,8 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
     finish(&w, c, &t, from, y, lse);
 }
 
-/* Late tiles, which have the most keys, are handed out first, and of them the last heads, which have the flattest slopes as a
- * rule and leave out least: the short ones fill the end. */
+/* Late tiles, which have the most keys, are handed out first, and of them the last heads, which
+ * have the flattest slopes as a rule and leave out least: the short ones fill the end. */
 static alibi_status forward_tiles(const struct heads *c, struct tensor y, struct tensor lse)
 {
     int64_t tiles = (c->Lq + TILE - 1) / TILE, tasks = c->B * c->H * tiles;
@@ -249,9 +264,11 @@ static alibi_status forward_tiles(const struct heads *c, struct tensor y, struct
 
     TRY(bounds_init(&bounds, c));
     TRY(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
-#pragma omp parallel for schedule(dynamic) if (tasks > 1 && c->B * c->H * c->Lq * c->Lk * c->D > CPU_PARALLEL_MIN)
+#pragma omp parallel for schedule(dynamic) if (tasks > 1 && c->B * c->H * c->Lq * c->Lk * c->D >   \
+                                                                CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
-        int64_t tile = tiles - 1 - task / (c->B * c->H), head = c->B * c->H - 1 - task % (c->B * c->H);
+        int64_t tile = tiles - 1 - task / (c->B * c->H),
+                head = c->B * c->H - 1 - task % (c->B * c->H);
         struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
         attend(w, c, &bounds, head / c->H, head % c->H, tile * TILE, y, lse);
     }
@@ -261,7 +278,8 @@ out:
     return status;
 }
 
-alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct tensor lse, struct attention a)
+alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct tensor lse,
+                                     struct attention a)
 {
     struct heads c = heads_of(a);
 
@@ -269,5 +287,6 @@ alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct
         return ref_attention_forward(dev, y, lse, a);
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
         return ALIBI_OK;
-    return c.Lq <= DECODE_ROWS && !a.skip.kept.data ? decode_rows(&c, y, lse) : forward_tiles(&c, y, lse);
+    return c.Lq <= DECODE_ROWS && !a.skip.kept.data ? decode_rows(&c, y, lse)
+                                                    : forward_tiles(&c, y, lse);
 }

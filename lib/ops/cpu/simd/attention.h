@@ -1,16 +1,20 @@
-/* attention.h - what both directions of attention share: the tile, how it is filled, how the mask shapes it
+/* attention.h - what both directions of attention share: the tile, how it is filled, how the mask
+ * shapes it
  *
- * A tile is TILE queries by TILE keys. Its scores are stored with the keys as rows and the queries as lanes,
+ * A tile is TILE queries by TILE keys. Its scores are stored with the keys as rows and the queries
+ * as lanes,
  *
  *   s[j, i] = bias(h, i - j) + (scale q_i) . k_j
  *
- * so that a maximum or a sum over keys needs no movement between lanes, keys are read where they lie, and only the queries are
- * transposed, once for all the key tiles they meet.
+ * so that a maximum or a sum over keys needs no movement between lanes, keys are read where they
+ * lie, and only the queries are transposed, once for all the key tiles they meet.
  *
- * Bias and mask are one strip of numbers by distance, -infinity for negative ones: row j of the tile is the strip from nk - 1 - j
- * on, and is added as the product's start. There is one path for every kind of bias.
+ * Bias and mask are one strip of numbers by distance, -infinity for negative ones: row j of the
+ * tile is the strip from nk - 1 - j on, and is added as the product's start. There is one path for
+ * every kind of bias.
  *
- * In the tile on the diagonal, half of which is masked, rows and depths stop at the corners of CORNER x CORNER squares. */
+ * In the tile on the diagonal, half of which is masked, rows and depths stop at the corners of
+ * CORNER x CORNER squares. */
 #ifndef SIMD_ATTENTION_H
 #define SIMD_ATTENTION_H
 
@@ -19,7 +23,8 @@
 
 enum { TILE = 64, CORNER = 16 };
 
-/* A call by letters. `width` is D in whole vectors, the row length of tile buffers. Query i stands at position past + i. */
+/* A call by letters. `width` is D in whole vectors, the row length of tile buffers. Query i stands
+ * at position past + i. */
 struct heads {
     int64_t B, Lq, Lk, H, Hkv, D, width, past;
     struct attention a;
@@ -54,7 +59,8 @@ struct rows {
 /* Rows l, l + 1, ... of head h in a view [B, L, H, D]. */
 static inline struct rows rows_of(struct tensor t, int64_t b, int64_t l, int64_t h)
 {
-    return (struct rows){ (float *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2], t.stride[1] };
+    return (struct rows){ (float *)t.data + b * t.stride[0] + l * t.stride[1] + h * t.stride[2],
+                          t.stride[1] };
 }
 
 /* The tile at hand: nq queries from i on, in `lanes` lanes, nk keys from j on, as positions. */
@@ -70,16 +76,18 @@ static inline int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Queries from..from + TILE - 1 with the keys at their own positions: the tile that every query's walk begins with. */
-static inline struct tile tile_on_diagonal(const struct heads *c, int64_t b, int64_t h, int64_t from)
+/* Queries from..from + TILE - 1 with the keys at their own positions: the tile that every query's
+ * walk begins with. */
+static inline struct tile tile_on_diagonal(const struct heads *c, int64_t b, int64_t h,
+                                           int64_t from)
 {
     int64_t nq = smaller(TILE, c->Lq - from), i = c->past + from;
 
     return (struct tile){ b, h, h / (c->H / c->Hkv), i, nq, whole_vectors(nq), i, nq, true };
 }
 
-/* Moves to the keys before; false if there are none. Nearest first: with a bias that falls with distance the running maximum
- * hardly changes after the first tile. */
+/* Moves to the keys before; false if there are none. Nearest first: with a bias that falls with
+ * distance the running maximum hardly changes after the first tile. */
 static inline bool tile_step_back(struct tile *t)
 {
     t->nk = smaller(TILE, t->j);
@@ -94,8 +102,8 @@ static inline int64_t tile_step(const struct tile *t)
     return t->diagonal ? CORNER : TILE;
 }
 
-/* The lane from which on the keys j .. j + tile_step - 1 are seen, and the number of keys that some lane of the step of i sees.
- */
+/* The lane from which on the keys j .. j + tile_step - 1 are seen, and the number of keys that some
+ * lane of the step of i sees. */
 static inline int64_t first_lane(const struct tile *t, int64_t j)
 {
     return t->diagonal ? j / CORNER * CORNER : 0;
@@ -122,10 +130,13 @@ alibi_status decode_rows(const struct heads *c, struct tensor y, struct tensor l
 #define tile_sum_keys SIMD(tile_sum_keys)
 #define tile_sum_queries SIMD(tile_sum_queries)
 
-/* bias[n] <- bias(h, distance + n * step) for n < count, -infinity where the distance is negative. */
-void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step, int64_t count);
+/* bias[n] <- bias(h, distance + n * step) for n < count, -infinity where the distance is negative.
+ * */
+void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step,
+               int64_t count);
 
-/* The strip of a tile, lanes + nk - 1 numbers; returns where row 0 begins. Each further row begins one number earlier. */
+/* The strip of a tile, lanes + nk - 1 numbers; returns where row 0 begins. Each further row begins
+ * one number earlier. */
 static inline const float *fill_strip(float *strip, const struct heads *c, const struct tile *t)
 {
     fill_bias(strip, c->a.bias, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
@@ -141,15 +152,17 @@ void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, f
 /* to [n, D] <- factor * from [n, width]. */
 void unpack_rows(struct rows to, const struct heads *c, const float *from, int64_t n, float factor);
 
-/* out[j, i] = start[j, i] + keys_j . lanes_i for what the mask leaves; keys [nk, D] where they lie, lanes [D, TILE],
- * out [TILE, TILE]. */
-void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys, const float *lanes,
-                 const float *start, int64_t start_row);
+/* out[j, i] = start[j, i] + keys_j . lanes_i for what the mask leaves; keys [nk, D] where they lie,
+ * lanes [D, TILE], out [TILE, TILE]. */
+void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
+                 const float *lanes, const float *start, int64_t start_row);
 
 /* out[i, :] += sum over keys of s[j, i] rows[j, :]; out [nq, width], rows [nk, width]. */
-void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, const float *s, const float *rows);
+void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, const float *s,
+                   const float *rows);
 
 /* out[j, :] += sum over queries of s[j, i] rows[i, :]; out [nk, width], rows [nq, width]. */
-void tile_sum_queries(float *out, const struct heads *c, const struct tile *t, const float *s, const float *rows);
+void tile_sum_queries(float *out, const struct heads *c, const struct tile *t, const float *s,
+                      const float *rows);
 
 #endif

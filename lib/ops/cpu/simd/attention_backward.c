@@ -4,10 +4,11 @@
  *   dp = dy_i . v_j,   ds = p (dp - D_i), D_i = dy_i . y_i
  *   dv_j += p dy_i,    dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
  *
- * A task is a chunk: some query tiles, one behind the other, of all the query heads that share a key/value head. It has sums of
- * its own for the keys that its queries use, and those of a head's chunks are added in order when all are done. A head is cut
- * into chunks of equal work by the tiles that the forward pass used, so the number of threads does not change the result; as many
- * heads are under way at a time as keep all threads busy, which bounds the memory. */
+ * A task is a chunk: some query tiles, one behind the other, of all the query heads that share a
+ * key/value head. It has sums of its own for the keys that its queries use, and those of a head's
+ * chunks are added in order when all are done. A head is cut into chunks of equal work by the tiles
+ * that the forward pass used, so the number of threads does not change the result; as many heads
+ * are under way at a time as keep all threads busy, which bounds the memory. */
 #include <omp.h>
 #include <string.h>
 
@@ -81,12 +82,14 @@ static const uint32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int
 {
     struct tensor kept = c->a.skip.kept;
 
-    return (const uint32_t *)kept.data + ((b * c->H + h) * kept.shape[2] + i / TILE) * kept.shape[3];
+    return (const uint32_t *)kept.data +
+           ((b * c->H + h) * kept.shape[2] + i / TILE) * kept.shape[3];
 }
 
 static bool was_kept(const struct heads *c, const struct tile *t)
 {
-    return !c->a.skip.kept.data || kept_row(c, t->b, t->h, t->i)[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
+    return !c->a.skip.kept.data ||
+           kept_row(c, t->b, t->h, t->i)[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
 }
 
 /* ---- one tile */
@@ -101,7 +104,8 @@ static float dot_with_packed(const struct heads *c, const float *packed, const f
     return vec_sum(sum);
 }
 
-/* All that belongs to the queries of a tile. Lanes beyond the last query get lse = infinity: their p is 0. */
+/* All that belongs to the queries of a tile. Lanes beyond the last query get lse = infinity: their
+ * p is 0. */
 static void load_queries(struct work *w, const struct gradients *g, const struct tile *t)
 {
     const struct heads *c = &g->c;
@@ -116,7 +120,8 @@ static void load_queries(struct work *w, const struct gradients *g, const struct
     for (int64_t i = 0; i < t->lanes; i++) {
         bool exists = i < t->nq;
         w->lse[i] = exists ? lse[i] : INFINITY;
-        w->minus_D[i] = exists ? -dot_with_packed(c, w->dy + i * c->width, y.at + i * y.stride) : 0.0f;
+        w->minus_D[i] =
+            exists ? -dot_with_packed(c, w->dy + i * c->width, y.at + i * y.stride) : 0.0f;
     }
 }
 
@@ -146,7 +151,8 @@ static void differentiate_scores(struct work *w, const struct gradients *g, cons
 }
 
 /* dk, dv: the rows of the tile's keys. */
-static void add_to_keys(struct work *w, const struct heads *c, const struct tile *t, float *dk, float *dv)
+static void add_to_keys(struct work *w, const struct heads *c, const struct tile *t, float *dk,
+                        float *dv)
 {
     tile_sum_queries(dv, c, t, w->p, w->dy);
     tile_sum_queries(dk, c, t, w->ds, w->q);
@@ -171,8 +177,10 @@ static void sum_diagonals(struct work *w, const struct tile *t)
     }
 }
 
-/* slope: the sum of -distance * ds; table: each entry's own distances, the last entry with all beyond. */
-static void add_to_bias(struct work *w, const struct gradients *g, const struct tile *t, int64_t chunk)
+/* slope: the sum of -distance * ds; table: each entry's own distances, the last entry with all
+ * beyond. */
+static void add_to_bias(struct work *w, const struct gradients *g, const struct tile *t,
+                        int64_t chunk)
 {
     double *sums = g->dbias + ((t->b * g->c.H + t->h) * g->chunks + chunk) * g->entries;
     int64_t first = t->i - t->j - (t->nk - 1);
@@ -269,14 +277,16 @@ static void cut_head(const struct gradients *g, int64_t head)
         chunk[n].first = smaller(chunk[n].first, group_first(c, head, i));
         chunk[n].end = smaller(i + TILE, c->Lq);
         while (n + 1 < g->chunks && done * g->chunks >= (n + 1) * all) {
-            chunk[n + 1] = (struct chunk){ .begin = chunk[n].end, .end = chunk[n].end, .first = chunk[n].end };
+            chunk[n + 1] =
+                (struct chunk){ .begin = chunk[n].end, .end = chunk[n].end, .first = chunk[n].end };
             n++;
         }
     }
 }
 
 /* A query tile against all its keys: its dq, and what it adds to dk, dv and the bias. */
-static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t n, const struct chunk *chunk)
+static void query_tile(struct work *w, const struct gradients *g, struct tile t, int64_t n,
+                       const struct chunk *chunk)
 {
     const struct heads *c = &g->c;
 
@@ -319,13 +329,14 @@ static void add_numbers(float *to, const float *from, int64_t count)
         vec_store(to + x, vec_load(to + x) + vec_load(from + x));
 }
 
-/* What all chunks of a head have for the keys of one tile, added up in the first one that has them: some chunk has, since queries
- * use their own keys. */
+/* What all chunks of a head have for the keys of one tile, added up in the first one that has them:
+ * some chunk has, since queries use their own keys. */
 static void store_keys(const struct gradients *g, int64_t head, int64_t tile)
 {
     const struct heads *c = &g->c;
     const struct chunk *to = g->table + head * g->chunks, *end = to + g->chunks;
-    int64_t b = head / c->Hkv, kv = head % c->Hkv, j = tile * TILE, nk = smaller(TILE, c->Lk - j), at;
+    int64_t b = head / c->Hkv, kv = head % c->Hkv, j = tile * TILE, nk = smaller(TILE, c->Lk - j),
+            at;
 
     while (!uses_keys(to, j))
         to++;
@@ -339,7 +350,8 @@ static void store_keys(const struct gradients *g, int64_t head, int64_t tile)
     unpack_rows(rows_of(g->dv, b, j, kv), c, to->dv + at, nk, 1.0f);
 }
 
-/* Heads from..from+count-1 of all sequences. The last heads, which leave out least as a rule, are handed out first. */
+/* Heads from..from+count-1 of all sequences. The last heads, which leave out least as a rule, are
+ * handed out first. */
 static void run_heads(const struct gradients *g, int64_t from, int64_t count, float *work)
 {
     const struct heads *c = &g->c;
@@ -357,8 +369,8 @@ static void run_heads(const struct gradients *g, int64_t from, int64_t count, fl
     }
 }
 
-/* Two chunks per thread keep all of them busy to the end; short heads, which need little memory, go many at a time, so that
- * threads are not woken for little. */
+/* Two chunks per thread keep all of them busy to the end; short heads, which need little memory, go
+ * many at a time, so that threads are not woken for little. */
 static int64_t heads_at_a_time(const struct gradients *g)
 {
     int64_t by_threads = (2 * omp_get_max_threads() + g->chunks - 1) / g->chunks;
@@ -367,7 +379,8 @@ static int64_t heads_at_a_time(const struct gradients *g)
     return smaller(by_threads > by_memory ? by_threads : by_memory, g->c.B * g->c.Hkv);
 }
 
-/* Gives the chunks of heads from..from+count-1 their sums, and returns how many numbers that takes; memory NULL: only that. */
+/* Gives the chunks of heads from..from+count-1 their sums, and returns how many numbers that takes;
+ * memory NULL: only that. */
 static int64_t place_sums(const struct gradients *g, int64_t from, int64_t count, float *memory)
 {
     int64_t used = 0;
@@ -394,7 +407,8 @@ static alibi_status run(const struct gradients *g)
         most = size > most ? size : most;
     }
     TRY(NEW_ARRAY(&sums, most, "the sums of attention's gradient"));
-    TRY(NEW_ARRAY(&work, omp_get_max_threads() * work_floats(&g->c), "the tiles of attention's gradient"));
+    TRY(NEW_ARRAY(&work, omp_get_max_threads() * work_floats(&g->c),
+                  "the tiles of attention's gradient"));
     for (int64_t from = 0; from < heads; from += together) {
         place_sums(g, from, smaller(together, heads - from), sums);
         run_heads(g, from, smaller(together, heads - from), work);
@@ -405,11 +419,13 @@ out:
     return status;
 }
 
-alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, struct tensor dk, struct tensor dv,
-                                      struct tensor dbias, struct tensor dy, struct tensor y, struct tensor lse,
-                                      struct attention a)
+alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, struct tensor dk,
+                                      struct tensor dv, struct tensor dbias, struct tensor dy,
+                                      struct tensor y, struct tensor lse, struct attention a)
 {
-    struct gradients g = { .c = heads_of(a), .dq = dq, .dk = dk, .dv = dv, .dy = dy, .y = y, .lse = lse };
+    struct gradients g = {
+        .c = heads_of(a), .dq = dq, .dk = dk, .dv = dv, .dy = dy, .y = y, .lse = lse
+    };
     alibi_status status;
 
     if (dq.type != DTYPE_F32)
@@ -420,7 +436,8 @@ alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, stru
     g.chunks = smaller((g.tiles + CHUNK_TILES - 1) / CHUNK_TILES, CHUNKS_MAX);
     if (dbias.data && a.bias.kind != BIAS_NONE) {
         g.entries = a.bias.kind == BIAS_LINEAR ? 1 : dbias.shape[1];
-        TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries, "the gradient of attention's bias"));
+        TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries,
+                                  "the gradient of attention's bias"));
     }
     TRY(NEW_ARRAY(&g.table, g.c.B * g.c.Hkv * g.chunks, "the chunks of attention's gradient"));
     TRY(run(&g));

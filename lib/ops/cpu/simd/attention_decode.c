@@ -1,8 +1,9 @@
 /* attention_decode.c - few queries against many keys
  *
- * Each key and value is read once and used for one query, so memory sets the pace and nothing is packed. A task is one query of
- * one head; it takes the keys in tiles, nearest first, with the running maximum and sum of attention.c, and leaves out those that
- * skipping.h proves to have no weight: they are not read at all. */
+ * Each key and value is read once and used for one query, so memory sets the pace and nothing is
+ * packed. A task is one query of one head; it takes the keys in tiles, nearest first, with the
+ * running maximum and sum of attention.c, and leaves out those that skipping.h proves to have no
+ * weight: they are not read at all. */
 #include <omp.h>
 #include <string.h>
 
@@ -52,7 +53,8 @@ static void score_keys(struct work *w, const struct heads *c, struct rows keys, 
     for (int64_t j = 0; j < nk; j += SIMD_WIDTH) {
         vec square[SIMD_WIDTH], sum;
         for (int64_t l = 0; l < SIMD_WIDTH; l++)
-            square[l] = j + l < nk ? partial_dot(c, w->query, keys.at + (j + l) * keys.stride) : (vec){ 0 };
+            square[l] =
+                j + l < nk ? partial_dot(c, w->query, keys.at + (j + l) * keys.stride) : (vec){ 0 };
         vec_transpose(square);
         sum = square[0];
         for (int64_t l = 1; l < SIMD_WIDTH; l++)
@@ -61,7 +63,8 @@ static void score_keys(struct work *w, const struct heads *c, struct rows keys, 
     }
 }
 
-/* s <- exp(s - m'), with m and l brought up to date; returns the factor on what was summed before. */
+/* s <- exp(s - m'), with m and l brought up to date; returns the factor on what was summed before.
+ * */
 static float softmax_keys(struct work *w, int64_t nk)
 {
     vec max = vec_all(w->m), sum = { 0 };
@@ -83,7 +86,8 @@ static float softmax_keys(struct work *w, int64_t nk)
 }
 
 /* o <- shrink * o + sum over keys of s_j v_j */
-static void add_values(struct work *w, const struct heads *c, struct rows values, int64_t nk, float shrink)
+static void add_values(struct work *w, const struct heads *c, struct rows values, int64_t nk,
+                       float shrink)
 {
     if (c->D != c->width) {
         pack_rows(w->values, c, values, nk, 1.0f);
@@ -106,12 +110,16 @@ static void add_values(struct work *w, const struct heads *c, struct rows values
 }
 
 /* Does what is left out still fit into the budget with these keys? Then they are taken from it. */
-static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position, struct key_range keys, float eps)
+static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position,
+                      struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a.bias;
-    float score = w->reach * keys.norm, most_bias = bounds_bias(bias, h, position - keys.last, position - keys.first);
-    float most = score + most_bias - w->m + bound_rounding * (score + fabsf(most_bias) + fabsf(w->m));
-    float weight = bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / w->l;
+    float score = w->reach * keys.norm,
+          most_bias = bounds_bias(bias, h, position - keys.last, position - keys.first);
+    float most =
+        score + most_bias - w->m + bound_rounding * (score + fabsf(most_bias) + fabsf(w->m));
+    float weight =
+        bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / w->l;
 
     if (!(w->out + weight <= eps))
         return false;
@@ -119,8 +127,8 @@ static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t 
     return true;
 }
 
-static void visit(struct work *w, const struct heads *c, int64_t b, int64_t h, int64_t kv, int64_t position, int64_t j,
-                  int64_t nk)
+static void visit(struct work *w, const struct heads *c, int64_t b, int64_t h, int64_t kv,
+                  int64_t position, int64_t j, int64_t nk)
 {
     fill_bias(w->bias, c->a.bias, h, position - j, -1, TILE);
     score_keys(w, c, rows_of(c->a.k, b, j, kv), nk);
@@ -128,8 +136,8 @@ static void visit(struct work *w, const struct heads *c, int64_t b, int64_t h, i
 }
 
 /* The first tile, which the query's own key lies in, may be a part of one. */
-static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b, int64_t h, int64_t i,
-                   struct tensor y, struct tensor lse)
+static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b,
+                   int64_t h, int64_t i, struct tensor y, struct tensor lse)
 {
     int64_t position = c->past + i, kv = h / (c->H / c->Hkv);
     struct rows query = rows_of(c->a.q, b, i, h);

@@ -10,7 +10,8 @@ static void fill_linear(float *bias, float slope, int64_t distance, int64_t step
     }
 }
 
-static void fill_from_table(float *bias, const float *table, int64_t T, int64_t distance, int64_t step, int64_t count)
+static void fill_from_table(float *bias, const float *table, int64_t T, int64_t distance,
+                            int64_t step, int64_t count)
 {
     for (int64_t n = 0; n < count; n++) {
         int64_t d = distance + n * step;
@@ -18,7 +19,8 @@ static void fill_from_table(float *bias, const float *table, int64_t T, int64_t 
     }
 }
 
-void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step, int64_t count)
+void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step,
+               int64_t count)
 {
     const float *values = from.values.data;
     int64_t T = from.values.shape[1];
@@ -33,14 +35,16 @@ void pack_rows(float *to, const struct heads *c, struct rows from, int64_t n, fl
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t d = 0; d < c->D; d += SIMD_WIDTH)
-            vec_store(to + r * c->width + d, factor * vec_load_some(from.at + r * from.stride + d, c->D - d));
+            vec_store(to + r * c->width + d,
+                      factor * vec_load_some(from.at + r * from.stride + d, c->D - d));
 }
 
 void unpack_rows(struct rows to, const struct heads *c, const float *from, int64_t n, float factor)
 {
     for (int64_t r = 0; r < n; r++)
         for (int64_t d = 0; d < c->D; d += SIMD_WIDTH)
-            vec_store_some(to.at + r * to.stride + d, factor * vec_load(from + r * c->width + d), c->D - d);
+            vec_store_some(to.at + r * to.stride + d, factor * vec_load(from + r * c->width + d),
+                           c->D - d);
 }
 
 void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, float factor)
@@ -49,15 +53,17 @@ void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, f
         for (int64_t d = 0; d < c->D; d += SIMD_WIDTH) {
             vec square[SIMD_WIDTH];
             for (int64_t l = 0; l < SIMD_WIDTH; l++)
-                square[l] = i + l < n ? factor * vec_load_some(from.at + (i + l) * from.stride + d, c->D - d) : (vec){ 0 };
+                square[l] = i + l < n ? factor * vec_load_some(from.at + (i + l) * from.stride + d,
+                                                               c->D - d)
+                                      : (vec){ 0 };
             vec_transpose(square);
             for (int64_t l = 0; l < SIMD_WIDTH && d + l < c->D; l++)
                 vec_store(to + (d + l) * TILE + i, square[l]);
         }
 }
 
-void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys, const float *lanes,
-                 const float *start, int64_t start_row)
+void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
+                 const float *lanes, const float *start, int64_t start_row)
 {
     for (int64_t j = 0; j < t->nk; j += tile_step(t)) {
         int64_t lane = first_lane(t, j);
@@ -95,7 +101,8 @@ static struct product sum_of_rows(float *out, const struct heads *c, int64_t row
     };
 }
 
-void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, const float *s, const float *rows)
+void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, const float *s,
+                   const float *rows)
 {
     for (int64_t i = 0; i < t->nq; i += tile_step(t)) {
         struct product p = sum_of_rows(out, c, i, smaller(tile_step(t), t->nq - i));
@@ -108,7 +115,8 @@ void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, cons
     }
 }
 
-void tile_sum_queries(float *out, const struct heads *c, const struct tile *t, const float *s, const float *rows)
+void tile_sum_queries(float *out, const struct heads *c, const struct tile *t, const float *s,
+                      const float *rows)
 {
     for (int64_t j = 0; j < t->nk; j += tile_step(t)) {
         int64_t lane = first_lane(t, j);

@@ -2,8 +2,9 @@
  *
  *   nll = log sum_v exp(x_v) - x_target,   dlogits = scale * (softmax - onehot)
  *
- * One pass finds the maximum and the sum, one writes the gradient. The first goes block by block, so that a block is in the
- * first-level cache when its exponentials are taken; what was summed before shrinks when the maximum grows. */
+ * One pass finds the maximum and the sum, one writes the gradient. The first goes block by block,
+ * so that a block is in the first-level cache when its exponentials are taken; what was summed
+ * before shrinks when the maximum grows. */
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
@@ -53,7 +54,8 @@ static struct softmax softmax_of(const float *x, int64_t V)
 }
 
 /* out may be x. */
-static void write_gradient(float *out, const float *x, int64_t V, struct softmax s, int64_t target, float scale)
+static void write_gradient(float *out, const float *x, int64_t V, struct softmax s, int64_t target,
+                           float scale)
 {
     float factor = (float)((double)scale / s.sum);
     int64_t v = 0;
@@ -79,8 +81,8 @@ static float run_row(float *out, const float *x, int64_t V, int64_t target, floa
     return nll;
 }
 
-alibi_status SIMD(cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits, struct tensor logits,
-                                 struct tensor targets, double scale)
+alibi_status SIMD(cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits,
+                                 struct tensor logits, struct tensor targets, double scale)
 {
     int64_t rows = logits.shape[0], V = logits.shape[1];
     const int32_t *target = targets.data;

@@ -2,8 +2,9 @@
  *
  *   y[b, l] = scale * weight[tokens[b, l]] + table[start + l]
  *
- * Backward, a token's row gets the sum over all places where it stands. A task owns some columns and adds them up place by
- * place, so no two tasks write to the same number and the order of the sum is that of the text. */
+ * Backward, a token's row gets the sum over all places where it stands. A task owns some columns
+ * and adds them up place by place, so no two tasks write to the same number and the order of the
+ * sum is that of the text. */
 #include "ops/cpu/simd/simd.h"
 
 enum { COLUMNS = 64 };
@@ -20,8 +21,9 @@ static void add_scaled(float *restrict sum, const float *restrict x, float scale
         sum[c] += scale * x[c];
 }
 
-alibi_status SIMD(embedding_forward)(struct device *dev, struct tensor y, struct tensor tokens, struct tensor weight,
-                                     struct tensor table, int64_t start, double scale)
+alibi_status SIMD(embedding_forward)(struct device *dev, struct tensor y, struct tensor tokens,
+                                     struct tensor weight, struct tensor table, int64_t start,
+                                     double scale)
 {
     int64_t rows = y.shape[0] * y.shape[1], L = y.shape[1], C = y.shape[2];
     const int32_t *token = tokens.data;
@@ -39,8 +41,9 @@ alibi_status SIMD(embedding_forward)(struct device *dev, struct tensor y, struct
     return ALIBI_OK;
 }
 
-alibi_status SIMD(embedding_backward)(struct device *dev, struct tensor dweight, struct tensor dtable, struct tensor dy,
-                                      struct tensor tokens, int64_t start, double scale)
+alibi_status SIMD(embedding_backward)(struct device *dev, struct tensor dweight,
+                                      struct tensor dtable, struct tensor dy, struct tensor tokens,
+                                      int64_t start, double scale)
 {
     int64_t rows = dy.shape[0] * dy.shape[1], L = dy.shape[1], C = dy.shape[2];
     const int32_t *token = tokens.data;

@@ -19,7 +19,8 @@ alibi_status SIMD(fill)(struct device *dev, struct tensor dst, double value)
 /* The heads of one row of a view lie side by side. */
 alibi_status SIMD(copy)(struct device *dev, struct tensor dst, struct tensor src)
 {
-    int64_t rows = dst.shape[0] * dst.shape[1], L = dst.shape[1], width = dst.shape[2] * dst.shape[3];
+    int64_t rows = dst.shape[0] * dst.shape[1], L = dst.shape[1],
+            width = dst.shape[2] * dst.shape[3];
     float *out = dst.data;
     const float *in = src.data;
 
@@ -27,7 +28,7 @@ alibi_status SIMD(copy)(struct device *dev, struct tensor dst, struct tensor src
         return ref_copy(dev, dst, src);
 #pragma omp parallel for if (rows * width >= CPU_PARALLEL_MIN)
     for (int64_t r = 0; r < rows; r++)
-        memcpy(out + r / L * dst.stride[0] + r % L * dst.stride[1], in + r / L * src.stride[0] + r % L * src.stride[1],
-               sizeof(float) * (size_t)width);
+        memcpy(out + r / L * dst.stride[0] + r % L * dst.stride[1],
+               in + r / L * src.stride[0] + r % L * src.stride[1], sizeof(float) * (size_t)width);
     return ALIBI_OK;
 }

@@ -6,9 +6,9 @@
  *
  *   dx += rstd * (g - mean(g) - n * mean(g * n)),   dweight += sum of dy * n,   dbias += sum of dy
  *
- * where RMS norm has no mean(g). What is normalized is x, or sum = x + drop(branch): a row of it is made, and normalized while it
- * is near. Rows are cut into pieces by their number alone; each piece sums its own dweight and dbias on the way, and the pieces
- * are added in order. */
+ * where RMS norm has no mean(g). What is normalized is x, or sum = x + drop(branch): a row of it is
+ * made, and normalized while it is near. Rows are cut into pieces by their number alone; each piece
+ * sums its own dweight and dbias on the way, and the pieces are added in order. */
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
@@ -21,7 +21,7 @@ struct norm {
     const float *weight, *bias; /* bias may be NULL */
     float *mean, *rstd;         /* mean is NULL for RMS norm */
     float *y;                   /* backward: may be NULL */
-    struct {                    /* forward: x is to become from + drop(branch) first, where branch is not NULL */
+    struct { /* forward: x is to become from + drop(branch) first, where branch is not NULL */
         float *sum;
         const float *from, *branch;
         struct dropout drop;
@@ -54,7 +54,8 @@ static float row_variance(const float *x, float mean, int64_t C)
 }
 
 /* Never inlined: both directions must give the same bits, so both run the same instructions. */
-__attribute__((noinline)) static void normalize_row(const struct norm *n, int64_t r, float mean, float rstd)
+__attribute__((noinline)) static void normalize_row(const struct norm *n, int64_t r, float mean,
+                                                    float rstd)
 {
     const float *x = n->x + r * n->C;
     float *y = n->y + r * n->C;
@@ -73,7 +74,8 @@ static void forward(const struct norm *n, float eps)
     for (int64_t r = 0; r < n->rows; r++) {
         const float *x = n->x + r * n->C;
         if (n->residual.branch)
-            SIMD(residual_range)(n->residual.sum, n->residual.from, n->residual.branch, n->residual.drop, r * n->C, n->C);
+            SIMD(residual_range)
+        (n->residual.sum, n->residual.from, n->residual.branch, n->residual.drop, r * n->C, n->C);
         float mean = n->centred ? row_mean(x, n->C) : 0.0f;
         float rstd = 1.0f / sqrtf(row_variance(x, mean, n->C) + eps);
         normalize_row(n, r, mean, rstd);
@@ -90,7 +92,8 @@ struct row_sums {
 };
 
 /* Sums along the row, and the row's share of dweight and dbias. */
-static struct row_sums sum_row(const struct norm *n, int64_t r, float mean, float rstd, float *dweight, float *dbias)
+static struct row_sums sum_row(const struct norm *n, int64_t r, float mean, float rstd,
+                               float *dweight, float *dbias)
 {
     const float *x = n->x + r * n->C, *dy = n->dy + r * n->C;
     vec g_sum = { 0 }, gn_sum = { 0 };
@@ -107,7 +110,8 @@ static struct row_sums sum_row(const struct norm *n, int64_t r, float mean, floa
     return (struct row_sums){ vec_sum(g_sum), vec_sum(gn_sum) };
 }
 
-static void add_input_gradient(const struct norm *n, int64_t r, float mean, float rstd, float g_mean, float gn_mean)
+static void add_input_gradient(const struct norm *n, int64_t r, float mean, float rstd,
+                               float g_mean, float gn_mean)
 {
     const float *x = n->x + r * n->C, *dy = n->dy + r * n->C;
     float *dx = n->dx + r * n->C;
@@ -116,11 +120,13 @@ static void add_input_gradient(const struct norm *n, int64_t r, float mean, floa
         int64_t left = n->C - c;
         vec normal = (vec_load_some(x + c, left) - mean) * rstd;
         vec g = vec_load_some(dy + c, left) * vec_load_some(n->weight + c, left);
-        vec_store_some(dx + c, vec_load_some(dx + c, left) + rstd * (g - g_mean - normal * gn_mean), left);
+        vec_store_some(dx + c, vec_load_some(dx + c, left) + rstd * (g - g_mean - normal * gn_mean),
+                       left);
     }
 }
 
-static void backward_piece(const struct norm *n, int64_t first, int64_t end, float *dweight, float *dbias)
+static void backward_piece(const struct norm *n, int64_t first, int64_t end, float *dweight,
+                           float *dbias)
 {
     for (int64_t c = 0; c < n->C; c++)
         dweight[c] = dbias[c] = 0.0f;
@@ -144,14 +150,16 @@ static void add_pieces(float *out, const float *sums, int64_t pieces, int64_t ap
 
 static alibi_status backward(struct norm *n, float *dweight, float *dbias)
 {
-    int64_t wanted = (n->rows + PIECE_MIN - 1) / PIECE_MIN, pieces = wanted < PIECES ? wanted : PIECES, C = n->C;
+    int64_t wanted = (n->rows + PIECE_MIN - 1) / PIECE_MIN,
+            pieces = wanted < PIECES ? wanted : PIECES, C = n->C;
 
     if (n->rows == 0)
         return ALIBI_OK;
     TRY_RETURN(NEW_ARRAY(&n->sums, pieces * 2 * C, "the gradients of a norm's parameters"));
 #pragma omp parallel for if (n->rows * C >= CPU_PARALLEL_MIN)
     for (int64_t p = 0; p < pieces; p++)
-        backward_piece(n, p * n->rows / pieces, (p + 1) * n->rows / pieces, n->sums + p * 2 * C, n->sums + (p * 2 + 1) * C);
+        backward_piece(n, p * n->rows / pieces, (p + 1) * n->rows / pieces, n->sums + p * 2 * C,
+                       n->sums + (p * 2 + 1) * C);
     add_pieces(dweight, n->sums, pieces, 2 * C, C);
     if (dbias)
         add_pieces(dbias, n->sums + C, pieces, 2 * C, C);
@@ -161,8 +169,8 @@ static alibi_status backward(struct norm *n, float *dweight, float *dbias)
 
 /* ---- operations */
 
-static struct norm norm_of(struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x, struct tensor weight,
-                           struct tensor bias)
+static struct norm norm_of(struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
+                           struct tensor weight, struct tensor bias)
 {
     return (struct norm){
         .centred = present(mean),
@@ -177,7 +185,8 @@ static struct norm norm_of(struct tensor y, struct tensor mean, struct tensor rs
     };
 }
 
-static void add_residual(struct norm *n, struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop)
+static void add_residual(struct norm *n, struct tensor sum, struct tensor x, struct tensor branch,
+                         struct dropout drop)
 {
     if (!present(branch))
         return;
@@ -188,8 +197,9 @@ static void add_residual(struct norm *n, struct tensor sum, struct tensor x, str
     n->residual.drop = drop;
 }
 
-alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean, struct tensor rstd,
-                                     struct tensor sum, struct tensor x, struct tensor branch, struct dropout drop,
+alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean,
+                                     struct tensor rstd, struct tensor sum, struct tensor x,
+                                     struct tensor branch, struct dropout drop,
                                      struct tensor weight, struct tensor bias, double eps)
 {
     struct norm n = norm_of(y, mean, rstd, x, weight, bias);
@@ -201,9 +211,10 @@ alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct
     return ALIBI_OK;
 }
 
-alibi_status SIMD(layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                      struct tensor y, struct tensor dy, struct tensor x, struct tensor weight,
-                                      struct tensor bias, struct tensor mean, struct tensor rstd)
+alibi_status SIMD(layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight,
+                                      struct tensor dbias, struct tensor y, struct tensor dy,
+                                      struct tensor x, struct tensor weight, struct tensor bias,
+                                      struct tensor mean, struct tensor rstd)
 {
     struct norm n = norm_of(y, mean, rstd, x, weight, bias);
 
@@ -214,8 +225,9 @@ alibi_status SIMD(layernorm_backward)(struct device *dev, struct tensor dx, stru
     return backward(&n, dweight.data, dbias.data);
 }
 
-alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd, struct tensor sum, struct tensor x,
-                                   struct tensor branch, struct dropout drop, struct tensor weight, struct tensor bias,
+alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd,
+                                   struct tensor sum, struct tensor x, struct tensor branch,
+                                   struct dropout drop, struct tensor weight, struct tensor bias,
                                    double eps)
 {
     struct norm n = norm_of(y, tensor_none(), rstd, x, weight, bias);
@@ -227,8 +239,9 @@ alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct t
     return ALIBI_OK;
 }
 
-alibi_status SIMD(rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight, struct tensor dbias,
-                                    struct tensor y, struct tensor dy, struct tensor x, struct tensor weight, struct tensor bias,
+alibi_status SIMD(rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight,
+                                    struct tensor dbias, struct tensor y, struct tensor dy,
+                                    struct tensor x, struct tensor weight, struct tensor bias,
                                     struct tensor rstd)
 {
     struct norm n = norm_of(y, tensor_none(), rstd, x, weight, bias);

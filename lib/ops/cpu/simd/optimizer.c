@@ -1,8 +1,8 @@
 /* optimizer.c - AdamW, Nesterov momentum, and the sums that clipping needs
  *
- * The updates read and write each array once, in plain loops that the compiler vectorises. Work is cut into pieces of PIECE
- * numbers, after a cut where weight decay ends; sums into at most PARTS parts, each summed in double lane by lane, then added in
- * order. */
+ * The updates read and write each array once, in plain loops that the compiler vectorises. Work is
+ * cut into pieces of PIECE numbers, after a cut where weight decay ends; sums into at most PARTS
+ * parts, each summed in double lane by lane, then added in order. */
 #include <string.h>
 
 #include "ops/cpu/simd/simd.h"
@@ -47,8 +47,8 @@ static struct adamw_step step_of(struct adamw a)
     };
 }
 
-static void adamw_piece(float *restrict w, float *restrict m, float *restrict v, const float *restrict gradient, int64_t n,
-                        struct adamw_step s)
+static void adamw_piece(float *restrict w, float *restrict m, float *restrict v,
+                        const float *restrict gradient, int64_t n, struct adamw_step s)
 {
     for (int64_t i = 0; i < n; i++) {
         float g = s.gradient_scale * gradient[i];
@@ -60,8 +60,8 @@ static void adamw_piece(float *restrict w, float *restrict m, float *restrict v,
     }
 }
 
-static void adamw_range(struct tensor w, struct tensor copy, struct tensor m, struct tensor v, struct tensor gradient,
-                        int64_t first, int64_t end, struct adamw_step step)
+static void adamw_range(struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
+                        struct tensor gradient, int64_t first, int64_t end, struct adamw_step step)
 {
     float *w_at = w.data, *m_at = m.data, *v_at = v.data;
     const float *g_at = gradient.data;
@@ -75,8 +75,8 @@ static void adamw_range(struct tensor w, struct tensor copy, struct tensor m, st
     }
 }
 
-alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                         struct tensor gradient, struct adamw a)
+alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
+                         struct tensor v, struct tensor gradient, struct adamw a)
 {
     int64_t count = tensor_count(w), decaying = end_of_decay(a.decaying, count);
     struct adamw_step step = step_of(a);
@@ -107,8 +107,8 @@ static struct nesterov_step nesterov_step_of(struct nesterov n)
     };
 }
 
-static void nesterov_piece(float *restrict w, float *restrict u, const float *restrict gradient, int64_t n,
-                           struct nesterov_step s)
+static void nesterov_piece(float *restrict w, float *restrict u, const float *restrict gradient,
+                           int64_t n, struct nesterov_step s)
 {
     for (int64_t i = 0; i < n; i++) {
         w[i] = s.keep * w[i] + (s.ahead * u[i] - s.rate * gradient[i]);
@@ -116,8 +116,9 @@ static void nesterov_piece(float *restrict w, float *restrict u, const float *re
     }
 }
 
-static void nesterov_range(struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient, int64_t first,
-                           int64_t end, struct nesterov_step step)
+static void nesterov_range(struct tensor w, struct tensor copy, struct tensor u,
+                           struct tensor gradient, int64_t first, int64_t end,
+                           struct nesterov_step step)
 {
     float *w_at = w.data, *u_at = u.data;
     const float *g_at = gradient.data;
@@ -131,8 +132,8 @@ static void nesterov_range(struct tensor w, struct tensor copy, struct tensor u,
     }
 }
 
-alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor copy, struct tensor u, struct tensor gradient,
-                            struct nesterov n)
+alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor copy,
+                            struct tensor u, struct tensor gradient, struct nesterov n)
 {
     int64_t count = tensor_count(w), decaying = end_of_decay(n.decaying, count);
     struct nesterov_step step = nesterov_step_of(n);

@@ -1,8 +1,9 @@
 /* product.c
  *
- * A block of c of BLOCK_ROWS rows and BLOCK_VECS vectors is held in registers through the whole depth: per step it takes
- * BLOCK_VECS loads of b and BLOCK_ROWS broadcasts of a for BLOCK_ROWS * BLOCK_VECS multiply-adds. The block sizes fill the 32
- * registers of AVX-512, or the 16 of the others, and leave room for the row of b. */
+ * A block of c of BLOCK_ROWS rows and BLOCK_VECS vectors is held in registers through the whole
+ * depth: per step it takes BLOCK_VECS loads of b and BLOCK_ROWS broadcasts of a for BLOCK_ROWS *
+ * BLOCK_VECS multiply-adds. The block sizes fill the 32 registers of AVX-512, or the 16 of the
+ * others, and leave room for the row of b. */
 #include "ops/cpu/simd/product.h"
 #include "ops/cpu/simd/vec.h"
 
@@ -12,7 +13,8 @@ enum { BLOCK_ROWS = 6, BLOCK_VECS = 4 };
 enum { BLOCK_ROWS = 6, BLOCK_VECS = 2 };
 #endif
 
-/* The block of `rows` x `vecs` at row m, column n. Both are constants where this is inlined, so the loops over them unroll. */
+/* The block of `rows` x `vecs` at row m, column n. Both are constants where this is inlined, so the
+ * loops over them unroll. */
 VEC_INLINE void block(const struct product *p, int64_t m, int64_t n, const int rows, const int vecs)
 {
     const float *a = p->a + m * p->a_row, *b = p->b + n;
@@ -31,7 +33,8 @@ VEC_INLINE void block(const struct product *p, int64_t m, int64_t n, const int r
 }
 
 /* Picks the constants: what is left at the right and at the bottom makes smaller blocks. */
-VEC_INLINE void block_of_rows(const struct product *p, int64_t m, int64_t n, int64_t rows, const int vecs)
+VEC_INLINE void block_of_rows(const struct product *p, int64_t m, int64_t n, int64_t rows,
+                              const int vecs)
 {
     switch (rows) {
     case 1:

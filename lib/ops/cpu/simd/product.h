@@ -2,10 +2,11 @@
  *
  *   c[m, n] = start[m, n] + sum over k of a[m, k] * b[k, n]
  *
- * Every row of b, start and c is contiguous, and `columns` is a multiple of SIMD_WIDTH. a is read number by number at any
- * strides, so its transpose costs nothing. The sum is complete before start is added: a large start (a bias, a long
- * accumulation) takes digits from the sum once, not at every step. start may be c, and its rows may overlap each other: a row
- * stride of 0 repeats one row, -1 slides along a strip. Strides count floats. */
+ * Every row of b, start and c is contiguous, and `columns` is a multiple of SIMD_WIDTH. a is read
+ * number by number at any strides, so its transpose costs nothing. The sum is complete before start
+ * is added: a large start (a bias, a long accumulation) takes digits from the sum once, not at
+ * every step. start may be c, and its rows may overlap each other: a row stride of 0 repeats one
+ * row, -1 slides along a strip. Strides count floats. */
 #ifndef PRODUCT_H
 #define PRODUCT_H
 

@@ -2,9 +2,10 @@
  *
  *   y = x + drop(branch),   drop(x)_i = x_i * (0 or 1/(1 - p))
  *
- * The masks are those of ops/dropout.h: element i uses word i % 4 of the Philox block i / 4 of base/random.c. The generator is
- * written out here over many blocks at once, in a loop that the compiler turns into vectors; it takes 32-bit words r below
- * p * 2^32 for dropped, which is r * 2^-32 < p without rounding. */
+ * The masks are those of ops/dropout.h: element i uses word i % 4 of the Philox block i / 4 of
+ * base/random.c. The generator is written out here over many blocks at once, in a loop that the
+ * compiler turns into vectors; it takes 32-bit words r below p * 2^32 for dropped, which is r *
+ * 2^-32 < p without rounding. */
 #include <math.h>
 
 #include "ops/cpu/simd/simd.h"
@@ -12,7 +13,8 @@
 enum { PIECE = 4096, PHILOX_ROUNDS = 10 };
 
 /* factor[0..4 blocks - 1] for the elements from 4 * first on. */
-static void draw_factors(float *restrict factor, struct dropout drop, uint64_t first, int64_t blocks)
+static void draw_factors(float *restrict factor, struct dropout drop, uint64_t first,
+                         int64_t blocks)
 {
     const uint32_t key0 = (uint32_t)drop.seed, key1 = (uint32_t)(drop.seed >> 32);
     const uint32_t stream0 = (uint32_t)drop.stream, stream1 = (uint32_t)(drop.stream >> 32);
@@ -38,7 +40,8 @@ static void draw_factors(float *restrict factor, struct dropout drop, uint64_t f
 }
 
 /* y = x + factor * branch; y may be x. */
-static void add_branch(float *y, const float *x, const float *branch, const float *factor, int64_t n)
+static void add_branch(float *y, const float *x, const float *branch, const float *factor,
+                       int64_t n)
 {
 #pragma GCC ivdep
     for (int64_t i = 0; i < n; i++)
@@ -52,10 +55,13 @@ static void scale(float *y, const float *x, const float *factor, int64_t n)
         y[i] = factor[i] * x[i];
 }
 
-/* Elements first..first + n - 1, n <= PIECE, of y = x + drop(branch), or of y = drop(branch) without x. */
-static void run_piece(float *y, const float *x, const float *branch, struct dropout drop, int64_t first, int64_t n)
+/* Elements first..first + n - 1, n <= PIECE, of y = x + drop(branch), or of y = drop(branch)
+ * without x. */
+static void run_piece(float *y, const float *x, const float *branch, struct dropout drop,
+                      int64_t first, int64_t n)
 {
-    float room[PIECE + 8], *factor = room + first % 4; /* a piece may begin and end within a block */
+    float room[PIECE + 8],
+        *factor = room + first % 4; /* a piece may begin and end within a block */
 
     if (drop.p > 0.0)
         draw_factors(room, drop, (uint64_t)first / 4, (first % 4 + n + 3) / 4);
@@ -68,7 +74,8 @@ static void run_piece(float *y, const float *x, const float *branch, struct drop
         scale(y + first, branch + first, factor, n);
 }
 
-void SIMD(residual_range)(float *y, const float *x, const float *branch, struct dropout drop, int64_t first, int64_t n)
+void SIMD(residual_range)(float *y, const float *x, const float *branch, struct dropout drop,
+                          int64_t first, int64_t n)
 {
     for (int64_t i = 0; i < n; i += PIECE)
         run_piece(y, x, branch, drop, first + i, n - i < PIECE ? n - i : PIECE);
@@ -81,8 +88,8 @@ static void run(float *y, const float *x, const float *branch, struct dropout dr
         run_piece(y, x, branch, drop, i, count - i < PIECE ? count - i : PIECE);
 }
 
-alibi_status SIMD(residual_forward)(struct device *dev, struct tensor y, struct tensor x, struct tensor branch,
-                                    struct dropout drop)
+alibi_status SIMD(residual_forward)(struct device *dev, struct tensor y, struct tensor x,
+                                    struct tensor branch, struct dropout drop)
 {
     if (y.type != DTYPE_F32)
         return ref_residual_forward(dev, y, x, branch, drop);
@@ -90,7 +97,8 @@ alibi_status SIMD(residual_forward)(struct device *dev, struct tensor y, struct 
     return ALIBI_OK;
 }
 
-alibi_status SIMD(dropout)(struct device *dev, struct tensor y, struct tensor x, struct dropout drop)
+alibi_status SIMD(dropout)(struct device *dev, struct tensor y, struct tensor x,
+                           struct dropout drop)
 {
     if (y.type != DTYPE_F32)
         return ref_dropout(dev, y, x, drop);

@@ -6,7 +6,8 @@
 #include "ops/cpu/simd/simd.h"
 
 /* a = x[n], b = x[n + half] */
-static void rotate_halves(float *x, const float *restrict cosine, const float *restrict sine, float sign, int64_t half)
+static void rotate_halves(float *x, const float *restrict cosine, const float *restrict sine,
+                          float sign, int64_t half)
 {
     float *restrict first = x, *restrict second = x + half;
 
@@ -18,7 +19,8 @@ static void rotate_halves(float *x, const float *restrict cosine, const float *r
 }
 
 /* a = x[2n], b = x[2n + 1] */
-static void rotate_pairs(float *restrict x, const float *restrict cosine, const float *restrict sine, float sign, int64_t half)
+static void rotate_pairs(float *restrict x, const float *restrict cosine,
+                         const float *restrict sine, float sign, int64_t half)
 {
     for (int64_t n = 0; n < half; n++) {
         float a = x[2 * n], b = x[2 * n + 1], s = sign * sine[n];

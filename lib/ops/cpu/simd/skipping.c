@@ -34,16 +34,19 @@ static float largest_norm(struct rows keys, int64_t count, int64_t D)
     return norm_margin(D) * sqrtf(largest);
 }
 
-alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k, int64_t from)
+alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k,
+                                   int64_t from)
 {
     int64_t B = k.shape[0], L = k.shape[1], Hkv = k.shape[2], D = k.shape[3];
-    int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first, tasks = B * Hkv * tiles;
+    int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first,
+            tasks = B * Hkv * tiles;
 
     if (k.type != DTYPE_F32)
         return ref_attention_norms(dev, norms, k, from);
 #pragma omp parallel for schedule(static) if (tasks * ATTENTION_TILE * D > CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
-        int64_t t = first + task % tiles, kv = task / tiles % Hkv, b = task / tiles / Hkv, j = t * ATTENTION_TILE;
+        int64_t t = first + task % tiles, kv = task / tiles % Hkv, b = task / tiles / Hkv,
+                j = t * ATTENTION_TILE;
         float *to = (float *)norms.data + b * norms.stride[0] + kv * norms.stride[1] + t;
         *to = largest_norm(rows_of(k, b, j, kv), smaller(ATTENTION_TILE, L - j), D);
     }
@@ -96,14 +99,18 @@ void bounds_fini(struct bounds *b)
 }
 
 /* A range that does not start with a tile of keys lies in two of them. */
-struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first, int64_t last)
+struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first,
+                             int64_t last)
 {
     const float *norms = b->norms + batch * b->stride_b + kv * b->stride_kv;
 
-    return (struct key_range){ first, last, larger(norms[first / ATTENTION_TILE], norms[last / ATTENTION_TILE]) };
+    return (struct key_range){
+        first, last, larger(norms[first / ATTENTION_TILE], norms[last / ATTENTION_TILE])
+    };
 }
 
-struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t last)
+struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch,
+                             int64_t kv, int64_t last)
 {
     const float *ahead = b->ahead + (batch * c->Hkv + kv) * attention_tiles(c->Lk);
 

@@ -3,14 +3,16 @@
  *   s(i, j) <= reach_i K + b_i                                for every key j of a range, with
  *   reach_i = |scale q_i|,  K = max |k_j|,  b_i = max bias(h, i - j)
  *
- *   weight of the range relative to what row i has summed so far  <=  g exp(reach_i K + b_i - m_i) / l_i
+ *   weight of the range relative to what row i has summed so far  <=  g exp(reach_i K + b_i - m_i)
+ *   / l_i
  *
- * with the running maximum m_i and sum l_i of attention.c. g counts the keys; under a slope they fall geometrically, so no more
- * than 1 / (1 - e^-|slope|) of them count. What is summed, l e^m, only grows, so what holds when a range is left out holds at the
- * end. A range may be left out if for every row the bounds of all that was left out stay within eps.
+ * with the running maximum m_i and sum l_i of attention.c. g counts the keys; under a slope they
+ * fall geometrically, so no more than 1 / (1 - e^-|slope|) of them count. What is summed, l e^m,
+ * only grows, so what holds when a range is left out holds at the end. A range may be left out if
+ * for every row the bounds of all that was left out stay within eps.
  *
- * Every step here errs upwards: by factors that exceed the rounding of fp32. A norm or score that is not a number makes every
- * comparison false, and nothing is left out. */
+ * Every step here errs upwards: by factors that exceed the rounding of fp32. A norm or score that
+ * is not a number makes every comparison false, and nothing is left out. */
 #ifndef SIMD_SKIPPING_H
 #define SIMD_SKIPPING_H
 
@@ -19,7 +21,8 @@
 /* What one call knows of its keys. eps == 0: nothing may be left out, and the rest is not there. */
 struct bounds {
     float eps;
-    const float *norms; /* of tile t of head kv of sequence b at [b * stride_b + kv * stride_kv + t] */
+    const float
+        *norms; /* of tile t of head kv of sequence b at [b * stride_b + kv * stride_kv + t] */
     int64_t stride_b, stride_kv;
     float *ahead;  /* [B, Hkv, tiles]: the largest norm of tiles 0..t */
     float *memory; /* owned */
@@ -43,8 +46,10 @@ alibi_status bounds_init(struct bounds *b, const struct heads *c);
 void bounds_fini(struct bounds *b);
 
 /* Keys first..last as one range, and all keys 0..last. */
-struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first, int64_t last);
-struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch, int64_t kv, int64_t last);
+struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first,
+                             int64_t last);
+struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch,
+                             int64_t kv, int64_t last);
 
 /* |scale * q|, rounded up. */
 float bounds_reach(const struct heads *c, const float *query);

@@ -1,7 +1,8 @@
 /* vec.h - vectors of SIMD_WIDTH floats, and the few functions of them that the kernels need
  *
- * Written with the compiler's vector types, so one source serves every instruction set. Arithmetic operators work lane by lane,
- * and a scalar operand stands for all lanes. Loads and stores take any address. */
+ * Written with the compiler's vector types, so one source serves every instruction set. Arithmetic
+ * operators work lane by lane, and a scalar operand stands for all lanes. Loads and stores take any
+ * address. */
 #ifndef VEC_H
 #define VEC_H
 
@@ -10,7 +11,8 @@
 
 typedef float vec __attribute__((vector_size(SIMD_WIDTH * 4)));
 typedef uint32_t vec_bits __attribute__((vector_size(SIMD_WIDTH * 4)));
-typedef int32_t vec_mask __attribute__((vector_size(SIMD_WIDTH * 4))); /* lanes 0 or -1, as comparisons give them */
+typedef int32_t vec_mask
+    __attribute__((vector_size(SIMD_WIDTH * 4))); /* lanes 0 or -1, as comparisons give them */
 typedef float vec_anywhere __attribute__((vector_size(SIMD_WIDTH * 4), aligned(4), may_alias));
 
 #define VEC_INLINE static inline __attribute__((always_inline))
@@ -31,7 +33,8 @@ VEC_INLINE vec vec_all(float x)
     return x - (vec){ 0 };
 }
 
-/* The ends of rows. Kept out of line: an index that varies puts a vector into memory, and the whole loop around it too. */
+/* The ends of rows. Kept out of line: an index that varies puts a vector into memory, and the whole
+ * loop around it too. */
 __attribute__((noinline, unused)) static vec vec_load_end(const float *p, int64_t n)
 {
     vec x = { 0 };
@@ -123,9 +126,10 @@ VEC_INLINE float vec_largest(vec x)
 
 /* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln(2)/2, for x <= 88.
  *
- * e^r = 1 + r + r^2 p(r) with p of degree 4, the minimax polynomial: 3e-9 off. Adding 1.5 * 2^23 rounds to an integer that then
- * stands in the low bits, here with the exponent's offset 127 in it. ln 2 is split so that n times its high part is exact.
- * Below `lowest`, -87.33 at least, where the result would not be a normal number, it is 0; so -inf gives 0. NaN stays NaN. */
+ * e^r = 1 + r + r^2 p(r) with p of degree 4, the minimax polynomial: 3e-9 off. Adding 1.5 * 2^23
+ * rounds to an integer that then stands in the low bits, here with the exponent's offset 127 in it.
+ * ln 2 is split so that n times its high part is exact. Below `lowest`, -87.33 at least, where the
+ * result would not be a normal number, it is 0; so -inf gives 0. NaN stays NaN. */
 VEC_INLINE vec vec_exp_above(vec x, const float lowest)
 {
     const float to_integer = 0x1.8p23f + 127.0f;
@@ -147,8 +151,9 @@ VEC_INLINE vec vec_exp_to_88(vec x)
     return vec_exp_above(x, -87.33f);
 }
 
-/* For terms of a sum that has a term of 1: those below e^-60 are far under its rounding and become 0. Kept, their products with
- * other numbers would be denormal, and an FMA on such takes a hundred times as long on some CPUs. */
+/* For terms of a sum that has a term of 1: those below e^-60 are far under its rounding and become
+ * 0. Kept, their products with other numbers would be denormal, and an FMA on such takes a hundred
+ * times as long on some CPUs. */
 VEC_INLINE vec vec_exp_term(vec x)
 {
     return vec_exp_above(x, -60.0f);
@@ -163,14 +168,17 @@ VEC_INLINE vec vec_exp(vec x)
     return vec_select(x > highest, vec_all(INFINITY), y);
 }
 
-/* v[l][m] <-> v[m][l]. At each step the rows r and r + half exchange the blocks that lie off the diagonal. */
-#define VEC_EXCHANGE(v, half)                                                                                                    \
-    for (int r = 0; r < SIMD_WIDTH; r++)                                                                                         \
-        if (!(r & (half))) {                                                                                                     \
-            vec upper = (v)[r], lower = (v)[r + (half)];                                                                         \
-            (v)[r] = __builtin_shuffle(upper, lower, VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));         \
-            (v)[r + (half)] =                                                                                                    \
-                __builtin_shuffle(upper, lower, VEC_LANES + (half) + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));     \
+/* v[l][m] <-> v[m][l]. At each step the rows r and r + half exchange the blocks that lie off the
+ * diagonal. */
+#define VEC_EXCHANGE(v, half)                                                                      \
+    for (int r = 0; r < SIMD_WIDTH; r++)                                                           \
+        if (!(r & (half))) {                                                                       \
+            vec upper = (v)[r], lower = (v)[r + (half)];                                           \
+            (v)[r] = __builtin_shuffle(                                                            \
+                upper, lower, VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));  \
+            (v)[r + (half)] = __builtin_shuffle(                                                   \
+                upper, lower,                                                                      \
+                VEC_LANES + (half) + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));       \
         }
 
 VEC_INLINE void vec_transpose(vec v[SIMD_WIDTH])
