@@ -115,6 +115,11 @@ void cli_note(const char *format, ...)
 /* Takes the progress line away, so that something else may be printed. */
 void cli_terminal_clear(void);
 
+/* The context of the program's calls of the library: progress and notes go to the terminal, signals
+ * stop them. The skipping budget is 0 until it is set. */
+const struct alibi_call *cli_call(void);
+void cli_set_skip(double skip);
+
 /* SIGINT and SIGTERM ask the library to save and stop; one more, a second or more later, ends the
  * program at once, as if not caught. */
 void cli_catch_signals(void);

@@ -225,6 +225,19 @@ void cli_note(const char *format, ...)
     show_line(NULL, ALIBI_NOTE, line);
 }
 
+static struct alibi_stop stop;
+static struct alibi_call call = { .progress = show_progress, .log = show_line, .stop = &stop };
+
+const struct alibi_call *cli_call(void)
+{
+    return &call;
+}
+
+void cli_set_skip(double skip)
+{
+    call.skip = skip;
+}
+
 void cli_terminal_start(bool quiet)
 {
     static const struct alibi_hooks hooks = { .progress = show_progress, .log = show_line };
@@ -247,9 +260,10 @@ static void on_signal(int number)
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!alibi_stop_requested()) {
+    if (!alibi_global_stop_requested()) {
         first = now;
         alibi_request_stop();
+        alibi_stop_request(&stop);
     } else if (now.tv_sec - first.tv_sec > (now.tv_nsec < first.tv_nsec ? 1 : 0)) {
         signal(number, SIG_DFL);
         raise(number); /* when this function has returned */

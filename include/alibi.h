@@ -49,8 +49,8 @@ ALIBI_API const char *alibi_error(void);
 
 ALIBI_API const char *alibi_version(void);
 
-/* ---- hooks: progress, log, stop
- * ------------------------------------------------------------------------------------ */
+/* ---- calls: progress, log, stop, skipping ------------------------------------------------------
+ */
 
 struct alibi_progress {
     const char *task; /* "train alibi", "eval 1024" */
@@ -62,6 +62,29 @@ struct alibi_progress {
 };
 
 enum alibi_log_level { ALIBI_NOTE, ALIBI_WARNING };
+
+/* A request to stop, owned by the caller, who may use one for several calls. Start from {0}. */
+struct alibi_stop {
+    int requested; /* only through the functions below */
+};
+
+/* Safe in a signal handler and from any thread. The calls that were given `stop` save what they can
+ * and return ALIBI_INTERRUPTED at their next step. */
+ALIBI_API void alibi_stop_request(struct alibi_stop *stop);
+ALIBI_API bool alibi_stop_requested(const struct alibi_stop *stop); /* NULL: false */
+
+/* The context of one call. Functions that may take long accept one as their last parameter; NULL
+ * means silent, not to be stopped, and no skipping. The library keeps no copy of it after the call,
+ * so calls in different threads do not see each other. Callbacks run in the thread of the call. */
+struct alibi_call {
+    void *user;
+    void (*progress)(void *user, const struct alibi_progress *p);          /* may be NULL */
+    void (*log)(void *user, enum alibi_log_level level, const char *line); /* may be NULL */
+    struct alibi_stop *stop;                                               /* may be NULL */
+    double skip; /* attention's skipping budget: keys that together provably have less than this
+                    share of a query's weight are skipped; 0: every pair is computed. Training has
+                    an option of its own, since it shapes the result. */
+};
 
 struct alibi_hooks {
     void *user;
@@ -77,7 +100,7 @@ ALIBI_API void alibi_set_hooks(const struct alibi_hooks *hooks);
  * its next step. Safe in a signal handler. The request ends with the call, whichever way that ends;
  * made between calls, it is for the next one. */
 ALIBI_API void alibi_request_stop(void);
-ALIBI_API bool alibi_stop_requested(void);
+ALIBI_API bool alibi_global_stop_requested(void);
 
 /* Some settings of the libraries below act only if they stand in the environment when a process
  * starts. Puts those that matter for speed there, where the user has not chosen. True: some were

@@ -50,6 +50,14 @@
             fail_msg("%s: '%s' is not one line with '%s'", #call, alibi_error(), (part));          \
     } while (0)
 
+/* ---- calls */
+
+/* A call that is silent and never stopped. */
+static inline const struct alibi_call *test_call(void)
+{
+    return NULL;
+}
+
 /* ---- numbers */
 
 /* |a - b| <= tolerance; a NaN is close to nothing. */

@@ -82,18 +82,24 @@ alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *
 alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size,
                            const char *what);
 
-/* Texts (text.c). */
-alibi_status text_copy(char **out, const char *text);
+/* ---- text (text.c) ------------------------------------------------------------------------------
+ */
 
-/* A text that grows; every append is checked. Start from {0}; text.data is always terminated once
- * something was appended. */
+alibi_status text_copy(char **out, const char *text); /* mem_free */
+
+/* A string that grows. It remembers its first failure: after one, appends do nothing, so that a
+ * sequence of them needs one check, text_status(), at its end. Start from {0}. data is terminated
+ * by a 0, and is NULL as long as nothing was appended. */
 struct text {
     char *data;
     size_t length, capacity;
+    alibi_status status; /* of the first append that failed */
 };
 alibi_status text_append(struct text *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length);
+/* ALIBI_OK, or the first failure of an append, with its message. */
+alibi_status text_status(const struct text *t);
 void text_free(struct text *t);
 
 /* ---- files (file.c, folder.c, lock.c, checksum.c; os.c makes the system calls)
@@ -218,6 +224,14 @@ uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
 
 /* ---- log and progress (log.c)
  * ------------------------------------------------------------------------------------------- */
+
+/* Through the callbacks of a call; a NULL call is silent and is never stopped. */
+void call_note(const struct alibi_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void call_warn(const struct alibi_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void call_progress(const struct alibi_call *call, const struct alibi_progress *p);
+bool call_stopped(const struct alibi_call *call);
 
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -188,7 +188,7 @@ static alibi_status wait_for_input(const struct file *f)
     int ready = 0;
 
     while (ready == 0) {
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "stopped while '%s' was read", f->path);
         ready = os_wait(f->fd, WAIT_MILLISECONDS);
     }

@@ -1,10 +1,5 @@
-/* json.c - JSON through jansson */
+/* json.c - reading JSON through jansson */
 #include "base/json.h"
-
-#include <locale.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The most that jansson holds per byte of text is for lists of empty objects, "{},": about 83
  * bytes. */
@@ -109,67 +104,4 @@ alibi_status json_get_text(const json_t *object, const char *key, const char **o
         return fail(ALIBI_BAD_INPUT, "'%s': '%s' is not a text", path, key);
     *out = json_string_value(value);
     return ALIBI_OK;
-}
-
-/* ---- writing */
-
-/* Bytes at the front that may stand in a JSON string as they are. */
-static size_t plain_prefix(const char *text, size_t length)
-{
-    size_t n = 0;
-
-    while (n < length && (unsigned char)text[n] >= 0x20 && text[n] != '"' && text[n] != '\\')
-        n++;
-    return utf8_valid_prefix(text, n);
-}
-
-static alibi_status append_escaped(struct text *t, char c)
-{
-    switch (c) {
-    case '"':
-    case '\\':
-        return text_append(t, "\\%c", c);
-    case '\n':
-        return text_append(t, "\\n");
-    case '\t':
-        return text_append(t, "\\t");
-    case '\r':
-        return text_append(t, "\\r");
-    default:
-        return (unsigned char)c < 0x20 ? text_append(t, "\\u%04x", (unsigned)c)
-                                       : text_append(t, "\\ufffd");
-    }
-}
-
-alibi_status json_append_string(struct text *t, const char *text, size_t length)
-{
-    TRY_RETURN(text_append_bytes(t, "\"", 1));
-    for (size_t at = 0; at < length;) {
-        size_t plain = plain_prefix(text + at, length - at);
-        TRY_RETURN(text_append_bytes(t, text + at, plain));
-        at += plain;
-        if (at < length)
-            TRY_RETURN(append_escaped(t, text[at++]));
-    }
-    return text_append_bytes(t, "\"", 1);
-}
-
-/* With 17 digits every double reads back; most need fewer, and the shortest is the one people
- * wrote. */
-alibi_status json_append_real(struct text *t, double value)
-{
-    size_t start = t->length;
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    alibi_status status = ALIBI_OK;
-
-    if (!isfinite(value))
-        status = text_append(t, "null");
-    for (int digits = 15; isfinite(value) && digits <= 17 && status == ALIBI_OK; digits++) {
-        t->length = start;
-        status = text_append(t, "%.*g", digits, value);
-        if (status == ALIBI_OK && strtod_l(t->data + start, NULL, plain) == value)
-            break;
-    }
-    freelocale(plain);
-    return status;
 }

@@ -22,7 +22,7 @@ void alibi_request_stop(void)
     stop = 1;
 }
 
-bool alibi_stop_requested(void)
+bool alibi_global_stop_requested(void)
 {
     return stop != 0;
 }
@@ -42,6 +42,61 @@ static void log_line(enum alibi_log_level level, const char *format, va_list arg
     line_clean(line);
     hooks.log(hooks.user, level, line);
 }
+
+/* ---- calls */
+
+void alibi_stop_request(struct alibi_stop *s)
+{
+    __atomic_store_n(&s->requested, 1, __ATOMIC_RELEASE); /* lock-free: fit for signal handlers */
+}
+
+bool alibi_stop_requested(const struct alibi_stop *s)
+{
+    return s != NULL && __atomic_load_n(&s->requested, __ATOMIC_ACQUIRE) != 0;
+}
+
+static void call_line(const struct alibi_call *call, enum alibi_log_level level, const char *format,
+                      va_list args)
+{
+    char line[LINE_MAX_BYTES] = "";
+
+    if (call == NULL || call->log == NULL)
+        return;
+    vsnprintf(line, sizeof line, format, args);
+    line_clean(line);
+    call->log(call->user, level, line);
+}
+
+void call_note(const struct alibi_call *call, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    call_line(call, ALIBI_NOTE, format, args);
+    va_end(args);
+}
+
+void call_warn(const struct alibi_call *call, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    call_line(call, ALIBI_WARNING, format, args);
+    va_end(args);
+}
+
+void call_progress(const struct alibi_call *call, const struct alibi_progress *p)
+{
+    if (call != NULL && call->progress != NULL)
+        call->progress(call->user, p);
+}
+
+bool call_stopped(const struct alibi_call *call)
+{
+    return call != NULL && alibi_stop_requested(call->stop);
+}
+
+/* ---- hooks */
 
 void log_note(const char *format, ...)
 {

@@ -16,21 +16,33 @@ alibi_status text_copy(char **out, const char *text)
     return ALIBI_OK;
 }
 
+/* Records the failure in the text, where text_status finds it again. */
+static alibi_status fail_text(struct text *t, alibi_status status)
+{
+    t->status = status;
+    return status;
+}
+
 /* Makes room for `more` bytes and the terminating 0; capacity doubles, so that appending n bytes
  * copies O(n). */
 static alibi_status reserve(struct text *t, size_t more)
 {
     size_t need, capacity = t->capacity > 0 ? t->capacity : 128;
+    alibi_status status;
 
+    if (t->status != ALIBI_OK)
+        return t->status;
     if (!size_add(&need, t->length, more) || !size_add(&need, need, 1))
-        return fail(ALIBI_MEMORY, "not enough memory for a text: %zu and %zu bytes needed",
-                    t->length, more);
+        return fail_text(t, fail(ALIBI_MEMORY, "not enough memory for a text of %zu + %zu bytes",
+                                 t->length, more));
     if (need <= t->capacity)
         return ALIBI_OK;
     while (capacity < need)
         if (!size_multiply(&capacity, capacity, 2))
             capacity = need;
-    TRY_RETURN(mem_grow((void **)&t->data, t->length, capacity, "a text"));
+    status = mem_grow((void **)&t->data, t->length, capacity, "a text");
+    if (status != ALIBI_OK)
+        return fail_text(t, status);
     t->capacity = capacity;
     return ALIBI_OK;
 }
@@ -65,13 +77,20 @@ alibi_status text_append(struct text *t, const char *format, ...)
     length = format_plainly(NULL, 0, format, args);
     va_end(args);
     if (length < 0)
-        return fail(ALIBI_MEMORY, "a text of the form '%s' is too long to be written", format);
+        return fail_text(t, fail(ALIBI_MEMORY, "a text of the form '%s' is too long", format));
     TRY_RETURN(reserve(t, (size_t)length));
     va_start(args, format);
     format_plainly(t->data + t->length, (size_t)length + 1, format, args);
     va_end(args);
     t->length += (size_t)length;
     return ALIBI_OK;
+}
+
+alibi_status text_status(const struct text *t)
+{
+    if (t->status == ALIBI_OK)
+        return ALIBI_OK;
+    return fail(t->status, "not enough memory for a text of more than %zu bytes", t->length);
 }
 
 void text_free(struct text *t)

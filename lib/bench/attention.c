@@ -163,7 +163,7 @@ static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct benc
     TRY_RETURN(device_finish(&b->device));
     for (int64_t i = 0; i < b->how->repeats; i++) {
         double begin = clock_seconds();
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "bench: stopped");
         for (int64_t n = 0; n < times; n++)
             TRY_RETURN(call(b));

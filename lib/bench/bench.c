@@ -161,7 +161,7 @@ static alibi_status run_products(struct bench *b)
 static alibi_status time_repeats(struct bench *b, int64_t repeats)
 {
     for (int64_t i = 0; i < repeats; i++) {
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats",
                         (long long)i, (long long)repeats);
         TRY_RETURN(time_work(b, take_step, &b->step_seconds[i]));

@@ -235,7 +235,7 @@ static alibi_status run_methods(const struct request *r, const alibi_corpus *cor
 
     TRY(NEW_ARRAY(&method, 1, "a method's results"));
     for (int i = 0; i < r->compare.methods.count; i++) {
-        if (alibi_stop_requested()) {
+        if (alibi_global_stop_requested()) {
             status = ALIBI_INTERRUPTED;
             goto out;
         }

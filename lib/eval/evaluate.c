@@ -138,7 +138,7 @@ static alibi_status run_pass(struct pass *p)
     int64_t rows;
 
     for (int64_t k = 0; k < p->windows.count; k += rows) {
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", p->task,
                         (long long)p->score.tokens, (long long)p->windows.targets);
         rows = batch_rows(p, k);

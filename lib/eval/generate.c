@@ -77,7 +77,7 @@ static alibi_status check_length(const struct generation *g)
 
 static alibi_status check_stop(int64_t done)
 {
-    if (alibi_stop_requested())
+    if (alibi_global_stop_requested())
         return fail(ALIBI_INTERRUPTED, "generate: stopped after %lld tokens", (long long)done);
     return ALIBI_OK;
 }

@@ -249,7 +249,7 @@ static alibi_status report(const struct source *source, double started, double *
     double now = clock_seconds(), seconds = now - started;
     int64_t done = source_bytes_done(source), total = source_bytes_total(source);
 
-    if (alibi_stop_requested())
+    if (alibi_global_stop_requested())
         return fail(ALIBI_INTERRUPTED, "stopped after %lld bytes of text", (long long)done);
     if (now - *reported < report_seconds)
         return ALIBI_OK;

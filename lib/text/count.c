@@ -180,7 +180,7 @@ static alibi_status count_blocks(struct counting *c)
         TRY_RETURN(worker_wait(c->worker));
         if (c->block.bytes == 0 && c->block.end_count == 0)
             return ALIBI_OK;
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "stopped while the text was read; nothing is saved");
         TRY_RETURN(stretches_take(c->stretches, &c->block));
         done = source_bytes_done(c->source); /* asked while nobody reads */

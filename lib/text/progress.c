@@ -22,7 +22,7 @@ alibi_status progress_format(const struct progress *p, struct text *json)
         "  \"documents\": %lld,\n  \"tokens\": %lld,\n  \"words\": %lld,\n  \"bytes\": %lld,\n",
         (long long)p->documents, (long long)p->tokens, (long long)p->words, (long long)p->bytes));
     TRY_RETURN(shard_list_format(p->shards.at, p->shards.count, json));
-    return json_seal(json, start);
+    return shard_json_seal(json, start);
 }
 
 static alibi_status read_place(struct progress *p, const json_t *json, const char *path)
@@ -70,9 +70,9 @@ static alibi_status format_progress(const void *p, struct text *json)
 
 alibi_status progress_read(struct progress *p, const char *folder)
 {
-    static const struct sealed kind = { SHARD_PROGRESS, read_progress, format_progress };
+    static const struct shard_sealed kind = { SHARD_PROGRESS, read_progress, format_progress };
     struct progress read = { 0 };
-    alibi_status status = sealed_read(&kind, &read, folder);
+    alibi_status status = shard_sealed_read(&kind, &read, folder);
 
     if (status == ALIBI_OK)
         *p = read;

@@ -10,14 +10,14 @@
 
 /* ---- seals */
 
-alibi_status json_seal(struct text *json, size_t start)
+alibi_status shard_json_seal(struct text *json, size_t start)
 {
     return text_append(json, "  \"crc32\": %lu\n}\n",
                        (unsigned long)checksum(0, json->data + start, json->length - start));
 }
 
-static alibi_status parse(const struct sealed *kind, void *x, const char *bytes, size_t length,
-                          const char *path)
+static alibi_status parse(const struct shard_sealed *kind, void *x, const char *bytes,
+                          size_t length, const char *path)
 {
     alibi_status status;
     json_t *json = NULL;
@@ -34,7 +34,7 @@ out:
     return status;
 }
 
-alibi_status sealed_read(const struct sealed *kind, void *x, const char *folder)
+alibi_status shard_sealed_read(const struct shard_sealed *kind, void *x, const char *folder)
 {
     alibi_status status;
     char *path = NULL, *bytes = NULL;
@@ -135,7 +135,7 @@ alibi_status shard_index_format(const struct shard_index *x, struct text *json)
         "  \"documents\": %lld,\n  \"tokens\": %lld,\n  \"words\": %lld,\n  \"bytes\": %lld,\n",
         (long long)x->documents, (long long)x->tokens, (long long)x->words, (long long)x->bytes));
     TRY_RETURN(shard_list_format(x->entries, x->entry_count, json));
-    return json_seal(json, start);
+    return shard_json_seal(json, start);
 }
 
 static alibi_status read_counts(struct shard_index *x, const json_t *json, const char *path)
@@ -179,9 +179,9 @@ static alibi_status format_index(const void *x, struct text *json)
 
 alibi_status shard_index_read(struct shard_index *x, const char *folder)
 {
-    static const struct sealed kind = { SHARD_INDEX, read_index, format_index };
+    static const struct shard_sealed kind = { SHARD_INDEX, read_index, format_index };
     struct shard_index read = { 0 };
-    alibi_status status = sealed_read(&kind, &read, folder);
+    alibi_status status = shard_sealed_read(&kind, &read, folder);
 
     if (status == ALIBI_OK)
         *x = read;

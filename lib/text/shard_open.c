@@ -65,7 +65,7 @@ static alibi_status report(const struct opening *o)
 {
     double seconds = clock_seconds() - o->started;
 
-    if (alibi_stop_requested())
+    if (alibi_global_stop_requested())
         return fail(ALIBI_INTERRUPTED, "stopped after checking %lld of %lld shards in '%s'",
                     (long long)o->done, (long long)o->total, o->path);
     if (seconds < report_seconds)

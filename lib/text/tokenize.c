@@ -147,7 +147,7 @@ static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t 
         if (shard_writer_room(t->writer) == 0) {
             TRY_RETURN(finish_shard(t));
             TRY_RETURN(save_progress(t));
-            if (alibi_stop_requested())
+            if (alibi_global_stop_requested())
                 return fail_stopped(t);
         }
     }
@@ -206,7 +206,7 @@ static alibi_status write_blocks(struct tokenizing *t)
         if (e.count == 0)
             break;
         TRY_RETURN(write_block(t, &e));
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail_stopped(t);
     }
     count_block(&t->progress, &e);
@@ -454,7 +454,7 @@ alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *pa
         TRY(encoding_next(encoding, &e));
         meter_report(&meter, &e);
         more = hand_block(&e, ids, user);
-        if (more && e.count > 0 && alibi_stop_requested())
+        if (more && e.count > 0 && alibi_global_stop_requested())
             TRY(fail(ALIBI_INTERRUPTED, "stopped after %lld tokens", (long long)meter.tokens));
     }
 out:

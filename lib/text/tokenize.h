@@ -36,14 +36,14 @@ alibi_status shard_read_format(const json_t *object,
 
 /* A file of ours under a checksum. It has one spelling: what was read must format to the same
  * bytes, so there is nothing in it that the checksum does not cover. */
-struct sealed {
+struct shard_sealed {
     const char *name;
     alibi_status (*read)(void *x, const json_t *object, const char *path);
     alibi_status (*format)(const void *x, struct text *json);
 };
-alibi_status sealed_read(const struct sealed *kind, void *x, const char *folder);
-alibi_status json_seal(struct text *json,
-                       size_t start); /* ends an object that began at `start` with its checksum */
+alibi_status shard_sealed_read(const struct shard_sealed *kind, void *x, const char *folder);
+alibi_status shard_json_seal(
+    struct text *json, size_t start); /* ends an object that began at `start` with its checksum */
 
 /* ---- the request (request.c) */
 

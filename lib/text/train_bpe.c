@@ -307,7 +307,7 @@ static alibi_status merge_all(struct trainer *t)
     struct pair *best;
 
     while (t->token_count < t->vocab && (best = pairs_take_best(&t->pairs, t->min_count)) != NULL) {
-        if (alibi_stop_requested())
+        if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "stopped after %lld merges; nothing is saved",
                         (long long)t->merge_count);
         TRY_RETURN(merge(t, best));

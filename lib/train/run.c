@@ -385,7 +385,7 @@ static alibi_status loop(struct run *r)
         bool stop, last;
         TRY_RETURN(take_timed_step(r));
         report(r);
-        stop = alibi_stop_requested();
+        stop = alibi_global_stop_requested();
         last = r->state.step == r->training.steps;
         if (stop || last || r->state.step % r->training.save_every == 0)
             TRY_RETURN(save(r));

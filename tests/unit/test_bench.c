@@ -68,7 +68,7 @@ static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
     assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
     alibi_request_stop();
     assert_fails(alibi_bench_eval(&c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
 }
 
 static void the_numbers_of_a_step_fit_together(void **state)

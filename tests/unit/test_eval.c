@@ -560,7 +560,7 @@ static void a_stop_request_interrupts_once(void **state)
     alibi_request_stop();
     eval.length = 0;
     assert_fails(alibi_evaluate(&model, c, ALIBI_ALL, &eval, &r), ALIBI_USAGE, "length 0");
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
     alibi_corpus_free(c);
     model_free(model.model);
     alibi_tokenizer_free(model.tokenizer);

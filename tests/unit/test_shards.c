@@ -543,7 +543,7 @@ static void a_stop_is_answered_between_shards(void **state)
     alibi_request_stop();
     assert_fails(open_one(&c, path, NULL), ALIBI_INTERRUPTED, "stopped");
     assert_null(c);
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
     assert_ok(open_one(&c, path, NULL));
     alibi_corpus_free(c);
     remove_temporary_folder(folder);

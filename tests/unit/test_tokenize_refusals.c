@@ -186,7 +186,7 @@ static void alter(const char *path, const char *original, const char *part, cons
         fail_msg("'%s' is not in %s", part, original);
     assert_ok(text_append(&t, "%.*s%s%.*s", (int)(at - original), original, by,
                           (int)(seal + 1 - at - (ptrdiff_t)strlen(part)), at + strlen(part)));
-    assert_ok(json_seal(&t, 0));
+    assert_ok(shard_json_seal(&t, 0));
     write_file(path, t.data, t.length);
     text_free(&t);
 }

@@ -279,7 +279,7 @@ static void a_stop_at_the_last_step_is_not_left_for_the_next_call(void **state)
 
     listen_to(&p->listener, 4);
     assert_ok(train(p, &t, "run", false));
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
     listen_to(&p->listener, 0);
     assert_ok(train(p, &t, "next", false));
     assert_int_equal(p->listener.steps, 4);
@@ -292,7 +292,7 @@ static void a_stop_does_not_outlive_a_call_that_fails(void **state)
 
     alibi_request_stop();
     assert_fails(train(p, &t, "run", false), ALIBI_USAGE, "steps");
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
 }
 
 static void a_complete_run_returns_its_result_at_once(void **state)

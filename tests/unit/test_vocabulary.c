@@ -523,14 +523,14 @@ static void a_stop_ends_reading_and_merging_and_is_then_forgotten(void **state)
     alibi_request_stop();
     assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED,
                  "text was read");
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
     alibi_set_hooks(&hooks);
     stop_after_reading = true;
     assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED,
                  "after 0 merges");
     stop_after_reading = false;
     alibi_set_hooks(NULL);
-    assert_false(alibi_stop_requested());
+    assert_false(alibi_global_stop_requested());
     assert_ok(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual));
     text_free(&json);
 }

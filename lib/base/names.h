@@ -1,0 +1,29 @@
+/* names.h - the names of files that more than one room knows */
+#ifndef NAMES_H
+#define NAMES_H
+
+/* A checkpoint: step-00000100/ in a run's folder (lib/checkpoint). */
+#define NAME_MANIFEST "manifest.json"
+#define NAME_WEIGHTS "model.safetensors"
+#define NAME_OPTIMIZER "optimizer.safetensors"
+#define NAME_CONFIG "config.json"
+#define NAME_TOKENIZER "tokenizer.json" /* token shards have one too */
+#define NAME_STATE "state.json"
+
+/* A run (lib/train) and a comparison (lib/compare). */
+#define NAME_RECIPE "recipe.json"
+#define NAME_LOG "log.jsonl"
+#define NAME_TIMING "timing.json"
+#define NAME_COMPARED_TEXT "text.json" /* the first file that a comparison writes */
+#define NAME_RESULT "result.json"      /* of one method of a comparison */
+#define NAME_LOCK "lock"
+
+/* Token shards (lib/text). */
+#define NAME_SHARD_INDEX "index.json"
+#define NAME_SHARD_PROGRESS "progress.json"
+#define NAME_SHARD_REQUEST "request.json"
+
+/* What file_replace() writes before it renames. */
+#define NAME_ASIDE ".tmp"
+
+#endif
