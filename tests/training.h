@@ -6,7 +6,8 @@
 #include "check.h"
 #include "base/json.h"
 #include "text/text.h"
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
+#include "train/train.h"
 
 /* ---- what is trained */
 

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "eval/eval.h"
-#include "train/train.h"
+#include "checkpoint/checkpoint.h"
 
 enum { HOST_BATCH_TOKENS = 8192, DEVICE_BATCH_TOKENS = 32768, STREAM_TOKENS = 8 * ATTENTION_TILE };
 

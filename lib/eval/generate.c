@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "eval/eval.h"
-#include "train/train.h"
+#include "checkpoint/checkpoint.h"
 
 enum { HOST_PREFILL_TOKENS = 512, DEVICE_PREFILL_TOKENS = 4096 };
 

@@ -113,6 +113,13 @@ alibi_status config_read_json(struct alibi_config *config, const char *bytes, si
 alibi_status model_check_length(const struct model *m, int64_t length);
 int64_t model_longest(const struct model *m); /* INT64_MAX: any length */
 
+/* ---- numbers that are not finite (guard.c) */
+
+/* ALIBI_NUMERIC names the first tensor of a flat buffer with an element that is not finite, after
+ * `what`: "the gradient of 'norm.weight' is not finite". *sum: of all squares; either may be NULL.
+ * */
+alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum);
+
 /* ---- a device's time and memory (measure.c) */
 
 alibi_status device_finish(
@@ -191,5 +198,14 @@ alibi_status model_extend(struct model *m, struct cache *c, const int32_t *token
 /* The same with the loss of every token instead: targets and nll as in model_loss, [B, L]. */
 alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens,
                                const int32_t *targets, int64_t L, float *nll);
+
+/* ---- a model with its tokenizer, as the public interface knows it; lib/checkpoint opens it */
+
+struct alibi_model {
+    struct device device;
+    struct model *model;
+    alibi_tokenizer *tokenizer;
+    char *path; /* of the checkpoint */
+};
 
 #endif

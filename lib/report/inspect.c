@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "report/inspect.h"
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 /* ---- tensors */
 

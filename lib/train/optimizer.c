@@ -2,6 +2,8 @@
  *
  * The equations are in ops.h. Matrices decay, norms and biases do not: the flat buffers begin with
  * those that do. */
+#include <math.h>
+
 #include "train/train.h"
 
 static alibi_status new_moments(struct model *m, void **out, size_t bytes)
@@ -80,6 +82,20 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
                                              gradient_scale, step, decaying });
     return step_nesterov(o, (struct nesterov){ lr, previous_lr, t->momentum, t->weight_decay,
                                                gradient_scale, decaying });
+}
+
+alibi_status guard_check(const struct model *m, double loss, int64_t step, double *norm)
+{
+    alibi_status status;
+    double sum = 0;
+
+    if (!isfinite(loss))
+        return fail(ALIBI_NUMERIC, "step %lld: the loss is not finite", (long long)step);
+    status = model_check_finite(m, m->gradients, "the gradient of", &sum);
+    if (status != ALIBI_OK)
+        return fail_context(status, "step %lld", (long long)step);
+    *norm = sqrt(sum);
+    return ALIBI_OK;
 }
 
 static double clip_factor(double clip, double norm)

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/checkpoint.h"
+#include "train/train.h"
 
 struct run {
     struct alibi_config asked, config; /* as given, resolved */
@@ -235,7 +235,8 @@ static alibi_status restore(struct run *r, const char *path)
     TRY_RETURN(agree(r, path, &state));
     if (state.step < r->training.steps) { /* else the run is complete and nothing more is needed */
         TRY_RETURN(checkpoint_read_weights(path, r->model));
-        TRY_RETURN(checkpoint_read_optimizer(path, &r->optimizer));
+        TRY_RETURN(
+            checkpoint_read_moments(path, r->model, r->optimizer.first, r->optimizer.second));
         log_note("resuming from '%s'", path);
     }
     r->state = state;
@@ -366,8 +367,9 @@ static void report(const struct run *r)
 static alibi_status save(struct run *r)
 {
     TRY_RETURN(journal_sync(&r->journal, device_peak(&r->device)));
-    TRY_RETURN(checkpoint_save(r->dir, r->model, &r->optimizer, corpus_tokenizer(r->corpus),
-                               &r->training, &r->state));
+    TRY_RETURN(checkpoint_save(
+        r->dir, &(struct checkpoint){ r->model, corpus_tokenizer(r->corpus), r->optimizer.first,
+                                      r->optimizer.second, r->training, r->state }));
     r->saved = r->state.step;
     return ALIBI_OK;
 }

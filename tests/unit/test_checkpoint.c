@@ -300,7 +300,7 @@ static void load(struct saved *s, const char *path)
     assert_ok(model_new(&s->model, &config, &s->device, DTYPE_F32, true));
     assert_ok(optimizer_init(&s->optimizer, s->model, ALIBI_ADAMW));
     assert_ok(checkpoint_read_weights(path, s->model));
-    assert_ok(checkpoint_read_optimizer(path, &s->optimizer));
+    assert_ok(checkpoint_read_moments(path, s->model, s->optimizer.first, s->optimizer.second));
 }
 
 static void unload(struct saved *s)
@@ -327,8 +327,9 @@ static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **
             char *found = NULL;
             assert_ok(alibi_inject_fault("file", file));
             assert_ok(alibi_inject_fault("memory", memory));
-            status =
-                checkpoint_save(p->run, s.model, &s.optimizer, s.tokenizer, &s.training, &s.state);
+            status = checkpoint_save(
+                p->run, &(struct checkpoint){ s.model, s.tokenizer, s.optimizer.first,
+                                              s.optimizer.second, s.training, s.state });
             assert_ok(alibi_inject_fault("file", 0));
             assert_ok(alibi_inject_fault("memory", 0));
             assert_ok(checkpoint_find(&found, p->run));
@@ -428,13 +429,12 @@ static void weights_that_are_not_finite_are_not_saved(void **state)
         for (int b = 0; b < 3; b++) {
             void *const buffers[] = { m->values, o.first, o.second };
             struct tensor at = parameter_slice(m, &m->parameters[i], buffers[b]);
-            const struct train_state s = { .step = 5 };
+            const struct checkpoint c = { m, t, o.first, o.second, p->training, { .step = 5 } };
             at.shape[0] = 1;
             assert_ok(checkpoint_read_weights(p->newest, m));
-            assert_ok(checkpoint_read_optimizer(p->newest, &o));
+            assert_ok(checkpoint_read_moments(p->newest, m, o.first, o.second));
             assert_ok(device.ops->fill(&device, at, b == 1 ? (double)INFINITY : (double)NAN));
-            assert_fails(checkpoint_save(p->run, m, &o, t, &p->training, &s), ALIBI_NUMERIC,
-                         m->parameters[i].name);
+            assert_fails(checkpoint_save(p->run, &c), ALIBI_NUMERIC, m->parameters[i].name);
             assert_false(exists(step_path(p->run, 5)));
         }
     assert_ok(checkpoint_verify(p->newest));

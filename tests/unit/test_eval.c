@@ -3,7 +3,7 @@
 #include <omp.h>
 
 #include "eval/eval.h"
-#include "train/train.h"
+#include "checkpoint/checkpoint.h"
 #include "training.h"
 
 enum { V = 257, TOKENS_MAX = 512 };

@@ -5,74 +5,9 @@
  * that it makes sense. */
 #include <string.h>
 
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 enum { TEXT_PART_MAX = 64 << 20 };
-
-/* ---- state.json: where the run stands and what shapes it */
-
-/* The state as the options know it. */
-struct state_file {
-    int64_t step, corpus_checksum, files_checksum;
-    double loss;
-};
-
-#define AT(field) offsetof(struct state_file, field)
-
-static const struct alibi_option state_options[] = {
-    { "step", ALIBI_OPTION_INT, AT(step), 1, 1e9, NULL, NULL, "N", "steps done" },
-    { "corpus-checksum", ALIBI_OPTION_INT, AT(corpus_checksum), 0, UINT32_MAX, NULL, NULL, "N",
-      "of all tokens of the text" },
-    { "files-checksum", ALIBI_OPTION_INT, AT(files_checksum), 0, UINT32_MAX, NULL, NULL, "N",
-      "of those outside --valid" },
-    { "loss", ALIBI_OPTION_REAL, AT(loss), 0, 1e30, NULL, NULL, "X", "of the last step" },
-};
-
-enum { STATE_OPTIONS = sizeof state_options / sizeof *state_options, GROUPS = 2 };
-
-static void state_groups(struct alibi_option_group groups[GROUPS], struct state_file *state,
-                         struct alibi_training *training)
-{
-    groups[0] = (struct alibi_option_group){ "state", state_options, STATE_OPTIONS, state };
-    groups[1] = (struct alibi_option_group){ .title = "training", .values = training };
-    groups[1].options = training_shaping_options(&groups[1].count);
-}
-
-alibi_status state_write_json(const struct train_state *state,
-                              const struct alibi_training *training, struct text *json)
-{
-    struct state_file file = { state->step, state->corpus_checksum, state->files_checksum,
-                               state->loss };
-    struct alibi_training copy = *training;
-    struct alibi_option_group groups[GROUPS];
-
-    state_groups(groups, &file, &copy);
-    return options_format(groups, GROUPS, json);
-}
-
-alibi_status checkpoint_read_state(const char *path, struct train_state *state,
-                                   struct alibi_training *training)
-{
-    alibi_status status;
-    struct state_file file = { 0 };
-    struct alibi_training read = { 0 };
-    struct alibi_option_group groups[GROUPS];
-    char *name = NULL;
-
-    state_groups(groups, &file, &read);
-    TRY(path_join(&name, path, part_names[PART_STATE]));
-    TRY(alibi_options_read(groups, GROUPS, name));
-    if (file.step < 1) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name);
-        goto out;
-    }
-    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum,
-                                   (uint32_t)file.files_checksum, file.loss };
-    *training = read;
-out:
-    mem_free(name);
-    return status;
-}
 
 /* ---- finding */
 
@@ -232,12 +167,13 @@ out:
     return status;
 }
 
-alibi_status checkpoint_read_optimizer(const char *path, struct optimizer *o)
+alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
+                                     void *second)
 {
     alibi_status status;
     struct tensor_file f = { 0 };
 
-    TRY(tensor_file_of_optimizer(&f, o));
+    TRY(tensor_file_of_moments(&f, m, first, second));
     TRY(read_tensors(&f, path, PART_OPTIMIZER));
 out:
     tensor_file_fini(&f);

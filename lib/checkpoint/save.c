@@ -1,4 +1,4 @@
-/* checkpoint.c - saving
+/* save.c - saving
  *
  * The order is what makes a save survive a kill, a crash of the system or a power cut at any of its
  * points:
@@ -11,7 +11,7 @@
  * checkpoint is untouched, after it both exist; docs/reliability.md says why each sync is there. */
 #include <string.h>
 
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 /* ---- what is to be written, staged in memory but for the tensors */
 
@@ -29,20 +29,18 @@ static void contents_fini(struct contents *c)
         tensor_file_fini(&c->tensors[i]);
 }
 
-static alibi_status contents_init(struct contents *c, const struct model *m,
-                                  const struct optimizer *o, const alibi_tokenizer *t,
-                                  const struct alibi_training *training,
-                                  const struct train_state *state)
+static alibi_status contents_init(struct contents *out, const struct checkpoint *c)
 {
-    *c = (struct contents){ 0 };
-    TRY_RETURN(tensor_file_of_model(&c->tensors[PART_MODEL], m));
-    TRY_RETURN(tensor_file_of_optimizer(&c->tensors[PART_OPTIMIZER], o));
-    TRY_RETURN(config_write_json(&m->config, &c->texts[PART_CONFIG]));
-    TRY_RETURN(tokenizer_format(t, &c->texts[PART_TOKENIZER]));
-    TRY_RETURN(state_write_json(state, training, &c->texts[PART_STATE]));
-    c->bytes = c->tensors[PART_MODEL].bytes + c->tensors[PART_OPTIMIZER].bytes;
+    *out = (struct contents){ 0 };
+    TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], c->model));
+    TRY_RETURN(
+        tensor_file_of_moments(&out->tensors[PART_OPTIMIZER], c->model, c->first, c->second));
+    TRY_RETURN(config_write_json(&c->model->config, &out->texts[PART_CONFIG]));
+    TRY_RETURN(tokenizer_format(c->tokenizer, &out->texts[PART_TOKENIZER]));
+    TRY_RETURN(state_write_json(&c->state, &c->training, &out->texts[PART_STATE]));
+    out->bytes = out->tensors[PART_MODEL].bytes + out->tensors[PART_OPTIMIZER].bytes;
     for (int i = 0; i < PARTS; i++)
-        c->bytes += (int64_t)c->texts[i].length;
+        out->bytes += (int64_t)out->texts[i].length;
     return ALIBI_OK;
 }
 
@@ -224,23 +222,32 @@ out:
     return status;
 }
 
-alibi_status checkpoint_save(const char *run, const struct model *m, const struct optimizer *o,
-                             const alibi_tokenizer *t, const struct alibi_training *training,
-                             const struct train_state *state)
+static alibi_status check_finite(const struct checkpoint *c)
+{
+    TRY_RETURN(model_check_finite(c->model, c->model->values, "the weight", NULL));
+    TRY_RETURN(model_check_finite(c->model, c->first, "the optimizer's first moment of", NULL));
+    return model_check_finite(c->model, c->second, "the optimizer's second moment of", NULL);
+}
+
+alibi_status checkpoint_save(const char *run, const struct checkpoint *c)
 {
     alibi_status status;
-    struct contents c = { 0 };
+    struct contents contents = { 0 };
     char *folder = NULL;
+    int64_t step = c->state.step;
 
-    TRY(guard_state(m, o, state->step));
-    TRY(contents_init(&c, m, o, t, training, state));
-    TRY(step_folder_path(&folder, run, state->step, false));
-    TRY(make_way(run, folder, state->step));
-    TRY(write_twice_at_most(run, folder, &c, state->step));
-    log_note("saved step %lld in '%s'", (long long)state->step, folder);
-    TRY(drop_others(run, state->step));
+    status = check_finite(c);
+    if (status == ALIBI_NUMERIC)
+        fail_context(status, "step %lld", (long long)step);
+    TRY(status);
+    TRY(contents_init(&contents, c));
+    TRY(step_folder_path(&folder, run, step, false));
+    TRY(make_way(run, folder, step));
+    TRY(write_twice_at_most(run, folder, &contents, step));
+    log_note("saved step %lld in '%s'", (long long)step, folder);
+    TRY(drop_others(run, step));
 out:
-    contents_fini(&c);
+    contents_fini(&contents);
     mem_free(folder);
     return status;
 }

@@ -1,5 +1,5 @@
 /* open.c - a trained model, as the public interface knows it */
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 /* Fails with a hint where the path is a run with checkpoints; one that cannot be read is no hint.
  * */

@@ -1,5 +1,5 @@
-/* options.c - what a training run can be told, with its ranges */
-#include "train/train.h"
+/* state.c - the options of a training run, and state.json, which records how far it is */
+#include "checkpoint/parts.h"
 
 #define AT(field) offsetof(struct alibi_training, field)
 
@@ -72,4 +72,70 @@ alibi_status training_check(const struct alibi_training *t)
     if (t->min_lr > t->lr)
         return fail(ALIBI_USAGE, "min-lr %g is above lr %g", t->min_lr, t->lr);
     return ALIBI_OK;
+}
+
+/* ---- state.json: where the run stands and what shapes it */
+
+/* The state as the options know it. */
+struct state_file {
+    int64_t step, corpus_checksum, files_checksum;
+    double loss;
+};
+
+#undef AT
+#define AT(field) offsetof(struct state_file, field)
+
+static const struct alibi_option state_options[] = {
+    { "step", ALIBI_OPTION_INT, AT(step), 1, 1e9, NULL, NULL, "N", "steps done" },
+    { "corpus-checksum", ALIBI_OPTION_INT, AT(corpus_checksum), 0, UINT32_MAX, NULL, NULL, "N",
+      "of all tokens of the text" },
+    { "files-checksum", ALIBI_OPTION_INT, AT(files_checksum), 0, UINT32_MAX, NULL, NULL, "N",
+      "of those outside --valid" },
+    { "loss", ALIBI_OPTION_REAL, AT(loss), 0, 1e30, NULL, NULL, "X", "of the last step" },
+};
+
+enum { STATE_OPTIONS = sizeof state_options / sizeof *state_options, GROUPS = 2 };
+
+static void state_groups(struct alibi_option_group groups[GROUPS], struct state_file *state,
+                         struct alibi_training *training)
+{
+    groups[0] = (struct alibi_option_group){ "state", state_options, STATE_OPTIONS, state };
+    groups[1] = (struct alibi_option_group){ .title = "training", .values = training };
+    groups[1].options = training_shaping_options(&groups[1].count);
+}
+
+alibi_status state_write_json(const struct train_state *state,
+                              const struct alibi_training *training, struct text *json)
+{
+    struct state_file file = { state->step, state->corpus_checksum, state->files_checksum,
+                               state->loss };
+    struct alibi_training copy = *training;
+    struct alibi_option_group groups[GROUPS];
+
+    state_groups(groups, &file, &copy);
+    return options_format(groups, GROUPS, json);
+}
+
+alibi_status checkpoint_read_state(const char *path, struct train_state *state,
+                                   struct alibi_training *training)
+{
+    alibi_status status;
+    struct state_file file = { 0 };
+    struct alibi_training read = { 0 };
+    struct alibi_option_group groups[GROUPS];
+    char *name = NULL;
+
+    state_groups(groups, &file, &read);
+    TRY(path_join(&name, path, part_names[PART_STATE]));
+    TRY(alibi_options_read(groups, GROUPS, name));
+    if (file.step < 1) {
+        status = fail(ALIBI_BAD_INPUT, "'%s': the key 'step' is missing", name);
+        goto out;
+    }
+    *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum,
+                                   (uint32_t)file.files_checksum, file.loss };
+    *training = read;
+out:
+    mem_free(name);
+    return status;
 }

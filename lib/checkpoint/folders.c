@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 static const char prefix[] = "step-", aside[] = ".old";
 

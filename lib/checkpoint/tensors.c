@@ -1,10 +1,11 @@
-/* parts.c - the files of a checkpoint: checksummed while they are written, synced before they count
+/* tensors.c - the files of a checkpoint: checksummed while they are written, synced before they
+ * count
  *
  * Tensors go between the device and the disk through one block of bounded size, whatever the size
  * of the model. Files are little-endian, as every machine this runs on. */
 #include <string.h>
 
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 enum {
     BLOCK_FLOATS = 1 << 18
@@ -102,10 +103,11 @@ alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m)
     return tensor_file_init(f, m, (const char *const[]){ "" }, (void *const[]){ m->values }, 1);
 }
 
-alibi_status tensor_file_of_optimizer(struct tensor_file *f, const struct optimizer *o)
+alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
+                                    void *second)
 {
-    return tensor_file_init(f, o->model, (const char *const[]){ "first.", "second." },
-                            (void *const[]){ o->first, o->second }, 2);
+    return tensor_file_init(f, m, (const char *const[]){ "first.", "second." },
+                            (void *const[]){ first, second }, 2);
 }
 
 /* ---- writing */

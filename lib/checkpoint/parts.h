@@ -1,12 +1,8 @@
-/* checkpoint.h - what the files that save and read checkpoints share
- *
- *   run/step-00000010/            a checkpoint, once manifest.json is in it
- *   run/step-00000010.old/        one that a newer save of the same step is about to replace */
-#ifndef CHECKPOINT_H
-#define CHECKPOINT_H
+/* parts.h - what the files of this room share: the manifest, the parts, the step folders */
+#ifndef CHECKPOINT_PARTS_H
+#define CHECKPOINT_PARTS_H
 
-#include "formats/formats.h"
-#include "train/train.h"
+#include "checkpoint/checkpoint.h"
 
 /* ---- manifest (manifest.c) */
 
@@ -32,7 +28,8 @@ alibi_status manifest_read(struct manifest *m, const char *folder);
 /* Reads every byte of every part and compares. */
 alibi_status manifest_verify(const struct manifest *m, const char *folder);
 
-/* ---- parts (parts.c): files that are checksummed as they are written, synced before they count */
+/* ---- parts (tensors.c): files that are checksummed as they are written, synced before they count
+ */
 
 struct part_writer {
     struct file *file;
@@ -60,30 +57,24 @@ alibi_status tensor_file_init(struct tensor_file *f, const struct model *m,
                               const char *const *prefixes, void *const *buffers, int buffer_count);
 void tensor_file_fini(struct tensor_file *f);
 alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m);
-alibi_status tensor_file_of_optimizer(struct tensor_file *f, const struct optimizer *o);
+alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
+                                    void *second);
 alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
                                struct part *part);
 /* ALIBI_BAD_INPUT names the first tensor whose name, type or shape is not the expected one. */
 alibi_status tensor_file_read(const struct tensor_file *f, const char *path);
 
-/* ---- the run's folder (folders.c) */
-
-struct step_folder {
-    char *path;
-    int64_t step;
-    bool old;      /* set aside by a newer save of that step */
-    bool complete; /* has a manifest */
-};
-
-/* All step folders of a run, newest first; step_folders_free. */
-alibi_status step_folders(struct step_folder **out, int *count, const char *run);
-void step_folders_free(struct step_folder *folders, int count);
-/* Unlike file_exists it tells a file that is not there from one that cannot be seen. */
-alibi_status folder_has(bool *has, const char *folder, const char *name);
+/* ---- step folders (folders.c) */
 
 alibi_status step_folder_path(char **out, const char *run, int64_t step, bool old);
 
-/* The manifest goes first, and for good, so that no crash leaves a half folder that looks whole. */
+/* The manifest is removed first, and synced, so that no crash leaves a partial folder that looks
+ * complete. */
 alibi_status step_folder_remove(const char *path);
+
+/* ---- state.json (state.c) */
+
+alibi_status state_write_json(const struct train_state *state,
+                              const struct alibi_training *training, struct text *json);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "train/checkpoint.h"
+#include "checkpoint/parts.h"
 
 enum { MANIFEST_FORMAT = 1, MANIFEST_BYTES_MAX = 1 << 16, BLOCK = 1 << 16 };
 

@@ -1,0 +1,85 @@
+/* checkpoint.h - models on disk: saving, finding, verifying, reading and opening them
+ *
+ *   run/step-00000010/            a checkpoint, because it has a manifest.json
+ *   run/step-00000010.old/        one that a newer save of the same step is about to replace
+ *
+ * A checkpoint is a folder with model.safetensors, config.json, tokenizer.json,
+ * optimizer.safetensors, state.json and manifest.json. It exists once its manifest does; the
+ * manifest has the size and checksum of every part, and a checksum of itself. Saving follows
+ * docs/reliability.md. No part holds a time, a path or a host: the same state gives the same
+ * bytes. */
+#ifndef CHECKPOINT_H
+#define CHECKPOINT_H
+
+#include "formats/formats.h"
+#include "model/model.h"
+#include "text/text.h"
+
+/* ---- the state of a training run (state.c) */
+
+/* ALIBI_USAGE names the first value that is out of its range. */
+alibi_status training_check(const struct alibi_training *t);
+
+/* The options without those that do not change the result (how often it is saved, what is
+ * recomputed): a resumed run must agree in all of them. */
+const struct alibi_option *training_shaping_options(int *count);
+
+struct train_state {
+    int64_t step;
+    uint32_t corpus_checksum;
+    uint32_t files_checksum; /* without --valid's text; 0 in checkpoints that predate it */
+    double loss;             /* of the last step */
+};
+
+/* ---- saving (save.c) */
+
+struct checkpoint {
+    const struct model *model;
+    const alibi_tokenizer *tokenizer;
+    void *first, *second; /* the optimizer's moments, flat like the parameters; NULL: none */
+    struct alibi_training training;
+    struct train_state state;
+};
+
+/* Writes `run`/step-N and drops all older checkpoints but one. ALIBI_NUMERIC names the first weight
+ * or moment that is not finite: it is not saved. */
+alibi_status checkpoint_save(const char *run, const struct checkpoint *c);
+
+/* Removes what unfinished saves left in the run's folder. The caller holds the folder's lock. */
+alibi_status checkpoint_clean(const char *run);
+
+/* ---- finding and reading (restore.c) */
+
+/* The newest checkpoint in `run` that verifies (or `run` itself if it is one); *path is NULL if
+ * there is none (mem_free). Each checkpoint that is passed over is logged with the reason;
+ * ALIBI_BAD_INPUT if there are some and none verifies. */
+alibi_status checkpoint_find(char **path, const char *run);
+alibi_status checkpoint_verify(const char *path);
+
+/* What a model needs to be made; then its weights, the optimizer's moments, and the state with the
+ * options that shape the result. The checkpoint must have been verified. */
+alibi_status checkpoint_read_config(const char *path, struct alibi_config *config,
+                                    alibi_tokenizer **tokenizer);
+alibi_status checkpoint_read_weights(const char *path, struct model *m);
+alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
+                                     void *second);
+alibi_status checkpoint_read_state(const char *path, struct train_state *state,
+                                   struct alibi_training *training);
+
+/* ---- the run's folder (folders.c) */
+
+struct step_folder {
+    char *path;
+    int64_t step;
+    bool old;      /* set aside by a newer save of that step */
+    bool complete; /* has a manifest */
+};
+
+/* All step folders of a run, newest first; step_folders_free. */
+alibi_status step_folders(struct step_folder **out, int *count, const char *run);
+void step_folders_free(struct step_folder *folders, int count);
+
+/* Unlike file_exists it distinguishes a missing file from one that cannot be seen. */
+alibi_status folder_has(bool *has, const char *folder, const char *name);
+
+#endif

@@ -1,0 +1,28 @@
+/* guard.c - numbers that are not finite are found, and named by their tensor
+ *
+ * A sum of squares in double is finite exactly if every fp32 element is. So one number tells, and
+ * the tensors are searched one by one only if it is not finite. */
+#include <math.h>
+
+#include "model/model.h"
+
+alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum)
+{
+    const struct ops *ops = m->device->ops;
+    double all, part;
+
+    if (!buffer)
+        return ALIBI_OK;
+    TRY_RETURN(ops->sum_squares(m->device, &all, model_flat(m, buffer)));
+    for (int i = 0; !isfinite(all) && i < m->count; i++) {
+        const struct parameter *p = &m->parameters[i];
+        TRY_RETURN(ops->sum_squares(m->device, &part, parameter_slice(m, p, buffer)));
+        if (!isfinite(part))
+            return fail(ALIBI_NUMERIC, "%s '%s' is not finite", what, p->name);
+    }
+    if (!isfinite(all))
+        return fail(ALIBI_NUMERIC, "%s all tensors: the sum of squares overflows", what);
+    if (sum)
+        *sum = all;
+    return ALIBI_OK;
+}
