@@ -123,126 +123,46 @@ static alibi_status need_tokenizer(alibi_corpus *c)
     return c->tokenizer != NULL ? ALIBI_OK : tokenizer_new_bytes(&c->tokenizer);
 }
 
-/* ---- text, document by document */
-
-struct intake {
-    alibi_corpus *corpus;
-    struct encoder *encoder;
-    struct ids ids;
-    int64_t *ends; /* of the documents, as tokens */
-    int64_t documents, capacity;
-};
-
-static alibi_status intake_init(struct intake *in, alibi_corpus *c)
-{
-    *in = (struct intake){ .corpus = c };
-    TRY_RETURN(need_tokenizer(c));
-    return encoder_new(&in->encoder, c->tokenizer);
-}
-
-static void intake_fini(struct intake *in)
-{
-    encoder_free(in->encoder);
-    mem_free(in->ids.at);
-    mem_free(in->ends);
-}
-
-static alibi_status note_end(struct intake *in)
-{
-    TRY_RETURN(RESERVE_ARRAY(&in->ends, &in->capacity, in->documents + 1, "the ends of documents"));
-    in->ends[in->documents++] = in->corpus->count;
-    return ALIBI_OK;
-}
-
-static alibi_status add_document(void *user, const char *text, size_t length)
-{
-    struct intake *in = user;
-    struct stretch whole = { .text = text, .stop = length, .end = length, .last = true };
-    size_t reached;
-
-    if (length == 0)
-        return fail(ALIBI_BAD_INPUT, "'%s' is empty", in->corpus->name);
-    in->ids.count = 0;
-    TRY_RETURN(encoder_run(in->encoder, &whole, &in->ids, &reached));
-    TRY_RETURN(encoder_end(in->encoder, (struct slice){ text, length }, &in->ids));
-    TRY_RETURN(add_ids(in->corpus, in->ids.at, in->ids.count));
-    return note_end(in);
-}
+/* ---- text */
 
 alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count)
 {
     alibi_status status;
-    struct intake in = { 0 };
     alibi_corpus *c = NULL;
+    struct ids ids = { 0 };
 
     TRY(new_corpus(&c, "text", NULL));
-    TRY(intake_init(&in, c));
-    for (int i = 0; i < count; i++)
-        TRY(add_document(&in, texts[i], strlen(texts[i])));
+    TRY(need_tokenizer(c));
+    for (int i = 0; i < count; i++) {
+        int32_t end = alibi_tokenizer_end(c->tokenizer);
+        if (texts[i][0] == '\0')
+            TRY(fail(ALIBI_BAD_INPUT, "'%s' is empty", c->name));
+        ids.count = 0;
+        TRY(tokenizer_encode(c->tokenizer, texts[i], strlen(texts[i]), &ids));
+        TRY(ids_append(&ids, &end, 1));
+        TRY(add_ids(c, ids.at, ids.count));
+    }
     seal(c);
     cut_by_length(c);
     *out = c;
     c = NULL;
 out:
-    intake_fini(&in);
+    mem_free(ids.at);
     alibi_corpus_free(c);
     return status;
 }
 
-/* ---- the built-in text */
+/* The ends of documents, as tokens. */
+struct ends {
+    int64_t *at, count, capacity;
+};
 
-/* Keeps to the options' ranges, so that a recipe can name every text that was used. */
-static alibi_status check_builtin(uint64_t seed, int64_t bytes)
+static alibi_status note_end(struct ends *e, int64_t token)
 {
-    int count;
-    const struct alibi_option *options = alibi_builtin_options(&count);
-
-    if ((double)seed > options[0].max)
-        return fail(ALIBI_USAGE, "the built-in text has seeds up to %.0f, not %llu", options[0].max,
-                    (unsigned long long)seed);
-    if ((double)bytes > options[1].max)
-        return fail(ALIBI_USAGE, "the built-in text has at most %.0f bytes, not %lld",
-                    options[1].max, (long long)bytes);
+    TRY_RETURN(RESERVE_ARRAY(&e->at, &e->capacity, e->count + 1, "the ends of documents"));
+    e->at[e->count++] = token;
     return ALIBI_OK;
 }
-
-/* The first token of the last `documents` documents. */
-static int64_t last_documents(const struct intake *in, int64_t documents)
-{
-    return documents < in->documents ? in->ends[in->documents - documents - 1] : 0;
-}
-
-static void cut_by_document(struct intake *in)
-{
-    int64_t part = in->documents < 20 ? 1 : in->documents / 20;
-
-    in->corpus->cuts[1] = last_documents(in, 2 * part);
-    in->corpus->cuts[2] = last_documents(in, part);
-}
-
-alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
-                                  const alibi_tokenizer *t)
-{
-    alibi_status status;
-    struct intake in = { 0 };
-    alibi_corpus *c = NULL;
-
-    TRY(check_builtin(seed, bytes));
-    TRY(new_corpus(&c, "built-in text", t));
-    TRY(intake_init(&in, c));
-    TRY(builtin_write(seed, bytes, add_document, &in));
-    seal(c);
-    cut_by_document(&in);
-    c->builtin = (struct alibi_builtin){ (int64_t)seed, bytes };
-    *out = c;
-    c = NULL;
-out:
-    intake_fini(&in);
-    alibi_corpus_free(c);
-    return status;
-}
-
-/* ---- text files */
 
 static alibi_status report(const struct source *source, double started, double *reported)
 {
@@ -267,18 +187,27 @@ static alibi_status report(const struct source *source, double started, double *
     return ALIBI_OK;
 }
 
-static alibi_status add_encoded(alibi_corpus *c, struct encoding *encoding,
-                                const struct source *source)
+/* Appends the tokens of a source. Documents end at tokens ends->at[...], if the caller wants to
+ * know. */
+static alibi_status add_source(alibi_corpus *c, struct source *source, struct ends *ends)
 {
+    alibi_status status;
+    struct encoding *encoding = NULL;
     double started = clock_seconds(), reported = started;
     struct encoded some;
 
+    TRY(need_tokenizer(c));
+    TRY(encoding_open(&encoding, source, c->tokenizer));
     do {
-        TRY_RETURN(encoding_next(encoding, &some));
-        TRY_RETURN(add_ids(c, some.ids, some.count));
-        TRY_RETURN(report(source, started, &reported));
+        TRY(encoding_next(encoding, &some));
+        for (int64_t i = 0; ends != NULL && i < some.end_count; i++)
+            TRY(note_end(ends, c->count + some.ends[i]));
+        TRY(add_ids(c, some.ids, some.count));
+        TRY(report(source, started, &reported));
     } while (some.count > 0);
-    return ALIBI_OK;
+out:
+    encoding_close(encoding);
+    return status;
 }
 
 static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int count,
@@ -286,18 +215,52 @@ static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int cou
 {
     alibi_status status;
     struct source *source = NULL;
-    struct encoding *encoding = NULL;
     int64_t before = c->count;
 
-    TRY(need_tokenizer(c));
     TRY(source_open(&source, paths, count, reading));
-    TRY(encoding_open(&encoding, source, c->tokenizer));
-    TRY(add_encoded(c, encoding, source));
+    TRY(add_source(c, source, NULL));
     if (c->count == before)
         status = fail(ALIBI_BAD_INPUT, "'%s' is empty", paths[0]);
 out:
-    encoding_close(encoding);
     source_close(source);
+    return status;
+}
+
+/* ---- the built-in text */
+
+/* Its documents are independent of each other, so the splits are whole documents: the last
+ * twentieth of them is for testing, the one before it for validation. */
+static void cut_by_document(alibi_corpus *c, const struct ends *ends)
+{
+    int64_t part = ends->count < 20 ? 1 : ends->count / 20;
+
+    for (int split = 1; split < SPLITS; split++) {
+        int64_t last = ends->count - (SPLITS - split) * part;
+        c->cuts[split] = last > 0 ? ends->at[last - 1] : 0;
+    }
+}
+
+alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
+                                  const alibi_tokenizer *t)
+{
+    alibi_status status;
+    struct alibi_builtin which = { seed > INT64_MAX ? -1 : (int64_t)seed, bytes };
+    struct source *source = NULL;
+    struct ends ends = { 0 };
+    alibi_corpus *c = NULL;
+
+    TRY(source_open_builtin(&source, &which));
+    TRY(new_corpus(&c, "built-in text", t));
+    TRY(add_source(c, source, &ends));
+    seal(c);
+    cut_by_document(c, &ends);
+    c->builtin = which;
+    *out = c;
+    c = NULL;
+out:
+    mem_free(ends.at);
+    source_close(source);
+    alibi_corpus_free(c);
     return status;
 }
 

@@ -35,6 +35,7 @@ struct source {
     int64_t bytes_before;         /* of the files that are done */
     _Atomic int64_t bytes_done;   /* who waits for the next block may ask meanwhile */
 
+    struct builtin *builtin; /* the documents are its own, instead of those of files */
     struct input in;
     /* Takes text from `in` for run, or sees that the document ends; *more: all that is there was
      * taken. */
@@ -201,6 +202,14 @@ static alibi_status split_json(struct source *s, bool *more)
 
 /* ---- one step after the other */
 
+static alibi_status split_builtin(struct source *s, bool *more)
+{
+    TRY_RETURN(builtin_next(s->builtin, &s->run));
+    s->ended = s->run.bytes > 0;
+    s->in.ended = *more = !s->ended;
+    return ALIBI_OK;
+}
+
 static alibi_status open_file(struct source *s)
 {
     const char *path = s->files[s->at.file].path;
@@ -230,7 +239,7 @@ static alibi_status look(struct source *s, enum event *event)
     bool more = false, file_ends = false;
 
     while (s->run.bytes == 0 && !s->ended && !file_ends && s->at.file < s->count) {
-        if (s->in.unpack == NULL)
+        if (s->in.unpack == NULL && s->builtin == NULL)
             TRY_RETURN(open_file(s));
         TRY_RETURN(s->split(s, &more));
         if (more && !s->in.ended)
@@ -266,7 +275,8 @@ static alibi_status end_file(struct source *s)
 {
     if (s->files[s->at.file].named && input_was_empty(&s->in))
         return fail(ALIBI_BAD_INPUT, "'%s' is empty", s->in.name);
-    s->bytes_before += unpack_position(s->in.unpack);
+    if (s->in.unpack != NULL)
+        s->bytes_before += unpack_position(s->in.unpack);
     input_close(&s->in);
     s->at = (struct place){ .file = s->at.file + 1 };
     return ALIBI_OK;
@@ -491,6 +501,24 @@ out:
     return status;
 }
 
+alibi_status source_open_builtin(struct source **out, const struct alibi_builtin *which)
+{
+    alibi_status status;
+    struct source *s = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&s, 1, "a source of text"));
+    TRY(builtin_open(&s->builtin, which));
+    TRY(NEW_ZERO_ARRAY(&s->files, 1, "a list of files"));
+    s->count = 1;
+    TRY(text_copy(&s->files[0].path, "built-in text"));
+    s->split = split_builtin;
+    *out = s;
+    s = NULL;
+out:
+    source_close(s);
+    return status;
+}
+
 void source_close(struct source *s)
 {
     if (s == NULL)
@@ -499,6 +527,7 @@ void source_close(struct source *s)
         mem_free(s->files[i].path);
     mem_free(s->files);
     mem_free(s->reading.field);
+    builtin_close(s->builtin);
     input_fini(&s->in);
     text_free(&s->line);
     text_free(&s->text);

@@ -111,6 +111,8 @@ struct source;
 /* Opens what alibi_tokenize() takes. Folders are listed now, files opened one by one. */
 alibi_status source_open(struct source **out, const char *const *paths, int count,
                          const struct alibi_reading *reading);
+/* The built-in text instead of files. */
+alibi_status source_open_builtin(struct source **out, const struct alibi_builtin *which);
 void source_close(struct source *s);
 int source_file_count(const struct source *s);
 const char *source_file(const struct source *s, int64_t file); /* its path */
@@ -124,6 +126,14 @@ alibi_status source_seek(struct source *s, struct place place);
  * lines are part of it; blank lines are no documents. Only UTF-8 without a byte 0 is let through;
  * documents are never empty. ALIBI_BAD_INPUT names file and place. */
 alibi_status source_read(struct source *s, struct block *b, size_t bytes);
+
+/* ---- the built-in text (builtin.c), document by document */
+
+struct builtin;
+alibi_status builtin_open(struct builtin **out, const struct alibi_builtin *which);
+void builtin_close(struct builtin *b); /* NULL is fine */
+/* Borrowed until the next call; no bytes: there are no more. */
+alibi_status builtin_next(struct builtin *b, struct slice *document);
 
 /* ---- the pipeline (encode.c): source to ids, on all threads, the next block read meanwhile */
 
@@ -243,12 +253,6 @@ void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, in
 
 /* A corpus of text already in memory, for tests, as bytes. Each text is a document. */
 alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count);
-
-/* The built-in text: about `bytes` bytes of documents written from `seed`, handed over one by one.
- * */
-alibi_status builtin_write(uint64_t seed, int64_t bytes,
-                           alibi_status (*document)(void *user, const char *text, size_t length),
-                           void *user);
 
 /* ---- batches (batches.c) */
 

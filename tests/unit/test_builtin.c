@@ -1,9 +1,7 @@
-/* test_builtin.c - the built-in text: what it promises about its words, its documents and its facts
- * */
+/* test_builtin.c - the built-in text: the promises about its words, its documents and its facts */
 #include <ctype.h>
 
 #include "check.h"
-#include "text/builtin.h"
 #include "text/text.h"
 
 enum { FULL = 4 << 20, DOCUMENTS = 1000 };
@@ -18,24 +16,25 @@ struct collection {
     uint32_t checksum;
 };
 
-static alibi_status collect(void *user, const char *text, size_t length)
-{
-    struct collection *c = user;
-
-    assert_true(c->count < DOCUMENTS);
-    c->texts[c->count] = strndup(text, length);
-    c->lengths[c->count++] = length;
-    c->bytes += length;
-    c->checksum = checksum(c->checksum, text, length);
-    return ALIBI_OK;
-}
-
-static struct collection *new_collection(uint64_t seed, int64_t bytes)
+static struct collection *new_collection(int64_t seed, int64_t bytes)
 {
     struct collection *c = calloc(1, sizeof *c);
+    struct builtin *b = NULL;
+    struct slice text;
 
     assert_non_null(c);
-    assert_ok(builtin_write(seed, bytes, collect, c));
+    assert_ok(builtin_open(&b, &(struct alibi_builtin){ seed, bytes }));
+    for (;;) {
+        assert_ok(builtin_next(b, &text));
+        if (text.bytes == 0)
+            break;
+        assert_true(c->count < DOCUMENTS);
+        c->texts[c->count] = strndup(text.at, text.bytes);
+        c->lengths[c->count++] = text.bytes;
+        c->bytes += text.bytes;
+        c->checksum = checksum(c->checksum, text.at, text.bytes);
+    }
+    builtin_close(b);
     return c;
 }
 
@@ -175,23 +174,6 @@ static void vocabulary_is_a_few_thousand_words_with_zipfs_law(void **state)
     free(counts);
 }
 
-static void no_class_has_a_word_twice_or_too_many(void **state)
-{
-    (void)state;
-    for (const struct word_class *class = builtin_classes; class->name != NULL; class ++) {
-        struct mentions m = { 0 };
-        for (const char *p = class->words; *p != '\0'; p += strcspn(p, " "), p += strspn(p, " "))
-            add_mention(&m, (struct mention){ p, (int)strcspn(p, " /"), 0 });
-        assert_in_range(m.count, 1, CLASS_WORDS);
-        assert_true(class - builtin_classes < CLASSES);
-        qsort(m.at, (size_t)m.count, sizeof *m.at, compare_mentions);
-        for (int i = 1; i < m.count; i++)
-            if (same_word(&m.at[i - 1], &m.at[i]))
-                fail_msg("class %s has '%.*s' twice", class->name, m.at[i].length, m.at[i].text);
-        free(m.at);
-    }
-}
-
 /* ---- seeds and sizes */
 
 /* The same on every machine: a change of this number is a change of everybody's built-in text. */
@@ -220,7 +202,7 @@ static void same_seed_gives_the_same_text(void **state)
 static void text_has_at_least_the_bytes_asked_for(void **state)
 {
     static const int64_t sizes[] = { 1, 1000, 50000, 200000, 1000000, 6000000 };
-    static const uint64_t seeds[] = { 0, 7, UINT64_MAX };
+    static const int64_t seeds[] = { 0, 7, INT32_MAX };
 
     (void)state;
     for (size_t i = 0; i < 6; i++) {
@@ -239,28 +221,11 @@ static void sizes_that_are_none_are_refused(void **state)
     alibi_corpus *c = NULL;
 
     (void)state;
-    assert_fails(alibi_corpus_builtin(&c, 1, 0, NULL), ALIBI_USAGE, "0 bytes");
+    assert_fails(alibi_corpus_builtin(&c, 1, 0, NULL), ALIBI_USAGE, "bytes");
     assert_fails(alibi_corpus_builtin(&c, 1, INT64_MIN, NULL), ALIBI_USAGE, "bytes");
     assert_fails(alibi_corpus_builtin(&c, 1, INT64_MAX, NULL), ALIBI_USAGE, "bytes");
-    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1, NULL), ALIBI_USAGE,
-                 "18446744073709551615");
+    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1, NULL), ALIBI_USAGE, "seeds");
     assert_null(c);
-}
-
-static alibi_status stop_at_third(void *user, const char *text, size_t length)
-{
-    (void)text;
-    (void)length;
-    return ++*(int *)user == 3 ? ALIBI_IO : ALIBI_OK;
-}
-
-static void failure_of_the_taker_ends_the_writing(void **state)
-{
-    int taken = 0;
-
-    (void)state;
-    assert_int_equal(builtin_write(1, FULL, stop_at_third, &taken), ALIBI_IO);
-    assert_int_equal(taken, 3);
 }
 
 /* ---- documents */
@@ -290,19 +255,17 @@ static void documents_have_several_thousand_words(void **state)
     assert_true(words[c->count - 1] >= 2000);
 }
 
-static void documents_are_plain_paragraphs_below_a_title(void **state)
+/* No slot is left unfilled, and nothing is out of place between words. */
+static void documents_are_plain_paragraphs(void **state)
 {
-    static const char *const wrong[] = { "{",  "}",      "^",    "  ",   " \n",  " .",   " ,",
-                                         "..", "\n\n\n", "none", " a a", " a e", " an b" };
+    static const char *const wrong[] = { "{",  "}",  "~",  "|",      "  ",    " \n",
+                                         " .", " ,", "..", "\n\n\n", "(null)" };
     const struct collection *c = *state;
 
     for (int i = 0; i < c->count; i++) {
-        const char *text = c->texts[i], *title_end = strchr(text, '\n');
+        const char *text = c->texts[i];
         assert_int_equal(utf8_valid_prefix(text, c->lengths[i]), c->lengths[i]);
         assert_int_equal(strlen(text), c->lengths[i]);
-        assert_non_null(title_end);
-        assert_in_range(title_end - text, 5, 100);
-        assert_int_equal(title_end[1], '\n');
         assert_true(isupper((unsigned char)text[0]));
         assert_string_equal(text + c->lengths[i] - 2, "\n\n");
         for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++)
@@ -311,7 +274,7 @@ static void documents_are_plain_paragraphs_below_a_title(void **state)
     }
 }
 
-/* Whoever starts a sentence has a capital: behind ". " there is no small letter. */
+/* No small letter follows ". ". */
 static void sentences_start_with_capitals(void **state)
 {
     const struct collection *c = *state;
@@ -324,8 +287,8 @@ static void sentences_start_with_capitals(void **state)
 
 /* ---- facts */
 
-/* Names are the words with a capital behind a small letter and a space: never the first of a
- * sentence. */
+/* Names are words with a capital after a small letter and a space: never the first of a sentence.
+ */
 static bool is_name(const struct mention *m, const char *document)
 {
     return isupper((unsigned char)m->text[0]) && m->text - document >= 2 && m->text[-1] == ' ' &&
@@ -395,21 +358,20 @@ static void names_recur_at_every_distance(void **state)
         assert_true(total[s] > again / 100);
 }
 
-/* The name of a person is not to be had from other documents: few share one. */
+/* Names cannot be learned from other documents: few share a person. */
 static void people_differ_from_document_to_document(void **state)
 {
     const struct collection *c = *state;
     int shared = 0;
 
     for (int i = 0; i + 1 < c->count; i++) {
-        const char *intro = strstr(c->texts[i], " counts the ");
-        char name[64];
-        int length = 0;
-        assert_non_null(intro);
-        while (length < 60 && isalpha((unsigned char)intro[-1 - length]))
-            length++;
-        snprintf(name, sizeof name, " %.*s ", length, intro - length);
-        shared += strstr(c->texts[i + 1], name) != NULL;
+        const char *end = strstr(c->texts[i], " keeps "), *name = end;
+        char both[64];
+        assert_non_null(end);
+        for (int spaces = 0; name > c->texts[i] && (name[-1] != ' ' || spaces++ < 1);)
+            name--;
+        snprintf(both, sizeof both, "%.*s", (int)(end - name), name);
+        shared += strstr(c->texts[i + 1], both) != NULL;
     }
     print_message("%d of %d documents share a person with the next\n", shared, c->count - 1);
     assert_true(shared < c->count / 10);
@@ -537,14 +499,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(vocabulary_is_a_few_thousand_words_with_zipfs_law),
-        cmocka_unit_test(no_class_has_a_word_twice_or_too_many),
         cmocka_unit_test(text_of_seed_1_is_what_it_always_was),
         cmocka_unit_test(same_seed_gives_the_same_text),
         cmocka_unit_test(text_has_at_least_the_bytes_asked_for),
         cmocka_unit_test(sizes_that_are_none_are_refused),
-        cmocka_unit_test(failure_of_the_taker_ends_the_writing),
         cmocka_unit_test(documents_have_several_thousand_words),
-        cmocka_unit_test(documents_are_plain_paragraphs_below_a_title),
+        cmocka_unit_test(documents_are_plain_paragraphs),
         cmocka_unit_test(sentences_start_with_capitals),
         cmocka_unit_test(names_recur_at_every_distance),
         cmocka_unit_test(people_differ_from_document_to_document),

@@ -314,20 +314,15 @@ static const char *text_file(const char *name, const char *text)
     return path;
 }
 
-static alibi_status append_document(void *user, const char *text, size_t length)
-{
-    return text_append_bytes(user, text, length);
-}
-
 /* Some hundred thousand bytes, so that there are several parts. */
 static const char *story_file(int64_t bytes)
 {
-    struct text text = { 0 };
+    alibi_corpus *corpus = NULL;
     const char *path = within(folder, "story.txt");
 
-    assert_ok(builtin_write(7, bytes, append_document, &text));
-    write_file(path, text.data, text.length);
-    text_free(&text);
+    assert_ok(alibi_corpus_builtin(&corpus, 7, bytes, NULL));
+    assert_ok(alibi_corpus_write(corpus, ALIBI_ALL, path));
+    alibi_corpus_free(corpus);
     return path;
 }
 
