@@ -14,7 +14,6 @@
 
 #include "text/text.h"
 
-
 /* ---- the grammar */
 
 /* Alternatives, most frequent first, separated by `separator`. In a sentence, {thing} is replaced
