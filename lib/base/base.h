@@ -102,7 +102,7 @@ alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length)
 alibi_status text_status(const struct text *t);
 void text_free(struct text *t);
 
-/* ---- files (file.c, folder.c, lock.c, checksum.c; os.c makes the system calls)
+/* ---- files (file.c, folder.c, lock.c; os.c makes the system calls)
  * ------------------------------------------ */
 
 /* All file access of the library. Every function counts as one or more I/O calls that can be told
@@ -245,8 +245,8 @@ void stop_clear(void);
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 
-/* ---- options (options.c, option_value.c): the texts behind alibi_options_read and
- * alibi_options_write -------------------------------------- */
+/* ---- options (options.c): the texts of alibi_options_read and alibi_options_write
+ * ---------------- */
 
 alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes,
                            size_t length, const char *path);

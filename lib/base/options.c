@@ -1,14 +1,558 @@
 /* options.c - one table serves flags, recipes, help and checks
  *
- *   text or JSON -> option_value (checked) -> the struct
+ *   text or JSON -> union value (checked) -> the struct -> text or JSON
  *
- * A recipe is read whole and checked whole before the first value of it is stored. */
+ * A value is checked on its way in, whichever way it comes, and is written so that it reads back
+ * the same. A recipe is read and checked as a whole before the first of its values is stored. */
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
-#include "base/option_value.h"
 
 enum { RECIPE_BYTES_MAX = 1 << 20 };
+
+/* One value of an option, before it is stored. */
+union value {
+    int64_t integer;
+    double real;
+    bool flag;
+    char *text; /* owned */
+    char name[ALIBI_NAME_MAX];
+    int choice;
+    struct alibi_int_list integers;
+    struct alibi_name_list names;
+};
+
+/* Bytes of a value of each type, in the union and in the caller's struct alike. */
+static const size_t value_bytes[] = {
+    [ALIBI_OPTION_INT] = sizeof(int64_t),
+    [ALIBI_OPTION_REAL] = sizeof(double),
+    [ALIBI_OPTION_FLAG] = sizeof(bool),
+    [ALIBI_OPTION_TEXT] = sizeof(char *),
+    [ALIBI_OPTION_NAME] = ALIBI_NAME_MAX,
+    [ALIBI_OPTION_CHOICE] = sizeof(int),
+    [ALIBI_OPTION_INTS] = sizeof(struct alibi_int_list),
+    [ALIBI_OPTION_NAMES] = sizeof(struct alibi_name_list),
+};
+
+/* ---- the nearest name: what someone who mistyped one meant
+ *
+ * The Damerau-Levenshtein distance (optimal string alignment) is the number of letters to insert,
+ * delete, replace or swap with their neighbour. d(i, j), of the first i letters of a and the first
+ * j of b, is the least of
+ *
+ *   d(i-1, j) + 1,   d(i, j-1) + 1,   d(i-1, j-1) + [a_i != b_j],
+ *   d(i-2, j-2) + 1  if a_i a_(i-1) = b_(j-1) b_j */
+
+/* Longer names are near to nothing. */
+enum { LENGTH_MAX = 64 };
+
+static int least(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Case does not matter, nor does dash or underscore. */
+static int letter(char c)
+{
+    return c == '_' ? '-' : tolower((unsigned char)c);
+}
+
+static int distance(const char *a, const char *b)
+{
+    int rows[3][LENGTH_MAX + 1];
+    int *before = rows[0], *above = rows[1], *row = rows[2];
+    int a_length = (int)strlen(a), b_length = (int)strlen(b);
+
+    for (int j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (int i = 1; i <= a_length; i++) {
+        int *oldest = before;
+        before = above;
+        above = row;
+        row = oldest;
+        row[0] = i;
+        for (int j = 1; j <= b_length; j++) {
+            bool same = letter(a[i - 1]) == letter(b[j - 1]);
+            row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + !same);
+            if (i > 1 && j > 1 && letter(a[i - 1]) == letter(b[j - 2]) &&
+                letter(a[i - 2]) == letter(b[j - 1]))
+                row[j] = least(row[j], before[j - 2] + 1);
+        }
+    }
+    return row[b_length];
+}
+
+/* Allows one slip in a short name and one more for every four letters, but fewer than letters. */
+const char *alibi_nearest(const char *name, const char *const *names, int count)
+{
+    const char *nearest = NULL;
+    int length = (int)strnlen(name, LENGTH_MAX + 1);
+    int best = least(1 + length / 4, length - 1) + 1;
+
+    if (length > LENGTH_MAX)
+        return NULL;
+    for (int i = 0; i < count; i++) {
+        int d = strlen(names[i]) <= LENGTH_MAX ? distance(name, names[i]) : best;
+        if (d < best) {
+            best = d;
+            nearest = names[i];
+        }
+    }
+    return nearest;
+}
+/* ---- checks that text and JSON share */
+
+/* From 2^53 on, a bound is not a number that someone chose: the range is open. */
+static const double OPEN = 0x1p53;
+
+static alibi_status check_integer(const struct alibi_option *o, int64_t value)
+{
+    if ((double)value >= o->min && (double)value <= o->max)
+        return ALIBI_OK;
+    if (o->max >= OPEN)
+        return fail(ALIBI_USAGE, "%lld is out of range, the minimum is %.0f", (long long)value,
+                    o->min);
+    return fail(ALIBI_USAGE, "%lld is out of range %.0f..%.0f", (long long)value, o->min, o->max);
+}
+
+static alibi_status check_real(const struct alibi_option *o, double value)
+{
+    if (value >= o->min && value <= o->max)
+        return ALIBI_OK;
+    if (o->max >= OPEN)
+        return fail(ALIBI_USAGE, "%g is out of range, the minimum is %g", value, o->min);
+    return fail(ALIBI_USAGE, "%g is out of range %g..%g", value, o->min, o->max);
+}
+
+/* Text goes into recipes, which are UTF-8. */
+static alibi_status check_utf8(const char *text)
+{
+    if (utf8_valid_prefix(text, strlen(text)) != strlen(text))
+        return fail(ALIBI_USAGE, "'%s' is not valid UTF-8", text);
+    return ALIBI_OK;
+}
+
+static alibi_status check_count(int count)
+{
+    if (count >= ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "the list has more than %d entries", ALIBI_LIST_MAX);
+    return ALIBI_OK;
+}
+
+static alibi_status set_name(char name[ALIBI_NAME_MAX], const char *text, size_t length)
+{
+    if (length >= ALIBI_NAME_MAX)
+        return fail(ALIBI_USAGE, "'%.*s...' is too long for a name: at most %d bytes are allowed",
+                    ALIBI_NAME_MAX, text, ALIBI_NAME_MAX - 1);
+    memset(name, 0, ALIBI_NAME_MAX);
+    memcpy(name, text, length);
+    return check_utf8(name);
+}
+
+static alibi_status add_integer(struct alibi_int_list *list, const struct alibi_option *o,
+                                int64_t value)
+{
+    TRY_RETURN(check_count(list->count));
+    TRY_RETURN(check_integer(o, value));
+    list->at[list->count++] = value;
+    return ALIBI_OK;
+}
+
+static alibi_status add_name(struct alibi_name_list *list, const char *text, size_t length)
+{
+    TRY_RETURN(check_count(list->count));
+    if (length == 0)
+        return fail(ALIBI_USAGE, "the list has an empty entry");
+    TRY_RETURN(set_name(list->at[list->count], text, length));
+    list->count++;
+    return ALIBI_OK;
+}
+
+/* ---- choices: "layernorm|rmsnorm" */
+
+/* The choice at the front of *rest, which then moves past it; NULL after the last one. */
+static const char *next_choice(const char **rest, size_t *length)
+{
+    const char *choice = *rest;
+
+    if (choice == NULL)
+        return NULL;
+    *length = strcspn(choice, "|");
+    *rest = choice[*length] == '|' ? choice + *length + 1 : NULL;
+    return choice;
+}
+
+static alibi_status fail_choice(const struct alibi_option *o, const char *text)
+{
+    char names[ALIBI_LIST_MAX][ALIBI_NAME_MAX] = { "" };
+    const char *pointers[ALIBI_LIST_MAX];
+    const char *rest = o->choices, *choice, *nearest;
+    size_t length;
+    int count = 0;
+
+    while (count < ALIBI_LIST_MAX && (choice = next_choice(&rest, &length)) != NULL) {
+        snprintf(names[count], sizeof names[count], "%.*s", (int)length, choice);
+        pointers[count] = names[count];
+        count++;
+    }
+    nearest = alibi_nearest(text, pointers, count);
+    /* Choices are short, and few letters make another of them: 'gpu' does not mean 'cpu'. */
+    if (nearest != NULL && tolower((unsigned char)text[0]) == tolower((unsigned char)nearest[0]))
+        return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices,
+                    nearest);
+    return fail(ALIBI_USAGE, "'%s' is not one of %s", text, o->choices);
+}
+
+static alibi_status find_choice(int *out, const struct alibi_option *o, const char *text)
+{
+    const char *rest = o->choices, *choice;
+    size_t length;
+
+    for (int i = 0; (choice = next_choice(&rest, &length)) != NULL; i++)
+        if (strlen(text) == length && memcmp(text, choice, length) == 0) {
+            *out = i;
+            return ALIBI_OK;
+        }
+    return fail_choice(o, text);
+}
+
+/* ---- from text */
+
+static size_t digits(const char *text)
+{
+    size_t n = 0;
+
+    while (isdigit((unsigned char)text[n]))
+        n++;
+    return n;
+}
+
+/* The whole text is a decimal number: strtod alone would take hexadecimal, "nan", "inf" and leading
+ * blanks too. */
+static bool is_real(const char *text)
+{
+    const char *p = text + (text[0] == '-' || text[0] == '+');
+    size_t before = digits(p), after = 0;
+
+    p += before;
+    if (*p == '.') {
+        after = digits(p + 1);
+        p += 1 + after;
+    }
+    if (before + after == 0)
+        return false;
+    if (*p == 'e' || *p == 'E') {
+        p += 1 + (p[1] == '-' || p[1] == '+');
+        if (digits(p) == 0)
+            return false;
+        p += digits(p);
+    }
+    return *p == '\0';
+}
+
+/* The text is longer than `length` where it is an entry of a list. */
+static alibi_status parse_integer(int64_t *out, const char *text, size_t length)
+{
+    size_t sign = text[0] == '-' || text[0] == '+', count = digits(text + sign);
+
+    if (count == 0 || sign + count != length)
+        return fail(ALIBI_USAGE, "'%.*s' is not a whole number", (int)length, text);
+    errno = 0;
+    *out = strtoll(text, NULL, 10);
+    if (errno == ERANGE)
+        return fail(ALIBI_USAGE, "%.*s is out of range, it does not fit into 64 bits", (int)length,
+                    text);
+    return ALIBI_OK;
+}
+
+static alibi_status parse_real(double *out, const char *text)
+{
+    locale_t plain;
+
+    if (!is_real(text))
+        return fail(ALIBI_USAGE, "'%s' is not a number", text);
+    plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    *out = strtod_l(text, NULL, plain);
+    freelocale(plain);
+    if (!isfinite(*out))
+        return fail(ALIBI_USAGE, "%s is out of range: it is too large", text);
+    return ALIBI_OK;
+}
+
+/* Entries between commas, without the spaces around them; the empty text is the empty list. */
+static alibi_status parse_list(union value *out, const struct alibi_option *o, const char *text)
+{
+    const char *entry = *text != '\0' ? text : NULL;
+
+    memset(out, 0, sizeof *out);
+    while (entry != NULL) {
+        const char *end = entry + strcspn(entry, ","), *last = end;
+
+        entry += strspn(entry, " ");
+        while (last > entry && last[-1] == ' ')
+            last--;
+        if (o->type == ALIBI_OPTION_NAMES) {
+            TRY_RETURN(add_name(&out->names, entry, (size_t)(last - entry)));
+        } else {
+            int64_t value = 0;
+            TRY_RETURN(parse_integer(&value, entry, (size_t)(last - entry)));
+            TRY_RETURN(add_integer(&out->integers, o, value));
+        }
+        entry = *end == ',' ? end + 1 : NULL;
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status value_from_text(union value *out, const struct alibi_option *o,
+                                    const char *text)
+{
+    switch (o->type) {
+    case ALIBI_OPTION_INT:
+        TRY_RETURN(parse_integer(&out->integer, text, strlen(text)));
+        return check_integer(o, out->integer);
+    case ALIBI_OPTION_REAL:
+        TRY_RETURN(parse_real(&out->real, text));
+        return check_real(o, out->real);
+    case ALIBI_OPTION_FLAG:
+        out->flag = strcmp(text, "true") == 0;
+        if (!out->flag && strcmp(text, "false") != 0)
+            return fail(ALIBI_USAGE, "'%s' is neither true nor false", text);
+        return ALIBI_OK;
+    case ALIBI_OPTION_TEXT:
+        TRY_RETURN(check_utf8(text));
+        return text_copy(&out->text, text);
+    case ALIBI_OPTION_NAME:
+        return set_name(out->name, text, strlen(text));
+    case ALIBI_OPTION_CHOICE:
+        return find_choice(&out->choice, o, text);
+    case ALIBI_OPTION_INTS:
+    case ALIBI_OPTION_NAMES:
+        return parse_list(out, o, text);
+    }
+    return fail(ALIBI_USAGE, "the option has no type");
+}
+
+/* ---- from JSON */
+
+static alibi_status expect(bool fits, const char *expected, const json_t *json)
+{
+    static const char *const kinds[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "a list",    [JSON_STRING] = "a text",
+        [JSON_INTEGER] = "a number", [JSON_REAL] = "a fraction", [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",      [JSON_NULL] = "null"
+    };
+
+    return fits ? ALIBI_OK
+                : fail(ALIBI_USAGE, "%s is expected, found %s", expected, kinds[json_typeof(json)]);
+}
+
+static alibi_status integers_from_json(struct alibi_int_list *out, const struct alibi_option *o,
+                                       const json_t *json)
+{
+    memset(out, 0, sizeof *out);
+    TRY_RETURN(expect(json_is_array(json), "a list of whole numbers", json));
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        const json_t *entry = json_array_get(json, i);
+        TRY_RETURN(expect(json_is_integer(entry), "a list of whole numbers", entry));
+        TRY_RETURN(add_integer(out, o, json_integer_value(entry)));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status names_from_json(struct alibi_name_list *out, const json_t *json)
+{
+    memset(out, 0, sizeof *out);
+    TRY_RETURN(expect(json_is_array(json), "a list of names", json));
+    for (size_t i = 0; i < json_array_size(json); i++) {
+        const json_t *entry = json_array_get(json, i);
+        TRY_RETURN(expect(json_is_string(entry), "a list of names", entry));
+        TRY_RETURN(add_name(out, json_string_value(entry), json_string_length(entry)));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status value_from_json(union value *out, const struct alibi_option *o,
+                                    const json_t *json)
+{
+    switch (o->type) {
+    case ALIBI_OPTION_INT:
+        TRY_RETURN(expect(json_is_integer(json), "a whole number", json));
+        out->integer = json_integer_value(json);
+        return check_integer(o, out->integer);
+    case ALIBI_OPTION_REAL:
+        TRY_RETURN(expect(json_is_number(json), "a number", json));
+        out->real = json_number_value(json);
+        return check_real(o, out->real);
+    case ALIBI_OPTION_FLAG:
+        TRY_RETURN(expect(json_is_boolean(json), "true or false", json));
+        out->flag = json_is_true(json);
+        return ALIBI_OK;
+    case ALIBI_OPTION_TEXT:
+        out->text = NULL;
+        if (json_is_null(json))
+            return ALIBI_OK;
+        TRY_RETURN(expect(json_is_string(json), "a text", json));
+        return text_copy(&out->text, json_string_value(json));
+    case ALIBI_OPTION_NAME:
+        TRY_RETURN(expect(json_is_string(json), "a name", json));
+        return set_name(out->name, json_string_value(json), json_string_length(json));
+    case ALIBI_OPTION_CHOICE:
+        TRY_RETURN(expect(json_is_string(json), o->choices, json));
+        return find_choice(&out->choice, o, json_string_value(json));
+    case ALIBI_OPTION_INTS:
+        return integers_from_json(&out->integers, o, json);
+    case ALIBI_OPTION_NAMES:
+        return names_from_json(&out->names, json);
+    }
+    return fail(ALIBI_USAGE, "the option has no type");
+}
+
+/* ---- values in the caller's struct */
+
+static void load(union value *v, const struct alibi_option *o, const void *values)
+{
+    memcpy(v, (const char *)values + o->offset, value_bytes[o->type]);
+}
+
+/* Moves the value to its place, and frees a text that was there. Cannot fail. */
+static void store(const union value *v, const struct alibi_option *o, void *values)
+{
+    union value before;
+
+    load(&before, o, values);
+    if (o->type == ALIBI_OPTION_TEXT)
+        mem_free(before.text);
+    memcpy((char *)values + o->offset, v, value_bytes[o->type]);
+}
+
+static alibi_status check_name(const char name[ALIBI_NAME_MAX])
+{
+    if (memchr(name, '\0', ALIBI_NAME_MAX) == NULL)
+        return fail(ALIBI_USAGE, "the name '%.*s' is not terminated", ALIBI_NAME_MAX, name);
+    return check_utf8(name);
+}
+
+/* Checks a value that the caller may have put into the struct without alibi_options_set. */
+static alibi_status check_value(const struct alibi_option *o, const void *values)
+{
+    union value v;
+    const char *rest = o->choices;
+    size_t length;
+    int count = 0;
+
+    load(&v, o, values);
+    switch (o->type) {
+    case ALIBI_OPTION_INT:
+        return check_integer(o, v.integer);
+    case ALIBI_OPTION_REAL:
+        return check_real(o, v.real);
+    case ALIBI_OPTION_FLAG:
+        return ALIBI_OK;
+    case ALIBI_OPTION_TEXT:
+        return v.text != NULL ? check_utf8(v.text) : ALIBI_OK;
+    case ALIBI_OPTION_NAME:
+        return check_name(v.name);
+    case ALIBI_OPTION_CHOICE:
+        while (next_choice(&rest, &length) != NULL)
+            count++;
+        if (v.choice < 0 || v.choice >= count)
+            return fail(ALIBI_USAGE, "%d is out of range 0..%d (%s)", v.choice, count - 1,
+                        o->choices);
+        return ALIBI_OK;
+    case ALIBI_OPTION_INTS:
+    case ALIBI_OPTION_NAMES:
+        count = o->type == ALIBI_OPTION_INTS ? v.integers.count : v.names.count;
+        if (count < 0 || count > ALIBI_LIST_MAX)
+            return fail(ALIBI_USAGE, "%d entries are out of range 0..%d", count, ALIBI_LIST_MAX);
+        for (int i = 0; i < count; i++)
+            TRY_RETURN(o->type == ALIBI_OPTION_INTS ? check_integer(o, v.integers.at[i])
+                                                    : check_name(v.names.at[i]));
+        return ALIBI_OK;
+    }
+    return fail(ALIBI_USAGE, "the option has no type");
+}
+
+/* ---- one value as JSON */
+
+static void append_text(struct text *json, const char *text)
+{
+    if (text != NULL)
+        json_append_string(json, text, strlen(text));
+    else
+        text_append(json, "null");
+}
+
+alibi_status option_format(struct text *json, const struct alibi_option *o, const void *values)
+{
+    union value v;
+    const char *rest = o->choices, *choice;
+    size_t length = 0;
+
+    load(&v, o, values);
+    switch (o->type) {
+    case ALIBI_OPTION_INT:
+        text_append(json, "%lld", (long long)v.integer);
+        break;
+    case ALIBI_OPTION_REAL:
+        json_append_real(json, v.real);
+        break;
+    case ALIBI_OPTION_FLAG:
+        text_append(json, v.flag ? "true" : "false");
+        break;
+    case ALIBI_OPTION_TEXT:
+        append_text(json, v.text);
+        break;
+    case ALIBI_OPTION_NAME:
+        append_text(json, v.name);
+        break;
+    case ALIBI_OPTION_CHOICE:
+        choice = next_choice(&rest, &length);
+        for (int i = 0; i < v.choice && choice != NULL; i++)
+            choice = next_choice(&rest, &length);
+        if (choice == NULL || v.choice < 0)
+            return fail(ALIBI_USAGE, "option '--%s': there is no choice number %d", o->name,
+                        v.choice);
+        json_append_string(json, choice, length);
+        break;
+    case ALIBI_OPTION_INTS:
+        text_append(json, "[");
+        for (int i = 0; i < v.integers.count; i++)
+            text_append(json, "%s%lld", i > 0 ? ", " : "", (long long)v.integers.at[i]);
+        text_append(json, "]");
+        break;
+    case ALIBI_OPTION_NAMES:
+        text_append(json, "[");
+        for (int i = 0; i < v.names.count; i++) {
+            text_append(json, i > 0 ? ", " : "");
+            append_text(json, v.names.at[i]);
+        }
+        text_append(json, "]");
+        break;
+    }
+    return text_status(json);
+}
+
+/* The JSON of a text, a name or a choice is the same in quotes. */
+alibi_status option_format_plain(struct text *out, const struct alibi_option *o, const void *values)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    size_t quotes;
+
+    TRY(option_format(&json, o, values));
+    quotes = json.data[0] == '"' ? 1 : 0;
+    TRY(text_append_bytes(out, json.data + quotes, json.length - 2 * quotes));
+out:
+    text_free(&json);
+    return status;
+}
+
+/* ---- finding an option */
 
 static bool same_name(const char *a, const char *b)
 {
@@ -122,15 +666,15 @@ alibi_status alibi_options_set(const struct alibi_option_group *groups, int coun
 {
     const struct alibi_option_group *group = NULL;
     const struct alibi_option *o = alibi_options_find(groups, count, name, &group);
-    union option_value value;
+    union value value;
     alibi_status status;
 
     if (o == NULL)
         return fail_unknown_option(groups, count, name);
-    status = option_value_from_text(&value, o, text);
+    status = value_from_text(&value, o, text);
     if (status != ALIBI_OK)
         return fail_context(status, "option '--%s'", o->name);
-    option_value_store(&value, o, group->values);
+    store(&value, o, group->values);
     return ALIBI_OK;
 }
 
@@ -139,25 +683,22 @@ alibi_status options_check(const struct alibi_option_group *groups, int count)
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++) {
             const struct alibi_option *o = &groups[g].options[i];
-            alibi_status status = option_value_check(o, groups[g].values);
+            alibi_status status = check_value(o, groups[g].values);
             if (status != ALIBI_OK)
                 return fail_context(status, "option '--%s'", o->name);
         }
     return ALIBI_OK;
 }
 
-static void clear_all(const struct alibi_option_group *groups, int count)
-{
-    for (int g = 0; g < count; g++)
-        for (int i = 0; i < groups[g].count; i++)
-            option_value_clear(&groups[g].options[i], groups[g].values);
-}
-
 alibi_status alibi_options_init(const struct alibi_option_group *groups, int count)
 {
     alibi_status status = ALIBI_OK;
 
-    clear_all(groups, count);
+    /* The struct may hold anything: cleared first, so that nothing in it is freed. */
+    for (int g = 0; g < count; g++)
+        for (int i = 0; i < groups[g].count; i++)
+            memset((char *)groups[g].values + groups[g].options[i].offset, 0,
+                   value_bytes[groups[g].options[i].type]);
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++) {
             const struct alibi_option *o = &groups[g].options[i];
@@ -172,12 +713,12 @@ out:
 
 void alibi_options_free(const struct alibi_option_group *groups, int count)
 {
-    union option_value nothing = { .text = NULL };
+    union value nothing = { .text = NULL };
 
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++)
             if (groups[g].options[i].type == ALIBI_OPTION_TEXT)
-                option_value_store(&nothing, &groups[g].options[i], groups[g].values);
+                store(&nothing, &groups[g].options[i], groups[g].values);
 }
 
 /* ---- read */
@@ -186,27 +727,10 @@ void alibi_options_free(const struct alibi_option_group *groups, int count)
 struct setting {
     const struct alibi_option *option;
     void *values;
-    union option_value value;
+    union value value;
 };
 
-static alibi_status read_setting(struct setting *s, const struct alibi_option_group *groups,
-                                 int count, const char *key, const json_t *json)
-{
-    const struct alibi_option_group *group = NULL;
-    const struct alibi_option *o = alibi_options_find(groups, count, key, &group);
-    alibi_status status;
-
-    /* One spelling only, or a recipe could hold the same option twice. */
-    if (o == NULL || strchr(key, '-') != NULL)
-        return fail_unknown_key(groups, count, key);
-    status = option_value_from_json(&s->value, o, json);
-    if (status != ALIBI_OK)
-        return fail_context(status, "'%s'", key);
-    s->option = o;
-    s->values = group->values;
-    return ALIBI_OK;
-}
-
+/* Reads the keys in their order into settings; *done of them were good. */
 static alibi_status read_settings(struct setting *settings, int *done,
                                   const struct alibi_option_group *groups, int count,
                                   json_t *recipe)
@@ -216,7 +740,18 @@ static alibi_status read_settings(struct setting *settings, int *done,
 
     json_object_foreach(recipe, key, json)
     {
-        TRY_RETURN(read_setting(&settings[*done], groups, count, key, json));
+        struct setting *s = &settings[*done];
+        const struct alibi_option_group *group = NULL;
+        alibi_status status;
+
+        s->option = alibi_options_find(groups, count, key, &group);
+        /* Only one spelling is allowed, or a recipe could hold the same option twice. */
+        if (s->option == NULL || strchr(key, '-') != NULL)
+            return fail_unknown_key(groups, count, key);
+        s->values = group->values;
+        status = value_from_json(&s->value, s->option, json);
+        if (status != ALIBI_OK)
+            return fail_context(status, "'%s'", key);
         (*done)++;
     }
     return ALIBI_OK;
@@ -232,11 +767,13 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
 
     TRY(json_parse(&recipe, bytes, length, path));
     if (!json_is_object(recipe)) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s': a recipe is a JSON object, with the names of options as keys", path);
+        status = fail(
+            ALIBI_BAD_INPUT,
+            "'%s' is not a recipe: a JSON object with the names of options as keys is expected",
+            path);
         goto out;
     }
-    /* Keys are distinct, so at the latest the one behind the last option is unknown. */
+    /* Keys are distinct, so the one after as many keys as there are options is unknown. */
     TRY(NEW_ARRAY(&settings, count_options(groups, count), "the settings of a recipe"));
     status = read_settings(settings, &done, groups, count, recipe);
     if (status != ALIBI_OK) {
@@ -245,11 +782,11 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
         goto out;
     }
     for (; done > 0; done--)
-        option_value_store(&settings[done - 1].value, settings[done - 1].option,
-                           settings[done - 1].values);
+        store(&settings[done - 1].value, settings[done - 1].option, settings[done - 1].values);
 out:
     for (int i = 0; i < done; i++)
-        option_value_free(&settings[i].value, settings[i].option);
+        if (settings[i].option->type == ALIBI_OPTION_TEXT)
+            mem_free(settings[i].value.text);
     mem_free(settings);
     json_decref(recipe);
     return status;
@@ -271,27 +808,21 @@ out:
 
 /* ---- write */
 
-static alibi_status format_setting(struct text *json, const struct alibi_option *o,
-                                   const void *values, bool first)
-{
-    char key[OPTION_KEY_MAX];
-
-    option_key(key, o->name);
-    TRY_RETURN(text_append(json, "%s  \"%s\": ", first ? "\n" : ",\n", key));
-    return option_format(json, o, values);
-}
-
 alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json)
 {
-    bool first = true;
+    const char *separator = "\n";
+    char key[OPTION_KEY_MAX];
 
-    TRY_RETURN(text_append(json, "{"));
+    text_append(json, "{");
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++) {
-            TRY_RETURN(format_setting(json, &groups[g].options[i], groups[g].values, first));
-            first = false;
+            option_key(key, groups[g].options[i].name);
+            text_append(json, "%s  \"%s\": ", separator, key);
+            TRY_RETURN(option_format(json, &groups[g].options[i], groups[g].values));
+            separator = ",\n";
         }
-    return text_append(json, "\n}\n");
+    text_append(json, "\n}\n");
+    return text_status(json);
 }
 
 alibi_status alibi_options_write(const struct alibi_option_group *groups, int count,

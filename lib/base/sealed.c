@@ -1,4 +1,4 @@
-/* sealed.c - JSON files in which one altered bit is found
+/* sealed.c - checksums, and JSON files in which one altered bit is found
  *
  *   {
  *     ...,
@@ -8,8 +8,20 @@
  * The checksum covers what precedes its line, and the line and the end of the file have one
  * spelling, so no byte is uncovered. Comparisons of version 0.1 called the member "checksum". */
 #include <string.h>
+#include <zlib.h>
 
 #include "base/json.h"
+
+/* CRC-32 finds every single flipped bit, and every burst of up to 32. */
+uint32_t checksum(uint32_t crc, const void *bytes, size_t length)
+{
+    return length > 0 ? (uint32_t)crc32_z(crc, bytes, length) : crc;
+}
+
+uint32_t checksum_join(uint32_t first, uint32_t second, size_t length)
+{
+    return (uint32_t)crc32_combine(first, second, (z_off_t)length);
+}
 
 static alibi_status append_seal(struct text *json, const char *key, const char *bytes,
                                 size_t length)

@@ -181,11 +181,10 @@ static void whole_numbers_are_read_strictly(void **state)
                  wrong[i]);
         assert_fails(set("layers", wrong[i]), ALIBI_USAGE, expected);
     }
-    assert_fails(set("layers", "0"), ALIBI_USAGE,
-                 "option '--layers': 0 is out of range, it must be within 1..1024");
+    assert_fails(set("layers", "0"), ALIBI_USAGE, "option '--layers': 0 is out of range 1..1024");
     assert_fails(set("layers", "1025"), ALIBI_USAGE, "1025 is out of range");
     assert_fails(set("seed", "-1"), ALIBI_USAGE,
-                 "option '--seed': -1 is out of range, it must be at least 0");
+                 "option '--seed': -1 is out of range, the minimum is 0");
     assert_fails(set("seed", "9223372036854775808"), ALIBI_USAGE,
                  "9223372036854775808 is out of range");
     assert_fails(set("seed", "-99999999999999999999999"), ALIBI_USAGE, "is out of range");
@@ -204,9 +203,9 @@ static void numbers_are_read_strictly(void **state)
         assert_fails(set("lr", wrong[i]), ALIBI_USAGE, expected);
     }
     assert_fails(set("lr", "1e999"), ALIBI_USAGE, "option '--lr': 1e999 is out of range");
-    assert_fails(set("lr", "0"), ALIBI_USAGE, "0 is out of range, it must be at least 1e-09");
+    assert_fails(set("lr", "0"), ALIBI_USAGE, "0 is out of range, the minimum is 1e-09");
     assert_fails(set("norm-eps", "1.5"), ALIBI_USAGE,
-                 "option '--norm-eps': 1.5 is out of range, it must be within 0..1");
+                 "option '--norm-eps': 1.5 is out of range 0..1");
     assert_fails(set("norm-eps", "-1e-9"), ALIBI_USAGE, "-1e-09 is out of range");
     assert_defaults();
 }
@@ -231,20 +230,19 @@ static void flags_choices_names_and_lists_are_checked(void **state)
     assert_fails(set("color", "red|green"), ALIBI_USAGE, "is not one of");
     assert_fails(set("color", ""), ALIBI_USAGE, "'' is not one of");
     assert_fails(set("position", "12345678901234567890123456789012"), ALIBI_USAGE,
-                 "longer than a name can be, 31 bytes");
+                 "too long for a name: at most 31 bytes");
     assert_ok(set("position", "1234567890123456789012345678901"));
     assert_ok(set("position", "alibi"));
     assert_fails(set("eval-lengths", "1,,2"), ALIBI_USAGE,
                  "option '--eval-lengths': '' is not a whole number");
     assert_fails(set("eval-lengths", "1,2,"), ALIBI_USAGE, "'' is not a whole number");
     assert_fails(set("eval-lengths", "1,x2,3"), ALIBI_USAGE, "'x2' is not a whole number");
-    assert_fails(set("eval-lengths", "1,0"), ALIBI_USAGE,
-                 "0 is out of range, it must be within 1..65536");
+    assert_fails(set("eval-lengths", "1,0"), ALIBI_USAGE, "0 is out of range 1..65536");
     assert_fails(set("eval-lengths", many), ALIBI_USAGE, "more than 32 entries");
     assert_fails(set("methods", "a,,b"), ALIBI_USAGE, "an empty entry");
     assert_fails(set("methods", many), ALIBI_USAGE, "more than 32 entries");
     assert_fails(set("methods", "a,12345678901234567890123456789012,b"), ALIBI_USAGE,
-                 "longer than a name can be");
+                 "too long for a name");
     assert_fails(set("out", "\xff"), ALIBI_USAGE, "is not valid UTF-8");
     assert_fails(set("position", "\xff"), ALIBI_USAGE, "is not valid UTF-8");
     assert_defaults();
@@ -304,26 +302,26 @@ static void unknown_key_is_named_with_its_line_and_the_nearest(void **state)
 static void recipe_values_must_have_their_json_type(void **state)
 {
     const char *const wrong[][2] = {
-        { "{\"layers\": \"6\"}", "line 1: 'layers': a whole number is expected, not a text" },
-        { "{\"layers\": 6.0}", "'layers': a whole number is expected, not a fraction" },
-        { "{\"layers\": true}", "'layers': a whole number is expected, not true" },
-        { "{\"layers\": null}", "'layers': a whole number is expected, not null" },
-        { "{\n\"layers\":\n0}", "line 2: 'layers': 0 is out of range, it must be within 1..1024" },
-        { "{\"norm_eps\": \"1\"}", "'norm_eps': a number is expected, not a text" },
-        { "{\"norm_eps\": 2}", "'norm_eps': 2 is out of range, it must be within 0..1" },
-        { "{\"tied\": 1}", "'tied': true or false is expected, not a number" },
-        { "{\"color\": 1}", "'color': red|green|blue is expected, not a number" },
+        { "{\"layers\": \"6\"}", "line 1: 'layers': a whole number is expected, found a text" },
+        { "{\"layers\": 6.0}", "'layers': a whole number is expected, found a fraction" },
+        { "{\"layers\": true}", "'layers': a whole number is expected, found true" },
+        { "{\"layers\": null}", "'layers': a whole number is expected, found null" },
+        { "{\n\"layers\":\n0}", "line 2: 'layers': 0 is out of range 1..1024" },
+        { "{\"norm_eps\": \"1\"}", "'norm_eps': a number is expected, found a text" },
+        { "{\"norm_eps\": 2}", "'norm_eps': 2 is out of range 0..1" },
+        { "{\"tied\": 1}", "'tied': true or false is expected, found a number" },
+        { "{\"color\": 1}", "'color': red|green|blue is expected, found a number" },
         { "{\"color\": \"bleu\"}",
           "'color': 'bleu' is not one of red|green|blue: did you mean 'blue'?" },
-        { "{\"out\": 1}", "'out': a text is expected, not a number" },
-        { "{\"position\": []}", "'position': a name is expected, not a list" },
+        { "{\"out\": 1}", "'out': a text is expected, found a number" },
+        { "{\"position\": []}", "'position': a name is expected, found a list" },
         { "{\"eval_lengths\": 1}",
-          "'eval_lengths': a list of whole numbers is expected, not a number" },
+          "'eval_lengths': a list of whole numbers is expected, found a number" },
         { "{\"eval_lengths\": [1, 2.5]}",
-          "'eval_lengths': a list of whole numbers is expected, not a fraction" },
+          "'eval_lengths': a list of whole numbers is expected, found a fraction" },
         { "{\"eval_lengths\": [0]}", "'eval_lengths': 0 is out of range" },
-        { "{\"methods\": {}}", "'methods': a list of names is expected, not an object" },
-        { "{\"methods\": [1]}", "'methods': a list of names is expected, not a number" },
+        { "{\"methods\": {}}", "'methods': a list of names is expected, found an object" },
+        { "{\"methods\": [1]}", "'methods': a list of names is expected, found a number" },
         { "{\"methods\": [\"\"]}", "'methods': the list has an empty entry" },
     };
 
@@ -340,7 +338,7 @@ static void file_that_is_no_recipe_is_named(void **state)
     (void)state;
     assert_non_null(large);
     memset(large, ' ', (1 << 20) + 1);
-    assert_fails(read_recipe("[1]"), ALIBI_BAD_INPUT, "r.json': a recipe is a JSON object");
+    assert_fails(read_recipe("[1]"), ALIBI_BAD_INPUT, "r.json' is not a recipe");
     assert_fails(read_recipe(""), ALIBI_BAD_INPUT, "r.json': it is empty");
     assert_fails(read_recipe("{\"layers\": 3,}"), ALIBI_BAD_INPUT, "r.json' line 1");
     assert_fails(read_recipe("{\"layers\": 3, \"layers\": 4}"), ALIBI_BAD_INPUT, "r.json' line 1");
@@ -507,15 +505,14 @@ static void values_set_by_hand_are_checked_like_those_read(void **state)
     assert_ok(options_check(groups, 2));
     model.layers = 1025;
     assert_fails(options_check(groups, 2), ALIBI_USAGE,
-                 "option '--layers': 1025 is out of range, it must be within 1..1024");
+                 "option '--layers': 1025 is out of range 1..1024");
     model.layers = 6;
     model.eps = NAN;
     assert_fails(options_check(groups, 2), ALIBI_USAGE,
-                 "option '--norm-eps': nan is out of range, it must be within 0..1");
+                 "option '--norm-eps': nan is out of range 0..1");
     model.eps = 0;
     model.color = 3;
-    assert_fails(options_check(groups, 2), ALIBI_USAGE,
-                 "option '--color': 3 is out of range, it must be within 0..2");
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--color': 3 is out of range 0..2");
     model.color = -1;
     assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--color': -1 is out of range");
     model.color = BLUE;
@@ -526,7 +523,7 @@ static void values_set_by_hand_are_checked_like_those_read(void **state)
     assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--eval-lengths': 33 entries");
     run.lengths.count = 0;
     memset(run.position, 'x', sizeof run.position);
-    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--position': 'xxx");
+    assert_fails(options_check(groups, 2), ALIBI_USAGE, "option '--position': the name 'xxx");
     memset(run.position, 0, sizeof run.position);
     assert_ok(options_check(groups, 2));
 }
