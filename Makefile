@@ -1,9 +1,12 @@
-# make demo | test | bench | install | format | clean: each does all its set-up, on a bare Debian 12 too.
+# make [program] | demo | test | test-all | bench | install | format | clean
+#
+# Each target does all of its set-up, on a bare Debian 12 too: it installs missing packages and
+# builds what it needs.
 PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
 
-.PHONY: program build demo test bench install format check-format clean packages
+.PHONY: program build demo test test-all bench install format check-format clean packages
 
 program: packages
 	@cmake --preset release > /dev/null
@@ -18,8 +21,13 @@ build: packages
 demo: program
 	$(ALIBI) compare --seed $(SEED) --out runs/demo-$(SEED)
 
+# The fast tests: under five minutes on two cores, with the build.
 test: build
 	@scripts/test.sh
+
+# The slow tests and the sanitizers as well.
+test-all: test
+	@scripts/test.sh more
 
 bench: program
 	@bench/run.sh
@@ -36,7 +44,7 @@ format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 
 check-format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror
+	@scripts/check_layout.sh format
 
 clean:
 	rm -rf build

@@ -1,39 +1,82 @@
 #!/bin/bash
-# All tests: the layout of the code, everything in the release build, and all but the program's tests again under the address
-# and undefined-behaviour sanitizers. Every test prints what it checked into build/test.log; here one line each, and all of it
-# where one failed. Ends with "N passed, M failed".
+# Runs tests that are built and counts what they checked.
+#
+#   scripts/test.sh        the layout, and every test of the release build
+#   scripts/test.sh more   what takes longer: a fault at every point instead of every fifth; all tests
+#                          but the program's under the address and undefined-behaviour sanitizers;
+#                          sessions under the thread sanitizer
+#
+# Output: one line per test program, and everything that a failing one printed. build/test.log has
+# all output; "more" appends to it, so its last line counts both:
+#
+#   1234 passed, 0 failed, 46 skipped (no GPU: 45, no WikiText-2: 1)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=build/test.log
 status=0
-: > "$log"
 
-run() { # name, ctest arguments
+build() { # preset
+    cmake --preset "$1" > /dev/null && cmake --build --preset "$1" -- --quiet || exit 1
+}
+
+# Test programs run side by side; small models gain nothing from threads that spin.
+run() { # title, build folder, ctest arguments...
     echo "== $1"
-    ctest --verbose --test-dir "${@:2}" 2>&1 | tee -a "$log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
+    OMP_WAIT_POLICY=passive ctest --verbose -j "$(nproc)" --test-dir "${@:2}" 2>&1 | tee -a "$log" |
+        grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
     [ "${PIPESTATUS[0]}" = 0 ] && return
     status=1
+    echo "== again, with all output: what failed"
     ctest --test-dir "$2" --rerun-failed --output-on-failure
 }
 
-# How many tests the programs and scripts counted, each line once.
-count() { grep -oE "^[0-9]+: \[  $1  \] [0-9]+ test" "$log" | awk '{ s += $(NF - 1) } END { print s + 0 }'; }
-
-cuda() {
-    local nvcc
-    nvcc=$(sed -n 's/^ALIBI_NVCC:FILEPATH=//p' build/release/CMakeCache.txt)
-    [ -e build/release/libalibi_cuda.so ] || { echo "CUDA: nvcc is not here, the GPU backend is not built"; return; }
-    echo "CUDA: compiled with nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p'); GPU tests need a GPU"
+# The sum over all programs: each ends with cmocka's "[  PASSED  ] 12 test(s)." and the like.
+count() { # PASSED, FAILED or SKIPPED
+    sed -nE "s/^[0-9]+: \[  $1 +\] ([0-9]+) test.*/\1/p" "$log" | awk '{ n += $1 } END { print n + 0 }'
 }
 
-make -s check-format || status=1
-cuda
-cmake --preset sanitize > /dev/null && cmake --build --preset sanitize -- --quiet || exit 1
-run "release build" build/release
-run "sanitized build" build/sanitize -LE cli
+# "no GPU: 45, no WikiText-2: 1": the reasons that skipped tests gave.
+reasons() {
+    sed -nE 's/^[0-9]+: skipped: (.*)/\1/p' "$log" | sort | uniq -c | sort -rn |
+        sed -E 's/^ *([0-9]+) (.*)/\2: \1/' | paste -sd ';' | sed 's/;/, /g'
+}
+
+describe_cuda() {
+    local nvcc
+    nvcc=$(sed -n 's/^ALIBI_NVCC:FILEPATH=//p' build/release/CMakeCache.txt)
+    if [ -e build/release/libalibi_cuda.so ]; then
+        echo "CUDA: compiled with nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
+    else
+        echo "CUDA: nvcc was not found, the GPU backend is not built"
+    fi
+}
+
+case ${1-} in
+"")
+    : > "$log"
+    echo "== layout"
+    scripts/check_layout.sh format rooms public || status=1
+    describe_cuda
+    run "release build" build/release
+    ;;
+more)
+    build sanitize
+    build thread
+    ALIBI_EVERY_FAULT=1 run "release build, every fault" build/release -L fault
+    run "address and undefined-behaviour sanitizers" build/sanitize -LE cli
+    run "thread sanitizer" build/thread -L thread
+    ;;
+*)
+    echo "usage: scripts/test.sh [more]" >&2
+    exit 2
+    ;;
+esac
 
 passed=$(count PASSED)
 failed=$(count FAILED)
+skipped=$(count SKIPPED)
+why=$(reasons)
+# A program that crashed or timed out has counted nothing, and the layout counts as one.
 [ "$status" = 0 ] || [ "$failed" != 0 ] || failed=1
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed, $skipped skipped${why:+ ($why)}"
 exit "$status"

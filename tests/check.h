@@ -58,6 +58,17 @@ static inline const struct alibi_call *test_call(void)
     return NULL;
 }
 
+/* ---- skipping */
+
+/* Ends a test that cannot run here. scripts/test.sh counts the reasons, so they are few and short:
+ * "no GPU". */
+#define skip_because(reason)                                                                       \
+    do {                                                                                           \
+        printf("skipped: %s\n", (reason));                                                         \
+        fflush(stdout);                                                                            \
+        skip();                                                                                    \
+    } while (0)
+
 /* ---- numbers */
 
 /* |a - b| <= tolerance; a NaN is close to nothing. */

@@ -12,6 +12,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 passed=0
 failed=0
+skipped=0
 ALIBI=$folder/alibi
 cat > "$ALIBI" << END
 #!/bin/bash
@@ -28,6 +29,11 @@ text=(--text-bytes 200000)
 tiny=("${text[@]}" --layers 1 --width 16 --heads 2 --train-length 16 --batch 2 --steps 6 --save-every 2 --warmup 2 --quiet)
 
 pass() { passed=$((passed + 1)); echo "ok      $1"; }
+
+skip() { # how many checks, why ("no GPU"): scripts/test.sh counts the reasons
+    skipped=$((skipped + $1))
+    for _ in $(seq "$1"); do echo "skipped: $2"; done
+}
 
 fail() { # name, why
     failed=$((failed + 1))
@@ -105,6 +111,7 @@ wait_for() { # COMMAND...: polls until it succeeds, at most 30 seconds
 
 finish() {
     echo "[  PASSED  ] $passed test(s)."
+    [ "$skipped" = 0 ] || echo "[  SKIPPED ] $skipped test(s)."
     [ "$failed" = 0 ] && exit 0
     echo "[  FAILED  ] $failed test(s)."
     exit 1

@@ -56,7 +56,7 @@ static long count_lost(struct site *p, bool folders_too, bool resuming, long *st
     for (int point = 0; point < event_count; point++) {
         int64_t saved = point + 1 < event_count ? events[point + 1].saved : said_saved;
         replay(&events[point], folders_too);
-        for (int draw = 0; point % STRIDE == 0 && draw < STATES_PER_POINT; draw++) {
+        for (int draw = 0; point % stride() == 0 && draw < STATES_PER_POINT; draw++) {
             cut_power(p->run, point, draw);
             listen_to(&l, 0);
             lost += find_step(p->run) < saved || strstr(l.log, "passing over") != NULL;

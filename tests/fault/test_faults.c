@@ -198,7 +198,7 @@ static void a_save_that_fails_twice_leaves_the_one_before(void **state)
     struct site *p = *state;
     int failures = 0;
 
-    for (int64_t again = 1; again < 200; again += STRIDE) {
+    for (int64_t again = 1; again < 200; again += stride()) {
         alibi_status status;
         clear_run(p);
         stubborn.again = again;

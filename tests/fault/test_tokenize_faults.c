@@ -217,7 +217,7 @@ static long count_lost(struct scene *s, bool folders_too, long *states)
     clear_disk();
     for (int point = 0; point < event_count; point++) {
         replay(&events[point], folders_too);
-        for (int draw = 0; point % STRIDE == 0 && draw < STATES_PER_POINT; draw++) {
+        for (int draw = 0; point % stride() == 0 && draw < STATES_PER_POINT; draw++) {
             cut_power(s->shards, point, draw);
             ++*states;
             if (tokenize(s, s->shards) != ALIBI_OK)

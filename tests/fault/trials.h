@@ -107,7 +107,7 @@ static inline void kill_at_each_call(const struct trial *t, void *subject)
     assert_false(act_in_child(t, subject));
     calls = news->calls;
     for (int moment = BEFORE; moment < MOMENTS; moment++)
-        for (death.call = 1; death.call <= calls; death.call += STRIDE) {
+        for (death.call = 1; death.call <= calls; death.call += stride()) {
             t->prepare(subject);
             death.moment = (enum moment)moment;
             news->saved = t->saved;
@@ -115,7 +115,7 @@ static inline void kill_at_each_call(const struct trial *t, void *subject)
             t->verify(subject, news->saved);
         }
     print_message("%ld calls change a file; %ld deaths, nothing lost\n", calls, deaths);
-    assert_true(deaths >= 2 * calls / STRIDE);
+    assert_true(deaths >= 2 * calls / stride());
     free_news();
 }
 
@@ -156,7 +156,7 @@ static inline void fail_each(const struct trial *t, void *subject, const char *h
     int64_t calls = count_calls(t, subject, how), failures = 0;
     size_t before = alibi_memory_now();
 
-    for (int64_t n = 1; n <= calls; n += STRIDE) {
+    for (int64_t n = 1; n <= calls; n += stride()) {
         alibi_status status;
         t->prepare(subject);
         assert_ok(alibi_inject_fault(how, n));

@@ -1,7 +1,7 @@
 /* test_wikitext2.c - WikiText-2 as words has the token counts that are published
  *
  * The text is not part of the project: ALIBI_DATA names a folder that has wikitext-2/train.txt,
- * valid.txt and test.txt in it. Without it the test is skipped, and says so. */
+ * valid.txt and test.txt in it. Without it the test is skipped. */
 #include "base/base.h"
 
 #include "check.h"
@@ -43,10 +43,8 @@ static void wikitext2_has_the_published_token_counts(void **state)
     alibi_tokenizer *t = NULL;
 
     (void)state;
-    if (folder == NULL) {
-        printf("skipped: ALIBI_DATA names no folder with wikitext-2/{train,valid,test}.txt\n");
-        skip();
-    }
+    if (folder == NULL)
+        skip_because("no WikiText-2");
     path = within(folder, splits[0].file);
     assert_ok(alibi_tokenizer_train(&t, &all_words, &path, 1, &reading));
     assert_int_equal(alibi_tokenizer_vocab(t), WORDS);
