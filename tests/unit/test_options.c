@@ -528,6 +528,42 @@ static void values_set_by_hand_are_checked_like_those_read(void **state)
     assert_ok(options_check(groups, 2));
 }
 
+/* ---- nearest names */
+
+static void nearest_name_is_found_by_edit_distance(void **state)
+{
+    const char *const names[] = { "train-length", "layers", "heads", "alibi", "sinusoidal", "lr" };
+    const int count = 6;
+
+    (void)state;
+    assert_string_equal(alibi_nearest("train-lenght", names, count), "train-length"); /* swapped */
+    assert_string_equal(alibi_nearest("train_length", names, count), "train-length");
+    assert_string_equal(alibi_nearest("layer", names, count), "layers"); /* missing */
+    assert_string_equal(alibi_nearest("headss", names, count), "heads"); /* one too many */
+    assert_string_equal(alibi_nearest("Alibu", names, count), "alibi");  /* another */
+    assert_string_equal(alibi_nearest("sinosoidial", names, count),
+                        "sinusoidal"); /* two slips in a long name */
+    assert_string_equal(alibi_nearest("ltr", names, count), "lr");
+    assert_string_equal(alibi_nearest("rl", names, count), "lr");
+    assert_null(alibi_nearest("banana", names, count));
+    assert_null(alibi_nearest("x", names, count));
+    assert_null(alibi_nearest("", names, count));
+    assert_null(alibi_nearest("ab", names, count));
+    assert_null(alibi_nearest("heads", names, 0));
+}
+
+static void very_long_names_are_near_to_nothing(void **state)
+{
+    char name[1000];
+    const char *const names[] = { name };
+
+    (void)state;
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_null(alibi_nearest(name, names, 1));
+    assert_null(alibi_nearest("aaaa", names, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,6 +587,8 @@ int main(void)
         TEST(failing_allocation_while_setting_keeps_the_old_value),
         TEST(failing_allocation_at_the_start_leaves_nothing_to_free),
         TEST(every_failing_call_while_writing_keeps_the_old_recipe_whole),
+        cmocka_unit_test(nearest_name_is_found_by_edit_distance),
+        cmocka_unit_test(very_long_names_are_near_to_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,130 @@
+/* test_call.c - the context of a call: its log, its progress, its stop flag; and the clock */
+#include "check.h"
+
+#include "base/base.h"
+
+struct heard {
+    int lines, reports;
+    enum alibi_log_level level;
+    char line[2048];
+    int64_t done;
+};
+
+static void hear_line(void *user, enum alibi_log_level level, const char *line)
+{
+    struct heard *h = user;
+
+    h->lines++;
+    h->level = level;
+    snprintf(h->line, sizeof h->line, "%s", line);
+}
+
+static void hear_progress(void *user, const struct alibi_progress *p)
+{
+    struct heard *h = user;
+
+    h->reports++;
+    h->done = p->done;
+}
+
+static void a_call_is_heard_by_its_own_callbacks_only(void **state)
+{
+    struct heard heard = { 0 };
+    struct alibi_call loud = { .user = &heard, .progress = hear_progress, .log = hear_line };
+    struct alibi_call silent = { 0 };
+    struct alibi_progress progress = { .task = "train", .done = 7 };
+
+    (void)state;
+    call_warn(&loud, "step %d: '%s'", 3, "a\nb");
+    assert_string_equal(heard.line, "step 3: 'a?b'");
+    assert_int_equal(heard.level, ALIBI_WARNING);
+    call_note(&loud, "note");
+    assert_int_equal(heard.level, ALIBI_NOTE);
+    call_progress(&loud, &progress);
+    assert_int_equal(heard.done, 7);
+    call_note(&silent, "to nobody");
+    call_warn(NULL, "to nobody");
+    call_progress(&silent, &progress);
+    call_progress(NULL, &progress);
+    assert_int_equal(heard.lines, 2);
+    assert_int_equal(heard.reports, 1);
+}
+
+static void a_stop_stays_requested_and_stops_only_its_own_calls(void **state)
+{
+    struct alibi_stop one = { 0 }, other = { 0 };
+    struct alibi_call call = { .stop = &one }, another = { .stop = &other }, endless = { 0 };
+
+    (void)state;
+    assert_false(call_stopped(&call));
+    alibi_stop_request(&one);
+    assert_true(call_stopped(&call));
+    assert_true(call_stopped(&call));
+    assert_true(alibi_stop_requested(&one));
+    assert_false(call_stopped(&another));
+    assert_false(call_stopped(&endless));
+    assert_false(call_stopped(NULL));
+    assert_false(alibi_stop_requested(NULL));
+}
+
+/* ---- the hooks that all calls share */
+
+static void log_and_progress_go_to_the_hooks_and_nowhere_without_them(void **state)
+{
+    struct heard heard = { 0 };
+    struct alibi_hooks hooks = { &heard, hear_progress, hear_line };
+    struct alibi_progress progress = { .task = "train", .done = 7 };
+
+    (void)state;
+    log_warning("to nobody");
+    report_progress(&progress);
+    alibi_set_hooks(&hooks);
+    log_warning("step %d: '%s'", 3, "a\nb");
+    assert_string_equal(heard.line, "step 3: 'a?b'");
+    assert_int_equal(heard.level, ALIBI_WARNING);
+    log_note("note");
+    assert_int_equal(heard.level, ALIBI_NOTE);
+    report_progress(&progress);
+    assert_int_equal(heard.done, 7);
+    alibi_set_hooks(NULL);
+    log_note("to nobody");
+    report_progress(&progress);
+    assert_int_equal(heard.lines, 2);
+    assert_int_equal(heard.reports, 1);
+}
+
+static void stop_stays_requested_until_it_is_cleared(void **state)
+{
+    (void)state;
+    assert_false(alibi_global_stop_requested());
+    alibi_request_stop();
+    assert_true(alibi_global_stop_requested());
+    assert_true(alibi_global_stop_requested());
+    stop_clear();
+    assert_false(alibi_global_stop_requested());
+}
+
+static void clock_does_not_go_back(void **state)
+{
+    double before = clock_seconds();
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        double now = clock_seconds();
+        assert_true(now >= before);
+        before = now;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_call_is_heard_by_its_own_callbacks_only),
+        cmocka_unit_test(a_stop_stays_requested_and_stops_only_its_own_calls),
+        cmocka_unit_test(log_and_progress_go_to_the_hooks_and_nowhere_without_them),
+        cmocka_unit_test(stop_stays_requested_until_it_is_cleared),
+        cmocka_unit_test(clock_does_not_go_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
