@@ -128,7 +128,7 @@ static alibi_status open_gpu(void)
     if (gpu.device.ops != NULL)
         return ALIBI_OK;
     TRY_RETURN(load_library(&open));
-    return (alibi_status)open(&gpu.device, gpu.name, &host);
+    return (alibi_status)open(&gpu.device, gpu.name, 0, &host);
 }
 
 /* ---- the choice */

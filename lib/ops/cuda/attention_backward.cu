@@ -881,7 +881,7 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
     call.delta = delta;
     call.kept = kept;
     call.turned = backward_matrix_turns(a) ? angles_of(a->turned, call.s.D) : angles();
-    call.unordered = c->unordered;
+    call.unordered = false;
     call.tiles = (int)ceil_div(call.s.Lq, QUERIES);
     call.blocks = (int)ceil_div(call.s.Lk, BLOCK_KEYS);
     TRY_RETURN(reserve(c, &call, D, entries));

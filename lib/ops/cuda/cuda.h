@@ -1,14 +1,15 @@
 /* cuda.h - what the files of this room share
  *
- * The operations of ops.h on one NVIDIA GPU: T is F32 or BF16. This room is a shared library of its
- * own, libalibi_cuda.so, that lib/ops/device.c loads when a GPU is wanted, so the rest of the
- * library needs nothing of CUDA. It calls back through `struct cuda_host` (backend.h) alone. C
- * files see the runtime's C interface; .cu files hold the kernels, one file per operation, and
- * export the functions of the table below.
+ * The operations of ops.h on an NVIDIA GPU; T is F32 or BF16. This room is a shared library of its
+ * own, libalibi_cuda.so, which lib/ops/device.c loads when a GPU is wanted. The rest of the library
+ * needs nothing of CUDA. This room calls back through `struct cuda_host` (backend.h) only.
+ *
+ * C files use the runtime's C interface. .cu files hold the kernels, one file per operation, and
+ * export the functions of the table at the end of this file.
  *
  * Order and determinism: all work of a device goes through one stream, in the order of the calls.
- * No sum depends on the order in which blocks happen to run: where blocks add to one place they
- * take turns, or leave partial sums that are added in a fixed order. */
+ * No sum depends on the order in which thread blocks run: blocks that add to the same place take
+ * turns, or write partial sums that a second kernel adds in a fixed order. */
 #ifndef CUDA_H
 #define CUDA_H
 
@@ -21,24 +22,27 @@ extern "C" {
 
 #include "ops/backend.h"
 
-/* The one symbol of the shared library. */
-__attribute__((visibility("default"))) int alibi_cuda_open(struct device *out,
-                                                           char name[CUDA_NAME_MAX],
-                                                           const struct cuda_host *host);
+/* The symbols of the shared library. */
+#define EXPORTED __attribute__((visibility("default")))
+EXPORTED cuda_open_function alibi_cuda_open;
+EXPORTED cuda_close_function alibi_cuda_close;
+/* For tests: when the autotuner tries a product's algorithms (after < 0: unchanged), and how many
+ * products it has tuned on this device so far. */
+EXPORTED void alibi_cuda_autotune(struct device *dev, int after, double flops, int *tuned);
 
 /* ---- state */
 
 /* Memory that an operation needs while it runs, kept for the next call. One place per purpose, so
- * that two purposes within one operation cannot meet. */
+ * that two purposes within one operation cannot collide. */
 enum scratch_place {
     SCRATCH_SUMS,    /* partial sums: norms, column sums, norms of gradients */
-    SCRATCH_SORT,    /* the order of tokens */
-    SCRATCH_QUERIES, /* gradients of queries in fp32 */
-    SCRATCH_ROWS,    /* a number per query and head */
+    SCRATCH_SORT,    /* tokens sorted by id */
+    SCRATCH_QUERIES, /* attention backward: dQ in fp32 */
+    SCRATCH_ROWS,    /* attention backward: delta, one number per query and head */
     SCRATCH_NORMS,   /* norms of key tiles */
-    SCRATCH_TURNS,   /* whose turn it is */
-    SCRATCH_BIAS,    /* partial gradients of biases */
-    SCRATCH_KEPT,    /* which tiles attention uses */
+    SCRATCH_TURNS,   /* attention backward: whose turn it is to add to a tile of dQ; the ticket */
+    SCRATCH_BIAS,    /* attention backward: partial gradients of the bias */
+    SCRATCH_KEPT,    /* which key tiles attention uses */
     SCRATCH_PARTS,   /* decoding: results over parts of the keys */
     SCRATCH_PLACES,
 };
@@ -46,50 +50,63 @@ enum scratch_place {
 enum { SCRATCH_GRAIN = 1 << 20 }; /* a place's size is a multiple of it */
 
 enum {
-    PART_EVENTS = 4096,
-    BLAS_WORKSPACE = 64 << 20,
-    STAGING_BYTES = 16 << 20,
-    PLAN_BUCKETS = 256
+    PART_EVENTS = 4096,        /* of parts.c, until they are added up */
+    BLAS_WORKSPACE = 64 << 20, /* bytes; larger than the L2 cache, see linear.c */
+    STAGING_BYTES = 16 << 20,  /* page-locked host memory */
+    PLAN_BUCKETS = 256,        /* of the hash table of linear.c */
 };
+
+/* The autotuner of linear.c tries a product's algorithms when the product has run `after` times and
+ * takes `flops` or more. */
+struct autotune {
+    int after;
+    double flops;
+    int tuned; /* products so far */
+};
+enum { AUTOTUNE_AFTER = 24 };
+#define AUTOTUNE_FLOPS 2e9
 
 struct cuda_plan;   /* linear.c */
 struct cuda_parts;  /* parts.c */
 struct cuda_buffer; /* device.c */
 
 struct cuda {
+    const struct cuda_host *host;
+    int index; /* of the GPU, as the runtime counts */
     int multiprocessors, major;
-    bool unordered; /* blocks add gradients of queries as they come: to measure what their order
-                       costs (docs/gpu.md) */
-    size_t shared_per_block; /* at most, with opting in */
+    size_t shared_per_block; /* at most, with opt-in */
     cudaStream_t stream;
     cublasLtHandle_t blas;
     void *workspace; /* [BLAS_WORKSPACE] */
     struct cuda_plan *plans[PLAN_BUCKETS];
+    struct autotune autotune;
     struct {
         void *at;
         size_t bytes;
     } scratch[SCRATCH_PLACES];
     struct {
         char *at[2];         /* page-locked host memory, STAGING_BYTES / 2 each, used in turns */
-        cudaEvent_t done[2]; /* the last copy from or to it */
+        cudaEvent_t done[2]; /* after the last copy from or to it */
         int next;
     } staging;
-    struct cuda_buffer *buffers; /* handed out and not yet freed, in no order */
+    struct cuda_buffer *buffers; /* given out and not yet freed, in no order */
     size_t buffer_count, buffer_capacity;
     size_t used, peak;
     struct cuda_parts *parts; /* NULL: nobody asked for times */
 };
 
-static inline struct cuda *cuda_of(struct device *dev)
-{
-    return (struct cuda *)dev->state;
-}
+/* The state of a device. Makes its GPU the current one of the calling thread: the first call of
+ * every operation. */
+struct cuda *cuda_of(struct device *dev);
 
-/* The name of the operation that begins now, if anybody asked for times: a string that stays. */
+/* From now on time belongs to the operation `name`, a string literal; after cuda_part_end() to
+ * none. Both do nothing until somebody has asked for times. */
 void cuda_part(struct cuda *c, const char *name);
-void cuda_part_end(struct cuda *c); /* until the next one begins, time belongs to nobody */
+void cuda_part_end(struct cuda *c);
+void cuda_parts_free(struct cuda *c);
+void cuda_plans_free(struct cuda *c); /* linear.c */
 
-/* The product of the factors; SIZE_MAX, which nobody has, where it is more than a size can be. */
+/* The product of the factors; SIZE_MAX, which no device has, if it overflows. */
 static inline size_t cuda_bytes(const int64_t *factors, int count)
 {
     size_t bytes;
@@ -97,7 +114,7 @@ static inline size_t cuda_bytes(const int64_t *factors, int count)
     return size_product(&bytes, factors, count) ? bytes : SIZE_MAX;
 }
 
-/* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's words. */
+/* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's message. */
 alibi_status cuda_check(cudaError_t error, const char *what);
 alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes,
                           void **out); /* not cleared */
@@ -105,8 +122,7 @@ alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes
 alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors,
                               int count, void **out);
 alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what);
-void cuda_free(struct cuda *c, void *buffer,
-               size_t bytes); /* waits for what is under way; NULL is fine */
+void cuda_free(struct cuda *c, void *buffer, size_t bytes); /* waits for work in flight */
 
 /* Scratch memory that passes over so many rows of C numbers take, for workspace.cu: of SCRATCH_SUMS
  * (columns.cu: the most of any pass; norm.cu; embedding.cu), and of SCRATCH_SORT (embedding.cu). */

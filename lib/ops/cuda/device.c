@@ -1,8 +1,10 @@
-/* device.c - the GPU itself: opening it, its memory, and the ways in and out of it
+/* device.c - one opened GPU: its state, its memory, transfers, and the table of operations
  *
- * There is one GPU per process (CUDA_VISIBLE_DEVICES chooses among several), opened once and kept.
- * Invariant: `used` is the sum of all device memory that cuda_new gave and cuda_free did not take
- * back; scratch and the products' workspace are in it. */
+ * alibi_cuda_open() makes a fresh `struct cuda` each time, so several devices, on one GPU or on
+ * several, live side by side in one process. Nothing here is shared between them.
+ *
+ * Invariant: `used` is the sum of all device memory that cuda_new() gave out and cuda_free() did
+ * not take back. Scratch memory and the workspace of cuBLASLt are part of it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +18,12 @@ struct cuda_buffer {
     size_t bytes;
 };
 
-static struct cuda gpu;
-static struct cuda_host library;
+/* ---- failures and the calling thread */
 
-/* ---- failures */
+/* Where fail() reports to: the host of the device that this thread called last. */
+static _Thread_local const struct cuda_host *host_of_thread;
 
-/* The library's own fail() is behind `library`; here is what the shared headers promise. */
+/* base.h declares fail(); inside this shared library it forwards to the host's own. */
 alibi_status fail(alibi_status status, const char *format, ...)
 {
     char line[1024] = "";
@@ -30,11 +32,22 @@ alibi_status fail(alibi_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    library.fail((int)status, line);
+    host_of_thread->fail((int)status, line);
     return status;
 }
 
-/* The runtime remembers an error until somebody asks for it, and would blame the next launch. */
+/* The current device is a property of the thread in CUDA. Other code in the process may change it
+ * between two of our calls, so every operation sets it. */
+struct cuda *cuda_of(struct device *dev)
+{
+    struct cuda *c = dev->state;
+
+    host_of_thread = c->host;
+    (void)cudaSetDevice(c->index);
+    return c;
+}
+
+/* The runtime keeps an error until somebody reads it, and would blame the next launch for it. */
 static void forget_error(void)
 {
     (void)cudaGetLastError();
@@ -46,8 +59,8 @@ alibi_status cuda_check(cudaError_t error, const char *what)
         return ALIBI_OK;
     forget_error();
     if (error == cudaErrorMemoryAllocation)
-        return fail(ALIBI_MEMORY, "the GPU has no room for %s", what);
-    return fail(ALIBI_DEVICE, "the GPU failed (%s): %s", what, cudaGetErrorString(error));
+        return fail(ALIBI_MEMORY, "the GPU has no memory left for %s", what);
+    return fail(ALIBI_DEVICE, "the GPU failed in %s: %s", what, cudaGetErrorString(error));
 }
 
 static double gib(size_t bytes)
@@ -62,7 +75,8 @@ static alibi_status no_room(size_t bytes, const char *what)
     forget_error();
     if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
         forget_error();
-    return fail(ALIBI_MEMORY, "the GPU has no room for %s: %.1f GiB wanted, %.1f GiB of %.1f free",
+    return fail(ALIBI_MEMORY,
+                "the GPU has no memory left for %s: it needs %.1f GiB, %.1f GiB of %.1f are free",
                 what, gib(bytes), gib(free_bytes), gib(total));
 }
 
@@ -84,8 +98,7 @@ alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what
     return ALIBI_OK;
 }
 
-/* An error of work under way is not lost: the runtime repeats it at the next call that can report
- * it. */
+/* An error of work in flight is not lost: the runtime reports it again at the next call. */
 void cuda_free(struct cuda *c, void *buffer, size_t bytes)
 {
     if (buffer == NULL)
@@ -95,28 +108,19 @@ void cuda_free(struct cuda *c, void *buffer, size_t bytes)
     c->used -= bytes;
 }
 
-static alibi_status reserve_buffer(struct cuda *c)
-{
-    size_t capacity = c->buffer_capacity > 0 ? 2 * c->buffer_capacity : 64;
-    struct cuda_buffer *grown;
-
-    if (c->buffer_count < c->buffer_capacity)
-        return ALIBI_OK;
-    grown = realloc(c->buffers, capacity * sizeof *grown);
-    if (grown == NULL)
-        return fail(ALIBI_MEMORY, "not enough memory for the list of %zu buffers on the GPU",
-                    capacity);
-    c->buffers = grown;
-    c->buffer_capacity = capacity;
-    return ALIBI_OK;
-}
-
 alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const char *what)
 {
     struct cuda *c = cuda_of(dev);
     void *buffer = NULL;
 
-    TRY_RETURN(reserve_buffer(c));
+    if (c->buffer_count == c->buffer_capacity) {
+        size_t capacity = c->buffer_capacity > 0 ? 2 * c->buffer_capacity : 64;
+        struct cuda_buffer *grown = realloc(c->buffers, capacity * sizeof *grown);
+        if (grown == NULL)
+            return fail(ALIBI_MEMORY, "no memory for a list of %zu GPU buffers", capacity);
+        c->buffers = grown;
+        c->buffer_capacity = capacity;
+    }
     TRY_RETURN(cuda_new(c, &buffer, bytes, what));
     c->buffers[c->buffer_count++] = (struct cuda_buffer){ buffer, bytes };
     *out = buffer;
@@ -135,25 +139,21 @@ void cuda_buffer_free(struct device *dev, void *buffer)
         }
 }
 
-static alibi_status grow_scratch(struct cuda *c, enum scratch_place place, size_t bytes)
+/* A place only grows, in multiples of SCRATCH_GRAIN; growing loses what is in it. */
+alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out)
 {
     size_t rounded;
 
-    if (!size_add(&rounded, bytes, SCRATCH_GRAIN - 1))
-        return no_room(bytes, "scratch memory");
-    rounded -= rounded % SCRATCH_GRAIN;
-    cuda_free(c, c->scratch[place].at, c->scratch[place].bytes);
-    c->scratch[place].at = NULL;
-    c->scratch[place].bytes = 0;
-    TRY_RETURN(cuda_new(c, &c->scratch[place].at, rounded, "scratch memory"));
-    c->scratch[place].bytes = rounded;
-    return ALIBI_OK;
-}
-
-alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out)
-{
-    if (bytes > c->scratch[place].bytes)
-        TRY_RETURN(grow_scratch(c, place, bytes));
+    if (bytes > c->scratch[place].bytes) {
+        if (!size_add(&rounded, bytes, SCRATCH_GRAIN - 1))
+            return no_room(bytes, "scratch memory");
+        rounded -= rounded % SCRATCH_GRAIN;
+        cuda_free(c, c->scratch[place].at, c->scratch[place].bytes);
+        c->scratch[place].at = NULL;
+        c->scratch[place].bytes = 0;
+        TRY_RETURN(cuda_new(c, &c->scratch[place].at, rounded, "scratch memory"));
+        c->scratch[place].bytes = rounded;
+    }
     *out = c->scratch[place].at;
     return ALIBI_OK;
 }
@@ -164,23 +164,13 @@ alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const in
     return cuda_scratch(c, place, cuda_bytes(factors, count), out);
 }
 
-/* What this room holds for itself and uses again. */
-static size_t held(const struct cuda *c)
-{
-    size_t bytes = BLAS_WORKSPACE;
-
-    for (int place = 0; place < SCRATCH_PLACES; place++)
-        bytes += c->scratch[place].bytes;
-    return bytes;
-}
-
-/* ---- in and out
+/* ---- transfers
  *
- * Through page-locked staging memory in two halves: while the GPU copies one, the host fills or
- * empties the other. What leaves the host has left it when upload returns, though the copy may
- * still be under way. */
+ * Through page-locked staging memory in two halves: while the GPU copies one half, the host fills
+ * or empties the other. When upload returns, the caller may reuse its buffer, although the copy to
+ * the GPU may still be in flight. */
 
-/* `count` numbers from `host`, as they lie in a tensor of that type. */
+/* Converts `count` host numbers to the type of the tensor, and back. */
 static void pack(char *staged, enum dtype type, const float *host, size_t count)
 {
     if (type == DTYPE_BF16)
@@ -199,7 +189,7 @@ static void unpack(float *host, enum dtype type, const char *staged, size_t coun
         memcpy(host, staged, count * sizeof *host);
 }
 
-/* Elements of piece `k` of a tensor; 0: past its end. */
+/* Piece `k` of a tensor begins at element *from. Returns its element count; 0: past the end. */
 static size_t piece(struct tensor t, size_t k, size_t *from)
 {
     size_t all = (size_t)tensor_count(t), most = HALF_BYTES / dtype_bytes(t.type);
@@ -238,7 +228,7 @@ alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host
     return ALIBI_OK;
 }
 
-/* Piece k arrives in half k % 2 while piece k - 1 is taken from the other. */
+/* Piece k arrives in half k % 2 while the host unpacks piece k - 1 from the other half. */
 alibi_status cuda_download(struct device *dev, void *host, struct tensor src)
 {
     struct cuda *c = cuda_of(dev);
@@ -271,18 +261,22 @@ alibi_status cuda_finish(struct device *dev)
     struct cuda *c = cuda_of(dev);
 
     cuda_part_end(c);
-    return cuda_check(cudaStreamSynchronize(c->stream), "finishing");
+    return cuda_check(cudaStreamSynchronize(c->stream), "waiting for its work");
 }
 
+/* Scratch and workspace count as free: the backend holds them for itself and uses them again. */
 void cuda_memory(struct device *dev, struct device_memory *memory)
 {
     struct cuda *c = cuda_of(dev);
 
     *memory = (struct device_memory){ .used = c->used, .peak = c->peak };
-    if (cudaMemGetInfo(&memory->free, &memory->total) != cudaSuccess)
+    if (cudaMemGetInfo(&memory->free, &memory->total) != cudaSuccess) {
         forget_error();
-    else
-        memory->free += held(c);
+        return;
+    }
+    memory->free += BLAS_WORKSPACE;
+    for (int place = 0; place < SCRATCH_PLACES; place++)
+        memory->free += c->scratch[place].bytes;
 }
 
 void cuda_reset_peak(struct device *dev)
@@ -292,23 +286,23 @@ void cuda_reset_peak(struct device *dev)
     c->peak = c->used;
 }
 
-/* ---- opening */
+/* ---- opening and closing */
 
-/* Within a major version any driver runs what any toolkit made; an older one does not. */
+/* A driver runs programs of any toolkit of its own major version or an older one. */
 static alibi_status check_driver(void)
 {
     int version = 0, needed = CUDART_VERSION / 1000 * 1000;
 
-    TRY_RETURN(cuda_check(cudaDriverGetVersion(&version), "asking the driver's version"));
+    TRY_RETURN(cuda_check(cudaDriverGetVersion(&version), "asking for the driver's version"));
     if (version == 0)
         return fail(ALIBI_DEVICE, "no NVIDIA driver is loaded");
     if (version < needed)
-        return fail(ALIBI_DEVICE, "the driver is too old (it has CUDA %d.%d, %d.%d is needed)",
+        return fail(ALIBI_DEVICE, "the driver is too old: it has CUDA %d.%d, %d.%d is needed",
                     version / 1000, version % 1000 / 10, needed / 1000, needed % 1000 / 10);
     return ALIBI_OK;
 }
 
-static alibi_status check_visible(void)
+static alibi_status check_visible(int64_t gpu)
 {
     int count = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
@@ -317,48 +311,61 @@ static alibi_status check_visible(void)
         forget_error();
         return fail(ALIBI_DEVICE, "no GPU is visible");
     }
-    return cuda_check(error, "counting GPUs");
+    TRY_RETURN(cuda_check(error, "counting the GPUs"));
+    if (gpu < 0 || gpu >= count)
+        return fail(ALIBI_DEVICE, "there is no GPU %lld: %d are visible, numbered from 0",
+                    (long long)gpu, count);
+    return ALIBI_OK;
 }
 
 static alibi_status read_properties(struct cuda *c, char name[CUDA_NAME_MAX])
 {
     struct cudaDeviceProp p;
 
-    TRY_RETURN(cuda_check(cudaGetDeviceProperties(&p, 0), "asking for its properties"));
+    TRY_RETURN(cuda_check(cudaGetDeviceProperties(&p, c->index), "reading its properties"));
     if (p.major < 8)
         return fail(ALIBI_DEVICE, "GPU '%s' has compute capability %d.%d, 8.0 is needed", p.name,
                     p.major, p.minor);
     c->major = p.major;
-    c->unordered = getenv("ALIBI_UNORDERED") != NULL;
     c->multiprocessors = p.multiProcessorCount;
     c->shared_per_block = p.sharedMemPerBlockOptin;
     snprintf(name, CUDA_NAME_MAX, "%.*s", CUDA_NAME_MAX - 1, p.name);
     return ALIBI_OK;
 }
 
-static alibi_status open_blas(struct cuda *c)
+static alibi_status open_queues(struct cuda *c)
 {
-    cublasStatus_t error = cublasLtCreate(&c->blas);
+    cublasStatus_t error;
 
+    TRY_RETURN(cuda_check(cudaSetDevice(c->index), "selecting it"));
+    TRY_RETURN(cuda_check(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking),
+                          "creating a stream"));
+    error = cublasLtCreate(&c->blas);
     if (error != CUBLAS_STATUS_SUCCESS)
         return fail(ALIBI_DEVICE, "cuBLASLt cannot start: %s", cublasLtGetStatusName(error));
-    return cuda_new(c, &c->workspace, BLAS_WORKSPACE, "the workspace of products");
-}
-
-static alibi_status open_staging(struct cuda *c)
-{
+    TRY_RETURN(cuda_new(c, &c->workspace, BLAS_WORKSPACE, "the workspace of cuBLASLt"));
     for (int half = 0; half < 2; half++) {
         TRY_RETURN(cuda_check(cudaMallocHost((void **)&c->staging.at[half], HALF_BYTES),
-                              "page-locked host memory"));
-        TRY_RETURN(cuda_check(
-            cudaEventCreateWithFlags(&c->staging.done[half], cudaEventDisableTiming), "an event"));
+                              "allocating page-locked host memory"));
+        TRY_RETURN(
+            cuda_check(cudaEventCreateWithFlags(&c->staging.done[half], cudaEventDisableTiming),
+                       "creating an event"));
     }
     return ALIBI_OK;
 }
 
-/* Gives back what an opening that failed had got, so that it may be tried again. */
-static void close_device(struct cuda *c)
+/* Also closes a device whose opening failed half-way. */
+static void close_state(struct cuda *c)
 {
+    if (c->stream != NULL)
+        cudaStreamSynchronize(c->stream);
+    cuda_parts_free(c);
+    cuda_plans_free(c);
+    for (size_t i = 0; i < c->buffer_count; i++)
+        cudaFree(c->buffers[i].at);
+    free(c->buffers);
+    for (int place = 0; place < SCRATCH_PLACES; place++)
+        cudaFree(c->scratch[place].at);
     for (int half = 0; half < 2; half++) {
         if (c->staging.done[half] != NULL)
             cudaEventDestroy(c->staging.done[half]);
@@ -370,28 +377,92 @@ static void close_device(struct cuda *c)
     if (c->stream != NULL)
         cudaStreamDestroy(c->stream);
     forget_error();
-    *c = (struct cuda){ 0 };
+    free(c);
 }
 
-int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], const struct cuda_host *host)
+int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
+                    const struct cuda_host *host)
 {
     alibi_status status;
+    struct cuda *c = NULL;
 
-    library = *host;
+    host_of_thread = host;
     if (host->version != CUDA_INTERFACE)
         return fail(ALIBI_DEVICE,
-                    "libalibi_cuda.so is of another version (it has interface %d, %d is needed)",
+                    "libalibi_cuda.so is of another version: it has interface %d, %d is needed",
                     CUDA_INTERFACE, host->version);
-    TRY_RETURN(check_driver());
-    TRY_RETURN(check_visible());
-    TRY(read_properties(&gpu, name));
-    TRY(cuda_check(cudaSetDevice(0), "choosing it"));
-    TRY(cuda_check(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking), "a stream"));
-    TRY(open_blas(&gpu));
-    TRY(open_staging(&gpu));
-    *out = (struct device){ .ops = &cuda_ops, .state = &gpu, .logits = GPU_LOGITS };
+    TRY(check_driver());
+    TRY(check_visible(gpu));
+    c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return fail(ALIBI_MEMORY, "no memory for the state of a GPU");
+    c->host = host;
+    c->index = (int)gpu;
+    c->autotune = (struct autotune){ .after = AUTOTUNE_AFTER, .flops = AUTOTUNE_FLOPS };
+    TRY(read_properties(c, name));
+    TRY(open_queues(c));
+    *out = (struct device){ .ops = &cuda_ops, .state = c, .logits = GPU_LOGITS };
+    c = NULL;
 out:
-    if (status != ALIBI_OK)
-        close_device(&gpu);
+    if (c != NULL)
+        close_state(c);
     return status;
 }
+
+void alibi_cuda_close(struct device *dev)
+{
+    close_state(cuda_of(dev));
+}
+
+void alibi_cuda_autotune(struct device *dev, int after, double flops, int *tuned)
+{
+    struct cuda *c = cuda_of(dev);
+
+    if (after >= 0) {
+        c->autotune.after = after;
+        c->autotune.flops = flops;
+    }
+    *tuned = c->autotune.tuned;
+}
+
+/* ---- the table of operations: contracts in ops.h */
+
+const struct ops cuda_ops = {
+    .name = "cuda",
+    .finish = cuda_finish,
+    .memory = cuda_memory,
+    .reset_peak = cuda_reset_peak,
+    .workspace = cuda_workspace,
+    .read_parts = cuda_read_parts,
+    .buffer_new = cuda_buffer_new,
+    .buffer_free = cuda_buffer_free,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .fill = cuda_fill,
+    .copy = cuda_copy,
+    .embedding_forward = cuda_embedding_forward,
+    .embedding_backward = cuda_embedding_backward,
+    .linear_forward = cuda_linear_forward,
+    .linear_backward = cuda_linear_backward,
+    .linear_activation_forward = cuda_linear_activation_forward,
+    .linear_activation_backward = cuda_linear_activation_backward,
+    .layernorm_forward = cuda_layernorm_forward,
+    .layernorm_backward = cuda_layernorm_backward,
+    .rmsnorm_forward = cuda_rmsnorm_forward,
+    .rmsnorm_backward = cuda_rmsnorm_backward,
+    .activation_forward = cuda_activation_forward,
+    .activation_backward = cuda_activation_backward,
+    .residual_forward = cuda_residual_forward,
+    .dropout = cuda_dropout,
+    .attention_forward = cuda_attention_forward,
+    .attention_backward = cuda_attention_backward,
+    .attention_norms = cuda_attention_norms,
+    .rotary = cuda_rotary,
+    .bucket_forward = cuda_bucket_forward,
+    .bucket_backward = cuda_bucket_backward,
+    .cross_entropy = cuda_cross_entropy,
+    .adamw = cuda_adamw,
+    .nesterov = cuda_nesterov,
+    .sum_squares = cuda_sum_squares,
+    .sum = cuda_sum,
+};

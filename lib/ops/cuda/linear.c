@@ -35,8 +35,7 @@ enum epilogue {
 };
 
 /* Trying all ways costs about as many products as came before it, twice over at most. */
-enum { WAYS = 8, TRY_RUNS = 3, TRY_AFTER = 24 };
-static const double try_flops = 2e9; /* smaller products are not worth it */
+enum { WAYS = 8, TRY_RUNS = 3 };
 
 struct product {
     bool transpose_a, transpose_b;
@@ -66,7 +65,7 @@ struct cuda_plan {
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t ways[WAYS]; /* as the library ranks them */
     int count, chosen;
-    int uses; /* up to TRY_AFTER */
+    int uses; /* up to autotune.after */
 };
 
 /* ---- plans */
@@ -251,6 +250,16 @@ static void free_plan(struct cuda_plan *plan)
     free(plan);
 }
 
+void cuda_plans_free(struct cuda *c)
+{
+    for (int i = 0; i < PLAN_BUCKETS; i++)
+        while (c->plans[i] != NULL) {
+            struct cuda_plan *next = c->plans[i]->next;
+            free_plan(c->plans[i]);
+            c->plans[i] = next;
+        }
+}
+
 static alibi_status new_plan(struct cuda *c, struct cuda_plan **out, const struct key *key,
                              const struct product *p)
 {
@@ -375,6 +384,7 @@ static alibi_status try_ways(struct cuda *c, struct cuda_plan *plan, const struc
     for (int i = 0; i < 2; i++)
         TRY(cuda_check(cudaEventCreate(&events[i]), "timing products"));
     TRY(choose_way(c, plan, p, aside != NULL ? aside : p->d, events));
+    c->autotune.tuned++;
 out:
     for (int i = 0; i < 2; i++)
         if (events[i] != NULL)
@@ -383,12 +393,12 @@ out:
     return status;
 }
 
-static bool is_worth_trying(struct cuda_plan *plan, const struct product *p)
+static bool is_worth_trying(struct cuda *c, struct cuda_plan *plan, const struct product *p)
 {
-    if (plan->count < 2 || plan->uses > TRY_AFTER ||
-        2.0 * (double)p->m * (double)p->n * (double)p->k < try_flops)
+    if (plan->count < 2 || plan->uses > c->autotune.after ||
+        2.0 * (double)p->m * (double)p->n * (double)p->k < c->autotune.flops)
         return false;
-    return plan->uses++ == TRY_AFTER;
+    return plan->uses++ == c->autotune.after;
 }
 
 /* *done is false, and nothing happened, where cuBLASLt has no way to do it. */
@@ -401,7 +411,7 @@ static alibi_status try_product(struct cuda *c, const struct product *p, bool *d
     if (!plan->possible)
         return ALIBI_OK;
     TRY_RETURN(set_addresses(plan, p));
-    if (is_worth_trying(plan, p))
+    if (is_worth_trying(c, plan, p))
         TRY_RETURN(try_ways(c, plan, p));
     return run_way(c, plan, p, p->d, plan->chosen);
 }

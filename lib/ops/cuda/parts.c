@@ -102,3 +102,13 @@ alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int 
     c->parts->sums = 0;
     return ALIBI_OK;
 }
+
+void cuda_parts_free(struct cuda *c)
+{
+    if (c->parts == NULL)
+        return;
+    for (int i = 0; i < PART_EVENTS; i++)
+        if (c->parts->event[i] != NULL)
+            cudaEventDestroy(c->parts->event[i]);
+    free(c->parts);
+}
