@@ -52,6 +52,8 @@ if [ -e "$(dirname "$program")/libalibi_cuda.so" ]; then
     expect 7 "driver is too old \(it has CUDA 12.2, [0-9.]+ is needed\)" env LD_LIBRARY_PATH="$PWD/driver" "$program" plan --device cuda
     check "auto with an old driver" env LD_LIBRARY_PATH="$PWD/driver" "$program" train "${loud[@]}" --out old
     grep -q 'driver is too old.*running on the CPU' stderr && pass "notes it and takes the CPU" || fail "auto" "no note"
+else
+    skip 3 "no CUDA backend"
 fi
 
 # auto, and what is asked for and not there
@@ -82,6 +84,7 @@ if has_gpu; then
         fail "plan" "exit code $code"
     expect 4 "memory|free" "$program" train "${tiny[@]}" --layers 96 --width 12288 --heads 96 --device cuda --out big
 else
+    skip 21 "no GPU"
     for command in "train ${tiny[*]} --out none" "compare ${tiny[*]} --out none" "eval cpu" "generate cpu" plan "bench train"; do
         expect 7 "^alibi: ${command%% *}: .*(GPU|CUDA|cuda)" "$program" $command --device cuda
     done

@@ -44,7 +44,7 @@ elif command -v setpriv > /dev/null; then
     cp "$program" program && chmod 755 "$folder" program
     expect 3 "^alibi: train: .*'locked.txt': Permission denied" setpriv --reuid 65534 --clear-groups ./program train --device cpu "${tiny[@]}" locked.txt --out /nonexistent
 else
-    echo "skipped: no user who may not read a file"
+    skip 1 "no user who may not read a file"
 fi
 expect 3 "'absent.txt'" "$ALIBI" train "${tiny[@]}" all.txt absent.txt --out bad
 [ -e bad ] && fail "bad text leaves nothing behind" "there is a folder" || pass "bad text leaves nothing behind"

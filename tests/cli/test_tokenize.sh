@@ -142,7 +142,7 @@ rm -rf other
 check "standard input as '-'" bash -c "cat all.txt | '$ALIBI' tokenize - --tokenizer bpe.json --shard-tokens 20000 --quiet -o other"
 cmp -s <(ids_of other) ids && pass "gives the same ids" || fail "standard input" "other ids"
 for packer in gzip zstd; do
-    command -v $packer > /dev/null || { echo "skipped: no $packer" && continue; }
+    command -v $packer > /dev/null || { skip 1 "no $packer" && continue; }
     $packer -c < all.txt > packed
     shards "packed by $packer" packed
     head -c 30000 packed > cut
