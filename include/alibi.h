@@ -118,8 +118,7 @@ ALIBI_API size_t alibi_memory_now(void);
 ALIBI_API size_t alibi_memory_peak(void);
 ALIBI_API void alibi_memory_reset_peak(void);
 
-/* ---- options: one table serves flags, recipes, help and checks
- * ------------------------------------------------------- */
+/* ---- options: one table serves flags, recipes, help and checks */
 
 enum { ALIBI_LIST_MAX = 32, ALIBI_NAME_MAX = 32 };
 
@@ -229,8 +228,7 @@ ALIBI_API void alibi_device_get_info(struct alibi_device_info *info);
 
 ALIBI_API const char *alibi_precision_name(int precision); /* "fp32", "bf16" */
 
-/* ---- model configuration
- * --------------------------------------------------------------------------------------------- */
+/* ---- model configuration */
 
 enum alibi_norm { ALIBI_LAYERNORM, ALIBI_RMSNORM };
 enum alibi_activation { ALIBI_GELU_TANH, ALIBI_GELU_ERF, ALIBI_RELU, ALIBI_SWIGLU };
@@ -264,8 +262,8 @@ ALIBI_API const struct alibi_option *alibi_config_options(int *count);
 /* Fills in what is 0 and checks that the parts fit together (ALIBI_USAGE names the option). */
 ALIBI_API alibi_status alibi_config_resolve(struct alibi_config *config);
 
-/* The position methods, in the order of their table: name and one-line summary, NULL past the end.
- * */
+/* The position methods, in the order of their table: name and one-line summary, NULL past the
+ * end. */
 ALIBI_API const char *alibi_position_name(int index, const char **summary);
 
 /* ---- text
@@ -526,9 +524,9 @@ struct alibi_eval {
                        none */
     bool verify;    /* find what was left out in double precision, which takes longer than the
                        evaluation */
-    /* Stream with alibi: keys that no query can reach with scores up to this are forgotten, so that
-     * memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: nothing is forgotten.
-     * */
+    /* Stream with alibi: keys that no query can reach with scores up to this are forgotten, so
+     * that memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: nothing is
+     * forgotten. */
     double window_score;
 };
 
@@ -582,8 +580,7 @@ ALIBI_API alibi_status alibi_generate(alibi_model *model, const char *prompt, si
                                       bool (*emit)(void *user, const char *text, size_t bytes),
                                       void *user);
 
-/* ---- the comparison: the main job
- * ------------------------------------------------------------------------------------ */
+/* ---- the comparison: the main job */
 
 struct alibi_compare {
     struct alibi_name_list methods;

@@ -1,4 +1,4 @@
-/* base.h - what every room uses: errors, sizes, memory, files, random numbers, JSON, log
+/* base.h - what every room uses: errors, sizes, memory, text, files, threads, random numbers, calls
  *
  * The rest of the library reaches the operating system through this room only, so that every
  * failure can be injected. */
@@ -50,8 +50,7 @@ alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was no
             return try_status;                                                                     \
     } while (0)
 
-/* ---- sizes (size.h is all inline)
- * -------------------------------------------------------------------------------------- */
+/* ---- sizes (size.h is all inline) */
 
 #include "size.h"
 
@@ -59,14 +58,13 @@ alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was no
  * -------------------------------------------------------------------------------------------------
  * */
 
-/* All heap memory of the library. 64-byte aligned, counted, able to fail on demand. mem_new does
- * not clear; mem_new_zero does. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names
- * `what` and the bytes asked for. */
+/* All heap memory of the library: 64-byte aligned, counted, and able to fail on demand. mem_new
+ * does not clear, mem_new_zero does. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY
+ * names `what` and the bytes asked for. mem_grow keeps the content; mem_free accepts NULL. */
 alibi_status mem_new(void **out, size_t bytes, const char *what);
 alibi_status mem_new_zero(void **out, size_t bytes, const char *what);
-alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes,
-                      const char *what); /* keeps the content */
-void mem_free(void *p);                  /* NULL is fine */
+alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what);
+void mem_free(void *p);
 
 /* count * sizeof **pp elements into *pp, with the product checked. */
 #define NEW_ARRAY(pp, count, what) new_array((void **)(pp), (count), sizeof **(pp), (what))
@@ -75,8 +73,8 @@ void mem_free(void *p);                  /* NULL is fine */
 alibi_status new_array(void **out, int64_t count, size_t size, const char *what);
 alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what);
 
-/* Room for `count` elements in *pp, which has room for *capacity: what is there stays, and what
- * grows at least doubles. */
+/* Makes room for `count` elements in *pp, which has room for *capacity. The content is kept; a
+ * capacity that grows at least doubles. */
 #define RESERVE_ARRAY(pp, capacity, count, what)                                                   \
     reserve_array((void **)(pp), (capacity), (count), sizeof **(pp), (what))
 alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size,
@@ -102,50 +100,48 @@ alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length)
 alibi_status text_status(const struct text *t);
 void text_free(struct text *t);
 
-/* ---- files (file.c, folder.c, lock.c; os.c makes the system calls)
- * ------------------------------------------ */
+/* ---- files (file.c, folder.c, lock.c; os.c makes the system calls) */
 
-/* All file access of the library. Every function counts as one or more I/O calls that can be told
- * to fail. ALIBI_IO names the path and the system's reason; a path that does not exist or is not
- * the right kind is ALIBI_BAD_INPUT. */
+/* All file access of the library. Every function makes one or more I/O calls that can be told to
+ * fail. ALIBI_IO names the path and the system's reason; a path that does not exist or is of the
+ * wrong kind is ALIBI_BAD_INPUT. */
 struct file;
 
 alibi_status file_open_read(struct file **out, const char *path);
-alibi_status file_open_input(
-    struct file **out, const char *path); /* pipes and devices too; "-" is standard input; size 0 */
+/* Pipes and devices too; "-" is standard input. The size is then 0. A stop request of the call ends
+ * a read that waits for a pipe or a device with ALIBI_INTERRUPTED. */
+alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call);
 alibi_status file_create(struct file **out, const char *path); /* truncates */
 alibi_status file_open_append(struct file **out, const char *path);
-/* got < bytes only at the end of the file. ALIBI_INTERRUPTED: a stop was asked for, and the file is
- * a pipe or a device, where to wait for more may take for ever. */
+/* *got is less than `bytes` only at the end of the file. */
 alibi_status file_read(struct file *f, void *buffer, size_t bytes, size_t *got);
 alibi_status file_write(struct file *f, const void *buffer, size_t bytes);
-alibi_status file_write_over(struct file *f, const void *buffer,
-                             size_t bytes); /* the first bytes of the file */
+alibi_status file_write_over(struct file *f, const void *buffer, size_t bytes); /* at its start */
 alibi_status file_sync(struct file *f);
-alibi_status file_close(
-    struct file *f); /* reports what a late write reports; f is gone either way; NULL is fine */
+/* Reports errors of earlier writes; f is gone either way. NULL is fine. */
+alibi_status file_close(struct file *f);
 int64_t file_size(const struct file *f);
-/* Its bytes, and when it was written, in nanoseconds since 1970; without opening it. Both 0 for
- * pipes and devices. */
+/* Size and time of the last change, in nanoseconds since 1970, without opening the file. Both are 0
+ * for pipes and devices. */
 alibi_status file_measure(int64_t *bytes, int64_t *modified, const char *path);
 
-alibi_status file_read_all(char **out, size_t *bytes, const char *path,
-                           size_t limit); /* one more byte, a 0, behind the end */
-alibi_status file_replace(const char *path, const void *bytes,
-                          size_t length); /* write aside, sync, rename, sync the folder */
-/* The same for what `write` makes. Where `path` is not a regular file (a device, a pipe, a link),
- * it is written in place. */
+/* A 0 follows the content, and is not counted. */
+alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit);
+/* Writes aside, syncs, renames, syncs the folder: at every instant the old file or the new one is
+ * there, whole. */
+alibi_status file_replace(const char *path, const void *bytes, size_t length);
+/* The same for the bytes that `write` writes. A device, a pipe or a link is written in place. */
 alibi_status file_replace_with(const char *path,
                                alibi_status (*write)(struct file *f, const void *user),
                                const void *user);
 alibi_status file_truncate(const char *path, int64_t bytes);
 alibi_status file_rename(const char *from, const char *to);
-alibi_status file_remove(const char *path); /* one that is not there is fine */
+alibi_status file_remove(const char *path); /* a file that does not exist is fine */
 alibi_status file_remove_within(const char *folder, const char *name);
 bool file_exists(const char *path);
 
-/* A whole file as memory, read only. Whoever truncates it meanwhile ends the process (SIGBUS): that
- * is the price of not copying. */
+/* A whole file as memory, read only. If another process truncates the file while it is mapped, this
+ * process dies of SIGBUS: the price of not copying. */
 struct mapping;
 alibi_status mapping_open(struct mapping **out, const char *path);
 const char *mapping_view(const struct mapping *m, size_t *bytes);
@@ -155,50 +151,48 @@ alibi_status folder_create(const char *path); /* and its parents; one that exist
 alibi_status folder_sync(const char *path);
 alibi_status folder_remove(const char *path); /* the folder and the files in it, not deeper */
 bool folder_exists(const char *path);
-alibi_status folder_list(char ***names, int *count, const char *path); /* sorted; names_free */
-alibi_status folder_list_files(char ***paths, int *count,
-                               const char *path); /* and of folders below, sorted; names_free */
+/* Sorted; released with names_free. The second one descends into folders. */
+alibi_status folder_list(char ***names, int *count, const char *path);
+alibi_status folder_list_files(char ***paths, int *count, const char *path);
 void names_free(char **names, int count);
 alibi_status folder_free_space(int64_t *bytes, const char *path);
-/* What is there. Unlike file_exists and folder_exists it tells what is not there from what cannot
- * be seen. */
+
+/* Unlike file_exists and folder_exists, path_look tells a missing path from one that cannot be
+ * seen. */
 enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
-alibi_status path_folder(char **out, const char *path); /* the folder it lies in; mem_free */
-/* Whether `path`, which need not be there yet, is the folder or lies in it at any depth, whatever
- * links are on the way. */
+alibi_status path_folder(char **out, const char *path);                   /* its parent; mem_free */
+/* Whether `path`, which need not exist yet, is `folder` or is inside it at any depth; links are
+ * resolved. */
 alibi_status path_is_within(bool *yes, const char *path, const char *folder);
 
-/* One writer per folder: holds `folder`/lock until released. ALIBI_IO if another process has it. */
+/* One writer per folder: holds the file `lock` in it until released. ALIBI_IO if another process
+ * holds it. */
 struct lock;
 alibi_status lock_take(struct lock **out, const char *folder);
 void lock_release(struct lock *l);
 
 /* CRC-32 (zlib's), continued from `crc`; start with 0. */
 uint32_t checksum(uint32_t crc, const void *bytes, size_t length);
-/* The checksum of bytes with checksum `first` and, behind them, `length` bytes with checksum
- * `second`. */
+/* The checksum of bytes with checksum `first` followed by `length` bytes with checksum `second`. */
 uint32_t checksum_join(uint32_t first, uint32_t second, size_t length);
 
-/* ---- a thread beside (worker.c)
- * -------------------------------------------------------------------------------------------- */
+/* ---- a background thread (worker.c) */
 
-/* One thread that does one job at a time, so that reading goes on while others compute. */
+/* One thread that does one job at a time, for example reading while others compute. */
 struct worker;
 alibi_status worker_new(struct worker **out);
-void worker_start(struct worker *w, alibi_status (*job)(void *user),
-                  void *user);              /* only when it is idle */
-alibi_status worker_wait(struct worker *w); /* the job's status and message, in this thread;
-                                               ALIBI_OK if none was started */
-void worker_free(struct worker *w);         /* waits first; NULL is fine */
+void worker_start(struct worker *w, alibi_status (*job)(void *user), void *user); /* when idle */
+/* The job's status, its message in this thread; ALIBI_OK if none was started. */
+alibi_status worker_wait(struct worker *w);
+void worker_free(struct worker *w); /* waits first; NULL is fine */
 
-/* ---- random numbers (random.c)
- * ------------------------------------------------------------------------------------------ */
+/* ---- random numbers (random.c) */
 
-/* Philox4x32-10 (Salmon et al., SC 2011): the number at (seed, stream, index) is computed, not
- * remembered, so any of them can be had in any order, on any number of threads, and resuming needs
- * no state. */
+/* Philox4x32-10 (Salmon et al., SC 2011): the number at (seed, stream, index) is a function of the
+ * three. Numbers can be drawn in any order and on any number of threads, and resuming needs no
+ * state. */
 struct random4 {
     uint32_t at[4];
 };
@@ -207,7 +201,7 @@ double random_uniform(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1)
 double random_normal(uint64_t seed, uint64_t stream, uint64_t index);
 uint64_t random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n); /* 0..n-1 */
 
-/* Streams: the high bits say what for, the low bits which one. */
+/* Streams: the high bits are the purpose, the low bits number the streams of that purpose. */
 #define RANDOM_STREAM(purpose, which) (((uint64_t)(purpose) << 48) | (uint64_t)(which))
 enum {
     RANDOM_INIT = 1,
@@ -218,12 +212,11 @@ enum {
     RANDOM_BENCH
 };
 
-/* Where element `i` of `n` comes to stand in a shuffle keyed by (seed, stream): a bijection of
- * 0..n-1 that needs no table. */
+/* The place of element `i` of `n` in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that
+ * needs no table. */
 uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
 
-/* ---- log and progress (log.c)
- * ------------------------------------------------------------------------------------------- */
+/* ---- log and progress (log.c) */
 
 /* Through the callbacks of a call; a NULL call is silent and is never stopped. */
 void call_note(const struct alibi_call *call, const char *format, ...)
@@ -245,18 +238,17 @@ void stop_clear(void);
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 
-/* ---- options (options.c): the texts of alibi_options_read and alibi_options_write
- * ---------------- */
+/* ---- options (options.c): the texts of alibi_options_read and alibi_options_write */
 
 alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes,
                            size_t length, const char *path);
 alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json);
 
-/* ALIBI_USAGE names the first value outside its range: a caller need not have come through
- * alibi_options_set. */
+/* Checks values that were not set through alibi_options_set. ALIBI_USAGE names the first one that
+ * is out of range. */
 alibi_status options_check(const struct alibi_option_group *groups, int count);
 
-/* One value as JSON, or for people: the same without the quotes. */
+/* One value as JSON, or, for people, the same without quotes. */
 alibi_status option_format(struct text *out, const struct alibi_option *o, const void *values);
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
                                  const void *values);
@@ -269,13 +261,13 @@ void option_key(char key[OPTION_KEY_MAX], const char *name);
  * ------------------------------------------------------------------------------------------------
  * */
 
-/* White space as it separates words everywhere here: ASCII's, whatever the locale. */
+/* White space that separates words: that of ASCII, in every locale. */
 static inline bool is_white_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Whether a byte of UTF-8 is one of a character's, but not the first. */
+/* Whether a byte of UTF-8 continues a character. */
 static inline bool utf8_continues(char c)
 {
     return ((unsigned char)c & 0xC0) == 0x80;
@@ -284,8 +276,8 @@ static inline bool utf8_continues(char c)
 /* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_valid_prefix(const char *bytes, size_t length);
 
-/* Makes text from outside fit for one line on a terminal: control characters and broken UTF-8
- * become '?'. */
+/* Makes foreign text fit for one line on a terminal: control characters and invalid UTF-8 become
+ * '?'. */
 void line_clean(char *line);
 
 #endif

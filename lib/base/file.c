@@ -18,11 +18,12 @@ struct file {
     int fd;
     char *path;
     int64_t size;
-    bool lent;  /* standard input is not ours to close */
-    bool waits; /* a pipe or a device: what comes next may take any time */
+    bool borrowed;                 /* standard input is not ours to close */
+    bool waits;                    /* a pipe or a device: a read may take any time */
+    const struct alibi_call *call; /* of an input: its stop request ends such a read */
 };
 
-/* Is the reason one that another path, or another permission, would mend? */
+/* Whether another path or another permission would help. */
 static bool path_is_wrong(int reason)
 {
     switch (reason) {
@@ -49,13 +50,12 @@ alibi_status path_fail(const char *verb, const char *path)
 
 /* ---- open and close */
 
-/* Closes what was opened and frees the rest; for ways out on which another error, or none, is to be
- * reported. */
+/* For paths on which another error, or none, is to be reported. */
 static void close_quietly(struct file *f)
 {
     if (f == NULL)
         return;
-    if (f->fd >= 0 && !f->lent)
+    if (f->fd >= 0 && !f->borrowed)
         os_close(f->fd);
     mem_free(f->path);
     mem_free(f);
@@ -70,28 +70,23 @@ alibi_status path_check_regular(const struct stat *info, const char *path)
     return ALIBI_OK;
 }
 
-static alibi_status open_descriptor(struct file *f, int flags, const char *verb)
-{
-    struct stat info;
-
-    f->fd = os_open(f->path, flags);
-    if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
-        return path_fail(verb, f->path);
-    if ((flags & O_ACCMODE) == O_RDONLY)
-        TRY_RETURN(path_check_regular(&info, f->path));
-    f->size = info.st_size;
-    return ALIBI_OK;
-}
-
 static alibi_status open_file(struct file **out, const char *path, int flags, const char *verb)
 {
     alibi_status status;
     struct file *f = NULL;
+    struct stat info;
 
     TRY(NEW_ZERO_ARRAY(&f, 1, "an open file"));
     f->fd = -1;
     TRY(text_copy(&f->path, path));
-    TRY(open_descriptor(f, flags, verb));
+    f->fd = os_open(path, flags);
+    if (f->fd < 0 || os_fstat(f->fd, &info) != 0) {
+        status = path_fail(verb, path);
+        goto out;
+    }
+    if ((flags & O_ACCMODE) == O_RDONLY)
+        TRY(path_check_regular(&info, path));
+    f->size = info.st_size;
     *out = f;
     f = NULL;
 out:
@@ -106,32 +101,29 @@ alibi_status file_open_read(struct file **out, const char *path)
     return open_file(out, path, O_RDONLY | O_NONBLOCK, "open");
 }
 
-/* O_NONBLOCK: opening a pipe does not wait for who writes into it; reading does, and can be
- * stopped. */
-static alibi_status open_input_descriptor(struct file *f)
-{
-    struct stat info;
-
-    f->fd = f->lent ? STDIN_FILENO : os_open(f->path, O_RDONLY | O_NONBLOCK);
-    if (f->fd < 0 || os_fstat(f->fd, &info) != 0)
-        return path_fail("open", f->path);
-    if (S_ISDIR(info.st_mode))
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", f->path);
-    f->waits = !S_ISREG(info.st_mode);
-    f->size = S_ISREG(info.st_mode) && !f->lent ? info.st_size : 0;
-    return ALIBI_OK;
-}
-
-alibi_status file_open_input(struct file **out, const char *path)
+alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call)
 {
     alibi_status status;
     struct file *f = NULL;
+    struct stat info;
 
     TRY(NEW_ZERO_ARRAY(&f, 1, "an open file"));
     f->fd = -1;
-    f->lent = strcmp(path, "-") == 0;
-    TRY(text_copy(&f->path, f->lent ? "standard input" : path));
-    TRY(open_input_descriptor(f));
+    f->call = call;
+    f->borrowed = strcmp(path, "-") == 0;
+    TRY(text_copy(&f->path, f->borrowed ? "standard input" : path));
+    /* O_NONBLOCK: opening a pipe does not wait for its writer; reading does, and can be stopped. */
+    f->fd = f->borrowed ? STDIN_FILENO : os_open(path, O_RDONLY | O_NONBLOCK);
+    if (f->fd < 0 || os_fstat(f->fd, &info) != 0) {
+        status = path_fail("open", f->path);
+        goto out;
+    }
+    if (S_ISDIR(info.st_mode)) {
+        status = fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", f->path);
+        goto out;
+    }
+    f->waits = !S_ISREG(info.st_mode);
+    f->size = S_ISREG(info.st_mode) && !f->borrowed ? info.st_size : 0;
     *out = f;
     f = NULL;
 out:
@@ -168,7 +160,7 @@ alibi_status file_close(struct file *f)
 
     if (f == NULL)
         return ALIBI_OK;
-    if (!f->lent && os_close(f->fd) != 0)
+    if (!f->borrowed && os_close(f->fd) != 0)
         status = path_fail("close", f->path);
     f->fd = -1;
     close_quietly(f);
@@ -182,14 +174,14 @@ int64_t file_size(const struct file *f)
 
 /* ---- read, write, sync */
 
-/* Whoever writes into a pipe may pause for ever: a stop is seen even so. */
+/* The writer of a pipe may pause for ever: a stop request is seen even so. */
 static alibi_status wait_for_input(const struct file *f)
 {
     int ready = 0;
 
     while (ready == 0) {
-        if (alibi_global_stop_requested())
-            return fail(ALIBI_INTERRUPTED, "stopped while '%s' was read", f->path);
+        if (call_stopped(f->call) || alibi_global_stop_requested())
+            return fail(ALIBI_INTERRUPTED, "stopped while reading '%s'", f->path);
         ready = os_wait(f->fd, WAIT_MILLISECONDS);
     }
     return ready > 0 ? ALIBI_OK : path_fail("read", f->path);
@@ -252,23 +244,12 @@ alibi_status file_sync(struct file *f)
 
 /* ---- whole files */
 
-static alibi_status read_whole(char *buffer, size_t bytes, struct file *f)
-{
-    size_t got = 0;
-
-    TRY_RETURN(file_read(f, buffer, bytes, &got));
-    if (got < bytes)
-        return fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", f->path,
-                    got);
-    return ALIBI_OK;
-}
-
 alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit)
 {
     alibi_status status;
     struct file *f = NULL;
     char *buffer = NULL;
-    size_t size;
+    size_t size, got = 0;
 
     TRY(file_open_read(&f, path));
     size = (size_t)f->size;
@@ -279,7 +260,12 @@ alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t l
         goto out;
     }
     TRY(NEW_ARRAY(&buffer, (int64_t)size + 1, path));
-    TRY(read_whole(buffer, size, f));
+    TRY(file_read(f, buffer, size, &got));
+    if (got < size) {
+        status =
+            fail(ALIBI_IO, "cannot read '%s': it shrank to %zu bytes while it was read", path, got);
+        goto out;
+    }
     buffer[size] = '\0';
     *out = buffer;
     *bytes = size;
@@ -388,8 +374,8 @@ alibi_status file_remove(const char *path)
     return os_unlink(path) == 0 || errno == ENOENT ? ALIBI_OK : path_fail("remove", path);
 }
 
-/* One whose absence is not certain counts as there: whoever opens it gets the reason, and nothing
- * is overwritten by mistake. */
+/* A file whose absence is not certain counts as existing: opening it then gives the reason, and
+ * nothing is overwritten by mistake. */
 bool file_exists(const char *path)
 {
     struct stat info;

@@ -66,7 +66,7 @@ alibi_status path_look(enum path_kind *kind, const char *path)
     return ALIBI_OK;
 }
 
-/* Of what is there of the path: the nearest folder above it that exists. */
+/* Resolves the longest prefix of the path that exists. */
 static alibi_status resolve(char **out, const char *path)
 {
     alibi_status status;
@@ -132,7 +132,7 @@ alibi_status folder_sync(const char *path)
     return status;
 }
 
-/* A folder that was made survives a power cut only once the folder it lies in is synced. */
+/* A new folder survives a power cut only once its parent is synced. */
 static alibi_status sync_parent(const char *path)
 {
     alibi_status status;
@@ -276,7 +276,7 @@ alibi_status folder_list(char ***names, int *count, const char *path)
 }
 
 /* A link to a folder is not followed, so there are no loops. Pipes and devices are no files of a
- * folder; a link that leads nowhere is one: whoever opens it gets the reason. */
+ * folder. A link that leads nowhere is one: opening it then gives the reason. */
 static alibi_status sort_in(struct names *files, struct names *folders, const char *path)
 {
     struct stat info;
@@ -311,8 +311,8 @@ out:
     return status;
 }
 
-/* A list of folders yet to be read stands in for recursion; how deep they lie is bounded by the
- * system's longest path. */
+/* A list of folders yet to be read replaces recursion. Their depth is bounded by the system's
+ * longest path. */
 alibi_status folder_list_files(char ***paths, int *count, const char *path)
 {
     alibi_status status;

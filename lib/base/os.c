@@ -1,4 +1,4 @@
-/* os.c - the system calls behind os.h */
+/* os.c - the system calls of os.h */
 #include "base/os.h"
 
 #include <errno.h>

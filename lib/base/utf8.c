@@ -12,8 +12,8 @@ static bool within(unsigned char byte, unsigned char low, unsigned char high)
     return byte >= low && byte <= high;
 }
 
-/* Bytes of a character that starts with `lead`, and the range of its second byte; 0 if none does.
- * */
+/* Bytes of a character that starts with `lead`, and the range of its second byte; 0 if none
+ * does. */
 static size_t character_bytes(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;

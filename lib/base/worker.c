@@ -1,4 +1,4 @@
-/* worker.c - a thread beside the caller's that does one job at a time
+/* worker.c - a background thread that does one job at a time
  *
  * Invariant: `job` is set from worker_start() until the thread is done with it, and `kept` belongs
  * to the thread as long. Both change under the mutex only. */

@@ -256,7 +256,7 @@ alibi_status unpack_open(struct unpack **out, const char *path)
 
     TRY(NEW_ZERO_ARRAY(&u, 1, "an input file"));
     TRY(text_copy(&u->name, strcmp(path, "-") == 0 ? "standard input" : path));
-    TRY(file_open_input(&u->file, path));
+    TRY(file_open_input(&u->file, path, NULL));
     TRY(NEW_ARRAY(&u->input, INPUT_BYTES, "a block of a file"));
     TRY(refill(u));
     TRY(start(u));

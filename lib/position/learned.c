@@ -2,8 +2,8 @@
  *
  *   x_p = embedding(token_p) + weight[p]          p < max_length
  *
- * The table ends at max_length, and there is nothing beyond it to read: longer inputs are refused.
- * */
+ * The table ends at max_length, and there is nothing beyond it to read: longer inputs are
+ * refused. */
 #include "position/position.h"
 
 static int64_t longest(const struct alibi_config *c)

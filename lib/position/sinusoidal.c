@@ -18,8 +18,8 @@ static double frequency(int64_t k, int64_t waves)
     return waves > 1 ? exp(-(double)k * log(10000.0) / (double)(waves - 1)) : 1.0;
 }
 
-/* The angle grows with the position: it is formed in double, only its sine and cosine are rounded.
- * */
+/* The angle grows with the position: it is formed in double, only its sine and cosine are
+ * rounded. */
 static void row(const struct alibi_config *c, int64_t position, float *to)
 {
     int64_t waves = c->width / 2;
