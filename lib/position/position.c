@@ -35,8 +35,9 @@ static alibi_status fail_unknown(const char *name)
 
     for (int i = 0; i < METHODS; i++) {
         names[i] = methods[i]->name;
-        TRY(text_append(&known, "%s%s", i > 0 ? ", " : "", names[i]));
+        text_append(&known, "%s%s", i > 0 ? ", " : "", names[i]);
     }
+    TRY(text_status(&known));
     nearest = alibi_nearest(name, names, METHODS);
     if (nearest != NULL)
         status = fail(ALIBI_USAGE, "unknown position method '%s': did you mean '%s'? known: %s",

@@ -1,11 +1,10 @@
 /* rotary.c - rotated queries and keys
  *
- *   pair n of every head of q and k is rotated by the angle  position * base^(-2n / D),     n = 0
- * .. D/2 - 1
+ *   pair n of every head of q and k is rotated by  position * base^(-2n / D),   n = 0 .. D/2 - 1
  *
  * Su et al. (2021). q_i . k_j then depends on positions through i - j alone. Values are not
- * rotated. Which elements form a pair is the option rotary_layout: (n, n + D/2) for halves, (2n, 2n
- * + 1) for pairs. */
+ * rotated. The option rotary_layout says which elements form pair n: (n, n + D/2) for halves, (2n,
+ * 2n + 1) for pairs. */
 #include <math.h>
 
 #include "position/position.h"

@@ -1,8 +1,8 @@
 /* sinusoidal.c - fixed sines and cosines
  *
  *   x_p = embedding(token_p) + row_p
- *   row_p = sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) .. cos(p w_{n-1}),     n = C/2,     w_k =
- * 10000^(-k / (n - 1))
+ *   row_p = sin(p w_0) .. sin(p w_{n-1}), cos(p w_0) .. cos(p w_{n-1})
+ *   w_k = 10000^(-k / (n - 1)),   n = C/2
  *
  * Vaswani et al. (2017), section 3.5, in the layout of the code that Press et al. used: all sines,
  * then all cosines, where the first paper interleaves them; the two differ by a permutation of the
