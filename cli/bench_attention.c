@@ -39,10 +39,11 @@ static void print_row(const struct alibi_bench_attention *how,
 }
 
 static void print_json(const struct alibi_bench_attention *how,
+                       const struct alibi_device_info *device,
                        const struct alibi_bench_attention_result *r)
 {
     cli_json_open(NULL, '{');
-    cli_json_device(NULL);
+    cli_json_device(device);
     cli_json_int("length", r->length);
     cli_json_int("batch", how->batch);
     cli_json_int("heads", how->heads);
@@ -67,16 +68,16 @@ static void print_json(const struct alibi_bench_attention *how,
     cli_json_close('}');
 }
 
-alibi_status cli_bench_attention(const struct alibi_bench_attention *how,
+alibi_status cli_bench_attention(alibi_device *used, const struct alibi_bench_attention *how,
                                  const struct alibi_int_list *lengths, bool json)
 {
     struct alibi_bench_attention_result rows[ALIBI_LIST_MAX];
     struct alibi_device_info device;
     alibi_status status = ALIBI_OK;
 
-    alibi_device_get_info(&device);
+    alibi_device_get_info(used, &device);
     for (int i = 0; i < lengths->count && status == ALIBI_OK; i++) {
-        status = alibi_bench_attention(how, lengths->at[i], &rows[i]);
+        status = alibi_bench_attention(used, how, lengths->at[i], &rows[i]);
         if (status != ALIBI_OK || json)
             continue;
         if (i == 0)
@@ -87,7 +88,7 @@ alibi_status cli_bench_attention(const struct alibi_bench_attention *how,
         return status;
     cli_json_open(NULL, '[');
     for (int i = 0; i < lengths->count; i++)
-        print_json(how, &rows[i]);
+        print_json(how, &device, &rows[i]);
     cli_json_close(']');
     return ALIBI_OK;
 }

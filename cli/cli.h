@@ -81,7 +81,7 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text);
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
 struct alibi_option_group cli_device_group(
-    struct alibi_compute *values); /* what alibi_use_device() takes, before the work */
+    struct alibi_compute *values); /* for alibi_device_open() */
 
 /* What text a model reads, and how. */
 struct cli_text {
@@ -145,8 +145,7 @@ void cli_json_int(const char *key, int64_t value);
 void cli_json_real(const char *key, double value);
 void cli_json_flag(const char *key, bool value);
 void cli_json_text(const char *key, const char *value);
-void cli_json_device(
-    const struct alibi_device_info *device); /* its name, gpu, precision; NULL: the one in use */
+void cli_json_device(const struct alibi_device_info *device); /* its name, gpu, precision */
 void cli_json_options(
     const char *key,
     const struct alibi_option_group *group); /* an object as in a recipe; no texts, no lists */
@@ -188,7 +187,7 @@ void cli_name_recipe(const char *recipe, char *name, size_t size);
 /* ---- `alibi bench attention` (bench_attention.c)
  * ----------------------------------------------------------------------- */
 
-alibi_status cli_bench_attention(const struct alibi_bench_attention *how,
+alibi_status cli_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
                                  const struct alibi_int_list *lengths, bool json);
 
 #endif

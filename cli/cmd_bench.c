@@ -19,6 +19,7 @@ struct job {
     struct alibi_config model;
     struct alibi_training training;
     struct alibi_compute compute;
+    alibi_device *device;
 };
 
 /* The training group has no title: a recipe may have its options, and of these only the batch, the
@@ -162,7 +163,7 @@ static alibi_status measure_step(const struct job *job, const struct bench_case 
     row->length = job->length ? job->length : c->length;
     status = configure(job, c, row->length, &row->config);
     if (status == ALIBI_OK)
-        status = alibi_bench_train(&row->config, row->batch, row->length, job->repeats,
+        status = alibi_bench_train(job->device, &row->config, row->batch, row->length, job->repeats,
                                    job->training.recompute, job->skip, &row->step);
     return status;
 }
@@ -215,13 +216,16 @@ static void print_train_row(const struct train_row *row, const struct alibi_devi
 }
 
 /* What both benchmarks say of the device and the model. */
-static void print_model_json(const char *name, const struct alibi_config *config)
+static void print_model_json(const struct job *job, const char *name,
+                             const struct alibi_config *config)
 {
     struct alibi_config values = *config;
     struct alibi_option_group group = cli_model_group(&values);
+    struct alibi_device_info device;
 
+    alibi_device_get_info(job->device, &device);
     cli_json_text("recipe", name);
-    cli_json_device(NULL);
+    cli_json_device(&device);
     cli_json_int("vocab", config->vocab);
     cli_json_options("model", &group);
 }
@@ -242,7 +246,7 @@ static void print_parts_json(const struct alibi_bench_step *step)
 static void print_train_json(const struct job *job, const struct train_row *row)
 {
     cli_json_open(NULL, '{');
-    print_model_json(row->name, &row->config);
+    print_model_json(job, row->name, &row->config);
     cli_json_int("batch", row->batch);
     cli_json_int("length", row->length);
     cli_json_text("recompute", cli_recompute_name(job->training.recompute));
@@ -266,7 +270,7 @@ static alibi_status bench_train(const struct job *job, const struct bench_case *
     struct alibi_device_info device;
     alibi_status status = ALIBI_OK;
 
-    alibi_device_get_info(&device);
+    alibi_device_get_info(job->device, &device);
     for (int i = 0; i < count && status == ALIBI_OK; i++) {
         status = measure_step(job, &cases[i], &rows[i]);
         if (status != ALIBI_OK)
@@ -308,10 +312,10 @@ static void print_memory_row(const struct memory_row *row, bool first)
     fflush(stdout);
 }
 
-static void print_memory_json(const struct memory_row *row)
+static void print_memory_json(const struct job *job, const struct memory_row *row)
 {
     cli_json_open(NULL, '{');
-    print_model_json(row->name, &row->config);
+    print_model_json(job, row->name, &row->config);
     cli_json_int("length", row->length);
     cli_json_real("seconds", row->seconds);
     cli_json_real("tokens_per_s", (double)row->length / row->seconds);
@@ -325,7 +329,8 @@ static alibi_status measure_eval(const struct job *job, const struct bench_case 
     alibi_status status = configure(job, c, row->length, &row->config);
 
     if (status == ALIBI_OK)
-        status = alibi_bench_eval(&row->config, row->length, &row->seconds, &row->peak_bytes);
+        status = alibi_bench_eval(job->device, &row->config, row->length, &row->seconds,
+                                  &row->peak_bytes);
     return status;
 }
 
@@ -347,7 +352,7 @@ static alibi_status bench_memory(const struct job *job, const struct bench_case 
         return status;
     cli_json_open(NULL, '[');
     for (int i = 0; i < job->lengths.count; i++)
-        print_memory_json(&rows[i]);
+        print_memory_json(job, &rows[i]);
     cli_json_close(']');
     return ALIBI_OK;
 }
@@ -368,7 +373,7 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
     how.repeats = job->repeats;
     how.skip = job->skip;
     how.alibi = job->bias == 0;
-    return cli_bench_attention(&how, &job->lengths, job->json);
+    return cli_bench_attention(job->device, &how, &job->lengths, job->json);
 }
 
 /* ---- the run */
@@ -394,11 +399,11 @@ static const struct bench *find_bench(const char *name)
     return NULL;
 }
 
-static const struct bench_case *built_in_cases(const struct bench *bench)
+static const struct bench_case *built_in_cases(const struct job *job, const struct bench *bench)
 {
     struct alibi_device_info device;
 
-    alibi_device_get_info(&device);
+    alibi_device_get_info(job->device, &device);
     return device.gpu ? bench->gpu_cases : bench->cases;
 }
 
@@ -419,10 +424,12 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (!(line->given & 1u << SKIP_GROUP))
         job->skip = bench->skip;
     cli_name_recipe(line->recipe, name, sizeof name);
-    status = alibi_use_device(&job->compute);
-    if (status != ALIBI_OK)
-        return status;
-    return bench->run(job, own ? &own_case : built_in_cases(bench), own ? 1 : bench->count);
+    status = alibi_device_open(&job->device, &job->compute, cli_call());
+    if (status == ALIBI_OK)
+        status =
+            bench->run(job, own ? &own_case : built_in_cases(job, bench), own ? 1 : bench->count);
+    alibi_device_free(job->device);
+    return status;
 }
 
 alibi_status cmd_bench(int argc, char **argv)

@@ -53,6 +53,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct job *job = user;
     struct alibi_compare_result *result = NULL;
     alibi_corpus *corpus = NULL;
+    alibi_device *device = NULL;
     alibi_status status;
 
     if (line->given & 1u << POSITION)
@@ -60,12 +61,12 @@ static alibi_status run(const struct cli_line *line, void *user)
             ALIBI_USAGE,
             "option '--position' is not for a comparison: give --methods, one model is trained for each");
     cli_catch_signals();
-    status = alibi_use_device(&job->compute);
+    status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
-        status = alibi_compare_run(&job->compare, &job->model, &job->training, corpus, job->out,
-                                   &result);
+        status = alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus,
+                                   job->out, &result);
     if (status == ALIBI_OK)
         status = print_result(result, job);
     if (status == ALIBI_INTERRUPTED)
@@ -74,6 +75,7 @@ static alibi_status run(const struct cli_line *line, void *user)
                  job->out);
     alibi_compare_free(result);
     alibi_corpus_free(corpus);
+    alibi_device_free(device);
     return status;
 }
 

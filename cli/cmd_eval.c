@@ -203,12 +203,15 @@ static void print_result_json(const struct alibi_eval_result *r, bool verify)
     cli_json_close('}');
 }
 
-static void print_results_json(const struct alibi_eval_result *results, int count,
-                               const char *model, enum alibi_split split, bool verify)
+static void print_results_json(const alibi_device *used, const struct alibi_eval_result *results,
+                               int count, const char *model, enum alibi_split split, bool verify)
 {
+    struct alibi_device_info device;
+
+    alibi_device_get_info(used, &device);
     cli_json_open(NULL, '{');
     cli_json_text("model", model);
-    cli_json_device(NULL);
+    cli_json_device(&device);
     cli_json_text("split", split_names[split]);
     cli_json_open("results", '[');
     for (int i = 0; i < count; i++)
@@ -219,7 +222,8 @@ static void print_results_json(const struct alibi_eval_result *results, int coun
 
 /* ---- the run */
 
-static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, const char *path,
+static alibi_status evaluate_lengths(const struct job *job, const alibi_device *device,
+                                     alibi_model *model, const char *path,
                                      const alibi_corpus *corpus, enum alibi_split split)
 {
     struct alibi_eval_result results[ALIBI_LIST_MAX];
@@ -243,7 +247,7 @@ static alibi_status evaluate_lengths(const struct job *job, alibi_model *model, 
         fflush(stdout);
     }
     if (status == ALIBI_OK && job->json)
-        print_results_json(results, lengths.count, path, split, job->verify);
+        print_results_json(device, results, lengths.count, path, split, job->verify);
     return status;
 }
 
@@ -253,6 +257,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     const char *model_path = line->operands[0];
     const char *const *files = job->data ? (const char *const *)&job->data : line->operands + 1;
     int count = job->data ? 1 : line->operand_count - 1;
+    alibi_device *device = NULL;
     alibi_model *model = NULL;
     alibi_corpus *corpus = NULL;
     enum alibi_split split = choose_split(job, count == 0);
@@ -262,18 +267,19 @@ static alibi_status run(const struct cli_line *line, void *user)
         return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
     status = cli_refuse_tokenizer(&job->text);
     if (status == ALIBI_OK)
-        status = alibi_use_device(&job->compute);
+        status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
-        status = alibi_model_open(&model, model_path);
+        status = alibi_model_open(&model, device, model_path, cli_call());
     if (status == ALIBI_OK)
         status =
             cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
     if (status == ALIBI_OK && count > 0)
         note_split(split);
     if (status == ALIBI_OK)
-        status = evaluate_lengths(job, model, model_path, corpus, split);
+        status = evaluate_lengths(job, device, model, model_path, corpus, split);
     alibi_corpus_free(corpus);
     alibi_model_free(model);
+    alibi_device_free(device);
     return status;
 }
 

@@ -102,11 +102,12 @@ static alibi_status generate(const struct job *job, const char *path, const char
         .seed = (uint64_t)job->seed,
     };
     struct echo echo = { .prompt = prompt, .bytes = job->echo ? bytes : 0 };
+    alibi_device *device = NULL;
     alibi_model *model = NULL;
-    alibi_status status = alibi_use_device(&job->compute);
+    alibi_status status = alibi_device_open(&device, &job->compute, cli_call());
 
     if (status == ALIBI_OK)
-        status = alibi_model_open(&model, path);
+        status = alibi_model_open(&model, device, path, cli_call());
     if (status == ALIBI_OK)
         status = alibi_generate(model, prompt, bytes, &sampling, emit, &echo);
     if (status == ALIBI_OK) {
@@ -114,6 +115,7 @@ static alibi_status generate(const struct job *job, const char *path, const char
         putchar('\n');
     }
     alibi_model_free(model);
+    alibi_device_free(device);
     return status;
 }
 

@@ -13,6 +13,7 @@ struct job {
     struct alibi_config model;
     struct alibi_training training;
     struct alibi_compute compute;
+    alibi_device *device; /* NULL: planned for a GPU elsewhere */
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -42,7 +43,7 @@ static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
         status = job->gpu_memory > 0
                      ? alibi_plan_gpu(&job->model, &training, (size_t)(job->gpu_memory * GIB),
                                       &plans[level])
-                     : alibi_plan_training(&job->model, &training, &plans[level]);
+                     : alibi_plan_training(job->device, &job->model, &training, &plans[level]);
     }
     job->model.train_length = training.train_length;
     return status == ALIBI_OK ? alibi_config_resolve(&job->model) : status;
@@ -53,8 +54,8 @@ static struct alibi_device_info device_of(const struct job *job)
 {
     struct alibi_device_info device = { .name = "a GPU", .gpu = true, .precision = ALIBI_BF16 };
 
-    if (job->gpu_memory == 0)
-        alibi_device_get_info(&device);
+    if (job->device)
+        alibi_device_get_info(job->device, &device);
     return device;
 }
 
@@ -216,15 +217,19 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct job *job = user;
     struct alibi_plan plans[LEVELS];
     char name[32];
-    alibi_status status = job->gpu_memory > 0 ? ALIBI_OK : alibi_use_device(&job->compute);
+    alibi_status status = ALIBI_OK;
 
+    if (job->gpu_memory == 0)
+        status = alibi_device_open(&job->device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = make_plans(job, plans);
-    if (status != ALIBI_OK)
-        return status;
-    cli_name_recipe(line->recipe, name, sizeof name);
-    (job->json ? print_json : print_table)(job, name, plans);
-    return say_whether_it_fits(job, plans);
+    if (status == ALIBI_OK) {
+        cli_name_recipe(line->recipe, name, sizeof name);
+        (job->json ? print_json : print_table)(job, name, plans);
+        status = say_whether_it_fits(job, plans);
+    }
+    alibi_device_free(job->device);
+    return status;
 }
 
 alibi_status cmd_plan(int argc, char **argv)

@@ -12,6 +12,7 @@ struct job {
     struct alibi_config model;
     struct alibi_training training;
     struct alibi_compute compute;
+    alibi_device *device;
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -44,15 +45,15 @@ static alibi_status validate(const struct job *job, const alibi_corpus *corpus,
     alibi_corpus_get_info(corpus, ALIBI_VALID, &valid);
     if (valid.tokens <= length)
         return ALIBI_OK;
-    status = alibi_model_open(&model, job->out);
+    status = alibi_model_open(&model, job->device, job->out, cli_call());
     if (status == ALIBI_OK)
         status = alibi_evaluate(model, corpus, ALIBI_VALID, &eval, result);
     alibi_model_free(model);
     return status == ALIBI_INTERRUPTED ? ALIBI_OK : status;
 }
 
-static void print_result(const struct alibi_train_result *r, const struct alibi_eval_result *valid,
-                         const char *dir)
+static void print_result(const struct job *job, const struct alibi_train_result *r,
+                         const struct alibi_eval_result *valid)
 {
     char parameters[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT], peak[CLI_SHORT];
 
@@ -62,15 +63,18 @@ static void print_result(const struct alibi_train_result *r, const struct alibi_
     printf("%s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n",
            cli_short_count(parameters, (double)r->parameters),
            cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds),
-           cli_short_bytes(peak, r->peak_bytes), dir);
+           cli_short_bytes(peak, r->peak_bytes), job->out);
 }
 
-static void print_json(const struct alibi_train_result *r, const struct alibi_eval_result *valid,
-                       const char *dir)
+static void print_json(const struct job *job, const struct alibi_train_result *r,
+                       const struct alibi_eval_result *valid)
 {
+    struct alibi_device_info device;
+
+    alibi_device_get_info(job->device, &device);
     cli_json_open(NULL, '{');
-    cli_json_text("run", dir);
-    cli_json_device(NULL);
+    cli_json_text("run", job->out);
+    cli_json_device(&device);
     cli_json_int("step", r->step);
     cli_json_real("loss", r->loss);
     cli_json_real("valid_loss", valid->tokens > 0 ? valid->nll : (double)NAN);
@@ -91,11 +95,12 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     cli_catch_signals();
-    status = alibi_use_device(&job->compute);
+    status = alibi_device_open(&job->device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
-        status = alibi_train(&job->model, &job->training, corpus, job->out, job->resume, &result);
+        status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
+                             job->resume, &result);
     if (status == ALIBI_INTERRUPTED)
         cli_fail(
             status,
@@ -104,11 +109,12 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         status = validate(job, corpus, &valid);
     alibi_corpus_free(corpus);
-    if (status != ALIBI_OK)
-        return status;
-    cli_terminal_clear();
-    (job->json ? print_json : print_result)(&result, &valid, job->out);
-    return ALIBI_OK;
+    if (status == ALIBI_OK) {
+        cli_terminal_clear();
+        (job->json ? print_json : print_result)(job, &result, &valid);
+    }
+    alibi_device_free(job->device);
+    return status;
 }
 
 alibi_status cmd_train(int argc, char **argv)

@@ -110,11 +110,6 @@ void cli_json_text(const char *key, const char *value)
 
 void cli_json_device(const struct alibi_device_info *device)
 {
-    struct alibi_device_info in_use;
-
-    alibi_device_get_info(&in_use);
-    if (!device)
-        device = &in_use;
     cli_json_text("device", device->name);
     cli_json_flag("gpu", device->gpu);
     cli_json_text("precision", alibi_precision_name(device->precision));

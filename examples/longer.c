@@ -20,6 +20,8 @@ int main(int argc, char **argv)
     struct alibi_option_group groups[2] = { { .title = "model", .values = &config },
                                             { .title = "training", .values = &training } };
     alibi_corpus *corpus = NULL;
+    const struct alibi_compute compute = { ALIBI_DEVICE_AUTO, ALIBI_PRECISION_AUTO, 0 };
+    alibi_device *device = NULL;
     alibi_model *model = NULL;
 
     groups[0].options = alibi_config_options(&groups[0].count);
@@ -32,11 +34,13 @@ int main(int argc, char **argv)
     training.steps = argc > 2 ? atoll(argv[2]) : 300;
     training.lr = 4e-3;
 
+    if (alibi_device_open(&device, &compute, NULL) != ALIBI_OK)
+        return failed("device");
     if (alibi_corpus_builtin(&corpus, 1, 1 << 22, NULL) != ALIBI_OK)
         return failed("text");
-    if (alibi_train(&config, &training, corpus, folder, true, &trained) != ALIBI_OK)
+    if (alibi_train(device, &config, &training, corpus, folder, true, &trained) != ALIBI_OK)
         return failed("training");
-    if (alibi_model_open(&model, folder) != ALIBI_OK)
+    if (alibi_model_open(&model, device, folder, NULL) != ALIBI_OK)
         return failed("opening");
     for (int64_t length = 64; length <= 1024; length *= 2) {
         struct alibi_eval eval = { .length = length,
@@ -48,6 +52,7 @@ int main(int argc, char **argv)
         printf("length %4lld  perplexity %.3f\n", (long long)length, result.ppl);
     }
     alibi_model_free(model);
+    alibi_device_free(device);
     alibi_corpus_free(corpus);
     return 0;
 }

@@ -194,37 +194,40 @@ ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, 
  * ---------------------------------------------------------------------------------------------------------
  * */
 
-enum alibi_device { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
+enum alibi_device_kind { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
 enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16 };
 
-/* Where models run, and in which numbers. auto: an NVIDIA GPU if there is one that can be used,
- * else the CPU, which is noted with the reason. Precision auto: bf16 on a GPU, fp32 on the CPU,
- * which has nothing else. With bf16 the master weights, statistics, sums, losses and biases of
- * scores stay fp32. */
+/* Where models run, and in which numbers. Device auto: an NVIDIA GPU if one can be used, otherwise
+ * the CPU; the reason is logged. Precision auto: bf16 on a GPU, fp32 on the CPU, which has no
+ * other. With bf16 the master weights, statistics, sums, losses and biases of scores stay fp32. */
 struct alibi_compute {
-    int device;    /* enum alibi_device */
+    int device;    /* enum alibi_device_kind */
     int precision; /* enum alibi_precision */
+    int64_t gpu;   /* which GPU of several, from 0 */
 };
 
 ALIBI_API const struct alibi_option *alibi_compute_options(int *count);
 
-/* Process-wide: for every model that is made, opened, trained or timed from then on; without it,
- * the CPU in fp32. ALIBI_DEVICE says why a GPU that was asked for cannot be used: none there, its
- * driver too old, the library that drives it not installed. Not while another call of the library
- * runs. */
-ALIBI_API alibi_status alibi_use_device(const struct alibi_compute *compute);
+/* A device in one precision, handed to whatever makes, opens, trains, plans or times a model. It
+ * must outlive the models on it. Several may be open at once, on the same GPU too. ALIBI_DEVICE
+ * says why a GPU that was asked for cannot be used: there is none, its driver is too old, or the
+ * library that drives it is not installed. */
+typedef struct alibi_device alibi_device;
+
+ALIBI_API alibi_status alibi_device_open(alibi_device **out, const struct alibi_compute *compute,
+                                         const struct alibi_call *call);
+ALIBI_API void alibi_device_free(alibi_device *device);
 
 enum { ALIBI_DEVICE_NAME_MAX = 128 };
 
 struct alibi_device_info {
     char name[ALIBI_DEVICE_NAME_MAX]; /* "cpu", "NVIDIA H200" */
-    bool gpu; /* else the sizes are 0: the host's memory is not ours to count */
-    size_t total_bytes, free_bytes;
-    int precision; /* ALIBI_FP32 or ALIBI_BF16 */
+    bool gpu;
+    size_t total_bytes, free_bytes; /* 0 on the CPU: the host's memory is not ours to count */
+    int precision;                  /* ALIBI_FP32 or ALIBI_BF16 */
 };
 
-/* The device in use. */
-ALIBI_API void alibi_device_get_info(struct alibi_device_info *info);
+ALIBI_API void alibi_device_get_info(const alibi_device *device, struct alibi_device_info *info);
 
 ALIBI_API const char *alibi_precision_name(int precision); /* "fp32", "bf16" */
 
@@ -458,7 +461,7 @@ struct alibi_train_result {
  * is an error. SIGTERM and SIGINT are the caller's to catch: alibi_request_stop() makes the call
  * save and return ALIBI_INTERRUPTED. A loss or gradient that is not finite ends the call with
  * ALIBI_NUMERIC; nothing of that step is kept. */
-ALIBI_API alibi_status alibi_train(const struct alibi_config *config,
+ALIBI_API alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
                                    const struct alibi_training *training,
                                    const alibi_corpus *corpus, const char *dir, bool resume,
                                    struct alibi_train_result *result);
@@ -478,7 +481,7 @@ struct alibi_plan {
                                              none; -1: not known */
 };
 
-ALIBI_API alibi_status alibi_plan_training(const struct alibi_config *config,
+ALIBI_API alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,
                                            const struct alibi_training *training,
                                            struct alibi_plan *plan);
 
@@ -495,7 +498,8 @@ ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
 typedef struct alibi_model alibi_model;
 
 /* Opens a checkpoint folder, or the newest checkpoint that verifies within a run's folder. */
-ALIBI_API alibi_status alibi_model_open(alibi_model **out, const char *path);
+ALIBI_API alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
+                                        const struct alibi_call *call);
 ALIBI_API void alibi_model_free(alibi_model *model);
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);
 ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
@@ -629,7 +633,7 @@ struct alibi_compare_result {
  * writes results.json, results.csv and report.html into `dir`, and recipe.json, which asks for the
  * same again. A comparison that was stopped goes on where it was; one that differs from what the
  * folder holds is an error. */
-ALIBI_API alibi_status alibi_compare_run(const struct alibi_compare *compare,
+ALIBI_API alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare *compare,
                                          const struct alibi_config *config,
                                          const struct alibi_training *training,
                                          const alibi_corpus *corpus, const char *dir,
@@ -670,13 +674,14 @@ struct alibi_bench_step {
     struct alibi_bench_part part[ALIBI_BENCH_PARTS];
 };
 
-ALIBI_API alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch,
-                                         int64_t length, int64_t repeats, int recompute,
-                                         double skip, struct alibi_bench_step *result);
+ALIBI_API alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *config,
+                                         int64_t batch, int64_t length, int64_t repeats,
+                                         int recompute, double skip,
+                                         struct alibi_bench_step *result);
 
 /* Evaluates a fresh model of that configuration on one window of `length` random tokens. */
-ALIBI_API alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
-                                        double *seconds, size_t *peak_bytes);
+ALIBI_API alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
+                                        int64_t length, double *seconds, size_t *peak_bytes);
 
 /* Attention alone, on random numbers. */
 struct alibi_bench_attention {
@@ -698,7 +703,8 @@ struct alibi_bench_attention_result {
     size_t forward_peak_bytes, peak_bytes;
 };
 
-ALIBI_API alibi_status alibi_bench_attention(const struct alibi_bench_attention *how,
+ALIBI_API alibi_status alibi_bench_attention(alibi_device *device,
+                                             const struct alibi_bench_attention *how,
                                              int64_t length,
                                              struct alibi_bench_attention_result *result);
 

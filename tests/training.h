@@ -4,6 +4,7 @@
 #define TRAINING_H
 
 #include "check.h"
+#include "device.h"
 #include "base/json.h"
 #include "text/text.h"
 #include "checkpoint/parts.h"
@@ -290,7 +291,7 @@ static inline int drop_site(void **state)
 
 static inline alibi_status train_at(struct site *p, const char *run, bool resume)
 {
-    return alibi_train(&p->config, &p->training, p->corpus, run, resume, &p->result);
+    return alibi_train(test_device(), &p->config, &p->training, p->corpus, run, resume, &p->result);
 }
 
 #endif

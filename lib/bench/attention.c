@@ -10,7 +10,7 @@
 enum { SEED = 1, FORWARD_PRODUCTS = 2, BACKWARD_PRODUCTS = 5, TENSORS = 12 };
 
 struct bench {
-    struct device device;
+    struct device *device;
     enum dtype type, sums;
     const struct alibi_bench_attention *how;
     const struct position_method *method;
@@ -26,7 +26,7 @@ struct bench {
 static void bench_fini(struct bench *b)
 {
     for (int i = 0; i < b->count; i++)
-        b->device.ops->buffer_free(&b->device, b->memory[i]);
+        b->device->ops->buffer_free(b->device, b->memory[i]);
     mem_free(b->seconds);
 }
 
@@ -38,7 +38,7 @@ static alibi_status take(struct bench *b, struct tensor *t)
     if (!size_product(&bytes, factors, 4) || !size_multiply(&bytes, bytes, dtype_bytes(t->type)))
         return fail(ALIBI_MEMORY, "attention over %lld tokens does not fit in memory",
                     (long long)b->L);
-    TRY_RETURN(b->device.ops->buffer_new(&b->device, &t->data, bytes, "the tensors of attention"));
+    TRY_RETURN(b->device->ops->buffer_new(b->device, &t->data, bytes, "the tensors of attention"));
     b->memory[b->count++] = t->data;
     return ALIBI_OK;
 }
@@ -57,7 +57,7 @@ static alibi_status upload_normal(struct bench *b, struct tensor t, double size,
 #pragma omp parallel for schedule(static)
         for (int64_t i = 0; i < count; i++)
             x[i] = (float)(size * random_normal(SEED, stream, (uint64_t)(from + i)));
-        TRY(b->device.ops->upload(&b->device, tensor_1(tensor_at(t, from), t.type, count), x));
+        TRY(b->device->ops->upload(b->device, tensor_1(tensor_at(t, from), t.type, count), x));
     }
 out:
     mem_free(x);
@@ -91,7 +91,7 @@ static alibi_status make_bias(struct bench *b)
     for (int64_t h = 0; h < b->H; h++)
         slopes[h] = b->method->slope(&b->config, h);
     TRY(take(b, &bias->values));
-    TRY(b->device.ops->upload(&b->device, bias->values, slopes));
+    TRY(b->device->ops->upload(b->device, bias->values, slopes));
 out:
     mem_free(slopes);
     return status;
@@ -133,13 +133,13 @@ static alibi_status backward_init(struct bench *b)
 
 static alibi_status forward(struct bench *b)
 {
-    return b->device.ops->attention_forward(&b->device, b->y, b->lse, b->call);
+    return b->device->ops->attention_forward(b->device, b->y, b->lse, b->call);
 }
 
 static alibi_status backward(struct bench *b)
 {
-    return b->device.ops->attention_backward(&b->device, b->dq, b->dk, b->dv, tensor_none(), b->dy,
-                                             b->y, b->lse, b->call);
+    return b->device->ops->attention_backward(b->device, b->dq, b->dk, b->dv, tensor_none(), b->dy,
+                                              b->y, b->lse, b->call);
 }
 
 /* The last query against all keys, with norms at hand as a cache has them. */
@@ -152,7 +152,7 @@ static alibi_status decode(struct bench *b)
     y.data = tensor_at(y, (b->L - 1) * y.stride[1]);
     a.q.shape[1] = y.shape[1] = 1;
     a.skip.kept = tensor_none();
-    return b->device.ops->attention_forward(&b->device, y, lse, a);
+    return b->device->ops->attention_forward(b->device, y, lse, a);
 }
 
 /* The median; one call more to warm up. Short calls are repeated within a measurement. */
@@ -160,14 +160,14 @@ static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct benc
                                int64_t times, double *seconds)
 {
     TRY_RETURN(call(b));
-    TRY_RETURN(device_finish(&b->device));
+    TRY_RETURN(b->device->ops->finish(b->device));
     for (int64_t i = 0; i < b->how->repeats; i++) {
         double begin = clock_seconds();
         if (alibi_global_stop_requested())
             return fail(ALIBI_INTERRUPTED, "bench: stopped");
         for (int64_t n = 0; n < times; n++)
             TRY_RETURN(call(b));
-        TRY_RETURN(device_finish(&b->device));
+        TRY_RETURN(b->device->ops->finish(b->device));
         b->seconds[i] = (clock_seconds() - begin) / (double)times;
     }
     *seconds = bench_median(b->seconds, b->how->repeats);
@@ -182,7 +182,7 @@ static alibi_status read_record(struct bench *b, struct alibi_bench_attention_re
     r->used = 1.0;
     if (!b->call.skip.kept.data)
         return ALIBI_OK;
-    TRY_RETURN(record_read(&b->device, &b->call, b->how->verify, &tiles, &r->left_out));
+    TRY_RETURN(record_read(b->device, &b->call, b->how->verify, &tiles, &r->left_out));
     r->used = (double)tiles.used / (double)tiles.all;
     return ALIBI_OK;
 }
@@ -194,13 +194,12 @@ static double flops(const struct bench *b, int products)
 
 static alibi_status measure(struct bench *b, struct alibi_bench_attention_result *r)
 {
-    enum { DECODE_TIMES = 100, GPU_TIMES = 10 };
-    int64_t times =
-        b->device.ops->finish ? GPU_TIMES : 1; /* a wait for a GPU is not part of what it does */
+    enum { DECODE_TIMES = 100 };
+    int64_t times = b->device->ops->traits.timed_calls;
     struct tensor norms = tensor_3(NULL, b->sums, b->B, b->Hkv, attention_tiles(b->L));
 
     TRY_RETURN(time_calls(b, forward, times, &r->forward_seconds));
-    r->forward_peak_bytes = device_peak(&b->device);
+    r->forward_peak_bytes = device_peak(b->device);
     TRY_RETURN(read_record(b, r));
     r->forward_gflops = r->used * flops(b, FORWARD_PRODUCTS) / r->forward_seconds * 1e-9;
     if (b->how->backward) {
@@ -210,11 +209,11 @@ static alibi_status measure(struct bench *b, struct alibi_bench_attention_result
     }
     if (b->how->decode) {
         TRY_RETURN(take(b, &norms));
-        TRY_RETURN(b->device.ops->attention_norms(&b->device, norms, b->call.k, 0));
+        TRY_RETURN(b->device->ops->attention_norms(b->device, norms, b->call.k, 0));
         b->call.skip.norms = norms;
         TRY_RETURN(time_calls(b, decode, DECODE_TIMES, &r->decode_seconds));
     }
-    r->peak_bytes = device_peak(&b->device);
+    r->peak_bytes = device_peak(b->device);
     return ALIBI_OK;
 }
 
@@ -230,11 +229,11 @@ static alibi_status check(const struct alibi_bench_attention *how, int64_t lengt
     return ALIBI_OK;
 }
 
-alibi_status alibi_bench_attention(const struct alibi_bench_attention *how, int64_t length,
-                                   struct alibi_bench_attention_result *result)
+alibi_status alibi_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
+                                   int64_t length, struct alibi_bench_attention_result *result)
 {
     alibi_status status;
-    struct bench b = { .device = device_default(),
+    struct bench b = { .device = &device->device,
                        .how = how,
                        .B = how->batch,
                        .L = length,
@@ -246,9 +245,9 @@ alibi_status alibi_bench_attention(const struct alibi_bench_attention *how, int6
     TRY(check(how, length));
     TRY(position_find(&b.method, how->alibi ? "alibi" : "none"));
     b.config = (struct alibi_config){ .heads = b.H, .bias_max = 8 };
-    b.type = device_default_type();
+    b.type = device->type;
     b.sums = dtype_sums(b.type);
-    device_reset_peak(&b.device);
+    b.device->ops->reset_peak(b.device);
     TRY(bench_init(&b));
     TRY(measure(&b, &r));
     *result = r;

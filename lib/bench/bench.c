@@ -12,7 +12,7 @@
 #include "bench/bench.h"
 #include "train/train.h"
 
-enum { WARM_UP_STEPS = 2, GPU_WARM_UP_STEPS = 8, SEED = 1, ATTENTION_PRODUCTS = 7 };
+enum { SEED = 1, ATTENTION_PRODUCTS = 7 };
 
 alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count)
 {
@@ -43,7 +43,7 @@ double bench_median(double *values, int64_t count)
 
 /* A trainer in miniature. */
 struct bench {
-    struct device device;
+    struct device *device;
     struct model *model;
     struct optimizer optimizer;
     struct alibi_training training;
@@ -96,8 +96,8 @@ static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
     return ALIBI_OK;
 }
 
-static alibi_status new_model(struct model **out, const struct alibi_config *config, int64_t length,
-                              struct device *device, bool trainable)
+static alibi_status new_model(struct model **out, alibi_device *device,
+                              const struct alibi_config *config, int64_t length, bool trainable)
 {
     alibi_status status;
     struct alibi_config c = *config;
@@ -105,7 +105,7 @@ static alibi_status new_model(struct model **out, const struct alibi_config *con
 
     c.train_length = length;
     TRY(alibi_config_resolve(&c));
-    TRY(model_new(&m, &c, device, device_default_type(), trainable));
+    TRY(model_new(&m, &c, &device->device, device->type, trainable));
     TRY(model_check_length(m, length));
     TRY(model_init(m, SEED));
     *out = m;
@@ -115,9 +115,10 @@ out:
     return status;
 }
 
-static alibi_status bench_init(struct bench *b, const struct alibi_config *config, int64_t repeats)
+static alibi_status bench_init(struct bench *b, alibi_device *device,
+                               const struct alibi_config *config, int64_t repeats)
 {
-    TRY_RETURN(new_model(&b->model, config, b->L, &b->device, true));
+    TRY_RETURN(new_model(&b->model, device, config, b->L, true));
     b->model->recompute = b->recompute;
     b->model->skip = b->skip;
     TRY_RETURN(default_training(&b->training));
@@ -145,10 +146,10 @@ static alibi_status time_work(struct bench *b, alibi_status (*work)(struct bench
 {
     double begin;
 
-    TRY_RETURN(device_finish(&b->device));
+    TRY_RETURN(b->device->ops->finish(b->device));
     begin = clock_seconds();
     TRY_RETURN(work(b));
-    TRY_RETURN(device_finish(&b->device));
+    TRY_RETURN(b->device->ops->finish(b->device));
     *seconds = clock_seconds() - begin;
     return ALIBI_OK;
 }
@@ -195,12 +196,12 @@ static alibi_status read_parts(struct bench *b, struct alibi_bench_step *r)
     struct device_part parts[DEVICE_PARTS_MAX];
     int count = 0;
 
-    if (!b->device.ops->read_parts)
+    if (!b->device->ops->traits.times_parts)
         return ALIBI_OK;
-    TRY_RETURN(b->device.ops->read_parts(&b->device, parts, &count)); /* switches the clocks on */
+    TRY_RETURN(b->device->ops->read_parts(b->device, parts, &count)); /* switches the clocks on */
     TRY_RETURN(take_step(b));
-    TRY_RETURN(device_finish(&b->device));
-    TRY_RETURN(b->device.ops->read_parts(&b->device, parts, &count));
+    TRY_RETURN(b->device->ops->finish(b->device));
+    TRY_RETURN(b->device->ops->read_parts(b->device, parts, &count));
     r->parts = count < ALIBI_BENCH_PARTS ? count : ALIBI_BENCH_PARTS;
     for (int i = 0; i < r->parts; i++) {
         snprintf(r->part[i].name, sizeof r->part[i].name, "%s", parts[i].name);
@@ -222,30 +223,23 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
     r->share = r->step_gflops / r->product_gflops;
 }
 
-/* A GPU's products are tried out within the first steps. */
-static int warm_up_steps(const struct bench *b)
-{
-    return b->device.ops->finish ? GPU_WARM_UP_STEPS : WARM_UP_STEPS;
-}
-
-alibi_status alibi_bench_train(const struct alibi_config *config, int64_t batch, int64_t length,
-                               int64_t repeats, int recompute, double skip,
-                               struct alibi_bench_step *result)
+alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *config,
+                               int64_t batch, int64_t length, int64_t repeats, int recompute,
+                               double skip, struct alibi_bench_step *result)
 {
     alibi_status status;
     struct bench b = {
-        .device = device_default(), .B = batch, .L = length, .recompute = recompute, .skip = skip
+        .device = &device->device, .B = batch, .L = length, .recompute = recompute, .skip = skip
     };
     struct alibi_bench_step r = { 0 };
 
     TRY(check_shape(batch, length, repeats));
     TRY(check_training(recompute, skip));
-    device_reset_peak(&b.device);
-    TRY(bench_init(&b, config, repeats));
-    for (int i = 0; i < warm_up_steps(&b); i++)
+    b.device->ops->reset_peak(b.device);
+    TRY(bench_init(&b, device, config, repeats));
+    for (int i = 0; i < b.device->ops->traits.warm_up_steps; i++)
         TRY(take_step(&b));
-    r.peak_bytes =
-        device_peak(&b.device); /* before the operands of the bare products come on top */
+    r.peak_bytes = device_peak(b.device); /* before the operands of the bare products come on top */
     TRY(products_init(&b.products, b.model, batch * length));
     TRY(products_run(&b.products));
     TRY(time_repeats(&b, repeats));
@@ -258,11 +252,11 @@ out:
     return status;
 }
 
-alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length, double *seconds,
-                              size_t *peak_bytes)
+alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
+                              int64_t length, double *seconds, size_t *peak_bytes)
 {
     alibi_status status;
-    struct device device = device_default();
+    struct device *dev = &device->device;
     struct alibi_training training;
     struct model *m = NULL;
     int32_t *tokens = NULL;
@@ -270,17 +264,17 @@ alibi_status alibi_bench_eval(const struct alibi_config *config, int64_t length,
     double begin;
 
     TRY(check_shape(1, length, 1));
-    device_reset_peak(&device);
+    dev->ops->reset_peak(dev);
     TRY(default_training(&training));
-    TRY(new_model(&m, config, length, &device, false));
+    TRY(new_model(&m, device, config, length, false));
     m->skip = training.skip;
     TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
     TRY(NEW_ARRAY(&nll, length, "losses"));
-    TRY(device_finish(&device)); /* what made the weights */
+    TRY(dev->ops->finish(dev)); /* what made the weights */
     begin = clock_seconds();
     TRY(model_loss(m, tokens, tokens + 1, 1, length, nll));
     *seconds = clock_seconds() - begin;
-    *peak_bytes = device_peak(&device);
+    *peak_bytes = device_peak(dev);
 out:
     stop_clear();
     mem_free(nll);

@@ -51,17 +51,18 @@ static alibi_status find(char **path, const char *from)
     return *path ? ALIBI_OK : fail_without_checkpoint(from);
 }
 
-alibi_status alibi_model_open(alibi_model **out, const char *path)
+alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
+                              const struct alibi_call *call)
 {
     alibi_status status;
     alibi_model *m = NULL;
     struct alibi_config config;
 
+    (void)call;
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
     TRY(find(&m->path, path));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
-    m->device = device_default();
-    TRY(model_new(&m->model, &config, &m->device, device_default_type(), false));
+    TRY(model_new(&m->model, &config, &device->device, device->type, false));
     TRY(checkpoint_read_weights(m->path, m->model));
     *out = m;
     m = NULL;

@@ -16,6 +16,7 @@
 
 /* One method's part of a comparison. */
 struct job {
+    alibi_device *device;
     const struct request *request;
     const alibi_corpus *corpus;
     struct alibi_config config;
@@ -37,11 +38,11 @@ static void raise_peak(struct alibi_compare_method *m, size_t bytes)
 
 /* Speed and memory mean nothing without where they were measured. A name that is fit for a line
  * reads back as it was written. */
-static void record_device(struct alibi_compare_method *m)
+static void record_device(struct alibi_compare_method *m, const alibi_device *used)
 {
     struct alibi_device_info device;
 
-    alibi_device_get_info(&device);
+    alibi_device_get_info(used, &device);
     memcpy(m->device, device.name, sizeof m->device);
     line_clean(m->device);
     m->precision = device.precision;
@@ -53,7 +54,8 @@ static alibi_status train(struct job *j, bool measured)
 {
     struct alibi_train_result r;
 
-    TRY_RETURN(train_run(&j->config, &j->request->training, j->corpus, j->run, true, &r));
+    TRY_RETURN(
+        train_run(j->device, &j->config, &j->request->training, j->corpus, j->run, true, &r));
     if (measured)
         return ALIBI_OK;
     j->result->train_tokens_per_s = r.tokens_per_s;
@@ -61,7 +63,7 @@ static alibi_status train(struct job *j, bool measured)
     j->result->train_loss = r.loss;
     j->result->parameters = r.parameters;
     raise_peak(j->result, r.peak_bytes);
-    record_device(j->result);
+    record_device(j->result, j->device);
     return result_write(j->result, j->path);
 }
 
@@ -74,7 +76,7 @@ static alibi_status open_trained(struct job *j, alibi_model **out)
     struct train_state state;
     struct alibi_training training;
 
-    TRY(alibi_model_open(&model, j->run));
+    TRY(alibi_model_open(&model, j->device, j->run, NULL));
     TRY(checkpoint_read_state(model->path, &state, &training));
     if (state.step != j->request->training.steps) {
         status = fail(
@@ -201,11 +203,12 @@ static bool is_complete(const struct alibi_compare_method *m, const struct alibi
            !needs_stream(m, c);
 }
 
-static alibi_status run_method(const struct request *r, int i, const alibi_corpus *corpus,
-                               const char *dir, struct alibi_compare_method *result)
+static alibi_status run_method(alibi_device *device, const struct request *r, int i,
+                               const alibi_corpus *corpus, const char *dir,
+                               struct alibi_compare_method *result)
 {
     alibi_status status;
-    struct job j = { .request = r, .corpus = corpus, .result = result };
+    struct job j = { .device = device, .request = r, .corpus = corpus, .result = result };
     const char *name = r->compare.methods.at[i];
     bool measured;
 
@@ -227,8 +230,8 @@ out:
 
 /* One method's results at a time: those of all take megabytes, which would count as memory of the
  * training. */
-static alibi_status run_methods(const struct request *r, const alibi_corpus *corpus,
-                                const char *dir)
+static alibi_status run_methods(alibi_device *device, const struct request *r,
+                                const alibi_corpus *corpus, const char *dir)
 {
     alibi_status status;
     struct alibi_compare_method *method = NULL;
@@ -240,7 +243,7 @@ static alibi_status run_methods(const struct request *r, const alibi_corpus *cor
             goto out;
         }
         memset(method, 0, sizeof *method);
-        TRY(run_method(r, i, corpus, dir, method));
+        TRY(run_method(device, r, i, corpus, dir, method));
     }
 out:
     mem_free(method);
@@ -248,11 +251,12 @@ out:
 }
 
 /* Every method is done: what is on disk is read, and nothing is run. */
-static alibi_status collect(const struct request *r, const alibi_corpus *corpus, const char *dir,
+static alibi_status collect(alibi_device *device, const struct request *r,
+                            const alibi_corpus *corpus, const char *dir,
                             struct alibi_compare_result *result)
 {
     for (int i = 0; i < r->compare.methods.count; i++) {
-        TRY_RETURN(run_method(r, i, corpus, dir, &result->method[i]));
+        TRY_RETURN(run_method(device, r, i, corpus, dir, &result->method[i]));
         result->methods++;
     }
     return ALIBI_OK;
@@ -305,7 +309,7 @@ static alibi_status new_result(struct alibi_compare_result **out, const struct r
     return ALIBI_OK;
 }
 
-alibi_status alibi_compare_run(const struct alibi_compare *compare,
+alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare *compare,
                                const struct alibi_config *config,
                                const struct alibi_training *training, const alibi_corpus *corpus,
                                const char *dir, struct alibi_compare_result **out)
@@ -319,9 +323,9 @@ alibi_status alibi_compare_run(const struct alibi_compare *compare,
     TRY(folder_create(dir));
     TRY(lock_take(&lock, dir));
     TRY(request_enter(&request, dir));
-    TRY(run_methods(&request, corpus, dir));
+    TRY(run_methods(device, &request, corpus, dir));
     TRY(new_result(&result, &request, corpus));
-    TRY(collect(&request, corpus, dir, result));
+    TRY(collect(device, &request, corpus, dir, result));
     TRY(write_reports(result, dir));
     *out = result;
     result = NULL;

@@ -9,7 +9,7 @@
 #include "eval/eval.h"
 #include "checkpoint/checkpoint.h"
 
-enum { HOST_BATCH_TOKENS = 8192, DEVICE_BATCH_TOKENS = 32768, STREAM_TOKENS = 8 * ATTENTION_TILE };
+enum { STREAM_TOKENS = 8 * ATTENTION_TILE };
 
 static const double report_seconds = 0.2;
 
@@ -31,7 +31,7 @@ struct pass {
 /* A device other than the host has more to keep busy. */
 static int64_t batch_tokens(const struct model *m)
 {
-    return m->device->ops->finish ? DEVICE_BATCH_TOKENS : HOST_BATCH_TOKENS;
+    return m->device->ops->traits.batch_tokens;
 }
 
 static alibi_status pass_init(struct pass *p)
@@ -252,7 +252,7 @@ alibi_status evaluate_span(struct model *m, struct span span, const struct alibi
     int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : length;
     int64_t targets = span.count - 1;
 
-    device_reset_peak(m->device);
+    m->device->ops->reset_peak(m->device);
     TRY(check_all(m, span, eval));
     if (eval->tokens > 0 && eval->tokens < targets)
         targets = eval->tokens;

@@ -9,8 +9,6 @@
 #include "eval/eval.h"
 #include "checkpoint/checkpoint.h"
 
-enum { HOST_PREFILL_TOKENS = 512, DEVICE_PREFILL_TOKENS = 4096 };
-
 /* One generation under way. */
 struct generation {
     struct model *model;
@@ -95,7 +93,7 @@ static alibi_status generation_init(struct generation *g)
 
 static alibi_status prefill(struct generation *g)
 {
-    int64_t chunk = g->model->device->ops->finish ? DEVICE_PREFILL_TOKENS : HOST_PREFILL_TOKENS;
+    int64_t chunk = g->model->device->ops->traits.prefill_tokens;
 
     for (int64_t from = 0; from < g->prompt.count; from += chunk) {
         int64_t left = g->prompt.count - from;

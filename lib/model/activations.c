@@ -58,8 +58,7 @@ struct sizes {
  * the products. */
 int64_t model_head_rows(const struct model *m, int64_t rows)
 {
-    int64_t logits = m->device->logits > 0 ? m->device->logits : CPU_LOGITS,
-            most = logits / m->config.vocab, pieces, piece;
+    int64_t logits = m->device->ops->traits.logits, most = logits / m->config.vocab, pieces, piece;
 
     if (most < LOGIT_ROWS_LEAST)
         most = LOGIT_ROWS_LEAST;

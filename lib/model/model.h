@@ -120,16 +120,6 @@ int64_t model_longest(const struct model *m); /* INT64_MAX: any length */
  * */
 alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum);
 
-/* ---- a device's time and memory (measure.c) */
-
-alibi_status device_finish(
-    struct device *dev); /* nothing is under way any more: before a clock is read */
-
-/* The most memory in use since the reset: the device's own, or the library's where the device is
- * the host. */
-size_t device_peak(struct device *dev);
-void device_reset_peak(struct device *dev);
-
 /* ---- the record of attention (record.c) */
 
 /* Of a call that recorded skip.kept, wherever its tensors are: the tiles used, and with `verify`
@@ -202,7 +192,6 @@ alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *
 /* ---- a model with its tokenizer, as the public interface knows it; lib/checkpoint opens it */
 
 struct alibi_model {
-    struct device device;
     struct model *model;
     alibi_tokenizer *tokenizer;
     char *path; /* of the checkpoint */

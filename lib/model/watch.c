@@ -142,10 +142,10 @@ static alibi_status timed_attention(struct model *m, struct tensor y, struct ten
 {
     double begin;
 
-    TRY_RETURN(device_finish(m->device));
+    TRY_RETURN(m->device->ops->finish(m->device));
     begin = clock_seconds();
     TRY_RETURN(m->device->ops->attention_forward(m->device, y, lse, a));
-    TRY_RETURN(device_finish(m->device));
+    TRY_RETURN(m->device->ops->finish(m->device));
     m->watch->seconds += clock_seconds() - begin;
     return ALIBI_OK;
 }

@@ -1,8 +1,9 @@
-/* device.c - which device work runs on
+/* device.c - opening the device that models run on
  *
- * The CPU is always there. A GPU is reached through libalibi_cuda.so, which is loaded when a GPU is
- * first wanted and then stays: the library itself needs nothing of CUDA. Whatever is missing on the
- * way (the library, what that needs, a driver, a GPU) is one line that says so. */
+ * The CPU is always there. A GPU is driven by libalibi_cuda.so, which is loaded when a GPU is first
+ * wanted and then stays loaded: the library itself needs nothing of CUDA. Every open device has a
+ * state of its own. Whatever is missing (the shared library, something it needs, a driver, a GPU)
+ * is one line that says so. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
@@ -21,6 +22,13 @@ static const struct alibi_option options[] = {
       .initial = "auto",
       .value = "NAME",
       .help = "where to run; auto: an NVIDIA GPU if one can be used" },
+    { .name = "gpu",
+      .type = ALIBI_OPTION_INT,
+      .offset = offsetof(struct alibi_compute, gpu),
+      .max = 1023,
+      .initial = "0",
+      .value = "N",
+      .help = "which GPU of several, from 0" },
     { .name = "precision",
       .type = ALIBI_OPTION_CHOICE,
       .offset = offsetof(struct alibi_compute, precision),
@@ -37,22 +45,14 @@ const struct alibi_option *alibi_compute_options(int *count)
     return options;
 }
 
-/* ---- the GPU: opened once */
-
-static struct {
-    struct device device;     /* ops NULL: not opened */
-    char name[CUDA_NAME_MAX]; /* "NVIDIA H200" */
-} gpu;
-
-static bool use_gpu;
-static enum dtype type = DTYPE_F32;
+/* ---- the backend's shared library */
 
 static void record_failure(int status, const char *message)
 {
     fail((alibi_status)status, "%s", message);
 }
 
-/* The folder of the file that this code is in: the program, or libalibi.so. The linker knows a
+/* The folder of the file that holds this code: the program, or libalibi.so. The linker knows a
  * program by argv[0], which need not be a path; the kernel knows better. */
 static bool own_folder(char folder[PATH_MAX])
 {
@@ -71,131 +71,160 @@ static bool own_folder(char folder[PATH_MAX])
     return true;
 }
 
-/* The library beside us (a build folder), or where an installed program finds it; by its name alone
- * if it is in none of them. */
-static void find_library(char path[PATH_MAX])
-{
-    static const char *const places[] = { "", "/../lib", "/../lib/x86_64-linux-gnu" };
-    char folder[PATH_MAX];
-
-    if (own_folder(folder))
-        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
-            if (snprintf(path, PATH_MAX, "%s%s/%s", folder, places[i], CUDA_LIBRARY) < PATH_MAX &&
-                file_exists(path))
-                return;
-    memcpy(path, CUDA_LIBRARY, sizeof CUDA_LIBRARY);
-}
-
-/* The loader's words say "NAME: cannot open shared object file: ..." of our library and of what
- * that needs alike. */
+/* The loader says "NAME: cannot open shared object file: ..." of our library and of those that it
+ * needs alike. */
 static alibi_status loading_failed(const char *words)
 {
     const char *missing = words != NULL ? strstr(words, ": cannot open shared object file") : NULL;
     int length = missing != NULL ? (int)(missing - words) : 0;
 
     if (words == NULL)
-        return fail(ALIBI_DEVICE, "%s cannot be loaded", CUDA_LIBRARY);
+        return fail(ALIBI_DEVICE, "cannot load %s", CUDA_LIBRARY);
     if (missing == NULL)
-        return fail(ALIBI_DEVICE, "%s cannot be loaded: %s", CUDA_LIBRARY, words);
+        return fail(ALIBI_DEVICE, "cannot load %s: %s", CUDA_LIBRARY, words);
     if (memmem(words, (size_t)length, CUDA_LIBRARY, strlen(CUDA_LIBRARY)) != NULL)
-        return fail(ALIBI_DEVICE, "%s, which is built where nvcc is, is not installed",
-                    CUDA_LIBRARY);
+        return fail(ALIBI_DEVICE, "%s is not installed; it is built where nvcc is", CUDA_LIBRARY);
     return fail(ALIBI_DEVICE, "%s needs %.*s, which is not installed", CUDA_LIBRARY, length, words);
 }
 
-static alibi_status load_library(cuda_open_function **open)
+/* The library next to us (a build folder), or where an installed program finds it; otherwise the
+ * loader searches for its name. The loader counts who opened it; it stays even if nobody has it
+ * open, because the CUDA runtime does not survive being unloaded. */
+static alibi_status load_backend(cuda_open_function **open, cuda_close_function **close)
 {
-    char path[PATH_MAX];
-    void *library;
-    void *symbol;
+    static const char *const places[] = { "", "/../lib", "/../lib/x86_64-linux-gnu" };
+    char folder[PATH_MAX], path[PATH_MAX] = CUDA_LIBRARY;
+    bool found = false;
+    void *library, *symbols[2];
 
-    find_library(path);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (own_folder(folder))
+        for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; i++)
+            found = snprintf(path, sizeof path, "%s%s/%s", folder, places[i], CUDA_LIBRARY) <
+                        PATH_MAX &&
+                    file_exists(path);
+    library = dlopen(found ? path : CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == NULL)
         return loading_failed(dlerror());
-    symbol = dlsym(library, CUDA_OPEN_SYMBOL);
-    if (symbol == NULL)
-        return fail(ALIBI_DEVICE, "%s has no '%s'", path, CUDA_OPEN_SYMBOL);
-    memcpy(open, &symbol, sizeof symbol);
+    symbols[0] = dlsym(library, CUDA_OPEN_SYMBOL);
+    symbols[1] = dlsym(library, CUDA_CLOSE_SYMBOL);
+    if (symbols[0] == NULL || symbols[1] == NULL)
+        return fail(ALIBI_DEVICE, "%s is of another version: it has no '%s'", CUDA_LIBRARY,
+                    symbols[0] == NULL ? CUDA_OPEN_SYMBOL : CUDA_CLOSE_SYMBOL);
+    memcpy(open, &symbols[0], sizeof symbols[0]); /* ISO C has no cast from data to functions */
+    memcpy(close, &symbols[1], sizeof symbols[1]);
     return ALIBI_OK;
 }
 
-static alibi_status open_gpu(void)
+/* ---- opening */
+
+static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *compute)
 {
     static const struct cuda_host host = { CUDA_INTERFACE, record_failure };
     cuda_open_function *open = NULL;
+    cuda_close_function *close = NULL;
+    pthread_mutexattr_t recursive;
 
-    if (gpu.device.ops != NULL)
-        return ALIBI_OK;
-    TRY_RETURN(load_library(&open));
-    return (alibi_status)open(&gpu.device, gpu.name, 0, &host);
-}
-
-/* ---- the choice */
-
-static alibi_status choose_cpu(const struct alibi_compute *compute)
-{
-    if (compute->precision == ALIBI_BF16)
-        return fail(ALIBI_USAGE, "precision bf16 needs a GPU");
-    use_gpu = false;
-    type = DTYPE_F32;
+    TRY_RETURN(load_backend(&open, &close));
+    TRY_RETURN((alibi_status)open(&d->device, d->name, compute->gpu, &host));
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&d->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    d->device.lock = &d->lock;
+    d->close = close;
+    d->gpu = true;
+    d->type = compute->precision == ALIBI_FP32 ? DTYPE_F32 : DTYPE_BF16;
     return ALIBI_OK;
 }
 
-static void choose_gpu(const struct alibi_compute *compute)
+static alibi_status open_any(alibi_device *d, const struct alibi_compute *compute,
+                             const struct alibi_call *call)
 {
-    use_gpu = true;
-    type = compute->precision == ALIBI_FP32 ? DTYPE_F32 : DTYPE_BF16;
-}
+    alibi_status status = ALIBI_OK;
 
-alibi_status alibi_use_device(const struct alibi_compute *compute)
-{
-    struct alibi_compute copy = *compute;
-    struct alibi_option_group group = { "compute", options, OPTIONS, &copy };
-    alibi_status status;
-
-    TRY_RETURN(options_check(&group, 1));
-    if (compute->device == ALIBI_DEVICE_CPU)
-        return choose_cpu(compute);
-    status = open_gpu();
-    if (status == ALIBI_OK) {
-        choose_gpu(compute);
+    if (compute->device != ALIBI_DEVICE_CPU)
+        status = open_gpu(d, compute);
+    if (d->gpu)
         return ALIBI_OK;
-    }
     if (compute->device == ALIBI_DEVICE_CUDA)
         return fail_context(status, "device cuda");
     if (compute->precision == ALIBI_BF16)
-        return fail_context(ALIBI_USAGE, "precision bf16 needs a GPU");
-    log_note("no GPU is used (%s): running on the CPU", alibi_error());
-    return choose_cpu(compute);
+        return status == ALIBI_OK ? fail(ALIBI_USAGE, "precision bf16 needs a GPU")
+                                  : fail_context(ALIBI_USAGE, "precision bf16 needs a GPU");
+    if (status != ALIBI_OK)
+        call_note(call, "no GPU is used (%s): running on the CPU", alibi_error());
+    d->device.ops = ops_cpu();
+    memcpy(d->name, "cpu", sizeof "cpu");
+    return ALIBI_OK;
 }
 
-struct device device_default(void)
+alibi_status alibi_device_open(alibi_device **out, const struct alibi_compute *compute,
+                               const struct alibi_call *call)
 {
-    return use_gpu ? gpu.device : (struct device){ .ops = ops_cpu(), .logits = CPU_LOGITS };
+    alibi_status status;
+    struct alibi_compute copy = *compute;
+    struct alibi_option_group group = { "compute", options, OPTIONS, &copy };
+    alibi_device *d = NULL;
+
+    TRY(options_check(&group, 1));
+    TRY(NEW_ZERO_ARRAY(&d, 1, "a device"));
+    TRY(open_any(d, compute, call));
+    *out = d;
+    d = NULL;
+out:
+    mem_free(d);
+    return status;
 }
 
-enum dtype device_default_type(void)
+void alibi_device_free(alibi_device *device)
 {
-    return type;
-}
-
-void alibi_device_get_info(struct alibi_device_info *info)
-{
-    struct device_memory memory = { 0 };
-
-    *info = (struct alibi_device_info){ .name = "cpu",
-                                        .gpu = use_gpu,
-                                        .precision = type == DTYPE_BF16 ? ALIBI_BF16 : ALIBI_FP32 };
-    if (!use_gpu)
+    if (!device)
         return;
-    gpu.device.ops->memory(&gpu.device, &memory);
-    memcpy(info->name, gpu.name, sizeof info->name);
-    info->total_bytes = memory.total;
-    info->free_bytes = memory.free;
+    if (device->gpu) {
+        device->close(&device->device);
+        pthread_mutex_destroy(&device->lock);
+    }
+    mem_free(device);
+}
+
+void alibi_device_get_info(const alibi_device *device, struct alibi_device_info *info)
+{
+    struct device d = device->device;
+    struct device_memory memory;
+
+    d.ops->memory(&d, &memory);
+    *info = (struct alibi_device_info){
+        .gpu = device->gpu,
+        .total_bytes = memory.total,
+        .free_bytes = memory.free,
+        .precision = device->type == DTYPE_BF16 ? ALIBI_BF16 : ALIBI_FP32,
+    };
+    memcpy(info->name, device->name, sizeof info->name);
 }
 
 const char *alibi_precision_name(int precision)
 {
     return precision == ALIBI_BF16 ? "bf16" : "fp32";
+}
+
+/* ---- what rooms above ask of a device */
+
+void device_lock(struct device *dev)
+{
+    if (dev->lock)
+        pthread_mutex_lock(dev->lock);
+}
+
+void device_unlock(struct device *dev)
+{
+    if (dev->lock)
+        pthread_mutex_unlock(dev->lock);
+}
+
+size_t device_peak(struct device *dev)
+{
+    struct device_memory memory;
+
+    dev->ops->memory(dev, &memory);
+    return memory.peak;
 }

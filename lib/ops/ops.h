@@ -20,6 +20,8 @@
 #ifndef OPS_H
 #define OPS_H
 
+#include <pthread.h>
+
 #include "base/base.h"
 #include "ops/tensor.h"
 
@@ -29,11 +31,18 @@
 struct device {
     const struct ops *ops;
     void *state;
-    int64_t logits; /* how many logits the output layer makes at a time, about */
+    pthread_mutex_t *lock; /* one thread at a time may call the operations; NULL: any number may */
 };
 
-/* Large enough for products at full speed, and small beside everything else. */
-enum { CPU_LOGITS = 1 << 24, GPU_LOGITS = 1 << 29 };
+/* How much work at a time keeps a device busy. */
+struct device_traits {
+    int64_t logits;         /* of the output layer: full speed, and small beside everything else */
+    int64_t batch_tokens;   /* of a batch of an evaluation */
+    int64_t prefill_tokens; /* of a prompt */
+    int warm_up_steps;      /* until its products are tuned, before steps are timed */
+    int timed_calls;        /* between two waits, so that waiting does not count */
+    bool times_parts;       /* read_parts has something to tell */
+};
 
 /* Bias on attention scores, by distance i - j >= 0. The distance is an integer; the bias is formed
  * in the type of the scores. */
@@ -128,9 +137,10 @@ struct nesterov {
     int64_t decaying;
 };
 
-/* What a device has, in bytes. free: for tensors and workspace; with what the backend holds for
- * itself and would use again, so that a plan which fits once fits again. peak: the most that was
- * used since reset_peak. */
+/* The memory of a device in bytes. free: for tensors and workspace, including what the backend
+ * holds for itself and would use again, so that a plan that fits once fits again. peak: the most
+ * that was used since reset_peak. The host's own memory is not ours to count: total and free are 0
+ * there, used and peak are the library's. */
 struct device_memory {
     size_t total, free, used, peak;
 };
@@ -145,9 +155,9 @@ struct device_part {
 
 struct ops {
     const char *name; /* "ref", "cpu", "cuda" */
+    struct device_traits traits;
 
-    /* ---- the device as a whole. NULL where it is the host: nothing is under way, and its memory
-     * is not ours to count. */
+    /* ---- the device as a whole */
 
     alibi_status (*finish)(struct device *dev);
     void (*memory)(struct device *dev, struct device_memory *memory);
@@ -362,9 +372,20 @@ extern const struct ops ops_ref;
 const struct ops *ops_cpu(
     void); /* the reference with the CPU's overrides for the vector unit found at run time */
 
-/* What alibi_use_device() chose, for training, models and benchmarks: the CPU in fp32 if it was not
- * called. */
-struct device device_default(void);
-enum dtype device_default_type(void);
+/* The public device: a backend's device, and the type of the models on it. */
+struct alibi_device {
+    struct device device;
+    enum dtype type;
+    bool gpu;
+    char name[ALIBI_DEVICE_NAME_MAX];
+    void (*close)(struct device *device);
+    pthread_mutex_t lock; /* device.lock, on a GPU */
+};
+
+/* Around every pass, and around whatever else calls operations on its own. Nests. */
+void device_lock(struct device *dev);
+void device_unlock(struct device *dev);
+
+size_t device_peak(struct device *dev); /* bytes: the most in use since reset_peak */
 
 #endif

@@ -36,9 +36,7 @@ static size_t workspace_of(const struct trial *t, const struct model *m, int64_t
 {
     const struct alibi_config *c = &m->config;
 
-    return t->device->ops->workspace
-               ? t->device->ops->workspace(t->device, B, L, c->heads, c->width / c->heads, true)
-               : 0;
+    return t->device->ops->workspace(t->device, B, L, c->heads, c->width / c->heads, true);
 }
 
 static void fill_sizes(struct alibi_plan *plan, const struct model_bytes *bytes, int optimizer)
@@ -137,14 +135,14 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
 {
     struct trial t = { config, training, device, type };
     struct alibi_plan made;
-    struct device_memory memory = { 0 };
+    struct device_memory memory;
 
     TRY_RETURN(training_check(training));
     TRY_RETURN(measure(&t, training->batch, training->train_length, &made));
     made.largest_batch = made.longest_input = -1;
     made.fits = true;
-    if (device->ops->memory) {
-        device->ops->memory(device, &memory);
+    device->ops->memory(device, &memory);
+    if (memory.total > 0) {
         made.available = memory.free;
         made.fits = made.total <= made.available;
         TRY_RETURN(find_limits(&t, &made));
@@ -153,19 +151,19 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
     return ALIBI_OK;
 }
 
-alibi_status alibi_plan_training(const struct alibi_config *config,
+alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,
                                  const struct alibi_training *training, struct alibi_plan *plan)
 {
-    struct device device = device_default();
-
-    return plan_training(plan, config, training, &device, device_default_type());
+    return plan_training(plan, config, training, &device->device, device->type);
 }
 
 /* ---- a GPU that is not here: its table knows sizes, and is asked for nothing else */
 
 static void imagined_memory(struct device *dev, struct device_memory *memory)
 {
-    *memory = (struct device_memory){ .free = *(const size_t *)dev->state };
+    size_t bytes = *(const size_t *)dev->state;
+
+    *memory = (struct device_memory){ .total = bytes, .free = bytes };
 }
 
 /* About what lib/ops/cuda/workspace.cu counts: per query and head a row of gradients in fp32, a
@@ -192,8 +190,9 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
                             struct alibi_plan *plan)
 {
     struct ops ops = ops_ref; /* which has no use for tensors that are not there */
-    struct device gpu = { .ops = &ops, .state = &free_bytes, .logits = GPU_LOGITS };
+    struct device gpu = { .ops = &ops, .state = &free_bytes };
 
+    ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has it */
     ops.memory = imagined_memory;
     ops.workspace = imagined_workspace;
     return plan_training(plan, config, training, &gpu, DTYPE_BF16);

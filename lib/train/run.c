@@ -18,7 +18,8 @@ struct run {
     const char *dir;
     bool alone; /* not one of the runs of a comparison */
 
-    struct device device;
+    struct device *device;
+    enum dtype type;
     struct model *model;
     struct optimizer optimizer;
     struct loader *loader;
@@ -48,7 +49,7 @@ static alibi_status check_memory(struct run *r)
     struct alibi_config config = r->asked;
 
     config.vocab = r->config.vocab;
-    TRY_RETURN(plan_training(&plan, &config, &r->training, &r->device, device_default_type()));
+    TRY_RETURN(plan_training(&plan, &config, &r->training, r->device, r->type));
     TRY_RETURN(plan_check(&plan, r->training.recompute));
     if (plan.available > 0)
         plan_note(&plan);
@@ -65,7 +66,7 @@ static alibi_status make(struct run *r, const struct alibi_config *config)
                             t->batch, (uint64_t)t->seed));
     TRY_RETURN(check_memory(r));
     TRY_RETURN(loader_new(&r->loader, &batches));
-    TRY_RETURN(model_new(&r->model, &r->config, &r->device, device_default_type(), true));
+    TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, true));
     r->model->skip = t->skip;
     r->model->recompute = t->recompute;
     TRY_RETURN(model_check_length(r->model, t->train_length));
@@ -366,7 +367,7 @@ static void report(const struct run *r)
 
 static alibi_status save(struct run *r)
 {
-    TRY_RETURN(journal_sync(&r->journal, device_peak(&r->device)));
+    TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
     TRY_RETURN(checkpoint_save(
         r->dir, &(struct checkpoint){ r->model, corpus_tokenizer(r->corpus), r->optimizer.first,
                                       r->optimizer.second, r->training, r->state }));
@@ -410,7 +411,7 @@ static alibi_status say_what_is_left(const struct run *r, alibi_status status)
 
 static struct alibi_train_result result_of(struct run *r)
 {
-    size_t peak = device_peak(&r->device), earlier = (size_t)r->journal.peak_bytes;
+    size_t peak = device_peak(r->device), earlier = (size_t)r->journal.peak_bytes;
 
     return (struct alibi_train_result){
         .step = r->state.step,
@@ -429,8 +430,7 @@ static alibi_status run_to_end(struct run *r, const struct alibi_config *config,
 {
     alibi_status status;
 
-    r->device = device_default();
-    device_reset_peak(&r->device);
+    r->device->ops->reset_peak(r->device);
     TRY(make(r, config));
     TRY(open_run(r, resume));
     TRY(loop(r));
@@ -441,20 +441,29 @@ out:
     return status;
 }
 
-alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training,
-                       const alibi_corpus *corpus, const char *dir, bool resume,
-                       struct alibi_train_result *result)
+alibi_status train_run(alibi_device *device, const struct alibi_config *config,
+                       const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct alibi_train_result *result)
 {
-    struct run r = { .training = *training, .corpus = corpus, .dir = dir };
+    struct run r = { .device = &device->device,
+                     .type = device->type,
+                     .training = *training,
+                     .corpus = corpus,
+                     .dir = dir };
 
     return run_to_end(&r, config, resume, result);
 }
 
-alibi_status alibi_train(const struct alibi_config *config, const struct alibi_training *training,
-                         const alibi_corpus *corpus, const char *dir, bool resume,
-                         struct alibi_train_result *result)
+alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
+                         const struct alibi_training *training, const alibi_corpus *corpus,
+                         const char *dir, bool resume, struct alibi_train_result *result)
 {
-    struct run r = { .training = *training, .corpus = corpus, .dir = dir, .alone = true };
+    struct run r = { .device = &device->device,
+                     .type = device->type,
+                     .training = *training,
+                     .corpus = corpus,
+                     .dir = dir,
+                     .alone = true };
     alibi_status status = run_to_end(&r, config, resume, result);
 
     stop_clear(); /* whoever asked for a stop has it */

@@ -67,8 +67,8 @@ alibi_status journal_sync(struct journal *j, size_t peak);
 /* ---- the loop (run.c) */
 
 /* alibi_train, but a stop request stays: for calls that train as a part of what they do. */
-alibi_status train_run(const struct alibi_config *config, const struct alibi_training *training,
-                       const alibi_corpus *corpus, const char *dir, bool resume,
-                       struct alibi_train_result *result);
+alibi_status train_run(alibi_device *device, const struct alibi_config *config,
+                       const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct alibi_train_result *result);
 
 #endif

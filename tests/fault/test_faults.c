@@ -100,7 +100,7 @@ static alibi_status open_model(void *subject)
 {
     struct site *p = subject;
     alibi_model *m = NULL;
-    alibi_status status = alibi_model_open(&m, step_path(p->whole, STEPS));
+    alibi_status status = alibi_model_open(&m, test_device(), step_path(p->whole, STEPS), NULL);
 
     alibi_model_free(m);
     return status;

@@ -30,12 +30,13 @@ static bool all_good;     /* in the test that runs */
 /* Group setup: a machine without a GPU is no failure. */
 static inline int find_gpu(void **state)
 {
-    alibi_status status =
-        alibi_use_device(&(struct alibi_compute){ ALIBI_DEVICE_CUDA, ALIBI_FP32 });
+    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+    alibi_device *device = NULL;
+    alibi_status status = alibi_device_open(&device, &compute, NULL);
 
     (void)state;
     if (status == ALIBI_OK)
-        gpu = device_default();
+        gpu = device->device;
     else
         printf("%s\n", alibi_error());
     return status == ALIBI_OK || status == ALIBI_DEVICE ? 0 : -1;

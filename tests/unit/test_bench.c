@@ -2,6 +2,7 @@
  * other. */
 #include "bench/bench.h"
 #include "check.h"
+#include "device.h"
 
 static struct alibi_config tiny(void)
 {
@@ -63,11 +64,11 @@ static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
 
     (void)state;
     alibi_request_stop();
-    assert_fails(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_INTERRUPTED,
-                 "0 of 3");
-    assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
+    assert_fails(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r),
+                 ALIBI_INTERRUPTED, "0 of 3");
+    assert_ok(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
     alibi_request_stop();
-    assert_fails(alibi_bench_eval(&c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
+    assert_fails(alibi_bench_eval(test_device(), &c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
     assert_false(alibi_global_stop_requested());
 }
 
@@ -79,7 +80,7 @@ static void the_numbers_of_a_step_fit_together(void **state)
            attention = 7.0 * 2 * 2 * 8 * 8 * 12;
 
     (void)state;
-    assert_ok(alibi_bench_train(&c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
+    assert_ok(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
     assert_true(r.parameters > 0 && r.peak_bytes > 0 && r.product_gflops > 0);
     assert_close_relative(r.step_gflops * r.step_seconds, (linear + attention) * 1e-9, 1e-9);
     assert_close_relative(r.tokens_per_s * r.step_seconds, 16, 1e-9);
@@ -96,8 +97,9 @@ static void computing_blocks_again_takes_less_memory(void **state)
 
     (void)state;
     c.layers = 8;
-    assert_ok(alibi_bench_train(&c, 4, 64, 1, ALIBI_RECOMPUTE_NONE, 0, &keeps));
-    assert_ok(alibi_bench_train(&c, 4, 64, 1, ALIBI_RECOMPUTE_BLOCK, 0x1p-24, &again));
+    assert_ok(alibi_bench_train(test_device(), &c, 4, 64, 1, ALIBI_RECOMPUTE_NONE, 0, &keeps));
+    assert_ok(
+        alibi_bench_train(test_device(), &c, 4, 64, 1, ALIBI_RECOMPUTE_BLOCK, 0x1p-24, &again));
     assert_true(again.peak_bytes < keeps.peak_bytes);
 }
 
@@ -118,11 +120,11 @@ static void attention_alone_counts_what_it_used(void **state)
     struct alibi_bench_attention_result some, all;
 
     (void)state;
-    assert_ok(alibi_bench_attention(&how, 1000, &some));
+    assert_ok(alibi_bench_attention(test_device(), &how, 1000, &some));
     assert_true(some.used > 0 && some.used < 1 && some.left_out > 0 && some.left_out <= 1e-3);
     assert_true(some.forward_peak_bytes > 0 && some.peak_bytes > some.forward_peak_bytes);
     how.skip = 0;
-    assert_ok(alibi_bench_attention(&how, 1000, &all));
+    assert_ok(alibi_bench_attention(test_device(), &how, 1000, &all));
     assert_true(all.used == 1 && all.left_out == 0);
 }
 
@@ -135,7 +137,7 @@ static void memory_of_an_evaluation_is_linear_in_the_length(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        assert_ok(alibi_bench_eval(&c, 500 << i, &seconds, &peak[i]));
+        assert_ok(alibi_bench_eval(test_device(), &c, 500 << i, &seconds, &peak[i]));
     assert_true(peak[2] > peak[1] && peak[1] > peak[0]);
     assert_true((double)(peak[2] - peak[1]) < 2.2 * (double)(peak[1] - peak[0]));
 }
@@ -148,18 +150,21 @@ static void shapes_that_cannot_be_are_refused(void **state)
     size_t peak;
 
     (void)state;
-    assert_fails(alibi_bench_train(&c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE,
-                 "batch 0");
-    assert_fails(alibi_bench_train(&c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r), ALIBI_USAGE,
-                 "repeats 0");
-    assert_fails(alibi_bench_train(&c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE, 0, &r),
-                 ALIBI_MEMORY, "does not fit");
-    assert_fails(alibi_bench_train(&c, 1, 8, 1, 3, 0, &r), ALIBI_USAGE, "recompute 3");
-    assert_fails(alibi_bench_train(&c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r), ALIBI_USAGE,
-                 "skip 1");
-    assert_fails(alibi_bench_eval(&c, -1, &seconds, &peak), ALIBI_USAGE, "length -1");
+    assert_fails(alibi_bench_train(test_device(), &c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r),
+                 ALIBI_USAGE, "batch 0");
+    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r),
+                 ALIBI_USAGE, "repeats 0");
+    assert_fails(
+        alibi_bench_train(test_device(), &c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE, 0, &r),
+        ALIBI_MEMORY, "does not fit");
+    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 1, 3, 0, &r), ALIBI_USAGE,
+                 "recompute 3");
+    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r),
+                 ALIBI_USAGE, "skip 1");
+    assert_fails(alibi_bench_eval(test_device(), &c, -1, &seconds, &peak), ALIBI_USAGE,
+                 "length -1");
     c.heads = 5;
-    assert_fails(alibi_bench_eval(&c, 8, &seconds, &peak), ALIBI_USAGE, "heads 5");
+    assert_fails(alibi_bench_eval(test_device(), &c, 8, &seconds, &peak), ALIBI_USAGE, "heads 5");
 }
 
 int main(void)

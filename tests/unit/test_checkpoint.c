@@ -160,8 +160,9 @@ static void without_any_that_verifies_the_run_is_refused(void **state)
     damage(part_path(p, PART_MODEL), 0);
     damage(path_at("%s/%s", step_path(p->run, 2), part_names[PART_STATE]), 0);
     assert_fails(train_at(p, p->run, true), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
-    assert_fails(alibi_model_open(&m, p->run), ALIBI_BAD_INPUT, "none of the 2 checkpoints");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+    assert_fails(alibi_model_open(&m, test_device(), p->run, NULL), ALIBI_BAD_INPUT,
+                 "none of the 2 checkpoints");
+    assert_fails(alibi_model_open(&m, test_device(), p->newest, NULL), ALIBI_BAD_INPUT,
                  "model.safetensors': checksum differs");
     assert_true(exists(p->newest)); /* what people may still want to look at is left alone */
 }
@@ -196,11 +197,11 @@ static void a_configuration_that_is_not_the_models_is_refused(void **state)
     alibi_model *m = NULL;
 
     forge(p, PART_CONFIG, "\"ff_width\": 8", "\"ff_width\": 7");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+    assert_fails(alibi_model_open(&m, test_device(), p->newest, NULL), ALIBI_BAD_INPUT,
                  "tensor 'blocks.0.ff.up.weight'");
     forge(p, PART_CONFIG, "\"ff_width\": 7", "\"ff_width\": 8");
     forge(p, PART_CONFIG, "\"final_norm\": true", "\"final_norm\": false");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+    assert_fails(alibi_model_open(&m, test_device(), p->newest, NULL), ALIBI_BAD_INPUT,
                  "tensors, its configuration has");
 }
 
@@ -212,7 +213,7 @@ static void no_configuration_can_ask_for_memory_that_its_file_does_not_back(void
     forge(p, PART_CONFIG, "\"width\": 4", "\"width\": 1048576");
     forge(p, PART_CONFIG, "\"layers\": 1", "\"layers\": 4096");
     alibi_memory_reset_peak();
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT,
+    assert_fails(alibi_model_open(&m, test_device(), p->newest, NULL), ALIBI_BAD_INPUT,
                  "parameters, model.safetensors has");
     assert_true(alibi_memory_peak() - alibi_memory_now() < 1 << 20);
 }
@@ -225,7 +226,8 @@ static void a_tokenizer_or_state_that_makes_no_sense_is_named(void **state)
     alibi_model *m = NULL;
 
     forge(p, PART_TOKENIZER, "257", "300");
-    assert_fails(alibi_model_open(&m, p->newest), ALIBI_BAD_INPUT, "tokenizer.json");
+    assert_fails(alibi_model_open(&m, test_device(), p->newest, NULL), ALIBI_BAD_INPUT,
+                 "tokenizer.json");
     forge(p, PART_STATE, "\"step\": 4", "\"step\": -4");
     assert_fails(checkpoint_read_state(p->newest, &s, &t), ALIBI_BAD_INPUT,
                  "state.json' line 2: 'step': -4 is out of range");
@@ -294,7 +296,7 @@ static void load(struct saved *s, const char *path)
 {
     struct alibi_config config;
 
-    s->device = device_default();
+    s->device = test_device()->device;
     assert_ok(checkpoint_read_config(path, &config, &s->tokenizer));
     assert_ok(checkpoint_read_state(path, &s->state, &s->training));
     assert_ok(model_new(&s->model, &config, &s->device, DTYPE_F32, true));
@@ -477,7 +479,7 @@ static void what_was_saved_is_what_is_read(void **state)
     assert_close(s.loss, p->result.loss, 0);
     t.save_every = p->training.save_every; /* not part of the state */
     assert_memory_equal(&t, &p->training, sizeof t);
-    assert_ok(alibi_model_open(&m, p->run));
+    assert_ok(alibi_model_open(&m, test_device(), p->run, NULL));
     assert_string_equal(m->path, p->newest);
     assert_int_equal(alibi_model_view_config(m)->train_length, 8);
     assert_int_equal(alibi_model_parameters(m), p->result.parameters);

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "compare/compare.h"
 #include "check.h"
+#include "device.h"
 
 enum { TEXT_BYTES = 6000 };
 
@@ -89,7 +90,8 @@ static struct setting tiny(void)
 
 static alibi_status run(const struct setting *s, const char *dir, struct alibi_compare_result **out)
 {
-    return alibi_compare_run(&s->compare, &s->config, &s->training, s->corpus, dir, out);
+    return alibi_compare_run(test_device(), &s->compare, &s->config, &s->training, s->corpus, dir,
+                             out);
 }
 
 static alibi_status try_run(const struct setting *s, const char *dir)
@@ -233,7 +235,7 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
 
     (void)state;
     assert_ok(run(&s, dir, &r));
-    assert_ok(alibi_model_open(&model, within(dir, "alibi")));
+    assert_ok(alibi_model_open(&model, test_device(), within(dir, "alibi"), NULL));
     for (int i = 0; i < 3; i++) {
         int64_t length = r->method[0].by_length[i].length;
         struct alibi_eval eval = { .length = length,
@@ -331,7 +333,7 @@ static void the_stream_is_that_of_eval_and_leaves_out_what_training_does(void **
 
         s.training.skip = skips[k];
         assert_ok(run(&s, dir, &r));
-        assert_ok(alibi_model_open(&model, within(dir, "alibi")));
+        assert_ok(alibi_model_open(&model, test_device(), within(dir, "alibi"), NULL));
         assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
         assert_same_evals(&r->method[0].stream, &e, 1);
         assert_int_equal(e.tokens, 290);
@@ -622,7 +624,7 @@ static alibi_status train_into(const struct setting *s, const char *dir)
 {
     struct alibi_train_result result;
 
-    return alibi_train(&s->config, &s->training, s->corpus, dir, true, &result);
+    return alibi_train(test_device(), &s->config, &s->training, s->corpus, dir, true, &result);
 }
 
 static void a_training_and_a_comparison_do_not_share_a_folder(void **state)

@@ -10,7 +10,7 @@ static struct device cpu;
 static void start(void)
 {
     begin();
-    cpu = (struct device){ .ops = ops_cpu(), .logits = 1 << 24 };
+    cpu = (struct device){ .ops = ops_cpu() };
 }
 
 /* ---- models */

@@ -185,7 +185,7 @@ static void bytes_come_out_as_whole_characters_or_replaced(void **state)
 static struct alibi_model new_model(const char *position)
 {
     struct alibi_config c = tiny_bytes_config(position, 2, 8);
-    struct alibi_model m = { .device = cpu };
+    struct alibi_model m = { 0 };
 
     assert_ok(model_new(&m.model, &c, &cpu, DTYPE_F32, false));
     assert_ok(tokenizer_new_bytes(&m.tokenizer));

@@ -338,20 +338,21 @@ static void copies_follow_the_masters_once_they_are_refreshed(void **state)
 
 static void the_output_layer_is_cut_evenly(void **state)
 {
-    struct device device = { .ops = ops_cpu() };
+    struct ops ops = *ops_cpu();
+    struct device device = { .ops = &ops };
     struct alibi_config c = tiny("alibi");
     struct model *m;
 
     (void)state;
     c.vocab = 1000;
     m = new_model(c, &device, DTYPE_F32);
-    device.logits = 1000 * 1000;
+    ops.traits.logits = 1000 * 1000;
     assert_int_equal(model_head_rows(m, 1000), 1000);
     assert_int_equal(model_head_rows(m, 1001), 512); /* two pieces, not one of 1000 and one of 1 */
     assert_int_equal(model_head_rows(m, 4096), 896); /* five of 820, in multiples of 128 */
-    device.logits = 1;
+    ops.traits.logits = 1;
     assert_int_equal(model_head_rows(m, 1000), 63); /* sixteen of at most 64 */
-    device.logits = 0;
+    ops.traits.logits = ops_cpu()->traits.logits;
     assert_int_equal(model_head_rows(m, 10000), 10000);
     model_free(m);
 }

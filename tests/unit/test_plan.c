@@ -243,13 +243,13 @@ static void the_cpu_has_no_limits_to_tell(void **state)
     struct alibi_plan plan;
 
     (void)state;
-    assert_ok(alibi_plan_training(&c, &t, &plan));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
     assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 &&
                 plan.total > plan.weights);
     assert_true(plan.parameters > 257 * 4 && plan.batch == t.batch &&
                 plan.length == t.train_length);
     t.batch = 0;
-    assert_fails(alibi_plan_training(&c, &t, &plan), ALIBI_USAGE, "batch");
+    assert_fails(alibi_plan_training(test_device(), &c, &t, &plan), ALIBI_USAGE, "batch");
 }
 
 static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
@@ -261,7 +261,7 @@ static void a_gpu_that_is_not_here_can_be_planned_for(void **state)
 
     (void)state;
     t.train_length = 512; /* long enough that sizes are those of numbers, not of alignment */
-    assert_ok(alibi_plan_training(&c, &t, &cpu));
+    assert_ok(alibi_plan_training(test_device(), &c, &t, &cpu));
     assert_ok(alibi_plan_gpu(&c, &t, room, &plan));
     assert_true(plan.fits && plan.available == room && plan.workspace > 0 && plan.total <= room);
     assert_true(plan.gradients == cpu.gradients &&

@@ -4,6 +4,7 @@
 
 #include "eval/eval.h"
 #include "check.h"
+#include "device.h"
 
 enum { TOKENS = 2000 };
 
@@ -269,8 +270,8 @@ static void a_trained_model_loses_nothing(void **state)
     training.batch = 4;
     training.steps = 150;
     training.lr = 1e-2;
-    assert_ok(alibi_train(&config, &training, c, folder, false, &trained));
-    assert_ok(alibi_model_open(&model, folder));
+    assert_ok(alibi_train(test_device(), &config, &training, c, folder, false, &trained));
+    assert_ok(alibi_model_open(&model, test_device(), folder, NULL));
     assert_ok(alibi_evaluate(model, c, ALIBI_ALL,
                              &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all));
     assert_ok(alibi_evaluate(
@@ -347,6 +348,6 @@ int main(void)
         cmocka_unit_test(a_failed_allocation_is_reported_and_leaks_nothing),
     };
 
-    cpu = device_default();
+    cpu = test_device()->device;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

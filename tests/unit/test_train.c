@@ -126,7 +126,8 @@ static const char *in_place(const struct site *p, const char *name)
 static alibi_status train(struct site *p, const struct alibi_training *t, const char *name,
                           bool resume)
 {
-    return alibi_train(&p->config, t, p->corpus, in_place(p, name), resume, &p->result);
+    return alibi_train(test_device(), &p->config, t, p->corpus, in_place(p, name), resume,
+                       &p->result);
 }
 
 static float *weights(struct site *p, const char *name, int64_t *count)
@@ -134,11 +135,12 @@ static float *weights(struct site *p, const char *name, int64_t *count)
     alibi_model *m = NULL;
     float *values;
 
-    assert_ok(alibi_model_open(&m, in_place(p, name)));
+    assert_ok(alibi_model_open(&m, test_device(), in_place(p, name), NULL));
     *count = m->model->span;
     values = malloc((size_t)*count * sizeof *values);
     assert_non_null(values);
-    assert_ok(m->device.ops->download(&m->device, values, model_flat(m->model, m->model->values)));
+    assert_ok(m->model->device->ops->download(m->model->device, values,
+                                              model_flat(m->model, m->model->values)));
     alibi_model_free(m);
     return values;
 }
@@ -421,7 +423,7 @@ static void the_tokenizer_travels_with_the_model(void **state)
 
     p->corpus = tiny_words_corpus("and");
     assert_ok(train(p, &t, "run", false));
-    assert_ok(alibi_model_open(&m, in_place(p, "run")));
+    assert_ok(alibi_model_open(&m, test_device(), in_place(p, "run"), NULL));
     assert_int_equal(tokenizer_checksum(alibi_model_view_tokenizer(m)),
                      tokenizer_checksum(corpus_tokenizer(p->corpus)));
     assert_ok(alibi_corpus_builtin(&same, 2, 8000, alibi_model_view_tokenizer(m)));
@@ -512,7 +514,7 @@ static void intrude(void *user, const struct alibi_progress *progress)
 
     (void)progress;
     alibi_set_hooks(NULL);
-    i->status = alibi_train(&i->place->config, &i->training, i->place->corpus,
+    i->status = alibi_train(test_device(), &i->place->config, &i->training, i->place->corpus,
                             in_place(i->place, "run"), true, &result);
     snprintf(i->message, sizeof i->message, "%s", alibi_error());
 }

@@ -401,7 +401,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
     c->autotune = (struct autotune){ .after = AUTOTUNE_AFTER, .flops = AUTOTUNE_FLOPS };
     TRY(read_properties(c, name));
     TRY(open_queues(c));
-    *out = (struct device){ .ops = &cuda_ops, .state = c, .logits = GPU_LOGITS };
+    *out = (struct device){ .ops = &cuda_ops, .state = c };
     c = NULL;
 out:
     if (c != NULL)
@@ -429,6 +429,12 @@ void alibi_cuda_autotune(struct device *dev, int after, double flops, int *tuned
 
 const struct ops cuda_ops = {
     .name = "cuda",
+    .traits = { .logits = 1 << 29,
+                .batch_tokens = 32768,
+                .prefill_tokens = 4096,
+                .warm_up_steps = 8, /* the autotuner tries products within these */
+                .timed_calls = 10,
+                .times_parts = true },
     .finish = cuda_finish,
     .memory = cuda_memory,
     .reset_peak = cuda_reset_peak,

@@ -3,6 +3,41 @@
 
 #include "ops/ref/ref.h"
 
+/* ---- the host as a device: nothing is ever under way, and what the library holds is its memory */
+
+alibi_status ref_finish(struct device *dev)
+{
+    (void)dev;
+    return ALIBI_OK;
+}
+
+void ref_memory(struct device *dev, struct device_memory *memory)
+{
+    (void)dev;
+    *memory = (struct device_memory){ .used = alibi_memory_now(), .peak = alibi_memory_peak() };
+}
+
+void ref_reset_peak(struct device *dev)
+{
+    (void)dev;
+    alibi_memory_reset_peak();
+}
+
+size_t ref_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
+{
+    (void)dev, (void)B, (void)L, (void)H, (void)D, (void)training;
+    return 0;
+}
+
+alibi_status ref_read_parts(struct device *dev, struct device_part *parts, int *count)
+{
+    (void)dev, (void)parts;
+    *count = 0;
+    return ALIBI_OK;
+}
+
+/* ---- buffers */
+
 alibi_status ref_buffer_new(struct device *dev, void **out, size_t bytes, const char *what)
 {
     (void)dev;

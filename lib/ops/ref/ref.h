@@ -60,6 +60,11 @@ static inline bool present(struct tensor t)
 }
 
 /* memory.c */
+alibi_status ref_finish(struct device *dev);
+void ref_memory(struct device *dev, struct device_memory *memory);
+void ref_reset_peak(struct device *dev);
+size_t ref_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training);
+alibi_status ref_read_parts(struct device *dev, struct device_part *parts, int *count);
 alibi_status ref_buffer_new(struct device *dev, void **out, size_t bytes, const char *what);
 void ref_buffer_free(struct device *dev, void *buffer);
 alibi_status ref_upload(struct device *dev, struct tensor dst, const void *host);

@@ -3,6 +3,16 @@
 
 const struct ops ops_ref = {
     .name = "ref",
+    .traits = { .logits = 1 << 24,
+                .batch_tokens = 8192,
+                .prefill_tokens = 512,
+                .warm_up_steps = 2,
+                .timed_calls = 1 },
+    .finish = ref_finish,
+    .memory = ref_memory,
+    .reset_peak = ref_reset_peak,
+    .workspace = ref_workspace,
+    .read_parts = ref_read_parts,
     .buffer_new = ref_buffer_new,
     .buffer_free = ref_buffer_free,
     .upload = ref_upload,
