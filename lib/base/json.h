@@ -66,6 +66,10 @@ void json_write_null(struct json_writer *w, const char *key);
 void json_write_string(struct json_writer *w, const char *key, const char *value);
 void json_write_raw(struct json_writer *w, const char *key, const char *json); /* JSON already */
 
+/* The value of an option, as in a recipe (options.c). */
+void option_write(struct json_writer *w, const char *key, const struct alibi_option *o,
+                  const void *values);
+
 /* Appends a string with its quotes (bytes that are not UTF-8 become U+FFFD), and a double as the
  * shortest text that reads back the same ("null" if it is not finite). */
 alibi_status json_append_string(struct text *t, const char *text, size_t length);

@@ -479,77 +479,87 @@ static alibi_status check_value(const struct alibi_option *o, const void *values
 
 /* ---- one value as JSON */
 
-static void append_text(struct text *json, const char *text)
+static void write_choice(struct json_writer *w, const char *key, const struct alibi_option *o,
+                         int index)
 {
-    if (text != NULL)
-        json_append_string(json, text, strlen(text));
-    else
-        text_append(json, "null");
+    const char *rest = o->choices, *choice;
+    char name[ALIBI_NAME_MAX];
+    size_t length;
+
+    for (int i = 0; (choice = next_choice(&rest, &length)) != NULL; i++)
+        if (i == index) {
+            snprintf(name, sizeof name, "%.*s", (int)length, choice);
+            json_write_string(w, key, name);
+            return;
+        }
+    if (w->out->status == ALIBI_OK)
+        w->out->status =
+            fail(ALIBI_USAGE, "option '--%s': there is no choice number %d", o->name, index);
 }
 
-alibi_status option_format(struct text *json, const struct alibi_option *o, const void *values)
+void option_write(struct json_writer *w, const char *key, const struct alibi_option *o,
+                  const void *values)
 {
     union value v;
-    const char *rest = o->choices, *choice;
-    size_t length = 0;
 
     load(&v, o, values);
     switch (o->type) {
     case ALIBI_OPTION_INT:
-        text_append(json, "%lld", (long long)v.integer);
+        json_write_int(w, key, v.integer);
         break;
     case ALIBI_OPTION_REAL:
-        json_append_real(json, v.real);
+        json_write_real(w, key, v.real);
         break;
     case ALIBI_OPTION_FLAG:
-        text_append(json, v.flag ? "true" : "false");
+        json_write_bool(w, key, v.flag);
         break;
     case ALIBI_OPTION_TEXT:
-        append_text(json, v.text);
+        if (v.text != NULL)
+            json_write_string(w, key, v.text);
+        else
+            json_write_null(w, key);
         break;
     case ALIBI_OPTION_NAME:
-        append_text(json, v.name);
+        json_write_string(w, key, v.name);
         break;
     case ALIBI_OPTION_CHOICE:
-        choice = next_choice(&rest, &length);
-        for (int i = 0; i < v.choice && choice != NULL; i++)
-            choice = next_choice(&rest, &length);
-        if (choice == NULL || v.choice < 0)
-            return fail(ALIBI_USAGE, "option '--%s': there is no choice number %d", o->name,
-                        v.choice);
-        json_append_string(json, choice, length);
+        write_choice(w, key, o, v.choice);
         break;
     case ALIBI_OPTION_INTS:
-        text_append(json, "[");
+        json_write_array_line(w, key);
         for (int i = 0; i < v.integers.count; i++)
-            text_append(json, "%s%lld", i > 0 ? ", " : "", (long long)v.integers.at[i]);
-        text_append(json, "]");
+            json_write_int(w, NULL, v.integers.at[i]);
+        json_write_end(w);
         break;
     case ALIBI_OPTION_NAMES:
-        text_append(json, "[");
-        for (int i = 0; i < v.names.count; i++) {
-            text_append(json, i > 0 ? ", " : "");
-            append_text(json, v.names.at[i]);
-        }
-        text_append(json, "]");
+        json_write_array_line(w, key);
+        for (int i = 0; i < v.names.count; i++)
+            json_write_string(w, NULL, v.names.at[i]);
+        json_write_end(w);
         break;
     }
+}
+
+alibi_status option_format(struct text *json, const struct alibi_option *o, const void *values)
+{
+    struct json_writer w = json_writer(json);
+
+    option_write(&w, NULL, o, values);
     return text_status(json);
 }
 
-/* The JSON of a text, a name or a choice is the same in quotes. */
+/* As JSON, without the quotes of a text, a name or a choice. */
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o, const void *values)
 {
-    alibi_status status;
-    struct text json = { 0 };
-    size_t quotes;
+    size_t start = out->length;
 
-    TRY(option_format(&json, o, values));
-    quotes = json.data[0] == '"' ? 1 : 0;
-    TRY(text_append_bytes(out, json.data + quotes, json.length - 2 * quotes));
-out:
-    text_free(&json);
-    return status;
+    TRY_RETURN(option_format(out, o, values));
+    if (out->data[start] == '"') {
+        out->length -= 2;
+        memmove(out->data + start, out->data + start + 1, out->length - start);
+        out->data[out->length] = '\0';
+    }
+    return ALIBI_OK;
 }
 
 /* ---- finding an option */
@@ -810,18 +820,16 @@ out:
 
 alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json)
 {
-    const char *separator = "\n";
+    struct json_writer w = json_writer(json);
     char key[OPTION_KEY_MAX];
 
-    text_append(json, "{");
+    json_write_object(&w, NULL);
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++) {
             option_key(key, groups[g].options[i].name);
-            text_append(json, "%s  \"%s\": ", separator, key);
-            TRY_RETURN(option_format(json, &groups[g].options[i], groups[g].values));
-            separator = ",\n";
+            option_write(&w, key, &groups[g].options[i], groups[g].values);
         }
-    text_append(json, "\n}\n");
+    json_write_end(&w);
     return text_status(json);
 }
 

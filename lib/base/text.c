@@ -88,8 +88,8 @@ alibi_status text_append(struct text *t, const char *format, ...)
 
 alibi_status text_status(const struct text *t)
 {
-    if (t->status == ALIBI_OK)
-        return ALIBI_OK;
+    if (t->status != ALIBI_MEMORY)
+        return t->status; /* its message is the last one of this thread */
     return fail(t->status, "not enough memory for a text of more than %zu bytes", t->length);
 }
 
