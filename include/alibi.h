@@ -195,7 +195,7 @@ ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, 
  * */
 
 enum alibi_device_kind { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
-enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16 };
+enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16, ALIBI_FP16 };
 
 /* Where models run, and in which numbers. Device auto: an NVIDIA GPU if one can be used, otherwise
  * the CPU; the reason is logged. Precision auto: bf16 on a GPU, fp32 on the CPU, which has no
@@ -501,6 +501,12 @@ typedef struct alibi_model alibi_model;
 ALIBI_API alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
                                         const struct alibi_call *call);
 ALIBI_API void alibi_model_free(alibi_model *model);
+
+/* Writes the model into `dir`, which must be empty or not exist, as a checkpoint of its weights
+ * alone, in fp32, bf16 or fp16 (enum alibi_precision). alibi_model_open() and training->init accept
+ * it; training cannot resume from it. ALIBI_NUMERIC names a tensor that fp16 cannot hold. */
+ALIBI_API alibi_status alibi_model_save(const alibi_model *model, const char *dir, int precision,
+                                        const struct alibi_call *call);
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);
 ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);

@@ -289,6 +289,14 @@ static inline int drop_site(void **state)
     return alibi_memory_now() != 0;
 }
 
+static inline alibi_model *open_model_at(const char *path)
+{
+    alibi_model *m = NULL;
+
+    assert_ok(alibi_model_open(&m, test_device(), path, NULL));
+    return m;
+}
+
 static inline alibi_status train_at(struct site *p, const char *run, bool resume)
 {
     return alibi_train(test_device(), &p->config, &p->training, p->corpus, run, resume, &p->result);

@@ -226,6 +226,9 @@ void call_warn(const struct alibi_call *call, const char *format, ...)
 void call_progress(const struct alibi_call *call, const struct alibi_progress *p);
 bool call_stopped(const struct alibi_call *call);
 
+/* The process-wide hooks as a call, until every room takes one. */
+const struct alibi_call *hooks_call(void);
+
 void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void report_progress(const struct alibi_progress *p);

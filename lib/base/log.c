@@ -17,9 +17,12 @@ void alibi_set_hooks(const struct alibi_hooks *new_hooks)
     hooks = new_hooks != NULL ? *new_hooks : (struct alibi_hooks){ 0 };
 }
 
+static struct alibi_stop hooks_stop;
+
 void alibi_request_stop(void)
 {
     stop = 1;
+    alibi_stop_request(&hooks_stop);
 }
 
 bool alibi_global_stop_requested(void)
@@ -30,6 +33,7 @@ bool alibi_global_stop_requested(void)
 void stop_clear(void)
 {
     stop = 0;
+    hooks_stop.requested = 0;
 }
 
 static void log_line(enum alibi_log_level level, const char *format, va_list args)
@@ -120,6 +124,14 @@ void report_progress(const struct alibi_progress *p)
 {
     if (hooks.progress != NULL)
         hooks.progress(hooks.user, p);
+}
+
+const struct alibi_call *hooks_call(void)
+{
+    static struct alibi_call call;
+
+    call = (struct alibi_call){ hooks.user, hooks.progress, hooks.log, &hooks_stop, 0 };
+    return &call;
 }
 
 double clock_seconds(void)

@@ -3,11 +3,11 @@
  *   run/step-00000010/            a checkpoint, because it has a manifest.json
  *   run/step-00000010.old/        one that a newer save of the same step is about to replace
  *
- * A checkpoint is a folder with model.safetensors, config.json, tokenizer.json,
- * optimizer.safetensors, state.json and manifest.json. It exists once its manifest does; the
- * manifest has the size and checksum of every part, and a checksum of itself. Saving follows
- * docs/reliability.md. No part holds a time, a path or a host: the same state gives the same
- * bytes. */
+ * A checkpoint is a folder with model.safetensors, config.json, tokenizer.json, manifest.json and,
+ * if training can resume from it, optimizer.safetensors and state.json. It exists once its manifest
+ * does; the manifest has the size and checksum of every part, and a checksum of itself. Saving
+ * follows docs/reliability.md. No part holds a time, a path or a host: the same state gives the
+ * same bytes. */
 #ifndef CHECKPOINT_H
 #define CHECKPOINT_H
 
@@ -37,13 +37,21 @@ struct checkpoint {
     const struct model *model;
     const alibi_tokenizer *tokenizer;
     void *first, *second; /* the optimizer's moments, flat like the parameters; NULL: none */
-    struct alibi_training training;
+    const struct alibi_training *training;
     struct train_state state;
 };
 
 /* Writes `run`/step-N and drops all older checkpoints but one. ALIBI_NUMERIC names the first weight
  * or moment that is not finite: it is not saved. */
-alibi_status checkpoint_save(const char *run, const struct checkpoint *c);
+alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
+                             const struct alibi_call *call);
+
+/* Makes `dir`, which must be empty or not exist, a checkpoint of the weights alone: without
+ * optimizer and state, in fp32, bf16 or fp16. ALIBI_NUMERIC names a tensor that the type cannot
+ * hold. */
+alibi_status checkpoint_save_weights(const char *dir, const struct model *m,
+                                     const alibi_tokenizer *t, enum alibi_precision precision,
+                                     const struct alibi_call *call);
 
 /* Removes what unfinished saves left in the run's folder. The caller holds the folder's lock. */
 alibi_status checkpoint_clean(const char *run);
@@ -53,11 +61,12 @@ alibi_status checkpoint_clean(const char *run);
 /* The newest checkpoint in `run` that verifies (or `run` itself if it is one); *path is NULL if
  * there is none (mem_free). Each checkpoint that is passed over is logged with the reason;
  * ALIBI_BAD_INPUT if there are some and none verifies. */
-alibi_status checkpoint_find(char **path, const char *run);
+alibi_status checkpoint_find(char **path, const char *run, const struct alibi_call *call);
 alibi_status checkpoint_verify(const char *path);
 
 /* What a model needs to be made; then its weights, the optimizer's moments, and the state with the
- * options that shape the result. The checkpoint must have been verified. */
+ * options that shape the result. The checkpoint must have been verified. The tokenizer has at most
+ * config->vocab ids. */
 alibi_status checkpoint_read_config(const char *path, struct alibi_config *config,
                                     alibi_tokenizer **tokenizer);
 alibi_status checkpoint_read_weights(const char *path, struct model *m);

@@ -47,7 +47,7 @@ static alibi_status find(char **path, const char *from)
 {
     if (file_exists(from) && !folder_exists(from))
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
-    TRY_RETURN(checkpoint_find(path, from));
+    TRY_RETURN(checkpoint_find(path, from, hooks_call()));
     return *path ? ALIBI_OK : fail_without_checkpoint(from);
 }
 
@@ -69,6 +69,15 @@ alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const cha
 out:
     alibi_model_free(m);
     return status;
+}
+
+alibi_status alibi_model_save(const alibi_model *model, const char *dir, int precision,
+                              const struct alibi_call *call)
+{
+    if (precision < ALIBI_FP32 || precision > ALIBI_FP16)
+        return fail(ALIBI_USAGE, "cannot save '%s': weights are saved in fp32, bf16 or fp16", dir);
+    return checkpoint_save_weights(dir, model->model, model->tokenizer,
+                                   (enum alibi_precision)precision, call);
 }
 
 void alibi_model_free(alibi_model *model)

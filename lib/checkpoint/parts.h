@@ -1,35 +1,35 @@
-/* parts.h - what the files of this room share: the manifest, the parts, the step folders */
+/* parts.h - what the files of this room share: the parts of a checkpoint and their manifest, the
+ * tensors in them, step folders, state.json */
 #ifndef CHECKPOINT_PARTS_H
 #define CHECKPOINT_PARTS_H
 
 #include "checkpoint/checkpoint.h"
 
-/* ---- manifest (manifest.c) */
+/* ---- the manifest (parts.c) */
 
+/* Weights alone have neither an optimizer nor a state. The other parts are always there. */
 enum part_id { PART_MODEL, PART_OPTIMIZER, PART_CONFIG, PART_TOKENIZER, PART_STATE, PARTS };
 
 extern const char *const part_names[PARTS];
 
 struct part {
+    bool present;
     int64_t bytes;
     uint32_t crc32;
 };
 
 struct manifest {
-    int64_t step;
+    int64_t step; /* 0: of no training run */
     struct part parts[PARTS];
 };
 
-alibi_status manifest_format(const struct manifest *m, struct text *json);
-
-/* ALIBI_BAD_INPUT unless the file is, byte for byte, what manifest_format makes of what it says. */
+void manifest_format(const struct manifest *m, struct text *json);
 alibi_status manifest_read(struct manifest *m, const char *folder);
 
 /* Reads every byte of every part and compares. */
 alibi_status manifest_verify(const struct manifest *m, const char *folder);
 
-/* ---- parts (tensors.c): files that are checksummed as they are written, synced before they count
- */
+/* ---- writing parts (parts.c): checksummed while they are written, synced before they count */
 
 struct part_writer {
     struct file *file;
@@ -39,10 +39,12 @@ struct part_writer {
 alibi_status part_open(struct part_writer *w, const char *folder, const char *name);
 alibi_status part_put(struct part_writer *w, const void *bytes, size_t length);
 alibi_status part_finish(struct part_writer *w, struct part *part); /* sync, close */
-void part_abandon(struct part_writer *w); /* after a failure; nothing if finished */
+void part_abandon(struct part_writer *w); /* after a failure; no-op once finished */
 
-/* The tensors of one file: their entries in its header, and where each lies in the device's memory.
- * */
+/* ---- tensors (tensors.c) */
+
+/* The tensors of one file: their entries in its header, and where each is in the device's memory.
+ */
 struct tensor_file {
     struct device *device;
     struct safetensor *entries;
@@ -52,17 +54,24 @@ struct tensor_file {
     int count;
 };
 
-/* One entry per parameter for each buffer that is not NULL, named prefix + parameter. */
-alibi_status tensor_file_init(struct tensor_file *f, const struct model *m,
-                              const char *const *prefixes, void *const *buffers, int buffer_count);
-void tensor_file_fini(struct tensor_file *f);
-alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m);
+/* The model's weights, in a file as `type`: "F32", "BF16" or "F16". */
+alibi_status tensor_file_of_model(struct tensor_file *f, const struct model *m, const char *type);
+/* The moments of each weight, first.NAME and second.NAME, for each buffer that is not NULL. */
 alibi_status tensor_file_of_moments(struct tensor_file *f, const struct model *m, void *first,
                                     void *second);
+void tensor_file_fini(struct tensor_file *f);
+
+/* ALIBI_NUMERIC names the first tensor with an element beyond the range of its type. */
 alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, const char *name,
                                struct part *part);
-/* ALIBI_BAD_INPUT names the first tensor whose name, type or shape is not the expected one. */
+
+/* Reads the tensors by name, from any of the three types. ALIBI_BAD_INPUT names the first one whose
+ * shape differs; with `exact` also one that only the file or only the model has. Without it these
+ * are listed in `missing` (the model's, left as they are) and `unused` (the file's), separated by
+ * ", ". Tensors called `except` (NULL: none) are not read, and belong to both lists. */
 alibi_status tensor_file_read(const struct tensor_file *f, const char *path);
+alibi_status tensor_file_read_some(const struct tensor_file *f, const char *path,
+                                   const char *except, struct text *missing, struct text *unused);
 
 /* ---- step folders (folders.c) */
 

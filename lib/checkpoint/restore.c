@@ -1,10 +1,11 @@
 /* restore.c - finding and reading checkpoints
  *
- * What is read here was verified before, byte for byte, by checkpoint_find or checkpoint_verify.
- * The readers still take nothing on trust: a checksum says that a file is what was written, not
- * that it makes sense. */
+ * A checkpoint is verified, byte for byte, by checkpoint_find or checkpoint_verify before it is
+ * read. The readers still trust nothing: a checksum says that a file is what was written, not that
+ * it makes sense. */
 #include <string.h>
 
+#include "base/names.h"
 #include "checkpoint/parts.h"
 
 enum { TEXT_PART_MAX = 64 << 20 };
@@ -19,46 +20,37 @@ alibi_status checkpoint_verify(const char *path)
     return manifest_verify(&manifest, path);
 }
 
-static alibi_status find_among(char **path, const struct step_folder *folders, int count,
-                               const char *run)
-{
-    alibi_status status = ALIBI_OK;
-    int passed_over = 0;
-
-    for (int i = 0; i < count; i++) {
-        if (!folders[i].complete)
-            continue;
-        status = checkpoint_verify(folders[i].path);
-        if (status == ALIBI_OK)
-            return text_copy(path, folders[i].path);
-        if (status == ALIBI_MEMORY)
-            return status;
-        log_warning("passing over the checkpoint of step %lld: %s", (long long)folders[i].step,
-                    alibi_error());
-        passed_over++;
-    }
-    if (passed_over > 0)
-        return fail(status, "none of the %d checkpoints in '%s' verifies; the last: %s",
-                    passed_over, run, alibi_error());
-    *path = NULL;
-    return ALIBI_OK;
-}
-
-alibi_status checkpoint_find(char **path, const char *run)
+alibi_status checkpoint_find(char **path, const char *run, const struct alibi_call *call)
 {
     alibi_status status;
     struct step_folder *folders = NULL;
-    int count = 0;
+    int count = 0, passed_over = 0;
     bool is_checkpoint;
 
-    TRY(folder_has(&is_checkpoint, run, "manifest.json"));
+    TRY(folder_has(&is_checkpoint, run, NAME_MANIFEST));
     if (is_checkpoint) {
         TRY(checkpoint_verify(run));
         TRY(text_copy(path, run));
         goto out;
     }
     TRY(step_folders(&folders, &count, run));
-    TRY(find_among(path, folders, count, run));
+    for (int i = 0; i < count; i++) {
+        if (!folders[i].complete)
+            continue;
+        status = checkpoint_verify(folders[i].path);
+        if (status == ALIBI_OK)
+            status = text_copy(path, folders[i].path);
+        if (status == ALIBI_OK || status == ALIBI_MEMORY)
+            goto out;
+        call_warn(call, "passing over the checkpoint of step %lld: %s", (long long)folders[i].step,
+                  alibi_error());
+        passed_over++;
+    }
+    if (passed_over > 0)
+        fail(status, "none of the %d checkpoints in '%s' verifies; the last: %s", passed_over, run,
+             alibi_error());
+    else
+        *path = NULL;
 out:
     step_folders_free(folders, count);
     return status;
@@ -101,22 +93,20 @@ out:
     return status;
 }
 
-/* A model is as large as its file, so that no configuration can ask for memory that the file does
- * not back. */
+/* A weight takes at least two bytes of the file, so that no configuration can ask for memory that
+ * its file does not back. */
 static alibi_status check_size(const struct alibi_config *config, const char *path)
 {
-    alibi_status status;
     struct manifest manifest;
     int64_t parameters = config_parameters(config);
 
-    TRY(manifest_read(&manifest, path));
-    if (parameters > manifest.parts[PART_MODEL].bytes / (int64_t)sizeof(float))
-        status =
-            fail(ALIBI_BAD_INPUT, "'%s': the configuration has %lld parameters, %s has %lld bytes",
-                 path, (long long)parameters, part_names[PART_MODEL],
-                 (long long)manifest.parts[PART_MODEL].bytes);
-out:
-    return status;
+    TRY_RETURN(manifest_read(&manifest, path));
+    if (parameters > manifest.parts[PART_MODEL].bytes / (int64_t)sizeof(uint16_t))
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s': the configuration has %lld parameters, %s has only %lld bytes", path,
+                    (long long)parameters, part_names[PART_MODEL],
+                    (long long)manifest.parts[PART_MODEL].bytes);
+    return ALIBI_OK;
 }
 
 alibi_status checkpoint_read_config(const char *path, struct alibi_config *config,
@@ -129,8 +119,9 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     TRY(read_config(&read, path));
     TRY(check_size(&read, path));
     TRY(read_tokenizer(&t, path));
-    if (alibi_tokenizer_vocab(t) != read.vocab) {
-        status = fail(ALIBI_BAD_INPUT, "'%s': the model has %lld ids, its tokenizer %lld", path,
+    if (alibi_tokenizer_vocab(t) > read.vocab) {
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s': the model has a vocabulary of %lld, its tokenizer one of %lld", path,
                       (long long)read.vocab, (long long)alibi_tokenizer_vocab(t));
         goto out;
     }
@@ -142,27 +133,18 @@ out:
     return status;
 }
 
-static alibi_status read_tensors(const struct tensor_file *f, const char *path, enum part_id part)
-{
-    alibi_status status;
-    char *name = NULL;
-
-    TRY(path_join(&name, path, part_names[part]));
-    TRY(tensor_file_read(f, name));
-out:
-    mem_free(name);
-    return status;
-}
-
 alibi_status checkpoint_read_weights(const char *path, struct model *m)
 {
     alibi_status status;
     struct tensor_file f = { 0 };
+    char *name = NULL;
 
-    TRY(tensor_file_of_model(&f, m));
-    TRY(read_tensors(&f, path, PART_MODEL));
+    TRY(tensor_file_of_model(&f, m, "F32"));
+    TRY(path_join(&name, path, part_names[PART_MODEL]));
+    TRY(tensor_file_read(&f, name));
     TRY(model_refresh(m));
 out:
+    mem_free(name);
     tensor_file_fini(&f);
     return status;
 }
@@ -172,10 +154,13 @@ alibi_status checkpoint_read_moments(const char *path, const struct model *m, vo
 {
     alibi_status status;
     struct tensor_file f = { 0 };
+    char *name = NULL;
 
     TRY(tensor_file_of_moments(&f, m, first, second));
-    TRY(read_tensors(&f, path, PART_OPTIMIZER));
+    TRY(path_join(&name, path, part_names[PART_OPTIMIZER]));
+    TRY(tensor_file_read(&f, name));
 out:
+    mem_free(name);
     tensor_file_fini(&f);
     return status;
 }

@@ -1,21 +1,24 @@
 /* save.c - saving
  *
- * The order is what makes a save survive a kill, a crash of the system or a power cut at any of its
- * points:
+ * The order is what makes a save survive a kill, a crash of the system or a power cut at any point:
  *
- *   room on the disk -> parts, each synced -> manifest aside, synced -> folder synced -> manifest
+ *   space on the disk -> parts, each synced -> manifest aside, synced -> folder synced -> manifest
  *   renamed into place -> folder synced -> run's folder synced -> everything read back and compared
  *   -> "saved" -> the oldest dropped
  *
- * The rename is the moment at which the folder becomes a checkpoint. Up to it the previous
- * checkpoint is untouched, after it both exist; docs/reliability.md says why each sync is there. */
+ * The rename is the moment at which the folder becomes a checkpoint. Until then the previous
+ * checkpoint is untouched, and afterwards both exist; docs/reliability.md says what each sync is
+ * for. */
 #include <string.h>
 
+#include "base/names.h"
 #include "checkpoint/parts.h"
 
-/* ---- what is to be written, staged in memory but for the tensors */
+/* ---- what is to be written: staged in memory, except for the tensors */
 
 struct contents {
+    int64_t step;
+    bool training;                 /* with PART_OPTIMIZER and PART_STATE */
     struct tensor_file tensors[2]; /* PART_MODEL, PART_OPTIMIZER */
     struct text texts[PARTS];      /* the other parts */
     int64_t bytes;
@@ -29,15 +32,23 @@ static void contents_fini(struct contents *c)
         tensor_file_fini(&c->tensors[i]);
 }
 
-static alibi_status contents_init(struct contents *out, const struct checkpoint *c)
+/* The weights as `type`. A value that is not finite must not become a checkpoint. */
+static alibi_status contents_init(struct contents *out, const struct checkpoint *c,
+                                  const char *type)
 {
-    *out = (struct contents){ 0 };
-    TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], c->model));
-    TRY_RETURN(
-        tensor_file_of_moments(&out->tensors[PART_OPTIMIZER], c->model, c->first, c->second));
-    TRY_RETURN(config_write_json(&c->model->config, &out->texts[PART_CONFIG]));
+    const struct model *m = c->model;
+
+    *out = (struct contents){ .step = c->state.step, .training = c->training != NULL };
+    TRY_RETURN(model_check_finite(m, m->values, "the weight", NULL));
+    TRY_RETURN(model_check_finite(m, c->first, "the optimizer's first moment of", NULL));
+    TRY_RETURN(model_check_finite(m, c->second, "the optimizer's second moment of", NULL));
+    TRY_RETURN(tensor_file_of_model(&out->tensors[PART_MODEL], m, type));
+    TRY_RETURN(config_write_json(&m->config, &out->texts[PART_CONFIG]));
     TRY_RETURN(tokenizer_format(c->tokenizer, &out->texts[PART_TOKENIZER]));
-    TRY_RETURN(state_write_json(&c->state, &c->training, &out->texts[PART_STATE]));
+    if (out->training) {
+        TRY_RETURN(tensor_file_of_moments(&out->tensors[PART_OPTIMIZER], m, c->first, c->second));
+        TRY_RETURN(state_write_json(&c->state, c->training, &out->texts[PART_STATE]));
+    }
     out->bytes = out->tensors[PART_MODEL].bytes + out->tensors[PART_OPTIMIZER].bytes;
     for (int i = 0; i < PARTS; i++)
         out->bytes += (int64_t)out->texts[i].length;
@@ -49,14 +60,14 @@ static alibi_status contents_init(struct contents *out, const struct checkpoint 
 /* Beyond the parts: the manifest, and what a file system needs for itself. */
 enum { SPACE_MARGIN = 1 << 16 };
 
-static alibi_status check_space(const char *run, int64_t bytes)
+static alibi_status check_space(const char *parent, int64_t bytes)
 {
     int64_t free_bytes;
 
-    TRY_RETURN(folder_free_space(&free_bytes, run));
+    TRY_RETURN(folder_free_space(&free_bytes, parent));
     if (free_bytes < bytes + SPACE_MARGIN)
-        return fail(ALIBI_IO, "a checkpoint needs %lld bytes, '%s' has %lld free",
-                    (long long)bytes + SPACE_MARGIN, run, (long long)free_bytes);
+        return fail(ALIBI_IO, "cannot save: a checkpoint needs %lld bytes, '%s' has %lld free",
+                    (long long)bytes + SPACE_MARGIN, parent, (long long)free_bytes);
     return ALIBI_OK;
 }
 
@@ -74,16 +85,6 @@ out:
     return status;
 }
 
-static alibi_status write_parts(const char *folder, const struct contents *c, struct manifest *m)
-{
-    for (int i = 0; i < PARTS; i++)
-        if (i == PART_MODEL || i == PART_OPTIMIZER)
-            TRY_RETURN(tensor_file_write(&c->tensors[i], folder, part_names[i], &m->parts[i]));
-        else
-            TRY_RETURN(write_text(folder, part_names[i], &c->texts[i], &m->parts[i]));
-    return ALIBI_OK;
-}
-
 /* Without the sync of the folder before the rename, a power cut could keep the manifest and lose
  * the names of the parts. */
 static alibi_status write_manifest(const char *folder, const struct manifest *m)
@@ -93,10 +94,11 @@ static alibi_status write_manifest(const char *folder, const struct manifest *m)
     struct part unused;
     char *aside = NULL, *final = NULL;
 
-    TRY(manifest_format(m, &json));
-    TRY(path_join(&aside, folder, "manifest.json.tmp"));
-    TRY(path_join(&final, folder, "manifest.json"));
-    TRY(write_text(folder, "manifest.json.tmp", &json, &unused));
+    manifest_format(m, &json);
+    TRY(text_status(&json));
+    TRY(path_join(&aside, folder, NAME_MANIFEST NAME_ASIDE));
+    TRY(path_join(&final, folder, NAME_MANIFEST));
+    TRY(write_text(folder, NAME_MANIFEST NAME_ASIDE, &json, &unused));
     TRY(folder_sync(folder));
     TRY(file_rename(aside, final));
     TRY(folder_sync(folder));
@@ -107,62 +109,62 @@ out:
     return status;
 }
 
-static alibi_status read_back(const char *folder)
+/* `folder` is in `parent`. */
+static alibi_status write_folder(const char *parent, const char *folder, const struct contents *c)
 {
-    alibi_status status = checkpoint_verify(folder);
+    alibi_status status;
+    struct manifest manifest = { .step = c->step };
 
+    TRY_RETURN(check_space(parent, c->bytes));
+    TRY_RETURN(folder_create(folder));
+    for (int i = 0; i < PARTS; i++)
+        if (i == PART_MODEL || (i == PART_OPTIMIZER && c->training))
+            TRY_RETURN(
+                tensor_file_write(&c->tensors[i], folder, part_names[i], &manifest.parts[i]));
+        else if (c->texts[i].length > 0)
+            TRY_RETURN(write_text(folder, part_names[i], &c->texts[i], &manifest.parts[i]));
+    TRY_RETURN(write_manifest(folder, &manifest));
+    TRY_RETURN(folder_sync(parent));
+    status = checkpoint_verify(folder);
     if (status == ALIBI_OK || status == ALIBI_MEMORY)
         return status;
-    return fail_context(ALIBI_IO, "what was written does not read back");
+    return fail_context(ALIBI_IO, "a checkpoint does not read back as it was written");
 }
 
-static alibi_status write_folder(const char *run, const char *folder, const struct contents *c,
-                                 int64_t step)
+/* Removes what a failed attempt left and keeps the failure's message. What cannot be removed now
+ * has no manifest, or one that does not verify, and is removed at the next start. */
+static alibi_status discard(const char *folder, alibi_status status, const struct alibi_call *call)
 {
-    struct manifest manifest = { .step = step };
+    struct failure failure;
 
-    TRY_RETURN(check_space(run, c->bytes));
-    TRY_RETURN(folder_create(folder));
-    TRY_RETURN(write_parts(folder, c, &manifest));
-    TRY_RETURN(write_manifest(folder, &manifest));
-    TRY_RETURN(folder_sync(run));
-    return read_back(folder);
-}
-
-/* Takes away what a failed attempt left; the message stays that of the failure. What cannot be
- * removed now has no manifest, or one that does not verify, and is cleaned at the next start. */
-static alibi_status discard(const char *folder, alibi_status failure)
-{
-    char message[1024];
-
-    snprintf(message, sizeof message, "%s", alibi_error());
+    failure_keep(&failure, status);
     if (step_folder_remove(folder) != ALIBI_OK)
-        log_warning("left behind: %s", alibi_error());
-    return fail(failure, "%s", message);
+        call_warn(call, "an unfinished checkpoint remains: %s", alibi_error());
+    return failure_raise(&failure);
 }
 
 /* After a failed sync the kernel may have dropped the pages and would report success the next time.
- * So nothing of a failed attempt is built upon: all is written again, once, from memory into new
- * files. */
-static alibi_status write_twice_at_most(const char *run, const char *folder,
-                                        const struct contents *c, int64_t step)
+ * So no file of a failed attempt is used again: everything is written once more, from memory, into
+ * new files. */
+static alibi_status write_twice_at_most(const char *parent, const char *folder,
+                                        const struct contents *c, const struct alibi_call *call)
 {
     for (bool again = true;; again = false) {
-        alibi_status status = write_folder(run, folder, c, step);
+        alibi_status status = write_folder(parent, folder, c);
         if (status == ALIBI_OK)
             return ALIBI_OK;
-        status = discard(folder, status);
+        status = discard(folder, status, call);
         if (status != ALIBI_IO || !again || folder_exists(folder))
             return status;
-        log_note("step %lld is written once more: %s", (long long)step, alibi_error());
+        call_note(call, "writing '%s' again: %s", folder, alibi_error());
     }
 }
 
-/* ---- what was there before */
+/* ---- the checkpoints that were there before */
 
 /* A checkpoint of this step that verifies must not be lost while its successor is written: it is
- * set aside under a name that checkpoint_find knows, and so is one that cannot be read now. One
- * that is damaged is in the way. */
+ * set aside under a name that checkpoint_find knows, and so is one that cannot be read now. A
+ * damaged one is removed. */
 static alibi_status make_way(const char *run, const char *folder, int64_t step)
 {
     alibi_status status;
@@ -183,72 +185,94 @@ out:
     return status;
 }
 
-/* *keep: whether the folder stays beside the checkpoint of `step`. The newest older one that
- * verifies does, and *kept says that it was met; so does one that cannot be read now, which may be
- * whole. */
-static alibi_status judge(const struct step_folder *f, int64_t step, bool *keep, bool *kept)
-{
-    alibi_status status;
-
-    *keep = f->step == step && !f->old;
-    if (f->step >= step || !f->complete || *kept)
-        return ALIBI_OK;
-    status = checkpoint_verify(f->path);
-    if (status == ALIBI_MEMORY)
-        return status;
-    *keep = status != ALIBI_BAD_INPUT;
-    *kept = status == ALIBI_OK;
-    return ALIBI_OK;
-}
-
-/* Keeps the checkpoint of `step`, which was just verified, and one before it to fall back on.
- * Others are older, damaged, set aside, or of later steps that did not verify when the run was
- * resumed. */
+/* Keeps the checkpoint of `step`, which was just verified, and the newest older one that verifies,
+ * to fall back on. One that cannot be read now may be whole, and is kept too. The others are older,
+ * damaged, set aside, or of later steps that did not verify when the run was resumed. */
 static alibi_status drop_others(const char *run, int64_t step)
 {
     alibi_status status;
     struct step_folder *folders = NULL;
     int count = 0;
-    bool kept = false, keep;
+    bool fallback = false; /* it was met */
 
     TRY(step_folders(&folders, &count, run));
     for (int i = 0; i < count; i++) {
-        TRY(judge(&folders[i], step, &keep, &kept));
+        const struct step_folder *f = &folders[i];
+        bool keep = f->step == step && !f->old;
+        if (f->step < step && f->complete && !fallback) {
+            status = checkpoint_verify(f->path);
+            if (status == ALIBI_MEMORY)
+                goto out;
+            keep = status != ALIBI_BAD_INPUT;
+            fallback = status == ALIBI_OK;
+        }
+        status = ALIBI_OK;
         if (!keep)
-            TRY(step_folder_remove(folders[i].path));
+            TRY(step_folder_remove(f->path));
     }
 out:
     step_folders_free(folders, count);
     return status;
 }
 
-static alibi_status check_finite(const struct checkpoint *c)
-{
-    TRY_RETURN(model_check_finite(c->model, c->model->values, "the weight", NULL));
-    TRY_RETURN(model_check_finite(c->model, c->first, "the optimizer's first moment of", NULL));
-    return model_check_finite(c->model, c->second, "the optimizer's second moment of", NULL);
-}
+/* ---- the room's interface */
 
-alibi_status checkpoint_save(const char *run, const struct checkpoint *c)
+alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
+                             const struct alibi_call *call)
 {
     alibi_status status;
     struct contents contents = { 0 };
     char *folder = NULL;
     int64_t step = c->state.step;
 
-    status = check_finite(c);
+    status = contents_init(&contents, c, "F32");
     if (status == ALIBI_NUMERIC)
         fail_context(status, "step %lld", (long long)step);
     TRY(status);
-    TRY(contents_init(&contents, c));
     TRY(step_folder_path(&folder, run, step, false));
     TRY(make_way(run, folder, step));
-    TRY(write_twice_at_most(run, folder, &contents, step));
-    log_note("saved step %lld in '%s'", (long long)step, folder);
+    TRY(write_twice_at_most(run, folder, &contents, call));
+    call_note(call, "saved step %lld in '%s'", (long long)step, folder);
     TRY(drop_others(run, step));
 out:
     contents_fini(&contents);
     mem_free(folder);
+    return status;
+}
+
+static alibi_status check_empty(const char *folder)
+{
+    char **names = NULL;
+    int count = 0;
+
+    TRY_RETURN(folder_list(&names, &count, folder));
+    names_free(names, count);
+    if (count > 0)
+        return fail(ALIBI_BAD_INPUT, "cannot save a model in '%s': the folder is not empty",
+                    folder);
+    return ALIBI_OK;
+}
+
+alibi_status checkpoint_save_weights(const char *dir, const struct model *m,
+                                     const alibi_tokenizer *t, enum alibi_precision precision,
+                                     const struct alibi_call *call)
+{
+    static const char *const types[] = {
+        [ALIBI_FP32] = "F32", [ALIBI_BF16] = "BF16", [ALIBI_FP16] = "F16"
+    };
+    alibi_status status;
+    const struct checkpoint c = { .model = m, .tokenizer = t };
+    struct contents contents = { 0 };
+    char *parent = NULL;
+
+    TRY(contents_init(&contents, &c, types[precision]));
+    TRY(path_folder(&parent, dir));
+    TRY(folder_create(dir));
+    TRY(check_empty(dir));
+    TRY(write_twice_at_most(parent, dir, &contents, call));
+out:
+    contents_fini(&contents);
+    mem_free(parent);
     return status;
 }
 

@@ -32,7 +32,10 @@ alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size
 alibi_status safetensors_open(struct safetensors **out, const char *path);
 void safetensors_free(struct safetensors *s);
 
-/* The header for F32 tensors in this order, with begin and end filled in by the call; padded with
+/* Bytes of an element of that type; 0: the format has no such type. */
+size_t safetensor_type_bytes(const char *type);
+
+/* The header for tensors in this order, with begin and end filled in by the call; padded with
  * spaces to 8 bytes. */
 alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count);
 

@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "formats/formats.h"
 #include "formats/scan.h"
 
-enum { HEADER_MAX = 100000000, LENGTH_BYTES = 8, RANK_MAX = 8 };
+enum { HEADER_MAX = 100000000, LENGTH_BYTES = 8, RANK_MAX = 8, PAD = 8 };
 
 static const struct {
     const char *name;
@@ -27,8 +28,7 @@ static const struct {
     { "U16", 2 }, { "U8", 1 },  { "BOOL", 1 }, { "C64", 8 },
 };
 
-/* 0 if there is no such type. */
-static size_t type_bytes(const char *name)
+size_t safetensor_type_bytes(const char *name)
 {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, name) == 0)
@@ -58,7 +58,7 @@ static alibi_status read_type(struct reader *r, struct safetensor *t)
     const char *type = NULL;
 
     TRY_RETURN(scan_string(&r->scan, &type));
-    if (type_bytes(type) == 0)
+    if (safetensor_type_bytes(type) == 0)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown type '%s'",
                     r->scan.path, t->name, type);
     snprintf(t->type, sizeof t->type, "%s", type);
@@ -123,7 +123,7 @@ static alibi_status check_extent(const struct reader *r, const struct safetensor
     size_t bytes = 0;
 
     if (!size_product(&bytes, t->shape, t->rank) ||
-        !size_multiply(&bytes, bytes, type_bytes(t->type)) || bytes > INT64_MAX)
+        !size_multiply(&bytes, bytes, safetensor_type_bytes(t->type)) || bytes > INT64_MAX)
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': tensor '%s' has a shape that no file can hold", r->scan.path,
                     t->name);
@@ -417,4 +417,55 @@ void safetensors_free(struct safetensors *s)
     mem_free(o->table.tensors);
     mem_free(o->names);
     mem_free(o);
+}
+
+/* ---- writing */
+
+/* Offsets count from the start of the data, but callers want places in the file, which are known
+ * once the header is: begin and end are relative first, and become absolute at the end. */
+alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    unsigned char length[LENGTH_BYTES];
+    int64_t at = 0;
+
+    text_append(&json, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (int i = 0; i < count; i++) {
+        struct safetensor *t = &tensors[i];
+        size_t bytes = 0;
+        if (!size_product(&bytes, t->shape, t->rank) ||
+            !size_multiply(&bytes, bytes, safetensor_type_bytes(t->type)) ||
+            bytes > (size_t)(INT64_MAX - at)) {
+            status =
+                fail(ALIBI_BAD_INPUT,
+                     "cannot write tensor '%s': its shape is more than a file can hold", t->name);
+            goto out;
+        }
+        t->begin = at;
+        t->end = at += (int64_t)bytes;
+        text_append(&json, ",");
+        json_append_string(&json, t->name, strlen(t->name));
+        text_append(&json, ":{\"dtype\":\"%s\",\"shape\":[", t->type);
+        for (int d = 0; d < t->rank; d++)
+            text_append(&json, "%s%lld", d > 0 ? "," : "", (long long)t->shape[d]);
+        text_append(&json, "],\"data_offsets\":[%lld,%lld]}", (long long)t->begin,
+                    (long long)t->end);
+    }
+    text_append(&json, "}");
+    while (json.status == ALIBI_OK && json.length % PAD != 0)
+        text_append(&json, " ");
+    TRY(text_status(&json));
+    for (int i = 0; i < LENGTH_BYTES; i++)
+        length[i] = (unsigned char)((uint64_t)json.length >> 8 * i);
+    text_append_bytes(header, length, sizeof length);
+    text_append_bytes(header, json.data, json.length);
+    TRY(text_status(header));
+    for (int i = 0; i < count; i++) {
+        tensors[i].begin += (int64_t)header->length;
+        tensors[i].end += (int64_t)header->length;
+    }
+out:
+    text_free(&json);
+    return status;
 }

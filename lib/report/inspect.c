@@ -44,7 +44,7 @@ out:
     return status;
 }
 
-static alibi_status add_verified(struct page *p, const char *path)
+static alibi_status add_verified(struct page *p, const char *path, bool *training)
 {
     struct manifest manifest;
     int64_t bytes = 0;
@@ -52,34 +52,32 @@ static alibi_status add_verified(struct page *p, const char *path)
     TRY_RETURN(manifest_read(&manifest, path));
     for (int i = 0; i < PARTS; i++)
         bytes += manifest.parts[i].bytes;
+    *training = manifest.parts[PART_STATE].present;
     TRY_RETURN(page_text(p, "verified", "every byte"));
     return page_int(p, "bytes", bytes);
 }
 
-static alibi_status add_recipe(struct page *p, const struct alibi_config *config,
-                               const struct alibi_training *training)
-{
-    int count;
-    const struct alibi_option *options = alibi_config_options(&count);
-
-    TRY_RETURN(page_options(p, "model", options, count, config));
-    options = training_shaping_options(&count);
-    return page_options(p, "training", options, count, training);
-}
-
+/* `trained`: it has the state of a training run, which weights alone do not have. */
 static alibi_status add_checkpoint(struct page *p, const char *path,
-                                   const struct alibi_config *config)
+                                   const struct alibi_config *config, bool trained)
 {
     struct train_state state;
     struct alibi_training training;
+    const struct alibi_option *options;
+    int count;
 
-    TRY_RETURN(checkpoint_read_state(path, &state, &training));
-    TRY_RETURN(page_int(p, "step", state.step));
-    TRY_RETURN(page_real(p, "loss", state.loss));
+    if (trained) {
+        TRY_RETURN(checkpoint_read_state(path, &state, &training));
+        TRY_RETURN(page_int(p, "step", state.step));
+        TRY_RETURN(page_real(p, "loss", state.loss));
+    }
     TRY_RETURN(page_int(p, "parameters", config_parameters(config)));
     TRY_RETURN(page_int(p, "vocab", config->vocab));
     TRY_RETURN(add_slopes(p, config));
-    return add_recipe(p, config, &training);
+    options = alibi_config_options(&count);
+    TRY_RETURN(page_options(p, "model", options, count, config));
+    options = training_shaping_options(&count);
+    return trained ? page_options(p, "training", options, count, &training) : ALIBI_OK;
 }
 
 /* `path` was verified by whoever found it. */
@@ -89,14 +87,15 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
     struct alibi_config config;
     alibi_tokenizer *tokenizer = NULL;
     char *weights = NULL;
+    bool trained;
 
     TRY(checkpoint_read_config(path, &config, &tokenizer));
     TRY(path_join(&weights, path, part_names[PART_MODEL]));
     TRY(page_text(p, "kind", "checkpoint"));
     TRY(page_text(p, "path", path));
-    TRY(add_verified(p, path));
+    TRY(add_verified(p, path, &trained));
     TRY(page_text(p, "tokenizer", alibi_tokenizer_type(tokenizer)));
-    TRY(add_checkpoint(p, path, &config));
+    TRY(add_checkpoint(p, path, &config, trained));
     TRY(add_tensors(p, weights));
 out:
     alibi_tokenizer_free(tokenizer);
@@ -275,7 +274,7 @@ static alibi_status inspect_folder(struct page *p, const char *path)
         TRY(inspect_unfinished(p, path));
         goto out;
     }
-    TRY(checkpoint_find(&checkpoint, path));
+    TRY(checkpoint_find(&checkpoint, path, hooks_call()));
     if (checkpoint)
         TRY(inspect_checkpoint(p, checkpoint));
     else

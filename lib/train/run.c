@@ -137,7 +137,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     TRY_RETURN(checkpoint_clean(r->dir));
     TRY_RETURN(file_remove_within(r->dir, "recipe.json.tmp"));
     TRY_RETURN(file_remove_within(r->dir, "timing.json.tmp"));
-    return resume ? checkpoint_find(path, r->dir) : ALIBI_OK;
+    return resume ? checkpoint_find(path, r->dir, hooks_call()) : ALIBI_OK;
 }
 
 /* ---- resuming */
@@ -368,9 +368,11 @@ static void report(const struct run *r)
 static alibi_status save(struct run *r)
 {
     TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
-    TRY_RETURN(checkpoint_save(
-        r->dir, &(struct checkpoint){ r->model, corpus_tokenizer(r->corpus), r->optimizer.first,
-                                      r->optimizer.second, r->training, r->state }));
+    TRY_RETURN(checkpoint_save(r->dir,
+                               &(struct checkpoint){ r->model, corpus_tokenizer(r->corpus),
+                                                     r->optimizer.first, r->optimizer.second,
+                                                     &r->training, r->state },
+                               hooks_call()));
     r->saved = r->state.step;
     return ALIBI_OK;
 }

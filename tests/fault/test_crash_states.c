@@ -33,7 +33,7 @@ static int64_t find_step(const char *run)
     char *path = NULL;
     int64_t step = -1;
 
-    if (checkpoint_find(&path, run) == ALIBI_OK)
+    if (checkpoint_find(&path, run, hooks_call()) == ALIBI_OK)
         step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : 0;
     mem_free(path);
     return step;

@@ -39,7 +39,7 @@ static void assert_nothing_lost(struct site *p, int64_t saved)
     int64_t found = 0;
 
     if (access(p->run, F_OK) == 0)
-        assert_ok(checkpoint_find(&path, p->run));
+        assert_ok(checkpoint_find(&path, p->run, NULL));
     if (path != NULL)
         found = strtoll(strrchr(path, '-') + 1, NULL, 10);
     mem_free(path);
@@ -179,7 +179,7 @@ static void fail_again(void *user, enum alibi_log_level level, const char *line)
 {
     (void)user;
     (void)level;
-    if (strstr(line, "is written once more") != NULL) {
+    if (strstr(line, "step-00000002' again: ") != NULL) {
         stubborn.written_again = true;
         alibi_inject_fault("file", stubborn.again);
     }
