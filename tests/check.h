@@ -83,6 +83,19 @@ static inline const struct alibi_call *test_call(void)
 #define assert_close_relative(a, b, tolerance)                                                     \
     assert_close(a, b, (double)(tolerance)*fmax(1.0, fabs((double)(b))))
 
+/* ---- configurations */
+
+/* The default of every option of a model, those of methods that come later included. */
+static inline struct alibi_config default_config(void)
+{
+    struct alibi_config config = { 0 };
+    struct alibi_option_group group = { .values = &config };
+
+    group.options = alibi_config_options(&group.count);
+    assert_ok(alibi_options_init(&group, 1));
+    return config;
+}
+
 /* ---- temporary folders */
 
 static inline int remove_entry(const char *path, const struct stat *info, int kind,

@@ -12,21 +12,17 @@ static struct device reference = { .ops = &ops_ref };
 
 static struct alibi_config tiny(const char *position)
 {
-    struct alibi_config c = { .vocab = VOCAB,
-                              .layers = 2,
-                              .width = 6,
-                              .heads = 3,
-                              .ff_width = 5,
-                              .norm_eps = 1e-5,
-                              .biases = true,
-                              .tied = true,
-                              .final_norm = true,
-                              .embedding_scale = 1.5,
-                              .bias_max = 8,
-                              .rotary_base = 10000,
-                              .t5_buckets = 4,
-                              .t5_max_distance = 6,
-                              .train_length = 7 };
+    struct alibi_config c = default_config();
+
+    c.vocab = VOCAB;
+    c.layers = 2;
+    c.width = 6;
+    c.heads = 3;
+    c.ff_width = 5;
+    c.embedding_scale = 1.5;
+    c.t5_buckets = 4;
+    c.t5_max_distance = 6;
+    c.train_length = 7;
     snprintf(c.position, sizeof c.position, "%s", position);
     return c;
 }

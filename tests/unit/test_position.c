@@ -5,15 +5,12 @@
 
 static struct alibi_config config(int64_t width, int64_t heads)
 {
-    return (struct alibi_config){
-        .width = width,
-        .heads = heads,
-        .bias_max = 8.0,
-        .max_length = 64,
-        .rotary_base = 10000.0,
-        .t5_buckets = 32,
-        .t5_max_distance = 128,
-    };
+    struct alibi_config c = default_config();
+
+    c.width = width;
+    c.heads = heads;
+    c.max_length = 64;
+    return c;
 }
 
 /* ---- alibi */
