@@ -1,11 +1,14 @@
-# lib.sh - what the tests of the program share. Needs ALIBI, the program, and SOURCE, the root of the repository. Each script
-# runs in a folder of its own that is removed at the end.
+# lib.sh - what the tests of the program share
 #
-# The tests say what holds on the CPU, on every machine: ALIBI is from here on the program with --device cpu, which an option
-# behind it overrides. $program is the program itself; test_device.sh tries the other devices.
+# Needs ALIBI, the program, and SOURCE, the root of the repository. Each script runs in a folder of
+# its own, which is removed at the end.
+#
+# The tests say what holds on the CPU of any machine. Therefore $ALIBI is the program with
+# --device cpu, which a later option overrides; $program is the program itself. test_device.sh tries
+# the other devices.
 set -u
 : "${ALIBI:?the program to test}" "${SOURCE:?the root of the repository}"
-[ -x "$ALIBI" ] || { echo "'$ALIBI' is no program" && exit 1; }
+[ -x "$ALIBI" ] || { echo "'$ALIBI' is not a program" && exit 1; }
 program=$(realpath "$ALIBI")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -13,20 +16,28 @@ cd "$folder" || exit 1
 passed=0
 failed=0
 skipped=0
+
+# Every command that help lists, and those that take --device.
+commands=$("$program" help | sed -nE 's/^  ([a-z]+) .*/\1/p' | grep -vx help | tr '\n' ' ')
+on_device=" "
+for command in $commands; do
+    "$program" "$command" --help | grep -q '^  --device ' && on_device+="$command "
+done
 ALIBI=$folder/alibi
 cat > "$ALIBI" << END
 #!/bin/bash
-case \${1-} in
-    compare | train | eval | generate | plan | bench) exec "$program" "\$1" --device cpu "\${@:2}" ;;
+case "$on_device" in
+    *" \${1-} "*) exec "$program" "\$1" --device cpu "\${@:2}" ;;
     *) exec "$program" "\$@" ;;
 esac
 END
 chmod +x "$ALIBI"
-export OMP_WAIT_POLICY=passive # models this small mostly wait, and on a busy machine spinning makes that many times longer
+export OMP_WAIT_POLICY=passive # small models mostly wait; spinning on a busy machine is far slower
 
 # A model that trains in no time, and the text for it.
 text=(--text-bytes 200000)
-tiny=("${text[@]}" --layers 1 --width 16 --heads 2 --train-length 16 --batch 2 --steps 6 --save-every 2 --warmup 2 --quiet)
+tiny=("${text[@]}" --layers 1 --width 16 --heads 2 --train-length 16 --batch 2 --steps 6
+    --save-every 2 --warmup 2 --quiet)
 
 pass() { passed=$((passed + 1)); echo "ok      $1"; }
 
@@ -56,7 +67,8 @@ check() {
     if [ "$code" = 0 ]; then pass "$name"; else fail "$name" "exit code $code"; fi
 }
 
-# expect CODE PATTERN COMMAND...: fails with that code, says exactly one line, which matches, and prints no result.
+# expect CODE PATTERN COMMAND...: the command fails with that code, prints exactly one line, which
+# matches, on stderr, and prints no result.
 expect() {
     local wanted=$1 pattern=$2 name
     shift 2
@@ -80,7 +92,8 @@ is_json() {
     if command -v python3 > /dev/null; then
         python3 -m json.tool "$1" > /dev/null
     else
-        head -c 1 "$1" | grep -q '[[{]' && tail -n 1 "$1" | grep -q '[]}]$' && ! grep -qE '\b(nan|inf)\b' "$1"
+        head -c 1 "$1" | grep -q '[[{]' && tail -n 1 "$1" | grep -q '[]}]$' &&
+            ! grep -qE '\b(nan|inf)\b' "$1"
     fi
 }
 
@@ -98,7 +111,8 @@ newest() { ls -d "$1"/step-* | tail -n 1; } # checkpoint of a run
 alter() {
     local at=$(($(stat -c %s "$1") / 2)) byte
     byte=$(od -An -tu1 -j "$at" -N 1 "$1")
-    printf "\\$(printf %03o $(((byte + 1) % 256)))" | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+    printf "\\$(printf %03o $(((byte + 1) % 256)))" |
+        dd of="$1" bs=1 seek="$at" conv=notrunc status=none
 }
 
 wait_for() { # COMMAND...: polls until it succeeds, at most 30 seconds

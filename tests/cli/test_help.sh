@@ -1,7 +1,6 @@
 #!/bin/bash
 # Help, version, and that help and documentation name the same options.
 . "$(dirname "$0")/lib.sh"
-commands="compare train eval generate tokenize inspect text plan bench"
 manual=$SOURCE/docs/cli.md
 
 run "$ALIBI"
@@ -12,6 +11,13 @@ for form in help --help -h "help help" "help --help"; do
 done
 run "$ALIBI" --version
 if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+$' stdout; then pass "--version"; else fail "--version" "code $code"; fi
+
+for command in compare train eval generate tokenize inspect text plan bench; do
+    case " $commands" in
+    *" $command "*) pass "help lists $command" ;;
+    *) fail "help" "does not list $command" ;;
+    esac
+done
 
 # What --help lists, one name per line.
 options_of() { "$ALIBI" "$1" --help | grep -oE '^  --[^ ]+' | sed 's/^  --//; s/\[no-\]//' | sort; }
