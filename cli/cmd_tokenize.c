@@ -153,7 +153,8 @@ static alibi_status learn(const struct job *job, const struct input *in)
     alibi_status status;
 
     alibi_memory_reset_peak();
-    status = alibi_tokenizer_train(&t, &job->vocabulary, in->paths, in->count, &job->reading);
+    status = alibi_tokenizer_train(&t, &job->vocabulary, in->paths, in->count, &job->reading,
+                                   cli_call());
     if (status == ALIBI_OK)
         status = alibi_tokenizer_write(t, job->out);
     if (status == ALIBI_OK)
@@ -222,7 +223,7 @@ static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job
 
     cli_catch_signals();
     status = alibi_tokenize(t, in->paths, in->count, &job->reading, job->shard_tokens, job->out,
-                            &result);
+                            &result, cli_call());
     if (status != ALIBI_OK)
         return status;
     cli_terminal_clear();
@@ -249,7 +250,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         return status;
     if (job->print_ids)
         status = alibi_tokenize_each(t, in.paths, in.count, &job->reading, cli_print_ids,
-                                     &(bool){ false });
+                                     &(bool){ false }, cli_call());
     else if (job->decode)
         status = cli_print_text(t, in.paths, in.count);
     else

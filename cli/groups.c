@@ -149,9 +149,10 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
         t = own;
     }
     if (status == ALIBI_OK && count > 0)
-        status = alibi_corpus_open(out, files, count, text->valid, t, &text->reading);
+        status = alibi_corpus_open(out, files, count, text->valid, t, &text->reading, cli_call());
     else if (status == ALIBI_OK)
-        status = alibi_corpus_builtin(out, (uint64_t)text->builtin.seed, text->builtin.bytes, t);
+        status = alibi_corpus_builtin(out, (uint64_t)text->builtin.seed, text->builtin.bytes, t,
+                                      cli_call());
     alibi_tokenizer_free(own);
     return status;
 }

@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 
     if (alibi_device_open(&device, &compute, NULL) != ALIBI_OK)
         return failed("device");
-    if (alibi_corpus_builtin(&corpus, 1, 1 << 22, NULL) != ALIBI_OK)
+    if (alibi_corpus_builtin(&corpus, 1, 1 << 22, NULL, NULL) != ALIBI_OK)
         return failed("text");
     if (alibi_train(device, &config, &training, corpus, folder, true, &trained) != ALIBI_OK)
         return failed("training");

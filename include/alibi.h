@@ -330,7 +330,8 @@ ALIBI_API const struct alibi_option *alibi_vocabulary_options(int *count);
 ALIBI_API alibi_status alibi_tokenizer_train(alibi_tokenizer **out,
                                              const struct alibi_vocabulary *how,
                                              const char *const *paths, int count,
-                                             const struct alibi_reading *reading);
+                                             const struct alibi_reading *reading,
+                                             const struct alibi_call *call);
 
 /* What tokenizing counted. Words are runs of bytes between white space. */
 struct alibi_tokenize_result {
@@ -357,7 +358,8 @@ struct alibi_tokenize_result {
  * NULL: each file is a document, as `auto` has it. */
 ALIBI_API alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
                                       const struct alibi_reading *reading, int64_t shard_tokens,
-                                      const char *dir, struct alibi_tokenize_result *result);
+                                      const char *dir, struct alibi_tokenize_result *result,
+                                      const struct alibi_call *call);
 
 /* Hands over the ids, in order, as they come: a run of them is a document, or a part of one.
  * `ends`: the document ends behind these, its end id included. No run is longer than what a block
@@ -366,7 +368,7 @@ ALIBI_API alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char 
                                            int count, const struct alibi_reading *reading,
                                            bool (*ids)(void *user, const int32_t *ids,
                                                        int64_t count, bool ends),
-                                           void *user);
+                                           void *user, const struct alibi_call *call);
 
 /* A text as tokens, in three splits. */
 typedef struct alibi_corpus alibi_corpus;
@@ -391,7 +393,8 @@ ALIBI_API const struct alibi_option *alibi_builtin_options(int *count);
  * Split by document. ALIBI_USAGE if either is out of the range that the options have. `t` NULL:
  * bytes. A corpus keeps its tokenizer: the caller may free `t`. */
 ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
-                                            const alibi_tokenizer *t);
+                                            const alibi_tokenizer *t,
+                                            const struct alibi_call *call);
 
 /* Text files and folders of them; or token shards: folders that alibi_tokenize() made, llm.c's .bin
  * files, folders of those. Text is tokenized into memory with `t` (NULL: bytes), shards are mapped.
@@ -403,7 +406,8 @@ ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, i
  * all of `paths` trains, and the test split is empty. */
 ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
                                          const char *valid, const alibi_tokenizer *t,
-                                         const struct alibi_reading *reading);
+                                         const struct alibi_reading *reading,
+                                         const struct alibi_call *call);
 ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split,
                                      struct alibi_corpus_info *info);

@@ -52,10 +52,21 @@
 
 /* ---- calls */
 
-/* A call that is silent and never stopped. */
+/* The context of calls under test: silent and never stopped, unless a test says otherwise.
+ * test_watch() sets its callbacks, and takes back a stop request; all NULL: silent again. */
+static struct alibi_stop test_stop;
+static struct alibi_call test_context = { .stop = &test_stop };
+
 static inline const struct alibi_call *test_call(void)
 {
-    return NULL;
+    return &test_context;
+}
+
+static inline void test_watch(void *user, void (*progress)(void *, const struct alibi_progress *),
+                              void (*log)(void *, enum alibi_log_level, const char *))
+{
+    test_stop = (struct alibi_stop){ 0 };
+    test_context = (struct alibi_call){ user, progress, log, &test_stop, 0 };
 }
 
 /* ---- skipping */

@@ -95,7 +95,7 @@ static inline alibi_tokenizer *bpe_tokenizer(const struct corpus *c)
     alibi_tokenizer *t = NULL;
 
     how.pattern = pattern;
-    assert_ok(alibi_tokenizer_train(&t, &how, c->paths, 1, NULL));
+    assert_ok(alibi_tokenizer_train(&t, &how, c->paths, 1, NULL, test_call()));
     return t;
 }
 
@@ -133,7 +133,7 @@ static inline int tear_down(void **state)
     remove_temporary_folder(c->folder);
     free(c);
     encoding_block_bytes = BLOCK;
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
     return alibi_memory_now() != 0;
 }
 
@@ -251,7 +251,7 @@ static inline void stop_at_report(void *user, const struct alibi_progress *p)
     s->done = p->done;
     s->total = p->total;
     if (++s->reports == s->stop_at)
-        alibi_request_stop();
+        alibi_stop_request(&test_stop);
 }
 
 static inline void keep_line(void *user, enum alibi_log_level level, const char *line)
@@ -269,9 +269,10 @@ static inline alibi_status begin(struct corpus *c, const char *folder)
     alibi_status status;
 
     encoding_block_bytes = 1000;
-    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, NULL });
-    status = alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &result);
-    alibi_set_hooks(NULL);
+    test_watch(&s, stop_at_report, NULL);
+    status =
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &result, test_call());
+    test_watch(NULL, NULL, NULL);
     return status;
 }
 

@@ -87,7 +87,7 @@ static inline alibi_corpus *tiny_words_corpus(const char *word)
     alibi_tokenizer *t = tiny_tokenizer(word);
     alibi_corpus *corpus = NULL;
 
-    assert_ok(alibi_corpus_builtin(&corpus, 1, 8000, t));
+    assert_ok(alibi_corpus_builtin(&corpus, 1, 8000, t, test_call()));
     alibi_tokenizer_free(t);
     return corpus;
 }

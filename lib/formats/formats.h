@@ -113,7 +113,8 @@ int byte_of_letter(uint32_t letter);
 
 struct unpack;
 
-alibi_status unpack_open(struct unpack **out, const char *path); /* "-": standard input */
+alibi_status unpack_open(struct unpack **out, const char *path,
+                         const struct alibi_call *call); /* "-": standard input */
 alibi_status unpack_read(struct unpack *u, void *buffer, size_t bytes,
                          size_t *got);           /* got < bytes only at the end */
 int64_t unpack_position(const struct unpack *u); /* bytes of the file itself so far */

@@ -249,14 +249,14 @@ static alibi_status start(struct unpack *u)
     return u->method->start != NULL ? u->method->start(u) : ALIBI_OK;
 }
 
-alibi_status unpack_open(struct unpack **out, const char *path)
+alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call)
 {
     alibi_status status;
     struct unpack *u = NULL;
 
     TRY(NEW_ZERO_ARRAY(&u, 1, "an input file"));
     TRY(text_copy(&u->name, strcmp(path, "-") == 0 ? "standard input" : path));
-    TRY(file_open_input(&u->file, path, NULL));
+    TRY(file_open_input(&u->file, path, call));
     TRY(NEW_ARRAY(&u->input, INPUT_BYTES, "a block of a file"));
     TRY(refill(u));
     TRY(start(u));

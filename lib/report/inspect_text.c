@@ -44,7 +44,7 @@ static alibi_status open_text(alibi_corpus **corpus, const char *path)
 
     group.options = alibi_reading_options(&group.count);
     TRY_RETURN(alibi_options_init(&group, 1));
-    status = alibi_corpus_open(corpus, &path, 1, NULL, NULL, &reading);
+    status = alibi_corpus_open(corpus, &path, 1, NULL, NULL, &reading, NULL);
     alibi_options_free(&group, 1);
     return status;
 }
@@ -209,7 +209,7 @@ alibi_status inspect_shards(struct page *p, const char *path)
     alibi_status status;
     struct shards s = { 0 };
 
-    TRY(shards_open(&s.at, &s.count, &s.index, &s.has_index, &s.tokenizer, path));
+    TRY(shards_open(&s.at, &s.count, &s.index, &s.has_index, &s.tokenizer, path, NULL));
     TRY(page_text(p, "kind", "tokens"));
     TRY(page_text(p, "path", path));
     TRY(s.tokenizer != NULL ? add_indexed(p, &s) : add_foreign(p, &s));

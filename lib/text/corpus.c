@@ -164,32 +164,35 @@ static alibi_status note_end(struct ends *e, int64_t token)
     return ALIBI_OK;
 }
 
-static alibi_status report(const struct source *source, double started, double *reported)
+static alibi_status report(const struct source *source, double started, double *reported,
+                           const struct alibi_call *call)
 {
     double now = clock_seconds(), seconds = now - started;
     int64_t done = source_bytes_done(source), total = source_bytes_total(source);
 
-    if (alibi_global_stop_requested())
+    if (call_stopped(call))
         return fail(ALIBI_INTERRUPTED, "stopped after %lld bytes of text", (long long)done);
     if (now - *reported < report_seconds)
         return ALIBI_OK;
     *reported = now;
-    report_progress(&(struct alibi_progress){
-        .task = "read text",
-        .unit = "bytes",
-        .done = done,
-        .total = total,
-        .seconds = seconds,
-        .seconds_left =
-            total > done && done > 0 ? seconds * (double)(total - done) / (double)done : 0,
-        .loss = NAN,
-    });
+    call_progress(call, &(struct alibi_progress){
+                            .task = "read text",
+                            .unit = "bytes",
+                            .done = done,
+                            .total = total,
+                            .seconds = seconds,
+                            .seconds_left = total > done && done > 0
+                                                ? seconds * (double)(total - done) / (double)done
+                                                : 0,
+                            .loss = NAN,
+                        });
     return ALIBI_OK;
 }
 
 /* Appends the tokens of a source. Documents end at tokens ends->at[...], if the caller wants to
  * know. */
-static alibi_status add_source(alibi_corpus *c, struct source *source, struct ends *ends)
+static alibi_status add_source(alibi_corpus *c, struct source *source, struct ends *ends,
+                               const struct alibi_call *call)
 {
     alibi_status status;
     struct encoding *encoding = NULL;
@@ -203,7 +206,7 @@ static alibi_status add_source(alibi_corpus *c, struct source *source, struct en
         for (int64_t i = 0; ends != NULL && i < some.end_count; i++)
             TRY(note_end(ends, c->count + some.ends[i]));
         TRY(add_ids(c, some.ids, some.count));
-        TRY(report(source, started, &reported));
+        TRY(report(source, started, &reported, call));
     } while (some.count > 0);
 out:
     encoding_close(encoding);
@@ -211,14 +214,14 @@ out:
 }
 
 static alibi_status add_texts(alibi_corpus *c, const char *const *paths, int count,
-                              const struct alibi_reading *reading)
+                              const struct alibi_reading *reading, const struct alibi_call *call)
 {
     alibi_status status;
     struct source *source = NULL;
     int64_t before = c->count;
 
-    TRY(source_open(&source, paths, count, reading));
-    TRY(add_source(c, source, NULL));
+    TRY(source_open(&source, paths, count, reading, call));
+    TRY(add_source(c, source, NULL, call));
     if (c->count == before)
         status = fail(ALIBI_BAD_INPUT, "'%s' is empty", paths[0]);
 out:
@@ -241,7 +244,7 @@ static void cut_by_document(alibi_corpus *c, const struct ends *ends)
 }
 
 alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
-                                  const alibi_tokenizer *t)
+                                  const alibi_tokenizer *t, const struct alibi_call *call)
 {
     alibi_status status;
     struct alibi_builtin which = { seed > INT64_MAX ? -1 : (int64_t)seed, bytes };
@@ -251,7 +254,7 @@ alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t byt
 
     TRY(source_open_builtin(&source, &which));
     TRY(new_corpus(&c, "built-in text", t));
-    TRY(add_source(c, source, &ends));
+    TRY(add_source(c, source, &ends, call));
     seal(c);
     cut_by_document(c, &ends);
     c->builtin = which;
@@ -281,14 +284,14 @@ static alibi_status agree_on_tokenizer(alibi_corpus *c, const alibi_tokenizer *o
         alibi_tokenizer_type(c->tokenizer), (long long)alibi_tokenizer_vocab(c->tokenizer));
 }
 
-static alibi_status open_shards(alibi_corpus *c, const char *path)
+static alibi_status open_shards(alibi_corpus *c, const char *path, const struct alibi_call *call)
 {
     alibi_status status;
     struct shard_index index = { 0 };
     alibi_tokenizer *own = NULL;
     bool has_index;
 
-    TRY(shards_open(&c->shards, &c->shard_count, &index, &has_index, &own, path));
+    TRY(shards_open(&c->shards, &c->shard_count, &index, &has_index, &own, path, call));
     if (own != NULL)
         TRY(agree_on_tokenizer(c, own, path));
     c->indexed = c->indexed && has_index;
@@ -301,12 +304,13 @@ out:
     return status;
 }
 
-static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int count)
+static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int count,
+                               const struct alibi_call *call)
 {
     int before = c->shard_count;
 
     for (int i = 0; i < count; i++)
-        TRY_RETURN(open_shards(c, paths[i]));
+        TRY_RETURN(open_shards(c, paths[i], call));
     if (c->tokenizer == NULL)
         return fail(
             ALIBI_BAD_INPUT,
@@ -337,25 +341,17 @@ static alibi_status recognise(bool *shards, const char *const *paths, int count)
 }
 
 static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int count,
-                              const struct alibi_reading *reading)
+                              const struct alibi_reading *reading, const struct alibi_call *call)
 {
     bool shards = false;
 
     TRY_RETURN(recognise(&shards, paths, count));
-    return shards ? add_shards(c, paths, count) : add_texts(c, paths, count, reading);
-}
-
-static alibi_status add_valid(alibi_corpus *c, const char *path,
-                              const struct alibi_reading *reading)
-{
-    c->own_valid = true;
-    c->files_checksum = checksum_tokens(c);
-    return add_paths(c, &path, 1, reading);
+    return shards ? add_shards(c, paths, count, call) : add_texts(c, paths, count, reading, call);
 }
 
 alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
                                const char *valid, const alibi_tokenizer *t,
-                               const struct alibi_reading *reading)
+                               const struct alibi_reading *reading, const struct alibi_call *call)
 {
     alibi_status status;
     alibi_corpus *c = NULL;
@@ -364,10 +360,13 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     if (count < 1)
         return fail(ALIBI_USAGE, "a corpus needs at least one file");
     TRY(new_corpus(&c, paths[0], t));
-    TRY(add_paths(c, paths, count, reading));
+    TRY(add_paths(c, paths, count, reading, call));
     train = c->count;
-    if (valid != NULL)
-        TRY(add_valid(c, valid, reading));
+    if (valid != NULL) {
+        c->own_valid = true;
+        c->files_checksum = checksum_tokens(c);
+        TRY(add_paths(c, &valid, 1, reading, call));
+    }
     seal(c);
     if (valid == NULL)
         cut_by_length(c);
@@ -376,9 +375,6 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     *out = c;
     c = NULL;
 out:
-    if (status == ALIBI_INTERRUPTED)
-        stop_clear(); /* whoever asked for a stop has it; one that came too late is for the next
-                         call */
     alibi_corpus_free(c);
     return status;
 }

@@ -30,6 +30,7 @@ struct counting {
     int64_t part_count;
     bool noted; /* that pieces were dropped */
     double began;
+    const struct alibi_call *call;
 };
 
 /* ---- one part */
@@ -131,7 +132,8 @@ static alibi_status keep_within_limits(struct counting *c)
     if (!beyond(c, 1))
         return ALIBI_OK;
     if (!c->noted)
-        log_note(
+        call_note(
+            c->call,
             "the text has more than %lld distinct pieces or %zu bytes of them: the rarest are dropped on the way",
             (long long)c->limits->pieces, c->limits->bytes);
     c->noted = true;
@@ -169,7 +171,7 @@ static void show_progress(const struct counting *c, int64_t done)
     double left = done > 0 && total > done ? seconds * (double)(total - done) / (double)done : 0;
     struct alibi_progress p = { "tokenizer", "bytes", done, total, seconds, left, 0, NAN };
 
-    report_progress(&p);
+    call_progress(c->call, &p);
 }
 
 static alibi_status count_blocks(struct counting *c)
@@ -180,7 +182,7 @@ static alibi_status count_blocks(struct counting *c)
         TRY_RETURN(worker_wait(c->worker));
         if (c->block.bytes == 0 && c->block.end_count == 0)
             return ALIBI_OK;
-        if (alibi_global_stop_requested())
+        if (call_stopped(c->call))
             return fail(ALIBI_INTERRUPTED, "stopped while the text was read; nothing is saved");
         TRY_RETURN(stretches_take(c->stretches, &c->block));
         done = source_bytes_done(c->source); /* asked while nobody reads */
@@ -214,11 +216,11 @@ static void counting_fini(struct counting *c)
 }
 
 alibi_status count_pieces(struct tally *t, struct source *source, const struct pattern *pattern,
-                          const struct tally_limits *limits)
+                          const struct tally_limits *limits, const struct alibi_call *call)
 {
     alibi_status status;
     struct counting c = {
-        .total = t, .source = source, .limits = limits, .began = clock_seconds()
+        .total = t, .source = source, .limits = limits, .began = clock_seconds(), .call = call
     };
 
     TRY(stretches_new(&c.stretches));

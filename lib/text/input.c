@@ -5,11 +5,11 @@
 
 enum { LONGEST_CHARACTER = 4 };
 
-alibi_status input_open(struct input *in, const char *path)
+alibi_status input_open(struct input *in, const char *path, const struct alibi_call *call)
 {
     if (in->bytes == NULL)
         TRY_RETURN(NEW_ARRAY(&in->bytes, INPUT_BYTES, "a block of a file"));
-    TRY_RETURN(unpack_open(&in->unpack, path));
+    TRY_RETURN(unpack_open(&in->unpack, path, call));
     in->name = strcmp(path, "-") == 0 ? "standard input" : path;
     in->at = in->checked = in->end = 0;
     in->offset = 0;

@@ -20,7 +20,7 @@ struct input {
 };
 
 /* Start from {0}. input_close() keeps the memory for the next file, input_fini() does not. */
-alibi_status input_open(struct input *in, const char *path);
+alibi_status input_open(struct input *in, const char *path, const struct alibi_call *call);
 void input_close(struct input *in);
 void input_fini(struct input *in);
 

@@ -116,7 +116,7 @@ static alibi_status check_progress(const struct progress *p, const char *folder,
 
 /* Its index was written last, so all of it is there. */
 static alibi_status open_finished(const char *folder, const struct text *request, bool certain,
-                                  struct shard_index *index)
+                                  struct shard_index *index, const struct alibi_call *call)
 {
     bool same = false;
 
@@ -132,7 +132,7 @@ static alibi_status open_finished(const char *folder, const struct text *request
             folder);
     TRY_RETURN(file_remove_within(folder, SHARD_PROGRESS));
     TRY_RETURN(shard_index_read(index, folder));
-    log_note("'%s' is finished: nothing is left to do", folder);
+    call_note(call, "'%s' is finished: nothing is left to do", folder);
     return ALIBI_OK;
 }
 
@@ -172,7 +172,8 @@ out:
 }
 
 alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain,
-                               struct progress *progress, struct shard_index *index, bool *finished)
+                               struct progress *progress, struct shard_index *index, bool *finished,
+                               const struct alibi_call *call)
 {
     alibi_status status;
     struct listing l = { 0 };
@@ -181,7 +182,7 @@ alibi_status shard_folder_open(const char *folder, const struct text *request, b
     TRY(folder_list(&l.names, &l.count, folder));
     whole = has(&l, SHARD_INDEX) && has(&l, SHARD_REQUEST);
     if (whole)
-        TRY(open_finished(folder, request, certain, index));
+        TRY(open_finished(folder, request, certain, index, call));
     else
         TRY(open_listed(&l, folder, request, progress));
     *finished = whole;

@@ -12,8 +12,8 @@
  *     same shows that the input is.
  * Anything else is ALIBI_BAD_INPUT, which says what differs or what is in the way. */
 alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain,
-                               struct progress *progress, struct shard_index *index,
-                               bool *finished);
+                               struct progress *progress, struct shard_index *index, bool *finished,
+                               const struct alibi_call *call);
 alibi_status shard_folder_put_tokenizer(const char *folder, const alibi_tokenizer *t);
 alibi_status shard_folder_save(const char *folder, const struct progress *progress);
 alibi_status shard_folder_finish(const char *folder, const struct shard_index *index);

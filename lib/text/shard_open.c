@@ -59,26 +59,28 @@ struct opening {
     const char *list;    /* the file that says what the index does */
     int64_t done, total; /* files */
     double started;
+    const struct alibi_call *call;
 };
 
 static alibi_status report(const struct opening *o)
 {
     double seconds = clock_seconds() - o->started;
 
-    if (alibi_global_stop_requested())
+    if (call_stopped(o->call))
         return fail(ALIBI_INTERRUPTED, "stopped after checking %lld of %lld shards in '%s'",
                     (long long)o->done, (long long)o->total, o->path);
     if (seconds < report_seconds)
         return ALIBI_OK;
-    report_progress(&(struct alibi_progress){
-        .task = "check shards",
-        .unit = "shards",
-        .done = o->done,
-        .total = o->total,
-        .seconds = seconds,
-        .seconds_left = seconds * (double)(o->total - o->done) / (double)o->done,
-        .loss = NAN,
-    });
+    call_progress(o->call,
+                  &(struct alibi_progress){
+                      .task = "check shards",
+                      .unit = "shards",
+                      .done = o->done,
+                      .total = o->total,
+                      .seconds = seconds,
+                      .seconds_left = seconds * (double)(o->total - o->done) / (double)o->done,
+                      .loss = NAN,
+                  });
     return ALIBI_OK;
 }
 
@@ -157,9 +159,9 @@ static alibi_status add_entries(struct opening *o, const char *only)
 }
 
 alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index,
-                                const char *list, const char *folder)
+                                const char *list, const char *folder, const struct alibi_call *call)
 {
-    struct opening o = { shards, count, folder, index, list, 0, 0, clock_seconds() };
+    struct opening o = { shards, count, folder, index, list, 0, 0, clock_seconds(), call };
 
     return add_entries(&o, NULL);
 }
@@ -342,11 +344,15 @@ out:
 }
 
 alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index,
-                         bool *has_index, alibi_tokenizer **tokenizer, const char *path)
+                         bool *has_index, alibi_tokenizer **tokenizer, const char *path,
+                         const struct alibi_call *call)
 {
-    struct opening o = {
-        .shards = shards, .count = count, .path = path, .total = 1, .started = clock_seconds()
-    };
+    struct opening o = { .shards = shards,
+                         .count = count,
+                         .path = path,
+                         .total = 1,
+                         .started = clock_seconds(),
+                         .call = call };
     enum path_kind kind;
 
     *has_index = false;

@@ -29,6 +29,7 @@ struct source_entry {
 };
 
 struct source {
+    const struct alibi_call *call; /* its stop ends the reading of a pipe */
     struct source_entry *files;
     int64_t count, capacity;
     struct alibi_reading reading; /* with a field of its own */
@@ -214,7 +215,7 @@ static alibi_status open_file(struct source *s)
 {
     const char *path = s->files[s->at.file].path;
 
-    TRY_RETURN(input_open(&s->in, path));
+    TRY_RETURN(input_open(&s->in, path, s->call));
     s->split = is_json(s, path)                             ? split_json
                : s->reading.document == ALIBI_DOCUMENT_FILE ? split_file
                                                             : split_lines;
@@ -478,7 +479,7 @@ static alibi_status check_reading(const struct alibi_reading *r)
 }
 
 alibi_status source_open(struct source **out, const char *const *paths, int count,
-                         const struct alibi_reading *reading)
+                         const struct alibi_reading *reading, const struct alibi_call *call)
 {
     alibi_status status;
     struct source *s = NULL;
@@ -486,6 +487,7 @@ alibi_status source_open(struct source **out, const char *const *paths, int coun
     if (count < 1)
         return fail(ALIBI_USAGE, "a corpus needs at least one file");
     TRY(NEW_ZERO_ARRAY(&s, 1, "a source of text"));
+    s->call = call;
     if (reading != NULL) {
         TRY(check_reading(reading));
         s->reading = *reading;

@@ -110,7 +110,7 @@ void block_fini(struct block *b); /* start from {0} */
 struct source;
 /* Opens what alibi_tokenize() takes. Folders are listed now, files opened one by one. */
 alibi_status source_open(struct source **out, const char *const *paths, int count,
-                         const struct alibi_reading *reading);
+                         const struct alibi_reading *reading, const struct alibi_call *call);
 /* The built-in text instead of files. */
 alibi_status source_open_builtin(struct source **out, const struct alibi_builtin *which);
 void source_close(struct source *s);
@@ -206,11 +206,13 @@ alibi_status shards_recognise(bool *yes, const char *path);
  * own. Without: both are left as they are. Ids are not checked yet. After a failure some may have
  * been appended. */
 alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index,
-                         bool *has_index, alibi_tokenizer **tokenizer, const char *path);
+                         bool *has_index, alibi_tokenizer **tokenizer, const char *path,
+                         const struct alibi_call *call);
 /* The shards of a folder that `index` lists, and nothing else of it: mapped, compared and appended.
  * Messages call it `list`. */
 alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index,
-                                const char *list, const char *folder);
+                                const char *list, const char *folder,
+                                const struct alibi_call *call);
 alibi_status shards_push(struct shard **shards, int *count,
                          const struct shard *s); /* takes the shard on success */
 /* Appends ids that lie in memory, in shards of bounded size. */

@@ -36,27 +36,29 @@ static double extrapolate(const struct meter *m, double value)
     return value * (double)(m->total - m->done) / (double)(m->done - m->first);
 }
 
-static void meter_report(struct meter *m, const struct encoded *e)
+static void meter_report(struct meter *m, const struct encoded *e, const struct alibi_call *call)
 {
     double seconds = clock_seconds() - m->started;
 
     m->done = e->source_bytes;
     m->tokens += e->count;
-    report_progress(&(struct alibi_progress){
-        .task = "tokenize",
-        .unit = "bytes",
-        .done = m->done,
-        .total = m->total,
-        .seconds = seconds,
-        .seconds_left = extrapolate(m, seconds),
-        .tokens_per_s = seconds > 0 ? (double)(m->tokens - m->first_token) / seconds : 0,
-        .loss = NAN,
-    });
+    call_progress(
+        call, &(struct alibi_progress){
+                  .task = "tokenize",
+                  .unit = "bytes",
+                  .done = m->done,
+                  .total = m->total,
+                  .seconds = seconds,
+                  .seconds_left = extrapolate(m, seconds),
+                  .tokens_per_s = seconds > 0 ? (double)(m->tokens - m->first_token) / seconds : 0,
+                  .loss = NAN,
+              });
 }
 
 /* ---- into a folder */
 
 struct tokenizing {
+    const struct alibi_call *call;
     const alibi_tokenizer *tokenizer;
     const char *folder;
     int64_t shard_tokens;
@@ -147,7 +149,7 @@ static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t 
         if (shard_writer_room(t->writer) == 0) {
             TRY_RETURN(finish_shard(t));
             TRY_RETURN(save_progress(t));
-            if (alibi_global_stop_requested())
+            if (call_stopped(t->call))
                 return fail_stopped(t);
         }
     }
@@ -202,11 +204,11 @@ static alibi_status write_blocks(struct tokenizing *t)
         alibi_status status = encoding_next(t->encoding, &e);
         if (status != ALIBI_OK)
             return status == ALIBI_INTERRUPTED ? fail_stopped(t) : status;
-        meter_report(&t->meter, &e);
+        meter_report(&t->meter, &e, t->call);
         if (e.count == 0)
             break;
         TRY_RETURN(write_block(t, &e));
-        if (alibi_global_stop_requested())
+        if (call_stopped(t->call))
             return fail_stopped(t);
     }
     count_block(&t->progress, &e);
@@ -250,7 +252,8 @@ static alibi_status open_finished(struct tokenizing *t)
     const struct shard_list *l = &t->progress.shards;
     struct shard_index listed = { .width = t->width, .entries = l->at, .entry_count = l->count };
 
-    TRY_RETURN(shards_open_listed(&t->there, &t->there_count, &listed, SHARD_PROGRESS, t->folder));
+    TRY_RETURN(shards_open_listed(&t->there, &t->there_count, &listed, SHARD_PROGRESS, t->folder,
+                                  t->call));
     for (int64_t i = 0; i < l->count; i++)
         t->before += l->at[i].tokens;
     t->in_shards = t->before;
@@ -274,9 +277,10 @@ static alibi_status find_place(struct tokenizing *t, bool certain)
         return fail(ALIBI_BAD_INPUT,
                     "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
                     (long long)p->place.file + 1, source_file_count(t->source));
-    log_note("going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld",
-             t->folder, (long long)p->shards.count, (long long)t->before,
-             source_file(t->source, p->place.file), (long long)p->place.document + 1);
+    call_note(t->call,
+              "going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld",
+              t->folder, (long long)p->shards.count, (long long)t->before,
+              source_file(t->source, p->place.file), (long long)p->place.document + 1);
     if (certain)
         return source_seek(t->source, p->place);
     begin_at_start(p);
@@ -310,7 +314,8 @@ static alibi_status begin_or_go_on(struct tokenizing *t, bool certain,
     struct shard_index index = { 0 };
     bool finished;
 
-    TRY_RETURN(shard_folder_open(t->folder, &t->request, certain, &t->progress, &index, &finished));
+    TRY_RETURN(shard_folder_open(t->folder, &t->request, certain, &t->progress, &index, &finished,
+                                 t->call));
     if (finished) {
         *result = result_of(&index);
         shard_index_fini(&index);
@@ -392,10 +397,13 @@ static alibi_status check_folder(const char *dir, const char *const *paths, int 
 
 alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
                             const struct alibi_reading *reading, int64_t shard_tokens,
-                            const char *dir, struct alibi_tokenize_result *result)
+                            const char *dir, struct alibi_tokenize_result *result,
+                            const struct alibi_call *call)
 {
     alibi_status status;
-    struct tokenizing all = { .tokenizer = t, .folder = dir, .shard_tokens = shard_tokens };
+    struct tokenizing all = {
+        .call = call, .tokenizer = t, .folder = dir, .shard_tokens = shard_tokens
+    };
     struct alibi_tokenize_result counted;
     double started = clock_seconds();
     bool certain;
@@ -403,7 +411,7 @@ alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, 
     alibi_memory_reset_peak();
     all.width = alibi_tokenizer_vocab(t) > UINT16_MAX + 1 ? 4 : 2;
     TRY(check_shard_tokens(shard_tokens));
-    TRY(source_open(&all.source, paths, count, reading));
+    TRY(source_open(&all.source, paths, count, reading, call));
     TRY(check_folder(dir, paths, count));
     TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request,
                        &certain));
@@ -413,7 +421,6 @@ alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, 
     *result = counted;
 out:
     tokenizing_fini(&all);
-    stop_clear(); /* whoever asked for a stop has it */
     return status;
 }
 
@@ -438,7 +445,7 @@ alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *pa
                                  const struct alibi_reading *reading,
                                  bool (*ids)(void *user, const int32_t *ids, int64_t count,
                                              bool ends),
-                                 void *user)
+                                 void *user, const struct alibi_call *call)
 {
     alibi_status status;
     struct source *source = NULL;
@@ -447,19 +454,18 @@ alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *pa
     struct meter meter;
     bool more = true;
 
-    TRY(source_open(&source, paths, count, reading));
+    TRY(source_open(&source, paths, count, reading, call));
     meter = meter_start(source, 0);
     TRY(encoding_open(&encoding, source, t));
     while (more && e.count > 0) {
         TRY(encoding_next(encoding, &e));
-        meter_report(&meter, &e);
+        meter_report(&meter, &e, call);
         more = hand_block(&e, ids, user);
-        if (more && e.count > 0 && alibi_global_stop_requested())
+        if (more && e.count > 0 && call_stopped(call))
             TRY(fail(ALIBI_INTERRUPTED, "stopped after %lld tokens", (long long)meter.tokens));
     }
 out:
     encoding_close(encoding);
     source_close(source);
-    stop_clear();
     return status;
 }

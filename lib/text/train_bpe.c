@@ -59,6 +59,7 @@ struct trainer {
     struct bpe_merge *merges; /* [vocab] */
     int64_t merge_count;
     double began;
+    const struct alibi_call *call;
 };
 
 /* ---- tokens */
@@ -298,7 +299,7 @@ static void show_progress(const struct trainer *t)
         "tokenizer", "merges", t->merge_count, total, seconds, left, 0, NAN
     };
 
-    report_progress(&p);
+    call_progress(t->call, &p);
 }
 
 static alibi_status merge_all(struct trainer *t)
@@ -307,7 +308,7 @@ static alibi_status merge_all(struct trainer *t)
     struct pair *best;
 
     while (t->token_count < t->vocab && (best = pairs_take_best(&t->pairs, t->min_count)) != NULL) {
-        if (alibi_global_stop_requested())
+        if (call_stopped(t->call))
             return fail(ALIBI_INTERRUPTED, "stopped after %lld merges; nothing is saved",
                         (long long)t->merge_count);
         TRY_RETURN(merge(t, best));
@@ -395,10 +396,13 @@ static void trainer_fini(struct trainer *t)
     arena_fini(&t->token_memory);
 }
 
-alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab, int64_t min_count)
+alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab, int64_t min_count,
+                       const struct alibi_call *call)
 {
     alibi_status status;
-    struct trainer t = { .vocab = vocab, .min_count = min_count, .began = clock_seconds() };
+    struct trainer t = {
+        .vocab = vocab, .min_count = min_count, .began = clock_seconds(), .call = call
+    };
     uint32_t symbols[BYTES];
 
     TRY(trainer_init(&t));

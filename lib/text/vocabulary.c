@@ -92,14 +92,15 @@ static int64_t least_count(const struct alibi_vocabulary *how)
 }
 
 static alibi_status learn_words(alibi_tokenizer **out, const struct alibi_vocabulary *how,
-                                struct source *source, const struct tally_limits *limits)
+                                struct source *source, const struct tally_limits *limits,
+                                const struct alibi_call *call)
 {
     alibi_status status;
     struct tally tally = { 0 };
     struct piece *pieces = NULL;
     int64_t count = 0;
 
-    TRY(count_pieces(&tally, source, NULL, limits));
+    TRY(count_pieces(&tally, source, NULL, limits, call));
     TRY(tally_list(&tally, &pieces, &count));
     TRY(train_words(out, pieces, count, how->vocab, least_count(how)));
 out:
@@ -108,32 +109,23 @@ out:
     return status;
 }
 
-static alibi_status count_by_pattern(struct tally *tally, const struct bpe_split *split,
-                                     struct source *source, const struct tally_limits *limits)
-{
-    alibi_status status;
-    struct pattern *pattern = NULL;
-
-    TRY(pattern_new(&pattern, split, 1, "pattern"));
-    TRY(count_pieces(tally, source, pattern, limits));
-out:
-    pattern_free(pattern);
-    return status;
-}
-
 static alibi_status learn_bpe(alibi_tokenizer **out, const struct alibi_vocabulary *how,
-                              struct source *source, const struct tally_limits *limits)
+                              struct source *source, const struct tally_limits *limits,
+                              const struct alibi_call *call)
 {
     alibi_status status;
     struct tally tally = { 0 };
     struct bpe_split split = { 0 };
+    struct pattern *pattern = NULL;
     struct bpe_file *file = NULL, *given;
     const char *expression = NULL;
 
     TRY(find_expression(&expression, how->pattern));
     TRY(text_copy(&split.pattern, expression));
-    TRY(count_by_pattern(&tally, &split, source, limits));
-    TRY(train_bpe(&file, &tally, how->vocab > 0 ? how->vocab : VOCAB_BPE_USUAL, least_count(how)));
+    TRY(pattern_new(&pattern, &split, 1, "pattern"));
+    TRY(count_pieces(&tally, source, pattern, limits, call));
+    TRY(train_bpe(&file, &tally, how->vocab > 0 ? how->vocab : VOCAB_BPE_USUAL, least_count(how),
+                  call));
     file->splits[0] = split;
     file->split_count = 1;
     split.pattern = NULL;
@@ -141,6 +133,7 @@ static alibi_status learn_bpe(alibi_tokenizer **out, const struct alibi_vocabula
     file = NULL;
     TRY(tokenizer_new_bpe(out, given, "the new tokenizer"));
 out:
+    pattern_free(pattern);
     mem_free(split.pattern);
     bpe_file_free(file);
     tally_fini(&tally);
@@ -150,23 +143,23 @@ out:
 alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabulary *how,
                               const char *const *paths, int count,
                               const struct alibi_reading *reading,
-                              const struct tally_limits *limits)
+                              const struct tally_limits *limits, const struct alibi_call *call)
 {
     alibi_status status;
     struct source *source = NULL;
 
     TRY(check(how));
-    TRY(source_open(&source, paths, count, reading));
-    TRY((how->type == ALIBI_WORDS ? learn_words : learn_bpe)(out, how, source, limits));
+    TRY(source_open(&source, paths, count, reading, call));
+    TRY((how->type == ALIBI_WORDS ? learn_words : learn_bpe)(out, how, source, limits, call));
 out:
     source_close(source);
-    stop_clear();
     return status;
 }
 
 alibi_status alibi_tokenizer_train(alibi_tokenizer **out, const struct alibi_vocabulary *how,
                                    const char *const *paths, int count,
-                                   const struct alibi_reading *reading)
+                                   const struct alibi_reading *reading,
+                                   const struct alibi_call *call)
 {
-    return vocabulary_train(out, how, paths, count, reading, &tally_limits_usual);
+    return vocabulary_train(out, how, paths, count, reading, &tally_limits_usual, call);
 }

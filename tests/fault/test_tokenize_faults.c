@@ -19,7 +19,8 @@ struct scene {
 
 static alibi_status tokenize(struct scene *s, const char *folder)
 {
-    return alibi_tokenize(s->tokenizer, s->paths, FILES, NULL, SHARD_TOKENS, folder, &s->result);
+    return alibi_tokenize(s->tokenizer, s->paths, FILES, NULL, SHARD_TOKENS, folder, &s->result,
+                          test_call());
 }
 
 static void write_texts(struct scene *s)
@@ -50,7 +51,7 @@ static int set_up(void **state)
     snprintf(s->whole, sizeof s->whole, "%s/whole", s->folder);
     snprintf(s->shards, sizeof s->shards, "%s/shards", s->folder);
     write_texts(s);
-    assert_ok(alibi_tokenizer_train(&s->tokenizer, &how, s->paths, FILES, NULL));
+    assert_ok(alibi_tokenizer_train(&s->tokenizer, &how, s->paths, FILES, NULL, test_call()));
     encoding_block_bytes = 300;
     snprintf(recorded_folder, sizeof recorded_folder, "%s", s->whole);
     watch = record;
@@ -168,15 +169,15 @@ static void stop_in_the_middle(void *user, const struct alibi_progress *p)
 {
     (void)user;
     if (p->done > p->total / 2)
-        alibi_request_stop();
+        alibi_stop_request(&test_stop);
 }
 
 static void leave_half(void *subject)
 {
     clear_shards(subject);
-    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_in_the_middle, NULL });
+    test_watch(NULL, stop_in_the_middle, NULL);
     assert_int_equal(tokenize_to_shards(subject), ALIBI_INTERRUPTED);
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
 }
 
 /* ---- kill -9 before, inside and after every call that changes a file */

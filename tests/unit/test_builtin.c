@@ -221,10 +221,10 @@ static void sizes_that_are_none_are_refused(void **state)
     alibi_corpus *c = NULL;
 
     (void)state;
-    assert_fails(alibi_corpus_builtin(&c, 1, 0, NULL), ALIBI_USAGE, "bytes");
-    assert_fails(alibi_corpus_builtin(&c, 1, INT64_MIN, NULL), ALIBI_USAGE, "bytes");
-    assert_fails(alibi_corpus_builtin(&c, 1, INT64_MAX, NULL), ALIBI_USAGE, "bytes");
-    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1, NULL), ALIBI_USAGE, "seeds");
+    assert_fails(alibi_corpus_builtin(&c, 1, 0, NULL, test_call()), ALIBI_USAGE, "bytes");
+    assert_fails(alibi_corpus_builtin(&c, 1, INT64_MIN, NULL, test_call()), ALIBI_USAGE, "bytes");
+    assert_fails(alibi_corpus_builtin(&c, 1, INT64_MAX, NULL, test_call()), ALIBI_USAGE, "bytes");
+    assert_fails(alibi_corpus_builtin(&c, UINT64_MAX, 1, NULL, test_call()), ALIBI_USAGE, "seeds");
     assert_null(c);
 }
 
@@ -438,7 +438,7 @@ static void splits_are_whole_documents(void **state)
     int64_t documents = 0;
     int32_t last;
 
-    assert_ok(alibi_corpus_builtin(&c, 1, FULL, NULL));
+    assert_ok(alibi_corpus_builtin(&c, 1, FULL, NULL, test_call()));
     all = corpus_span(c, ALIBI_ALL);
     alibi_corpus_get_info(c, ALIBI_ALL, &info);
     assert_int_equal(info.documents, full->count);
@@ -465,7 +465,7 @@ static void smallest_text_still_has_three_splits(void **state)
     struct alibi_corpus_info info;
 
     (void)state;
-    assert_ok(alibi_corpus_builtin(&c, 3, 1, NULL));
+    assert_ok(alibi_corpus_builtin(&c, 3, 1, NULL, test_call()));
     assert_true(corpus_builtin(c).seed == 3 && corpus_builtin(c).bytes == 1);
     for (int s = 0; s < 3; s++) {
         alibi_corpus_get_info(c, (enum alibi_split)s, &info);
@@ -484,7 +484,7 @@ static void memory_faults_leak_nothing(void **state)
     while (status != ALIBI_OK) {
         alibi_corpus *c = NULL;
         assert_ok(alibi_inject_fault("memory", faults + 1));
-        status = alibi_corpus_builtin(&c, 1, 30000, NULL);
+        status = alibi_corpus_builtin(&c, 1, 30000, NULL, test_call());
         assert_ok(alibi_inject_fault("memory", 0));
         assert_true(status == ALIBI_OK || (status == ALIBI_MEMORY && c == NULL));
         alibi_corpus_free(c);

@@ -43,7 +43,7 @@ static alibi_corpus *words_corpus(const char *folder)
         text[i] = "a b c d "[i % 8];
     write_file(path, text, TEXT_BYTES);
     assert_ok(tokenizer_new_words(&t, words, 3));
-    assert_ok(alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }));
+    assert_ok(alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }, test_call()));
     alibi_tokenizer_free(t);
     return c;
 }
@@ -380,7 +380,7 @@ static void its_recipe_gives_the_same_numbers(void **state)
 
     (void)state;
     alibi_corpus_free(s.corpus);
-    assert_ok(alibi_corpus_builtin(&s.corpus, 3, 20000, NULL));
+    assert_ok(alibi_corpus_builtin(&s.corpus, 3, 20000, NULL, test_call()));
     s.config.embedding_scale = 0; /* becomes a number that needs all its digits */
     s.compare.eval_tokens = 300;
     assert_ok(run(&s, dir, &first));
@@ -394,7 +394,8 @@ static void its_recipe_gives_the_same_numbers(void **state)
     assert_ok(alibi_options_init(groups, 4));
     assert_ok(alibi_options_read(groups, 4, within(dir, "recipe.json")));
     assert_true(text.seed == 3 && text.bytes == 20000);
-    assert_ok(alibi_corpus_builtin(&again.corpus, (uint64_t)text.seed, text.bytes, NULL));
+    assert_ok(
+        alibi_corpus_builtin(&again.corpus, (uint64_t)text.seed, text.bytes, NULL, test_call()));
     assert_ok(run(&again, other, &second));
     assert_same_losses(first, second);
     alibi_compare_free(first);

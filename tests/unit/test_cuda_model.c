@@ -445,7 +445,7 @@ static alibi_corpus *builtin_corpus(void)
 {
     alibi_corpus *corpus = NULL;
 
-    assert_ok(alibi_corpus_builtin(&corpus, 1, 400000, NULL));
+    assert_ok(alibi_corpus_builtin(&corpus, 1, 400000, NULL, test_call()));
     return corpus;
 }
 

@@ -12,7 +12,7 @@ static alibi_tokenizer *trained_on(const struct corpus *c, char *pattern)
     };
     alibi_tokenizer *t = NULL;
 
-    assert_ok(alibi_tokenizer_train(&t, &how, c->paths, 1, NULL));
+    assert_ok(alibi_tokenizer_train(&t, &how, c->paths, 1, NULL, test_call()));
     return t;
 }
 
@@ -23,7 +23,7 @@ static alibi_status encode_all(const alibi_tokenizer *t, const char *path)
     struct encoding *e = NULL;
     struct encoded some;
 
-    TRY(source_open(&source, &path, 1, NULL));
+    TRY(source_open(&source, &path, 1, NULL, test_call()));
     TRY(encoding_open(&e, source, t));
     do
         TRY(encoding_next(e, &some));
@@ -104,7 +104,8 @@ static void failures_name_file_document_and_place(void **state)
     write_runs(path, 2 << 20, (const size_t[]){ 1500000 }, 1, 3000);
     assert_int_equal(encode_on(2, t, path), ALIBI_BAD_INPUT);
     assert_place("bad", 1500000);
-    assert_int_equal(alibi_tokenizer_train(&none, &how, &path, 1, NULL), ALIBI_BAD_INPUT);
+    assert_int_equal(alibi_tokenizer_train(&none, &how, &path, 1, NULL, test_call()),
+                     ALIBI_BAD_INPUT);
     assert_place("bad", 1500000);
     alibi_tokenizer_free(t);
 }

@@ -268,7 +268,8 @@ static alibi_tokenizer *tokenizer_for(const char *type, const char *path)
     if (strcmp(type, "bytes") == 0)
         assert_ok(alibi_tokenizer_open(&t, "bytes"));
     else
-        assert_ok(alibi_tokenizer_train(&t, &how, &path, 1, &(struct alibi_reading){ 0 }));
+        assert_ok(
+            alibi_tokenizer_train(&t, &how, &path, 1, &(struct alibi_reading){ 0 }, test_call()));
     assert_string_equal(alibi_tokenizer_type(t), type);
     return t;
 }
@@ -296,7 +297,8 @@ static void words_and_bytes_do_not_depend_on_the_tokenizer(void **state)
         size_t
             bytes; /* of the first token, which is not scored, as the word that it begins is not */
 
-        assert_ok(alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }));
+        assert_ok(
+            alibi_corpus_open(&c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }, test_call()));
         span_read(corpus_span(c, ALIBI_ALL), 0, 1, &first);
         tokenizer_bytes(t, first, &bytes);
         r = evaluate(m, c, (struct alibi_eval){ .length = 4 });

@@ -68,7 +68,7 @@ static alibi_tokenizer *words_tokenizer(int count)
 
 static alibi_status open_one(alibi_corpus **c, const char *path, const alibi_tokenizer *t)
 {
-    return alibi_corpus_open(c, &path, 1, NULL, t, &(struct alibi_reading){ 0 });
+    return alibi_corpus_open(c, &path, 1, NULL, t, &(struct alibi_reading){ 0 }, test_call());
 }
 
 static void assert_split(const alibi_corpus *c, enum alibi_split split, const char *expected)
@@ -104,7 +104,8 @@ static const char *tokenized(const char *folder)
 
     for (int i = 0; i < 3; i++)
         write_file(paths[i], in[i], strlen(in[i]));
-    assert_ok(alibi_tokenize(t, paths, 3, &(struct alibi_reading){ 0 }, 8, out, &result));
+    assert_ok(
+        alibi_tokenize(t, paths, 3, &(struct alibi_reading){ 0 }, 8, out, &result, test_call()));
     assert_int_equal(result.shards, 5);
     alibi_tokenizer_free(t);
     return out;
@@ -406,7 +407,7 @@ static void the_checksum_does_not_depend_on_where_shards_end(void **state)
     write_shard(paths[0], ids, 4321, 2);
     write_shard(paths[1], ids + 4321, COUNT - 4321, 2);
     assert_ok(open_one(&c, whole, t));
-    assert_ok(alibi_corpus_open(&d, paths, 2, NULL, t, &(struct alibi_reading){ 0 }));
+    assert_ok(alibi_corpus_open(&d, paths, 2, NULL, t, &(struct alibi_reading){ 0 }, test_call()));
     assert_int_equal(corpus_checksum(c), checksum(0, narrow, COUNT * sizeof *narrow));
     assert_int_equal(corpus_checksum(d), corpus_checksum(c));
     alibi_corpus_free(c);
@@ -464,7 +465,8 @@ static void large_vocabularies_have_wide_ids(void **state)
 
     (void)state;
     write_file(in, text, strlen(text));
-    assert_ok(alibi_tokenize(t, &in, 1, &(struct alibi_reading){ 0 }, 3, out, &result));
+    assert_ok(
+        alibi_tokenize(t, &in, 1, &(struct alibi_reading){ 0 }, 3, out, &result, test_call()));
     for (int i = 0; i < 2; i++) {
         alibi_corpus *c = NULL;
         int32_t ids[8];
@@ -490,7 +492,7 @@ static void the_validation_text_may_be_a_file_of_its_own(void **state)
 
     (void)state;
     write_file(text, "held out\n", 9);
-    assert_ok(alibi_corpus_open(&c, &shards, 1, text, NULL, &reading));
+    assert_ok(alibi_corpus_open(&c, &shards, 1, text, NULL, &reading, test_call()));
     assert_split(c, ALIBI_TRAIN, sample);
     assert_split(c, ALIBI_VALID, "held out\n|");
     assert_split(c, ALIBI_TEST, "");
@@ -500,16 +502,17 @@ static void the_validation_text_may_be_a_file_of_its_own(void **state)
     assert_int_equal(info.documents, 4);
     alibi_corpus_free(c);
     c = NULL;
-    assert_ok(alibi_corpus_open(&c, &text, 1, shards, NULL, &reading));
+    assert_ok(alibi_corpus_open(&c, &text, 1, shards, NULL, &reading, test_call()));
     assert_split(c, ALIBI_TRAIN, "held out\n|");
     assert_split(c, ALIBI_VALID, sample);
     alibi_corpus_free(c);
     c = NULL;
-    assert_fails(alibi_corpus_open(&c, &shards, 1, within(folder, "absent"), NULL, &reading),
-                 ALIBI_BAD_INPUT, "absent");
+    assert_fails(
+        alibi_corpus_open(&c, &shards, 1, within(folder, "absent"), NULL, &reading, test_call()),
+        ALIBI_BAD_INPUT, "absent");
     write_file(text, "", 0);
-    assert_fails(alibi_corpus_open(&c, &shards, 1, text, NULL, &reading), ALIBI_BAD_INPUT,
-                 "valid.txt' is empty");
+    assert_fails(alibi_corpus_open(&c, &shards, 1, text, NULL, &reading, test_call()),
+                 ALIBI_BAD_INPUT, "valid.txt' is empty");
     assert_null(c);
     free((char *)shards);
     remove_temporary_folder(folder);
@@ -524,10 +527,12 @@ static void text_and_shards_are_not_mixed(void **state)
 
     (void)state;
     snprintf(message, sizeof message, "'%s' holds tokens and '%s' text", shards, text);
-    assert_fails(alibi_corpus_open(&c, one, 2, NULL, NULL, &(struct alibi_reading){ 0 }),
-                 ALIBI_BAD_INPUT, message);
-    assert_fails(alibi_corpus_open(&c, two, 2, NULL, NULL, &(struct alibi_reading){ 0 }),
-                 ALIBI_BAD_INPUT, message);
+    assert_fails(
+        alibi_corpus_open(&c, one, 2, NULL, NULL, &(struct alibi_reading){ 0 }, test_call()),
+        ALIBI_BAD_INPUT, message);
+    assert_fails(
+        alibi_corpus_open(&c, two, 2, NULL, NULL, &(struct alibi_reading){ 0 }, test_call()),
+        ALIBI_BAD_INPUT, message);
     assert_null(c);
     free((char *)shards);
     remove_temporary_folder(folder);
@@ -540,10 +545,10 @@ static void a_stop_is_answered_between_shards(void **state)
     alibi_corpus *c = NULL;
 
     (void)state;
-    alibi_request_stop();
+    alibi_stop_request(&test_stop);
     assert_fails(open_one(&c, path, NULL), ALIBI_INTERRUPTED, "stopped");
     assert_null(c);
-    assert_false(alibi_global_stop_requested());
+    test_watch(NULL, NULL, NULL);
     assert_ok(open_one(&c, path, NULL));
     alibi_corpus_free(c);
     remove_temporary_folder(folder);
@@ -593,7 +598,7 @@ static alibi_status open_everything(void *subject)
     const char *folder = subject, *paths[] = { within(folder, "tokens"), within(folder, "x.bin") };
     alibi_corpus *c = NULL;
     alibi_status status = alibi_corpus_open(&c, paths, 2, within(folder, "a.txt"), NULL,
-                                            &(struct alibi_reading){ 0 });
+                                            &(struct alibi_reading){ 0 }, test_call());
 
     alibi_corpus_free(c);
     return status;

@@ -52,7 +52,7 @@ static alibi_status read_from(struct all *all, const struct request *r, const st
     struct source *s = NULL;
     struct block b = { 0 };
 
-    TRY(source_open(&s, r->paths, r->count, &r->reading));
+    TRY(source_open(&s, r->paths, r->count, &r->reading, test_call()));
     if (place != NULL)
         TRY(source_seek(s, *place));
     for (;;) {
@@ -252,7 +252,7 @@ static void without_a_reading_files_are_documents_and_the_field_is_text(void **s
     (void)state;
     write_text("a", "a\n\na\n");
     write_text("b.jsonl", "{\"text\":\"b\"}");
-    assert_ok(source_open(&s, paths, 2, NULL));
+    assert_ok(source_open(&s, paths, 2, NULL, test_call()));
     assert_int_equal(source_file_count(s), 2);
     assert_string_equal(source_file(s, 1), paths[1]);
     assert_ok(source_read(s, &b, 100));
@@ -330,11 +330,11 @@ static void sizes_are_known_for_regular_files_only(void **state)
     write_text("a", "12345");
     write_gzip("b.gz", "packed text");
     assert_int_equal(stat(paths[1], &info), 0);
-    assert_ok(source_open(&s, paths, 2, NULL));
+    assert_ok(source_open(&s, paths, 2, NULL, test_call()));
     assert_int_equal(source_bytes_total(s), 5 + info.st_size);
     assert_int_equal(source_bytes_done(s), 0);
     source_close(s);
-    assert_ok(source_open(&s, paths, 3, NULL));
+    assert_ok(source_open(&s, paths, 3, NULL, test_call()));
     assert_int_equal(source_bytes_total(s), 0);
     source_close(s);
 }
@@ -448,7 +448,7 @@ static void memory_does_not_grow_with_the_file(void **state)
         assert_int_equal(fwrite(line, 1, sizeof line, f), sizeof line);
     fclose(f);
     alibi_memory_reset_peak();
-    assert_ok(source_open(&s, r.paths, 1, &r.reading));
+    assert_ok(source_open(&s, r.paths, 1, &r.reading, test_call()));
     do {
         assert_ok(source_read(s, &b, 4096));
         total += b.bytes;
@@ -573,7 +573,7 @@ static void input_without_any_document_is_refused(void **state)
     write_text("in/empty too", "");
     assert_refused(in, "empty' and the other files");
     assert_refused(one_file("none", ALIBI_DOCUMENT_FILE), "none': No such file or directory");
-    assert_fails(source_open(&s, NULL, 0, NULL), ALIBI_USAGE, "at least one file");
+    assert_fails(source_open(&s, NULL, 0, NULL, test_call()), ALIBI_USAGE, "at least one file");
     assert_null(s);
 }
 

@@ -59,7 +59,7 @@ static alibi_corpus *new_text(int64_t bytes)
 {
     alibi_corpus *c = NULL;
 
-    assert_ok(alibi_corpus_builtin(&c, 7, bytes, NULL));
+    assert_ok(alibi_corpus_builtin(&c, 7, bytes, NULL, test_call()));
     return c;
 }
 

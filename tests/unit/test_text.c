@@ -43,7 +43,8 @@ static struct alibi_corpus_info info_of(const alibi_corpus *c, enum alibi_split 
 
 static alibi_status open_texts(alibi_corpus **c, const char *const *paths, int count)
 {
-    return alibi_corpus_open(c, paths, count, NULL, NULL, &(struct alibi_reading){ 0 });
+    return alibi_corpus_open(c, paths, count, NULL, NULL, &(struct alibi_reading){ 0 },
+                             test_call());
 }
 
 /* The tokens of a split as text in memory that the caller frees; an end token becomes '|'. */

@@ -49,8 +49,8 @@ static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **sta
         expect_all(c, c->tokenizers[i], &expected, &counts);
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
             encoding_block_bytes = blocks[b];
-            assert_ok(
-                alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 999, folder, &result));
+            assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 999, folder, &result,
+                                     test_call()));
             check_folder(folder, &expected, &counts);
             assert_int_equal(result.documents, FILES);
             assert_int_equal(result.tokens, expected.count);
@@ -74,7 +74,7 @@ static void a_last_shard_that_is_full_is_not_followed_by_an_empty_one(void **sta
     struct alibi_tokenize_result result;
 
     assert_ok(alibi_tokenize(c->tokenizers[0], &c->paths[1], 1, NULL, (int64_t)c->bytes[1] + 1,
-                             folder, &result));
+                             folder, &result, test_call()));
     assert_int_equal(result.shards, 1);
     assert_false(file_exists(within(folder, "tokens-00001.bin")));
     remove_folder(folder);
@@ -90,7 +90,8 @@ static void words_are_counted_within_their_document(void **state)
 
     write_file(path, lines, strlen(lines));
     for (encoding_block_bytes = 1; encoding_block_bytes < 12; encoding_block_bytes++) {
-        assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 1000, folder, &result));
+        assert_ok(
+            alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 1000, folder, &result, test_call()));
         assert_int_equal(result.documents, 4);
         assert_int_equal(result.words, 4);
         assert_int_equal(result.bytes, 9);
@@ -113,10 +114,12 @@ static void any_number_of_threads_gives_the_same_files(void **state)
     for (int i = 0; i < 3; i++) {
         encoding_block_bytes = i == 1 ? 700001 : BLOCK;
         omp_set_num_threads(1);
-        assert_ok(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, one, &result));
+        assert_ok(
+            alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, one, &result, test_call()));
         for (int n = 2; n <= 3; n++) {
             omp_set_num_threads(n);
-            assert_ok(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, more, &result));
+            assert_ok(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, more, &result,
+                                     test_call()));
             assert_same_folder(one, more);
             remove_folder(more);
         }
@@ -136,7 +139,7 @@ static void ids_beyond_16_bits_have_32(void **state)
     struct alibi_tokenize_result result;
 
     write_file(path, text, strlen(text));
-    assert_ok(alibi_tokenize(t, &path, 1, NULL, 3, folder, &result));
+    assert_ok(alibi_tokenize(t, &path, 1, NULL, 3, folder, &result, test_call()));
     assert_ok(shard_index_read(&index, folder));
     assert_int_equal(index.width, 4);
     assert_int_equal(index.entry_count, 2);
@@ -163,12 +166,14 @@ static void documents_are_handed_over_in_order_with_their_ends(void **state)
         struct receiver r = { .wanted = 100 };
         encoding_block_bytes = blocks[i / 3];
         expect_all(c, c->tokenizers[i % 3], &expected, &counts);
-        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r));
+        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r,
+                                      test_call()));
         assert_int_equal(r.documents, FILES);
         assert_same_ids(&r.all, &expected);
         r.documents = 0;
         r.wanted = 2;
-        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r));
+        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r,
+                                      test_call()));
         assert_int_equal(r.documents, 2);
         mem_free(expected.at);
         mem_free(r.all.at);
@@ -190,7 +195,7 @@ static void a_document_is_handed_over_in_runs_of_bounded_length(void **state)
     assert_ok(ids_reserve(&r.all, LONG + 1000)); /* what the test keeps does not count */
     alibi_memory_reset_peak();
     before = alibi_memory_peak();
-    assert_ok(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, &r));
+    assert_ok(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, &r, test_call()));
     print_message("%lld ids, in runs of at most %lld; memory %zu\n", (long long)r.all.count,
                   (long long)r.longest, alibi_memory_peak() - before);
     assert_int_equal(r.documents, 1);
@@ -212,14 +217,13 @@ static int stop_and_go_on(struct corpus *c, const alibi_tokenizer *t, const char
 
     while (status != ALIBI_OK && stops < limit) {
         struct stopper s = { .stop_at = every + stops % 3 };
-        alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
-        status = alibi_tokenize(t, c->paths, FILES, NULL, 500, folder, &result);
+        test_watch(&s, stop_at_report, keep_line);
+        status = alibi_tokenize(t, c->paths, FILES, NULL, 500, folder, &result, test_call());
         if (status != ALIBI_OK)
             assert_fails(status, ALIBI_INTERRUPTED, "stopped");
-        assert_false(alibi_global_stop_requested());
         stops += status != ALIBI_OK;
     }
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
     assert_int_equal(status, ALIBI_OK);
     return stops;
 }
@@ -232,7 +236,8 @@ static void stopped_at_any_block_it_goes_on_to_the_same_bytes(void **state)
 
     for (int i = 0; i < 3; i++) {
         encoding_block_bytes = i == 1 ? 3000 : 1700;
-        assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 500, whole, &result));
+        assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 500, whole, &result,
+                                 test_call()));
         for (int every = 2; every < 5; every++) {
             int stops = stop_and_go_on(c, c->tokenizers[i], parts, every, 100);
             assert_true(stops > 0);
@@ -247,7 +252,7 @@ static void stop_at_once(void *user, const struct alibi_progress *p)
 {
     (void)user;
     (void)p;
-    alibi_request_stop();
+    alibi_stop_request(&test_stop);
 }
 
 static void a_stop_is_seen_behind_each_shard_of_a_block(void **state)
@@ -256,18 +261,19 @@ static void a_stop_is_seen_behind_each_shard_of_a_block(void **state)
     const char *folder = keep(c, "shards"), *whole = keep(c, "whole");
     struct alibi_tokenize_result r;
 
-    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_at_once, NULL });
     for (int i = 1; i <= 3; i++) {
-        assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r),
-                         ALIBI_INTERRUPTED);
+        test_watch(NULL, stop_at_once, NULL);
+        assert_int_equal(
+            alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r, test_call()),
+            ALIBI_INTERRUPTED);
         assert_non_null(strstr(alibi_error(),
                                i == 1 ? "has 1 whole shard, and the same request goes on behind it"
                                : i == 2 ? "has 2 whole shards"
                                         : "has 3 whole shards"));
     }
-    alibi_set_hooks(NULL);
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r));
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, whole, &r));
+    test_watch(NULL, NULL, NULL);
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r, test_call()));
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, whole, &r, test_call()));
     assert_same_folder(folder, whole);
 }
 
@@ -277,16 +283,17 @@ static void a_stop_before_the_first_shard_says_so(void **state)
     struct alibi_tokenize_result r;
 
     encoding_block_bytes = 100;
-    alibi_request_stop();
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r),
-        ALIBI_INTERRUPTED, "had a whole shard: the same request begins anew");
+    alibi_stop_request(&test_stop);
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r,
+                                test_call()),
+                 ALIBI_INTERRUPTED, "had a whole shard");
+    test_watch(NULL, NULL, NULL);
 }
 
 static void on_alarm(int number)
 {
     (void)number;
-    alibi_request_stop();
+    alibi_stop_request(&test_stop);
 }
 
 /* With nobody at the other end, with somebody who is silent, and with somebody who paused. */
@@ -306,14 +313,18 @@ static void a_stop_is_seen_while_a_pipe_is_silent(void **state)
             other = open(path, O_RDWR);
         if (i == 2)
             assert_int_equal(write(other, "some text", 9), 9);
+        test_watch(NULL, NULL, NULL);
         setitimer(ITIMER_REAL, &soon, NULL);
-        assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r),
-                         ALIBI_INTERRUPTED);
+        assert_int_equal(
+            alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r, test_call()),
+            ALIBI_INTERRUPTED);
+        test_watch(NULL, NULL, NULL);
         setitimer(ITIMER_REAL, &soon, NULL);
-        assert_fails(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, NULL), ALIBI_INTERRUPTED,
-                     "pipe");
+        assert_fails(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, NULL, test_call()),
+                     ALIBI_INTERRUPTED, "pipe");
     }
     signal(SIGALRM, SIG_DFL);
+    test_watch(NULL, NULL, NULL);
     close(other);
 }
 
@@ -329,11 +340,13 @@ static void a_shard_that_changed_since_is_found_before_anything_is_added(void **
     assert_ok(file_read_all(&bytes, &length, within(folder, "tokens-00001.bin"), 1 << 20));
     bytes[length - 5] ^= 4;
     write_file(within(folder, "tokens-00001.bin"), bytes, length);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
     bytes[length - 5] ^= 4;
     write_file(within(folder, "tokens-00001.bin"), bytes, length);
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r));
+    assert_ok(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()));
     mem_free(bytes);
 }
 
@@ -347,11 +360,13 @@ static void a_word_in_two_blocks_counts_once_though_a_stop_came_between(void **s
 
     write_file(path, "aaaaaaaaaaaaaaaaaaaaaaaaa bbb", 29);
     encoding_block_bytes = 4;
-    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
-    assert_int_equal(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result),
-                     ALIBI_INTERRUPTED);
+    test_watch(&s, stop_at_report, keep_line);
+    assert_int_equal(
+        alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result, test_call()),
+        ALIBI_INTERRUPTED);
     s.done = 0;
-    assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result));
+    test_watch(&s, stop_at_report, keep_line);
+    assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result, test_call()));
     assert_non_null(strstr(s.line, "going on in"));
     assert_int_equal(result.words, 2);
     assert_int_equal(result.bytes, 29);
@@ -365,9 +380,9 @@ static void progress_ends_with_all_bytes(void **state)
     struct stopper s = { 0 };
 
     encoding_block_bytes = 1000;
-    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, keep_line });
-    assert_ok(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &result));
+    test_watch(&s, stop_at_report, keep_line);
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"),
+                             &result, test_call()));
     assert_true(s.reports > 10);
     assert_int_equal(s.done, c->bytes[0] + c->bytes[1] + c->bytes[2]);
     assert_int_equal(s.total, s.done);
@@ -384,38 +399,47 @@ static void another_request_is_refused_with_what_differs(void **state)
 
     write_file(more[0], "other", 5);
     assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r),
-                 ALIBI_BAD_INPUT,
-                 "unfinished tokenizing of something else: with 500 tokens in a shard, now 501");
-    assert_fails(alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT,
-                 "with another tokenizer (bytes, 257 ids) than now (words, 302 ids)");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "'document' was 'file', now it is 'line'");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r),
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r, test_call()),
+        ALIBI_BAD_INPUT,
+        "unfinished tokenizing of something else: with 500 tokens in a shard, now 501");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "with another tokenizer (bytes, 257 ids) than now (words, 302 ids)");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "'document' was 'file', now it is 'line'");
+    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r, test_call()),
                  ALIBI_BAD_INPUT, "3 files there, 2 now: '");
     assert_non_null(strstr(alibi_error(), "text-2' is missing"));
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "3 files there, 1 now: '");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "3 files there, 1 now: '");
     assert_non_null(strstr(alibi_error(), "text-0' is missing"));
-    assert_fails(alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "text-1' stands where '");
-    assert_fails(alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "3 files there, 4 now: '");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "text-1' stands where '");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "3 files there, 4 now: '");
     assert_non_null(strstr(alibi_error(), "other' is new"));
     write_file(c->paths[2], c->text[2], c->bytes[2]);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "text-2' has as many bytes as then, but was written since");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "text-2' has as many bytes as then, but was written since");
     write_file(c->paths[2], "another text", 12);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "text-2' had ");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "text-2' had ");
     assert_non_null(strstr(alibi_error(), " bytes, now it has 12"));
     write_file(within(folder, SHARD_REQUEST), "{}", 2);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, "(unknown, 0 ids)");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "(unknown, 0 ids)");
     write_file(within(folder, SHARD_REQUEST), "{", 1);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
-                 ALIBI_BAD_INPUT, SHARD_REQUEST);
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, SHARD_REQUEST);
 }
 
 static void a_request_without_a_finished_shard_gives_way(void **state)
@@ -426,11 +450,13 @@ static void a_request_without_a_finished_shard_gives_way(void **state)
     struct alibi_tokenize_result r;
 
     encoding_block_bytes = 100;
-    alibi_set_hooks(&(struct alibi_hooks){ &s, stop_at_report, NULL });
-    assert_int_equal(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r),
-                     ALIBI_INTERRUPTED);
-    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, folder, &r));
-    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, whole, &r));
+    test_watch(&s, stop_at_report, NULL);
+    assert_int_equal(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
+        ALIBI_INTERRUPTED);
+    test_watch(NULL, NULL, NULL);
+    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, folder, &r, test_call()));
+    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, whole, &r, test_call()));
     assert_same_folder(folder, whole);
 }
 
@@ -441,19 +467,23 @@ static void a_finished_folder_stays_as_it_is(void **state)
     struct alibi_tokenize_result first, again;
     struct stopper s = { 0 };
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &first));
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, whole, &first));
+    assert_ok(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &first, test_call()));
+    assert_ok(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, whole, &first, test_call()));
     write_file(within(folder, SHARD_PROGRESS), "", 0); /* a kill just before it was removed */
-    alibi_set_hooks(&(struct alibi_hooks){ &s, NULL, keep_line });
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &again));
+    test_watch(&s, NULL, keep_line);
+    assert_ok(
+        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &again, test_call()));
     assert_non_null(strstr(s.line, "nothing is left to do"));
     assert_int_equal(again.tokens, first.tokens);
     assert_int_equal(again.documents, first.documents);
     assert_int_equal(again.words, first.words);
     assert_int_equal(again.bytes, first.bytes);
     assert_int_equal(again.shards, first.shards);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again),
-                 ALIBI_BAD_INPUT, "holds a finished tokenizing of something else");
+    assert_fails(
+        alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again, test_call()),
+        ALIBI_BAD_INPUT, "holds a finished tokenizing of something else");
     assert_same_folder(folder, whole);
 }
 
@@ -465,7 +495,8 @@ static void with_input_from(const char *path, struct corpus *c, const char *fold
     int before = dup(STDIN_FILENO), fd = open(path, O_RDONLY);
 
     assert_true(before >= 0 && fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
-    assert_int_equal(alibi_tokenize(c->tokenizers[0], &input, 1, NULL, 500, folder, &r), expected);
+    assert_int_equal(
+        alibi_tokenize(c->tokenizers[0], &input, 1, NULL, 500, folder, &r, test_call()), expected);
     dup2(before, STDIN_FILENO);
     close(before);
     close(fd);
@@ -479,10 +510,11 @@ static void standard_input_goes_on_when_it_is_fed_the_same_again(void **state)
     struct alibi_tokenize_result r;
 
     encoding_block_bytes = 1000;
-    alibi_set_hooks(&(struct alibi_hooks){ &s, NULL, NULL });
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r));
-    alibi_request_stop();
+    test_watch(&s, NULL, NULL);
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r, test_call()));
+    alibi_stop_request(&test_stop);
     with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
+    test_watch(NULL, NULL, NULL);
     with_input_from(c->paths[0], c, folder, ALIBI_OK);
     assert_true(same_file(within(folder, SHARD_INDEX), within(whole, SHARD_INDEX)));
     with_input_from(c->paths[0], c, folder, ALIBI_BAD_INPUT);
@@ -495,12 +527,13 @@ static void standard_input_that_is_fed_another_text_is_refused(void **state)
     const char *folder = keep(c, "shards"), *other = keep(c, "other"), *whole = keep(c, "whole");
     struct alibi_tokenize_result r;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r));
+    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r, test_call()));
     encoding_block_bytes = 1000;
-    alibi_set_hooks(&(struct alibi_hooks){ NULL, stop_at_once, NULL });
-    with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
-    with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
-    alibi_set_hooks(NULL);
+    for (int i = 0; i < 2; i++) {
+        test_watch(NULL, stop_at_once, NULL);
+        with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
+    }
+    test_watch(NULL, NULL, NULL);
     c->text[0][3] ^= 1; /* far before the place at which it goes on */
     write_file(other, c->text[0], c->bytes[0]);
     with_input_from(other, c, folder, ALIBI_BAD_INPUT);

@@ -426,7 +426,7 @@ static void the_tokenizer_travels_with_the_model(void **state)
     assert_ok(alibi_model_open(&m, test_device(), in_place(p, "run"), NULL));
     assert_int_equal(tokenizer_checksum(alibi_model_view_tokenizer(m)),
                      tokenizer_checksum(corpus_tokenizer(p->corpus)));
-    assert_ok(alibi_corpus_builtin(&same, 2, 8000, alibi_model_view_tokenizer(m)));
+    assert_ok(alibi_corpus_builtin(&same, 2, 8000, alibi_model_view_tokenizer(m), test_call()));
     assert_ok(alibi_evaluate(m, same, ALIBI_VALID, &eval, &r));
     assert_fails(
         alibi_evaluate(m, other, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,

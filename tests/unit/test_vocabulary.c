@@ -24,7 +24,7 @@ static struct bpe_file *learn(const struct sample *samples, int count, int64_t v
     for (int shard = 0; shard < TALLY_SHARDS; shard++)
         assert_ok(tally_merge(&tally, &lent, shard));
     tally_fini(&lent);
-    assert_ok(train_bpe(&file, &tally, vocab, min_count));
+    assert_ok(train_bpe(&file, &tally, vocab, min_count, test_call()));
     assert_int_equal(tally_count(&tally), 0);
     tally_fini(&tally);
     return file;
@@ -299,7 +299,7 @@ static alibi_status train(struct text *json, struct alibi_vocabulary how, const 
     alibi_status status;
     alibi_tokenizer *t = NULL;
 
-    TRY(vocabulary_train(&t, &how, &path, 1, &as_files, limits));
+    TRY(vocabulary_train(&t, &how, &path, 1, &as_files, limits, test_call()));
     TRY(tokenizer_format(t, json));
 out:
     alibi_tokenizer_free(t);
@@ -320,7 +320,7 @@ static const char *story_file(int64_t bytes)
     alibi_corpus *corpus = NULL;
     const char *path = within(folder, "story.txt");
 
-    assert_ok(alibi_corpus_builtin(&corpus, 7, bytes, NULL));
+    assert_ok(alibi_corpus_builtin(&corpus, 7, bytes, NULL, test_call()));
     assert_ok(alibi_corpus_write(corpus, ALIBI_ALL, path));
     alibi_corpus_free(corpus);
     return path;
@@ -392,7 +392,7 @@ static void assert_words(const char *expected, struct alibi_vocabulary how, cons
     struct text got = { 0 };
     alibi_tokenizer *t = NULL;
 
-    assert_ok(alibi_tokenizer_train(&t, &how, &path, 1, &as_files));
+    assert_ok(alibi_tokenizer_train(&t, &how, &path, 1, &as_files, test_call()));
     for (int32_t id = 0; id < alibi_tokenizer_vocab(t); id++) {
         size_t bytes = 0;
         const char *word = id == 1 ? "<eos> " : tokenizer_bytes(t, id, &bytes);
@@ -453,7 +453,6 @@ static const char *many_words_file(void)
 
 static void past_the_limit_the_rarest_are_dropped_and_that_is_noted_once(void **state)
 {
-    const struct alibi_hooks hooks = { .log = count_note };
     const char *path = many_words_file();
     struct tally_limits limits = { .pieces = 100, .bytes = 1 << 20, .block_bytes = 2000 };
     int before = omp_get_max_threads();
@@ -462,7 +461,7 @@ static void past_the_limit_the_rarest_are_dropped_and_that_is_noted_once(void **
     for (int threads = 1; threads <= 3; threads++) {
         struct text json = { 0 };
         omp_set_num_threads(threads);
-        alibi_set_hooks(&hooks);
+        test_watch(NULL, NULL, count_note);
         notes = 0;
         assert_ok(train(&json, words(5, 1), path, &limits));
         assert_int_equal(notes, 1);
@@ -471,7 +470,7 @@ static void past_the_limit_the_rarest_are_dropped_and_that_is_noted_once(void **
         assert_true(strstr(json.data, "\"seldom\"") < strstr(json.data, "\"once\""));
         text_free(&json);
     }
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
     omp_set_num_threads(before);
 }
 
@@ -489,43 +488,39 @@ static void see_progress(void *user, const struct alibi_progress *p)
     else
         merges_reported = p->done;
     if (stop_after_reading)
-        alibi_request_stop();
+        alibi_stop_request(&test_stop);
 }
 
 static void progress_is_in_bytes_and_then_in_merges(void **state)
 {
-    const struct alibi_hooks hooks = { .progress = see_progress };
     const char *path = text_file("progress.txt", "hug hug hug pug pug");
     struct text json = { 0 };
 
     (void)state;
     bytes_reported = merges_reported = -1;
-    alibi_set_hooks(&hooks);
+    test_watch(NULL, see_progress, NULL);
     assert_ok(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual));
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
     assert_int_equal(bytes_reported, 19);
     assert_int_equal(merges_reported, 5);
     text_free(&json);
 }
 
-static void a_stop_ends_reading_and_merging_and_is_then_forgotten(void **state)
+static void a_stop_ends_reading_and_merging(void **state)
 {
-    const struct alibi_hooks hooks = { .progress = see_progress };
     const char *path = text_file("stop.txt", "hug hug hug pug pug");
     struct text json = { 0 };
 
     (void)state;
-    alibi_request_stop();
+    alibi_stop_request(&test_stop);
     assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED,
                  "text was read");
-    assert_false(alibi_global_stop_requested());
-    alibi_set_hooks(&hooks);
+    test_watch(NULL, see_progress, NULL);
     stop_after_reading = true;
     assert_fails(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual), ALIBI_INTERRUPTED,
                  "after 0 merges");
     stop_after_reading = false;
-    alibi_set_hooks(NULL);
-    assert_false(alibi_global_stop_requested());
+    test_watch(NULL, NULL, NULL);
     assert_ok(train(&json, bpe(300, 2, "gpt2"), path, &tally_limits_usual));
     text_free(&json);
 }
@@ -610,7 +605,7 @@ static int64_t fail_each(const char *how, alibi_status expected, struct alibi_vo
         alibi_tokenizer *t = NULL;
         alibi_status status;
         assert_ok(alibi_inject_fault(how, n));
-        status = vocabulary_train(&t, &vocabulary, &path, 1, &as_files, &limits);
+        status = vocabulary_train(&t, &vocabulary, &path, 1, &as_files, &limits, test_call());
         assert_ok(alibi_inject_fault(how, 0));
         assert_true(status == ALIBI_OK || (status == expected && t == NULL));
         alibi_tokenizer_free(t);
@@ -651,7 +646,7 @@ int main(void)
         cmocka_unit_test(a_word_across_blocks_is_one),
         cmocka_unit_test(past_the_limit_the_rarest_are_dropped_and_that_is_noted_once),
         cmocka_unit_test(progress_is_in_bytes_and_then_in_merges),
-        cmocka_unit_test(a_stop_ends_reading_and_merging_and_is_then_forgotten),
+        cmocka_unit_test(a_stop_ends_reading_and_merging),
         cmocka_unit_test(values_that_make_no_sense_are_named),
         cmocka_unit_test(options_have_the_defaults_that_the_help_tells),
         cmocka_unit_test(a_least_count_of_zero_depends_on_the_type),
