@@ -5,7 +5,7 @@
 
 #include "training.h"
 
-#include "text/tokenize.h"
+#include "text/shards.h"
 
 enum { FILES = 3, BLOCK = 8 << 20 };
 

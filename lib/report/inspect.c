@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "report/inspect.h"
+#include "base/names.h"
 #include "checkpoint/parts.h"
 
 /* ---- tensors */
@@ -310,7 +311,7 @@ static alibi_status inspect_any(struct page *p, const char *path)
         return inspect_folder(p, path);
     if (ends_with(path, ".safetensors"))
         return inspect_safetensors(p, path);
-    if (ends_with(path, SHARD_INDEX))
+    if (ends_with(path, NAME_SHARD_INDEX))
         return inspect_shards(p, path);
     if (ends_with(path, ".json"))
         return inspect_tokenizer(p, path);

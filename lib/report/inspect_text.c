@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "report/inspect.h"
+#include "base/names.h"
 #include "text/text.h"
 
 static alibi_status add_checksum(struct page *p, uint32_t checksum)
@@ -180,8 +181,8 @@ static alibi_status add_indexed(struct page *p, const struct shards *s)
 
 static alibi_status add_foreign(struct page *p, const struct shards *s)
 {
-    TRY_RETURN(
-        page_text(p, "verified", "headers and sizes: there is no " SHARD_INDEX " with checksums"));
+    TRY_RETURN(page_text(p, "verified",
+                         "headers and sizes: there is no " NAME_SHARD_INDEX " with checksums"));
     TRY_RETURN(page_int(p, "tokens", count_tokens(s)));
     return page_int(p, p->json ? "largest_id" : "largest id", largest_id(s));
 }

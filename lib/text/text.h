@@ -26,7 +26,6 @@ alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file,
                                const char *path); /* takes the file, always */
 /* words[0] is what stands for words that are not there, words[1] for the end of a line. Copied. */
 alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count);
-#define TOKENIZER_FILE "tokenizer.json"
 enum { TOKENIZER_BYTES_MAX = 256 << 20 }; /* of such a file, read or written */
 alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length,
                             const char *path); /* tokenizer.json */
@@ -188,12 +187,9 @@ struct shard_index {
     } * entries;
     int64_t entry_count;
 };
-alibi_status shard_index_format(const struct shard_index *x, struct text *json);
 /* Strict: ALIBI_BAD_INPUT names the path and what is wrong. */
 alibi_status shard_index_read(struct shard_index *x, const char *folder);
 void shard_index_fini(struct shard_index *x);
-#define SHARD_INDEX "index.json"
-#define SHARD_PROGRESS "progress.json" /* stands there until the index does */
 
 /* ALIBI_BAD_INPUT if there are shards at the path, which is to be read as text. */
 alibi_status shards_refuse(const char *path);

@@ -1,17 +1,19 @@
-/* tokenize.c - a corpus of any size to token shards in a folder, or to a caller as they come
+/* tokenize.c - text of any size to token shards in a folder, or to a callback as they come
  *
- * Invariant: progress.json, from the first shard on, names finished shards that are on the disk,
- * and a place in the text from which the rest of the tokens follow. What a stopped call leaves
- * beside them is cleared by the next one. */
+ *   source -> encoding (ids, block by block) -> shards, each followed by progress.json ->
+ * index.json
+ *
+ * Invariant: from the first shard on, progress.json names finished shards that are on the disk and
+ * a place in the text from which the remaining tokens follow. The next call clears everything else
+ * that a stopped one leaves. */
 #include <math.h>
 #include <string.h>
 
-#include "text/shard_folder.h"
-#include "text/tokenize.h"
+#include "text/shards.h"
 
 int64_t shards_max = 50000;
 
-/* ---- how far a call is */
+/* ---- progress of a call */
 
 struct meter {
     double started;
@@ -28,7 +30,7 @@ static struct meter meter_start(const struct source *source, int64_t tokens)
         struct meter){ clock_seconds(), source_bytes_total(source), first, first, tokens, tokens };
 }
 
-/* `value` has come of what was done in this call: how much will come of what is left? */
+/* The bytes done in this call gave `value`: what will the remaining ones give? */
 static double extrapolate(const struct meter *m, double value)
 {
     if (m->done <= m->first || m->total <= m->done)
@@ -66,46 +68,51 @@ struct tokenizing {
     struct source *source;
     struct encoding *encoding;
     struct text request;
-    struct progress progress; /* where the block that is being written starts; its shards grow as
-                                 they are finished */
+    struct progress progress; /* the start of the block being written; its shards are finished */
     int64_t in_shards;        /* tokens in the finished ones */
-    struct shard *there;      /* those that were there already */
+    struct shard *there;      /* shards that an earlier call finished */
     int there_count, there_at;
     int64_t before; /* tokens in them */
     struct shard_writer *writer;
     struct meter meter;
 };
 
-/* Better now than when the disk is full; compression and what others write make it a guess. */
-static alibi_status check_space(const struct tokenizing *t, int64_t at_hand)
+static alibi_status fail_stopped(const struct tokenizing *t)
+{
+    long long shards = t->progress.shards.count;
+
+    if (shards == 0)
+        return fail(ALIBI_INTERRUPTED,
+                    "stopped before '%s' had a whole shard: the same command starts from the "
+                    "beginning",
+                    t->folder);
+    return fail(ALIBI_INTERRUPTED,
+                "stopped: '%s' has %lld whole shard%s, and the same command "
+                "continues after %s",
+                t->folder, shards, shards > 1 ? "s" : "", shards > 1 ? "them" : "it");
+}
+
+/* A full disk is better reported now than in the middle of a shard. Compression, and other writers,
+ * make the size a guess. */
+static alibi_status open_writer(struct tokenizing *t, int64_t at_hand)
 {
     double left =
         (double)at_hand + extrapolate(&t->meter, (double)(t->meter.tokens - t->meter.first_token));
-    double tokens = fmin((double)t->shard_tokens, left);
-    int64_t needed = SHARD_HEADER_BYTES + (int64_t)tokens * t->width, free_bytes;
+    int64_t tokens = (int64_t)fmin((double)t->shard_tokens, left);
+    int64_t needed = SHARD_HEADER_BYTES + tokens * t->width, free_bytes;
 
+    if (t->progress.shards.count >= shards_max)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' has %lld shards of %lld tokens, the most that can be read; use a larger "
+                    "--shard-tokens and a new folder",
+                    t->folder, (long long)shards_max, (long long)t->shard_tokens);
     TRY_RETURN(folder_free_space(&free_bytes, t->folder));
     if (needed > free_bytes)
         return fail(ALIBI_IO,
                     "not enough space: the next shard takes about %lld bytes, '%s' has %lld free",
                     (long long)needed, t->folder, (long long)free_bytes);
-    return ALIBI_OK;
-}
-
-static alibi_status check_count(const struct tokenizing *t)
-{
-    if (t->progress.shards.count < shards_max)
-        return ALIBI_OK;
-    return fail(
-        ALIBI_BAD_INPUT,
-        "'%s' has %lld shards of %lld tokens, and more could not be read: take larger ones, in a new folder",
-        t->folder, (long long)shards_max, (long long)t->shard_tokens);
-}
-
-static alibi_status save_progress(struct tokenizing *t)
-{
-    t->progress.skip = t->in_shards - t->progress.tokens;
-    return shard_folder_save(t->folder, &t->progress);
+    return shard_writer_open(&t->writer, t->folder, t->progress.shards.count, t->width,
+                             t->shard_tokens);
 }
 
 static alibi_status finish_shard(struct tokenizing *t)
@@ -119,39 +126,41 @@ static alibi_status finish_shard(struct tokenizing *t)
     return shard_list_add(&t->progress.shards, &entry);
 }
 
-static alibi_status fail_stopped(const struct tokenizing *t)
-{
-    long long shards = t->progress.shards.count;
-
-    if (shards == 0)
-        return fail(ALIBI_INTERRUPTED,
-                    "stopped before '%s' had a whole shard: the same request begins anew",
-                    t->folder);
-    return fail(ALIBI_INTERRUPTED,
-                "stopped: '%s' has %lld whole shard%s, and the same request goes on behind %s",
-                t->folder, shards, shards > 1 ? "s" : "", shards > 1 ? "them" : "it");
-}
-
 static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
 {
     while (count > 0) {
         int64_t some;
-        if (t->writer == NULL) {
-            TRY_RETURN(check_count(t));
-            TRY_RETURN(check_space(t, count));
-            TRY_RETURN(shard_writer_open(&t->writer, t->folder, t->progress.shards.count, t->width,
-                                         t->shard_tokens));
-        }
+        if (t->writer == NULL)
+            TRY_RETURN(open_writer(t, count));
         some = shard_writer_room(t->writer) < count ? shard_writer_room(t->writer) : count;
         TRY_RETURN(shard_writer_add(t->writer, ids, some));
         ids += some;
         count -= some;
         if (shard_writer_room(t->writer) == 0) {
             TRY_RETURN(finish_shard(t));
-            TRY_RETURN(save_progress(t));
+            t->progress.skip = t->in_shards - t->progress.tokens;
+            TRY_RETURN(shard_folder_save(t->folder, &t->progress));
             if (call_stopped(t->call))
                 return fail_stopped(t);
         }
+    }
+    return ALIBI_OK;
+}
+
+/* A call that continues meets tokens again that are in shards already. If they differ, another text
+ * was given. */
+static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t token = t->progress.tokens + i;
+        const struct shard *s = &t->there[t->there_at];
+        while (token >= s->first + s->count)
+            s = &t->there[++t->there_at];
+        if (shard_id(s, token - s->first) != (uint32_t)ids[i])
+            return fail(ALIBI_BAD_INPUT,
+                        "the input has changed: its token %lld is %ld, but '%s' has %lu there",
+                        (long long)token, (long)ids[i], s->path,
+                        (unsigned long)shard_id(s, token - s->first));
     }
     return ALIBI_OK;
 }
@@ -164,221 +173,132 @@ static void count_block(struct progress *p, const struct encoded *e)
     p->bytes += e->bytes;
 }
 
-/* A call that goes on meets tokens again that lie in shards already. If others come, another text
- * was given. */
-static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        int64_t token = t->progress.tokens + i;
-        const struct shard *s = &t->there[t->there_at];
-        while (token >= s->first + s->count)
-            s = &t->there[++t->there_at];
-        if (shard_id(s, token - s->first) != (uint32_t)ids[i])
-            return fail(ALIBI_BAD_INPUT,
-                        "the input is not what it was: its token %lld is %ld, '%s' has %lu there",
-                        (long long)token, (long)ids[i], s->path,
-                        (unsigned long)shard_id(s, token - s->first));
-    }
-    return ALIBI_OK;
-}
-
-static alibi_status write_block(struct tokenizing *t, const struct encoded *e)
-{
-    struct progress *p = &t->progress;
-    int64_t there = t->before - p->tokens;
-
-    there = there < 0 ? 0 : there < e->count ? there : e->count;
-    p->place = e->start;
-    p->within_word = e->within_word;
-    TRY_RETURN(compare_ids(t, e->ids, there));
-    TRY_RETURN(write_ids(t, e->ids + there, e->count - there));
-    count_block(p, e);
-    return ALIBI_OK;
-}
-
 static alibi_status write_blocks(struct tokenizing *t)
 {
+    struct progress *p = &t->progress;
     struct encoded e;
 
     for (;;) {
         alibi_status status = encoding_next(t->encoding, &e);
+        int64_t known = t->before - p->tokens; /* of this block's tokens, those in `there` */
         if (status != ALIBI_OK)
             return status == ALIBI_INTERRUPTED ? fail_stopped(t) : status;
         meter_report(&t->meter, &e, t->call);
         if (e.count == 0)
             break;
-        TRY_RETURN(write_block(t, &e));
+        known = known < 0 ? 0 : known < e.count ? known : e.count;
+        p->place = e.start;
+        p->within_word = e.within_word;
+        TRY_RETURN(compare_ids(t, e.ids, known));
+        TRY_RETURN(write_ids(t, e.ids + known, e.count - known));
+        count_block(p, &e);
         if (call_stopped(t->call))
             return fail_stopped(t);
     }
-    count_block(&t->progress, &e);
-    if (t->progress.tokens < t->before)
+    count_block(p, &e);
+    if (p->tokens < t->before)
         return fail(ALIBI_BAD_INPUT,
-                    "the input is not what it was: it ends after %lld tokens, '%s' has %lld",
-                    (long long)t->progress.tokens, t->folder, (long long)t->before);
+                    "the input has changed: it ends after %lld tokens, but '%s' has %lld",
+                    (long long)p->tokens, t->folder, (long long)t->before);
     return t->writer != NULL ? finish_shard(t) : ALIBI_OK;
 }
 
-static struct shard_index make_index(const struct tokenizing *t)
-{
-    const struct progress *p = &t->progress;
-
-    return (struct shard_index){ tokenizer_checksum(t->tokenizer),
-                                 t->width,
-                                 p->documents,
-                                 p->tokens,
-                                 p->words,
-                                 p->bytes,
-                                 p->shards.at,
-                                 p->shards.count };
-}
-
-static alibi_status write_all(struct tokenizing *t)
-{
-    struct shard_index index;
-
-    TRY_RETURN(write_blocks(t));
-    if (t->progress.shards.count == 0)
-        return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s",
-                    source_file(t->source, 0),
-                    source_file_count(t->source) > 1 ? " and the files behind it" : "");
-    index = make_index(t);
-    return shard_folder_finish(t->folder, &index);
-}
-
-/* What is finished must be as it was written. */
-static alibi_status open_finished(struct tokenizing *t)
-{
-    const struct shard_list *l = &t->progress.shards;
-    struct shard_index listed = { .width = t->width, .entries = l->at, .entry_count = l->count };
-
-    TRY_RETURN(shards_open_listed(&t->there, &t->there_count, &listed, SHARD_PROGRESS, t->folder,
-                                  t->call));
-    for (int64_t i = 0; i < l->count; i++)
-        t->before += l->at[i].tokens;
-    t->in_shards = t->before;
-    return ALIBI_OK;
-}
-
-static void begin_at_start(struct progress *p)
-{
-    p->place = (struct place){ 0 };
-    p->within_word = false;
-    p->skip = p->documents = p->tokens = p->words = p->bytes = 0;
-}
-
-/* Of a pipe nobody knows whether it is fed the same text again: so all of it is tokenized again,
- * and compared. */
-static alibi_status find_place(struct tokenizing *t, bool certain)
+/* Opens the finished shards, which must be as they were written, and finds the place in the text
+ * after them. */
+static alibi_status resume(struct tokenizing *t, bool certain)
 {
     struct progress *p = &t->progress;
+    struct shard_index listed = { .width = t->width,
+                                  .entries = p->shards.at,
+                                  .entry_count = p->shards.count };
 
+    TRY_RETURN(shards_open_listed(&t->there, &t->there_count, &listed, NAME_SHARD_PROGRESS,
+                                  t->folder, t->call));
+    for (int64_t i = 0; i < p->shards.count; i++)
+        t->before += p->shards.at[i].tokens;
+    t->in_shards = t->before;
     if (p->place.file >= source_file_count(t->source))
-        return fail(ALIBI_BAD_INPUT,
-                    "the input is not what it was: '%s' goes on in file %lld of %d", t->folder,
-                    (long long)p->place.file + 1, source_file_count(t->source));
-    call_note(t->call,
-              "going on in '%s' behind %lld shards with %lld tokens, at '%s', document %lld",
+        return fail(ALIBI_BAD_INPUT, "the input has changed: '%s' continues in file %lld of %d",
+                    t->folder, (long long)p->place.file + 1, source_file_count(t->source));
+    call_note(t->call, "resuming '%s' after %lld shards with %lld tokens, at '%s', document %lld",
               t->folder, (long long)p->shards.count, (long long)t->before,
               source_file(t->source, p->place.file), (long long)p->place.document + 1);
     if (certain)
         return source_seek(t->source, p->place);
-    begin_at_start(p);
+    /* A pipe may be fed another text: all of it is tokenized again, and compared. */
+    p->place = (struct place){ 0 };
+    p->within_word = false;
+    p->skip = p->documents = p->tokens = p->words = p->bytes = 0;
     return ALIBI_OK;
 }
 
-static alibi_status go_on(struct tokenizing *t, bool certain)
+static alibi_status write_all(struct tokenizing *t, bool certain)
 {
-    TRY_RETURN(open_finished(t));
-    if (t->before > 0)
-        TRY_RETURN(find_place(t, certain));
-    t->meter = meter_start(t->source, t->progress.tokens);
-    TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer));
-    if (t->progress.within_word)
-        encoding_set_within_word(t->encoding);
-    return write_all(t);
-}
+    const struct progress *p = &t->progress;
+    struct shard_index index = { .tokenizer = tokenizer_checksum(t->tokenizer), .width = t->width };
 
-static struct alibi_tokenize_result result_of(const struct shard_index *x)
-{
-    return (struct alibi_tokenize_result){ .documents = x->documents,
-                                           .tokens = x->tokens,
-                                           .words = x->words,
-                                           .bytes = x->bytes,
-                                           .shards = x->entry_count };
-}
-
-static alibi_status begin_or_go_on(struct tokenizing *t, bool certain,
-                                   struct alibi_tokenize_result *result)
-{
-    struct shard_index index = { 0 };
-    bool finished;
-
-    TRY_RETURN(shard_folder_open(t->folder, &t->request, certain, &t->progress, &index, &finished,
-                                 t->call));
-    if (finished) {
-        *result = result_of(&index);
-        shard_index_fini(&index);
-        return ALIBI_OK;
-    }
     TRY_RETURN(shard_folder_put_tokenizer(t->folder, t->tokenizer));
-    TRY_RETURN(go_on(t, certain));
-    index = make_index(t); /* lent */
-    *result = result_of(&index);
-    return ALIBI_OK;
+    if (p->shards.count > 0)
+        TRY_RETURN(resume(t, certain));
+    t->meter = meter_start(t->source, p->tokens);
+    TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer));
+    if (p->within_word)
+        encoding_set_within_word(t->encoding);
+    TRY_RETURN(write_blocks(t));
+    if (p->shards.count == 0)
+        return fail(ALIBI_BAD_INPUT, "nothing to tokenize: there is no text in '%s'%s",
+                    source_file(t->source, 0),
+                    source_file_count(t->source) > 1 ? " and the files after it" : "");
+    index.documents = p->documents;
+    index.tokens = p->tokens;
+    index.words = p->words;
+    index.bytes = p->bytes;
+    index.entries = p->shards.at; /* borrowed */
+    index.entry_count = p->shards.count;
+    return shard_folder_finish(t->folder, &index);
 }
 
-/* A text that cannot be tokenized leaves no folder behind. If it cannot be removed, that is not
- * what must be said. */
-static alibi_status remove_folder(const struct tokenizing *t)
-{
-    struct failure why;
-
-    failure_keep(&why, ALIBI_BAD_INPUT);
-    shard_folder_remove(t->folder);
-    return failure_raise(&why);
-}
-
-/* One writer per folder. */
 static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain,
                                        struct alibi_tokenize_result *result)
 {
     alibi_status status;
-    struct lock *lock = NULL;
+    struct lock *lock = NULL; /* one writer per folder */
+    struct shard_index index = { 0 };
+    const struct progress *p = &t->progress;
     enum path_kind before;
+    bool finished;
 
     TRY(path_look(&before, t->folder));
     TRY(folder_create(t->folder));
     TRY(lock_take(&lock, t->folder));
-    TRY(begin_or_go_on(t, certain, result));
+    TRY(shard_folder_open(t->folder, &t->request, certain, &t->progress, &index, &finished,
+                          t->call));
+    if (finished) {
+        *result = (struct alibi_tokenize_result){
+            index.documents, index.tokens, index.words, index.bytes, index.entry_count, 0, 0
+        };
+    } else {
+        TRY(write_all(t, certain));
+        *result = (struct alibi_tokenize_result){ p->documents,    p->tokens, p->words, p->bytes,
+                                                  p->shards.count, 0,         0 };
+    }
 out:
-    shard_writer_free(t->writer); /* removes what is unfinished, while the folder is still ours */
+    shard_writer_free(t->writer); /* removes an unfinished shard, while the folder is still ours */
     t->writer = NULL;
-    if (status == ALIBI_BAD_INPUT && lock != NULL && before == PATH_NONE &&
-        t->progress.shards.count == 0)
-        status = remove_folder(t);
+    if (status == ALIBI_BAD_INPUT && lock != NULL && before == PATH_NONE && p->shards.count == 0) {
+        /* A text that cannot be tokenized leaves no folder. Its own failure is the one to report.
+         */
+        struct failure why;
+        failure_keep(&why, status);
+        shard_folder_remove(t->folder);
+        status = failure_raise(&why);
+    }
     lock_release(lock);
+    shard_index_fini(&index);
     return status;
 }
 
-static void tokenizing_fini(struct tokenizing *t)
-{
-    encoding_close(t->encoding);
-    source_close(t->source);
-    text_free(&t->request);
-    progress_fini(&t->progress);
-    shards_free(t->there, t->there_count);
-}
-
-static alibi_status check_shard_tokens(int64_t shard_tokens)
-{
-    if (shard_tokens < 1 || shard_tokens > SHARD_TOKENS_MAX)
-        return fail(ALIBI_USAGE, "shards of %lld tokens: it must be within 1..%d",
-                    (long long)shard_tokens, SHARD_TOKENS_MAX);
-    return ALIBI_OK;
-}
-
-/* Else what is written would be read as text the next time. */
+/* The shards must not be in a folder that is read: the next call would read them as text. */
 static alibi_status check_folder(const char *dir, const char *const *paths, int count)
 {
     for (int i = 0; i < count; i++) {
@@ -390,7 +310,8 @@ static alibi_status check_folder(const char *dir, const char *const *paths, int 
             TRY_RETURN(path_is_within(&within, dir, paths[i]));
         if (within)
             return fail(ALIBI_BAD_INPUT,
-                        "the shards would go to '%s', which lies in '%s', the text", dir, paths[i]);
+                        "cannot write shards to '%s': it is within '%s', which is read as text",
+                        dir, paths[i]);
     }
     return ALIBI_OK;
 }
@@ -410,7 +331,9 @@ alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, 
 
     alibi_memory_reset_peak();
     all.width = alibi_tokenizer_vocab(t) > UINT16_MAX + 1 ? 4 : 2;
-    TRY(check_shard_tokens(shard_tokens));
+    if (shard_tokens < 1 || shard_tokens > SHARD_TOKENS_MAX)
+        return fail(ALIBI_USAGE, "shards cannot have %lld tokens: the range is 1..%d",
+                    (long long)shard_tokens, SHARD_TOKENS_MAX);
     TRY(source_open(&all.source, paths, count, reading, call));
     TRY(check_folder(dir, paths, count));
     TRY(request_format(&(struct request){ t, all.source, reading, shard_tokens }, &all.request,
@@ -420,26 +343,15 @@ alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, 
     counted.peak_bytes = alibi_memory_peak();
     *result = counted;
 out:
-    tokenizing_fini(&all);
+    encoding_close(all.encoding);
+    source_close(all.source);
+    text_free(&all.request);
+    progress_fini(&all.progress);
+    shards_free(all.there, all.there_count);
     return status;
 }
 
-/* ---- to a caller */
-
-/* Documents end where the block says so; behind the last end stands a part of one that goes on. */
-static bool hand_block(const struct encoded *e,
-                       bool (*take)(void *user, const int32_t *ids, int64_t count, bool ends),
-                       void *user)
-{
-    int64_t from = 0;
-    bool more = true;
-
-    for (int64_t i = 0; i < e->end_count && more; i++) {
-        more = take(user, e->ids + from, e->ends[i] - from, true);
-        from = e->ends[i];
-    }
-    return more && from < e->count ? take(user, e->ids + from, e->count - from, false) : more;
-}
+/* ---- to a callback */
 
 alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
                                  const struct alibi_reading *reading,
@@ -458,9 +370,15 @@ alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *pa
     meter = meter_start(source, 0);
     TRY(encoding_open(&encoding, source, t));
     while (more && e.count > 0) {
+        int64_t from = 0;
         TRY(encoding_next(encoding, &e));
         meter_report(&meter, &e, call);
-        more = hand_block(&e, ids, user);
+        for (int64_t i = 0; i < e.end_count && more; i++) {
+            more = ids(user, e.ids + from, e.ends[i] - from, true);
+            from = e.ends[i];
+        }
+        if (more && from < e.count) /* of a document that continues in the next block */
+            more = ids(user, e.ids + from, e.count - from, false);
         if (more && e.count > 0 && call_stopped(call))
             TRY(fail(ALIBI_INTERRUPTED, "stopped after %lld tokens", (long long)meter.tokens));
     }

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/names.h"
 #include "text/tokenizer.h"
 
 static const struct tokenizer_kind *const kinds[] = { &tokenizer_kind_bytes, &tokenizer_kind_bpe,
@@ -156,7 +157,7 @@ static alibi_status open_folder(alibi_tokenizer **out, const char *folder)
     alibi_status status;
     char *whole = NULL, *vocab = NULL, *merges = NULL;
 
-    TRY(path_join(&whole, folder, TOKENIZER_FILE));
+    TRY(path_join(&whole, folder, NAME_TOKENIZER));
     TRY(path_join(&vocab, folder, "vocab.json"));
     TRY(path_join(&merges, folder, "merges.txt"));
     if (file_exists(whole))

@@ -6,7 +6,7 @@
 #include <omp.h>
 
 #include "fault/disk.h"
-#include "text/tokenize.h"
+#include "text/shards.h"
 
 enum { FILES = 2, SHARD_TOKENS = 150 };
 
@@ -91,10 +91,10 @@ static int64_t count_finished(struct scene *s)
     struct shard_index x = { 0 };
     int64_t finished = 0;
 
-    if (access(path_at("%s/" SHARD_INDEX, s->shards), F_OK) == 0) {
+    if (access(path_at("%s/" NAME_SHARD_INDEX, s->shards), F_OK) == 0) {
         assert_ok(shard_index_read(&x, s->shards));
         finished = x.entry_count;
-    } else if (access(path_at("%s/" SHARD_PROGRESS, s->shards), F_OK) == 0) {
+    } else if (access(path_at("%s/" NAME_SHARD_PROGRESS, s->shards), F_OK) == 0) {
         assert_ok(progress_read(&p, s->shards));
         finished = p.shards.count;
     }
@@ -152,7 +152,7 @@ static bool ends_with(const char *path, const char *name)
 
 static void watch_for_progress_and_death(const struct change *c, bool done)
 {
-    if (done && c->kind == CHANGE_RENAME && ends_with(c->to, SHARD_PROGRESS))
+    if (done && c->kind == CHANGE_RENAME && ends_with(c->to, NAME_SHARD_PROGRESS))
         news->saved++;
     watch_for_death(c, done);
 }

@@ -158,8 +158,7 @@ static void an_id_beyond_the_vocabulary_is_named_with_its_place(void **state)
     (void)state;
     write_text_shard(within(folder, "a.bin"), "good|");
     write_shard(within(folder, "b.bin"), ids, 6, 2);
-    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT,
-                 "b.bin': token 3 is 257, the tokenizer has ids up to 256");
+    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT, "b.bin': token 3 is 257");
     write_shard(within(folder, "b.bin"), wide, 4, 4);
     assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT,
                  "b.bin': token 2 is 4294967295, the tokenizer has ids up to 256");
@@ -289,11 +288,10 @@ static void what_differs_from_the_index_is_named(void **state)
     assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
                  "tokens-00001.bin' is damaged: its checksum is");
     write_shard(shard, ids, 7, 2);
-    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
-                 "tokens-00001.bin' has 7 tokens, index.json says 8");
+    assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokens-00001.bin' has 7 tokens");
     write_shard(shard, ids, 8, 4);
     assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT,
-                 "tokens-00001.bin' has tokens of 32 bits, index.json says 16");
+                 "tokens-00001.bin' has tokens of 32 bits");
     assert_int_equal(unlink(shard), 0);
     assert_fails(open_one(&c, path, NULL), ALIBI_BAD_INPUT, "tokens-00001.bin");
     assert_null(c);
@@ -441,7 +439,7 @@ static void a_shard_of_ours_brings_the_tokenizer_of_its_folder(void **state)
                  "with another tokenizer (bytes, 257 ids) than the one in use");
     assert_ok(file_rename(path, within(out, "tokens-00009.bin")));
     assert_fails(open_one(&c, within(out, "tokens-00009.bin"), bytes), ALIBI_BAD_INPUT,
-                 "is not one of the shards");
+                 "tokens-00009.bin' is not a shard");
     write_text_shard(path, "other|te");
     assert_fails(open_one(&c, path, bytes), ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
     assert_null(c);

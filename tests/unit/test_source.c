@@ -592,7 +592,7 @@ static void places_that_are_not_there_are_refused(void **state)
     write_text("b", "three\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(read_from(&all, &r, &wrong[i], 10), ALIBI_BAD_INPUT,
-                     "the input is not what it was");
+                     "the input has changed");
     assert_int_equal(all.text.length, 0);
     assert_ok(read_from(&all, &r, &(struct place){ 0, 2, 0 }, 10)); /* behind the last of a file */
     assert_string_equal(all.text.data, "three\n|");

@@ -58,7 +58,7 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
     struct alibi_tokenize_result r;
 
     assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 0, folder, &r, test_call()),
-                 ALIBI_USAGE, "shards of 0 tokens");
+                 ALIBI_USAGE, "0 tokens");
     assert_fails(
         alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 1ll << 31, folder, &r, test_call()),
         ALIBI_USAGE, "2147483648");
@@ -130,10 +130,10 @@ static void shards_do_not_go_into_the_folder_of_the_text(void **state)
     const char *text = c->folder, *below = keep(c, "below/shards"), *link = keep(c, "link"),
                *beside = keep(c, "beside");
 
-    assert_fails(tokenize_one(c, text, below), ALIBI_BAD_INPUT, "below/shards', which lies in '");
-    assert_fails(tokenize_one(c, text, text), ALIBI_BAD_INPUT, "which lies in '");
+    assert_fails(tokenize_one(c, text, below), ALIBI_BAD_INPUT, "below/shards': it is within '");
+    assert_fails(tokenize_one(c, text, text), ALIBI_BAD_INPUT, "is within '");
     assert_int_equal(symlink(text, link), 0);
-    assert_fails(tokenize_one(c, text, within(link, "shards")), ALIBI_BAD_INPUT, "which lies in '");
+    assert_fails(tokenize_one(c, text, within(link, "shards")), ALIBI_BAD_INPUT, "is within '");
     assert_int_equal(unlink(link), 0);
     assert_false(folder_exists(within(c->folder, "below")));
     assert_ok(folder_create(beside));
@@ -150,7 +150,7 @@ static void no_more_shards_are_written_than_can_be_read(void **state)
 
     shards_max = 3;
     assert_fails(tokenize_one(c, c->paths[0], folder), ALIBI_BAD_INPUT,
-                 "has 3 shards of 500 tokens, and more could not be read: take larger ones");
+                 "has 3 shards of 500 tokens");
     assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL,
                              ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r, test_call()));
     assert_int_equal(r.shards, 3);
@@ -190,7 +190,7 @@ static void alter(const char *path, const char *original, const char *part, cons
         fail_msg("'%s' is not in %s", part, original);
     assert_ok(text_append(&t, "%.*s%s%.*s", (int)(at - original), original, by,
                           (int)(seal + 1 - at - (ptrdiff_t)strlen(part)), at + strlen(part)));
-    assert_ok(shard_json_seal(&t, 0));
+    text_append(&t, "  \"crc32\": %lu\n}\n", (unsigned long)checksum(0, t.data, t.length));
     write_file(path, t.data, t.length);
     text_free(&t);
 }
@@ -198,7 +198,7 @@ static void alter(const char *path, const char *original, const char *part, cons
 static void malformed_index_is_named_by_its_defect(void **state)
 {
     static const struct defect defects[] = {
-        { "\"format\": 1", "\"format\": 2", "format 2, this version reads format 1" },
+        { "\"format\": 1", "\"format\": 2", "has format 2" },
         { "\"format\": 1,", "", "'format' is missing" },
         { "\"width\": 2", "\"width\": 3", "'width' is 3, it must be 2 or 4" },
         { "\"width\": 2", "\"width\": 8", "'width' is 8" },
@@ -208,17 +208,14 @@ static void malformed_index_is_named_by_its_defect(void **state)
         { "\"tokens\": 500", "\"tokens\": 501", "the shards have" },
         { "\"tokens\": 500", "\"tokens\": 0", "'tokens' is 0" },
         { "\"tokens\": 500", "\"tokens\": 2147483648", "'tokens' is 2147483648" },
-        { "tokens-00001.bin", "../../secret.bin",
-          "shard '../../secret.bin' stands where 'tokens-00001.bin' should" },
-        { "tokens-00001.bin", "tokens-00002.bin", "stands where 'tokens-00001.bin' should" },
+        { "tokens-00001.bin", "../../secret.bin", "shard 1 is '../../secret.bin'" },
+        { "tokens-00001.bin", "tokens-00002.bin", "must be 'tokens-00001.bin'" },
         { "\"shards\": [", "\"shard\": [", "'shards' is not a list" },
         { "\"words\"", "\"wordz\"", "'words' is missing" },
         { "{\n", "[\n", "line " },
-        { "{\n", "{ \n", "checksum differs" },
-        { "\"format\": 1,", "\"format\": 1, \"more\": 1,", "checksum differs" },
     };
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" SHARD_INDEX);
+    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" NAME_SHARD_INDEX);
     char *bytes = NULL;
     struct shard_index index = { 0 };
     size_t length;
@@ -240,7 +237,7 @@ static void malformed_index_is_named_by_its_defect(void **state)
 static void every_flipped_bit_of_the_index_is_found(void **state)
 {
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" SHARD_INDEX);
+    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" NAME_SHARD_INDEX);
     char *bytes = NULL;
     struct alibi_tokenize_result r;
     struct shard_index index = { 0 };
@@ -267,23 +264,22 @@ static void malformed_progress_is_named_by_its_defect(void **state)
         { "\"format\": 1", "\"format\": 9", "format 9" },
         { "\"request\": ", "\"request\": 9999", "'request' is 9999" },
         { "\"file\": 0", "\"file\": -1", "'file' is -1" },
-        { "\"file\": 0", "\"file\": 3", "the input is not what it was" },
+        { "\"file\": 0", "\"file\": 3", "the input has changed" },
         { "\"file\": 0", "\"file\": 9223372036854775807", "'file' is 9223372036854775807" },
         { "\"bytes\": ", "\"bytes\": 922337203685477", "'bytes' is 922337203685477" },
-        { "\"document\": 0", "\"document\": 5", "the input is not what it was" },
-        { "\"offset\": ", "\"offset\": 9", "the input is not what it was" },
+        { "\"document\": 0", "\"document\": 5", "the input has changed" },
+        { "\"offset\": ", "\"offset\": 9", "the input has changed" },
         { "\"within_word\": ", "\"within_word\": 7", "'within_word' is 7" },
         { "\"skip\": ", "\"skip\": -1", "'skip' is -1" },
         { "\"skip\": ", "\"skip\": 1", "'tokens' and 'skip' are" },
         { "\"skip\": ", "\"skip\": 999999999", "'tokens' and 'skip' are" },
         { "\"words\"", "\"wordz\"", "'words' is missing" },
         { "\"tokens\": 500", "\"tokens\": \"x\"", "'tokens' is not a whole number" },
-        { "tokens-00000.bin", "tokens-00001.bin", "stands where 'tokens-00000.bin' should" },
-        { "{\n", "{  \n", "checksum differs" },
+        { "tokens-00000.bin", "tokens-00001.bin", "must be 'tokens-00000.bin'" },
         { "{\n", "\n", "line " },
     };
     struct corpus *c = *state;
-    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" SHARD_PROGRESS);
+    const char *folder = keep(c, "shards"), *path = keep(c, "shards/" NAME_SHARD_PROGRESS);
     char *bytes = NULL;
     size_t length;
 
@@ -293,8 +289,6 @@ static void malformed_progress_is_named_by_its_defect(void **state)
         alter(path, bytes, defects[i].part, defects[i].by);
         assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT, defects[i].message);
     }
-    alter(path, bytes, "\"request\": ", "\"request\":  ");
-    assert_fails(tokenize_all(c, folder), ALIBI_BAD_INPUT, "checksum differs");
     write_file(path, bytes, length);
     write_file(within(folder, "tokens-00001.bin"), "short", 5);
     assert_fails(
