@@ -5,6 +5,7 @@
 #   columns   sources, scripts and prose have at most 100 columns
 #   rooms     a room of lib/ includes only the rooms that docs/architecture.md allows it
 #   public    the program and the examples include alibi.h and nothing of lib/
+#   links     files that documents link to or name exist
 #   words     comments and documents avoid the words that style rejects
 #
 # Usage: check_layout.sh [RULE...], all rules by default. Exits 1 if one is broken.
@@ -34,15 +35,15 @@ check_format() {
     files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format --dry-run --Werror 2>&1 | complain format
 }
 
-# UTF-8 continuation bytes take no column; mawk and the C locale see bytes. Three things may be
-# longer: a line that holds a string (clang-format does not break strings), data of a test between
-# quotes in a script, and one word that cannot be broken, such as an address.
+# UTF-8 continuation bytes take no column; mawk and the C locale see bytes. Two things may be
+# longer: a line of C with a string, which clang-format does not break, and one word that cannot be
+# broken, such as an address.
 check_columns() {
     files '*.c' '*.h' '*.cu' '*.cuh' | LC_ALL=C xargs awk -v columns=$columns '
         { line = $0; gsub(/[\200-\277]/, "", line) }
         length(line) > columns && !/"/ { print FILENAME ":" FNR ": " length(line) " columns" }
     ' | complain columns
-    files 'scripts/*' 'tests/cli/*.sh' bench/*.sh Makefile CMakeLists.txt CMakePresets.json .ci/run |
+    files 'scripts/*' '*.sh' Makefile CMakeLists.txt CMakePresets.json .ci/run | sort -u |
         LC_ALL=C xargs awk -v columns=$columns '
         { line = $0; gsub(/[\200-\277]/, "", line) }
         length(line) > columns { print FILENAME ":" FNR ": " length(line) " columns" }
@@ -102,12 +103,27 @@ check_public() {
         xargs grep -HnE '^ *# *include "' | grep -vE '"(alibi|cli)\.h"' | complain public
 }
 
+# Two forms: [text](path), relative to the document, and `name.c` or `folder/name.c`, which is the
+# end of the path of some file. Names with <placeholders> or * are not looked for.
+check_links() {
+    local file target
+    files '*.md' | while read -r file; do
+        grep -oE '\]\([^)#:]+[)#]' "$file" | sed -E 's/^..//; s/.$//' | while read -r target; do
+            [ -e "$(dirname "$file")/$target" ] || echo "$file: '$target' does not exist"
+        done
+        grep -oE '`[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py)`' "$file" | tr -d '`' | sort -u |
+            while read -r target; do
+                [ -n "$(files "$target" "*/$target")" ] || echo "$file: '$target' does not exist"
+            done
+    done | complain links
+}
+
 check_words() {
     files '*.md' '*.c' '*.h' '*.cu' '*.cuh' |
         xargs grep -HnoiwE 'anew|whoever|a tokenizing|goes on|left out|lent' | complain words
 }
 
-for rule in "${@:-format columns rooms public words}"; do
+for rule in "${@:-format columns rooms public links words}"; do
     for name in $rule; do check_"$name"; done
 done
 exit $broken

@@ -2,9 +2,9 @@
 # Runs tests that are built and counts what they checked.
 #
 #   scripts/test.sh        the layout, and every test of the release build
-#   scripts/test.sh more   what takes longer: a fault at every point instead of every fifth; all tests
-#                          but the program's under the address and undefined-behaviour sanitizers;
-#                          sessions under the thread sanitizer
+#   scripts/test.sh more   what takes longer: a fault at every point instead of every fifth; all
+#                          tests but the program's under the address and undefined-behaviour
+#                          sanitizers; sessions under the thread sanitizer
 #
 # Output: one line per test program, and everything that a failing one printed. build/test.log has
 # all output; "more" appends to it, so its last line counts both:
@@ -32,7 +32,8 @@ run() { # title, build folder, ctest arguments...
 
 # The sum over all programs: each ends with cmocka's "[  PASSED  ] 12 test(s)." and the like.
 count() { # PASSED, FAILED or SKIPPED
-    sed -nE "s/^[0-9]+: \[  $1 +\] ([0-9]+) test.*/\1/p" "$log" | awk '{ n += $1 } END { print n + 0 }'
+    sed -nE "s/^[0-9]+: \[  $1 +\] ([0-9]+) test.*/\1/p" "$log" |
+        awk '{ n += $1 } END { print n + 0 }'
 }
 
 # "no GPU: 45, no WikiText-2: 1": the reasons that skipped tests gave.
@@ -42,10 +43,11 @@ reasons() {
 }
 
 describe_cuda() {
-    local nvcc
-    nvcc=$(sed -n 's/^ALIBI_NVCC:FILEPATH=//p' build/release/CMakeCache.txt)
+    local nvcc version
     if [ -e build/release/libalibi_cuda.so ]; then
-        echo "CUDA: compiled with nvcc $("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')"
+        nvcc=$(sed -n 's/^ALIBI_NVCC:FILEPATH=//p' build/release/CMakeCache.txt)
+        version=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+        echo "CUDA: compiled with nvcc $version"
     else
         echo "CUDA: nvcc was not found, the GPU backend is not built"
     fi
