@@ -271,8 +271,8 @@ static void replacing_works_with_a_bare_name(void **state)
     free(before);
 }
 
-/* At every failing call the content is the old one or the new one, whole, and nothing stays aside.
- * */
+/* At every failing call the content is the old one or the new one, whole, and nothing stays
+ * aside. */
 static void failing_replacement_keeps_old_or_new_content_whole(const char *kind)
 {
     char *path = strdup(within(folder, "a"));
