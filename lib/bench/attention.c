@@ -16,8 +16,7 @@ struct bench {
     const struct position_method *method;
     struct alibi_config config;
     int64_t B, L, H, Hkv, D;
-    struct attention call;
-    struct tensor y, lse, dy, dq, dk, dv;
+    struct attention_args call;
     void *memory[TENSORS];
     int count;
     double *seconds; /* [repeats] */
@@ -103,16 +102,16 @@ static alibi_status bench_init(struct bench *b)
     struct skipping *skip = &b->call.skip;
 
     b->call.scale = 1.0 / sqrt((double)b->D);
-    b->call.q = b->y = b->dy = b->dq = rows_of(b, b->H);
-    b->call.k = b->call.v = b->dk = b->dv = rows_of(b, b->Hkv);
-    b->lse = tensor_3(NULL, b->sums, b->B, b->H, b->L);
+    b->call.q = b->call.y = b->call.dy = b->call.dq = rows_of(b, b->H);
+    b->call.k = b->call.v = b->call.dk = b->call.dv = rows_of(b, b->Hkv);
+    b->call.lse = tensor_3(NULL, b->sums, b->B, b->H, b->L);
     TRY_RETURN(NEW_ARRAY(&b->seconds, b->how->repeats, "times"));
     TRY_RETURN(take_normal(b, &b->call.q, size));
     TRY_RETURN(take_normal(b, &b->call.k, size));
     TRY_RETURN(take_normal(b, &b->call.v, 1.0));
     TRY_RETURN(make_bias(b));
-    TRY_RETURN(take(b, &b->y));
-    TRY_RETURN(take(b, &b->lse));
+    TRY_RETURN(take(b, &b->call.y));
+    TRY_RETURN(take(b, &b->call.lse));
     skip->eps = b->how->skip;
     if (skip->eps == 0)
         return ALIBI_OK; /* nothing to record */
@@ -123,36 +122,35 @@ static alibi_status bench_init(struct bench *b)
 
 static alibi_status backward_init(struct bench *b)
 {
-    TRY_RETURN(take_normal(b, &b->dy, 1.0));
-    TRY_RETURN(take(b, &b->dq));
-    TRY_RETURN(take(b, &b->dk));
-    return take(b, &b->dv);
+    TRY_RETURN(take_normal(b, &b->call.dy, 1.0));
+    TRY_RETURN(take(b, &b->call.dq));
+    TRY_RETURN(take(b, &b->call.dk));
+    return take(b, &b->call.dv);
 }
 
 /* ---- what is timed */
 
 static alibi_status forward(struct bench *b)
 {
-    return b->device->ops->attention_forward(b->device, b->y, b->lse, b->call);
+    return b->device->ops->attention_forward(b->device, &b->call);
 }
 
 static alibi_status backward(struct bench *b)
 {
-    return b->device->ops->attention_backward(b->device, b->dq, b->dk, b->dv, tensor_none(), b->dy,
-                                              b->y, b->lse, b->call);
+    return b->device->ops->attention_backward(b->device, &b->call);
 }
 
-/* The last query against all keys, with norms at hand as a cache has them. */
+/* The last query against all keys, with the norms that a cache would have. */
 static alibi_status decode(struct bench *b)
 {
-    struct attention a = b->call;
-    struct tensor y = b->y, lse = tensor_3(b->lse.data, b->sums, b->B, b->H, 1);
+    struct attention_args a = b->call;
 
     a.q.data = tensor_at(a.q, (b->L - 1) * a.q.stride[1]);
-    y.data = tensor_at(y, (b->L - 1) * y.stride[1]);
-    a.q.shape[1] = y.shape[1] = 1;
+    a.y.data = tensor_at(a.y, (b->L - 1) * a.y.stride[1]);
+    a.q.shape[1] = a.y.shape[1] = 1;
+    a.lse = tensor_3(a.lse.data, b->sums, b->B, b->H, 1);
     a.skip.kept = tensor_none();
-    return b->device->ops->attention_forward(b->device, y, lse, a);
+    return b->device->ops->attention_forward(b->device, &a);
 }
 
 /* The median; one call more to warm up. Short calls are repeated within a measurement. */
@@ -209,7 +207,7 @@ static alibi_status measure(struct bench *b, struct alibi_bench_attention_result
     }
     if (b->how->decode) {
         TRY_RETURN(take(b, &norms));
-        TRY_RETURN(b->device->ops->attention_norms(b->device, norms, b->call.k, 0));
+        TRY_RETURN(b->device->ops->attention_norms(b->device, norms, b->call.k, 0, ragged_none()));
         b->call.skip.norms = norms;
         TRY_RETURN(time_calls(b, decode, DECODE_TIMES, &r->decode_seconds));
     }

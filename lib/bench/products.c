@@ -94,7 +94,8 @@ static alibi_status forward_product(const struct products *p, const struct produ
                   y = tensor_2(p->y, w.type, a->rows, w.shape[0]);
 
     for (int i = 0; i < a->times; i++)
-        TRY_RETURN(dev->ops->linear_forward(dev, y, x, w, tensor_none()));
+        TRY_RETURN(
+            dev->ops->linear_forward(dev, &(struct linear_args){ .y = y, .x = x, .weight = w }));
     return ALIBI_OK;
 }
 
@@ -108,7 +109,8 @@ static alibi_status backward_products(const struct products *p, const struct pro
     struct tensor dy = tensor_2(p->y, w.type, a->rows, w.shape[0]);
 
     for (int i = 0; i < a->times; i++)
-        TRY_RETURN(dev->ops->linear_backward(dev, dx, dw, tensor_none(), dy, x, w));
+        TRY_RETURN(dev->ops->linear_backward(
+            dev, &(struct linear_args){ .dx = dx, .dweight = dw, .dy = dy, .x = x, .weight = w }));
     return ALIBI_OK;
 }
 

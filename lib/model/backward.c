@@ -11,15 +11,18 @@
 alibi_status norm_backward(struct model *m, struct norm norm, struct tensor dx, struct tensor y,
                            struct tensor dy, struct tensor x)
 {
-    const struct ops *ops = m->device->ops;
-    struct tensor weight = value_of(m, norm.weight), bias = value_of(m, norm.bias);
-    struct tensor dweight = gradient_of(m, norm.weight), dbias = gradient_of(m, norm.bias);
-
-    if (m->config.norm == ALIBI_RMSNORM)
-        return ops->rmsnorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias,
-                                     norm.rstd);
-    return ops->layernorm_backward(m->device, dx, dweight, dbias, y, dy, x, weight, bias, norm.mean,
-                                   norm.rstd);
+    return m->device->ops->norm_backward(
+        m->device, &(struct norm_args){ .kind = m->config.norm,
+                                        .y = y,
+                                        .mean = norm.mean,
+                                        .rstd = norm.rstd,
+                                        .x = x,
+                                        .weight = value_of(m, norm.weight),
+                                        .bias = value_of(m, norm.bias),
+                                        .dy = dy,
+                                        .dx = dx,
+                                        .dweight = gradient_of(m, norm.weight),
+                                        .dbias = gradient_of(m, norm.bias) });
 }
 
 /* The gradient that enters a branch: that of the stream, behind the branch's dropout. */
@@ -42,11 +45,16 @@ static alibi_status leave_branch(struct model *m, struct norm norm, struct tenso
 {
     const struct ops *ops = m->device->ops;
     struct activations *a = m->activations;
-    struct tensor none = tensor_none(), w = value_of(m, weight);
+    struct tensor w = value_of(m, weight);
 
-    TRY_RETURN(ops->linear_backward(m->device, a->dnorm, none, none, dy, none, w));
+    TRY_RETURN(ops->linear_backward(
+        m->device, &(struct linear_args){ .dx = a->dnorm, .dy = dy, .weight = w }));
     TRY_RETURN(norm_backward(m, norm, a->dx, a->normed, a->dnorm, x));
-    return ops->linear_backward(m->device, none, gradient_of(m, weight), dbias, dy, a->normed, w);
+    return ops->linear_backward(m->device, &(struct linear_args){ .dweight = gradient_of(m, weight),
+                                                                  .dbias = dbias,
+                                                                  .dy = dy,
+                                                                  .x = a->normed,
+                                                                  .weight = w });
 }
 
 /* ---- what was not kept */
@@ -80,9 +88,16 @@ static alibi_status narrow_back(struct model *m, struct tensor dup, struct tenso
     struct layer *l = &m->activations->layers[n];
 
     return m->device->ops->linear_activation_backward(
-        m->device, m->config.activation, dup, gradient_of(m, b->up_bias),
-        m->activations->dactivated, gradient_of(m, b->down), gradient_of(m, b->down_bias), dy,
-        l->activated, value_of(m, b->down), l->up);
+        m->device, &(struct linear_activation_args){ .kind = m->config.activation,
+                                                     .dup = dup,
+                                                     .dup_sums = gradient_of(m, b->up_bias),
+                                                     .scratch = m->activations->dactivated,
+                                                     .dweight = gradient_of(m, b->down),
+                                                     .dbias = gradient_of(m, b->down_bias),
+                                                     .dy = dy,
+                                                     .activated = l->activated,
+                                                     .weight = value_of(m, b->down),
+                                                     .up = l->up });
 }
 
 static alibi_status feed_forward_back(struct model *m, const struct pass *p, int64_t n)
@@ -102,16 +117,17 @@ static alibi_status attention_core_back(struct model *m, const struct pass *p, i
 {
     struct activations *x = m->activations;
     struct layer *l = &x->layers[n];
-    struct attention a = attention_of(m, p, n);
+    struct attention_args a = attention_of(m, p, n);
     int64_t H = a.q.shape[2], G = a.k.shape[2], D = a.q.shape[3];
-    struct tensor dq = tensor_heads(x->dqkv, p->B, p->L, 0, H, D);
-    struct tensor dk = tensor_heads(x->dqkv, p->B, p->L, H * D, G, D);
-    struct tensor dv = tensor_heads(x->dqkv, p->B, p->L, (H + G) * D, G, D);
-    struct tensor dy = tensor_heads(x->dattended, p->B, p->L, 0, H, D);
-    struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, H, D);
 
-    return m->device->ops->attention_backward(m->device, dq, dk, dv, tables_bias_gradient(m), dy, y,
-                                              l->lse, a);
+    a.y = tensor_heads(l->attended, p->B, p->L, 0, H, D);
+    a.lse = l->lse;
+    a.dy = tensor_heads(x->dattended, p->B, p->L, 0, H, D);
+    a.dq = tensor_heads(x->dqkv, p->B, p->L, 0, H, D);
+    a.dk = tensor_heads(x->dqkv, p->B, p->L, H * D, G, D);
+    a.dv = tensor_heads(x->dqkv, p->B, p->L, (H + G) * D, G, D);
+    a.dbias = tables_bias_gradient(m);
+    return m->device->ops->attention_backward(m->device, &a);
 }
 
 static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n)
@@ -122,9 +138,13 @@ static alibi_status attend_back(struct model *m, const struct pass *p, int64_t n
     struct tensor dy;
 
     TRY_RETURN(enter_branch(m, p, attention_place(n), &dy));
-    TRY_RETURN(m->device->ops->linear_backward(m->device, x->dattended, gradient_of(m, b->out),
-                                               gradient_of(m, b->out_bias), dy, l->attended,
-                                               value_of(m, b->out)));
+    TRY_RETURN(m->device->ops->linear_backward(
+        m->device, &(struct linear_args){ .dx = x->dattended,
+                                          .dweight = gradient_of(m, b->out),
+                                          .dbias = gradient_of(m, b->out_bias),
+                                          .dy = dy,
+                                          .x = l->attended,
+                                          .weight = value_of(m, b->out) }));
     TRY_RETURN(attention_core_back(m, p, n));
     return leave_branch(m, attention_norm(m, n), l->x, x->dqkv, b->qkv,
                         gradient_of(m, b->qkv_bias));
@@ -145,9 +165,14 @@ static alibi_status embed_back(struct model *m, const struct pass *p)
         TRY_RETURN(ops->fill(m->device, dy, 0.0));
         TRY_RETURN(norm_backward(m, embedding_norm(m), dy, tensor_none(), x->dx, x->embedded));
     }
-    return ops->embedding_backward(m->device, gradient_of(m, m->embedding), rows,
-                                   tensor_3(dy.data, m->type, p->B, p->L, m->config.width),
-                                   x->tokens, p->start, m->config.embedding_scale);
+    return ops->embedding_backward(
+        m->device,
+        &(struct embedding_args){ .dweight = gradient_of(m, m->embedding),
+                                  .dtable = rows,
+                                  .dy = tensor_3(dy.data, m->type, p->B, p->L, m->config.width),
+                                  .tokens = x->tokens,
+                                  .start = p->start,
+                                  .scale = m->config.embedding_scale });
 }
 
 alibi_status backward(struct model *m, const struct pass *p)

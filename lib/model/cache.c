@@ -110,7 +110,8 @@ alibi_status cache_add_norms(struct cache *c, int64_t layer, int64_t count)
     struct device *dev = c->model->device;
     struct tensor keys = cache_keys(c, layer, c->first, c->length + count - c->first);
 
-    return dev->ops->attention_norms(dev, cache_norms(c, layer), keys, c->length - c->first);
+    return dev->ops->attention_norms(dev, cache_norms(c, layer), keys, c->length - c->first,
+                                     ragged_none());
 }
 
 /* ---- room */
@@ -139,8 +140,8 @@ static alibi_status copy_parts(struct cache *to, const struct cache *from)
         TRY_RETURN(
             dev->ops->copy(dev, view(to, i, to->first, count), view(from, i, to->first, count)));
     for (int64_t n = 0; count > 0 && n < N; n++)
-        TRY_RETURN(dev->ops->attention_norms(dev, cache_norms(to, n),
-                                             cache_keys(to, n, to->first, count), 0));
+        TRY_RETURN(dev->ops->attention_norms(
+            dev, cache_norms(to, n), cache_keys(to, n, to->first, count), 0, ragged_none()));
     return ALIBI_OK;
 }
 

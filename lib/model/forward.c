@@ -21,7 +21,9 @@ struct dropout dropout_at(struct dropout drop, int64_t place)
 
 static alibi_status linear(struct model *m, struct tensor y, struct tensor x, int weight, int bias)
 {
-    return m->device->ops->linear_forward(m->device, y, x, value_of(m, weight), value_of(m, bias));
+    return m->device->ops->linear_forward(
+        m->device, &(struct linear_args){
+                       .y = y, .x = x, .weight = value_of(m, weight), .bias = value_of(m, bias) });
 }
 
 /* ---- norms */
@@ -57,15 +59,18 @@ struct norm final_norm(const struct model *m)
 static alibi_status norm_sum(struct model *m, struct norm norm, struct tensor y, struct tensor sum,
                              struct tensor x, struct tensor branch, struct dropout drop)
 {
-    const struct ops *ops = m->device->ops;
-    struct tensor weight = value_of(m, norm.weight), bias = value_of(m, norm.bias);
-    double eps = m->config.norm_eps;
-
-    if (m->config.norm == ALIBI_RMSNORM)
-        return ops->rmsnorm_forward(m->device, y, norm.rstd, sum, x, branch, drop, weight, bias,
-                                    eps);
-    return ops->layernorm_forward(m->device, y, norm.mean, norm.rstd, sum, x, branch, drop, weight,
-                                  bias, eps);
+    return m->device->ops->norm_forward(m->device,
+                                        &(struct norm_args){ .kind = m->config.norm,
+                                                             .y = y,
+                                                             .sum = sum,
+                                                             .mean = norm.mean,
+                                                             .rstd = norm.rstd,
+                                                             .x = x,
+                                                             .branch = branch,
+                                                             .weight = value_of(m, norm.weight),
+                                                             .bias = value_of(m, norm.bias),
+                                                             .dropout = drop,
+                                                             .eps = m->config.norm_eps });
 }
 
 static alibi_status norm_alone(struct model *m, struct norm norm, struct tensor y, struct tensor x)
@@ -96,8 +101,13 @@ static alibi_status embed(struct model *m, const struct pass *p, const int32_t *
 
     TRY_RETURN(ops->upload(m->device, a->tokens, tokens));
     TRY_RETURN(ops->embedding_forward(
-        m->device, tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width), a->tokens,
-        value_of(m, m->embedding), rows, p->start, m->config.embedding_scale));
+        m->device, &(struct embedding_args){
+                       .y = tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width),
+                       .tokens = a->tokens,
+                       .weight = value_of(m, m->embedding),
+                       .table = rows,
+                       .start = p->start,
+                       .scale = m->config.embedding_scale }));
     if (m->embedding_norm >= 0)
         TRY_RETURN(norm_alone(m, embedding_norm(m), x, a->embedded));
     if (p->drop.p > 0)
@@ -109,34 +119,39 @@ static struct rotation rotation_of(const struct model *m, const struct pass *p)
 {
     if (m->method->acts_on != POSITION_ROTATION)
         return (struct rotation){ 0 };
-    return (struct rotation){ m->tables->rows, p->start, m->config.rotary_layout };
+    return (struct rotation){ .table = m->tables->rows,
+                              .start = p->start,
+                              .layout = m->config.rotary_layout };
 }
 
-struct attention attention_of(const struct model *m, const struct pass *p, int64_t n)
+struct attention_args attention_of(const struct model *m, const struct pass *p, int64_t n)
 {
     const struct alibi_config *c = &m->config;
     struct tensor qkv = m->activations->layers[n].qkv;
     int64_t D = c->width / c->heads, keys = c->heads * D, values = keys + c->kv_heads * D;
 
-    return (struct attention){ .q = tensor_heads(qkv, p->B, p->L, 0, c->heads, D),
-                               .k = tensor_heads(qkv, p->B, p->L, keys, c->kv_heads, D),
-                               .v = tensor_heads(qkv, p->B, p->L, values, c->kv_heads, D),
-                               .bias = tables_bias(m),
-                               .scale = 1.0 / sqrt((double)D),
-                               .skip = { .eps = m->skip, .kept = m->activations->layers[n].kept },
-                               .turned = rotation_of(m, p) };
+    return (
+        struct attention_args){ .q = tensor_heads(qkv, p->B, p->L, 0, c->heads, D),
+                                .k = tensor_heads(qkv, p->B, p->L, keys, c->kv_heads, D),
+                                .v = tensor_heads(qkv, p->B, p->L, values, c->kv_heads, D),
+                                .bias = tables_bias(m),
+                                .scale = 1.0 / sqrt((double)D),
+                                .skip = { .eps = m->skip, .kept = m->activations->layers[n].kept },
+                                .rotation = rotation_of(m, p) };
 }
 
 /* Keys lie behind the queries as further heads, as long as they do not come from a cache. */
-static alibi_status rotate(struct model *m, const struct attention *a)
+static alibi_status rotate(struct model *m, const struct attention_args *a)
 {
     struct tensor both = a->q;
 
     both.shape[2] += a->k.shape[2];
-    return a->turned.table.data ? m->device->ops->rotary(m->device, both, a->turned, 1) : ALIBI_OK;
+    return a->rotation.table.data ? m->device->ops->rotary(m->device, both, a->rotation, 1)
+                                  : ALIBI_OK;
 }
 
-static alibi_status remember(struct model *m, const struct pass *p, int64_t n, struct attention *a)
+static alibi_status remember(struct model *m, const struct pass *p, int64_t n,
+                             struct attention_args *a)
 {
     const struct ops *ops = m->device->ops;
     int64_t first;
@@ -161,14 +176,15 @@ alibi_status attend(struct model *m, const struct pass *p, int64_t n)
     const struct block_parameters *b = &m->blocks[n];
     struct activations *x = m->activations;
     struct layer *l = &x->layers[n];
-    struct attention a = attention_of(m, p, n);
-    struct tensor y = tensor_heads(l->attended, p->B, p->L, 0, m->config.heads, a.q.shape[3]);
+    struct attention_args a = attention_of(m, p, n);
 
+    a.y = tensor_heads(l->attended, p->B, p->L, 0, m->config.heads, a.q.shape[3]);
+    a.lse = l->lse;
     TRY_RETURN(linear(m, l->qkv, x->normed, b->qkv, b->qkv_bias));
     TRY_RETURN(rotate(m, &a));
     if (p->cache)
         TRY_RETURN(remember(m, p, n, &a));
-    TRY_RETURN(watched_attention(m, n, y, l->lse, a));
+    TRY_RETURN(watched_attention(m, n, a));
     TRY_RETURN(linear(m, x->branch, l->attended, b->out, b->out_bias));
     return join(m, p, attention_place(n), l->middle, l->x, feed_forward_norm(m, n));
 }
@@ -178,9 +194,13 @@ alibi_status widen(struct model *m, int64_t n)
     const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &m->activations->layers[n];
 
-    return m->device->ops->linear_activation_forward(m->device, m->config.activation, l->activated,
-                                                     l->up, m->activations->normed,
-                                                     value_of(m, b->up), value_of(m, b->up_bias));
+    return m->device->ops->linear_activation_forward(
+        m->device, &(struct linear_activation_args){ .kind = m->config.activation,
+                                                     .activated = l->activated,
+                                                     .up = l->up,
+                                                     .x = m->activations->normed,
+                                                     .weight = value_of(m, b->up),
+                                                     .bias = value_of(m, b->up_bias) });
 }
 
 static alibi_status feed_forward(struct model *m, const struct pass *p, int64_t n)

@@ -124,7 +124,7 @@ alibi_status model_check_finite(const struct model *m, void *buffer, const char 
 
 /* Of a call that recorded skip.kept, wherever its tensors are: the tiles used, and with `verify`
  * the largest share of a query's weight that was left out. */
-alibi_status record_read(struct device *dev, const struct attention *a, bool verify,
+alibi_status record_read(struct device *dev, const struct attention_args *a, bool verify,
                          struct skip_count *tiles, double *left_out);
 
 /* ---- what attention leaves out (watch.c) */

@@ -72,14 +72,23 @@ static alibi_status head_piece(struct model *m, int64_t from, int64_t count, dou
                   input = tensor_rows(head_input(m), from, count);
     struct tensor dlogits = x->training ? logits : tensor_none();
 
-    TRY_RETURN(ops->linear_forward(m->device, logits, input, value_of(m, m->head), tensor_none()));
-    TRY_RETURN(ops->cross_entropy(m->device, part(x->nll, from, count), dlogits, logits,
-                                  part(x->targets, from, count), scale));
+    TRY_RETURN(ops->linear_forward(
+        m->device,
+        &(struct linear_args){ .y = logits, .x = input, .weight = value_of(m, m->head) }));
+    TRY_RETURN(ops->cross_entropy(
+        m->device, &(struct cross_entropy_args){ .nll = part(x->nll, from, count),
+                                                 .dlogits = dlogits,
+                                                 .logits = logits,
+                                                 .targets = part(x->targets, from, count),
+                                                 .scale = scale }));
     if (!x->training)
         return ALIBI_OK;
-    return ops->linear_backward(m->device, tensor_rows(x->dnorm, from, count),
-                                gradient_of(m, m->head), tensor_none(), logits, input,
-                                value_of(m, m->head));
+    return ops->linear_backward(m->device,
+                                &(struct linear_args){ .dx = tensor_rows(x->dnorm, from, count),
+                                                       .dweight = gradient_of(m, m->head),
+                                                       .dy = logits,
+                                                       .x = input,
+                                                       .weight = value_of(m, m->head) });
 }
 
 static alibi_status head_loss(struct model *m, const int32_t *targets, double scale)
@@ -145,9 +154,10 @@ alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int
     for (int64_t from = 0; from < B * L; from += step) {
         int64_t count = B * L - from < step ? B * L - from : step;
         struct tensor piece = tensor_rows(x->logits, 0, count);
-        TRY_RETURN(m->device->ops->linear_forward(m->device, piece,
-                                                  tensor_rows(head_input(m), from, count),
-                                                  value_of(m, m->head), tensor_none()));
+        TRY_RETURN(m->device->ops->linear_forward(
+            m->device, &(struct linear_args){ .y = piece,
+                                              .x = tensor_rows(head_input(m), from, count),
+                                              .weight = value_of(m, m->head) }));
         TRY_RETURN(m->device->ops->download(m->device, logits + from * m->config.vocab, piece));
     }
     return ALIBI_OK;
@@ -168,8 +178,10 @@ static alibi_status last_logits(struct model *m, const struct pass *p, float *lo
     from.shape[1] = 1;
     TRY_RETURN(ops->copy(m->device, tensor_heads(x->last, p->B, 1, 0, 1, C), from));
     for (int64_t b = 0; b < p->B; b++) {
-        TRY_RETURN(ops->linear_forward(m->device, out, tensor_rows(x->last, b, 1),
-                                       value_of(m, m->head), tensor_none()));
+        TRY_RETURN(ops->linear_forward(m->device,
+                                       &(struct linear_args){ .y = out,
+                                                              .x = tensor_rows(x->last, b, 1),
+                                                              .weight = value_of(m, m->head) }));
         TRY_RETURN(ops->download(m->device, logits + b * m->config.vocab, out));
     }
     return ALIBI_OK;

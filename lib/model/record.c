@@ -2,7 +2,7 @@
  *
  * A call's tensors may lie in another device's memory, in a type that the host does not compute in,
  * and queries and keys are views. Here they become fp32 tensors of this process; counting and
- * verifying are those of lib/ops/left_out.c. */
+ * verifying are those of lib/ops/skipped.c. */
 #include "model/model.h"
 
 /* Its own, on the host: floats, or bits. */
@@ -44,11 +44,11 @@ out:
     return status;
 }
 
-alibi_status record_read(struct device *dev, const struct attention *a, bool verify,
+alibi_status record_read(struct device *dev, const struct attention_args *a, bool verify,
                          struct skip_count *tiles, double *left_out)
 {
     alibi_status status;
-    struct attention host = *a;
+    struct attention_args host = *a;
 
     host.skip.kept.data = host.q.data = host.k.data = host.bias.values.data = NULL;
     TRY(download(dev, &host.skip.kept, a->skip.kept));
@@ -59,7 +59,7 @@ alibi_status record_read(struct device *dev, const struct attention *a, bool ver
     TRY(download_view(dev, &host.k, a->k));
     if (a->bias.kind != BIAS_NONE)
         TRY(download(dev, &host.bias.values, a->bias.values));
-    *left_out = attention_left_out(&host);
+    *left_out = attention_skipped(&host);
 out:
     mem_free(host.skip.kept.data);
     mem_free(host.q.data);

@@ -75,8 +75,7 @@ void activations_free(struct activations *a, struct model *m);
 /* ---- what attention leaves out (watch.c) */
 
 /* Attention, with what it left out added to the model's watch if there is one. */
-alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse,
-                               struct attention a);
+alibi_status watched_attention(struct model *m, int64_t layer, struct attention_args a);
 
 /* ---- the walk (forward.c, backward.c) */
 
@@ -111,7 +110,7 @@ alibi_status attend(struct model *m, const struct pass *p,
 alibi_status widen(struct model *m, int64_t n);               /* and on to activated */
 alibi_status backward(struct model *m, const struct pass *p); /* from activations->dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
-struct attention attention_of(const struct model *m, const struct pass *p, int64_t n);
+struct attention_args attention_of(const struct model *m, const struct pass *p, int64_t n);
 
 /* A norm: its parameters, and what its backward pass needs to know of the forward pass. */
 struct norm {

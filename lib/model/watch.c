@@ -67,7 +67,7 @@ static alibi_status largest_norm(struct model *m, struct tensor x, double *large
     TRY(dev->ops->buffer_new(dev, &norms.data,
                              (size_t)tensor_count(norms) * dtype_bytes(norms.type),
                              "the norms of queries"));
-    TRY(dev->ops->attention_norms(dev, norms, x, 0));
+    TRY(dev->ops->attention_norms(dev, norms, x, 0, ragged_none()));
     TRY(largest_of(m, norms, tiles, largest));
 out:
     dev->ops->buffer_free(dev, norms.data);
@@ -76,7 +76,7 @@ out:
 
 /* |q . k| <= |q| |k|: the queries of this call with every key that there ever was are within the
  * limit, or it fails. */
-static alibi_status check_scores(struct model *m, int64_t layer, const struct attention *a)
+static alibi_status check_scores(struct model *m, int64_t layer, const struct attention_args *a)
 {
     double q, k, limit = m->watch->score_limit, *largest;
 
@@ -98,13 +98,13 @@ static alibi_status check_scores(struct model *m, int64_t layer, const struct at
 /* ---- the record */
 
 /* A call that stands behind a part of a tile has no record. */
-static bool is_watched(const struct model *m, const struct attention *a)
+static bool is_watched(const struct model *m, const struct attention_args *a)
 {
     return m->watch->record && m->skip > 0 && !m->activations->training &&
            (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
 }
 
-static alibi_status begin_record(struct model *m, struct attention *a)
+static alibi_status begin_record(struct model *m, struct attention_args *a)
 {
     int64_t B = a->q.shape[0], H = a->q.shape[2];
     int64_t tiles = attention_tiles(a->q.shape[1]), words = attention_kept_words(a->k.shape[1]);
@@ -121,7 +121,7 @@ static alibi_status begin_record(struct model *m, struct attention *a)
     return ALIBI_OK;
 }
 
-static alibi_status read_record(struct model *m, const struct attention *a)
+static alibi_status read_record(struct model *m, const struct attention_args *a)
 {
     struct watch *w = m->watch;
     struct skip_count n;
@@ -137,27 +137,25 @@ static alibi_status read_record(struct model *m, const struct attention *a)
 }
 
 /* What is under way ends outside of the time that is taken, and what was begun within it. */
-static alibi_status timed_attention(struct model *m, struct tensor y, struct tensor lse,
-                                    struct attention a)
+static alibi_status timed_attention(struct model *m, const struct attention_args *a)
 {
     double begin;
 
     TRY_RETURN(m->device->ops->finish(m->device));
     begin = clock_seconds();
-    TRY_RETURN(m->device->ops->attention_forward(m->device, y, lse, a));
+    TRY_RETURN(m->device->ops->attention_forward(m->device, a));
     TRY_RETURN(m->device->ops->finish(m->device));
     m->watch->seconds += clock_seconds() - begin;
     return ALIBI_OK;
 }
 
-alibi_status watched_attention(struct model *m, int64_t layer, struct tensor y, struct tensor lse,
-                               struct attention a)
+alibi_status watched_attention(struct model *m, int64_t layer, struct attention_args a)
 {
     if (m->watch)
         TRY_RETURN(check_scores(m, layer, &a));
     if (!m->watch || !m->watch->record)
-        return m->device->ops->attention_forward(m->device, y, lse, a);
+        return m->device->ops->attention_forward(m->device, &a);
     TRY_RETURN(begin_record(m, &a));
-    TRY_RETURN(timed_attention(m, y, lse, a));
+    TRY_RETURN(timed_attention(m, &a));
     return read_record(m, &a);
 }

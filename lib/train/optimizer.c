@@ -54,34 +54,40 @@ void optimizer_fini(struct optimizer *o)
     *o = (struct optimizer){ 0 };
 }
 
-static alibi_status step_adamw(struct optimizer *o, struct adamw a)
-{
-    struct model *m = o->model;
-
-    return m->device->ops->adamw(m->device, model_flat(m, m->values), model_flat_copies(m),
-                                 model_flat(m, o->first), model_flat(m, o->second),
-                                 model_flat(m, m->gradients), a);
-}
-
-static alibi_status step_nesterov(struct optimizer *o, struct nesterov n)
-{
-    struct model *m = o->model;
-
-    return m->device->ops->nesterov(m->device, model_flat(m, m->values), model_flat_copies(m),
-                                    model_flat(m, o->first), model_flat(m, m->gradients), n);
-}
-
 alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t, int64_t step,
                             double gradient_scale)
 {
-    int64_t decaying = o->model->decaying;
+    struct model *m = o->model;
+    struct tensor w = model_flat(m, m->values), gradient = model_flat(m, m->gradients);
     double lr = schedule_lr(t, step), previous_lr = step > 1 ? schedule_lr(t, step - 1) : lr;
 
-    if (o->kind == ALIBI_ADAMW)
-        return step_adamw(o, (struct adamw){ lr, t->beta1, t->beta2, t->adam_eps, t->weight_decay,
-                                             gradient_scale, step, decaying });
-    return step_nesterov(o, (struct nesterov){ lr, previous_lr, t->momentum, t->weight_decay,
-                                               gradient_scale, decaying });
+    if (o->kind == ALIBI_ADAMW) {
+        struct adamw_args a = { .w = w,
+                                .copy = model_flat_copies(m),
+                                .m = model_flat(m, o->first),
+                                .v = model_flat(m, o->second),
+                                .gradient = gradient,
+                                .lr = lr,
+                                .beta1 = t->beta1,
+                                .beta2 = t->beta2,
+                                .eps = t->adam_eps,
+                                .weight_decay = t->weight_decay,
+                                .gradient_scale = gradient_scale,
+                                .step = step,
+                                .decaying = m->decaying };
+        return m->device->ops->adamw(m->device, &a);
+    }
+    struct nesterov_args a = { .w = w,
+                               .copy = model_flat_copies(m),
+                               .u = model_flat(m, o->first),
+                               .gradient = gradient,
+                               .lr = lr,
+                               .previous_lr = previous_lr,
+                               .momentum = t->momentum,
+                               .weight_decay = t->weight_decay,
+                               .gradient_scale = gradient_scale,
+                               .decaying = m->decaying };
+    return m->device->ops->nesterov(m->device, &a);
 }
 
 alibi_status guard_check(const struct model *m, double loss, int64_t step, double *norm)

@@ -4,6 +4,7 @@
  * and statistics in F32, must give what the same operation gives in F64 from the same numbers,
  * rounded once. The CPU backend has nothing of its own for BF16: it must hand the call on, and give
  * the same bits. */
+#include "ops/calls.h"
 #include "ops/problem.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -197,13 +198,23 @@ __attribute__((format(printf, 3, 4))) static struct problem new_problem(const ch
 static alibi_status run_embedding_forward(struct device *dev, const struct problem *p,
                                           struct tensor *out)
 {
-    return dev->ops->embedding_forward(dev, out[0], p->in[0], p->in[1], p->in[2], 1, 1.25);
+    return dev->ops->embedding_forward(dev, &(struct embedding_args){ .y = out[0],
+                                                                      .tokens = p->in[0],
+                                                                      .weight = p->in[1],
+                                                                      .table = p->in[2],
+                                                                      .start = 1,
+                                                                      .scale = 1.25 });
 }
 
 static alibi_status run_embedding_backward(struct device *dev, const struct problem *p,
                                            struct tensor *out)
 {
-    return dev->ops->embedding_backward(dev, out[0], out[1], p->in[1], p->in[0], 1, 1.25);
+    return dev->ops->embedding_backward(dev, &(struct embedding_args){ .dweight = out[0],
+                                                                       .dtable = out[1],
+                                                                       .dy = p->in[1],
+                                                                       .tokens = p->in[0],
+                                                                       .start = 1,
+                                                                       .scale = 1.25 });
 }
 
 static void embedding_in_bf16_is_the_exact_one_rounded(void **state)
@@ -235,13 +246,20 @@ static void embedding_in_bf16_is_the_exact_one_rounded(void **state)
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p,
                                        struct tensor *out)
 {
-    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], p->in[2]);
+    return dev->ops->linear_forward(
+        dev,
+        &(struct linear_args){ .y = out[0], .x = p->in[0], .weight = p->in[1], .bias = p->in[2] });
 }
 
 static alibi_status run_linear_backward(struct device *dev, const struct problem *p,
                                         struct tensor *out)
 {
-    return dev->ops->linear_backward(dev, out[0], out[1], out[2], p->in[0], p->in[1], p->in[2]);
+    return dev->ops->linear_backward(dev, &(struct linear_args){ .dx = out[0],
+                                                                 .dweight = out[1],
+                                                                 .dbias = out[2],
+                                                                 .dy = p->in[0],
+                                                                 .x = p->in[1],
+                                                                 .weight = p->in[2] });
 }
 
 static void linear_in_bf16_is_the_exact_one_rounded(void **state)
@@ -273,8 +291,13 @@ static void linear_in_bf16_is_the_exact_one_rounded(void **state)
 static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p,
                                                   struct tensor *out)
 {
-    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1],
-                                               p->in[2]);
+    return dev->ops->linear_activation_forward(
+        dev, &(struct linear_activation_args){ .kind = p->kind,
+                                               .activated = out[0],
+                                               .up = out[1],
+                                               .x = p->in[0],
+                                               .weight = p->in[1],
+                                               .bias = p->in[2] });
 }
 
 static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p,
@@ -282,8 +305,16 @@ static alibi_status run_linear_activation_backward(struct device *dev, const str
 {
     const struct tensor *in = p->in;
 
-    return dev->ops->linear_activation_backward(dev, p->kind, out[0], tensor_none(), out[1], out[2],
-                                                out[3], in[0], in[1], in[2], in[3]);
+    return dev->ops->linear_activation_backward(
+        dev, &(struct linear_activation_args){ .kind = p->kind,
+                                               .dup = out[0],
+                                               .scratch = out[1],
+                                               .dweight = out[2],
+                                               .dbias = out[3],
+                                               .dy = in[0],
+                                               .activated = in[1],
+                                               .weight = in[2],
+                                               .up = in[3] });
 }
 
 /* up is rounded before the activation, and so is dy weight behind it. */
@@ -329,9 +360,16 @@ static void sums_of_dup_in_bf16_are_of_what_is_stored(void **state)
     struct device dev = { .ops = ops_cpu() };
 
     (void)state;
-    assert_ok(dev.ops->linear_activation_backward(&dev, ALIBI_GELU_TANH, dup, sums, scratch,
-                                                  dweight, tensor_none(), dy, activated, weight,
-                                                  up));
+    assert_ok(dev.ops->linear_activation_backward(
+        &dev, &(struct linear_activation_args){ .kind = ALIBI_GELU_TANH,
+                                                .dup = dup,
+                                                .dup_sums = sums,
+                                                .scratch = scratch,
+                                                .dweight = dweight,
+                                                .dy = dy,
+                                                .activated = activated,
+                                                .weight = weight,
+                                                .up = up }));
     for (int64_t f = 0; f < F; f++) {
         double expected = get(before, f);
         for (int64_t r = 0; r < ROWS; r++)
@@ -388,30 +426,57 @@ static void activations_in_bf16_are_the_exact_ones_rounded(void **state)
 static alibi_status run_layernorm_forward(struct device *dev, const struct problem *p,
                                           struct tensor *out)
 {
-    return dev->ops->layernorm_forward(dev, out[0], out[1], out[2], tensor_none(), p->in[0],
-                                       tensor_none(), (struct dropout){ 0 }, p->in[1], p->in[2],
-                                       1e-5);
+    return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                            .y = out[0],
+                                                            .mean = out[1],
+                                                            .rstd = out[2],
+                                                            .x = p->in[0],
+                                                            .weight = p->in[1],
+                                                            .bias = p->in[2],
+                                                            .eps = 1e-5 });
 }
 
 static alibi_status run_rmsnorm_forward(struct device *dev, const struct problem *p,
                                         struct tensor *out)
 {
-    return dev->ops->rmsnorm_forward(dev, out[0], out[1], tensor_none(), p->in[0], tensor_none(),
-                                     (struct dropout){ 0 }, p->in[1], p->in[2], 1e-5);
+    return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                            .y = out[0],
+                                                            .rstd = out[1],
+                                                            .x = p->in[0],
+                                                            .weight = p->in[1],
+                                                            .bias = p->in[2],
+                                                            .eps = 1e-5 });
 }
 
 static alibi_status run_layernorm_backward(struct device *dev, const struct problem *p,
                                            struct tensor *out)
 {
-    return dev->ops->layernorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1],
-                                        p->in[2], p->in[5], p->in[3], p->in[4]);
+    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                             .dx = out[0],
+                                                             .dweight = out[1],
+                                                             .dbias = out[2],
+                                                             .y = out[3],
+                                                             .dy = p->in[0],
+                                                             .x = p->in[1],
+                                                             .weight = p->in[2],
+                                                             .bias = p->in[5],
+                                                             .mean = p->in[3],
+                                                             .rstd = p->in[4] });
 }
 
 static alibi_status run_rmsnorm_backward(struct device *dev, const struct problem *p,
                                          struct tensor *out)
 {
-    return dev->ops->rmsnorm_backward(dev, out[0], out[1], out[2], out[3], p->in[0], p->in[1],
-                                      p->in[2], p->in[5], p->in[4]);
+    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                             .dx = out[0],
+                                                             .dweight = out[1],
+                                                             .dbias = out[2],
+                                                             .y = out[3],
+                                                             .dy = p->in[0],
+                                                             .x = p->in[1],
+                                                             .weight = p->in[2],
+                                                             .bias = p->in[5],
+                                                             .rstd = p->in[4] });
 }
 
 static void check_norm(int rows, int C, bool rms)
@@ -458,9 +523,9 @@ static void norms_in_bf16_are_the_exact_ones_rounded(void **state)
 
 enum { Q, K, V, BIAS, DY, Y, LSE };
 
-static struct attention attention_of(const struct problem *p)
+static struct attention_args attention_of(const struct problem *p)
 {
-    return (struct attention){
+    return (struct attention_args){
         .q = p->in[Q],
         .k = p->in[K],
         .v = p->in[V],
@@ -472,7 +537,7 @@ static struct attention attention_of(const struct problem *p)
 static alibi_status run_attention_forward(struct device *dev, const struct problem *p,
                                           struct tensor *out)
 {
-    return dev->ops->attention_forward(dev, out[0], out[1], attention_of(p));
+    return attention_forward_of(dev, out[0], out[1], attention_of(p));
 }
 
 static alibi_status run_attention_backward(struct device *dev, const struct problem *p,
@@ -480,14 +545,14 @@ static alibi_status run_attention_backward(struct device *dev, const struct prob
 {
     struct tensor dbias = p->kind == BIAS_NONE ? tensor_none() : out[3];
 
-    return dev->ops->attention_backward(dev, out[0], out[1], out[2], dbias, p->in[DY], p->in[Y],
-                                        p->in[LSE], attention_of(p));
+    return attention_backward_of(dev, out[0], out[1], out[2], dbias, p->in[DY], p->in[Y],
+                                 p->in[LSE], attention_of(p));
 }
 
 static alibi_status run_attention_norms(struct device *dev, const struct problem *p,
                                         struct tensor *out)
 {
-    return dev->ops->attention_norms(dev, out[0], p->in[0], 0);
+    return dev->ops->attention_norms(dev, out[0], p->in[0], 0, ragged_none());
 }
 
 static void add_attention_inputs(struct problem *p, struct tensor q, struct tensor kv,
@@ -548,9 +613,12 @@ static void attention_in_bf16_is_the_exact_one_rounded(void **state)
 
 static alibi_status run_rotary(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    TRY_RETURN(
-        dev->ops->rotary(dev, out[0], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_HALVES }, 1));
-    return dev->ops->rotary(dev, out[1], (struct rotation){ p->in[0], 2, ALIBI_ROTARY_PAIRS }, -1);
+    TRY_RETURN(dev->ops->rotary(
+        dev, out[0],
+        (struct rotation){ .table = p->in[0], .start = 2, .layout = ALIBI_ROTARY_HALVES }, 1));
+    return dev->ops->rotary(
+        dev, out[1],
+        (struct rotation){ .table = p->in[0], .start = 2, .layout = ALIBI_ROTARY_PAIRS }, -1);
 }
 
 static void rotary_in_bf16_is_the_exact_one_rounded(void **state)
@@ -614,8 +682,16 @@ static void copies_fills_and_sums_in_bf16_are_the_exact_ones_rounded(void **stat
 static alibi_status run_cross_entropy(struct device *dev, const struct problem *p,
                                       struct tensor *out)
 {
-    TRY_RETURN(dev->ops->cross_entropy(dev, out[0], out[1], p->in[0], p->in[1], 0.25));
-    return dev->ops->cross_entropy(dev, out[0], out[2], out[2], p->in[1], 0.25);
+    TRY_RETURN(dev->ops->cross_entropy(dev, &(struct cross_entropy_args){ .nll = out[0],
+                                                                          .dlogits = out[1],
+                                                                          .logits = p->in[0],
+                                                                          .targets = p->in[1],
+                                                                          .scale = 0.25 }));
+    return dev->ops->cross_entropy(dev, &(struct cross_entropy_args){ .nll = out[0],
+                                                                      .dlogits = out[2],
+                                                                      .logits = out[2],
+                                                                      .targets = p->in[1],
+                                                                      .scale = 0.25 });
 }
 
 static void cross_entropy_in_bf16_is_the_exact_one_rounded(void **state)

@@ -2,6 +2,7 @@
 #include "ops/bf16.h"
 #include "ops/ops.h"
 
+#include "ops/calls.h"
 #include "check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -33,13 +34,13 @@ struct sample {
     double y[B * L * H * D], lse[B * H * L];
 };
 
-static struct attention sample_init(struct sample *s, enum bias_kind kind)
+static struct attention_args sample_init(struct sample *s, enum bias_kind kind)
 {
     randomise(s->q, COUNT(s->q), 1);
     randomise(s->k, COUNT(s->k), 2);
     randomise(s->v, COUNT(s->v), 3);
     randomise(s->bias, COUNT(s->bias), 4);
-    return (struct attention){
+    return (struct attention_args){
         .q = tensor_4(s->q, DTYPE_F64, B, L, H, D),
         .k = tensor_4(s->k, DTYPE_F64, B, L, HKV, D),
         .v = tensor_4(s->v, DTYPE_F64, B, L, HKV, D),
@@ -49,12 +50,12 @@ static struct attention sample_init(struct sample *s, enum bias_kind kind)
     };
 }
 
-static void sample_run(struct sample *s, struct attention a)
+static void sample_run(struct sample *s, struct attention_args a)
 {
     struct tensor y = tensor_4(s->y, DTYPE_F64, B, a.q.shape[1], H, D);
     struct tensor lse = tensor_3(s->lse, DTYPE_F64, B, H, a.q.shape[1]);
 
-    assert_ok(ops_ref.attention_forward(&device, y, lse, a));
+    assert_ok(attention_forward_of(&device, y, lse, a));
 }
 
 static double naive_score(const struct sample *s, enum bias_kind kind, int b, int h, int i, int j)
@@ -76,7 +77,7 @@ static double naive_score(const struct sample *s, enum bias_kind kind, int b, in
 static void attention_over_a_single_key_returns_its_value(void **state)
 {
     struct sample s;
-    struct attention a = sample_init(&s, BIAS_LINEAR);
+    struct attention_args a = sample_init(&s, BIAS_LINEAR);
 
     (void)state;
     sample_run(&s, a);
@@ -91,7 +92,7 @@ static void attention_equals_the_naive_softmax_and_its_unshifted_log_sum(void **
     (void)state;
     for (int kind = BIAS_NONE; kind <= BIAS_TABLE; kind++) {
         struct sample s;
-        struct attention a = sample_init(&s, (enum bias_kind)kind);
+        struct attention_args a = sample_init(&s, (enum bias_kind)kind);
         sample_run(&s, a);
         for (int row = 0; row < B * H * L; row++) {
             int b = row / (H * L), h = row / L % H, i = row % L;
@@ -112,7 +113,7 @@ static void attention_equals_the_naive_softmax_and_its_unshifted_log_sum(void **
 static void shifting_a_whole_bias_row_shifts_lse_and_leaves_y(void **state)
 {
     struct sample s, shifted;
-    struct attention a = sample_init(&s, BIAS_TABLE), b = sample_init(&shifted, BIAS_TABLE);
+    struct attention_args a = sample_init(&s, BIAS_TABLE), b = sample_init(&shifted, BIAS_TABLE);
 
     (void)state;
     for (int t = 0; t < T; t++)
@@ -138,7 +139,7 @@ static void queries_at_the_end_see_what_the_full_attention_shows_them(void **sta
     (void)state;
     for (int count = 1; count < L; count++) {
         struct sample s, part;
-        struct attention a = sample_init(&s, BIAS_TABLE), b = sample_init(&part, BIAS_TABLE);
+        struct attention_args a = sample_init(&s, BIAS_TABLE), b = sample_init(&part, BIAS_TABLE);
         sample_run(&s, a);
         b.q = last_rows(b.q, count);
         sample_run(&part, b);
@@ -154,7 +155,7 @@ static void queries_at_the_end_see_what_the_full_attention_shows_them(void **sta
 static void huge_scores_do_not_overflow_the_softmax(void **state)
 {
     struct sample s;
-    struct attention a = sample_init(&s, BIAS_NONE);
+    struct attention_args a = sample_init(&s, BIAS_NONE);
 
     (void)state;
     a.scale = 1e4;
@@ -175,8 +176,12 @@ static void embedding_gradient_adds_every_occurrence_of_a_token(void **state)
 
     (void)state;
     assert_ok(ops_ref.embedding_backward(
-        &device, tensor_2(dweight, DTYPE_F64, 3, 2), tensor_2(dtable, DTYPE_F64, 3, 2),
-        tensor_3(dy, DTYPE_F64, 2, 2, 2), tensor_2(tokens, DTYPE_I32, 2, 2), 1, 2.0));
+        &device, &(struct embedding_args){ .dweight = tensor_2(dweight, DTYPE_F64, 3, 2),
+                                           .dtable = tensor_2(dtable, DTYPE_F64, 3, 2),
+                                           .dy = tensor_3(dy, DTYPE_F64, 2, 2, 2),
+                                           .tokens = tensor_2(tokens, DTYPE_I32, 2, 2),
+                                           .start = 1,
+                                           .scale = 2.0 }));
     assert_array_close(dweight, weight_expected, COUNT(dweight), 0.0);
     assert_array_close(dtable, table_expected, COUNT(dtable), 0.0);
 }
@@ -195,9 +200,11 @@ static void rotating_and_rotating_back_is_the_identity(void **state)
                 table[p * 4 + n] = cos(p * (n + 0.3));
                 table[p * 4 + 2 + n] = sin(p * (n + 0.3));
             }
-        assert_ok(ops_ref.rotary(&device, view, (struct rotation){ angles, 2, layout }, 1));
+        assert_ok(ops_ref.rotary(
+            &device, view, (struct rotation){ .table = angles, .start = 2, .layout = layout }, 1));
         assert_true(fabs(x[0] - before[0]) > 1e-3);
-        assert_ok(ops_ref.rotary(&device, view, (struct rotation){ angles, 2, layout }, -1));
+        assert_ok(ops_ref.rotary(
+            &device, view, (struct rotation){ .table = angles, .start = 2, .layout = layout }, -1));
         assert_array_close(x, before, COUNT(x), 1e-15);
     }
 }
@@ -210,10 +217,12 @@ static void a_quarter_turn_shows_which_elements_form_a_pair(void **state)
     struct tensor angles = tensor_2(quarter, DTYPE_F64, 1, 4);
 
     (void)state;
-    assert_ok(ops_ref.rotary(&device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4),
-                             (struct rotation){ angles, 0, ALIBI_ROTARY_HALVES }, 1));
-    assert_ok(ops_ref.rotary(&device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4),
-                             (struct rotation){ angles, 0, ALIBI_ROTARY_PAIRS }, 1));
+    assert_ok(ops_ref.rotary(
+        &device, tensor_4(halves, DTYPE_F64, 1, 1, 1, 4),
+        (struct rotation){ .table = angles, .start = 0, .layout = ALIBI_ROTARY_HALVES }, 1));
+    assert_ok(ops_ref.rotary(
+        &device, tensor_4(pairs, DTYPE_F64, 1, 1, 1, 4),
+        (struct rotation){ .table = angles, .start = 0, .layout = ALIBI_ROTARY_PAIRS }, 1));
     assert_array_close(halves, halves_turned, 4, 0.0);
     assert_array_close(pairs, pairs_turned, 4, 0.0);
 }
@@ -249,7 +258,7 @@ static void operations_work_in_place_where_the_contract_says_so(void **state)
         rstd[3];
     struct tensor X = tensor_2(x, DTYPE_F64, 3, 8), Y = tensor_2(y, DTYPE_F64, 3, 8),
                   I = tensor_2(inplace, DTYPE_F64, 3, 8);
-    struct tensor N = tensor_2(normed, DTYPE_F64, 3, 8), W = TENSOR_1(weight), none = tensor_none();
+    struct tensor N = tensor_2(normed, DTYPE_F64, 3, 8), W = TENSOR_1(weight);
     struct dropout drop = { 0.5, 1, 2 };
 
     (void)state;
@@ -257,10 +266,22 @@ static void operations_work_in_place_where_the_contract_says_so(void **state)
     randomise(dy, COUNT(dy), 7);
     randomise(weight, COUNT(weight), 8);
     memcpy(inplace, x, sizeof x);
-    assert_ok(ops_ref.layernorm_forward(&device, Y, TENSOR_1(mean), TENSOR_1(rstd), none, X, none,
-                                        drop, W, none, 1e-5));
-    assert_ok(ops_ref.layernorm_forward(&device, I, TENSOR_1(mean), TENSOR_1(rstd), none, I, none,
-                                        drop, W, none, 1e-5));
+    assert_ok(ops_ref.norm_forward(&device, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                 .y = Y,
+                                                                 .mean = TENSOR_1(mean),
+                                                                 .rstd = TENSOR_1(rstd),
+                                                                 .x = X,
+                                                                 .dropout = drop,
+                                                                 .weight = W,
+                                                                 .eps = 1e-5 }));
+    assert_ok(ops_ref.norm_forward(&device, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                 .y = I,
+                                                                 .mean = TENSOR_1(mean),
+                                                                 .rstd = TENSOR_1(rstd),
+                                                                 .x = I,
+                                                                 .dropout = drop,
+                                                                 .weight = W,
+                                                                 .eps = 1e-5 }));
     assert_array_close(inplace, y, COUNT(y), 0.0);
     memcpy(inplace, x, sizeof x);
     assert_ok(
@@ -281,7 +302,15 @@ static void operations_work_in_place_where_the_contract_says_so(void **state)
     assert_ok(ops_ref.residual_forward(&device, I, I, X, drop));
     assert_array_close(inplace, y, COUNT(y), 0.0);
     memcpy(inplace, x, sizeof x);
-    assert_ok(ops_ref.rmsnorm_forward(&device, N, TENSOR_1(rstd), I, I, X, drop, W, none, 1e-5));
+    assert_ok(ops_ref.norm_forward(&device, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                 .y = N,
+                                                                 .rstd = TENSOR_1(rstd),
+                                                                 .sum = I,
+                                                                 .x = I,
+                                                                 .branch = X,
+                                                                 .dropout = drop,
+                                                                 .weight = W,
+                                                                 .eps = 1e-5 }));
     assert_array_close(inplace, y, COUNT(y), 0.0);
 }
 
@@ -294,16 +323,22 @@ static void targets_of_minus_one_are_not_scored(void **state)
     const double expected[] = { 0.5, -0.5, 0, 0, -2, 2 };
 
     (void)state;
-    assert_ok(ops_ref.cross_entropy(&device, TENSOR_1(nll), tensor_2(gradient, DTYPE_F64, 3, 2),
-                                    tensor_2(logits, DTYPE_F64, 3, 2),
-                                    tensor_1(targets, DTYPE_I32, 3), 2.0));
+    assert_ok(ops_ref.cross_entropy(
+        &device, &(struct cross_entropy_args){ .nll = TENSOR_1(nll),
+                                               .dlogits = tensor_2(gradient, DTYPE_F64, 3, 2),
+                                               .logits = tensor_2(logits, DTYPE_F64, 3, 2),
+                                               .targets = tensor_1(targets, DTYPE_I32, 3),
+                                               .scale = 2.0 }));
     assert_close(nll[0], log(4.0 / 3.0), 1e-15);
     assert_close(nll[1], 0.0, 0.0);
     assert_close(nll[2], 2000.0, 0.0);
     assert_array_close(gradient, expected, 6, 1e-15);
-    assert_ok(ops_ref.cross_entropy(&device, TENSOR_1(nll), tensor_2(logits, DTYPE_F64, 3, 2),
-                                    tensor_2(logits, DTYPE_F64, 3, 2),
-                                    tensor_1(targets, DTYPE_I32, 3), 2.0));
+    assert_ok(ops_ref.cross_entropy(
+        &device, &(struct cross_entropy_args){ .nll = TENSOR_1(nll),
+                                               .dlogits = tensor_2(logits, DTYPE_F64, 3, 2),
+                                               .logits = tensor_2(logits, DTYPE_F64, 3, 2),
+                                               .targets = tensor_1(targets, DTYPE_I32, 3),
+                                               .scale = 2.0 }));
     assert_array_close(logits, expected, 6, 1e-15);
 }
 
@@ -312,18 +347,18 @@ static void targets_of_minus_one_are_not_scored(void **state)
 static void one_adamw_step_equals_the_one_by_hand(void **state)
 {
     double w[] = { 2.0 }, m[] = { 0.5 }, v[] = { 0.25 }, gradient[] = { 4.0 };
-    struct adamw a = { .lr = 0.1,
-                       .beta1 = 0.9,
-                       .beta2 = 0.99,
-                       .eps = 0.01,
-                       .weight_decay = 0.5,
-                       .gradient_scale = 0.25,
-                       .step = 2,
-                       .decaying = 1 };
+    struct adamw_args a = { .lr = 0.1,
+                            .beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .eps = 0.01,
+                            .weight_decay = 0.5,
+                            .gradient_scale = 0.25,
+                            .step = 2,
+                            .decaying = 1 };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v),
-                            TENSOR_1(gradient), a));
+    assert_ok(adamw_of(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v),
+                       TENSOR_1(gradient), a));
     /* g = 1: m = 0.45 + 0.1, v = 0.2475 + 0.01; corrections 1 - 0.81 and 1 - 0.9801; decay takes
      * 0.1 * 0.5 * 2 */
     assert_close(m[0], 0.55, 1e-15);
@@ -334,13 +369,13 @@ static void one_adamw_step_equals_the_one_by_hand(void **state)
 static void the_first_adamw_step_has_the_size_of_the_rate(void **state)
 {
     double w[] = { 1.0, 1.0 }, m[2] = { 0 }, v[2] = { 0 }, gradient[] = { 1e-3, -1e3 };
-    struct adamw a = {
+    struct adamw_args a = {
         .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 0.0, .gradient_scale = 1.0, .step = 1
     };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v),
-                            TENSOR_1(gradient), a));
+    assert_ok(adamw_of(&device, TENSOR_1(w), tensor_none(), TENSOR_1(m), TENSOR_1(v),
+                       TENSOR_1(gradient), a));
     assert_close(w[0], 0.99, 1e-14);
     assert_close(w[1], 1.01, 1e-14);
 }
@@ -351,24 +386,22 @@ static void the_first_adamw_step_has_the_size_of_the_rate(void **state)
 static void two_nesterov_steps_with_a_changing_rate_equal_those_by_hand(void **state)
 {
     double w[] = { 10.0 }, u[] = { 0.0 }, gradient[] = { 1.0 };
-    struct nesterov n = {
+    struct nesterov_args n = {
         .lr = 1.0, .previous_lr = 1.0, .momentum = 0.5, .weight_decay = 0.0, .gradient_scale = 1.0
     };
 
     (void)state;
-    assert_ok(
-        ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
+    assert_ok(nesterov_of(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
     assert_close(w[0], 8.5, 1e-15);
     assert_close(u[0], -1.0, 1e-15);
     gradient[0] = 6.0;
-    n = (struct nesterov){ .lr = 2.0,
-                           .previous_lr = 1.0,
-                           .momentum = 0.5,
-                           .weight_decay = 0.01,
-                           .gradient_scale = 0.5,
-                           .decaying = 1 };
-    assert_ok(
-        ops_ref.nesterov(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
+    n = (struct nesterov_args){ .lr = 2.0,
+                                .previous_lr = 1.0,
+                                .momentum = 0.5,
+                                .weight_decay = 0.01,
+                                .gradient_scale = 0.5,
+                                .decaying = 1 };
+    assert_ok(nesterov_of(&device, TENSOR_1(w), tensor_none(), TENSOR_1(u), TENSOR_1(gradient), n));
     assert_close(w[0], -1.17, 1e-14);
     assert_close(u[0], -7.0, 1e-14);
 }
@@ -379,23 +412,23 @@ static void weight_decay_ends_where_it_should_and_a_copy_has_the_new_weights(voi
     float copy[4];
     uint16_t half[4];
     const double after_one[] = { 0.5, 1, 4, 0 }, after_two[] = { 0.25, 1, 4, 0 };
-    struct adamw a = { .lr = 0.5,
-                       .beta1 = 0.9,
-                       .beta2 = 0.95,
-                       .eps = 1e-8,
-                       .weight_decay = 1,
-                       .step = 1,
-                       .decaying = 2 };
-    struct nesterov n = {
+    struct adamw_args a = { .lr = 0.5,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8,
+                            .weight_decay = 1,
+                            .step = 1,
+                            .decaying = 2 };
+    struct nesterov_args n = {
         .lr = 0.5, .previous_lr = 0.5, .momentum = 0.9, .weight_decay = 1, .decaying = 1
     };
 
     (void)state;
-    assert_ok(ops_ref.adamw(&device, TENSOR_1(w), tensor_1(copy, DTYPE_F32, 4), TENSOR_1(m),
-                            TENSOR_1(v), TENSOR_1(gradient), a));
+    assert_ok(adamw_of(&device, TENSOR_1(w), tensor_1(copy, DTYPE_F32, 4), TENSOR_1(m), TENSOR_1(v),
+                       TENSOR_1(gradient), a));
     assert_array_close(w, after_one, 4, 0.0);
-    assert_ok(ops_ref.nesterov(&device, TENSOR_1(w), tensor_1(half, DTYPE_BF16, 4), TENSOR_1(m),
-                               TENSOR_1(gradient), n));
+    assert_ok(nesterov_of(&device, TENSOR_1(w), tensor_1(half, DTYPE_BF16, 4), TENSOR_1(m),
+                          TENSOR_1(gradient), n));
     assert_array_close(w, after_two, 4, 0.0);
     for (int i = 0; i < 4; i++) {
         assert_close(copy[i], after_one[i], 0.0);

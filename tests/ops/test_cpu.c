@@ -1,4 +1,5 @@
 /* test_cpu.c - the CPU backend against the reference, all operations but attention */
+#include "ops/calls.h"
 #include "ops/problem.h"
 
 /* Runs first: the choice is made once. */
@@ -23,7 +24,11 @@ static struct tensor present_if(bool present, struct tensor t)
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p,
                                        struct tensor *out)
 {
-    return dev->ops->linear_forward(dev, out[0], p->in[0], p->in[1], present_if(p->kind, p->in[2]));
+    return dev->ops->linear_forward(dev,
+                                    &(struct linear_args){ .y = out[0],
+                                                           .x = p->in[0],
+                                                           .weight = p->in[1],
+                                                           .bias = present_if(p->kind, p->in[2]) });
 }
 
 enum { WANT_DX = 1, WANT_DWEIGHT = 2, WANT_DBIAS = 4 };
@@ -37,7 +42,12 @@ static alibi_status run_linear_backward(struct device *dev, const struct problem
     struct tensor dbias = present_if(p->kind & WANT_DBIAS, out[2]),
                   x = present_if(p->kind & WANT_DWEIGHT, p->in[0]);
 
-    return dev->ops->linear_backward(dev, dx, dweight, dbias, p->in[2], x, p->in[1]);
+    return dev->ops->linear_backward(dev, &(struct linear_args){ .dx = dx,
+                                                                 .dweight = dweight,
+                                                                 .dbias = dbias,
+                                                                 .dy = p->in[2],
+                                                                 .x = x,
+                                                                 .weight = p->in[1] });
 }
 
 static void check_linear_forward(int64_t rows, int64_t in, int64_t out, bool bias)
@@ -100,10 +110,13 @@ static void a_product_beyond_cblas_is_refused(void **state)
     struct device dev = { .ops = ops_cpu() };
 
     (void)state;
-    assert_fails(dev.ops->linear_forward(&dev, big, big, one, tensor_none()), ALIBI_BAD_INPUT,
-                 "beyond CBLAS");
-    assert_fails(dev.ops->linear_backward(&dev, tensor_none(), one, tensor_none(), big, big, one),
-                 ALIBI_BAD_INPUT, "beyond CBLAS");
+    assert_fails(
+        dev.ops->linear_forward(&dev, &(struct linear_args){ .y = big, .x = big, .weight = one }),
+        ALIBI_BAD_INPUT, "beyond CBLAS");
+    assert_fails(
+        dev.ops->linear_backward(
+            &dev, &(struct linear_args){ .dweight = one, .dy = big, .x = big, .weight = one }),
+        ALIBI_BAD_INPUT, "beyond CBLAS");
 }
 
 /* ---- embedding */
@@ -113,7 +126,12 @@ static alibi_status run_embedding_forward(struct device *dev, const struct probl
 {
     struct tensor table = present_if(p->kind, p->in[2]);
 
-    return dev->ops->embedding_forward(dev, out[0], p->in[0], p->in[1], table, p->n[4], 1.25);
+    return dev->ops->embedding_forward(dev, &(struct embedding_args){ .y = out[0],
+                                                                      .tokens = p->in[0],
+                                                                      .weight = p->in[1],
+                                                                      .table = table,
+                                                                      .start = p->n[4],
+                                                                      .scale = 1.25 });
 }
 
 static alibi_status run_embedding_backward(struct device *dev, const struct problem *p,
@@ -121,7 +139,12 @@ static alibi_status run_embedding_backward(struct device *dev, const struct prob
 {
     struct tensor dtable = present_if(p->kind, out[1]);
 
-    return dev->ops->embedding_backward(dev, out[0], dtable, p->in[1], p->in[0], p->n[4], 1.25);
+    return dev->ops->embedding_backward(dev, &(struct embedding_args){ .dweight = out[0],
+                                                                       .dtable = dtable,
+                                                                       .dy = p->in[1],
+                                                                       .tokens = p->in[0],
+                                                                       .start = p->n[4],
+                                                                       .scale = 1.25 });
 }
 
 static void check_embedding(int64_t B, int64_t L, int64_t C, int64_t V, bool positions)
@@ -187,10 +210,27 @@ static alibi_status run_norm_forward(struct device *dev, const struct problem *p
     struct dropout drop = dropout_of(p->n[0]);
 
     if (p->kind & RMS)
-        return dev->ops->rmsnorm_forward(dev, out[0], out[1], sum, x, branch, drop, p->in[1], bias,
-                                         1e-5);
-    return dev->ops->layernorm_forward(dev, out[0], out[2], out[1], sum, x, branch, drop, p->in[1],
-                                       bias, 1e-5);
+        return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                .y = out[0],
+                                                                .rstd = out[1],
+                                                                .sum = sum,
+                                                                .x = x,
+                                                                .branch = branch,
+                                                                .dropout = drop,
+                                                                .weight = p->in[1],
+                                                                .bias = bias,
+                                                                .eps = 1e-5 });
+    return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                            .y = out[0],
+                                                            .mean = out[2],
+                                                            .rstd = out[1],
+                                                            .sum = sum,
+                                                            .x = x,
+                                                            .branch = branch,
+                                                            .dropout = drop,
+                                                            .weight = p->in[1],
+                                                            .bias = bias,
+                                                            .eps = 1e-5 });
 }
 
 static alibi_status run_norm_backward(struct device *dev, const struct problem *p,
@@ -202,10 +242,27 @@ static alibi_status run_norm_backward(struct device *dev, const struct problem *
     const struct tensor *in = p->in;
 
     if (p->kind & RMS)
-        return dev->ops->rmsnorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias,
-                                          in[3]);
-    return dev->ops->layernorm_backward(dev, out[0], out[1], dbias, y, in[2], in[0], in[1], bias,
-                                        in[4], in[3]);
+        return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                 .dx = out[0],
+                                                                 .dweight = out[1],
+                                                                 .dbias = dbias,
+                                                                 .y = y,
+                                                                 .dy = in[2],
+                                                                 .x = in[0],
+                                                                 .weight = in[1],
+                                                                 .bias = bias,
+                                                                 .rstd = in[3] });
+    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                             .dx = out[0],
+                                                             .dweight = out[1],
+                                                             .dbias = dbias,
+                                                             .y = y,
+                                                             .dy = in[2],
+                                                             .x = in[0],
+                                                             .weight = in[1],
+                                                             .bias = bias,
+                                                             .mean = in[4],
+                                                             .rstd = in[3] });
 }
 
 static void check_norm_forward(int64_t rows, int64_t C, int kind, int percent)
@@ -284,26 +341,69 @@ enum { DX = RSTD_APART + 1, DWEIGHT, DBIAS, Y_AGAIN, NORM_TENSORS };
 
 static void rmsnorm_thrice(struct device *dev, const struct tensor *t, struct dropout drop)
 {
-    struct tensor none = tensor_none();
-
-    assert_ok(dev->ops->rmsnorm_forward(dev, t[Y], t[RSTD], t[SUM], t[X], t[ADDED], drop, t[WEIGHT],
-                                        t[SHIFT], 1e-5));
-    assert_ok(dev->ops->rmsnorm_forward(dev, t[Y_APART], t[RSTD_APART], none, t[SUM_APART], none,
-                                        drop, t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(dev->ops->rmsnorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X], t[SUM],
-                                         t[WEIGHT], t[SHIFT], t[RSTD]));
+    assert_ok(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                               .y = t[Y],
+                                                               .rstd = t[RSTD],
+                                                               .sum = t[SUM],
+                                                               .x = t[X],
+                                                               .branch = t[ADDED],
+                                                               .dropout = drop,
+                                                               .weight = t[WEIGHT],
+                                                               .bias = t[SHIFT],
+                                                               .eps = 1e-5 }));
+    assert_ok(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                               .y = t[Y_APART],
+                                                               .rstd = t[RSTD_APART],
+                                                               .x = t[SUM_APART],
+                                                               .dropout = drop,
+                                                               .weight = t[WEIGHT],
+                                                               .bias = t[SHIFT],
+                                                               .eps = 1e-5 }));
+    assert_ok(dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                .dx = t[DX],
+                                                                .dweight = t[DWEIGHT],
+                                                                .dbias = t[DBIAS],
+                                                                .y = t[Y_AGAIN],
+                                                                .dy = t[X],
+                                                                .x = t[SUM],
+                                                                .weight = t[WEIGHT],
+                                                                .bias = t[SHIFT],
+                                                                .rstd = t[RSTD] }));
 }
 
 static void layernorm_thrice(struct device *dev, const struct tensor *t, struct dropout drop)
 {
-    struct tensor none = tensor_none();
-
-    assert_ok(dev->ops->layernorm_forward(dev, t[Y], t[MEAN], t[RSTD], t[SUM], t[X], t[ADDED], drop,
-                                          t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(dev->ops->layernorm_forward(dev, t[Y_APART], t[MEAN_APART], t[RSTD_APART], none,
-                                          t[SUM_APART], none, drop, t[WEIGHT], t[SHIFT], 1e-5));
-    assert_ok(dev->ops->layernorm_backward(dev, t[DX], t[DWEIGHT], t[DBIAS], t[Y_AGAIN], t[X],
-                                           t[SUM], t[WEIGHT], t[SHIFT], t[MEAN], t[RSTD]));
+    assert_ok(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                               .y = t[Y],
+                                                               .mean = t[MEAN],
+                                                               .rstd = t[RSTD],
+                                                               .sum = t[SUM],
+                                                               .x = t[X],
+                                                               .branch = t[ADDED],
+                                                               .dropout = drop,
+                                                               .weight = t[WEIGHT],
+                                                               .bias = t[SHIFT],
+                                                               .eps = 1e-5 }));
+    assert_ok(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                               .y = t[Y_APART],
+                                                               .mean = t[MEAN_APART],
+                                                               .rstd = t[RSTD_APART],
+                                                               .x = t[SUM_APART],
+                                                               .dropout = drop,
+                                                               .weight = t[WEIGHT],
+                                                               .bias = t[SHIFT],
+                                                               .eps = 1e-5 }));
+    assert_ok(dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                .dx = t[DX],
+                                                                .dweight = t[DWEIGHT],
+                                                                .dbias = t[DBIAS],
+                                                                .y = t[Y_AGAIN],
+                                                                .dy = t[X],
+                                                                .x = t[SUM],
+                                                                .weight = t[WEIGHT],
+                                                                .bias = t[SHIFT],
+                                                                .mean = t[MEAN],
+                                                                .rstd = t[RSTD] }));
 }
 
 static void assert_same_bits(struct tensor a, struct tensor b)
@@ -433,8 +533,13 @@ static alibi_status run_linear_activation_forward(struct device *dev, const stru
 {
     struct tensor bias = present_if(p->n[0], p->in[2]);
 
-    return dev->ops->linear_activation_forward(dev, p->kind, out[0], out[1], p->in[0], p->in[1],
-                                               bias);
+    return dev->ops->linear_activation_forward(
+        dev, &(struct linear_activation_args){ .kind = p->kind,
+                                               .activated = out[0],
+                                               .up = out[1],
+                                               .x = p->in[0],
+                                               .weight = p->in[1],
+                                               .bias = bias });
 }
 
 /* dy, activated, weight, up give dweight, dbias, dup_sums, dup, scratch. */
@@ -446,8 +551,17 @@ static alibi_status run_linear_activation_backward(struct device *dev, const str
                   scratch = p->n[0] == OVER_SCRATCH ? out[3] : out[4];
     struct tensor sums = present_if(p->n[1], out[2]);
 
-    return dev->ops->linear_activation_backward(dev, p->kind, out[3], sums, scratch, out[0], out[1],
-                                                in[0], in[1], in[2], up);
+    return dev->ops->linear_activation_backward(
+        dev, &(struct linear_activation_args){ .kind = p->kind,
+                                               .dup = out[3],
+                                               .dup_sums = sums,
+                                               .scratch = scratch,
+                                               .dweight = out[0],
+                                               .dbias = out[1],
+                                               .dy = in[0],
+                                               .activated = in[1],
+                                               .weight = in[2],
+                                               .up = up });
 }
 
 static void check_linear_activation_forward(int64_t rows, int64_t C, int64_t F, int kind, bool bias)
@@ -603,7 +717,9 @@ static alibi_status run_rotary(struct device *dev, const struct problem *p, stru
 
     return dev->ops->rotary(
         dev, x,
-        (struct rotation){ p->in[0], 2, p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES },
+        (struct rotation){ .table = p->in[0],
+                           .start = 2,
+                           .layout = p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES },
         p->kind & 2 ? -1 : 1);
 }
 
@@ -651,9 +767,19 @@ static void rotary_equals_the_reference(void **state)
 static alibi_status run_cross_entropy(struct device *dev, const struct problem *p,
                                       struct tensor *out)
 {
-    TRY_RETURN(dev->ops->cross_entropy(dev, out[0], tensor_none(), p->in[0], p->in[1], 0.25));
-    TRY_RETURN(dev->ops->cross_entropy(dev, out[1], out[2], p->in[0], p->in[1], 0.25));
-    return dev->ops->cross_entropy(dev, out[1], out[3], out[3], p->in[1], 0.25);
+    TRY_RETURN(dev->ops->cross_entropy(
+        dev, &(struct cross_entropy_args){
+                 .nll = out[0], .logits = p->in[0], .targets = p->in[1], .scale = 0.25 }));
+    TRY_RETURN(dev->ops->cross_entropy(dev, &(struct cross_entropy_args){ .nll = out[1],
+                                                                          .dlogits = out[2],
+                                                                          .logits = p->in[0],
+                                                                          .targets = p->in[1],
+                                                                          .scale = 0.25 }));
+    return dev->ops->cross_entropy(dev, &(struct cross_entropy_args){ .nll = out[1],
+                                                                      .dlogits = out[3],
+                                                                      .logits = out[3],
+                                                                      .targets = p->in[1],
+                                                                      .scale = 0.25 });
 }
 
 static void cross_entropy_equals_the_reference(void **state)
@@ -684,23 +810,31 @@ static void cross_entropy_equals_the_reference(void **state)
 /* ---- optimizers and sums. Decay is so strong that an element on the wrong side of its end is
  * seen. */
 
-static const struct adamw adamw = { 1e-2, 0.9, 0.95, 1e-8, 10, 0.5, 3, 0 };
-static const struct nesterov nesterov = { 0.02, 0.019, 0.99, 10, 0.5, 0 };
+static const struct adamw_args adamw = { .lr = 1e-2,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.95,
+                                         .eps = 1e-8,
+                                         .weight_decay = 10,
+                                         .gradient_scale = 0.5,
+                                         .step = 3 };
+static const struct nesterov_args nesterov = {
+    .lr = 0.02, .previous_lr = 0.019, .momentum = 0.99, .weight_decay = 10, .gradient_scale = 0.5
+};
 
 static alibi_status run_adamw(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct adamw a = adamw;
+    struct adamw_args a = adamw;
 
     a.decaying = p->n[0];
-    return dev->ops->adamw(dev, out[0], tensor_none(), out[1], out[2], p->in[0], a);
+    return adamw_of(dev, out[0], tensor_none(), out[1], out[2], p->in[0], a);
 }
 
 static alibi_status run_nesterov(struct device *dev, const struct problem *p, struct tensor *out)
 {
-    struct nesterov n = nesterov;
+    struct nesterov_args n = nesterov;
 
     n.decaying = p->n[0];
-    return dev->ops->nesterov(dev, out[0], tensor_none(), out[1], p->in[0], n);
+    return nesterov_of(dev, out[0], tensor_none(), out[1], p->in[0], n);
 }
 
 static alibi_status run_sums(struct device *dev, const struct problem *p, struct tensor *out)
@@ -755,8 +889,8 @@ static void optimizers_copy_the_new_weights_in_any_type(void **state)
     struct tensor W = tensor_1(w, DTYPE_F32, COUNT), M = tensor_1(m, DTYPE_F32, COUNT),
                   V = tensor_1(v, DTYPE_F32, COUNT);
     struct tensor G = tensor_1(gradient, DTYPE_F32, COUNT);
-    struct adamw a = adamw;
-    struct nesterov n = nesterov;
+    struct adamw_args a = adamw;
+    struct nesterov_args n = nesterov;
     struct ops ops;
     struct device dev = { .ops = &ops };
 
@@ -770,9 +904,9 @@ static void optimizers_copy_the_new_weights_in_any_type(void **state)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
             struct tensor copy = tensor_1(memory, types[t], COUNT);
             assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
-            assert_ok(ops.adamw(&dev, W, copy, M, V, G, a));
+            assert_ok(adamw_of(&dev, W, copy, M, V, G, a));
             assert_copied(copy, w);
-            assert_ok(ops.nesterov(&dev, W, copy, M, G, n));
+            assert_ok(nesterov_of(&dev, W, copy, M, G, n));
             assert_copied(copy, w);
         }
 }
@@ -802,9 +936,11 @@ static void a_nan_is_never_hidden(void **state)
         }
         float logits[37] = { [36] = NAN }, nll[1] = { 0 };
         int32_t target[1] = { 0 };
-        assert_ok(ops.cross_entropy(&dev, tensor_1(nll, DTYPE_F32, 1), tensor_none(),
-                                    tensor_2(logits, DTYPE_F32, 1, 37),
-                                    tensor_1(target, DTYPE_I32, 1), 1.0));
+        assert_ok(ops.cross_entropy(
+            &dev, &(struct cross_entropy_args){ .nll = tensor_1(nll, DTYPE_F32, 1),
+                                                .logits = tensor_2(logits, DTYPE_F32, 1, 37),
+                                                .targets = tensor_1(target, DTYPE_I32, 1),
+                                                .scale = 1.0 }));
         assert_true(isnan(nll[0]));
     }
 }

@@ -1,5 +1,6 @@
 /* test_cpu_attention.c - attention of the CPU backend against the reference: shapes around tiles
  * and vectors, every bias */
+#include "ops/calls.h"
 #include "ops/problem.h"
 
 struct attention_case {
@@ -34,12 +35,12 @@ static struct problem attention_problem(const char *operation, struct attention_
     return p;
 }
 
-static struct attention attention_of(const struct problem *p)
+static struct attention_args attention_of(const struct problem *p)
 {
     const int64_t *n = p->n;
     int64_t B = n[0], Lq = n[1], Lk = n[2], H = n[3], Hkv = n[4], D = n[5];
 
-    return (struct attention){
+    return (struct attention_args){
         .q = tensor_heads(p->in[Q_ROWS], B, Lq, 0, H, D),
         .k = tensor_heads(p->in[KV_ROWS], B, Lk, 0, Hkv, D),
         .v = tensor_heads(p->in[KV_ROWS], B, Lk, Hkv * D, Hkv, D),
@@ -53,7 +54,7 @@ static alibi_status run_attention_forward(struct device *dev, const struct probl
 {
     struct tensor y = tensor_heads(out[0], p->n[0], p->n[1], 0, p->n[3], p->n[5]);
 
-    return dev->ops->attention_forward(dev, y, out[1], attention_of(p));
+    return attention_forward_of(dev, y, out[1], attention_of(p));
 }
 
 static struct problem forward_problem(struct attention_case c, double limit)
@@ -74,11 +75,11 @@ static alibi_status run_attention_backward(struct device *dev, const struct prob
     struct tensor dy = tensor_heads(p->in[DY_ROWS], B, L, 0, H, D),
                   y = tensor_heads(p->in[Y_ROWS], B, L, 0, H, D);
     struct tensor dbias = p->outs > 2 ? out[2] : tensor_none();
-    struct attention a = attention_of(p);
+    struct attention_args a = attention_of(p);
 
     if (p->ins > ANGLES)
-        a.turned = (struct rotation){ p->in[ANGLES], 2, (int)n[6] };
-    return dev->ops->attention_backward(
+        a.rotation = (struct rotation){ .table = p->in[ANGLES], .start = 2, .layout = (int)n[6] };
+    return attention_backward_of(
         dev, tensor_heads(out[0], B, L, 0, H, D), tensor_heads(out[1], B, L, 0, Hkv, D),
         tensor_heads(out[1], B, L, Hkv * D, Hkv, D), dbias, dy, y, p->in[LSE], a);
 }

@@ -3,6 +3,7 @@
  * (test_cuda_device.c)
  *
  * Nothing here calls cuBLASLt, in whose kernels racecheck crashes. */
+#include "ops/calls.h"
 #include "ops/gpu.h"
 
 /* ---- embedding. n: B L C V start */
@@ -30,15 +31,25 @@ static void given_tokens(struct problem *p, int64_t count, int64_t V, enum token
 static alibi_status run_embedding_forward(struct device *dev, const struct problem *p,
                                           const struct tensor *t)
 {
-    return dev->ops->embedding_forward(dev, t[3], t[0], t[1], present_if(p->kind, t[2]), p->n[4],
-                                       1.25);
+    return dev->ops->embedding_forward(dev,
+                                       &(struct embedding_args){ .y = t[3],
+                                                                 .tokens = t[0],
+                                                                 .weight = t[1],
+                                                                 .table = present_if(p->kind, t[2]),
+                                                                 .start = p->n[4],
+                                                                 .scale = 1.25 });
 }
 
 static alibi_status run_embedding_backward(struct device *dev, const struct problem *p,
                                            const struct tensor *t)
 {
-    return dev->ops->embedding_backward(dev, t[2], present_if(p->kind, t[3]), t[1], t[0], p->n[4],
-                                        1.25);
+    return dev->ops->embedding_backward(
+        dev, &(struct embedding_args){ .dweight = t[2],
+                                       .dtable = present_if(p->kind, t[3]),
+                                       .dy = t[1],
+                                       .tokens = t[0],
+                                       .start = p->n[4],
+                                       .scale = 1.25 });
 }
 
 static void check_embedding(const int64_t *n, enum dtype type, enum tokens tokens, bool positions,
@@ -108,9 +119,27 @@ static alibi_status run_norm_forward(struct device *dev, const struct problem *p
     struct dropout drop = dropout_of(p->n[0]);
 
     if (p->kind & 2)
-        return dev->ops->rmsnorm_forward(dev, t[3], t[4], sum, x, branch, drop, t[1], bias, 1e-5);
-    return dev->ops->layernorm_forward(dev, t[3], t[5], t[4], sum, x, branch, drop, t[1], bias,
-                                       1e-5);
+        return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                .y = t[3],
+                                                                .rstd = t[4],
+                                                                .sum = sum,
+                                                                .x = x,
+                                                                .branch = branch,
+                                                                .dropout = drop,
+                                                                .weight = t[1],
+                                                                .bias = bias,
+                                                                .eps = 1e-5 });
+    return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                            .y = t[3],
+                                                            .mean = t[5],
+                                                            .rstd = t[4],
+                                                            .sum = sum,
+                                                            .x = x,
+                                                            .branch = branch,
+                                                            .dropout = drop,
+                                                            .weight = t[1],
+                                                            .bias = bias,
+                                                            .eps = 1e-5 });
 }
 
 static alibi_status run_norm_backward(struct device *dev, const struct problem *p,
@@ -120,9 +149,27 @@ static alibi_status run_norm_backward(struct device *dev, const struct problem *
                   y = present_if(p->kind & 4, t[9]);
 
     if (p->kind & 2)
-        return dev->ops->rmsnorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[3]);
-    return dev->ops->layernorm_backward(dev, t[5], t[6], dbias, y, t[2], t[0], t[1], bias, t[4],
-                                        t[3]);
+        return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                 .dx = t[5],
+                                                                 .dweight = t[6],
+                                                                 .dbias = dbias,
+                                                                 .y = y,
+                                                                 .dy = t[2],
+                                                                 .x = t[0],
+                                                                 .weight = t[1],
+                                                                 .bias = bias,
+                                                                 .rstd = t[3] });
+    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                             .dx = t[5],
+                                                             .dweight = t[6],
+                                                             .dbias = dbias,
+                                                             .y = y,
+                                                             .dy = t[2],
+                                                             .x = t[0],
+                                                             .weight = t[1],
+                                                             .bias = bias,
+                                                             .mean = t[4],
+                                                             .rstd = t[3] });
 }
 
 static struct slot *written_or_added_to(struct problem *p, bool in_place, struct tensor shape)
@@ -245,34 +292,80 @@ static alibi_status run_rmsnorm_thrice(struct device *dev, const struct problem 
                                        const struct tensor *t)
 {
     struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]),
-                  sum = t[NORM_SUM], none = tensor_none();
+                  sum = t[NORM_SUM];
     struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), rstd = t[NORM_RSTD];
     struct dropout drop = dropout_of(p->n[0]);
 
-    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y], rstd, sum, t[NORM_X], t[NORM_BRANCH], drop,
-                                         weight, bias, 1e-5));
-    TRY_RETURN(dev->ops->rmsnorm_forward(dev, t[NORM_Y_ALONE], t[NORM_RSTD_ALONE], none, sum, none,
-                                         drop, weight, bias, 1e-5));
-    return dev->ops->rmsnorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN],
-                                      t[NORM_X], sum, weight, bias, rstd);
+    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                .y = t[NORM_Y],
+                                                                .rstd = rstd,
+                                                                .sum = sum,
+                                                                .x = t[NORM_X],
+                                                                .branch = t[NORM_BRANCH],
+                                                                .dropout = drop,
+                                                                .weight = weight,
+                                                                .bias = bias,
+                                                                .eps = 1e-5 }));
+    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                .y = t[NORM_Y_ALONE],
+                                                                .rstd = t[NORM_RSTD_ALONE],
+                                                                .x = sum,
+                                                                .dropout = drop,
+                                                                .weight = weight,
+                                                                .bias = bias,
+                                                                .eps = 1e-5 }));
+    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                             .dx = t[NORM_DX],
+                                                             .dweight = t[NORM_DWEIGHT],
+                                                             .dbias = dbias,
+                                                             .y = t[NORM_Y_AGAIN],
+                                                             .dy = t[NORM_X],
+                                                             .x = sum,
+                                                             .weight = weight,
+                                                             .bias = bias,
+                                                             .rstd = rstd });
 }
 
 static alibi_status run_layernorm_thrice(struct device *dev, const struct problem *p,
                                          const struct tensor *t)
 {
     struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]),
-                  sum = t[NORM_SUM], none = tensor_none();
+                  sum = t[NORM_SUM];
     struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), mean = t[NORM_MEAN],
                   rstd = t[NORM_RSTD];
     struct dropout drop = dropout_of(p->n[0]);
 
-    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y], mean, rstd, sum, t[NORM_X],
-                                           t[NORM_BRANCH], drop, weight, bias, 1e-5));
-    TRY_RETURN(dev->ops->layernorm_forward(dev, t[NORM_Y_ALONE], t[NORM_MEAN_ALONE],
-                                           t[NORM_RSTD_ALONE], none, sum, none, drop, weight, bias,
-                                           1e-5));
-    return dev->ops->layernorm_backward(dev, t[NORM_DX], t[NORM_DWEIGHT], dbias, t[NORM_Y_AGAIN],
-                                        t[NORM_X], sum, weight, bias, mean, rstd);
+    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                .y = t[NORM_Y],
+                                                                .mean = mean,
+                                                                .rstd = rstd,
+                                                                .sum = sum,
+                                                                .x = t[NORM_X],
+                                                                .branch = t[NORM_BRANCH],
+                                                                .dropout = drop,
+                                                                .weight = weight,
+                                                                .bias = bias,
+                                                                .eps = 1e-5 }));
+    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                .y = t[NORM_Y_ALONE],
+                                                                .mean = t[NORM_MEAN_ALONE],
+                                                                .rstd = t[NORM_RSTD_ALONE],
+                                                                .x = sum,
+                                                                .dropout = drop,
+                                                                .weight = weight,
+                                                                .bias = bias,
+                                                                .eps = 1e-5 }));
+    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                             .dx = t[NORM_DX],
+                                                             .dweight = t[NORM_DWEIGHT],
+                                                             .dbias = dbias,
+                                                             .y = t[NORM_Y_AGAIN],
+                                                             .dy = t[NORM_X],
+                                                             .x = sum,
+                                                             .weight = weight,
+                                                             .bias = bias,
+                                                             .mean = mean,
+                                                             .rstd = rstd });
 }
 
 static bool same_bits(const struct problem *p, const struct solution *s, int a, int b)
@@ -468,7 +561,9 @@ static alibi_status run_rotary(struct device *dev, const struct problem *p, cons
 {
     const int64_t *n = p->n;
     struct tensor x = tensor_heads(t[1], n[0], n[1], n[5], n[2], n[3]);
-    struct rotation r = { t[0], n[4], p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES };
+    struct rotation r = { .table = t[0],
+                          .start = n[4],
+                          .layout = p->kind & 1 ? ALIBI_ROTARY_PAIRS : ALIBI_ROTARY_HALVES };
 
     return dev->ops->rotary(dev, x, r, p->kind & 2 ? -1 : 1);
 }
@@ -559,7 +654,12 @@ static alibi_status run_cross_entropy(struct device *dev, const struct problem *
 {
     struct tensor logits = p->kind == 2 ? t[3] : t[0];
 
-    return dev->ops->cross_entropy(dev, t[2], present_if(p->kind > 0, t[3]), logits, t[1], 0.25);
+    return dev->ops->cross_entropy(
+        dev, &(struct cross_entropy_args){ .nll = t[2],
+                                           .dlogits = present_if(p->kind > 0, t[3]),
+                                           .logits = logits,
+                                           .targets = t[1],
+                                           .scale = 0.25 });
 }
 
 static void check_cross_entropy(int64_t rows, int64_t V, enum dtype type, int kind, double size,
@@ -611,29 +711,29 @@ static void cross_entropy_equals_the_reference(void **state)
 
 static alibi_status run_adamw(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    struct adamw a = { .lr = 1e-2,
-                       .beta1 = 0.9,
-                       .beta2 = 0.95,
-                       .eps = 1e-8,
-                       .weight_decay = 0.1,
-                       .gradient_scale = 0.5,
-                       .step = 3,
-                       .decaying = p->n[0] };
+    struct adamw_args a = { .lr = 1e-2,
+                            .beta1 = 0.9,
+                            .beta2 = 0.95,
+                            .eps = 1e-8,
+                            .weight_decay = 0.1,
+                            .gradient_scale = 0.5,
+                            .step = 3,
+                            .decaying = p->n[0] };
 
-    return dev->ops->adamw(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[3], t[0], a);
+    return adamw_of(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[3], t[0], a);
 }
 
 static alibi_status run_nesterov(struct device *dev, const struct problem *p,
                                  const struct tensor *t)
 {
-    struct nesterov n = { .lr = 0.02,
-                          .previous_lr = 0.019,
-                          .momentum = 0.99,
-                          .weight_decay = 0.1,
-                          .gradient_scale = 0.5,
-                          .decaying = p->n[0] };
+    struct nesterov_args n = { .lr = 0.02,
+                               .previous_lr = 0.019,
+                               .momentum = 0.99,
+                               .weight_decay = 0.1,
+                               .gradient_scale = 0.5,
+                               .decaying = p->n[0] };
 
-    return dev->ops->nesterov(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[0], n);
+    return nesterov_of(dev, t[1], present_if(p->kind > 0, t[4]), t[2], t[0], n);
 }
 
 static void check_optimizer(bool adamw, int64_t count, int64_t decaying, int copy, int64_t skew)

@@ -1,5 +1,6 @@
 /* test_cuda_attention.c - the GPU's attention against the reference in double precision: shapes
  * around tiles, every bias, views as the model has them, and keys that are left out */
+#include "ops/calls.h"
 #include "ops/gpu.h"
 #include "ops/ref/ref.h"
 
@@ -104,9 +105,9 @@ static struct tensor view(const struct problem *p, const struct tensor *t, int f
     return heads;
 }
 
-static struct attention attention_of(const struct problem *p, const struct tensor *t)
+static struct attention_args attention_of(const struct problem *p, const struct tensor *t)
 {
-    return (struct attention){
+    return (struct attention_args){
         .q = view(p, t, Q_ROWS, 0),
         .k = view(p, t, Q_ROWS, 1),
         .v = view(p, t, Q_ROWS, 2),
@@ -131,13 +132,13 @@ static struct tensor present_if_any(struct tensor t)
 
 static alibi_status run_forward(struct device *dev, const struct problem *p, const struct tensor *t)
 {
-    struct attention a = attention_of(p, t);
+    struct attention_args a = attention_of(p, t);
 
     a.skip.norms = present_if_any(t[FORWARD_NORMS]);
     a.skip.kept = present_if_any(t[FORWARD_KEPT]);
     if (tensor_count(t[FORWARD_NORMS]) > 0)
-        TRY_RETURN(dev->ops->attention_norms(dev, a.skip.norms, a.k, 0));
-    return dev->ops->attention_forward(dev, query_view(p, t[FORWARD_Y]), t[FORWARD_LSE], a);
+        TRY_RETURN(dev->ops->attention_norms(dev, a.skip.norms, a.k, 0, ragged_none()));
+    return attention_forward_of(dev, query_view(p, t[FORWARD_Y]), t[FORWARD_LSE], a);
 }
 
 static double largest(const struct slot *s)
@@ -186,16 +187,18 @@ static void check_forward(struct attention_case c, enum dtype type, int64_t skew
 static alibi_status run_backward(struct device *dev, const struct problem *p,
                                  const struct tensor *t)
 {
-    struct attention a = attention_of(p, t);
+    struct attention_args a = attention_of(p, t);
 
     a.skip.kept = present_if_any(t[KEPT]);
     if (p->n[N_TURNED] != NOT_TURNED)
-        a.turned = (struct rotation){ t[ANGLES], START,
-                                      p->n[N_TURNED] == HALVES_TURNED ? ALIBI_ROTARY_HALVES
-                                                                      : ALIBI_ROTARY_PAIRS };
-    return dev->ops->attention_backward(
-        dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1), view(p, t, DQ_ROWS, 2),
-        present_if_any(t[DBIAS]), query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
+        a.rotation =
+            (struct rotation){ .table = t[ANGLES],
+                               .start = START,
+                               .layout = p->n[N_TURNED] == HALVES_TURNED ? ALIBI_ROTARY_HALVES
+                                                                         : ALIBI_ROTARY_PAIRS };
+    return attention_backward_of(dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1),
+                                 view(p, t, DQ_ROWS, 2), present_if_any(t[DBIAS]),
+                                 query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
 }
 
 /* y and lse are what the slots of a forward problem's solution hold. */
@@ -235,7 +238,7 @@ static struct problem backward_problem(struct attention_case c, enum dtype type,
 /* ---- pairs of a query and a key, in double */
 
 struct operands {
-    struct attention a;
+    struct attention_args a;
     struct tensor dy, y, lse;
 };
 
@@ -274,7 +277,7 @@ static double dot(const double *x, const double *y, int64_t D)
 
 static struct pair pair_at(const struct operands *o, int64_t b, int64_t h, int64_t i, int64_t j)
 {
-    const struct attention *a = &o->a;
+    const struct attention_args *a = &o->a;
     int64_t H = a->q.shape[2], Lq = a->q.shape[1], D = a->q.shape[3], kv = h / (H / a->k.shape[2]);
     struct pair x = { row_at(a->q, b, i, h),
                       row_at(a->k, b, j, kv),
@@ -568,7 +571,7 @@ static alibi_status run_norms(struct device *dev, const struct problem *p, const
     struct tensor k = tensor_heads(t[0], p->n[0], p->n[4], 0, p->n[2], p->n[3]);
 
     k.shape[1] = p->n[1];
-    return dev->ops->attention_norms(dev, t[1], k, p->n[5]);
+    return dev->ops->attention_norms(dev, t[1], k, p->n[5], ragged_none());
 }
 
 static bool norms_are_bounds(const struct problem *p, const struct solution *s, int slot)
@@ -629,10 +632,10 @@ static void fill_normal(struct slot *s, uint64_t stream, double size)
 }
 
 /* The problem's attention in double, with the tiles that the GPU used; the caller frees t. */
-static struct attention attention_used(const struct problem *p, const struct solution *s,
-                                       struct tensor t[SLOTS])
+static struct attention_args attention_used(const struct problem *p, const struct solution *s,
+                                            struct tensor t[SLOTS])
 {
-    struct attention a;
+    struct attention_args a;
 
     for (int i = 0; i < p->count; i++)
         t[i] = reference_tensor(&p->slots[i]);
@@ -649,7 +652,7 @@ static bool is_used(struct tensor kept, int64_t row, int64_t tile)
 }
 
 /* Each row has the tile of its own queries, and none behind it. */
-static bool is_a_record(const struct attention *a)
+static bool is_a_record(const struct attention_args *a)
 {
     struct tensor kept = a->skip.kept;
     int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE, tiles = kept.shape[2];
@@ -680,9 +683,9 @@ static void one_sided(const struct problem *p, const struct solution *s, int slo
 static bool check_budget(const struct problem *p, const struct solution *s, double *used)
 {
     struct tensor t[SLOTS];
-    struct attention a = attention_used(p, s, t);
+    struct attention_args a = attention_used(p, s, t);
     struct skip_count count = attention_count(&a);
-    double left_out = attention_left_out(&a), v = largest(&p->slots[V_ROWS]),
+    double left_out = attention_skipped(&a), v = largest(&p->slots[V_ROWS]),
            row = v * sqrt((double)p->n[N_D]);
     double rounding = (p->type == DTYPE_BF16 ? 0x1p-7 : 2e-5) * v, y[2], lse[2];
     bool good = is_a_record(&a);
@@ -748,7 +751,7 @@ static void check_skipping_backward(struct attention_case c, const struct proble
 {
     double *y = NULL, *lse = NULL;
     struct tensor t[SLOTS];
-    struct attention a = attention_used(forward, s, t);
+    struct attention_args a = attention_used(forward, s, t);
 
     assert_ok(NEW_ARRAY(&y, stored(&forward->slots[FORWARD_Y]), "y"));
     assert_ok(NEW_ARRAY(&lse, stored(&forward->slots[FORWARD_LSE]), "lse"));

@@ -99,10 +99,16 @@ static void leave_sums(int64_t rows)
     enum { C = 8192 };
     struct tensor dx = zeros(matrix(DTYPE_F32, rows, C)), x = zeros(matrix(DTYPE_F32, rows, C));
     struct tensor dweight = zeros(vector(DTYPE_F32, C)), weight = zeros(vector(DTYPE_F32, C));
-    struct tensor rstd = zeros(vector(DTYPE_F32, rows)), none = tensor_none();
+    struct tensor rstd = zeros(vector(DTYPE_F32, rows));
     struct tensor all[] = { dx, x, dweight, weight, rstd };
 
-    assert_ok(gpu.ops->rmsnorm_backward(&gpu, dx, dweight, none, none, x, x, weight, none, rstd));
+    assert_ok(gpu.ops->norm_backward(&gpu, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                .dx = dx,
+                                                                .dweight = dweight,
+                                                                .dy = x,
+                                                                .x = x,
+                                                                .weight = weight,
+                                                                .rstd = rstd }));
     for (int i = 0; i < COUNT_OF(all); i++)
         gpu.ops->buffer_free(&gpu, all[i].data);
 }
@@ -222,7 +228,8 @@ static void times_of_operations_are_kept_once_somebody_asks(void **state)
                   bias = zeros(vector(DTYPE_F32, 64));
     struct tensor all[] = { x, y, weight, bias };
     assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
-    assert_ok(gpu.ops->linear_forward(&gpu, y, x, weight, bias));
+    assert_ok(gpu.ops->linear_forward(
+        &gpu, &(struct linear_args){ .y = y, .x = x, .weight = weight, .bias = bias }));
     assert_ok(gpu.ops->read_parts(&gpu, parts, &count));
     assert_true(count > 0 && count <= DEVICE_PARTS_MAX);
     for (int i = 0; i < count; i++) {

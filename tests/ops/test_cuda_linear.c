@@ -7,7 +7,9 @@
 static alibi_status run_linear_forward(struct device *dev, const struct problem *p,
                                        const struct tensor *t)
 {
-    return dev->ops->linear_forward(dev, t[3], t[0], t[1], present_if(p->kind & 1, t[2]));
+    return dev->ops->linear_forward(
+        dev, &(struct linear_args){
+                 .y = t[3], .x = t[0], .weight = t[1], .bias = present_if(p->kind & 1, t[2]) });
 }
 
 /* Without dweight nobody looks at x. */
@@ -17,8 +19,13 @@ static alibi_status run_linear_backward(struct device *dev, const struct problem
     struct tensor dx = p->kind & 2 ? t[5] : tensor_none(), dbias = present_if(p->kind & 1, t[4]);
     bool dweight = !(p->kind & 4);
 
-    return dev->ops->linear_backward(dev, dx, present_if(dweight, t[3]), dbias, t[2],
-                                     present_if(dweight, t[0]), t[1]);
+    return dev->ops->linear_backward(dev,
+                                     &(struct linear_args){ .dx = dx,
+                                                            .dweight = present_if(dweight, t[3]),
+                                                            .dbias = dbias,
+                                                            .dy = t[2],
+                                                            .x = present_if(dweight, t[0]),
+                                                            .weight = t[1] });
 }
 
 static void check_linear_forward(const int64_t *n, enum dtype type, int kind, int64_t skew)
@@ -98,8 +105,13 @@ static void linear_takes_tensors_at_any_place(void **state)
 static alibi_status run_linear_activation_forward(struct device *dev, const struct problem *p,
                                                   const struct tensor *t)
 {
-    return dev->ops->linear_activation_forward(dev, (int)p->n[0], t[3], t[4], t[0], t[1],
-                                               present_if(p->kind & 1, t[2]));
+    return dev->ops->linear_activation_forward(
+        dev, &(struct linear_activation_args){ .kind = (int)p->n[0],
+                                               .activated = t[3],
+                                               .up = t[4],
+                                               .x = t[0],
+                                               .weight = t[1],
+                                               .bias = present_if(p->kind & 1, t[2]) });
 }
 
 static alibi_status run_linear_activation_backward(struct device *dev, const struct problem *p,
@@ -109,8 +121,17 @@ static alibi_status run_linear_activation_backward(struct device *dev, const str
                   room = p->kind & 4 ? t[5] : t[2];
     struct tensor sums = present_if(p->kind & 8, t[9]), dbias = present_if(p->kind & 1, t[4]);
 
-    return dev->ops->linear_activation_backward(dev, (int)p->n[0], dup, sums, room, t[3], dbias,
-                                                t[0], t[1], t[8], up);
+    return dev->ops->linear_activation_backward(
+        dev, &(struct linear_activation_args){ .kind = (int)p->n[0],
+                                               .dup = dup,
+                                               .dup_sums = sums,
+                                               .scratch = room,
+                                               .dweight = t[3],
+                                               .dbias = dbias,
+                                               .dy = t[0],
+                                               .activated = t[1],
+                                               .weight = t[8],
+                                               .up = up });
 }
 
 static void check_linear_activation_forward(const int64_t *n, enum dtype type, int activation,

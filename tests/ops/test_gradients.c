@@ -6,6 +6,7 @@
  * where it is overwritten they must be gone. */
 #include "ops/ops.h"
 
+#include "ops/calls.h"
 #include "check.h"
 
 #define LIMIT 1e-7
@@ -181,14 +182,22 @@ static struct tensor batched(const struct problem *p, struct tensor t)
 
 static void embedding_forward(struct problem *p)
 {
-    assert_ok(ops_ref.embedding_forward(&device, batched(p, p->y), p->index, p->in[0].x, p->in[1].x,
-                                        p->start, p->scale));
+    assert_ok(ops_ref.embedding_forward(&device, &(struct embedding_args){ .y = batched(p, p->y),
+                                                                           .tokens = p->index,
+                                                                           .weight = p->in[0].x,
+                                                                           .table = p->in[1].x,
+                                                                           .start = p->start,
+                                                                           .scale = p->scale }));
 }
 
 static void embedding_backward(struct problem *p)
 {
-    assert_ok(ops_ref.embedding_backward(&device, p->in[0].dx, p->in[1].dx, batched(p, p->dy),
-                                         p->index, p->start, p->scale));
+    assert_ok(ops_ref.embedding_backward(&device, &(struct embedding_args){ .dweight = p->in[0].dx,
+                                                                            .dtable = p->in[1].dx,
+                                                                            .dy = batched(p, p->dy),
+                                                                            .tokens = p->index,
+                                                                            .start = p->start,
+                                                                            .scale = p->scale }));
 }
 
 static void embedding_gradients_equal_finite_differences(void **state)
@@ -223,13 +232,19 @@ static void embedding_gradients_equal_finite_differences(void **state)
 
 static void linear_forward(struct problem *p)
 {
-    assert_ok(ops_ref.linear_forward(&device, p->y, p->in[0].x, p->in[1].x, p->in[2].x));
+    assert_ok(ops_ref.linear_forward(
+        &device, &(struct linear_args){
+                     .y = p->y, .x = p->in[0].x, .weight = p->in[1].x, .bias = p->in[2].x }));
 }
 
 static void linear_backward(struct problem *p)
 {
-    assert_ok(ops_ref.linear_backward(&device, p->in[0].dx, p->in[1].dx, p->in[2].dx, p->dy,
-                                      p->in[0].x, p->in[1].x));
+    assert_ok(ops_ref.linear_backward(&device, &(struct linear_args){ .dx = p->in[0].dx,
+                                                                      .dweight = p->in[1].dx,
+                                                                      .dbias = p->in[2].dx,
+                                                                      .dy = p->dy,
+                                                                      .x = p->in[0].x,
+                                                                      .weight = p->in[1].x }));
 }
 
 static void add_optional(struct problem *p, bool present, int64_t rows, int64_t columns,
@@ -269,9 +284,11 @@ static void linear_gives_the_same_gradient_of_its_input_alone(void **state)
     struct tensor all[] = { dy, x, weight, dx, alone, dweight };
 
     (void)state;
-    assert_ok(ops_ref.linear_backward(&device, dx, dweight, tensor_none(), dy, x, weight));
-    assert_ok(ops_ref.linear_backward(&device, alone, tensor_none(), tensor_none(), dy,
-                                      tensor_none(), weight));
+    assert_ok(ops_ref.linear_backward(
+        &device,
+        &(struct linear_args){ .dx = dx, .dweight = dweight, .dy = dy, .x = x, .weight = weight }));
+    assert_ok(ops_ref.linear_backward(
+        &device, &(struct linear_args){ .dx = alone, .dy = dy, .weight = weight }));
     assert_memory_equal(alone.data, dx.data, 15 * sizeof(double));
     for (size_t i = 0; i < COUNT(all); i++)
         mem_free(all[i].data);
@@ -287,11 +304,28 @@ static void norm_forward(struct problem *p)
     struct tensor x = p->in[0].x, weight = p->in[1].x, bias = p->in[2].x, branch = p->in[3].x;
 
     if (p->kind)
-        assert_ok(ops_ref.rmsnorm_forward(&device, p->y, p->kept, p->sum, x, branch, p->drop,
-                                          weight, bias, norm_eps));
+        assert_ok(ops_ref.norm_forward(&device, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                     .y = p->y,
+                                                                     .rstd = p->kept,
+                                                                     .sum = p->sum,
+                                                                     .x = x,
+                                                                     .branch = branch,
+                                                                     .dropout = p->drop,
+                                                                     .weight = weight,
+                                                                     .bias = bias,
+                                                                     .eps = norm_eps }));
     else
-        assert_ok(ops_ref.layernorm_forward(&device, p->y, p->kept_too, p->kept, p->sum, x, branch,
-                                            p->drop, weight, bias, norm_eps));
+        assert_ok(ops_ref.norm_forward(&device, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                     .y = p->y,
+                                                                     .mean = p->kept_too,
+                                                                     .rstd = p->kept,
+                                                                     .sum = p->sum,
+                                                                     .x = x,
+                                                                     .branch = branch,
+                                                                     .dropout = p->drop,
+                                                                     .weight = weight,
+                                                                     .bias = bias,
+                                                                     .eps = norm_eps }));
 }
 
 /* Of the norm alone, onto dx; y must come out as it did before. */
@@ -300,11 +334,28 @@ static void norm_alone_backward(struct problem *p, struct tensor dx, struct tens
     struct input *weight = &p->in[1], *bias = &p->in[2];
 
     if (p->kind)
-        assert_ok(ops_ref.rmsnorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x,
-                                           weight->x, bias->x, p->kept));
+        assert_ok(ops_ref.norm_backward(&device, &(struct norm_args){ .kind = ALIBI_RMSNORM,
+                                                                      .dx = dx,
+                                                                      .dweight = weight->dx,
+                                                                      .dbias = bias->dx,
+                                                                      .y = p->again,
+                                                                      .dy = p->dy,
+                                                                      .x = x,
+                                                                      .weight = weight->x,
+                                                                      .bias = bias->x,
+                                                                      .rstd = p->kept }));
     else
-        assert_ok(ops_ref.layernorm_backward(&device, dx, weight->dx, bias->dx, p->again, p->dy, x,
-                                             weight->x, bias->x, p->kept_too, p->kept));
+        assert_ok(ops_ref.norm_backward(&device, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
+                                                                      .dx = dx,
+                                                                      .dweight = weight->dx,
+                                                                      .dbias = bias->dx,
+                                                                      .y = p->again,
+                                                                      .dy = p->dy,
+                                                                      .x = x,
+                                                                      .weight = weight->x,
+                                                                      .bias = bias->x,
+                                                                      .mean = p->kept_too,
+                                                                      .rstd = p->kept }));
     if (p->again.data)
         assert_true(memcmp(p->again.data, p->y.data, (size_t)tensor_count(p->y) * sizeof(double)) ==
                     0);
@@ -404,9 +455,16 @@ static void two_layers_forward(struct problem *p)
 {
     struct input *in = p->in;
 
-    assert_ok(ops_ref.linear_activation_forward(&device, p->kind, p->kept_too, p->kept, in[0].x,
-                                                in[1].x, in[2].x));
-    assert_ok(ops_ref.linear_forward(&device, p->y, p->kept_too, in[3].x, in[4].x));
+    assert_ok(ops_ref.linear_activation_forward(
+        &device, &(struct linear_activation_args){ .kind = p->kind,
+                                                   .activated = p->kept_too,
+                                                   .up = p->kept,
+                                                   .x = in[0].x,
+                                                   .weight = in[1].x,
+                                                   .bias = in[2].x }));
+    assert_ok(ops_ref.linear_forward(
+        &device,
+        &(struct linear_args){ .y = p->y, .x = p->kept_too, .weight = in[3].x, .bias = in[4].x }));
 }
 
 static void two_layers_backward(struct problem *p)
@@ -415,11 +473,21 @@ static void two_layers_backward(struct problem *p)
     struct tensor up = p->kept, activated = p->kept_too;
     struct tensor dup = p->start == OVER_UP ? up : p->start == OVER_SCRATCH ? p->scratch : p->dup;
 
-    assert_ok(ops_ref.linear_activation_backward(&device, p->kind, dup, in[2].dx, p->scratch,
-                                                 in[3].dx, in[4].dx, p->dy, activated, in[3].x,
-                                                 up));
-    assert_ok(
-        ops_ref.linear_backward(&device, in[0].dx, in[1].dx, tensor_none(), dup, in[0].x, in[1].x));
+    assert_ok(ops_ref.linear_activation_backward(
+        &device, &(struct linear_activation_args){ .kind = p->kind,
+                                                   .dup = dup,
+                                                   .dup_sums = in[2].dx,
+                                                   .scratch = p->scratch,
+                                                   .dweight = in[3].dx,
+                                                   .dbias = in[4].dx,
+                                                   .dy = p->dy,
+                                                   .activated = activated,
+                                                   .weight = in[3].x,
+                                                   .up = up }));
+    assert_ok(ops_ref.linear_backward(
+        &device,
+        &(struct linear_args){
+            .dx = in[0].dx, .dweight = in[1].dx, .dy = dup, .x = in[0].x, .weight = in[1].x }));
 }
 
 static void check_two_layers(int rows, int C, int F, int kind, bool bias, int where)
@@ -491,9 +559,10 @@ static void residual_gradients_equal_finite_differences(void **state)
 /* ---- attention. q, k and v lie packed in the rows of one input, as the model has them; the bias
  * is the other. */
 
-static struct attention views(const struct problem *p, struct tensor packed, struct tensor bias)
+static struct attention_args views(const struct problem *p, struct tensor packed,
+                                   struct tensor bias)
 {
-    return (struct attention){
+    return (struct attention_args){
         .q = tensor_heads(packed, p->B, p->L, 0, p->H, p->D),
         .k = tensor_heads(packed, p->B, p->L, p->H * p->D, p->Hkv, p->D),
         .v = tensor_heads(packed, p->B, p->L, (p->H + p->Hkv) * p->D, p->Hkv, p->D),
@@ -509,17 +578,16 @@ static struct tensor heads(const struct problem *p, struct tensor t)
 
 static void attention_forward(struct problem *p)
 {
-    assert_ok(ops_ref.attention_forward(&device, heads(p, p->y), p->kept,
-                                        views(p, p->in[0].x, p->in[1].x)));
+    assert_ok(
+        attention_forward_of(&device, heads(p, p->y), p->kept, views(p, p->in[0].x, p->in[1].x)));
 }
 
 static void attention_backward(struct problem *p)
 {
-    struct attention d = views(p, p->in[0].dx, p->in[1].dx);
+    struct attention_args d = views(p, p->in[0].dx, p->in[1].dx);
 
-    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, p->in[1].dx, heads(p, p->dy),
-                                         heads(p, p->y), p->kept,
-                                         views(p, p->in[0].x, p->in[1].x)));
+    assert_ok(attention_backward_of(&device, d.q, d.k, d.v, p->in[1].dx, heads(p, p->dy),
+                                    heads(p, p->y), p->kept, views(p, p->in[0].x, p->in[1].x)));
 }
 
 static void attention_gradients_equal_finite_differences(void **state)
@@ -562,33 +630,33 @@ static void attention_gradients_equal_finite_differences(void **state)
 }
 
 /* Queries and keys turned first: the gradient is of what they were before. */
-static struct attention turned_views(struct problem *p)
+static struct attention_args turned_views(struct problem *p)
 {
     struct tensor packed = p->in[0].x,
                   copy = new_tensor(DTYPE_F64, packed.shape[0], packed.shape[1]);
-    struct attention a = views(p, copy, p->in[1].x);
+    struct attention_args a = views(p, copy, p->in[1].x);
 
-    a.turned = (struct rotation){ p->table, p->start, p->layout };
+    a.rotation = (struct rotation){ .table = p->table, .start = p->start, .layout = p->layout };
     assert_ok(ops_ref.copy(&device, copy, packed));
-    assert_ok(ops_ref.rotary(&device, a.q, a.turned, 1));
-    assert_ok(ops_ref.rotary(&device, a.k, a.turned, 1));
+    assert_ok(ops_ref.rotary(&device, a.q, a.rotation, 1));
+    assert_ok(ops_ref.rotary(&device, a.k, a.rotation, 1));
     return a;
 }
 
 static void turned_attention_forward(struct problem *p)
 {
-    struct attention a = turned_views(p);
+    struct attention_args a = turned_views(p);
 
-    assert_ok(ops_ref.attention_forward(&device, heads(p, p->y), p->kept, a));
+    assert_ok(attention_forward_of(&device, heads(p, p->y), p->kept, a));
     mem_free(a.q.data);
 }
 
 static void turned_attention_backward(struct problem *p)
 {
-    struct attention a = turned_views(p), d = views(p, p->in[0].dx, tensor_none());
+    struct attention_args a = turned_views(p), d = views(p, p->in[0].dx, tensor_none());
 
-    assert_ok(ops_ref.attention_backward(&device, d.q, d.k, d.v, tensor_none(), heads(p, p->dy),
-                                         heads(p, p->y), p->kept, a));
+    assert_ok(attention_backward_of(&device, d.q, d.k, d.v, tensor_none(), heads(p, p->dy),
+                                    heads(p, p->y), p->kept, a));
     mem_free(a.q.data);
 }
 
@@ -629,15 +697,17 @@ static void gradients_through_turned_attention_equal_finite_differences(void **s
 static void rotary_forward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->y), heads(p, p->in[0].x)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->y),
-                             (struct rotation){ p->table, p->start, p->layout }, 1));
+    assert_ok(ops_ref.rotary(
+        &device, heads(p, p->y),
+        (struct rotation){ .table = p->table, .start = p->start, .layout = p->layout }, 1));
 }
 
 static void rotary_backward(struct problem *p)
 {
     assert_ok(ops_ref.copy(&device, heads(p, p->in[0].dx), heads(p, p->dy)));
-    assert_ok(ops_ref.rotary(&device, heads(p, p->in[0].dx),
-                             (struct rotation){ p->table, p->start, p->layout }, -1));
+    assert_ok(ops_ref.rotary(
+        &device, heads(p, p->in[0].dx),
+        (struct rotation){ .table = p->table, .start = p->start, .layout = p->layout }, -1));
 }
 
 static void rotary_gradients_equal_finite_differences(void **state)
@@ -699,12 +769,18 @@ static void bucket_gradients_equal_finite_differences(void **state)
 
 static void cross_entropy_forward(struct problem *p)
 {
-    assert_ok(ops_ref.cross_entropy(&device, p->y, tensor_none(), p->in[0].x, p->index, p->scale));
+    assert_ok(ops_ref.cross_entropy(
+        &device, &(struct cross_entropy_args){
+                     .nll = p->y, .logits = p->in[0].x, .targets = p->index, .scale = p->scale }));
 }
 
 static void cross_entropy_backward(struct problem *p)
 {
-    assert_ok(ops_ref.cross_entropy(&device, p->y, p->in[0].dx, p->in[0].x, p->index, p->scale));
+    assert_ok(ops_ref.cross_entropy(&device, &(struct cross_entropy_args){ .nll = p->y,
+                                                                           .dlogits = p->in[0].dx,
+                                                                           .logits = p->in[0].x,
+                                                                           .targets = p->index,
+                                                                           .scale = p->scale }));
 }
 
 static void cross_entropy_gradients_equal_finite_differences(void **state)

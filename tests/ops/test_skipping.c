@@ -2,6 +2,7 @@
  *
  * Each case prints the share of tiles that was used, the share that an oracle with the same budget
  * would use, the largest weight that was left out, and the error against what is proven for it. */
+#include "ops/calls.h"
 #include "ops/problem.h"
 
 enum { KEYS_RANDOM, KEYS_SINKS, KEYS_CONSTANT, KEYS_SMALL };
@@ -17,7 +18,7 @@ struct skip_case {
 
 struct data {
     struct skip_case c;
-    struct attention f32, f64;
+    struct attention_args f32, f64;
     struct tensor dy32, dy64;
     void *memory[32];
     int count;
@@ -101,7 +102,7 @@ static struct data make(struct skip_case c)
     struct data d = { .c = c };
     int64_t tiles = attention_tiles(c.L);
 
-    d.f32 = (struct attention){
+    d.f32 = (struct attention_args){
         .q = normal_tensor(&d, c.H, 1),
         .k = make_keys(&d),
         .v = normal_tensor(&d, c.Hkv, 3),
@@ -140,7 +141,7 @@ struct shares {
 /* weights[t] <- the weight of key tile t for one query; returns the query's largest score. */
 static void tile_weights(const struct data *d, int64_t h, int64_t i, double lse, double *weights)
 {
-    const struct attention *a = &d->f64;
+    const struct attention_args *a = &d->f64;
     int64_t D = d->c.D, kv = h / (d->c.H / d->c.Hkv);
     const double *q = (const double *)a->q.data + (i * d->c.H + h) * D;
     const double *bias = a->bias.values.data;
@@ -259,8 +260,8 @@ static bool check_case(struct skip_case c, const struct ops *ops)
     static const char *const names[] = { "dq", "dk", "dv" };
     bool good;
 
-    assert_ok(cpu.ops->attention_forward(&cpu, y, lse, d.f32));
-    assert_ok(ref.ops->attention_forward(&ref, exact, exact_lse, d.f64));
+    assert_ok(attention_forward_of(&cpu, y, lse, d.f32));
+    assert_ok(attention_forward_of(&ref, exact, exact_lse, d.f64));
     struct shares s = measure(&d, exact_lse);
     printf(
         "skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f left out %.1e",
@@ -277,10 +278,10 @@ static bool check_case(struct skip_case c, const struct ops *ops)
         g32[n] = heads_tensor(&d, DTYPE_F32, c.L, n == 0 ? c.H : c.Hkv, c.D);
         g64[n] = heads_tensor(&d, DTYPE_F64, c.L, n == 0 ? c.H : c.Hkv, c.D);
     }
-    assert_ok(cpu.ops->attention_backward(&cpu, g32[0], g32[1], g32[2], tensor_none(), d.dy32, y,
-                                          lse, d.f32));
-    assert_ok(ref.ops->attention_backward(&ref, g64[0], g64[1], g64[2], tensor_none(), d.dy64,
-                                          exact, exact_lse, d.f64));
+    assert_ok(
+        attention_backward_of(&cpu, g32[0], g32[1], g32[2], tensor_none(), d.dy32, y, lse, d.f32));
+    assert_ok(attention_backward_of(&ref, g64[0], g64[1], g64[2], tensor_none(), d.dy64, exact,
+                                    exact_lse, d.f64));
     for (int n = 0; n < 3; n++)
         good &= is_within(names[n], difference(g32[n], g64[n]),
                           limits[n] + 4.0 * rounding(&d) * fmax(1.0, largest(g64[n])));
@@ -361,7 +362,7 @@ static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **sta
     for (int n = 0; n < 2; n++) {
         y[n] = heads_tensor(&d, DTYPE_F32, 300, 3, 32);
         lse[n] = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 3, 300)));
-        assert_ok(cpu.ops->attention_forward(&cpu, y[n], lse[n], d.f32));
+        assert_ok(attention_forward_of(&cpu, y[n], lse[n], d.f32));
         d.f32.skip = (struct skipping){ 0 };
     }
     assert_memory_equal(y[0].data, y[1].data, (size_t)stored(y[0]) * sizeof(float));
@@ -375,7 +376,7 @@ static bool check_tail(struct skip_case c, int64_t queries, const struct ops *op
 {
     struct data d = make(c);
     struct device cpu = { .ops = ops }, ref = { .ops = &ops_ref };
-    struct attention tail = d.f32, tail64 = d.f64;
+    struct attention_args tail = d.f32, tail64 = d.f64;
     struct tensor y = heads_tensor(&d, DTYPE_F32, queries, c.H, c.D),
                   exact = heads_tensor(&d, DTYPE_F64, queries, c.H, c.D);
     struct tensor lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.H, queries)));
@@ -388,9 +389,9 @@ static bool check_tail(struct skip_case c, int64_t queries, const struct ops *op
     tail.skip.kept = tensor_none();
     tail.skip.norms =
         keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.Hkv, attention_tiles(c.L) + 3)));
-    assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0));
-    assert_ok(cpu.ops->attention_forward(&cpu, y, lse, tail));
-    assert_ok(ref.ops->attention_forward(&ref, exact, exact_lse, tail64));
+    assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0, ragged_none()));
+    assert_ok(attention_forward_of(&cpu, y, lse, tail));
+    assert_ok(attention_forward_of(&ref, exact, exact_lse, tail64));
     printf("skipping L=%d/%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L, c.slope,
            keys_names[c.keys], c.eps);
     good =
@@ -440,7 +441,7 @@ static void a_key_that_is_not_a_number_is_never_left_out(void **state)
             struct device cpu = { .ops = &ops };
             assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
             set(d.f32.k, keys[n] * 16 + 3, (double)NAN);
-            assert_ok(ops.attention_forward(&cpu, y, lse, d.f32));
+            assert_ok(attention_forward_of(&cpu, y, lse, d.f32));
             for (int64_t i = keys[n]; i < 400; i++)
                 assert_true(isnan(get(lse, i)));
             data_free(&d);

@@ -22,16 +22,8 @@ void cpu_override_avx2(struct ops *ops);
 void cpu_override_avx512(struct ops *ops);
 
 /* linear.c */
-alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x,
-                                struct tensor weight, struct tensor bias);
-alibi_status cpu_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                 struct tensor dbias, struct tensor dy, struct tensor x,
-                                 struct tensor weight);
-alibi_status cpu_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
-                                            struct tensor dup_sums, struct tensor scratch,
-                                            struct tensor dweight, struct tensor dbias,
-                                            struct tensor dy, struct tensor activated,
-                                            struct tensor weight, struct tensor up);
+linear_fn cpu_linear_forward, cpu_linear_backward;
+linear_activation_fn cpu_linear_activation_backward;
 
 /* Fewer elementary steps than this are not worth waking other threads for. */
 enum { CPU_PARALLEL_MIN = 1 << 15 };

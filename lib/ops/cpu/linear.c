@@ -31,25 +31,23 @@ static void repeat_bias(float *y, const float *bias, int64_t rows, int64_t out)
         memcpy(y + r * out, bias, sizeof(float) * (size_t)out);
 }
 
-/* A single row, as in decoding, is a product with a vector: it reads the weights once, as they lie.
- * */
-alibi_status cpu_linear_forward(struct device *dev, struct tensor y, struct tensor x,
-                                struct tensor weight, struct tensor bias)
+/* A single row is a product with a vector, which reads the weights once, in their order. */
+alibi_status cpu_linear_forward(struct device *dev, const struct linear_args *a)
 {
-    int64_t rows = x.shape[0], out = weight.shape[0], in = weight.shape[1];
-    float beta = present(bias) ? 1.0f : 0.0f;
+    int64_t rows = a->x.shape[0], out = a->weight.shape[0], in = a->weight.shape[1];
+    float beta = present(a->bias) ? 1.0f : 0.0f;
 
-    if (y.type != DTYPE_F32 || rows == 0 || out == 0 || in == 0)
-        return ref_linear_forward(dev, y, x, weight, bias);
+    if (a->y.type != DTYPE_F32 || rows == 0 || out == 0 || in == 0)
+        return ref_linear_forward(dev, a);
     TRY_RETURN(check_sizes(rows, in, out));
-    if (present(bias))
-        repeat_bias(y.data, bias.data, rows, out);
+    if (present(a->bias))
+        repeat_bias(a->y.data, a->bias.data, rows, out);
     if (rows == 1)
-        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)out, (int)in, 1.0f, weight.data, (int)in,
-                    x.data, 1, beta, y.data, 1);
+        cblas_sgemv(CblasRowMajor, CblasNoTrans, (int)out, (int)in, 1.0f, a->weight.data, (int)in,
+                    a->x.data, 1, beta, a->y.data, 1);
     else
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)out, (int)in, 1.0f,
-                    x.data, (int)in, weight.data, (int)in, beta, y.data, (int)out);
+                    a->x.data, (int)in, a->weight.data, (int)in, beta, a->y.data, (int)out);
     return ALIBI_OK;
 }
 
@@ -72,39 +70,34 @@ static void add_column_sums(float *sums, const float *dy, int64_t rows, int64_t 
     }
 }
 
-alibi_status cpu_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                 struct tensor dbias, struct tensor dy, struct tensor x,
-                                 struct tensor weight)
+alibi_status cpu_linear_backward(struct device *dev, const struct linear_args *a)
 {
-    int64_t rows = dy.shape[0], out = weight.shape[0], in = weight.shape[1];
+    int64_t rows = a->dy.shape[0], out = a->weight.shape[0], in = a->weight.shape[1];
 
-    if (dy.type != DTYPE_F32 || rows == 0 || out == 0 || in == 0)
-        return ref_linear_backward(dev, dx, dweight, dbias, dy, x, weight);
+    if (a->dy.type != DTYPE_F32 || rows == 0 || out == 0 || in == 0)
+        return ref_linear_backward(dev, a);
     TRY_RETURN(check_sizes(rows, in, out));
-    if (present(dx))
+    if (present(a->dx))
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)in, (int)out, 1.0f,
-                    dy.data, (int)out, weight.data, (int)in, 0.0f, dx.data, (int)in);
-    if (present(dweight))
+                    a->dy.data, (int)out, a->weight.data, (int)in, 0.0f, a->dx.data, (int)in);
+    if (present(a->dweight))
         cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)out, (int)in, (int)rows, 1.0f,
-                    dy.data, (int)out, x.data, (int)in, 1.0f, dweight.data, (int)in);
-    if (present(dbias))
-        add_column_sums(dbias.data, dy.data, rows, out);
+                    a->dy.data, (int)out, a->x.data, (int)in, 1.0f, a->dweight.data, (int)in);
+    if (present(a->dbias))
+        add_column_sums(a->dbias.data, a->dy.data, rows, out);
     return ALIBI_OK;
 }
 
 /* The reference puts the parts of this table together; only the column sums are our own. */
-alibi_status cpu_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
-                                            struct tensor dup_sums, struct tensor scratch,
-                                            struct tensor dweight, struct tensor dbias,
-                                            struct tensor dy, struct tensor activated,
-                                            struct tensor weight, struct tensor up)
+alibi_status cpu_linear_activation_backward(struct device *dev,
+                                            const struct linear_activation_args *a)
 {
-    bool ours = dup.type == DTYPE_F32 && present(dup_sums);
-    struct tensor rest = ours ? tensor_none() : dup_sums;
+    struct linear_activation_args rest = *a;
 
-    TRY_RETURN(ref_linear_activation_backward(dev, kind, dup, rest, scratch, dweight, dbias, dy,
-                                              activated, weight, up));
-    if (ours)
-        add_column_sums(dup_sums.data, dup.data, dup.shape[0], dup.shape[1]);
+    if (a->dup.type != DTYPE_F32 || !present(a->dup_sums))
+        return ref_linear_activation_backward(dev, a);
+    rest.dup_sums = tensor_none();
+    TRY_RETURN(ref_linear_activation_backward(dev, &rest));
+    add_column_sums(a->dup_sums.data, a->dup.data, a->dup.shape[0], a->dup.shape[1]);
     return ALIBI_OK;
 }

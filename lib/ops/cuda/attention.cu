@@ -1,7 +1,7 @@
 // attention.cu - which kernels serve a call, and what comes before them
 #include "ops/cuda/attention.cuh"
 
-struct attention_shape attention_shape_of(const struct attention *a)
+struct attention_shape attention_shape_of(const struct attention_args *a)
 {
     struct attention_shape s = {};
 
@@ -18,13 +18,13 @@ struct attention_shape attention_shape_of(const struct attention *a)
     return s;
 }
 
-static bool is_empty(const struct attention *a)
+static bool is_empty(const struct attention_args *a)
 {
     return tensor_count(a->q) == 0 || a->k.shape[1] == 0;
 }
 
 // Kernels count positions and rows in 32 bits.
-static alibi_status check_size(const struct attention *a)
+static alibi_status check_size(const struct attention_args *a)
 {
     const int64_t factors[] = { a->q.shape[0], a->q.shape[2], a->k.shape[1] };
     size_t rows;
@@ -36,7 +36,7 @@ static alibi_status check_size(const struct attention *a)
     return ALIBI_OK;
 }
 
-static bool matrix_kernels_serve(const struct cuda *c, const struct attention *a)
+static bool matrix_kernels_serve(const struct cuda *c, const struct attention_args *a)
 {
     return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] <= 128 && a->scale > 0 &&
            (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) &&
@@ -45,7 +45,8 @@ static bool matrix_kernels_serve(const struct cuda *c, const struct attention *a
 
 // The caller's record, or one of ours where tiles may be left out and nobody wants to know which.
 // Not all calls stand at a tile's edge, which is where a caller may have a record.
-static alibi_status record_of(struct cuda *c, const struct attention *a, struct kept_tiles *kept)
+static alibi_status record_of(struct cuda *c, const struct attention_args *a,
+                              struct kept_tiles *kept)
 {
     const int64_t factors[] = { a->q.shape[0], a->q.shape[2], attention_tiles(a->q.shape[1]),
                                 attention_kept_words(a->k.shape[1]), (int64_t)sizeof(uint32_t) };
@@ -58,28 +59,29 @@ static alibi_status record_of(struct cuda *c, const struct attention *a, struct 
     return cuda_scratch_for(c, SCRATCH_KEPT, factors, 5, (void **)&kept->bits);
 }
 
-extern "C" alibi_status cuda_attention_forward(struct device *dev, struct tensor y,
-                                               struct tensor lse, struct attention a)
+extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct attention_args *a)
 {
     struct cuda *c = cuda_of(dev);
     struct kept_tiles kept;
-    bool matrix = matrix_kernels_serve(c, &a) && rows_are_aligned(y);
+    bool matrix = matrix_kernels_serve(c, a) && rows_are_aligned(a->y);
 
-    if (is_empty(&a))
+    if (is_empty(a))
         return ALIBI_OK;
-    TRY_RETURN(check_size(&a));
+    TRY_RETURN(cuda_refuse_ragged(a->ragged));
+    TRY_RETURN(check_size(a));
     cuda_part(c, "attention forward");
-    if (a.q.shape[1] <= DECODE_QUERIES && !a.skip.kept.data)
-        return forward_decode(c, y, lse, &a);
-    TRY_RETURN(record_of(c, &a, &kept));
+    if (a->q.shape[1] <= DECODE_QUERIES && !a->skip.kept.data)
+        return forward_decode(c, a->y, a->lse, a);
+    TRY_RETURN(record_of(c, a, &kept));
     if (kept.bits) {
         cuda_part(c, "attention bounds");
-        TRY_RETURN(decide_tiles(c, &a, kept,
-                                matrix ? forward_block_queries(a.q.shape[3]) : (int)ATTENTION_TILE,
+        TRY_RETURN(decide_tiles(c, a, kept,
+                                matrix ? forward_block_queries(a->q.shape[3]) : (int)ATTENTION_TILE,
                                 matrix ? (int)BLOCK_KEYS : (int)ATTENTION_TILE));
         cuda_part(c, "attention forward");
     }
-    return matrix ? forward_matrix(c, y, lse, &a, kept) : forward_plain(c, y, lse, &a, kept);
+    return matrix ? forward_matrix(c, a->y, a->lse, a, kept)
+                  : forward_plain(c, a->y, a->lse, a, kept);
 }
 
 // ---- backward
@@ -159,32 +161,29 @@ static alibi_status turn_back(struct device *dev, struct tensor dq, struct tenso
     return cuda_rotary(dev, dk, r, -1);
 }
 
-extern "C" alibi_status cuda_attention_backward(struct device *dev, struct tensor dq,
-                                                struct tensor dk, struct tensor dv,
-                                                struct tensor dbias, struct tensor dy,
-                                                struct tensor y, struct tensor lse,
-                                                struct attention a)
+extern "C" alibi_status cuda_attention_backward(struct device *dev, const struct attention_args *a)
 {
     struct cuda *c = cuda_of(dev);
-    struct kept_tiles kept = { (uint32_t *)a.skip.kept.data, (int)attention_tiles(a.q.shape[1]),
-                               (int)attention_kept_words(a.k.shape[1]) };
-    bool matrix = matrix_kernels_serve(c, &a) && rows_are_aligned(y) && rows_are_aligned(dy) &&
-                  rows_are_aligned(dq) && rows_are_aligned(dk) && rows_are_aligned(dv);
-    const int64_t rows[] = { lse.shape[0], lse.shape[1], lse.shape[2], (int64_t)sizeof(float) };
+    struct kept_tiles kept = { (uint32_t *)a->skip.kept.data, (int)attention_tiles(a->q.shape[1]),
+                               (int)attention_kept_words(a->k.shape[1]) };
+    bool matrix = matrix_kernels_serve(c, a) && rows_are_aligned(a->y) && rows_are_aligned(a->dy) &&
+                  rows_are_aligned(a->dq) && rows_are_aligned(a->dk) && rows_are_aligned(a->dv);
+    const int64_t rows[] = { a->lse.shape[0], a->lse.shape[1], a->lse.shape[2],
+                             (int64_t)sizeof(float) };
     float *delta;
 
-    if (is_empty(&a))
+    if (is_empty(a))
         return ALIBI_OK;
-    TRY_RETURN(check_size(&a));
+    TRY_RETURN(check_size(a));
     cuda_part(c, "attention backward");
     TRY_RETURN(cuda_scratch_for(c, SCRATCH_ROWS, rows, 4, (void **)&delta));
     if (!matrix) {
-        DISPATCH(y.type, T, TRY_RETURN(find_delta<T>(c, delta, y, dy)));
-        TRY_RETURN(backward_plain(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept));
-        return turn_back(dev, dq, dk, a.turned);
+        DISPATCH(a->y.type, T, TRY_RETURN(find_delta<T>(c, delta, a->y, a->dy)));
+        TRY_RETURN(backward_plain(c, a->dq, a->dk, a->dv, a->dbias, a->dy, a->lse, delta, a, kept));
+        return turn_back(dev, a->dq, a->dk, a->rotation);
     }
-    TRY_RETURN(a.q.shape[3] <= 64 ? find_delta_packs<8>(c, delta, y, dy)
-                                  : find_delta_packs<16>(c, delta, y, dy));
-    TRY_RETURN(backward_matrix(c, dq, dk, dv, dbias, dy, lse, delta, &a, kept));
-    return backward_matrix_turns(&a) ? ALIBI_OK : turn_back(dev, dq, dk, a.turned);
+    TRY_RETURN(a->q.shape[3] <= 64 ? find_delta_packs<8>(c, delta, a->y, a->dy)
+                                   : find_delta_packs<16>(c, delta, a->y, a->dy));
+    TRY_RETURN(backward_matrix(c, a->dq, a->dk, a->dv, a->dbias, a->dy, a->lse, delta, a, kept));
+    return backward_matrix_turns(a) ? ALIBI_OK : turn_back(dev, a->dq, a->dk, a->rotation);
 }

@@ -150,7 +150,7 @@ static __device__ __forceinline__ void fill_table(bias_table *t, const attention
         t->entries[i] = s.bias(h, max(0, i - TABLE_AROUND)) * inverse;
 }
 
-struct attention_shape attention_shape_of(const struct attention *a);
+struct attention_shape attention_shape_of(const struct attention_args *a);
 
 // Queries per block of the forward matrix kernel: with BLOCK_KEYS the grain in which
 // attention_bounds.cu decides for it.
@@ -158,30 +158,32 @@ int forward_block_queries(int64_t D);
 
 // attention_bounds.cu: fills the bits for a budget; `grain` queries and keys at a time, a multiple
 // of ATTENTION_TILE.
-alibi_status decide_tiles(struct cuda *c, const struct attention *a, struct kept_tiles kept,
+alibi_status decide_tiles(struct cuda *c, const struct attention_args *a, struct kept_tiles kept,
                           int grain_queries, int grain_keys);
 
 // attention_forward.cu, attention_backward.cu: Hopper only.
 alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention *a, struct kept_tiles kept);
+                            const struct attention_args *a, struct kept_tiles kept);
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
                              struct tensor dbias, struct tensor dy, struct tensor lse,
-                             const float *delta, const struct attention *a, struct kept_tiles kept);
+                             const float *delta, const struct attention_args *a,
+                             struct kept_tiles kept);
 
 // Whether it turns dq and dk back itself: heads as wide as the kernels are made for, angles that
 // begin at a multiple of 16 bytes.
-bool backward_matrix_turns(const struct attention *a);
+bool backward_matrix_turns(const struct attention_args *a);
 
 // attention_plain.cu: any type and size.
 alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse,
-                           const struct attention *a, struct kept_tiles kept);
+                           const struct attention_args *a, struct kept_tiles kept);
 alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
                             struct tensor dbias, struct tensor dy, struct tensor lse,
-                            const float *delta, const struct attention *a, struct kept_tiles kept);
+                            const float *delta, const struct attention_args *a,
+                            struct kept_tiles kept);
 
 // attention_decode.cu: few queries, in parts of the keys that are merged.
 enum { DECODE_QUERIES = 16 };
 alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention *a);
+                            const struct attention_args *a);
 
 #endif

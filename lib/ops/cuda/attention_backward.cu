@@ -860,15 +860,16 @@ static alibi_status finish(struct cuda *c, const backward_call &call, struct ten
                              (int64_t)call.s.B * call.blocks, (int64_t)call.s.H * entries);
 }
 
-bool backward_matrix_turns(const struct attention *a)
+bool backward_matrix_turns(const struct attention_args *a)
 {
     return (a->q.shape[3] == 64 || a->q.shape[3] == 128) &&
-           aligned(angles_of(a->turned, a->q.shape[3]).table);
+           aligned(angles_of(a->rotation, a->q.shape[3]).table);
 }
 
 alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
                              struct tensor dbias, struct tensor dy, struct tensor lse,
-                             const float *delta, const struct attention *a, struct kept_tiles kept)
+                             const float *delta, const struct attention_args *a,
+                             struct kept_tiles kept)
 {
     backward_call call;
     int D = a->q.shape[3] <= 64 ? 64 : 128,
@@ -880,7 +881,7 @@ alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk,
     call.lse = (const float *)lse.data;
     call.delta = delta;
     call.kept = kept;
-    call.turned = backward_matrix_turns(a) ? angles_of(a->turned, call.s.D) : angles();
+    call.turned = backward_matrix_turns(a) ? angles_of(a->rotation, call.s.D) : angles();
     call.unordered = false;
     call.tiles = (int)ceil_div(call.s.Lq, QUERIES);
     call.blocks = (int)ceil_div(call.s.Lk, BLOCK_KEYS);

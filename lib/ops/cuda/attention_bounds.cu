@@ -52,8 +52,9 @@ static alibi_status find_norms(struct cuda *c, struct tensor norms, struct tenso
 }
 
 alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                  int64_t from)
+                                  int64_t from, struct ragged ragged)
 {
+    TRY_RETURN(cuda_refuse_ragged(ragged));
     cuda_part(cuda_of(dev), "attention bounds");
     DISPATCH(k.type, T, return find_norms<T>(cuda_of(dev), norms, k, from));
 }
@@ -137,7 +138,7 @@ static __global__ void __launch_bounds__(MOST_QUERIES)
 }
 
 template <class T>
-static alibi_status decide(struct cuda *c, const struct attention *a, const decision &d)
+static alibi_status decide(struct cuda *c, const struct attention_args *a, const decision &d)
 {
     size_t words = (size_t)d.s.B * (size_t)d.s.H * (size_t)d.kept.rows *
                    (size_t)d.kept.words; // as many as there are in memory
@@ -151,7 +152,7 @@ static alibi_status decide(struct cuda *c, const struct attention *a, const deci
                   heads_of<const T>(a->k));
 }
 
-alibi_status decide_tiles(struct cuda *c, const struct attention *a, struct kept_tiles kept,
+alibi_status decide_tiles(struct cuda *c, const struct attention_args *a, struct kept_tiles kept,
                           int grain_queries, int grain_keys)
 {
     decision d;

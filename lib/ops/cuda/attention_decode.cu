@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 template <class T>
 static alibi_status decode(struct cuda *c, struct tensor y, struct tensor lse,
-                           const struct attention *a)
+                           const struct attention_args *a)
 {
     decode_call<T> call = {};
     int64_t rows;
@@ -197,7 +197,7 @@ static alibi_status decode(struct cuda *c, struct tensor y, struct tensor lse,
 }
 
 alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention *a)
+                            const struct attention_args *a)
 {
     DISPATCH(y.type, T, return decode<T>(c, y, lse, a));
 }

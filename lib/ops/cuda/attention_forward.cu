@@ -452,7 +452,7 @@ static __global__ void __launch_bounds__(work<D>::THREADS, 1)
 }
 
 template <int D>
-static alibi_status start(struct cuda *c, const struct attention *a, forward_call &call)
+static alibi_status start(struct cuda *c, const struct attention_args *a, forward_call &call)
 {
     bool table = a->bias.kind == BIAS_TABLE;
     int grid;
@@ -476,7 +476,7 @@ int forward_block_queries(int64_t D)
 }
 
 alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention *a, struct kept_tiles kept)
+                            const struct attention_args *a, struct kept_tiles kept)
 {
     forward_call call;
 

@@ -224,7 +224,8 @@ static unsigned blocks_for(int64_t rows)
 }
 
 template <class T>
-static plain_call<T> call_of(const struct attention *a, struct tensor lse, struct kept_tiles kept)
+static plain_call<T> call_of(const struct attention_args *a, struct tensor lse,
+                             struct kept_tiles kept)
 {
     plain_call<T> call = {};
 
@@ -239,7 +240,7 @@ static plain_call<T> call_of(const struct attention *a, struct tensor lse, struc
 
 template <class T>
 static alibi_status forward(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention *a, struct kept_tiles kept)
+                            const struct attention_args *a, struct kept_tiles kept)
 {
     plain_call<T> call = call_of<T>(a, lse, kept);
     int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq;
@@ -266,7 +267,8 @@ static alibi_status bias_gradient(struct cuda *c, const plain_call<T> &call, str
 template <class T>
 static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
                              struct tensor dbias, struct tensor dy, struct tensor lse,
-                             const float *delta, const struct attention *a, struct kept_tiles kept)
+                             const float *delta, const struct attention_args *a,
+                             struct kept_tiles kept)
 {
     plain_call<T> call = call_of<T>(a, lse, kept);
     int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq,
@@ -289,14 +291,15 @@ static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk,
 }
 
 alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse,
-                           const struct attention *a, struct kept_tiles kept)
+                           const struct attention_args *a, struct kept_tiles kept)
 {
     DISPATCH(y.type, T, return forward<T>(c, y, lse, a, kept));
 }
 
 alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
                             struct tensor dbias, struct tensor dy, struct tensor lse,
-                            const float *delta, const struct attention *a, struct kept_tiles kept)
+                            const float *delta, const struct attention_args *a,
+                            struct kept_tiles kept)
 {
     DISPATCH(dy.type, T, return backward<T>(c, dq, dk, dv, dbias, dy, lse, delta, a, kept));
 }

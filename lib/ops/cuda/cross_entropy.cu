@@ -182,11 +182,11 @@ static alibi_status run(struct cuda *c, struct tensor nll, struct tensor dlogits
     return fit<T, 1>(c, a, count);
 }
 
-alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
-                                struct tensor logits, struct tensor targets, double scale)
+alibi_status cuda_cross_entropy(struct device *dev, const struct cross_entropy_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "cross-entropy");
-    DISPATCH(logits.type, T, return run<T>(c, nll, dlogits, logits, targets, scale));
+    DISPATCH(a->logits.type, T,
+             return run<T>(c, a->nll, a->dlogits, a->logits, a->targets, a->scale));
 }

@@ -145,85 +145,47 @@ alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tens
 /* A number that tells results with different bits apart (fingerprint.cu). Waits. */
 alibi_status cuda_fingerprint(struct cuda *c, uint64_t *out, const void *data, size_t bytes);
 
+/* The operations that do not have ragged batches yet. */
+static inline alibi_status cuda_refuse_ragged(struct ragged ragged)
+{
+    return ragged_present(ragged)
+               ? fail(ALIBI_DEVICE, "the GPU cannot decode sequences of different lengths at once")
+               : ALIBI_OK;
+}
+
 /* ---- the table: contracts in ops.h */
 
 extern const struct ops cuda_ops;
 
-alibi_status cuda_finish(struct device *dev);
-void cuda_memory(struct device *dev, struct device_memory *memory);
-void cuda_reset_peak(struct device *dev);
-size_t cuda_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
-                      bool training);
-alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int *count);
-alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const char *what);
-void cuda_buffer_free(struct device *dev, void *buffer);
-alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host);
-alibi_status cuda_download(struct device *dev, void *host, struct tensor src);
-alibi_status cuda_fill(struct device *dev, struct tensor dst, double value);
-alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src);
-alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
-                                    struct tensor weight, struct tensor table, int64_t start,
-                                    double scale);
-alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight,
-                                     struct tensor dtable, struct tensor dy, struct tensor tokens,
-                                     int64_t start, double scale);
-alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x,
-                                 struct tensor weight, struct tensor bias);
-alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                  struct tensor dbias, struct tensor dy, struct tensor x,
-                                  struct tensor weight);
-alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
-                                            struct tensor up, struct tensor x, struct tensor weight,
-                                            struct tensor bias);
-alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
-                                             struct tensor dup_sums, struct tensor scratch,
-                                             struct tensor dweight, struct tensor dbias,
-                                             struct tensor dy, struct tensor activated,
-                                             struct tensor weight, struct tensor up);
-alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
-                                    struct tensor rstd, struct tensor sum, struct tensor x,
-                                    struct tensor branch, struct dropout drop, struct tensor weight,
-                                    struct tensor bias, double eps);
-alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                     struct tensor dbias, struct tensor y, struct tensor dy,
-                                     struct tensor x, struct tensor weight, struct tensor bias,
-                                     struct tensor mean, struct tensor rstd);
-alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
-                                  struct tensor sum, struct tensor x, struct tensor branch,
-                                  struct dropout drop, struct tensor weight, struct tensor bias,
-                                  double eps);
-alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                   struct tensor dbias, struct tensor y, struct tensor dy,
-                                   struct tensor x, struct tensor weight, struct tensor bias,
-                                   struct tensor rstd);
-alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y,
-                                     struct tensor x);
-alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx,
-                                      struct tensor dy, struct tensor x);
-alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x,
-                                   struct tensor branch, struct dropout drop);
-alibi_status cuda_dropout(struct device *dev, struct tensor y, struct tensor x,
-                          struct dropout drop);
-alibi_status cuda_attention_forward(struct device *dev, struct tensor y, struct tensor lse,
-                                    struct attention a);
-alibi_status cuda_attention_backward(struct device *dev, struct tensor dq, struct tensor dk,
-                                     struct tensor dv, struct tensor dbias, struct tensor dy,
-                                     struct tensor y, struct tensor lse, struct attention a);
-alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                  int64_t from);
-alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r, int direction);
-alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
-                                 struct tensor bucket);
-alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
-                                  struct tensor bucket);
-alibi_status cuda_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
-                                struct tensor logits, struct tensor targets, double scale);
-alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
-                        struct tensor v, struct tensor gradient, struct adamw a);
-alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
-                           struct tensor gradient, struct nesterov n);
-alibi_status cuda_sum_squares(struct device *dev, double *sum, struct tensor x);
-alibi_status cuda_sum(struct device *dev, double *sum, struct tensor x);
+finish_fn cuda_finish;
+memory_fn cuda_memory;
+reset_peak_fn cuda_reset_peak;
+workspace_fn cuda_workspace;
+read_parts_fn cuda_read_parts;
+buffer_new_fn cuda_buffer_new;
+buffer_free_fn cuda_buffer_free;
+upload_fn cuda_upload;
+download_fn cuda_download;
+fill_fn cuda_fill;
+copy_fn cuda_copy;
+embedding_fn cuda_embedding_forward, cuda_embedding_backward;
+linear_fn cuda_linear_forward, cuda_linear_backward;
+linear_activation_fn cuda_linear_activation_forward, cuda_linear_activation_backward;
+norm_fn cuda_norm_forward, cuda_norm_backward;
+activation_forward_fn cuda_activation_forward;
+activation_backward_fn cuda_activation_backward;
+residual_fn cuda_residual_forward;
+dropout_fn cuda_dropout;
+rotary_fn cuda_rotary;
+attention_fn cuda_attention_forward, cuda_attention_backward;
+attention_norms_fn cuda_attention_norms;
+cache_append_fn cuda_cache_append;
+bucket_forward_fn cuda_bucket_forward;
+bucket_backward_fn cuda_bucket_backward;
+cross_entropy_fn cuda_cross_entropy;
+adamw_fn cuda_adamw;
+nesterov_fn cuda_nesterov;
+sum_fn cuda_sum, cuda_sum_squares;
 
 #ifdef __cplusplus
 }

@@ -61,14 +61,14 @@ static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor t
                   dim3((unsigned)rows), dim3(THREADS), 0, a);
 }
 
-alibi_status cuda_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
-                                    struct tensor weight, struct tensor table, int64_t start,
-                                    double scale)
+alibi_status cuda_embedding_forward(struct device *dev, const struct embedding_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "embedding");
-    DISPATCH(y.type, T, return run_forward<T>(c, y, tokens, weight, table, start, scale));
+    TRY_RETURN(cuda_refuse_ragged(a->ragged));
+    DISPATCH(a->y.type, T,
+             return run_forward<T>(c, a->y, a->tokens, a->weight, a->table, a->start, a->scale));
 }
 
 // ---- the order of the tokens
@@ -330,12 +330,12 @@ static alibi_status run_backward(struct cuda *c, struct tensor dweight, struct t
     return dtable.data ? add_to_table<T>(c, dtable, dy, start) : ALIBI_OK;
 }
 
-alibi_status cuda_embedding_backward(struct device *dev, struct tensor dweight,
-                                     struct tensor dtable, struct tensor dy, struct tensor tokens,
-                                     int64_t start, double scale)
+alibi_status cuda_embedding_backward(struct device *dev, const struct embedding_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "embedding");
-    DISPATCH(dy.type, T, return run_backward<T>(c, dweight, dtable, dy, tokens, start, scale));
+    DISPATCH(
+        a->dy.type, T,
+        return run_backward<T>(c, a->dweight, a->dtable, a->dy, a->tokens, a->start, a->scale));
 }

@@ -493,18 +493,17 @@ static alibi_status bias_alone(struct device *dev, struct tensor y, struct tenso
     return present(bias) ? cuda_add_bias(cuda_of(dev), y, bias) : ALIBI_OK;
 }
 
-alibi_status cuda_linear_forward(struct device *dev, struct tensor y, struct tensor x,
-                                 struct tensor weight, struct tensor bias)
+alibi_status cuda_linear_forward(struct device *dev, const struct linear_args *a)
 {
     struct cuda *c = cuda_of(dev);
-    struct product p = forward_product(y, x, weight);
+    struct product p = forward_product(a->y, a->x, a->weight);
 
     if (p.m == 0 || p.n == 0)
         return ALIBI_OK;
     cuda_part(c, "linear forward");
     if (p.k == 0)
-        return bias_alone(dev, y, bias);
-    return present(bias) ? product_with_bias(c, p, y, bias) : multiply(c, &p);
+        return bias_alone(dev, a->y, a->bias);
+    return present(a->bias) ? product_with_bias(c, p, a->y, a->bias) : multiply(c, &p);
 }
 
 static alibi_status input_gradient(struct device *dev, struct tensor dx, struct tensor dy,
@@ -535,13 +534,11 @@ static alibi_status parameter_gradients(struct cuda *c, struct tensor dweight, s
     return cuda_column_sums(c, dbias, dy);
 }
 
-alibi_status cuda_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                  struct tensor dbias, struct tensor dy, struct tensor x,
-                                  struct tensor weight)
+alibi_status cuda_linear_backward(struct device *dev, const struct linear_args *a)
 {
-    if (present(dx))
-        TRY_RETURN(input_gradient(dev, dx, dy, weight));
-    return parameter_gradients(cuda_of(dev), dweight, dbias, dy, x);
+    if (present(a->dx))
+        TRY_RETURN(input_gradient(dev, a->dx, a->dy, a->weight));
+    return parameter_gradients(cuda_of(dev), a->dweight, a->dbias, a->dy, a->x);
 }
 
 /* Whether GELU may be part of a bf16 product of so many columns: cuBLASLt wants rows of `up` that
@@ -567,30 +564,31 @@ static alibi_status try_fused_forward(struct cuda *c, struct tensor activated, s
     return try_product(c, &p, done);
 }
 
-alibi_status cuda_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
-                                            struct tensor up, struct tensor x, struct tensor weight,
-                                            struct tensor bias)
+alibi_status cuda_linear_activation_forward(struct device *dev,
+                                            const struct linear_activation_args *a)
 {
     bool done = false;
 
-    if (can_fuse(kind, activated, up))
-        TRY_RETURN(try_fused_forward(cuda_of(dev), activated, up, x, weight, bias, &done));
+    if (can_fuse(a->kind, a->activated, a->up) && !a->decoding)
+        TRY_RETURN(
+            try_fused_forward(cuda_of(dev), a->activated, a->up, a->x, a->weight, a->bias, &done));
     if (done)
         return ALIBI_OK;
-    TRY_RETURN(cuda_linear_forward(dev, up, x, weight, bias));
-    return cuda_activation_forward(dev, kind, activated, up);
+    TRY_RETURN(cuda_linear_forward(dev, &(struct linear_args){ .y = a->up,
+                                                               .x = a->x,
+                                                               .weight = a->weight,
+                                                               .bias = a->bias,
+                                                               .decoding = a->decoding }));
+    return cuda_activation_forward(dev, a->kind, a->activated, a->up);
 }
 
-alibi_status cuda_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
-                                             struct tensor dup_sums, struct tensor scratch,
-                                             struct tensor dweight, struct tensor dbias,
-                                             struct tensor dy, struct tensor activated,
-                                             struct tensor weight, struct tensor up)
+alibi_status cuda_linear_activation_backward(struct device *dev,
+                                             const struct linear_activation_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
-    TRY_RETURN(input_gradient(dev, scratch, dy, weight));
+    TRY_RETURN(input_gradient(dev, a->scratch, a->dy, a->weight));
     cuda_part(c, "activation");
-    TRY_RETURN(cuda_activation_backward_sums(c, kind, dup, dup_sums, scratch, up));
-    return parameter_gradients(c, dweight, dbias, dy, activated);
+    TRY_RETURN(cuda_activation_backward_sums(c, a->kind, a->dup, a->dup_sums, a->scratch, a->up));
+    return parameter_gradients(c, a->dweight, a->dbias, a->dy, a->activated);
 }

@@ -162,3 +162,12 @@ alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src)
         return copy_contiguous(c, dst, src);
     return copy_views(c, dst, src);
 }
+
+alibi_status cuda_cache_append(struct device *dev, struct tensor dst, struct tensor src,
+                               struct ragged ragged)
+{
+    (void)dev;
+    (void)dst;
+    (void)src;
+    return cuda_refuse_ragged(ragged);
+}

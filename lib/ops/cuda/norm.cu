@@ -260,30 +260,21 @@ static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor m
     return fit_branch<T, 1, CENTRED>(c, a);
 }
 
-alibi_status cuda_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
-                                    struct tensor rstd, struct tensor sum, struct tensor x,
-                                    struct tensor branch, struct dropout drop, struct tensor weight,
-                                    struct tensor bias, double eps)
+template <class T, bool CENTRED>
+static alibi_status forward_of(struct cuda *c, const struct norm_args *a)
+{
+    return run_forward<T, CENTRED>(c, a->y, CENTRED ? a->mean : tensor_none(), a->rstd, a->sum,
+                                   a->x, a->branch, a->dropout, a->weight, a->bias, a->eps);
+}
+
+alibi_status cuda_norm_forward(struct device *dev, const struct norm_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm forward");
     DISPATCH(
-        x.type, T,
-        return (run_forward<T, true>(c, y, mean, rstd, sum, x, branch, drop, weight, bias, eps)));
-}
-
-alibi_status cuda_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
-                                  struct tensor sum, struct tensor x, struct tensor branch,
-                                  struct dropout drop, struct tensor weight, struct tensor bias,
-                                  double eps)
-{
-    struct cuda *c = cuda_of(dev);
-
-    cuda_part(c, "norm forward");
-    DISPATCH(x.type, T,
-             return (run_forward<T, false>(c, y, tensor_none(), rstd, sum, x, branch, drop, weight,
-                                           bias, eps)));
+        a->x.type, T,
+        return (a->kind == ALIBI_RMSNORM ? forward_of<T, false>(c, a) : forward_of<T, true>(c, a)));
 }
 
 // ---- backward
@@ -630,28 +621,19 @@ static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor
     return cuda_add_partials(c, (float *)dweight.data, (float *)dbias.data, a.groups, groups, a.C);
 }
 
-alibi_status cuda_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                     struct tensor dbias, struct tensor y, struct tensor dy,
-                                     struct tensor x, struct tensor weight, struct tensor bias,
-                                     struct tensor mean, struct tensor rstd)
+template <class T, bool CENTRED>
+static alibi_status backward_of(struct cuda *c, const struct norm_args *a)
 {
-    struct cuda *c = cuda_of(dev);
-
-    cuda_part(c, "norm backward");
-    DISPATCH(
-        x.type, T,
-        return (run_backward<T, true>(c, dx, dweight, dbias, y, dy, x, weight, bias, mean, rstd)));
+    return run_backward<T, CENTRED>(c, a->dx, a->dweight, a->dbias, a->y, a->dy, a->x, a->weight,
+                                    a->bias, CENTRED ? a->mean : tensor_none(), a->rstd);
 }
 
-alibi_status cuda_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                   struct tensor dbias, struct tensor y, struct tensor dy,
-                                   struct tensor x, struct tensor weight, struct tensor bias,
-                                   struct tensor rstd)
+alibi_status cuda_norm_backward(struct device *dev, const struct norm_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "norm backward");
-    DISPATCH(x.type, T,
-             return (run_backward<T, false>(c, dx, dweight, dbias, y, dy, x, weight, bias,
-                                            tensor_none(), rstd)));
+    DISPATCH(a->x.type, T,
+             return (a->kind == ALIBI_RMSNORM ? backward_of<T, false>(c, a)
+                                              : backward_of<T, true>(c, a)));
 }

@@ -98,53 +98,49 @@ static struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int6
 }
 
 template <class Copy>
-static alibi_status run_adamw(struct cuda *c, struct tensor w, struct tensor copy, struct tensor m,
-                              struct tensor v, struct tensor gradient, struct adamw a)
+static alibi_status run_adamw(struct cuda *c, const struct adamw_args &a)
 {
     const double correct1 = 1.0 - pow(a.beta1, (double)a.step),
                  correct2 = 1.0 - pow(a.beta2, (double)a.step);
     const struct adamw_step<Copy> op = {
-        weights_of<Copy>(w, copy, a.decaying, a.lr *a.weight_decay), (float *)m.data,
-            (float *)v.data, (const float *)gradient.data, (float)a.gradient_scale, (float)a.beta1,
-            (float)(1.0 - a.beta1), (float)a.beta2, (float)(1.0 - a.beta2), (float)(1.0 / correct1),
-            (float)(1.0 / correct2), (float)a.lr, (float)a.eps
+        weights_of<Copy>(a.w, a.copy, a.decaying, a.lr *a.weight_decay), (float *)a.m.data,
+            (float *)a.v.data, (const float *)a.gradient.data, (float)a.gradient_scale,
+            (float)a.beta1, (float)(1.0 - a.beta1), (float)a.beta2, (float)(1.0 - a.beta2),
+            (float)(1.0 / correct1), (float)(1.0 / correct2), (float)a.lr, (float)a.eps
     };
 
-    return each<WEIGHTS>(c, "AdamW", op, tensor_count(w),
-                         aligned(w.data, copy.data, m.data, v.data, gradient.data));
+    return each<WEIGHTS>(c, "AdamW", op, tensor_count(a.w),
+                         aligned(a.w.data, a.copy.data, a.m.data, a.v.data, a.gradient.data));
 }
 
-alibi_status cuda_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
-                        struct tensor v, struct tensor gradient, struct adamw a)
+alibi_status cuda_adamw(struct device *dev, const struct adamw_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "optimizer");
-    DISPATCH(copy.type, Copy, return run_adamw<Copy>(c, w, copy, m, v, gradient, a));
+    DISPATCH(a->copy.type, Copy, return run_adamw<Copy>(c, *a));
 }
 
 template <class Copy>
-static alibi_status run_nesterov(struct cuda *c, struct tensor w, struct tensor copy,
-                                 struct tensor u, struct tensor gradient, struct nesterov n)
+static alibi_status run_nesterov(struct cuda *c, const struct nesterov_args &n)
 {
     const double r = n.lr / n.previous_lr, lr = n.lr * n.gradient_scale;
     const struct nesterov_step<Copy> op = {
-        weights_of<Copy>(w, copy, n.decaying, n.lr *n.weight_decay), (float *)u.data,
-            (const float *)gradient.data, (float)(n.momentum *n.momentum *r),
+        weights_of<Copy>(n.w, n.copy, n.decaying, n.lr *n.weight_decay), (float *)n.u.data,
+            (const float *)n.gradient.data, (float)(n.momentum *n.momentum *r),
             (float)((1.0 + n.momentum) * lr), (float)(n.momentum *r), (float)lr
     };
 
-    return each<WEIGHTS>(c, "Nesterov", op, tensor_count(w),
-                         aligned(w.data, copy.data, u.data, gradient.data));
+    return each<WEIGHTS>(c, "Nesterov", op, tensor_count(n.w),
+                         aligned(n.w.data, n.copy.data, n.u.data, n.gradient.data));
 }
 
-alibi_status cuda_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
-                           struct tensor gradient, struct nesterov n)
+alibi_status cuda_nesterov(struct device *dev, const struct nesterov_args *a)
 {
     struct cuda *c = cuda_of(dev);
 
     cuda_part(c, "optimizer");
-    DISPATCH(copy.type, Copy, return run_nesterov<Copy>(c, w, copy, u, gradient, n));
+    DISPATCH(a->copy.type, Copy, return run_nesterov<Copy>(c, *a));
 }
 
 // ---- sums, in double: as many parts as there are threads in the block that adds them

@@ -100,6 +100,7 @@ alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r,
     struct cuda *c = cuda_of(dev);
     const int64_t B = x.shape[0], L = x.shape[1], H = x.shape[2], D = x.shape[3];
 
+    TRY_RETURN(cuda_refuse_ragged(r.ragged));
     cuda_part(c, "rotary");
     DISPATCH(x.type, T,
              const struct rotary_call<T> call = { (T *)x.data,

@@ -6,8 +6,9 @@
  * Backward:
  *
  *   D_i = dy_i . y_i,     ds(i, j) = p(i, j) (dy_i . v_j - D_i)
- *   dq_i = scale * sum_j ds(i, j) k_j,     dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i p(i,
- * j) dy_i dbias: ds(i, j) goes to the entry that s(i, j) read; for slopes, times -(i - j)
+ *   dq_i = scale * sum_j ds(i, j) k_j
+ *   dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i p(i, j) dy_i
+ *   dbias: ds(i, j) is added to the entry that s(i, j) read; for slopes, times -(i - j)
  *
  * The mask is the bound of the loops. Backward recomputes p from lse, pair by pair, so that memory
  * grows with Lk only. */
@@ -15,34 +16,21 @@
 
 #include "ops/ref/ref.h"
 
-/* What one call works on, with its dimensions by letter. Query i stands at position i + past. */
-struct call {
-    struct attention a;
-    int64_t B, Lq, Lk, H, Hkv, D, past;
-};
-
-static struct call new_call(struct attention a)
-{
-    return (struct call){
-        .a = a,
-        .B = a.q.shape[0],
-        .Lq = a.q.shape[1],
-        .Lk = a.k.shape[1],
-        .H = a.q.shape[2],
-        .Hkv = a.k.shape[2],
-        .D = a.q.shape[3],
-        .past = a.k.shape[1] - a.q.shape[1],
-    };
-}
-
-/* Batch entry, query head, and the key/value head it reads. */
+/* One query head of one row of the batch, and where its keys are: head kv of row `keys` of k and v.
+ * Query i is at position i + past. */
 struct head {
-    int64_t b, h, kv;
+    int64_t b, h;
+    int64_t keys, kv, past;
 };
 
-static struct head head_at(const struct call *c, int64_t b, int64_t h)
+static struct head head_at(const struct attention_args *a, int64_t b, int64_t h)
 {
-    return (struct head){ b, h, h / (c->H / c->Hkv) };
+    int64_t kv = h / (a->q.shape[2] / a->k.shape[2]);
+
+    if (ragged_present(a->ragged))
+        return (struct head){ b, h, get_index(a->ragged.slot, b), kv,
+                              get_index(a->ragged.length, b) - 1 };
+    return (struct head){ b, h, b, kv, a->k.shape[1] - a->q.shape[1] };
 }
 
 /* First of the D numbers of head h at row l of a view [B, L, H, D]. */
@@ -75,12 +63,12 @@ double ref_bias_at(struct bias bias, int64_t h, int64_t distance)
     return 0.0;
 }
 
-static double score(const struct call *c, struct head n, int64_t i, int64_t j)
+static double score(const struct attention_args *a, struct head n, int64_t i, int64_t j)
 {
-    const struct attention *a = &c->a;
-    double product = dot(a->q, at(a->q, n.b, i, n.h), a->k, at(a->k, n.b, j, n.kv), c->D);
+    double product =
+        dot(a->q, at(a->q, n.b, i, n.h), a->k, at(a->k, n.keys, j, n.kv), a->q.shape[3]);
 
-    return a->scale * product + ref_bias_at(a->bias, n.h, i + c->past - j);
+    return a->scale * product + ref_bias_at(a->bias, n.h, i + n.past - j);
 }
 
 /* ---- forward */
@@ -99,27 +87,27 @@ static double softmax(double *row, int64_t keys)
     return max + log(sum);
 }
 
-static void forward_row(const struct call *c, struct tensor y, struct tensor lse, struct head n,
-                        int64_t i, double *row)
+static void forward_row(const struct attention_args *a, struct head n, int64_t i, double *row)
 {
-    struct tensor v = c->a.v;
-    int64_t keys = i + c->past + 1;
+    int64_t Lq = a->q.shape[1], H = a->q.shape[2], D = a->q.shape[3], keys = i + n.past + 1;
 
     for (int64_t j = 0; j < keys; j++)
-        row[j] = score(c, n, i, j);
-    set(lse, (n.b * c->H + n.h) * c->Lq + i, softmax(row, keys));
-    for (int64_t d = 0; d < c->D; d++) {
+        row[j] = score(a, n, i, j);
+    set(a->lse, (n.b * H + n.h) * Lq + i, softmax(row, keys));
+    for (int64_t d = 0; d < D; d++) {
         double sum = 0.0;
         for (int64_t j = 0; j < keys; j++)
-            sum += row[j] * get(v, at(v, n.b, j, n.kv) + d);
-        set(y, at(y, n.b, i, n.h) + d, sum);
+            sum += row[j] * get(a->v, at(a->v, n.keys, j, n.kv) + d);
+        set(a->y, at(a->y, n.b, i, n.h) + d, sum);
     }
 }
 
 /* The reference uses every tile that the mask leaves. */
-static void keep_all(const struct call *c, struct tensor kept)
+static void keep_all(const struct attention_args *a)
 {
-    int64_t tiles = kept.shape[2], words = kept.shape[3], past = c->past / ATTENTION_TILE;
+    struct tensor kept = a->skip.kept;
+    int64_t tiles = kept.shape[2], words = kept.shape[3];
+    int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE;
     uint32_t *word = kept.data;
 
     for (int64_t row = 0; present(kept) && row < tensor_count(kept) / words; row++)
@@ -130,104 +118,97 @@ static void keep_all(const struct call *c, struct tensor kept)
         }
 }
 
-alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse,
-                                   struct attention a)
+alibi_status ref_attention_forward(struct device *dev, const struct attention_args *a)
 {
-    struct call c = new_call(a);
     double *row = NULL;
 
     (void)dev;
-    TRY_RETURN(NEW_ARRAY(&row, c.Lk, "a row of attention scores"));
-    for (int64_t b = 0; b < c.B; b++)
-        for (int64_t h = 0; h < c.H; h++)
-            for (int64_t i = 0; i < c.Lq; i++)
-                forward_row(&c, y, lse, head_at(&c, b, h), i, row);
+    TRY_RETURN(NEW_ARRAY(&row, a->k.shape[1], "a row of attention scores"));
+    for (int64_t b = 0; b < a->q.shape[0]; b++)
+        for (int64_t h = 0; h < a->q.shape[2]; h++)
+            for (int64_t i = 0; i < a->q.shape[1]; i++)
+                forward_row(a, head_at(a, b, h), i, row);
     mem_free(row);
-    keep_all(&c, a.skip.kept);
+    keep_all(a);
     return ALIBI_OK;
 }
 
-static double largest_norm(struct tensor k, int64_t b, int64_t kv, int64_t first, int64_t end)
+/* Tile t of the first `length` keys of every head of sequence b. */
+static void tile_norms(struct tensor norms, struct tensor k, int64_t b, int64_t length, int64_t t)
 {
-    double largest = 0.0;
+    int64_t first = t * ATTENTION_TILE,
+            end = first + ATTENTION_TILE < length ? first + ATTENTION_TILE : length;
 
-    for (int64_t j = first; j < end; j++) {
-        int64_t k_j = at(k, b, j, kv);
-        largest = fmax(largest, dot(k, k_j, k, k_j, k.shape[3]));
+    for (int64_t kv = 0; kv < k.shape[2]; kv++) {
+        double largest = 0.0;
+        for (int64_t j = first; j < end; j++)
+            largest = fmax(largest, dot(k, at(k, b, j, kv), k, at(k, b, j, kv), k.shape[3]));
+        set(norms, b * norms.stride[0] + kv * norms.stride[1] + t, sqrt(largest));
     }
-    return sqrt(largest);
 }
 
 alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                 int64_t from)
+                                 int64_t from, struct ragged ragged)
 {
-    int64_t L = k.shape[1], Hkv = k.shape[2], tiles = attention_tiles(L);
-
     (void)dev;
-    for (int64_t b = 0; b < k.shape[0]; b++)
-        for (int64_t kv = 0; kv < Hkv; kv++)
-            for (int64_t t = from / ATTENTION_TILE; t < tiles; t++) {
-                int64_t first = t * ATTENTION_TILE,
-                        end = first + ATTENTION_TILE < L ? first + ATTENTION_TILE : L;
-                set(norms, b * norms.stride[0] + kv * norms.stride[1] + t,
-                    largest_norm(k, b, kv, first, end));
-            }
+    for (int64_t b = 0; ragged_present(ragged) && b < ragged.length.shape[0]; b++) {
+        int64_t length = get_index(ragged.length, b);
+        tile_norms(norms, k, get_index(ragged.slot, b), length, (length - 1) / ATTENTION_TILE);
+    }
+    for (int64_t b = 0; !ragged_present(ragged) && b < k.shape[0]; b++)
+        for (int64_t t = from / ATTENTION_TILE; t < attention_tiles(k.shape[1]); t++)
+            tile_norms(norms, k, b, k.shape[1], t);
     return ALIBI_OK;
 }
 
 /* ---- backward */
 
-/* Gradients being summed in double. */
+/* Gradients summed in double. */
 struct sums {
     double *dq;        /* [D], of one query */
     double *dk, *dv;   /* [Lk, D], of one key/value head of one batch entry */
     double *dbias;     /* like bias.values, of all */
     double *all;       /* the memory that holds them */
-    int64_t distances; /* T of the table; 1 for slopes; 0: no gradient wanted */
+    int64_t distances; /* T of the table; 1 for slopes; 0: dbias is absent */
 };
 
-static alibi_status sums_init(struct sums *s, const struct call *c, struct tensor dbias)
+static alibi_status sums_init(struct sums *s, const struct attention_args *a)
 {
-    int64_t keys = c->Lk * c->D, entries = present(dbias) ? tensor_count(dbias) : 0;
+    int64_t D = a->q.shape[3], keys = a->k.shape[1] * D;
+    int64_t entries = present(a->dbias) ? tensor_count(a->dbias) : 0;
 
-    TRY_RETURN(NEW_ZERO_ARRAY(&s->all, c->D + 2 * keys + entries, "sums of attention gradients"));
+    TRY_RETURN(NEW_ZERO_ARRAY(&s->all, D + 2 * keys + entries, "sums of attention gradients"));
     s->dq = s->all;
-    s->dk = s->dq + c->D;
+    s->dk = s->dq + D;
     s->dv = s->dk + keys;
     s->dbias = s->dv + keys;
-    s->distances = entries > 0 ? entries / c->H : 0;
+    s->distances = entries > 0 ? entries / a->q.shape[2] : 0;
     return ALIBI_OK;
 }
 
-static void add_bias_gradient(struct sums *s, enum bias_kind kind, int64_t h, int64_t distance,
-                              double ds)
-{
-    if (s->distances == 0)
-        return;
-    if (kind == BIAS_LINEAR)
-        s->dbias[h] -= ds * (double)distance;
-    else
-        s->dbias[h * s->distances + (distance < s->distances ? distance : s->distances - 1)] += ds;
-}
-
 /* Query i of head n against every key it sees. */
-static void backward_row(const struct call *c, struct sums *s, struct tensor dy, struct tensor y,
-                         double lse, struct head n, int64_t i)
+static void backward_row(const struct attention_args *a, struct sums *s, struct head n, int64_t i)
 {
-    struct tensor q = c->a.q, k = c->a.k, v = c->a.v;
-    int64_t q_i = at(q, n.b, i, n.h), dy_i = at(dy, n.b, i, n.h);
-    double D_i = dot(dy, dy_i, y, at(y, n.b, i, n.h), c->D);
+    int64_t D = a->q.shape[3], q_i = at(a->q, n.b, i, n.h), dy_i = at(a->dy, n.b, i, n.h);
+    double D_i = dot(a->dy, dy_i, a->y, at(a->y, n.b, i, n.h), D);
+    double lse = get(a->lse, (n.b * a->q.shape[2] + n.h) * a->q.shape[1] + i);
 
-    for (int64_t j = 0; j <= i + c->past; j++) {
-        int64_t k_j = at(k, n.b, j, n.kv), v_j = at(v, n.b, j, n.kv);
-        double p = exp(score(c, n, i, j) - lse);
-        double ds = p * (dot(dy, dy_i, v, v_j, c->D) - D_i);
-        for (int64_t d = 0; d < c->D; d++) {
-            s->dq[d] += c->a.scale * ds * get(k, k_j + d);
-            s->dk[j * c->D + d] += c->a.scale * ds * get(q, q_i + d);
-            s->dv[j * c->D + d] += p * get(dy, dy_i + d);
+    for (int64_t j = 0; j <= i + n.past; j++) {
+        int64_t k_j = at(a->k, n.b, j, n.kv), v_j = at(a->v, n.b, j, n.kv);
+        int64_t distance = i + n.past - j;
+        double p = exp(score(a, n, i, j) - lse);
+        double ds = p * (dot(a->dy, dy_i, a->v, v_j, D) - D_i);
+
+        for (int64_t d = 0; d < D; d++) {
+            s->dq[d] += a->scale * ds * get(a->k, k_j + d);
+            s->dk[j * D + d] += a->scale * ds * get(a->q, q_i + d);
+            s->dv[j * D + d] += p * get(a->dy, dy_i + d);
         }
-        add_bias_gradient(s, c->a.bias.kind, n.h, i + c->past - j, ds);
+        if (s->distances > 0 && a->bias.kind == BIAS_LINEAR)
+            s->dbias[n.h] -= ds * (double)distance;
+        else if (s->distances > 0)
+            s->dbias[n.h * s->distances +
+                     (distance < s->distances ? distance : s->distances - 1)] += ds;
     }
 }
 
@@ -241,47 +222,35 @@ static void take(struct tensor t, int64_t to, double *sum, int64_t D)
 }
 
 /* The query heads that share a key/value head, one after the other: dk and dv sum over all of them.
- * */
-static void backward_group(const struct call *c, struct sums *s, struct tensor dq, struct tensor dk,
-                           struct tensor dv, struct tensor dy, struct tensor y, struct tensor lse,
-                           int64_t b, int64_t kv)
+ */
+static void backward_group(const struct attention_args *a, struct sums *s, int64_t b, int64_t kv)
 {
-    int64_t group = c->H / c->Hkv;
+    int64_t D = a->q.shape[3], group = a->q.shape[2] / a->k.shape[2];
 
     for (int64_t h = kv * group; h < (kv + 1) * group; h++)
-        for (int64_t i = 0; i < c->Lq; i++) {
-            double lse_i = get(lse, (b * c->H + h) * c->Lq + i);
-            backward_row(c, s, dy, y, lse_i, head_at(c, b, h), i);
-            take(dq, at(dq, b, i, h), s->dq, c->D);
+        for (int64_t i = 0; i < a->q.shape[1]; i++) {
+            backward_row(a, s, head_at(a, b, h), i);
+            take(a->dq, at(a->dq, b, i, h), s->dq, D);
         }
-    for (int64_t j = 0; j < c->Lk; j++) {
-        take(dk, at(dk, b, j, kv), s->dk + j * c->D, c->D);
-        take(dv, at(dv, b, j, kv), s->dv + j * c->D, c->D);
+    for (int64_t j = 0; j < a->k.shape[1]; j++) {
+        take(a->dk, at(a->dk, b, j, kv), s->dk + j * D, D);
+        take(a->dv, at(a->dv, b, j, kv), s->dv + j * D, D);
     }
 }
 
-static alibi_status turn_back(struct device *dev, struct tensor dq, struct tensor dk,
-                              struct rotation r)
+alibi_status ref_attention_backward(struct device *dev, const struct attention_args *a)
 {
-    if (!r.table.data)
-        return ALIBI_OK;
-    TRY_RETURN(ref_rotary(dev, dq, r, -1));
-    return ref_rotary(dev, dk, r, -1);
-}
-
-alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk,
-                                    struct tensor dv, struct tensor dbias, struct tensor dy,
-                                    struct tensor y, struct tensor lse, struct attention a)
-{
-    struct call c = new_call(a);
     struct sums s = { 0 };
 
-    TRY_RETURN(sums_init(&s, &c, dbias));
-    for (int64_t b = 0; b < c.B; b++)
-        for (int64_t kv = 0; kv < c.Hkv; kv++)
-            backward_group(&c, &s, dq, dk, dv, dy, y, lse, b, kv);
-    for (int64_t t = 0; t < s.distances * c.H; t++)
-        add(dbias, t, s.dbias[t]);
+    TRY_RETURN(sums_init(&s, a));
+    for (int64_t b = 0; b < a->q.shape[0]; b++)
+        for (int64_t kv = 0; kv < a->k.shape[2]; kv++)
+            backward_group(a, &s, b, kv);
+    for (int64_t t = 0; t < s.distances * a->q.shape[2]; t++)
+        add(a->dbias, t, s.dbias[t]);
     mem_free(s.all);
-    return turn_back(dev, dq, dk, a.turned);
+    if (!present(a->rotation.table))
+        return ALIBI_OK;
+    TRY_RETURN(ref_rotary(dev, a->dq, a->rotation, -1));
+    return ref_rotary(dev, a->dk, a->rotation, -1);
 }

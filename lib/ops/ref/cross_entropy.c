@@ -29,18 +29,17 @@ static void gradient(struct tensor dlogits, struct tensor logits, int64_t first,
     }
 }
 
-alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
-                               struct tensor logits, struct tensor targets, double scale)
+alibi_status ref_cross_entropy(struct device *dev, const struct cross_entropy_args *a)
 {
-    int64_t rows = logits.shape[0], V = logits.shape[1];
+    int64_t rows = a->logits.shape[0], V = a->logits.shape[1];
 
     (void)dev;
     for (int64_t r = 0; r < rows; r++) {
-        int64_t target = get_index(targets, r);
-        double lse = log_sum_exp(logits, r * V, V);
-        set(nll, r, target < 0 ? 0.0 : lse - get(logits, r * V + target));
-        if (present(dlogits))
-            gradient(dlogits, logits, r * V, V, target, lse, scale);
+        int64_t target = get_index(a->targets, r);
+        double lse = log_sum_exp(a->logits, r * V, V);
+        set(a->nll, r, target < 0 ? 0.0 : lse - get(a->logits, r * V + target));
+        if (present(a->dlogits))
+            gradient(a->dlogits, a->logits, r * V, V, target, lse, a->scale);
     }
     return ALIBI_OK;
 }

@@ -21,40 +21,38 @@ static void set_weight(struct tensor w, struct tensor copy, int64_t i, double x)
         set(copy, i, get(w, i));
 }
 
-alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
-                       struct tensor v, struct tensor gradient, struct adamw a)
+alibi_status ref_adamw(struct device *dev, const struct adamw_args *a)
 {
-    int64_t count = tensor_count(w);
-    double correct1 = 1.0 - pow(a.beta1, (double)a.step),
-           correct2 = 1.0 - pow(a.beta2, (double)a.step);
+    int64_t count = tensor_count(a->w);
+    double correct1 = 1.0 - pow(a->beta1, (double)a->step),
+           correct2 = 1.0 - pow(a->beta2, (double)a->step);
 
     (void)dev;
     for (int64_t i = 0; i < count; i++) {
-        double g = a.gradient_scale * get(gradient, i), x = get(w, i);
-        double first = a.beta1 * get(m, i) + (1.0 - a.beta1) * g;
-        double second = a.beta2 * get(v, i) + (1.0 - a.beta2) * g * g;
-        double step = (first / correct1) / (sqrt(second / correct2) + a.eps);
-        double decay = i < a.decaying ? a.lr * a.weight_decay * x : 0.0;
-        set_weight(w, copy, i, x - decay - a.lr * step);
-        set(m, i, first);
-        set(v, i, second);
+        double g = a->gradient_scale * get(a->gradient, i), x = get(a->w, i);
+        double first = a->beta1 * get(a->m, i) + (1.0 - a->beta1) * g;
+        double second = a->beta2 * get(a->v, i) + (1.0 - a->beta2) * g * g;
+        double step = (first / correct1) / (sqrt(second / correct2) + a->eps);
+        double decay = i < a->decaying ? a->lr * a->weight_decay * x : 0.0;
+        set_weight(a->w, a->copy, i, x - decay - a->lr * step);
+        set(a->m, i, first);
+        set(a->v, i, second);
     }
     return ALIBI_OK;
 }
 
-alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
-                          struct tensor gradient, struct nesterov n)
+alibi_status ref_nesterov(struct device *dev, const struct nesterov_args *a)
 {
-    int64_t count = tensor_count(w);
-    double r = n.lr / n.previous_lr;
+    int64_t count = tensor_count(a->w);
+    double r = a->lr / a->previous_lr;
 
     (void)dev;
     for (int64_t i = 0; i < count; i++) {
-        double g = n.gradient_scale * get(gradient, i), x = get(w, i), velocity = get(u, i);
-        double step = n.momentum * n.momentum * r * velocity - (1.0 + n.momentum) * n.lr * g;
-        double decay = i < n.decaying ? n.lr * n.weight_decay * x : 0.0;
-        set_weight(w, copy, i, x - decay + step);
-        set(u, i, n.momentum * r * velocity - n.lr * g);
+        double g = a->gradient_scale * get(a->gradient, i), x = get(a->w, i), u = get(a->u, i);
+        double step = a->momentum * a->momentum * r * u - (1.0 + a->momentum) * a->lr * g;
+        double decay = i < a->decaying ? a->lr * a->weight_decay * x : 0.0;
+        set_weight(a->w, a->copy, i, x - decay + step);
+        set(a->u, i, a->momentum * r * u - a->lr * g);
     }
     return ALIBI_OK;
 }

@@ -59,101 +59,38 @@ static inline bool present(struct tensor t)
     return t.data != NULL;
 }
 
-/* memory.c */
-alibi_status ref_finish(struct device *dev);
-void ref_memory(struct device *dev, struct device_memory *memory);
-void ref_reset_peak(struct device *dev);
-size_t ref_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training);
-alibi_status ref_read_parts(struct device *dev, struct device_part *parts, int *count);
-alibi_status ref_buffer_new(struct device *dev, void **out, size_t bytes, const char *what);
-void ref_buffer_free(struct device *dev, void *buffer);
-alibi_status ref_upload(struct device *dev, struct tensor dst, const void *host);
-alibi_status ref_download(struct device *dev, void *host, struct tensor src);
-alibi_status ref_fill(struct device *dev, struct tensor dst, double value);
-alibi_status ref_copy(struct device *dev, struct tensor dst, struct tensor src);
-
-/* embedding.c */
-alibi_status ref_embedding_forward(struct device *dev, struct tensor y, struct tensor tokens,
-                                   struct tensor weight, struct tensor table, int64_t start,
-                                   double scale);
-alibi_status ref_embedding_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
-                                    struct tensor dy, struct tensor tokens, int64_t start,
-                                    double scale);
-
-/* linear.c */
-alibi_status ref_linear_forward(struct device *dev, struct tensor y, struct tensor x,
-                                struct tensor weight, struct tensor bias);
-alibi_status ref_linear_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                 struct tensor dbias, struct tensor dy, struct tensor x,
-                                 struct tensor weight);
-alibi_status ref_linear_activation_forward(struct device *dev, int kind, struct tensor activated,
-                                           struct tensor up, struct tensor x, struct tensor weight,
-                                           struct tensor bias);
-alibi_status ref_linear_activation_backward(struct device *dev, int kind, struct tensor dup,
-                                            struct tensor dup_sums, struct tensor scratch,
-                                            struct tensor dweight, struct tensor dbias,
-                                            struct tensor dy, struct tensor activated,
-                                            struct tensor weight, struct tensor up);
-
-/* layernorm.c */
-alibi_status ref_layernorm_forward(struct device *dev, struct tensor y, struct tensor mean,
-                                   struct tensor rstd, struct tensor sum, struct tensor x,
-                                   struct tensor branch, struct dropout drop, struct tensor weight,
-                                   struct tensor bias, double eps);
-alibi_status ref_layernorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                    struct tensor dbias, struct tensor y, struct tensor dy,
-                                    struct tensor x, struct tensor weight, struct tensor bias,
-                                    struct tensor mean, struct tensor rstd);
-
-/* rmsnorm.c */
-alibi_status ref_rmsnorm_forward(struct device *dev, struct tensor y, struct tensor rstd,
-                                 struct tensor sum, struct tensor x, struct tensor branch,
-                                 struct dropout drop, struct tensor weight, struct tensor bias,
-                                 double eps);
-alibi_status ref_rmsnorm_backward(struct device *dev, struct tensor dx, struct tensor dweight,
-                                  struct tensor dbias, struct tensor y, struct tensor dy,
-                                  struct tensor x, struct tensor weight, struct tensor bias,
-                                  struct tensor rstd);
-
-/* activation.c */
-alibi_status ref_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x);
-alibi_status ref_activation_backward(struct device *dev, int kind, struct tensor dx,
-                                     struct tensor dy, struct tensor x);
-
-/* residual.c */
-alibi_status ref_residual_forward(struct device *dev, struct tensor y, struct tensor x,
-                                  struct tensor branch, struct dropout drop);
-alibi_status ref_dropout(struct device *dev, struct tensor y, struct tensor x, struct dropout drop);
-
-/* attention.c */
-alibi_status ref_attention_forward(struct device *dev, struct tensor y, struct tensor lse,
-                                   struct attention a);
-alibi_status ref_attention_backward(struct device *dev, struct tensor dq, struct tensor dk,
-                                    struct tensor dv, struct tensor dbias, struct tensor dy,
-                                    struct tensor y, struct tensor lse, struct attention a);
+/* What bias adds to a score at that distance. */
 double ref_bias_at(struct bias bias, int64_t h, int64_t distance);
-alibi_status ref_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                 int64_t from);
 
-/* rotary.c */
-alibi_status ref_rotary(struct device *dev, struct tensor x, struct rotation r, int direction);
-
-/* bucket.c */
-alibi_status ref_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
-                                struct tensor bucket);
-alibi_status ref_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
-                                 struct tensor bucket);
-
-/* cross_entropy.c */
-alibi_status ref_cross_entropy(struct device *dev, struct tensor nll, struct tensor dlogits,
-                               struct tensor logits, struct tensor targets, double scale);
-
-/* optimizer.c */
-alibi_status ref_adamw(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
-                       struct tensor v, struct tensor gradient, struct adamw a);
-alibi_status ref_nesterov(struct device *dev, struct tensor w, struct tensor copy, struct tensor u,
-                          struct tensor gradient, struct nesterov n);
-alibi_status ref_sum_squares(struct device *dev, double *sum, struct tensor x);
-alibi_status ref_sum(struct device *dev, double *sum, struct tensor x);
+/* One file per operation. */
+finish_fn ref_finish;
+memory_fn ref_memory;
+reset_peak_fn ref_reset_peak;
+workspace_fn ref_workspace;
+read_parts_fn ref_read_parts;
+buffer_new_fn ref_buffer_new;
+buffer_free_fn ref_buffer_free;
+upload_fn ref_upload;
+download_fn ref_download;
+fill_fn ref_fill;
+copy_fn ref_copy;
+embedding_fn ref_embedding_forward, ref_embedding_backward;
+linear_fn ref_linear_forward, ref_linear_backward;
+linear_activation_fn ref_linear_activation_forward, ref_linear_activation_backward;
+norm_fn ref_norm_forward, ref_norm_backward;
+activation_forward_fn ref_activation_forward;
+activation_backward_fn ref_activation_backward;
+residual_fn ref_residual_forward;
+dropout_fn ref_dropout;
+rotary_fn ref_rotary;
+attention_fn ref_attention_forward, ref_attention_backward;
+attention_norms_fn ref_attention_norms;
+cache_append_fn ref_cache_append;
+bucket_forward_fn ref_bucket_forward;
+bucket_backward_fn ref_bucket_backward;
+cross_entropy_fn ref_cross_entropy;
+adamw_fn ref_adamw;
+nesterov_fn ref_nesterov;
+sum_fn ref_sum, ref_sum_squares;
 
 #endif

@@ -1,7 +1,6 @@
 /* rotary.c
  *
- *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of
- * (position, pair)
+ *   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (position, pair)
  *
  * Rotating back is the same with -t: that is also the backward pass, a rotation's transpose being
  * its inverse. */
@@ -32,7 +31,9 @@ alibi_status ref_rotary(struct device *dev, struct tensor x, struct rotation r, 
         for (int64_t l = 0; l < L; l++)
             for (int64_t h = 0; h < H; h++) {
                 int64_t first = b * x.stride[0] + l * x.stride[1] + h * x.stride[2];
-                rotate(x, first, D, r, (r.start + l) * D, direction);
+                int64_t position =
+                    ragged_present(r.ragged) ? get_index(r.ragged.length, b) - 1 : r.start + l;
+                rotate(x, first, D, r, position * D, direction);
             }
     return ALIBI_OK;
 }

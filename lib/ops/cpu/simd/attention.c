@@ -92,7 +92,7 @@ static bool leave_out(struct work *w, const struct tile *t, float count, float n
 static bool norms_leave_out(struct work *w, const struct heads *c, const struct tile *t,
                             struct key_range keys, float eps)
 {
-    const struct bias *bias = &c->a.bias;
+    const struct bias *bias = &c->a->bias;
     bool linear = bias->kind == BIAS_LINEAR;
     int64_t near = t->i - keys.last, far = t->i - keys.first + (linear ? 0 : t->lanes - 1);
     float nearest = bounds_bias(bias, t->h, near, far);
@@ -162,7 +162,7 @@ static bool visit(struct work *w, const struct heads *c, const struct tile *t,
 {
     const float *strip = fill_strip(w->strip, c, t);
 
-    tile_scores(w->s, c, t, rows_of(c->a.k, t->b, t->j, t->kv), w->queries, strip, -1);
+    tile_scores(w->s, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->queries, strip, -1);
     find_top(w, t);
     if (eps > 0.0f && !t->diagonal && scores_leave_out(w, t, keys, eps))
         return false;
@@ -170,14 +170,14 @@ static bool visit(struct work *w, const struct heads *c, const struct tile *t,
         softmax_lanes(w, t, i);
     if (!t->diagonal) /* the first tile: nothing was summed before */
         shrink_outputs(w, c, t);
-    pack_rows(w->values, c, rows_of(c->a.v, t->b, t->j, t->kv), t->nk, 1.0f);
+    pack_rows(w->values, c, rows_of(c->a->v, t->b, t->j, t->kv), t->nk, 1.0f);
     tile_sum_keys(w->o, c, t, w->s, w->values);
     return true;
 }
 
 static void begin(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
 {
-    pack_lanes(w->queries, c, rows_of(c->a.q, t->b, from, t->h), t->nq, (float)c->a.scale);
+    pack_lanes(w->queries, c, rows_of(c->a->q, t->b, from, t->h), t->nq, (float)c->a->scale);
     memset(w->o, 0, sizeof(float) * (size_t)(TILE * c->width));
     for (int64_t i = 0; i < TILE; i++) {
         w->m[i] = -INFINITY;
@@ -190,19 +190,18 @@ static void begin(struct work *w, const struct heads *c, const struct tile *t, i
 static void begin_skipping(struct work *w, const struct heads *c, const struct tile *t,
                            int64_t from)
 {
-    struct rows queries = rows_of(c->a.q, t->b, from, t->h);
+    struct rows queries = rows_of(c->a->q, t->b, from, t->h);
 
     for (int64_t i = 0; i < t->nq; i++)
         w->reach[i] = bounds_reach(c, queries.at + i * queries.stride);
 }
 
-static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from,
-                   struct tensor y, struct tensor lse)
+static void finish(struct work *w, const struct heads *c, const struct tile *t, int64_t from)
 {
-    float *lse_row = (float *)lse.data + (t->b * c->H + t->h) * c->Lq + from;
+    float *lse_row = (float *)c->a->lse.data + (t->b * c->H + t->h) * c->Lq + from;
 
     for (int64_t i = 0; i < t->nq; i++) {
-        struct rows out = rows_of(y, t->b, from + i, t->h);
+        struct rows out = rows_of(c->a->y, t->b, from + i, t->h);
         unpack_rows(out, c, w->o + i * c->width, 1, 1.0f / w->l[i]);
         lse_row[i] = w->m[i] + logf(w->l[i]);
     }
@@ -211,7 +210,7 @@ static void finish(struct work *w, const struct heads *c, const struct tile *t, 
 /* The words in which the query tile's key tiles are marked; NULL: not wanted. */
 static int32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int64_t from)
 {
-    struct tensor kept = c->a.skip.kept;
+    struct tensor kept = c->a->skip.kept;
 
     return kept.data ? (int32_t *)kept.data +
                            ((b * c->H + h) * kept.shape[2] + from / TILE) * kept.shape[3]
@@ -226,7 +225,7 @@ static void mark(int32_t *row, const struct tile *t)
 
 /* Queries from..from + TILE - 1 of head h. */
 static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b,
-                   int64_t h, int64_t from, struct tensor y, struct tensor lse)
+                   int64_t h, int64_t from)
 {
     struct tile t = tile_on_diagonal(c, b, h, from);
     int32_t *kept = kept_row(c, b, h, from);
@@ -236,7 +235,7 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
     if (eps > 0.0f)
         begin_skipping(&w, c, &t, from);
     if (kept)
-        memset(kept, 0, sizeof *kept * (size_t)c->a.skip.kept.shape[3]);
+        memset(kept, 0, sizeof *kept * (size_t)c->a->skip.kept.shape[3]);
     do {
         struct key_range keys = { 0 };
         if (eps > 0.0f && !t.diagonal) {
@@ -250,12 +249,12 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
         if (visit(&w, c, &t, keys, eps))
             mark(kept, &t);
     } while (tile_step_back(&t));
-    finish(&w, c, &t, from, y, lse);
+    finish(&w, c, &t, from);
 }
 
 /* Late tiles, which have the most keys, are handed out first, and of them the last heads, which
  * have the flattest slopes as a rule and leave out least: the short ones fill the end. */
-static alibi_status forward_tiles(const struct heads *c, struct tensor y, struct tensor lse)
+static alibi_status forward_tiles(const struct heads *c)
 {
     int64_t tiles = (c->Lq + TILE - 1) / TILE, tasks = c->B * c->H * tiles;
     struct bounds bounds = { 0 };
@@ -270,7 +269,7 @@ static alibi_status forward_tiles(const struct heads *c, struct tensor y, struct
         int64_t tile = tiles - 1 - task / (c->B * c->H),
                 head = c->B * c->H - 1 - task % (c->B * c->H);
         struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
-        attend(w, c, &bounds, head / c->H, head % c->H, tile * TILE, y, lse);
+        attend(w, c, &bounds, head / c->H, head % c->H, tile * TILE);
     }
 out:
     mem_free(memory);
@@ -278,15 +277,13 @@ out:
     return status;
 }
 
-alibi_status SIMD(attention_forward)(struct device *dev, struct tensor y, struct tensor lse,
-                                     struct attention a)
+alibi_status SIMD(attention_forward)(struct device *dev, const struct attention_args *a)
 {
     struct heads c = heads_of(a);
 
-    if (y.type != DTYPE_F32)
-        return ref_attention_forward(dev, y, lse, a);
+    if (a->y.type != DTYPE_F32)
+        return ref_attention_forward(dev, a);
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
         return ALIBI_OK;
-    return c.Lq <= DECODE_ROWS && !a.skip.kept.data ? decode_rows(&c, y, lse)
-                                                    : forward_tiles(&c, y, lse);
+    return c.Lq <= DECODE_ROWS && !present(a->skip.kept) ? decode_rows(&c) : forward_tiles(&c);
 }

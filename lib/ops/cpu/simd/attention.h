@@ -23,11 +23,11 @@
 
 enum { TILE = 64, CORNER = 16 };
 
-/* A call by letters. `width` is D in whole vectors, the row length of tile buffers. Query i stands
- * at position past + i. */
+/* A call by letters. `width` is D in whole vectors, the row length of tile buffers. Query i is at
+ * position past + i, unless the call is ragged. */
 struct heads {
     int64_t B, Lq, Lk, H, Hkv, D, width, past;
-    struct attention a;
+    const struct attention_args *a;
 };
 
 static inline int64_t whole_vectors(int64_t n)
@@ -35,19 +35,34 @@ static inline int64_t whole_vectors(int64_t n)
     return (n + SIMD_WIDTH - 1) / SIMD_WIDTH * SIMD_WIDTH;
 }
 
-static inline struct heads heads_of(struct attention a)
+static inline struct heads heads_of(const struct attention_args *a)
 {
     return (struct heads){
-        .B = a.q.shape[0],
-        .Lq = a.q.shape[1],
-        .Lk = a.k.shape[1],
-        .H = a.q.shape[2],
-        .Hkv = a.k.shape[2],
-        .D = a.q.shape[3],
-        .width = whole_vectors(a.q.shape[3]),
-        .past = a.k.shape[1] - a.q.shape[1],
+        .B = a->q.shape[0],
+        .Lq = a->q.shape[1],
+        .Lk = a->k.shape[1],
+        .H = a->q.shape[2],
+        .Hkv = a->k.shape[2],
+        .D = a->q.shape[3],
+        .width = whole_vectors(a->q.shape[3]),
+        .past = a->k.shape[1] - a->q.shape[1],
         .a = a,
     };
+}
+
+/* The sequence of k and v that row b reads, and how many of its keys. */
+static inline int64_t keys_row(const struct heads *c, int64_t b)
+{
+    struct ragged ragged = c->a->ragged;
+
+    return ragged_present(ragged) ? ((const int32_t *)ragged.slot.data)[b] : b;
+}
+
+static inline int64_t keys_count(const struct heads *c, int64_t b)
+{
+    struct ragged ragged = c->a->ragged;
+
+    return ragged_present(ragged) ? ((const int32_t *)ragged.length.data)[b] : c->Lk;
 }
 
 /* Rows of one head: D numbers each, `stride` apart. */
@@ -114,11 +129,11 @@ static inline int64_t keys_seen(const struct tile *t, int64_t i)
     return t->diagonal ? smaller(t->nk, (i / CORNER + 1) * CORNER) : t->nk;
 }
 
-/* ---- attention_decode.c: up to so many queries go row by row */
+/* ---- attention_decode.c: up to DECODE_ROWS queries are taken row by row */
 
 enum { DECODE_ROWS = 4 };
 #define decode_rows SIMD(decode_rows)
-alibi_status decode_rows(const struct heads *c, struct tensor y, struct tensor lse);
+alibi_status decode_rows(const struct heads *c);
 
 /* ---- attention_tile.c */
 
@@ -139,7 +154,7 @@ void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64
  * one number earlier. */
 static inline const float *fill_strip(float *strip, const struct heads *c, const struct tile *t)
 {
-    fill_bias(strip, c->a.bias, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
+    fill_bias(strip, c->a->bias, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
     return strip + t->nk - 1;
 }
 

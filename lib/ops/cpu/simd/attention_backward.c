@@ -22,7 +22,6 @@ struct chunk {
 
 struct gradients {
     struct heads c;
-    struct tensor dq, dk, dv, dy, y, lse;
     int64_t tiles, chunks; /* per head */
     struct chunk *table;   /* [B, Hkv, chunks] */
     double *dbias;         /* [B, H, chunks, entries]: sums of each chunk, NULL: not wanted */
@@ -80,7 +79,7 @@ static void clear(float *x, int64_t count)
 
 static const uint32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int64_t i)
 {
-    struct tensor kept = c->a.skip.kept;
+    struct tensor kept = c->a->skip.kept;
 
     return (const uint32_t *)kept.data +
            ((b * c->H + h) * kept.shape[2] + i / TILE) * kept.shape[3];
@@ -88,7 +87,7 @@ static const uint32_t *kept_row(const struct heads *c, int64_t b, int64_t h, int
 
 static bool was_kept(const struct heads *c, const struct tile *t)
 {
-    return !c->a.skip.kept.data ||
+    return !c->a->skip.kept.data ||
            kept_row(c, t->b, t->h, t->i)[t->j / TILE / 32] >> t->j / TILE % 32 & 1;
 }
 
@@ -109,13 +108,13 @@ static float dot_with_packed(const struct heads *c, const float *packed, const f
 static void load_queries(struct work *w, const struct gradients *g, const struct tile *t)
 {
     const struct heads *c = &g->c;
-    struct rows q = rows_of(c->a.q, t->b, t->i, t->h), dy = rows_of(g->dy, t->b, t->i, t->h);
-    struct rows y = rows_of(g->y, t->b, t->i, t->h);
-    const float *lse = (const float *)g->lse.data + (t->b * c->H + t->h) * c->Lq + t->i;
+    struct rows q = rows_of(c->a->q, t->b, t->i, t->h), dy = rows_of(c->a->dy, t->b, t->i, t->h);
+    struct rows y = rows_of(c->a->y, t->b, t->i, t->h);
+    const float *lse = (const float *)c->a->lse.data + (t->b * c->H + t->h) * c->Lq + t->i;
 
-    pack_lanes(w->q_lanes, c, q, t->nq, (float)c->a.scale);
+    pack_lanes(w->q_lanes, c, q, t->nq, (float)c->a->scale);
     pack_lanes(w->dy_lanes, c, dy, t->nq, 1.0f);
-    pack_rows(w->q, c, q, t->nq, (float)c->a.scale);
+    pack_rows(w->q, c, q, t->nq, (float)c->a->scale);
     pack_rows(w->dy, c, dy, t->nq, 1.0f);
     for (int64_t i = 0; i < t->lanes; i++) {
         bool exists = i < t->nq;
@@ -145,8 +144,8 @@ static void differentiate_scores(struct work *w, const struct gradients *g, cons
     const struct heads *c = &g->c;
     const float *strip = fill_strip(w->strip, c, t);
 
-    tile_scores(w->p, c, t, rows_of(c->a.k, t->b, t->j, t->kv), w->q_lanes, strip, -1);
-    tile_scores(w->ds, c, t, rows_of(c->a.v, t->b, t->j, t->kv), w->dy_lanes, w->minus_D, 0);
+    tile_scores(w->p, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->q_lanes, strip, -1);
+    tile_scores(w->ds, c, t, rows_of(c->a->v, t->b, t->j, t->kv), w->dy_lanes, w->minus_D, 0);
     differentiate_softmax(w, t);
 }
 
@@ -160,7 +159,7 @@ static void add_to_keys(struct work *w, const struct heads *c, const struct tile
 
 static void add_to_queries(struct work *w, const struct heads *c, const struct tile *t)
 {
-    pack_rows(w->k, c, rows_of(c->a.k, t->b, t->j, t->kv), t->nk, 1.0f);
+    pack_rows(w->k, c, rows_of(c->a->k, t->b, t->j, t->kv), t->nk, 1.0f);
     tile_sum_keys(w->dq, c, t, w->ds, w->k);
 }
 
@@ -188,7 +187,7 @@ static void add_to_bias(struct work *w, const struct gradients *g, const struct 
     sum_diagonals(w, t);
     for (int64_t n = first < 0 ? -first : 0; n < t->nq + t->nk - 1; n++) {
         int64_t distance = first + n;
-        if (g->c.a.bias.kind == BIAS_LINEAR)
+        if (g->c.a->bias.kind == BIAS_LINEAR)
             sums[0] -= (double)distance * (double)w->diagonals[n];
         else
             sums[smaller(distance, g->entries - 1)] += (double)w->diagonals[n];
@@ -224,9 +223,9 @@ static int64_t tiles_used(const struct heads *c, int64_t b, int64_t h, int64_t i
 {
     int64_t count = 0;
 
-    if (!c->a.skip.kept.data)
+    if (!c->a->skip.kept.data)
         return i / TILE + 1;
-    for (int64_t n = 0; n < c->a.skip.kept.shape[3]; n++)
+    for (int64_t n = 0; n < c->a->skip.kept.shape[3]; n++)
         count += __builtin_popcount(kept_row(c, b, h, i)[n]);
     return count;
 }
@@ -236,7 +235,7 @@ static int64_t first_used(const struct heads *c, int64_t b, int64_t h, int64_t i
 {
     int64_t n = 0;
 
-    if (!c->a.skip.kept.data)
+    if (!c->a->skip.kept.data)
         return 0;
     while (kept_row(c, b, h, i)[n] == 0)
         n++;
@@ -302,7 +301,7 @@ static void query_tile(struct work *w, const struct gradients *g, struct tile t,
         if (g->dbias)
             add_to_bias(w, g, &t, n);
     } while (tile_step_back(&t));
-    unpack_rows(rows_of(g->dq, t.b, t.i, t.h), c, w->dq, t.nq, (float)c->a.scale);
+    unpack_rows(rows_of(c->a->dq, t.b, t.i, t.h), c, w->dq, t.nq, (float)c->a->scale);
 }
 
 static void run_chunk(struct work w, const struct gradients *g, int64_t head, int64_t n)
@@ -346,8 +345,8 @@ static void store_keys(const struct gradients *g, int64_t head, int64_t tile)
             add_numbers(to->dk + at, from->dk + (j - from->first) * c->width, nk * c->width);
             add_numbers(to->dv + at, from->dv + (j - from->first) * c->width, nk * c->width);
         }
-    unpack_rows(rows_of(g->dk, b, j, kv), c, to->dk + at, nk, 1.0f);
-    unpack_rows(rows_of(g->dv, b, j, kv), c, to->dv + at, nk, 1.0f);
+    unpack_rows(rows_of(c->a->dk, b, j, kv), c, to->dk + at, nk, 1.0f);
+    unpack_rows(rows_of(c->a->dv, b, j, kv), c, to->dv + at, nk, 1.0f);
 }
 
 /* Heads from..from+count-1 of all sequences. The last heads, which leave out least as a rule, are
@@ -419,33 +418,29 @@ out:
     return status;
 }
 
-alibi_status SIMD(attention_backward)(struct device *dev, struct tensor dq, struct tensor dk,
-                                      struct tensor dv, struct tensor dbias, struct tensor dy,
-                                      struct tensor y, struct tensor lse, struct attention a)
+alibi_status SIMD(attention_backward)(struct device *dev, const struct attention_args *a)
 {
-    struct gradients g = {
-        .c = heads_of(a), .dq = dq, .dk = dk, .dv = dv, .dy = dy, .y = y, .lse = lse
-    };
+    struct gradients g = { .c = heads_of(a) };
     alibi_status status;
 
-    if (dq.type != DTYPE_F32)
-        return ref_attention_backward(dev, dq, dk, dv, dbias, dy, y, lse, a);
+    if (a->dq.type != DTYPE_F32)
+        return ref_attention_backward(dev, a);
     if (g.c.B == 0 || g.c.H == 0 || g.c.Lq == 0)
         return ALIBI_OK;
     g.tiles = attention_tiles(g.c.Lq);
     g.chunks = smaller((g.tiles + CHUNK_TILES - 1) / CHUNK_TILES, CHUNKS_MAX);
-    if (dbias.data && a.bias.kind != BIAS_NONE) {
-        g.entries = a.bias.kind == BIAS_LINEAR ? 1 : dbias.shape[1];
+    if (present(a->dbias) && a->bias.kind != BIAS_NONE) {
+        g.entries = a->bias.kind == BIAS_LINEAR ? 1 : a->dbias.shape[1];
         TRY_RETURN(NEW_ZERO_ARRAY(&g.dbias, g.c.B * g.c.H * g.chunks * g.entries,
                                   "the gradient of attention's bias"));
     }
     TRY(NEW_ARRAY(&g.table, g.c.B * g.c.Hkv * g.chunks, "the chunks of attention's gradient"));
     TRY(run(&g));
     if (g.dbias)
-        store_bias(&g, dbias);
-    if (a.turned.table.data) {
-        TRY(SIMD(rotary)(dev, dq, a.turned, -1));
-        TRY(SIMD(rotary)(dev, dk, a.turned, -1));
+        store_bias(&g, a->dbias);
+    if (present(a->rotation.table)) {
+        TRY(SIMD(rotary)(dev, a->dq, a->rotation, -1));
+        TRY(SIMD(rotary)(dev, a->dk, a->rotation, -1));
     }
 out:
     mem_free(g.table);

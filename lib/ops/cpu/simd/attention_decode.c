@@ -113,7 +113,7 @@ static void add_values(struct work *w, const struct heads *c, struct rows values
 static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position,
                       struct key_range keys, float eps)
 {
-    const struct bias *bias = &c->a.bias;
+    const struct bias *bias = &c->a->bias;
     float score = w->reach * keys.norm,
           most_bias = bounds_bias(bias, h, position - keys.last, position - keys.first);
     float most =
@@ -127,38 +127,36 @@ static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t 
     return true;
 }
 
-static void visit(struct work *w, const struct heads *c, int64_t b, int64_t h, int64_t kv,
-                  int64_t position, int64_t j, int64_t nk)
-{
-    fill_bias(w->bias, c->a.bias, h, position - j, -1, TILE);
-    score_keys(w, c, rows_of(c->a.k, b, j, kv), nk);
-    add_values(w, c, rows_of(c->a.v, b, j, kv), nk, softmax_keys(w, nk));
-}
-
-/* The first tile, which the query's own key lies in, may be a part of one. */
+/* Query i of head h of row b. The first tile, which has the query's own key, may be a part of one.
+ */
 static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b,
-                   int64_t h, int64_t i, struct tensor y, struct tensor lse)
+                   int64_t h, int64_t i)
 {
-    int64_t position = c->past + i, kv = h / (c->H / c->Hkv);
-    struct rows query = rows_of(c->a.q, b, i, h);
+    const struct attention_args *a = c->a;
+    int64_t row = keys_row(c, b), kv = h / (c->H / c->Hkv);
+    int64_t position = keys_count(c, b) - c->Lq + i;
+    struct rows query = rows_of(a->q, b, i, h);
 
-    pack_rows(w.query, c, query, 1, (float)c->a.scale);
+    pack_rows(w.query, c, query, 1, (float)a->scale);
     memset(w.o, 0, sizeof(float) * (size_t)c->width);
     w.reach = bounds->norms ? bounds_reach(c, query.at) : 0.0f;
     for (int64_t j = position / TILE * TILE, last = position; j >= 0; last = j - 1, j -= TILE) {
+        int64_t nk = last - j + 1;
         if (bounds->norms && last < position) {
             if (leave_out(&w, c, h, position, bounds_rest(bounds, c, b, kv, last), bounds->eps))
                 break;
             if (leave_out(&w, c, h, position, bounds_tile(bounds, b, kv, j, last), bounds->eps))
                 continue;
         }
-        visit(&w, c, b, h, kv, position, j, last - j + 1);
+        fill_bias(w.bias, a->bias, h, position - j, -1, TILE);
+        score_keys(&w, c, rows_of(a->k, row, j, kv), nk);
+        add_values(&w, c, rows_of(a->v, row, j, kv), nk, softmax_keys(&w, nk));
     }
-    unpack_rows(rows_of(y, b, i, h), c, w.o, 1, 1.0f / w.l);
-    ((float *)lse.data)[(b * c->H + h) * c->Lq + i] = w.m + logf(w.l);
+    unpack_rows(rows_of(a->y, b, i, h), c, w.o, 1, 1.0f / w.l);
+    ((float *)a->lse.data)[(b * c->H + h) * c->Lq + i] = w.m + logf(w.l);
 }
 
-alibi_status decode_rows(const struct heads *c, struct tensor y, struct tensor lse)
+alibi_status decode_rows(const struct heads *c)
 {
     int64_t tasks = c->B * c->H * c->Lq;
     struct bounds bounds = { 0 };
@@ -171,7 +169,7 @@ alibi_status decode_rows(const struct heads *c, struct tensor y, struct tensor l
     for (int64_t task = 0; task < tasks; task++) {
         int64_t i = task % c->Lq, head = task / c->Lq;
         struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
-        attend(w, c, &bounds, head / c->H, head % c->H, i, y, lse);
+        attend(w, c, &bounds, head / c->H, head % c->H, i);
     }
 out:
     mem_free(memory);

@@ -81,18 +81,17 @@ static float run_row(float *out, const float *x, int64_t V, int64_t target, floa
     return nll;
 }
 
-alibi_status SIMD(cross_entropy)(struct device *dev, struct tensor nll, struct tensor dlogits,
-                                 struct tensor logits, struct tensor targets, double scale)
+alibi_status SIMD(cross_entropy)(struct device *dev, const struct cross_entropy_args *a)
 {
-    int64_t rows = logits.shape[0], V = logits.shape[1];
-    const int32_t *target = targets.data;
-    const float *in = logits.data;
-    float *losses = nll.data, *out = dlogits.data;
+    int64_t rows = a->logits.shape[0], V = a->logits.shape[1];
+    const int32_t *target = a->targets.data;
+    const float *in = a->logits.data;
+    float *nll = a->nll.data, *out = a->dlogits.data;
 
-    if (logits.type != DTYPE_F32)
-        return ref_cross_entropy(dev, nll, dlogits, logits, targets, scale);
+    if (a->logits.type != DTYPE_F32)
+        return ref_cross_entropy(dev, a);
 #pragma omp parallel for if (rows * V >= CPU_PARALLEL_MIN)
     for (int64_t r = 0; r < rows; r++)
-        losses[r] = run_row(out ? out + r * V : NULL, in + r * V, V, target[r], (float)scale);
+        nll[r] = run_row(out ? out + r * V : NULL, in + r * V, V, target[r], (float)a->scale);
     return ALIBI_OK;
 }

@@ -12,6 +12,8 @@
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
+#define add_branch SIMD(residual_range)
+
 enum { PIECES = 32, PIECE_MIN = 16 };
 
 struct norm {
@@ -74,8 +76,8 @@ static void forward(const struct norm *n, float eps)
     for (int64_t r = 0; r < n->rows; r++) {
         const float *x = n->x + r * n->C;
         if (n->residual.branch)
-            SIMD(residual_range)
-        (n->residual.sum, n->residual.from, n->residual.branch, n->residual.drop, r * n->C, n->C);
+            add_branch(n->residual.sum, n->residual.from, n->residual.branch, n->residual.drop,
+                       r * n->C, n->C);
         float mean = n->centred ? row_mean(x, n->C) : 0.0f;
         float rstd = 1.0f / sqrtf(row_variance(x, mean, n->C) + eps);
         normalize_row(n, r, mean, rstd);
@@ -169,86 +171,44 @@ static alibi_status backward(struct norm *n, float *dweight, float *dbias)
 
 /* ---- operations */
 
-static struct norm norm_of(struct tensor y, struct tensor mean, struct tensor rstd, struct tensor x,
-                           struct tensor weight, struct tensor bias)
+static struct norm norm_of(const struct norm_args *a)
 {
     return (struct norm){
-        .centred = present(mean),
-        .rows = x.shape[0],
-        .C = x.shape[1],
-        .x = x.data,
-        .weight = weight.data,
-        .bias = bias.data,
-        .mean = mean.data,
-        .rstd = rstd.data,
-        .y = y.data,
+        .centred = a->kind == ALIBI_LAYERNORM,
+        .rows = a->x.shape[0],
+        .C = a->x.shape[1],
+        .x = a->x.data,
+        .weight = a->weight.data,
+        .bias = a->bias.data,
+        .mean = a->mean.data,
+        .rstd = a->rstd.data,
+        .y = a->y.data,
     };
 }
 
-static void add_residual(struct norm *n, struct tensor sum, struct tensor x, struct tensor branch,
-                         struct dropout drop)
+alibi_status SIMD(norm_forward)(struct device *dev, const struct norm_args *a)
 {
-    if (!present(branch))
-        return;
-    n->x = sum.data;
-    n->residual.sum = sum.data;
-    n->residual.from = x.data;
-    n->residual.branch = branch.data;
-    n->residual.drop = drop;
-}
+    struct norm n = norm_of(a);
 
-alibi_status SIMD(layernorm_forward)(struct device *dev, struct tensor y, struct tensor mean,
-                                     struct tensor rstd, struct tensor sum, struct tensor x,
-                                     struct tensor branch, struct dropout drop,
-                                     struct tensor weight, struct tensor bias, double eps)
-{
-    struct norm n = norm_of(y, mean, rstd, x, weight, bias);
-
-    if (x.type != DTYPE_F32)
-        return ref_layernorm_forward(dev, y, mean, rstd, sum, x, branch, drop, weight, bias, eps);
-    add_residual(&n, sum, x, branch, drop);
-    forward(&n, (float)eps);
+    if (a->x.type != DTYPE_F32)
+        return ref_norm_forward(dev, a);
+    if (present(a->branch)) {
+        n.x = n.residual.sum = a->sum.data;
+        n.residual.from = a->x.data;
+        n.residual.branch = a->branch.data;
+        n.residual.drop = a->dropout;
+    }
+    forward(&n, (float)a->eps);
     return ALIBI_OK;
 }
 
-alibi_status SIMD(layernorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight,
-                                      struct tensor dbias, struct tensor y, struct tensor dy,
-                                      struct tensor x, struct tensor weight, struct tensor bias,
-                                      struct tensor mean, struct tensor rstd)
+alibi_status SIMD(norm_backward)(struct device *dev, const struct norm_args *a)
 {
-    struct norm n = norm_of(y, mean, rstd, x, weight, bias);
+    struct norm n = norm_of(a);
 
-    if (x.type != DTYPE_F32)
-        return ref_layernorm_backward(dev, dx, dweight, dbias, y, dy, x, weight, bias, mean, rstd);
-    n.dy = dy.data;
-    n.dx = dx.data;
-    return backward(&n, dweight.data, dbias.data);
-}
-
-alibi_status SIMD(rmsnorm_forward)(struct device *dev, struct tensor y, struct tensor rstd,
-                                   struct tensor sum, struct tensor x, struct tensor branch,
-                                   struct dropout drop, struct tensor weight, struct tensor bias,
-                                   double eps)
-{
-    struct norm n = norm_of(y, tensor_none(), rstd, x, weight, bias);
-
-    if (x.type != DTYPE_F32)
-        return ref_rmsnorm_forward(dev, y, rstd, sum, x, branch, drop, weight, bias, eps);
-    add_residual(&n, sum, x, branch, drop);
-    forward(&n, (float)eps);
-    return ALIBI_OK;
-}
-
-alibi_status SIMD(rmsnorm_backward)(struct device *dev, struct tensor dx, struct tensor dweight,
-                                    struct tensor dbias, struct tensor y, struct tensor dy,
-                                    struct tensor x, struct tensor weight, struct tensor bias,
-                                    struct tensor rstd)
-{
-    struct norm n = norm_of(y, tensor_none(), rstd, x, weight, bias);
-
-    if (x.type != DTYPE_F32)
-        return ref_rmsnorm_backward(dev, dx, dweight, dbias, y, dy, x, weight, bias, rstd);
-    n.dy = dy.data;
-    n.dx = dx.data;
-    return backward(&n, dweight.data, dbias.data);
+    if (a->x.type != DTYPE_F32)
+        return ref_norm_backward(dev, a);
+    n.dy = a->dy.data;
+    n.dx = a->dx.data;
+    return backward(&n, a->dweight.data, a->dbias.data);
 }

@@ -20,30 +20,24 @@ static void write_copy(struct tensor copy, const float *w, int64_t from, int64_t
             set(copy, i, (double)w[i]);
 }
 
-/* Where decay ends, of `count` elements. */
-static int64_t end_of_decay(int64_t decaying, int64_t count)
-{
-    return decaying < count ? decaying : count;
-}
-
 /* The constants of an update, folded: w <- keep w - rate m / (sqrt(correction v) + eps). */
 struct adamw_step {
     float beta1, rest1, beta2, rest2, gradient_scale;
     float keep, rate, correction, eps;
 };
 
-static struct adamw_step step_of(struct adamw a)
+static struct adamw_step step_of(const struct adamw_args *a)
 {
     return (struct adamw_step){
-        .beta1 = (float)a.beta1,
-        .rest1 = (float)(1.0 - a.beta1),
-        .beta2 = (float)a.beta2,
-        .rest2 = (float)(1.0 - a.beta2),
-        .gradient_scale = (float)a.gradient_scale,
-        .keep = (float)(1.0 - a.lr * a.weight_decay),
-        .rate = (float)(a.lr / (1.0 - pow(a.beta1, (double)a.step))),
-        .correction = (float)(1.0 / (1.0 - pow(a.beta2, (double)a.step))),
-        .eps = (float)a.eps,
+        .beta1 = (float)a->beta1,
+        .rest1 = (float)(1.0 - a->beta1),
+        .beta2 = (float)a->beta2,
+        .rest2 = (float)(1.0 - a->beta2),
+        .gradient_scale = (float)a->gradient_scale,
+        .keep = (float)(1.0 - a->lr * a->weight_decay),
+        .rate = (float)(a->lr / (1.0 - pow(a->beta1, (double)a->step))),
+        .correction = (float)(1.0 / (1.0 - pow(a->beta2, (double)a->step))),
+        .eps = (float)a->eps,
     };
 }
 
@@ -60,32 +54,32 @@ static void adamw_piece(float *restrict w, float *restrict m, float *restrict v,
     }
 }
 
-static void adamw_range(struct tensor w, struct tensor copy, struct tensor m, struct tensor v,
-                        struct tensor gradient, int64_t first, int64_t end, struct adamw_step step)
+/* Elements first..end-1. */
+static void adamw_range(const struct adamw_args *a, int64_t first, int64_t end,
+                        struct adamw_step step)
 {
-    float *w_at = w.data, *m_at = m.data, *v_at = v.data;
-    const float *g_at = gradient.data;
+    float *w = a->w.data, *m = a->m.data, *v = a->v.data;
+    const float *g = a->gradient.data;
 
 #pragma omp parallel for if (end - first >= CPU_PARALLEL_MIN)
     for (int64_t i = first; i < end; i += PIECE) {
         int64_t n = end - i < PIECE ? end - i : PIECE;
-        adamw_piece(w_at + i, m_at + i, v_at + i, g_at + i, n, step);
-        if (present(copy))
-            write_copy(copy, w_at, i, n);
+        adamw_piece(w + i, m + i, v + i, g + i, n, step);
+        if (present(a->copy))
+            write_copy(a->copy, w, i, n);
     }
 }
 
-alibi_status SIMD(adamw)(struct device *dev, struct tensor w, struct tensor copy, struct tensor m,
-                         struct tensor v, struct tensor gradient, struct adamw a)
+alibi_status SIMD(adamw)(struct device *dev, const struct adamw_args *a)
 {
-    int64_t count = tensor_count(w), decaying = end_of_decay(a.decaying, count);
+    int64_t count = tensor_count(a->w), decaying = a->decaying < count ? a->decaying : count;
     struct adamw_step step = step_of(a);
 
-    if (w.type != DTYPE_F32)
-        return ref_adamw(dev, w, copy, m, v, gradient, a);
-    adamw_range(w, copy, m, v, gradient, 0, decaying, step);
+    if (a->w.type != DTYPE_F32)
+        return ref_adamw(dev, a);
+    adamw_range(a, 0, decaying, step);
     step.keep = 1.0f;
-    adamw_range(w, copy, m, v, gradient, decaying, count, step);
+    adamw_range(a, decaying, count, step);
     return ALIBI_OK;
 }
 
@@ -94,16 +88,16 @@ struct nesterov_step {
     float keep, ahead, rate, carry, lr;
 };
 
-static struct nesterov_step nesterov_step_of(struct nesterov n)
+static struct nesterov_step nesterov_step_of(const struct nesterov_args *a)
 {
-    double r = n.lr / n.previous_lr;
+    double r = a->lr / a->previous_lr;
 
     return (struct nesterov_step){
-        .keep = (float)(1.0 - n.lr * n.weight_decay),
-        .ahead = (float)(n.momentum * n.momentum * r),
-        .rate = (float)((1.0 + n.momentum) * n.lr * n.gradient_scale),
-        .carry = (float)(n.momentum * r),
-        .lr = (float)(n.lr * n.gradient_scale),
+        .keep = (float)(1.0 - a->lr * a->weight_decay),
+        .ahead = (float)(a->momentum * a->momentum * r),
+        .rate = (float)((1.0 + a->momentum) * a->lr * a->gradient_scale),
+        .carry = (float)(a->momentum * r),
+        .lr = (float)(a->lr * a->gradient_scale),
     };
 }
 
@@ -116,33 +110,31 @@ static void nesterov_piece(float *restrict w, float *restrict u, const float *re
     }
 }
 
-static void nesterov_range(struct tensor w, struct tensor copy, struct tensor u,
-                           struct tensor gradient, int64_t first, int64_t end,
+static void nesterov_range(const struct nesterov_args *a, int64_t first, int64_t end,
                            struct nesterov_step step)
 {
-    float *w_at = w.data, *u_at = u.data;
-    const float *g_at = gradient.data;
+    float *w = a->w.data, *u = a->u.data;
+    const float *g = a->gradient.data;
 
 #pragma omp parallel for if (end - first >= CPU_PARALLEL_MIN)
     for (int64_t i = first; i < end; i += PIECE) {
         int64_t n = end - i < PIECE ? end - i : PIECE;
-        nesterov_piece(w_at + i, u_at + i, g_at + i, n, step);
-        if (present(copy))
-            write_copy(copy, w_at, i, n);
+        nesterov_piece(w + i, u + i, g + i, n, step);
+        if (present(a->copy))
+            write_copy(a->copy, w, i, n);
     }
 }
 
-alibi_status SIMD(nesterov)(struct device *dev, struct tensor w, struct tensor copy,
-                            struct tensor u, struct tensor gradient, struct nesterov n)
+alibi_status SIMD(nesterov)(struct device *dev, const struct nesterov_args *a)
 {
-    int64_t count = tensor_count(w), decaying = end_of_decay(n.decaying, count);
-    struct nesterov_step step = nesterov_step_of(n);
+    int64_t count = tensor_count(a->w), decaying = a->decaying < count ? a->decaying : count;
+    struct nesterov_step step = nesterov_step_of(a);
 
-    if (w.type != DTYPE_F32)
-        return ref_nesterov(dev, w, copy, u, gradient, n);
-    nesterov_range(w, copy, u, gradient, 0, decaying, step);
+    if (a->w.type != DTYPE_F32)
+        return ref_nesterov(dev, a);
+    nesterov_range(a, 0, decaying, step);
     step.keep = 1.0f;
-    nesterov_range(w, copy, u, gradient, decaying, count, step);
+    nesterov_range(a, decaying, count, step);
     return ALIBI_OK;
 }
 

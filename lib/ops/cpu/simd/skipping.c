@@ -20,7 +20,7 @@ static float square(const float *row, int64_t D)
     return vec_sum(sum);
 }
 
-/* NaN if a key has one, so that its tile is never left out. */
+/* NaN if a key has one, so that its tile is never skipped. */
 static float largest_norm(struct rows keys, int64_t count, int64_t D)
 {
     float largest = 0.0f;
@@ -34,21 +34,36 @@ static float largest_norm(struct rows keys, int64_t count, int64_t D)
     return norm_margin(D) * sqrtf(largest);
 }
 
-alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k,
-                                   int64_t from)
+/* The norm of tile t of the first `length` keys of head kv of sequence b. */
+static float tile_norm(struct tensor k, int64_t b, int64_t kv, int64_t length, int64_t t)
 {
-    int64_t B = k.shape[0], L = k.shape[1], Hkv = k.shape[2], D = k.shape[3];
-    int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first,
-            tasks = B * Hkv * tiles;
+    int64_t j = t * ATTENTION_TILE;
+
+    return largest_norm(rows_of(k, b, j, kv), smaller(ATTENTION_TILE, length - j), k.shape[3]);
+}
+
+alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, struct tensor k,
+                                   int64_t from, struct ragged ragged)
+{
+    int64_t L = k.shape[1], Hkv = k.shape[2], D = k.shape[3];
+    int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first;
+    int64_t rows = k.shape[0], tasks;
+    const int32_t *slot = ragged.slot.data, *length = ragged.length.data;
 
     if (k.type != DTYPE_F32)
-        return ref_attention_norms(dev, norms, k, from);
+        return ref_attention_norms(dev, norms, k, from, ragged);
+    if (length) { /* one tile of each row */
+        rows = ragged.length.shape[0];
+        tiles = 1;
+    }
+    tasks = rows * Hkv * tiles;
 #pragma omp parallel for schedule(static) if (tasks * ATTENTION_TILE * D > CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
-        int64_t t = first + task % tiles, kv = task / tiles % Hkv, b = task / tiles / Hkv,
-                j = t * ATTENTION_TILE;
+        int64_t row = task / tiles / Hkv, kv = task / tiles % Hkv;
+        int64_t b = length ? slot[row] : row, keys = length ? length[row] : L;
+        int64_t t = length ? (keys - 1) / ATTENTION_TILE : first + task % tiles;
         float *to = (float *)norms.data + b * norms.stride[0] + kv * norms.stride[1] + t;
-        *to = largest_norm(rows_of(k, b, j, kv), smaller(ATTENTION_TILE, L - j), D);
+        *to = tile_norm(k, b, kv, keys, t);
     }
     return ALIBI_OK;
 }
@@ -60,31 +75,46 @@ static float larger(float a, float b)
     return a > b || isnan(a) ? a : b;
 }
 
+static const float *norms_of(const struct bounds *b, int64_t row, int64_t kv)
+{
+    return b->norms + (b->slot ? b->slot[row] : row) * b->stride_b + kv * b->stride_kv;
+}
+
+/* ahead[t] = the largest norm of tiles 0..t, of the tiles that the row has keys of. */
 static void look_ahead(struct bounds *b, const struct heads *c)
 {
     int64_t tiles = attention_tiles(c->Lk);
 
-    for (int64_t n = 0; n < c->B * c->Hkv; n++) {
-        const float *norms = b->norms + n / c->Hkv * b->stride_b + n % c->Hkv * b->stride_kv;
-        float most = 0.0f;
-        for (int64_t t = 0; t < tiles; t++)
-            b->ahead[n * tiles + t] = most = larger(most, norms[t]);
-    }
+    for (int64_t row = 0; row < c->B; row++)
+        for (int64_t kv = 0; kv < c->Hkv; kv++) {
+            const float *norms = norms_of(b, row, kv);
+            float *ahead = b->ahead + (row * c->Hkv + kv) * tiles, most = 0.0f;
+            for (int64_t t = 0; t < attention_tiles(keys_count(c, row)); t++)
+                ahead[t] = most = larger(most, norms[t]);
+        }
 }
 
+/* The caller's norms, which a ragged call keeps by slot, or our own, which are by row. */
 alibi_status bounds_init(struct bounds *b, const struct heads *c)
 {
     int64_t tiles = attention_tiles(c->Lk), count = c->B * c->Hkv * tiles;
-    struct tensor given = c->a.skip.norms;
+    struct tensor given = c->a->skip.norms;
 
-    *b = (struct bounds){ .eps = (float)c->a.skip.eps };
+    *b = (struct bounds){ .eps = (float)c->a->skip.eps };
     if (b->eps <= 0.0f || tiles < 2)
         return ALIBI_OK;
     TRY_RETURN(NEW_ARRAY(&b->memory, 2 * count, "the norms of keys"));
     b->ahead = b->memory + count;
-    if (!given.data) {
+    if (present(given)) {
+        b->slot = c->a->ragged.slot.data;
+    } else {
         given = tensor_3(b->memory, DTYPE_F32, c->B, c->Hkv, tiles);
-        SIMD(attention_norms)(NULL, given, c->a.k, 0);
+#pragma omp parallel for schedule(static) if (count * ATTENTION_TILE * c->D > CPU_PARALLEL_MIN)
+        for (int64_t task = 0; task < count; task++) {
+            int64_t row = task / tiles / c->Hkv, kv = task / tiles % c->Hkv, t = task % tiles;
+            if (t < attention_tiles(keys_count(c, row)))
+                b->memory[task] = tile_norm(c->a->k, keys_row(c, row), kv, keys_count(c, row), t);
+        }
     }
     b->norms = given.data;
     b->stride_b = given.stride[0];
@@ -98,28 +128,28 @@ void bounds_fini(struct bounds *b)
     mem_free(b->memory);
 }
 
-/* A range that does not start with a tile of keys lies in two of them. */
-struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first,
+/* A range that does not start with a tile of keys is in two of them. */
+struct key_range bounds_tile(const struct bounds *b, int64_t row, int64_t kv, int64_t first,
                              int64_t last)
 {
-    const float *norms = b->norms + batch * b->stride_b + kv * b->stride_kv;
+    const float *norms = norms_of(b, row, kv);
 
     return (struct key_range){
         first, last, larger(norms[first / ATTENTION_TILE], norms[last / ATTENTION_TILE])
     };
 }
 
-struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch,
-                             int64_t kv, int64_t last)
+struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t row, int64_t kv,
+                             int64_t last)
 {
-    const float *ahead = b->ahead + (batch * c->Hkv + kv) * attention_tiles(c->Lk);
+    const float *ahead = b->ahead + (row * c->Hkv + kv) * attention_tiles(c->Lk);
 
     return (struct key_range){ 0, last, ahead[last / ATTENTION_TILE] };
 }
 
 float bounds_reach(const struct heads *c, const float *query)
 {
-    return norm_margin(c->D) * fabsf((float)c->a.scale) * sqrtf(square(query, c->D));
+    return norm_margin(c->D) * fabsf((float)c->a->scale) * sqrtf(square(query, c->D));
 }
 
 static float largest_entry(const float *table, int64_t T, int64_t near, int64_t far)

@@ -7,25 +7,26 @@
  *   / l_i
  *
  * with the running maximum m_i and sum l_i of attention.c. g counts the keys; under a slope they
- * fall geometrically, so no more than 1 / (1 - e^-|slope|) of them count. What is summed, l e^m,
- * only grows, so what holds when a range is left out holds at the end. A range may be left out if
- * for every row the bounds of all that was left out stay within eps.
+ * fall geometrically, so no more than 1 / (1 - e^-|slope|) of them count. The sum l e^m only grows,
+ * so a bound that holds when a range is skipped holds at the end. A range may be skipped if for
+ * every row the bounds of all skipped ranges together stay within eps.
  *
  * Every step here errs upwards: by factors that exceed the rounding of fp32. A norm or score that
- * is not a number makes every comparison false, and nothing is left out. */
+ * is not a number makes every comparison false, and nothing is skipped. */
 #ifndef SIMD_SKIPPING_H
 #define SIMD_SKIPPING_H
 
 #include "ops/cpu/simd/attention.h"
 
-/* What one call knows of its keys. eps == 0: nothing may be left out, and the rest is not there. */
+/* The keys of one call. eps == 0: nothing may be skipped, and the other members are not set. */
 struct bounds {
     float eps;
     const float
         *norms; /* of tile t of head kv of sequence b at [b * stride_b + kv * stride_kv + t] */
     int64_t stride_b, stride_kv;
-    float *ahead;  /* [B, Hkv, tiles]: the largest norm of tiles 0..t */
-    float *memory; /* owned */
+    const int32_t *slot; /* the sequence that row b of a ragged call reads; NULL: b */
+    float *ahead;        /* [B, Hkv, tiles]: the largest norm of tiles 0..t */
+    float *memory;       /* owned */
 };
 
 /* Keys first..last, all before every query of the tile. */
@@ -46,10 +47,10 @@ alibi_status bounds_init(struct bounds *b, const struct heads *c);
 void bounds_fini(struct bounds *b);
 
 /* Keys first..last as one range, and all keys 0..last. */
-struct key_range bounds_tile(const struct bounds *b, int64_t batch, int64_t kv, int64_t first,
+struct key_range bounds_tile(const struct bounds *b, int64_t row, int64_t kv, int64_t first,
                              int64_t last);
-struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t batch,
-                             int64_t kv, int64_t last);
+struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t row, int64_t kv,
+                             int64_t last);
 
 /* |scale * q|, rounded up. */
 float bounds_reach(const struct heads *c, const float *query);

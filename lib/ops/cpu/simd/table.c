@@ -7,10 +7,8 @@ void SIMD(override)(struct ops *ops)
     ops->copy = SIMD(copy);
     ops->embedding_forward = SIMD(embedding_forward);
     ops->embedding_backward = SIMD(embedding_backward);
-    ops->layernorm_forward = SIMD(layernorm_forward);
-    ops->layernorm_backward = SIMD(layernorm_backward);
-    ops->rmsnorm_forward = SIMD(rmsnorm_forward);
-    ops->rmsnorm_backward = SIMD(rmsnorm_backward);
+    ops->norm_forward = SIMD(norm_forward);
+    ops->norm_backward = SIMD(norm_backward);
     ops->activation_forward = SIMD(activation_forward);
     ops->activation_backward = SIMD(activation_backward);
     ops->residual_forward = SIMD(residual_forward);
@@ -18,6 +16,7 @@ void SIMD(override)(struct ops *ops)
     ops->attention_forward = SIMD(attention_forward);
     ops->attention_backward = SIMD(attention_backward);
     ops->attention_norms = SIMD(attention_norms);
+    ops->cache_append = SIMD(cache_append);
     ops->rotary = SIMD(rotary);
     ops->cross_entropy = SIMD(cross_entropy);
     ops->adamw = SIMD(adamw);
