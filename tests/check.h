@@ -1,5 +1,5 @@
-/* check.h - cmocka and what the tests share: temporary folders, closeness, expected errors, calls
- * that fail */
+/* check.h - cmocka, and what all tests share: expected failures, skipping, closeness, temporary
+ * folders, injected faults */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* The library has a function of the name fail, which cmocka's fail_msg relies on being its own. */
+/* cmocka's fail_msg calls fail, which is also the name of a function of the library. */
 #undef fail
 #undef fail_msg
 #define fail_msg(...)                                                                              \
@@ -118,7 +118,7 @@ static inline int remove_entry(const char *path, const struct stat *info, int ki
     return remove(path);
 }
 
-/* Removes the folder with all that is in it, and frees the path that temporary_folder() gave. */
+/* Removes the folder with everything in it, and frees the path. */
 static inline void remove_temporary_folder(char *path)
 {
     nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
@@ -138,7 +138,7 @@ static inline char *temporary_folder(void)
     return path;
 }
 
-/* `folder`/`name`, in one of sixteen buffers that are used in turn. */
+/* `folder`/`name`, in one of sixteen buffers that take turns. */
 static inline const char *within(const char *folder, const char *name)
 {
     static char paths[16][4096];
@@ -163,8 +163,8 @@ static inline void write_file(const char *path, const void *bytes, size_t length
 
 /* ---- memory */
 
-/* A copy in a block of its exact size, so that the sanitizer sees a read beyond it; for the caller
- * to free. */
+/* A copy in a block of its exact size, so that the sanitizer sees a read past its end. The caller
+ * frees it. */
 static inline char *exact_copy(const char *bytes, size_t length)
 {
     char *exact = malloc(length > 0 ? length : 1);
@@ -188,10 +188,11 @@ static inline int open_descriptors(void)
     return count;
 }
 
-/* The first call of that kind ("file", "memory") which job(subject) makes fails, then the second,
- * and so on. Each failure has that status and a message with `part`, and nothing leaks. Some calls
- * may fail without harm, as closing a file that was read, so the end is where many in a row change
- * nothing. Returns how many failures there were. */
+/* Runs job(subject) again and again, with its first call of that kind ("file", "memory") failing,
+ * then its second, and so on. Each failure must have that status and a message with `part`, and
+ * must not leak. Some calls may fail without consequence, such as closing a file that was only
+ * read; therefore the end is reached when 20 in a row changed nothing. Returns the number of
+ * failures. */
 static inline int fail_each_call(const char *kind, alibi_status (*job)(void *subject),
                                  void *subject, alibi_status expected, const char *part)
 {

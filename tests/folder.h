@@ -1,5 +1,6 @@
-/* folder.h - a folder for each test, gone when it ends: cmocka_unit_test_setup_teardown(test,
- * make_folder, drop_folder) */
+/* folder.h - a fresh folder for each test, removed when the test ends:
+ *
+ *   cmocka_unit_test_setup_teardown(test, make_folder, drop_folder) */
 #ifndef FOLDER_H
 #define FOLDER_H
 

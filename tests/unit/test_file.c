@@ -149,7 +149,7 @@ static void pipe_is_refused_and_not_waited_for(void **state)
     assert_fails(file_open_read(&f, path), ALIBI_BAD_INPUT, "it is not a regular file");
 }
 
-/* Permissions bind everyone but root, so root becomes nobody for a moment. */
+/* Permissions do not bind root, so root becomes nobody for a moment. */
 static void forbidden_files_are_bad_input(void **state)
 {
     char *path = strdup(within(folder, "secret"));
@@ -271,8 +271,8 @@ static void replacing_works_with_a_bare_name(void **state)
     free(before);
 }
 
-/* At every failing call the content is the old one or the new one, whole, and nothing stays
- * aside. */
+/* Whichever call fails, the file has its old or its new content, complete, and no temporary file
+ * remains. */
 static void failing_replacement_keeps_old_or_new_content_whole(const char *kind)
 {
     char *path = strdup(within(folder, "a"));
@@ -415,7 +415,7 @@ static void failing_write_and_sync_read_like_a_full_disk(void **state)
 
 /* ---- everything else, with each call failing in turn */
 
-/* The folder holds the file and the lock beside it. */
+/* The folder holds the file and the lock. */
 static alibi_status read_everything(const char *path, const char *file)
 {
     alibi_status status;
@@ -500,8 +500,9 @@ static void every_failing_allocation_is_reported_and_leaks_nothing(void **state)
     assert_true(fail_each_call("memory", use_everything, folder, ALIBI_MEMORY, "") > 15);
 }
 
-/* Whoever asks before overwriting must not be told "nothing there" by a disk that cannot answer. */
-static void existence_that_cannot_be_told_counts_as_existing(void **state)
+/* A caller that asks before overwriting must not be told "no such file" when the disk cannot
+ * answer. */
+static void unknown_existence_counts_as_existing(void **state)
 {
     (void)state;
     assert_ok(alibi_inject_fault("file", 1));
@@ -546,7 +547,7 @@ static void regular_files_and_devices_are_input(void **state)
                  "b': No such file or directory");
 }
 
-/* The writer comes late and writes in two parts: both are waited for. */
+/* The writer starts late and writes in two parts; the reader waits for both. */
 static void pipes_are_waited_for(void **state)
 {
     const char *path = within(folder, "pipe");
@@ -653,7 +654,7 @@ int main(void)
         TEST(failing_write_and_sync_read_like_a_full_disk),
         TEST(every_failing_file_call_is_reported_and_leaks_nothing),
         TEST(every_failing_allocation_is_reported_and_leaks_nothing),
-        TEST(existence_that_cannot_be_told_counts_as_existing),
+        TEST(unknown_existence_counts_as_existing),
         TEST(regular_files_and_devices_are_input),
         TEST(pipes_are_waited_for),
         TEST(a_dash_is_standard_input_which_stays_open),

@@ -68,7 +68,7 @@ static void joined_paths_have_one_slash(void **state)
     }
 }
 
-/* ---- folders of folders */
+/* ---- nested folders */
 
 static void assert_files(const char *path, const char *const *expected, int expected_count)
 {
@@ -82,7 +82,7 @@ static void assert_files(const char *path, const char *const *expected, int expe
     names_free(paths, count);
 }
 
-static void files_of_folders_below_are_listed_in_the_order_of_their_paths(void **state)
+static void files_of_nested_folders_are_listed_in_the_order_of_their_paths(void **state)
 {
     const char *const files[] = { "z", "a/2",     "a/10",      "a.txt",      "a/b/c/deep",
                                   "B", ".hidden", "a/.hidden", ".git/config" };
@@ -117,7 +117,7 @@ static void links_make_no_loops_and_pipes_are_no_files(void **state)
                  (const char *const[]){ "start/file", "start/leads-nowhere", "start/link" }, 3);
 }
 
-static void folders_deeper_than_a_path_can_say_are_refused(void **state)
+static void folders_deeper_than_the_longest_path_are_refused(void **state)
 {
     char *before = getcwd(NULL, 0), **paths = NULL, name[201];
     int count = -1;
@@ -139,7 +139,7 @@ static void folders_deeper_than_a_path_can_say_are_refused(void **state)
     free(before);
 }
 
-static void what_is_no_folder_has_no_files(void **state)
+static void listing_something_else_than_a_folder_fails(void **state)
 {
     char **paths = NULL;
     int count = -1;
@@ -188,7 +188,7 @@ static void lock_of_a_process_that_died_is_free(void **state)
     lock_release(l);
 }
 
-static void lock_held_by_nobody_we_can_read_is_still_refused(void **state)
+static void lock_without_a_readable_holder_is_still_refused(void **state)
 {
     struct lock *first = NULL, *second = NULL;
 
@@ -208,13 +208,13 @@ int main(void)
         TEST(listing_is_sorted_and_without_dots),
         TEST(removing_a_folder_takes_its_files_but_nothing_deeper),
         TEST(joined_paths_have_one_slash),
-        TEST(files_of_folders_below_are_listed_in_the_order_of_their_paths),
+        TEST(files_of_nested_folders_are_listed_in_the_order_of_their_paths),
         TEST(links_make_no_loops_and_pipes_are_no_files),
-        TEST(folders_deeper_than_a_path_can_say_are_refused),
-        TEST(what_is_no_folder_has_no_files),
+        TEST(folders_deeper_than_the_longest_path_are_refused),
+        TEST(listing_something_else_than_a_folder_fails),
         TEST(second_lock_names_the_holder_and_release_frees),
         TEST(lock_of_a_process_that_died_is_free),
-        TEST(lock_held_by_nobody_we_can_read_is_still_refused),
+        TEST(lock_without_a_readable_holder_is_still_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

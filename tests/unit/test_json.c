@@ -57,7 +57,7 @@ static void json_that_does_not_fit_is_an_error(void **state)
     assert_int_equal(alibi_memory_now(), before);
 }
 
-/* jansson with an allocator that counts. */
+/* An allocator for jansson that counts. */
 static size_t blocks_held, bytes_held;
 
 static void *count_malloc(size_t bytes)
@@ -68,7 +68,7 @@ static void *count_malloc(size_t bytes)
         return NULL;
     *block++ = bytes;
     blocks_held++;
-    bytes_held += bytes + 16; /* and what malloc itself needs */
+    bytes_held += bytes + 16; /* malloc's own header */
     return block;
 }
 
@@ -83,7 +83,7 @@ static void count_free(void *memory)
     free(block);
 }
 
-/* `text` again and again between brackets: what its tree takes, per byte. */
+/* Memory that the tree of a list of 1025 times `text` takes, per byte of input. */
 static double tree_bytes(const char *text)
 {
     struct text all = { 0 };
@@ -115,7 +115,7 @@ static void the_memory_asked_for_is_more_than_any_json_takes(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         double ratio = tree_bytes(texts[i]);
         print_message("%-16s %5.1f bytes per byte\n", texts[i], ratio);
-        assert_true(ratio < 128 / 1.25); /* some more is held while a list grows */
+        assert_true(ratio < 128 / 1.25); /* a growing list holds some more */
         assert_int_equal(blocks_held, 0);
     }
     json_set_alloc_funcs(host_malloc, host_free);
@@ -188,7 +188,7 @@ static void json_strings_are_escaped_and_read_back(void **state)
     assert_ok(text_append_bytes(&t, "]", 1));
     t.data[t.length - 1] = ' ';
     assert_int_equal(json_parse(&json, t.data, t.length, "x"),
-                     ALIBI_BAD_INPUT); /* a value alone is no document */
+                     ALIBI_BAD_INPUT); /* a document is an object or a list */
     text_free(&t);
     assert_ok(text_append(&t, "["));
     assert_ok(json_append_string(&t, original, strlen(original)));

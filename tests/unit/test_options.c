@@ -1,5 +1,5 @@
-/* test_options.c - options from text and from recipes: values, errors with the nearest name, and
- * that nothing is half set */
+/* test_options.c - options from text and from recipes: values, errors with the nearest name;
+ * a failure sets nothing */
 #include "check.h"
 
 #include "base/base.h"
@@ -497,7 +497,7 @@ static void every_failing_call_while_writing_keeps_the_old_recipe_whole(void **s
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
-/* ---- values that came another way */
+/* ---- values that the caller set */
 
 static void values_set_by_hand_are_checked_like_those_read(void **state)
 {
@@ -540,9 +540,9 @@ static void nearest_name_is_found_by_edit_distance(void **state)
     assert_string_equal(alibi_nearest("train_length", names, count), "train-length");
     assert_string_equal(alibi_nearest("layer", names, count), "layers"); /* missing */
     assert_string_equal(alibi_nearest("headss", names, count), "heads"); /* one too many */
-    assert_string_equal(alibi_nearest("Alibu", names, count), "alibi");  /* another */
+    assert_string_equal(alibi_nearest("Alibu", names, count), "alibi");  /* one replaced */
     assert_string_equal(alibi_nearest("sinosoidial", names, count),
-                        "sinusoidal"); /* two slips in a long name */
+                        "sinusoidal"); /* two errors in a long name */
     assert_string_equal(alibi_nearest("ltr", names, count), "lr");
     assert_string_equal(alibi_nearest("rl", names, count), "lr");
     assert_null(alibi_nearest("banana", names, count));
