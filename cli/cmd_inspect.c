@@ -14,7 +14,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     const struct job *job = user;
     char *text = NULL;
-    alibi_status status = alibi_inspect(&text, line->operands[0], job->json);
+    alibi_status status = alibi_inspect(&text, line->operands[0], job->json, cli_call());
 
     if (status != ALIBI_OK)
         return status;

@@ -515,10 +515,11 @@ ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *
 ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);
 
-/* What a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token shards
- * (every byte of which is verified) or a comparison's folder is made of, for people or as JSON.
- * *out is freed with alibi_text_free. */
-ALIBI_API alibi_status alibi_inspect(char **out, const char *path, bool json);
+/* Describes a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token
+ * shards (every byte is verified) or the folder of a comparison, for people or as JSON. *out is
+ * released with alibi_text_free(). */
+ALIBI_API alibi_status alibi_inspect(char **out, const char *path, bool json,
+                                     const struct alibi_call *call);
 ALIBI_API void alibi_text_free(char *text);
 
 /* ---- evaluation

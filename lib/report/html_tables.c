@@ -1,171 +1,159 @@
 /* html_tables.c - the page's tables: perplexity by method and length, the stream, every number,
- * bars of what training took */
+ * bars of the cost of training, and the setting with the command that repeats it */
 #include <math.h>
+#include <string.h>
 
 #include "report/parts.h"
 
-/* A name behind the marker that its curves have. */
-alibi_status html_name(struct text *out, const struct view *v, int method)
+/* After the marker that its curves have. */
+void html_name(struct text *out, const struct view *v, int method)
 {
-    TRY_RETURN(text_append(
-        out,
-        "<svg class=\"swatch\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\" style=\"color:var(--series-%d)\">"
-        "<path d=\"%s\"/></svg>",
-        method % LOOKS, look_of(method)->marker));
-    return append_escaped(out, v->name[method]);
+    text_append(out,
+                "<svg class=\"swatch\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\" "
+                "style=\"color:var(--series-%d)\"><path d=\"%s\"/></svg>%s",
+                method % LOOKS, look_of(method)->marker, escape(v->name[method]).text);
 }
 
-/* ---- perplexity: methods down, lengths across */
-
-static alibi_status append_head(struct text *out, const struct view *v)
+static const char *trained_class(const struct view *v, int64_t length)
 {
-    TRY_RETURN(text_append(out, "<thead><tr><th scope=\"col\">method</th>"));
-    for (int i = 0; i < v->lengths; i++) {
-        bool trained = v->length[i] == v->train_length;
-        TRY_RETURN(text_append(out, "<th scope=\"col\"%s>%lld%s</th>",
-                               trained ? " class=\"trained\"" : "", (long long)v->length[i],
-                               trained ? "<small>trained at</small>" : ""));
-    }
-    return text_append(out, "</tr></thead>\n");
+    return length == v->train_length ? " class=\"trained\"" : "";
 }
 
-static alibi_status append_ppl(struct text *out, const struct view *v, int method, int64_t length)
+static void append_row_name(struct text *out, const struct view *v, int method)
 {
-    const struct alibi_eval_result *e = view_at(v, method, length);
-    bool best = view_best(v, length) == method;
-
-    TRY_RETURN(text_append(out, "<td%s>", length == v->train_length ? " class=\"trained\"" : ""));
-    TRY_RETURN(text_append(out, best ? "<strong>%s</strong>" : "%s",
-                           show_ppl(e != NULL ? e->ppl : NAN).text));
-    return text_append(out, "</td>");
+    text_append(out, "<tr><th scope=\"row\">");
+    html_name(out, v, method);
+    text_append(out, "</th>");
 }
 
-alibi_status html_perplexity_table(struct text *out, const struct view *v)
+static void append_ppl(struct text *out, const struct view *v, int method, int64_t length)
 {
-    TRY_RETURN(text_append(
-        out,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
-        "<table class=\"data\">\n<caption><div><b>Perplexity by test length in tokens.</b> "
-        "<span>The lowest of each column is bold.</span></div></caption>\n"));
-    TRY_RETURN(append_head(out, v));
-    TRY_RETURN(text_append(out, "<tbody>\n"));
+    bool best = view_best(v, length, -1) == method;
+
+    text_append(out, best ? "<td%s><strong>%s</strong></td>" : "<td%s>%s</td>",
+                trained_class(v, length), show_ppl(view_ppl(v, method, length)).text);
+}
+
+/* Methods down, lengths across. */
+void html_perplexity_table(struct text *out, const struct view *v)
+{
+    text_append(out, "<div class=\"scroll\" role=\"region\" "
+                     "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
+                     "<table class=\"data\">\n"
+                     "<caption><div><b>Perplexity by test length in tokens.</b> "
+                     "<span>The lowest of each column is bold.</span></div></caption>\n"
+                     "<thead><tr><th scope=\"col\">method</th>");
+    for (int i = 0; i < v->lengths; i++)
+        text_append(out, "<th scope=\"col\"%s>%lld%s</th>", trained_class(v, v->length[i]),
+                    (long long)v->length[i],
+                    v->length[i] == v->train_length ? "<small>trained at</small>" : "");
+    text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < v->methods; m++) {
-        TRY_RETURN(text_append(out, "<tr><th scope=\"row\">"));
-        TRY_RETURN(html_name(out, v, m));
-        TRY_RETURN(text_append(out, "</th>"));
+        append_row_name(out, v, m);
         for (int i = 0; i < v->lengths; i++)
-            TRY_RETURN(append_ppl(out, v, m, v->length[i]));
-        TRY_RETURN(text_append(out, "</tr>\n"));
+            append_ppl(out, v, m, v->length[i]);
+        text_append(out, "</tr>\n");
     }
-    return text_append(out, "</tbody>\n</table>\n</div>\n");
+    text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
-/* ---- the stream */
-
-static alibi_status append_stream_measures(struct text *out, const struct view *stream, int method)
+void html_stream_table(struct text *out, const struct view *stream)
 {
-    const struct alibi_eval_result *e = view_at(stream, method, stream->length[0]);
+    static const struct alibi_eval_result none = {
+        .tiles_used = NAN, .attention_seconds = NAN, .seconds = NAN, .tokens_per_s = NAN
+    };
 
-    TRY_RETURN(append_ppl(out, stream, method, stream->length[0]));
-    if (e == NULL)
-        return text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td>", NO_VALUE, NO_VALUE,
-                           NO_VALUE, NO_VALUE);
-    return text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td>",
-                       show_share(e->tiles_used).text, show_real(e->attention_seconds, 2).text,
-                       show_real(e->seconds, 2).text, show_count(e->tokens_per_s).text);
-}
+    text_append(out,
+                "<div class=\"scroll\" role=\"region\" aria-label=\"As one stream\" "
+                "tabindex=\"0\">\n<table class=\"data\">\n"
+                "<caption><div><b>As one stream of %lld tokens.</b> <span>Tiles are the share of "
+                "attention that was computed; a dash means that a method cannot stream."
+                "</span></div></caption>\n"
+                "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">perplexity</th>"
+                "<th scope=\"col\">tiles<small>computed</small></th>"
+                "<th scope=\"col\">attention<small>seconds</small></th>"
+                "<th scope=\"col\">all<small>seconds</small></th>"
+                "<th scope=\"col\">tokens<small>per second</small></th></tr></thead>\n<tbody>\n",
+                (long long)stream->length[0]);
+    for (int m = 0; m < stream->methods; m++) {
+        const struct alibi_eval_result *e = view_at(stream, m, stream->length[0]);
 
-alibi_status html_stream_table(struct text *out, const struct view *v)
-{
-    TRY_RETURN(text_append(
-        out,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"As one stream\" tabindex=\"0\">\n"
-        "<table class=\"data\">\n<caption><div><b>As one stream of %lld tokens.</b> <span>Tiles are the share "
-        "of attention that was computed; a dash stands where a method cannot stream.</span></div></caption>\n"
-        "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">perplexity</th>"
-        "<th scope=\"col\">tiles<small>computed</small></th>"
-        "<th scope=\"col\">attention<small>seconds</small></th><th scope=\"col\">all<small>seconds</small></th>"
-        "<th scope=\"col\">tokens<small>per second</small></th></tr></thead>\n<tbody>\n",
-        (long long)v->length[0]));
-    for (int m = 0; m < v->methods; m++) {
-        TRY_RETURN(text_append(out, "<tr><th scope=\"row\">"));
-        TRY_RETURN(html_name(out, v, m));
-        TRY_RETURN(text_append(out, "</th>"));
-        TRY_RETURN(append_stream_measures(out, v, m));
-        TRY_RETURN(text_append(out, "</tr>\n"));
+        e = e != NULL ? e : &none;
+        append_row_name(out, stream, m);
+        append_ppl(out, stream, m, stream->length[0]);
+        text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+                    show_share(e->tiles_used).text, show_real(e->attention_seconds, 2).text,
+                    show_real(e->seconds, 2).text, show_count(e->tokens_per_s).text);
     }
-    return text_append(out, "</tbody>\n</table>\n</div>\n");
+    text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
 /* ---- every number: one row per method and length */
 
-enum { MEASURES = 9 };
-
-static alibi_status append_measures(struct text *out, const struct alibi_eval_result *e,
-                                    const struct alibi_eval_result *sliding)
+static void append_measures(struct text *out, const struct alibi_eval_result *e, double sliding)
 {
-    for (int i = 0; e == NULL && i < MEASURES; i++)
-        TRY_RETURN(text_append(out, "<td>" NO_VALUE "</td>"));
-    if (e == NULL)
-        return ALIBI_OK;
-    TRY_RETURN(text_append(out, "<td>%s</td><td>%s</td>", show_ppl(e->ppl).text,
-                           show_ppl(sliding != NULL ? sliding->ppl : NAN).text));
-    TRY_RETURN(text_append(out, "<td>%s</td><td>%s</td>", show_real(e->nll, 4).text,
-                           show_real(e->standard_error, 4).text));
-    TRY_RETURN(text_append(out, "<td>%s</td><td>%s</td>", show_ppl(e->word_ppl).text,
-                           show_real(e->bits_per_byte, 4).text));
-    return text_append(out, "<td>%s</td><td>%s</td><td>%s</td>", show_count((double)e->tokens).text,
-                       show_count(e->tokens_per_s).text, show_bytes((double)e->peak_bytes).text);
+    const struct shown cells[] = {
+        show_ppl(e->ppl),
+        show_ppl(sliding),
+        show_real(e->nll, 4),
+        show_real(e->standard_error, 4),
+        show_ppl(e->word_ppl),
+        show_real(e->bits_per_byte, 4),
+        show_count((double)e->tokens),
+        show_count(e->tokens_per_s),
+        show_bytes((double)e->peak_bytes),
+    };
+
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        text_append(out, "<td>%s</td>", cells[i].text);
 }
 
-static alibi_status append_method_rows(struct text *out, const struct view *v, int method)
+static void append_method_rows(struct text *out, const struct view *v, int method)
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
 
-    TRY_RETURN(text_append(out, "<tbody>\n"));
+    text_append(out, "<tbody>\n");
     for (int i = 0; i < v->lengths; i++) {
-        bool trained = v->length[i] == v->train_length;
-        TRY_RETURN(text_append(out, "<tr>"));
+        const struct alibi_eval_result *e = view_at(v, method, v->length[i]);
+
+        text_append(out, "<tr>");
         if (i == 0) {
-            TRY_RETURN(text_append(out, "<th scope=\"rowgroup\" rowspan=\"%d\">", v->lengths));
-            TRY_RETURN(html_name(out, v, method));
-            TRY_RETURN(text_append(out, "</th>"));
+            text_append(out, "<th scope=\"rowgroup\" rowspan=\"%d\">", v->lengths);
+            html_name(out, v, method);
+            text_append(out, "</th>");
         }
-        TRY_RETURN(text_append(out, "<td%s>%lld</td>", trained ? " class=\"trained\"" : "",
-                               (long long)v->length[i]));
-        TRY_RETURN(append_measures(out, view_at(v, method, v->length[i]),
-                                   view_at(&sliding, method, v->length[i])));
-        TRY_RETURN(text_append(out, "</tr>\n"));
+        text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
+                    (long long)v->length[i]);
+        if (e != NULL)
+            append_measures(out, e, view_ppl(&sliding, method, v->length[i]));
+        for (int k = 0; e == NULL && k < 9; k++)
+            text_append(out, "<td>" NO_VALUE "</td>");
+        text_append(out, "</tr>\n");
     }
-    return text_append(out, "</tbody>\n");
+    text_append(out, "</tbody>\n");
 }
 
-alibi_status html_full_table(struct text *out, const struct view *v)
+void html_full_table(struct text *out, const struct view *v)
 {
-    static const char *const heads[] = { "length",
-                                         "perplexity<small>per token</small>",
-                                         "perplexity<small>sliding window</small>",
-                                         "loss<small>nats per token</small>",
-                                         "± error",
-                                         "perplexity<small>per word</small>",
-                                         "bits<small>per byte</small>",
-                                         "tokens<small>scored</small>",
-                                         "tokens<small>per second</small>",
-                                         "memory<small>peak</small>" };
-
-    TRY_RETURN(text_append(
-        out,
-        "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" tabindex=\"0\">\n"
-        "<table class=\"data\">\n<caption><div><b>Every measurement.</b> <span>The error is the standard error "
-        "of the loss, windows taken as independent; a dash stands where a "
-        "method is not defined or nothing was measured.</span></div></caption>\n"
-        "<thead><tr><th scope=\"col\">method</th>"));
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        TRY_RETURN(text_append(out, "<th scope=\"col\">%s</th>", heads[i]));
-    TRY_RETURN(text_append(out, "</tr></thead>\n"));
+    text_append(out,
+                "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" "
+                "tabindex=\"0\">\n<table class=\"data\">\n"
+                "<caption><div><b>Every measurement.</b> <span>The error is the standard error "
+                "of the loss, windows taken as independent; a dash means that a method is not "
+                "defined there or that nothing was measured.</span></div></caption>\n"
+                "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">length</th>"
+                "<th scope=\"col\">perplexity<small>per token</small></th>"
+                "<th scope=\"col\">perplexity<small>sliding window</small></th>"
+                "<th scope=\"col\">loss<small>nats per token</small></th>"
+                "<th scope=\"col\">± error</th>"
+                "<th scope=\"col\">perplexity<small>per word</small></th>"
+                "<th scope=\"col\">bits<small>per byte</small></th>"
+                "<th scope=\"col\">tokens<small>scored</small></th>"
+                "<th scope=\"col\">tokens<small>per second</small></th>"
+                "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n");
     for (int m = 0; m < v->methods && v->lengths > 0; m++)
-        TRY_RETURN(append_method_rows(out, v, m));
-    return text_append(out, "</table>\n</div>\n");
+        append_method_rows(out, v, m);
+    text_append(out, "</table>\n</div>\n");
 }
 
 /* ---- bars */
@@ -179,50 +167,172 @@ static double bar_value(const struct alibi_compare_method *m, enum bar_kind kind
     return isfinite(value) && value > 0 ? value : 0;
 }
 
-static double longest_bar(const struct view *v, enum bar_kind kind)
+static void append_bars(struct text *out, const struct view *v, enum bar_kind kind,
+                        const char *caption)
 {
+    const struct alibi_compare_method *methods = v->result->method;
     double longest = 0;
 
     for (int m = 0; m < v->methods; m++)
-        longest = fmax(longest, bar_value(&v->result->method[m], kind));
-    return longest;
+        longest = fmax(longest, bar_value(&methods[m], kind));
+    text_append(out, "<figure>\n<table class=\"bars\">\n<caption>%s</caption>\n<tbody>\n", caption);
+    for (int m = 0; m < v->methods; m++) {
+        double value = bar_value(&methods[m], kind);
+
+        text_append(out,
+                    "<tr class=\"s%d\"><th scope=\"row\">%s</th>"
+                    "<td style=\"color:var(--series-%d)\">",
+                    m, escape(v->name[m]).text, m % LOOKS);
+        if (value > 0)
+            text_append(out,
+                        "<span class=\"bar\" style=\"width:calc((100%% - 5.5rem)*%.4f)\"></span>",
+                        value / longest);
+        text_append(out, "<b>%s</b></td></tr>\n",
+                    kind == BAR_MEMORY ? show_bytes(value).text
+                                       : show_count(value > 0 ? value : NAN).text);
+    }
+    text_append(out, "</tbody>\n</table>\n</figure>\n");
 }
 
-static alibi_status append_bar(struct text *out, const struct view *v, int m, enum bar_kind kind,
-                               double longest)
+void html_training_bars(struct text *out, const struct view *v)
 {
-    double value = bar_value(&v->result->method[m], kind);
-    struct shown shown =
-        kind == BAR_SPEED ? show_count(value > 0 ? value : NAN) : show_bytes(value);
-
-    TRY_RETURN(text_append(out, "<tr class=\"s%d\"><th scope=\"row\">", m));
-    TRY_RETURN(append_escaped(out, v->name[m]));
-    TRY_RETURN(text_append(out, "</th><td style=\"color:var(--series-%d)\">", m % LOOKS));
-    if (value > 0)
-        TRY_RETURN(text_append(
-            out, "<span class=\"bar\" style=\"width:calc((100%% - 5.5rem)*%.4f)\"></span>",
-            value / longest));
-    return text_append(out, "<b>%s</b></td></tr>\n", shown.text);
-}
-
-static alibi_status append_bars(struct text *out, const struct view *v, enum bar_kind kind,
-                                const char *caption)
-{
-    double longest = longest_bar(v, kind);
-
-    TRY_RETURN(text_append(
-        out, "<figure>\n<table class=\"bars\">\n<caption>%s</caption>\n<tbody>\n", caption));
-    for (int m = 0; m < v->methods; m++)
-        TRY_RETURN(append_bar(out, v, m, kind, longest));
-    return text_append(out, "</tbody>\n</table>\n</figure>\n");
-}
-
-alibi_status html_training_bars(struct text *out, const struct view *v)
-{
-    TRY_RETURN(
-        append_bars(out, v, BAR_SPEED,
-                    "<b>Training speed.</b> <span>Tokens per second; more is better.</span>"));
-    return append_bars(
+    append_bars(out, v, BAR_SPEED,
+                "<b>Training speed.</b> <span>Tokens per second; more is better.</span>");
+    append_bars(
         out, v, BAR_MEMORY,
         "<b>Peak memory.</b> <span>The most held at once in training and evaluation.</span>");
+}
+
+/* ---- the setting, and the command that repeats it */
+
+/* Five digits say enough of a number here; the command below has all of them. */
+static void append_options(struct text *out, const struct alibi_compare_result *r, int group)
+{
+    const struct alibi_option *option;
+    const void *values;
+
+    for (int i = 0; (option = setting_at(r, group, i, &values)) != NULL; i++) {
+        text_append(out, "<div><dt>%s</dt><dd>", option->name);
+        if (option->type == ALIBI_OPTION_REAL)
+            text_append(out, "%.5g",
+                        *(const double *)(const void *)((const char *)values + option->offset));
+        else
+            option_format_plain(out, option, values);
+        text_append(out, "</dd></div>\n");
+    }
+}
+
+static void append_device(struct text *out, const struct view *v, int method)
+{
+    if (v->device[method][0] == '\0')
+        text_append(out, "not known");
+    else
+        text_append(out, "%s, %s", escape(v->device[method]).text,
+                    alibi_precision_name(v->result->method[method].precision));
+}
+
+/* One for all, if all agree; otherwise one for each, over the whole line. */
+static void append_devices(struct text *out, const struct view *v)
+{
+    const struct alibi_compare_method *method = v->result->method;
+    bool known = false, one = true;
+
+    for (int m = 0; m < v->methods; m++) {
+        known |= v->device[m][0] != '\0';
+        one &=
+            strcmp(v->device[m], v->device[0]) == 0 && method[m].precision == method[0].precision;
+    }
+    if (!known)
+        return;
+    text_append(out, "<div%s><dt>device</dt><dd>", one ? "" : " class=\"whole\"");
+    if (one)
+        append_device(out, v, 0);
+    for (int m = 0; !one && m < v->methods; m++) {
+        text_append(out, "%s%s: ", m > 0 ? "; " : "", escape(v->name[m]).text);
+        append_device(out, v, m);
+    }
+    text_append(out, "</dd></div>\n");
+}
+
+static void append_fact(struct text *out, const char *name, int64_t value)
+{
+    text_append(out, "<div><dt>%s</dt><dd>%lld</dd></div>\n", name, (long long)value);
+}
+
+static void append_text_info(struct text *out, const struct alibi_compare_result *r)
+{
+    const struct alibi_corpus_info *t = &r->text;
+
+    if (r->builtin.bytes > 0) {
+        append_fact(out, "text-seed", r->builtin.seed);
+        append_fact(out, "text-bytes", r->builtin.bytes);
+    }
+    text_append(out, "<div><dt>validation</dt><dd>%s</dd></div>\n",
+                r->own_valid ? "a text of its own" : "a part");
+    append_fact(out, "documents", t->documents);
+    append_fact(out, "tokens", t->tokens);
+    append_fact(out, "words", t->words);
+    append_fact(out, "bytes", t->bytes);
+    text_append(out, "<div><dt>tokenizer</dt><dd>%s</dd></div>\n", escape(r->tokenizer).text);
+    append_fact(out, "vocabulary", t->vocab);
+}
+
+/* A recipe holds neither the text, unless it is the built-in one, nor how it becomes tokens. */
+static void append_command(struct text *out, const struct alibi_compare_result *r)
+{
+    text_append(out, "<pre><code>alibi compare%s%s%s", r->builtin.bytes > 0 ? "" : " FILE...",
+                strcmp(r->tokenizer, "bytes") != 0 ? " --tokenizer PATH" : "",
+                r->own_valid ? " --valid PATH" : "");
+}
+
+/* All options, four per line. */
+static void append_flags(struct text *out, const struct alibi_compare_result *r, int group)
+{
+    const struct alibi_option *option;
+    const void *values;
+
+    for (int i = 0; (option = setting_at(r, group, i, &values)) != NULL; i++) {
+        text_append(out, i % 4 == 0 ? " \\\n  " : " ");
+        if (option->type == ALIBI_OPTION_FLAG) {
+            bool on = *(const bool *)((const char *)values + option->offset);
+            text_append(out, "--%s%s", on ? "" : "no-", option->name);
+        } else {
+            text_append(out, "--%s ", option->name);
+            option_format_plain(out, option, values);
+        }
+    }
+}
+
+void html_setting(struct text *out, const struct view *v)
+{
+    const struct alibi_compare_result *r = v->result;
+
+    text_append(out, "<h3>Model</h3>\n<dl class=\"setting\">\n");
+    append_options(out, r, 0);
+    text_append(out, "</dl>\n<h3>Training</h3>\n<dl class=\"setting\">\n");
+    append_options(out, r, 1);
+    append_devices(out, v);
+    text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n");
+    append_text_info(out, r);
+
+    text_append(out, "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json beside "
+                     "this page, or with every option spelled out:</p>\n");
+    append_command(out, r);
+    text_append(out, " --recipe recipe.json --out DIR</code></pre>\n");
+    append_command(out, r);
+    text_append(out, " --methods ");
+    for (int m = 0; m < v->methods; m++)
+        text_append(out, "%s%s", m > 0 ? "," : "", escape(v->name[m]).text);
+    text_append(out, " \\\n  --lengths ");
+    for (int i = 0; i < v->lengths; i++)
+        text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v->length[i]);
+    text_append(out, " --eval-tokens %lld --sliding-tokens %lld --stream-tokens %lld",
+                (long long)r->compare.eval_tokens, (long long)r->compare.sliding_tokens,
+                (long long)r->compare.stream_tokens);
+    if (r->builtin.bytes > 0)
+        text_append(out, " \\\n  --text-seed %lld --text-bytes %lld", (long long)r->builtin.seed,
+                    (long long)r->builtin.bytes);
+    append_flags(out, r, 0);
+    append_flags(out, r, 1);
+    text_append(out, "</code></pre>\n");
 }

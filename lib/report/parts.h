@@ -1,16 +1,18 @@
-/* parts.h - what the files of this room share
+/* parts.h - shared by the files of this room
  *
  *   results -> view (names, lengths, values) -> curves -> chart -> axes -> terminal cells or SVG
- *                                            -> conclusions, tables, JSON, CSV */
+ *                                            -> conclusions, tables, JSON, CSV
+ *
+ * Appending needs no check per call: a struct text remembers its first failure. Functions that
+ * allocate memory of their own return a status. */
 #ifndef PARTS_H
 #define PARTS_H
 
 #include "report/report.h"
 
-/* ---- numbers as people read them (numbers.c) */
+/* ---- numbers, names and tables (show.c) */
 
-/* Short enough for a cell. What is missing or not a number is shown as a dash, so that no output
- * says "nan". */
+/* A number short enough for a table cell. A missing value is a dash, so no output says "nan". */
 struct shown {
     char text[32];
 };
@@ -18,48 +20,71 @@ struct shown {
 #define NO_VALUE "–"
 
 struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05, ∞ */
-struct shown show_real(double value, int decimals); /* that many decimals, fewer for large values */
+struct shown show_real(double value, int decimals); /* fewer decimals from 1000 up */
 struct shown show_count(double value);              /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value);              /* 83.2 MiB */
-struct shown show_share(double value);              /* 24%, 0.3% of 1 */
-struct shown show_tick(
-    double value, double step); /* 0, 0.5, 2048, 20K; told from value + step unless step is 0 */
+struct shown show_share(double value);              /* of 1: 24%, 0.3% */
+/* 0, 0.5, 2048, 20K; with enough digits to differ from value + step, unless step is 0. */
+struct shown show_tick(double value, double step);
 
-/* ---- text that people read (display.c) */
-
-/* Characters that the UTF-8 text takes on a terminal; colour sequences take none. */
+/* Characters that UTF-8 text takes on a terminal; colour sequences take none. */
 int display_width(const char *text);
 
-/* Appends text cut to `width` characters, the last of them "…" if something was cut. */
-alibi_status append_cut(struct text *out, const char *text, int width);
-alibi_status append_spaces(struct text *out, int count);
+/* Bytes to keep so that the text, with "…" after it if something is cut, takes `width` at most. */
+int cut_bytes(const char *text, int width);
+void append_cut(struct text *out, const char *text, int width);
+void append_spaces(struct text *out, int count); /* none if count is negative */
 
-/* Appends text for HTML, in elements and in quoted attributes. */
-alibi_status append_escaped(struct text *out, const char *text);
+/* Text for HTML, in elements and in quoted attributes. Names, titles and labels fit in `escaped`:
+ * they have at most 127 bytes. */
+struct escaped {
+    char text[128 * 6];
+};
+struct escaped escape(const char *text);
+void append_escaped(struct text *out, const char *text);
 
-/* ---- how series look (palette.c) */
+/* A table for a terminal. Row 0 holds the heads; the first column is left-aligned, the others are
+ * right-aligned. Cells may contain colour sequences. */
+enum { CELL_BYTES = 96 };
 
-/* Eight looks for terminal and page; from the ninth series on the colours and markers come again,
- * with another dash. */
-enum { LOOKS = 8 };
-
-struct look {
-    const char *light,
-        *dark;          /* CSS colours; as text at least 4.5 : 1 against the page of that scheme */
-    int terminal;       /* the nearest of the 256 colours that reads on black and on white */
-    const char *marker; /* SVG path around 0,0 */
+struct table {
+    int rows, columns;
+    char (*cells)[CELL_BYTES];
 };
 
-const struct look *look_of(int series);
-const char *dash_of(int series); /* stroke-dasharray */
+alibi_status table_init(struct table *t, int rows, int columns); /* all cells are empty */
+void table_fini(struct table *t);
+void table_set(struct table *t, int row, int column, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+int table_width(const struct table *t, int column);
 
-/* One letter per series, distinct as long as there are letters, from its name where that is free.
- * */
-void marker_letters(char *letters, const struct series *series, int count);
+/* Column 0, and first..end-1. */
+void table_append(struct text *out, const struct table *t, int first, int end, bool colour);
 
-/* ---- axes (axis.c, ticks.c) */
+/* ---- charts (chart.c) */
 
-enum { TICKS_MAX = 10 };
+enum { SERIES_MAX = ALIBI_LIST_MAX, TICKS_MAX = 10, LOOKS = 8 };
+
+/* One curve: count points, x ascending; y is NaN where there is no value. */
+struct series {
+    const char *name;
+    int count;
+    const double *x, *y;
+};
+
+struct chart {
+    const char *title, *x_label, *y_label;
+    bool log_x, log_y;      /* a logarithmic x axis counts tokens: its ticks are powers of two */
+    bool from_zero;         /* a linear y axis starts at 0 */
+    double y_limit;         /* y ends here and curves beyond are clipped; 0: no limit */
+    double y_least, y_most; /* y covers these too, so that two charts share a scale; 0: not given */
+    double mark_x;          /* a vertical line, such as the training length; NaN: none */
+    const char *mark_label;
+    const struct series *series;
+    int count;      /* SERIES_MAX at most */
+    const char *id; /* of the <svg> within its page; NULL: "plot" */
+    int height;     /* of the <svg>, pixels; 0: 320 */
+};
 
 struct axis {
     double from, to;
@@ -68,130 +93,146 @@ struct axis {
     double tick[TICKS_MAX];
 };
 
-/* Ranges and ticks of both axes; false if no point of the chart can be shown. */
+/* Ranges and ticks of both axes; false if the chart has no point to show. */
 bool chart_axes(const struct chart *chart, struct axis *x, struct axis *y);
+bool chart_has_mark(const struct chart *chart);
 
-/* Whether point i of the series is a number that these axes have a place for, within the range or
- * beyond. */
-bool has_point(const struct series *s, int i, const struct axis *x, const struct axis *y);
-
-/* 0 at the start of the axis, 1 at its end, beyond that outside. */
+/* Position of a value: 0 at the start of the axis, 1 at its end, outside that range beyond. */
 double axis_place(const struct axis *axis, double value);
 
-/* At round values: powers of two, 1-2-5 within decades, or even steps of 1, 2 or 5; 2 to TICKS_MAX
- * of them. */
-void ticks_powers_of_two(struct axis *axis);
-void ticks_decades(struct axis *axis);
-void ticks_even(struct axis *axis);
-struct shown tick_shown(const struct axis *axis,
-                        int i); /* its number, with the digits that tell it from its neighbours */
-int ticks_width(const struct axis *axis); /* characters of the widest number */
+/* Whether point i is a number that both axes can place, within their range or not. */
+bool has_point(const struct series *s, int i, const struct axis *x, const struct axis *y);
 
-/* A line between two points, as places on both axes. */
+/* A line between two points, in places on both axes. */
 struct segment {
     double x0, y0, x1, y1;
 };
 
-/* The part of the segment within 0..1 in both directions; false if there is none. */
+/* The part of a segment, or of the line from point i-1 to point i, that is within both ranges;
+ * false if there is none. Points on either side of a missing one are not joined. */
 bool clip_segment(struct segment *s);
+bool series_segment(struct segment *out, const struct series *s, int i, const struct axis *x,
+                    const struct axis *y);
 
-/* ---- labels at the ends of curves (labels.c) */
+/* 2 to TICKS_MAX ticks at round values: powers of two, 1-2-5 within decades, or steps of 1, 2, 5.
+ */
+void ticks_powers_of_two(struct axis *axis);
+void ticks_decades(struct axis *axis);
+struct shown tick_shown(const struct axis *axis, int i); /* differs from its neighbours */
+int ticks_width(const struct axis *axis);                /* characters of the widest tick */
 
+/* The label at the end of a curve. */
 struct label {
     int series;
-    double x, y;   /* where the curve ends, as places on both axes, y clipped to 0..1 */
+    double x, y;   /* where the curve ends, in places on both axes, y clipped to 0..1 */
     bool above;    /* it ends above the range */
     bool early;    /* it ends before the others do */
     double last_x; /* the value of x there */
-    double at;     /* where the label goes, in the caller's units, downward */
+    double at;     /* position of the label in the caller's units, downward */
 };
 
 /* One label per series that has a point, ordered from the top; returns how many. */
-int labels_of(struct label *labels, const struct chart *chart, const struct axis *x,
-              const struct axis *y);
+int chart_labels(struct label labels[SERIES_MAX], const struct chart *chart, const struct axis *x,
+                 const struct axis *y);
 
-/* Moves the labels apart to at least `gap` between neighbours within 0..size, as little as it
- * takes. */
+/* Moves labels apart to at least `gap` within 0..size, as little as possible. */
 void labels_spread(struct label *labels, int count, double gap, double size);
 
-/* The name, cut to `width` characters, and what the curve does where it ends: "learned, to 128",
- * "sinusoidal ↑". */
-alibi_status append_label(struct text *out, const struct chart *chart, const struct label *label,
-                          int width);
-alibi_status labels_width(int *widest, const struct chart *chart, const struct label *labels,
-                          int count, int width);
+/* The name, cut to `width` characters, and what its curve does: "learned, to 128", "t5 ↑". */
+struct label_text {
+    char text[96];
+};
+struct label_text label_text(const struct chart *chart, const struct label *label, int width);
+
+/* Eight looks; from the ninth series on they repeat with another dash. */
+struct look {
+    const char *light, *dark; /* CSS colours, as text at least 4.5 : 1 against their page */
+    int terminal;             /* the nearest of 256 colours that reads on black and on white */
+    const char *marker;       /* SVG path around 0,0 */
+};
+const struct look *look_of(int series);
+const char *dash_of(int series); /* stroke-dasharray */
+
+/* One letter per series, distinct while there are letters, from its name where that is free. */
+void marker_letters(char *letters, const struct series *series, int count);
+
+/* At most that many columns and rows (at least 40 and 8): curves in braille dots, a letter at every
+ * point. */
+alibi_status plot_terminal(struct text *out, const struct chart *chart, int columns, int rows,
+                           bool colour);
+
+/* An <svg> element as wide as the page allows, with text of constant size. The page defines the
+ * colours of the curves: custom properties --series-0, --series-1, ... */
+void plot_svg(struct text *out, const struct chart *chart);
 
 /* ---- results (view.c) */
 
-/* Names of methods and devices fit to be shown, and the test lengths of all methods, ascending. */
+/* Results as reports show them: names fit for one line, and the test lengths of all methods. */
 struct view {
     const struct alibi_compare_result *result;
     enum alibi_protocol protocol; /* whose evaluations are seen */
     bool one_scale; /* perplexity is drawn with and without a sliding window, to be compared */
     int64_t train_length;
     int methods, lengths;
-    int64_t length[ALIBI_LIST_MAX];
+    int64_t length[ALIBI_LIST_MAX]; /* ascending, each once */
     char name[ALIBI_LIST_MAX][ALIBI_NAME_MAX];
-    char device[ALIBI_LIST_MAX][ALIBI_DEVICE_NAME_MAX]; /* where each was trained; "": not known */
+    char device[ALIBI_LIST_MAX][ALIBI_DEVICE_NAME_MAX]; /* "": not known */
 };
 
 void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */
 
-/* The same with another protocol's evaluations. A stream has one length, that of the text it read.
- * */
+/* The same results seen through another protocol. A stream has one length: that of its text. */
 struct view view_of(const struct view *v, enum alibi_protocol protocol);
 
-/* The most tokens that any evaluation scored; 0: there is none. */
-int64_t view_tokens(const struct view *v);
+bool view_has_length(const struct view *v, int64_t length);
+int64_t view_tokens(const struct view *v); /* the most that any evaluation scored; 0: none */
 
-/* The evaluation of a method at a length; NULL where there is none. */
+/* The evaluation of a method at a length; NULL if there is none. */
 const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length);
+double view_ppl(const struct view *v, int method, int64_t length); /* NaN if there is none */
 
-/* The method with the lowest finite perplexity at a length; -1 if none has one. */
-int view_best(const struct view *v, int64_t length);
+/* The method with the lowest finite perplexity at a length, `other` not counted; -1 if none. */
+int view_best(const struct view *v, int64_t length, int other);
 
-/* A chart and what it points to. */
+/* The options of model and training that hold for every method, in the order of their tables.
+ * Group 0 is the model's. NULL past the end; *values is the struct that holds the value. */
+const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
+                                      const void **values);
+
+/* A chart and the data that it points to. */
 struct curves {
     struct chart chart;
     char title[96], mark_label[48];
-    struct series series[ALIBI_LIST_MAX];
-    double x[ALIBI_LIST_MAX][ALIBI_POSITION_BINS], y[ALIBI_LIST_MAX][ALIBI_POSITION_BINS];
+    struct series series[SERIES_MAX];
+    double x[SERIES_MAX][ALIBI_POSITION_BINS], y[SERIES_MAX][ALIBI_POSITION_BINS];
 };
 
 enum curve_kind { CURVE_PPL, CURVE_SPEED, CURVE_MEMORY };
 
-/* One curve per method, against length; or loss against position within windows of one length.
+/* One curve per method, against length; or its loss by position in windows of one length.
  * mem_free. */
 alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind);
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
 
-/* ---- what the numbers say (conclusion.c) */
+/* ---- conclusions (conclusion.c) */
 
-/* One sentence on the methods that do not get worse past the training length, and the one that
- * loses most. */
-alibi_status append_headline(struct text *out, const struct view *v);
+/* One sentence: the methods that do not get worse past the training length, and the one that loses
+ * most. */
+void append_headline(struct text *out, const struct view *v);
 
-/* A sentence on who is best at the longest length, or that nobody is anywhere, one on methods that
- * cannot go there, what a sliding window says, and who is best as one stream; may append nothing.
- * */
-alibi_status append_detail(struct text *out, const struct view *v);
+/* Who is best at the longest length, or that nobody is; methods that cannot go there; the same with
+ * a sliding window; who is best as one stream. May append nothing. */
+void append_detail(struct text *out, const struct view *v);
 
-/* ---- the setting (setting.c) */
+/* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */
 
-/* The options of model and training that hold for every method, in the order of their tables: group
- * 0 is the model's. Returns NULL past the end; *values is the struct that holds its value. */
-const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
-                                      const void **values);
+extern const char page_style[], page_script[];
 
-/* ---- the page (html.c puts it together) */
-
-extern const char page_style[], page_script[]; /* page_style.c, page_script.c */
-
-alibi_status html_name(struct text *out, const struct view *v, int method); /* html_tables.c */
-alibi_status html_perplexity_table(struct text *out, const struct view *v);
-alibi_status html_stream_table(struct text *out, const struct view *v);
-alibi_status html_full_table(struct text *out, const struct view *v);
-alibi_status html_training_bars(struct text *out, const struct view *v);
-alibi_status html_setting(struct text *out, const struct view *v); /* html_setting.c */
+void html_name(struct text *out, const struct view *v, int method); /* after its marker */
+void html_perplexity_table(struct text *out, const struct view *v);
+void html_stream_table(struct text *out, const struct view *v);
+void html_full_table(struct text *out, const struct view *v);
+void html_training_bars(struct text *out, const struct view *v);
+void html_setting(struct text *out, const struct view *v);
 
 #endif

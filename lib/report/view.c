@@ -1,5 +1,5 @@
-/* view.c - results as reports need them: names fit to be shown, lengths in order, values by method
- * and length, charts */
+/* view.c - results as reports need them: names fit for one line, lengths in order, values by method
+ * and length, curves */
 #include <math.h>
 #include <string.h>
 
@@ -22,9 +22,9 @@ static void add_length(struct view *v, int64_t length)
 void view_init(struct view *v, const struct alibi_compare_result *r)
 {
     *v = (struct view){ .result = r,
+                        .protocol = ALIBI_NONOVERLAPPING,
                         .methods = r->methods,
                         .train_length = r->training.train_length };
-    v->protocol = ALIBI_NONOVERLAPPING;
     for (int m = 0; m < r->methods; m++) {
         snprintf(v->name[m], sizeof v->name[m], "%s", r->method[m].name);
         line_clean(v->name[m]);
@@ -49,32 +49,38 @@ struct view view_of(const struct view *v, enum alibi_protocol protocol)
     return other;
 }
 
-static const struct alibi_eval_result *evals_of(const struct alibi_compare_method *m,
-                                                enum alibi_protocol protocol, int *count)
+bool view_has_length(const struct view *v, int64_t length)
 {
-    switch (protocol) {
-    case ALIBI_STREAM:
-        *count = 1;
-        return &m->stream;
-    case ALIBI_SLIDING:
-        *count = m->sliding_lengths;
-        return m->sliding;
-    default:
-        *count = m->lengths;
-        return m->by_length;
-    }
+    for (int i = 0; i < v->lengths; i++)
+        if (v->length[i] == length)
+            return true;
+    return false;
 }
 
 const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length)
 {
-    int count;
-    const struct alibi_eval_result *evals =
-        evals_of(&v->result->method[method], v->protocol, &count);
+    const struct alibi_compare_method *m = &v->result->method[method];
+    const struct alibi_eval_result *evals = m->by_length;
+    int count = m->lengths;
 
+    if (v->protocol == ALIBI_SLIDING) {
+        evals = m->sliding;
+        count = m->sliding_lengths;
+    } else if (v->protocol == ALIBI_STREAM) {
+        evals = &m->stream;
+        count = 1;
+    }
     for (int i = 0; i < count; i++)
         if (evals[i].length == length)
             return evals[i].tokens > 0 ? &evals[i] : NULL;
     return NULL;
+}
+
+double view_ppl(const struct view *v, int method, int64_t length)
+{
+    const struct alibi_eval_result *e = view_at(v, method, length);
+
+    return e != NULL ? e->ppl : NAN;
 }
 
 int64_t view_tokens(const struct view *v)
@@ -89,22 +95,34 @@ int64_t view_tokens(const struct view *v)
     return most;
 }
 
-int view_best(const struct view *v, int64_t length)
+int view_best(const struct view *v, int64_t length, int other)
 {
     double lowest = INFINITY;
     int best = -1;
 
-    for (int m = 0; m < v->methods; m++) {
-        const struct alibi_eval_result *e = view_at(v, m, length);
-        if (e != NULL && e->ppl < lowest) {
-            lowest = e->ppl;
+    for (int m = 0; m < v->methods; m++)
+        if (m != other && view_ppl(v, m, length) < lowest) {
+            lowest = view_ppl(v, m, length);
             best = m;
         }
-    }
     return best;
 }
 
-/* ---- charts */
+const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
+                                      const void **values)
+{
+    int count;
+    const struct alibi_option *options =
+        group == 0 ? alibi_config_options(&count) : alibi_training_options(&count);
+
+    *values = group == 0 ? (const void *)&r->config : &r->training;
+    for (int i = 0; i < count; i++)
+        if (strcmp(options[i].name, "position") != 0 && index-- == 0) /* methods differ in it */
+            return &options[i];
+    return NULL;
+}
+
+/* ---- curves */
 
 static alibi_status curves_new(struct curves **out, const struct view *v)
 {
@@ -117,8 +135,8 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
                                .series = c->series,
                                .count = v->methods,
                                .log_x = true,
+                               .mark_x = v->train_length > 0 ? (double)v->train_length : NAN,
                                .mark_label = c->mark_label };
-    c->chart.mark_x = v->train_length > 0 ? (double)v->train_length : NAN;
     snprintf(c->mark_label, sizeof c->mark_label, "trained at %lld", (long long)v->train_length);
     *out = c;
     return ALIBI_OK;
@@ -126,34 +144,59 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
 
 static void add_point(struct curves *c, int method, double x, double y)
 {
-    struct series *s = &c->series[method];
+    int i = c->series[method].count++;
 
-    c->x[method][s->count] = x;
-    c->y[method][s->count] = y;
-    s->count++;
+    c->x[method][i] = x;
+    c->y[method][i] = y;
 }
 
-static void extend(double *least, double *most, double value)
+/* The range of the positive finite values seen so far. */
+struct range {
+    double least, most;
+};
+
+static void extend(struct range *r, double value)
 {
     if (isfinite(value) && value > 0) {
-        *least = fmin(*least, value);
-        *most = fmax(*most, value);
+        r->least = fmin(r->least, value);
+        r->most = fmax(r->most, value);
     }
 }
 
 /* Over a wide range ratios matter, not differences; and a curve that explodes must not press all
  * others flat. */
-static void scale_y(struct curves *c, double least, double most)
+static void scale_y(struct curves *c, struct range r)
 {
-    if (!(most > 0))
+    if (!(r.most > 0))
         return;
-    c->chart.log_y = most > 3 * least;
-    c->chart.y_limit = 100 * least;
-    c->chart.y_least = least;
-    c->chart.y_most = most;
+    c->chart.log_y = r.most > 3 * r.least;
+    c->chart.y_limit = 100 * r.least;
+    c->chart.y_least = r.least;
+    c->chart.y_most = r.most;
 }
 
-static double value_of(const struct alibi_eval_result *e, enum curve_kind kind)
+/* At least 10% on either side of the middle, so that noise is not drawn as a slope. */
+static void scale_ppl(struct curves *c, const struct view *v)
+{
+    struct view other =
+        view_of(v, v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING);
+    struct range r = { INFINITY, 0 };
+
+    for (int m = 0; m < v->methods; m++)
+        for (int i = 0; i < v->lengths; i++) {
+            extend(&r, view_ppl(v, m, v->length[i]));
+            if (v->one_scale)
+                extend(&r, view_ppl(&other, m, v->length[i]));
+        }
+    if (r.most > 0) {
+        double middle = sqrt(r.least) * sqrt(r.most);
+        r.least = fmin(r.least, middle / 1.1);
+        r.most = fmax(r.most, middle * 1.1);
+    }
+    scale_y(c, r);
+}
+
+static double curve_value(const struct alibi_eval_result *e, enum curve_kind kind)
 {
     if (e == NULL)
         return NAN;
@@ -164,83 +207,48 @@ static double value_of(const struct alibi_eval_result *e, enum curve_kind kind)
     return e->peak_bytes > 0 ? (double)e->peak_bytes / 0x1p20 : NAN;
 }
 
-/* At least 10% on both sides of the middle, so that noise is not drawn as a slope. */
-static void spread(double *least, double *most)
-{
-    double middle = sqrt(*least) * sqrt(*most);
-
-    *least = fmin(*least, middle / 1.1);
-    *most = fmax(*most, middle * 1.1);
-}
-
-static void scale_ppl(struct curves *c, const struct view *v)
-{
-    struct view other =
-        view_of(v, v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING);
-    double least = INFINITY, most = 0;
-
-    for (int m = 0; m < v->methods; m++)
-        for (int i = 0; i < v->lengths; i++) {
-            extend(&least, &most, value_of(view_at(v, m, v->length[i]), CURVE_PPL));
-            if (v->one_scale)
-                extend(&least, &most, value_of(view_at(&other, m, v->length[i]), CURVE_PPL));
-        }
-    if (most > 0)
-        spread(&least, &most);
-    scale_y(c, least, most);
-}
-
-static void name_kind(struct curves *c, enum alibi_protocol protocol, enum curve_kind kind)
+alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind)
 {
     static const char *const titles[] = { "Perplexity against test length",
                                           "Evaluation speed against test length",
                                           "Memory of evaluation against test length" };
     static const char *const labels[] = { "perplexity", "tokens per second", "peak memory, MiB" };
-
-    snprintf(c->title, sizeof c->title, "%s%s", titles[kind],
-             protocol == ALIBI_SLIDING ? ", sliding window" : "");
-    c->chart.y_label = kind == CURVE_PPL && c->chart.log_y ? "perplexity, log scale" : labels[kind];
-    c->chart.x_label = "test length in tokens, log scale";
-    c->chart.from_zero = kind != CURVE_PPL;
-}
-
-alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind)
-{
     struct curves *c = NULL;
 
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < v->methods; m++)
         for (int i = 0; i < v->lengths; i++)
-            add_point(c, m, (double)v->length[i], value_of(view_at(v, m, v->length[i]), kind));
+            add_point(c, m, (double)v->length[i], curve_value(view_at(v, m, v->length[i]), kind));
     if (kind == CURVE_PPL)
         scale_ppl(c, v);
-    name_kind(c, v->protocol, kind);
+    snprintf(c->title, sizeof c->title, "%s%s", titles[kind],
+             v->protocol == ALIBI_SLIDING ? ", sliding window" : "");
+    c->chart.x_label = "test length in tokens, log scale";
+    c->chart.y_label = kind == CURVE_PPL && c->chart.log_y ? "perplexity, log scale" : labels[kind];
+    c->chart.from_zero = kind != CURVE_PPL;
     *out = c;
     return ALIBI_OK;
-}
-
-/* A bin stands at the middle, on a logarithmic axis, of the tokens of context that its targets see.
- * */
-static double middle(const struct alibi_position_loss *bin)
-{
-    return sqrt((double)(bin->first + 1) * (double)(bin->last + 1));
 }
 
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length)
 {
     struct curves *c = NULL;
-    double least = INFINITY, most = 0;
+    struct range r = { INFINITY, 0 };
 
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < v->methods; m++) {
         const struct alibi_eval_result *e = view_at(v, m, length);
         for (int b = 0; e != NULL && b < e->bins && b < ALIBI_POSITION_BINS; b++) {
-            double nll = e->by_position[b].tokens > 0 ? e->by_position[b].nll : NAN;
-            add_point(c, m, middle(&e->by_position[b]), nll);
-            extend(&least, &most, nll);
+            const struct alibi_position_loss *bin = &e->by_position[b];
+            /* The middle, on a logarithmic axis, of the tokens of context that its targets see. */
+            double middle = sqrt((double)(bin->first + 1) * (double)(bin->last + 1));
+            double nll = bin->tokens > 0 ? bin->nll : NAN;
+
+            add_point(c, m, middle, nll);
+            extend(&r, nll);
         }
     }
-    scale_y(c, least, most);
+    scale_y(c, r);
     snprintf(c->title, sizeof c->title, "Loss by position at length %lld", (long long)length);
     c->chart.x_label = "tokens of context, log scale";
     c->chart.y_label = c->chart.log_y ? "loss, nats per token, log scale" : "loss, nats per token";

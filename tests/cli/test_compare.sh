@@ -16,7 +16,7 @@ is_json whole/results.json && pass "results.json is JSON" || fail "results.json"
 for key in name train_tokens_per_s train_seconds peak_bytes parameters device precision by_length length nll ppl word_ppl bits_per_byte tokens tokens_per_s; do
     grep -q "\"$key\"" whole/results.json && pass "results.json has $key" || fail "results.json" "lacks $key"
 done
-grep -q '"device": "cpu", "precision": "fp32"' whole/results.json && pass "results.json names the device" || fail "results.json" "another device"
+grep -q '"device": "cpu"' whole/results.json && grep -q '"precision": "fp32"' whole/results.json && pass "results.json names the device" || fail "results.json" "another device"
 head -n 1 whole/results.csv | grep -q ',parameters,device,precision,' && sed -n 2p whole/results.csv | grep -q ',cpu,fp32,' &&
     pass "results.csv names the device" || fail "results.csv" "another device"
 grep -q '<dt>device</dt><dd>cpu, fp32</dd>' whole/report.html && pass "report.html names the device" || fail "report.html" "another device"
@@ -45,12 +45,12 @@ echo ' --quiet --out third' >> command
 tr -d '\\\n' < command > line
 check "the report's command" bash -c "$(cat line)"
 cmp -s <(losses first) <(losses third) && pass "gives the same numbers" || fail "the report's command" "other numbers"
-grep -q '"sliding": {"stride": 16' first/results.json && pass "a sliding window of stride 16" || fail "sliding" "no such window"
+grep -q '"sliding": { *"stride": 16' first/results.json && pass "a sliding window of stride 16" || fail "sliding" "no such window"
 check "without a sliding window" "$ALIBI" compare --quiet --recipe first/recipe.json --sliding-tokens 0 --out plain
 cmp -s <(losses plain) <(sed 's/"sliding.*//' first/results.json | grep -oE '"(nll|ppl)": *[^,}]*') &&
     pass "the other numbers are the same" || fail "--sliding-tokens 0" "other numbers"
 
-grep -q '"stream": {"length": 512' first/results.json && pass "a stream of 512 tokens" || fail "stream" "no such stream"
+grep -q '"stream": { *"length": 512' first/results.json && pass "a stream of 512 tokens" || fail "stream" "no such stream"
 [ "$(grep -c '"stream": null' whole/results.json)" = 2 ] && pass "two methods cannot stream" || fail "stream" "not two without"
 grep -q '^As one stream of' table && pass "prints the stream" || fail "stream" "not printed"
 check "without a stream" "$ALIBI" compare --quiet --recipe first/recipe.json --stream-tokens 0 --out plain-stream

@@ -110,7 +110,7 @@ static alibi_status inspect(void *subject)
 {
     struct site *p = subject;
     char *text = NULL;
-    alibi_status status = alibi_inspect(&text, step_path(p->whole, STEPS), true);
+    alibi_status status = alibi_inspect(&text, step_path(p->whole, STEPS), true, test_call());
 
     alibi_text_free(text);
     return status;

@@ -69,23 +69,33 @@ static void width_counts_characters_and_not_bytes_or_colours(void **state)
     assert_int_equal(display_width("é–∞⠿"), 4);
     assert_int_equal(display_width("\x1b[1m3.2\x1b[0m"), 3);
     assert_int_equal(display_width("\x1b[0;38;5;33mé\x1b[0m"), 1);
-    assert_ok(append_cut(&cut, "ééééé", 3));
+    append_cut(&cut, "ééééé", 3);
     assert_string_equal(cut.data, "éé…");
     text_free(&cut);
 }
 
 static void table_columns_line_up(void **state)
 {
-    static const char *const cells[] = {
-        "method", "128", "memory ", "é–", "\x1b[1m3.2\x1b[0m", "1 MiB ", "sinusoidal", "12345", "∞ "
-    };
+    static const char *const cells[3][3] = { { "method", "128", "memory " },
+                                             { "é–", "\x1b[1m3.2\x1b[0m", "1 MiB " },
+                                             { "sinusoidal", "12345", "∞ " } };
     struct text out = { 0 };
+    struct table t;
 
     (void)state;
-    assert_ok(table_terminal(&out, cells, 3, 3, false));
+    assert_ok(table_init(&t, 3, 3));
+    for (int i = 0; i < 9; i++)
+        table_set(&t, i / 3, i % 3, "%s", cells[i / 3][i % 3]);
+    table_append(&out, &t, 1, 3, false);
     assert_string_equal(out.data, "method       128 memory\n"
                                   "é–           \x1b[1m3.2\x1b[0m  1 MiB\n"
                                   "sinusoidal 12345      ∞\n");
+    out.length = 0;
+    table_append(&out, &t, 2, 3, true);
+    assert_string_equal(out.data, "\x1b[2mmethod     memory\x1b[0m\n"
+                                  "é–          1 MiB\n"
+                                  "sinusoidal      ∞\n");
+    table_fini(&t);
     text_free(&out);
 }
 
@@ -94,9 +104,23 @@ static void escaping_leaves_no_markup(void **state)
     struct text out = { 0 };
 
     (void)state;
-    assert_ok(append_escaped(&out, "<a href=\"x\">&'é"));
+    append_escaped(&out, "<a href=\"x\">&'é");
     assert_string_equal(out.data, "&lt;a href=&quot;x&quot;&gt;&amp;&#39;é");
+    assert_string_equal(escape("<a href=\"x\">&'é").text, out.data);
     text_free(&out);
+}
+
+static void escaping_stops_before_half_an_entity(void **state)
+{
+    char quotes[300];
+    struct escaped e;
+
+    (void)state;
+    memset(quotes, '"', sizeof quotes - 1);
+    quotes[sizeof quotes - 1] = '\0';
+    e = escape(quotes);
+    assert_int_equal(strlen(e.text) % strlen("&quot;"), 0);
+    assert_true(strlen(e.text) >= 127 * strlen("&quot;") && strlen(e.text) < sizeof e.text);
 }
 
 /* ---- axes */
@@ -277,7 +301,7 @@ static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
     assert_ok(plot_terminal(&out, &c, 60, 14, false));
     assert_contains(out.data, "w wild ↑");
     assert_lacks(out.data, "1000");
-    assert_ok(plot_svg(&out, &c));
+    plot_svg(&out, &c);
     assert_contains(out.data, ">wild ↑</text>");
     assert_balanced(out.data);
     text_free(&out);
@@ -300,7 +324,7 @@ static void odd_charts_can_be_drawn(void **state)
                 struct text out = { 0 };
                 assert_ok(plot_terminal(&out, &c, 10, 2, true));
                 assert_true(widest_line(out.data) <= 40);
-                assert_ok(plot_svg(&out, &c));
+                plot_svg(&out, &c);
                 assert_no_nan(out.data);
                 assert_balanced(strchr(out.data, '<'));
                 text_free(&out);
@@ -317,6 +341,7 @@ int main(void)
         cmocka_unit_test(width_counts_characters_and_not_bytes_or_colours),
         cmocka_unit_test(table_columns_line_up),
         cmocka_unit_test(escaping_leaves_no_markup),
+        cmocka_unit_test(escaping_stops_before_half_an_entity),
         cmocka_unit_test(lengths_are_marked_at_powers_of_two),
         cmocka_unit_test(decades_are_divided_at_one_two_five),
         cmocka_unit_test(every_range_has_ticks_within_it),

@@ -528,14 +528,14 @@ static void inspect_says_what_is_there(void **state)
     write_file(text, "one two\nthree\n", 14);
     INSPECT(text, "text", "documents", "words", "14");
     assert_int_equal(mkdir(report, 0777), 0);
-    assert_fails(alibi_inspect(&unused, report, false), ALIBI_BAD_INPUT,
+    assert_fails(alibi_inspect(&unused, report, false, test_call()), ALIBI_BAD_INPUT,
                  "neither a checkpoint nor a report");
     write_file(path_at("%s/results.json", report), results, strlen(results));
     INSPECT(report, "report", "alibi", "64", "3.25");
-    assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false), ALIBI_BAD_INPUT,
-                 "absent");
+    assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false, test_call()),
+                 ALIBI_BAD_INPUT, "absent");
     damage(part_path(p, PART_CONFIG), 0);
-    assert_fails(alibi_inspect(&unused, p->newest, true), ALIBI_BAD_INPUT,
+    assert_fails(alibi_inspect(&unused, p->newest, true, test_call()), ALIBI_BAD_INPUT,
                  "config.json' is damaged");
 }
 
@@ -550,7 +550,7 @@ static void inspect_prints_no_control_characters_of_a_file(void **state)
     assert_ok(safetensors_header(&file, &tensor, 1));
     assert_ok(text_append_bytes(&file, "\0\0\0\0", 4));
     write_file(path, file.data, file.length);
-    assert_ok(alibi_inspect(&text, path, false));
+    assert_ok(alibi_inspect(&text, path, false, test_call()));
     assert_null(strchr(text, '\033'));
     assert_non_null(strstr(text, "a?[2Jb?c"));
     alibi_text_free(text);

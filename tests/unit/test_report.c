@@ -252,11 +252,11 @@ static void assert_conclusion(const struct alibi_compare_result *r, const char *
     struct text out = { 0 };
 
     view_init(&v, r);
-    assert_ok(append_headline(&out, &v));
+    append_headline(&out, &v);
     assert_string_equal(out.data, headline);
     out.length = 0;
     assert_ok(text_append(&out, "%s", ""));
-    assert_ok(append_detail(&out, &v));
+    append_detail(&out, &v);
     assert_string_equal(out.data, detail);
     text_free(&out);
 }
@@ -319,18 +319,18 @@ static void every_method_that_holds_is_named(void **state)
     (void)state;
     r->method[2].by_length[2].ppl = r->method[2].by_length[0].ppl;
     view_init(&v, r);
-    assert_ok(append_headline(&out, &v));
+    append_headline(&out, &v);
     assert_string_equal(out.data,
                         "alibi and rotary, trained at 128, are at least as good at 1024 as at 128; "
                         "sinusoidal is 3.1 times worse at 1024.");
     r->method[2].by_length[2].ppl = 3;
     r->method[1].by_length[2].ppl = 3;
     out.length = 0;
-    assert_ok(append_headline(&out, &v));
+    append_headline(&out, &v);
     assert_string_equal(
         out.data, "alibi, sinusoidal and rotary, trained at 128, are better at 1024 than at 128.");
     out.length = 0;
-    assert_ok(append_detail(&out, &v));
+    append_detail(&out, &v);
     assert_contains(out.data,
                     "context, alibi, sinusoidal and rotary are not all as good at 1024 as at 128.");
     text_free(&out);

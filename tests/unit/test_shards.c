@@ -582,7 +582,8 @@ static void inspect_verifies_and_counts(void **state)
     write_shard(within(folder, "a.bin"), (int32_t[]){ 't', 'e' }, 2, 4);
     assert_inspected(within(folder, "a.bin"), others, 4);
     flip(within(path, "tokens-00002.bin"), 1030, 3);
-    assert_fails(alibi_inspect(&text, path, true), ALIBI_BAD_INPUT, "tokens-00002.bin' is damaged");
+    assert_fails(alibi_inspect(&text, path, true, test_call()), ALIBI_BAD_INPUT,
+                 "tokens-00002.bin' is damaged");
     assert_null(text);
     free((char *)path);
     remove_temporary_folder(folder);

@@ -150,7 +150,7 @@ static void weights_alone_are_inspected_but_not_resumed(void **state)
 
     assert_ok(alibi_model_save(m, saved, ALIBI_BF16, NULL));
     alibi_model_free(m);
-    assert_ok(alibi_inspect(&text, saved, false));
+    assert_ok(alibi_inspect(&text, saved, false, test_call()));
     assert_non_null(strstr(text, "BF16"));
     assert_non_null(strstr(text, "parameters"));
     assert_null(strstr(text, "loss"));

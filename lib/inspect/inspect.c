@@ -1,0 +1,447 @@
+/* inspect.c - what a file or a folder is made of: alibi_inspect()
+ *
+ *   folder   a report, an unfinished comparison, a checkpoint or a run, token shards, a tokenizer
+ *   file     safetensors, token shards, a tokenizer, a text */
+#include <string.h>
+
+#include "base/names.h"
+#include "checkpoint/parts.h"
+#include "inspect/page.h"
+
+static void begin_kind(struct page *p, const char *kind, const char *path)
+{
+    page_text(p, "kind", kind);
+    page_text(p, "path", path);
+}
+
+/* ---- checkpoints and safetensors */
+
+static alibi_status add_tensors(struct page *p, const char *path)
+{
+    struct safetensors *file = NULL;
+
+    TRY_RETURN(safetensors_open(&file, path));
+    page_open(p, "tensors");
+    for (int i = 0; i < file->count; i++) {
+        const struct safetensor *t = &file->tensors[i];
+        page_tensor(p, t->name, t->type, t->shape, t->rank);
+    }
+    page_close(p);
+    safetensors_free(file);
+    return ALIBI_OK;
+}
+
+/* For methods that have slopes. */
+static alibi_status add_slopes(struct page *p, const struct alibi_config *c)
+{
+    const struct position_method *method;
+    double *slopes = NULL;
+
+    TRY_RETURN(position_find(&method, c->position));
+    if (!method->slope)
+        return ALIBI_OK;
+    TRY_RETURN(NEW_ARRAY(&slopes, c->heads, "the slopes"));
+    for (int64_t h = 0; h < c->heads; h++)
+        slopes[h] = (double)method->slope(c, h);
+    page_reals(p, "slopes", slopes, c->heads);
+    mem_free(slopes);
+    return ALIBI_OK;
+}
+
+/* checkpoint_find() has verified it. */
+static alibi_status inspect_checkpoint(struct page *p, const char *path)
+{
+    alibi_status status;
+    struct manifest manifest;
+    struct train_state state;
+    struct alibi_config config;
+    struct alibi_training training;
+    const struct alibi_option *options;
+    alibi_tokenizer *tokenizer = NULL;
+    char *weights = NULL;
+    int64_t bytes = 0;
+    bool trained; /* weights alone have no state of a training run */
+    int count;
+
+    TRY(checkpoint_read_config(path, &config, &tokenizer));
+    TRY(manifest_read(&manifest, path));
+    TRY(path_join(&weights, path, NAME_WEIGHTS));
+    for (int i = 0; i < PARTS; i++)
+        bytes += manifest.parts[i].bytes;
+    trained = manifest.parts[PART_STATE].present;
+    if (trained)
+        TRY(checkpoint_read_state(path, &state, &training));
+
+    begin_kind(p, "checkpoint", path);
+    page_text(p, "verified", "every byte");
+    page_int(p, "bytes", bytes);
+    page_text(p, "tokenizer", alibi_tokenizer_type(tokenizer));
+    if (trained) {
+        page_int(p, "step", state.step);
+        page_real(p, "loss", state.loss);
+    }
+    page_int(p, "parameters", config_parameters(&config));
+    page_int(p, "vocab", config.vocab);
+    TRY(add_slopes(p, &config));
+    options = alibi_config_options(&count);
+    page_options(p, "model", options, count, &config);
+    options = training_shaping_options(&count);
+    if (trained)
+        page_options(p, "training", options, count, &training);
+    TRY(add_tensors(p, weights));
+out:
+    alibi_tokenizer_free(tokenizer);
+    mem_free(weights);
+    return status;
+}
+
+/* ---- comparisons */
+
+/* The perplexities of one method, by length; none where the method has no value. */
+static alibi_status add_method(struct page *p, const json_t *method, const char *path)
+{
+    const json_t *entry, *lengths = json_object_get(method, "by_length");
+    const char *name;
+    size_t i;
+
+    TRY_RETURN(json_get_text(method, "name", &name, path));
+    page_open(p, name);
+    json_array_foreach((json_t *)lengths, i, entry)
+    {
+        char label[32];
+        double ppl;
+        int64_t length;
+
+        if (!json_is_number(json_object_get(entry, "ppl")))
+            continue;
+        TRY_RETURN(json_get_int(entry, "length", 1, INT64_MAX, &length, path));
+        TRY_RETURN(json_get_real(entry, "ppl", &ppl, path));
+        snprintf(label, sizeof label, "%lld", (long long)length);
+        page_real(p, label, ppl);
+    }
+    page_close(p);
+    return ALIBI_OK;
+}
+
+static alibi_status inspect_report(struct page *p, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *results = NULL, *method;
+    size_t i;
+
+    TRY(path_join(&path, folder, NAME_RESULTS));
+    TRY(json_read(&results, path));
+    begin_kind(p, "report", folder);
+    page_open(p, p->json ? "ppl_by_length" : "perplexity by length");
+    json_array_foreach(json_object_get(results, "methods"), i, method)
+    {
+        TRY(add_method(p, method, path));
+    }
+    page_close(p);
+out:
+    json_decref(results);
+    mem_free(path);
+    return status;
+}
+
+/* The step of a method's newest checkpoint and the evaluations in its result.json; 0 if there are
+ * none yet. */
+static alibi_status add_progress(struct page *p, const char *folder, const char *method)
+{
+    static const char *const protocols[] = { "by_length", "sliding", "stream" };
+    alibi_status status;
+    char *run = NULL, *path = NULL;
+    struct step_folder *folders = NULL;
+    json_t *result = NULL;
+    int64_t step = 0, evaluations = 0;
+    int count = 0;
+
+    TRY(path_join(&run, folder, method));
+    TRY(path_join(&path, run, NAME_RESULT));
+    if (folder_exists(run))
+        TRY(step_folders(&folders, &count, run));
+    for (int i = 0; i < count && step == 0; i++)
+        step = folders[i].complete ? folders[i].step : 0;
+    if (file_exists(path))
+        TRY(json_read(&result, path));
+    for (int i = 0; i < 3; i++)
+        evaluations += (int64_t)json_array_size(json_object_get(result, protocols[i]));
+    page_open(p, method);
+    page_int(p, "step", step);
+    page_int(p, "evaluations", evaluations);
+    page_close(p);
+out:
+    json_decref(result);
+    step_folders_free(folders, count);
+    mem_free(path);
+    mem_free(run);
+    return status;
+}
+
+static alibi_status inspect_unfinished(struct page *p, const char *folder)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *recipe = NULL, *method;
+    int64_t steps, sliding, stream, lengths;
+    size_t i;
+
+    TRY(path_join(&path, folder, NAME_RECIPE));
+    TRY(json_read(&recipe, path));
+    TRY(json_get_int(recipe, "steps", 1, INT64_MAX, &steps, path));
+    TRY(json_get_int(recipe, "sliding_tokens", 0, INT64_MAX, &sliding, path));
+    lengths = (int64_t)json_array_size(json_object_get(recipe, "lengths"));
+    stream = json_integer_value(json_object_get(recipe, "stream_tokens")); /* 0 in older ones */
+    begin_kind(p, "unfinished comparison", folder);
+    page_int(p, "steps", steps);
+    page_int(p, "evaluations", lengths * (sliding > 0 ? 2 : 1) + (stream > 0 ? 1 : 0));
+    page_open(p, p->json ? "done" : "of these are done");
+    json_array_foreach(json_object_get(recipe, "methods"), i, method)
+    {
+        if (json_is_string(method))
+            TRY(add_progress(p, folder, json_string_value(method)));
+    }
+    page_close(p);
+out:
+    json_decref(recipe);
+    mem_free(path);
+    return status;
+}
+
+/* ---- texts */
+
+static alibi_status inspect_text(struct page *p, const char *path, const struct alibi_call *call)
+{
+    static const struct {
+        const char *name;
+        enum alibi_split split;
+    } splits[] = { { "all", ALIBI_ALL },
+                   { "train", ALIBI_TRAIN },
+                   { "valid", ALIBI_VALID },
+                   { "test", ALIBI_TEST } };
+    alibi_status status;
+    alibi_corpus *corpus = NULL;
+    struct alibi_reading reading;
+    struct alibi_option_group group = { .title = "text", .values = &reading };
+
+    group.options = alibi_reading_options(&group.count);
+    TRY_RETURN(alibi_options_init(&group, 1));
+    TRY(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, &reading, call));
+    begin_kind(p, "text", path);
+    for (int i = 0; i < 4; i++) {
+        struct alibi_corpus_info info;
+
+        alibi_corpus_get_info(corpus, splits[i].split, &info);
+        page_open(p, splits[i].name);
+        page_int(p, "documents", info.documents);
+        page_int(p, "tokens", info.tokens);
+        page_int(p, "words", info.words);
+        page_int(p, "bytes", info.bytes);
+        page_close(p);
+    }
+out:
+    alibi_options_free(&group, 1);
+    alibi_corpus_free(corpus);
+    return status;
+}
+
+/* ---- tokenizers */
+
+static alibi_status add_merges(struct page *p, const alibi_tokenizer *t)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct bpe_file *file = NULL;
+
+    TRY(tokenizer_format(t, &json));
+    TRY(bpe_file_parse(&file, json.data, json.length, NAME_TOKENIZER));
+    page_int(p, "merges", file->merge_count);
+out:
+    bpe_file_free(file);
+    text_free(&json);
+    return status;
+}
+
+static alibi_status add_tokenizer(struct page *p, const alibi_tokenizer *t)
+{
+    alibi_status status = ALIBI_OK;
+    int32_t end = alibi_tokenizer_end(t);
+    char *text = NULL, sum[16];
+    size_t bytes;
+
+    page_text(p, "type", alibi_tokenizer_type(t));
+    page_int(p, "vocab", alibi_tokenizer_vocab(t));
+    if (strcmp(alibi_tokenizer_type(t), "bpe") == 0)
+        TRY(add_merges(p, t));
+    TRY(alibi_tokenizer_decode(t, &end, 1, &text, &bytes));
+    page_int(p, "end", end);
+    if (bytes > 0 && p->json)
+        page_text(p, "end_text", text);
+    else if (bytes > 0) /* for words it is the end of a line */
+        page_text(p, "end text", strcmp(text, "\n") == 0 ? "\\n" : text);
+    snprintf(sum, sizeof sum, "%08lx", (unsigned long)tokenizer_checksum(t));
+    page_text(p, "checksum", sum);
+out:
+    alibi_text_free(text);
+    return status;
+}
+
+static alibi_status inspect_tokenizer(struct page *p, const char *path)
+{
+    alibi_status status;
+    alibi_tokenizer *t = NULL;
+
+    TRY(alibi_tokenizer_open(&t, path));
+    begin_kind(p, "tokenizer", path);
+    TRY(add_tokenizer(p, t));
+out:
+    alibi_tokenizer_free(t);
+    return status;
+}
+
+/* ---- token shards */
+
+struct shards {
+    struct shard *at;
+    int count;
+    struct shard_index index;
+    bool has_index;
+    alibi_tokenizer *tokenizer; /* NULL: there is no index, not even beside a shard */
+};
+
+/* Opening them has compared every checksum. The counts are those of a whole folder. */
+static alibi_status add_indexed(struct page *p, const struct shards *s, int64_t tokens)
+{
+    alibi_status status;
+
+    for (int i = 0; i < s->count; i++)
+        TRY(shard_check(&s->at[i], alibi_tokenizer_vocab(s->tokenizer)));
+    page_text(p, "verified", "every byte, every id");
+    if (s->has_index)
+        page_int(p, "documents", s->index.documents);
+    page_int(p, "tokens", tokens);
+    if (s->has_index) {
+        page_int(p, "words", s->index.words);
+        page_int(p, "bytes", s->index.bytes);
+    }
+    page_open(p, "tokenizer");
+    TRY(add_tokenizer(p, s->tokenizer));
+    page_close(p);
+out:
+    return status;
+}
+
+static alibi_status inspect_shards(struct page *p, const char *path, const struct alibi_call *call)
+{
+    alibi_status status;
+    struct shards s = { 0 };
+    int64_t tokens, largest = -1;
+
+    TRY(shards_open(&s.at, &s.count, &s.index, &s.has_index, &s.tokenizer, path, call));
+    tokens = s.count > 0 ? s.at[s.count - 1].first + s.at[s.count - 1].count : 0;
+    begin_kind(p, "tokens", path);
+    if (s.tokenizer != NULL) {
+        TRY(add_indexed(p, &s, tokens));
+    } else {
+        for (int i = 0; i < s.count; i++) {
+            int64_t here = shard_largest(&s.at[i]);
+            largest = here > largest ? here : largest;
+        }
+        page_text(p, "verified",
+                  "headers and sizes: there is no " NAME_SHARD_INDEX " with checksums");
+        page_int(p, "tokens", tokens);
+        page_int(p, p->json ? "largest_id" : "largest id", largest);
+    }
+    page_open(p, "shards");
+    for (int i = 0; i < s.count; i++) {
+        const char *slash = strrchr(s.at[i].path, '/');
+
+        page_open(p, slash ? slash + 1 : s.at[i].path);
+        page_int(p, "tokens", s.at[i].count);
+        page_int(p, "bits", 8 * s.at[i].width);
+        page_close(p);
+    }
+    page_close(p);
+out:
+    shards_free(s.at, s.count);
+    shard_index_fini(&s.index);
+    alibi_tokenizer_free(s.tokenizer);
+    return status;
+}
+
+/* ---- the kind of thing */
+
+static alibi_status inspect_folder(struct page *p, const char *path, const struct alibi_call *call)
+{
+    alibi_status status;
+    bool report, text, recipe, shards, tokenizer, vocab;
+    char *checkpoint = NULL;
+
+    TRY(folder_has(&report, path, NAME_RESULTS));
+    TRY(folder_has(&text, path, NAME_COMPARED_TEXT));
+    TRY(folder_has(&recipe, path, NAME_RECIPE));
+    if (report || (text && recipe)) {
+        TRY(report ? inspect_report(p, path) : inspect_unfinished(p, path));
+        goto out;
+    }
+    TRY(checkpoint_find(&checkpoint, path, call));
+    if (checkpoint) {
+        TRY(inspect_checkpoint(p, checkpoint));
+        goto out;
+    }
+    TRY(shards_recognise(&shards, path));
+    TRY(folder_has(&tokenizer, path, NAME_TOKENIZER));
+    TRY(folder_has(&vocab, path, "vocab.json"));
+    if (shards)
+        TRY(inspect_shards(p, path, call));
+    else if (tokenizer || vocab)
+        TRY(inspect_tokenizer(p, path));
+    else
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "'%s' holds no checkpoint, no report, no token shards and no tokenizer", path);
+out:
+    mem_free(checkpoint);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static alibi_status inspect_file(struct page *p, const char *path, const struct alibi_call *call)
+{
+    bool shards;
+
+    if (ends_with(path, ".safetensors")) {
+        begin_kind(p, "safetensors", path);
+        return add_tensors(p, path);
+    }
+    if (ends_with(path, NAME_SHARD_INDEX))
+        return inspect_shards(p, path, call);
+    if (ends_with(path, ".json"))
+        return inspect_tokenizer(p, path);
+    TRY_RETURN(shards_recognise(&shards, path));
+    return shards ? inspect_shards(p, path, call) : inspect_text(p, path, call);
+}
+
+alibi_status alibi_inspect(char **out, const char *path, bool json, const struct alibi_call *call)
+{
+    alibi_status status;
+    enum path_kind kind;
+    struct page p;
+
+    page_begin(&p, json);
+    TRY(path_look(&kind, path));
+    TRY(kind == PATH_FOLDER ? inspect_folder(&p, path, call) : inspect_file(&p, path, call));
+    TRY(page_end(&p));
+    *out = p.out.data;
+    p.out.data = NULL;
+out:
+    text_free(&p.out);
+    return status;
+}
