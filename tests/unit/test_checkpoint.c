@@ -497,7 +497,7 @@ static void check_inspect(const char *path, const char *const *parts, int count)
     for (int json = 0; json < 2; json++) {
         char *text = NULL;
         json_t *parsed = NULL;
-        assert_ok(alibi_inspect(&text, path, json));
+        assert_ok(alibi_inspect(&text, path, json, test_call()));
         for (int i = 0; i < count; i++)
             if (strstr(text, parts[i]) == NULL)
                 fail_msg("'%s' is not in\n%s", parts[i], text);
@@ -529,7 +529,7 @@ static void inspect_says_what_is_there(void **state)
     INSPECT(text, "text", "documents", "words", "14");
     assert_int_equal(mkdir(report, 0777), 0);
     assert_fails(alibi_inspect(&unused, report, false, test_call()), ALIBI_BAD_INPUT,
-                 "neither a checkpoint nor a report");
+                 "no checkpoint, no report");
     write_file(path_at("%s/results.json", report), results, strlen(results));
     INSPECT(report, "report", "alibi", "64", "3.25");
     assert_fails(alibi_inspect(&unused, path_at("%s/absent", p->folder), false, test_call()),

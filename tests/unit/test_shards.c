@@ -558,7 +558,7 @@ static void assert_inspected(const char *path, const char *const *parts, int cou
 {
     for (int json = 0; json < 2; json++) {
         char *text = NULL;
-        assert_ok(alibi_inspect(&text, path, json));
+        assert_ok(alibi_inspect(&text, path, json, test_call()));
         for (int i = 0; i < count; i++)
             if (strstr(text, parts[i]) == NULL)
                 fail_msg("'%s' is not in\n%s", parts[i], text);
