@@ -1,16 +1,16 @@
 #!/bin/bash
-# Training steps by alibi and by compiled PyTorch on this GPU, case by case in turn; prints speed, memory and the ratio.
+# Training steps by alibi and by compiled PyTorch on this GPU, case by case in turn: speed, memory and their ratio.
 #
-#   bench/against_torch_gpu.sh                                  all cases, then positions
+#   bench/against_torch_gpu.sh                                  all cases
 #   bench/against_torch_gpu.sh wiki-alibi gpt2-sinusoidal       some of them
-#   bench/against_torch_gpu.sh positions                        alibi alone: what each position method costs;
-#                                                               fix the clock first: nvidia-smi -lgc 1400,1400
 #
-# Both train the same model: bf16 with fp32 master weights, AdamW, clipping, GELU, biases, the output layer tied to an embedding
-# of 50,304 tokens. Medians of REPEATS (8) steps behind some to warm up. alibi computes every pair of attention. TFLOP/s by the
-# usual formula, 6 P + 6 N L C per token, for both. GiB is the most memory that tensors held, of alibi with its workspaces too.
-# ALIBI is the program, PYTHON a Python with PyTorch (for `positions` any). What one of the two cannot do is said on stderr and has a
-# dash; the exit code is 1 if that was alibi.
+# Both train the same model: bf16 with fp32 master weights, AdamW, clipping, GELU, biases, the output layer tied to an
+# embedding of 50,304 tokens. Medians of REPEATS (8) steps after some to warm up. alibi computes every pair of attention.
+# TFLOP/s follow the usual formula, 6 P + 6 N L C per token, for both. GiB is the most memory that tensors held, for alibi
+# with its workspaces. ALIBI is the program, PYTHON a Python with PyTorch. If one of the two fails, stderr says why and the
+# row has a dash; the exit code is 1 if that was alibi.
+#
+# `alibi bench train --methods` measures the cost of each position method.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 alibi=${ALIBI:-build/release/alibi}
@@ -36,7 +36,7 @@ declare -A cases=(
     [1.3b-alibi]="25 2048 16 alibi 16 1024"
 )
 order="wiki-sinusoidal wiki-rotary wiki-alibi wiki-sinusoidal-512 wiki-alibi-512 wiki-sinusoidal-3072 wiki-alibi-3072
-       gpt2-sinusoidal gpt2-alibi 1.3b-sinusoidal 1.3b-alibi positions"
+       gpt2-sinusoidal gpt2-alibi 1.3b-sinusoidal 1.3b-alibi"
 
 ours() { # layers width heads position batch length: JSON
     "$alibi" bench train --quiet --device cuda --precision bf16 --skip 0 --repeats "$repeats" --vocab $vocab --json \
@@ -80,54 +80,15 @@ print(f"{name:22} {batch:>5} {length:>6} {figures(theirs)} {figures(ours)} {rati
 ROW
 }
 
-positions() { # the shape of the WikiText-103 model, 36,864 tokens a step; twice, in opposite orders, so that none is always the first
-    echo
-    echo "alibi, tokens per second in thousands, and how many times as long as the fastest method a step takes; the mean of two"
-    for length in 512 1024 3072; do
-        for method in sinusoidal rotary t5 alibi; do
-            attempt ours "$folder/$method.1.json" 16 1024 8 $method $((36864 / length)) $length || failed=1
-        done
-        for method in alibi t5 rotary sinusoidal; do
-            attempt ours "$folder/$method.2.json" 16 1024 8 $method $((36864 / length)) $length || failed=1
-        done
-        "$python" - "$folder" $length << 'ROW'
-import json, sys
-folder, length = sys.argv[1:3]
-methods = ("sinusoidal", "rotary", "t5", "alibi")
-
-
-def speed(method):
-    """Of the mean of the two times; None if one of them failed."""
-    steps = [json.load(open(f"{folder}/{method}.{i}.json")) for i in (1, 2)]
-    return 2 / sum(1 / step[0]["tokens_per_s"] for step in steps) if all(steps) else None
-
-
-speeds = {m: s for m in methods if (s := speed(m))}
-if length == "512":
-    print(f"{'length':>6} " + " ".join(f"{m:>16}" for m in methods))
-cells = [f"{speeds[m] / 1e3:9.1f} {max(speeds.values()) / speeds[m]:5.3f}x" if m in speeds else "-" for m in methods]
-print(f"{length:>6} " + " ".join(f"{cell:>16}" for cell in cells), flush=True)
-ROW
-    done
-}
-
 chosen=("$@")
 [ $# -gt 0 ] || read -d '' -ra chosen <<< "$order" || true
 for name in "${chosen[@]}"; do
-    [ "$name" = positions ] || [ -n "${cases[$name]-}" ] || { echo "no case '$name'; there are" $order >&2 && exit 2; }
+    [ -n "${cases[$name]-}" ] || { echo "no case '$name'; there are" $order >&2 && exit 2; }
 done
-head=
+echo "$("$python" -c 'import torch; print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")'), $repeats steps each"
+printf '%-22s %5s %6s %25s %25s\n' "" "" "" "PyTorch" "alibi"
+printf '%-22s %5s %6s %8s %8s %7s %8s %8s %7s %6s\n' case batch length ktok/s TFLOP/s GiB ktok/s TFLOP/s GiB ratio
 for name in "${chosen[@]}"; do
-    if [ "$name" = positions ]; then
-        positions
-        continue
-    fi
-    if [ -z "$head" ]; then
-        echo "$("$python" -c 'import torch; print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")'), $repeats steps each"
-        printf '%-22s %5s %6s %25s %25s\n' "" "" "" "PyTorch" "alibi"
-        printf '%-22s %5s %6s %8s %8s %7s %8s %8s %7s %6s\n' case batch length ktok/s TFLOP/s GiB ktok/s TFLOP/s GiB ratio
-        head=done
-    fi
     compare "$name"
 done
 exit $failed
