@@ -63,8 +63,12 @@ typedef void reset_peak_fn(struct device *dev);
 /* An upper bound on the bytes that the backend takes for itself, beyond the tensors it is handed,
  * for passes over B x L tokens of such heads. Without training: forward passes over them, at once
  * or a few at a time. SIZE_MAX: more than there can be. */
-typedef size_t workspace_fn(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
-                            bool training);
+struct workspace_args {
+    int64_t B, L, H, D;
+    int64_t largest; /* elements of the largest weight matrix */
+    bool training;
+};
+typedef size_t workspace_fn(struct device *dev, const struct workspace_args *a);
 
 /* Where the time went, for benchmarks. From the first call on, the time of each kind of operation
  * is kept; parts [DEVICE_PARTS_MAX] are zeroed as they are read. */

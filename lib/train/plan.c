@@ -36,7 +36,17 @@ static size_t workspace_of(const struct trial *t, const struct model *m, int64_t
 {
     const struct alibi_config *c = &m->config;
 
-    return t->device->ops->workspace(t->device, B, L, c->heads, c->width / c->heads, true);
+    int64_t largest = 0;
+
+    for (int i = 0; i < m->count; i++)
+        if (m->parameters[i].count > largest)
+            largest = m->parameters[i].count;
+    return t->device->ops->workspace(t->device, &(struct workspace_args){ .B = B,
+                                                                          .L = L,
+                                                                          .H = c->heads,
+                                                                          .D = c->width / c->heads,
+                                                                          .largest = largest,
+                                                                          .training = true });
 }
 
 static void fill_sizes(struct alibi_plan *plan, const struct model_bytes *bytes, int optimizer)
@@ -168,21 +178,23 @@ static void imagined_memory(struct device *dev, struct device_memory *memory)
 
 /* About what lib/ops/cuda/workspace.cu counts: per query and head a row of gradients in fp32, a
  * table of biases per 128 keys and some numbers; per token its place in a sort and a sixteenth of a
- * row aside; and what does not grow. */
-static size_t imagined_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
-                                 bool training)
+ * row; the autotuner's copy of the largest gradient; and what does not grow. */
+static size_t imagined_workspace(struct device *dev, const struct workspace_args *a)
 {
     enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64 };
-    int64_t width = D <= 64    ? 64
-                    : D <= 128 ? 128
-                               : D,
-            per_token = PER_TOKEN + H * (4 * width + PER_QUERY) + H * D / 4;
-    size_t bytes;
+    int64_t width = a->D <= 64    ? 64
+                    : a->D <= 128 ? 128
+                                  : a->D,
+            per_token = PER_TOKEN + a->H * (4 * width + PER_QUERY) + a->H * a->D / 4;
+    size_t bytes, largest;
 
     (void)dev;
-    if (!training)
+    if (!a->training)
         per_token = PER_TOKEN;
-    return size_product(&bytes, (int64_t[]){ B, L, per_token }, 3) ? add(bytes, FIXED) : SIZE_MAX;
+    if (!size_product(&bytes, (int64_t[]){ a->B, a->L, per_token }, 3) ||
+        !size_product(&largest, (int64_t[]){ a->largest, a->training ? 4 : 0 }, 2))
+        return SIZE_MAX;
+    return add(add(bytes, largest), FIXED);
 }
 
 alibi_status alibi_plan_gpu(const struct alibi_config *config,

@@ -130,17 +130,25 @@ static void what_the_gpu_keeps_to_use_again_counts_as_free(void **state)
     end();
 }
 
+static size_t workspace(int64_t B, int64_t L, int64_t largest, bool training)
+{
+    return gpu.ops->workspace(
+        &gpu, &(struct workspace_args){
+                  .B = B, .L = L, .H = 16, .D = 64, .largest = largest, .training = training });
+}
+
 static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void **state)
 {
-    size_t one, two;
+    const int64_t weight = 1024 * 50304;
+    size_t one;
 
     (void)state;
     begin();
-    one = gpu.ops->workspace(&gpu, 1, 1024, 16, 64, true);
-    two = gpu.ops->workspace(&gpu, 2, 1024, 16, 64, true);
-    assert_true(two >= one + 4 * 1024 * 16 * 64); /* the gradients of queries */
-    assert_true(gpu.ops->workspace(&gpu, 1, 1024, 16, 64, false) < one);
-    assert_true(gpu.ops->workspace(&gpu, 1 << 16, 1 << 24, 16, 64, true) == SIZE_MAX);
+    one = workspace(1, 1024, 0, true);
+    assert_true(workspace(2, 1024, 0, true) >= one + 4 * 1024 * 16 * 64);      /* dQ in fp32 */
+    assert_true(workspace(1, 1024, weight, true) >= one + 4 * (size_t)weight); /* autotuning */
+    assert_true(workspace(1, 1024, 0, false) < one);
+    assert_true(workspace(1 << 16, 1 << 24, 0, true) == SIZE_MAX);
     end();
 }
 

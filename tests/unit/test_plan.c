@@ -38,11 +38,10 @@ static void offer(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .total = offered, .free = offered };
 }
 
-static size_t workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D,
-                        bool training)
+static size_t workspace(struct device *dev, const struct workspace_args *a)
 {
     (void)dev;
-    return training ? (size_t)(B * L * H * D) : 0;
+    return a->training ? (size_t)(a->B * a->L * a->H * a->D + a->largest) : 0;
 }
 
 static struct device counting_device(void)

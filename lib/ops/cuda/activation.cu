@@ -1,21 +1,23 @@
-// activation.cu
+// activation.cu - activations and their derivatives
 //
-//   gelu tanh   y = x/2 (1 + tanh(u)) = x sigmoid(2u),     u = sqrt(2/pi) (x + 0.044715 x^3)
-//   gelu erf    y = x/2 (1 + erf(x / sqrt(2)))
-//   relu        y = max(x, 0)
-//   swiglu      y = silu(g) * u,     silu(g) = g sigmoid(g)
+//   gelu tanh   y = x/2 (1 + tanh(u)) = x sigmoid(2u),     u = sqrt(2/pi) (x +
+//   0.044715 x^3) gelu erf    y = x/2 (1 + erf(x / sqrt(2))) relu        y =
+//   max(x, 0) swiglu      y = silu(g) * u,     silu(g) = g sigmoid(g)
 //
-// A sigmoid costs one exponential. Where numbers are bf16, the fast exponential and division err
-// far below their rounding. The gradient goes by columns, which are added up in the same pass: they
-// are the gradient of the bias before the activation.
+// A sigmoid costs one exponential. In bf16 the errors of the fast exponential and division are far
+// below the rounding of the result. Backward is a column pass (columns.cuh): the column sums of dx
+// are the gradient of the bias before the activation, and come from the same pass.
 #include "ops/cuda/columns.cuh"
 
-template <class T> static __device__ __forceinline__ float exponential(float x)
+namespace
+{
+
+template <class T> __device__ __forceinline__ float exponential(float x)
 {
     return sizeof(T) == 2 ? __expf(x) : expf(x);
 }
 
-static __device__ __forceinline__ float fast_reciprocal(float x)
+__device__ __forceinline__ float fast_reciprocal(float x)
 {
     float y;
 
@@ -28,17 +30,17 @@ struct sigmoid {
     float value, slope;
 };
 
-// Neither by a difference: with e = exp(-|x|), 1 / (1 + e) is the larger of s and 1 - s.
-static __device__ __forceinline__ struct sigmoid exact_sigmoid(float x)
+// No cancellation: with e = exp(-|x|), 1 / (1 + e) is the larger of s and 1 - s.
+__device__ __forceinline__ struct sigmoid exact_sigmoid(float x)
 {
     const float e = expf(-fabsf(x)), larger = 1.0f / (1.0f + e), smaller = e * larger;
 
     return { x >= 0.0f ? larger : smaller, larger * smaller };
 }
 
-// The difference 1 - s errs by 2^-24, which is nothing beside s where it is near 1. Large e^-x
-// become infinite and s 0.
-static __device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
+// The error of the difference 1 - s is 2^-24, negligible beside s near 1. A large e^-x overflows to
+// infinity, and s is 0.
+__device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
 {
     const float log2_e = 1.4426950408889634f;
     const float s = fast_reciprocal(1.0f + power_of_two(-log2_e * x));
@@ -46,14 +48,15 @@ static __device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
     return { s, fmaf(-s, s, s) };
 }
 
-template <class T> static __device__ __forceinline__ struct sigmoid sigmoid_of(float x)
+template <class T> __device__ __forceinline__ struct sigmoid sigmoid_of(float x)
 {
     return sizeof(T) == 2 ? fast_sigmoid(x) : exact_sigmoid(x);
 }
 
-// Each kind has the function and its slope.
+// Each kind has its function and its derivative.
 template <class T> struct gelu_tanh {
-    static constexpr float K = 1.5957691216057308f, CUBE = 0.044715f; // 2 sqrt(2/pi)
+    static constexpr float K = 1.5957691216057308f,
+                           CUBE = 0.044715f; // 2 sqrt(2/pi)
 
     static __device__ __forceinline__ float twice_u(float x)
     {
@@ -91,7 +94,7 @@ template <class T> struct gelu_erf {
     }
 };
 
-// A number that is not one stays so.
+// NaN stays NaN.
 template <class T> struct relu {
     static __device__ __forceinline__ float value(float x)
     {
@@ -136,9 +139,9 @@ template <class T, class Kind> struct activation_forward {
     }
 };
 
-// Rounds d, writes it, and adds what was written.
+// Rounds d, writes it, and adds the rounded numbers to the sums.
 template <class T, int N>
-static __device__ __forceinline__ void write_and_add(T *to, float (&sums)[N], const float (&d)[N])
+__device__ __forceinline__ void write_and_add(T *to, float (&sums)[N], const float (&d)[N])
 {
     const bits<T, N> written = bits_of<T>(d);
 
@@ -177,7 +180,7 @@ template <class T, class Kind> struct activation_backward {
 };
 
 template <class T, class Kind>
-static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor x)
+alibi_status run_forward(struct context *c, struct tensor y, struct tensor x)
 {
     const struct activation_forward<T, Kind> op = {
         (T *)y.data, (const T *)x.data
@@ -186,10 +189,10 @@ static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor x
     return each<pack<T>::N>(c, "activation", op, tensor_count(y), aligned(y.data, x.data));
 }
 
-// By columns of dy: the op's sets are side by side in dx.
+// The op's sets of columns are next to each other in dx.
 template <class T, class Op>
-static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dx_sums,
-                                 struct tensor dy, struct tensor x)
+alibi_status run_backward(struct context *c, struct tensor dx, struct tensor dx_sums,
+                          struct tensor dy, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = dy.shape[0], F = dy.shape[1];
@@ -201,12 +204,12 @@ static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor
     return column_pass<1>(c, "gradient of activation", op, sums, rows, F);
 }
 
-// ---- swiglu: a row of x is g[F] then u[F]. Forward, a block has a row
+// ---- swiglu: a row of x is g[F] then u[F]. Forward: a block per row
 
 enum { SWIGLU_THREADS = 256 };
 
 template <class T, int N>
-static __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu_kernel(T *y, const T *x, int64_t F)
+__global__ void __launch_bounds__(SWIGLU_THREADS) swiglu_kernel(T *y, const T *x, int64_t F)
 {
     const int64_t row = blockIdx.x;
 
@@ -221,7 +224,7 @@ static __global__ void __launch_bounds__(SWIGLU_THREADS) swiglu_kernel(T *y, con
     }
 }
 
-// Both inputs are read before either gradient is written: dx may be x.
+// Both inputs are loaded before either gradient is stored, so dx may be x.
 template <class T> struct swiglu_backward {
     enum { SETS = 2, ROWS = 2, BLOCKS = 3 };
     T *dx;
@@ -258,7 +261,7 @@ template <class T> struct swiglu_backward {
     }
 };
 
-template <class T> static alibi_status swiglu(struct cuda *c, struct tensor y, struct tensor x)
+template <class T> alibi_status swiglu(struct context *c, struct tensor y, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = y.shape[0], F = y.shape[1];
@@ -274,7 +277,7 @@ template <class T> static alibi_status swiglu(struct cuda *c, struct tensor y, s
 // ---- by kind
 
 template <class T>
-static alibi_status forward_of(struct cuda *c, int kind, struct tensor y, struct tensor x)
+alibi_status forward_of(struct context *c, int kind, struct tensor y, struct tensor x)
 {
     switch ((enum alibi_activation)kind) {
     case ALIBI_GELU_TANH:
@@ -290,8 +293,8 @@ static alibi_status forward_of(struct cuda *c, int kind, struct tensor y, struct
 }
 
 template <class T>
-static alibi_status backward_of(struct cuda *c, int kind, struct tensor dx, struct tensor dx_sums,
-                                struct tensor dy, struct tensor x)
+alibi_status backward_of(struct context *c, int kind, struct tensor dx, struct tensor dx_sums,
+                         struct tensor dy, struct tensor x)
 {
     switch ((enum alibi_activation)kind) {
     case ALIBI_GELU_TANH:
@@ -306,9 +309,11 @@ static alibi_status backward_of(struct cuda *c, int kind, struct tensor dx, stru
     return run_backward<T, swiglu_backward<T>>(c, dx, dx_sums, dy, x);
 }
 
+} // namespace
+
 alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor y, struct tensor x)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "activation");
     DISPATCH(y.type, T, return forward_of<T>(c, kind, y, x));
@@ -317,13 +322,13 @@ alibi_status cuda_activation_forward(struct device *dev, int kind, struct tensor
 alibi_status cuda_activation_backward(struct device *dev, int kind, struct tensor dx,
                                       struct tensor dy, struct tensor x)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "activation");
     return cuda_activation_backward_sums(c, kind, dx, tensor_none(), dy, x);
 }
 
-alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx,
+alibi_status cuda_activation_backward_sums(struct context *c, int kind, struct tensor dx,
                                            struct tensor dx_sums, struct tensor dy, struct tensor x)
 {
     DISPATCH(dy.type, T, return backward_of<T>(c, kind, dx, dx_sums, dy, x));

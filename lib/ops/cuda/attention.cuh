@@ -1,15 +1,19 @@
 // attention.cuh - what the kernels of attention share
 //
-// Three ways, chosen by attention.cu: Hopper's matrix unit (attention_forward.cu,
-// attention_backward.cu; bf16, D a multiple of 8 up to 128), few queries behind many keys
-// (attention_decode.cu), and everything else (attention_plain.cu). Which key tiles are left out is
-// decided before, by attention_bounds.cu, in the bits of struct skipping.kept.
+// attention.cu chooses among three implementations:
+//
+//   attention_forward.cu, attention_backward.cu   wgmma and TMA: Hopper, bf16, D <= 128
+//   attention_decode.cu                           few queries over many keys, any type
+//   attention_plain.cu                            everything else
+//
+// attention_bounds.cu decides before them which key tiles are skipped, in the bits of
+// skipping.kept.
 #ifndef ATTENTION_CUH
 #define ATTENTION_CUH
 
 #include "ops/cuda/launch.cuh"
 
-// A view [B, L, H, D] whose D numbers are side by side; strides in elements.
+// A view [B, L, H, D] whose D numbers are contiguous; strides in elements.
 template <class T> struct heads {
     T *at;
     int64_t b, l, h;
@@ -20,7 +24,7 @@ template <class T> struct heads {
     }
 };
 
-template <class T> static heads<T> heads_of(struct tensor t)
+template <class T> heads<T> heads_of(struct tensor t)
 {
     heads<T> v = { (T *)t.data, t.stride[0], t.stride[1], t.stride[2] };
     return v;
@@ -44,7 +48,7 @@ struct attention_shape {
         return h / (H / Hkv);
     }
 
-    // The bias as the contract has it, for what needs no speed.
+    // The bias as in the contract, where speed does not matter.
     __device__ __forceinline__ float bias(int h, int distance) const
     {
         if (kind == BIAS_LINEAR)
@@ -66,24 +70,24 @@ struct kept_tiles {
     }
 };
 
-static __device__ __forceinline__ bool tile_is_kept(const uint32_t *row, int key_tile)
+__device__ __forceinline__ bool tile_is_kept(const uint32_t *row, int key_tile)
 {
     return row == NULL || (row[key_tile >> 5] >> (key_tile & 31) & 1u);
 }
 
-// Keys per block of the matrix kernels: a pair of tiles, in one word.
+// Keys per block of the wgmma kernels: a pair of tiles, whose bits are in one word.
 enum { BLOCK_KEYS = 128 };
 
-static __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
+__device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
 {
     return tile_is_kept(row, 2 * block) || tile_is_kept(row, 2 * block + 1);
 }
 
-// Eight lanes share a row: 16 bytes at a time (PACKS) where every row begins at a multiple of that,
+// Eight lanes share a row. They load 16 bytes at a time (PACKS) if all rows are aligned to that,
 // see rows_are_aligned().
 enum { ROW_LANES = 8 };
 
-static __device__ __forceinline__ float lanes_sum(float x)
+__device__ __forceinline__ float lanes_sum(float x)
 {
     unsigned mask = 0xffu << (threadIdx.x % 32 & ~(ROW_LANES - 1));
 
@@ -95,7 +99,7 @@ static __device__ __forceinline__ float lanes_sum(float x)
 
 // a . b; `a` is of b's type, or fp32 in shared memory.
 template <bool PACKS, class A, class T>
-static __device__ __forceinline__ float lanes_dot(const A *a, const T *b, int D)
+__device__ __forceinline__ float lanes_dot(const A *a, const T *b, int D)
 {
     const int N = PACKS ? pack<T>::N : 1;
     float sum = 0.0f;
@@ -118,7 +122,7 @@ static __device__ __forceinline__ float lanes_dot(const A *a, const T *b, int D)
     return lanes_sum(sum);
 }
 
-static inline bool rows_are_aligned(struct tensor view)
+inline bool rows_are_aligned(struct tensor view)
 {
     int64_t n = 16 / (int64_t)dtype_bytes(view.type);
 
@@ -128,8 +132,8 @@ static inline bool rows_are_aligned(struct tensor view)
 
 static const float log2_e = 1.4426950408889634f;
 
-// A head's table of biases / scale in shared memory, with room around it: a tile on its edge asks
-// for distances below 0, where the mask applies, and beyond its end.
+// A head's table of biases / scale in shared memory, padded on both sides: a tile on the diagonal
+// reads distances below 0, which the mask overrides, and tiles near the end read past it.
 enum { TABLE_LARGEST = 1024, TABLE_AROUND = 384 };
 
 struct bias_table {
@@ -141,8 +145,8 @@ struct bias_table {
     }
 };
 
-static __device__ __forceinline__ void fill_table(bias_table *t, const attention_shape &s, int h,
-                                                  int thread, int threads)
+__device__ __forceinline__ void fill_table(bias_table *t, const attention_shape &s, int h,
+                                           int thread, int threads)
 {
     float inverse = 1.0f / s.scale;
 
@@ -150,40 +154,113 @@ static __device__ __forceinline__ void fill_table(bias_table *t, const attention
         t->entries[i] = s.bias(h, max(0, i - TABLE_AROUND)) * inverse;
 }
 
+// ---- how much weight keys can have at most
+//
+//   weight of keys J for query i, relative to its own key  <=  g exp(r_i K_J + b_iJ - own_i)
+//
+//   own_i = scale q_i . k_i + bias(0),   r_i = |scale q_i|,   K_J = max |k_j|
+//   b_iJ the largest bias, g the number of keys that count (docs/attention.md)
+//
+// The own key is part of the sum, so this bounds the weight relative to the whole sum. Every step
+// errs upwards, by factors that exceed the rounding of fp32. NaN makes every comparison false, and
+// the keys are used.
+
+__host__ __device__ __forceinline__ float norm_margin(int D)
+{
+    return 1.0001f + (float)D * 0x1p-23f;
+}
+
+__device__ __forceinline__ float larger(float a, float b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
+// Norms of key tiles, [B, Hkv, tiles] with strides.
+struct key_norms {
+    const float *at;
+    int64_t b, h;
+
+    // Of keys first..last.
+    __device__ __forceinline__ float largest(int batch, int kv, int first, int last) const
+    {
+        const float *norms = at + batch * b + kv * h;
+        float most = 0.0f;
+
+        for (int t = first / ATTENTION_TILE; t <= last / ATTENTION_TILE; t++)
+            most = larger(norms[t], most);
+        return most;
+    }
+};
+
+inline key_norms key_norms_of(struct tensor norms)
+{
+    key_norms n = { (const float *)norms.data, norms.stride[0], norms.stride[1] };
+    return n;
+}
+
+// The largest bias at the distances near..far.
+__device__ __forceinline__ float largest_bias(const attention_shape &s, int h, int near, int far)
+{
+    if (s.kind == BIAS_TABLE) {
+        float most = s.bias(h, near);
+        for (int d = near + 1; d <= min(far, s.T - 1); d++)
+            most = larger(s.bias(h, d), most);
+        return most;
+    }
+    return s.bias(h, s.kind == BIAS_LINEAR && s.values[h] < 0.0f ? far : near);
+}
+
+// Under a slope weights fall geometrically: together they count as at most 1 / (1 - e^-|slope|)
+// keys.
+__device__ __forceinline__ float counted_keys(const attention_shape &s, int h, int count)
+{
+    float slope = s.kind == BIAS_LINEAR ? s.values[h] : 0.0f;
+
+    return fminf(1.001f / -expm1f(-fabsf(slope)), (float)count);
+}
+
+// The bound for the keys first..last, all before the query; `norm` is their largest norm. own_norm
+// is that of the tile of the query's own key, whose score is rounded too.
+__device__ __forceinline__ float weight_bound(const attention_shape &s, int h, int position,
+                                              int first, int last, float norm, float reach,
+                                              float own, float own_norm)
+{
+    const float rounding = 0x1p-18f; // of an exponent, relative to the sizes of its terms
+    const float lowest = -80.0f;     // exp() of less underflows to 0, which is no upper bound
+    float bias = largest_bias(s, h, position - last, position - first);
+    float exponent = reach * norm + bias - own +
+                     rounding * (reach * (norm + own_norm) + fabsf(bias) + fabsf(own));
+
+    exponent = exponent < lowest ? lowest : exponent; // NaN stays NaN
+    return 1.001f * counted_keys(s, h, last - first + 1) * expf(exponent);
+}
+
+// ---- the implementations
+
 struct attention_shape attention_shape_of(const struct attention_args *a);
 
-// Queries per block of the forward matrix kernel: with BLOCK_KEYS the grain in which
-// attention_bounds.cu decides for it.
-int forward_block_queries(int64_t D);
+// attention_bounds.cu: decides the bits for a budget, for blocks of that many queries and keys at a
+// time, multiples of ATTENTION_TILE.
+alibi_status decide_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept,
+                          int block_queries, int block_keys);
 
-// attention_bounds.cu: fills the bits for a budget; `grain` queries and keys at a time, a multiple
-// of ATTENTION_TILE.
-alibi_status decide_tiles(struct cuda *c, const struct attention_args *a, struct kept_tiles kept,
-                          int grain_queries, int grain_keys);
-
-// attention_forward.cu, attention_backward.cu: Hopper only.
-alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention_args *a, struct kept_tiles kept);
-alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
-                             struct tensor dbias, struct tensor dy, struct tensor lse,
-                             const float *delta, const struct attention_args *a,
-                             struct kept_tiles kept);
-
-// Whether it turns dq and dk back itself: heads as wide as the kernels are made for, angles that
-// begin at a multiple of 16 bytes.
-bool backward_matrix_turns(const struct attention_args *a);
-
-// attention_plain.cu: any type and size.
-alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse,
-                           const struct attention_args *a, struct kept_tiles kept);
-alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
-                            struct tensor dbias, struct tensor dy, struct tensor lse,
-                            const float *delta, const struct attention_args *a,
+// attention_forward.cu, attention_backward.cu: Hopper only. delta [B, H, Lq] is y . dy. Backward
+// rotates dq and dk back itself if heads are as wide as its tiles and the angles are aligned.
+int wgmma_block_queries(int64_t D); // of forward; with BLOCK_KEYS the granularity of decide_tiles()
+bool wgmma_rotates(const struct attention_args *a);
+alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
+                           struct kept_tiles kept);
+alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept);
 
-// attention_decode.cu: few queries, in parts of the keys that are merged.
+// attention_plain.cu: any type and size.
+alibi_status forward_plain(struct context *c, const struct attention_args *a,
+                           struct kept_tiles kept);
+alibi_status backward_plain(struct context *c, const struct attention_args *a, const float *delta,
+                            struct kept_tiles kept);
+
+// attention_decode.cu: at most DECODE_QUERIES queries, or a ragged batch.
 enum { DECODE_QUERIES = 16 };
-alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention_args *a);
+alibi_status forward_decode(struct context *c, const struct attention_args *a);
 
 #endif

@@ -1,92 +1,110 @@
-// attention_backward.cu - backward on Hopper's matrix unit
+// attention_backward.cu - backward attention on Hopper's tensor cores (bf16, D up to 128)
 //
-//   P^T = exp(scale K Q^T + bias - lse),   dP^T = V dY^T,   dS = P (dP - delta),   delta_i = y_i .
-//   dy_i dV = P^T dY,   dK = scale dS^T Q,   dQ = scale dS K
+//   P  = exp(scale Q K^T + bias - lse)         dP = dY V^T           delta_i = y_i . dy_i
+//   dS = P (dP - delta)                        dV = P^T dY           dK = scale dS^T Q
+//                                              dQ = scale dS K
 //
-// A thread block has 128 keys, half of them in each of two warpgroups, whose gradients stay in
-// registers; a third warpgroup copies tiles of 64 queries. Scores are transposed, keys by queries,
-// so that P^T and dS^T are in the registers where the next products want them; only dS goes through
-// shared memory, for dQ. Sums start from bias - lse and from -delta, so neither costs anything
-// afterwards.
+// A thread block owns 128 keys of one key head and walks over the tiles of 64 queries that see
+// them, nearest first, all query heads of the group one after another. It keeps dK and dV in
+// registers and adds its part of dQ to global memory.
 //
-// dQ of a tile of queries is added up in fp32 by the blocks of its keys, in the order in which the
-// threads' registers have it: round_queries() puts it right at the end. They take turns, nearest
-// keys first, so the sum has one order. A block begins with the queries nearest to its keys as
-// well: the one whose turn comes before is ahead by its lead, and hardly anyone waits. Who does is
-// the warp that hands the tile to the copy engine, and the others go on. Blocks of late keys are
-// started first: whoever is waited for is running or done.
+//   producer warpgroup (setmaxnreg 40)
+//     warp 0, one thread    TMA: K and V once, then Q and dY of tile after tile into the ring
+//     warp 1                lse and delta of the tile's queries, with ordinary loads
+//     warp 2, one thread    takes dQ of a tile from shared memory, waits for its turn, and has TMA
+//                           store or add it
+//   consumer warpgroups 0 and 1 (setmaxnreg 232), 64 keys each; stages of one tile:
 //
-// Where q and k were turned (rotary), dQ and dK are turned back before they are rounded.
+//     tensor cores     S^T = K Q^T   dP^T = V dY^T   dV += P^T dY   dK += dS^T Q     dQ = dS K
+//     consumer                        P^T = exp(S^T)    dS^T, stored to smem            leave dQ
+//                                                       ^ both consumers meet before dQ
+//
+// Scores are transposed, keys by queries: then P^T and dS^T are in registers in the layout that the
+// A operands of dV and dK need, and only dS goes through shared memory, for dQ. Accumulators start
+// from (bias - lse) / scale and from -delta instead of zero, so neither costs anything later.
+//
+// Order of the dQ sums. The key blocks of a query tile add to its dQ in fp32 in a fixed order,
+// nearest keys first, so the bits repeat. The first one stores, so dQ needs no clearing. Each block
+// begins with the queries nearest to its keys too, so the block whose turn comes before is one tile
+// ahead, and waits are rare. Only warp 2 waits; loads and products go on. Blocks take their number
+// from an atomic ticket, late keys first: a block only ever waits for blocks with smaller numbers,
+// which are running or done. That cannot deadlock, whatever order the hardware starts blocks in.
+//
+// dQ in global memory is in the order of the accumulator registers (store_dq). round_queries()
+// rearranges it, scales, rotates back, and rounds to bf16.
+//
+// Where q and k were rotated (rotary), dQ and dK are rotated back before they are rounded.
 #include "ops/cuda/attention.cuh"
 #include "ops/cuda/columns.cuh"
+#include "ops/cuda/hopper.cuh"
 #include "ops/cuda/rotary.cuh"
-#include "ops/cuda/tensor_map.cuh"
-#include "ops/cuda/wgmma.cuh"
+
+namespace
+{
 
 enum {
-    WARPGROUP = 128,
     CONSUMERS = 2,
-    THREADS = WARPGROUP * (CONSUMERS + 1),
-    STAGES = 2,
-    PANEL = 64,
-    QUERIES = 64, // per tile
+    CONSUMER_THREADS = WARPGROUP * CONSUMERS,
+    THREADS = WARPGROUP + CONSUMER_THREADS,
+    PRODUCER_REGISTERS = 40,
+    CONSUMER_REGISTERS = 232,
+    STAGES = 2,            // of the ring of Q and dY
+    QUERIES = 64,          // per tile
+    CONSUMERS_BARRIER = 1, // id of the named barrier among the consumers
+    ROUND_THREADS = 256,
 };
 
-// How the gradient of the bias is found, if at all.
+// Which gradient of the bias is wanted.
 enum gradient { NO_GRADIENT, OF_SLOPES, OF_TABLE };
 
-struct backward_call {
+struct backward_params {
     CUtensorMap q, k, v, dy;
     heads<bf16> dk, dv;
-    float *dq;          // [B, H, tiles, QUERIES x padded D] in the order of leave_queries()
+    float *dq;          // [B, H, tiles, QUERIES x D of the kernel] in the order of store_dq()
     const float *lse;   // [B, H, L]
     const float *delta; // [B, H, L]
-    int *turns;         // [B, H, tiles]: how many have added theirs
+    int *turns;         // [B, H, tiles]: how many key blocks have added their part of dQ
     float *dbias;       // [B, blocks, H, 1 or T] partial sums
     struct attention_shape s;
-    struct angles turned; // q and k were; dq and dk are turned back
+    struct angles rotation; // of q and k; dq and dk are rotated back
     struct kept_tiles kept;
     int tiles, blocks; // of queries, of keys
-    bool unordered;    // nobody waits: dQ begins as 0, and its bits depend on who came first
+    int *ticket;       // the next block number
 };
 
-template <int D> static size_t backward_shared()
-{
-    return 1024 +
-           2 * (size_t)(2 * BLOCK_KEYS * D + 2 * STAGES * QUERIES * D + 2 * BLOCK_KEYS * QUERIES) +
-           sizeof(float) * (size_t)(QUERIES * D + STAGES * 2 * QUERIES + 2 * TABLE_LARGEST) +
-           sizeof(struct bias_table) + 512;
-}
+template <int D> struct backward_smem {
+    bf16 k[D / PANEL][BLOCK_KEYS][PANEL], v[D / PANEL][BLOCK_KEYS][PANEL];
+    bf16 q[STAGES][D / PANEL][QUERIES][PANEL], dy[STAGES][D / PANEL][QUERIES][PANEL];
+    bf16 ds[2][BLOCK_KEYS][QUERIES];         // dS^T: one is written while the other is still read
+    float4 dq[CONSUMERS][D / 16][WARPGROUP]; // each consumer has half of the columns
+    float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
+    struct bias_table table;      // of the current head
+    float bins[2][TABLE_LARGEST]; // its gradient, of even and odd queries
+    float sums[CONSUMER_THREADS / 32];
+    int ticket;
+    mbarrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
+};
+
+// Dynamic shared memory begins at a multiple of 16 bytes only.
+template <int D> constexpr size_t backward_smem_bytes = sizeof(backward_smem<D>) + SWIZZLE_ATOM;
 
 #if HAS_WGMMA
 
-template <int D> struct backward_memory {
-    bf16 k[D / PANEL][BLOCK_KEYS][PANEL], v[D / PANEL][BLOCK_KEYS][PANEL];
-    bf16 q[STAGES][D / PANEL][QUERIES][PANEL], dy[STAGES][D / PANEL][QUERIES][PANEL];
-    bf16 ds[2][BLOCK_KEYS][QUERIES]; // one while the other is still read
-    float4 dq[CONSUMERS][D / 16][WARPGROUP];
-    float lse[STAGES][QUERIES], delta[STAGES][QUERIES];
-    struct bias_table table;      // of the head at hand
-    float bins[2][TABLE_LARGEST]; // the gradient of it, of even and odd queries
-    float sums[CONSUMERS * 4];
-    barrier kv_full, full[STAGES], empty[STAGES], rows_empty[STAGES], dq_full, dq_empty;
-};
-
-// The keys of a thread block, and a walk over all tiles of queries that use them: head after head
-// of the group, ascending.
+// The keys of a thread block, and its walk over all query tiles that use them: head after head of
+// the group, tiles ascending. Producer and consumers walk alike.
 struct walk {
     int b, kv, block, first_key, h, tile, last_head;
 
-    __device__ __forceinline__ walk(const backward_call &c)
+    __device__ __forceinline__ walk(const backward_params &p, int ticket)
     {
-        int head = blockIdx.x / c.blocks;
+        int head = ticket / p.blocks;
 
-        block = c.blocks - 1 - blockIdx.x % c.blocks;
-        b = head / c.s.Hkv;
-        kv = head % c.s.Hkv;
+        block = p.blocks - 1 - ticket % p.blocks;
+        b = head / p.s.Hkv;
+        kv = head % p.s.Hkv;
         first_key = block * BLOCK_KEYS;
-        h = kv * (c.s.H / c.s.Hkv);
-        last_head = h + c.s.H / c.s.Hkv - 1;
+        h = kv * (p.s.H / p.s.Hkv);
+        last_head = h + p.s.H / p.s.Hkv - 1;
         tile = first_tile() - 1;
     }
 
@@ -95,16 +113,16 @@ struct walk {
         return first_key / QUERIES;
     }
 
-    __device__ __forceinline__ int64_t head(const backward_call &c) const
+    __device__ __forceinline__ int64_t head(const backward_params &p) const
     {
-        return (int64_t)b * c.s.H + h;
+        return (int64_t)b * p.s.H + h;
     }
 
-    // To the next tile of this head that uses the keys; false behind the last.
-    __device__ __forceinline__ bool next(const backward_call &c)
+    // To the next tile of this head that uses the keys; false after the last.
+    __device__ __forceinline__ bool next(const backward_params &p)
     {
-        for (tile++; tile < c.tiles; tile++)
-            if (!c.kept.bits || keys_are_kept(c.kept.row(head(c), tile), block))
+        for (tile++; tile < p.tiles; tile++)
+            if (!p.kept.bits || keys_are_kept(p.kept.row(head(p), tile), block))
                 return true;
         return false;
     }
@@ -115,65 +133,68 @@ struct walk {
         return ++h <= last_head;
     }
 
-    // How many blocks of keys add to dQ of this tile before this one: those that are used between
-    // here and the diagonal.
-    __device__ __forceinline__ int order(const backward_call &c) const
+    // How many key blocks add to dQ of this tile before this one: those in use from here to the
+    // diagonal.
+    __device__ __forceinline__ int order(const backward_params &p) const
     {
         int nearest = tile * QUERIES / BLOCK_KEYS, count = 0;
         const uint32_t *row;
 
-        if (!c.kept.bits)
+        if (!p.kept.bits)
             return nearest - block;
-        row = c.kept.row(head(c), tile);
+        row = p.kept.row(head(p), tile);
         for (int n = block + 1; n <= nearest; n++)
             count += keys_are_kept(row, n);
         return count;
     }
 };
 
-// ---- copying: the first warp has the engine copy tiles, the second brings a number per query, the
-// third takes dQ away
+// ---- producer
 
 template <int D>
-static __device__ __forceinline__ void copy_keys(const backward_call &c, backward_memory<D> *m,
-                                                 const struct walk &w)
+__device__ __forceinline__ void load_keys(const backward_params &p, backward_smem<D> *smem,
+                                          const walk &w)
 {
-    barrier_expect(&m->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
+    mbarrier_arrive_expect_tx(&smem->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
 #pragma unroll
-    for (int p = 0; p < D / PANEL; p++) {
-        copy_box(m->k[p], &c.k, &m->kv_full, p * PANEL, w.kv, w.first_key, w.b);
-        copy_box(m->v[p], &c.v, &m->kv_full, p * PANEL, w.kv, w.first_key, w.b);
+    for (int panel = 0; panel < D / PANEL; panel++) {
+        tma_load(smem->k[panel], &p.k, &smem->kv_full, panel * PANEL, w.kv, w.first_key, w.b);
+        tma_load(smem->v[panel], &p.v, &smem->kv_full, panel * PANEL, w.kv, w.first_key, w.b);
     }
 }
 
 template <int D>
-static __device__ __forceinline__ void copy_queries(const backward_call &c, backward_memory<D> *m,
-                                                    const struct walk &w, int stage)
+__device__ __forceinline__ void load_queries(const backward_params &p, backward_smem<D> *smem,
+                                             const walk &w, int stage)
 {
-    barrier_expect(&m->full[stage], 2 * D * QUERIES * sizeof(bf16));
+    mbarrier_arrive_expect_tx(&smem->full[stage], 2 * D * QUERIES * sizeof(bf16));
 #pragma unroll
-    for (int p = 0; p < D / PANEL; p++) {
-        copy_box(m->q[stage][p], &c.q, &m->full[stage], p * PANEL, w.h, w.tile * QUERIES, w.b);
-        copy_box(m->dy[stage][p], &c.dy, &m->full[stage], p * PANEL, w.h, w.tile * QUERIES, w.b);
+    for (int panel = 0; panel < D / PANEL; panel++) {
+        tma_load(smem->q[stage][panel], &p.q, &smem->full[stage], panel * PANEL, w.h,
+                 w.tile * QUERIES, w.b);
+        tma_load(smem->dy[stage][panel], &p.dy, &smem->full[stage], panel * PANEL, w.h,
+                 w.tile * QUERIES, w.b);
     }
 }
 
-// Behind the last query lse is infinite, which makes every weight 0.
+// Past the last query lse is infinite, which makes every weight 0.
 template <int D>
-static __device__ __forceinline__ void copy_rows(const backward_call &c, backward_memory<D> *m,
-                                                 const struct walk &w, int stage)
+__device__ __forceinline__ void load_rows(const backward_params &p, backward_smem<D> *smem,
+                                          const walk &w, int stage)
 {
-    const float *lse = c.lse + w.head(c) * c.s.Lq, *delta = c.delta + w.head(c) * c.s.Lq;
+    const float *lse = p.lse + w.head(p) * p.s.Lq, *delta = p.delta + w.head(p) * p.s.Lq;
 
     for (int q = threadIdx.x % 32; q < QUERIES; q += 32) {
         int i = w.tile * QUERIES + q;
-        m->lse[stage][q] = i < c.s.Lq ? lse[i] / c.s.scale : INFINITY;
-        m->delta[stage][q] = i < c.s.Lq ? delta[i] : 0.0f;
+        smem->lse[stage][q] = i < p.s.Lq ? lse[i] / p.s.scale : INFINITY;
+        smem->delta[stage][q] = i < p.s.Lq ? delta[i] : 0.0f;
     }
-    barrier_arrive(&m->full[stage]);
+    mbarrier_arrive(&smem->full[stage]);
 }
 
-static __device__ __forceinline__ void wait_turn(const int *turn, int order)
+// The turn orders TMA stores of different blocks: acquire and release order ordinary accesses, and
+// fence.proxy.async extends that order to TMA.
+__device__ __forceinline__ void wait_turn(const int *turn, int order)
 {
     int now;
 
@@ -183,223 +204,219 @@ static __device__ __forceinline__ void wait_turn(const int *turn, int order)
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-static __device__ __forceinline__ void end_turn(int *turn)
+__device__ __forceinline__ void end_turn(int *turn)
 {
     asm volatile("fence.proxy.async;" ::: "memory");
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(turn) : "memory");
 }
 
-// The first in order writes, the others add when it is their turn.
+// Sends dQ of one tile to global memory: the first in order stores, the others add when their turn
+// has come. The consumers may overwrite shared memory as soon as TMA has read it; the turn passes
+// on when the data has arrived.
 template <int D>
-static __device__ __forceinline__ void add_queries(const backward_call &c, backward_memory<D> *m,
-                                                   const struct walk &w, int count)
+__device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<D> *smem,
+                                        const walk &w, int count)
 {
-    int64_t tile = w.head(c) * c.tiles + w.tile;
-    int order = c.unordered ? 1 : w.order(c);
+    int64_t tile = w.head(p) * p.tiles + w.tile;
+    int order = w.order(p);
 
-    barrier_wait(&m->dq_full, count % 2);
+    mbarrier_wait(&smem->dq_full, count % 2);
     if (order == 0) {
-        copy_out(c.dq + tile * (QUERIES * D), (const float *)m->dq, QUERIES * D * sizeof(float));
+        tma_store(p.dq + tile * (QUERIES * D), (const float *)smem->dq,
+                  QUERIES * D * sizeof(float));
     } else {
-        if (!c.unordered)
-            wait_turn(c.turns + tile, order);
-        add_out(c.dq + tile * (QUERIES * D), (const float *)m->dq, QUERIES * D * sizeof(float));
+        wait_turn(p.turns + tile, order);
+        tma_reduce_add(p.dq + tile * (QUERIES * D), (const float *)smem->dq,
+                       QUERIES * D * sizeof(float));
     }
-    copy_out_commit();
-    copy_out_read();
-    barrier_arrive(&m->dq_empty);
-    copy_out_done();
-    if (!c.unordered)
-        end_turn(c.turns + tile);
+    tma_store_commit();
+    tma_store_wait_read();
+    mbarrier_arrive(&smem->dq_empty);
+    tma_store_wait();
+    end_turn(p.turns + tile);
 }
 
 template <int D>
-static __device__ __forceinline__ void copy_all(const backward_call &c, backward_memory<D> *m)
+__device__ __forceinline__ void produce(const backward_params &p, backward_smem<D> *smem)
 {
-    enum { TILES, ROWS, QUERY_GRADIENTS };
+    enum { LOAD_WARP, ROWS_WARP, DQ_WARP };
     int warp = threadIdx.x / 32, count = 0;
-    struct walk w(c);
-    struct ring_place<STAGES> t = {
-        0, 1
-    };
+    walk w(p, smem->ticket);
+    pipeline_state<STAGES> t = { 0, PRODUCER_PARITY };
 
-    if (warp > QUERY_GRADIENTS || (warp != ROWS && threadIdx.x % 32 > 0))
+    if (warp > DQ_WARP || (warp != ROWS_WARP && threadIdx.x % 32 > 0))
         return;
-    if (warp == TILES)
-        copy_keys<D>(c, m, w);
+    if (warp == LOAD_WARP)
+        load_keys<D>(p, smem, w);
     do {
-        while (w.next(c)) {
-            if (warp == QUERY_GRADIENTS) {
-                add_queries<D>(c, m, w, count++);
+        while (w.next(p)) {
+            if (warp == DQ_WARP) {
+                send_dq<D>(p, smem, w, count++);
                 continue;
             }
-            barrier_wait(warp == TILES ? &m->empty[t.stage] : &m->rows_empty[t.stage], t.parity);
-            if (warp == TILES)
-                copy_queries<D>(c, m, w, t.stage);
+            mbarrier_wait(warp == LOAD_WARP ? &smem->empty[t.stage] : &smem->rows_empty[t.stage],
+                          t.parity);
+            if (warp == LOAD_WARP)
+                load_queries<D>(p, smem, w, t.stage);
             else
-                copy_rows<D>(c, m, w, t.stage);
-            t.step();
+                load_rows<D>(p, smem, w, t.stage);
+            t.advance();
         }
     } while (w.next_head());
 }
 
-// ---- computing
+// ---- consumer: starting values of the accumulators
 
-// What one thread holds of 64 keys: two rows, `row` and 8 below, counted within the block; columns
-// are queries.
-template <int D> struct keys {
+// What one thread holds of its warpgroup's 64 keys: elements of two rows, `row` and row + 8,
+// counted within the block. Columns are queries.
+template <int D> struct fragment {
     float dk[D / 2], dv[D / 2];
-    float s[QUERIES / 2], dp[QUERIES / 2];            // S, P; dP, dS
-    float dq[D / 4];                                  // half of the columns of a tile of queries
-    uint32_t p[QUERIES / 16][4], ds[QUERIES / 16][4]; // P^T, dS^T, as operands
+    float s[QUERIES / 2], dp[QUERIES / 2]; // S^T, then P^T; dP^T, then dS^T
+    float dq[D / 4];                       // this consumer's half of the columns of a query tile
+    uint32_t p[QUERIES / WGMMA_K][4], ds[QUERIES / WGMMA_K][4]; // P^T and dS^T as A operands
     int row, column;
-    float slope; // of -dS times the distance
-    float far;   // of dS at distances that share the table's last entry
+    float slope; // sum of -dS times the distance
+    float far;   // sum of dS at distances that share the table's last entry
 };
 
-// Whether all pairs of a tile and the keys have the table's last entry; lead is the first query's
-// distance from the first key.
-static __device__ __forceinline__ bool is_far(const backward_call &c, int lead)
+// Whether all pairs of a tile have the table's last entry. `lead` is the distance of the tile's
+// first query from the block's first key.
+__device__ __forceinline__ bool is_far(const backward_params &p, int lead)
 {
-    return lead - (BLOCK_KEYS - 1) >= c.s.T - 1;
+    return lead - (BLOCK_KEYS - 1) >= p.s.T - 1;
 }
 
-// Sums start from (bias - lse) / scale.
+// S^T starts from (bias - lse) / scale; here the bias is -slope * distance, step = slope / scale.
 template <int D>
-static __device__ __forceinline__ void start_scores(keys<D> &r, const backward_memory<D> *m,
-                                                    int lead, float step, int stage)
+__device__ __forceinline__ void start_from_slope(fragment<D> &f, const backward_smem<D> *smem,
+                                                 int lead, float step, int stage)
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
-        int q = 8 * (i / 4) + r.column;
-        float2 lse = *(const float2 *)&m->lse[stage][q];
-        r.s[i] = fmaf(-step, (float)(lead + q - r.row), -lse.x);
-        r.s[i + 1] = fmaf(-step, (float)(lead + q + 1 - r.row), -lse.y);
-        r.s[i + 2] = fmaf(step, 8.0f, r.s[i]);
-        r.s[i + 3] = fmaf(step, 8.0f, r.s[i + 1]);
+        int q = 8 * (i / 4) + f.column;
+        float2 lse = *(const float2 *)&smem->lse[stage][q];
+        f.s[i] = fmaf(-step, (float)(lead + q - f.row), -lse.x);
+        f.s[i + 1] = fmaf(-step, (float)(lead + q + 1 - f.row), -lse.y);
+        f.s[i + 2] = fmaf(step, 8.0f, f.s[i]);
+        f.s[i + 3] = fmaf(step, 8.0f, f.s[i + 1]);
     }
 }
 
 template <int D>
-static __device__ __forceinline__ void start_scores_from_table(keys<D> &r,
-                                                               const backward_memory<D> *m,
-                                                               int lead, int stage)
+__device__ __forceinline__ void start_from_table(fragment<D> &f, const backward_smem<D> *smem,
+                                                 int lead, int stage)
 {
-    const float *bias = m->table.at(lead + r.column - r.row);
+    const float *bias = smem->table.at(lead + f.column - f.row);
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
         int q = 8 * (i / 4);
-        float2 lse = *(const float2 *)&m->lse[stage][q + r.column];
-        r.s[i] = bias[q] - lse.x;
-        r.s[i + 1] = bias[q + 1] - lse.y;
-        r.s[i + 2] = bias[q - 8] - lse.x;
-        r.s[i + 3] = bias[q - 7] - lse.y;
+        float2 lse = *(const float2 *)&smem->lse[stage][q + f.column];
+        f.s[i] = bias[q] - lse.x;
+        f.s[i + 1] = bias[q + 1] - lse.y;
+        f.s[i + 2] = bias[q - 8] - lse.x;
+        f.s[i + 3] = bias[q - 7] - lse.y;
     }
 }
 
-// All have the table's last entry.
+// All pairs have the table's last entry.
 template <int D>
-static __device__ __forceinline__ void start_scores_from_last(keys<D> &r,
-                                                              const backward_memory<D> *m, int T,
-                                                              int stage)
+__device__ __forceinline__ void start_from_last(fragment<D> &f, const backward_smem<D> *smem, int T,
+                                                int stage)
 {
-    float last = *m->table.at(T - 1);
+    float last = *smem->table.at(T - 1);
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
-        float2 lse = *(const float2 *)&m->lse[stage][8 * (i / 4) + r.column];
-        r.s[i] = r.s[i + 2] = last - lse.x;
-        r.s[i + 1] = r.s[i + 3] = last - lse.y;
+        float2 lse = *(const float2 *)&smem->lse[stage][8 * (i / 4) + f.column];
+        f.s[i] = f.s[i + 2] = last - lse.x;
+        f.s[i + 1] = f.s[i + 3] = last - lse.y;
     }
 }
 
+// dP^T starts from -delta.
 template <int D>
-static __device__ __forceinline__ void start_products(keys<D> &r, const backward_memory<D> *m,
-                                                      int stage)
+__device__ __forceinline__ void start_from_delta(fragment<D> &f, const backward_smem<D> *smem,
+                                                 int stage)
 {
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i += 4) {
-        float2 delta = *(const float2 *)&m->delta[stage][8 * (i / 4) + r.column];
-        r.dp[i] = r.dp[i + 2] = -delta.x;
-        r.dp[i + 1] = r.dp[i + 3] = -delta.y;
+        float2 delta = *(const float2 *)&smem->delta[stage][8 * (i / 4) + f.column];
+        f.dp[i] = f.dp[i + 2] = -delta.x;
+        f.dp[i + 1] = f.dp[i + 3] = -delta.y;
     }
 }
 
-// d += rows of a (64 of BLOCK_KEYS) times rows of b (QUERIES), both along D.
+// ---- consumer: the five products
+
+// S^T += K Q^T and dP^T += V dY^T: 64 rows of a (keys) by the QUERIES rows of b, both K-major.
 template <int D>
-static __device__ __forceinline__ void multiply_rows(float (&d)[QUERIES / 2], uint32_t a,
-                                                     uint32_t b)
+__device__ __forceinline__ void issue_rows(float (&d)[QUERIES / 2], uint32_t a, uint32_t b)
 {
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
-    for (int n = 0; n < D / 16; n++)
-        wgmma_shared<QUERIES, 0, 0>(d, operand_along_k(a + n / 4 * (BLOCK_KEYS * 128) + n % 4 * 32),
-                                    operand_along_k(b + n / 4 * (QUERIES * 128) + n % 4 * 32), 1);
+    for (int n = 0; n < D / WGMMA_K; n++) {
+        int panel = n / K_STEPS_PER_PANEL, within = n % K_STEPS_PER_PANEL * K_STEP;
+        wgmma_ss<QUERIES, 0, 0>(d,
+                                descriptor_k_major(a + panel * (BLOCK_KEYS * PANEL_ROW) + within),
+                                descriptor_k_major(b + panel * (QUERIES * PANEL_ROW) + within), 1);
+    }
     wgmma_commit();
 }
 
-// d += a (keys by queries, in registers) times b (QUERIES by D).
+// dV += P^T dY and dK += dS^T Q: a (keys by queries) in registers, b (QUERIES by D) MN-major.
 template <int D>
-static __device__ __forceinline__ void multiply_gradient(float (&d)[D / 2],
-                                                         const uint32_t (&a)[QUERIES / 16][4],
-                                                         uint32_t b)
+__device__ __forceinline__ void issue_gradient(float (&d)[D / 2],
+                                               const uint32_t (&a)[QUERIES / WGMMA_K][4],
+                                               uint32_t b)
 {
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
-    for (int n = 0; n < QUERIES / 16; n++)
-        wgmma_registers<D, 1>(d, a[n], operand_across_k(b + n * (16 * 128), QUERIES * 128), 1);
+    for (int n = 0; n < QUERIES / WGMMA_K; n++)
+        wgmma_rs<D, 1>(d, a[n],
+                       descriptor_mn_major(b + n * (WGMMA_K * PANEL_ROW), QUERIES * PANEL_ROW), 1);
     wgmma_commit();
 }
 
-// Half of dQ's columns: (queries by keys) times (keys by D / 2).
+// Half of the columns of dQ = dS K: both operands have a row per key, so both are MN-major.
 template <int D>
-static __device__ __forceinline__ void multiply_queries(float (&d)[D / 4], uint32_t ds, uint32_t k)
+__device__ __forceinline__ void issue_dq(float (&d)[D / 4], uint32_t ds, uint32_t k)
 {
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
-    for (int n = 0; n < BLOCK_KEYS / 16; n++)
-        wgmma_shared<D / 2, 1, 1>(d, operand_across_k(ds + n * (16 * 128), 0),
-                                  operand_across_k(k + n * (16 * 128), 0), n > 0);
+    for (int n = 0; n < BLOCK_KEYS / WGMMA_K; n++)
+        wgmma_ss<D / 2, 1, 1>(d, descriptor_mn_major(ds + n * (WGMMA_K * PANEL_ROW), 0),
+                              descriptor_mn_major(k + n * (WGMMA_K * PANEL_ROW), 0), n > 0);
     wgmma_commit();
 }
 
-static __device__ __forceinline__ void pack_tile(uint32_t (&to)[QUERIES / 16][4],
-                                                 const float (&from)[QUERIES / 2])
-{
-#pragma unroll
-    for (int n = 0; n < QUERIES / 16; n++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            to[n][i] = pack_two(from[8 * n + 2 * i], from[8 * n + 2 * i + 1]);
-}
+// ---- consumer: between the products
 
-// s becomes P. Queries before a key do not see it.
-template <int D>
-static __device__ __forceinline__ void weights(keys<D> &r, float scale_log2, int lead)
+// S^T becomes P^T. A query does not see the keys after it.
+template <int D> __device__ __forceinline__ void weights(fragment<D> &f, float scale_log2, int lead)
 {
     bool masked = lead < BLOCK_KEYS;
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++) {
-        r.s[i] = power_of_two(r.s[i] * scale_log2);
-        if (masked && lead + 8 * (i / 4) + r.column + (i & 1) < r.row + (i & 2 ? 8 : 0))
-            r.s[i] = 0.0f;
+        f.s[i] = power_of_two(f.s[i] * scale_log2);
+        if (masked && lead + 8 * (i / 4) + f.column + (i & 1) < f.row + (i & 2 ? 8 : 0))
+            f.s[i] = 0.0f;
     }
 }
 
-// dS^T for all to see, in the layout of wgmma.cuh: 8 queries are a piece of 16 bytes.
-static __device__ __forceinline__ void store_tile(bf16 (*to)[QUERIES],
-                                                  const uint32_t (&from)[QUERIES / 16][4], int row,
-                                                  int column)
+// dS^T to shared memory, in the swizzle of hopper.cuh. Four lanes share a chunk of 8 queries.
+__device__ __forceinline__ void store_ds(bf16 (*to)[QUERIES],
+                                         const uint32_t (&from)[QUERIES / WGMMA_K][4], int row,
+                                         int column)
 {
     char *upper = (char *)to[row], *lower = (char *)to[row + 8];
-    int swizzle = row % 8;
+    int swizzle = row % SWIZZLE_ROWS, within = column * (int)sizeof(bf16);
 
 #pragma unroll
-    for (int n = 0; n < QUERIES / 16; n++) {
-        int left = ((2 * n) ^ swizzle) * 16 + column * 2,
-            right = ((2 * n + 1) ^ swizzle) * 16 + column * 2;
+    for (int n = 0; n < QUERIES / WGMMA_K; n++) {
+        int left = ((2 * n) ^ swizzle) * SWIZZLE_CHUNK + within,
+            right = ((2 * n + 1) ^ swizzle) * SWIZZLE_CHUNK + within;
         *(uint32_t *)(upper + left) = from[n][0];
         *(uint32_t *)(lower + left) = from[n][1];
         *(uint32_t *)(upper + right) = from[n][2];
@@ -407,40 +424,57 @@ static __device__ __forceinline__ void store_tile(bf16 (*to)[QUERIES],
     }
 }
 
-// ---- the gradient of the bias
+// dQ to shared memory, thread after thread of each consumer, four registers at a time. The order is
+// the same in all blocks, so TMA can add it as it is.
+template <int D>
+__device__ __forceinline__ void store_dq(const float (&d)[D / 4], backward_smem<D> *smem, int count,
+                                         int group)
+{
+    mbarrier_wait(&smem->dq_empty, count % 2 ^ 1);
+#pragma unroll
+    for (int j = 0; j < D / 16; j++)
+        smem->dq[group][j][threadIdx.x % WARPGROUP] =
+            make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
+    fence_async_proxy();
+    mbarrier_arrive(&smem->dq_full);
+}
 
-template <int D> static __device__ __forceinline__ void add_slopes(keys<D> &r, int lead)
+// ---- consumer: the gradient of the bias
+
+// Slopes: the sum of dS times -distance, where -distance = row - lead - query.
+template <int D> __device__ __forceinline__ void add_slopes(fragment<D> &f, int lead)
 {
     float sum = 0.0f, moment = 0.0f;
 
 #pragma unroll
-    for (int i = 0; i < QUERIES / 2; i++) { // -distance = row - lead - query
-        sum += r.dp[i];
-        moment = fmaf(r.dp[i], (float)((i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)), moment);
+    for (int i = 0; i < QUERIES / 2; i++) {
+        sum += f.dp[i];
+        moment = fmaf(f.dp[i], (float)((i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)), moment);
     }
-    r.slope += fmaf(sum, (float)(r.row - lead - r.column), moment);
+    f.slope += fmaf(sum, (float)(f.row - lead - f.column), moment);
 }
 
 // Distances from the table's last entry on share it.
 template <int D>
-static __device__ __forceinline__ void add_bin(keys<D> &r, const backward_call &c, float *bins,
-                                               int distance, float sum)
+__device__ __forceinline__ void add_bin(fragment<D> &f, const backward_params &p, float *bins,
+                                        int distance, float sum)
 {
-    if (distance >= c.s.T - 1)
-        r.far += sum;
+    if (distance >= p.s.T - 1)
+        f.far += sum;
     else if (distance >= 0)
         bins[distance] += sum;
 }
 
-// Diagonals of dS have one distance each. A thread goes down one of them in steps of two and takes
-// the number right of it along, which is the next diagonal's: even queries are summed apart from
-// odd ones. A quarter of a warp is at another of the four words of a piece than the others, so that
-// all lanes read from banks of their own. Steps that lead out of the tile come in again on the
-// other side, where reading does no harm, and are not added: that needs no branch.
+// A table: each diagonal of dS has one distance. A thread walks down one diagonal in steps of two
+// and takes the element to its right along, which belongs to the next diagonal; so even queries are
+// summed apart from odd ones, and the order of each sum is fixed. The quarters of a warp read
+// different words of a swizzle chunk, so that all lanes read from banks of their own. A step that
+// leaves the tile wraps around to the other side, where reading does no harm, and is not added:
+// that needs no branch.
 template <int D>
-static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call &c,
-                                                 backward_memory<D> *m, const bf16 (*ds)[QUERIES],
-                                                 int lead)
+__device__ __forceinline__ void add_table(fragment<D> &f, const backward_params &p,
+                                          backward_smem<D> *smem, const bf16 (*ds)[QUERIES],
+                                          int lead)
 {
     const uint32_t row = sizeof ds[0], all = BLOCK_KEYS * row;
     int diagonal = (int)threadIdx.x - WARPGROUP - (BLOCK_KEYS - 1), quarter = threadIdx.x % 32 / 8;
@@ -451,215 +485,165 @@ static __device__ __forceinline__ void add_table(keys<D> &r, const backward_call
 #pragma unroll
     for (int n = 0; n < 4; n++) {
         int word = (n + quarter) % 4, key = 2 * word - diagonal; // of the first 8 queries
-        uint32_t first = (uint32_t)key * row + (key & 7) * 16 + word * 4;
+        uint32_t first = (uint32_t)key * row + (key & 7) * SWIZZLE_CHUNK + word * 4;
 #pragma unroll
-        for (int piece = 0; piece < QUERIES / 8; piece++) {
-            uint32_t at = first + piece * 8 * row;
-            uint32_t two = *(const uint32_t *)((const char *)ds + ((at & (all - 1)) ^ piece * 16));
+        for (int chunk = 0; chunk < QUERIES / 8; chunk++) {
+            uint32_t at = first + chunk * 8 * row;
+            uint32_t two =
+                *(const uint32_t *)((const char *)ds + ((at & (all - 1)) ^ chunk * SWIZZLE_CHUNK));
             if (at < all) {
                 even += __uint_as_float(two << 16);
                 odd += __uint_as_float(two & 0xffff0000u);
             }
         }
     }
-    add_bin<D>(r, c, m->bins[0], lead + diagonal, even);
-    add_bin<D>(r, c, m->bins[1], lead + diagonal + 1, odd);
+    add_bin<D>(f, p, smem->bins[0], lead + diagonal, even);
+    add_bin<D>(f, p, smem->bins[1], lead + diagonal + 1, odd);
 }
 
-// Four sums side by side: one alone would wait for each of its steps.
-template <int D> static __device__ __forceinline__ void add_far(keys<D> &r)
+// A far tile goes to the last entry as a whole. Four sums side by side: one alone would be a chain
+// of dependent additions.
+template <int D> __device__ __forceinline__ void add_far(fragment<D> &f)
 {
-    float sums[4] = { r.dp[0], r.dp[1], r.dp[2], r.dp[3] };
+    float sums[4] = { f.dp[0], f.dp[1], f.dp[2], f.dp[3] };
 
 #pragma unroll
     for (int i = 4; i < QUERIES / 2; i++)
-        sums[i % 4] += r.dp[i];
-    r.far += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        sums[i % 4] += f.dp[i];
+    f.far += (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// The table of the head that begins.
+// The table of the head that begins, and cleared bins.
 template <int D>
-static __device__ __forceinline__ void load_table(const backward_call &c, backward_memory<D> *m,
-                                                  int h)
+__device__ __forceinline__ void load_table(const backward_params &p, backward_smem<D> *smem, int h)
 {
-    fill_table(&m->table, c.s, h, (int)threadIdx.x - WARPGROUP, WARPGROUP * CONSUMERS);
-    for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
-        m->bins[0][i] = m->bins[1][i] = 0.0f;
-    meet<WARPGROUP * CONSUMERS>(1);
+    fill_table(&smem->table, p.s, h, (int)threadIdx.x - WARPGROUP, CONSUMER_THREADS);
+    for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
+        smem->bins[0][i] = smem->bins[1][i] = 0.0f;
+    named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
 }
 
-// The sum over both warpgroups, in a fixed order, for every thread.
-template <int D>
-static __device__ __forceinline__ float sum_consumers(backward_memory<D> *m, float x)
+// The sum over both consumers, in a fixed order, for every thread.
+template <int D> __device__ __forceinline__ float sum_consumers(backward_smem<D> *smem, float x)
 {
     float all = 0.0f;
 
     x = warp_sum(x);
     if (threadIdx.x % 32 == 0)
-        m->sums[threadIdx.x / 32 - 4] = x;
-    meet<WARPGROUP * CONSUMERS>(1);
-    for (int i = 0; i < CONSUMERS * 4; i++)
-        all += m->sums[i];
-    meet<WARPGROUP * CONSUMERS>(1);
+        smem->sums[threadIdx.x / 32 - WARPGROUP / 32] = x;
+    named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
+    for (int i = 0; i < CONSUMER_THREADS / 32; i++)
+        all += smem->sums[i];
+    named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
     return all;
 }
 
+// At the end of a head: this block's partial gradient of its bias.
 template <int D, int GRADIENT>
-static __device__ __forceinline__ void leave_bias(keys<D> &r, const backward_call &c,
-                                                  backward_memory<D> *m, const struct walk &w)
+__device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params &p,
+                                           backward_smem<D> *smem, const walk &w)
 {
-    int64_t place = ((int64_t)w.b * c.blocks + w.block) * c.s.H + w.h;
+    int64_t place = ((int64_t)w.b * p.blocks + w.block) * p.s.H + w.h;
 
     if (GRADIENT == OF_SLOPES) {
-        float sum = sum_consumers<D>(m, r.slope);
+        float sum = sum_consumers<D>(smem, f.slope);
         if (threadIdx.x == WARPGROUP)
-            c.dbias[place] = sum;
-        r.slope = 0.0f;
+            p.dbias[place] = sum;
+        f.slope = 0.0f;
     }
     if (GRADIENT == OF_TABLE) {
-        float far = sum_consumers<D>(m, r.far);
-        for (int i = threadIdx.x - WARPGROUP; i < c.s.T; i += WARPGROUP * CONSUMERS)
-            c.dbias[place * c.s.T + i] =
-                m->bins[0][i] + m->bins[1][i] + (i == c.s.T - 1 ? far : 0.0f);
-        r.far = 0.0f;
+        float far = sum_consumers<D>(smem, f.far);
+        for (int i = threadIdx.x - WARPGROUP; i < p.s.T; i += CONSUMER_THREADS)
+            p.dbias[place * p.s.T + i] =
+                smem->bins[0][i] + smem->bins[1][i] + (i == p.s.T - 1 ? far : 0.0f);
+        f.far = 0.0f;
     }
 }
 
-// ---- dQ
+// ---- consumer: one tile, and all of them
 
-// Thread after thread of each warpgroup, four registers at a time: the same order in all blocks, so
-// it can be added as it is.
-template <int D>
-static __device__ __forceinline__ void leave_queries(const float (&d)[D / 4], backward_memory<D> *m,
-                                                     int count, int group)
-{
-    barrier_wait(&m->dq_empty, count % 2 ^ 1);
-#pragma unroll
-    for (int j = 0; j < D / 16; j++)
-        m->dq[group][j][threadIdx.x % WARPGROUP] =
-            make_float4(d[4 * j], d[4 * j + 1], d[4 * j + 2], d[4 * j + 3]);
-    publish_shared();
-    barrier_arrive(&m->dq_full);
-}
-
-// ---- one tile of queries
-
-// S and dP are under way.
-template <int D, bool TABLE>
-static __device__ __forceinline__ void begin_tile(keys<D> &r, const backward_call &c,
-                                                  backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct ring_place<STAGES> t,
-                                                  int group)
-{
-    uint32_t half = group * (64 * 128);
-    int lead = w.tile * QUERIES - w.first_key;
-
-    barrier_wait(&m->full[t.stage], t.parity);
-    if (!TABLE)
-        start_scores<D>(r, m, lead, step, t.stage);
-    else if (is_far(c, lead))
-        start_scores_from_last<D>(r, m, c.s.T, t.stage);
-    else
-        start_scores_from_table<D>(r, m, lead, t.stage);
-    start_products<D>(r, m, t.stage);
-    barrier_arrive(&m->rows_empty[t.stage]);
-    hold(r.s);
-    hold(r.dp);
-    multiply_rows<D>(r.s, shared_address(m->k) + half, shared_address(m->q[t.stage]));
-    multiply_rows<D>(r.dp, shared_address(m->v) + half, shared_address(m->dy[t.stage]));
-}
-
-// dQ is under way, once both warpgroups have left their dS.
-template <int D>
-static __device__ __forceinline__ void begin_queries(keys<D> &r, backward_memory<D> *m, int count,
-                                                     int group)
-{
-    meet<WARPGROUP * CONSUMERS>(1);
-    multiply_queries<D>(r.dq, shared_address(m->ds[count % 2]),
-                        shared_address(m->k) + group * (D == 64 ? 64 : BLOCK_KEYS * 128));
-}
-
-template <int D, int GRADIENT>
-static __device__ __forceinline__ void add_bias(keys<D> &r, const backward_call &c, int lead)
-{
-    if (GRADIENT == OF_SLOPES)
-        add_slopes<D>(r, lead);
-    if (GRADIENT == OF_TABLE && is_far(c, lead))
-        add_far<D>(r);
-}
-
-// One tile; `count` of them came before.
+// One query tile; `count` of them came before.
 template <int D, bool TABLE, int GRADIENT>
-static __device__ __forceinline__ void visit_tile(keys<D> &r, const backward_call &c,
-                                                  backward_memory<D> *m, const struct walk &w,
-                                                  float step, struct ring_place<STAGES> t,
-                                                  int count, int group)
+__device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_params &p,
+                                             backward_smem<D> *smem, const walk &w, float step,
+                                             pipeline_state<STAGES> t, int count, int group)
 {
+    const uint32_t half = group * (WGMMA_M * PANEL_ROW); // this consumer's rows of K and V
+    // This consumer's half of the columns of K: half a panel, or a panel of its own.
+    const uint32_t columns = group * (D == 64 ? PANEL_ROW / 2 : BLOCK_KEYS * PANEL_ROW);
     int lead = w.tile * QUERIES - w.first_key;
 
-    begin_tile<D, TABLE>(r, c, m, w, step, t, group);
+    // S^T and dP^T, from their starting values. lse and delta are free again after that.
+    mbarrier_wait(&smem->full[t.stage], t.parity);
+    if (!TABLE)
+        start_from_slope<D>(f, smem, lead, step, t.stage);
+    else if (is_far(p, lead))
+        start_from_last<D>(f, smem, p.s.T, t.stage);
+    else
+        start_from_table<D>(f, smem, lead, t.stage);
+    start_from_delta<D>(f, smem, t.stage);
+    mbarrier_arrive(&smem->rows_empty[t.stage]);
+    fence_fragment(f.s);
+    fence_fragment(f.dp);
+    issue_rows<D>(f.s, shared_address(smem->k) + half, shared_address(smem->q[t.stage]));
+    issue_rows<D>(f.dp, shared_address(smem->v) + half, shared_address(smem->dy[t.stage]));
+
+    // P^T, while dP^T is in flight.
     wgmma_wait<1>();
-    hold(r.s);
-    weights<D>(r, c.s.scale * log2_e, lead);
-    pack_tile(r.p, r.s);
+    fence_fragment(f.s);
+    weights<D>(f, p.s.scale * log2_e, lead);
+    pack_operand<QUERIES>(f.p, f.s);
+
+    // dS^T, while dV is in flight. Then dK.
     wgmma_wait<0>();
-    hold(r.dp);
-    multiply_gradient<D>(r.dv, r.p, shared_address(m->dy[t.stage]));
+    fence_fragment(f.dp);
+    issue_gradient<D>(f.dv, f.p, shared_address(smem->dy[t.stage]));
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++)
-        r.dp[i] *= r.s[i];
-    add_bias<D, GRADIENT>(r, c, lead);
-    pack_tile(r.ds, r.dp);
-    store_tile(m->ds[count % 2], r.ds, r.row, r.column);
-    publish_shared();
-    multiply_gradient<D>(r.dk, r.ds, shared_address(m->q[t.stage]));
-    begin_queries<D>(r, m, count, group);
-    if (GRADIENT == OF_TABLE && !is_far(c, lead))
-        add_table<D>(r, c, m, m->ds[count % 2], lead);
+        f.dp[i] *= f.s[i];
+    if (GRADIENT == OF_SLOPES)
+        add_slopes<D>(f, lead);
+    if (GRADIENT == OF_TABLE && is_far(p, lead))
+        add_far<D>(f);
+    pack_operand<QUERIES>(f.ds, f.dp);
+    store_ds(smem->ds[count % 2], f.ds, f.row, f.column);
+    fence_async_proxy();
+    issue_gradient<D>(f.dk, f.ds, shared_address(smem->q[t.stage]));
+
+    // dQ needs dS of both consumers.
+    named_barrier_sync<CONSUMER_THREADS>(CONSUMERS_BARRIER);
+    issue_dq<D>(f.dq, shared_address(smem->ds[count % 2]), shared_address(smem->k) + columns);
+    if (GRADIENT == OF_TABLE && !is_far(p, lead))
+        add_table<D>(f, p, smem, smem->ds[count % 2], lead);
+
+    // dV and dK are done: the stage is free. dQ goes to shared memory while the next tile loads.
     wgmma_wait<1>();
-    hold(r.dk);
-    hold(r.dv);
-    hold(r.p);
-    hold(r.ds);
+    fence_fragment(f.dk);
+    fence_fragment(f.dv);
+    fence_fragment(f.p);
+    fence_fragment(f.ds);
     if (threadIdx.x % WARPGROUP == 0)
-        barrier_arrive(&m->empty[t.stage]);
+        mbarrier_arrive(&smem->empty[t.stage]);
     wgmma_wait<0>();
-    hold(r.dq);
-    leave_queries<D>(r.dq, m, count, group);
+    fence_fragment(f.dq);
+    store_dq<D>(f.dq, smem, count, group);
 }
 
-// All tiles of one head.
-template <int D, bool TABLE, int GRADIENT>
-static __device__ __forceinline__ void visit_head(keys<D> &r, const backward_call &c,
-                                                  backward_memory<D> *m, struct walk &w,
-                                                  struct ring_place<STAGES> &t, int &count,
-                                                  int group)
-{
-    float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
-
-    if (TABLE)
-        load_table<D>(c, m, w.h);
-    barrier_wait(&m->kv_full, 0);
-    while (w.next(c)) {
-        visit_tile<D, TABLE, GRADIENT>(r, c, m, w, step, t, count++, group);
-        t.step();
-    }
-}
-
-// Turned back. A pair's numbers are in one thread: half of the columns apart, or side by side.
+// Rotates dK back. Both elements of a pair are in one thread: half of the columns apart, or next to
+// each other.
 template <int D>
-static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D> &r,
-                                                 const backward_call &c, const struct walk &w)
+__device__ __forceinline__ void rotate_keys(float (&d)[D / 2], const fragment<D> &f,
+                                            const backward_params &p, const walk &w)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int key = min(w.first_key + r.row + 8 * half, c.s.Lk - 1);
-        const float *cosines = c.turned.table + (int64_t)key * D, *sines = cosines + D / 2;
-        if (c.turned.halves) {
+        int key = min(w.first_key + f.row + 8 * half, p.s.Lk - 1);
+        const float *cosines = p.rotation.table + (int64_t)key * D, *sines = cosines + D / 2;
+        if (p.rotation.halves) {
 #pragma unroll
             for (int j = 0; j < D / 16; j++) {
-                float2 cosine = *(const float2 *)(cosines + 8 * j + r.column),
-                       sine = *(const float2 *)(sines + 8 * j + r.column);
+                float2 cosine = *(const float2 *)(cosines + 8 * j + f.column),
+                       sine = *(const float2 *)(sines + 8 * j + f.column);
                 int a = 4 * j + 2 * half, b = a + D / 4;
                 rotate(d[a], d[b], cosine.x, -sine.x);
                 rotate(d[a + 1], d[b + 1], cosine.y, -sine.y);
@@ -667,7 +651,7 @@ static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D
         } else {
 #pragma unroll
             for (int j = 0; j < D / 8; j++) {
-                int n = 4 * j + r.column / 2, a = 4 * j + 2 * half;
+                int n = 4 * j + f.column / 2, a = 4 * j + 2 * half;
                 rotate(d[a], d[a + 1], cosines[n], -sines[n]);
             }
         }
@@ -675,92 +659,99 @@ static __device__ __forceinline__ void turn_keys(float (&d)[D / 2], const keys<D
 }
 
 template <int D>
-static __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const keys<D> &r,
-                                                  const backward_call &c, const struct walk &w,
-                                                  heads<bf16> to, float scale)
+__device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragment<D> &f,
+                                           const backward_params &p, const walk &w, heads<bf16> to,
+                                           float scale)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int key = w.first_key + r.row + 8 * half;
-        if (key >= c.s.Lk)
+        int key = w.first_key + f.row + 8 * half;
+        if (key >= p.s.Lk)
             continue;
-        bf16 *at = to.row(w.b, key, w.kv) + r.column;
+        bf16 *at = to.row(w.b, key, w.kv) + f.column;
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
-            if (8 * j + r.column < c.s.D)
+            if (8 * j + f.column < p.s.D)
                 *(uint32_t *)(at + 8 * j) =
-                    pack_two(scale * d[4 * j + 2 * half], scale * d[4 * j + 2 * half + 1]);
+                    pack_bf16x2(scale * d[4 * j + 2 * half], scale * d[4 * j + 2 * half + 1]);
     }
 }
 
 template <int D, bool TABLE, int GRADIENT>
-static __device__ __forceinline__ void compute_all(const backward_call &c, backward_memory<D> *m,
-                                                   int group)
+__device__ __forceinline__ void consume(const backward_params &p, backward_smem<D> *smem, int group)
 {
     int lane = threadIdx.x % 32, count = 0;
-    struct walk w(c);
-    struct ring_place<STAGES> t = {
-        0, 0
-    };
-    keys<D> r;
+    walk w(p, smem->ticket);
+    pipeline_state<STAGES> t = { 0, CONSUMER_PARITY };
+    fragment<D> f;
 
-    r.row = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-    r.column = lane % 4 * 2;
-    r.slope = r.far = 0.0f;
+    f.row = group * WGMMA_M + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    f.column = lane % 4 * 2;
+    f.slope = f.far = 0.0f;
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
-        r.dk[i] = r.dv[i] = 0.0f;
+        f.dk[i] = f.dv[i] = 0.0f;
     do {
-        visit_head<D, TABLE, GRADIENT>(r, c, m, w, t, count, group);
-        leave_bias<D, GRADIENT>(r, c, m, w);
+        float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
+        if (TABLE)
+            load_table<D>(p, smem, w.h);
+        mbarrier_wait(&smem->kv_full, 0);
+        while (w.next(p)) {
+            consume_tile<D, TABLE, GRADIENT>(f, p, smem, w, step, t, count++, group);
+            t.advance();
+        }
+        write_bias<D, GRADIENT>(f, p, smem, w);
     } while (w.next_head());
-    write_rows<D>(r.dv, r, c, w, c.dv, 1.0f); // first: then there are registers for angles
-    if (c.turned.table)
-        turn_keys<D>(r.dk, r, c, w);
-    write_rows<D>(r.dk, r, c, w, c.dk, c.s.scale);
+    // Epilogue. dV first: that frees registers for the angles.
+    write_rows<D>(f.dv, f, p, w, p.dv, 1.0f);
+    if (p.rotation.table)
+        rotate_keys<D>(f.dk, f, p, w);
+    write_rows<D>(f.dk, f, p, w, p.dk, p.s.scale);
 }
 
-template <int D> static __device__ __forceinline__ void init_barriers(backward_memory<D> *m)
+template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> *smem)
 {
-    barrier_init(&m->kv_full, 1);
+    mbarrier_init(&smem->kv_full, 1);
     for (int i = 0; i < STAGES; i++) {
-        barrier_init(&m->full[i], 1 + 32);
-        barrier_init(&m->empty[i], CONSUMERS);
-        barrier_init(&m->rows_empty[i], WARPGROUP * CONSUMERS);
+        mbarrier_init(&smem->full[i], 1 + 32); // TMA's thread and the warp of lse and delta
+        mbarrier_init(&smem->empty[i], CONSUMERS);
+        mbarrier_init(&smem->rows_empty[i], CONSUMER_THREADS);
     }
-    barrier_init(&m->dq_full, WARPGROUP * CONSUMERS);
-    barrier_init(&m->dq_empty, 1);
-    publish_shared();
+    mbarrier_init(&smem->dq_full, CONSUMER_THREADS);
+    mbarrier_init(&smem->dq_empty, 1);
+    fence_async_proxy();
 }
 #endif // HAS_WGMMA
 
 template <int D, bool TABLE, int GRADIENT>
-static __global__ void __launch_bounds__(THREADS, 1)
-    backward_kernel(const __grid_constant__ backward_call c)
+__global__ void __launch_bounds__(THREADS, 1)
+    backward_kernel(const __grid_constant__ backward_params p)
 {
 #if HAS_WGMMA
     extern __shared__ char memory[];
-    backward_memory<D> *m = (backward_memory<D> *)first_panel(memory);
+    backward_smem<D> *smem = (backward_smem<D> *)align_to_atom(memory);
 
-    if (threadIdx.x == 0)
-        init_barriers<D>(m);
+    if (threadIdx.x == 0) {
+        init_barriers<D>(smem);
+        smem->ticket = atomicAdd(p.ticket, 1);
+    }
     __syncthreads();
     if (threadIdx.x < WARPGROUP) {
-        give_registers<40>();
-        copy_all<D>(c, m);
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        produce<D>(p, smem);
     } else {
-        take_registers<232>();
-        compute_all<D, TABLE, GRADIENT>(c, m, (int)threadIdx.x / WARPGROUP - 1);
+        setmaxnreg_inc<CONSUMER_REGISTERS>();
+        consume<D, TABLE, GRADIENT>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
     }
 #endif
 }
 
-// ---- around it
+// ---- after the kernel: dQ in its final form
 
-// Eight numbers of a row, from column d on.
+// Rotates back eight numbers of a row, from column d on.
 template <int D>
-static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *row, int d,
-                                                  const float *cosines, bool halves)
+__device__ __forceinline__ void rotate_chunk(float (&x)[8], const float *row, int d,
+                                             const float *cosines, bool halves)
 {
     if (halves) {
         float partner[8], cosine[8], sine[8], side = d < D / 2 ? 1.0f : -1.0f;
@@ -780,18 +771,18 @@ static __device__ __forceinline__ void turn_piece(float (&x)[8], const float *ro
     }
 }
 
-// dq = scale * the sums, turned back. A thread block per tile: read in their order, put right in
-// shared memory, written by rows.
+// dq = scale * the sums, rotated back, in bf16. A thread block per tile: it reads the sums in the
+// order of store_dq(), puts them in place in shared memory, and writes rows.
 template <int D>
-static __global__ void __launch_bounds__(256)
-    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s, struct angles turned,
-                  int tiles)
+__global__ void __launch_bounds__(ROUND_THREADS)
+    round_queries(heads<bf16> dq, const float *sums, struct attention_shape s,
+                  struct angles rotation, int tiles)
 {
-    __shared__ __align__(16) float rows[QUERIES][D + 8];
+    __shared__ __align__(16) float rows[QUERIES][D + 8]; // 8 more: rows begin in different banks
     int64_t block = blockIdx.x;
     int tile = (int)(block % tiles), head = (int)(block / tiles);
 
-    for (int n = threadIdx.x; n < QUERIES * D / 4; n += 256) {
+    for (int n = threadIdx.x; n < QUERIES * D / 4; n += ROUND_THREADS) {
         float4 x = *(const float4 *)(sums + block * (QUERIES * D) + 4 * n);
         int thread = n % WARPGROUP, j = n / WARPGROUP % (D / 16), group = n / WARPGROUP / (D / 16);
         int row = thread / 32 * 16 + thread % 32 / 4, d = group * (D / 2) + 8 * j + thread % 4 * 2;
@@ -799,98 +790,84 @@ static __global__ void __launch_bounds__(256)
         *(float2 *)&rows[row + 8][d] = make_float2(s.scale * x.z, s.scale * x.w);
     }
     __syncthreads();
-    for (int n = threadIdx.x; n < QUERIES * D / 8; n += 256) {
+    for (int n = threadIdx.x; n < QUERIES * D / 8; n += ROUND_THREADS) {
         int row = n / (D / 8), d = n % (D / 8) * 8, i = tile * QUERIES + row;
         float x[8];
         if (i >= s.Lq || d >= s.D)
             continue;
         load<8>(x, &rows[row][d]);
-        if (turned.table)
-            turn_piece<D>(x, rows[row], d, turned.table + (int64_t)i * D, turned.halves);
+        if (rotation.table)
+            rotate_chunk<D>(x, rows[row], d, rotation.table + (int64_t)i * D, rotation.halves);
         store<8>(dq.row(head / s.H, i, head % s.H) + d, x);
     }
 }
 
-template <int D, bool TABLE, int GRADIENT>
-static alibi_status start(struct cuda *c, const backward_call &call)
-{
-    return launch(c, "attention backward", backward_kernel<D, TABLE, GRADIENT>,
-                  call.s.B * call.s.Hkv * call.blocks, THREADS, backward_shared<D>(), call);
-}
+// ---- host
 
-template <int D>
-static alibi_status start_for(struct cuda *c, const backward_call &call, bool wanted)
+// dQ, then the turns with the ticket after them (both start from 0), and the partial gradients of
+// the bias: `entries` numbers for each block.
+alibi_status reserve(struct context *c, backward_params *p, int D, int entries)
 {
-    if (call.s.kind == BIAS_TABLE)
-        return start<D, true, OF_TABLE>(c, call);
-    return wanted ? start<D, false, OF_SLOPES>(c, call) : start<D, false, NO_GRADIENT>(c, call);
-}
+    const int64_t heads = (int64_t)p->s.B * p->s.H, tiles = heads * p->tiles;
+    const int64_t dq[] = { heads, p->tiles, QUERIES, D, (int64_t)sizeof(float) };
+    const int64_t turns[] = { tiles + 1, (int64_t)sizeof(int) };
+    const int64_t dbias[] = { heads, p->blocks, entries, (int64_t)sizeof(float) };
 
-static alibi_status reserve(struct cuda *c, backward_call *call, int D, int entries)
-{
-    const int64_t heads = (int64_t)call->s.B * call->s.H;
-    const int64_t dq[] = { heads, call->tiles, QUERIES, D, (int64_t)sizeof(float) };
-    const int64_t turns[] = { heads, call->tiles, (int64_t)sizeof(int) };
-    const int64_t dbias[] = { heads, call->blocks, entries, (int64_t)sizeof(float) };
-    const size_t tiles = (size_t)(heads * call->tiles);
-
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_QUERIES, dq, 5, (void **)&call->dq));
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_TURNS, turns, 3, (void **)&call->turns));
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, dbias, 4, (void **)&call->dbias));
-    if (call->unordered)
-        TRY_RETURN(cuda_check(
-            cudaMemsetAsync(call->dq, 0, sizeof(float) * tiles * (size_t)(QUERIES * D), c->stream),
-            "attention backward"));
-    return cuda_check(cudaMemsetAsync(call->turns, 0, sizeof(int) * tiles, c->stream),
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_QUERIES, dq, 5, (void **)&p->dq));
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_TURNS, turns, 2, (void **)&p->turns));
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, dbias, 4, (void **)&p->dbias));
+    p->ticket = p->turns + tiles;
+    return cuda_check(cudaMemsetAsync(p->turns, 0, sizeof(int) * (size_t)(tiles + 1), c->stream),
                       "attention backward");
 }
 
 template <int D>
-static alibi_status finish(struct cuda *c, const backward_call &call, struct tensor dq,
-                           struct tensor dbias)
+alibi_status launch_backward(struct context *c, const backward_params &p,
+                             const struct attention_args *a, int entries)
 {
-    int entries = call.s.kind == BIAS_TABLE ? call.s.T : 1;
+    auto kernel = p.s.kind == BIAS_TABLE ? backward_kernel<D, true, OF_TABLE>
+                  : a->dbias.data        ? backward_kernel<D, false, OF_SLOPES>
+                                         : backward_kernel<D, false, NO_GRADIENT>;
 
-    TRY_RETURN(launch(c, "attention backward", round_queries<D>, call.s.B * call.s.H * call.tiles,
-                      256, 0, heads_of<bf16>(dq), (const float *)call.dq, call.s, call.turned,
-                      call.tiles));
-    if (!dbias.data)
+    TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, THREADS,
+                      backward_smem_bytes<D>, p));
+    TRY_RETURN(launch(c, "attention backward", round_queries<D>, p.s.B * p.s.H * p.tiles,
+                      ROUND_THREADS, 0, heads_of<bf16>(a->dq), (const float *)p.dq, p.s, p.rotation,
+                      p.tiles));
+    if (!a->dbias.data)
         return ALIBI_OK;
-    return cuda_add_partials(c, (float *)dbias.data, NULL, call.dbias,
-                             (int64_t)call.s.B * call.blocks, (int64_t)call.s.H * entries);
+    return cuda_add_partials(c, (float *)a->dbias.data, NULL, p.dbias, (int64_t)p.s.B * p.blocks,
+                             (int64_t)p.s.H * entries);
 }
 
-bool backward_matrix_turns(const struct attention_args *a)
+} // namespace
+
+bool wgmma_rotates(const struct attention_args *a)
 {
     return (a->q.shape[3] == 64 || a->q.shape[3] == 128) &&
            aligned(angles_of(a->rotation, a->q.shape[3]).table);
 }
 
-alibi_status backward_matrix(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
-                             struct tensor dbias, struct tensor dy, struct tensor lse,
-                             const float *delta, const struct attention_args *a,
-                             struct kept_tiles kept)
+alibi_status backward_wgmma(struct context *c, const struct attention_args *a, const float *delta,
+                            struct kept_tiles kept)
 {
-    backward_call call;
+    backward_params p;
     int D = a->q.shape[3] <= 64 ? 64 : 128,
         entries = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1;
 
-    call.s = attention_shape_of(a);
-    call.dk = heads_of<bf16>(dk);
-    call.dv = heads_of<bf16>(dv);
-    call.lse = (const float *)lse.data;
-    call.delta = delta;
-    call.kept = kept;
-    call.turned = backward_matrix_turns(a) ? angles_of(a->rotation, call.s.D) : angles();
-    call.unordered = false;
-    call.tiles = (int)ceil_div(call.s.Lq, QUERIES);
-    call.blocks = (int)ceil_div(call.s.Lk, BLOCK_KEYS);
-    TRY_RETURN(reserve(c, &call, D, entries));
-    TRY_RETURN(tensor_map(&call.q, a->q, QUERIES));
-    TRY_RETURN(tensor_map(&call.dy, dy, QUERIES));
-    TRY_RETURN(tensor_map(&call.k, a->k, BLOCK_KEYS));
-    TRY_RETURN(tensor_map(&call.v, a->v, BLOCK_KEYS));
-    TRY_RETURN(D == 64 ? start_for<64>(c, call, dbias.data != NULL)
-                       : start_for<128>(c, call, dbias.data != NULL));
-    return D == 64 ? finish<64>(c, call, dq, dbias) : finish<128>(c, call, dq, dbias);
+    p.s = attention_shape_of(a);
+    p.dk = heads_of<bf16>(a->dk);
+    p.dv = heads_of<bf16>(a->dv);
+    p.lse = (const float *)a->lse.data;
+    p.delta = delta;
+    p.kept = kept;
+    p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
+    p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
+    p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
+    TRY_RETURN(reserve(c, &p, D, entries));
+    TRY_RETURN(make_tensor_map(&p.q, a->q, QUERIES));
+    TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
+    TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
+    TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
+    return D == 64 ? launch_backward<64>(c, p, a, entries) : launch_backward<128>(c, p, a, entries);
 }

@@ -1,30 +1,45 @@
 // attention_bounds.cu - norms of key tiles, and which tiles cannot matter
 //
-// The bound (bounds.cuh) compares with the query's own key alone, which is known before anything
-// else: so the tiles are known before attention begins, and no kernel has to wait for another. What
-// is left out must fit into the budget of every query of a block, all of it together, nearest tiles
-// first.
-#include "ops/cuda/bounds.cuh"
+// The bound (attention.cuh) compares with the query's own key only, which is known before anything
+// else. So the tiles are decided before attention begins, and no attention kernel depends on the
+// progress of another. The skipped tiles of a query must fit into its budget together; nearest
+// tiles come first.
+#include "ops/cuda/attention.cuh"
+
+namespace
+{
 
 // ---- norms
 
 enum { NORM_THREADS = 128 };
 
-// A block per tile; norms [B, Hkv, tiles] with strides.
+// Norms of key tiles [B, Hkv, tiles] with strides; a block per tile, 8 lanes per key.
+template <class T> struct norms_params {
+    float *norms;
+    int64_t norms_b, norms_h;
+    heads<const T> k;
+    int Hkv, L, D;
+    int first, tiles;          // per head, from `first` on
+    struct ragged_rows ragged; // then one tile per head: that of the newest key
+};
+
 template <class T, bool PACKS>
-static __global__ void __launch_bounds__(NORM_THREADS)
-    norms_kernel(float *norms, int64_t norms_b, int64_t norms_h, heads<const T> k, int Hkv, int L,
-                 int D, int first, int tiles)
+__global__ void __launch_bounds__(NORM_THREADS) norms_kernel(struct norms_params<T> p)
 {
     __shared__ float squares[ATTENTION_TILE];
-    int tile = first + blockIdx.x % tiles, kv = blockIdx.x / tiles % Hkv,
-        b = blockIdx.x / tiles / Hkv;
-    int count = min(ATTENTION_TILE, L - tile * ATTENTION_TILE);
+    int tile = p.first + blockIdx.x % p.tiles, kv = blockIdx.x / p.tiles % p.Hkv,
+        b = blockIdx.x / p.tiles / p.Hkv, L = p.L;
     float largest = 0.0f;
 
+    if (p.ragged.length) {
+        L = p.ragged.length[b];
+        tile = (L - 1) / ATTENTION_TILE;
+        b = p.ragged.slot[b];
+    }
+    int count = min(ATTENTION_TILE, L - tile * ATTENTION_TILE);
     for (int n = threadIdx.x / ROW_LANES; n < count; n += NORM_THREADS / ROW_LANES) {
-        const T *key = k.row(b, tile * ATTENTION_TILE + n, kv);
-        float square = lanes_dot<PACKS>(key, key, D);
+        const T *key = p.k.row(b, tile * ATTENTION_TILE + n, kv);
+        float square = lanes_dot<PACKS>(key, key, p.D);
         if (threadIdx.x % ROW_LANES == 0)
             squares[n] = square;
     }
@@ -33,47 +48,44 @@ static __global__ void __launch_bounds__(NORM_THREADS)
         return;
     for (int n = 0; n < count; n++)
         largest = larger(squares[n], largest);
-    norms[b * norms_b + kv * norms_h + tile] = norm_margin(D) * sqrtf(largest);
+    p.norms[b * p.norms_b + kv * p.norms_h + tile] = norm_margin(p.D) * sqrtf(largest);
 }
 
 template <class T>
-static alibi_status find_norms(struct cuda *c, struct tensor norms, struct tensor k, int64_t from)
+alibi_status find_norms(struct context *c, struct tensor norms, struct tensor k, int64_t from,
+                        struct ragged ragged)
 {
-    int L = (int)k.shape[1], first = (int)(from / ATTENTION_TILE),
-        tiles = (int)attention_tiles(L) - first;
-    int64_t heads = k.shape[0] * k.shape[2];
+    struct norms_params<T> p = {
+        .norms = (float *)norms.data, .norms_b = norms.stride[0], .norms_h = norms.stride[1],
+        .k = heads_of<const T>(k), .Hkv = (int)k.shape[2], .L = (int)k.shape[1],
+        .D = (int)k.shape[3], .first = (int)(from / ATTENTION_TILE),
+        .ragged = ragged_rows_of(ragged)
+    };
+    int64_t heads = (p.ragged.length ? ragged.length.shape[0] : k.shape[0]) * k.shape[2];
 
-    if (tiles <= 0 || heads == 0)
+    p.tiles = p.ragged.length ? 1 : (int)attention_tiles(p.L) - p.first;
+    if (p.tiles <= 0 || heads == 0)
         return ALIBI_OK;
-    return launch(
-        c, "attention norms", rows_are_aligned(k) ? norms_kernel<T, true> : norms_kernel<T, false>,
-        (unsigned)(tiles * heads), NORM_THREADS, 0, (float *)norms.data, norms.stride[0],
-        norms.stride[1], heads_of<const T>(k), (int)k.shape[2], L, (int)k.shape[3], first, tiles);
-}
-
-alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
-                                  int64_t from, struct ragged ragged)
-{
-    TRY_RETURN(cuda_refuse_ragged(ragged));
-    cuda_part(cuda_of(dev), "attention bounds");
-    DISPATCH(k.type, T, return find_norms<T>(cuda_of(dev), norms, k, from));
+    return launch(c, "attention norms",
+                  rows_are_aligned(k) ? norms_kernel<T, true> : norms_kernel<T, false>,
+                  (unsigned)(p.tiles * heads), NORM_THREADS, 0, p);
 }
 
 // ---- which tiles
 
-enum { MOST_QUERIES = 256 }; // per block: a thread each
+enum { MOST_QUERIES = 256 }; // per block of threads: one each
 
 struct decision {
     struct attention_shape s;
     struct kept_tiles kept;
     struct key_norms norms;
     float eps;
-    int queries, keys; // the grain
+    int queries, keys; // decided together
     int blocks;        // of queries, per head
 };
 
-// Marks the tiles of keys first..last for every tile of the block's queries that sees them.
-static __device__ void mark(const decision &d, int64_t head, int first_query, int first, int last)
+// Marks the tiles of keys first..last for every query tile of the block that sees them.
+__device__ void mark(const decision &d, int64_t head, int first_query, int first, int last)
 {
     int rows = min(d.queries / ATTENTION_TILE, d.kept.rows - first_query / ATTENTION_TILE);
 
@@ -85,11 +97,11 @@ static __device__ void mark(const decision &d, int64_t head, int first_query, in
     }
 }
 
-// |scale q_i| and the own score of every query of the block, eight lanes each.
+// |scale q_i| and the own score of every query of the block, 8 lanes each.
 template <class T, bool PACKS>
-static __device__ __forceinline__ void measure_queries(float *reach, float *own, const decision &d,
-                                                       heads<const T> q, heads<const T> k,
-                                                       int first_query, int b, int h)
+__device__ __forceinline__ void measure_queries(float *reach, float *own, const decision &d,
+                                                heads<const T> q, heads<const T> k, int first_query,
+                                                int b, int h)
 {
     const attention_shape &s = d.s;
 
@@ -106,9 +118,10 @@ static __device__ __forceinline__ void measure_queries(float *reach, float *own,
     }
 }
 
-// A block of threads per block of queries, a thread per query; the blocks of keys, nearest first.
+// A block of threads per block of queries, a thread per query. Key blocks nearest first: one is
+// skipped if for every query its bound still fits into the rest of the budget.
 template <class T, bool PACKS>
-static __global__ void __launch_bounds__(MOST_QUERIES)
+__global__ void __launch_bounds__(MOST_QUERIES)
     decide_kernel(const __grid_constant__ decision d, heads<const T> q, heads<const T> k)
 {
     __shared__ float reach[MOST_QUERIES], own[MOST_QUERIES];
@@ -119,7 +132,7 @@ static __global__ void __launch_bounds__(MOST_QUERIES)
     int position = s.past() + first_query + me, nearest = s.past() + first_query;
     int last_seen = min(nearest + d.queries - 1, s.Lk - 1);
     bool here = first_query + me < s.Lq;
-    float out = 0.0f;
+    float skipped = 0.0f; // of this query's weight, at most
 
     measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
     __syncthreads();
@@ -129,19 +142,19 @@ static __global__ void __launch_bounds__(MOST_QUERIES)
         if (last < nearest && here)
             weight = weight_bound(s, h, position, first, last, d.norms.largest(b, kv, first, last),
                                   reach[me], own[me], d.norms.largest(b, kv, position, position));
-        // What holds the diagonal is never left out.
-        if (__syncthreads_and(last < nearest && (!here || out + weight <= d.eps)))
-            out += weight;
+        // The block with the diagonal is never skipped.
+        if (__syncthreads_and(last < nearest && (!here || skipped + weight <= d.eps)))
+            skipped += weight;
         else
             mark(d, head, first_query, first, last);
     }
 }
 
 template <class T>
-static alibi_status decide(struct cuda *c, const struct attention_args *a, const decision &d)
+alibi_status decide(struct context *c, const struct attention_args *a, const decision &d)
 {
-    size_t words = (size_t)d.s.B * (size_t)d.s.H * (size_t)d.kept.rows *
-                   (size_t)d.kept.words; // as many as there are in memory
+    // No overflow: the bits are in memory.
+    size_t words = (size_t)d.s.B * (size_t)d.s.H * (size_t)d.kept.rows * (size_t)d.kept.words;
 
     TRY_RETURN(cuda_check(cudaMemsetAsync(d.kept.bits, 0, sizeof(uint32_t) * words, c->stream),
                           "attention bounds"));
@@ -152,25 +165,35 @@ static alibi_status decide(struct cuda *c, const struct attention_args *a, const
                   heads_of<const T>(a->k));
 }
 
-alibi_status decide_tiles(struct cuda *c, const struct attention_args *a, struct kept_tiles kept,
-                          int grain_queries, int grain_keys)
+} // namespace
+
+alibi_status cuda_attention_norms(struct device *dev, struct tensor norms, struct tensor k,
+                                  int64_t from, struct ragged ragged)
 {
-    decision d;
+    struct context *c = cuda_of(dev);
+
+    cuda_part(c, "attention bounds");
+    DISPATCH(k.type, T, return find_norms<T>(c, norms, k, from, ragged));
+}
+
+alibi_status decide_tiles(struct context *c, const struct attention_args *a, struct kept_tiles kept,
+                          int block_queries, int block_keys)
+{
+    const struct attention_shape s = attention_shape_of(a);
+    const int64_t factors[] = { s.B, s.Hkv, attention_tiles(s.Lk), (int64_t)sizeof(float) };
     struct tensor norms = a->skip.norms;
 
-    d.s = attention_shape_of(a);
     if (!norms.data) {
-        const int64_t factors[] = { d.s.B, d.s.Hkv, attention_tiles(d.s.Lk),
-                                    (int64_t)sizeof(float) };
         norms = tensor_3(NULL, DTYPE_F32, factors[0], factors[1], factors[2]);
         TRY_RETURN(cuda_scratch_for(c, SCRATCH_NORMS, factors, 4, &norms.data));
-        DISPATCH(a->k.type, T, TRY_RETURN(find_norms<T>(c, norms, a->k, 0)));
+        DISPATCH(a->k.type, T, TRY_RETURN(find_norms<T>(c, norms, a->k, 0, ragged_none())));
     }
-    d.kept = kept;
-    d.norms = key_norms_of(norms);
-    d.eps = (float)a->skip.eps;
-    d.queries = grain_queries;
-    d.keys = grain_keys;
-    d.blocks = (int)ceil_div(d.s.Lq, grain_queries);
+    const decision d = { .s = s,
+                         .kept = kept,
+                         .norms = key_norms_of(norms),
+                         .eps = (float)a->skip.eps,
+                         .queries = block_queries,
+                         .keys = block_keys,
+                         .blocks = (int)ceil_div(s.Lq, block_queries) };
     DISPATCH(a->q.type, T, return decide<T>(c, a, d));
 }

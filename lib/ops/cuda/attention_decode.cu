@@ -1,203 +1,227 @@
-// attention_decode.cu - few queries behind many keys
+// attention_decode.cu - attention of few queries over many keys: decoding
 //
-// The keys are cut into parts, a block each, so that one query keeps the whole GPU busy; each part
-// leaves its output and its log-sum-exp, and a second kernel merges them:   y = sum_p e^(lse_p -
-// lse) y_p,   lse = log sum_p e^lse_p
+// One query has too little work for a GPU, so the keys are split (flash decoding): each part of
+// PART_KEYS keys is computed on its own and leaves its output and its log-sum-exp. A second kernel
+// merges the parts of a row:
 //
-// A tile of keys is left out if the bound of attention_bounds.cu, against the query's own key, is
-// within its part of the budget: all tiles have the same part, so that none has to know of the
+//   y = sum_p exp(lse_p - lse) y_p,     lse = log sum_p exp(lse_p)
+//
+//   split_kernel   grid (rows, blocks per row); a block takes parts blockIdx.y, + gridDim.y, ...
+//                  8 lanes per key: scores -> block max -> weights in shared memory
+//                  a thread per column of V: output of the part
+//   merge_kernel   a block per row
+//
+// A row is one query of one head. Ragged batches: row b has its own length and reads its keys from
+// slot[b] of the cache. The parts of a row depend on its own length only, and parts that do not
+// exist take no part in the merge, so a row has the same bits in any batch.
+//
+// A key tile is skipped if the bound of attention.cuh, against the query's own key, is within the
+// tile's share of the budget. All tiles have the same share, so no tile has to know about the
 // others.
 #include "ops/cuda/attention.cuh"
-#include "ops/cuda/bounds.cuh"
+
+namespace
+{
 
 enum { PART_KEYS = 256, THREADS = 256, PART_TILES = PART_KEYS / ATTENTION_TILE };
+enum { BLOCKS_PER_SM = 16 }; // of split_kernel: twice as many as are resident
 
-template <class T> struct decode_call {
+template <class T> struct decode_params {
     heads<const T> q, k, v;
     heads<T> y;
     float *lse;
     float *outputs; // [rows, parts, D], rows being B x H x Lq
-    float *sums;    // [rows, parts]: log-sum-exp
+    float *sums;    // [rows, parts]: log-sum-exp; -inf: nothing was computed
     struct attention_shape s;
-    struct key_norms norms; // at NULL: nothing is left out
-    float share;            // of the budget, for a tile
-    int parts;
+    struct ragged_rows ragged;
+    struct key_norms norms; // at NULL: no tile is skipped
+    double eps;             // the budget
+    int parts;              // of the longest row
 };
 
-// One row of queries, and one part of its keys.
-struct place {
-    int row, i, h, b, kv, position, part, first, count;
+// One query of one head, and its keys.
+struct decode_row {
+    int row, i, h, b, kv, slot, position;
 
-    template <class T> __device__ __forceinline__ place(const decode_call<T> &c)
+    template <class T> __device__ __forceinline__ decode_row(const decode_params<T> &p)
     {
-        part = blockIdx.y;
         row = blockIdx.x;
-        i = row % c.s.Lq;
-        h = row / c.s.Lq % c.s.H;
-        b = row / c.s.Lq / c.s.H;
-        kv = c.s.key_head(h);
-        position = c.s.past() + i;
-        first = part * PART_KEYS;
-        count = min(PART_KEYS, position + 1 - first);
+        i = row % p.s.Lq;
+        h = row / p.s.Lq % p.s.H;
+        b = row / p.s.Lq / p.s.H;
+        kv = p.s.key_head(h);
+        slot = p.ragged.slot_of(b);
+        position = p.ragged.length ? p.ragged.length[b] - 1 : p.s.past() + i;
+    }
+
+    __device__ __forceinline__ int parts() const
+    {
+        return position / PART_KEYS + 1;
     }
 };
 
-// Which of the part's tiles matter, in bits; the same for every thread.
+// Which tiles of a part matter, as bits; the same for every thread. `first` is the part's first
+// key, `count` its number of keys.
 template <class T, bool PACKS>
-static __device__ __forceinline__ unsigned tiles_that_matter(const decode_call<T> &c,
-                                                             const struct place &w,
-                                                             const float *query)
+__device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
+                                                      const decode_row &w, const float *query,
+                                                      int first, int count)
 {
-    int tiles = (int)ceil_div(w.count, ATTENTION_TILE);
+    int tiles = (int)ceil_div(count, ATTENTION_TILE);
     unsigned all = (1u << tiles) - 1, bits = 0;
-    float square = 0.0f, own, own_norm, reach;
+    float square = 0.0f, own, own_norm, reach, share;
 
-    if (!c.norms.at)
+    if (!p.norms.at)
         return all;
-    for (int d = 0; d < c.s.D; d++)
+    share = (float)(p.eps /
+                    (double)ceil_div(p.ragged.length ? w.position + 1 : p.s.Lk, ATTENTION_TILE));
+    for (int d = 0; d < p.s.D; d++)
         square = fmaf(query[d], query[d], square);
-    own = fmaf(c.s.scale, lanes_dot<PACKS>(query, c.k.row(w.b, w.position, w.kv), c.s.D),
-               c.s.bias(w.h, 0));
-    reach = norm_margin(c.s.D) * fabsf(c.s.scale) * sqrtf(square);
-    own_norm = c.norms.largest(w.b, w.kv, w.position, w.position);
+    own = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, w.position, w.kv), p.s.D),
+               p.s.bias(w.h, 0));
+    reach = norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(square);
+    own_norm = p.norms.largest(w.slot, w.kv, w.position, w.position);
     for (int t = 0; t < tiles; t++) {
-        int first = w.first + t * ATTENTION_TILE, last = min(first + ATTENTION_TILE, c.s.Lk) - 1;
-        bool out = last < w.position && weight_bound(c.s, w.h, w.position, first, last,
-                                                     c.norms.largest(w.b, w.kv, first, last), reach,
-                                                     own, own_norm) <= c.share;
-        bits |= (unsigned)!out << t;
+        int from = first + t * ATTENTION_TILE, last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
+        bool skipped = last < w.position && weight_bound(p.s, w.h, w.position, from, last,
+                                                         p.norms.largest(w.slot, w.kv, from, last),
+                                                         reach, own, own_norm) <= share;
+        bits |= (unsigned)!skipped << t;
     }
     return bits;
 }
 
-// scores[n] of the part's keys; -inf where there is none.
+// weights[n] = score of key first + n; -inf where there is none or its tile is skipped.
 template <class T, bool PACKS>
-static __device__ __forceinline__ void find_scores(float *scores, const decode_call<T> &c,
-                                                   const struct place &w, const float *query,
-                                                   unsigned tiles)
+__device__ __forceinline__ void find_scores(float *scores, const decode_params<T> &p,
+                                            const decode_row &w, const float *query, unsigned tiles,
+                                            int first, int count)
 {
     for (int n = threadIdx.x / ROW_LANES; n < PART_KEYS; n += THREADS / ROW_LANES) {
         float x = -INFINITY;
-        if (n < w.count && (tiles >> n / ATTENTION_TILE & 1))
-            x = fmaf(c.s.scale, lanes_dot<PACKS>(query, c.k.row(w.b, w.first + n, w.kv), c.s.D),
-                     c.s.bias(w.h, w.position - w.first - n));
+        if (n < count && (tiles >> n / ATTENTION_TILE & 1))
+            x = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
+                     p.s.bias(w.h, w.position - first - n));
         if (threadIdx.x % ROW_LANES == 0)
             scores[n] = x;
     }
 }
 
+// The part's output, sum_n weight_n v_n / sum, a thread per column.
 template <class T>
-static __device__ __forceinline__ void write_output(const decode_call<T> &c, const struct place &w,
-                                                    const float *weights, unsigned tiles, float sum)
+__device__ __forceinline__ void write_output(float *to, const decode_params<T> &p,
+                                             const decode_row &w, const float *weights,
+                                             unsigned tiles, float sum, int first, int count)
 {
-    float *to = c.outputs + ((int64_t)w.row * c.parts + w.part) * c.s.D;
-
-    for (int d = threadIdx.x; d < c.s.D; d += THREADS) {
+    for (int d = threadIdx.x; d < p.s.D; d += THREADS) {
         float o = 0.0f;
         for (int t = 0; t < PART_TILES; t++) {
             if (!(tiles >> t & 1))
                 continue;
 #pragma unroll 8
-            for (int n = t * ATTENTION_TILE; n < min((t + 1) * ATTENTION_TILE, w.count); n++)
-                o = fmaf(weights[n], to_float(c.v.row(w.b, w.first + n, w.kv)[d]), o);
+            for (int n = t * ATTENTION_TILE; n < min((t + 1) * ATTENTION_TILE, count); n++)
+                o = fmaf(weights[n], to_float(p.v.row(w.slot, first + n, w.kv)[d]), o);
         }
         to[d] = o / sum;
     }
 }
 
 template <class T, bool PACKS>
-static __global__ void __launch_bounds__(THREADS)
-    parts_kernel(const __grid_constant__ decode_call<T> c)
+__global__ void __launch_bounds__(THREADS) split_kernel(const __grid_constant__ decode_params<T> p)
 {
     extern __shared__ float query[]; // [D]
     __shared__ float weights[PART_KEYS];
-    struct place w(c);
-    unsigned tiles = 0;
-    float most, sum;
+    decode_row w(p);
 
-    if (w.count > 0) {
-        for (int d = threadIdx.x; d < c.s.D; d += THREADS)
-            query[d] = to_float(c.q.row(w.b, w.i, w.h)[d]);
-        __syncthreads();
-        tiles = tiles_that_matter<T, PACKS>(c, w, query);
-    }
-    if (tiles == 0) {
-        if (threadIdx.x == 0)
-            c.sums[(int64_t)w.row * c.parts + w.part] = -INFINITY;
-        return;
-    }
-    find_scores<T, PACKS>(weights, c, w, query, tiles);
+    for (int d = threadIdx.x; d < p.s.D; d += THREADS)
+        query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
     __syncthreads();
-    float x = weights[threadIdx.x];
-    most = block_max(x);
-    x = expf(x - most);
-    weights[threadIdx.x] = x;
-    sum = block_sum(x); // its barriers make the weights known, too
-    write_output(c, w, weights, tiles, sum);
-    if (threadIdx.x == 0)
-        c.sums[(int64_t)w.row * c.parts + w.part] = most + logf(sum);
+    for (int part = blockIdx.y; part < w.parts(); part += gridDim.y) {
+        int first = part * PART_KEYS, count = min(PART_KEYS, w.position + 1 - first);
+        int64_t place = (int64_t)w.row * p.parts + part;
+        unsigned tiles = tiles_that_matter<T, PACKS>(p, w, query, first, count);
+
+        if (tiles == 0) {
+            if (threadIdx.x == 0)
+                p.sums[place] = -INFINITY;
+            continue;
+        }
+        find_scores<T, PACKS>(weights, p, w, query, tiles, first, count);
+        __syncthreads();
+        float x = weights[threadIdx.x], most = block_max(x);
+        x = expf(x - most);
+        weights[threadIdx.x] = x;
+        float sum = block_sum(x); // its barriers also make the weights visible to all threads
+        write_output(p.outputs + place * p.s.D, p, w, weights, tiles, sum, first, count);
+        if (threadIdx.x == 0)
+            p.sums[place] = most + logf(sum);
+        __syncthreads(); // before the next part overwrites the weights
+    }
 }
 
-// A block per row.
+// NaN sums take part in the merge, so that they show in the output.
 template <class T>
-static __global__ void __launch_bounds__(THREADS)
-    merge_kernel(const __grid_constant__ decode_call<T> c)
+__global__ void __launch_bounds__(THREADS) merge_kernel(const __grid_constant__ decode_params<T> p)
 {
-    int row = blockIdx.x, i = row % c.s.Lq, h = row / c.s.Lq % c.s.H, b = row / c.s.Lq / c.s.H;
-    const float *sums = c.sums + (int64_t)row * c.parts,
-                *outputs = c.outputs + (int64_t)row * c.parts * c.s.D;
+    decode_row w(p);
+    int parts = w.parts();
+    const float *sums = p.sums + (int64_t)w.row * p.parts,
+                *outputs = p.outputs + (int64_t)w.row * p.parts * p.s.D;
     float most = -INFINITY, sum = 0.0f;
 
-    for (int p = threadIdx.x; p < c.parts; p += THREADS)
-        most = fmaxf(most, sums[p]);
+    for (int n = threadIdx.x; n < parts; n += THREADS)
+        most = fmaxf(most, sums[n]);
     most = block_max(most);
-    for (int p = threadIdx.x; p < c.parts; p += THREADS)
-        sum += expf(sums[p] - most);
+    for (int n = threadIdx.x; n < parts; n += THREADS)
+        sum += expf(sums[n] - most);
     sum = block_sum(sum);
-    for (int d = threadIdx.x; d < c.s.D; d += THREADS) {
+    for (int d = threadIdx.x; d < p.s.D; d += THREADS) {
         float o = 0.0f;
-        for (int p = 0; p < c.parts; p++)
-            if (sums[p] > -INFINITY || isnan(sums[p])) // what was left out has no output
-                o = fmaf(expf(sums[p] - most), outputs[(int64_t)p * c.s.D + d], o);
-        c.y.row(b, i, h)[d] = from_float<T>(o / sum);
+        for (int n = 0; n < parts; n++)
+            if (sums[n] > -INFINITY || isnan(sums[n])) // a skipped part has no output
+                o = fmaf(expf(sums[n] - most), outputs[(int64_t)n * p.s.D + d], o);
+        p.y.row(w.b, w.i, w.h)[d] = from_float<T>(o / sum);
     }
     if (threadIdx.x == 0)
-        c.lse[row] = most + logf(sum);
+        p.lse[w.row] = most + logf(sum);
 }
 
-// ---- from outside
-
-template <class T>
-static alibi_status decode(struct cuda *c, struct tensor y, struct tensor lse,
-                           const struct attention_args *a)
+template <class T> alibi_status decode(struct context *c, const struct attention_args *a)
 {
-    decode_call<T> call = {};
-    int64_t rows;
+    decode_params<T> p = {};
+    int64_t rows, blocks;
 
-    call.q = heads_of<const T>(a->q);
-    call.k = heads_of<const T>(a->k);
-    call.v = heads_of<const T>(a->v);
-    call.y = heads_of<T>(y);
-    call.lse = (float *)lse.data;
-    call.s = attention_shape_of(a);
-    call.parts = (int)ceil_div(call.s.Lk, PART_KEYS);
-    rows = (int64_t)call.s.B * call.s.H * call.s.Lq;
+    p.q = heads_of<const T>(a->q);
+    p.k = heads_of<const T>(a->k);
+    p.v = heads_of<const T>(a->v);
+    p.y = heads_of<T>(a->y);
+    p.lse = (float *)a->lse.data;
+    p.s = attention_shape_of(a);
+    p.ragged = ragged_rows_of(a->ragged);
+    p.parts = (int)ceil_div(p.s.Lk, PART_KEYS);
+    rows = (int64_t)p.s.B * p.s.H * p.s.Lq;
     if (a->skip.eps > 0 && a->skip.norms.data) {
-        call.norms = key_norms_of(a->skip.norms);
-        call.share = (float)(a->skip.eps / (double)attention_tiles(call.s.Lk));
+        p.norms = key_norms_of(a->skip.norms);
+        p.eps = a->skip.eps;
     }
-    const int64_t factors[] = { rows, call.parts, call.s.D + 1, (int64_t)sizeof(float) };
-    TRY_RETURN(cuda_scratch_for(c, SCRATCH_PARTS, factors, 4, (void **)&call.outputs));
-    call.sums = call.outputs + rows * call.parts * call.s.D;
+    const int64_t factors[] = { rows, p.parts, p.s.D + 1, (int64_t)sizeof(float) };
+    TRY_RETURN(cuda_scratch_for(c, SCRATCH_PARTS, factors, 4, (void **)&p.outputs));
+    p.sums = p.outputs + rows * p.parts * p.s.D;
+    // Lengths of ragged rows are on the GPU, and Lk is the capacity of the cache: no more blocks
+    // per row than can be resident, or most of them would start for nothing.
+    blocks = ceil_div((int64_t)c->multiprocessors * BLOCKS_PER_SM, rows);
+    if (blocks > p.parts)
+        blocks = p.parts;
     TRY_RETURN(launch(c, "attention decode",
-                      rows_are_aligned(a->k) ? parts_kernel<T, true> : parts_kernel<T, false>,
-                      dim3((unsigned)rows, (unsigned)call.parts), THREADS,
-                      sizeof(float) * (size_t)call.s.D, call));
-    return launch(c, "attention decode", merge_kernel<T>, (unsigned)rows, THREADS, 0, call);
+                      rows_are_aligned(a->k) ? split_kernel<T, true> : split_kernel<T, false>,
+                      dim3((unsigned)rows, (unsigned)blocks), THREADS,
+                      sizeof(float) * (size_t)p.s.D, p));
+    return launch(c, "attention decode", merge_kernel<T>, (unsigned)rows, THREADS, 0, p);
 }
 
-alibi_status forward_decode(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention_args *a)
+} // namespace
+
+alibi_status forward_decode(struct context *c, const struct attention_args *a)
 {
-    DISPATCH(y.type, T, return decode<T>(c, y, lse, a));
+    DISPATCH(a->y.type, T, return decode<T>(c, a));
 }

@@ -1,83 +1,100 @@
-// attention_forward.cu - forward on Hopper's matrix unit
+// attention_forward.cu - forward attention on Hopper's tensor cores (bf16, D up to 128)
 //
-//   S = Q K^T + bias / scale,   m' = max(m, rowmax S),   P = exp(scale (S - m')),   l' = l e^(scale
-//   (m - m')) + rowsum P, O' = O e^(scale (m - m')) + P V;   at the end y = O / l, lse = scale m +
-//   log l
+//   S  = Q K^T + bias / scale                      m' = max(m, rowmax S)
+//   P  = exp(scale (S - m'))                       l' = l exp(scale (m - m')) + rowsum P
+//   O' = O exp(scale (m - m')) + P V               at the end: y = O / l,   lse = scale m + log l
 //
-// A block of queries is two or three warpgroups of 64 rows; one more copies tiles of keys and
-// values into a ring of shared memory. The products of a tile are issued before the exponentials of
-// it: S of the next tile and P V of this one run while the other warpgroup, and then this one, is
-// busy with numbers. The bias costs one multiply-add per score and none of it afterwards: sums
-// start from it instead of from zero. Keys are taken nearest first, so the maximum hardly ever
-// grows after the first tile.
+// The structure is that of FlashAttention-3: a persistent grid, one producer warpgroup that loads
+// by TMA, two (D = 128) or three (D = 64) consumer warpgroups of 64 queries each that ping-pong on
+// the tensor cores, and inside each consumer the two products of neighbouring key tiles overlap
+// with the softmax between them.
 //
-// A thread block stays on its multiprocessor and takes one block of queries after the other; the
-// copies for the next one begin while this one is finished. Which one takes which does not matter
-// to any number.
+//   producer warpgroup (setmaxnreg 24 or 32)
+//     warp 0, one thread     TMA: Q of the item, then K(n) V(n) K(n-1) V(n-1) ... into the ring
+//     warps 1 to 3           bias tables of the next item, where the bias is a table
+//
+//   consumer warpgroup (setmaxnreg 240 or 160), key tiles n = last, last - 1, ... 0
+//
+//     tensor cores     S(n)          S(n-1)  P(n) V(n)                S(n-2)  P(n-1) V(n-1)
+//     this warpgroup         softmax(n)            softmax(n-1)              softmax(n-2)
+//     its neighbours   softmax       softmax, then their S and P V   softmax ...
+//                                    ^ the turn is passed on here
+//
+// Differences from FlashAttention-3: the accumulator of S starts from bias / scale instead of zero,
+// so a bias costs one multiply-add per score and nothing later. Key tiles are visited nearest
+// first, so the running maximum hardly ever grows after the first tile, and rescaling O is skipped
+// when no row of the warp needs it. Key tiles that attention_bounds.cu ruled out are not loaded.
+//
+// Shared memory: struct forward_smem. No block waits for another, and the result of an item does
+// not depend on the block that computes it.
 #include "ops/cuda/attention.cuh"
-#include "ops/cuda/tensor_map.cuh"
-#include "ops/cuda/wgmma.cuh"
+#include "ops/cuda/hopper.cuh"
 
-enum { WARPGROUP = 128, STAGES = 2, TABLES = 2, PANEL = 64, HEADS_TOGETHER = 16 };
+namespace
+{
 
-// Warpgroups that compute: with narrow heads there are registers for three.
-template <int D> struct work {
-    static const int CONSUMERS = D == 64 ? 3 : 2, QUERIES = 64 * CONSUMERS,
-                     THREADS = WARPGROUP * (CONSUMERS + 1);
+enum {
+    STAGES = 2,          // of the K and V rings
+    TABLES = 2,          // bias tables: of this item and of the next
+    HEADS_TOGETHER = 16, // heads whose K and V stay in the L2 cache
 };
 
-struct forward_call {
+// Narrow heads leave registers for a third consumer.
+template <int D> struct config {
+    static const int CONSUMERS = D == 64 ? 3 : 2, QUERIES = WGMMA_M * CONSUMERS,
+                     THREADS = WARPGROUP * (CONSUMERS + 1);
+    static const int PRODUCER_REGISTERS = D == 64 ? 32 : 24,
+                     CONSUMER_REGISTERS = D == 64 ? 160 : 240;
+};
+
+struct forward_params {
     CUtensorMap q, k, v;
     heads<bf16> y;
     float *lse; // [B, H, Lq]
     struct attention_shape s;
     struct kept_tiles kept;
-    int blocks, items; // of queries per head, of all heads
+    int blocks, items; // query blocks per head; of all heads
 };
 
-// Bytes of shared memory, with room to begin at a multiple of 1024.
-template <int D> static size_t forward_shared()
-{
-    return 1024 + 2 * (size_t)D * (work<D>::QUERIES + 2 * STAGES * BLOCK_KEYS) +
-           TABLES * sizeof(struct bias_table) + 256;
-}
+template <int D> struct forward_smem {
+    bf16 q[D / PANEL][config<D>::QUERIES][PANEL];
+    bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
+    bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
+    struct bias_table table[TABLES];
+    mbarrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+    mbarrier table_full[TABLES], table_empty[TABLES];
+};
+
+// Dynamic shared memory begins at a multiple of 16 bytes only.
+template <int D> constexpr size_t forward_smem_bytes = sizeof(forward_smem<D>) + SWIZZLE_ATOM;
 
 #if HAS_WGMMA
 
-template <int D> struct forward_memory {
-    bf16 q[D / PANEL][work<D>::QUERIES][PANEL];
-    bf16 k[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
-    bf16 v[STAGES][D / PANEL][BLOCK_KEYS][PANEL];
-    struct bias_table table[TABLES]; // of the item at hand, and of the next
-    barrier q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
-    barrier table_full[TABLES], table_empty[TABLES];
-};
-
-// One block of queries of one head.
+// A work item: one block of queries of one head.
 template <int D> struct item {
-    static const int QUERIES = work<D>::QUERIES;
+    static const int QUERIES = config<D>::QUERIES;
     int b, h, first; // first query
     int last_block;  // of keys
     const uint32_t *kept;
 
-    // Some heads at a time, so that their keys stay in the second-level cache; of these the longest
-    // rows first.
-    __device__ __forceinline__ item(const forward_call &c, int index)
+    // Consecutive items are of HEADS_TOGETHER heads, so that their keys stay in the L2 cache, the
+    // longest rows first, so that the last items are short.
+    __device__ __forceinline__ item(const forward_params &p, int index)
     {
-        int all = c.s.B * c.s.H, group = index / (HEADS_TOGETHER * c.blocks) * HEADS_TOGETHER;
-        int together = min(HEADS_TOGETHER, all - group), rest = index - group * c.blocks;
-        int head = group + rest % together, block = c.blocks - 1 - rest / together;
+        int all = p.s.B * p.s.H, group = index / (HEADS_TOGETHER * p.blocks) * HEADS_TOGETHER;
+        int together = min(HEADS_TOGETHER, all - group), rest = index - group * p.blocks;
+        int head = group + rest % together, block = p.blocks - 1 - rest / together;
 
-        b = head / c.s.H;
-        h = head % c.s.H;
+        b = head / p.s.H;
+        h = head % p.s.H;
         first = block * QUERIES;
-        last_block = min(c.s.past() + first + QUERIES - 1, c.s.Lk - 1) / BLOCK_KEYS;
+        last_block = min(p.s.past() + first + QUERIES - 1, p.s.Lk - 1) / BLOCK_KEYS;
         kept = NULL;
-        if (c.kept.bits)
-            kept = c.kept.row(head, min((first + QUERIES) / ATTENTION_TILE, c.kept.rows) - 1);
+        if (p.kept.bits)
+            kept = p.kept.row(head, min((first + QUERIES) / ATTENTION_TILE, p.kept.rows) - 1);
     }
 
-    // The next block of keys to visit, from n on downwards; -1: none.
+    // The next key block to visit, from n downwards; -1: none. Producer and consumers walk alike.
     __device__ __forceinline__ int next(int n) const
     {
         while (n >= 0 && !keys_are_kept(kept, n))
@@ -86,403 +103,414 @@ template <int D> struct item {
     }
 };
 
-// ---- copying
+// ---- producer
 
 template <int D, int ROWS>
-static __device__ __forceinline__ void copy_tile(bf16 (*to)[ROWS][PANEL], const CUtensorMap *map,
-                                                 barrier *full, int h, int l, int b)
+__device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtensorMap *map,
+                                          mbarrier *full, int h, int l, int b)
 {
-    barrier_expect(full, D * ROWS * sizeof(bf16));
+    mbarrier_arrive_expect_tx(full, D * ROWS * sizeof(bf16));
 #pragma unroll
-    for (int p = 0; p < D / PANEL; p++)
-        copy_box(to[p], map, full, p * PANEL, h, l, b);
+    for (int panel = 0; panel < D / PANEL; panel++)
+        tma_load(to[panel], map, full, panel * PANEL, h, l, b);
 }
 
+// One thread. K and V have barriers of their own: S of a tile can start before V has arrived.
 template <int D>
-static __device__ __forceinline__ void copy_all(const forward_call &c, forward_memory<D> *m)
+__device__ __forceinline__ void produce_tiles(const forward_params &p, forward_smem<D> *smem)
 {
-    struct ring_place<STAGES> t = {
-        0, 1
-    };
-    uint32_t q_parity = 1;
+    pipeline_state<STAGES> t = { 0, PRODUCER_PARITY };
+    uint32_t q_parity = PRODUCER_PARITY;
 
-    for (int index = blockIdx.x; index < c.items; index += gridDim.x) {
-        struct item<D> w(c, index);
-        int kv = c.s.key_head(w.h);
-        barrier_wait(&m->q_empty, q_parity);
-        copy_tile<D>(m->q, &c.q, &m->q_full, w.h, w.first, w.b);
+    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+        item<D> w(p, index);
+        int kv = p.s.key_head(w.h);
+        mbarrier_wait(&smem->q_empty, q_parity);
+        load_tile<D>(smem->q, &p.q, &smem->q_full, w.h, w.first, w.b);
         q_parity ^= 1;
         for (int n = w.next(w.last_block); n >= 0; n = w.next(n - 1)) {
-            barrier_wait(&m->k_empty[t.stage], t.parity);
-            copy_tile<D>(m->k[t.stage], &c.k, &m->k_full[t.stage], kv, n * BLOCK_KEYS, w.b);
-            barrier_wait(&m->v_empty[t.stage], t.parity);
-            copy_tile<D>(m->v[t.stage], &c.v, &m->v_full[t.stage], kv, n * BLOCK_KEYS, w.b);
-            t.step();
+            mbarrier_wait(&smem->k_empty[t.stage], t.parity);
+            load_tile<D>(smem->k[t.stage], &p.k, &smem->k_full[t.stage], kv, n * BLOCK_KEYS, w.b);
+            mbarrier_wait(&smem->v_empty[t.stage], t.parity);
+            load_tile<D>(smem->v[t.stage], &p.v, &smem->v_full[t.stage], kv, n * BLOCK_KEYS, w.b);
+            t.advance();
         }
     }
 }
 
-// The warps of the copying warpgroup that copy nothing bring the tables.
+// The other warps of the producer warpgroup copy bias tables, one item ahead of the consumers.
 enum { TABLE_THREADS = WARPGROUP - 32 };
 
 template <int D>
-static __device__ __forceinline__ void fill_tables(const forward_call &c, forward_memory<D> *m)
+__device__ __forceinline__ void produce_tables(const forward_params &p, forward_smem<D> *smem)
 {
-    struct ring_place<TABLES> t = {
-        0, 1
-    };
+    pipeline_state<TABLES> t = { 0, PRODUCER_PARITY };
 
-    for (int index = blockIdx.x; index < c.items; index += gridDim.x) {
-        struct item<D> w(c, index);
-        barrier_wait(&m->table_empty[t.stage], t.parity);
-        fill_table(&m->table[t.stage], c.s, w.h, (int)threadIdx.x - 32, TABLE_THREADS);
-        barrier_arrive(&m->table_full[t.stage]);
-        t.step();
+    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+        item<D> w(p, index);
+        mbarrier_wait(&smem->table_empty[t.stage], t.parity);
+        fill_table(&smem->table[t.stage], p.s, w.h, (int)threadIdx.x - 32, TABLE_THREADS);
+        mbarrier_arrive(&smem->table_full[t.stage]);
+        t.advance();
     }
 }
 
-// ---- computing
+// ---- consumer
 
-// What one thread holds of 64 queries: two rows, `row` and 8 below.
-template <int D> struct rows {
-    float s[BLOCK_KEYS / 2], o[D / 2];
-    uint32_t p[BLOCK_KEYS / 16][4];
-    float m[2], l[2], shrink[2];
-    int row, column; // position of the first row's query; first column within a tile
+// What one thread holds of its warpgroup's 64 queries: elements of two rows, `row` and row + 8, in
+// the fragment layout of hopper.cuh. Maxima m are those of S, before scale.
+template <int D> struct fragment {
+    float s[BLOCK_KEYS / 2], o[D / 2];   // S, then P in fp32; O
+    uint32_t p[BLOCK_KEYS / WGMMA_K][4]; // P as the A operand of P V
+    float m[2], l[2], shrink[2];         // per row: max, this thread's part of the sum, exp(m - m')
+    int row, column;                     // position of the first row's query; first column
 };
 
-// Sums start from bias / scale.
-template <int D>
-static __device__ __forceinline__ void start_scores(rows<D> &r, float step, int first_key)
+// The two rows of a fragment's element i are 8 apart; columns as in hopper.cuh.
+__device__ __forceinline__ constexpr int row_of(int i)
 {
-    int distance = r.row - first_key - r.column;
+    return i & 2 ? 8 : 0;
+}
+
+__device__ __forceinline__ constexpr int column_of(int i)
+{
+    return 8 * (i / 4) + (i & 1);
+}
+
+// S starts from bias / scale = -step * distance. The position of the column is added to the bias of
+// the first column in one fused step.
+template <int D>
+__device__ __forceinline__ void start_from_slope(fragment<D> &f, float step, int first_key)
+{
+    int distance = f.row - first_key - f.column;
     float upper = step * -(float)distance, lower = step * -(float)(distance + 8);
 
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / 2; i++)
-        r.s[i] = fmaf(step, (float)(8 * (i / 4) + (i & 1)), i & 2 ? lower : upper);
+        f.s[i] = fmaf(step, (float)column_of(i), row_of(i) ? lower : upper);
 }
 
+// The same from a table of biases. `far`: all pairs have the table's last entry.
 template <int D>
-static __device__ __forceinline__ void start_scores_from_table(rows<D> &r, const bias_table *table,
-                                                               int first_key, int T, bool far)
+__device__ __forceinline__ void start_from_table(fragment<D> &f, const bias_table *table,
+                                                 int first_key, int T, bool far)
 {
-    const float *bias = table->at(r.row - first_key - r.column);
+    const float *bias = table->at(f.row - first_key - f.column);
     float last = *table->at(T - 1);
 
-    if (far) { // all pairs have the last entry
+    if (far) {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
-            r.s[i] = last;
+            f.s[i] = last;
     } else {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
-            r.s[i] = bias[(i & 2 ? 8 : 0) - 8 * (i / 4) - (i & 1)];
+            f.s[i] = bias[row_of(i) - 8 * (i / 4) - (i & 1)];
     }
 }
 
-template <int D>
-static __device__ __forceinline__ void multiply_scores(rows<D> &r, uint32_t queries, uint32_t keys)
-{
-    wgmma_begin();
+// Ping-pong: consumers take turns in issuing products, in the order of their number. While one
+// multiplies, the others are at their exponentials. Without this they fall into step, and all of
+// them want the same unit at the same time.
+template <int D> struct ping_pong {
+    static const int THREADS = WARPGROUP * config<D>::CONSUMERS, FIRST_ID = 1;
+
+    // The first consumer begins: the others act as if they had just had a turn.
+    static __device__ __forceinline__ void begin(int group)
+    {
 #pragma unroll
-    for (int d = 0; d < D / 16; d++)
-        wgmma_shared<BLOCK_KEYS, 0, 0>(
-            r.s, operand_along_k(queries + d / 4 * (work<D>::QUERIES * 128) + d % 4 * 32),
-            operand_along_k(keys + d / 4 * (BLOCK_KEYS * 128) + d % 4 * 32), 1);
+        for (int i = 0; i < config<D>::CONSUMERS - 1; i++)
+            if (i < group)
+                named_barrier_arrive<THREADS>(FIRST_ID + i);
+    }
+
+    static __device__ __forceinline__ void take(int group)
+    {
+        named_barrier_sync<THREADS>(FIRST_ID + group);
+    }
+
+    static __device__ __forceinline__ void pass(int group)
+    {
+#pragma unroll
+        for (int i = 1; i < config<D>::CONSUMERS; i++)
+            named_barrier_arrive<THREADS>(FIRST_ID + (group + i) % config<D>::CONSUMERS);
+    }
+};
+
+// Issues S = Q K^T of key block n. The turn is ours when it returns.
+template <int D, bool TABLE>
+__device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_params &p,
+                                             forward_smem<D> *smem, const item<D> &w,
+                                             const bias_table *table, float step, int n,
+                                             pipeline_state<STAGES> t, int group)
+{
+    int nearest = p.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
+    const uint32_t panel_q = config<D>::QUERIES * PANEL_ROW, panel_k = BLOCK_KEYS * PANEL_ROW;
+
+    if (TABLE)
+        start_from_table<D>(f, table, n * BLOCK_KEYS, p.s.T, nearest >= p.s.T - 1);
+    else
+        start_from_slope<D>(f, step, n * BLOCK_KEYS);
+    mbarrier_wait(&smem->k_full[t.stage], t.parity);
+    ping_pong<D>::take(group);
+    uint32_t queries = shared_address(smem->q) + group * (WGMMA_M * PANEL_ROW),
+             keys = shared_address(smem->k[t.stage]);
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < D / WGMMA_K; d++) {
+        int panel = d / K_STEPS_PER_PANEL, within = d % K_STEPS_PER_PANEL * K_STEP;
+        wgmma_ss<BLOCK_KEYS, 0, 0>(f.s, descriptor_k_major(queries + panel * panel_q + within),
+                                   descriptor_k_major(keys + panel * panel_k + within), 1);
+    }
     wgmma_commit();
 }
 
+// Issues O += P V.
 template <int D>
-static __device__ __forceinline__ void multiply_values(rows<D> &r, uint32_t values, bool add)
+__device__ __forceinline__ void issue_values(fragment<D> &f, uint32_t values, bool accumulate)
 {
-    wgmma_begin();
+    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < BLOCK_KEYS / 16; k++)
-        wgmma_registers<D, 1>(
-            r.o, r.p[k], operand_across_k(values + k * (16 * 128), BLOCK_KEYS * 128), add || k > 0);
+    for (int k = 0; k < BLOCK_KEYS / WGMMA_K; k++)
+        wgmma_rs<D, 1>(
+            f.o, f.p[k],
+            descriptor_mn_major(values + k * (WGMMA_K * PANEL_ROW), BLOCK_KEYS * PANEL_ROW),
+            accumulate || k > 0);
     wgmma_commit();
 }
 
-template <int D> static __device__ __forceinline__ void mask(rows<D> &r, int first_key)
-{
-#pragma unroll
-    for (int i = 0; i < BLOCK_KEYS / 2; i++)
-        if (first_key + r.column + 8 * (i / 4) + (i & 1) > r.row + (i & 2 ? 8 : 0))
-            r.s[i] = -INFINITY;
-}
-
-// s becomes P; m, l and shrink are brought up to date. A row that sees no key yet has a maximum of
-// -inf.
-template <int D> static __device__ __forceinline__ void softmax(rows<D> &r, float scale_log2)
+// Online softmax: S becomes P; m, l and shrink are updated. Four lanes share a row; l stays apart
+// until the end. A row that has seen no key yet has a maximum of -inf and weights of 0.
+template <int D> __device__ __forceinline__ void softmax(fragment<D> &f, float scale_log2)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float most = r.m[half], sum = 0.0f, shift;
+        float most = f.m[half], sum = 0.0f, shift;
 #pragma unroll
         for (int i = 2 * half; i < BLOCK_KEYS / 2; i += 4)
-            most = fmaxf(most, fmaxf(r.s[i], r.s[i + 1]));
+            most = fmaxf(most, fmaxf(f.s[i], f.s[i + 1]));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
         shift = most == -INFINITY ? 0.0f : most * scale_log2;
-        r.shrink[half] = power_of_two(fmaf(r.m[half], scale_log2, -shift));
-        r.m[half] = most;
+        f.shrink[half] = power_of_two(fmaf(f.m[half], scale_log2, -shift));
+        f.m[half] = most;
 #pragma unroll
         for (int i = 2 * half; i < BLOCK_KEYS / 2; i += 4) {
-            r.s[i] = power_of_two(fmaf(r.s[i], scale_log2, -shift));
-            r.s[i + 1] = power_of_two(fmaf(r.s[i + 1], scale_log2, -shift));
-            sum += r.s[i] + r.s[i + 1];
+            f.s[i] = power_of_two(fmaf(f.s[i], scale_log2, -shift));
+            f.s[i + 1] = power_of_two(fmaf(f.s[i + 1], scale_log2, -shift));
+            sum += f.s[i] + f.s[i + 1];
         }
-        r.l[half] = fmaf(r.l[half], r.shrink[half], sum);
+        f.l[half] = fmaf(f.l[half], f.shrink[half], sum);
     }
 }
 
-template <int D> static __device__ __forceinline__ void shrink_sums(rows<D> &r)
-{
-    if (!__any_sync(0xffffffffu, r.shrink[0] != 1.0f || r.shrink[1] != 1.0f))
-        return;
-#pragma unroll
-    for (int i = 0; i < D / 2; i++)
-        r.o[i] *= r.shrink[i >> 1 & 1];
-}
-
-template <int D> static __device__ __forceinline__ void pack_weights(rows<D> &r)
-{
-#pragma unroll
-    for (int k = 0; k < BLOCK_KEYS / 16; k++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            r.p[k][i] = pack_two(r.s[8 * k + 2 * i], r.s[8 * k + 2 * i + 1]);
-}
-
+// After S of key block n has been computed: frees its stage, masks the diagonal, and takes the
+// softmax.
 template <int D>
-static __device__ __forceinline__ void finish_rows(rows<D> &r, const forward_call &c,
-                                                   const struct item<D> &w, int in_block)
+__device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_params &p,
+                                              forward_smem<D> *smem, const item<D> &w, int n,
+                                              pipeline_state<STAGES> t)
+{
+    fence_fragment(f.s);
+    if (threadIdx.x % WARPGROUP == 0)
+        mbarrier_arrive(&smem->k_empty[t.stage]);
+    if ((n + 1) * BLOCK_KEYS - 1 > p.s.past() + w.first) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_KEYS / 2; i++)
+            if (n * BLOCK_KEYS + f.column + column_of(i) > f.row + row_of(i))
+                f.s[i] = -INFINITY;
+    }
+    softmax<D>(f, p.s.scale * log2_e);
+}
+
+// Waits for P V, frees the stage of V.
+template <int D>
+__device__ __forceinline__ void finish_values(fragment<D> &f, forward_smem<D> *smem,
+                                              pipeline_state<STAGES> t)
+{
+    wgmma_wait<0>();
+    fence_fragment(f.o);
+    fence_fragment(f.p);
+    if (threadIdx.x % WARPGROUP == 0)
+        mbarrier_arrive(&smem->v_empty[t.stage]);
+}
+
+// Epilogue: y = O / l and lse = scale m + log l, straight from registers.
+template <int D>
+__device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params &p,
+                                           const item<D> &w, int in_block)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int i = w.first + in_block + 8 * half;
-        float sum = r.l[half];
+        float sum = f.l[half];
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        if (i >= c.s.Lq)
+        if (i >= p.s.Lq)
             continue;
         float inverse = 1.0f / sum;
-        bf16 *to = c.y.row(w.b, i, w.h);
+        bf16 *to = p.y.row(w.b, i, w.h);
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
-            if (8 * j + r.column < c.s.D)
-                *(uint32_t *)(to + 8 * j + r.column) =
-                    pack_two(r.o[4 * j + 2 * half] * inverse, r.o[4 * j + 2 * half + 1] * inverse);
-        if (r.column == 0)
-            c.lse[((int64_t)w.b * c.s.H + w.h) * c.s.Lq + i] =
-                fmaf(r.m[half], c.s.scale, logf(sum));
+            if (8 * j + f.column < p.s.D)
+                *(uint32_t *)(to + 8 * j + f.column) = pack_bf16x2(
+                    f.o[4 * j + 2 * half] * inverse, f.o[4 * j + 2 * half + 1] * inverse);
+        if (f.column == 0)
+            p.lse[((int64_t)w.b * p.s.H + w.h) * p.s.Lq + i] =
+                fmaf(f.m[half], p.s.scale, logf(sum));
     }
 }
 
-// Warpgroups take turns in starting products: while one multiplies, another is at its exponentials.
-// Left alone they fall into step and all want the same unit at the same time.
-template <int D> static __device__ __forceinline__ void take_turn(int group)
-{
-    meet<WARPGROUP * work<D>::CONSUMERS>(1 + group);
-}
-
-template <int D> static __device__ __forceinline__ void give_turn(int group)
-{
-#pragma unroll
-    for (int i = 1; i < work<D>::CONSUMERS; i++)
-        pass_by<WARPGROUP * work<D>::CONSUMERS>(1 + (group + i) % work<D>::CONSUMERS);
-}
-
-// The first is first: the others behave as if they had just had a turn.
-template <int D> static __device__ __forceinline__ void begin_turns(int group)
-{
-#pragma unroll
-    for (int i = 0; i < work<D>::CONSUMERS - 1; i++)
-        if (i < group)
-            pass_by<WARPGROUP * work<D>::CONSUMERS>(1 + i);
-}
-
-// S of a tile is under way, and the turn is ours until it is given away.
 template <int D, bool TABLE>
-static __device__ __forceinline__ void begin_scores(rows<D> &r, const forward_call &c,
-                                                    forward_memory<D> *m, const struct item<D> &w,
-                                                    const bias_table *table, float step, int n,
-                                                    struct ring_place<STAGES> t, int group)
-{
-    int nearest = c.s.past() + w.first - ((n + 1) * BLOCK_KEYS - 1);
-
-    if (TABLE)
-        start_scores_from_table<D>(r, table, n * BLOCK_KEYS, c.s.T, nearest >= c.s.T - 1);
-    else
-        start_scores<D>(r, step, n * BLOCK_KEYS);
-    barrier_wait(&m->k_full[t.stage], t.parity);
-    take_turn<D>(group);
-    multiply_scores<D>(r, shared_address(m->q) + group * (64 * 128), shared_address(m->k[t.stage]));
-}
-
-// Masked where keys reach beyond the first query; then its place in the ring is free.
-template <int D>
-static __device__ __forceinline__ void end_scores(rows<D> &r, const forward_call &c,
-                                                  forward_memory<D> *m, const struct item<D> &w,
-                                                  int n, struct ring_place<STAGES> t)
-{
-    hold(r.s);
-    if (threadIdx.x % WARPGROUP == 0)
-        barrier_arrive(&m->k_empty[t.stage]);
-    if ((n + 1) * BLOCK_KEYS - 1 > c.s.past() + w.first)
-        mask<D>(r, n * BLOCK_KEYS);
-    softmax<D>(r, c.s.scale * log2_e);
-}
-
-template <int D>
-static __device__ __forceinline__ void end_values(rows<D> &r, forward_memory<D> *m,
-                                                  struct ring_place<STAGES> t)
-{
-    wgmma_wait<0>();
-    hold(r.o);
-    hold(r.p);
-    if (threadIdx.x % WARPGROUP == 0)
-        barrier_arrive(&m->v_empty[t.stage]);
-}
-
-template <int D, bool TABLE>
-static __device__ __forceinline__ void compute_all(const forward_call &c, forward_memory<D> *m,
-                                                   int group)
+__device__ __forceinline__ void consume(const forward_params &p, forward_smem<D> *smem, int group)
 {
     int lane = threadIdx.x % 32,
-        in_block = group * 64 + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
-    struct ring_place<STAGES> t = {
-        0, 0
-    };
-    struct ring_place<TABLES> table = {
-        0, 0
-    };
-    uint32_t q_parity = 0;
-    rows<D> r;
+        in_block = group * WGMMA_M + threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
+    pipeline_state<STAGES> t = { 0, CONSUMER_PARITY };
+    pipeline_state<TABLES> table = { 0, CONSUMER_PARITY };
+    uint32_t q_parity = CONSUMER_PARITY;
+    fragment<D> f;
 
-    r.column = lane % 4 * 2;
-    begin_turns<D>(group);
-    for (int index = blockIdx.x; index < c.items; index += gridDim.x) {
-        struct item<D> w(c, index);
-        float step = c.s.kind == BIAS_LINEAR ? c.s.values[w.h] / c.s.scale : 0.0f;
+    f.column = lane % 4 * 2;
+    ping_pong<D>::begin(group);
+    for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
+        item<D> w(p, index);
+        float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
         int n = w.next(w.last_block);
-        bool any = false;
+        bool any = false; // O holds something
 
         if (TABLE)
-            barrier_wait(&m->table_full[table.stage], table.parity);
-        r.row = c.s.past() + w.first + in_block;
-        r.m[0] = r.m[1] = -INFINITY;
-        r.l[0] = r.l[1] = 0.0f;
-        barrier_wait(&m->q_full, q_parity);
+            mbarrier_wait(&smem->table_full[table.stage], table.parity);
+        f.row = p.s.past() + w.first + in_block;
+        f.m[0] = f.m[1] = -INFINITY;
+        f.l[0] = f.l[1] = 0.0f;
+        mbarrier_wait(&smem->q_full, q_parity);
         q_parity ^= 1;
-        begin_scores<D, TABLE>(r, c, m, w, &m->table[table.stage], step, n, t, group);
-        give_turn<D>(group);
+
+        // Prologue: S and softmax of the nearest key block. It holds the diagonal, so it is never
+        // skipped.
+        issue_scores<D, TABLE>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
+        ping_pong<D>::pass(group);
         wgmma_wait<0>();
-        end_scores<D>(r, c, m, w, n, t);
-        pack_weights<D>(r);
+        finish_scores<D>(f, p, smem, w, n, t);
+        pack_operand<BLOCK_KEYS>(f.p, f.s);
+
+        // Main loop: S of this block and P V of the one before are in flight together. The softmax
+        // waits for S only, and overlaps with P V.
         for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
-            struct ring_place<STAGES> before = t;
-            t.step();
-            begin_scores<D, TABLE>(r, c, m, w, &m->table[table.stage], step, n, t, group);
-            barrier_wait(&m->v_full[before.stage], before.parity);
-            multiply_values<D>(r, shared_address(m->v[before.stage]), any);
+            pipeline_state<STAGES> before = t;
+            t.advance();
+            issue_scores<D, TABLE>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
+            mbarrier_wait(&smem->v_full[before.stage], before.parity);
+            issue_values<D>(f, shared_address(smem->v[before.stage]), any);
             any = true;
-            give_turn<D>(group);
+            ping_pong<D>::pass(group);
             wgmma_wait<1>();
-            end_scores<D>(r, c, m, w, n, t);
-            end_values<D>(r, m, before);
-            shrink_sums<D>(r);
-            pack_weights<D>(r);
+            finish_scores<D>(f, p, smem, w, n, t);
+            finish_values<D>(f, smem, before);
+
+            // Rescale O to the new maximum. Mostly no row of the warp has one.
+            if (__any_sync(0xffffffffu, f.shrink[0] != 1.0f || f.shrink[1] != 1.0f)) {
+#pragma unroll
+                for (int i = 0; i < D / 2; i++)
+                    f.o[i] *= f.shrink[i >> 1 & 1];
+            }
+            pack_operand<BLOCK_KEYS>(f.p, f.s);
         }
+
+        // Q and the table are free: the producer loads those of the next item during the tail.
         if (threadIdx.x % WARPGROUP == 0)
-            barrier_arrive(&m->q_empty);
+            mbarrier_arrive(&smem->q_empty);
         if (TABLE) {
-            barrier_arrive(&m->table_empty[table.stage]);
-            table.step();
+            mbarrier_arrive(&smem->table_empty[table.stage]);
+            table.advance();
         }
-        barrier_wait(&m->v_full[t.stage], t.parity);
-        multiply_values<D>(r, shared_address(m->v[t.stage]), any);
-        end_values<D>(r, m, t);
-        t.step();
-        finish_rows<D>(r, c, w, in_block);
+
+        // Tail: P V of the last block, and the epilogue.
+        mbarrier_wait(&smem->v_full[t.stage], t.parity);
+        issue_values<D>(f, shared_address(smem->v[t.stage]), any);
+        finish_values<D>(f, smem, t);
+        t.advance();
+        write_rows<D>(f, p, w, in_block);
     }
 }
 
-template <int D> static __device__ __forceinline__ void init_barriers(forward_memory<D> *m)
+template <int D> __device__ __forceinline__ void init_barriers(forward_smem<D> *smem)
 {
-    barrier_init(&m->q_full, 1);
-    barrier_init(&m->q_empty, work<D>::CONSUMERS);
+    mbarrier_init(&smem->q_full, 1);
+    mbarrier_init(&smem->q_empty, config<D>::CONSUMERS);
     for (int i = 0; i < STAGES; i++) {
-        barrier_init(&m->k_full[i], 1);
-        barrier_init(&m->v_full[i], 1);
-        barrier_init(&m->k_empty[i], work<D>::CONSUMERS);
-        barrier_init(&m->v_empty[i], work<D>::CONSUMERS);
+        mbarrier_init(&smem->k_full[i], 1);
+        mbarrier_init(&smem->v_full[i], 1);
+        mbarrier_init(&smem->k_empty[i], config<D>::CONSUMERS);
+        mbarrier_init(&smem->v_empty[i], config<D>::CONSUMERS);
     }
     for (int i = 0; i < TABLES; i++) {
-        barrier_init(&m->table_full[i], TABLE_THREADS);
-        barrier_init(&m->table_empty[i], WARPGROUP * work<D>::CONSUMERS);
+        mbarrier_init(&smem->table_full[i], TABLE_THREADS);
+        mbarrier_init(&smem->table_empty[i], WARPGROUP * config<D>::CONSUMERS);
     }
-    publish_shared();
+    fence_async_proxy();
 }
 #endif // HAS_WGMMA
 
 template <int D, bool TABLE>
-static __global__ void __launch_bounds__(work<D>::THREADS, 1)
-    forward_kernel(const __grid_constant__ forward_call c)
+__global__ void __launch_bounds__(config<D>::THREADS, 1)
+    forward_kernel(const __grid_constant__ forward_params p)
 {
 #if HAS_WGMMA
     extern __shared__ char memory[];
-    forward_memory<D> *m = (forward_memory<D> *)first_panel(memory);
+    forward_smem<D> *smem = (forward_smem<D> *)align_to_atom(memory);
 
     if (threadIdx.x == 0)
-        init_barriers<D>(m);
+        init_barriers<D>(smem);
     __syncthreads();
     if (threadIdx.x < WARPGROUP) {
-        give_registers<(D == 64 ? 32 : 24)>();
+        setmaxnreg_dec<config<D>::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            copy_all<D>(c, m);
+            produce_tiles<D>(p, smem);
         else if (TABLE && threadIdx.x >= 32)
-            fill_tables<D>(c, m);
+            produce_tables<D>(p, smem);
     } else {
-        take_registers<(D == 64 ? 160 : 240)>();
-        compute_all<D, TABLE>(c, m, (int)threadIdx.x / WARPGROUP - 1);
+        setmaxnreg_inc<config<D>::CONSUMER_REGISTERS>();
+        consume<D, TABLE>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
     }
 #endif
 }
 
 template <int D>
-static alibi_status start(struct cuda *c, const struct attention_args *a, forward_call &call)
+alibi_status launch_forward(struct context *c, const struct attention_args *a, forward_params &p)
 {
     bool table = a->bias.kind == BIAS_TABLE;
     int grid;
 
-    static_assert(work<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND,
-                  "distances on the edge of a tile lie within the table");
-    call.blocks = (int)ceil_div(call.s.Lq, work<D>::QUERIES);
-    call.items = call.blocks * call.s.B * call.s.H;
-    grid = call.items < c->multiprocessors ? call.items : c->multiprocessors;
-    TRY_RETURN(tensor_map(&call.q, a->q, work<D>::QUERIES));
-    TRY_RETURN(tensor_map(&call.k, a->k, BLOCK_KEYS));
-    TRY_RETURN(tensor_map(&call.v, a->v, BLOCK_KEYS));
+    static_assert(config<D>::QUERIES + BLOCK_KEYS <= TABLE_AROUND,
+                  "a tile on the diagonal must not read outside the bias table");
+    p.blocks = (int)ceil_div(p.s.Lq, config<D>::QUERIES);
+    p.items = p.blocks * p.s.B * p.s.H;
+    grid = p.items < c->multiprocessors ? p.items : c->multiprocessors;
+    TRY_RETURN(make_tensor_map(&p.q, a->q, config<D>::QUERIES));
+    TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
+    TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
     return launch(c, "attention forward",
                   table ? forward_kernel<D, true> : forward_kernel<D, false>, grid,
-                  work<D>::THREADS, forward_shared<D>(), call);
+                  config<D>::THREADS, forward_smem_bytes<D>, p);
 }
 
-int forward_block_queries(int64_t D)
+} // namespace
+
+int wgmma_block_queries(int64_t D)
 {
-    return D <= 64 ? work<64>::QUERIES : work<128>::QUERIES;
+    return D <= 64 ? config<64>::QUERIES : config<128>::QUERIES;
 }
 
-alibi_status forward_matrix(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention_args *a, struct kept_tiles kept)
+alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
+                           struct kept_tiles kept)
 {
-    forward_call call;
+    forward_params p;
 
-    call.s = attention_shape_of(a);
-    call.y = heads_of<bf16>(y);
-    call.lse = (float *)lse.data;
-    call.kept = kept;
-    return call.s.D <= 64 ? start<64>(c, a, call) : start<128>(c, a, call);
+    p.s = attention_shape_of(a);
+    p.y = heads_of<bf16>(a->y);
+    p.lse = (float *)a->lse.data;
+    p.kept = kept;
+    return p.s.D <= 64 ? launch_forward<64>(c, a, p) : launch_forward<128>(c, a, p);
 }

@@ -1,23 +1,31 @@
 // attention_plain.cu - attention for any type and size, one row per warp
 //
-// Not fast: for fp32, where results are checked, and for heads that the matrix kernels do not
-// serve. A warp takes 32 keys (or queries) at a time, a score per lane, and then adds up vectors
-// with the lanes along D.
+// Not fast: for fp32, where results are compared with the CPU, and for heads and GPUs that the
+// wgmma kernels do not serve. A warp takes 32 keys (or queries) at a time, one score per lane, and
+// then adds vectors with its lanes along D:
+//
+//   forward_kernel    a query per warp: online softmax over the keys, nearest first
+//   queries_kernel    a query per warp: dQ, and its part of the gradient of the slope
+//   keys_kernel       a key per warp: dK and dV, over all queries of all heads that read it
+//   slopes_kernel, table_kernel    the gradient of the bias, in a fixed order
 #include "ops/cuda/attention.cuh"
+
+namespace
+{
 
 enum { WARPS = 4 };
 
-template <class T> struct plain_call {
+template <class T> struct plain_params {
     heads<const T> q, k, v, dy;
     heads<T> y, dq, dk, dv;
     float *lse;
     const float *delta;
-    float *slopes; // [B, H, Lq]: what each row adds to the gradient of its slope; NULL: not wanted
+    float *slopes; // [B, H, Lq]: parts of the gradients of the slopes; or NULL
     struct attention_shape s;
     struct kept_tiles kept;
 };
 
-template <class T> static __device__ __forceinline__ float dot(const T *a, const T *b, int D)
+template <class T> __device__ __forceinline__ float dot(const T *a, const T *b, int D)
 {
     float sum = 0.0f;
 
@@ -26,16 +34,15 @@ template <class T> static __device__ __forceinline__ float dot(const T *a, const
     return sum;
 }
 
-// The row of bits of query i; NULL: all.
+// The bits of query i; NULL: all tiles are used.
 template <class T>
-static __device__ __forceinline__ const uint32_t *kept_row(const plain_call<T> &c, int b, int h,
-                                                           int i)
+__device__ __forceinline__ const uint32_t *kept_row(const plain_params<T> &c, int b, int h, int i)
 {
     return c.kept.bits ? c.kept.row((int64_t)b * c.s.H + h, i / ATTENTION_TILE) : NULL;
 }
 
 template <class T>
-static __device__ __forceinline__ float score(const plain_call<T> &c, int b, int h, int i, int j)
+__device__ __forceinline__ float score(const plain_params<T> &c, int b, int h, int i, int j)
 {
     return c.s.scale * dot(c.q.row(b, i, h), c.k.row(b, j, c.s.key_head(h)), c.s.D) +
            c.s.bias(h, c.s.past() + i - j);
@@ -43,8 +50,8 @@ static __device__ __forceinline__ float score(const plain_call<T> &c, int b, int
 
 // P and dS of one pair, for the backward pass.
 template <class T>
-static __device__ __forceinline__ void pair(const plain_call<T> &c, int b, int h, int i, int j,
-                                            float *p, float *ds)
+__device__ __forceinline__ void pair(const plain_params<T> &c, int b, int h, int i, int j, float *p,
+                                     float *ds)
 {
     int64_t row = ((int64_t)b * c.s.H + h) * c.s.Lq + i;
 
@@ -52,12 +59,12 @@ static __device__ __forceinline__ void pair(const plain_call<T> &c, int b, int h
     *ds = *p * (dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D) - c.delta[row]);
 }
 
-// sums[d] = shrink * sums[d] + sum over lanes of weight * row[lane][d], lanes along D; `count` rows
-// from `first` on.
+// sums[d] = shrink * sums[d] + sum over n of weight_n * rows[first + n][d], lanes along D. Lane n
+// holds weight_n.
 template <class T>
-static __device__ __forceinline__ void add_rows(float *sums, float shrink, float weight,
-                                                heads<const T> rows, int b, int h, int first,
-                                                int count, int D)
+__device__ __forceinline__ void add_rows(float *sums, float shrink, float weight,
+                                         heads<const T> rows, int b, int h, int first, int count,
+                                         int D)
 {
     for (int base = 0; base < D; base += 32) {
         int d = base + threadIdx.x % 32;
@@ -72,21 +79,21 @@ static __device__ __forceinline__ void add_rows(float *sums, float shrink, float
     }
 }
 
-template <class T> static __device__ __forceinline__ void clear(float *sums, int D)
+template <class T> __device__ __forceinline__ void clear(float *sums, int D)
 {
     for (int d = threadIdx.x % 32; d < D; d += 32)
         sums[d] = 0.0f;
 }
 
 template <class T>
-static __device__ __forceinline__ void store_row(T *to, const float *sums, float factor, int D)
+__device__ __forceinline__ void store_row(T *to, const float *sums, float factor, int D)
 {
     for (int d = threadIdx.x % 32; d < D; d += 32)
         to[d] = from_float<T>(factor * sums[d]);
 }
 
-// Row number of this warp among all; its sums are in shared memory.
-static __device__ __forceinline__ int64_t warp_row(float **sums, int per_warp)
+// The number of this warp's row; its sums are in shared memory.
+__device__ __forceinline__ int64_t warp_row(float **sums, int per_warp)
 {
     extern __shared__ float shared_sums[];
     int warp = threadIdx.x / 32;
@@ -95,7 +102,7 @@ static __device__ __forceinline__ int64_t warp_row(float **sums, int per_warp)
     return (int64_t)blockIdx.x * WARPS + warp;
 }
 
-template <class T> static __global__ void forward_kernel(const __grid_constant__ plain_call<T> c)
+template <class T> __global__ void forward_kernel(const __grid_constant__ plain_params<T> c)
 {
     const attention_shape &s = c.s;
     float *o, m = -INFINITY, l = 0.0f;
@@ -124,7 +131,7 @@ template <class T> static __global__ void forward_kernel(const __grid_constant__
 }
 
 // dQ of one query.
-template <class T> static __global__ void queries_kernel(const __grid_constant__ plain_call<T> c)
+template <class T> __global__ void queries_kernel(const __grid_constant__ plain_params<T> c)
 {
     const attention_shape &s = c.s;
     float *sums, slope = 0.0f;
@@ -153,7 +160,7 @@ template <class T> static __global__ void queries_kernel(const __grid_constant__
 }
 
 // dK and dV of one key, over all queries of all heads that read it.
-template <class T> static __global__ void keys_kernel(const __grid_constant__ plain_call<T> c)
+template <class T> __global__ void keys_kernel(const __grid_constant__ plain_params<T> c)
 {
     const attention_shape &s = c.s;
     float *sums;
@@ -164,7 +171,8 @@ template <class T> static __global__ void keys_kernel(const __grid_constant__ pl
 
     if (row >= (int64_t)s.B * s.Hkv * s.Lk)
         return;
-    clear<T>(sums, s.D); // apart, so that each lane clears what it will add to
+    clear<T>(sums,
+             s.D); // two calls, so that each lane clears the columns that it adds to
     clear<T>(sums + s.D, s.D);
     for (int h = kv * group; h < (kv + 1) * group; h++)
         for (int i = j; i < s.Lq; i += 32) {
@@ -179,8 +187,8 @@ template <class T> static __global__ void keys_kernel(const __grid_constant__ pl
     store_row(c.dv.row(b, j, kv), sums + s.D, 1.0f, s.D);
 }
 
-// dslopes[h] += the rows' shares: a block per head.
-static __global__ void slopes_kernel(float *dslopes, const float *rows, int B, int H, int L)
+// dslopes[h] += the rows' parts: a block per head.
+__global__ void slopes_kernel(float *dslopes, const float *rows, int B, int H, int L)
 {
     int h = blockIdx.x;
     float sum = 0.0f;
@@ -192,10 +200,10 @@ static __global__ void slopes_kernel(float *dslopes, const float *rows, int B, i
         dslopes[h] += sum;
 }
 
-// dtable[h, t] += the pairs at that distance, or from it on for the last entry: a block per entry,
-// threads along the queries.
+// dtable[h, t] += dS of the pairs at distance t, for the last entry at t and beyond: a block per
+// entry, threads along the queries.
 template <class T>
-static __global__ void table_kernel(const __grid_constant__ plain_call<T> c, float *dtable)
+__global__ void table_kernel(const __grid_constant__ plain_params<T> c, float *dtable)
 {
     const attention_shape &s = c.s;
     int t = blockIdx.x, h = blockIdx.y;
@@ -216,90 +224,77 @@ static __global__ void table_kernel(const __grid_constant__ plain_call<T> c, flo
         dtable[h * s.T + t] += sum;
 }
 
-// ---- from outside
+// ---- host
 
-static unsigned blocks_for(int64_t rows)
+unsigned blocks_for(int64_t rows)
 {
     return (unsigned)ceil_div(rows, WARPS);
 }
 
 template <class T>
-static plain_call<T> call_of(const struct attention_args *a, struct tensor lse,
-                             struct kept_tiles kept)
+plain_params<T> params_of(const struct attention_args *a, const float *delta,
+                          struct kept_tiles kept)
 {
-    plain_call<T> call = {};
-
-    call.q = heads_of<const T>(a->q);
-    call.k = heads_of<const T>(a->k);
-    call.v = heads_of<const T>(a->v);
-    call.lse = (float *)lse.data;
-    call.s = attention_shape_of(a);
-    call.kept = kept;
-    return call;
+    return { .q = heads_of<const T>(a->q),
+             .k = heads_of<const T>(a->k),
+             .v = heads_of<const T>(a->v),
+             .dy = heads_of<const T>(a->dy),
+             .y = heads_of<T>(a->y),
+             .dq = heads_of<T>(a->dq),
+             .dk = heads_of<T>(a->dk),
+             .dv = heads_of<T>(a->dv),
+             .lse = (float *)a->lse.data,
+             .delta = delta,
+             .s = attention_shape_of(a),
+             .kept = kept };
 }
 
 template <class T>
-static alibi_status forward(struct cuda *c, struct tensor y, struct tensor lse,
-                            const struct attention_args *a, struct kept_tiles kept)
+alibi_status forward(struct context *c, const struct attention_args *a, struct kept_tiles kept)
 {
-    plain_call<T> call = call_of<T>(a, lse, kept);
-    int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq;
+    plain_params<T> p = params_of<T>(a, NULL, kept);
+    int64_t rows = (int64_t)p.s.B * p.s.H * p.s.Lq;
 
-    call.y = heads_of<T>(y);
     return launch(c, "attention forward", forward_kernel<T>, blocks_for(rows), 32 * WARPS,
-                  WARPS * call.s.D * sizeof(float), call);
+                  WARPS * p.s.D * sizeof(float), p);
 }
 
 template <class T>
-static alibi_status bias_gradient(struct cuda *c, const plain_call<T> &call, struct tensor dbias)
+alibi_status backward(struct context *c, const struct attention_args *a, const float *delta,
+                      struct kept_tiles kept)
 {
-    const attention_shape &s = call.s;
+    plain_params<T> p = params_of<T>(a, delta, kept);
+    const attention_shape &s = p.s;
+    int64_t rows = (int64_t)s.B * s.H * s.Lq, keys = (int64_t)s.B * s.Hkv * s.Lk;
+    const int64_t slopes[] = { rows, (int64_t)sizeof(float) };
+    size_t shared = WARPS * s.D * sizeof(float);
+    float *dbias = (float *)a->dbias.data;
 
-    if (!dbias.data || s.kind == BIAS_NONE)
+    if (dbias && s.kind == BIAS_LINEAR)
+        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 2, (void **)&p.slopes));
+    TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS,
+                      shared, p));
+    TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS,
+                      2 * shared, p));
+    if (!dbias || s.kind == BIAS_NONE)
         return ALIBI_OK;
     if (s.kind == BIAS_TABLE)
         return launch(c, "attention backward", table_kernel<T>, dim3((unsigned)s.T, (unsigned)s.H),
-                      256, 0, call, (float *)dbias.data);
-    return launch(c, "attention backward", slopes_kernel, s.H, 256, 0, (float *)dbias.data,
-                  (const float *)call.slopes, s.B, s.H, s.Lq);
+                      256, 0, p, dbias);
+    return launch(c, "attention backward", slopes_kernel, s.H, 256, 0, dbias,
+                  (const float *)p.slopes, s.B, s.H, s.Lq);
 }
 
-template <class T>
-static alibi_status backward(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
-                             struct tensor dbias, struct tensor dy, struct tensor lse,
-                             const float *delta, const struct attention_args *a,
-                             struct kept_tiles kept)
+} // namespace
+
+alibi_status forward_plain(struct context *c, const struct attention_args *a,
+                           struct kept_tiles kept)
 {
-    plain_call<T> call = call_of<T>(a, lse, kept);
-    int64_t rows = (int64_t)call.s.B * call.s.H * call.s.Lq,
-            keys = (int64_t)call.s.B * call.s.Hkv * call.s.Lk;
-    const int64_t slopes[] = { rows, (int64_t)sizeof(float) };
-    size_t shared = WARPS * call.s.D * sizeof(float);
-
-    call.dy = heads_of<const T>(dy);
-    call.dq = heads_of<T>(dq);
-    call.dk = heads_of<T>(dk);
-    call.dv = heads_of<T>(dv);
-    call.delta = delta;
-    if (dbias.data && call.s.kind == BIAS_LINEAR)
-        TRY_RETURN(cuda_scratch_for(c, SCRATCH_BIAS, slopes, 2, (void **)&call.slopes));
-    TRY_RETURN(launch(c, "attention backward", queries_kernel<T>, blocks_for(rows), 32 * WARPS,
-                      shared, call));
-    TRY_RETURN(launch(c, "attention backward", keys_kernel<T>, blocks_for(keys), 32 * WARPS,
-                      2 * shared, call));
-    return bias_gradient(c, call, dbias);
+    DISPATCH(a->y.type, T, return forward<T>(c, a, kept));
 }
 
-alibi_status forward_plain(struct cuda *c, struct tensor y, struct tensor lse,
-                           const struct attention_args *a, struct kept_tiles kept)
-{
-    DISPATCH(y.type, T, return forward<T>(c, y, lse, a, kept));
-}
-
-alibi_status backward_plain(struct cuda *c, struct tensor dq, struct tensor dk, struct tensor dv,
-                            struct tensor dbias, struct tensor dy, struct tensor lse,
-                            const float *delta, const struct attention_args *a,
+alibi_status backward_plain(struct context *c, const struct attention_args *a, const float *delta,
                             struct kept_tiles kept)
 {
-    DISPATCH(dy.type, T, return backward<T>(c, dq, dk, dv, dbias, dy, lse, delta, a, kept));
+    DISPATCH(a->dy.type, T, return backward<T>(c, a, delta, kept));
 }

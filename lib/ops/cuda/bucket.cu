@@ -1,9 +1,12 @@
-// bucket.cu
+// bucket.cu - biases by bucket of the distance (T5)
 //
 //   table[h, d] = weight[bucket[d], h]
 //
-// A few thousand numbers: a thread for each that is written.
+// A few thousand numbers: a thread per output.
 #include "ops/cuda/launch.cuh"
+
+namespace
+{
 
 struct bucket_lookup {
     float *table;
@@ -17,7 +20,7 @@ struct bucket_lookup {
     }
 };
 
-// One weight adds the distances of its bucket in their order.
+// The gradient of a weight: the distances of its bucket, added in order.
 struct bucket_gather {
     float *dweight;
     const float *dtable;
@@ -36,10 +39,12 @@ struct bucket_gather {
     }
 };
 
+} // namespace
+
 alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct tensor weight,
                                  struct tensor bucket)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
     const struct bucket_lookup op = { (float *)table.data, (const float *)weight.data,
                                       (const int32_t *)bucket.data, table.shape[0],
                                       table.shape[1] };
@@ -51,7 +56,7 @@ alibi_status cuda_bucket_forward(struct device *dev, struct tensor table, struct
 alibi_status cuda_bucket_backward(struct device *dev, struct tensor dweight, struct tensor dtable,
                                   struct tensor bucket)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
     const struct bucket_gather op = { (float *)dweight.data, (const float *)dtable.data,
                                       (const int32_t *)bucket.data, dtable.shape[0],
                                       dtable.shape[1] };

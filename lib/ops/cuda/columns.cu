@@ -1,13 +1,16 @@
-// columns.cu - what a bias needs: sums over rows, and adding to each row
+// columns.cu - a bias: adding it to each row, and its gradient, the sum over rows
 //
 //   sums[n] += sum_r x[r, n]                     y[r, n] += bias[n]
 #include "ops/cuda/columns.cuh"
 
-// ---- adding up what blocks left: 32 columns per block, ADDERS threads per column
+namespace
+{
+
+// ---- adding the partial sums of blocks: 32 columns per block, ADDERS threads per column
 
 enum { ADDERS = 32 };
 
-static __global__ void __launch_bounds__(LANES *ADDERS)
+__global__ void __launch_bounds__(LANES *ADDERS)
     add_partials_kernel(float *sums, float *more, const float *partials, int count, int64_t columns)
 {
     __shared__ float of_adder[ADDERS][LANES];
@@ -29,27 +32,7 @@ static __global__ void __launch_bounds__(LANES *ADDERS)
     to[column] += sum;
 }
 
-alibi_status cuda_add_partials(struct cuda *c, float *sums, float *more, const float *partials,
-                               int64_t count, int64_t columns)
-{
-    const dim3 grid((unsigned)ceil_div(columns, LANES), more ? 2 : 1);
-
-    return launch(c, "partial sums", add_partials_kernel, grid, dim3(LANES, ADDERS), 0, sums, more,
-                  partials, (int)count, columns);
-}
-
 // ---- sums over rows
-
-// A sum for each block's columns; where stripes alone are more than the blocks wanted, there is one
-// slice.
-size_t cuda_column_bytes(int64_t columns)
-{
-    const int64_t of_blocks = MULTIPROCESSORS * MOST_BLOCKS * LANES * MOST_COLUMNS;
-    const int64_t factors[] = { MOST_SETS, columns > of_blocks ? columns : of_blocks,
-                                (int64_t)sizeof(float) };
-
-    return cuda_bytes(factors, 3);
-}
 
 template <class T> struct column_sums {
     enum { SETS = 1, ROWS = 8, BLOCKS = 4 };
@@ -73,8 +56,7 @@ template <class T> struct column_sums {
     }
 };
 
-template <class T>
-static alibi_status sum_columns(struct cuda *c, struct tensor sums, struct tensor x)
+template <class T> alibi_status sum_columns(struct context *c, struct tensor sums, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = x.shape[0], columns = x.shape[1];
@@ -87,14 +69,9 @@ static alibi_status sum_columns(struct cuda *c, struct tensor sums, struct tenso
     return column_pass<1>(c, "column sums", op, (float *)sums.data, rows, columns);
 }
 
-alibi_status cuda_column_sums(struct cuda *c, struct tensor sums, struct tensor x)
-{
-    DISPATCH(x.type, T, return sum_columns<T>(c, sums, x));
-}
-
 // ---- adding a bias
 
-// Columns are a multiple of N where N is not 1, so that no thread's numbers are of two rows.
+// Columns are a multiple of N, so the numbers of a thread belong to one row.
 template <class T> struct add_bias {
     T *y;
     const T *bias;
@@ -113,8 +90,7 @@ template <class T> struct add_bias {
     }
 };
 
-template <class T>
-static alibi_status run_add_bias(struct cuda *c, struct tensor y, struct tensor bias)
+template <class T> alibi_status run_add_bias(struct context *c, struct tensor y, struct tensor bias)
 {
     constexpr int N = pack<T>::N;
     const struct add_bias<T> op = {
@@ -125,7 +101,34 @@ static alibi_status run_add_bias(struct cuda *c, struct tensor y, struct tensor 
                    y.shape[1] % N == 0 && aligned(y.data, bias.data));
 }
 
-alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias)
+} // namespace
+
+alibi_status cuda_add_partials(struct context *c, float *sums, float *more, const float *partials,
+                               int64_t count, int64_t columns)
+{
+    const dim3 grid((unsigned)ceil_div(columns, LANES), more ? 2 : 1);
+
+    return launch(c, "partial sums", add_partials_kernel, grid, dim3(LANES, ADDERS), 0, sums, more,
+                  partials, (int)count, columns);
+}
+
+// A sum per column of each block. If there are more stripes than blocks are wanted, there is one
+// slice.
+size_t cuda_column_bytes(int64_t columns)
+{
+    const int64_t of_blocks = MULTIPROCESSORS * MOST_BLOCKS * LANES * MOST_COLUMNS;
+    const int64_t factors[] = { MOST_SETS, columns > of_blocks ? columns : of_blocks,
+                                (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 3);
+}
+
+alibi_status cuda_column_sums(struct context *c, struct tensor sums, struct tensor x)
+{
+    DISPATCH(x.type, T, return sum_columns<T>(c, sums, x));
+}
+
+alibi_status cuda_add_bias(struct context *c, struct tensor y, struct tensor bias)
 {
     DISPATCH(y.type, T, return run_add_bias<T>(c, y, bias));
 }

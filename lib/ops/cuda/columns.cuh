@@ -1,40 +1,39 @@
-// columns.cuh - passes over the rows of a matrix that also add up its columns
+// columns.cuh - passes over the rows of a matrix that also sum its columns
 //
-// A block has a slice of the rows and a stripe of the columns: its warps take the rows in turns and
-// a lane keeps the same columns throughout, so that a warp reads 512 bytes in one go. It leaves the
-// sums of its slice; the slices' sums are then added in order.
+//            stripe 0     stripe 1     ...       a stripe is 32 lanes x N columns
+//   slice 0  block 0,0    block 1,0              its 8 warps take the rows of the slice in turns
+//   slice 1  block 0,1    block 1,1              a lane keeps its columns: 512 bytes per warp read
 //
-// What is added is up to an `op`:
+// A block writes the column sums of its slice; a second kernel adds the slices in order. The `op`
+// decides what is summed:
 //
 //   Op::SETS                          sums per column
-//   Op::ROWS                          rows that a thread reads before it uses the first
-//   Op::BLOCKS                        blocks per multiprocessor for which its registers suffice
-//   Op::part<N>                       what it reads of a row: N neighbouring columns
-//   op.read<N>(row, column)           reads a part
-//   op.use<N>(sums, part, row, column)   adds it to sums[SETS][N], and writes what else the pass is
-//   for
+//   Op::ROWS                          rows that a thread loads before it uses the first
+//   Op::BLOCKS                        resident blocks per multiprocessor
+//   Op::part<N>                       what it loads of a row: N neighbouring columns
+//   op.read<N>(row, column)           loads a part
+//   op.use<N>(sums, part, row, column)   adds it to sums[SETS][N], and writes the pass's own output
 #ifndef COLUMNS_CUH
 #define COLUMNS_CUH
 
 #include "ops/cuda/launch.cuh"
 
-// sums[n] += partials[0][0][n] + partials[1][0][n] + ..., always in the same order, and more[n] +=
-// partials[.][1][n]. partials [count, 2, columns], or [count, columns] where `more` is absent.
-alibi_status cuda_add_partials(struct cuda *c, float *sums, float *more, const float *partials,
+// sums[n] += partials[0][0][n] + partials[1][0][n] + ..., in a fixed order, and more[n] +=
+// partials[.][1][n]. partials [count, 2, columns], or [count, columns] if `more` is absent.
+alibi_status cuda_add_partials(struct context *c, float *sums, float *more, const float *partials,
                                int64_t count, int64_t columns);
 
-// There are so many blocks that a large GPU, of MULTIPROCESSORS, holds all at once and none is left
-// for a second turn. They are as many on every GPU, as results depend on it.
+// As many blocks as a large GPU, of MULTIPROCESSORS, holds at once. Results depend on the number of
+// slices, so it is the same on every GPU.
 enum { LANES = 32, WARPS = 8, SLICE_ROWS_MIN = 64, MULTIPROCESSORS = 132 };
 
-// The most sets and blocks of any op, and columns of a thread: cuda_column_bytes() counts with
-// them.
+// The most of any op: cuda_column_bytes() plans with them.
 enum { MOST_SETS = 2, MOST_BLOCKS = 4, MOST_COLUMNS = pack<bf16>::N };
 
 // The rows first, first + WARPS, ... below end.
 template <int N, class Op>
-static __device__ __forceinline__ void pass_rows(float (&sums)[Op::SETS][N], const Op &op,
-                                                 int column, int first, int end)
+__device__ __forceinline__ void pass_rows(float (&sums)[Op::SETS][N], const Op &op, int column,
+                                          int first, int end)
 {
     for (int r = first; r < end; r += Op::ROWS * WARPS) {
         typename Op::template part<N> parts[Op::ROWS];
@@ -52,7 +51,7 @@ static __device__ __forceinline__ void pass_rows(float (&sums)[Op::SETS][N], con
 // partials [slices, SETS, columns] may be absent; block (stripe, slice), threads (lane, warp); N
 // divides `columns`.
 template <int N, class Op>
-static __global__ void __launch_bounds__(LANES *WARPS, Op::BLOCKS)
+__global__ void __launch_bounds__(LANES *WARPS, Op::BLOCKS)
     column_pass_kernel(Op op, float *partials, int rows, int columns, int slice_rows)
 {
     __shared__ float of_warp[WARPS][Op::SETS][LANES * N];
@@ -82,22 +81,21 @@ static __global__ void __launch_bounds__(LANES *WARPS, Op::BLOCKS)
     }
 }
 
-static inline int64_t slice_rows_of(int64_t rows, int64_t stripes, int64_t blocks)
+inline int64_t slice_rows_of(int64_t rows, int64_t stripes, int64_t blocks)
 {
-    const int64_t slices = stripes < blocks ? blocks / stripes : 1,
-                  each = ceil_div(rows, slices); // there are columns
+    const int64_t slices = stripes < blocks ? blocks / stripes : 1, each = ceil_div(rows, slices);
 
     return each < SLICE_ROWS_MIN ? (int64_t)SLICE_ROWS_MIN : each;
 }
 
-// The op over [rows, columns], and sums [SETS, columns] += its sums; absent: not wanted.
+// Runs the op over [rows, columns]; sums [SETS, columns] += its column sums. sums may be absent.
 template <int N, class Op>
-static alibi_status column_pass(struct cuda *c, const char *what, Op op, float *sums, int64_t rows,
-                                int64_t columns)
+alibi_status column_pass(struct context *c, const char *what, Op op, float *sums, int64_t rows,
+                         int64_t columns)
 {
     static_assert((int)Op::SETS <= (int)MOST_SETS && (int)Op::BLOCKS <= (int)MOST_BLOCKS &&
                       N <= MOST_COLUMNS,
-                  "the most");
+                  "cuda_column_bytes() plans for less");
     const int64_t stripes = ceil_div(columns, LANES * N), width = Op::SETS * columns;
     float *partials = NULL;
 

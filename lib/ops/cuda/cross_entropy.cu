@@ -1,16 +1,18 @@
-// cross_entropy.cu
+// cross_entropy.cu - loss and gradient of the output layer
 //
-//   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax -
-//   onehot)
+//   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]]
+//   dlogits = scale * (softmax - onehot)
 //
-// A block has a row. The logits are copied to shared memory once, where a row fits, and then gone
-// over three times: for the largest, for the sum, for the gradient. Each thread reads, and writes,
-// the same columns in all of them, so dlogits may be logits, and only the two sums over the block
-// need barriers.
+// A block per row. If the row fits, it is copied to shared memory once (cp.async). Then come three
+// passes: maximum, sum of exponentials, gradient. A thread reads and writes the same columns in all
+// of them, so dlogits may be logits, and only the two reductions need barriers.
 #include <cuda_pipeline_primitives.h>
 #include <math.h>
 
 #include "ops/cuda/launch.cuh"
+
+namespace
+{
 
 enum { THREADS = 512 };
 
@@ -23,9 +25,9 @@ template <class T> struct logit_rows {
     float scale;
 };
 
-// exp(x - max). For bf16 one fused step and the unit for powers of two: its error, some 2^-22 and
-// 2^-23 |max|, is far below the logits' rounding.
-template <class T> static __device__ __forceinline__ float exponential(float x, float max)
+// exp(x - max). In bf16 one fused multiply-add and ex2.approx: the error, about 2^-22 and 2^-23
+// |max|, is far below the rounding of the logits.
+template <class T> __device__ __forceinline__ float exponential(float x, float max)
 {
     const float log2_e = 1.4426950408889634f;
 
@@ -34,8 +36,7 @@ template <class T> static __device__ __forceinline__ float exponential(float x, 
     return power_of_two(fmaf(x, log2_e, -max * log2_e));
 }
 
-template <class T, int N>
-static __device__ __forceinline__ void copy_row(T *to, const T *from, int V)
+template <class T, int N> __device__ __forceinline__ void copy_row(T *to, const T *from, int V)
 {
     for (int v = (int)threadIdx.x * N; v < V; v += THREADS * N) {
         if constexpr (N == 1)
@@ -47,7 +48,7 @@ static __device__ __forceinline__ void copy_row(T *to, const T *from, int V)
     __pipeline_wait_prior(0);
 }
 
-template <class T, int N> static __device__ __forceinline__ float largest(const T *row, int V)
+template <class T, int N> __device__ __forceinline__ float largest(const T *row, int V)
 {
     float max = -INFINITY;
 
@@ -62,9 +63,9 @@ template <class T, int N> static __device__ __forceinline__ float largest(const 
     return block_max(max);
 }
 
-// The largest is taken out of the exponent: no exp overflows, and one of them is 1.
+// Relative to the maximum: no exponential overflows, and one of them is 1.
 template <class T, int N>
-static __device__ __forceinline__ float sum_of_exp(const T *row, int V, float max)
+__device__ __forceinline__ float sum_of_exp(const T *row, int V, float max)
 {
     float sum = 0.0f;
 
@@ -80,8 +81,8 @@ static __device__ __forceinline__ float sum_of_exp(const T *row, int V, float ma
 }
 
 template <class T, int N>
-static __device__ __forceinline__ void gradient(T *to, const T *row, int V, float max, float sum,
-                                                int target, float scale)
+__device__ __forceinline__ void gradient(T *to, const T *row, int V, float max, float sum,
+                                         int target, float scale)
 {
     const float share = scale / sum;
 
@@ -100,7 +101,7 @@ static __device__ __forceinline__ void gradient(T *to, const T *row, int V, floa
     }
 }
 
-template <class T, int N> static __device__ __forceinline__ void zeros(T *to, int V)
+template <class T, int N> __device__ __forceinline__ void zeros(T *to, int V)
 {
     const float none[N] = {};
 
@@ -108,10 +109,10 @@ template <class T, int N> static __device__ __forceinline__ void zeros(T *to, in
         store<N>(to + v, none);
 }
 
-// KEEP: the row fits in shared memory. Two blocks per multiprocessor: one reads while the other
+// KEEP: the row is in shared memory. Two blocks per multiprocessor: one loads while the other
 // computes.
 template <class T, int N, bool KEEP>
-static __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_rows<T> a)
+__global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_rows<T> a)
 {
     extern __shared__ __align__(16) unsigned char kept[];
     const int64_t r = blockIdx.x, first = r * a.V;
@@ -125,7 +126,7 @@ static __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct
             zeros<T, N>(a.dlogits + first, a.V);
         return;
     }
-    const float of_target = to_float(row[target]); // before the row may be overwritten
+    const float of_target = to_float(row[target]); // before the gradient may overwrite the row
     if constexpr (KEEP) {
         copy_row<T, N>(reinterpret_cast<T *>(kept), row, a.V);
         row = reinterpret_cast<const T *>(kept);
@@ -139,9 +140,9 @@ static __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct
         gradient<T, N>(a.dlogits + first, row, a.V, max, sum, target, a.scale);
 }
 
-// Asks for all the shared memory there is, for two blocks, instead of cache.
+// All on-chip memory as shared memory, for two blocks.
 template <class T, int N>
-static alibi_status run_kept(struct cuda *c, struct logit_rows<T> a, dim3 grid, size_t bytes)
+alibi_status run_kept(struct context *c, struct logit_rows<T> a, dim3 grid, size_t bytes)
 {
     const auto kernel = cross_entropy_kernel<T, N, true>;
 
@@ -151,10 +152,9 @@ static alibi_status run_kept(struct cuda *c, struct logit_rows<T> a, dim3 grid, 
     return launch(c, "cross-entropy", kernel, grid, dim3(THREADS), bytes, a);
 }
 
-template <class T, int N>
-static alibi_status fit(struct cuda *c, struct logit_rows<T> a, int64_t count)
+template <class T, int N> alibi_status fit(struct context *c, struct logit_rows<T> a, int64_t count)
 {
-    const size_t others = 1024; // shared memory for sums over the block, and the system's
+    const size_t others = 1024; // for the reductions, and reserved by the system
     const size_t bytes = (size_t)a.V * sizeof(T);
     const dim3 grid((unsigned)count);
 
@@ -164,8 +164,8 @@ static alibi_status fit(struct cuda *c, struct logit_rows<T> a, int64_t count)
 }
 
 template <class T>
-static alibi_status run(struct cuda *c, struct tensor nll, struct tensor dlogits,
-                        struct tensor logits, struct tensor targets, double scale)
+alibi_status run(struct context *c, struct tensor nll, struct tensor dlogits, struct tensor logits,
+                 struct tensor targets, double scale)
 {
     constexpr int N = pack<T>::N;
     const int64_t count = logits.shape[0];
@@ -182,9 +182,11 @@ static alibi_status run(struct cuda *c, struct tensor nll, struct tensor dlogits
     return fit<T, 1>(c, a, count);
 }
 
+} // namespace
+
 alibi_status cuda_cross_entropy(struct device *dev, const struct cross_entropy_args *a)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "cross-entropy");
     DISPATCH(a->logits.type, T,

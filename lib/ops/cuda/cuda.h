@@ -44,6 +44,7 @@ enum scratch_place {
     SCRATCH_BIAS,    /* attention backward: partial gradients of the bias */
     SCRATCH_KEPT,    /* which key tiles attention uses */
     SCRATCH_PARTS,   /* decoding: results over parts of the keys */
+    SCRATCH_DECODE,  /* decoding: operands of linear layers, padded to full products */
     SCRATCH_PLACES,
 };
 
@@ -51,13 +52,13 @@ enum { SCRATCH_GRAIN = 1 << 20 }; /* a place's size is a multiple of it */
 
 enum {
     PART_EVENTS = 4096,        /* of parts.c, until they are added up */
-    BLAS_WORKSPACE = 64 << 20, /* bytes; larger than the L2 cache, see linear.c */
+    BLAS_WORKSPACE = 64 << 20, /* bytes; larger than the L2 cache, see linear.cu */
     STAGING_BYTES = 16 << 20,  /* page-locked host memory */
-    PLAN_BUCKETS = 256,        /* of the hash table of linear.c */
+    PLAN_BUCKETS = 256,        /* of the hash table of linear.cu */
 };
 
-/* The autotuner of linear.c tries a product's algorithms when the product has run `after` times and
- * takes `flops` or more. */
+/* The autotuner of linear.cu tries a product's algorithms when the product has run `after` times
+ * and takes `flops` or more. */
 struct autotune {
     int after;
     double flops;
@@ -66,11 +67,11 @@ struct autotune {
 enum { AUTOTUNE_AFTER = 24 };
 #define AUTOTUNE_FLOPS 2e9
 
-struct cuda_plan;   /* linear.c */
+struct cuda_plan;   /* linear.cu */
 struct cuda_parts;  /* parts.c */
 struct cuda_buffer; /* device.c */
 
-struct cuda {
+struct context {
     const struct cuda_host *host;
     int index; /* of the GPU, as the runtime counts */
     int multiprocessors, major;
@@ -97,14 +98,14 @@ struct cuda {
 
 /* The state of a device. Makes its GPU the current one of the calling thread: the first call of
  * every operation. */
-struct cuda *cuda_of(struct device *dev);
+struct context *cuda_of(struct device *dev);
 
 /* From now on time belongs to the operation `name`, a string literal; after cuda_part_end() to
  * none. Both do nothing until somebody has asked for times. */
-void cuda_part(struct cuda *c, const char *name);
-void cuda_part_end(struct cuda *c);
-void cuda_parts_free(struct cuda *c);
-void cuda_plans_free(struct cuda *c); /* linear.c */
+void cuda_part(struct context *c, const char *name);
+void cuda_part_end(struct context *c);
+void cuda_parts_free(struct context *c);
+void cuda_plans_free(struct context *c); /* linear.cu */
 
 /* The product of the factors; SIZE_MAX, which no device has, if it overflows. */
 static inline size_t cuda_bytes(const int64_t *factors, int count)
@@ -116,42 +117,34 @@ static inline size_t cuda_bytes(const int64_t *factors, int count)
 
 /* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's message. */
 alibi_status cuda_check(cudaError_t error, const char *what);
-alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes,
+alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes,
                           void **out); /* not cleared */
 /* cuda_bytes() of it. */
-alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors,
+alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
                               int count, void **out);
-alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what);
-void cuda_free(struct cuda *c, void *buffer, size_t bytes); /* waits for work in flight */
+alibi_status cuda_new(struct context *c, void **out, size_t bytes, const char *what);
+bool cuda_try_new(struct context *c, void **out, size_t bytes); /* false, no message: no memory */
+void cuda_free(struct context *c, void *buffer, size_t bytes);  /* waits for work in flight */
 
-/* Scratch memory that passes over so many rows of C numbers take, for workspace.cu: of SCRATCH_SUMS
- * (columns.cu: the most of any pass; norm.cu; embedding.cu), and of SCRATCH_SORT (embedding.cu). */
+/* Bytes of scratch memory that passes over so many rows of C numbers take, for workspace.cu:
+ * SCRATCH_SUMS (columns.cu: the most of any pass; norm.cu; embedding.cu), SCRATCH_SORT
+ * (embedding.cu), SCRATCH_DECODE (linear.cu). */
 size_t cuda_column_bytes(int64_t columns);
 size_t cuda_norm_bytes(int64_t rows, int64_t C);
 size_t cuda_aside_bytes(int64_t rows, int64_t C);
-size_t cuda_sorting_bytes(struct cuda *c, int64_t rows);
+size_t cuda_sorting_bytes(struct context *c, int64_t rows);
+size_t cuda_decode_bytes(int64_t in, int64_t out);
 
-/* What a bias needs (columns.cu): sums[n] += sum over rows of x[r, n]; y[r, n] += bias[n]. sums is
- * S, the rest T. */
-alibi_status cuda_column_sums(struct cuda *c, struct tensor sums, struct tensor x);
-alibi_status cuda_add_bias(struct cuda *c, struct tensor y, struct tensor bias);
+/* A bias and its gradient (columns.cu): y[r, n] += bias[n]; sums[n] += sum over rows of x[r, n].
+ * sums is S, the rest T. */
+alibi_status cuda_column_sums(struct context *c, struct tensor sums, struct tensor x);
+alibi_status cuda_add_bias(struct context *c, struct tensor y, struct tensor bias);
 
-/* The gradient of an activation (activation.cu) with the column sums of dx, S, which accumulate and
- * may be absent, in the same pass. Aliasing as in activation_backward. */
-alibi_status cuda_activation_backward_sums(struct cuda *c, int kind, struct tensor dx,
+/* The gradient of an activation and, in the same pass, the column sums of dx (activation.cu).
+ * dx_sums is S, accumulates, and may be absent. Aliasing as in activation_backward. */
+alibi_status cuda_activation_backward_sums(struct context *c, int kind, struct tensor dx,
                                            struct tensor dx_sums, struct tensor dy,
                                            struct tensor x);
-
-/* A number that tells results with different bits apart (fingerprint.cu). Waits. */
-alibi_status cuda_fingerprint(struct cuda *c, uint64_t *out, const void *data, size_t bytes);
-
-/* The operations that do not have ragged batches yet. */
-static inline alibi_status cuda_refuse_ragged(struct ragged ragged)
-{
-    return ragged_present(ragged)
-               ? fail(ALIBI_DEVICE, "the GPU cannot decode sequences of different lengths at once")
-               : ALIBI_OK;
-}
 
 /* ---- the table: contracts in ops.h */
 

@@ -1,6 +1,6 @@
 /* device.c - one opened GPU: its state, its memory, transfers, and the table of operations
  *
- * alibi_cuda_open() makes a fresh `struct cuda` each time, so several devices, on one GPU or on
+ * alibi_cuda_open() makes a fresh `struct context` each time, so several devices, on one GPU or on
  * several, live side by side in one process. Nothing here is shared between them.
  *
  * Invariant: `used` is the sum of all device memory that cuda_new() gave out and cuda_free() did
@@ -38,9 +38,9 @@ alibi_status fail(alibi_status status, const char *format, ...)
 
 /* The current device is a property of the thread in CUDA. Other code in the process may change it
  * between two of our calls, so every operation sets it. */
-struct cuda *cuda_of(struct device *dev)
+struct context *cuda_of(struct device *dev)
 {
-    struct cuda *c = dev->state;
+    struct context *c = dev->state;
 
     host_of_thread = c->host;
     (void)cudaSetDevice(c->index);
@@ -82,24 +82,38 @@ static alibi_status no_room(size_t bytes, const char *what)
 
 /* ---- memory */
 
-alibi_status cuda_new(struct cuda *c, void **out, size_t bytes, const char *what)
+static void count_used(struct context *c, size_t bytes)
+{
+    c->used += bytes;
+    if (c->used > c->peak)
+        c->peak = c->used;
+}
+
+alibi_status cuda_new(struct context *c, void **out, size_t bytes, const char *what)
 {
     void *buffer = NULL;
-    cudaError_t error =
-        cudaMalloc(&buffer, bytes > 0 ? bytes : 1); /* an empty buffer has an address too */
+    cudaError_t error = cudaMalloc(&buffer, bytes > 0 ? bytes : 1); /* empty ones have an address */
 
     if (error == cudaErrorMemoryAllocation)
         return no_room(bytes, what);
     TRY_RETURN(cuda_check(error, what));
-    c->used += bytes;
-    if (c->used > c->peak)
-        c->peak = c->used;
+    count_used(c, bytes);
     *out = buffer;
     return ALIBI_OK;
 }
 
+bool cuda_try_new(struct context *c, void **out, size_t bytes)
+{
+    if (cudaMalloc(out, bytes) != cudaSuccess) {
+        forget_error();
+        return false;
+    }
+    count_used(c, bytes);
+    return true;
+}
+
 /* An error of work in flight is not lost: the runtime reports it again at the next call. */
-void cuda_free(struct cuda *c, void *buffer, size_t bytes)
+void cuda_free(struct context *c, void *buffer, size_t bytes)
 {
     if (buffer == NULL)
         return;
@@ -110,7 +124,7 @@ void cuda_free(struct cuda *c, void *buffer, size_t bytes)
 
 alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const char *what)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
     void *buffer = NULL;
 
     if (c->buffer_count == c->buffer_capacity) {
@@ -129,7 +143,7 @@ alibi_status cuda_buffer_new(struct device *dev, void **out, size_t bytes, const
 
 void cuda_buffer_free(struct device *dev, void *buffer)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     for (size_t i = 0; i < c->buffer_count; i++)
         if (c->buffers[i].at == buffer) {
@@ -140,7 +154,7 @@ void cuda_buffer_free(struct device *dev, void *buffer)
 }
 
 /* A place only grows, in multiples of SCRATCH_GRAIN; growing loses what is in it. */
-alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes, void **out)
+alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes, void **out)
 {
     size_t rounded;
 
@@ -158,7 +172,7 @@ alibi_status cuda_scratch(struct cuda *c, enum scratch_place place, size_t bytes
     return ALIBI_OK;
 }
 
-alibi_status cuda_scratch_for(struct cuda *c, enum scratch_place place, const int64_t *factors,
+alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
                               int count, void **out)
 {
     return cuda_scratch(c, place, cuda_bytes(factors, count), out);
@@ -198,12 +212,13 @@ static size_t piece(struct tensor t, size_t k, size_t *from)
     return *from >= all ? 0 : all - *from < most ? all - *from : most;
 }
 
-static alibi_status wait_for_half(struct cuda *c, int half)
+static alibi_status wait_for_half(struct context *c, int half)
 {
     return cuda_check(cudaEventSynchronize(c->staging.done[half]), "copying between host and GPU");
 }
 
-static alibi_status start_copy(struct cuda *c, int half, void *to, const void *from, size_t bytes)
+static alibi_status start_copy(struct context *c, int half, void *to, const void *from,
+                               size_t bytes)
 {
     static const char what[] = "copying between host and GPU";
 
@@ -213,7 +228,7 @@ static alibi_status start_copy(struct cuda *c, int half, void *to, const void *f
 
 alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
     size_t from, count;
 
     cuda_part(c, "upload");
@@ -231,7 +246,7 @@ alibi_status cuda_upload(struct device *dev, struct tensor dst, const void *host
 /* Piece k arrives in half k % 2 while the host unpacks piece k - 1 from the other half. */
 alibi_status cuda_download(struct device *dev, void *host, struct tensor src)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
     size_t from, count, before_from = 0, before = 0;
 
     cuda_part(c, "download");
@@ -258,7 +273,7 @@ alibi_status cuda_download(struct device *dev, void *host, struct tensor src)
 
 alibi_status cuda_finish(struct device *dev)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part_end(c);
     return cuda_check(cudaStreamSynchronize(c->stream), "waiting for its work");
@@ -267,7 +282,7 @@ alibi_status cuda_finish(struct device *dev)
 /* Scratch and workspace count as free: the backend holds them for itself and uses them again. */
 void cuda_memory(struct device *dev, struct device_memory *memory)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     *memory = (struct device_memory){ .used = c->used, .peak = c->peak };
     if (cudaMemGetInfo(&memory->free, &memory->total) != cudaSuccess) {
@@ -281,7 +296,7 @@ void cuda_memory(struct device *dev, struct device_memory *memory)
 
 void cuda_reset_peak(struct device *dev)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     c->peak = c->used;
 }
@@ -318,7 +333,7 @@ static alibi_status check_visible(int64_t gpu)
     return ALIBI_OK;
 }
 
-static alibi_status read_properties(struct cuda *c, char name[CUDA_NAME_MAX])
+static alibi_status read_properties(struct context *c, char name[CUDA_NAME_MAX])
 {
     struct cudaDeviceProp p;
 
@@ -333,7 +348,7 @@ static alibi_status read_properties(struct cuda *c, char name[CUDA_NAME_MAX])
     return ALIBI_OK;
 }
 
-static alibi_status open_queues(struct cuda *c)
+static alibi_status open_queues(struct context *c)
 {
     cublasStatus_t error;
 
@@ -355,7 +370,7 @@ static alibi_status open_queues(struct cuda *c)
 }
 
 /* Also closes a device whose opening failed half-way. */
-static void close_state(struct cuda *c)
+static void close_state(struct context *c)
 {
     if (c->stream != NULL)
         cudaStreamSynchronize(c->stream);
@@ -384,7 +399,7 @@ int alibi_cuda_open(struct device *out, char name[CUDA_NAME_MAX], int64_t gpu,
                     const struct cuda_host *host)
 {
     alibi_status status;
-    struct cuda *c = NULL;
+    struct context *c = NULL;
 
     host_of_thread = host;
     if (host->version != CUDA_INTERFACE)
@@ -416,7 +431,7 @@ void alibi_cuda_close(struct device *dev)
 
 void alibi_cuda_autotune(struct device *dev, int after, double flops, int *tuned)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     if (after >= 0) {
         c->autotune.after = after;

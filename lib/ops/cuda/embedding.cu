@@ -1,14 +1,24 @@
-// embedding.cu
+// embedding.cu - looking up rows, and adding their gradients without races
 //
-//   y[b, l] = scale * weight[tokens[b, l]] + table[start + l]
+//   y[b, l] = scale * weight[tokens[b, l]] + table[position],   position = start + l
 //
-// Backward without two blocks adding to one place: the rows of dy are sorted by token, and the
-// sorted rows cut into segments, at every new token and at every multiple of SEGMENT. A block adds
-// the rows of a segment in their order. Where a token's run began it adds them to dweight; a
-// segment that goes on with a run from before leaves its sum aside, and such sums are added to
-// dweight in their order afterwards. So a frequent token does not wait for one block.
+// Backward: tokens repeat, and the rows of dy that belong to one row of dweight must be added in a
+// fixed order. They are sorted by token, and the sorted rows are cut into segments, at every new
+// token and at every multiple of SEGMENT, so that a frequent token does not wait for one block:
+//
+//   sorted tokens    4 4 4 4 4 4 | 4 4 7 7 | 7 9 ...         | multiples of SEGMENT
+//   segments         a             b   c     d e
+//
+//   segment_kernel   a block per segment adds its rows in order. A segment that begins the run of a
+//                    token (a, c, e) adds to dweight; one that continues a run (b, d) stores its
+//                    sum
+//   join_kernel      adds the stored sums of a run to dweight, in order
+#include <cub/device/device_radix_sort.cuh>
+
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/sort.h"
+
+namespace
+{
 
 enum { THREADS = 128, SEGMENT = 64 };
 
@@ -18,16 +28,18 @@ template <class T> struct lookup {
     T *y;
     const int32_t *tokens;
     const T *weight;
-    const float *table; // from position `start` on; may be absent
+    const float *table;    // from position `start` on; may be absent
+    const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
     int64_t L;
     int C;
     float scale;
 };
 
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS) lookup_kernel(struct lookup<T> a)
+__global__ void __launch_bounds__(THREADS) lookup_kernel(struct lookup<T> a)
 {
-    const int64_t row = blockIdx.x, token = a.tokens[row], l = row % a.L;
+    const int64_t row = blockIdx.x, token = a.tokens[row],
+                  l = a.length ? a.length[row] - 1 : row % a.L;
 
     for (int c = (int)threadIdx.x * N; c < a.C; c += THREADS * N) {
         float x[N], position[N] = {};
@@ -41,40 +53,41 @@ static __global__ void __launch_bounds__(THREADS) lookup_kernel(struct lookup<T>
     }
 }
 
-template <class T>
-static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor tokens,
-                                struct tensor weight, struct tensor table, int64_t start,
-                                double scale)
+template <class T> alibi_status run_forward(struct context *c, const struct embedding_args *a)
 {
     constexpr int N = pack<T>::N;
-    const int64_t rows = y.shape[0] * y.shape[1], C = y.shape[2];
-    const float *positions = table.data ? (const float *)table.data + start * C : NULL;
-    const struct lookup<T> a = {
-        (T *)y.data, (const int32_t *)tokens.data, (const T *)weight.data, positions, y.shape[1],
-            (int)C, (float)scale
+    const int64_t rows = a->y.shape[0] * a->y.shape[1], C = a->y.shape[2],
+                  start = ragged_present(a->ragged) ? 0 : a->start;
+    const struct lookup<T> p = {
+        .y = (T *)a->y.data, .tokens = (const int32_t *)a->tokens.data,
+        .weight = (const T *)a->weight.data,
+        .table = a->table.data ? (const float *)a->table.data + start * C : NULL,
+        .length = (const int32_t *)a->ragged.length.data, .L = a->y.shape[1], .C = (int)C,
+        .scale = (float)a->scale,
     };
-    const bool vector = C % N == 0 && aligned(a.y, a.weight, a.table);
+    const bool vector = C % N == 0 && aligned(p.y, p.weight, p.table);
 
     if (rows == 0 || C == 0)
         return ALIBI_OK;
     return launch(c, "embedding", vector ? lookup_kernel<T, N> : lookup_kernel<T, 1>,
-                  dim3((unsigned)rows), dim3(THREADS), 0, a);
+                  dim3((unsigned)rows), dim3(THREADS), 0, p);
 }
 
-alibi_status cuda_embedding_forward(struct device *dev, const struct embedding_args *a)
+// ---- sorting the tokens
+
+// CUB's radix sort is stable: equal tokens stay in the order of their rows. With temp NULL it only
+// says how many bytes of temporary memory it needs.
+cudaError_t radix_sort(void *temp, size_t *temp_bytes, const int32_t *keys, int32_t *sorted_keys,
+                       const int32_t *values, int32_t *sorted_values, int64_t count, int bits,
+                       cudaStream_t stream)
 {
-    struct cuda *c = cuda_of(dev);
-
-    cuda_part(c, "embedding");
-    TRY_RETURN(cuda_refuse_ragged(a->ragged));
-    DISPATCH(a->y.type, T,
-             return run_forward<T>(c, a->y, a->tokens, a->weight, a->table, a->start, a->scale));
+    return cub::DeviceRadixSort::SortPairs(temp, *temp_bytes, (const uint32_t *)keys,
+                                           (uint32_t *)sorted_keys, values, sorted_values,
+                                           (int)count, 0, bits, stream);
 }
-
-// ---- the order of the tokens
 
 struct sorting {
-    int32_t *tokens, *order; // sorted; `order` has the row that each came from
+    int32_t *tokens, *order; // sorted; order: the row that each came from
     int32_t *rows;           // 0, 1, 2 ...
     void *temp;
     size_t temp_bytes;
@@ -89,8 +102,8 @@ struct iota {
     }
 };
 
-// Bits of the numbers 0..V-1.
-static int bits_of(int64_t V)
+// Bits that the numbers 0..V-1 need.
+int bits_of(int64_t V)
 {
     int bits = 1;
 
@@ -99,61 +112,46 @@ static int bits_of(int64_t V)
     return bits;
 }
 
-// Of `arrays` arrays of `count` ids, each a multiple of 256, so that the next begins at one.
-static size_t ids_bytes(int64_t arrays, int64_t count)
+// Bytes of `arrays` arrays of `count` ids, each padded to a multiple of 256.
+size_t ids_bytes(int64_t arrays, int64_t count)
 {
     const int64_t factors[] = { arrays, ceil_div(count, 256 / (int64_t)sizeof(int32_t)), 256 };
 
     return cuda_bytes(factors, 3);
 }
 
-// Three arrays, then CUB's own memory. *all is SIZE_MAX where that is too much.
-static alibi_status sorting_bytes(struct cuda *c, size_t *all, size_t *temp, int64_t count,
-                                  int bits)
+// Bytes of three arrays, then CUB's temporary memory. *all is SIZE_MAX if that is too much.
+alibi_status sorting_bytes(struct context *c, size_t *all, size_t *temp, int64_t count, int bits)
 {
     *all = SIZE_MAX;
     *temp = 0;
     if (count > INT32_MAX)
-        return fail(ALIBI_MEMORY, "%lld tokens are too many for one pass", (long long)count);
-    TRY_RETURN(cuda_check(
-        cuda_sort(NULL, temp, NULL, NULL, NULL, NULL, (int)count, bits, c->stream), "embedding"));
+        return fail(ALIBI_MEMORY, "%lld tokens are too many for one pass on the GPU",
+                    (long long)count);
+    TRY_RETURN(cuda_check(radix_sort(NULL, temp, NULL, NULL, NULL, NULL, count, bits, c->stream),
+                          "embedding"));
     (void)size_add(all, ids_bytes(3, count), *temp);
     return ALIBI_OK;
 }
 
-// For any vocabulary.
-size_t cuda_sorting_bytes(struct cuda *c, int64_t rows)
+alibi_status sort(struct context *c, struct sorting *s, struct tensor tokens, int64_t V)
 {
-    size_t all, temp;
-
-    return sorting_bytes(c, &all, &temp, rows, bits_of(INT32_MAX)) == ALIBI_OK ? all : SIZE_MAX;
-}
-
-static alibi_status sorting_new(struct cuda *c, struct sorting *s, int64_t count, int bits)
-{
+    const int64_t count = tensor_count(tokens);
     const size_t bytes = ids_bytes(1, count);
+    const int bits = bits_of(V);
     size_t total;
-    void *all;
+    char *all;
 
     *s = sorting{};
     TRY_RETURN(sorting_bytes(c, &total, &s->temp_bytes, count, bits));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SORT, total, &all));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SORT, total, (void **)&all));
     s->tokens = (int32_t *)all;
-    s->order = (int32_t *)((char *)all + bytes);
-    s->rows = (int32_t *)((char *)all + 2 * bytes);
-    s->temp = (char *)all + 3 * bytes;
-    return ALIBI_OK;
-}
-
-static alibi_status sort(struct cuda *c, struct sorting *s, struct tensor tokens, int64_t V)
-{
-    const int64_t count = tensor_count(tokens);
-    const int bits = bits_of(V);
-
-    TRY_RETURN(sorting_new(c, s, count, bits));
+    s->order = (int32_t *)(all + bytes);
+    s->rows = (int32_t *)(all + 2 * bytes);
+    s->temp = all + 3 * bytes;
     TRY_RETURN(each<1>(c, "embedding", iota{ s->rows }, count, false));
-    return cuda_check(cuda_sort(s->temp, &s->temp_bytes, (const int32_t *)tokens.data, s->tokens,
-                                s->rows, s->order, (int)count, bits, c->stream),
+    return cuda_check(radix_sort(s->temp, &s->temp_bytes, (const int32_t *)tokens.data, s->tokens,
+                                 s->rows, s->order, count, bits, c->stream),
                       "embedding");
 }
 
@@ -161,7 +159,7 @@ static alibi_status sort(struct cuda *c, struct sorting *s, struct tensor tokens
 
 template <class T> struct scatter {
     float *dweight;
-    float *aside; // [rows / SEGMENT, C]: sums of segments that go on with a run
+    float *aside; // [rows / SEGMENT, C]: sums of segments that continue a run
     const T *dy;
     const int32_t *tokens, *order; // sorted
     int64_t rows;
@@ -170,7 +168,7 @@ template <class T> struct scatter {
 };
 
 template <int N>
-static __device__ __forceinline__ void add_scaled(float *to, const float (&sum)[N], float scale)
+__device__ __forceinline__ void add_scaled(float *to, const float (&sum)[N], float scale)
 {
     float total[N];
 
@@ -183,8 +181,8 @@ static __device__ __forceinline__ void add_scaled(float *to, const float (&sum)[
 
 // The sum of `count` rows of x from column c on.
 template <class T, int N>
-static __device__ __forceinline__ void add_rows(float (&sum)[N], const T *x, const int32_t *rows,
-                                                int count, int64_t C, int c)
+__device__ __forceinline__ void add_rows(float (&sum)[N], const T *x, const int32_t *rows,
+                                         int count, int64_t C, int c)
 {
 #pragma unroll 4
     for (int j = 0; j < count; j++) {
@@ -196,9 +194,9 @@ static __device__ __forceinline__ void add_rows(float (&sum)[N], const T *x, con
     }
 }
 
-// A block for each sorted row; those in the middle of a segment leave at once.
+// A block per sorted row; those in the middle of a segment return at once.
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS) segment_kernel(struct scatter<T> a)
+__global__ void __launch_bounds__(THREADS) segment_kernel(struct scatter<T> a)
 {
     __shared__ int32_t rows[SEGMENT];
     const int64_t first = blockIdx.x, segment = first / SEGMENT, token = a.tokens[first];
@@ -222,16 +220,16 @@ static __global__ void __launch_bounds__(THREADS) segment_kernel(struct scatter<
     }
 }
 
-// A block for each multiple of SEGMENT; it acts if that is the first one within its token's run.
+// A block per multiple of SEGMENT; it acts if that is the first one within its token's run.
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS) join_kernel(struct scatter<T> a)
+__global__ void __launch_bounds__(THREADS) join_kernel(struct scatter<T> a)
 {
     const int64_t segment = (int64_t)blockIdx.x + 1, first = segment * SEGMENT,
                   token = a.tokens[first];
-    const bool goes_on = a.tokens[first - 1] == token;
-    const bool went_on = segment > 1 && a.tokens[first - SEGMENT - 1] == token;
+    const bool continues = a.tokens[first - 1] == token;
+    const bool continued = segment > 1 && a.tokens[first - SEGMENT - 1] == token;
 
-    if (!goes_on || went_on)
+    if (!continues || continued)
         return;
     for (int c = (int)threadIdx.x * N; c < a.C; c += THREADS * N) {
         float sum[N] = {};
@@ -246,7 +244,7 @@ static __global__ void __launch_bounds__(THREADS) join_kernel(struct scatter<T> 
     }
 }
 
-template <class T, int N> static alibi_status scatter_rows(struct cuda *c, struct scatter<T> a)
+template <class T, int N> alibi_status scatter_rows(struct context *c, struct scatter<T> a)
 {
     const dim3 block(THREADS);
     const int64_t cuts = (a.rows - 1) / SEGMENT;
@@ -257,7 +255,7 @@ template <class T, int N> static alibi_status scatter_rows(struct cuda *c, struc
     return launch(c, "embedding", join_kernel<T, N>, dim3((unsigned)cuts), block, 0, a);
 }
 
-size_t cuda_aside_bytes(int64_t rows, int64_t C)
+size_t aside_bytes(int64_t rows, int64_t C)
 {
     const int64_t factors[] = { ceil_div(rows, SEGMENT), C, (int64_t)sizeof(float) };
 
@@ -265,8 +263,8 @@ size_t cuda_aside_bytes(int64_t rows, int64_t C)
 }
 
 template <class T>
-static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct tensor dy,
-                                  struct tensor tokens, double scale)
+alibi_status add_to_weight(struct context *c, struct tensor dweight, struct tensor dy,
+                           struct tensor tokens, double scale)
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = tensor_count(tokens), C = dweight.shape[1];
@@ -276,7 +274,7 @@ static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct 
     };
 
     TRY_RETURN(sort(c, &s, tokens, dweight.shape[0]));
-    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, cuda_aside_bytes(rows, C), (void **)&a.aside));
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, aside_bytes(rows, C), (void **)&a.aside));
     a.tokens = s.tokens;
     a.order = s.order;
     if (C % N == 0 && aligned(a.dweight, a.aside, a.dy))
@@ -287,7 +285,7 @@ static alibi_status add_to_weight(struct cuda *c, struct tensor dweight, struct 
 // ---- gradient of the positions: a block for each, over the batch
 
 template <class T, int N>
-static __global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS)
     positions_kernel(float *dtable, const T *dy, int64_t B, int64_t L, int C)
 {
     const int64_t l = blockIdx.x;
@@ -307,8 +305,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <class T>
-static alibi_status add_to_table(struct cuda *c, struct tensor dtable, struct tensor dy,
-                                 int64_t start)
+alibi_status add_to_table(struct context *c, struct tensor dtable, struct tensor dy, int64_t start)
 {
     constexpr int N = pack<T>::N;
     const int64_t B = dy.shape[0], L = dy.shape[1], C = dy.shape[2];
@@ -319,23 +316,41 @@ static alibi_status add_to_table(struct cuda *c, struct tensor dtable, struct te
                   dim3((unsigned)L), dim3(THREADS), 0, to, (const T *)dy.data, B, L, (int)C);
 }
 
-template <class T>
-static alibi_status run_backward(struct cuda *c, struct tensor dweight, struct tensor dtable,
-                                 struct tensor dy, struct tensor tokens, int64_t start,
-                                 double scale)
+template <class T> alibi_status run_backward(struct context *c, const struct embedding_args *a)
 {
-    if (tensor_count(dy) == 0)
+    if (tensor_count(a->dy) == 0)
         return ALIBI_OK;
-    TRY_RETURN(add_to_weight<T>(c, dweight, dy, tokens, scale));
-    return dtable.data ? add_to_table<T>(c, dtable, dy, start) : ALIBI_OK;
+    TRY_RETURN(add_to_weight<T>(c, a->dweight, a->dy, a->tokens, a->scale));
+    return a->dtable.data ? add_to_table<T>(c, a->dtable, a->dy, a->start) : ALIBI_OK;
+}
+
+} // namespace
+
+alibi_status cuda_embedding_forward(struct device *dev, const struct embedding_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    cuda_part(c, "embedding");
+    DISPATCH(a->y.type, T, return run_forward<T>(c, a));
 }
 
 alibi_status cuda_embedding_backward(struct device *dev, const struct embedding_args *a)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "embedding");
-    DISPATCH(
-        a->dy.type, T,
-        return run_backward<T>(c, a->dweight, a->dtable, a->dy, a->tokens, a->start, a->scale));
+    DISPATCH(a->dy.type, T, return run_backward<T>(c, a));
+}
+
+// For any vocabulary.
+size_t cuda_sorting_bytes(struct context *c, int64_t rows)
+{
+    size_t all, temp;
+
+    return sorting_bytes(c, &all, &temp, rows, bits_of(INT32_MAX)) == ALIBI_OK ? all : SIZE_MAX;
+}
+
+size_t cuda_aside_bytes(int64_t rows, int64_t C)
+{
+    return aside_bytes(rows, C);
 }

@@ -1,6 +1,7 @@
-// launch.cuh - how kernels are started, and how they read and write numbers
+// launch.cuh - launching kernels, and loading and storing numbers in them
 //
-// Memory is touched 16 bytes at a time where addresses allow it; sums are fp32.
+// Kernels access memory 16 bytes at a time where addresses allow it (pack, chunk, bits), and sum in
+// fp32. In the order of this file: launch(), types, vectors in registers, reductions, each().
 #ifndef LAUNCH_CUH
 #define LAUNCH_CUH
 
@@ -11,12 +12,12 @@
 
 typedef __nv_bfloat16 bf16;
 
-// Starts a kernel in the device's stream; `shared` bytes of dynamic shared memory.
+// Launches a kernel in the device's stream with `shared` bytes of dynamic shared memory.
 template <class... Parameters, class... Arguments>
-static alibi_status launch(struct cuda *c, const char *what, void (*kernel)(Parameters...),
-                           dim3 grid, dim3 block, size_t shared, Arguments... arguments)
+alibi_status launch(struct context *c, const char *what, void (*kernel)(Parameters...), dim3 grid,
+                    dim3 block, size_t shared, Arguments... arguments)
 {
-    if (shared > 32 << 10) // with what is not dynamic it may be more than 48 KiB
+    if (shared > 32 << 10) // together with static shared memory it may exceed the default of 48 KiB
         TRY_RETURN(cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared),
             what));
@@ -24,13 +25,12 @@ static alibi_status launch(struct cuda *c, const char *what, void (*kernel)(Para
     return cuda_check(cudaGetLastError(), what);
 }
 
-static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
+__host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;
 }
 
-// The statement behind T, with T the type that `dtype` stands for: DISPATCH(y.type, T, return
-// run<T>(...)).
+// Runs the statement with T as the C++ type of `dtype`: DISPATCH(y.type, T, return run<T>(...)).
 #define DISPATCH(dtype, T, ...)                                                                    \
     do {                                                                                           \
         if ((dtype) == DTYPE_BF16) {                                                               \
@@ -42,17 +42,17 @@ static __host__ __device__ inline int64_t ceil_div(int64_t a, int64_t b)
         }                                                                                          \
     } while (0)
 
-static __device__ __forceinline__ float to_float(float x)
+__device__ __forceinline__ float to_float(float x)
 {
     return x;
 }
 
-static __device__ __forceinline__ float to_float(bf16 x)
+__device__ __forceinline__ float to_float(bf16 x)
 {
     return __bfloat162float(x);
 }
 
-template <class T> static __device__ __forceinline__ T from_float(float x);
+template <class T> __device__ __forceinline__ T from_float(float x);
 
 template <> __device__ __forceinline__ float from_float<float>(float x)
 {
@@ -64,13 +64,28 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float x)
     return __float2bfloat16_rn(x);
 }
 
+// struct ragged on the GPU; length NULL: not ragged.
+struct ragged_rows {
+    const int32_t *slot, *length;
+
+    __device__ __forceinline__ int slot_of(int b) const
+    {
+        return length ? slot[b] : b;
+    }
+};
+
+inline struct ragged_rows ragged_rows_of(struct ragged r)
+{
+    return { (const int32_t *)r.slot.data, (const int32_t *)r.length.data };
+}
+
 // 16 bytes of numbers as floats: 4 of fp32, 8 of bf16.
 template <class T> struct pack {
     static const int N = 16 / sizeof(T);
     float at[N];
 };
 
-template <class T> static __device__ __forceinline__ pack<T> load_pack(const T *from)
+template <class T> __device__ __forceinline__ pack<T> load_pack(const T *from)
 {
     union {
         uint4 bits;
@@ -85,9 +100,9 @@ template <class T> static __device__ __forceinline__ pack<T> load_pack(const T *
     return p;
 }
 
-// Sums and maxima over a warp and over a block of up to 1024 threads; every thread gets the result.
-// Fixed order.
-static __device__ __forceinline__ float warp_sum(float x)
+// Sums and maxima over a warp, and over a block of up to 1024 threads. Every thread gets the
+// result. The order of sums is fixed.
+__device__ __forceinline__ float warp_sum(float x)
 {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)
@@ -95,7 +110,7 @@ static __device__ __forceinline__ float warp_sum(float x)
     return x;
 }
 
-static __device__ __forceinline__ float warp_max(float x)
+__device__ __forceinline__ float warp_max(float x)
 {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)
@@ -103,7 +118,7 @@ static __device__ __forceinline__ float warp_max(float x)
     return x;
 }
 
-static __device__ __forceinline__ double warp_sum(double x)
+__device__ __forceinline__ double warp_sum(double x)
 {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2)
@@ -111,8 +126,8 @@ static __device__ __forceinline__ double warp_sum(double x)
     return x;
 }
 
-// For one-dimensional blocks of whole warps. All threads take part.
-template <class S> static __device__ __forceinline__ S block_sum(S x)
+// For one-dimensional blocks of whole warps. All threads must call it.
+template <class S> __device__ __forceinline__ S block_sum(S x)
 {
     __shared__ S of_warp[32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -122,11 +137,11 @@ template <class S> static __device__ __forceinline__ S block_sum(S x)
         of_warp[warp] = x;
     __syncthreads();
     x = warp_sum(lane < blockDim.x / 32 ? of_warp[lane] : S(0));
-    __syncthreads(); // the next sum may write
+    __syncthreads(); // the next call may overwrite of_warp
     return x;
 }
 
-static __device__ __forceinline__ float block_max(float x)
+__device__ __forceinline__ float block_max(float x)
 {
     __shared__ float of_warp[32];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -140,19 +155,18 @@ static __device__ __forceinline__ float block_max(float x)
     return x;
 }
 
-// N numbers as they lie in memory, moved by one instruction: up to 16 bytes, at a multiple of their
-// size.
+// N numbers as in memory, moved by one instruction: up to 16 bytes, aligned to their size.
 template <class T, int N> struct alignas(sizeof(T) * N) chunk {
     T at[N];
 };
 
-template <int N, class T> static __device__ __forceinline__ chunk<T, N> load_chunk(const T *from)
+template <int N, class T> __device__ __forceinline__ chunk<T, N> load_chunk(const T *from)
 {
     return *reinterpret_cast<const chunk<T, N> *>(from);
 }
 
 // N numbers as floats, in steps of up to 16 bytes; N = 1 needs no alignment.
-template <int N, class T> static __device__ __forceinline__ void load(float (&to)[N], const T *from)
+template <int N, class T> __device__ __forceinline__ void load(float (&to)[N], const T *from)
 {
     constexpr int STEP = N < pack<T>::N ? N : pack<T>::N;
 
@@ -165,8 +179,7 @@ template <int N, class T> static __device__ __forceinline__ void load(float (&to
     }
 }
 
-template <int N, class T>
-static __device__ __forceinline__ void store(T *to, const float (&from)[N])
+template <int N, class T> __device__ __forceinline__ void store(T *to, const float (&from)[N])
 {
     constexpr int STEP = N < pack<T>::N ? N : pack<T>::N;
 
@@ -180,9 +193,8 @@ static __device__ __forceinline__ void store(T *to, const float (&from)[N])
     }
 }
 
-// N numbers in registers as they lie in memory: 16 bytes of them, or one. Compilers give each
-// number of a chunk a register of its own; numbers that wait for their turn should not take so
-// many.
+// N numbers in registers, packed as in memory: 16 bytes, or one number. The compiler gives each
+// number of a chunk a register of its own; prefetched numbers should not take that many.
 template <class T, int N> struct bits {
     static_assert(N == pack<T>::N, "16 bytes");
     uint4 words;
@@ -210,18 +222,18 @@ template <class T> struct bits<T, 1> {
     }
 };
 
-template <int N, class T> static __device__ __forceinline__ bits<T, N> load_bits(const T *from)
+template <int N, class T> __device__ __forceinline__ bits<T, N> load_bits(const T *from)
 {
     return *reinterpret_cast<const bits<T, N> *>(from);
 }
 
-template <int N, class T> static __device__ __forceinline__ void store_bits(T *to, bits<T, N> x)
+template <int N, class T> __device__ __forceinline__ void store_bits(T *to, bits<T, N> x)
 {
     *reinterpret_cast<bits<T, N> *>(to) = x;
 }
 
-// Rounds.
-template <class T, int N> static __device__ __forceinline__ bits<T, N> bits_of(const float (&x)[N])
+// Rounds to T.
+template <class T, int N> __device__ __forceinline__ bits<T, N> bits_of(const float (&x)[N])
 {
     union {
         chunk<T, N> numbers;
@@ -234,8 +246,8 @@ template <class T, int N> static __device__ __forceinline__ bits<T, N> bits_of(c
     return u.all;
 }
 
-// 2^x to some 2^-22, 0 where that is below the normal numbers: for results in bf16.
-static __device__ __forceinline__ float power_of_two(float x)
+// 2^x with a relative error of about 2^-22; subnormal results become 0. For results in bf16.
+__device__ __forceinline__ float power_of_two(float x)
 {
     float y;
 
@@ -243,15 +255,14 @@ static __device__ __forceinline__ float power_of_two(float x)
     return y;
 }
 
-// Whether all of these may be read 16 bytes at a time; absent ones may.
-template <class... Pointers> static bool aligned(Pointers... pointers)
+// Whether all of these can be accessed 16 bytes at a time; absent ones count as aligned.
+template <class... Pointers> bool aligned(Pointers... pointers)
 {
     return (((uintptr_t)pointers % 16 == 0) && ...);
 }
 
-// op.run<N>(i) for elements i..i+N-1, and one by one behind the last N.
-template <int N, class Op>
-static __global__ void __launch_bounds__(256) each_kernel(Op op, int64_t count)
+// op.run<N>(i) for elements i..i+N-1, and op.run<1> for the rest after the last N.
+template <int N, class Op> __global__ void __launch_bounds__(256) each_kernel(Op op, int64_t count)
 {
     int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * N;
 
@@ -262,9 +273,9 @@ static __global__ void __launch_bounds__(256) each_kernel(Op op, int64_t count)
             op.template run<1>(i);
 }
 
-// One thread for N elements: so many threads are resident that their loads fill the memory's queue.
+// One thread per N elements. Enough threads are resident for their loads to saturate memory.
 template <int N, class Op>
-static alibi_status each(struct cuda *c, const char *what, Op op, int64_t count, bool vector)
+alibi_status each(struct context *c, const char *what, Op op, int64_t count, bool vector)
 {
     const int threads = 256;
     const int64_t blocks = ceil_div(count, vector ? threads * N : threads);

@@ -1,19 +1,22 @@
-// memory.cu - filling and copying
+// memory.cu - filling, copying, and appending to a KV cache
 //
-// A view [B, L, H, D] has rows of W = H D numbers that lie together, so a copy is one of B L rows:
+// A view [B, L, H, D] has rows of W = H D contiguous numbers, so a copy is one of B L rows:
 //
 //   dst[b, l, w] = src[b, l, w],     w = 0..W-1
 //
-// Two contiguous tensors are one long row. Threads take 8 numbers at a time where every row begins
-// at a multiple of 16 bytes in both, else one.
+// Two contiguous tensors are one long row. Threads take 8 numbers at a time if every row of both is
+// aligned to 16 bytes, else one.
 #include <string.h>
 
 #include "ops/cuda/launch.cuh"
 
+namespace
+{
+
 enum { THREADS = 256, WIDE = 8 };
 
-// Blocks for so many items: enough to fill the GPU; threads then stride over the rest.
-static dim3 blocks_for(struct cuda *c, int64_t items)
+// Enough blocks to fill the GPU; threads stride over the remaining items.
+dim3 blocks_for(struct context *c, int64_t items)
 {
     int64_t blocks = ceil_div(items, THREADS), most = (int64_t)c->multiprocessors * 16;
 
@@ -22,14 +25,14 @@ static dim3 blocks_for(struct cuda *c, int64_t items)
 
 // ---- fill
 
-template <class Word> static __global__ void fill(Word *to, int64_t count, Word word)
+template <class Word> __global__ void fill(Word *to, int64_t count, Word word)
 {
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < count;
          i += (int64_t)gridDim.x * THREADS)
         to[i] = word;
 }
 
-template <class T> static uint32_t bits_of(T value)
+template <class T> uint32_t bits_of(T value)
 {
     uint32_t bits = 0;
 
@@ -37,8 +40,8 @@ template <class T> static uint32_t bits_of(T value)
     return bits;
 }
 
-// `value` in that type, in the low bytes.
-static uint32_t word_of(enum dtype type, double value)
+// The bits of `value` in that type, in the low bytes.
+uint32_t word_of(enum dtype type, double value)
 {
     switch (type) {
     case DTYPE_I32:
@@ -50,36 +53,17 @@ static uint32_t word_of(enum dtype type, double value)
     }
 }
 
-alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
-{
-    struct cuda *c = cuda_of(dev);
-    int64_t count = tensor_count(dst);
-    uint32_t word = word_of(dst.type, value);
-    size_t bytes = dtype_bytes(dst.type);
-
-    if (count == 0)
-        return ALIBI_OK;
-    cuda_part(c, "fill");
-    if (word == 0)
-        return cuda_check(cudaMemsetAsync(dst.data, 0, (size_t)count * bytes, c->stream), "fill");
-    if (bytes == 2)
-        return launch(c, "fill", fill<uint16_t>, blocks_for(c, count), THREADS, 0,
-                      (uint16_t *)dst.data, count, (uint16_t)word);
-    return launch(c, "fill", fill<uint32_t>, blocks_for(c, count), THREADS, 0, (uint32_t *)dst.data,
-                  count, word);
-}
-
 // ---- copy
 
-// Rows of W numbers: row l of b begins b * batch + l * row elements behind the first.
-struct place {
+// Strides of rows of W numbers: row l of b begins at element b * batch + l * row.
+struct row_strides {
     int64_t batch, row;
 };
 
-// N: numbers per thread and turn, 1 or WIDE, a divisor of W.
+// N: numbers per access, 1 or WIDE, a divisor of W.
 template <class To, class From, int N>
-static __global__ void copy_rows(To *dst, struct place to, const From *src, struct place from,
-                                 int64_t L, int64_t W, int64_t items)
+__global__ void copy_rows(To *dst, struct row_strides to, const From *src, struct row_strides from,
+                          int64_t L, int64_t W, int64_t items)
 {
     int64_t per_row = W / N;
 
@@ -96,7 +80,7 @@ static __global__ void copy_rows(To *dst, struct place to, const From *src, stru
     }
 }
 
-static bool contiguous(struct tensor t)
+bool contiguous(struct tensor t)
 {
     int64_t stride = 1;
 
@@ -108,16 +92,17 @@ static bool contiguous(struct tensor t)
     return true;
 }
 
-static bool every_row_aligned(struct tensor t)
+bool every_row_aligned(struct tensor t)
 {
     return (uintptr_t)t.data % 16 == 0 && t.stride[0] % WIDE == 0 && t.stride[1] % WIDE == 0;
 }
 
 template <class To, class From>
-static alibi_status copy_between(struct cuda *c, struct tensor dst, struct tensor src)
+alibi_status copy_between(struct context *c, struct tensor dst, struct tensor src)
 {
     int64_t L = dst.shape[1], W = dst.shape[2] * dst.shape[3], items = tensor_count(dst);
-    struct place to = { dst.stride[0], dst.stride[1] }, from = { src.stride[0], src.stride[1] };
+    struct row_strides to = { dst.stride[0], dst.stride[1] },
+                       from = { src.stride[0], src.stride[1] };
 
     if (items == 0)
         return ALIBI_OK;
@@ -128,18 +113,18 @@ static alibi_status copy_between(struct cuda *c, struct tensor dst, struct tenso
                   (To *)dst.data, to, (const From *)src.data, from, L, W, items);
 }
 
-static alibi_status copy_views(struct cuda *c, struct tensor dst, struct tensor src)
+alibi_status copy_views(struct context *c, struct tensor dst, struct tensor src)
 {
     DISPATCH(dst.type, To, DISPATCH(src.type, From, return (copy_between<To, From>(c, dst, src))));
 }
 
 // Elements from..from+count-1 of a contiguous tensor as one row.
-static struct tensor stretch(struct tensor t, int64_t from, int64_t count)
+struct tensor stretch(struct tensor t, int64_t from, int64_t count)
 {
     return tensor_4(tensor_at(t, from), t.type, 1, 1, 1, count);
 }
 
-static alibi_status copy_contiguous(struct cuda *c, struct tensor dst, struct tensor src)
+alibi_status copy_contiguous(struct context *c, struct tensor dst, struct tensor src)
 {
     int64_t count = tensor_count(dst), wide = count - count % WIDE;
 
@@ -151,9 +136,60 @@ static alibi_status copy_contiguous(struct cuda *c, struct tensor dst, struct te
     return copy_views(c, stretch(dst, wide, count - wide), stretch(src, wide, count - wide));
 }
 
+// ---- appending to a KV cache
+
+// dst[slot[b], length[b] - 1] = src[b]: a block per row of the batch.
+template <class T, int N>
+__global__ void __launch_bounds__(THREADS)
+    append_kernel(T *dst, struct row_strides to, const T *src, int64_t src_row,
+                  struct ragged_rows ragged, int64_t W)
+{
+    const int64_t b = blockIdx.x;
+    T *row = dst + ragged.slot[b] * to.batch + (ragged.length[b] - 1) * to.row;
+
+    for (int64_t w = threadIdx.x * N; w < W; w += THREADS * N) {
+        float x[N];
+        load<N>(x, src + b * src_row + w);
+        store<N>(row + w, x);
+    }
+}
+
+template <class T>
+alibi_status append(struct context *c, struct tensor dst, struct tensor src, struct ragged ragged)
+{
+    const int64_t W = src.shape[2] * src.shape[3];
+    const bool wide = W % WIDE == 0 && every_row_aligned(dst) && every_row_aligned(src);
+
+    return launch(c, "cache append", wide ? append_kernel<T, WIDE> : append_kernel<T, 1>,
+                  (unsigned)src.shape[0], THREADS, 0, (T *)dst.data,
+                  row_strides{ dst.stride[0], dst.stride[1] }, (const T *)src.data, src.stride[0],
+                  ragged_rows_of(ragged), W);
+}
+
+} // namespace
+
+alibi_status cuda_fill(struct device *dev, struct tensor dst, double value)
+{
+    struct context *c = cuda_of(dev);
+    int64_t count = tensor_count(dst);
+    uint32_t word = word_of(dst.type, value);
+    size_t bytes = dtype_bytes(dst.type);
+
+    if (count == 0)
+        return ALIBI_OK;
+    cuda_part(c, "fill");
+    if (word == 0)
+        return cuda_check(cudaMemsetAsync(dst.data, 0, (size_t)count * bytes, c->stream), "fill");
+    if (bytes == 2)
+        return launch(c, "fill", fill<uint16_t>, blocks_for(c, count), THREADS, 0,
+                      (uint16_t *)dst.data, count, (uint16_t)word);
+    return launch(c, "fill", fill<uint32_t>, blocks_for(c, count), THREADS, 0, (uint32_t *)dst.data,
+                  count, word);
+}
+
 alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     if (tensor_count(dst) == 0)
         return ALIBI_OK;
@@ -166,8 +202,10 @@ alibi_status cuda_copy(struct device *dev, struct tensor dst, struct tensor src)
 alibi_status cuda_cache_append(struct device *dev, struct tensor dst, struct tensor src,
                                struct ragged ragged)
 {
-    (void)dev;
-    (void)dst;
-    (void)src;
-    return cuda_refuse_ragged(ragged);
+    struct context *c = cuda_of(dev);
+
+    if (tensor_count(src) == 0)
+        return ALIBI_OK;
+    cuda_part(c, "copy");
+    DISPATCH(dst.type, T, return append<T>(c, dst, src, ragged));
 }

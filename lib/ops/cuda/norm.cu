@@ -1,35 +1,44 @@
-// norm.cu - layer norm and RMS norm, with the residual before them
+// norm.cu - layer norm and RMS norm, with the residual added first
 //
-//   sum = x + drop(branch),     y = n * weight + bias,     n = (sum - mean) * rstd,     rstd = 1 /
-//   sqrt(mean((sum - mean)^2) + eps)
+//   sum = x + dropout(branch),   y = n * weight + bias,   n = (sum - mean) * rstd
+//   rstd = 1 / sqrt(mean((sum - mean)^2) + eps)
 //
-// RMS norm is the same with a mean of 0. Without a branch x takes the place of sum. Backward, with
-// g = dy * weight and the means taken over the row:
+// RMS norm is the same with a mean of 0 (CENTRED: layer norm). Without a branch x takes the place
+// of sum. Backward, with g = dy * weight and the means over the row:
 //
-//   dx += rstd * (g - mean(g) - n * mean(g * n));     dweight += sum over rows of dy * n;     dbias
-//   += sum over rows of dy
+//   dx += rstd * (g - mean(g) - n * mean(g * n))          RMS norm has no mean(g)
+//   dweight += sum over rows of dy * n,   dbias += sum over rows of dy
 //
-// where RMS norm has no mean(g). The sums over rows are made in groups of rows, whose number
-// depends on the shape alone; the groups' sums are then added in order. CENTRED is layer norm.
+//   forward_kernel     a warp or a block per row, which stays in registers. The next row is loaded
+//                      while one is normalised
+//   backward_kernel    a block walks a group of rows in strips of R rows. Two strips are in shared
+//                      memory: cp.async loads one while the other is used. A thread keeps its
+//                      columns, so dweight and dbias stay in registers to the end of the group
+//   rows_kernel, columns_kernel     backward for rows that are too long or not aligned
+//
+// The number of groups depends on the shape only; their sums are added in order (columns.cu).
 #include <cuda_pipeline_primitives.h>
 
 #include "ops/cuda/columns.cuh"
 #include "ops/cuda/random.cuh"
 
-static __device__ __forceinline__ float normalised(float x, float mean, float rstd)
+namespace
+{
+
+__device__ __forceinline__ float normalised(float x, float mean, float rstd)
 {
     return (x - mean) * rstd;
 }
 
-// The same bits in both directions: the one rounding step is spelt out.
-static __device__ __forceinline__ float output(float n, float weight, float bias)
+// One explicit fused step, so that forward and backward give the same bits.
+__device__ __forceinline__ float output(float n, float weight, float bias)
 {
     return fmaf(n, weight, bias);
 }
 
 // ---- forward
 
-enum { HELD = 4 }; // accesses of a row that a thread keeps in registers
+enum { HELD = 4 }; // 16-byte accesses of a row that a thread keeps in registers
 
 template <class T> struct norm_forward {
     T *y;
@@ -43,12 +52,12 @@ template <class T> struct norm_forward {
     float per_row, eps; // 1 / C
 };
 
-template <int N, int WIDTH> static __device__ __forceinline__ int column(int p)
+template <int N, int WIDTH> __device__ __forceinline__ int column(int p)
 {
     return (p * WIDTH + (int)threadIdx.x) * N;
 }
 
-// A row on its way: the first HELD accesses of each of WIDTH threads.
+// A row that is being loaded: the first HELD accesses of each of WIDTH threads.
 template <class T, int N, int WIDTH, bool BRANCH> struct coming_row {
     bits<T, N> x[HELD], branch[BRANCH ? HELD : 1];
 
@@ -68,10 +77,10 @@ template <class T, int N, int WIDTH, bool BRANCH> struct coming_row {
     }
 };
 
-// x + drop(branch) as it is stored, and stores it; `i` is the first number's place in the tensor.
+// Stores x + dropout(branch) and returns it as stored, i.e. rounded; `i` is its first element.
 template <class T, int N>
-static __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a,
-                                                        bits<T, N> x, bits<T, N> branch, int64_t i)
+__device__ __forceinline__ bits<T, N> add_branch(const struct norm_forward<T> &a, bits<T, N> x,
+                                                 bits<T, N> branch, int64_t i)
 {
     float sum[N];
 
@@ -88,8 +97,8 @@ static __device__ __forceinline__ bits<T, N> add_branch(const struct norm_forwar
     return rounded;
 }
 
-// The row that is normed, in the hands of WIDTH threads: what came, with the branch, in registers;
-// what is behind that, if it is so long, in memory.
+// The row that is normalised by WIDTH threads: the loaded part, with the branch added, in
+// registers; the rest of a longer row in memory.
 template <class T, int N, int WIDTH> struct held_row {
     bits<T, N> at[HELD];
     const T *row;
@@ -115,7 +124,7 @@ template <class T, int N, int WIDTH> struct held_row {
                 add_branch(a, load_bits<N>(a.x + i), load_bits<N>(a.branch + i), i);
     }
 
-    // f(c, numbers c..c+N-1) for the thread's own numbers.
+    // Calls f(c, numbers c..c+N-1) for the thread's own columns.
     template <class F> __device__ __forceinline__ void each(F f) const
     {
 #pragma unroll
@@ -128,13 +137,13 @@ template <class T, int N, int WIDTH> struct held_row {
     }
 };
 
-template <int WIDTH> static __device__ __forceinline__ float row_sum(float x)
+template <int WIDTH> __device__ __forceinline__ float row_sum(float x)
 {
     return WIDTH == 32 ? warp_sum(x) : block_sum(x);
 }
 
 template <class T, int N, int WIDTH>
-static __device__ __forceinline__ float mean_of(const held_row<T, N, WIDTH> &row, float per_row)
+__device__ __forceinline__ float mean_of(const held_row<T, N, WIDTH> &row, float per_row)
 {
     float sum = 0.0f;
 
@@ -146,10 +155,10 @@ static __device__ __forceinline__ float mean_of(const held_row<T, N, WIDTH> &row
     return row_sum<WIDTH>(sum) * per_row;
 }
 
-// The second step avoids the cancellation of E[x^2] - E[x]^2.
+// A second pass over the row avoids the cancellation of E[x^2] - E[x]^2.
 template <class T, int N, int WIDTH>
-static __device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> &row, float mean,
-                                                    float per_row)
+__device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> &row, float mean,
+                                             float per_row)
 {
     float sum = 0.0f;
 
@@ -162,9 +171,9 @@ static __device__ __forceinline__ float variance_of(const held_row<T, N, WIDTH> 
 }
 
 template <class T, int N, int WIDTH>
-static __device__ __forceinline__ void write_output(const struct norm_forward<T> &a, int64_t r,
-                                                    const held_row<T, N, WIDTH> &row, float mean,
-                                                    float rstd)
+__device__ __forceinline__ void write_output(const struct norm_forward<T> &a, int64_t r,
+                                             const held_row<T, N, WIDTH> &row, float mean,
+                                             float rstd)
 {
     row.each([&](int c, bits<T, N> x) {
         float weight[N], bias[N] = {}, y[N];
@@ -178,15 +187,15 @@ static __device__ __forceinline__ void write_output(const struct norm_forward<T>
     });
 }
 
-// Threads of a multiprocessor for which the registers suffice.
+// Resident threads per multiprocessor for which the registers suffice.
 template <class T, bool BRANCH>
-static constexpr int resident = sizeof(T) == 2 ? (BRANCH ? 640 : 1024) : (BRANCH ? 512 : 640);
+constexpr int resident = sizeof(T) == 2 ? (BRANCH ? 640 : 1024) : (BRANCH ? 512 : 640);
 
-// Blocks are WIDTH x (rows at once) and walk the rows; the next row is on its way while one is
-// normed. Every thread of a row's warp, or block, stays: it takes part in the sums.
+// Blocks are WIDTH x (rows at once). All threads of a row stay to the end: they take part in the
+// reductions.
 template <class T, int N, int WIDTH, bool CENTRED, bool BRANCH>
-static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH,
-                                         resident<T, BRANCH> / (WIDTH == 32 ? 128 : WIDTH))
+__global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH,
+                                  resident<T, BRANCH> / (WIDTH == 32 ? 128 : WIDTH))
     forward_kernel(struct norm_forward<T> a)
 {
     const int64_t step = (int64_t)gridDim.x * blockDim.y;
@@ -207,10 +216,10 @@ static __global__ void __launch_bounds__(WIDTH == 32 ? 128 : WIDTH,
     }
 }
 
-// As many blocks as there is room for. Rows do not meet, so the number of blocks is no matter for
-// the results.
+// As many blocks as can be resident. Rows are independent, so results do not depend on the number
+// of blocks.
 template <class T, int N, int WIDTH, bool CENTRED, bool BRANCH>
-static alibi_status launch_forward(struct cuda *c, struct norm_forward<T> a)
+alibi_status launch_forward(struct context *c, struct norm_forward<T> a)
 {
     const dim3 block(WIDTH, WIDTH == 32 ? 4 : 1);
     const int64_t all = ceil_div(a.rows, block.y),
@@ -222,7 +231,7 @@ static alibi_status launch_forward(struct cuda *c, struct norm_forward<T> a)
 
 // As few threads as can hold a row.
 template <class T, int N, bool CENTRED, bool BRANCH>
-static alibi_status fit_forward(struct cuda *c, struct norm_forward<T> a)
+alibi_status fit_forward(struct context *c, struct norm_forward<T> a)
 {
     if (a.C <= 32 * HELD * N)
         return launch_forward<T, N, 32, CENTRED, BRANCH>(c, a);
@@ -232,7 +241,7 @@ static alibi_status fit_forward(struct cuda *c, struct norm_forward<T> a)
 }
 
 template <class T, int N, bool CENTRED>
-static alibi_status fit_branch(struct cuda *c, struct norm_forward<T> a)
+alibi_status fit_branch(struct context *c, struct norm_forward<T> a)
 {
     if (a.branch)
         return fit_forward<T, N, CENTRED, true>(c, a);
@@ -240,10 +249,9 @@ static alibi_status fit_branch(struct cuda *c, struct norm_forward<T> a)
 }
 
 template <class T, bool CENTRED>
-static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor mean,
-                                struct tensor rstd, struct tensor sum, struct tensor x,
-                                struct tensor branch, struct dropout drop, struct tensor weight,
-                                struct tensor bias, double eps)
+alibi_status run_forward(struct context *c, struct tensor y, struct tensor mean, struct tensor rstd,
+                         struct tensor sum, struct tensor x, struct tensor branch,
+                         struct dropout drop, struct tensor weight, struct tensor bias, double eps)
 {
     constexpr int N = pack<T>::N;
     const struct norm_forward<T> a = {
@@ -261,20 +269,10 @@ static alibi_status run_forward(struct cuda *c, struct tensor y, struct tensor m
 }
 
 template <class T, bool CENTRED>
-static alibi_status forward_of(struct cuda *c, const struct norm_args *a)
+alibi_status forward_of(struct context *c, const struct norm_args *a)
 {
     return run_forward<T, CENTRED>(c, a->y, CENTRED ? a->mean : tensor_none(), a->rstd, a->sum,
                                    a->x, a->branch, a->dropout, a->weight, a->bias, a->eps);
-}
-
-alibi_status cuda_norm_forward(struct device *dev, const struct norm_args *a)
-{
-    struct cuda *c = cuda_of(dev);
-
-    cuda_part(c, "norm forward");
-    DISPATCH(
-        a->x.type, T,
-        return (a->kind == ALIBI_RMSNORM ? forward_of<T, false>(c, a) : forward_of<T, true>(c, a)));
 }
 
 // ---- backward
@@ -282,35 +280,35 @@ alibi_status cuda_norm_forward(struct device *dev, const struct norm_args *a)
 template <class T> struct norm_backward {
     T *dx, *y; // y may be absent
     const T *dy, *x;
-    const float *weight, *bias, *mean, *rstd; // bias may be absent, mean is in RMS norm
+    const float *weight, *bias, *mean,
+        *rstd;     // bias may be absent, mean is in RMS norm
     float *groups; // sums of dweight and, with a bias, of dbias: [groups, 2 or 1, C]
     int64_t rows;
     int C;
     float per_row; // 1 / C
 };
 
-// Over a row: of g, and of g * n; their sums, then their means.
+// Of g and of g * n over a row: their sums, then their means.
 struct row_sums {
     float g, gn;
 };
 
 template <bool CENTRED>
-static __device__ __forceinline__ float input_gradient(float g, float n, float rstd,
-                                                       struct row_sums mean)
+__device__ __forceinline__ float input_gradient(float g, float n, float rstd, struct row_sums mean)
 {
     return rstd * (g - (CENTRED ? mean.g : 0.0f) - n * mean.gn);
 }
 
-// Rows that a block of up to 256 threads has at a time; larger ones have one.
+// Rows per strip of a block of up to 256 threads; larger blocks have one.
 enum { STRIP = 4 };
-template <int R> static constexpr int warps_of = R == 1 ? 32 : 8;
+template <int R> constexpr int warps_of = R == 1 ? 32 : 8;
 
-// The means of R rows from the sums of a block's threads, by way of `of_warp`, that must not be in
-// use from the call before.
+// The means of R rows from the sums of a block's threads, through `of_warp`. Two calls in a row
+// must use different ones.
 template <int R>
-static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R],
-                                                      struct row_sums (&of_warp)[R][warps_of<R>],
-                                                      float per_row)
+__device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R],
+                                               struct row_sums (&of_warp)[R][warps_of<R>],
+                                               float per_row)
 {
 #pragma unroll
     for (int k = 0; k < R; k++) {
@@ -331,10 +329,9 @@ static __device__ __forceinline__ void means_of_block(struct row_sums (&sums)[R]
         sums[k] = { sums[k].g * per_row, sums[k].gn * per_row };
 }
 
-// R rows of a group as they pass a thread, which has N columns of them: 16 bytes each of x, dy and
-// dx. They wait in shared memory, two strips in turns, so that one is on its way while the other is
-// in use. A thread reads only the numbers that it asked for itself; statistics its warp asks for.
-// Columns and rows that are not there are 0.
+// R rows of a group: 16 bytes of x, dy and dx of each per thread, in one of two strips of shared
+// memory. A thread reads only numbers that it loaded itself, so no block barrier is needed for
+// them; statistics are loaded by the warp. Missing columns and rows are 0.
 enum { STRIPS = 2, STRIP_X = 0, STRIP_DY, STRIP_DX, STRIP_ROWS };
 
 template <class T, int R> struct strip {
@@ -357,8 +354,8 @@ template <class T, int R> struct strip {
         return of_warp[turn][threadIdx.x / 32];
     }
 
-    __device__ __forceinline__ void ask_statistics(const struct norm_backward<T> &a,
-                                                   int64_t first) const
+    __device__ __forceinline__ void load_statistics(const struct norm_backward<T> &a,
+                                                    int64_t first) const
     {
         const int lane = (int)threadIdx.x % 32;
         const float *from = lane < R ? a.mean : a.rstd;
@@ -372,9 +369,9 @@ template <class T, int R> struct strip {
             statistics()[lane] = 0.0f;
     }
 
-    // Asks for the rows first..first+R-1.
-    __device__ __forceinline__ void ask(const struct norm_backward<T> &a, int64_t first,
-                                        int c) const
+    // Starts loading the rows first..first+R-1.
+    __device__ __forceinline__ void load_rows(const struct norm_backward<T> &a, int64_t first,
+                                              int c) const
     {
 #pragma unroll
         for (int k = 0; k < R; k++) {
@@ -387,11 +384,11 @@ template <class T, int R> struct strip {
                 *numbers(k, STRIP_X) = *numbers(k, STRIP_DY) = make_uint4(0, 0, 0, 0);
             }
         }
-        ask_statistics(a, first);
+        load_statistics(a, first);
         __pipeline_commit();
     }
 
-    // Waits for the rows asked for before the last.
+    // Waits for all loads except those of the newest strip.
     __device__ __forceinline__ void wait()
     {
         __pipeline_wait_prior(1);
@@ -411,9 +408,9 @@ template <class T, int R> struct strip {
 
 // Adds a strip to the thread's sums over rows, and finds its part of the sums over columns.
 template <class T, int N, int R>
-static __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N],
-                                                 struct row_sums (&sums)[R], const strip<T, R> &s,
-                                                 const float (&weight)[N])
+__device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N],
+                                          struct row_sums (&sums)[R], const strip<T, R> &s,
+                                          const float (&weight)[N])
 {
 #pragma unroll
     for (int k = 0; k < R; k++) {
@@ -433,10 +430,9 @@ static __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&db
 // Row k of the strip, which begins at `at` in the tensors: its input's gradient and, where it is
 // wanted, its output.
 template <bool CENTRED, class T, int N, int R>
-static __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at,
-                                                 const strip<T, R> &s, int k,
-                                                 const float (&weight)[N], const float (&bias)[N],
-                                                 struct row_sums means)
+__device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at,
+                                          const strip<T, R> &s, int k, const float (&weight)[N],
+                                          const float (&bias)[N], struct row_sums means)
 {
     const bits<T, N> x = s.row(k, STRIP_X), dy = s.row(k, STRIP_DY), dx = s.row(k, STRIP_DX);
     float sum[N], y[N];
@@ -455,8 +451,7 @@ static __device__ __forceinline__ void write_row(const struct norm_backward<T> &
 // A block walks the rows of its group, R at a time; a thread has N columns. One barrier per step:
 // the places of the sums alternate.
 template <class T, bool CENTRED, int R>
-static __global__ void __launch_bounds__(32 * warps_of<R>)
-    backward_kernel(struct norm_backward<T> a)
+__global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_backward<T> a)
 {
     constexpr int N = pack<T>::N;
     __shared__ struct row_sums of_warp[2][R][warps_of<R>];
@@ -467,7 +462,7 @@ static __global__ void __launch_bounds__(32 * warps_of<R>)
     };
     int64_t first = (int64_t)blockIdx.x * R;
 
-    s.ask(a, first, c);
+    s.load_rows(a, first, c);
     if (c < a.C)
         load<N>(weight, a.weight + c);
     if (c < a.C && a.bias)
@@ -477,7 +472,7 @@ static __global__ void __launch_bounds__(32 * warps_of<R>)
             {}, {}, s.turn ^ 1
         };
         struct row_sums sums[R] = {};
-        next.ask(a, first + step, c);
+        next.load_rows(a, first + step, c);
         s.wait();
         add_strip<T, N, R>(dweight, dbias, sums, s, weight);
         means_of_block<R>(sums, of_warp[s.turn], a.per_row);
@@ -495,13 +490,12 @@ static __global__ void __launch_bounds__(32 * warps_of<R>)
         store<N>(to + a.C, dbias);
 }
 
-// ---- backward for rows that are too long for a block, or not aligned: dx by rows, then the sums
-// by columns
+// ---- backward of rows that are too long or not aligned: dx by rows, then sums by columns
 
 enum { PLAIN_THREADS = 256 };
 
 template <class T, bool CENTRED>
-static __global__ void __launch_bounds__(PLAIN_THREADS) rows_kernel(struct norm_backward<T> a)
+__global__ void __launch_bounds__(PLAIN_THREADS) rows_kernel(struct norm_backward<T> a)
 {
     const int64_t r = blockIdx.x;
     const float mean = CENTRED ? a.mean[r] : 0.0f, rstd = a.rstd[r];
@@ -523,9 +517,9 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) rows_kernel(struct norm_
     }
 }
 
-// A thread has one column of one group of rows.
+// A thread per column and group of rows.
 template <class T, bool CENTRED>
-static __global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct norm_backward<T> a)
+__global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct norm_backward<T> a)
 {
     const int c = (int)(blockIdx.x * PLAIN_THREADS + threadIdx.x);
     float dweight = 0.0f, dbias = 0.0f;
@@ -545,7 +539,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS) columns_kernel(struct no
 }
 
 template <class T, bool CENTRED>
-static alibi_status plain_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups)
+alibi_status plain_backward(struct context *c, struct norm_backward<T> a, unsigned groups)
 {
     const dim3 columns((unsigned)ceil_div(a.C, PLAIN_THREADS), groups);
 
@@ -555,27 +549,19 @@ static alibi_status plain_backward(struct cuda *c, struct norm_backward<T> a, un
                   0, a);
 }
 
-// At least 8 rows each, or writing the sums would cost more than reading the rows; no more than a
-// large GPU holds at once.
-static unsigned groups_of(int64_t rows)
+// At least 8 rows per group, or writing the sums costs more than reading the rows; at most as many
+// groups as a large GPU holds at once. The same number on every GPU: results depend on it.
+unsigned groups_of(int64_t rows)
 {
     const int64_t groups = ceil_div(rows, 8), most = 4 * MULTIPROCESSORS;
 
     return (unsigned)(groups < most ? groups : most);
 }
 
-// Two sums for each column and group.
-size_t cuda_norm_bytes(int64_t rows, int64_t C)
-{
-    const int64_t factors[] = { groups_of(rows), 2, C, (int64_t)sizeof(float) };
-
-    return cuda_bytes(factors, 4);
-}
-
-// Asks for all the shared memory there is: what is on its way lies there.
+// All on-chip memory as shared memory: the strips are there.
 template <class T, bool CENTRED, int R>
-static alibi_status strip_backward(struct cuda *c, struct norm_backward<T> a, unsigned groups,
-                                   dim3 block)
+alibi_status strip_backward(struct context *c, struct norm_backward<T> a, unsigned groups,
+                            dim3 block)
 {
     const auto kernel = backward_kernel<T, CENTRED, R>;
     const size_t bytes = STRIPS * R * STRIP_ROWS * sizeof(uint4) * block.x;
@@ -586,9 +572,9 @@ static alibi_status strip_backward(struct cuda *c, struct norm_backward<T> a, un
     return launch(c, "gradient of norm", kernel, dim3(groups), block, bytes, a);
 }
 
-// By strips of several rows where two such strips leave room for another block.
+// Strips of several rows, if two of them leave room for a second block.
 template <class T, bool CENTRED>
-static alibi_status row_groups(struct cuda *c, struct norm_backward<T> a, unsigned groups)
+alibi_status row_groups(struct context *c, struct norm_backward<T> a, unsigned groups)
 {
     constexpr int N = pack<T>::N;
     const bool vector = a.C % N == 0 && aligned(a.dx, a.y, a.dy, a.x, a.weight, a.bias);
@@ -602,10 +588,10 @@ static alibi_status row_groups(struct cuda *c, struct norm_backward<T> a, unsign
 }
 
 template <class T, bool CENTRED>
-static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor dweight,
-                                 struct tensor dbias, struct tensor y, struct tensor dy,
-                                 struct tensor x, struct tensor weight, struct tensor bias,
-                                 struct tensor mean, struct tensor rstd)
+alibi_status run_backward(struct context *c, struct tensor dx, struct tensor dweight,
+                          struct tensor dbias, struct tensor y, struct tensor dy, struct tensor x,
+                          struct tensor weight, struct tensor bias, struct tensor mean,
+                          struct tensor rstd)
 {
     struct norm_backward<T> a = {
         (T *)dx.data, (T *)y.data, (const T *)dy.data, (const T *)x.data,
@@ -622,15 +608,35 @@ static alibi_status run_backward(struct cuda *c, struct tensor dx, struct tensor
 }
 
 template <class T, bool CENTRED>
-static alibi_status backward_of(struct cuda *c, const struct norm_args *a)
+alibi_status backward_of(struct context *c, const struct norm_args *a)
 {
     return run_backward<T, CENTRED>(c, a->dx, a->dweight, a->dbias, a->y, a->dy, a->x, a->weight,
                                     a->bias, CENTRED ? a->mean : tensor_none(), a->rstd);
 }
 
+} // namespace
+
+alibi_status cuda_norm_forward(struct device *dev, const struct norm_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    cuda_part(c, "norm forward");
+    DISPATCH(
+        a->x.type, T,
+        return (a->kind == ALIBI_RMSNORM ? forward_of<T, false>(c, a) : forward_of<T, true>(c, a)));
+}
+
+// Two sums for each column and group.
+size_t cuda_norm_bytes(int64_t rows, int64_t C)
+{
+    const int64_t factors[] = { groups_of(rows), 2, C, (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 4);
+}
+
 alibi_status cuda_norm_backward(struct device *dev, const struct norm_args *a)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "norm backward");
     DISPATCH(a->x.type, T,

@@ -3,21 +3,26 @@
 // AdamW, g = gradient_scale * gradient, t = step:
 //
 //   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
+//   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 -
+//   beta2^t)) + eps)
 //
 // Nesterov, r = lr / previous_lr:
 //
-//   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u = momentum r u - lr g
+//   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u =
+//   momentum r u - lr g
 //
-// What is the same for all weights is computed in double on the host. Every number is read and
-// written once; the copy of the weights that the model computes with is written on the way.
+// Factors that all weights share are computed in double on the host. Every number is read and
+// written once; the bf16 copy of the weights is written in the same pass.
 #include <math.h>
 
 #include "ops/cuda/launch.cuh"
 
+namespace
+{
+
 enum { WEIGHTS = 4 }; // fp32 numbers of 16 bytes
 
-// Weights, with decay for the first of them.
+// Weights; the first `decaying` of them decay.
 template <class Copy> struct weights {
     float *w;
     Copy *copy; // may be absent
@@ -58,9 +63,9 @@ template <class Copy> struct adamw_step {
             g[k] *= gradient_scale;
             first[k] = beta1 * first[k] + rest1 * g[k];
             second[k] = beta2 * second[k] + rest2 * g[k] * g[k];
-            change[k] =
-                -lr * __fdividef(first[k] * correct1, sqrtf(second[k] * correct2) +
-                                                          eps); // within 2 units in the last place
+            change[k] = -lr * __fdividef(first[k] * correct1,
+                                         sqrtf(second[k] * correct2) +
+                                             eps); // within 2 units in the last place
         }
         weights.template move<N>(i, change);
         store<N>(m + i, first);
@@ -92,13 +97,13 @@ template <class Copy> struct nesterov_step {
 };
 
 template <class Copy>
-static struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int64_t decaying,
-                                       double decay) {
+struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int64_t decaying,
+                                double decay) {
     return { (float *)w.data, (Copy *)copy.data, decaying, (float)decay };
 }
 
 template <class Copy>
-static alibi_status run_adamw(struct cuda *c, const struct adamw_args &a)
+alibi_status run_adamw(struct context *c, const struct adamw_args &a)
 {
     const double correct1 = 1.0 - pow(a.beta1, (double)a.step),
                  correct2 = 1.0 - pow(a.beta2, (double)a.step);
@@ -113,16 +118,7 @@ static alibi_status run_adamw(struct cuda *c, const struct adamw_args &a)
                          aligned(a.w.data, a.copy.data, a.m.data, a.v.data, a.gradient.data));
 }
 
-alibi_status cuda_adamw(struct device *dev, const struct adamw_args *a)
-{
-    struct cuda *c = cuda_of(dev);
-
-    cuda_part(c, "optimizer");
-    DISPATCH(a->copy.type, Copy, return run_adamw<Copy>(c, *a));
-}
-
-template <class Copy>
-static alibi_status run_nesterov(struct cuda *c, const struct nesterov_args &n)
+template <class Copy> alibi_status run_nesterov(struct context *c, const struct nesterov_args &n)
 {
     const double r = n.lr / n.previous_lr, lr = n.lr * n.gradient_scale;
     const struct nesterov_step<Copy> op = {
@@ -135,25 +131,17 @@ static alibi_status run_nesterov(struct cuda *c, const struct nesterov_args &n)
                          aligned(n.w.data, n.copy.data, n.u.data, n.gradient.data));
 }
 
-alibi_status cuda_nesterov(struct device *dev, const struct nesterov_args *a)
-{
-    struct cuda *c = cuda_of(dev);
-
-    cuda_part(c, "optimizer");
-    DISPATCH(a->copy.type, Copy, return run_nesterov<Copy>(c, *a));
-}
-
-// ---- sums, in double: as many parts as there are threads in the block that adds them
+// ---- sums, in double: PARTS blocks write a part each, and one block adds them
 
 enum { PARTS = 1024, SUM_THREADS = 256 };
 
-template <bool SQUARES> static __device__ __forceinline__ double term(float x)
+template <bool SQUARES> __device__ __forceinline__ double term(float x)
 {
     return SQUARES ? (double)x * (double)x : (double)x;
 }
 
 template <class T, int N, bool SQUARES>
-static __global__ void __launch_bounds__(SUM_THREADS)
+__global__ void __launch_bounds__(SUM_THREADS)
     parts_kernel(double *parts, const T *x, int64_t count)
 {
     const int64_t thread = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x, rest = count % N;
@@ -174,7 +162,7 @@ static __global__ void __launch_bounds__(SUM_THREADS)
         parts[blockIdx.x] = sum;
 }
 
-static __global__ void __launch_bounds__(PARTS) total_kernel(double *parts)
+__global__ void __launch_bounds__(PARTS) total_kernel(double *parts)
 {
     const double total = block_sum(parts[threadIdx.x]);
 
@@ -183,7 +171,7 @@ static __global__ void __launch_bounds__(PARTS) total_kernel(double *parts)
 }
 
 template <class T, bool SQUARES>
-static alibi_status run_sum(struct cuda *c, double *sum, struct tensor x)
+alibi_status run_sum(struct context *c, double *sum, struct tensor x)
 {
     constexpr int N = pack<T>::N;
     const int64_t count = tensor_count(x);
@@ -202,9 +190,27 @@ static alibi_status run_sum(struct cuda *c, double *sum, struct tensor x)
     return ALIBI_OK;
 }
 
+} // namespace
+
+alibi_status cuda_adamw(struct device *dev, const struct adamw_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    cuda_part(c, "optimizer");
+    DISPATCH(a->copy.type, Copy, return run_adamw<Copy>(c, *a));
+}
+
+alibi_status cuda_nesterov(struct device *dev, const struct nesterov_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    cuda_part(c, "optimizer");
+    DISPATCH(a->copy.type, Copy, return run_nesterov<Copy>(c, *a));
+}
+
 alibi_status cuda_sum_squares(struct device *dev, double *sum, struct tensor x)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "gradient norm");
     DISPATCH(x.type, T, return (run_sum<T, true>(c, sum, x)));
@@ -212,7 +218,7 @@ alibi_status cuda_sum_squares(struct device *dev, double *sum, struct tensor x)
 
 alibi_status cuda_sum(struct device *dev, double *sum, struct tensor x)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "sum");
     DISPATCH(x.type, T, return (run_sum<T, false>(c, sum, x)));

@@ -1,7 +1,7 @@
-/* parts.c - where the time goes, by events in the stream
+/* parts.c - where the time of a step goes, by events in the stream
  *
- * Each part begins with an event; the time until the next event is the part's. So no operation
- * waits for being timed, and the parts add up to the whole. Nothing is recorded until somebody
+ * Each operation begins with an event; the time until the next event is its time. So timing does
+ * not make anything wait, and the parts add up to the whole. Nothing is recorded until somebody
  * reads the parts for the first time. */
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +11,12 @@
 struct cuda_parts {
     int count; /* of events since the last reading */
     cudaEvent_t event[PART_EVENTS];
-    const char *name[PART_EVENTS]; /* of the part that begins there; NULL: nobody's time */
+    const char *name[PART_EVENTS]; /* of the operation that begins there; NULL: none */
     int sums;
     struct device_part sum[DEVICE_PARTS_MAX];
 };
 
-/* The sum of that name; NULL where there are too many names, whose time is then left out. */
+/* The sum of that name; NULL if there are too many names, whose time is then not counted. */
 static struct device_part *find_sum(struct cuda_parts *p, const char *name)
 {
     for (int i = 0; i < p->sums; i++)
@@ -28,8 +28,8 @@ static struct device_part *find_sum(struct cuda_parts *p, const char *name)
     return &p->sum[p->sums++];
 }
 
-/* Adds up the parts that have ended, and keeps the event that the last one began with as the first.
- * */
+/* Adds the parts that have ended to the sums. The event that began the last one becomes the first.
+ */
 static alibi_status fold(struct cuda_parts *p)
 {
     int last = p->count - 1;
@@ -59,10 +59,9 @@ static bool record(cudaEvent_t *event, cudaStream_t stream)
            cudaEventRecord(*event, stream) == cudaSuccess;
 }
 
-/* An event that cannot be made or recorded is one part that is not timed. The operation itself says
- * what is wrong, if it still is: the runtime is not to remember the event's failure as the
- * operation's. */
-static void begin(struct cuda *c, const char *name)
+/* If an event cannot be created or recorded, one part is not timed. If something is wrong with the
+ * GPU, the operation itself reports it; the error of the event must not be taken for its. */
+static void begin(struct context *c, const char *name)
 {
     struct cuda_parts *p = c->parts;
 
@@ -74,13 +73,13 @@ static void begin(struct cuda *c, const char *name)
         (void)cudaGetLastError();
 }
 
-void cuda_part(struct cuda *c, const char *name)
+void cuda_part(struct context *c, const char *name)
 {
     if (c->parts != NULL)
         begin(c, name);
 }
 
-void cuda_part_end(struct cuda *c)
+void cuda_part_end(struct context *c)
 {
     if (c->parts != NULL)
         begin(c, NULL);
@@ -88,12 +87,12 @@ void cuda_part_end(struct cuda *c)
 
 alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int *count)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     if (c->parts == NULL)
         c->parts = calloc(1, sizeof *c->parts);
     if (c->parts == NULL)
-        return fail(ALIBI_MEMORY, "not enough memory for the times of operations");
+        return fail(ALIBI_MEMORY, "no memory for the times of operations");
     cuda_part_end(c);
     if (c->parts->count > 0)
         TRY_RETURN(fold(c->parts));
@@ -103,7 +102,7 @@ alibi_status cuda_read_parts(struct device *dev, struct device_part *parts, int 
     return ALIBI_OK;
 }
 
-void cuda_parts_free(struct cuda *c)
+void cuda_parts_free(struct context *c)
 {
     if (c->parts == NULL)
         return;

@@ -1,10 +1,8 @@
-// random.cuh - Philox4x32-10 as lib/base/random.c has it, and dropout as dropout.h has it
+// random.cuh - Philox4x32-10 as in lib/base/random.c, and dropout as in ops/dropout.h
 //
-//   (c0, c1, c2, c3)  ->  (hi(M1 c2) ^ c1 ^ k0,  lo(M1 c2),  hi(M0 c0) ^ c3 ^ k1,  lo(M0 c0)) ten
-//   times
+//   (c0, c1, c2, c3) -> (hi(M1 c2) ^ c1 ^ k0, lo(M1 c2), hi(M0 c0) ^ c3 ^ k1, lo(M0 c0))  ten times
 //
-// The key is the seed and advances by a Weyl sequence between rounds; the counter is (index,
-// stream).
+// The counter is (index, stream). The key is the seed, advanced by a Weyl sequence between rounds.
 #ifndef RANDOM_CUH
 #define RANDOM_CUH
 
@@ -13,7 +11,7 @@
 
 #include "ops/ops.h"
 
-static __device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint32_t k1)
+__device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint32_t k1)
 {
     const uint32_t M0 = 0xD2511F53u, M1 = 0xCD9E8D57u;
 
@@ -21,7 +19,7 @@ static __device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint3
                       M0 * c.x);
 }
 
-static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, uint64_t index)
+__device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint4 c = make_uint4((uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
                          (uint32_t)(stream >> 32));
@@ -36,28 +34,28 @@ static __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, u
     return c;
 }
 
-// struct dropout as kernels use it: an element is dropped if its 32 bits are below `threshold`.
+// struct dropout for kernels: an element is dropped if its 32 random bits are below `threshold`.
 struct mask {
     uint64_t seed, stream, threshold;
     float kept;
 };
 
-// bits * 2^-32 < p, for whole numbers: bits < ceil(p * 2^32). The product is exact.
-static struct mask mask_of(struct dropout d)
+// bits * 2^-32 < p is, for integers, bits < ceil(p * 2^32). The product is exact.
+inline struct mask mask_of(struct dropout d)
 {
     return mask{ d.seed, d.stream, (uint64_t)ceil(d.p * 0x1p32),
                  d.p > 0.0 ? (float)(1.0 / (1.0 - d.p)) : 1.0f };
 }
 
-static __device__ __forceinline__ float factor(const struct mask &m, uint32_t bits)
+__device__ __forceinline__ float factor(const struct mask &m, uint32_t bits)
 {
     return bits < m.threshold ? 0.0f : m.kept;
 }
 
-// Multiplies elements i..i+N-1 by their factors. i is a multiple of 4 unless N is 1: four
-// neighbours share one random block.
+// Applies dropout to elements i..i+N-1. Four neighbours share one random block, so i must be a
+// multiple of 4 unless N is 1.
 template <int N>
-static __device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_t i)
+__device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_t i)
 {
     if constexpr (N == 1) {
         const uint4 r = philox(m.seed, m.stream, (uint64_t)i >> 2);

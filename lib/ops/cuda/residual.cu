@@ -1,8 +1,11 @@
-// residual.cu
+// residual.cu - residual connections and dropout
 //
-//   y = x + drop(branch),     drop(x)_i = x_i * (0 or 1/(1 - p))
+//   y = x + dropout(branch),     dropout(x)_i = x_i * (0 or 1/(1 - p))
 #include "ops/cuda/launch.cuh"
 #include "ops/cuda/random.cuh"
+
+namespace
+{
 
 // x absent: dropout alone.
 template <class T, bool DROP> struct residual {
@@ -27,8 +30,8 @@ template <class T, bool DROP> struct residual {
 };
 
 template <class T>
-static alibi_status run(struct cuda *c, struct tensor y, const void *x, struct tensor branch,
-                        struct dropout d)
+alibi_status run(struct context *c, struct tensor y, const void *x, struct tensor branch,
+                 struct dropout d)
 {
     const bool vector = aligned(y.data, x, branch.data);
     T *to = (T *)y.data;
@@ -41,10 +44,12 @@ static alibi_status run(struct cuda *c, struct tensor y, const void *x, struct t
                             tensor_count(y), vector);
 }
 
+} // namespace
+
 alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct tensor x,
                                    struct tensor branch, struct dropout drop)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "residual");
     DISPATCH(y.type, T, return run<T>(c, y, x.data, branch, drop));
@@ -52,7 +57,7 @@ alibi_status cuda_residual_forward(struct device *dev, struct tensor y, struct t
 
 alibi_status cuda_dropout(struct device *dev, struct tensor y, struct tensor x, struct dropout drop)
 {
-    struct cuda *c = cuda_of(dev);
+    struct context *c = cuda_of(dev);
 
     cuda_part(c, "residual");
     DISPATCH(y.type, T, return run<T>(c, y, NULL, x, drop));

@@ -1,17 +1,22 @@
-// rotary.cu
+// rotary.cu - rotary positions
 //
-//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     for each pair of a head, t = angle of
+//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of
 //   (position, pair)
 //
-// Rotating back is the same with -t. A block has one position of one sequence; a thread takes N
-// numbers of a head and, in the layout of halves, their N partners.
+// for each pair of a head. Rotating back is the same with -t. A block has one position of one
+// sequence; a thread takes N pairs of a head: in the layout of halves N numbers and their N
+// partners, in the layout of pairs 2 N neighbours.
 #include "ops/cuda/rotary.cuh"
+
+namespace
+{
 
 enum { THREADS = 128 };
 
-template <class T> struct rotary_call {
+template <class T> struct rotary_params {
     T *x;
     struct angles angles;
+    const int32_t *length; // ragged: row b is at position length[b] - 1, and L is 1
     int64_t L, stride[3];
     int H, D;
     float direction;
@@ -19,8 +24,8 @@ template <class T> struct rotary_call {
 
 // Pairs n..n+N-1 of a head: (n, n + D/2).
 template <class T, int N>
-static __device__ __forceinline__ void rotate_halves(T *head, const float *cosines, int n, int half,
-                                                     float direction)
+__device__ __forceinline__ void rotate_halves(T *head, const float *cosines, int n, int half,
+                                              float direction)
 {
     float a[N], b[N], cosine[N], sine[N];
 
@@ -37,8 +42,8 @@ static __device__ __forceinline__ void rotate_halves(T *head, const float *cosin
 
 // Pairs n..n+N-1 of a head: (2n, 2n + 1).
 template <class T, int N>
-static __device__ __forceinline__ void rotate_pairs(T *head, const float *cosines, int n, int half,
-                                                    float direction)
+__device__ __forceinline__ void rotate_pairs(T *head, const float *cosines, int n, int half,
+                                             float direction)
 {
     float cosine[N], sine[N];
 
@@ -60,11 +65,11 @@ static __device__ __forceinline__ void rotate_pairs(T *head, const float *cosine
 }
 
 template <class T, int N, bool HALVES>
-static __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_call<T> r)
+__global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_params<T> r)
 {
     const int64_t b = blockIdx.x / r.L, l = blockIdx.x % r.L;
     const int half = r.D / 2, per_head = half / N;
-    const float *cosines = r.angles.table + l * r.D;
+    const float *cosines = r.angles.table + (r.length ? r.length[b] - 1 : l) * r.D;
     T *row = r.x + b * r.stride[0] + l * r.stride[1];
 
     for (int item = (int)threadIdx.x; item < r.H * per_head; item += THREADS) {
@@ -77,9 +82,8 @@ static __global__ void __launch_bounds__(THREADS) rotary_kernel(struct rotary_ca
     }
 }
 
-// A thread of the layout of pairs reads twice as many numbers as it has pairs: half a pack of pairs
-// is one access.
-template <class T> static alibi_status run(struct cuda *c, struct rotary_call<T> r, int64_t rows)
+// A thread of the layout of pairs reads two numbers per pair: half a pack of pairs is one access.
+template <class T> alibi_status run(struct context *c, struct rotary_params<T> r, int64_t rows)
 {
     constexpr int N = pack<T>::N;
     const int64_t strides = r.stride[0] | r.stride[1] | r.stride[2]; // N is a power of two
@@ -95,20 +99,25 @@ template <class T> static alibi_status run(struct cuda *c, struct rotary_call<T>
     return launch(c, "rotary", kernel, dim3((unsigned)rows), dim3(THREADS), 0, r);
 }
 
+} // namespace
+
 alibi_status cuda_rotary(struct device *dev, struct tensor x, struct rotation r, int direction)
 {
-    struct cuda *c = cuda_of(dev);
-    const int64_t B = x.shape[0], L = x.shape[1], H = x.shape[2], D = x.shape[3];
+    struct context *c = cuda_of(dev);
+    const int64_t B = x.shape[0], L = x.shape[1], D = x.shape[3];
 
-    TRY_RETURN(cuda_refuse_ragged(r.ragged));
+    if (ragged_present(r.ragged))
+        r.start = 0;
     cuda_part(c, "rotary");
-    DISPATCH(x.type, T,
-             const struct rotary_call<T> call = { (T *)x.data,
-                                                  angles_of(r, D),
-                                                  L,
-                                                  { x.stride[0], x.stride[1], x.stride[2] },
-                                                  (int)H,
-                                                  (int)D,
-                                                  (float)direction };
-             return run<T>(c, call, B * L));
+    DISPATCH(
+        x.type, T,
+        const struct rotary_params<T> p = { .x = (T *)x.data,
+                                            .angles = angles_of(r, D),
+                                            .length = (const int32_t *)r.ragged.length.data,
+                                            .L = L,
+                                            .stride = { x.stride[0], x.stride[1], x.stride[2] },
+                                            .H = (int)x.shape[2],
+                                            .D = (int)D,
+                                            .direction = (float)direction };
+        return run<T>(c, p, B * L));
 }

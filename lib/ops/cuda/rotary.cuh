@@ -1,16 +1,16 @@
-// rotary.cuh - turning one pair, for whoever has its numbers at hand
+// rotary.cuh - rotating one pair: for rotary.cu and for the epilogue of attention backward
 #ifndef ROTARY_CUH
 #define ROTARY_CUH
 
 #include "ops/cuda/launch.cuh"
 
-// The angles of struct rotation, from its first position on.
+// The angles of a struct rotation, from its first position on.
 struct angles {
-    const float *table; // rows of D/2 cosines, then D/2 sines; NULL: nothing turns
+    const float *table; // rows of D/2 cosines, then D/2 sines; NULL: no rotation
     bool halves;
 };
 
-static inline struct angles angles_of(struct rotation r, int64_t D)
+inline struct angles angles_of(struct rotation r, int64_t D)
 {
     struct angles a = { (const float *)r.table.data, r.layout == ALIBI_ROTARY_HALVES };
 
@@ -19,7 +19,7 @@ static inline struct angles angles_of(struct rotation r, int64_t D)
     return a;
 }
 
-static __device__ __forceinline__ void rotate(float &a, float &b, float cosine, float sine)
+__device__ __forceinline__ void rotate(float &a, float &b, float cosine, float sine)
 {
     const float first = a * cosine - b * sine;
 

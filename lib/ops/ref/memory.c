@@ -23,9 +23,10 @@ void ref_reset_peak(struct device *dev)
     alibi_memory_reset_peak();
 }
 
-size_t ref_workspace(struct device *dev, int64_t B, int64_t L, int64_t H, int64_t D, bool training)
+size_t ref_workspace(struct device *dev, const struct workspace_args *a)
 {
-    (void)dev, (void)B, (void)L, (void)H, (void)D, (void)training;
+    (void)dev;
+    (void)a;
     return 0;
 }
 

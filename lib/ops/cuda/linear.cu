@@ -1,0 +1,613 @@
+// linear.cu - matrix products through cuBLASLt, autotuned
+//
+//   y = x weight^T + bias,   dx = dy weight,   dweight += dy^T x,   dbias += column sums of dy
+//
+// cuBLASLt stores matrices by columns: D = op(A) op(B) + beta C with D of m x n and inner dimension
+// k. Ours are stored by rows, and a matrix [rows, columns] by rows is the same memory as its
+// transpose by columns. So each product is computed as its transpose, and no number moves:
+//
+//   y^T       = weight x^T       A = weight, transposed   B = x                m out  n rows  k in
+//   dx^T      = weight^T dy^T    A = weight               B = dy               m in   n rows  k out
+//   dweight^T = x^T dy           A = x                    B = dy, transposed   m in   n out   k
+//   rows
+//
+// where "transposed" is op on the matrix as cuBLASLt sees it. The bias of a column of y is that of
+// a row of y^T, which is what cuBLASLt's epilogue adds. Sums are fp32, without tf32; where a sum is
+// split, the parts are added in a fixed order.
+//
+// Plans. How a product is computed is kept per shape, types and alignments. At first it is the
+// algorithm that cuBLASLt ranks first. A large product that has run autotune.after times is
+// autotuned: all ALGORITHMS are timed, and the fastest of those that give the first one's bits on
+// the operands at hand replaces it. Time decides, and still results repeat bit for bit.
+//
+// Decoding. A row must have the same bits whatever else is in the batch, so all products of
+// decoding have exactly DECODE_ROWS rows (padded in scratch memory), one plan per weight, and no
+// autotuning. The weights are read once for up to DECODE_ROWS rows.
+//
+// bf16 products apply GELU (the tanh form) to their fp32 sums before rounding. Its derivative is
+// our own kernel, which is faster there, and so is all of GELU in fp32, which is more accurate.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops/cuda/launch.cuh"
+
+enum {
+    ALGORITHMS = 8,   // that the autotuner tries
+    TIMED_RUNS = 3,   // of each; the fastest counts
+    DECODE_ROWS = 32, // of every product in decoding
+};
+
+// What a plan depends on. Every byte is set, so keys are compared as bytes.
+struct plan_key {
+    int64_t m, n, k;
+    uint8_t transpose_a, transpose_b, type, sums, epilogue, decoding;
+    uint8_t align_a, align_b, align_d, align_bias, align_aux;
+    uint8_t unused[5];
+};
+static_assert(sizeof(plan_key) == 40, "a key has no padding");
+
+struct cuda_plan {
+    struct cuda_plan *next; // in the same bucket
+    struct plan_key key;
+    cublasLtMatmulDesc_t how;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algorithms[ALGORITHMS]; // as cuBLASLt ranks them
+    int count, chosen;                           // count 0: cuBLASLt cannot compute this product
+    int uses;                                    // up to autotune.after
+};
+
+namespace
+{
+
+enum epilogue {
+    PLAIN,
+    BIAS,
+    GELU, // aux receives the input of GELU
+    GELU_BIAS,
+};
+
+struct product {
+    bool transpose_a, transpose_b;
+    int64_t m, n, k;
+    enum dtype type, sums; // of A and B; of C and D
+    const void *a, *b, *c; // c NULL: beta is 0
+    void *d;
+    enum epilogue epilogue;
+    const void *bias;
+    void *aux;
+    bool decoding;
+};
+
+bool present(struct tensor t)
+{
+    return t.data != NULL;
+}
+
+alibi_status blas_check(cublasStatus_t error, const struct product *p)
+{
+    if (error == CUBLAS_STATUS_SUCCESS)
+        return ALIBI_OK;
+    return fail(ALIBI_DEVICE,
+                "cuBLASLt failed on a product of %lld x %lld by %lld x %lld in %s: %s",
+                (long long)p->m, (long long)p->k, (long long)p->k, (long long)p->n,
+                p->type == DTYPE_BF16 ? "bf16" : "fp32", cublasLtGetStatusName(error));
+}
+
+// ---- plans
+
+// The largest power of two up to 16 that divides the address. No kernel needs more, and a tensor
+// at another address next time finds the same plan.
+uint8_t alignment(const void *p)
+{
+    uintptr_t bits = (uintptr_t)p | 16;
+
+    return (uint8_t)(bits & -bits);
+}
+
+struct plan_key key_of(const struct product *p)
+{
+    const void *output = (const void *)((uintptr_t)p->c | (uintptr_t)p->d);
+
+    return { .m = p->m,
+             .n = p->n,
+             .k = p->k,
+             .transpose_a = p->transpose_a,
+             .transpose_b = p->transpose_b,
+             .type = (uint8_t)p->type,
+             .sums = (uint8_t)p->sums,
+             .epilogue = (uint8_t)p->epilogue,
+             .decoding = p->decoding,
+             .align_a = alignment(p->a),
+             .align_b = alignment(p->b),
+             .align_d = alignment(output),
+             .align_bias = alignment(p->bias),
+             .align_aux = alignment(p->aux),
+             .unused = {} };
+}
+
+// FNV-1a.
+size_t bucket_of(const struct plan_key *key)
+{
+    const unsigned char *bytes = (const unsigned char *)key;
+    uint64_t hash = 0xcbf29ce484222325u;
+
+    for (size_t i = 0; i < sizeof *key; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3u;
+    return (size_t)(hash >> 32) % PLAN_BUCKETS;
+}
+
+template <class V>
+cublasStatus_t set(cublasLtMatmulDesc_t how, cublasLtMatmulDescAttributes_t what, V value)
+{
+    return cublasLtMatmulDescSetAttribute(how, what, &value, sizeof value);
+}
+
+// The addresses of this call. The choice of an algorithm depends on their alignment only.
+alibi_status set_addresses(struct cuda_plan *plan, const struct product *p)
+{
+    if (p->epilogue == BIAS || p->epilogue == GELU_BIAS)
+        TRY_RETURN(blas_check(set(plan->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p->bias), p));
+    if (p->epilogue >= GELU)
+        TRY_RETURN(
+            blas_check(set(plan->how, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, p->aux), p));
+    return ALIBI_OK;
+}
+
+alibi_status describe(struct cuda_plan *plan, const struct product *p)
+{
+    static const cublasLtEpilogue_t epilogues[] = { CUBLASLT_EPILOGUE_DEFAULT,
+                                                    CUBLASLT_EPILOGUE_BIAS,
+                                                    CUBLASLT_EPILOGUE_GELU_AUX,
+                                                    CUBLASLT_EPILOGUE_GELU_AUX_BIAS };
+    const int64_t m = p->m, n = p->n, k = p->k;
+    auto layout = [&](cublasLtMatrixLayout_t *out, enum dtype type, int64_t rows, int64_t columns) {
+        return blas_check(cublasLtMatrixLayoutCreate(out,
+                                                     type == DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F,
+                                                     (uint64_t)rows, (uint64_t)columns, rows),
+                          p);
+    };
+
+    TRY_RETURN(blas_check(cublasLtMatmulDescCreate(&plan->how, CUBLAS_COMPUTE_32F, CUDA_R_32F), p));
+    TRY_RETURN(blas_check(
+        set(plan->how, CUBLASLT_MATMUL_DESC_TRANSA, p->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N),
+        p));
+    TRY_RETURN(blas_check(
+        set(plan->how, CUBLASLT_MATMUL_DESC_TRANSB, p->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N),
+        p));
+    TRY_RETURN(
+        blas_check(set(plan->how, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogues[p->epilogue]), p));
+    if (p->epilogue >= GELU)
+        TRY_RETURN(blas_check(set(plan->how, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p->m), p));
+    TRY_RETURN(set_addresses(plan, p));
+    TRY_RETURN(layout(&plan->a, p->type, p->transpose_a ? k : m, p->transpose_a ? m : k));
+    TRY_RETURN(layout(&plan->b, p->type, p->transpose_b ? n : k, p->transpose_b ? k : n));
+    return layout(&plan->d, p->sums, m, n);
+}
+
+// Asks cuBLASLt for algorithms that fit the workspace and the alignments and that add split sums in
+// a fixed order. Finding none is no failure: an epilogue may not be available.
+alibi_status find_algorithms(struct context *c, struct cuda_plan *plan, const struct product *p)
+{
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t found[ALGORITHMS] = {};
+    int count = 0;
+    cublasStatus_t error = cublasLtMatmulPreferenceCreate(&preference);
+    auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, auto value) {
+        if (error == CUBLAS_STATUS_SUCCESS)
+            error = cublasLtMatmulPreferenceSetAttribute(preference, what, &value, sizeof value);
+    };
+
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, (size_t)BLAS_WORKSPACE);
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           (uint32_t)CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, (uint32_t)plan->key.align_a);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, (uint32_t)plan->key.align_b);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, (uint32_t)plan->key.align_d);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, (uint32_t)plan->key.align_d);
+    if (error == CUBLAS_STATUS_SUCCESS) {
+        error = cublasLtMatmulAlgoGetHeuristic(c->blas, plan->how, plan->a, plan->b, plan->d,
+                                               plan->d, preference, ALGORITHMS, found, &count);
+        if (error == CUBLAS_STATUS_NOT_SUPPORTED || error == CUBLAS_STATUS_INVALID_VALUE) {
+            error = CUBLAS_STATUS_SUCCESS;
+            count = 0;
+        }
+    }
+    for (int i = 0; i < count; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS)
+            plan->algorithms[plan->count++] = found[i].algo;
+    if (preference)
+        cublasLtMatmulPreferenceDestroy(preference);
+    return blas_check(error, p);
+}
+
+void free_plan(struct cuda_plan *plan)
+{
+    if (plan->how)
+        cublasLtMatmulDescDestroy(plan->how);
+    for (cublasLtMatrixLayout_t layout : { plan->a, plan->b, plan->d })
+        if (layout)
+            cublasLtMatrixLayoutDestroy(layout);
+    free(plan);
+}
+
+alibi_status find_plan(struct context *c, struct cuda_plan **out, const struct product *p)
+{
+    const struct plan_key key = key_of(p);
+    struct cuda_plan **bucket = &c->plans[bucket_of(&key)], *plan;
+    alibi_status status;
+
+    for (plan = *bucket; plan; plan = plan->next)
+        if (memcmp(&plan->key, &key, sizeof key) == 0) {
+            *out = plan;
+            return ALIBI_OK;
+        }
+    plan = (struct cuda_plan *)calloc(1, sizeof *plan);
+    if (!plan)
+        return fail(ALIBI_MEMORY, "no memory for the plan of a matrix product");
+    plan->key = key;
+    TRY(describe(plan, p));
+    TRY(find_algorithms(c, plan, p));
+    plan->next = *bucket;
+    *out = *bucket = plan;
+    return ALIBI_OK;
+out:
+    free_plan(plan);
+    return status;
+}
+
+// ---- running a product; no dimension is 0
+
+alibi_status run_algorithm(struct context *c, struct cuda_plan *plan, const struct product *p,
+                           void *d, int algorithm)
+{
+    float one = 1.0f, beta = p->c ? 1.0f : 0.0f;
+
+    return blas_check(cublasLtMatmul(c->blas, plan->how, &one, p->a, plan->a, p->b, plan->b, &beta,
+                                     p->c ? p->c : d, plan->d, d, plan->d,
+                                     &plan->algorithms[algorithm], c->workspace, BLAS_WORKSPACE,
+                                     c->stream),
+                      p);
+}
+
+// ---- the autotuner
+
+// A fingerprint tells whether two results have the same bits without keeping both:
+//
+//   sum over words w_i of mix(w_i, i)   modulo 2^64
+//
+// Integer sums do not depend on their order. mix() is the finalizer of SplitMix64.
+enum { FINGERPRINT_THREADS = 256, FINGERPRINT_BLOCKS = 1024 };
+
+__device__ __forceinline__ uint64_t mix(uint64_t word, uint64_t place)
+{
+    uint64_t x = word ^ (place * 0x9e3779b97f4a7c15u);
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+__global__ void __launch_bounds__(FINGERPRINT_THREADS)
+    fingerprint_kernel(unsigned long long *sum, const uint16_t *words, int64_t count)
+{
+    uint64_t mine = 0;
+
+    for (int64_t i = (int64_t)blockIdx.x * FINGERPRINT_THREADS + threadIdx.x; i < count;
+         i += (int64_t)gridDim.x * FINGERPRINT_THREADS)
+        mine += mix(words[i], (uint64_t)i);
+    for (int step = 16; step > 0; step /= 2)
+        mine += __shfl_xor_sync(0xffffffffu, mine, step);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(sum, (unsigned long long)mine);
+}
+
+// Of D, and of aux if there is one. Waits.
+alibi_status fingerprint(struct context *c, uint64_t *out, const struct product *p, const void *d)
+{
+    const int64_t words = p->m * p->n * (int64_t)dtype_bytes(p->sums) / 2;
+    const void *results[] = { d, p->aux };
+    unsigned long long *sums, host[2] = {};
+
+    TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, sizeof host, (void **)&sums));
+    TRY_RETURN(cuda_check(cudaMemsetAsync(sums, 0, sizeof host, c->stream), "autotuning"));
+    for (int i = 0; i < 2; i++)
+        if (results[i])
+            TRY_RETURN(launch(c, "autotuning", fingerprint_kernel, FINGERPRINT_BLOCKS,
+                              FINGERPRINT_THREADS, 0, sums + i, (const uint16_t *)results[i],
+                              words));
+    TRY_RETURN(cuda_check(
+        cudaMemcpyAsync(host, sums, sizeof host, cudaMemcpyDeviceToHost, c->stream), "autotuning"));
+    TRY_RETURN(cuda_check(cudaStreamSynchronize(c->stream), "autotuning"));
+    *out = host[0] ^ (host[1] << 1 | host[1] >> 63);
+    return ALIBI_OK;
+}
+
+// Milliseconds of one product, the fastest of TIMED_RUNS. Clearing the workspace, which is larger
+// than the L2 cache, evicts the operands: a training step finds most of them in memory too.
+alibi_status time_algorithm(struct context *c, struct cuda_plan *plan, const struct product *p,
+                            void *d, int algorithm, cudaEvent_t events[2], float *time)
+{
+    *time = INFINITY;
+    for (int i = 0; i < TIMED_RUNS; i++) {
+        float one;
+        TRY_RETURN(
+            cuda_check(cudaMemsetAsync(c->workspace, 0, BLAS_WORKSPACE, c->stream), "autotuning"));
+        TRY_RETURN(cuda_check(cudaEventRecord(events[0], c->stream), "autotuning"));
+        TRY_RETURN(run_algorithm(c, plan, p, d, algorithm));
+        TRY_RETURN(cuda_check(cudaEventRecord(events[1], c->stream), "autotuning"));
+        TRY_RETURN(cuda_check(cudaEventSynchronize(events[1]), "autotuning"));
+        TRY_RETURN(cuda_check(cudaEventElapsedTime(&one, events[0], events[1]), "autotuning"));
+        *time = fminf(*time, one);
+    }
+    return ALIBI_OK;
+}
+
+// Chooses the fastest algorithm among those with the first one's bits. It runs on the operands at
+// hand; the product overwrites its output afterwards. A product that adds to its output writes to
+// memory of its own here; if there is none, the plan stays as it is.
+alibi_status autotune(struct context *c, struct cuda_plan *plan, const struct product *p)
+{
+    const size_t bytes = (size_t)(p->m * p->n) * dtype_bytes(p->sums);
+    alibi_status status = ALIBI_OK;
+    cudaEvent_t events[2] = { NULL, NULL };
+    void *trial = NULL, *d = p->d;
+    float best = INFINITY, time;
+    uint64_t first = 0, bits;
+
+    if (p->c) {
+        if (!cuda_try_new(c, &trial, bytes))
+            return ALIBI_OK;
+        d = trial;
+    }
+    for (int i = 0; i < 2; i++)
+        TRY(cuda_check(cudaEventCreate(&events[i]), "autotuning"));
+    for (int i = 0; i < plan->count; i++) {
+        TRY(run_algorithm(c, plan, p, d, i));
+        TRY(fingerprint(c, &bits, p, d));
+        TRY(time_algorithm(c, plan, p, d, i, events, &time));
+        if (i == 0)
+            first = bits;
+        if (bits == first && time < best) {
+            best = time;
+            plan->chosen = i;
+        }
+    }
+    c->autotune.tuned++;
+out:
+    for (int i = 0; i < 2; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    cuda_free(c, trial, bytes);
+    return status;
+}
+
+// Whether now is the time: the count passes autotune.after once.
+bool is_worth_tuning(struct context *c, struct cuda_plan *plan, const struct product *p)
+{
+    if (p->decoding || plan->count < 2 || plan->uses > c->autotune.after ||
+        2.0 * (double)p->m * (double)p->n * (double)p->k < c->autotune.flops)
+        return false;
+    return plan->uses++ == c->autotune.after;
+}
+
+// *done is false, and nothing happened, if cuBLASLt cannot compute it.
+alibi_status try_product(struct context *c, const struct product *p, bool *done)
+{
+    struct cuda_plan *plan = NULL;
+
+    TRY_RETURN(find_plan(c, &plan, p));
+    *done = plan->count > 0;
+    if (!*done)
+        return ALIBI_OK;
+    TRY_RETURN(set_addresses(plan, p));
+    if (is_worth_tuning(c, plan, p))
+        TRY_RETURN(autotune(c, plan, p));
+    return run_algorithm(c, plan, p, p->d, plan->chosen);
+}
+
+alibi_status multiply(struct context *c, const struct product *p)
+{
+    bool done = false;
+
+    TRY_RETURN(try_product(c, p, &done));
+    return done ? ALIBI_OK : blas_check(CUBLAS_STATUS_NOT_SUPPORTED, p);
+}
+
+// ---- forward
+
+struct product forward_product(struct tensor y, struct tensor x, struct tensor weight)
+{
+    return { .transpose_a = true,
+             .m = weight.shape[0],
+             .n = x.shape[0],
+             .k = weight.shape[1],
+             .type = x.type,
+             .sums = y.type,
+             .a = weight.data,
+             .b = x.data,
+             .d = y.data };
+}
+
+// y = x weight^T + bias. If cuBLASLt has no epilogue for the bias here, it is added afterwards.
+alibi_status forward(struct context *c, struct tensor y, struct tensor x, struct tensor weight,
+                     struct tensor bias, bool decoding)
+{
+    struct product p = forward_product(y, x, weight);
+    bool done = false;
+
+    p.decoding = decoding;
+    if (!present(bias))
+        return multiply(c, &p);
+    p.epilogue = BIAS;
+    p.bias = bias.data;
+    TRY_RETURN(try_product(c, &p, &done));
+    if (done)
+        return ALIBI_OK;
+    p.epilogue = PLAIN;
+    p.bias = NULL;
+    TRY_RETURN(multiply(c, &p));
+    return cuda_add_bias(c, y, bias);
+}
+
+// DECODE_ROWS rows at a time. A batch that is not of that size, or not aligned like scratch memory,
+// goes through scratch memory: the plan, and with it the bits, must not depend on either. Rows do
+// not mix in a product, so the padding may hold anything.
+alibi_status forward_decoding(struct context *c, const struct linear_args *a)
+{
+    const int64_t rows = a->x.shape[0], in = a->x.shape[1], out = a->y.shape[1];
+    struct tensor x32, y32;
+    void *scratch;
+
+    TRY_RETURN(cuda_scratch(c, SCRATCH_DECODE, cuda_decode_bytes(in, out), &scratch));
+    x32 = tensor_2(scratch, a->x.type, DECODE_ROWS, in);
+    y32 = tensor_2(tensor_at(x32, DECODE_ROWS * ceil_div(in, 8) * 8), a->y.type, DECODE_ROWS, out);
+    for (int64_t first = 0; first < rows; first += DECODE_ROWS) {
+        const int64_t count = rows - first < DECODE_ROWS ? rows - first : (int64_t)DECODE_ROWS;
+        const struct tensor x = tensor_rows(a->x, first, count),
+                            y = tensor_rows(a->y, first, count);
+
+        if (count == DECODE_ROWS && aligned(x.data, y.data)) {
+            TRY_RETURN(forward(c, y, x, a->weight, a->bias, true));
+            continue;
+        }
+        TRY_RETURN(
+            cuda_check(cudaMemcpyAsync(x32.data, x.data, (size_t)(count * in) * dtype_bytes(x.type),
+                                       cudaMemcpyDeviceToDevice, c->stream),
+                       "linear forward"));
+        TRY_RETURN(forward(c, y32, x32, a->weight, a->bias, true));
+        TRY_RETURN(cuda_check(cudaMemcpyAsync(y.data, y32.data,
+                                              (size_t)(count * out) * dtype_bytes(y.type),
+                                              cudaMemcpyDeviceToDevice, c->stream),
+                              "linear forward"));
+    }
+    return ALIBI_OK;
+}
+
+// ---- backward
+
+alibi_status input_gradient(struct device *dev, struct tensor dx, struct tensor dy,
+                            struct tensor weight)
+{
+    const struct product p = { .m = weight.shape[1],
+                               .n = dy.shape[0],
+                               .k = weight.shape[0],
+                               .type = dy.type,
+                               .sums = dx.type,
+                               .a = weight.data,
+                               .b = dy.data,
+                               .d = dx.data };
+
+    if (p.m == 0 || p.n == 0)
+        return ALIBI_OK;
+    if (p.k == 0)
+        return cuda_fill(dev, dx, 0.0);
+    cuda_part(cuda_of(dev), "linear input gradient");
+    return multiply(cuda_of(dev), &p);
+}
+
+alibi_status parameter_gradients(struct context *c, struct tensor dweight, struct tensor dbias,
+                                 struct tensor dy, struct tensor x)
+{
+    const struct product p = { .transpose_b = true,
+                               .m = dweight.shape[1],
+                               .n = dweight.shape[0],
+                               .k = dy.shape[0],
+                               .type = dy.type,
+                               .sums = dweight.type,
+                               .a = x.data,
+                               .b = dy.data,
+                               .c = dweight.data,
+                               .d = dweight.data };
+
+    if (present(dweight) && p.m > 0 && p.n > 0 && p.k > 0) {
+        cuda_part(c, "linear weight gradient");
+        TRY_RETURN(multiply(c, &p));
+    }
+    if (!present(dbias))
+        return ALIBI_OK;
+    cuda_part(c, "linear bias gradient");
+    return cuda_column_sums(c, dbias, dy);
+}
+
+} // namespace
+
+void cuda_plans_free(struct context *c)
+{
+    for (int i = 0; i < PLAN_BUCKETS; i++)
+        while (c->plans[i]) {
+            struct cuda_plan *next = c->plans[i]->next;
+            free_plan(c->plans[i]);
+            c->plans[i] = next;
+        }
+}
+
+// Of both padded operands, in fp32; each begins at a multiple of 16 bytes.
+size_t cuda_decode_bytes(int64_t in, int64_t out)
+{
+    const int64_t factors[] = { DECODE_ROWS, ceil_div(in, 8) + ceil_div(out, 8), 8,
+                                (int64_t)sizeof(float) };
+
+    return cuda_bytes(factors, 4);
+}
+
+// ---- the operations
+
+alibi_status cuda_linear_forward(struct device *dev, const struct linear_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    if (tensor_count(a->y) == 0)
+        return ALIBI_OK;
+    cuda_part(c, "linear forward");
+    if (a->x.shape[1] == 0) { // no inputs: only the bias
+        TRY_RETURN(cuda_fill(dev, a->y, 0.0));
+        return present(a->bias) ? cuda_add_bias(c, a->y, a->bias) : ALIBI_OK;
+    }
+    return a->decoding ? forward_decoding(c, a) : forward(c, a->y, a->x, a->weight, a->bias, false);
+}
+
+alibi_status cuda_linear_backward(struct device *dev, const struct linear_args *a)
+{
+    if (present(a->dx))
+        TRY_RETURN(input_gradient(dev, a->dx, a->dy, a->weight));
+    return parameter_gradients(cuda_of(dev), a->dweight, a->dbias, a->dy, a->x);
+}
+
+alibi_status cuda_linear_activation_forward(struct device *dev,
+                                            const struct linear_activation_args *a)
+{
+    struct context *c = cuda_of(dev);
+    // For its epilogue with GELU, cuBLASLt needs rows of `up` that begin at multiples of 16 bytes.
+    const bool fused = a->kind == ALIBI_GELU_TANH && a->up.type == DTYPE_BF16 && !a->decoding &&
+                       a->up.shape[1] % 8 == 0 && aligned(a->up.data, a->activated.data) &&
+                       tensor_count(a->x) > 0 && tensor_count(a->up) > 0;
+    bool done = false;
+
+    if (fused) {
+        struct product p = forward_product(a->activated, a->x, a->weight);
+        cuda_part(c, "linear forward");
+        p.epilogue = present(a->bias) ? GELU_BIAS : GELU;
+        p.bias = a->bias.data;
+        p.aux = a->up.data;
+        TRY_RETURN(try_product(c, &p, &done));
+    }
+    if (done)
+        return ALIBI_OK;
+    const struct linear_args linear = {
+        .y = a->up, .x = a->x, .weight = a->weight, .bias = a->bias, .decoding = a->decoding
+    };
+    TRY_RETURN(cuda_linear_forward(dev, &linear));
+    return cuda_activation_forward(dev, a->kind, a->activated, a->up);
+}
+
+alibi_status cuda_linear_activation_backward(struct device *dev,
+                                             const struct linear_activation_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    TRY_RETURN(input_gradient(dev, a->scratch, a->dy, a->weight));
+    cuda_part(c, "activation");
+    TRY_RETURN(cuda_activation_backward_sums(c, a->kind, a->dup, a->dup_sums, a->scratch, a->up));
+    return parameter_gradients(c, a->dweight, a->dbias, a->dy, a->activated);
+}
