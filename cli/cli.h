@@ -86,10 +86,12 @@ struct alibi_option_group cli_device_group(
 /* What text a model reads, and how. */
 struct cli_text {
     char *tokenizer, *valid; /* paths, NULL if not given */
+    char *end;               /* a token */
     struct alibi_reading reading;
     struct alibi_builtin builtin;
 };
-struct alibi_option_group cli_text_group(struct cli_text *values); /* --tokenizer and --valid */
+struct alibi_option_group cli_text_group(
+    struct cli_text *values); /* --tokenizer, --end and --valid */
 /* For commands on a model, which has its own tokenizer: no help shows it, and
  * cli_refuse_tokenizer() says why it is not taken. */
 struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values);

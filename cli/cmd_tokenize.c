@@ -12,7 +12,7 @@
 
 struct job {
     bool train, print_ids, decode; /* none: shards */
-    char *tokenizer, *out;
+    char *tokenizer, *end, *out;
     int64_t shard_tokens;
     bool json;
     struct alibi_vocabulary vocabulary;
@@ -26,6 +26,8 @@ static const struct alibi_option options[] = {
       "folder of the shards; with --train the file to write" },
     { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
       "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: bytes" },
+    { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
+      "token that ends a document; default: the usual one, if the tokenizer has one" },
     { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL,
       "learn a vocabulary, and write it as a tokenizer.json" },
     { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL,
@@ -74,6 +76,8 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
     if (job->train && job->tokenizer)
         return cli_fail(ALIBI_USAGE,
                         "--train makes a tokenizer and --tokenizer uses one; give one of them");
+    if (job->end && !job->tokenizer)
+        return cli_fail(ALIBI_USAGE, "--end names a token of a tokenizer; give --tokenizer too");
     if (!job->train && line->given & 1u << VOCABULARY)
         return cli_fail(ALIBI_USAGE,
                         "the options of a vocabulary, such as --vocab, go with --train");
@@ -245,7 +249,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = choose_input(line, &in);
     if (status != ALIBI_OK || job->train)
         return status == ALIBI_OK ? learn(job, &in) : status;
-    status = alibi_tokenizer_open(&t, job->tokenizer);
+    status = alibi_tokenizer_open(&t, job->tokenizer, job->end);
     if (status != ALIBI_OK)
         return status;
     if (job->print_ids)

@@ -94,6 +94,8 @@ void cli_name_recipe(const char *recipe, char *name, size_t size)
 static const struct alibi_option text_options[] = {
     { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
       "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: that of the shards, and bytes for text" },
+    { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
+      "token of --tokenizer that ends a document; default: the usual one, if it has one" },
     { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
       "file or folder to validate on; all else then trains; default: a twentieth of the text" },
 };
@@ -105,16 +107,16 @@ struct alibi_option_group cli_text_group(struct cli_text *values)
 
 struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values)
 {
-    return (struct alibi_option_group){ .options = text_options, .count = 1, .values = values };
+    return (struct alibi_option_group){ .options = text_options, .count = 2, .values = values };
 }
 
 alibi_status cli_refuse_tokenizer(const struct cli_text *values)
 {
-    if (!values->tokenizer)
+    if (!values->tokenizer && !values->end)
         return ALIBI_OK;
-    return cli_fail(
-        ALIBI_USAGE,
-        "option '--tokenizer' is not for a model: it has its own, the one that it was trained with");
+    return cli_fail(ALIBI_USAGE,
+                    "option '%s' is not for a model: it has the tokenizer that it was trained with",
+                    values->tokenizer ? "--tokenizer" : "--end");
 }
 
 struct alibi_option_group cli_reading_group(struct alibi_reading *values)
@@ -144,8 +146,10 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
         return cli_fail(
             ALIBI_USAGE,
             "--valid goes with files; the built-in text has a validation part of its own");
+    if (text->end && !text->tokenizer)
+        return cli_fail(ALIBI_USAGE, "--end names a token of a tokenizer; give --tokenizer too");
     if (text->tokenizer) {
-        status = alibi_tokenizer_open(&own, text->tokenizer);
+        status = alibi_tokenizer_open(&own, text->tokenizer, text->end);
         t = own;
     }
     if (status == ALIBI_OK && count > 0)

@@ -278,15 +278,22 @@ typedef struct alibi_tokenizer alibi_tokenizer;
 
 /* Opens a tokenizer.json (of ours, or of Hugging Face's byte-level BPE), a folder with one, or a
  * folder with GPT-2's vocab.json and merges.txt. NULL or "bytes": the built-in one, which has an id
- * for each byte and one for the end of a document. What a file asks for and is not there is
- * ALIBI_BAD_INPUT and named. */
-ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path);
+ * for each byte and one for the end of a document. A file that asks for something else is
+ * ALIBI_BAD_INPUT, which names it.
+ *
+ * `end` names the token that ends a document; it is remembered in files, shards and checkpoints that
+ * are written with this tokenizer. NULL: the token that the file says; else the first of
+ * "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "<|eos|>" among its added tokens;
+ * else its only special token. Without any of these, documents simply follow each other. */
+ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path,
+                                            const char *end);
 ALIBI_API alibi_status alibi_tokenizer_write(const alibi_tokenizer *t,
                                              const char *path); /* as tokenizer.json */
 ALIBI_API void alibi_tokenizer_free(alibi_tokenizer *t);
 ALIBI_API const char *alibi_tokenizer_type(const alibi_tokenizer *t); /* "bytes", "bpe", "words" */
 ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t);    /* ids are 0..vocab-1 */
-ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t); /* the id behind each document */
+/* The id after each document; -1: there is none. */
+ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);
 
 /* The ids of a text, without an end (alibi_ids_free); any bytes will do. The text of ids
  * (alibi_text_free), with a 0 behind it; for bytes and BPE it is the text that was encoded. Ids

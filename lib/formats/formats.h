@@ -61,7 +61,8 @@ struct bpe_added {
     struct slice text;
     int32_t id;
     bool special;
-    bool in_vocab; /* the file lists it in the vocabulary too */
+    bool in_vocab;      /* the file lists it in the vocabulary too */
+    bool ends_document; /* our own member "end_of_document": chosen in place of the usual one */
 };
 
 /* Cuts text into pieces: what it matches, and what stands between two matches. */

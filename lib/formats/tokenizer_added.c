@@ -14,7 +14,7 @@
 
 enum { COMPARISONS_MAX = 1 << 28 };
 
-enum { ID, CONTENT, SINGLE_WORD, LSTRIP, RSTRIP, NORMALIZED, SPECIAL, MEMBERS };
+enum { ID, CONTENT, SINGLE_WORD, LSTRIP, RSTRIP, NORMALIZED, SPECIAL, END, MEMBERS };
 
 struct list {
     struct bpe_build *build;
@@ -70,7 +70,7 @@ static alibi_status read_token(struct list *l, int index)
     struct scan_member m[MEMBERS] = { { "id", true, 0 },          { "content", true, 0 },
                                       { "single_word", true, 0 }, { "lstrip", true, 0 },
                                       { "rstrip", true, 0 },      { "normalized", true, 0 },
-                                      { "special", true, 0 } };
+                                      { "special", true, 0 },     { "end_of_document", false, 0 } };
     struct scan *s = &l->build->scan;
     struct bpe_added *a = &l->build->file->added[index];
     int64_t id = 0;
@@ -86,6 +86,9 @@ static alibi_status read_token(struct list *l, int index)
         TRY_RETURN(refuse_flag(s, &m[i], a));
     TRY_RETURN(read_flag(s, &m[NORMALIZED], &l->normalized[index]));
     TRY_RETURN(read_flag(s, &m[SPECIAL], &a->special));
+    a->ends_document = false;
+    if (m[END].at != 0)
+        TRY_RETURN(read_flag(s, &m[END], &a->ends_document));
     s->at = m[ID].at;
     TRY_RETURN(scan_count(s, &id));
     TRY_RETURN(check_id(l, a, id));
@@ -210,8 +213,15 @@ static alibi_status read_tokens(struct list *l)
 
 static alibi_status check(const struct list *l)
 {
+    int ends = 0;
+
     if (l->build->file->added_count == 0)
         return ALIBI_OK;
+    for (int i = 0; i < l->build->file->added_count; i++)
+        ends += l->build->file->added[i].ends_document;
+    if (ends > 1)
+        return scan_fail(&l->build->scan,
+                         "%d added tokens have 'end_of_document' in the list that ends", ends);
     TRY_RETURN(check_overlaps(l));
     return sort(l->build);
 }

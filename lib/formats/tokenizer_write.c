@@ -44,7 +44,8 @@ static alibi_status put_added_token(struct text *json, const struct bpe_added *a
     TRY_RETURN(put(
         json,
         ", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": "));
-    return put(json, a->special ? "true}" : "false}");
+    TRY_RETURN(put(json, a->special ? "true" : "false"));
+    return put(json, a->ends_document ? ", \"end_of_document\": true}" : "}");
 }
 
 static alibi_status put_added(struct text *json, const struct bpe_file *f)

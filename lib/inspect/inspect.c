@@ -274,8 +274,8 @@ static alibi_status add_tokenizer(struct page *p, const alibi_tokenizer *t)
     page_int(p, "vocab", alibi_tokenizer_vocab(t));
     if (strcmp(alibi_tokenizer_type(t), "bpe") == 0)
         TRY(add_merges(p, t));
-    TRY(alibi_tokenizer_decode(t, &end, 1, &text, &bytes));
-    page_int(p, "end", end);
+    TRY(alibi_tokenizer_decode(t, &end, end >= 0 ? 1 : 0, &text, &bytes));
+    page_int(p, "end", end); /* -1: none */
     if (bytes > 0 && p->json)
         page_text(p, "end_text", text);
     else if (bytes > 0) /* for words it is the end of a line */
@@ -292,7 +292,7 @@ static alibi_status inspect_tokenizer(struct page *p, const char *path)
     alibi_status status;
     alibi_tokenizer *t = NULL;
 
-    TRY(alibi_tokenizer_open(&t, path));
+    TRY(alibi_tokenizer_open(&t, path, NULL));
     begin_kind(p, "tokenizer", path);
     TRY(add_tokenizer(p, t));
 out:

@@ -206,6 +206,7 @@ static alibi_status add_source(alibi_corpus *c, struct source *source, struct en
         for (int64_t i = 0; ends != NULL && i < some.end_count; i++)
             TRY(note_end(ends, c->count + some.ends[i]));
         TRY(add_ids(c, some.ids, some.count));
+        c->documents += some.end_count;
         TRY(report(source, started, &reported, call));
     } while (some.count > 0);
 out:
@@ -295,6 +296,7 @@ static alibi_status open_shards(alibi_corpus *c, const char *path, const struct 
     if (own != NULL)
         TRY(agree_on_tokenizer(c, own, path));
     c->indexed = c->indexed && has_index;
+    c->unknown = c->unknown || !has_index;
     c->documents += index.documents;
     c->words += index.words;
     c->bytes += index.bytes;

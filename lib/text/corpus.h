@@ -17,8 +17,10 @@ struct alibi_corpus {
     bool own_valid;               /* the validation split is a text of its own */
     uint32_t files_checksum;      /* of the tokens before it */
     struct alibi_builtin builtin; /* which it is; bytes == 0: none */
-    bool indexed; /* every shard is in an index, and these are the sums of what the indices say */
-    int64_t documents, words, bytes; /* of all */
+    bool indexed;         /* every shard is in an index: words and bytes are those of the indices */
+    bool unknown;         /* some shards have no index, so that their documents are not known */
+    int64_t documents;    /* of indices and of text */
+    int64_t words, bytes; /* of indices */
 };
 
 const char *corpus_bytes(const alibi_corpus *c, int64_t i, size_t *bytes); /* of token i */

@@ -372,8 +372,7 @@ alibi_status source_read(struct source *s, struct block *b, size_t bytes)
 
 static alibi_status refuse_place(const struct source *s, struct place place)
 {
-    return fail(ALIBI_BAD_INPUT,
-                "the input has changed: '%s' has no byte %lld of document %lld",
+    return fail(ALIBI_BAD_INPUT, "the input has changed: '%s' has no byte %lld of document %lld",
                 place.file >= 0 && place.file < s->count ? s->files[place.file].path
                                                          : "a file that is gone",
                 (long long)place.offset, (long long)place.document);

@@ -157,9 +157,14 @@ void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, in
     *bytes = n.bytes;
 }
 
-/* Documents of which the span has any part. */
+/* Documents of which the span has any part. Without end tokens they are known for the whole only.
+ */
 static int64_t documents_of(struct span s, int64_t ends)
 {
+    const alibi_corpus *c = s.corpus;
+
+    if (alibi_tokenizer_end(c->tokenizer) < 0)
+        return s.count == c->count && !c->unknown ? c->documents : 0;
     return ends + (s.count > 0 && !is_end(s.corpus, s.first + s.count - 1));
 }
 

@@ -1,9 +1,8 @@
-/* tokenizer.c - text to ids and back
+/* tokenizer.c - text to ids and back: what all tokenizers share, and the one of bytes
  *
- * A tokenizer is a kind, which is a row of functions, and the data of that
- * kind. Callers see ids only. A file of ours starts with the name of the kind,
- * {"type": "bytes", "vocab": 257, "end": 256}; all others are Hugging Face's.
- */
+ * A tokenizer is a kind, which is a row of functions, and the data of that kind. Callers see ids
+ * only. A file of ours starts with the name of the kind, {"type": "bytes", "vocab": 257, "end":
+ * 256}; all others are Hugging Face's. */
 #include <string.h>
 
 #include "base/names.h"
@@ -95,9 +94,7 @@ static size_t skip_blanks(const char *bytes, size_t length, size_t at)
     return at;
 }
 
-/* Whether the first member is "type". Hugging Face's files have none of that
- * name at the top, and can be too large to be built as a tree just to see that.
- */
+/* Whether the first member is "type". Hugging Face's files have none of that name at the top. */
 static bool is_ours(const char *bytes, size_t length)
 {
     static const char key[] = "\"type\"";
@@ -174,21 +171,38 @@ out:
     return status;
 }
 
-alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path)
+alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path, const char *end)
 {
-    enum path_kind kind;
+    alibi_status status;
+    alibi_tokenizer *t = NULL;
+    enum path_kind kind = PATH_NONE;
+    bool bytes = path == NULL || strcmp(path, "bytes") == 0;
 
-    if (path == NULL || strcmp(path, "bytes") == 0)
-        return tokenizer_new_bytes(out);
-    TRY_RETURN(path_look(&kind, path));
-    return kind == PATH_FOLDER ? open_folder(out, path) : open_file(out, path);
+    if (!bytes)
+        TRY(path_look(&kind, path));
+    if (bytes)
+        TRY(tokenizer_new_bytes(&t));
+    else
+        TRY((kind == PATH_FOLDER ? open_folder : open_file)(&t, path));
+    if (end != NULL && t->kind->set_end == NULL)
+        TRY(fail(ALIBI_USAGE,
+                 "the end of a document cannot be '%s': a tokenizer of type %s has its own end",
+                 end, t->kind->type));
+    if (end != NULL)
+        TRY(t->kind->set_end(t, end));
+    *out = t;
+    t = NULL;
+out:
+    alibi_tokenizer_free(t);
+    return status;
 }
 
 alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json)
 {
     TRY_RETURN(t->kind->format(t, json));
     if (json->length > TOKENIZER_BYTES_MAX)
-        return fail(ALIBI_BAD_INPUT, "a tokenizer of %zu bytes: at most %d are read again",
+        return fail(ALIBI_BAD_INPUT,
+                    "the tokenizer takes %zu bytes as a file, and at most %d can be read",
                     json->length, TOKENIZER_BYTES_MAX);
     return ALIBI_OK;
 }
@@ -263,7 +277,58 @@ const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes)
     return id >= 0 && id < t->vocab ? t->kind->bytes(t, id, bytes) : "";
 }
 
-/* ---- whole texts */
+/* ---- encoding */
+
+struct encoder {
+    const alibi_tokenizer *tokenizer;
+    void *state;
+};
+
+/* The state has memory for texts of about `bytes` bytes. */
+static alibi_status encoder_new_for(struct encoder **out, const alibi_tokenizer *t, size_t bytes)
+{
+    alibi_status status;
+    struct encoder *e = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&e, 1, "an encoder"));
+    e->tokenizer = t;
+    if (t->kind->state_new != NULL)
+        TRY(t->kind->state_new(&e->state, t, bytes));
+    *out = e;
+    e = NULL;
+out:
+    encoder_free(e);
+    return status;
+}
+
+alibi_status encoder_new(struct encoder **out, const alibi_tokenizer *t)
+{
+    return encoder_new_for(out, t, SIZE_MAX);
+}
+
+void encoder_free(struct encoder *e)
+{
+    if (e == NULL)
+        return;
+    if (e->state != NULL)
+        e->tokenizer->kind->state_free(e->state);
+    mem_free(e);
+}
+
+alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids,
+                         size_t *reached)
+{
+    return e->tokenizer->kind->run(e->tokenizer, e->state, s, ids, reached);
+}
+
+alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct ids *ids)
+{
+    const alibi_tokenizer *t = e->tokenizer;
+
+    if (t->kind->end != NULL)
+        return t->kind->end(t, document_tail, ids);
+    return t->end >= 0 ? ids_append(ids, &t->end, 1) : ALIBI_OK;
+}
 
 alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
                               struct ids *ids)
@@ -302,16 +367,17 @@ alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids
     alibi_status status;
     struct text made = { 0 };
 
-    TRY(text_append_bytes(&made, "", 0));
+    text_append_bytes(&made, "", 0);
     for (int64_t i = 0; i < count; i++) {
         size_t length;
         const char *part;
         if (ids[i] < 0 || ids[i] >= t->vocab)
-            TRY(fail(ALIBI_BAD_INPUT, "token %lld is %d, the vocabulary ends at %lld", (long long)i,
-                     (int)ids[i], (long long)t->vocab - 1));
+            TRY(fail(ALIBI_BAD_INPUT, "token %lld is %d, but the vocabulary ends at %lld",
+                     (long long)i, (int)ids[i], (long long)t->vocab - 1));
         part = t->kind->text(t, ids[i], &length);
-        TRY(text_append_bytes(&made, part, length));
+        text_append_bytes(&made, part, length);
     }
+    TRY(text_status(&made));
     *text = made.data;
     *bytes = made.length;
     made.data = NULL;
@@ -319,3 +385,97 @@ out:
     text_free(&made);
     return status;
 }
+
+/* ---- bytes: the id of a byte is its value, and 256 ends a document */
+
+enum { BYTE_IDS = 256, BYTE_END = 256, BYTE_VOCAB = 257 };
+
+struct bytes_tokenizer {
+    struct alibi_tokenizer base;
+    char all[BYTE_IDS]; /* all[i] = i: for tokenizer_bytes() */
+};
+
+alibi_status tokenizer_new_bytes(alibi_tokenizer **out)
+{
+    alibi_status status;
+    struct bytes_tokenizer *t = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
+    t->base.kind = &tokenizer_kind_bytes;
+    t->base.vocab = BYTE_VOCAB;
+    t->base.end = BYTE_END;
+    for (int i = 0; i < BYTE_IDS; i++)
+        t->all[i] = (char)i;
+    TRY(tokenizer_finish(&t->base));
+    *out = &t->base;
+    t = NULL;
+out:
+    mem_free(t);
+    return status;
+}
+
+static alibi_status expect_number(struct scan *s, const struct scan_member *m, int64_t expected)
+{
+    int64_t value;
+
+    s->at = m->at;
+    if (scan_count(s, &value) == ALIBI_OK && value == expected)
+        return ALIBI_OK;
+    s->at = m->at;
+    return scan_fail(s, "the '%s' of a tokenizer of type 'bytes' is not %lld,", m->key,
+                     (long long)expected);
+}
+
+static alibi_status read_bytes(alibi_tokenizer **out, struct scan *s)
+{
+    struct scan_member m[] = { { "type", true, 0 }, { "vocab", true, 0 }, { "end", true, 0 } };
+
+    TRY_RETURN(scan_object(s, "a tokenizer of type 'bytes'", m, 3));
+    TRY_RETURN(scan_end(s));
+    TRY_RETURN(expect_number(s, &m[1], BYTE_VOCAB));
+    TRY_RETURN(expect_number(s, &m[2], BYTE_END));
+    return tokenizer_new_bytes(out);
+}
+
+static alibi_status format_bytes(const alibi_tokenizer *t, struct text *json)
+{
+    return text_append(json, "{\"type\": \"bytes\", \"vocab\": %lld, \"end\": %d}\n",
+                       (long long)t->vocab, (int)t->end);
+}
+
+static void free_bytes(alibi_tokenizer *t)
+{
+    mem_free(t);
+}
+
+static const char *bytes_of(const alibi_tokenizer *t, int32_t id, size_t *bytes)
+{
+    const struct bytes_tokenizer *b = (const struct bytes_tokenizer *)t;
+
+    *bytes = id < BYTE_IDS ? 1 : 0;
+    return id < BYTE_IDS ? &b->all[id] : "";
+}
+
+static alibi_status run_bytes(const alibi_tokenizer *t, void *state, const struct stretch *s,
+                              struct ids *ids, size_t *reached)
+{
+    size_t count = s->stop > s->from ? s->stop - s->from : 0;
+
+    (void)t;
+    (void)state;
+    TRY_RETURN(ids_reserve(ids, (int64_t)count));
+    for (size_t i = 0; i < count; i++)
+        ids->at[ids->count++] = (unsigned char)s->text[s->from + i];
+    *reached = s->from + count;
+    return ALIBI_OK;
+}
+
+const struct tokenizer_kind tokenizer_kind_bytes = {
+    .type = "bytes",
+    .read = read_bytes,
+    .format = format_bytes,
+    .free = free_bytes,
+    .bytes = bytes_of,
+    .text = bytes_of,
+    .run = run_bytes,
+};

@@ -1,33 +1,35 @@
-/* tokenizer.h - what tokenizer.c and encoder.c know of a kind of tokenizer: a row of functions
+/* tokenizer.h - kinds of tokenizers, and the merges of byte-level BPE
  *
- * A new kind is one file with such a row, and its place in the table of tokenizer.c. */
+ * A new kind is one file with a row of functions, and its place in the table of tokenizer.c. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
 #include <stdatomic.h>
 
-#include "base/json.h"
 #include "formats/scan.h"
 #include "text/text.h"
 
 struct tokenizer_kind {
     const char *type;
 
-    /* Ours, {"type": ...}, from its start; NULL: the kind has a file of another form. */
+    /* From our own file, {"type": ...}; NULL: the kind has a file of another form. */
     alibi_status (*read)(alibi_tokenizer **out, struct scan *s);
+    /* Makes the token `name` the end of documents; NULL: the kind has one of its own. Only before
+     * the tokenizer is shared. */
+    alibi_status (*set_end)(alibi_tokenizer *t, const char *name);
 
     alibi_status (*format)(const alibi_tokenizer *t, struct text *json);
     void (*free)(alibi_tokenizer *t);
-    const char *(*bytes)(const alibi_tokenizer *t, int32_t id,
-                         size_t *bytes); /* as tokenizer_bytes; the id is in the range */
-    const char *(*text)(const alibi_tokenizer *t, int32_t id,
-                        size_t *bytes); /* as alibi_tokenizer_decode() writes it */
+    /* As tokenizer_bytes(), and as alibi_tokenizer_decode() writes it. The id is in the range. */
+    const char *(*bytes)(const alibi_tokenizer *t, int32_t id, size_t *bytes);
+    const char *(*text)(const alibi_tokenizer *t, int32_t id, size_t *bytes);
 
-    /* What an encoder keeps, for texts of about that many bytes; NULL: nothing. */
+    /* The state of an encoder, for texts of about that many bytes; NULL: none. */
     alibi_status (*state_new)(void **out, const alibi_tokenizer *t, size_t bytes);
     void (*state_free)(void *state);
     alibi_status (*run)(const alibi_tokenizer *t, void *state, const struct stretch *s,
                         struct ids *ids, size_t *reached);
+    /* NULL: the end id, if there is one, follows every document. */
     alibi_status (*end)(const alibi_tokenizer *t, struct slice tail, struct ids *ids);
 };
 
@@ -38,30 +40,44 @@ struct alibi_tokenizer {
     const struct tokenizer_kind *kind;
     atomic_int owners;
     int64_t vocab;
-    int32_t end;
+    int32_t end; /* -1: documents have no end token */
     uint32_t checksum;
 };
 
-/* Fills in the above but for kind, vocab and end; the last thing that the making of a tokenizer
- * does. */
+/* Sets owners and checksum: the last step of making a tokenizer. */
 alibi_status tokenizer_finish(alibi_tokenizer *t);
 
-/* As encoder_new(), with memory that fits texts of about `bytes` bytes. */
-alibi_status encoder_new_for(struct encoder **out, const alibi_tokenizer *t, size_t bytes);
+/* ---- merges of byte-level BPE (merge.c) */
 
-/* For tables of tokens by their text. Nothing secret goes into it: who writes a vocabulary can make
- * all its tokens collide, and then a look-up takes time in proportion to the vocabulary. Texts
- * cannot do that to a vocabulary that was not made for it. */
-static inline size_t tokenizer_hash(const char *at, size_t bytes)
-{
-    uint64_t h = bytes;
+/* What two neighbours become, and how soon. Open addressing, at most half full. The values are in
+ * the slots, not in an array beside them (base/hash.h): encoding looks up little else. */
+struct merge_slot {
+    uint64_t pair; /* left in the high half, right in the low one; MERGE_FREE: free */
+    int32_t rank, result;
+};
 
-    for (size_t i = 0; i < bytes; i++)
-        h = (h ^ (unsigned char)at[i]) * 0x9E3779B97F4A7C15u;
-    return (size_t)(h ^ h >> 32);
-}
+#define MERGE_FREE UINT64_MAX
 
-/* What `end` is for kinds that end every document the same way. */
-alibi_status tokenizer_append_end(const alibi_tokenizer *t, struct slice tail, struct ids *ids);
+struct merge_table {
+    struct merge_slot *slots;
+    int shift; /* 64 - log2 of their number */
+};
+
+/* Of merges of the same pair the last one holds. */
+alibi_status merge_table_init(struct merge_table *t, const struct bpe_merge *merges, int64_t count);
+void merge_table_fini(struct merge_table *t);
+
+/* Scratch for merging long pieces; start from {0}. */
+struct merge_room {
+    int32_t *symbols, *next, *previous;
+    uint64_t *heap;
+    size_t capacity;
+};
+void merge_room_fini(struct merge_room *r);
+
+/* Appends the symbols that remain of the piece's bytes when no more merges apply. Of all pairs that
+ * have a merge the one of least rank is merged first, and of those the leftmost. */
+alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256],
+                         struct merge_room *r, const char *piece, size_t bytes, struct ids *ids);
 
 #endif

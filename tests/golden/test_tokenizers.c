@@ -155,7 +155,7 @@ static void open_golden(alibi_tokenizer **t, const char *name)
     snprintf(path, sizeof path, "%s/%s", DATA, name);
     if (!folder_exists(path))
         snprintf(path, sizeof path, "%s/%s.json", DATA, name);
-    assert_ok(alibi_tokenizer_open(t, path));
+    assert_ok(alibi_tokenizer_open(t, path, NULL));
 }
 
 static void ids_equal_those_of_hugging_face(void **state)
@@ -174,7 +174,7 @@ static void ids_are_the_same_after_writing_and_reading(void **state)
 
     open_golden(&t, *state);
     assert_ok(alibi_tokenizer_write(t, within(folder, "tokenizer.json")));
-    assert_ok(alibi_tokenizer_open(&again, folder));
+    assert_ok(alibi_tokenizer_open(&again, folder, NULL));
     check_samples(again, *state, "rewritten");
     assert_int_equal(alibi_tokenizer_vocab(again), alibi_tokenizer_vocab(t));
     assert_int_equal(alibi_tokenizer_end(again), alibi_tokenizer_end(t));
@@ -237,7 +237,7 @@ static void added_tokens_that_would_give_other_ids_are_refused(void **state)
     alibi_tokenizer *t = NULL;
 
     (void)state;
-    assert_fails(alibi_tokenizer_open(&t, DATA "/refused-across.json"), ALIBI_BAD_INPUT,
+    assert_fails(alibi_tokenizer_open(&t, DATA "/refused-across.json", NULL), ALIBI_BAD_INPUT,
                  "normalized");
 }
 

@@ -266,7 +266,7 @@ static alibi_tokenizer *tokenizer_for(const char *type, const char *path)
     alibi_tokenizer *t = NULL;
 
     if (strcmp(type, "bytes") == 0)
-        assert_ok(alibi_tokenizer_open(&t, "bytes"));
+        assert_ok(alibi_tokenizer_open(&t, "bytes", NULL));
     else
         assert_ok(
             alibi_tokenizer_train(&t, &how, &path, 1, &(struct alibi_reading){ 0 }, test_call()));

@@ -2,7 +2,7 @@
 #include <pthread.h>
 
 #include "check.h"
-#include "text/bpe.h"
+#include "text/tokenizer.h"
 
 #define GPT2                                                                                       \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "                                                \
@@ -85,7 +85,7 @@ static struct bpe_file *file_of(const struct recipe *r)
         int64_t id = 256 + merges + f->added_count;
         put_token(f, id, "", 0, r->added[f->added_count]);
         f->added[f->added_count] =
-            (struct bpe_added){ f->tokens[id], (int32_t)id, f->added_count == 0, false };
+            (struct bpe_added){ f->tokens[id], (int32_t)id, .special = f->added_count == 0 };
     }
     if (r->pattern != NULL)
         assert_ok(text_copy(&f->splits[f->split_count++].pattern, r->pattern));
@@ -318,23 +318,27 @@ static void added_tokens_are_found_first_leftmost_and_longest(void **state)
     alibi_tokenizer_free(t);
 }
 
-/* What is longer would be compared anew at every place of a text that is full
- * of its beginning. */
+/* A longer one would be compared again at every place of a text that is full of its beginning. */
 static void added_tokens_have_a_greatest_length(void **state)
 {
-    char text[ADDED_BYTES_MAX + 2];
-    struct bpe_added token = { .text = { text, ADDED_BYTES_MAX } };
-    struct added_tokens a = { 0 };
+    enum { MOST = 256 };
+    static const struct recipe one = { .added = { "<x>" } };
+    char text[MOST + 2];
 
     (void)state;
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = '\0';
-    assert_ok(added_init(&a, &token, 1, "t.json"));
-    added_fini(&a);
-    token.text.bytes++;
-    assert_fails(added_init(&a, &token, 1, "t.json"), ALIBI_BAD_INPUT,
-                 "'t.json': the added token 'aaaa");
-    added_fini(&a);
+    for (size_t bytes = MOST; bytes <= MOST + 1; bytes++) {
+        struct bpe_file *f = file_of(&one);
+        alibi_tokenizer *t = NULL;
+        f->added[0].text = f->tokens[f->added[0].id] = (struct slice){ text, bytes };
+        if (bytes == MOST)
+            assert_ok(tokenizer_new_bpe(&t, f, "t.json"));
+        else
+            assert_fails(tokenizer_new_bpe(&t, f, "t.json"), ALIBI_BAD_INPUT,
+                         "'t.json': the added token 'aaaa");
+        alibi_tokenizer_free(t);
+    }
 }
 
 static void the_end_of_a_document_follows_from_the_names(void **state)
@@ -362,10 +366,65 @@ static void the_end_of_a_document_follows_from_the_names(void **state)
         assert_int_equal(bytes, 0);
         alibi_tokenizer_free(t);
     }
-    t = NULL;
-    assert_fails(tokenizer_new_bpe(&t, file_of(&none), "t.json"), ALIBI_BAD_INPUT,
-                 "'t.json': no token ends a document");
-    assert_non_null(strstr(alibi_error(), "<|endoftext|>"));
+    t = bpe_of(&none);
+    assert_int_equal(alibi_tokenizer_end(t), -1);
+    alibi_tokenizer_free(t);
+}
+
+/* Opens the recipe's file with that end, writes it, and opens it again without. */
+static alibi_status reopen(alibi_tokenizer **out, alibi_tokenizer **again, const struct recipe *r,
+                           const char *end)
+{
+    char *dir = temporary_folder();
+    const char *first = strdup(within(dir, "first.json")), *second = within(dir, "second.json");
+    alibi_tokenizer *t = bpe_of(r);
+    alibi_status status;
+
+    *out = *again = NULL;
+    assert_ok(alibi_tokenizer_write(t, first));
+    status = alibi_tokenizer_open(out, first, end);
+    if (status == ALIBI_OK) {
+        assert_ok(alibi_tokenizer_write(*out, second));
+        assert_ok(alibi_tokenizer_open(again, second, NULL));
+    }
+    alibi_tokenizer_free(t);
+    free((char *)first);
+    remove_temporary_folder(dir);
+    return status;
+}
+
+static void a_chosen_end_is_remembered_in_the_file(void **state)
+{
+    static const struct recipe two = { .merges = { { "a", "b" } }, .added = { "<x>", "<y>" } };
+    static const struct recipe usual = { .added = { "<|endoftext|>", "<y>" } };
+    const struct recipe *recipes[] = { &two, &usual };
+    alibi_tokenizer *t = NULL, *again = NULL, *plain = NULL;
+    size_t bytes = 7;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        int64_t vocab;
+        assert_ok(reopen(&t, &again, recipes[i], "<y>"));
+        vocab = alibi_tokenizer_vocab(t);
+        assert_int_equal(alibi_tokenizer_end(t), vocab - 1);
+        assert_int_equal(alibi_tokenizer_end(again), vocab - 1);
+        assert_int_equal(tokenizer_checksum(t), tokenizer_checksum(again));
+        tokenizer_bytes(again, (int32_t)vocab - 1, &bytes);
+        assert_int_equal(bytes, 0);
+        alibi_tokenizer_free(t);
+        alibi_tokenizer_free(again);
+    }
+    /* The end that it has anyway changes nothing. */
+    plain = bpe_of(&usual);
+    assert_ok(reopen(&t, &again, &usual, "<|endoftext|>"));
+    assert_int_equal(tokenizer_checksum(t), tokenizer_checksum(plain));
+    alibi_tokenizer_free(t);
+    alibi_tokenizer_free(again);
+    alibi_tokenizer_free(plain);
+    assert_fails(reopen(&t, &again, &two, "<z>"), ALIBI_BAD_INPUT, "no token '<z>'");
+    assert_fails(reopen(&t, &again, &two, "ab"), ALIBI_BAD_INPUT, "'ab' cannot end documents");
+    assert_fails(reopen(&t, &again, &two, "a"), ALIBI_BAD_INPUT, "'a' cannot end documents");
+    assert_fails(alibi_tokenizer_open(&t, "bytes", "a"), ALIBI_USAGE, "its own end");
     assert_null(t);
 }
 
@@ -396,7 +455,7 @@ static void ids_outside_the_vocabulary_are_refused(void **state)
     size_t bytes;
 
     (void)state;
-    assert_ok(alibi_tokenizer_open(&t, NULL));
+    assert_ok(alibi_tokenizer_open(&t, NULL, NULL));
     assert_fails(alibi_tokenizer_decode(t, (int32_t[]){ 65, 257 }, 2, &text, &bytes),
                  ALIBI_BAD_INPUT, "token 1 is 257");
     assert_fails(alibi_tokenizer_decode(t, (int32_t[]){ -1 }, 1, &text, &bytes), ALIBI_BAD_INPUT,
@@ -720,12 +779,13 @@ static void a_tokenizer_is_opened_from_a_file_or_a_folder(void **state)
     char *dir = temporary_folder();
 
     (void)state;
-    assert_fails(alibi_tokenizer_open(&none, dir), ALIBI_BAD_INPUT, "has no tokenizer");
-    assert_fails(alibi_tokenizer_open(&none, within(dir, "no.json")), ALIBI_BAD_INPUT, "no.json");
+    assert_fails(alibi_tokenizer_open(&none, dir, NULL), ALIBI_BAD_INPUT, "has no tokenizer");
+    assert_fails(alibi_tokenizer_open(&none, within(dir, "no.json"), NULL), ALIBI_BAD_INPUT,
+                 "no.json");
     assert_ok(alibi_tokenizer_write(t, within(dir, "tokenizer.json")));
-    assert_ok(alibi_tokenizer_open(&file, within(dir, "tokenizer.json")));
-    assert_ok(alibi_tokenizer_open(&folder, dir));
-    assert_ok(alibi_tokenizer_open(&built_in, "bytes"));
+    assert_ok(alibi_tokenizer_open(&file, within(dir, "tokenizer.json"), NULL));
+    assert_ok(alibi_tokenizer_open(&folder, dir, NULL));
+    assert_ok(alibi_tokenizer_open(&built_in, "bytes", NULL));
     assert_int_equal(tokenizer_checksum(t), tokenizer_checksum(file));
     assert_int_equal(tokenizer_checksum(t), tokenizer_checksum(folder));
     assert_string_equal(alibi_tokenizer_type(built_in), "bytes");
@@ -858,6 +918,7 @@ int main(void)
         cmocka_unit_test(added_tokens_are_found_first_leftmost_and_longest),
         cmocka_unit_test(added_tokens_have_a_greatest_length),
         cmocka_unit_test(the_end_of_a_document_follows_from_the_names),
+        cmocka_unit_test(a_chosen_end_is_remembered_in_the_file),
         cmocka_unit_test(random_bytes_come_back),
         cmocka_unit_test(ids_outside_the_vocabulary_are_refused),
         cmocka_unit_test(any_stretches_give_the_ids_of_the_whole),

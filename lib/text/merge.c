@@ -1,10 +1,12 @@
-/* bpe_merge.c - the merges of byte-level BPE
+/* merge.c - the merges of byte-level BPE
  *
  * A piece starts as its bytes. Of all neighbours that have a merge, the pair of least rank, the
- * leftmost of those, becomes one symbol; and so on until no neighbours have one. Short pieces look
- * through all pairs each time. Long ones keep them in a heap, so that no text takes more than O(n
- * log n). */
-#include "text/bpe.h"
+ * leftmost of those, becomes one symbol; this repeats until no neighbours have one. Short pieces
+ * look through all pairs each time. Long ones keep them in a heap, so that no text takes more than
+ * O(n log n). */
+#include <string.h>
+
+#include "text/tokenizer.h"
 
 enum { SHORT_BYTES = 40, ROOM_KEPT = 32 << 10, NO_RANK = INT32_MAX };
 
@@ -66,16 +68,6 @@ struct symbol {
     int32_t id, rank, result;
 };
 
-static int least_rank(const struct symbol *s, int count)
-{
-    int least = 0;
-
-    for (int i = 1; i < count; i++)
-        if (s[i].rank < s[least].rank)
-            least = i;
-    return least;
-}
-
 static void look_up(const struct merge_table *t, struct symbol *s, int i, int count)
 {
     s[i].rank = NO_RANK;
@@ -95,7 +87,10 @@ static alibi_status merge_short(const struct merge_table *t, const int32_t byte_
     for (int i = 0; i < count; i++)
         look_up(t, s, i, count);
     while (count > 1) {
-        int i = least_rank(s, count);
+        int i = 0;
+        for (int k = 1; k < count; k++)
+            if (s[k].rank < s[i].rank)
+                i = k;
         if (s[i].rank == NO_RANK)
             break;
         s[i].id = s[i].result;
@@ -112,13 +107,13 @@ static alibi_status merge_short(const struct merge_table *t, const int32_t byte_
 
 /* ---- long pieces
  *
- * Symbols are a list, linked both ways, by the place of their first byte; a place that was merged
- * away has symbol -1. The heap holds rank << 32 | place. An entry whose pair is no longer there, or
- * has another rank now, is passed over. Each merge takes one entry and brings at most two, so there
- * are never more than two for each byte.
+ * Symbols are a doubly linked list by the place of their first byte; a place that was merged away
+ * has symbol -1. The heap holds rank << 32 | place. An entry whose pair is gone, or has another
+ * rank now, is skipped. Each merge takes one entry and adds at most two, so there are never more
+ * than two for each byte.
  *
- * That is 28 bytes of room for each byte of the piece: room that was needed once is not kept by
- * every thread for ever. */
+ * That is 28 bytes of room for each byte of the piece, so a thread does not keep more than
+ * ROOM_KEPT. */
 
 void merge_room_fini(struct merge_room *r)
 {
@@ -193,11 +188,13 @@ static void push_pair(const struct merge_table *t, struct merge_room *r, size_t 
         push(r->heap, heap_count, (uint64_t)rank << 32 | (uint64_t)at);
 }
 
-static size_t fill_room(const struct merge_table *t, const int32_t byte_ids[256],
-                        struct merge_room *r, const char *piece, size_t bytes)
+static alibi_status merge_long(const struct merge_table *t, const int32_t byte_ids[256],
+                               struct merge_room *r, const char *piece, size_t bytes,
+                               struct ids *ids)
 {
-    size_t count = 0;
+    size_t count = 0; /* of heap entries */
 
+    TRY_RETURN(make_room(r, bytes));
     for (size_t i = 0; i < bytes; i++) {
         r->symbols[i] = byte_ids[(unsigned char)piece[i]];
         r->previous[i] = (int32_t)i - 1;
@@ -210,46 +207,25 @@ static size_t fill_room(const struct merge_table *t, const int32_t byte_ids[256]
     }
     for (size_t i = count / 2; i-- > 0;)
         sift_down(r->heap, count, i);
-    return count;
-}
 
-/* Symbol `at` takes in its right neighbour. */
-static void join(struct merge_room *r, int32_t at, int32_t result)
-{
-    int32_t gone = r->next[at];
-
-    r->symbols[at] = result;
-    r->symbols[gone] = -1;
-    r->next[at] = r->next[gone];
-    if (r->next[at] >= 0)
-        r->previous[r->next[at]] = at;
-}
-
-static alibi_status take_symbols(const struct merge_room *r, struct ids *ids)
-{
+    while (count > 0) {
+        uint64_t entry = pop(r->heap, &count);
+        int32_t at = (int32_t)(entry & UINT32_MAX), result = -1, gone;
+        if (rank_at(t, r, at, &result) != (int32_t)(entry >> 32))
+            continue;
+        /* The symbol takes in its right neighbour. */
+        gone = r->next[at];
+        r->symbols[at] = result;
+        r->symbols[gone] = -1;
+        r->next[at] = r->next[gone];
+        if (r->next[at] >= 0)
+            r->previous[r->next[at]] = at;
+        push_pair(t, r, &count, at);
+        push_pair(t, r, &count, r->previous[at]);
+    }
     for (int32_t at = 0; at >= 0; at = r->next[at])
         TRY_RETURN(ids_append(ids, &r->symbols[at], 1));
     return ALIBI_OK;
-}
-
-static alibi_status merge_long(const struct merge_table *t, const int32_t byte_ids[256],
-                               struct merge_room *r, const char *piece, size_t bytes,
-                               struct ids *ids)
-{
-    size_t heap_count;
-
-    TRY_RETURN(make_room(r, bytes));
-    heap_count = fill_room(t, byte_ids, r, piece, bytes);
-    while (heap_count > 0) {
-        uint64_t entry = pop(r->heap, &heap_count);
-        int32_t at = (int32_t)(entry & UINT32_MAX), result = -1;
-        if (rank_at(t, r, at, &result) != (int32_t)(entry >> 32))
-            continue;
-        join(r, at, result);
-        push_pair(t, r, &heap_count, at);
-        push_pair(t, r, &heap_count, r->previous[at]);
-    }
-    return take_symbols(r, ids);
 }
 
 alibi_status merge_piece(const struct merge_table *t, const int32_t byte_ids[256],

@@ -1,33 +1,33 @@
-/* tokenizer_words.c - a word is an id
+/* words.c - tokenizers with one id per word
  *
- * Words stand between white space (space, \t..\r). Those that are not in the
- * vocabulary are id 0, "<unk>"; every line end is id 1,
- * "<eos>", and so is the end of a document whose last line has none. The file:
+ * Words are separated by white space (space, \t..\r). Unknown words are id 0, "<unk>". Every line
+ * end is id 1, "<eos>", and so is the end of a document whose last line has no line end. The file:
  *
  *   {"type": "words", "words": ["<unk>", "<eos>", ...]} */
 #include <string.h>
 
+#include "base/hash.h"
+#include "base/json.h"
 #include "text/tokenizer.h"
 
 enum { UNKNOWN = 0, LINE_END = 1, FIXED = 2 };
 
 struct words_tokenizer {
     struct alibi_tokenizer base;
-    char *storage;       /* every word with a blank behind it */
+    char *storage;       /* every word, followed by a blank */
     struct slice *words; /* [vocab] with the blank */
-    int32_t *slots;      /* [mask + 1] ids by hash, -1 is free; at most half are taken */
-    size_t mask;
+    struct hash table;   /* of words */
 };
 
 /* ---- the table */
 
-/* Where the word is, or where it would be put. */
-static size_t find_slot(const struct words_tokenizer *t, const char *word, size_t bytes)
+/* Slot of the word, or the free one for it. */
+static uint32_t *find_slot(const struct words_tokenizer *t, const char *word, size_t bytes)
 {
-    size_t slot = tokenizer_hash(word, bytes) & t->mask;
+    uint32_t *slot = hash_slot(&t->table, hash_bytes(word, bytes));
 
-    for (; t->slots[slot] >= 0; slot = (slot + 1) & t->mask) {
-        const struct slice *w = &t->words[t->slots[slot]];
+    for (; *slot != 0; slot = hash_next(&t->table, slot)) {
+        const struct slice *w = &t->words[*slot - 1];
         if (w->bytes == bytes + 1 && memcmp(w->at, word, bytes) == 0)
             break;
     }
@@ -48,32 +48,18 @@ static alibi_status check_word(const struct slice *w, int64_t id)
     return ALIBI_OK;
 }
 
-static alibi_status check_words(size_t *storage, const struct slice *words, int64_t count)
-{
-    if (count < FIXED || count > INT32_MAX)
-        return fail(ALIBI_BAD_INPUT, "%lld words: there must be at least 2 and at most %d",
-                    (long long)count, INT32_MAX);
-    *storage = 0;
-    for (int64_t i = 0; i < count; i++) {
-        TRY_RETURN(check_word(&words[i], i));
-        if (!size_add(storage, *storage, words[i].bytes + 1))
-            return fail(ALIBI_MEMORY, "not enough memory for %lld words", (long long)count);
-    }
-    return ALIBI_OK;
-}
-
 static alibi_status put_word(struct words_tokenizer *t, const struct slice *word, int64_t id,
                              char *storage)
 {
-    size_t slot = find_slot(t, word->at, word->bytes);
+    uint32_t *slot = find_slot(t, word->at, word->bytes);
 
-    if (t->slots[slot] >= 0)
-        return fail(ALIBI_BAD_INPUT, "word %lld, '%.*s', is word %d as well", (long long)id,
-                    (int)(word->bytes < 80 ? word->bytes : 80), word->at, (int)t->slots[slot]);
+    if (*slot != 0)
+        return fail(ALIBI_BAD_INPUT, "word %lld, '%.*s', is word %lu as well", (long long)id,
+                    (int)(word->bytes < 80 ? word->bytes : 80), word->at, (unsigned long)*slot - 1);
     memcpy(storage, word->at, word->bytes);
     storage[word->bytes] = ' ';
     t->words[id] = (struct slice){ storage, word->bytes + 1 };
-    t->slots[slot] = (int32_t)id;
+    *slot = (uint32_t)id + 1;
     return ALIBI_OK;
 }
 
@@ -85,7 +71,7 @@ static void free_words(alibi_tokenizer *base)
         return;
     mem_free(t->storage);
     mem_free(t->words);
-    mem_free(t->slots);
+    hash_fini(&t->table);
     mem_free(t);
 }
 
@@ -93,20 +79,23 @@ alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *word
 {
     alibi_status status;
     struct words_tokenizer *t = NULL;
-    size_t bytes = 0, slots = 4;
+    size_t bytes = 0;
 
-    TRY(check_words(&bytes, words, count));
-    while (slots < 2 * (size_t)count)
-        slots *= 2;
+    if (count < FIXED || count > INT32_MAX)
+        TRY(fail(ALIBI_BAD_INPUT, "%lld words: there must be at least 2 and at most %d",
+                 (long long)count, INT32_MAX));
+    for (int64_t i = 0; i < count; i++) {
+        TRY(check_word(&words[i], i));
+        if (!size_add(&bytes, bytes, words[i].bytes + 1))
+            TRY(fail(ALIBI_MEMORY, "not enough memory for %lld words", (long long)count));
+    }
     TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
     t->base.kind = &tokenizer_kind_words;
     t->base.vocab = count;
     t->base.end = LINE_END;
-    t->mask = slots - 1;
     TRY(NEW_ARRAY(&t->storage, (int64_t)bytes, "the words of a tokenizer"));
     TRY(NEW_ARRAY(&t->words, count, "the words of a tokenizer"));
-    TRY(NEW_ARRAY(&t->slots, (int64_t)slots, "the words of a tokenizer"));
-    memset(t->slots, 0xFF, slots * sizeof *t->slots);
+    TRY(hash_init(&t->table, count, "the words of a tokenizer"));
     bytes = 0;
     for (int64_t i = 0; i < count; bytes += words[i++].bytes + 1)
         TRY(put_word(t, &words[i], i, t->storage + bytes));
@@ -120,7 +109,7 @@ out:
 
 /* ---- the file */
 
-/* The words are lent by the scan. */
+/* The words are borrowed from the scan. */
 static alibi_status read_list(struct scan *s, struct slice *words)
 {
     int64_t id = 0;
@@ -164,13 +153,13 @@ static alibi_status format(const alibi_tokenizer *base, struct text *json)
 {
     const struct words_tokenizer *t = (const struct words_tokenizer *)base;
 
-    TRY_RETURN(text_append(json, "{\"type\": \"words\", \"words\": ["));
+    text_append(json, "{\"type\": \"words\", \"words\": [");
     for (int64_t i = 0; i < base->vocab; i++) {
-        if (i > 0)
-            TRY_RETURN(text_append_bytes(json, ",\n", 2));
-        TRY_RETURN(json_append_string(json, t->words[i].at, t->words[i].bytes - 1));
+        text_append_bytes(json, ",\n", i > 0 ? 2 : 0);
+        json_append_string(json, t->words[i].at, t->words[i].bytes - 1);
     }
-    return text_append(json, "]}\n");
+    text_append(json, "]}\n");
+    return text_status(json);
 }
 
 /* ---- use */
@@ -183,14 +172,7 @@ static const char *bytes_of(const alibi_tokenizer *base, int32_t id, size_t *byt
     return id == LINE_END ? "\n" : t->words[id].at;
 }
 
-static int32_t word_id(const struct words_tokenizer *t, const char *word, size_t bytes)
-{
-    int32_t id = t->slots[find_slot(t, word, bytes)];
-
-    return id >= 0 ? id : UNKNOWN;
-}
-
-/* A word that reaches the end of what is known may go on. */
+/* A word that reaches the end of the known text may continue. */
 static alibi_status run(const alibi_tokenizer *base, void *state, const struct stretch *s,
                         struct ids *ids, size_t *reached)
 {
@@ -207,10 +189,12 @@ static alibi_status run(const alibi_tokenizer *base, void *state, const struct s
             at = start;
             break;
         }
-        if (at > start)
-            id = word_id(t, s->text + start, at - start);
-        else if (s->text[at++] != '\n')
+        if (at > start) {
+            uint32_t slot = *find_slot(t, s->text + start, at - start);
+            id = slot > 0 ? (int32_t)slot - 1 : UNKNOWN;
+        } else if (s->text[at++] != '\n') {
             continue;
+        }
         TRY_RETURN(ids_append(ids, &id, 1));
     }
     *reached = at;

@@ -1,0 +1,551 @@
+/* bpe.c - tokenizers of byte-level BPE, as Hugging Face's library has them
+ *
+ *   text -> segments between added tokens -> pieces (cutter.c) -> bytes -> merges (merge.c) -> ids
+ *
+ * The ids of a piece depend on nothing outside it, so a text can be encoded in parts that end where
+ * pieces end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "text/tokenizer.h"
+
+/* ---- added tokens: found in the text before anything else
+ *
+ * The tokens are sorted by their bytes. Those that agree with the text so far are a range; each
+ * further byte of the text narrows it by bisection until it is empty. The longest token met on the
+ * way is the match. */
+
+/* So many bytes may have to be compared at every place of a text: enough for the longest known
+ * tokens. */
+enum { ADDED_BYTES_MAX = 256 };
+
+struct added_tokens {
+    struct bpe_added *sorted; /* by their bytes; the texts are borrowed */
+    int count;
+    bool first[256]; /* whether one starts with this byte */
+    int only;        /* the byte that all start with; -1: they differ, or there are none */
+};
+
+struct added_match {
+    enum { ADDED_NONE, ADDED_FOUND, ADDED_MAYBE } found; /* maybe: text after `end` decides */
+    size_t at;
+    const struct bpe_added *token;
+};
+
+static int compare_added(const void *a, const void *b)
+{
+    const struct slice *x = &((const struct bpe_added *)a)->text,
+                       *y = &((const struct bpe_added *)b)->text;
+    int order = memcmp(x->at, y->at, x->bytes < y->bytes ? x->bytes : y->bytes);
+
+    return order != 0 ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static alibi_status added_init(struct added_tokens *a, const struct bpe_added *tokens, int count,
+                               const char *path)
+{
+    int different = 0;
+
+    a->only = -1;
+    TRY_RETURN(NEW_ARRAY(&a->sorted, count, "the added tokens of a tokenizer"));
+    for (int i = 0; i < count; i++) {
+        unsigned char byte;
+        if (tokens[i].text.bytes > ADDED_BYTES_MAX)
+            return fail(ALIBI_BAD_INPUT,
+                        "'%s': the added token '%.40s...' has %zu bytes, more than %d", path,
+                        tokens[i].text.at, tokens[i].text.bytes, ADDED_BYTES_MAX);
+        if (tokens[i].text.bytes == 0)
+            continue;
+        byte = (unsigned char)tokens[i].text.at[0];
+        different += !a->first[byte];
+        a->first[byte] = true;
+        a->only = different == 1 ? byte : -1;
+        a->sorted[a->count++] = tokens[i];
+    }
+    qsort(a->sorted, (size_t)a->count, sizeof *a->sorted, compare_added);
+    return ALIBI_OK;
+}
+
+static void added_fini(struct added_tokens *a)
+{
+    mem_free(a->sorted);
+    *a = (struct added_tokens){ 0 };
+}
+
+/* The first of sorted[low..high), which agree in `depth` bytes, whose next byte is at least `byte`.
+ */
+static int bisect(const struct added_tokens *a, int low, int high, size_t depth, int byte)
+{
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if ((unsigned char)a->sorted[middle].text.at[depth] < byte)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The longest token that text[0..bytes) starts with. */
+static struct added_match match_here(const struct added_tokens *a, const char *text, size_t bytes,
+                                     bool last)
+{
+    struct added_match m = { .found = ADDED_NONE };
+    int low = 0, high = a->count;
+
+    for (size_t depth = 0;; depth++) {
+        while (low < high && a->sorted[low].text.bytes == depth) {
+            m.found = ADDED_FOUND;
+            m.token = &a->sorted[low++];
+        }
+        if (low == high)
+            return m;
+        if (depth == bytes) {
+            m.found = last ? m.found : ADDED_MAYBE;
+            return m;
+        }
+        high = bisect(a, low, high, depth, (unsigned char)text[depth] + 1);
+        low = bisect(a, low, high, depth, (unsigned char)text[depth]);
+    }
+}
+
+/* The first token that starts in text[from..limit), the longest there. text[0..end) is known, and
+ * is the whole text if `last`. */
+static struct added_match added_find(const struct added_tokens *a, const char *text, size_t from,
+                                     size_t limit, size_t end, bool last)
+{
+    struct added_match m = { .found = ADDED_NONE };
+
+    for (size_t at = from; a->count > 0 && at < limit; at++) {
+        if (a->only >= 0) {
+            const char *next = memchr(text + at, a->only, limit - at);
+            at = next != NULL ? (size_t)(next - text) : limit;
+        } else {
+            while (at < limit && !a->first[(unsigned char)text[at]])
+                at++;
+        }
+        if (at < limit)
+            m = match_here(a, text + at, end - at, last);
+        m.at = at;
+        if (m.found != ADDED_NONE)
+            break;
+    }
+    return m;
+}
+
+/* ---- the cache: ids of pieces met before
+ *
+ * Most pieces of a text are words that occurred before, so they are merged once and then copied. A
+ * piece can be in one slot only and replaces the piece there: frequent ones return at once. A slot
+ * is one cache line of the processor. */
+
+enum {
+    CACHE_KEY_BYTES = 23,
+    CACHE_IDS = 9,
+    SLOT_BITS_MIN = 6,
+    SLOT_BITS_MAX = 16,
+    BYTES_PER_SLOT = 16,
+};
+
+/* The bytes of a piece, zeros, and in the last byte the number of bytes. */
+struct piece_key {
+    uint64_t words[3];
+};
+
+struct cached {
+    struct piece_key key; /* of 0 bytes: free */
+    int32_t ids[CACHE_IDS], count;
+};
+
+_Static_assert(sizeof(struct cached) == 64, "a slot is a cache line");
+
+struct piece_cache {
+    struct cached *slots;
+    int shift;
+};
+
+static alibi_status cache_init(struct piece_cache *c, size_t text_bytes)
+{
+    int bits = SLOT_BITS_MIN;
+
+    while (bits < SLOT_BITS_MAX && ((size_t)BYTES_PER_SLOT << bits) < text_bytes)
+        bits++;
+    c->shift = 64 - bits;
+    return NEW_ZERO_ARRAY(&c->slots, (int64_t)1 << bits, "the pieces of an encoder");
+}
+
+/* For pieces of at most CACHE_KEY_BYTES; `readable` bytes from the first on may be read. */
+static inline struct piece_key piece_key(const char *piece, size_t bytes, size_t readable)
+{
+    struct piece_key k = { { 0 } };
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    /* Copy a fixed length and mask the excess: no branch depends on the length, which is
+     * unpredictable. Ones, then zeros: the mask of n bytes starts n bytes before the zeros. */
+    static const unsigned char ones[2 * sizeof k] = {
+        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+        0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+    };
+    if (readable >= sizeof k) {
+        struct piece_key mask;
+        memcpy(&mask, ones + sizeof k - bytes, sizeof mask);
+        memcpy(&k, piece, sizeof k);
+        for (int i = 0; i < 3; i++)
+            k.words[i] &= mask.words[i];
+        k.words[2] |= (uint64_t)bytes << 56;
+        return k;
+    }
+#endif
+    (void)readable;
+    memcpy(&k, piece, bytes);
+    ((char *)&k)[sizeof k - 1] = (char)bytes;
+    return k;
+}
+
+static inline struct cached *cache_slot(const struct piece_cache *c, const struct piece_key *k)
+{
+    uint64_t h = k->words[0] * 0x9E3779B97F4A7C15u ^ k->words[1] * 0xC2B2AE3D27D4EB4Fu ^
+                 k->words[2] * 0x165667B19E3779F9u;
+
+    h ^= h >> 29;
+    return &c->slots[(h * 0xBF58476D1CE4E5B9u) >> c->shift];
+}
+
+static inline bool keys_equal(const struct piece_key *a, const struct piece_key *b)
+{
+    return ((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1]) |
+            (a->words[2] ^ b->words[2])) == 0;
+}
+
+/* ---- the tokenizer */
+
+struct bpe_tokenizer {
+    struct alibi_tokenizer base;
+    struct bpe_file *file;
+    struct pattern *pattern;
+    struct merge_table merges;
+    struct added_tokens added;
+    struct hash whole; /* ignore_merges: tokens by their bytes; else empty */
+};
+
+/* Slot of the token that is the whole piece, whatever the merges say. */
+static uint32_t *whole_slot(const struct bpe_tokenizer *t, const char *piece, size_t bytes)
+{
+    uint32_t *slot = hash_slot(&t->whole, hash_bytes(piece, bytes));
+
+    for (; *slot != 0; slot = hash_next(&t->whole, slot)) {
+        const struct slice *token = &t->file->tokens[*slot - 1];
+        if (token->bytes == bytes && memcmp(token->at, piece, bytes) == 0)
+            break;
+    }
+    return slot;
+}
+
+/* The added tokens are in the order of their ids. One that is not in the vocabulary itself is not
+ * meant here. */
+static alibi_status index_whole(struct bpe_tokenizer *t)
+{
+    const struct bpe_file *f = t->file;
+    int added = 0;
+
+    TRY_RETURN(hash_init(&t->whole, f->vocab, "the vocabulary of a tokenizer"));
+    for (int64_t id = 0; id < f->vocab; id++) {
+        bool is_added = added < f->added_count && f->added[added].id == id;
+        if (f->tokens[id].bytes > 0 && (!is_added || f->added[added].in_vocab))
+            *whole_slot(t, f->tokens[id].at, f->tokens[id].bytes) = (uint32_t)id + 1;
+        added += is_added;
+    }
+    return ALIBI_OK;
+}
+
+/* ---- which token ends a document */
+
+static struct bpe_added *find_added(const struct bpe_file *f, const char *name)
+{
+    for (int i = 0; i < f->added_count; i++)
+        if (f->added[i].text.bytes == strlen(name) &&
+            memcmp(f->added[i].text.at, name, strlen(name)) == 0)
+            return &f->added[i];
+    return NULL;
+}
+
+/* The one that the file marks; else the first of the names that published tokenizers have; else the
+ * only special token; else none. */
+static int32_t find_end(const struct bpe_file *f)
+{
+    static const char *const names[] = {
+        "<|endoftext|>",
+        "</s>",
+        "<|end_of_text|>",
+        "<eos>",
+        "[EOS]",
+        "<|eos|>",
+        "<\xEF\xBD\x9C"
+        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    };
+    const struct bpe_added *found = NULL;
+    int special = 0;
+
+    for (int i = 0; i < f->added_count; i++)
+        if (f->added[i].ends_document)
+            return f->added[i].id;
+    for (size_t i = 0; i < sizeof names / sizeof *names && found == NULL; i++)
+        found = find_added(f, names[i]);
+    if (found != NULL)
+        return found->id;
+    for (int i = 0; i < f->added_count; i++) {
+        special += f->added[i].special;
+        found = f->added[i].special ? &f->added[i] : found;
+    }
+    return special == 1 ? found->id : -1;
+}
+
+/* A token of the vocabulary becomes an added one, as special tokens are. It must not be one that
+ * text can become: written as an added token, its merges could not be read again. */
+static alibi_status add_to_added(struct bpe_file *f, const char *name)
+{
+    size_t bytes = strlen(name), have = (size_t)f->added_count * sizeof *f->added;
+    int64_t id = 0;
+    bool made = false;
+    int at = f->added_count;
+
+    while (id < f->vocab &&
+           (f->tokens[id].bytes != bytes || memcmp(f->tokens[id].at, name, bytes) != 0))
+        id++;
+    if (id == f->vocab)
+        return fail(ALIBI_BAD_INPUT, "the tokenizer has no token '%s' to end documents with", name);
+    for (int64_t i = 0; i < f->merge_count; i++)
+        made = made || f->merges[i].left == id || f->merges[i].right == id ||
+               f->merges[i].result == id;
+    for (int i = 0; i < 256; i++)
+        made = made || f->byte_ids[i] == id;
+    if (made || f->ignore_merges)
+        return fail(ALIBI_BAD_INPUT,
+                    "the token '%s' cannot end documents: it is a part of their text", name);
+    TRY_RETURN(mem_grow((void **)&f->added, have, have + sizeof *f->added, "added tokens"));
+    for (; at > 0 && f->added[at - 1].id > id; at--)
+        f->added[at] = f->added[at - 1];
+    f->added[at] =
+        (struct bpe_added){ f->tokens[id], (int32_t)id, .special = true, .in_vocab = true };
+    f->added_count++;
+    return ALIBI_OK;
+}
+
+/* A token that is the end anyway is not marked: the file, and its checksum, stay as they are. */
+static alibi_status set_end(alibi_tokenizer *base, const char *name)
+{
+    struct bpe_tokenizer *t = (struct bpe_tokenizer *)base;
+    struct bpe_file *f = t->file;
+    struct bpe_added *a;
+
+    if (find_added(f, name) == NULL) {
+        TRY_RETURN(add_to_added(f, name));
+        added_fini(&t->added);
+        TRY_RETURN(added_init(&t->added, f->added, f->added_count, name));
+    }
+    a = find_added(f, name);
+    if (find_end(f) != a->id) {
+        for (int i = 0; i < f->added_count; i++)
+            f->added[i].ends_document = false;
+        a->ends_document = true;
+    }
+    base->end = a->id;
+    return tokenizer_finish(base);
+}
+
+/* ---- making one */
+
+static void free_bpe(alibi_tokenizer *base)
+{
+    struct bpe_tokenizer *t = (struct bpe_tokenizer *)base;
+
+    if (t == NULL)
+        return;
+    pattern_free(t->pattern);
+    merge_table_fini(&t->merges);
+    added_fini(&t->added);
+    hash_fini(&t->whole);
+    bpe_file_free(t->file);
+    mem_free(t);
+}
+
+alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path)
+{
+    alibi_status status;
+    struct bpe_tokenizer *t = NULL;
+    struct bpe_file *f = file;
+
+    TRY(NEW_ZERO_ARRAY(&t, 1, "a tokenizer"));
+    t->file = f;
+    file = NULL;
+    t->base.kind = &tokenizer_kind_bpe;
+    t->base.vocab = f->vocab;
+    t->base.end = find_end(f);
+    TRY(pattern_new(&t->pattern, f->splits, f->split_count, path));
+    TRY(merge_table_init(&t->merges, f->merges, f->merge_count));
+    TRY(added_init(&t->added, f->added, f->added_count, path));
+    if (f->ignore_merges)
+        TRY(index_whole(t));
+    TRY(tokenizer_finish(&t->base));
+    *out = &t->base;
+    t = NULL;
+out:
+    bpe_file_free(file);
+    free_bpe((alibi_tokenizer *)t);
+    return status;
+}
+
+static alibi_status format(const alibi_tokenizer *base, struct text *json)
+{
+    return bpe_file_write(((const struct bpe_tokenizer *)base)->file, json);
+}
+
+static const char *text_of(const alibi_tokenizer *base, int32_t id, size_t *bytes)
+{
+    const struct slice *token = &((const struct bpe_tokenizer *)base)->file->tokens[id];
+
+    *bytes = token->bytes;
+    return token->at;
+}
+
+/* The end is between documents, not in their text. */
+static const char *bytes_of(const alibi_tokenizer *base, int32_t id, size_t *bytes)
+{
+    const char *text = text_of(base, id, bytes);
+
+    *bytes = id == base->end ? 0 : *bytes;
+    return text;
+}
+
+/* ---- encoding */
+
+enum { LOOK = 4096, LOOK_GROWTH = 8 };
+
+struct bpe_state {
+    const struct bpe_tokenizer *tokenizer;
+    struct cutter *cutter;
+    struct piece_cache cache;
+    struct merge_room room;
+    struct ids *ids;       /* of this run */
+    const char *known_end; /* of the text that may be read */
+};
+
+static void state_free(void *state)
+{
+    struct bpe_state *b = state;
+
+    cutter_free(b->cutter);
+    mem_free(b->cache.slots);
+    merge_room_fini(&b->room);
+    mem_free(b);
+}
+
+static alibi_status state_new(void **out, const alibi_tokenizer *base, size_t bytes)
+{
+    alibi_status status;
+    struct bpe_state *b = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&b, 1, "an encoder"));
+    b->tokenizer = (const struct bpe_tokenizer *)base;
+    TRY(cutter_new(&b->cutter, b->tokenizer->pattern));
+    TRY(cache_init(&b->cache, bytes));
+    *out = b;
+    b = NULL;
+out:
+    if (b != NULL)
+        state_free(b);
+    return status;
+}
+
+static alibi_status encode_new(struct bpe_state *b, const char *piece, size_t bytes)
+{
+    const struct bpe_tokenizer *t = b->tokenizer;
+    uint32_t whole = t->whole.slots != NULL ? *whole_slot(t, piece, bytes) : 0;
+
+    if (whole != 0)
+        return ids_append(b->ids, &(int32_t){ (int32_t)whole - 1 }, 1);
+    return merge_piece(&t->merges, t->file->byte_ids, &b->room, piece, bytes, b->ids);
+}
+
+static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
+{
+    struct bpe_state *b = user;
+    struct ids *ids = b->ids;
+    int64_t before = ids->count, count;
+    struct piece_key key;
+    struct cached *slot;
+
+    if (bytes > CACHE_KEY_BYTES)
+        return encode_new(b, piece, bytes);
+    key = piece_key(piece, bytes, (size_t)(b->known_end - piece));
+    slot = cache_slot(&b->cache, &key);
+    if (keys_equal(&slot->key, &key)) {
+        /* All ids of the slot are copied, whatever their number: a copy of fixed length is faster.
+         */
+        if (ids->capacity - ids->count < CACHE_IDS)
+            TRY_RETURN(ids_reserve(ids, CACHE_IDS));
+        memcpy(ids->at + ids->count, slot->ids, sizeof slot->ids);
+        ids->count += slot->count;
+        return ALIBI_OK;
+    }
+    TRY_RETURN(encode_new(b, piece, bytes));
+    count = ids->count - before;
+    if (count <= CACHE_IDS) {
+        slot->key = key;
+        slot->count = (int32_t)count;
+        memcpy(slot->ids, ids->at + before, (size_t)count * sizeof *ids->at);
+    }
+    return ALIBI_OK;
+}
+
+/* Encodes from *at to the next added token and over it, looking no further than `bound`. *at does
+ * not move if that decides nothing. */
+static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound,
+                                size_t *at)
+{
+    struct added_match m = added_find(&b->tokenizer->added, s->text, *at, bound, s->end, s->last);
+    size_t end = m.found == ADDED_NONE ? bound : m.at;
+    struct stretch segment = { s->text, *at, s->stop < end ? s->stop : end, end, false };
+
+    segment.last = m.found == ADDED_FOUND || (m.found == ADDED_NONE && s->last && bound == s->end);
+    if (segment.end > *at)
+        TRY_RETURN(cutter_run(b->cutter, &segment, encode_piece, b, at));
+    if (m.found == ADDED_FOUND && *at == m.at && *at < s->stop) {
+        TRY_RETURN(ids_append(b->ids, &m.token->id, 1));
+        *at += m.token->text.bytes;
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status run(const alibi_tokenizer *t, void *state, const struct stretch *s,
+                        struct ids *ids, size_t *reached)
+{
+    struct bpe_state *b = state;
+    size_t at = s->from, look = LOOK;
+
+    (void)t;
+    b->ids = ids;
+    b->known_end = s->text + s->end;
+    while (at < s->stop) {
+        size_t bound = s->end - s->stop > look ? s->stop + look : s->end, before = at;
+        TRY_RETURN(encode_some(b, s, bound, &at));
+        if (at == before && bound == s->end)
+            break;
+        look *= at == before ? LOOK_GROWTH : 1;
+    }
+    *reached = at;
+    return ALIBI_OK;
+}
+
+const struct tokenizer_kind tokenizer_kind_bpe = {
+    .type = "bpe",
+    .set_end = set_end,
+    .format = format,
+    .free = free_bpe,
+    .bytes = bytes_of,
+    .text = text_of,
+    .state_new = state_new,
+    .state_free = state_free,
+    .run = run,
+};
