@@ -66,7 +66,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus,
-                                   job->out, &result);
+                                   job->out, &result, cli_call());
     if (status == ALIBI_OK)
         status = print_result(result, job);
     if (status == ALIBI_INTERRUPTED)

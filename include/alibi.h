@@ -607,12 +607,11 @@ ALIBI_API alibi_status alibi_generate(alibi_model *model, const char *prompt, si
 struct alibi_compare {
     struct alibi_name_list methods;
     struct alibi_int_list lengths;
-    int64_t eval_tokens;    /* tokens scored per method and length at most; 0: all of the validation
-                               split */
-    int64_t sliding_tokens; /* of these scored with a sliding window too, where not fewer than the
-                               length; 0: none */
-    int64_t stream_tokens; /* read as one stream too, from the start of the validation split, as far
-                              as it goes; 0: none */
+    int64_t eval_tokens; /* scored per method and length at most; 0: the whole validation split */
+    int64_t sliding_tokens; /* of these, scored again with a sliding window, at lengths up to this
+                               number; 0: none */
+    int64_t stream_tokens;  /* read again as one stream from the start of the validation split, as
+                               far as it goes; 0: none */
 };
 
 ALIBI_API const struct alibi_option *alibi_compare_options(int *count);
@@ -622,44 +621,48 @@ struct alibi_compare_method {
     double train_tokens_per_s, train_seconds, train_loss;
     size_t peak_bytes;
     int64_t parameters;
-    char device[ALIBI_DEVICE_NAME_MAX]; /* where its training was measured: "cpu", "NVIDIA H200";
-                                           "": not known, an older version trained it */
-    int precision; /* in what numbers: ALIBI_FP32 or ALIBI_BF16, if the device is known */
+    /* Where its training was measured: "cpu", "NVIDIA H200"; "": not known, since an older version
+     * trained it. The precision, ALIBI_FP32 or ALIBI_BF16, is known if the device is. */
+    char device[ALIBI_DEVICE_NAME_MAX];
+    int precision;
+    /* One evaluation per length. tokens == 0: the method has no value there, such as `learned` past
+     * its table. */
     int lengths;
-    struct alibi_eval_result by_length[ALIBI_LIST_MAX]; /* tokens == 0 where the method has no
-                                                           value: `learned` past its table */
-    int sliding_lengths;                                /* as many as lengths, or 0 */
-    struct alibi_eval_result sliding[ALIBI_LIST_MAX];   /* the same lengths with a sliding window,
-                                                           stride half the length */
-    struct alibi_eval_result
-        stream; /* tokens == 0: not asked for, or the method cannot: `learned`, `sinusoidal` */
+    struct alibi_eval_result *by_length;
+    /* The same lengths with a sliding window whose stride is half the length; none if it was not
+     * asked for. */
+    int sliding_lengths;
+    struct alibi_eval_result *sliding;
+    /* tokens == 0: not asked for, or the method cannot stream (`learned`, `sinusoidal`). */
+    struct alibi_eval_result stream;
 };
 
 struct alibi_compare_result {
-    struct alibi_config config; /* of every method but for its position */
+    struct alibi_config config; /* of every method, except its position */
     struct alibi_training training;
-    struct alibi_compare compare; /* as asked, the lengths ascending */
+    struct alibi_compare compare; /* as asked, with ascending lengths */
     struct alibi_corpus_info text;
     char tokenizer[ALIBI_NAME_MAX]; /* its type: "bytes", "bpe", "words" */
-    bool own_valid;                 /* the validation split was a text of its own */
-    struct alibi_builtin builtin;   /* the built-in text it was; bytes == 0: files */
+    bool own_valid;                 /* the validation split is a text of its own */
+    struct alibi_builtin builtin;   /* which built-in text it is; bytes == 0: files */
     int methods;
-    struct alibi_compare_method method[ALIBI_LIST_MAX];
+    struct alibi_compare_method *method;
 };
 
-/* Trains one model per method with the same data and seed, evaluates each at every length and
- * writes results.json, results.csv and report.html into `dir`, and recipe.json, which asks for the
- * same again. A comparison that was stopped goes on where it was; one that differs from what the
- * folder holds is an error. */
+/* Trains one model per method with the same data and seed, evaluates each at every length, and
+ * writes results.json, results.csv, report.html and recipe.json, which repeats it, into `dir`. A
+ * comparison that was stopped resumes. ALIBI_BAD_INPUT if `dir` holds a different one. *out is
+ * released with alibi_compare_free(). */
 ALIBI_API alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare *compare,
                                          const struct alibi_config *config,
                                          const struct alibi_training *training,
                                          const alibi_corpus *corpus, const char *dir,
-                                         struct alibi_compare_result **out);
+                                         struct alibi_compare_result **out,
+                                         const struct alibi_call *call);
 ALIBI_API void alibi_compare_free(struct alibi_compare_result *result);
 
-/* The result as a table and a plot for a terminal of that many columns, with colour if asked for;
- * freed with alibi_text_free. */
+/* The result as tables and a plot for a terminal of that many columns, or as the JSON of
+ * results.json. *out is released with alibi_text_free(). */
 ALIBI_API alibi_status alibi_compare_text(char **out, const struct alibi_compare_result *result,
                                           int columns, bool colour);
 ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result);

@@ -1,13 +1,14 @@
-/* request.c - what a comparison was asked for, checked first and kept beside its results
+/* request.c - the request of a comparison: checked first, and kept beside its results
  *
- * recipe.json holds the whole request, as `alibi compare --recipe` reads it: what was left to be
- * derived stays so, for with another width, say, it must be derived anew. A folder whose recipe
- * resolves to something else is another comparison, and going on in it would mix the two. Files of
- * text cannot be in a recipe; text.json has the checksum of what was read from them, or of what the
- * generator wrote, and that of the tokenizer. */
+ * recipe.json holds the whole request, as `alibi compare --recipe` reads it. Derived values stay 0
+ * in it, because another width, say, derives others. A folder whose recipe resolves to something
+ * else is another comparison, and resuming it would mix the two. A recipe cannot hold the text:
+ * text.json has the checksum of what was read from files, or of what the generator wrote, and that
+ * of the tokenizer. It is a sealed file, except in folders of version 0.1. */
 #include <string.h>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "compare/compare.h"
 #include "train/train.h"
 
@@ -20,8 +21,7 @@ static alibi_status check_methods(const struct alibi_name_list *methods)
     const struct position_method *method;
 
     if (methods->count < 1 || methods->count > ALIBI_LIST_MAX)
-        return fail(ALIBI_USAGE, "methods: 1 to %d are needed, %d are given", ALIBI_LIST_MAX,
-                    methods->count);
+        return fail(ALIBI_USAGE, "methods: %d given; give 1 to %d", methods->count, ALIBI_LIST_MAX);
     for (int i = 0; i < methods->count; i++) {
         TRY_RETURN(position_find(&method, methods->at[i]));
         for (int j = 0; j < i; j++)
@@ -34,40 +34,36 @@ static alibi_status check_methods(const struct alibi_name_list *methods)
 static alibi_status check_lengths(const struct alibi_int_list *lengths)
 {
     if (lengths->count < 1 || lengths->count > ALIBI_LIST_MAX)
-        return fail(ALIBI_USAGE, "lengths: 1 to %d are needed, %d are given", ALIBI_LIST_MAX,
-                    lengths->count);
+        return fail(ALIBI_USAGE, "lengths: %d given; give 1 to %d", lengths->count, ALIBI_LIST_MAX);
     for (int i = 0; i < lengths->count; i++)
         if (lengths->at[i] < 1)
-            return fail(ALIBI_USAGE, "lengths: %lld: each must be 1 or more",
+            return fail(ALIBI_USAGE, "lengths: %lld is not a length; each must be at least 1",
                         (long long)lengths->at[i]);
     return ALIBI_OK;
 }
 
-/* Puts `length` in its place among the sorted ones, unless it is there already. */
-static void insert_length(struct alibi_int_list *sorted, int64_t length)
-{
-    int at = sorted->count;
-
-    while (at > 0 && sorted->at[at - 1] > length)
-        at--;
-    if (at > 0 && sorted->at[at - 1] == length)
-        return;
-    memmove(&sorted->at[at + 1], &sorted->at[at],
-            (size_t)(sorted->count - at) * sizeof sorted->at[0]);
-    sorted->at[at] = length;
-    sorted->count++;
-}
-
+/* Ascending, each once. */
 static void sort_lengths(struct alibi_int_list *lengths)
 {
     struct alibi_int_list sorted = { 0 };
 
-    for (int i = 0; i < lengths->count; i++)
-        insert_length(&sorted, lengths->at[i]);
+    for (int i = 0; i < lengths->count; i++) {
+        int64_t length = lengths->at[i];
+        int at = sorted.count;
+
+        while (at > 0 && sorted.at[at - 1] > length)
+            at--;
+        if (at > 0 && sorted.at[at - 1] == length)
+            continue;
+        memmove(&sorted.at[at + 1], &sorted.at[at],
+                (size_t)(sorted.count - at) * sizeof sorted.at[0]);
+        sorted.at[at] = length;
+        sorted.count++;
+    }
     *lengths = sorted;
 }
 
-/* Every length is scored on the same tokens, so the longest one says how many there must be. */
+/* Every length is scored on the same tokens, so the longest one sets how many are needed. */
 static alibi_status check_text(const struct request *r, const alibi_corpus *corpus)
 {
     const struct alibi_training *t = &r->training;
@@ -77,18 +73,19 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
 
     if (valid.count - 1 < longest)
         return fail(ALIBI_BAD_INPUT,
-                    "the validation %s '%s' has %lld tokens, evaluating at length %lld needs %llu",
-                    corpus_has_own_valid(corpus) ? "text beside" : "split of", corpus_name(corpus),
+                    "the validation %s '%s' has %lld tokens, but evaluating at length %lld needs "
+                    "%llu; use more text or shorter --lengths",
+                    corpus_has_own_valid(corpus) ? "text of" : "split of", corpus_name(corpus),
                     (long long)valid.count, (long long)longest, (unsigned long long)longest + 1);
     if (r->compare.eval_tokens != 0 && r->compare.eval_tokens < longest)
         return fail(ALIBI_USAGE,
-                    "eval-tokens %lld: the largest length, %lld, needs at least as many",
+                    "eval-tokens %lld is less than the largest length, %lld; raise it, or use 0",
                     (long long)r->compare.eval_tokens, (long long)longest);
     if (r->compare.sliding_tokens < 0)
-        return fail(ALIBI_USAGE, "sliding-tokens %lld: it must be 0 or more",
+        return fail(ALIBI_USAGE, "sliding-tokens %lld is negative; use 0 for none",
                     (long long)r->compare.sliding_tokens);
     if (r->compare.stream_tokens < 0)
-        return fail(ALIBI_USAGE, "stream-tokens %lld: it must be 0 or more",
+        return fail(ALIBI_USAGE, "stream-tokens %lld is negative; use 0 for none",
                     (long long)r->compare.stream_tokens);
     return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch,
                         (uint64_t)t->seed);
@@ -102,15 +99,6 @@ alibi_status request_config(const struct request *r, int i, struct alibi_config 
     snprintf(config->position, sizeof config->position, "%s", r->compare.methods.at[i]);
     resolved = *config;
     return alibi_config_resolve(&resolved);
-}
-
-static alibi_status check_configs(const struct request *r)
-{
-    struct alibi_config c;
-
-    for (int i = 0; i < r->compare.methods.count; i++)
-        TRY_RETURN(request_config(r, i, &c));
-    return ALIBI_OK;
 }
 
 static alibi_status resolve(struct request *r)
@@ -138,7 +126,8 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
     sort_lengths(&r->compare.lengths);
     r->asked.vocab = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
     r->asked.train_length = training->train_length;
-    TRY_RETURN(check_configs(r));
+    for (int i = 0; i < r->compare.methods.count; i++)
+        TRY_RETURN(request_config(r, i, &r->config));
     TRY_RETURN(resolve(r));
     return check_text(r, corpus);
 }
@@ -170,8 +159,7 @@ const struct alibi_option *alibi_compare_options(int *count)
 
 enum { COMPARISON, MODEL, MODEL_REST, TRAINING, TEXT, GROUPS };
 
-/* All options but the position, which the methods take the place of, and those of no consequence.
- * */
+/* The options that shape the result, without the position: the methods take its place. */
 static void recipe_groups(struct alibi_option_group groups[GROUPS], struct request *r,
                           struct alibi_config *config)
 {
@@ -220,7 +208,7 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
     return ALIBI_OK;
 }
 
-/* A value for a message, cut where it is long. */
+/* A value for a message, cut if it is long. */
 static void value_text(char text[VALUE_BYTES], const json_t *value)
 {
     size_t length =
@@ -236,7 +224,7 @@ static void value_text(char text[VALUE_BYTES], const json_t *value)
 
 static alibi_status fail_other(const char *dir, const char *difference)
 {
-    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s): choose another folder", dir,
+    return fail(ALIBI_BAD_INPUT, "'%s' holds another comparison (%s); use another --out", dir,
                 difference);
 }
 
@@ -255,11 +243,11 @@ static alibi_status name_difference(const json_t *held, json_t *asked, const cha
         value_text(there, other);
         value_text(here, value);
         return fail(ALIBI_BAD_INPUT,
-                    "'%s' holds another comparison (%s %s there, %s asked): choose another folder",
-                    dir, key, there, here);
+                    "'%s' holds another comparison (%s %s there, %s asked); use another --out", dir,
+                    key, there, here);
     }
-    return fail_other(
-        dir, "of another text"); /* only the keys of the built-in text can be there and not here */
+    return fail_other(dir,
+                      "of another text"); /* the only other keys are those of the built-in text */
 }
 
 /* Both resolved. */
@@ -296,7 +284,7 @@ static alibi_status check_recipe(const struct request *asked, const char *dir, c
     TRY(file_read_all(&bytes, &length, path, REQUEST_BYTES_MAX));
     TRY(json_parse(&json, bytes, length, path));
     if (!json_object_get(json, "methods")) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds a training run: choose another folder", dir);
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds a training run; use another --out", dir);
         goto out;
     }
     TRY(parse_recipe(&held, asked, bytes, length, path));
@@ -319,65 +307,68 @@ out:
     return status;
 }
 
+static alibi_status write_text(const struct request *r, const char *path)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+
+    json_write_object(&w, NULL);
+    json_write_int(&w, "checksum", r->text);
+    json_write_int(&w, "files", r->files);
+    json_write_int(&w, "tokenizer", r->tokenizer);
+    json_write_seal(&w);
+    status = sealed_write(path, &json);
+    text_free(&json);
+    return status;
+}
+
+/* Older files have no seal; still older ones know neither `files` nor `tokenizer`. */
 static alibi_status check_text_file(const struct request *r, const char *dir, const char *path)
 {
     alibi_status status;
-    json_t *held = NULL;
+    json_t *held = NULL, *sealed = NULL;
     int64_t text, files = r->files, tokenizer = r->tokenizer;
     bool has_files;
 
     TRY(json_read(&held, path));
+    if (json_object_get(held, "crc32"))
+        TRY(sealed_read(&sealed, path, REQUEST_BYTES_MAX));
     TRY(json_get_int(held, "checksum", 0, UINT32_MAX, &text, path));
-    if (json_object_get(held, "tokenizer")) /* not there while bytes were the only one */
+    if (json_object_get(held, "tokenizer"))
         TRY(json_get_int(held, "tokenizer", 0, UINT32_MAX, &tokenizer, path));
-    has_files = json_object_get(held, "files") != NULL; /* came later */
+    has_files = json_object_get(held, "files") != NULL;
     if (has_files)
         TRY(json_get_int(held, "files", 0, UINT32_MAX, &files, path));
     if (tokenizer != r->tokenizer)
         status = fail_other(dir, "with another tokenizer");
+    else if (text != r->text && has_files && files == r->files)
+        status = fail_other(dir, "of the same text, but with another --valid");
     else if (text != r->text || files != r->files)
-        status = fail_other(
-            dir, has_files && files == r->files
-                     ? "of the same text, with another validation text: --valid as before goes on"
-                     : "of another text");
+        status = fail_other(dir, "of another text");
 out:
+    json_decref(sealed);
     json_decref(held);
     return status;
 }
 
-static alibi_status enter_text(const struct request *r, const char *dir)
-{
-    alibi_status status;
-    char *path = NULL, json[2 * VALUE_BYTES];
-
-    TRY(path_join(&path, dir, "text.json"));
-    snprintf(json, sizeof json,
-             "{\n  \"checksum\": %lld,\n  \"files\": %lld,\n  \"tokenizer\": %lld\n}\n",
-             (long long)r->text, (long long)r->files, (long long)r->tokenizer);
-    if (file_exists(path))
-        TRY(check_text_file(r, dir, path));
-    else
-        TRY(file_replace(path, json, strlen(json)));
-out:
-    mem_free(path);
-    return status;
-}
-
-/* text.json is written first: by it a training knows that the folder is taken. */
+/* text.json is written first: it tells a training run that the folder is taken. */
 alibi_status request_enter(const struct request *r, const char *dir)
 {
     alibi_status status;
-    char *path = NULL;
+    char *recipe = NULL, *text = NULL;
     bool entered;
 
-    TRY(path_join(&path, dir, "recipe.json"));
-    entered = file_exists(path);
+    TRY(path_join(&recipe, dir, NAME_RECIPE));
+    TRY(path_join(&text, dir, NAME_COMPARED_TEXT));
+    entered = file_exists(recipe);
     if (entered)
-        TRY(check_recipe(r, dir, path));
-    TRY(enter_text(r, dir));
+        TRY(check_recipe(r, dir, recipe));
+    TRY(file_exists(text) ? check_text_file(r, dir, text) : write_text(r, text));
     if (!entered)
-        TRY(write_recipe(r, path));
+        TRY(write_recipe(r, recipe));
 out:
-    mem_free(path);
+    mem_free(text);
+    mem_free(recipe);
     return status;
 }

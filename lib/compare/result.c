@@ -1,11 +1,8 @@
-/* result.c - what a method has shown so far, so that an interrupted comparison goes on where it
- * stopped
+/* result.c - what a method has shown so far, so that an interrupted comparison resumes
  *
- * Tables of fields say what numbers the file holds; writing and reading both follow them. Real
- * numbers are written so that they read back the same; null stands for infinity (a perplexity that
- * overflowed), and for a device that is not known. The last member is the checksum of all before
- * it. A file is accepted if writing what was read from it gives the same bytes: one altered bit and
- * it is not. */
+ * result.json is a sealed file. Tables of fields name the numbers in it; writing and reading both
+ * follow them. Numbers read back exactly. null is infinity (a perplexity that overflowed), or a
+ * device that is not known because an older version trained the model. */
 #include <math.h>
 #include <string.h>
 
@@ -45,6 +42,23 @@ static const struct field eval_fields[] = {
 static const struct field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens),
                                            BIN(REAL, nll) };
 
+/* ---- a method's results */
+
+alibi_status result_init(struct alibi_compare_method *m, const char *name, int count)
+{
+    *m = (struct alibi_compare_method){ 0 };
+    snprintf(m->name, sizeof m->name, "%s", name);
+    TRY_RETURN(NEW_ZERO_ARRAY(&m->by_length, count, "a method's results"));
+    return NEW_ZERO_ARRAY(&m->sliding, count, "a method's results");
+}
+
+void result_fini(struct alibi_compare_method *m)
+{
+    mem_free(m->by_length);
+    mem_free(m->sliding);
+    *m = (struct alibi_compare_method){ 0 };
+}
+
 struct alibi_eval_result result_none(int64_t length)
 {
     return (struct alibi_eval_result){
@@ -61,157 +75,114 @@ struct alibi_eval_result result_none(int64_t length)
 
 /* ---- writing */
 
-static alibi_status write_field(struct text *json, const struct field *f, const void *values)
-{
-    const char *at = (const char *)values + f->offset;
-
-    TRY_RETURN(text_append(json, "\"%s\": ", f->name));
-    switch (f->type) {
-    case FIELD_INT:
-        return text_append(json, "%lld", (long long)*(const int64_t *)at);
-    case FIELD_SIZE:
-        return text_append(json, "%zu", *(const size_t *)at);
-    default:
-        return json_append_real(json, *(const double *)at);
-    }
-}
-
-/* The fields as members, each followed by `end` but for the last. */
-static alibi_status write_fields(struct text *json, const struct field *fields, int count,
-                                 const void *values, const char *end)
+static void write_fields(struct json_writer *w, const struct field *fields, int count,
+                         const void *values)
 {
     for (int i = 0; i < count; i++) {
-        TRY_RETURN(write_field(json, &fields[i], values));
-        if (i + 1 < count)
-            TRY_RETURN(text_append(json, "%s", end));
+        const char *at = (const char *)values + fields[i].offset;
+
+        if (fields[i].type == FIELD_REAL)
+            json_write_real(w, fields[i].name, *(const double *)at);
+        else if (fields[i].type == FIELD_SIZE)
+            json_write_int(w, fields[i].name, (int64_t) * (const size_t *)at);
+        else
+            json_write_int(w, fields[i].name, *(const int64_t *)at);
     }
-    return ALIBI_OK;
 }
 
-/* Not known where an older version trained: null, so that the file is not taken for an older one
- * again. */
-static alibi_status write_device(struct text *json, const struct alibi_compare_method *m)
+static void write_evals(struct json_writer *w, const char *key,
+                        const struct alibi_eval_result *evals, int count)
 {
-    if (m->device[0] == '\0')
-        return text_append(json, ",\n  \"device\": null,\n  \"precision\": null");
-    TRY_RETURN(text_append(json, ",\n  \"device\": "));
-    TRY_RETURN(json_append_string(json, m->device, strlen(m->device)));
-    return text_append(json, ",\n  \"precision\": \"%s\"", alibi_precision_name(m->precision));
-}
-
-static alibi_status write_eval(struct text *json, const struct alibi_eval_result *e)
-{
-    TRY_RETURN(text_append(json, "\n    {"));
-    TRY_RETURN(write_fields(json, eval_fields, COUNT(eval_fields), e, ", "));
-    TRY_RETURN(text_append(json, ",\n     \"by_position\": ["));
-    for (int b = 0; b < e->bins; b++) {
-        TRY_RETURN(text_append(json, "%s\n      {", b > 0 ? "," : ""));
-        TRY_RETURN(write_fields(json, bin_fields, COUNT(bin_fields), &e->by_position[b], ", "));
-        TRY_RETURN(text_append(json, "}"));
-    }
-    return text_append(json, "]}");
-}
-
-static alibi_status write_evals(struct text *json, const char *key,
-                                const struct alibi_eval_result *evals, int count)
-{
-    TRY_RETURN(text_append(json, "  \"%s\": [", key));
+    json_write_array(w, key);
     for (int i = 0; i < count; i++) {
-        TRY_RETURN(text_append(json, "%s", i > 0 ? "," : ""));
-        TRY_RETURN(write_eval(json, &evals[i]));
+        json_write_object_line(w, NULL);
+        write_fields(w, eval_fields, COUNT(eval_fields), &evals[i]);
+        json_write_array_line(w, "by_position");
+        for (int b = 0; b < evals[i].bins; b++) {
+            json_write_object_line(w, NULL);
+            write_fields(w, bin_fields, COUNT(bin_fields), &evals[i].by_position[b]);
+            json_write_end(w);
+        }
+        json_write_end(w);
+        json_write_end(w);
     }
-    return text_append(json, "],\n");
-}
-
-static alibi_status format_result(struct text *json, const struct alibi_compare_method *m)
-{
-    TRY_RETURN(text_append(json, "{\n  \"name\": \"%s\",\n  ", m->name));
-    TRY_RETURN(write_fields(json, method_fields, COUNT(method_fields), m, ",\n  "));
-    TRY_RETURN(write_device(json, m));
-    TRY_RETURN(text_append(json, ",\n"));
-    TRY_RETURN(write_evals(json, "by_length", m->by_length, m->lengths));
-    TRY_RETURN(write_evals(json, "sliding", m->sliding, m->sliding_lengths));
-    TRY_RETURN(write_evals(json, "stream", &m->stream, m->stream.length > 0 ? 1 : 0));
-    return text_append(json, "  \"checksum\": %u\n}\n", checksum(0, json->data, json->length));
+    json_write_end(w);
 }
 
 alibi_status result_write(const struct alibi_compare_method *m, const char *path)
 {
     alibi_status status;
     struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
 
-    TRY(format_result(&json, m));
-    TRY(file_replace(path, json.data, json.length));
-out:
+    json_write_object(&w, NULL);
+    json_write_string(&w, "name", m->name);
+    write_fields(&w, method_fields, COUNT(method_fields), m);
+    if (m->device[0] != '\0') {
+        json_write_string(&w, "device", m->device);
+        json_write_string(&w, "precision", alibi_precision_name(m->precision));
+    } else { /* present, so that the file is not taken for one that predates devices */
+        json_write_null(&w, "device");
+        json_write_null(&w, "precision");
+    }
+    write_evals(&w, "by_length", m->by_length, m->lengths);
+    write_evals(&w, "sliding", m->sliding, m->sliding_lengths);
+    write_evals(&w, "stream", &m->stream, m->stream.length > 0 ? 1 : 0);
+    json_write_seal(&w);
+    status = sealed_write(path, &json);
     text_free(&json);
     return status;
 }
 
 /* ---- reading */
 
-static alibi_status read_real(const json_t *object, const char *key, double *out, const char *path)
-{
-    if (!json_is_null(json_object_get(object, key)))
-        return json_get_real(object, key, out, path);
-    *out = INFINITY;
-    return ALIBI_OK;
-}
-
-static alibi_status read_field(const json_t *object, const struct field *f, void *values,
-                               const char *path)
-{
-    char *at = (char *)values + f->offset;
-    int64_t number;
-
-    if (f->type == FIELD_REAL)
-        return read_real(object, f->name, (double *)at, path);
-    TRY_RETURN(json_get_int(object, f->name, 0, INT64_MAX, &number, path));
-    if (f->type == FIELD_SIZE)
-        *(size_t *)at = (size_t)number;
-    else
-        *(int64_t *)at = number;
-    return ALIBI_OK;
-}
-
 static alibi_status read_fields(const json_t *object, const struct field *fields, int count,
                                 void *values, const char *path)
 {
-    for (int i = 0; i < count; i++)
-        TRY_RETURN(read_field(object, &fields[i], values, path));
-    return ALIBI_OK;
-}
+    for (int i = 0; i < count; i++) {
+        const struct field *f = &fields[i];
+        char *at = (char *)values + f->offset;
+        int64_t number;
 
-static alibi_status read_precision(const json_t *file, int *precision, const char *path)
-{
-    const char *name;
-
-    TRY_RETURN(json_get_text(file, "precision", &name, path));
-    for (int p = ALIBI_FP32; p <= ALIBI_BF16; p++)
-        if (strcmp(name, alibi_precision_name(p)) == 0) {
-            *precision = p;
-            return ALIBI_OK;
+        if (f->type == FIELD_REAL && json_is_null(json_object_get(object, f->name))) {
+            *(double *)at = INFINITY;
+        } else if (f->type == FIELD_REAL) {
+            TRY_RETURN(json_get_real(object, f->name, (double *)at, path));
+        } else {
+            TRY_RETURN(json_get_int(object, f->name, 0, INT64_MAX, &number, path));
+            if (f->type == FIELD_SIZE)
+                *(size_t *)at = (size_t)number;
+            else
+                *(int64_t *)at = number;
         }
-    return fail(ALIBI_BAD_INPUT, "'%s': 'precision' is neither fp32 nor bf16", path);
+    }
+    return ALIBI_OK;
 }
 
 static alibi_status read_device(const json_t *file, struct alibi_compare_method *m,
                                 const char *path)
 {
-    const char *device;
+    const char *device, *precision;
+    int p = ALIBI_FP32;
 
     if (json_is_null(json_object_get(file, "device")))
         return ALIBI_OK;
     TRY_RETURN(json_get_text(file, "device", &device, path));
+    TRY_RETURN(json_get_text(file, "precision", &precision, path));
     if (strlen(device) >= sizeof m->device)
         return fail(ALIBI_BAD_INPUT, "'%s': 'device' is longer than %zu bytes", path,
                     sizeof m->device - 1);
-    TRY_RETURN(read_precision(file, &m->precision, path));
+    while (p <= ALIBI_BF16 && strcmp(precision, alibi_precision_name(p)) != 0)
+        p++;
+    if (p > ALIBI_BF16)
+        return fail(ALIBI_BAD_INPUT, "'%s': 'precision' is neither fp32 nor bf16", path);
     memcpy(m->device, device, strlen(device) + 1);
+    m->precision = p;
     return ALIBI_OK;
 }
 
-/* Members of an array, `most` of them at most. */
-static alibi_status read_count(const json_t *object, const char *key, int most,
+/* An array of at most `most` members. */
+static alibi_status read_array(const json_t *object, const char *key, int most,
                                const json_t **array, int *count, const char *path)
 {
     *array = json_object_get(object, key);
@@ -221,100 +192,57 @@ static alibi_status read_count(const json_t *object, const char *key, int most,
     return ALIBI_OK;
 }
 
-static alibi_status read_eval(const json_t *object, enum alibi_protocol protocol,
-                              struct alibi_eval_result *e, const char *path)
-{
-    const json_t *bins;
-
-    *e = (struct alibi_eval_result){ .protocol = protocol };
-    TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
-    TRY_RETURN(read_count(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
-    for (int b = 0; b < e->bins; b++)
-        TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
-                               &e->by_position[b], path));
-    if (e->tokens == 0)
-        *e = result_none(e->length);
-    return ALIBI_OK;
-}
-
-static alibi_status read_evals(const json_t *file, enum alibi_protocol protocol,
+/* Lengths: those of the evaluations, in order; NULL: one evaluation of any length. */
+static alibi_status read_evals(const json_t *file, const char *key, enum alibi_protocol protocol,
                                struct alibi_eval_result *evals, int *count,
                                const struct alibi_int_list *lengths, const char *path)
 {
-    const json_t *array;
+    const json_t *array, *bins;
 
-    TRY_RETURN(read_count(file, protocol == ALIBI_SLIDING ? "sliding" : "by_length", lengths->count,
-                          &array, count, path));
+    TRY_RETURN(read_array(file, key, lengths ? lengths->count : 1, &array, count, path));
     for (int i = 0; i < *count; i++) {
-        TRY_RETURN(read_eval(json_array_get(array, (size_t)i), protocol, &evals[i], path));
-        if (evals[i].length != lengths->at[i])
-            return fail(ALIBI_BAD_INPUT, "'%s': length %lld stands where %lld should", path,
-                        (long long)evals[i].length, (long long)lengths->at[i]);
+        const json_t *object = json_array_get(array, (size_t)i);
+        struct alibi_eval_result *e = &evals[i];
+
+        *e = (struct alibi_eval_result){ .protocol = protocol };
+        TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
+        TRY_RETURN(read_array(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
+        for (int b = 0; b < e->bins; b++)
+            TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
+                                   &e->by_position[b], path));
+        if (lengths && e->length != lengths->at[i])
+            return fail(ALIBI_BAD_INPUT, "'%s': entry %d of '%s' has length %lld, not %lld", path,
+                        i, key, (long long)e->length, (long long)lengths->at[i]);
+        if (e->tokens == 0)
+            *e = result_none(e->length);
     }
     return ALIBI_OK;
 }
 
-/* Done, if it is there: a method that cannot stream has an entry without tokens. */
-static alibi_status read_stream(const json_t *file, struct alibi_eval_result *stream,
-                                const char *path)
-{
-    const json_t *array;
-    int count = 0;
-
-    TRY_RETURN(read_count(file, "stream", 1, &array, &count, path));
-    if (count == 1)
-        TRY_RETURN(read_eval(json_array_get(array, 0), ALIBI_STREAM, stream, path));
-    return ALIBI_OK;
-}
-
-/* Whether the file is whole, but of before there were streams, or of before devices were named. */
-static bool is_older(const json_t *file, const char *bytes)
-{
-    const char *end = strstr(bytes, "  \"checksum\"");
-    bool lacks = json_object_get(file, "stream") == NULL || json_object_get(file, "device") == NULL;
-
-    return lacks && end != NULL &&
-           json_integer_value(json_object_get(file, "checksum")) ==
-               (json_int_t)checksum(0, bytes, (size_t)(end - bytes));
-}
-
-static alibi_status check_bytes(const struct alibi_compare_method *m, const char *bytes,
-                                size_t length, const char *path)
+alibi_status result_read(struct alibi_compare_method *m, const struct alibi_int_list *lengths,
+                         const char *path)
 {
     alibi_status status;
-    struct text again = { 0 };
-
-    TRY(format_result(&again, m));
-    if (again.length != length || memcmp(again.data, bytes, length) != 0)
-        status =
-            fail(ALIBI_BAD_INPUT,
-                 "'%s' was altered or damaged: remove it, and the method is evaluated again", path);
-out:
-    text_free(&again);
-    return status;
-}
-
-alibi_status result_read(struct alibi_compare_method *m, const char *name,
-                         const struct alibi_int_list *lengths, const char *path)
-{
-    alibi_status status;
-    char *bytes = NULL;
-    size_t length;
     json_t *file = NULL;
+    const char *name;
+    int streams;
 
-    TRY(file_read_all(&bytes, &length, path, RESULT_BYTES_MAX));
-    TRY(json_parse(&file, bytes, length, path));
-    TRY(read_fields(file, method_fields, COUNT(method_fields), m, path));
-    snprintf(m->name, sizeof m->name, "%s", name);
-    if (is_older(file, bytes))
+    TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
+    TRY(json_get_text(file, "name", &name, path));
+    if (strcmp(name, m->name) != 0) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds the results of '%s', not of '%s'; remove it",
+                      path, name, m->name);
         goto out;
+    }
+    TRY(read_fields(file, method_fields, COUNT(method_fields), m, path));
+    if (json_object_get(file, "stream") == NULL || json_object_get(file, "device") == NULL)
+        goto out; /* it predates streams or device names */
     TRY(read_device(file, m, path));
-    TRY(read_evals(file, ALIBI_NONOVERLAPPING, m->by_length, &m->lengths, lengths, path));
-    TRY(read_evals(file, ALIBI_SLIDING, m->sliding, &m->sliding_lengths, lengths, path));
-    TRY(read_stream(file, &m->stream, path));
-    TRY(check_bytes(m, bytes, length, path));
+    TRY(read_evals(file, "by_length", ALIBI_NONOVERLAPPING, m->by_length, &m->lengths, lengths,
+                   path));
+    TRY(read_evals(file, "sliding", ALIBI_SLIDING, m->sliding, &m->sliding_lengths, lengths, path));
+    TRY(read_evals(file, "stream", ALIBI_STREAM, &m->stream, &streams, NULL, path));
 out:
     json_decref(file);
-    mem_free(bytes);
     return status;
 }
