@@ -1,4 +1,4 @@
-/* batches.c - windows of a split in a shuffled order that is computed, not remembered
+/* batches.c - windows of a split in a shuffled order that is computed, not stored
  *
  *   row r of batch n  is sample  s = n * batch + r
  *   epoch e = s / W,  its place within the epoch  i = s % W          W windows in every epoch
@@ -14,7 +14,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The most windows that fit behind any offset in 0..length-1; in a span too short for that, the one
+/* The most windows that fit after any offset in 0..length-1; in a span too short for that, the one
  * that fits. */
 static int64_t windows_per_epoch(const struct batches *b)
 {
@@ -51,7 +51,7 @@ alibi_status batches_init(struct batches *b, struct span span, int64_t length, i
     if (span.count - 1 < length)
         return fail(
             ALIBI_BAD_INPUT,
-            "'%s': the training text has %lld tokens, a window needs %llu (train length %lld)",
+            "'%s': the training text has %lld tokens, but a window needs %llu (train length %lld)",
             corpus_name(span.corpus), (long long)span.count, (unsigned long long)length + 1,
             (long long)length);
     *b = (struct batches){ .span = span, .length = length, .batch = batch, .seed = seed };
@@ -66,4 +66,85 @@ void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int3
         span_read(b->span, start, b->length, tokens + row * b->length);
         span_read(b->span, start + 1, b->length, targets + row * b->length);
     }
+}
+
+/* ---- the loader: the next batch is read while this one is used
+ *
+ * There are two slots. The caller borrows one; into the other a thread reads the batch after it, so
+ * that nobody waits for a page of a mapped file that is still on the disk. A batch is a function of
+ * its number, so this changes no result. */
+
+struct loader {
+    struct batches batches;
+    struct worker *worker;
+    struct slot {
+        const struct batches *batches;
+        int32_t *tokens, *targets; /* [batch, length] */
+        int64_t number;            /* of the batch in it; -1: none */
+    } slots[2];
+    int borrowed; /* the other one is the worker's */
+};
+
+static alibi_status read_batch(void *user)
+{
+    struct slot *p = user;
+
+    batches_read(p->batches, p->number, p->tokens, p->targets);
+    return ALIBI_OK;
+}
+
+alibi_status loader_new(struct loader **out, const struct batches *b)
+{
+    alibi_status status;
+    struct loader *l = NULL;
+    size_t tokens;
+
+    if (!size_multiply(&tokens, (size_t)b->batch, (size_t)b->length) || tokens > INT64_MAX)
+        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit into memory",
+                    (long long)b->batch, (long long)b->length);
+    TRY(NEW_ZERO_ARRAY(&l, 1, "a loader"));
+    l->batches = *b;
+    for (int i = 0; i < 2; i++) {
+        struct slot *s = &l->slots[i];
+        s->batches = &l->batches;
+        s->number = -1;
+        TRY(NEW_ARRAY(&s->tokens, (int64_t)tokens, "a batch of tokens"));
+        TRY(NEW_ARRAY(&s->targets, (int64_t)tokens, "a batch of targets"));
+    }
+    TRY(worker_new(&l->worker));
+    *out = l;
+    l = NULL;
+out:
+    loader_free(l);
+    return status;
+}
+
+void loader_free(struct loader *l)
+{
+    if (l == NULL)
+        return;
+    worker_free(l->worker); /* first: it may still be reading */
+    for (int i = 0; i < 2; i++) {
+        mem_free(l->slots[i].tokens);
+        mem_free(l->slots[i].targets);
+    }
+    mem_free(l);
+}
+
+alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens,
+                        const int32_t **targets)
+{
+    struct slot *next = &l->slots[!l->borrowed], *other = &l->slots[l->borrowed];
+
+    TRY_RETURN(worker_wait(l->worker));
+    if (next->number != number) {
+        next->number = number;
+        TRY_RETURN(read_batch(next));
+    }
+    l->borrowed = !l->borrowed;
+    other->number = number + 1;
+    worker_start(l->worker, read_batch, other);
+    *tokens = next->tokens;
+    *targets = next->targets;
+    return ALIBI_OK;
 }

@@ -3,14 +3,176 @@
  *   block ── parts, each counted by one thread into a tally of its own ── shards of the total, each
  *   filled by one thread
  *
- * while a worker reads the next block. A part's tally is small enough to stay near the processor,
- * and most pieces are met there a second time: only the distinct ones reach the total. */
+ * while a worker reads the next block. A part's tally is small enough for the processor's cache,
+ * and most pieces occur there more than once: only the distinct ones reach the total.
+ *
+ * A tally is a hash table in shards: the upper half of a piece's hash selects the shard, the lower
+ * half the slot. A text that is written to make pieces collide makes counting slow; the limits on
+ * distinct pieces bound how slow. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
-#include "text/stretches.h"
+#include "text/source.h"
 #include "text/vocabulary.h"
+
+/* ---- tallies */
+
+enum { PIECES_FIRST = 256 };
+
+static void tally_shard_fini(struct tally_shard *s)
+{
+    mem_free(s->pieces);
+    hash_fini(&s->table);
+    arena_fini(&s->copies);
+}
+
+void tally_fini(struct tally *t)
+{
+    for (int i = 0; i < TALLY_SHARDS; i++)
+        tally_shard_fini(&t->shards[i]);
+}
+
+void tally_clear(struct tally *t)
+{
+    for (int i = 0; i < TALLY_SHARDS; i++) {
+        struct tally_shard *s = &t->shards[i];
+        if (s->count > 0)
+            hash_clear(&s->table);
+        s->count = 0;
+        s->bytes = 0;
+        arena_fini(&s->copies);
+    }
+}
+
+/* The slot of the piece, or the free one for it. */
+static uint32_t *find_slot(const struct tally_shard *s, const struct piece *p)
+{
+    uint32_t *slot = hash_slot(&s->table, p->hash);
+
+    for (; *slot != 0; slot = hash_next(&s->table, slot)) {
+        const struct piece *other = &s->pieces[*slot - 1];
+        if (other->hash == p->hash && other->bytes == p->bytes &&
+            memcmp(other->at, p->at, p->bytes) == 0)
+            break;
+    }
+    return slot;
+}
+
+static alibi_status grow(struct tally_shard *s)
+{
+    int64_t capacity = s->capacity > 0 ? 2 * s->capacity : PIECES_FIRST;
+
+    TRY_RETURN(mem_grow((void **)&s->pieces, (size_t)s->count * sizeof *s->pieces,
+                        (size_t)capacity * sizeof *s->pieces, "the pieces of a text"));
+    TRY_RETURN(hash_init(&s->table, capacity, "the pieces of a text"));
+    s->capacity = capacity;
+    for (int64_t i = 0; i < s->count; i++)
+        *find_slot(s, &s->pieces[i]) = (uint32_t)i + 1;
+    return ALIBI_OK;
+}
+
+static alibi_status tally_piece(struct tally_shard *s, const struct piece *p, bool copy)
+{
+    uint32_t *slot;
+    struct piece kept = *p;
+
+    if (s->count == s->capacity)
+        TRY_RETURN(grow(s));
+    slot = find_slot(s, p);
+    if (*slot != 0) {
+        s->pieces[*slot - 1].count += p->count;
+        return ALIBI_OK;
+    }
+    if (copy) {
+        char *copied = NULL;
+        TRY_RETURN(arena_new(&s->copies, (void **)&copied, p->bytes, "the pieces of a text"));
+        memcpy(copied, p->at, p->bytes);
+        kept.at = copied;
+    }
+    s->pieces[s->count++] = kept;
+    s->bytes += p->bytes;
+    *slot = (uint32_t)s->count;
+    return ALIBI_OK;
+}
+
+alibi_status tally_add(struct tally *t, const char *at, size_t bytes)
+{
+    uint64_t hash = hash_bytes(at, bytes);
+    struct piece p = { at, 1, (uint32_t)bytes, (uint32_t)hash };
+
+    return tally_piece(&t->shards[(hash >> 32) % TALLY_SHARDS], &p, false);
+}
+
+alibi_status tally_merge(struct tally *t, const struct tally *from, int shard)
+{
+    const struct tally_shard *s = &from->shards[shard];
+
+    for (int64_t i = 0; i < s->count; i++)
+        TRY_RETURN(tally_piece(&t->shards[shard], &s->pieces[i], true));
+    return ALIBI_OK;
+}
+
+int64_t tally_count(const struct tally *t)
+{
+    int64_t count = 0;
+
+    for (int i = 0; i < TALLY_SHARDS; i++)
+        count += t->shards[i].count;
+    return count;
+}
+
+size_t tally_bytes(const struct tally *t)
+{
+    size_t bytes = 0;
+
+    for (int i = 0; i < TALLY_SHARDS; i++)
+        bytes += t->shards[i].bytes;
+    return bytes;
+}
+
+static alibi_status drop_from_shard(struct tally_shard *s, int64_t floor)
+{
+    struct tally_shard fresh = { 0 };
+
+    for (int64_t i = 0; i < s->count; i++) {
+        alibi_status status =
+            s->pieces[i].count > floor ? tally_piece(&fresh, &s->pieces[i], true) : ALIBI_OK;
+        if (status != ALIBI_OK) {
+            tally_shard_fini(&fresh);
+            return status;
+        }
+    }
+    tally_shard_fini(s);
+    *s = fresh;
+    return ALIBI_OK;
+}
+
+alibi_status tally_drop(struct tally *t, int64_t floor)
+{
+    for (int i = 0; i < TALLY_SHARDS; i++)
+        TRY_RETURN(drop_from_shard(&t->shards[i], floor));
+    return ALIBI_OK;
+}
+
+alibi_status tally_list(const struct tally *t, struct piece **out, int64_t *count)
+{
+    struct piece *list = NULL;
+    int64_t n = 0;
+
+    TRY_RETURN(NEW_ARRAY(&list, tally_count(t), "the pieces of a text"));
+    for (int i = 0; i < TALLY_SHARDS; i++) {
+        const struct tally_shard *s = &t->shards[i];
+        if (s->count > 0)
+            memcpy(list + n, s->pieces, (size_t)s->count * sizeof *list);
+        n += s->count;
+    }
+    *out = list;
+    *count = n;
+    return ALIBI_OK;
+}
+
+/* ---- counting */
 
 /* A byte of a distinct piece takes up to 37 bytes in BPE training (random letters, min_count 1):
  * under 2 GB. */
@@ -32,8 +194,6 @@ struct counting {
     double began;
     const struct alibi_call *call;
 };
-
-/* ---- one part */
 
 static alibi_status begin_part(void *user, int thread, int64_t part)
 {
@@ -83,8 +243,6 @@ static alibi_status cut_words(void *user, int thread, int64_t part, const struct
     *reached = at;
     return ALIBI_OK;
 }
-
-/* ---- one block */
 
 static alibi_status make_room(struct counting *c, int64_t parts)
 {
@@ -154,8 +312,6 @@ static alibi_status count_block(struct counting *c)
     TRY_RETURN(merge_parts(c));
     return keep_within_limits(c);
 }
-
-/* ---- all blocks */
 
 static alibi_status read_block(void *user)
 {

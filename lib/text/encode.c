@@ -5,10 +5,10 @@
  *
  * How text falls into blocks and parts depends on the text alone, so the ids, the counts and the
  * places are the same on any number of threads. Text at the end of a block that more text may
- * change is left over for the next one (stretches.h). */
+ * change is left over for the next one (source.h). */
 #include <string.h>
 
-#include "text/stretches.h"
+#include "text/source.h"
 
 size_t encoding_block_bytes = 8 << 20;
 

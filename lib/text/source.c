@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "text/input.h"
+#include "text/source.h"
 
 enum {
     WHITE_MAX = 1 << 16, /* a line that begins with more white space than this counts as text, and
@@ -21,6 +21,95 @@ enum {
 };
 
 size_t source_line_max = 256 << 20;
+
+/* ---- one file as checked text: UTF-8 without a byte 0
+ *
+ *   bytes[0 .. at)         done
+ *   bytes[at .. checked)   whole characters, checked
+ *   bytes[checked .. end)  the start of a character */
+
+struct input {
+    struct unpack *unpack; /* NULL: no file is open */
+    const char *name;      /* for messages; borrowed */
+    char *bytes;           /* [INPUT_BYTES], kept from file to file */
+    size_t at, checked, end;
+    int64_t offset; /* of bytes[0] in the file, once that is unpacked */
+    int64_t line;   /* of bytes[checked], the first is 1 */
+    bool ended;     /* the file ends at bytes[end], and all is checked */
+};
+
+static alibi_status input_open(struct input *in, const char *path, const struct alibi_call *call)
+{
+    if (in->bytes == NULL)
+        TRY_RETURN(NEW_ARRAY(&in->bytes, INPUT_BYTES, "a block of a file"));
+    TRY_RETURN(unpack_open(&in->unpack, path, call));
+    in->name = strcmp(path, "-") == 0 ? "standard input" : path;
+    in->at = in->checked = in->end = 0;
+    in->offset = 0;
+    in->line = 1;
+    in->ended = false;
+    return ALIBI_OK;
+}
+
+static void input_close(struct input *in)
+{
+    unpack_close(in->unpack);
+    in->unpack = NULL;
+}
+
+static int64_t count_lines(const char *bytes, size_t length)
+{
+    const char *end = bytes + length;
+    int64_t lines = 0;
+
+    while ((bytes = memchr(bytes, '\n', (size_t)(end - bytes))) != NULL) {
+        bytes++;
+        lines++;
+    }
+    return lines;
+}
+
+/* Checks the bytes that are new. Fewer bytes than a character may have can be the start of one,
+ * unless the file ends. */
+static alibi_status input_check(struct input *in)
+{
+    const char *fresh = in->bytes + in->checked;
+    size_t length = in->end - in->checked, valid = utf8_valid_prefix(fresh, length);
+    const char *zero = memchr(fresh, 0, valid);
+
+    if (zero != NULL)
+        return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name,
+                    (long long)in->offset + (long long)(zero - in->bytes));
+    if (valid < length && (in->ended || length - valid >= LONGEST_CHARACTER)) {
+        size_t at = in->checked + valid;
+        return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld)",
+                    in->name, (unsigned char)in->bytes[at], (long long)in->offset + (long long)at,
+                    (long long)(in->line + count_lines(fresh, valid)));
+    }
+    in->line += count_lines(fresh, valid);
+    in->checked += valid;
+    return ALIBI_OK;
+}
+
+/* Drops the bytes before `at` and reads more. There must be room: at > 0 or checked < INPUT_BYTES -
+ * 4. */
+static alibi_status input_fill(struct input *in)
+{
+    size_t got = 0, room, done = in->at;
+
+    memmove(in->bytes, in->bytes + done, in->end - done);
+    in->at = 0;
+    in->checked -= done;
+    in->end -= done;
+    in->offset += (int64_t)done;
+    room = INPUT_BYTES - in->end;
+    TRY_RETURN(unpack_read(in->unpack, in->bytes + in->end, room, &got));
+    in->end += got;
+    in->ended = got < room;
+    return input_check(in);
+}
+
+/* ---- the source */
 
 struct source_entry {
     char *path;
@@ -274,7 +363,7 @@ static void end_document(struct source *s)
 
 static alibi_status end_file(struct source *s)
 {
-    if (s->files[s->at.file].named && input_was_empty(&s->in))
+    if (s->files[s->at.file].named && s->in.offset == 0 && s->in.end == 0)
         return fail(ALIBI_BAD_INPUT, "'%s' is empty", s->in.name);
     if (s->in.unpack != NULL)
         s->bytes_before += unpack_position(s->in.unpack);
@@ -529,7 +618,8 @@ void source_close(struct source *s)
     mem_free(s->files);
     mem_free(s->reading.field);
     builtin_close(s->builtin);
-    input_fini(&s->in);
+    input_close(&s->in);
+    mem_free(s->in.bytes);
     text_free(&s->line);
     text_free(&s->text);
     mem_free(s);

@@ -1,12 +1,12 @@
-/* stretches.c - see stretches.h
+/* stretches.c - documents to stretches for all threads (source.h)
  *
  * Invariant: text[from..bytes) with its ends is what no stretches_run() has worked on yet;
  * text[0..from) are the last bytes of the same document before it, at most KEPT_BYTES of them, and
  * none if a document starts at `from`. */
-#include "text/stretches.h"
-
 #include <omp.h>
 #include <string.h>
+
+#include "text/source.h"
 
 /* The end of a line is seen in its last byte; a whole character takes four. */
 enum { KEPT_BYTES = 4, CUT_REACH = 8 << 10 };

@@ -17,10 +17,242 @@
  * (x, r) and (r, y) gain. Each occurrence is visited once when it is merged and at most once more
  * when it is found to be gone; each merge leaves one symbol less: the whole is linear in the size
  * of the distinct pieces, however long they are. */
-#include "text/train_bpe.h"
-
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "text/vocabulary.h"
+
+/* ---- the text
+ *
+ * Every distinct piece once, a cell for each of its bytes, a border before it and behind it. A
+ * symbol of n bytes covers n cells, of which the first and the last hold its id and the others
+ * nothing: so from a symbol's first cell the next symbol is n cells on, and from the cell before it
+ * the one before. Pieces stand in the order of falling counts, so that where a cell is says how
+ * often its piece occurs. */
+#define CELL_NONE UINT32_MAX /* a border, or within a symbol */
+
+struct weight_group {
+    uint32_t first; /* cell, from which on pieces occur */
+    int64_t count;  /* so often */
+};
+
+struct cells {
+    uint32_t *at;
+    int64_t count;
+    struct weight_group *groups;
+    int64_t group_count;
+    uint32_t *group_of; /* of the cell i << GROUP_SHIFT */
+};
+enum { GROUP_SHIFT = 6 };
+
+static int by_falling_count(const void *left, const void *right)
+{
+    const struct piece *a = left, *b = right;
+
+    return (a->count < b->count) - (a->count > b->count);
+}
+
+/* symbols [256]: the id of each byte. */
+static alibi_status cells_init(struct cells *c, const struct tally *t, const uint32_t *symbols)
+{
+    alibi_status status;
+    struct piece *pieces = NULL;
+    size_t total = tally_bytes(t) + (size_t)tally_count(t) + 1; /* bytes and borders */
+    int64_t count = 0, groups = 0, n = 0, g = 0;
+
+    if (total >= CELL_NONE)
+        return fail(ALIBI_MEMORY, "not enough memory for a text of %zu bytes in distinct pieces",
+                    tally_bytes(t));
+    TRY(tally_list(t, &pieces, &count));
+    qsort(pieces, (size_t)count, sizeof *pieces, by_falling_count);
+    for (int64_t i = 0; i < count; i++)
+        groups += i == 0 || pieces[i].count != pieces[i - 1].count;
+    TRY(NEW_ARRAY(&c->at, (int64_t)total, "the text as symbols"));
+    TRY(NEW_ARRAY(&c->groups, groups, "the counts of pieces"));
+    TRY(NEW_ARRAY(&c->group_of, (int64_t)(total >> GROUP_SHIFT) + 1, "the counts of pieces"));
+    for (int64_t i = 0; i < count; i++) {
+        if (i == 0 || pieces[i].count != pieces[i - 1].count)
+            c->groups[c->group_count++] = (struct weight_group){ (uint32_t)n, pieces[i].count };
+        c->at[n++] = CELL_NONE;
+        for (uint32_t k = 0; k < pieces[i].bytes; k++)
+            c->at[n++] = symbols[(unsigned char)pieces[i].at[k]];
+    }
+    c->at[n++] = CELL_NONE;
+    c->count = n;
+    for (int64_t i = 0; i <= c->count >> GROUP_SHIFT; i++) {
+        while (g + 1 < c->group_count && c->groups[g + 1].first <= i << GROUP_SHIFT)
+            g++;
+        c->group_of[i] = (uint32_t)g;
+    }
+out:
+    mem_free(pieces);
+    return status;
+}
+
+static void cells_fini(struct cells *c)
+{
+    mem_free(c->at);
+    mem_free(c->groups);
+    mem_free(c->group_of);
+}
+
+static int64_t cells_weight(const struct cells *c, uint32_t cell)
+{
+    int64_t g = c->group_of[cell >> GROUP_SHIFT];
+
+    while (g + 1 < c->group_count && c->groups[g + 1].first <= cell)
+        g++;
+    return c->groups[g].count;
+}
+
+/* ---- pairs of neighbours */
+
+struct pair {
+    uint64_t key;     /* left id, right id: in the order in which ties are broken */
+    int64_t count;    /* occurrences, weighted by those of the pieces */
+    uint32_t *places; /* first cells of all occurrences, ascending, and of some that are no more */
+    int64_t place_count;
+};
+
+static uint64_t pair_key(uint32_t left, uint32_t right)
+{
+    return (uint64_t)left << 32 | right;
+}
+
+/* A pair in the heap, with the count that it had when it came there. Counts only fall: one that
+ * comes out with a count that is no longer true goes back with the true one. */
+struct candidate {
+    int64_t count;
+    uint64_t key;
+    uint32_t pair;
+};
+
+struct pairs {
+    struct pair *at;
+    int64_t count, capacity;
+    struct hash table; /* of pairs by their key */
+    struct arena places;
+    struct candidate *heap;
+    int64_t heap_count, heap_capacity;
+};
+
+enum { PAIRS_FIRST = 1 << 11, PLACES_CHUNK = 1 << 20 };
+
+static void pairs_fini(struct pairs *p)
+{
+    mem_free(p->at);
+    hash_fini(&p->table);
+    mem_free(p->heap);
+    arena_fini(&p->places);
+}
+
+static uint32_t *find_slot(const struct pairs *p, uint64_t key)
+{
+    uint32_t *slot = hash_slot(&p->table, key * 0x9E3779B97F4A7C15u >> 32);
+
+    while (*slot != 0 && p->at[*slot - 1].key != key)
+        slot = hash_next(&p->table, slot);
+    return slot;
+}
+
+static alibi_status grow_table(struct pairs *p)
+{
+    int64_t capacity = p->capacity > 0 ? 2 * p->capacity : PAIRS_FIRST;
+
+    TRY_RETURN(mem_grow((void **)&p->at, (size_t)p->count * sizeof *p->at,
+                        (size_t)capacity * sizeof *p->at, "pairs"));
+    TRY_RETURN(hash_init(&p->table, capacity, "pairs"));
+    p->capacity = capacity;
+    for (int64_t i = 0; i < p->count; i++)
+        *find_slot(p, p->at[i].key) = (uint32_t)i + 1;
+    return ALIBI_OK;
+}
+
+/* The heap: the best candidate is at 0, the two below the one at i are at 2 i + 1 and 2 i + 2. */
+
+static bool better(const struct candidate *a, const struct candidate *b)
+{
+    return a->count != b->count ? a->count > b->count : a->key < b->key;
+}
+
+static void sink(struct pairs *p, struct candidate c)
+{
+    int64_t i = 0, below = 1;
+
+    while (below < p->heap_count) {
+        if (below + 1 < p->heap_count && better(&p->heap[below + 1], &p->heap[below]))
+            below++;
+        if (!better(&p->heap[below], &c))
+            break;
+        p->heap[i] = p->heap[below];
+        i = below;
+        below = 2 * i + 1;
+    }
+    p->heap[i] = c;
+}
+
+static void rise(struct pairs *p, struct candidate c)
+{
+    int64_t i = p->heap_count++;
+
+    while (i > 0 && better(&c, &p->heap[(i - 1) / 2])) {
+        p->heap[i] = p->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    p->heap[i] = c;
+}
+
+/* A pair that is not there yet; the caller fills in its places. */
+static alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count,
+                              uint32_t **places)
+{
+    struct pair pair = { .key = key, .count = count, .place_count = place_count };
+
+    if (p->count == p->capacity)
+        TRY_RETURN(grow_table(p));
+    TRY_RETURN(RESERVE_ARRAY(&p->heap, &p->heap_capacity, p->heap_count + 1, "pairs"));
+    p->places.chunk_bytes = PLACES_CHUNK;
+    TRY_RETURN(arena_new(&p->places, (void **)&pair.places,
+                         (size_t)place_count * sizeof *pair.places, "the places of a pair"));
+    rise(p, (struct candidate){ count, key, (uint32_t)p->count });
+    p->at[p->count++] = pair;
+    *find_slot(p, key) = (uint32_t)p->count;
+    *places = pair.places;
+    return ALIBI_OK;
+}
+
+/* A pair that is not there, because it was too rare from the start, is skipped. */
+static void pairs_subtract(struct pairs *p, uint64_t key, int64_t count)
+{
+    uint32_t slot = *find_slot(p, key);
+
+    if (slot != 0)
+        p->at[slot - 1].count -= count;
+}
+
+/* The most frequent pair, of equals the one with the lowest ids; NULL if none occurs min_count
+ * times. It is not considered again. Borrowed until the next pairs_add. */
+static struct pair *pairs_take_best(struct pairs *p, int64_t min_count)
+{
+    while (p->heap_count > 0) {
+        struct candidate c = p->heap[0];
+        struct pair *pair = &p->at[c.pair];
+        if (c.count == pair->count || pair->count < min_count) {
+            p->heap_count--;
+            if (p->heap_count > 0)
+                sink(p, p->heap[p->heap_count]);
+            if (c.count == pair->count && c.count >= min_count)
+                return pair;
+        } else {
+            c.count = pair->count;
+            sink(p, c);
+        }
+    }
+    return NULL;
+}
+
+/* ---- the trainer */
 
 #define END_TEXT "<|endoftext|>"
 enum { END_ID = 0, BYTES = 256 };

@@ -1,8 +1,9 @@
-/* vocabulary.c - alibi_tokenizer_train: what can be asked for, and who does it */
-#include "text/vocabulary.h"
-
+/* vocabulary.c - learning a tokenizer: options, named patterns, words by their counts */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "text/vocabulary.h"
 
 #define AT(field) offsetof(struct alibi_vocabulary, field)
 
@@ -37,8 +38,7 @@ static const struct {
 
 enum { NAMED = sizeof named / sizeof *named };
 
-/* What looks like a name is meant as one: as an expression it would find that word and nothing
- * else. */
+/* A text that looks like a name is meant as one: as an expression it would match that word only. */
 static bool looks_like_a_name(const char *pattern)
 {
     for (; *pattern != '\0'; pattern++)
@@ -82,6 +82,55 @@ static alibi_status check(const struct alibi_vocabulary *how)
     if (how->type == ALIBI_WORDS && how->pattern != NULL)
         return fail(ALIBI_USAGE, "option 'pattern' is for bpe; words are cut at white space");
     return ALIBI_OK;
+}
+
+/* ---- learning */
+
+/* Ids 0 and 1. A text may hold them as words, as WikiText does. */
+static const char *const reserved[] = { "<unk>", "<eos>" };
+enum { RESERVED = 2 };
+
+static int compare_pieces(const void *left, const void *right)
+{
+    const struct piece *a = left, *b = right;
+    size_t shorter = a->bytes < b->bytes ? a->bytes : b->bytes;
+    int order;
+
+    if (a->count != b->count)
+        return a->count > b->count ? -1 : 1;
+    order = memcmp(a->at, b->at, shorter);
+    return order != 0 ? order : (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static bool is_reserved(const struct piece *p)
+{
+    for (int i = 0; i < RESERVED; i++)
+        if (p->bytes == strlen(reserved[i]) && memcmp(p->at, reserved[i], p->bytes) == 0)
+            return true;
+    return false;
+}
+
+/* Sorts the pieces, the most frequent first. vocab 0: all. */
+static alibi_status train_words(alibi_tokenizer **out, struct piece *pieces, int64_t count,
+                                int64_t vocab, int64_t min_count)
+{
+    alibi_status status;
+    struct slice *words = NULL;
+    int64_t n = 0, most = vocab > 0 && vocab < count + RESERVED ? vocab : count + RESERVED;
+
+    qsort(pieces, (size_t)count, sizeof *pieces, compare_pieces);
+    TRY(NEW_ARRAY(&words, count + RESERVED, "the words of a vocabulary"));
+    while (n < RESERVED) {
+        words[n] = (struct slice){ reserved[n], strlen(reserved[n]) };
+        n++;
+    }
+    for (int64_t i = 0; i < count && n < most && pieces[i].count >= min_count; i++)
+        if (!is_reserved(&pieces[i]))
+            words[n++] = (struct slice){ pieces[i].at, pieces[i].bytes };
+    TRY(tokenizer_new_words(out, words, n));
+out:
+    mem_free(words);
+    return status;
 }
 
 static int64_t least_count(const struct alibi_vocabulary *how)

@@ -1,12 +1,58 @@
 /* vocabulary.h - learning a vocabulary from text
  *
  *   source -> pieces with their counts (count.c) -> merges of pairs (train_bpe.c), or words
- *   (train_words.c) -> tokenizer */
+ *   by their counts (vocabulary.c) -> tokenizer */
 #ifndef VOCABULARY_H
 #define VOCABULARY_H
 
-#include "text/tally.h"
+#include "base/arena.h"
+#include "base/hash.h"
 #include "text/text.h"
+
+/* ---- tallies: distinct pieces of text, each with its count (count.c) */
+
+struct piece {
+    const char *at;
+    int64_t count;
+    uint32_t bytes;
+    uint32_t hash;
+};
+
+/* The pieces of some of all hash values: shards are filled by different threads at the same time.
+ * */
+struct tally_shard {
+    struct piece *pieces; /* in the order in which they were first met */
+    int64_t count, capacity;
+    struct hash table; /* of pieces */
+    size_t bytes;      /* of all pieces */
+    struct arena copies;
+};
+
+enum { TALLY_SHARDS = 32 };
+
+struct tally {
+    struct tally_shard shards[TALLY_SHARDS];
+};
+
+void tally_fini(struct tally *t);  /* start from {0} */
+void tally_clear(struct tally *t); /* no pieces; the memory stays for the next ones */
+
+/* One more piece, which is borrowed. */
+alibi_status tally_add(struct tally *t, const char *at, size_t bytes);
+/* Adds one shard of `from`; pieces that are new are copied. */
+alibi_status tally_merge(struct tally *t, const struct tally *from, int shard);
+
+int64_t tally_count(const struct tally *t);
+size_t tally_bytes(const struct tally *t);
+
+/* Drops every piece that was met `floor` times or less. Only for a tally that was filled by
+ * tally_merge. */
+alibi_status tally_drop(struct tally *t, int64_t floor);
+
+/* All pieces as one array, borrowed from the tally (mem_free the array). */
+alibi_status tally_list(const struct tally *t, struct piece **out, int64_t *count);
+
+/* ---- counting and learning */
 
 /* How many distinct pieces are kept. Past either limit, at the end of a block, the rarest are
  * dropped until half of both is free: memory is bounded whatever the text, and the counts of
@@ -28,10 +74,6 @@ alibi_status count_pieces(struct tally *t, struct source *source, const struct p
 enum { VOCAB_BPE_MIN = 257, VOCAB_BPE_MAX = 1 << 20, VOCAB_BPE_USUAL = 32000 };
 alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab, int64_t min_count,
                        const struct alibi_call *call);
-
-/* Sorts the pieces. vocab 0: all. */
-alibi_status train_words(alibi_tokenizer **out, struct piece *pieces, int64_t count, int64_t vocab,
-                         int64_t min_count);
 
 /* alibi_tokenizer_train() with limits of one's own. */
 alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabulary *how,

@@ -160,8 +160,7 @@ static void an_id_beyond_the_vocabulary_is_named_with_its_place(void **state)
     write_shard(within(folder, "b.bin"), ids, 6, 2);
     assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT, "b.bin': token 3 is 257");
     write_shard(within(folder, "b.bin"), wide, 4, 4);
-    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT,
-                 "b.bin': token 2 is 4294967295");
+    assert_fails(open_one(&c, folder, t), ALIBI_BAD_INPUT, "b.bin': token 2 is 4294967295");
     assert_null(c);
     alibi_tokenizer_free(t);
     remove_temporary_folder(folder);

@@ -6,7 +6,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "text/input.h"
+#include "text/source.h"
 
 enum { STARTS_MAX = 4096, PATHS_MAX = 8 };
 
@@ -591,8 +591,7 @@ static void places_that_are_not_there_are_refused(void **state)
     write_text("a", "one\ntwo\n");
     write_text("b", "three\n");
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(read_from(&all, &r, &wrong[i], 10), ALIBI_BAD_INPUT,
-                     "the input has changed");
+        assert_fails(read_from(&all, &r, &wrong[i], 10), ALIBI_BAD_INPUT, "the input has changed");
     assert_int_equal(all.text.length, 0);
     assert_ok(read_from(&all, &r, &(struct place){ 0, 2, 0 }, 10)); /* behind the last of a file */
     assert_string_equal(all.text.data, "three\n|");

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "check.h"
-#include "text/stretches.h"
+#include "text/source.h"
 
 /* ---- a text of documents, and a result that shows every cut: pieces with '|' behind each,
  * documents with '#' */

@@ -661,7 +661,7 @@ static void text_shorter_than_a_window_is_refused(void **state)
     assert_int_equal(span.count, 11);
     assert_ok(batches_init(&b, span, 10, 1, 1));
     assert_fails(batches_init(&b, span, 11, 1, 1), ALIBI_BAD_INPUT,
-                 "'text': the training text has 11 tokens, a window needs 12 (train length 11)");
+                 "the training text has 11 tokens");
     assert_fails(batches_init(&b, span, INT64_MAX, 1, 1), ALIBI_BAD_INPUT, "11 tokens");
     assert_fails(batches_init(&b, (struct span){ .corpus = c }, 1, 1, 1), ALIBI_BAD_INPUT,
                  "0 tokens");

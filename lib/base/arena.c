@@ -1,5 +1,5 @@
-/* arena.c - memory in chunks, each filled from its start; what is large has a chunk of its own */
-#include "text/arena.h"
+/* arena.c - memory in chunks, each filled from its start; a large piece has a chunk of its own */
+#include "base/arena.h"
 
 enum { ALIGNMENT = 8, CHUNK_BYTES = 64 << 10, LARGE_SHARE = 8 };
 
@@ -22,29 +22,23 @@ static alibi_status new_chunk(struct arena_chunk **out, size_t bytes, const char
     return ALIBI_OK;
 }
 
-/* Before the last chunk, which goes on being filled. */
-static alibi_status new_alone(struct arena *a, void **out, size_t bytes, const char *what)
-{
-    struct arena_chunk *chunk = NULL;
-    struct arena_chunk **link = a->last != NULL ? &a->last->before : &a->last;
-
-    TRY_RETURN(new_chunk(&chunk, bytes, what));
-    chunk->used = bytes;
-    chunk->before = *link;
-    *link = chunk;
-    *out = chunk->memory;
-    return ALIBI_OK;
-}
-
 alibi_status arena_new(struct arena *a, void **out, size_t bytes, const char *what)
 {
     size_t chunk_bytes = a->chunk_bytes > 0 ? a->chunk_bytes : CHUNK_BYTES;
     size_t rounded = bytes / ALIGNMENT * ALIGNMENT + (bytes % ALIGNMENT > 0 ? ALIGNMENT : 0);
+    struct arena_chunk *chunk = NULL;
 
-    if (bytes > chunk_bytes / LARGE_SHARE)
-        return new_alone(a, out, bytes, what);
+    if (bytes > chunk_bytes / LARGE_SHARE) {
+        /* Linked before the last chunk, which is filled further. */
+        struct arena_chunk **link = a->last != NULL ? &a->last->before : &a->last;
+        TRY_RETURN(new_chunk(&chunk, bytes, what));
+        chunk->used = bytes;
+        chunk->before = *link;
+        *link = chunk;
+        *out = chunk->memory;
+        return ALIBI_OK;
+    }
     if (a->last == NULL || a->last->bytes - a->last->used < rounded) {
-        struct arena_chunk *chunk = NULL;
         TRY_RETURN(new_chunk(&chunk, chunk_bytes, what));
         chunk->before = a->last;
         a->last = chunk;

@@ -1,4 +1,4 @@
-/* arena.h - many small pieces of memory that are given back together */
+/* arena.h - many small pieces of memory that are freed together */
 #ifndef ARENA_H
 #define ARENA_H
 
@@ -6,7 +6,7 @@
 
 struct arena_chunk;
 
-/* Start from {0}. Not for several threads at once. */
+/* Start from {0}. For one thread at a time. */
 struct arena {
     struct arena_chunk *last;
     size_t chunk_bytes; /* asked for at a time; 0: 64 KiB */

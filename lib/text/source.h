@@ -1,4 +1,15 @@
-/* stretches.h - documents cut into stretches that all threads take at the same time
+/* source.h - within the pipeline: a limit of source.c, and the stretches of stretches.c */
+#ifndef SOURCE_H
+#define SOURCE_H
+
+#include "text/text.h"
+
+enum { INPUT_BYTES = 1 << 18 }; /* the buffer of a file */
+
+/* Bytes of a line of JSON that does not fit into the buffer of a file. A variable for the tests. */
+extern size_t source_line_max;
+
+/* ---- stretches: documents cut into stretches that all threads take at the same time
  *
  *   block ── stretches_take ── parts of about PART_BYTES ── stretches_run ── a result per part, in
  *   the order of the text
@@ -24,10 +35,6 @@
  *
  * What cannot be decided before more of the text is there is kept, and stands in front of the next
  * block. */
-#ifndef STRETCHES_H
-#define STRETCHES_H
-
-#include "text/text.h"
 
 enum { PART_BYTES = 256 << 10, PART_SIGHT = PART_BYTES };
 
