@@ -12,6 +12,7 @@
 struct job {
     int64_t batch, length, repeats, vocab;
     struct alibi_int_list lengths;
+    struct alibi_name_list methods;
     bool json;
     double skip;
     struct alibi_bench_attention attention;
@@ -45,6 +46,8 @@ static const struct alibi_option options[] = {
       "train: tokens per window; default: the recipe's train_length" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536",
       "LIST", "memory, attention: lengths to measure at" },
+    { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, NULL, "LIST",
+      "train: compare these position methods: their steps alternate in one process, and each has its ratio to the first" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
       "train, attention: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
@@ -263,6 +266,82 @@ static void print_train_json(const struct job *job, const struct train_row *row)
     cli_json_close('}');
 }
 
+/* ---- bench train --methods */
+
+struct methods_row {
+    const char *name;
+    struct alibi_config config;
+    int64_t batch, length;
+    struct alibi_bench_method methods[ALIBI_LIST_MAX];
+};
+
+static void print_methods_row(const struct methods_row *row, int count, bool first)
+{
+    if (first)
+        printf("%-17s %6s %5s %6s  %-12s %8s %9s %7s  %s\n", "recipe", "vocab", "batch", "length",
+               "method", "step s", "tokens/s", "ratio", "quartiles");
+    for (int i = 0; i < count; i++) {
+        const struct alibi_bench_method *m = &row->methods[i];
+        printf("%-17s %6lld %5lld %6lld  %-12s %8.4f %9.0f %7.4f  %.4f to %.4f\n", row->name,
+               (long long)row->config.vocab, (long long)row->batch, (long long)row->length, m->name,
+               m->step_seconds, m->tokens_per_s, m->ratio, m->ratio_low, m->ratio_high);
+    }
+    fflush(stdout);
+}
+
+static void print_methods_json(const struct job *job, const struct methods_row *row)
+{
+    cli_json_open(NULL, '{');
+    print_model_json(job, row->name, &row->config);
+    cli_json_int("batch", row->batch);
+    cli_json_int("length", row->length);
+    cli_json_text("recompute", cli_recompute_name(job->training.recompute));
+    cli_json_real("skip", job->skip);
+    cli_json_open("methods", '[');
+    for (int i = 0; i < job->methods.count; i++) {
+        const struct alibi_bench_method *m = &row->methods[i];
+        cli_json_open(NULL, '{');
+        cli_json_text("name", m->name);
+        cli_json_real("step_seconds", m->step_seconds);
+        cli_json_real("tokens_per_s", m->tokens_per_s);
+        cli_json_real("ratio", m->ratio);
+        cli_json_real("ratio_low", m->ratio_low);
+        cli_json_real("ratio_high", m->ratio_high);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_close('}');
+}
+
+static alibi_status bench_methods(const struct job *job, const struct bench_case *cases, int count)
+{
+    struct methods_row rows[CLI_COUNT(train_cases)];
+    alibi_status status = ALIBI_OK;
+
+    for (int i = 0; i < count && status == ALIBI_OK; i++) {
+        struct methods_row *row = &rows[i];
+        row->name = cases[i].name;
+        row->batch = job->batch ? job->batch : cases[i].batch;
+        row->length = job->length ? job->length : cases[i].length;
+        status = configure(job, &cases[i], row->length, &row->config);
+        if (status == ALIBI_OK)
+            status = alibi_bench_methods(job->device, &row->config, &job->methods, row->batch,
+                                         row->length, job->repeats, job->training.recompute,
+                                         job->skip, row->methods, cli_call());
+        if (status == ALIBI_OK && !job->json)
+            print_methods_row(row, job->methods.count, i == 0);
+    }
+    if (status != ALIBI_OK || !job->json)
+        return status;
+    cli_json_open(NULL, '[');
+    for (int i = 0; i < count; i++)
+        print_methods_json(job, &rows[i]);
+    cli_json_close(']');
+    return ALIBI_OK;
+}
+
+/* ---- bench train without --methods */
+
 /* JSON is printed when all is measured, so that a failure leaves no half of it. */
 static alibi_status bench_train(const struct job *job, const struct bench_case *cases, int count)
 {
@@ -270,6 +349,8 @@ static alibi_status bench_train(const struct job *job, const struct bench_case *
     struct alibi_device_info device;
     alibi_status status = ALIBI_OK;
 
+    if (job->methods.count > 0)
+        return bench_methods(job, cases, count);
     alibi_device_get_info(job->device, &device);
     for (int i = 0; i < count && status == ALIBI_OK; i++) {
         status = measure_step(job, &cases[i], &rows[i]);

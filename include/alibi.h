@@ -700,6 +700,25 @@ ALIBI_API alibi_status alibi_bench_train(alibi_device *device, const struct alib
                                          int recompute, double skip,
                                          struct alibi_bench_step *result);
 
+/* The same step for several position methods, config's own aside: one model per method, all in
+ * memory at once. Each of `repeats` rounds takes one step of every method, forth and back in turn.
+ * The clock of a device changes by more than methods differ, but not within a round, so the ratios
+ * of a round can be trusted. A method may be listed twice, which shows the noise. */
+struct alibi_bench_method {
+    char name[ALIBI_NAME_MAX];
+    double step_seconds; /* median over the rounds */
+    double tokens_per_s;
+    double ratio;                 /* to the first method's step of the round: median */
+    double ratio_low, ratio_high; /* the quartiles of the ratio */
+};
+
+/* results [methods->count] */
+ALIBI_API alibi_status alibi_bench_methods(alibi_device *device, const struct alibi_config *config,
+                                           const struct alibi_name_list *methods, int64_t batch,
+                                           int64_t length, int64_t repeats, int recompute,
+                                           double skip, struct alibi_bench_method *results,
+                                           const struct alibi_call *call);
+
 /* Evaluates a fresh model of that configuration on one window of `length` random tokens. */
 ALIBI_API alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
                                         int64_t length, double *seconds, size_t *peak_bytes);

@@ -223,14 +223,20 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
     r->share = r->step_gflops / r->product_gflops;
 }
 
+static struct bench bench_of(alibi_device *device, int64_t batch, int64_t length, int recompute,
+                             double skip)
+{
+    return (struct bench){
+        .device = &device->device, .B = batch, .L = length, .recompute = recompute, .skip = skip
+    };
+}
+
 alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *config,
                                int64_t batch, int64_t length, int64_t repeats, int recompute,
                                double skip, struct alibi_bench_step *result)
 {
     alibi_status status;
-    struct bench b = {
-        .device = &device->device, .B = batch, .L = length, .recompute = recompute, .skip = skip
-    };
+    struct bench b = bench_of(device, batch, length, recompute, skip);
     struct alibi_bench_step r = { 0 };
 
     TRY(check_shape(batch, length, repeats));
@@ -249,6 +255,71 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
 out:
     stop_clear(); /* whoever asked for a stop has it */
     bench_fini(&b);
+    return status;
+}
+
+/* ---- several position methods */
+
+/* Rounds forth and back, so that no method always follows the same one. */
+static alibi_status time_rounds(struct bench *benches, int count, int64_t repeats,
+                                const struct alibi_call *call)
+{
+    for (int64_t round = 0; round < repeats; round++)
+        for (int k = 0; k < count; k++) {
+            struct bench *b = &benches[round % 2 ? count - 1 - k : k];
+            if (call_stopped(call))
+                return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld rounds",
+                            (long long)round, (long long)repeats);
+            TRY_RETURN(time_work(b, take_step, &b->step_seconds[round]));
+        }
+    return ALIBI_OK;
+}
+
+/* Ratios to the first method round by round, in product_seconds, which is not needed here. */
+static void fill_method(struct alibi_bench_method *r, struct bench *b, const double *first,
+                        int64_t repeats)
+{
+    double *ratios = b->product_seconds;
+
+    for (int64_t i = 0; i < repeats; i++)
+        ratios[i] = b->step_seconds[i] / first[i];
+    snprintf(r->name, sizeof r->name, "%s", b->model->config.position);
+    r->ratio = bench_median(ratios, repeats);
+    r->ratio_low = ratios[(repeats - 1) / 4];
+    r->ratio_high = ratios[(repeats - 1) - (repeats - 1) / 4];
+    r->step_seconds = bench_median(b->step_seconds, repeats);
+    r->tokens_per_s = (double)(b->B * b->L) / r->step_seconds;
+}
+
+alibi_status alibi_bench_methods(alibi_device *device, const struct alibi_config *config,
+                                 const struct alibi_name_list *methods, int64_t batch,
+                                 int64_t length, int64_t repeats, int recompute, double skip,
+                                 struct alibi_bench_method *results, const struct alibi_call *call)
+{
+    alibi_status status;
+    struct bench benches[ALIBI_LIST_MAX] = { 0 };
+    const int count = methods->count;
+
+    if (count < 1 || count > ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "methods: 1 to %d are needed, %d are given", ALIBI_LIST_MAX,
+                    count);
+    TRY(check_shape(batch, length, repeats));
+    TRY(check_training(recompute, skip));
+    for (int i = 0; i < count; i++) {
+        struct alibi_config c = *config;
+        snprintf(c.position, sizeof c.position, "%s", methods->at[i]);
+        benches[i] = bench_of(device, batch, length, recompute, skip);
+        TRY(bench_init(&benches[i], device, &c, repeats));
+    }
+    for (int i = 0; i < device->device.ops->traits.warm_up_steps; i++)
+        for (int k = 0; k < count; k++)
+            TRY(take_step(&benches[k]));
+    TRY(time_rounds(benches, count, repeats, call));
+    for (int i = count - 1; i >= 0; i--) /* the first one last: the others are relative to it */
+        fill_method(&results[i], &benches[i], benches[0].step_seconds, repeats);
+out:
+    for (int i = 0; i < count; i++)
+        bench_fini(&benches[i]);
     return status;
 }
 

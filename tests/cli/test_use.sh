@@ -105,6 +105,8 @@ check "bench train" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16
 grep -q 'products' stdout && [ "$(wc -l < stdout)" = 2 ] && pass "a head and a row" || fail "bench train" "another table"
 check "bench train --json" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --json
 is_json stdout && [ "$(member stdout length)" = 16 ] && [ -n "$(member stdout share)" ] && pass "is JSON" || fail "bench train --json" "no JSON"
+check "bench train --methods" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --repeats 3 --methods alibi,none,alibi --json
+is_json stdout && [ "$(grep -c '"ratio":' stdout)" = 3 ] && pass "a ratio for each method" || fail "bench train --methods" "$(cat stdout)"
 check "bench memory --json" "$ALIBI" bench memory "${small[@]}" --lengths 256,1024,4096 --json
 is_json stdout && pass "is JSON" || fail "bench memory --json" "no JSON"
 grep -oE '"peak_bytes": *[0-9]+' stdout | sed 's/.*: *//' | tr '\n' ' ' > peaks

@@ -90,6 +90,36 @@ static void the_numbers_of_a_step_fit_together(void **state)
     assert_int_equal(r.parts, 0);
 }
 
+/* The first method is its own measure, and the quartiles surround the median. */
+static void methods_are_compared_with_the_first_one(void **state)
+{
+    const struct alibi_name_list methods = { 3, { "alibi", "rotary", "alibi" } };
+    const struct alibi_name_list unknown = { 2, { "alibi", "nowhere" } };
+    struct alibi_config c = tiny();
+    struct alibi_bench_method r[3];
+    struct alibi_stop stop = { 0 };
+    const struct alibi_call call = { .stop = &stop };
+
+    (void)state;
+    c.width = 24; /* heads of 8, which rotary can rotate */
+    assert_ok(alibi_bench_methods(test_device(), &c, &methods, 2, 8, 4, ALIBI_RECOMPUTE_NONE, 0, r,
+                                  &call));
+    for (int i = 0; i < 3; i++) {
+        assert_string_equal(r[i].name, methods.at[i]);
+        assert_close_relative(r[i].tokens_per_s * r[i].step_seconds, 16, 1e-9);
+        assert_true(0 < r[i].ratio_low && r[i].ratio_low <= r[i].ratio &&
+                    r[i].ratio <= r[i].ratio_high);
+    }
+    assert_true(r[0].ratio == 1 && r[0].ratio_low == 1 && r[0].ratio_high == 1);
+    assert_fails(
+        alibi_bench_methods(test_device(), &c, &unknown, 2, 8, 4, ALIBI_RECOMPUTE_NONE, 0, r, NULL),
+        ALIBI_USAGE, "nowhere");
+    alibi_stop_request(&stop);
+    assert_fails(alibi_bench_methods(test_device(), &c, &methods, 2, 8, 4, ALIBI_RECOMPUTE_NONE, 0,
+                                     r, &call),
+                 ALIBI_INTERRUPTED, "0 of 4");
+}
+
 static void computing_blocks_again_takes_less_memory(void **state)
 {
     struct alibi_config c = tiny();
@@ -174,6 +204,7 @@ int main(void)
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
         cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),
+        cmocka_unit_test(methods_are_compared_with_the_first_one),
         cmocka_unit_test(computing_blocks_again_takes_less_memory),
         cmocka_unit_test(attention_alone_counts_what_it_used),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
