@@ -42,7 +42,7 @@ static inline int find_gpu(void **state)
     return status == ALIBI_OK || status == ALIBI_DEVICE ? 0 : -1;
 }
 
-/* ALIBI_TEST='*turned*' in the environment runs some of them: under a sanitizer all together take
+/* ALIBI_TEST='*rotated*' in the environment runs some of them: under a sanitizer all together take
  * long. */
 #define RUN_ON_GPU(tests) (choose_tests(), cmocka_run_group_tests(tests, find_gpu, NULL))
 

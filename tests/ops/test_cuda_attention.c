@@ -12,7 +12,8 @@
 
 enum slopes { ALIBI_SLOPES, ODD_SLOPES, STEEP_SLOPES }; /* odd: some are negative, some zero */
 
-enum turned { NOT_TURNED, HALVES_TURNED, PAIRS_TURNED };
+/* The last two: angles that do not begin at a multiple of 16 bytes. */
+enum rotated { NOT_ROTATED, HALVES, PAIRS, HALVES_LATE, PAIRS_LATE };
 
 /* The position of the first row. */
 enum { START = 3 };
@@ -24,10 +25,11 @@ struct attention_case {
     bool packed;      /* q, k and v in the same rows, as the model has them */
     int64_t gap;      /* behind the heads of a row */
     int64_t capacity; /* rows that a cache has, if more than Lk */
-    enum turned turned;
+    enum rotated rotated;
 };
 
-static const char *const turned_names[] = { "", " halves turned", " pairs turned" };
+static const char *const rotated_names[] = { "", " halves", " pairs", " halves, late angles",
+                                             " pairs, late angles" };
 
 static const char *bias_name(enum bias_kind kind)
 {
@@ -36,11 +38,11 @@ static const char *bias_name(enum bias_kind kind)
 
 /* ---- problems
  *
- * n: B Lq Lk H Hkv D packed gap capacity turned; kind: the bias. Packed rows are all in Q_ROWS. */
+ * n: B Lq Lk H Hkv D packed gap capacity rotated; kind: the bias. Packed rows are all in Q_ROWS. */
 
 enum { Q_ROWS, K_ROWS, V_ROWS, BIAS_VALUES, FORWARD_Y, FORWARD_LSE, FORWARD_NORMS, FORWARD_KEPT };
 enum { DY_ROWS = BIAS_VALUES + 1, Y_ROWS, LSE, DQ_ROWS, DK_ROWS, DV_ROWS, DBIAS, KEPT, ANGLES };
-enum { N_B, N_LQ, N_LK, N_H, N_HKV, N_D, N_PACKED, N_GAP, N_CAPACITY, N_TURNED };
+enum { N_B, N_LQ, N_LK, N_H, N_HKV, N_D, N_PACKED, N_GAP, N_CAPACITY, N_ROTATED };
 
 static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
 {
@@ -77,12 +79,12 @@ static struct problem attention_problem(const char *operation, struct attention_
     const int64_t n[] = { c.B,      c.Lq,  c.Lk,
                           c.H,      c.Hkv, c.D,
                           c.packed, c.gap, c.capacity > c.Lk ? c.capacity : c.Lk,
-                          c.turned };
+                          c.rotated };
 
     memcpy(p.n, n, sizeof n);
     snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d D=%d %s T=%d%s gap=%d%s", (int)c.B,
              (int)c.H, (int)c.Hkv, (int)c.Lq, (int)c.Lk, (int)c.D, bias_name(c.bias), (int)c.T,
-             c.packed ? " packed" : "", (int)c.gap, turned_names[c.turned]);
+             c.packed ? " packed" : "", (int)c.gap, rotated_names[c.rotated]);
     add_rows(&p, false);
     struct slot *bias = given(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c.H, c.T)
                                                        : tensor_1(NULL, DTYPE_F32, c.H));
@@ -190,12 +192,15 @@ static alibi_status run_backward(struct device *dev, const struct problem *p,
     struct attention_args a = attention_of(p, t);
 
     a.skip.kept = present_if_any(t[KEPT]);
-    if (p->n[N_TURNED] != NOT_TURNED)
-        a.rotation =
-            (struct rotation){ .table = t[ANGLES],
-                               .start = START,
-                               .layout = p->n[N_TURNED] == HALVES_TURNED ? ALIBI_ROTARY_HALVES
-                                                                         : ALIBI_ROTARY_PAIRS };
+    if (p->n[N_ROTATED] != NOT_ROTATED) {
+        int64_t late = p->n[N_ROTATED] >= HALVES_LATE;
+        a.rotation = (struct rotation){
+            .table =
+                tensor_2(tensor_at(t[ANGLES], late), t[ANGLES].type, START + p->n[N_LK], p->n[N_D]),
+            .start = START,
+            .layout = p->n[N_ROTATED] % 2 ? ALIBI_ROTARY_HALVES : ALIBI_ROTARY_PAIRS,
+        };
+    }
     return attention_backward_of(dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1),
                                  view(p, t, DQ_ROWS, 2), present_if_any(t[DBIAS]),
                                  query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
@@ -231,7 +236,7 @@ static struct problem backward_problem(struct attention_case c, enum dtype type,
              tensor_4(NULL, DTYPE_I32, kept ? c.B : 0, c.H, attention_tiles(c.Lq),
                       attention_kept_words(c.Lk)),
              GIVEN);
-    given(&p, tensor_2(NULL, DTYPE_F32, c.turned != NOT_TURNED ? START + c.Lk : 0, c.D));
+    given(&p, tensor_1(NULL, DTYPE_F32, c.rotated != NOT_ROTATED ? 1 + (START + c.Lk) * c.D : 0));
     return p;
 }
 
@@ -407,8 +412,9 @@ static void attention_equals_the_reference_for_every_bias_and_group_of_heads(voi
     end();
 }
 
-/* Whether the kernels turn themselves, or have it done. */
-static void gradients_of_turned_queries_and_keys_equal_the_reference(void **state)
+/* Attention's own kernels rotate back, or rotary does it after them: for widths other than 64 and
+ * 128, and for angles that are not aligned. */
+static void gradients_of_rotated_queries_and_keys_equal_the_reference(void **state)
 {
     static const int64_t even[] = { 2, 24, 64, 96, 128, 160 };
 
@@ -417,10 +423,10 @@ static void gradients_of_turned_queries_and_keys_equal_the_reference(void **stat
     for (int type = 0; type < 2; type++)
         for (int d = 0; d < COUNT_OF(even); d++)
             for (int l = 0; l < COUNT_OF(lengths); l += 2)
-                for (int turned = HALVES_TURNED; turned <= PAIRS_TURNED; turned++) {
+                for (int rotated = HALVES; rotated <= PAIRS_LATE; rotated++) {
                     struct attention_case c = {
                         1, lengths[l], lengths[l], 2, 1 + l / 2 % 2, even[d], BIAS_NONE,
-                        0, d % 2,      0,          0, turned
+                        0, d % 2,      0,          0, rotated
                     };
                     check_backward(c, gpu_types[type], false, d + l == 4);
                 }
@@ -434,7 +440,7 @@ static void attention_takes_tensors_at_any_place(void **state)
     for (int type = 0; type < 2; type++)
         for (int d = 0; d < COUNT_OF(widths); d++) {
             struct attention_case c = { 2,           130,          130,   2, 1, widths[d],
-                                        BIAS_LINEAR, ALIBI_SLOPES, d % 2, 0, 0, NOT_TURNED };
+                                        BIAS_LINEAR, ALIBI_SLOPES, d % 2, 0, 0, NOT_ROTATED };
             check_forward(c, gpu_types[type], 1);
             check_backward(c, gpu_types[type], true, 1);
         }
@@ -444,9 +450,9 @@ static void attention_takes_tensors_at_any_place(void **state)
 static void attention_over_nothing_does_nothing(void **state)
 {
     static const struct attention_case cases[] = {
-        { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_TURNED },
-        { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0, NOT_TURNED },
-        { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_TURNED }
+        { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_ROTATED },
+        { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0, NOT_ROTATED },
+        { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_ROTATED }
     };
 
     (void)state;
@@ -470,7 +476,7 @@ static void scores_too_large_for_exp_give_the_same_softmax(void **state)
         for (int64_t D = 16; D <= 64; D *= 4) {
             struct problem p =
                 forward_problem((struct attention_case){ 1, 150, 150, 2, 2, D, BIAS_NONE, 0, false,
-                                                         0, 0, NOT_TURNED },
+                                                         0, 0, NOT_ROTATED },
                                 gpu_types[type], 0, 0);
             for (int s = Q_ROWS; s <= K_ROWS; s++)
                 for (int64_t i = 0; i < stored(&p.slots[s]); i++)
@@ -486,7 +492,7 @@ static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
     begin();
     for (int type = 0; type < 2; type++)
         check_forward((struct attention_case){ 1, 1500, 1500, 1, 1, 64, BIAS_LINEAR, STEEP_SLOPES,
-                                               false, 0, 0, NOT_TURNED },
+                                               false, 0, 0, NOT_ROTATED },
                       gpu_types[type], 0);
     end();
 }
@@ -801,14 +807,14 @@ static double check_skipping(struct attention_case c, enum dtype type, double ep
 static void what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_rest(void **state)
 {
     static const struct attention_case cases[] = {
-        { 1, 64, 64, 2, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_TURNED },
-        { 1, 129, 129, 4, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_TURNED },
-        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED },
-        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED },
-        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_TURNED },
-        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_TURNED },
+        { 1, 64, 64, 2, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED },
+        { 1, 129, 129, 4, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED },
+        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED },
+        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED },
+        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED },
+        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_ROTATED },
         { 1, 2100, 2100, 1, 1, 16, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0,
-          NOT_TURNED }, /* more than a word of tiles */
+          NOT_ROTATED }, /* more than a word of tiles */
     };
     static const double budgets[] = { 0x1p-24, 0x1p-10 };
 
@@ -832,10 +838,10 @@ static void what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_re
 static void a_chunk_after_a_past_stays_within_the_budget(void **state)
 {
     static const struct attention_case cases[] = {
-        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED },
-        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700, NOT_TURNED },
-        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500, NOT_TURNED },
-        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600, NOT_TURNED },
+        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED },
+        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700, NOT_ROTATED },
+        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500, NOT_ROTATED },
+        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600, NOT_ROTATED },
     };
 
     (void)state;
@@ -858,7 +864,7 @@ static void a_key_that_is_not_a_number_is_never_left_out(void **state)
         for (int n = 0; n < 4 * COUNT_OF(keys); n++) {
             int64_t D = n & 1 ? 64 : 128, key = keys[n / 4];
             struct attention_case c = { 1,           400,          400,   1, 1, D,
-                                        BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_TURNED };
+                                        BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED };
             struct problem p = forward_problem(c, gpu_types[type], n & 2, true);
             p.eps = 0x1p-24;
             p.slots[K_ROWS].values[key * D + 3] = (double)NAN;
@@ -878,7 +884,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_equals_the_reference_at_every_width_and_length),
         cmocka_unit_test(attention_equals_the_reference_for_every_bias_and_group_of_heads),
-        cmocka_unit_test(gradients_of_turned_queries_and_keys_equal_the_reference),
+        cmocka_unit_test(gradients_of_rotated_queries_and_keys_equal_the_reference),
         cmocka_unit_test(attention_takes_tensors_at_any_place),
         cmocka_unit_test(attention_over_nothing_does_nothing),
         cmocka_unit_test(scores_too_large_for_exp_give_the_same_softmax),

@@ -41,10 +41,13 @@ enum {
 
 // Narrow heads leave registers for a third consumer.
 template <int D> struct config {
-    static const int CONSUMERS = D == 64 ? 3 : 2, QUERIES = WGMMA_M * CONSUMERS,
-                     THREADS = WARPGROUP * (CONSUMERS + 1);
-    static const int PRODUCER_REGISTERS = D == 64 ? 32 : 24,
-                     CONSUMER_REGISTERS = D == 64 ? 160 : 240;
+    enum {
+        CONSUMERS = D == 64 ? 3 : 2,
+        QUERIES = WGMMA_M * CONSUMERS,
+        THREADS = WARPGROUP * (CONSUMERS + 1),
+        PRODUCER_REGISTERS = D == 64 ? 32 : 24,
+        CONSUMER_REGISTERS = D == 64 ? 160 : 240,
+    };
 };
 
 struct forward_params {

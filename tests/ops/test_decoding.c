@@ -1,0 +1,368 @@
+/* Decoding several sequences at once: a row has the same bits in any batch, on every device.
+ *
+ * Each test runs on the reference, the CPU and, if there is one, the GPU, and compares a call of
+ * several rows with calls of each row alone, bit for bit, and with the reference. */
+#include "check.h"
+#include "ops/bf16.h"
+#include "ops/ops.h"
+
+enum { BUFFERS = 64, SLOTS = 6, CAPACITY = 700, H = 4, HKV = 2, D = 64, B = 5, ENTRIES = 32 };
+
+/* Rows of the batch: a first token, the end of a tile, its beginning, a full cache, and between. */
+static const int32_t slots[B] = { 3, 0, 5, 1, 4 }, lengths[B] = { 1, 64, 65, CAPACITY, 300 };
+
+/* ---- devices */
+
+static struct {
+    struct device *dev;
+    enum dtype type;
+    void *buffers[BUFFERS];
+    int count;
+} on;
+
+static struct device ref_device = { .ops = &ops_ref }, cpu_device;
+static alibi_device *gpu;
+
+static int find_gpu(void **state)
+{
+    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+
+    (void)state;
+    cpu_device.ops = ops_cpu();
+    if (alibi_device_open(&gpu, &compute, NULL) != ALIBI_OK)
+        printf("%s\n", alibi_error());
+    return 0;
+}
+
+static int free_gpu(void **state)
+{
+    (void)state;
+    alibi_device_free(gpu);
+    return 0;
+}
+
+/* Runs `check` on every device and type. */
+static void on_every_device(void (*check)(void))
+{
+    struct {
+        struct device *dev;
+        enum dtype type;
+    } all[] = { { &ref_device, DTYPE_F32 },
+                { &cpu_device, DTYPE_F32 },
+                { gpu ? &gpu->device : NULL, DTYPE_F32 },
+                { gpu ? &gpu->device : NULL, DTYPE_BF16 } };
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (!all[i].dev)
+            continue;
+        on.dev = all[i].dev;
+        on.type = all[i].type;
+        printf("on %s in %s\n", on.dev->ops->name, on.type == DTYPE_BF16 ? "bf16" : "f32");
+        check();
+    }
+    if (!gpu)
+        printf("skipped: no GPU\n");
+}
+
+/* ---- tensors */
+
+static struct tensor place(struct tensor shape)
+{
+    assert_true(on.count < BUFFERS);
+    assert_ok(on.dev->ops->buffer_new(
+        on.dev, &shape.data, (size_t)tensor_count(shape) * dtype_bytes(shape.type), "test"));
+    on.buffers[on.count++] = shape.data;
+    return shape;
+}
+
+static void free_tensors(void)
+{
+    while (on.count > 0)
+        on.dev->ops->buffer_free(on.dev, on.buffers[--on.count]);
+}
+
+static struct tensor random_tensor(struct tensor shape, uint64_t stream)
+{
+    struct tensor t = place(shape);
+    int64_t count = tensor_count(t);
+    float *host = malloc((size_t)(count + 1) * sizeof *host);
+
+    assert_non_null(host);
+    for (int64_t i = 0; i < count; i++)
+        host[i] = (float)(2.0 * random_uniform(7, stream, (uint64_t)i) - 1.0);
+    assert_ok(on.dev->ops->upload(on.dev, t, host));
+    free(host);
+    return t;
+}
+
+static struct tensor ids(const int32_t *values, int64_t count)
+{
+    struct tensor t = place(tensor_1(NULL, DTYPE_I32, count));
+
+    assert_ok(on.dev->ops->upload(on.dev, t, values));
+    return t;
+}
+
+/* The numbers of a contiguous tensor; free(). */
+static float *numbers(struct tensor t)
+{
+    float *host = calloc((size_t)tensor_count(t) + 1, sizeof *host);
+
+    assert_non_null(host);
+    assert_ok(on.dev->ops->download(on.dev, host, t));
+    return host;
+}
+
+/* Rows first..first+count-1 of two tensors have the same bits. */
+static void assert_same_rows(const char *what, struct tensor all, int64_t first, struct tensor some,
+                             int64_t some_first, int64_t count, int64_t width)
+{
+    float *a = numbers(all), *b = numbers(some);
+
+    if (memcmp(a + first * width, b + some_first * width, (size_t)(count * width) * sizeof *a) != 0)
+        fail_msg("%s: row %lld in a batch differs from the row alone", what, (long long)first);
+    free(a);
+    free(b);
+}
+
+static struct ragged rows_of(int64_t first, int64_t count)
+{
+    return (struct ragged){ .slot = ids(slots + first, count),
+                            .length = ids(lengths + first, count) };
+}
+
+/* ---- attention, norms, the KV cache */
+
+struct step {
+    struct tensor k, v, norms, y, lse;
+};
+
+/* One step of rows first..first+count-1: append k and v to the caches, update norms, attend. */
+static struct step attend(int64_t first, int64_t count, enum bias_kind kind, double eps)
+{
+    struct device *dev = on.dev;
+    struct step s = { .k = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 1),
+                      .v = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 2),
+                      .norms =
+                          place(tensor_3(NULL, DTYPE_F32, SLOTS, HKV, attention_tiles(CAPACITY))),
+                      .y = place(tensor_4(NULL, on.type, count, 1, H, D)),
+                      .lse = place(tensor_3(NULL, DTYPE_F32, count, H, 1)) };
+    struct tensor q = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 3),
+                  new_k = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4),
+                  new_v = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 5);
+    struct tensor values = kind == BIAS_TABLE
+                               ? random_tensor(tensor_2(NULL, DTYPE_F32, H, ENTRIES), 6)
+                               : random_tensor(tensor_1(NULL, DTYPE_F32, H), 6);
+    struct ragged ragged = rows_of(first, count);
+    struct attention_args a = { .k = s.k,
+                                .v = s.v,
+                                .bias = { kind, values },
+                                .scale = 0.125,
+                                .skip = { .eps = eps, .norms = s.norms },
+                                .ragged = ragged,
+                                .y = s.y,
+                                .lse = s.lse };
+
+    a.q = tensor_4(tensor_at(q, first * H * D), on.type, count, 1, H, D);
+    new_k = tensor_4(tensor_at(new_k, first * HKV * D), on.type, count, 1, HKV, D);
+    new_v = tensor_4(tensor_at(new_v, first * HKV * D), on.type, count, 1, HKV, D);
+    assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0, ragged_none()));
+    assert_ok(dev->ops->cache_append(dev, s.k, new_k, ragged));
+    assert_ok(dev->ops->cache_append(dev, s.v, new_v, ragged));
+    assert_ok(dev->ops->attention_norms(dev, s.norms, s.k, 0, ragged));
+    assert_ok(dev->ops->attention_forward(dev, &a));
+    return s;
+}
+
+/* The newest key of a row is in the cache, and the keys around it are those from before. */
+static void check_append(struct tensor k, int64_t b)
+{
+    struct tensor before = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 1),
+                  added = random_tensor(tensor_4(NULL, on.type, B, 1, HKV, D), 4);
+    int64_t row = (int64_t)slots[b] * CAPACITY + lengths[b] - 1;
+
+    assert_same_rows("cache", k, row, added, b, 1, HKV * D);
+    if (lengths[b] > 1)
+        assert_same_rows("cache", k, row - 1, before, row - 1, 1, HKV * D);
+    if (lengths[b] < CAPACITY)
+        assert_same_rows("cache", k, row + 1, before, row + 1, 1, HKV * D);
+}
+
+static void check_attention(void)
+{
+    const int64_t tiles = attention_tiles(CAPACITY);
+
+    for (int kind = BIAS_NONE; kind <= BIAS_TABLE; kind++)
+        for (int budget = 0; budget < 2; budget++) {
+            double eps = budget ? 1e-2 : 0;
+            struct step all = attend(0, B, (enum bias_kind)kind, eps);
+            float *y = numbers(all.y), *lse = numbers(all.lse), *want_y, *want_lse;
+
+            check_append(all.k, 3);
+            check_append(all.k, 0);
+            for (int64_t b = 0; b < B; b++) {
+                int before = on.count;
+                struct step alone = attend(b, 1, (enum bias_kind)kind, eps);
+                assert_same_rows("attention", all.y, b, alone.y, 0, 1, H * D);
+                assert_same_rows("lse", all.lse, b, alone.lse, 0, 1, H);
+                assert_same_rows("norms", all.norms, slots[b], alone.norms, slots[b], 1,
+                                 HKV * tiles);
+                while (on.count > before)
+                    on.dev->ops->buffer_free(on.dev, on.buffers[--on.count]);
+            }
+            free_tensors();
+            /* against the reference on the same numbers, which in bf16 are rounded: loosely */
+            if (on.dev != &ref_device) {
+                struct device *dev = on.dev;
+                enum dtype type = on.type;
+                double limit = type == DTYPE_BF16 ? 3e-2 : budget ? 3e-2 : 1e-5;
+                on.dev = &ref_device;
+                on.type = DTYPE_F32;
+                all = attend(0, B, (enum bias_kind)kind, 0);
+                want_y = numbers(all.y);
+                want_lse = numbers(all.lse);
+                for (int64_t i = 0; i < B * H * D; i++)
+                    assert_close(y[i], want_y[i], limit);
+                for (int64_t i = 0; i < B * H; i++)
+                    assert_close(lse[i], want_lse[i], limit);
+                free(want_y);
+                free(want_lse);
+                free_tensors();
+                on.dev = dev;
+                on.type = type;
+            }
+            free(y);
+            free(lse);
+        }
+}
+
+static void attention_of_a_row_does_not_depend_on_the_batch(void **state)
+{
+    (void)state;
+    on_every_device(check_attention);
+}
+
+/* ---- positions */
+
+static void check_positions(void)
+{
+    enum { C = 40, VOCAB = 11 };
+    static const int32_t tokens[B] = { 0, 10, 3, 3, 7 };
+    struct device *dev = on.dev;
+    struct tensor angles = random_tensor(tensor_2(NULL, DTYPE_F32, CAPACITY, D), 1),
+                  table = random_tensor(tensor_2(NULL, DTYPE_F32, CAPACITY, C), 2),
+                  weight = random_tensor(tensor_2(NULL, on.type, VOCAB, C), 3),
+                  x = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 4),
+                  alone_x = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 4),
+                  y = place(tensor_3(NULL, on.type, B, 1, C)),
+                  alone_y = place(tensor_3(NULL, on.type, B, 1, C)), all_tokens = ids(tokens, B);
+    struct rotation r = { .table = angles, .layout = ALIBI_ROTARY_HALVES, .ragged = rows_of(0, B) };
+    struct embedding_args e = { .y = y,
+                                .tokens = tensor_2(all_tokens.data, DTYPE_I32, B, 1),
+                                .weight = weight,
+                                .table = table,
+                                .ragged = r.ragged,
+                                .scale = 2 };
+
+    assert_ok(dev->ops->rotary(dev, x, r, 1));
+    assert_ok(dev->ops->embedding_forward(dev, &e));
+    r.ragged = e.ragged = ragged_none();
+    for (int64_t b = 0; b < B; b++) { /* each row alone, at its position */
+        struct tensor row = tensor_4(tensor_at(alone_x, b * H * D), on.type, 1, 1, H, D);
+        r.start = e.start = lengths[b] - 1;
+        e.y = tensor_3(tensor_at(alone_y, b * C), on.type, 1, 1, C);
+        e.tokens = tensor_2(tensor_at(all_tokens, b), DTYPE_I32, 1, 1);
+        assert_ok(dev->ops->rotary(dev, row, r, 1));
+        assert_ok(dev->ops->embedding_forward(dev, &e));
+    }
+    assert_same_rows("rotary", x, 0, alone_x, 0, B, H * D);
+    assert_same_rows("embedding", y, 0, alone_y, 0, B, C);
+    free_tensors();
+}
+
+static void rotary_and_embedding_take_a_position_per_row(void **state)
+{
+    (void)state;
+    on_every_device(check_positions);
+}
+
+/* ---- linear layers */
+
+static void check_linear_shape(int64_t in, int64_t out, bool bias)
+{
+    enum { ROWS = 70 };
+    static const int64_t batches[] = { 1, 5, 31, 32, 33, ROWS };
+    struct device *dev = on.dev;
+    struct tensor x = random_tensor(tensor_2(NULL, on.type, ROWS, in), 1),
+                  weight = random_tensor(tensor_2(NULL, on.type, out, in), 2),
+                  b = bias ? random_tensor(tensor_1(NULL, on.type, out), 3) : tensor_none(),
+                  alone = place(tensor_2(NULL, on.type, ROWS, out)),
+                  y = place(tensor_2(NULL, on.type, ROWS, out)),
+                  activated = place(tensor_2(NULL, on.type, ROWS, out)),
+                  alone_activated = place(tensor_2(NULL, on.type, ROWS, out));
+    double size = sqrt((double)in) + 1, limit = on.type == DTYPE_BF16 ? 0x1p-6 : 1e-6;
+    float *got, *want;
+
+    for (int64_t r = 0; r < ROWS; r++) {
+        struct linear_activation_args a = { .kind = ALIBI_GELU_TANH,
+                                            .activated = tensor_rows(alone_activated, r, 1),
+                                            .up = tensor_rows(alone, r, 1),
+                                            .x = tensor_rows(x, r, 1),
+                                            .weight = weight,
+                                            .bias = b,
+                                            .decoding = true };
+        assert_ok(dev->ops->linear_activation_forward(dev, &a));
+    }
+    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        int64_t rows = batches[i];
+        struct linear_activation_args a = { .kind = ALIBI_GELU_TANH,
+                                            .activated = tensor_rows(activated, 0, rows),
+                                            .up = tensor_rows(y, 0, rows),
+                                            .x = tensor_rows(x, ROWS - rows, rows),
+                                            .weight = weight,
+                                            .bias = b,
+                                            .decoding = true };
+        struct linear_args l = {
+            .y = a.up, .x = a.x, .weight = weight, .bias = b, .decoding = true
+        };
+        assert_ok(dev->ops->linear_activation_forward(dev, &a));
+        assert_same_rows("linear", alone, ROWS - rows, y, 0, rows, out);
+        assert_same_rows("activation", alone_activated, ROWS - rows, activated, 0, rows, out);
+        assert_ok(dev->ops->linear_forward(dev, &l));
+        assert_same_rows("linear alone", alone, ROWS - rows, y, 0, rows, out);
+    }
+    assert_ok(dev->ops->linear_forward(
+        dev, &(struct linear_args){ .y = y, .x = x, .weight = weight, .bias = b }));
+    got = numbers(alone);
+    want = numbers(y);
+    for (int64_t i = 0; i < ROWS * out; i++)
+        assert_close(got[i], want[i], limit * size);
+    free(got);
+    free(want);
+    free_tensors();
+}
+
+static void check_linear(void)
+{
+    check_linear_shape(96, 200, true);
+    check_linear_shape(96, 200, false);
+    check_linear_shape(33, 17, true); /* rows that begin at odd addresses */
+    check_linear_shape(1024, 257, true);
+}
+
+static void a_row_of_a_linear_layer_does_not_depend_on_the_batch(void **state)
+{
+    (void)state;
+    on_every_device(check_linear);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_batch),
+        cmocka_unit_test(rotary_and_embedding_take_a_position_per_row),
+        cmocka_unit_test(a_row_of_a_linear_layer_does_not_depend_on_the_batch),
+    };
+
+    return cmocka_run_group_tests(tests, find_gpu, free_gpu);
+}
