@@ -1,6 +1,7 @@
 #!/bin/bash
-# The same training steps by alibi and by PyTorch on this CPU, one after the other with the same threads; prints the ratio.
-# Needs a Python with PyTorch: PYTHON=path/to/python bench/against_torch.sh [REPEATS]
+# The same training steps by alibi and by PyTorch on this CPU, one after the other with the same
+# number of threads; prints the ratio. Needs a Python with PyTorch:
+# PYTHON=path/to/python bench/against_torch.sh [REPEATS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 alibi=${ALIBI:-build/release/alibi}
@@ -20,6 +21,7 @@ print(f"{os.environ['OMP_NUM_THREADS']} threads, tokens per second of training")
 print(f"{'recipe':12} {'batch':>5} {'length':>6} {'alibi':>8} {'PyTorch':>8} {'ratio':>6}")
 for a, t in zip(ours, theirs):
     assert (a["recipe"], a["batch"], a["length"]) == (t["recipe"], t["batch"], t["length"])
-    print(f"{a['recipe']:12} {a['batch']:5} {a['length']:6} {a['tokens_per_s']:8.0f} {t['tokens_per_s']:8.0f} "
-          f"{a['tokens_per_s'] / t['tokens_per_s']:6.2f}")
+    speed, peer = a["tokens_per_s"], t["tokens_per_s"]
+    print(f"{a['recipe']:12} {a['batch']:5} {a['length']:6} {speed:8.0f} {peer:8.0f} "
+          f"{speed / peer:6.2f}")
 TABLE

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Attention by alibi and by PyTorch on this CPU, one after the other with the same threads: forward, and forward with backward,
-# 12 heads of 64 in fp32. Prints times and ratios; alibi without skipping, and with a budget of 2^-24.
-# Needs a Python with PyTorch: PYTHON=path/to/python bench/against_torch_attention.sh [REPEATS [LENGTH...]]
+# Attention by alibi and by PyTorch on this CPU, one after the other with the same number of
+# threads: forward, and forward with backward, 12 heads of 64 in fp32. Prints times and ratios; alibi
+# without skipping, and with a budget of 2^-24. Needs a Python with PyTorch:
+# PYTHON=path/to/python bench/against_torch_attention.sh [REPEATS [LENGTH...]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 alibi=${ALIBI:-build/release/alibi}
@@ -15,9 +16,13 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
 list=$(IFS=,; echo "${lengths[*]}")
-"$alibi" bench attention --quiet --device cpu --repeats "$repeats" --lengths "$list" --skip 0 --no-decode --json > "$folder/exact.json"
-"$alibi" bench attention --quiet --device cpu --repeats "$repeats" --lengths "$list" --no-decode --json > "$folder/skip.json"
-for length in "${lengths[@]}"; do # a process each: the peak of its memory is then its own
+ours() { # options
+    "$alibi" bench attention --quiet --device cpu --repeats "$repeats" --lengths "$list" \
+        --no-decode --json "$@"
+}
+ours --skip 0 > "$folder/exact.json"
+ours > "$folder/skip.json"
+for length in "${lengths[@]}"; do # a process for each, so that its peak memory is its own
     "$python" bench/torch_attention.py "$repeats" "$length" >> "$folder/torch.jsonl"
 done
 "$python" - "$folder" <<'TABLE'
@@ -25,16 +30,22 @@ import json, os, sys
 folder = sys.argv[1]
 exact, skip = (json.load(open(f"{folder}/{name}.json")) for name in ("exact", "skip"))
 theirs = {(r["length"], r["variant"]): r for r in map(json.loads, open(folder + "/torch.jsonl"))}
-print(f"{os.environ['OMP_NUM_THREADS']} threads, 12 heads of 64, fp32; milliseconds, and how many times as fast as each of PyTorch's")
-print(f"{'length':>6} {'':8} {'PyTorch alibi':>14} {'causal':>9} {'alibi exact':>12} {'':>13} {'alibi 2^-24':>12} {'':>13} {'tiles':>6}")
+print(f"{os.environ['OMP_NUM_THREADS']} threads, 12 heads of 64, fp32; milliseconds, "
+      "and speed-up over both of PyTorch's")
+print(f"{'length':>6} {'':8} {'PyTorch alibi':>14} {'causal':>9} {'alibi exact':>12} {'':>13} "
+      f"{'alibi 2^-24':>12} {'':>13} {'tiles':>6}")
 for e, s in zip(exact, skip):
     alibi, causal = theirs[e["length"], "alibi"], theirs[e["length"], "causal"]
     for what, key in (("forward", "forward_seconds"), ("both", "both_seconds")):
-        ours = [r["forward_seconds"] + (r["backward_seconds"] if what == "both" else 0) for r in (e, s)]
+        backward = what == "both"
+        ours = [r["forward_seconds"] + backward * r["backward_seconds"] for r in (e, s)]
         ratios = [f"{alibi[key] / t:.1f}x {causal[key] / t:.1f}x" for t in ours]
-        print(f"{e['length']:6} {what:8} {1e3 * alibi[key]:14.1f} {1e3 * causal[key]:9.1f} {1e3 * ours[0]:12.1f} {ratios[0]:>13} "
-              f"{1e3 * ours[1]:12.1f} {ratios[1]:>13} {s['tiles_used']:6.1%}")
-print("peak memory, MB: " + ", ".join(f"{e['length']}: alibi {s['peak_bytes'] / 1e6:.0f}, PyTorch alibi "
-      f"{theirs[e['length'], 'alibi']['peak_bytes'] / 1e6:.0f}, causal {theirs[e['length'], 'causal']['peak_bytes'] / 1e6:.0f} (of the process)"
-      for e, s in zip(exact, skip)))
+        print(f"{e['length']:6} {what:8} {1e3 * alibi[key]:14.1f} {1e3 * causal[key]:9.1f} "
+              f"{1e3 * ours[0]:12.1f} {ratios[0]:>13} {1e3 * ours[1]:12.1f} {ratios[1]:>13} "
+              f"{s['tiles_used']:6.1%}")
+print("peak memory, MB (PyTorch's of the whole process):")
+for s in skip:
+    alibi, causal = (theirs[s["length"], kind]["peak_bytes"] / 1e6 for kind in ("alibi", "causal"))
+    print(f"{s['length']:6} alibi {s['peak_bytes'] / 1e6:.0f}, PyTorch alibi {alibi:.0f}, "
+          f"causal {causal:.0f}")
 TABLE

@@ -1,14 +1,16 @@
 #!/bin/bash
-# Training steps by alibi and by compiled PyTorch on this GPU, case by case in turn: speed, memory and their ratio.
+# Training steps by alibi and by compiled PyTorch on this GPU, alternating case by case: speed,
+# memory and their ratio.
 #
 #   bench/against_torch_gpu.sh                                  all cases
 #   bench/against_torch_gpu.sh wiki-alibi gpt2-sinusoidal       some of them
 #
-# Both train the same model: bf16 with fp32 master weights, AdamW, clipping, GELU, biases, the output layer tied to an
-# embedding of 50,304 tokens. Medians of REPEATS (8) steps after some to warm up. alibi computes every pair of attention.
-# TFLOP/s follow the usual formula, 6 P + 6 N L C per token, for both. GiB is the most memory that tensors held, for alibi
-# with its workspaces. ALIBI is the program, PYTHON a Python with PyTorch. If one of the two fails, stderr says why and the
-# row has a dash; the exit code is 1 if that was alibi.
+# Both train the same model: bf16 with fp32 master weights, AdamW, clipping, GELU, biases, and an
+# output layer tied to an embedding of 50,304 tokens. Times are medians of REPEATS (8) steps after
+# warm-up. alibi computes every pair of attention. TFLOP/s follow the usual formula for both, 6 P +
+# 6 N L C per token. GiB is the peak memory of tensors, for alibi with its workspaces. ALIBI is the
+# program, PYTHON a Python with PyTorch. If one of the two fails, stderr says why and the row has a
+# dash; the exit code is 1 if that was alibi.
 #
 # `alibi bench train --methods` measures the cost of each position method.
 set -euo pipefail
@@ -35,12 +37,12 @@ declare -A cases=(
     [1.3b-sinusoidal]="25 2048 16 sinusoidal 16 1024"
     [1.3b-alibi]="25 2048 16 alibi 16 1024"
 )
-order="wiki-sinusoidal wiki-rotary wiki-alibi wiki-sinusoidal-512 wiki-alibi-512 wiki-sinusoidal-3072 wiki-alibi-3072
-       gpt2-sinusoidal gpt2-alibi 1.3b-sinusoidal 1.3b-alibi"
+order="wiki-sinusoidal wiki-rotary wiki-alibi wiki-sinusoidal-512 wiki-alibi-512
+    wiki-sinusoidal-3072 wiki-alibi-3072 gpt2-sinusoidal gpt2-alibi 1.3b-sinusoidal 1.3b-alibi"
 
 ours() { # layers width heads position batch length: JSON
-    "$alibi" bench train --quiet --device cuda --precision bf16 --skip 0 --repeats "$repeats" --vocab $vocab --json \
-        --layers "$1" --width "$2" --heads "$3" --position "$4" --batch "$5" --length "$6"
+    "$alibi" bench train --quiet --device cuda --precision bf16 --skip 0 --repeats "$repeats" \
+        --vocab $vocab --json --layers "$1" --width "$2" --heads "$3" --position "$4" --batch "$5" --length "$6"
 }
 
 theirs() {
@@ -85,9 +87,11 @@ chosen=("$@")
 for name in "${chosen[@]}"; do
     [ -n "${cases[$name]-}" ] || { echo "no case '$name'; there are" $order >&2 && exit 2; }
 done
-echo "$("$python" -c 'import torch; print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")'), $repeats steps each"
+"$python" -c 'import torch; print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")'
+echo "$repeats steps each"
 printf '%-22s %5s %6s %25s %25s\n' "" "" "" "PyTorch" "alibi"
-printf '%-22s %5s %6s %8s %8s %7s %8s %8s %7s %6s\n' case batch length ktok/s TFLOP/s GiB ktok/s TFLOP/s GiB ratio
+printf '%-22s %5s %6s %8s %8s %7s %8s %8s %7s %6s\n' case batch length \
+    ktok/s TFLOP/s GiB ktok/s TFLOP/s GiB ratio
 for name in "${chosen[@]}"; do
     compare "$name"
 done

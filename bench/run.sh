@@ -1,6 +1,6 @@
 #!/bin/bash
-# Speed and memory on this machine, on its GPU if it has one, else with all its cores. Prints two tables; options go to both
-# benchmarks, as in bench/run.sh --device cpu.
+# Speed and memory on this machine, on its GPU if it has one, otherwise with all its cores. Prints
+# two tables. Options are passed to both benchmarks, as in bench/run.sh --device cpu.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 alibi=${ALIBI:-build/release/alibi}
@@ -8,7 +8,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)}
 
 echo "$OMP_NUM_THREADS threads, $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 echo
-echo "A training step, against what the matrix library alone reaches on the same products"
+echo "A training step, compared with the matrix library alone on the same products"
 "$alibi" bench train "$@"
 echo
 echo "Evaluating one window"
