@@ -1,7 +1,7 @@
 #!/bin/bash
 # Attention by alibi and by PyTorch on this CPU, one after the other with the same number of
-# threads: forward, and forward with backward, 12 heads of 64 in fp32. Prints times and ratios; alibi
-# without skipping, and with a budget of 2^-24. Needs a Python with PyTorch:
+# threads: forward, and forward with backward, 12 heads of 64 in fp32. Prints times and ratios;
+# alibi without skipping, and with a budget of 2^-24. Needs a Python with PyTorch:
 # PYTHON=path/to/python bench/against_torch_attention.sh [REPEATS [LENGTH...]]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -42,7 +42,8 @@ order="wiki-sinusoidal wiki-rotary wiki-alibi wiki-sinusoidal-512 wiki-alibi-512
 
 ours() { # layers width heads position batch length: JSON
     "$alibi" bench train --quiet --device cuda --precision bf16 --skip 0 --repeats "$repeats" \
-        --vocab $vocab --json --layers "$1" --width "$2" --heads "$3" --position "$4" --batch "$5" --length "$6"
+        --vocab $vocab --json --layers "$1" --width "$2" --heads "$3" --position "$4" \
+        --batch "$5" --length "$6"
 }
 
 theirs() {
