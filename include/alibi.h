@@ -4,15 +4,29 @@
  *
  * Conventions
  *   - Every function that can fail returns an alibi_status and writes its results only on success.
- *     The reason, as one line that names the object, the reason and the place, is then in
- *     alibi_error().
- *   - The library never prints, exits or aborts. What a long call has to say goes through
- *     alibi_set_hooks().
- *   - Ownership follows the verb: what _new or _open returned is released with _free; _get and
- *     _view lend.
+ *     alibi_error() then has one line that says what failed, on which object, and why.
+ *   - The library never prints, exits or aborts. A long call reports through the callbacks of its
+ *     struct alibi_call, and stops when the call's stop flag says so.
+ *   - Ownership follows the verb: an object from _new or _open is released with _free; _get copies
+ *     into the caller's struct; _view returns a pointer that the object still owns.
  *   - Letters in comments: B batch, L length, H heads, D head width, C model width, F feed-forward
  *     width, V vocabulary, N layers.
- *   - Same seed, same machine kind, same number of threads: same bits. */
+ *   - The same seed on the same kind of machine with the same number of threads gives the same
+ *     bits.
+ *
+ * Threads
+ *   - The library has no process-wide state that a call changes, apart from the memory counters,
+ *     which are atomic, and injected faults, which are for tests. alibi_error() is per thread.
+ *   - Any number of threads may use a tokenizer, a corpus or a model at once; none of the functions
+ *     that take one changes it.
+ *   - A session is used by one thread at a time. Only alibi_session_cancel() may be called from
+ *     any thread.
+ *   - A device may be shared. On the CPU, passes of different threads run at once; on a GPU they
+ *     take turns.
+ *   - alibi_stop_request() may be called from any thread and from a signal handler. Callbacks run
+ *     in the thread that made the call.
+ *   - Two runs, comparisons or tokenizations into one folder exclude each other, in one process
+ *     and between processes. */
 #ifndef ALIBI_H
 #define ALIBI_H
 
@@ -26,21 +40,18 @@ extern "C" {
 
 #define ALIBI_API __attribute__((visibility("default")))
 
-/* ---- status
- * --------------------------------------------------------------------------------------------------------
- * */
+/* ---- status */
 
 /* The values are the exit codes of the program, and will not change. */
 typedef enum alibi_status {
     ALIBI_OK = 0,
-    ALIBI_USAGE = 2,     /* an option that does not exist, or a value out of its range */
-    ALIBI_BAD_INPUT = 3, /* a file, a text or a configuration that cannot be used as it is */
-    ALIBI_MEMORY = 4,    /* not enough memory */
-    ALIBI_IO = 5,        /* reading, writing, locking or syncing failed */
-    ALIBI_NUMERIC = 6,   /* a loss, gradient or weight that is not finite */
-    ALIBI_DEVICE = 7,    /* the device asked for is not there or failed */
-    ALIBI_INTERRUPTED =
-        75, /* stopped on request; alibi_error() says what of the work is kept, if any */
+    ALIBI_USAGE = 2,        /* an option that does not exist, or a value out of range */
+    ALIBI_BAD_INPUT = 3,    /* a file, a text or a configuration that cannot be used as it is */
+    ALIBI_MEMORY = 4,       /* not enough memory */
+    ALIBI_IO = 5,           /* reading, writing, locking or syncing failed */
+    ALIBI_NUMERIC = 6,      /* a loss, gradient or weight that is not finite */
+    ALIBI_DEVICE = 7,       /* the requested device does not exist or failed */
+    ALIBI_INTERRUPTED = 75, /* stopped on request; alibi_error() says which work is kept */
 } alibi_status;
 
 /* The message of the last failure in this thread, "" if there was none. Valid until the next
@@ -49,8 +60,7 @@ ALIBI_API const char *alibi_error(void);
 
 ALIBI_API const char *alibi_version(void);
 
-/* ---- calls: progress, log, stop, skipping ------------------------------------------------------
- */
+/* ---- calls: progress, log, stop, skipping */
 
 struct alibi_progress {
     const char *task; /* "train alibi", "eval 1024" */
@@ -102,18 +112,16 @@ ALIBI_API void alibi_set_hooks(const struct alibi_hooks *hooks);
 ALIBI_API void alibi_request_stop(void);
 ALIBI_API bool alibi_global_stop_requested(void);
 
-/* Some settings of the libraries below act only if they stand in the environment when a process
- * starts. Puts those that matter for speed there, where the user has not chosen. True: some were
- * added, and a program that starts itself anew (execv) runs faster. Not thread-safe: call it first
- * in main(). */
+/* OpenMP and OpenBLAS read some settings from the environment when a process starts. This sets
+ * those that matter for speed, unless the user has set them. True: some were added, and a program
+ * that restarts itself (execv) runs faster. Not thread-safe: call it first in main(). */
 ALIBI_API bool alibi_set_environment(void);
 
-/* For tests: let the n-th allocation (file operation, gradient) from now on fail as if memory (the
- * disk, the arithmetic) had; n counts from 1, 0 switches the fault off. `how` is "memory", "file"
- * or "nan". */
+/* For tests: makes the n-th allocation ("memory"), file operation ("file") or gradient ("nan") from
+ * now on fail. n counts from 1; 0 removes the fault. */
 ALIBI_API alibi_status alibi_inject_fault(const char *how, int64_t n);
 
-/* Bytes that the library holds now, and the most it held since alibi_memory_reset_peak(). */
+/* Bytes that the library has allocated, now and at most since alibi_memory_reset_peak(). */
 ALIBI_API size_t alibi_memory_now(void);
 ALIBI_API size_t alibi_memory_peak(void);
 ALIBI_API void alibi_memory_reset_peak(void);
@@ -150,7 +158,7 @@ struct alibi_option {
     double min, max;     /* for numbers */
     const char *choices; /* "layernorm|rmsnorm" for CHOICE */
     const char *initial; /* default, spelled as on the command line; NULL: zero, empty, NULL */
-    const char *value;   /* how help names the value: "N", "DIR" */
+    const char *value;   /* the name of the value in help: "N", "DIR" */
     const char *help;    /* one line */
 };
 
@@ -166,14 +174,14 @@ struct alibi_option_group {
 ALIBI_API alibi_status alibi_options_init(const struct alibi_option_group *groups, int count);
 ALIBI_API void alibi_options_free(const struct alibi_option_group *groups, int count);
 
-/* The option of that name (dashes and underscores are the same), or NULL; *group is where it was
- * found. */
+/* The option of that name (dashes and underscores are equal), or NULL; *group is the group that
+ * contains it. */
 ALIBI_API const struct alibi_option *alibi_options_find(const struct alibi_option_group *groups,
                                                         int count, const char *name,
                                                         const struct alibi_option_group **group);
 
-/* Sets one value from text. ALIBI_USAGE: no such name (the nearest is named), not a number, out of
- * range. */
+/* Sets one value from text. ALIBI_USAGE: there is no such option (the message suggests the
+ * nearest), or the value is not a number or out of range. */
 ALIBI_API alibi_status alibi_options_set(const struct alibi_option_group *groups, int count,
                                          const char *name, const char *text);
 
@@ -182,17 +190,15 @@ ALIBI_API alibi_status alibi_options_set(const struct alibi_option_group *groups
 ALIBI_API alibi_status alibi_options_read(const struct alibi_option_group *groups, int count,
                                           const char *path);
 
-/* Writes all values as a recipe, in the order of the tables, so that the same values give the same
+/* Writes all values as a recipe, in the order of the tables: the same values give the same
  * bytes. */
 ALIBI_API alibi_status alibi_options_write(const struct alibi_option_group *groups, int count,
                                            const char *path);
 
-/* Of `count` names the one nearest to `name` by edit distance, or NULL if none is near. */
+/* The nearest of `count` names to `name` by edit distance, or NULL if none is near. */
 ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, int count);
 
-/* ---- devices
- * ---------------------------------------------------------------------------------------------------------
- * */
+/* ---- devices */
 
 enum alibi_device_kind { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA };
 enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16, ALIBI_FP16 };
@@ -246,32 +252,29 @@ struct alibi_config {
     double norm_eps;
     int activation; /* enum alibi_activation */
     bool biases;    /* in linear layers and norms */
-    bool tied;      /* the output layer is the embedding */
+    bool tied;      /* the output layer shares the weights of the embedding */
     bool embedding_norm;
     bool final_norm;
     double embedding_scale; /* factor on the embedding before positions are added; 0: sqrt(width) */
     char position[ALIBI_NAME_MAX];
     double bias_max;    /* alibi: the slopes end at 2^-bias_max */
-    int64_t max_length; /* learned: rows of its table; 0: the training length */
+    int64_t max_length; /* learned: rows of the table; 0: the training length */
     double rotary_base;
     int rotary_layout; /* enum alibi_rotary_layout */
     int64_t t5_buckets, t5_max_distance;
-    int64_t train_length; /* what the model was trained at; going past it is allowed and noted. Set
-                             by training */
+    int64_t train_length; /* set by training; longer inputs are allowed, with a note */
 };
 
 ALIBI_API const struct alibi_option *alibi_config_options(int *count);
 
-/* Fills in what is 0 and checks that the parts fit together (ALIBI_USAGE names the option). */
+/* Replaces values of 0 by what they stand for, and checks that the options agree (ALIBI_USAGE names
+ * the option). */
 ALIBI_API alibi_status alibi_config_resolve(struct alibi_config *config);
 
-/* The position methods, in the order of their table: name and one-line summary, NULL past the
- * end. */
+/* Name and one-line summary of position method number `index`; NULL past the last. */
 ALIBI_API const char *alibi_position_name(int index, const char **summary);
 
-/* ---- text
- * ------------------------------------------------------------------------------------------------------------
- * */
+/* ---- text */
 
 /* Text to token ids and back. */
 typedef struct alibi_tokenizer alibi_tokenizer;
@@ -281,8 +284,8 @@ typedef struct alibi_tokenizer alibi_tokenizer;
  * for each byte and one for the end of a document. A file that asks for something else is
  * ALIBI_BAD_INPUT, which names it.
  *
- * `end` names the token that ends a document; it is remembered in files, shards and checkpoints that
- * are written with this tokenizer. NULL: the token that the file says; else the first of
+ * `end` names the token that ends a document; it is remembered in files, shards and checkpoints
+ * that are written with this tokenizer. NULL: the token that the file says; else the first of
  * "<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "<|eos|>" among its added tokens;
  * else its only special token. Without any of these, documents simply follow each other. */
 ALIBI_API alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path,
@@ -424,9 +427,7 @@ ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_spli
 ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi_split split,
                                           const char *path);
 
-/* ---- training
- * --------------------------------------------------------------------------------------------------------
- * */
+/* ---- training */
 
 enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
@@ -502,9 +503,7 @@ ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
                                       const struct alibi_training *training, size_t free_bytes,
                                       struct alibi_plan *plan);
 
-/* ---- models
- * ----------------------------------------------------------------------------------------------------------
- * */
+/* ---- models */
 
 typedef struct alibi_model alibi_model;
 
@@ -529,9 +528,7 @@ ALIBI_API alibi_status alibi_inspect(char **out, const char *path, bool json,
                                      const struct alibi_call *call);
 ALIBI_API void alibi_text_free(char *text);
 
-/* ---- evaluation
- * ------------------------------------------------------------------------------------------------------
- * */
+/* ---- evaluation */
 
 /* Stream: one pass in which every token has all of the text before it as context. For methods that
  * see distances only. */
@@ -581,9 +578,7 @@ ALIBI_API alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *co
                                       enum alibi_split split, const struct alibi_eval *eval,
                                       struct alibi_eval_result *result);
 
-/* ---- generation
- * ------------------------------------------------------------------------------------------------------
- * */
+/* ---- generation */
 
 struct alibi_sampling {
     int64_t tokens;
@@ -667,9 +662,7 @@ ALIBI_API alibi_status alibi_compare_text(char **out, const struct alibi_compare
                                           int columns, bool colour);
 ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result);
 
-/* ---- benchmarks
- * ------------------------------------------------------------------------------------------------------
- * */
+/* ---- benchmarks */
 
 enum { ALIBI_BENCH_PARTS = 32 };
 
