@@ -1,8 +1,427 @@
-/* pattern.c - the regular expressions of a BPE, compiled
+/* pattern.c - the regular expressions of a BPE: from Oniguruma's spelling to PCRE2's, compiled
  *
- * PCRE2 makes machine code of them, for whole texts and for texts that go on; where it may not, it
- * interprets. */
+ * Tokenizer files hold expressions as Ruby spells them. The list of constructs is closed: it has
+ * those of published tokenizers (GPT-2, GPT-4, o200k, Llama 3, BLOOM, Qwen, DeepSeek, NeoX), and
+ * everything else is refused by name. Most of them mean the same in both spellings. These do not:
+ *
+ *   \s \S      Unicode's White_Space and its complement, as ranges: PCRE2 has U+180E too
+ *   \d         \p{Nd}
+ *   [a[bc]]    a nested class is a union: its brackets are dropped
+ *   (..)       (?:..): nothing refers back
+ *   .          [^\n]
+ *
+ * Every literal becomes \x{..}, so no character can be taken for syntax. Refused too is what reads
+ * the same and means something else: {m,n}+ repeats the repetition in Ruby, and a caseless "ss"
+ * matches U+00DF.
+ *
+ * An expression is simple if an attempt to match takes time in proportion to the text it looks at.
+ * If an alternative has one long repetition, its ends are tried once each. If it has two, and what
+ * follows them can fail, the second is tried again for every end of the first: the time grows with
+ * the square of the text. A repeated group counts as more than one. The cutter gives expressions
+ * that are not simple a smaller budget. */
+#include <string.h>
+
 #include "text/pattern.h"
+
+#define WHITE_SPACE                                                                                \
+    "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}"             \
+    "\\x{202F}\\x{205F}\\x{3000}"
+#define NOT_WHITE_SPACE                                                                            \
+    "\\x{0}-\\x{8}\\x{E}-\\x{1F}\\x{21}-\\x{84}\\x{86}-\\x{9F}\\x{A1}-\\x{167F}"                   \
+    "\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}\\x{2030}-\\x{205E}"                 \
+    "\\x{2060}-\\x{2FFF}\\x{3001}-\\x{10FFFF}"
+
+enum {
+    PATTERN_BYTES_MAX = 16384,
+    GROUPS_MAX = 64,
+    CLASSES_MAX = 16,
+    REPEAT_MAX = 10000,
+    LONG_REPEAT = 16,
+};
+
+#define NOWHERE SIZE_MAX
+
+struct group {
+    size_t start; /* its first byte */
+    bool caseless;
+    bool looks; /* a lookahead, which cannot be repeated */
+};
+
+struct translation {
+    const char *pattern, *path;
+    size_t at;
+    struct text *out;
+    struct group groups[GROUPS_MAX]; /* [0] is the whole */
+    int depth;
+    bool repeatable;   /* a quantifier may follow the last item */
+    uint32_t previous; /* the last item if it was a literal, else 0 */
+
+    size_t item;    /* where the last item starts */
+    int repeats;    /* long ones in this alternative so far */
+    size_t failing; /* an item after two of them that can fail; NOWHERE: none */
+    bool simple;
+};
+
+static alibi_status refuse(const struct translation *t, size_t at, size_t bytes, const char *why)
+{
+    return fail(ALIBI_BAD_INPUT, "'%s': byte %zu of the pattern '%.80s': '%.*s' %s", t->path, at,
+                t->pattern, (int)bytes, t->pattern + at, why);
+}
+
+static alibi_status refuse_end(const struct translation *t, const char *what)
+{
+    return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s' ends within %s", t->path, t->pattern,
+                what);
+}
+
+/* ---- characters */
+
+static char peek(const struct translation *t, size_t ahead)
+{
+    for (size_t i = 0; i < ahead; i++)
+        if (t->pattern[t->at + i] == '\0')
+            return '\0';
+    return t->pattern[t->at + ahead];
+}
+
+static bool comes(const struct translation *t, const char *text)
+{
+    return strncmp(t->pattern + t->at, text, strlen(text)) == 0;
+}
+
+static bool take(struct translation *t, const char *text)
+{
+    bool found = comes(t, text);
+
+    t->at += found ? strlen(text) : 0;
+    return found;
+}
+
+/* A character of the pattern, which is UTF-8. */
+static uint32_t take_character(struct translation *t)
+{
+    unsigned char lead = (unsigned char)t->pattern[t->at];
+    size_t bytes = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    uint32_t code = bytes == 1 ? lead : lead & (0x7Fu >> bytes);
+
+    for (size_t i = 1; i < bytes; i++)
+        code = (code << 6) | ((unsigned char)t->pattern[t->at + i] & 0x3Fu);
+    t->at += bytes;
+    return code;
+}
+
+/* A backslash and the character that it makes. */
+static alibi_status take_escaped(struct translation *t, uint32_t *code)
+{
+    char c = peek(t, 1);
+
+    if (c == '\0')
+        return refuse_end(t, "an escape");
+    if (c == 'r' || c == 'n' || c == 't') {
+        *code = c == 'r' ? '\r' : c == 'n' ? '\n' : '\t';
+        t->at += 2;
+        return ALIBI_OK;
+    }
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
+        return refuse(t, t->at, 2, "is not supported");
+    t->at++;
+    *code = take_character(t);
+    return ALIBI_OK;
+}
+
+/* Whether \s \S \d \D \p{..} \P{..} comes. */
+static bool comes_class(const struct translation *t)
+{
+    return peek(t, 0) == '\\' && peek(t, 1) != '\0' && strchr("sSdDpP", peek(t, 1)) != NULL;
+}
+
+/* Appends it as a member of a class. \p is for general categories only. */
+static alibi_status take_class(struct translation *t)
+{
+    static const char categories[] = " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf "
+                                     "Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
+    size_t start = t->at, bytes;
+    char c = peek(t, 1), name[5] = "";
+    const char *from = t->pattern + start + 3;
+
+    if (c == 's' || c == 'S' || c == 'd' || c == 'D') {
+        t->at += 2;
+        if (c == 's' || c == 'S')
+            text_append(t->out, "%s", c == 's' ? WHITE_SPACE : NOT_WHITE_SPACE);
+        else
+            text_append(t->out, "\\%c{Nd}", c == 'd' ? 'p' : 'P');
+        return ALIBI_OK;
+    }
+    if (peek(t, 2) != '{')
+        return refuse(t, start, 2, "needs a name in braces");
+    bytes = strcspn(from, "}");
+    if (bytes == 1 || bytes == 2)
+        snprintf(name, sizeof name, " %.*s ", (int)bytes, from);
+    if (from[bytes] != '}' || name[0] == '\0' || strstr(categories, name) == NULL)
+        return refuse(t, start, bytes < 40 ? 4 + bytes : 40, "is not a general category");
+    t->at = start + bytes + 4;
+    if (t->groups[t->depth].caseless && from[0] == 'L' && bytes == 2 &&
+        strchr("ult", from[1]) != NULL)
+        return refuse(t, start, t->at - start, "within (?i) is not supported");
+    text_append(t->out, "\\%c{%.*s}", c, (int)bytes, from);
+    return ALIBI_OK;
+}
+
+/* ---- items */
+
+/* An item that matches text was translated: it starts at `start`. */
+static void end_item(struct translation *t, size_t start, uint32_t literal)
+{
+    t->item = start;
+    if (t->repeats >= 2 && t->failing == NOWHERE)
+        t->failing = start;
+    t->previous = literal;
+    t->repeatable = true;
+}
+
+static alibi_status take_literal(struct translation *t)
+{
+    static const char folding[][3] = { "ss", "ff", "fi", "fl", "st" };
+    size_t start = t->at;
+    bool caseless = t->groups[t->depth].caseless, folds = false;
+    uint32_t code;
+
+    if (peek(t, 0) == '\\')
+        TRY_RETURN(take_escaped(t, &code));
+    else
+        code = take_character(t);
+    /* Two letters that are one in the other case: U+00DF, U+FB00 and the like. Other languages have
+     * more. */
+    for (size_t i = 0; i < sizeof folding / sizeof *folding; i++)
+        folds = folds || ((t->previous | 0x20) == (uint32_t)folding[i][0] &&
+                          (code | 0x20) == (uint32_t)folding[i][1]);
+    if (caseless && (code > 0x7F || folds))
+        return refuse(t, start, t->at - start,
+                      "within (?i) is not supported: the cases differ in length");
+    text_append(t->out, "\\x{%X}", (unsigned)code);
+    end_item(t, start, code);
+    return ALIBI_OK;
+}
+
+static alibi_status take_class_character(struct translation *t, uint32_t *code)
+{
+    if (peek(t, 0) == '\0')
+        return refuse_end(t, "a class");
+    if (peek(t, 0) == '\\')
+        return take_escaped(t, code);
+    *code = take_character(t);
+    return ALIBI_OK;
+}
+
+/* A character of a class, or a range. A hyphen is a range unless it ends the class. */
+static alibi_status take_range(struct translation *t)
+{
+    size_t start = t->at;
+    uint32_t low, high;
+
+    TRY_RETURN(take_class_character(t, &low));
+    high = low;
+    if (peek(t, 0) == '-' && peek(t, 1) != ']') {
+        t->at++;
+        if (peek(t, 0) == '[' || comes_class(t))
+            return refuse(t, start, t->at - start, "is a range that does not end with a character");
+        TRY_RETURN(take_class_character(t, &high));
+    }
+    if (high < low)
+        return refuse(t, start, t->at - start, "is a range that runs backwards");
+    if (t->groups[t->depth].caseless && high > 0x7F)
+        return refuse(t, start, t->at - start, "within (?i) is not supported");
+    text_append(t->out, "\\x{%X}-\\x{%X}", (unsigned)low, (unsigned)high);
+    return ALIBI_OK;
+}
+
+static alibi_status take_brackets(struct translation *t)
+{
+    size_t start = t->at++;
+    int open = 1;
+
+    text_append(t->out, take(t, "^") ? "[^" : "[");
+    if (peek(t, 0) == ']')
+        return refuse(t, start, t->at + 1 - start, "is an empty class");
+    while (open > 0) {
+        if (peek(t, 0) == '\0')
+            return refuse_end(t, "a class");
+        if (comes(t, "&&") || comes(t, "[^") || comes(t, "[:"))
+            return refuse(t, t->at, 2, "within a class is not supported");
+        if (comes(t, "[]"))
+            return refuse(t, t->at, 2, "is an empty class");
+        if (take(t, "[")) {
+            if (++open > CLASSES_MAX)
+                return refuse(t, t->at - 1, 1, "is nested too deeply");
+        } else if (take(t, "]")) {
+            open--;
+        } else {
+            TRY_RETURN(comes_class(t) ? take_class(t) : take_range(t));
+        }
+    }
+    text_append(t->out, "]");
+    end_item(t, start, 0);
+    return ALIBI_OK;
+}
+
+static alibi_status open_group(struct translation *t)
+{
+    struct group g = { .start = t->at, .caseless = t->groups[t->depth].caseless };
+    const char *as = "(?:";
+
+    if (take(t, "(?i:")) {
+        g.caseless = true;
+        as = "(?i:";
+    } else if (comes(t, "(?=") || comes(t, "(?!")) {
+        as = comes(t, "(?=") ? "(?=" : "(?!";
+        t->at += 3;
+        g.looks = true;
+    } else if (!take(t, "(?:")) {
+        if (comes(t, "(?") || comes(t, "(*"))
+            return refuse(t, t->at, comes(t, "(?<") ? 4 : 3, "is not supported");
+        t->at++;
+    }
+    if (t->depth + 1 == GROUPS_MAX)
+        return refuse(t, g.start, 1, "is nested too deeply");
+    t->groups[++t->depth] = g;
+    t->repeatable = false;
+    t->previous = 0;
+    text_append(t->out, "%s", as);
+    return ALIBI_OK;
+}
+
+static alibi_status close_group(struct translation *t)
+{
+    if (t->depth == 0)
+        return refuse(t, t->at, 1, "closes no group");
+    t->at++;
+    text_append(t->out, ")");
+    end_item(t, t->groups[t->depth].start, 0);
+    t->repeatable = !t->groups[t->depth--].looks;
+    return ALIBI_OK;
+}
+
+/* -1: there is no digit. */
+static int take_number(struct translation *t)
+{
+    int value = -1;
+
+    for (char c; c = t->pattern[t->at], c >= '0' && c <= '9' && value < REPEAT_MAX; t->at++)
+        value = (value < 0 ? 0 : value * 10) + (c - '0');
+    return value;
+}
+
+/* ? * + {n} {n,} {n,m}, and ?+ *+ ++, which give nothing back. */
+static alibi_status take_quantifier(struct translation *t)
+{
+    size_t start = t->at;
+    char c = t->pattern[t->at++];
+    int low = c == '+', high = c == '?' ? 1 : -1;
+    bool group = t->pattern[t->item] == '(';
+
+    if (!t->repeatable)
+        return refuse(t, start, 1, "repeats nothing (as a literal it is written with a backslash)");
+    if (c == '{') {
+        low = high = take_number(t);
+        if (take(t, ","))
+            high = take_number(t);
+        if (!take(t, "}") || low < 0 || low >= REPEAT_MAX || high >= REPEAT_MAX ||
+            (high >= 0 && high < low))
+            return refuse(t, start, t->at - start, "is not a repetition (a brace is written \\{)");
+        text_append(t->out, high < 0 ? "{%d,}" : "{%d,%d}", low, high);
+    } else {
+        text_append(t->out, "%c", c);
+    }
+    if (peek(t, 0) == '?' || (c == '{' && peek(t, 0) == '+'))
+        return refuse(t, start, t->at + 1 - start, "is not supported");
+    if (take(t, "+"))
+        text_append(t->out, "+");
+    if (low == 0 && t->failing != NOWHERE && t->failing >= t->item)
+        t->failing = NOWHERE; /* an item that may be absent cannot fail */
+    if (high < 0 || high > (group ? 1 : LONG_REPEAT)) {
+        t->repeats++;
+        t->simple = t->simple && !group;
+    }
+    t->repeatable = false;
+    t->previous = 0;
+    return ALIBI_OK;
+}
+
+/* "|", or the end. Within a group, alternatives count as if they followed each other. */
+static void end_alternative(struct translation *t)
+{
+    t->repeatable = false;
+    t->previous = 0;
+    if (t->depth > 0)
+        return;
+    t->simple = t->simple && t->failing == NOWHERE;
+    t->repeats = 0;
+    t->failing = NOWHERE;
+}
+
+static alibi_status take_item(struct translation *t)
+{
+    size_t start = t->at;
+
+    switch (t->pattern[t->at]) {
+    case '[':
+        return take_brackets(t);
+    case '(':
+        return open_group(t);
+    case ')':
+        return close_group(t);
+    case '|':
+        t->at++;
+        text_append(t->out, "|");
+        end_alternative(t);
+        return ALIBI_OK;
+    case '.':
+        t->at++;
+        text_append(t->out, "[^\\x{A}]");
+        end_item(t, start, 0);
+        return ALIBI_OK;
+    case '*':
+    case '+':
+    case '?':
+    case '{':
+        return take_quantifier(t);
+    case '^':
+    case '$':
+        return refuse(t, start, 1,
+                      "is not supported (as a literal it is written with a backslash)");
+    default:
+        if (!comes_class(t))
+            return take_literal(t);
+        text_append(t->out, "[");
+        TRY_RETURN(take_class(t));
+        text_append(t->out, "]");
+        end_item(t, start, 0);
+        return ALIBI_OK;
+    }
+}
+
+/* Appends the expression in PCRE2's spelling: plain ASCII that matches the same. */
+static alibi_status translate(struct text *out, bool *simple, const char *pattern, const char *path)
+{
+    struct translation t = {
+        .pattern = pattern, .path = path, .out = out, .failing = NOWHERE, .simple = true
+    };
+    size_t bytes = strlen(pattern);
+
+    if (bytes > PATTERN_BYTES_MAX)
+        return fail(ALIBI_BAD_INPUT, "'%s': a pattern has %zu bytes, more than %d", path, bytes,
+                    PATTERN_BYTES_MAX);
+    if (utf8_valid_prefix(pattern, bytes) != bytes)
+        return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s' is not UTF-8", path, pattern);
+    text_append_bytes(out, "", 0);
+    while (t.pattern[t.at] != '\0')
+        TRY_RETURN(take_item(&t));
+    if (t.depth > 0)
+        return refuse_end(&t, "a group");
+    end_alternative(&t);
+    *simple = t.simple;
+    return text_status(out);
+}
 
 /* ---- PCRE2's memory is ours */
 
@@ -74,7 +493,7 @@ static alibi_status compile(pcre2_code **out, bool *simple, struct pattern *p,
     *simple = true;
     if (split->plain)
         return compile_text(out, p, split->pattern, PCRE2_LITERAL, split->pattern, path);
-    TRY(pattern_translate(&translated, simple, split->pattern, path));
+    TRY(translate(&translated, simple, split->pattern, path));
     TRY(compile_text(out, p, translated.data, PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, split->pattern,
                      path));
 out:
