@@ -1,5 +1,7 @@
 /* test_cuda_device.c - the GPU's memory, what it says it takes, fills and copies in it, and the
  * times of operations */
+#include <pthread.h>
+
 #include "ops/gpu.h"
 
 /* ---- memory */
@@ -152,6 +154,94 @@ static void workspace_grows_with_the_tokens_and_says_when_they_are_too_many(void
     end();
 }
 
+/* ---- several devices */
+
+enum { THREADS = 4, SIDE = 256, ROOM = 32 << 20 };
+
+struct user {
+    pthread_t thread;
+    alibi_device *device;
+    float seed;
+    int wrong; /* products that differ from the first */
+};
+
+static alibi_device *open_gpu(void)
+{
+    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+    alibi_device *device = NULL;
+
+    assert_ok(alibi_device_open(&device, &compute, NULL));
+    return device;
+}
+
+/* Multiplies the same matrices over and over on a device of its own. */
+static void *use_device(void *user)
+{
+    enum { TIMES = 100, COUNT = SIDE * SIDE };
+    struct user *u = user;
+    struct device *dev = &u->device->device;
+    float *x = malloc(COUNT * sizeof *x), *first = malloc(COUNT * sizeof *x),
+          *y = malloc(COUNT * sizeof *x);
+    struct tensor t[3];
+
+    for (int i = 0; i < COUNT; i++)
+        x[i] = sinf(u->seed + (float)i);
+    for (int i = 0; i < 3; i++) {
+        t[i] = tensor_2(NULL, DTYPE_F32, SIDE, SIDE);
+        u->wrong += dev->ops->buffer_new(dev, &t[i].data, COUNT * sizeof *x, "test") != ALIBI_OK;
+    }
+    u->wrong += dev->ops->upload(dev, t[0], x) != ALIBI_OK;
+    u->wrong += dev->ops->upload(dev, t[1], x) != ALIBI_OK;
+    for (int n = 0; n < TIMES; n++) {
+        struct linear_args a = { .y = t[2], .x = t[0], .weight = t[1] };
+        double sum;
+        u->wrong += dev->ops->linear_forward(dev, &a) != ALIBI_OK;
+        u->wrong += dev->ops->sum_squares(dev, &sum, t[2]) != ALIBI_OK || !(sum > 0);
+        u->wrong += dev->ops->download(dev, n == 0 ? first : y, t[2]) != ALIBI_OK;
+        u->wrong += n > 0 && memcmp(first, y, COUNT * sizeof *x) != 0;
+    }
+    free(x);
+    free(first);
+    free(y);
+    return NULL;
+}
+
+static void devices_of_one_gpu_do_not_disturb_each_other(void **state)
+{
+    struct user users[THREADS];
+    struct device_memory before, with, after;
+
+    (void)state;
+    begin();
+    gpu.ops->memory(&gpu, &before);
+    for (int i = 0; i < THREADS; i++)
+        users[i] = (struct user){ .device = open_gpu(), .seed = (float)i };
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&users[i].thread, NULL, use_device, &users[i]), 0);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(users[i].thread, NULL);
+        assert_int_equal(users[i].wrong, 0);
+    }
+    gpu.ops->memory(&gpu, &with);
+    for (int i = 0; i < THREADS; i++)
+        alibi_device_free(users[i].device); /* with the buffers that were not freed */
+    gpu.ops->memory(&gpu, &after);
+    assert_int_equal(before.used, after.used); /* others do not count */
+    assert_true(with.free + ROOM < before.free && after.free + ROOM >= before.free);
+    end();
+}
+
+static void a_gpu_that_is_not_there_is_named(void **state)
+{
+    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 99 };
+    alibi_device *device = NULL;
+
+    (void)state;
+    begin();
+    assert_fails(alibi_device_open(&device, &compute, NULL), ALIBI_DEVICE, "99");
+    end();
+}
+
 /* ---- fill and copy */
 
 static alibi_status run_fill(struct device *dev, const struct problem *p, const struct tensor *t)
@@ -259,6 +349,8 @@ int main(void)
         cmocka_unit_test(a_buffer_that_does_not_fit_is_refused_and_the_gpu_still_works),
         cmocka_unit_test(what_the_gpu_keeps_to_use_again_counts_as_free),
         cmocka_unit_test(workspace_grows_with_the_tokens_and_says_when_they_are_too_many),
+        cmocka_unit_test(devices_of_one_gpu_do_not_disturb_each_other),
+        cmocka_unit_test(a_gpu_that_is_not_there_is_named),
         cmocka_unit_test(fill_equals_the_reference),
         cmocka_unit_test(copy_equals_the_reference_between_all_types),
         cmocka_unit_test(times_of_operations_are_kept_once_somebody_asks),
