@@ -52,7 +52,6 @@ bool cpu_ops_for_set(struct ops *out, const char *name)
         if (strcmp(sets[s].name, name) == 0 && sets[s].supported()) {
             *out = ops_ref;
             out->name = "cpu";
-            out->linear_forward = cpu_linear_forward;
             out->linear_backward = cpu_linear_backward;
             out->linear_activation_backward = cpu_linear_activation_backward;
             sets[s].override(out);

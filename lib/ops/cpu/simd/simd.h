@@ -21,6 +21,7 @@ fill_fn SIMD(fill);
 copy_fn SIMD(copy);
 cache_append_fn SIMD(cache_append);
 embedding_fn SIMD(embedding_forward), SIMD(embedding_backward);
+linear_fn SIMD(linear_forward);
 norm_fn SIMD(norm_forward), SIMD(norm_backward);
 activation_forward_fn SIMD(activation_forward);
 activation_backward_fn SIMD(activation_backward);

@@ -7,6 +7,7 @@ void SIMD(override)(struct ops *ops)
     ops->copy = SIMD(copy);
     ops->embedding_forward = SIMD(embedding_forward);
     ops->embedding_backward = SIMD(embedding_backward);
+    ops->linear_forward = SIMD(linear_forward);
     ops->norm_forward = SIMD(norm_forward);
     ops->norm_backward = SIMD(norm_backward);
     ops->activation_forward = SIMD(activation_forward);
