@@ -4,13 +4,25 @@
 manual=$SOURCE/docs/cli.md
 
 run "$ALIBI"
-if [ "$code" = 2 ] && grep -q '^usage:' stderr && [ ! -s stdout ]; then pass "alone: help on stderr"; else fail "alone" "code $code"; fi
+if [ "$code" = 2 ] && grep -q '^usage:' stderr && [ ! -s stdout ]; then
+    pass "alone: help on stderr"
+else
+    fail "alone" "code $code"
+fi
 for form in help --help -h "help help" "help --help"; do
     run "$ALIBI" $form
-    if [ "$code" = 0 ] && grep -q '^usage:' stdout && [ ! -s stderr ]; then pass "alibi $form"; else fail "alibi $form" "code $code"; fi
+    if [ "$code" = 0 ] && grep -q '^usage:' stdout && [ ! -s stderr ]; then
+        pass "alibi $form"
+    else
+        fail "alibi $form" "code $code"
+    fi
 done
 run "$ALIBI" --version
-if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+$' stdout; then pass "--version"; else fail "--version" "code $code"; fi
+if [ "$code" = 0 ] && grep -qE '^alibi [0-9]+\.[0-9]+\.[0-9]+$' stdout; then
+    pass "--version"
+else
+    fail "--version" "code $code"
+fi
 
 for command in compare train eval generate tokenize inspect text plan bench; do
     case " $commands" in
@@ -32,8 +44,13 @@ for command in $commands; do
     check "$command --help" "$ALIBI" "$command" --help
     cp stdout first
     check "help $command" "$ALIBI" help "$command"
-    if cmp -s stdout first; then pass "says the same"; else fail "help $command" "differs from $command --help"; fi
-    check "$command: help wins over what else is there" "$ALIBI" "$command" --no-such-option a b c --help
+    if cmp -s stdout first; then
+        pass "says the same"
+    else
+        fail "help $command" "differs from $command --help"
+    fi
+    check "$command: help wins over what else is there" \
+        "$ALIBI" "$command" --no-such-option a b c --help
     if "$ALIBI" help | grep -qE "^  $command +[a-z]" && grep -q "^## alibi $command" "$manual"; then
         pass "$command is listed and has its section in the manual"
     else
@@ -42,7 +59,11 @@ for command in $commands; do
     for width in 60 100; do
         COLUMNS=$width run "$ALIBI" "$command" --help
         widest=$(sed 1d stdout | awk '{ if (length > n) n = length } END { print n + 0 }')
-        if [ "$widest" -le $width ] && [ "$widest" -gt 40 ]; then pass "$command: fits $width columns"; else fail "$command" "$widest columns"; fi
+        if [ "$widest" -le $width ] && [ "$widest" -gt 40 ]; then
+            pass "$command: fits $width columns"
+        else
+            fail "$command" "$widest columns"
+        fi
     done
     options_of "$command" > options
     missing=$(lacking < options)
@@ -52,26 +73,39 @@ for command in $commands; do
         fail "$command" "docs/cli.md lacks$missing"
     fi
     cat options >> all
-    if ! grep -qx out options || "$ALIBI" "$command" --help | grep -qE '^  --out ([A-Z]+), -o \1 '; then
+    if ! grep -qx out options || "$ALIBI" "$command" --help |
+        grep -qE '^  --out ([A-Z]+), -o \1 '; then
         pass "$command: -o stands beside --out"
     else
         fail "$command" "no -o beside --out"
     fi
 done
 
-unknown=$(grep -oE '`--[a-z0-9-]+[ `]' "$manual" | sed 's/`--//; s/[ `]$//; s/^no-//' | sort -u | grep -vxF -f all)
-if [ -z "$unknown" ]; then pass "the manual has no option that is not there"; else fail "docs/cli.md" "$unknown"; fi
+unknown=$(grep -oE '`--[a-z0-9-]+[ `]' "$manual" | sed 's/`--//; s/[ `]$//; s/^no-//' | sort -u |
+    grep -vxF -f all)
+if [ -z "$unknown" ]; then
+    pass "the manual has no option that is not there"
+else
+    fail "docs/cli.md" "$unknown"
+fi
 
-# The methods that help explains, each with its place in the documentation; those of the paper are among them.
-"$ALIBI" train --help | sed '1,/^Position methods:/d' | grep -oE '^  [a-z0-9-]+ ' | tr -d ' ' > methods
+# The methods that help explains, each with its place in the documentation; those of the paper are
+# among them.
+"$ALIBI" train --help | sed '1,/^Position methods:/d' | grep -oE '^  [a-z0-9-]+ ' |
+    tr -d ' ' > methods
 while read -r method; do
-    if grep -q "^| \`--position NAME\` .*\`$method\`" "$manual" && grep -q "\`$method\`" "$SOURCE/docs/positions.md"; then
+    if grep -q "^| \`--position NAME\` .*\`$method\`" "$manual" &&
+        grep -q "\`$method\`" "$SOURCE/docs/positions.md"; then
         pass "$method is documented"
     else
         fail "$method" "not in docs/cli.md or docs/positions.md"
     fi
 done < methods
 for method in none learned sinusoidal rotary t5 alibi; do
-    if grep -qx "$method" methods; then pass "help explains $method"; else fail "$method" "not in help"; fi
+    if grep -qx "$method" methods; then
+        pass "help explains $method"
+    else
+        fail "$method" "not in help"
+    fi
 done
 finish

@@ -15,7 +15,8 @@ expect 2 "option '--out' needs a value: DIR" "$ALIBI" train -o
 expect 2 "unknown option '--out'" "$ALIBI" generate -o a
 expect 2 "too few arguments; usage: alibi eval MODEL" "$ALIBI" eval
 expect 2 "'b' is one argument too many" "$ALIBI" generate a b
-expect 2 "'--device'.*'cudda' is not one of auto\|cpu\|cuda: did you mean 'cuda'" "$ALIBI" train --device cudda
+expect 2 "'--device'.*'cudda' is not one of auto\|cpu\|cuda: did you mean 'cuda'" \
+    "$ALIBI" train --device cudda
 expect 2 "'--device'.*'gpu' is not one of auto\|cpu\|cuda$" "$ALIBI" train --device gpu
 expect 2 "unknown option '--device'" "$ALIBI" text --device cpu --out a
 expect 2 "no benchmark 'speed'" "$ALIBI" bench speed
@@ -28,7 +29,8 @@ expect 2 "'--steps'.*'ten' is not a whole number" "$ALIBI" train --steps ten
 expect 2 "'--steps'.*0 is out of range" "$ALIBI" train --steps=0
 expect 2 "'--lr'.*'fast' is not a number" "$ALIBI" train --lr fast
 expect 2 "'--lr'.*nan" "$ALIBI" train --lr nan
-expect 2 "'--norm'.*'layernrm' is not one of layernorm\|rmsnorm: did you mean 'layernorm'" "$ALIBI" train --norm layernrm
+expect 2 "'--norm'.*'layernrm' is not one of layernorm\|rmsnorm: did you mean 'layernorm'" \
+    "$ALIBI" train --norm layernrm
 expect 2 "heads 3 do not divide width 16" "$ALIBI" train "${tiny[@]}" --heads 3
 expect 2 "heads 3 do not divide width 16" "$ALIBI" compare "${tiny[@]}" --heads 3
 expect 2 "heads 3 do not divide width 16" "$ALIBI" bench train --width 16 --heads 3
@@ -39,7 +41,8 @@ expect 2 "'--position' is not for a comparison: give --methods" "$ALIBI" compare
 for command in train compare; do
     expect 2 "'--train-length'.*0 is out of range" "$ALIBI" "$command" --train-length 0
     expect 2 "'--train-length'.*-5 is out of range" "$ALIBI" "$command" --train-length -5
-    expect 2 "'--train-length'.*99999999999 is out of range" "$ALIBI" "$command" --train-length 99999999999
+    expect 2 "'--train-length'.*99999999999 is out of range" \
+        "$ALIBI" "$command" --train-length 99999999999
     expect 2 "'--train-length'.*64 bits" "$ALIBI" "$command" --train-length 99999999999999999999
 done
 expect 2 "'--lengths'.*0 is out of range" "$ALIBI" compare --lengths 64,0
@@ -48,13 +51,15 @@ expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths "64,
 expect 2 "'--lengths'.*'6 4' is not a whole number" "$ALIBI" compare --lengths "6 4, 128"
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods "alibi, rotery"
 expect 2 "'--text-bytes'.*-1 is out of range" "$ALIBI" compare --text-bytes -1
-[ -e runs ] && fail "usage errors leave nothing behind" "there is a folder 'runs'" || pass "usage errors leave nothing behind"
+[ -e runs ] && fail "usage errors leave nothing behind" "there is a folder 'runs'" ||
+    pass "usage errors leave nothing behind"
 
 # Recipes
 recipe() { printf '%s\n' "$@" > recipe.json; }
 expect 3 "'absent.json'" "$ALIBI" train --recipe absent.json
 recipe '{' '  "layers": 2,' '  "heds": 4' '}'
-expect 3 "'recipe.json' line 3: unknown key 'heds': did you mean 'heads'\?" "$ALIBI" train --recipe recipe.json
+expect 3 "'recipe.json' line 3: unknown key 'heds': did you mean 'heads'\?" \
+    "$ALIBI" train --recipe recipe.json
 recipe '{ "layers": 2, }'
 expect 3 "'recipe.json'.*line 1" "$ALIBI" train --recipe recipe.json
 recipe '{ "layers": 2, "layers": 3 }'
@@ -78,8 +83,10 @@ expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
 
 # The recipe comes first wherever it stands, and options override it.
 recipe '{ "layers": 2, "width": 16, "heads": 2, "train_length": 8, "batch": 1, "steps": 2, "text_bytes": 200000 }'
-check "a flag before the recipe overrides it" "$ALIBI" train --quiet --layers 1 --recipe recipe.json --no-tied --out run
-if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json && grep -q '"tied": false' run/recipe.json &&
+check "a flag before the recipe overrides it" \
+    "$ALIBI" train --quiet --layers 1 --recipe recipe.json --no-tied --out run
+if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json &&
+    grep -q '"tied": false' run/recipe.json &&
     grep -q '"text_seed": 1' run/recipe.json && grep -q '"text_bytes": 200000' run/recipe.json; then
     pass "the recipe is beside the run"
 else
@@ -89,8 +96,10 @@ for recipe in "$SOURCE"/recipes/*.json; do
     command=train
     grep -q '"methods"' "$recipe" && command=compare
     # A length beyond the text stops it behind the checks and before the work.
-    expect 3 "tokens" "$ALIBI" "$command" --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
+    expect 3 "tokens" \
+        "$ALIBI" "$command" --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
     # The recipe of a model serves for a comparison too: its position is passed over.
-    expect 3 "tokens" "$ALIBI" compare --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
+    expect 3 "tokens" \
+        "$ALIBI" compare --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
 done
 finish
