@@ -48,7 +48,7 @@ check_columns() {
         { line = $0; gsub(/[\200-\277]/, "", line) }
         length(line) > columns {
             longest = 0
-            n = split(line, part, /["\x27]/)
+            n = split(line, part, /["\047]/)
             for (i = 2; i < n; i++)
                 if (length(part[i]) > longest) longest = length(part[i])
             if (longest < 60) print FILENAME ":" FNR ": " length(line) " columns"
