@@ -21,8 +21,8 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-/* Minutes on two cores, and long enough for the methods to part: `make demo` is these defaults and
- * nothing else. */
+/* Minutes on two cores, and long enough to separate the methods: `make demo` uses these defaults
+ * and nothing else. */
 static const char *const training_defaults[][2] = {
     { "train-length", "64" }, { "batch", "8" },   { "steps", "1200" },
     { "lr", "4e-3" },         { "warmup", "40" },
@@ -59,7 +59,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (line->given & 1u << POSITION)
         return cli_fail(
             ALIBI_USAGE,
-            "option '--position' is not for a comparison: give --methods, one model is trained for each");
+            "option '--position' is not for a comparison: give --methods; each trains one model");
     cli_catch_signals();
     status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
@@ -71,7 +71,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = print_result(result, job);
     if (status == ALIBI_INTERRUPTED)
         cli_fail(status,
-                 "stopped; what is done is saved in '%s' and the same command goes on from there",
+                 "stopped; completed work is saved in '%s', and the same command resumes it",
                  job->out);
     alibi_compare_free(result);
     alibi_corpus_free(corpus);
@@ -91,17 +91,17 @@ alibi_status cmd_compare(int argc, char **argv)
         [BUILTIN] = cli_builtin_group(&job.text.builtin),
         [MODEL] = cli_model_group(&job.model),
         [TRAINING] = cli_training_group(&job.training),
-        [POSITION] = { .values = &job.model }, /* so that the recipe of a model may be used;
-                                                  --methods takes its place */
+        [POSITION] = { .values = &job.model }, /* accepted in the recipe of a model, not used */
         [DEVICE] = cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "compare",
         .usage = "[FILE...] [OPTION...]",
         .about =
-            "Trains one model per position method on the same data with the same seed, tests each at every length, prints a "
-            "table and a plot, and writes results.json, results.csv and report.html, and recipe.json to repeat it. Stopped with "
-            "SIGINT or SIGTERM it exits with 75, and the same command goes on from there.",
+            "Trains one model per position method on the same data with the same seed, tests each "
+            "at every length, prints tables and a plot, and writes results.json, results.csv, "
+            "report.html, and recipe.json to repeat it. SIGINT or SIGTERM saves and exits with 75; "
+            "the same command resumes.",
         .groups = groups,
         .count = GROUPS,
         .max_operands = INT_MAX,
@@ -117,7 +117,7 @@ alibi_status cmd_compare(int argc, char **argv)
         status = cli_table_copy(&training, &groups[TRAINING]);
     if (status != ALIBI_OK)
         return status;
-    cli_table_drop(&model, "position"); /* what --methods is for */
+    cli_table_drop(&model, "position"); /* --methods takes its place */
     for (int i = 0; i < CLI_COUNT(training_defaults); i++)
         cli_table_default(&training, training_defaults[i][0], training_defaults[i][1]);
     return cli_run(&line, argc, argv, run, &job);

@@ -1,4 +1,4 @@
-/* cmd_inspect.c - what a checkpoint, a run or a file is made of */
+/* cmd_inspect.c - describes a checkpoint, a run or a file */
 #include "cli.h"
 
 struct job {
@@ -30,9 +30,8 @@ alibi_status cmd_inspect(int argc, char **argv)
     struct cli_line line = {
         .command = "inspect",
         .usage = "PATH [OPTION...]",
-        .about =
-            "Says what PATH is made of: a run's folder, a checkpoint, a safetensors file, a text file, a tokenizer, token "
-            "shards, every byte of which is verified, or the folder of a comparison.",
+        .about = "Describes PATH: a run's folder, a checkpoint, a safetensors file, a text file, a "
+                 "tokenizer, token shards (every byte is verified), or the folder of a comparison.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

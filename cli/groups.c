@@ -8,8 +8,8 @@
 alibi_status cli_table_copy(struct cli_table *t, struct alibi_option_group *group)
 {
     if (group->count > CLI_COUNT(t->at))
-        return cli_fail(ALIBI_USAGE, "'%s' has %d options, and cli_table room for %d", group->title,
-                        group->count, CLI_COUNT(t->at));
+        return cli_fail(ALIBI_USAGE, "'%s' has %d options, but struct cli_table has room for %d",
+                        group->title, group->count, CLI_COUNT(t->at));
     memcpy(t->at, group->options, (size_t)group->count * sizeof t->at[0]);
     group->options = t->at;
     t->group = group;
@@ -143,9 +143,8 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
     alibi_status status = ALIBI_OK;
 
     if (count == 0 && text->valid)
-        return cli_fail(
-            ALIBI_USAGE,
-            "--valid goes with files; the built-in text has a validation part of its own");
+        return cli_fail(ALIBI_USAGE,
+                        "--valid needs files; the built-in text has a validation part of its own");
     if (text->end && !text->tokenizer)
         return cli_fail(ALIBI_USAGE, "--end names a token of a tokenizer; give --tokenizer too");
     if (text->tokenizer) {

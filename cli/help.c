@@ -43,38 +43,24 @@ static void spell_option(const struct alibi_option *option, char *buffer, size_t
         snprintf(buffer, size, "--%s %s", option->name, option->value ? option->value : "VALUE");
 }
 
-static bool is_number(const struct alibi_option *option)
-{
-    return option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL ||
-           option->type == ALIBI_OPTION_INTS;
-}
-
-/* "1..64", "at least 0", "" */
-static void spell_range(const struct alibi_option *option, char *buffer, size_t size)
-{
-    buffer[0] = '\0';
-    if (option->type == ALIBI_OPTION_CHOICE)
-        snprintf(buffer, size, "%s", option->choices);
-    else if (is_number(option) && option->max >= CLI_UNBOUNDED && option->min > -CLI_UNBOUNDED)
-        snprintf(buffer, size, "at least %.10g", option->min);
-    else if (is_number(option) && option->max < CLI_UNBOUNDED)
-        snprintf(buffer, size, "%.10g..%.10g", option->min, option->max);
-}
-
 /* " (1..64; default 4)", or as much of it as there is */
 static void spell_notes(const struct alibi_option *option, char *buffer, size_t size)
 {
+    bool number = option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL ||
+                  option->type == ALIBI_OPTION_INTS;
     bool has_default = option->initial && *option->initial && option->type != ALIBI_OPTION_FLAG;
-    char range[128];
+    char range[128] = "";
 
-    spell_range(option, range, sizeof range);
+    if (option->type == ALIBI_OPTION_CHOICE)
+        snprintf(range, sizeof range, "%s", option->choices);
+    else if (number && option->max < CLI_UNBOUNDED)
+        snprintf(range, sizeof range, "%.10g..%.10g", option->min, option->max);
+    else if (number && option->min > -CLI_UNBOUNDED)
+        snprintf(range, sizeof range, "at least %.10g", option->min);
     buffer[0] = '\0';
-    if (range[0] && has_default)
-        snprintf(buffer, size, " (%s; default %s)", range, option->initial);
-    else if (range[0])
-        snprintf(buffer, size, " (%s)", range);
-    else if (has_default)
-        snprintf(buffer, size, " (default %s)", option->initial);
+    if (range[0] || has_default)
+        snprintf(buffer, size, " (%s%s%s%s)", range, range[0] && has_default ? "; " : "",
+                 has_default ? "default " : "", has_default ? option->initial : "");
 }
 
 static void print_option(FILE *out, const struct alibi_option *option)
@@ -99,7 +85,7 @@ static void print_option(FILE *out, const struct alibi_option *option)
 static void print_group(FILE *out, const struct alibi_option_group *group)
 {
     if (!group->title)
-        return; /* understood, so that a recipe may have them, but of no effect here */
+        return; /* accepted, so that a recipe may have them, but without effect here */
     fprintf(out, "\n%s:\n", group->title);
     for (int i = 0; i < group->count; i++)
         print_option(out, &group->options[i]);

@@ -1,4 +1,5 @@
-/* json.c - results as JSON on stdout, one member per line */
+/* json.c - results as JSON on stdout, one member per line: the only writer of the program, which
+ * sees alibi.h and nothing else of the library */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -8,8 +9,8 @@
 static int depth;
 static bool first = true; /* nothing yet within the innermost bracket */
 
-/* Bytes of the UTF-8 character at the front, 0 if there is none: RFC 3629, so no overlong forms and
- * no surrogates. */
+/* Bytes of the UTF-8 character at the front; 0 if there is none (RFC 3629: no overlong forms and no
+ * surrogates). */
 static int character_bytes(const unsigned char *text)
 {
     static const unsigned long least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -28,7 +29,7 @@ static int character_bytes(const unsigned char *text)
     return code >= least[bytes] && code <= 0x10ffff && code >> 11 != 0x1b ? bytes : 0;
 }
 
-/* Names of files may have any bytes; those that are no text become U+FFFD. */
+/* File names may contain any bytes; those that are not UTF-8 become U+FFFD. */
 static void print_string(const char *string)
 {
     const unsigned char *text = (const unsigned char *)string;

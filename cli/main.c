@@ -18,13 +18,14 @@ static const struct command {
 } commands[] = {
     { "compare", cmd_compare,
       "train a model per position method, test each at growing lengths, write the report" },
-    { "train", cmd_train, "train one model, or go on with its training" },
+    { "train", cmd_train, "train one model, or resume its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
     { "generate", cmd_generate, "continue a text with a model" },
-    { "tokenize", cmd_tokenize, "learn a vocabulary from text, and turn text into token shards" },
-    { "inspect", cmd_inspect, "say what a checkpoint, a run or a file is made of" },
+    { "tokenize", cmd_tokenize,
+      "learn a vocabulary from text, and convert text into token shards" },
+    { "inspect", cmd_inspect, "describe a checkpoint, a run or a file" },
     { "text", cmd_text, "write the built-in text to a file" },
-    { "plan", cmd_plan, "say what training would take of the device's memory" },
+    { "plan", cmd_plan, "show how much device memory training would take" },
     { "bench", cmd_bench, "measure speed and memory on this machine" },
     { "help", cmd_help, "explain a command and its options" },
 };
@@ -42,7 +43,7 @@ alibi_status cli_fail(alibi_status status, const char *format, ...)
     va_end(arguments);
     for (char *c = own_error; *c; c++) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?'; /* names come from outside; the message stays one line */
+            *c = '?'; /* names come from outside, and the message must stay one line */
     }
     return status;
 }
@@ -113,8 +114,8 @@ static alibi_status cmd_help(int argc, char **argv)
 
 /* ---- the run */
 
-/* ALIBI_FAULT="memory:12" lets the 12th allocation fail, so that the tests try the very program
- * that is shipped. */
+/* ALIBI_FAULT="memory:12" makes the 12th allocation fail, so that tests run the program that is
+ * shipped. */
 static alibi_status inject_fault(void)
 {
     const char *fault = getenv("ALIBI_FAULT");
@@ -125,12 +126,12 @@ static alibi_status inject_fault(void)
     if (!fault || !*fault)
         return ALIBI_OK;
     if (sscanf(fault, "%15[a-z]:%lld%n", how, &n, &end) != 2 || fault[end] != '\0' || n < 0)
-        return cli_fail(ALIBI_USAGE, "ALIBI_FAULT is '%s', not memory:N, file:N or nan:N", fault);
+        return cli_fail(ALIBI_USAGE, "ALIBI_FAULT is '%s'; it must be memory:N, file:N or nan:N",
+                        fault);
     return alibi_inject_fault(how, n);
 }
 
-/* A reader that has seen enough and closed the pipe is no failure; results that did not reach the
- * disk are. */
+/* A reader that closed the pipe early is no failure; results that did not reach the disk are. */
 static alibi_status finish_output(alibi_status status)
 {
     errno = 0;
@@ -159,8 +160,8 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     return finish_output(command->run(argc, argv));
 }
 
-/* Starts the program anew, under the path it has, by which ps and top call it, if the environment
- * was not yet what the libraries below want for speed. If that fails, all still works. */
+/* Restarts the program if the environment was not yet what the libraries below need for speed. The
+ * real path is used so that ps and top show its name. If the restart fails, all still works. */
 static void settle_environment(char **argv)
 {
     char path[PATH_MAX];
@@ -181,7 +182,7 @@ int main(int argc, char **argv)
     alibi_status status;
 
     settle_environment(argv);
-    /* A closed pipe is seen where it is written to; it must not end a training whose progress
+    /* A closed pipe is noticed where it is written; it must not end a training run whose progress
      * nobody reads any more. */
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {

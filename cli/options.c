@@ -2,15 +2,15 @@
  *
  *   defaults, then the recipe, then the options of the command line: the later one wins
  *
- * The names, types and ranges are those of the tables; the library checks values and finds the
- * nearest name. */
+ * Names, types and ranges come from the tables; the library checks values and finds the nearest
+ * name. */
 #include <string.h>
 
 #include "cli.h"
 
 enum { GROUPS_MAX = 12 };
 
-/* What every command has. They are no recipe keys. */
+/* Options of every command. They are not recipe keys. */
 struct common {
     char *recipe;
     bool quiet, help;
@@ -26,7 +26,7 @@ static const struct alibi_option common_options[] = {
     { "help", ALIBI_OPTION_FLAG, AT(help), 0, 0, NULL, NULL, NULL, "print this and exit" },
 };
 
-/* All groups of a command with the common one behind them. */
+/* All groups of a command, then the common one. */
 struct groups {
     struct alibi_option_group at[GROUPS_MAX];
     int count;
@@ -52,8 +52,8 @@ static bool is_negated(const struct groups *g, const char *name)
     return option && option->type == ALIBI_OPTION_FLAG;
 }
 
-/* The value of an option that needs one: behind `=`, or the next argument unless that is an option
- * itself. */
+/* The value of an option that needs one: after `=`, or the next argument unless that is an option.
+ */
 static alibi_status take_value(const struct alibi_option *option, const char *next,
                                struct argument *out)
 {
@@ -65,12 +65,6 @@ static alibi_status take_value(const struct alibi_option *option, const char *ne
     out->text = next;
     out->used = 2;
     return ALIBI_OK;
-}
-
-/* The one short form: everybody's fingers know it. */
-static const char *long_form(const char *argument)
-{
-    return strcmp(argument, "-o") == 0 ? "--out" : argument;
 }
 
 /* Reads `--name value`, `--name=value`, `--flag` or `--no-flag`. `name` is room for the option's
@@ -85,10 +79,10 @@ static alibi_status read_option(const struct groups *g, const char *argument, co
     if (argument[1] != '-')
         return cli_fail(
             ALIBI_USAGE,
-            "no option '%s': options begin with two dashes, and a file of that name goes behind '--'",
+            "no option '%s': options begin with two dashes; put a file of that name after '--'",
             argument);
     if (length >= size)
-        length = size - 1; /* too long to be one of ours: the lookup will say so */
+        length = size - 1; /* too long to exist: the lookup fails */
     memcpy(name, argument + 2, length);
     name[length] = '\0';
     *out = (struct argument){ .name = name, .text = equals ? equals + 1 : NULL, .used = 1 };
@@ -99,7 +93,7 @@ static alibi_status read_option(const struct groups *g, const char *argument, co
     }
     option = alibi_options_find(g->at, g->count, out->name, &out->group);
     if (!option)
-        return alibi_options_set(g->at, g->count, out->name, ""); /* fails, and names the nearest */
+        return alibi_options_set(g->at, g->count, out->name, ""); /* fails and names the nearest */
     if (option->type == ALIBI_OPTION_FLAG) {
         if (!out->text)
             out->text = "true";
@@ -110,14 +104,8 @@ static alibi_status read_option(const struct groups *g, const char *argument, co
 
 /* ---- all arguments */
 
-/* A lone dash stands for standard input. */
-static bool is_option(const char *argument)
-{
-    return argument[0] == '-' && argument[1] != '\0';
-}
-
-/* Goes through argv once and sets the options of the common group, or those of all others; operands
- * are moved to the front of argv in the second case. */
+/* Walks through argv once and sets the options of the common group, or those of all others; in the
+ * second case operands move to the front of argv. */
 static alibi_status walk(const struct groups *g, struct cli_line *line, int argc, char **argv,
                          bool common)
 {
@@ -134,15 +122,16 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        if (options_ended || !is_option(argv[i])) {
+        if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0') { /* "-": standard input */
             if (!common)
                 argv[operands] = argv[i];
             operands++;
             i++;
             continue;
         }
-        status = read_option(g, long_form(argv[i]), i + 1 < argc ? argv[i + 1] : NULL, name,
-                             sizeof name, &argument);
+        /* -o is the only short form, because everybody knows it. */
+        status = read_option(g, strcmp(argv[i], "-o") == 0 ? "--out" : argv[i],
+                             i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
         if (status == ALIBI_OK && (argument.group == &g->at[g->count - 1]) == common)
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);
         if (status != ALIBI_OK)
@@ -152,17 +141,6 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
     }
     line->operands = (const char *const *)argv;
     line->operand_count = operands;
-    return ALIBI_OK;
-}
-
-static alibi_status check_operands(const struct cli_line *line)
-{
-    if (line->operand_count < line->min_operands)
-        return cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
-                        line->usage);
-    if (line->operand_count > line->max_operands)
-        return cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s",
-                        line->operands[line->max_operands], line->command, line->usage);
     return ALIBI_OK;
 }
 
@@ -176,10 +154,16 @@ static alibi_status parse(const struct groups *g, struct cli_line *line, struct 
         status = alibi_options_read(line->groups, line->count, common->recipe);
     if (status == ALIBI_OK)
         status = walk(g, line, argc, argv, false);
-    return status == ALIBI_OK ? check_operands(line) : status;
+    if (status == ALIBI_OK && line->operand_count < line->min_operands)
+        status = cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
+                          line->usage);
+    if (status == ALIBI_OK && line->operand_count > line->max_operands)
+        status = cli_fail(ALIBI_USAGE, "'%s' is one argument too many; usage: alibi %s %s",
+                          line->operands[line->max_operands], line->command, line->usage);
+    return status;
 }
 
-/* --help is answered whatever else stands there. */
+/* --help wins over everything else. */
 static bool asks_for_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {

@@ -1,7 +1,7 @@
 /* terminal.c - progress, notes and signals
  *
  * On a terminal the progress is one line that is rewritten in place; elsewhere it is a plain line
- * now and then. Whoever prints something else takes the progress line away first. */
+ * every ten seconds. The progress line is removed before anything else is printed. */
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,15 +15,14 @@
 
 static const double REWRITE_SECONDS = 0.1; /* on a terminal */
 static const double LINE_SECONDS = 10;     /* elsewhere */
-static const double REMEMBERED_SECONDS =
-    1; /* a task that took as long leaves its last line on the terminal */
+static const double KEPT_SECONDS = 1;      /* a task that took as long leaves its last line */
 
 static struct {
     bool quiet;
     bool rewrites; /* stderr is a terminal that can move its cursor */
-    bool pending;  /* a progress line stands there, not ended */
-    int64_t ended; /* what a task had done when it ended, while none has begun since */
-    double shown;  /* when the last one was printed */
+    bool pending;  /* there is a progress line, not yet ended */
+    int64_t ended; /* `done` of the last task, until another one begins */
+    double shown;  /* when the last line was printed */
 } screen;
 
 /* ---- the terminal */
@@ -111,7 +110,7 @@ double cli_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Of standard input nobody knows the end: total is 0. */
+/* The total is 0 for standard input, whose end is not known. */
 static bool is_finished(const struct alibi_progress *p)
 {
     return p->total > 0 && p->done >= p->total;
@@ -122,13 +121,13 @@ static double share_done(const struct alibi_progress *p)
     return p->total > 0 ? fmin((double)p->done / (double)p->total, 1) : 0;
 }
 
-/* "412/800 steps, 18.2k tokens/s, loss 1.432, 0:35 left", without what is not known */
+/* "412/800 steps, 18.2k tokens/s, loss 1.432, 0:35 left", without unknown parts */
 static void spell_figures(const struct alibi_progress *p, char *buffer, size_t size)
 {
     char number[CLI_SHORT], total[CLI_SHORT + 1] = "", speed[CLI_SHORT + 16] = "",
                                               loss[CLI_SHORT] = "";
     char done[CLI_SHORT], time[CLI_SHORT];
-    bool goes_on = p->total > 0 && !is_finished(p);
+    bool under_way = p->total > 0 && !is_finished(p);
 
     if (p->total > 0)
         snprintf(total, sizeof total, "/%s", cli_short_count(number, (double)p->total));
@@ -137,33 +136,25 @@ static void spell_figures(const struct alibi_progress *p, char *buffer, size_t s
     if (isfinite(p->loss))
         snprintf(loss, sizeof loss, ", loss %.3f", p->loss);
     snprintf(buffer, size, "%s%s %s%s%s, %s%s", cli_short_count(done, (double)p->done), total,
-             p->unit, speed, loss, cli_short_time(time, goes_on ? p->seconds_left : p->seconds),
-             goes_on ? " left" : "");
-}
-
-static void spell_bar(double share, char bar[21])
-{
-    int filled = (int)(share * 20);
-
-    memset(bar, '.', 20);
-    memset(bar, '#', (size_t)filled);
-    bar[20] = '\0';
+             p->unit, speed, loss, cli_short_time(time, under_way ? p->seconds_left : p->seconds),
+             under_way ? " left" : "");
 }
 
 static void rewrite_line(const struct alibi_progress *p, bool finished)
 {
-    char figures[160], bar[21], line[320];
+    static const char full[] = "####################", empty[] = "....................";
+    int filled = (int)(share_done(p) * 20);
+    char figures[160], line[320];
 
     spell_figures(p, figures, sizeof figures);
-    spell_bar(share_done(p), bar);
     if (p->total > 0)
-        snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s", p->task, bar, floor(100 * share_done(p)),
-                 figures);
+        snprintf(line, sizeof line, "%s [%.*s%s] %3.0f%%  %s", p->task, filled, full,
+                 empty + filled, floor(100 * share_done(p)), figures);
     else
         snprintf(line, sizeof line, "%s  %s", p->task, figures);
     fprintf(stderr, "\r%.*s\033[K", columns_of(STDERR_FILENO) - 1, line);
     screen.pending = true;
-    if (finished && p->seconds >= REMEMBERED_SECONDS) {
+    if (finished && p->seconds >= KEPT_SECONDS) {
         fputc('\n', stderr);
         screen.pending = false;
     }
@@ -250,17 +241,17 @@ void cli_terminal_start(bool quiet)
 
 /* ---- signals */
 
-/* The next signal acts as if it were not caught: whoever waits sees that nothing more was saved. A
- * save is complete or not there at every instant, so ending in the middle of one does no harm.
- * Within a second it is still the same request: timeout(1), say, signals its child and then the
- * child's group. */
+/* The next signal acts as if it were not caught: the parent sees that nothing more was saved. A
+ * save is complete or absent at every instant, so ending in the middle of one does no harm. Signals
+ * within a second are one request: timeout(1), for one, signals its child and then the child's
+ * group. */
 static void on_signal(int number)
 {
     static struct timespec first;
     struct timespec now;
 
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!alibi_global_stop_requested()) {
+    if (!alibi_stop_requested(&stop)) {
         first = now;
         alibi_request_stop();
         alibi_stop_request(&stop);

@@ -67,7 +67,7 @@ kill -INT $pid
 wait $pid
 code=$?
 if [ "$code" = 75 ] && [ "$(wc -l < stderr)" = 1 ] && grep -q "'stopped'.*same command" stderr && [ ! -s stdout ]; then
-    pass "SIGINT: 75, and how to go on"
+    pass "SIGINT: 75, and how to resume"
 else
     fail "SIGINT" "exit code $code"
 fi
@@ -88,12 +88,12 @@ expect 5 "'shared.*(in use|another)" "$ALIBI" compare "${long[@]}" --steps 10000
 kill -TERM $pid
 wait $pid
 expect 6 "step" env ALIBI_FAULT=nan:3 "$ALIBI" compare "${long[@]}" --out nan
-check "goes on after a NaN" "$ALIBI" compare "${long[@]}" --out nan
+check "resumes after a NaN" "$ALIBI" compare "${long[@]}" --out nan
 printf 'a line of text that is there to be read, number %d\n' $(seq 500) > own.txt
 check "files of one's own" "$ALIBI" compare own.txt "${tiny[@]}" --methods alibi --lengths 16,32 --eval-tokens 640 --out own
 printf 'a line that is kept for validation, number %d\n' $(seq 40) > kept.txt
-expect 3 "of the same text, with another validation text" "$ALIBI" compare own.txt --valid kept.txt "${tiny[@]}" --methods alibi \
+expect 3 "of the same text, but with another --valid" "$ALIBI" compare own.txt --valid kept.txt "${tiny[@]}" --methods alibi \
     --lengths 16,32 --eval-tokens 640 --out own
-expect 3 "the validation text beside 'own.txt' has [0-9]+ tokens, .* length 9999" "$ALIBI" compare own.txt --valid kept.txt "${tiny[@]}" \
+expect 3 "the validation text of 'own.txt' has [0-9]+ tokens, .* length 9999" "$ALIBI" compare own.txt --valid kept.txt "${tiny[@]}" \
     --methods alibi --lengths 16,9999 --eval-tokens 0 --out kept
 finish

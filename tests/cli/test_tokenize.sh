@@ -28,7 +28,7 @@ expect 5 "cannot write 'none/t.json': No such file" "$ALIBI" tokenize --train al
 expect 3 "'absent.txt'" "$ALIBI" tokenize --train all.txt absent.txt -o x.json
 expect 3 "'absent.txt'" "$ALIBI" tokenize absent.txt -o x
 expect 3 "'absent.json'" "$ALIBI" tokenize --tokenizer absent.json all.txt -o x
-expect 2 "--valid goes with files" "$ALIBI" train "${tiny[@]}" --valid all.txt --out x
+expect 2 "--valid needs files" "$ALIBI" train "${tiny[@]}" --valid all.txt --out x
 if script -qec true /dev/null > /dev/null 2>&1; then # there is a pseudo-terminal to be had
     script -qec "'$ALIBI' tokenize -o x" /dev/null > stdout 2> stderr
     [ $? = 2 ] && grep -q "standard input is a terminal" stdout && pass "no file and a terminal" || fail "terminal" "no such message"

@@ -1,4 +1,4 @@
-/* report_check.h - what the tests of charts and reports share: text with a part, lines, words,
+/* report_check.h - shared by the tests of charts and reports: text with a part, lines, words,
  * markup */
 #ifndef REPORT_CHECK_H
 #define REPORT_CHECK_H
@@ -36,7 +36,7 @@ static inline int widest_line(const char *text)
     return widest;
 }
 
-/* `word` stands in the text with no letter beside it, in any case. */
+/* Whether the text has `word`, in any case, with no letter beside it. */
 static inline bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);
@@ -61,7 +61,7 @@ static inline bool is_void(const char *name)
     return strcmp(name, "meta") == 0 || strcmp(name, "input") == 0;
 }
 
-/* Behind the content of <style> and <script>, which is not markup. */
+/* Skips the content of <style> and <script>, which is not markup. */
 static inline const char *skip_raw(const char *p, const char *name)
 {
     char end[32];

@@ -1,0 +1,216 @@
+/* The HTML page: what it shows, that it loads nothing, and that names cannot become markup */
+#include "unit/report_results.h"
+
+static void page_has_headline_figures_tables_and_setting(void **state)
+{
+    static const char *const parts[] = {
+        "<h1>alibi, trained at 128, is 4% better at 1024 than at 128; sinusoidal is 3.1 times worse at 1024.</h1>",
+        "id=\"fig-ppl-title\">Perplexity against test length</title>",
+        "id=\"fig-sliding-title\">Perplexity against test length, sliding window</title>",
+        "Scored on 16.4K tokens of the text, not 41.0K as above",
+        "(the early token curse)",
+        "<td>3.072</td><td>2.765</td>",
+        "each token with all that came before it as context",
+        "<b>As one stream of 8192 tokens.</b>",
+        "<strong>3.000</strong></td><td>31%</td><td>0.12</td><td>0.50</td><td>81.9K</td>",
+        "As one stream of 8192 tokens alibi has the lowest perplexity, 3.000, 50% below the next, rotary with 6.000.",
+        "--eval-tokens 50000 --sliding-tokens 16384 --stream-tokens 8192",
+        "--text-seed 3 --text-bytes 4000000",
+        "alibi compare --recipe recipe.json",
+        "id=\"fig-home-title\">Loss by position at length 128</title>",
+        "id=\"fig-far-title\">Loss by position at length 1024</title>",
+        "id=\"fig-speed-title\"",
+        "id=\"fig-memory-title\"",
+        "trained at 128</text>",
+        "<b>Training speed.</b>",
+        "<b>Peak memory.</b>",
+        "<th scope=\"col\" class=\"trained\">128",
+        "<strong>3.072</strong>",
+        "<dt>seed</dt><dd>42</dd>",
+        "--methods alibi,sinusoidal,rotary,learned",
+        "--lengths 128,512,1024",
+        "--seed 42",
+        "--no-embedding-norm",
+        "learned, to 128",
+    };
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_contains(out.data, parts[i]);
+    text_free(&out);
+    free(r);
+}
+
+static void assert_on_page(const struct alibi_compare_result *r, const char *line)
+{
+    struct text out = { 0 };
+
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, line);
+    assert_balanced(out.data);
+    text_free(&out);
+}
+
+static void page_has_one_device_for_all_or_one_for_each_method(void **state)
+{
+    struct alibi_compare_result *r = new_results(), *hostile = new_hostile_results(),
+                                *missing = new_missing_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_on_page(r, "<div><dt>device</dt><dd>cpu, fp32</dd></div>\n</dl>\n<h3>Text</h3>");
+    r->methods = 3;
+    set_device(&r->method[0], "NVIDIA H200", ALIBI_BF16);
+    assert_on_page(
+        r,
+        "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: cpu, fp32; rotary: cpu, fp32</dd>");
+    set_device(&r->method[1], "NVIDIA H200", ALIBI_FP32);
+    set_device(&r->method[2], "", 0);
+    assert_on_page(
+        r,
+        "<dt>device</dt><dd>alibi: NVIDIA H200, bf16; sinusoidal: NVIDIA H200, fp32; rotary: not known</dd>");
+    assert_on_page(
+        hostile,
+        ": &lt;b&gt;GPU&lt;/b&gt;, bf16; a,&quot;b&quot;&amp;&#39;c&#39;?: a &quot;quick&quot;, hot one??, bf16; ");
+    assert_ok(report_html(&out, missing));
+    assert_lacks(out.data, "<dt>device</dt>");
+    text_free(&out);
+    free(r);
+    free(hostile);
+    free(missing);
+}
+
+/* The numbers beside the y axis of a figure. */
+static void y_ticks(char *ticks, size_t size, const char *page, const char *figure)
+{
+    const char *p = strstr(page, figure), *end;
+
+    assert_non_null(p);
+    end = strstr(p, "class=\"axis-title\"");
+    assert_non_null(end);
+    ticks[0] = '\0';
+    for (p = strstr(p, "text-anchor=\"end\">"); p != NULL && p < end;
+         p = strstr(p, "text-anchor=\"end\">")) {
+        p += strlen("text-anchor=\"end\">");
+        snprintf(ticks + strlen(ticks), size - strlen(ticks), "%.*s ", (int)strcspn(p, "<"), p);
+    }
+}
+
+static void both_perplexity_figures_have_one_scale(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+    char above[256], below[256];
+
+    (void)state;
+    r->method[1].sliding[2].ppl =
+        93; /* farther than any other: the first figure has room for it too */
+    assert_ok(report_html(&out, r));
+    y_ticks(above, sizeof above, out.data, "fig-ppl-title\">");
+    y_ticks(below, sizeof below, out.data, "fig-sliding-title\">");
+    assert_contains(below, "50 ");
+    assert_string_equal(above, below);
+    text_free(&out);
+    free(r);
+}
+
+/* Files cannot be named, so the command says where they go. */
+static void the_command_for_a_text_from_files_asks_for_them(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    r->builtin = (struct alibi_builtin){ 0 };
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "alibi compare FILE... --methods alibi");
+    assert_lacks(out.data, "text-seed");
+    text_free(&out);
+    snprintf(r->tokenizer, sizeof r->tokenizer, "words");
+    r->own_valid = true;
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "<dt>tokenizer</dt><dd>words</dd>");
+    assert_contains(out.data,
+                    "alibi compare FILE... --tokenizer PATH --valid PATH --recipe recipe.json");
+    assert_contains(out.data,
+                    "alibi compare FILE... --tokenizer PATH --valid PATH --methods alibi");
+    text_free(&out);
+    free(r);
+}
+
+static void page_loads_nothing(void **state)
+{
+    static const char *const loads[] = { "http://", "https://", "src=",    "href=", "url(",
+                                         "@import", "<link",    "<iframe", "fetch(" };
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++)
+        assert_lacks(out.data, loads[i]);
+    assert_contains(out.data, "default-src 'none'");
+    text_free(&out);
+    free(r);
+}
+
+static void page_escapes_names(void **state)
+{
+    struct alibi_compare_result *r = new_hostile_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    assert_lacks(out.data, "<script>alert");
+    assert_lacks(out.data, "\x1b");
+    assert_contains(out.data, "&lt;script&gt;alert(1)&lt;/script&gt;");
+    assert_contains(out.data, "data-name=\"a,&quot;b&quot;&amp;&#39;c&#39;?\"");
+    assert_contains(out.data, "100%s%n");
+    text_free(&out);
+    free(r);
+}
+
+static void page_is_well_formed_whatever_the_results(void **state)
+{
+    (void)state;
+    for (int k = 0; k < ALL_RESULTS; k++) {
+        struct alibi_compare_result *r = all_results[k]();
+        struct text out = { 0 };
+        assert_ok(report_html(&out, r));
+        assert_balanced(out.data);
+        text_free(&out);
+        free(r);
+    }
+}
+
+static void one_model_is_spoken_of_as_one(void **state)
+{
+    struct alibi_compare_result *r = new_single_result();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "1 model, ");
+    assert_contains(out.data, "with seed 42, tested on text it has not seen.");
+    text_free(&out);
+    free(r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_model_is_spoken_of_as_one),
+        cmocka_unit_test(page_has_headline_figures_tables_and_setting),
+        cmocka_unit_test(page_has_one_device_for_all_or_one_for_each_method),
+        cmocka_unit_test(both_perplexity_figures_have_one_scale),
+        cmocka_unit_test(the_command_for_a_text_from_files_asks_for_them),
+        cmocka_unit_test(page_loads_nothing),
+        cmocka_unit_test(page_escapes_names),
+        cmocka_unit_test(page_is_well_formed_whatever_the_results),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
