@@ -298,27 +298,26 @@ ALIBI_API int64_t alibi_tokenizer_vocab(const alibi_tokenizer *t);    /* ids are
 /* The id after each document; -1: there is none. */
 ALIBI_API int32_t alibi_tokenizer_end(const alibi_tokenizer *t);
 
-/* The ids of a text, without an end (alibi_ids_free); any bytes will do. The text of ids
- * (alibi_text_free), with a 0 behind it; for bytes and BPE it is the text that was encoded. Ids
- * outside 0..vocab-1 are ALIBI_BAD_INPUT. */
+/* Encoding returns the ids of a text of any bytes, without an end id; free them with
+ * alibi_ids_free(). Decoding returns the text of ids, followed by a 0 byte; free it with
+ * alibi_text_free(). For bytes and BPE it is the text that was encoded. Ids outside 0..vocab-1 are
+ * ALIBI_BAD_INPUT. */
 ALIBI_API alibi_status alibi_tokenizer_encode(const alibi_tokenizer *t, const char *text,
                                               size_t bytes, int32_t **ids, int64_t *count);
 ALIBI_API alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const int32_t *ids,
                                               int64_t count, char **text, size_t *bytes);
 ALIBI_API void alibi_ids_free(int32_t *ids);
 
-/* How files are read as documents. Files packed by gzip or zstd are unpacked, whatever they are
- * called. A folder stands for all files in it and below, in the order of their names; "-" for
- * standard input. Text is UTF-8. */
+/* How files are read as documents. Text is UTF-8. Files compressed with gzip or zstd are recognised
+ * by their content. A folder means all files in it and in its subfolders, in the order of their
+ * names; "-" means standard input. */
 enum alibi_format { ALIBI_FORMAT_AUTO, ALIBI_FORMAT_TEXT, ALIBI_FORMAT_JSONL };
 enum alibi_document { ALIBI_DOCUMENT_FILE, ALIBI_DOCUMENT_LINE, ALIBI_DOCUMENT_BLANK_LINE };
 
 struct alibi_reading {
-    int format; /* enum alibi_format; auto: JSON lines if the name says .jsonl or .ndjson, else text
-                 */
+    int format;   /* enum alibi_format; auto: JSON lines for .jsonl and .ndjson, otherwise text */
     char *field;  /* JSON lines: the member with the text */
-    int document; /* enum alibi_document, for text: a file, a line, or what stands between blank
-                     lines */
+    int document; /* enum alibi_document, for text: a file, a line, or lines between blank lines */
 };
 
 ALIBI_API const struct alibi_option *alibi_reading_options(int *count);
@@ -328,8 +327,8 @@ enum alibi_vocabulary_type { ALIBI_BPE, ALIBI_WORDS };
 
 struct alibi_vocabulary {
     int type;          /* enum alibi_vocabulary_type */
-    int64_t vocab;     /* ids at most; 0: 32000 for bpe, all for words */
-    int64_t min_count; /* a pair (a word) that is rarer does not become a token */
+    int64_t vocab;     /* at most this many ids; 0: 32000 for bpe, all for words */
+    int64_t min_count; /* a rarer pair (or word) does not become a token */
     char *pattern; /* bpe: "gpt2" (or NULL), "bloom", "gpt4", or a regular expression that cuts text
                       into pieces; words: NULL */
 };
@@ -343,7 +342,7 @@ ALIBI_API alibi_status alibi_tokenizer_train(alibi_tokenizer **out,
                                              const struct alibi_reading *reading,
                                              const struct alibi_call *call);
 
-/* What tokenizing counted. Words are runs of bytes between white space. */
+/* Counts of a tokenized text. Words are runs of bytes between white space. */
 struct alibi_tokenize_result {
     int64_t documents, tokens, words, bytes;
     int64_t shards;
@@ -352,28 +351,29 @@ struct alibi_tokenize_result {
 };
 
 /* Writes the tokens of a corpus of any size into the folder `dir`: shards of `shard_tokens` tokens
- * in llm.c's format, with 16-bit ids for vocabularies up to 65,536 and 32-bit ids beyond,
- * index.json with counts and checksums, tokenizer.json, and request.json with what was asked for.
- * `dir` may not lie in a folder of `paths`, and there are at most 50,000 shards.
+ * in llm.c's format, with 16-bit ids for vocabularies up to 65,536 and 32-bit ids beyond;
+ * index.json with counts and checksums; tokenizer.json; and request.json with the arguments. `dir`
+ * must not be inside a folder of `paths`. There are at most 50,000 shards. reading NULL: each file
+ * is a document, as with `auto`.
  *
- * Stopped (by a kill, a power cut, or alibi_request_stop() with ALIBI_INTERRUPTED) it goes on
- * behind the last finished shard when called again with the same arguments, and the shards are,
- * byte for byte, those of a call that was never stopped. The files must be the same by size and
- * time; standard input must be fed the same text again from its start, which is compared with the
- * shards. Finished shards are verified before anything is added to them. On a folder that is
- * finished the same call does nothing and gives the same counts (but not with standard input: then
- * it is refused). Another request is ALIBI_BAD_INPUT that says what differs, unless no shard was
- * finished: then it takes the folder over. So is a folder with files of others. Text that cannot be
- * read leaves no folder behind that was not there before, unless a shard of it is finished. reading
- * NULL: each file is a document, as `auto` has it. */
+ * If the call was interrupted (by its stop flag, a kill or a power cut), the same call resumes
+ * after the last finished shard, and the shards are byte for byte those of a call that was never
+ * interrupted. The files must have the same size and time; standard input must provide the same
+ * text again from its start, which is compared with the shards. Finished shards are verified before
+ * anything is added.
+ *
+ * On a finished folder the same call does nothing and returns the same counts; with standard input
+ * it is refused. A different request is ALIBI_BAD_INPUT, which names the difference, unless no
+ * shard was finished: then it takes over the folder. A folder with other files is ALIBI_BAD_INPUT
+ * too. If the text cannot be read and no shard is finished, no new folder remains. */
 ALIBI_API alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
                                       const struct alibi_reading *reading, int64_t shard_tokens,
                                       const char *dir, struct alibi_tokenize_result *result,
                                       const struct alibi_call *call);
 
-/* Hands over the ids, in order, as they come: a run of them is a document, or a part of one.
- * `ends`: the document ends behind these, its end id included. No run is longer than what a block
- * of the text gives, so memory is bounded whatever a document is. False ends the call early. */
+/* Passes the ids to `ids` in order, as they are produced: a document, or a part of one, at a time.
+ * `ends`: the document ends with these, its end id included. A part is never longer than a block of
+ * the text, so memory is bounded for documents of any size. Returning false ends the call. */
 ALIBI_API alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths,
                                            int count, const struct alibi_reading *reading,
                                            bool (*ids)(void *user, const int32_t *ids,
@@ -385,8 +385,8 @@ typedef struct alibi_corpus alibi_corpus;
 
 enum alibi_split { ALIBI_TRAIN, ALIBI_VALID, ALIBI_TEST, ALIBI_ALL };
 
-/* Tokens of a vocabulary of words have no ends but those of lines: where only the tokens are known,
- * documents are lines then. */
+/* If only tokens are known and the vocabulary is of words, the documents are lines: words have no
+ * other end token. */
 struct alibi_corpus_info {
     int64_t documents, tokens, words, bytes;
     int64_t vocab;
@@ -399,21 +399,21 @@ struct alibi_builtin {
 
 ALIBI_API const struct alibi_option *alibi_builtin_options(int *count);
 
-/* The built-in corpus: text that a generator writes from the seed; `bytes` is its size, about.
- * Split by document. ALIBI_USAGE if either is out of the range that the options have. `t` NULL:
- * bytes. A corpus keeps its tokenizer: the caller may free `t`. */
+/* The built-in corpus: text that a generator makes from the seed, of about `bytes` bytes, split by
+ * document. ALIBI_USAGE if either is out of the range of its option. `t` NULL: bytes. A corpus
+ * keeps its tokenizer; the caller may free `t`. */
 ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, int64_t bytes,
                                             const alibi_tokenizer *t,
                                             const struct alibi_call *call);
 
-/* Text files and folders of them; or token shards: folders that alibi_tokenize() made, llm.c's .bin
- * files, folders of those. Text is tokenized into memory with `t` (NULL: bytes), shards are mapped.
- * Shards of ours bring their tokenizer, and `t` must then be NULL or the same; those of others need
- * `t`. Every id is checked against the vocabulary.
+/* Opens text files and folders of them, or token shards: folders written by alibi_tokenize(), .bin
+ * files of llm.c, and folders of those. Text is tokenized into memory with `t` (NULL: bytes);
+ * shards are mapped. Folders written by alibi_tokenize() contain their tokenizer, and `t` must be
+ * NULL or the same; other shards need `t`. Every id is checked against the vocabulary.
  *
- * valid NULL: the last twentieth of the text is the test split, the one before it the validation
- * split, cut at line ends where there are any. Else the validation split is that file or folder,
- * all of `paths` trains, and the test split is empty. */
+ * valid NULL: the last twentieth of the text is the test split and the one before it the validation
+ * split, cut at line ends if there are any. Otherwise the validation split is that file or folder,
+ * the training split is all of `paths`, and the test split is empty. */
 ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
                                          const char *valid, const alibi_tokenizer *t,
                                          const struct alibi_reading *reading,
@@ -422,8 +422,8 @@ ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split,
                                      struct alibi_corpus_info *info);
 
-/* Writes the text of a split to a file, as it was read but for line ends: one is added between two
- * documents where the first has none of its own. A failure leaves the file as it was. */
+/* Writes the text of a split to a file, as it was read, except that a line end is added after a
+ * document that does not end with one if another follows. A failure leaves the file unchanged. */
 ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi_split split,
                                           const char *path);
 
@@ -432,22 +432,22 @@ ALIBI_API alibi_status alibi_corpus_write(const alibi_corpus *corpus, enum alibi
 enum alibi_optimizer { ALIBI_ADAMW, ALIBI_NESTEROV };
 enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
-/* What the backward pass computes again instead of keeping: nothing but norms; what is cheap
- * (activations: more than a quarter of the memory); or whole blocks, of which only the input is
- * kept. The numbers are the same bits, but for cheap in bf16, where activations come from rounded
- * inputs: there only the loss is. */
+/* Activation checkpointing, that is, what the backward pass recomputes: only norms (none);
+ * activation functions too, which saves more than a quarter of the memory (cheap); or whole blocks,
+ * of which only the input is kept (block). Results are bit-identical, except that cheap in bf16
+ * recomputes from rounded inputs: then only the loss is the same. */
 enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMPUTE_BLOCK };
 
 struct alibi_training {
     int64_t train_length, batch, accumulate, steps;
     int optimizer, schedule;
-    double lr, min_lr;  /* min_lr: where the schedule ends */
+    double lr, min_lr;  /* min_lr: at the end of the schedule */
     int64_t warmup;     /* steps from 0 to lr */
-    double decay_share; /* wsd: the share of the steps at the end in which lr falls */
+    double decay_share; /* wsd: share of the steps, at the end, in which lr falls */
     double beta1, beta2, adam_eps, weight_decay, momentum;
     double clip;    /* largest gradient norm; 0: no clipping */
     double dropout; /* on the embedding and on each residual branch */
-    double skip;    /* what attention may leave out, as in struct alibi_eval */
+    double skip;    /* attention's skipping budget, as in struct alibi_call */
     int64_t seed;
     int64_t save_every; /* steps between checkpoints; the last step always saves */
     int recompute;      /* enum alibi_recompute */
@@ -456,10 +456,10 @@ struct alibi_training {
 ALIBI_API const struct alibi_option *alibi_training_options(int *count);
 
 struct alibi_train_result {
-    int64_t step;       /* steps done in all */
-    int64_t parameters; /* numbers the model learns */
+    int64_t step;       /* steps done, those before a resume included */
+    int64_t parameters; /* learned numbers */
     double loss;        /* of the last step, nats per token */
-    double seconds;     /* of all steps, earlier calls that this one resumed included */
+    double seconds;     /* of all steps, those before a resume included */
     double tokens_per_s;
     size_t peak_bytes;
 };
