@@ -25,9 +25,7 @@
 /* From this bound on, help says "at least" instead of a range. */
 #define CLI_UNBOUNDED 1e15
 
-/* ---- errors (main.c)
- * --------------------------------------------------------------------------------------------------
- * */
+/* ---- errors (main.c) */
 
 /* Records the line that main() prints for a failure of the program itself; returns `status`. */
 alibi_status cli_fail(alibi_status status, const char *format, ...)
@@ -100,9 +98,7 @@ struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
 alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count,
                              const struct cli_text *text, const alibi_tokenizer *t);
 
-/* ---- terminal (terminal.c)
- * ------------------------------------------------------------------------------------------------
- * */
+/* ---- terminal (terminal.c) */
 
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */
 void cli_terminal_start(bool quiet);
@@ -152,13 +148,11 @@ void cli_json_options(const char *key, const struct alibi_option_group *group);
  * it. `user` is a bool, whether a line has begun. */
 bool cli_print_ids(void *user, const int32_t *ids, int64_t count, bool ends);
 
-/* The way back: prints the text of such lines. Between two documents stands a line end, if the
- * first has none of its own. */
+/* The reverse: prints the text of such lines, with a line end between two documents if the first
+ * has none of its own. */
 alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, int count);
 
-/* ---- commands
- * ---------------------------------------------------------------------------------------------------------------
- * */
+/* ---- commands */
 
 /* argv[0] is the first argument after the command's name. */
 alibi_status cmd_compare(int argc, char **argv);
