@@ -182,9 +182,7 @@ template <class T, class Kind> struct activation_backward {
 template <class T, class Kind>
 alibi_status run_forward(struct context *c, struct tensor y, struct tensor x)
 {
-    const struct activation_forward<T, Kind> op = {
-        (T *)y.data, (const T *)x.data
-    };
+    const activation_forward<T, Kind> op = { (T *)y.data, (const T *)x.data };
 
     return each<pack<T>::N>(c, "activation", op, tensor_count(y), aligned(y.data, x.data));
 }

@@ -503,7 +503,7 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
 
 int wgmma_block_queries(int64_t D)
 {
-    return D <= 64 ? config<64>::QUERIES : config<128>::QUERIES;
+    return D <= 64 ? (int)config<64>::QUERIES : (int)config<128>::QUERIES;
 }
 
 alibi_status forward_wgmma(struct context *c, const struct attention_args *a,

@@ -60,9 +60,7 @@ template <class T> alibi_status sum_columns(struct context *c, struct tensor sum
 {
     constexpr int N = pack<T>::N;
     const int64_t rows = x.shape[0], columns = x.shape[1];
-    const struct column_sums<T> op = {
-        (const T *)x.data, (int)columns
-    };
+    const column_sums<T> op = { (const T *)x.data, (int)columns };
 
     if (columns % N == 0 && aligned(x.data))
         return column_pass<N>(c, "column sums", op, (float *)sums.data, rows, columns);
@@ -93,9 +91,7 @@ template <class T> struct add_bias {
 template <class T> alibi_status run_add_bias(struct context *c, struct tensor y, struct tensor bias)
 {
     constexpr int N = pack<T>::N;
-    const struct add_bias<T> op = {
-        (T *)y.data, (const T *)bias.data, y.shape[1]
-    };
+    const add_bias<T> op = { (T *)y.data, (const T *)bias.data, y.shape[1] };
 
     return each<N>(c, "bias", op, tensor_count(y),
                    y.shape[1] % N == 0 && aligned(y.data, bias.data));

@@ -59,10 +59,13 @@ __global__ void __launch_bounds__(LANES *WARPS, Op::BLOCKS)
     const int first = (int)blockIdx.y * slice_rows, end = min(first + slice_rows, rows);
     float sums[Op::SETS][N] = {};
 
+    // The pass itself: every warp over its rows of the slice.
     if (column < columns)
         pass_rows<N>(sums, op, column, first + (int)threadIdx.y, end);
     if (!partials)
         return;
+
+        // The sums of the warps, added in the order of the warps.
 #pragma unroll
     for (int set = 0; set < Op::SETS; set++)
 #pragma unroll

@@ -127,6 +127,8 @@ __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_
         return;
     }
     const float of_target = to_float(row[target]); // before the gradient may overwrite the row
+
+    // Copy, maximum, sum, loss, gradient.
     if constexpr (KEEP) {
         copy_row<T, N>(reinterpret_cast<T *>(kept), row, a.V);
         row = reinterpret_cast<const T *>(kept);
@@ -163,21 +165,20 @@ template <class T, int N> alibi_status fit(struct context *c, struct logit_rows<
     return launch(c, "cross-entropy", cross_entropy_kernel<T, N, false>, grid, dim3(THREADS), 0, a);
 }
 
-template <class T>
-alibi_status run(struct context *c, struct tensor nll, struct tensor dlogits, struct tensor logits,
-                 struct tensor targets, double scale)
+template <class T> alibi_status run(struct context *c, const struct cross_entropy_args *args)
 {
     constexpr int N = pack<T>::N;
-    const int64_t count = logits.shape[0];
-    const int V = (int)logits.shape[1];
-    const struct logit_rows<T> a = {
-        (float *)nll.data, (T *)dlogits.data, (const T *)logits.data,
-            (const int32_t *)targets.data, V, (float)scale
-    };
+    const int64_t count = args->logits.shape[0];
+    const logit_rows<T> a = { .nll = (float *)args->nll.data,
+                              .dlogits = (T *)args->dlogits.data,
+                              .logits = (const T *)args->logits.data,
+                              .targets = (const int32_t *)args->targets.data,
+                              .V = (int)args->logits.shape[1],
+                              .scale = (float)args->scale };
 
     if (count == 0)
         return ALIBI_OK;
-    if (V % N == 0 && aligned(a.dlogits, a.logits))
+    if (a.V % N == 0 && aligned(a.dlogits, a.logits))
         return fit<T, N>(c, a, count);
     return fit<T, 1>(c, a, count);
 }
@@ -189,6 +190,5 @@ alibi_status cuda_cross_entropy(struct device *dev, const struct cross_entropy_a
     struct context *c = cuda_of(dev);
 
     cuda_part(c, "cross-entropy");
-    DISPATCH(a->logits.type, T,
-             return run<T>(c, a->nll, a->dlogits, a->logits, a->targets, a->scale));
+    DISPATCH(a->logits.type, T, return run<T>(c, a));
 }

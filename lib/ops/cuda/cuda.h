@@ -93,7 +93,7 @@ struct context {
     struct cuda_buffer *buffers; /* given out and not yet freed, in no order */
     size_t buffer_count, buffer_capacity;
     size_t used, peak;
-    struct cuda_parts *parts; /* NULL: nobody asked for times */
+    struct cuda_parts *parts; /* NULL: times were never asked for */
 };
 
 /* The state of a device. Makes its GPU the current one of the calling thread: the first call of

@@ -153,7 +153,7 @@ void cuda_buffer_free(struct device *dev, void *buffer)
         }
 }
 
-/* A place only grows, in multiples of SCRATCH_GRAIN; growing loses what is in it. */
+/* A place only grows, in multiples of SCRATCH_GRAIN. Growing loses its contents. */
 alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes, void **out)
 {
     size_t rounded;

@@ -204,6 +204,8 @@ __global__ void __launch_bounds__(THREADS) segment_kernel(struct scatter<T> a)
 
     if (!begins && first % SEGMENT != 0)
         return;
+
+    // The rows of dy that the segment adds: those with the same token, up to its end.
     const int64_t own = first + threadIdx.x;
     const bool within = own < a.rows && own < (segment + 1) * SEGMENT && a.tokens[own] == token;
     if (within)
@@ -269,9 +271,11 @@ alibi_status add_to_weight(struct context *c, struct tensor dweight, struct tens
     constexpr int N = pack<T>::N;
     const int64_t rows = tensor_count(tokens), C = dweight.shape[1];
     struct sorting s;
-    struct scatter<T> a = {
-        (float *)dweight.data, NULL, (const T *)dy.data, NULL, NULL, rows, (int)C, (float)scale
-    };
+    scatter<T> a = { .dweight = (float *)dweight.data,
+                     .dy = (const T *)dy.data,
+                     .rows = rows,
+                     .C = (int)C,
+                     .scale = (float)scale };
 
     TRY_RETURN(sort(c, &s, tokens, dweight.shape[0]));
     TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, aside_bytes(rows, C), (void **)&a.aside));

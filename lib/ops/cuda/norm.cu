@@ -249,17 +249,23 @@ alibi_status fit_branch(struct context *c, struct norm_forward<T> a)
 }
 
 template <class T, bool CENTRED>
-alibi_status run_forward(struct context *c, struct tensor y, struct tensor mean, struct tensor rstd,
-                         struct tensor sum, struct tensor x, struct tensor branch,
-                         struct dropout drop, struct tensor weight, struct tensor bias, double eps)
+alibi_status run_forward(struct context *c, const struct norm_args *args)
 {
     constexpr int N = pack<T>::N;
-    const struct norm_forward<T> a = {
-        (T *)y.data, (float *)mean.data, (float *)rstd.data, (T *)sum.data, (const T *)x.data,
-            (const T *)branch.data, mask_of(drop), (const float *)weight.data,
-            (const float *)bias.data, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1],
-            (float)eps
-    };
+    const int64_t C = args->x.shape[1];
+    const norm_forward<T> a = { .y = (T *)args->y.data,
+                                .mean = (float *)args->mean.data,
+                                .rstd = (float *)args->rstd.data,
+                                .sum = (T *)args->sum.data,
+                                .x = (const T *)args->x.data,
+                                .branch = (const T *)args->branch.data,
+                                .mask = mask_of(args->dropout),
+                                .weight = (const float *)args->weight.data,
+                                .bias = (const float *)args->bias.data,
+                                .rows = args->x.shape[0],
+                                .C = (int)C,
+                                .per_row = 1.0f / (float)C,
+                                .eps = (float)args->eps };
 
     if (a.rows == 0)
         return ALIBI_OK;
@@ -268,20 +274,12 @@ alibi_status run_forward(struct context *c, struct tensor y, struct tensor mean,
     return fit_branch<T, 1, CENTRED>(c, a);
 }
 
-template <class T, bool CENTRED>
-alibi_status forward_of(struct context *c, const struct norm_args *a)
-{
-    return run_forward<T, CENTRED>(c, a->y, CENTRED ? a->mean : tensor_none(), a->rstd, a->sum,
-                                   a->x, a->branch, a->dropout, a->weight, a->bias, a->eps);
-}
-
 // ---- backward
 
 template <class T> struct norm_backward {
     T *dx, *y; // y may be absent
     const T *dy, *x;
-    const float *weight, *bias, *mean,
-        *rstd;     // bias may be absent, mean is in RMS norm
+    const float *weight, *bias, *mean, *rstd; // bias may be absent; mean is, in RMS norm
     float *groups; // sums of dweight and, with a bias, of dbias: [groups, 2 or 1, C]
     int64_t rows;
     int C;
@@ -406,7 +404,7 @@ template <class T, int R> struct strip {
     }
 };
 
-// Adds a strip to the thread's sums over rows, and finds its part of the sums over columns.
+// Adds a strip to the thread's dweight and dbias, and to its part of the sums over each row.
 template <class T, int N, int R>
 __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N],
                                           struct row_sums (&sums)[R], const strip<T, R> &s,
@@ -427,7 +425,7 @@ __device__ __forceinline__ void add_strip(float (&dweight)[N], float (&dbias)[N]
     }
 }
 
-// Row k of the strip, which begins at `at` in the tensors: its input's gradient and, where it is
+// Writes row k of the strip, which begins at element `at`: the gradient of its input and, if
 // wanted, its output.
 template <bool CENTRED, class T, int N, int R>
 __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int64_t at,
@@ -448,8 +446,8 @@ __device__ __forceinline__ void write_row(const struct norm_backward<T> &a, int6
         store<N>(a.y + at, y);
 }
 
-// A block walks the rows of its group, R at a time; a thread has N columns. One barrier per step:
-// the places of the sums alternate.
+// A block walks the rows of its group, R at a time; a thread has N columns. One block barrier per
+// strip is enough, because of_warp alternates.
 template <class T, bool CENTRED, int R>
 __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_backward<T> a)
 {
@@ -458,8 +456,7 @@ __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_
     const int c = (int)threadIdx.x * N;
     const int64_t step = (int64_t)gridDim.x * R;
     float weight[N] = {}, bias[N] = {}, dweight[N] = {}, dbias[N] = {};
-    struct strip<T, R> s = {
-    };
+    strip<T, R> s = {};
     int64_t first = (int64_t)blockIdx.x * R;
 
     s.load_rows(a, first, c);
@@ -468,20 +465,26 @@ __global__ void __launch_bounds__(32 * warps_of<R>) backward_kernel(struct norm_
     if (c < a.C && a.bias)
         load<N>(bias, a.bias + c);
     for (; first < a.rows; first += step) {
-        const struct strip<T, R> next = {
-            {}, {}, s.turn ^ 1
-        };
+        const strip<T, R> next = { {}, {}, s.turn ^ 1 };
         struct row_sums sums[R] = {};
+
+        // Start loading the next strip, wait for this one.
         next.load_rows(a, first + step, c);
         s.wait();
+
+        // Column sums stay in registers; the two means of each row need the whole block.
         add_strip<T, N, R>(dweight, dbias, sums, s, weight);
         means_of_block<R>(sums, of_warp[s.turn], a.per_row);
+
+        // dx, from the numbers that are still in shared memory.
 #pragma unroll
         for (int k = 0; k < R; k++)
             if (first + k < a.rows && c < a.C)
                 write_row<CENTRED>(a, (first + k) * a.C + c, s, k, weight, bias, sums[k]);
         s.turn = next.turn;
     }
+
+    // The group's column sums.
     if (c >= a.C)
         return;
     float *to = a.groups + (int64_t)blockIdx.x * (a.bias ? 2 : 1) * a.C + c;
@@ -588,30 +591,28 @@ alibi_status row_groups(struct context *c, struct norm_backward<T> a, unsigned g
 }
 
 template <class T, bool CENTRED>
-alibi_status run_backward(struct context *c, struct tensor dx, struct tensor dweight,
-                          struct tensor dbias, struct tensor y, struct tensor dy, struct tensor x,
-                          struct tensor weight, struct tensor bias, struct tensor mean,
-                          struct tensor rstd)
+alibi_status run_backward(struct context *c, const struct norm_args *args)
 {
-    struct norm_backward<T> a = {
-        (T *)dx.data, (T *)y.data, (const T *)dy.data, (const T *)x.data,
-            (const float *)weight.data, (const float *)bias.data, (const float *)mean.data,
-            (const float *)rstd.data, NULL, x.shape[0], (int)x.shape[1], 1.0f / (float)x.shape[1]
-    };
+    const int64_t C = args->x.shape[1];
+    norm_backward<T> a = { .dx = (T *)args->dx.data,
+                           .y = (T *)args->y.data,
+                           .dy = (const T *)args->dy.data,
+                           .x = (const T *)args->x.data,
+                           .weight = (const float *)args->weight.data,
+                           .bias = (const float *)args->bias.data,
+                           .mean = CENTRED ? (const float *)args->mean.data : NULL,
+                           .rstd = (const float *)args->rstd.data,
+                           .rows = args->x.shape[0],
+                           .C = (int)C,
+                           .per_row = 1.0f / (float)C };
     const unsigned groups = groups_of(a.rows);
 
     if (a.rows == 0 || a.C == 0)
         return ALIBI_OK;
     TRY_RETURN(cuda_scratch(c, SCRATCH_SUMS, cuda_norm_bytes(a.rows, a.C), (void **)&a.groups));
     TRY_RETURN((row_groups<T, CENTRED>(c, a, groups)));
-    return cuda_add_partials(c, (float *)dweight.data, (float *)dbias.data, a.groups, groups, a.C);
-}
-
-template <class T, bool CENTRED>
-alibi_status backward_of(struct context *c, const struct norm_args *a)
-{
-    return run_backward<T, CENTRED>(c, a->dx, a->dweight, a->dbias, a->y, a->dy, a->x, a->weight,
-                                    a->bias, CENTRED ? a->mean : tensor_none(), a->rstd);
+    return cuda_add_partials(c, (float *)args->dweight.data, (float *)args->dbias.data, a.groups,
+                             groups, a.C);
 }
 
 } // namespace
@@ -621,9 +622,9 @@ alibi_status cuda_norm_forward(struct device *dev, const struct norm_args *a)
     struct context *c = cuda_of(dev);
 
     cuda_part(c, "norm forward");
-    DISPATCH(
-        a->x.type, T,
-        return (a->kind == ALIBI_RMSNORM ? forward_of<T, false>(c, a) : forward_of<T, true>(c, a)));
+    DISPATCH(a->x.type, T,
+             return (a->kind == ALIBI_RMSNORM ? run_forward<T, false>(c, a)
+                                              : run_forward<T, true>(c, a)));
 }
 
 // Two sums for each column and group.
@@ -640,6 +641,6 @@ alibi_status cuda_norm_backward(struct device *dev, const struct norm_args *a)
 
     cuda_part(c, "norm backward");
     DISPATCH(a->x.type, T,
-             return (a->kind == ALIBI_RMSNORM ? backward_of<T, false>(c, a)
-                                              : backward_of<T, true>(c, a)));
+             return (a->kind == ALIBI_RMSNORM ? run_backward<T, false>(c, a)
+                                              : run_backward<T, true>(c, a)));
 }

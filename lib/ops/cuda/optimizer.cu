@@ -96,23 +96,24 @@ template <class Copy> struct nesterov_step {
     }
 };
 
-template <class Copy>
-struct weights<Copy> weights_of(struct tensor w, struct tensor copy, int64_t decaying,
-                                double decay) {
-    return { (float *)w.data, (Copy *)copy.data, decaying, (float)decay };
-}
-
-template <class Copy>
-alibi_status run_adamw(struct context *c, const struct adamw_args &a)
+template <class Copy> alibi_status run_adamw(struct context *c, const struct adamw_args &a)
 {
-    const double correct1 = 1.0 - pow(a.beta1, (double)a.step),
-                 correct2 = 1.0 - pow(a.beta2, (double)a.step);
-    const struct adamw_step<Copy> op = {
-        weights_of<Copy>(a.w, a.copy, a.decaying, a.lr *a.weight_decay), (float *)a.m.data,
-            (float *)a.v.data, (const float *)a.gradient.data, (float)a.gradient_scale,
-            (float)a.beta1, (float)(1.0 - a.beta1), (float)a.beta2, (float)(1.0 - a.beta2),
-            (float)(1.0 / correct1), (float)(1.0 / correct2), (float)a.lr, (float)a.eps
-    };
+    const adamw_step<Copy> op = { .weights = { .w = (float *)a.w.data,
+                                               .copy = (Copy *)a.copy.data,
+                                               .decaying = a.decaying,
+                                               .decay = (float)(a.lr * a.weight_decay) },
+                                  .m = (float *)a.m.data,
+                                  .v = (float *)a.v.data,
+                                  .gradient = (const float *)a.gradient.data,
+                                  .gradient_scale = (float)a.gradient_scale,
+                                  .beta1 = (float)a.beta1,
+                                  .rest1 = (float)(1.0 - a.beta1),
+                                  .beta2 = (float)a.beta2,
+                                  .rest2 = (float)(1.0 - a.beta2),
+                                  .correct1 = (float)(1.0 / (1.0 - pow(a.beta1, (double)a.step))),
+                                  .correct2 = (float)(1.0 / (1.0 - pow(a.beta2, (double)a.step))),
+                                  .lr = (float)a.lr,
+                                  .eps = (float)a.eps };
 
     return each<WEIGHTS>(c, "AdamW", op, tensor_count(a.w),
                          aligned(a.w.data, a.copy.data, a.m.data, a.v.data, a.gradient.data));
@@ -121,11 +122,16 @@ alibi_status run_adamw(struct context *c, const struct adamw_args &a)
 template <class Copy> alibi_status run_nesterov(struct context *c, const struct nesterov_args &n)
 {
     const double r = n.lr / n.previous_lr, lr = n.lr * n.gradient_scale;
-    const struct nesterov_step<Copy> op = {
-        weights_of<Copy>(n.w, n.copy, n.decaying, n.lr *n.weight_decay), (float *)n.u.data,
-            (const float *)n.gradient.data, (float)(n.momentum *n.momentum *r),
-            (float)((1.0 + n.momentum) * lr), (float)(n.momentum *r), (float)lr
-    };
+    const nesterov_step<Copy> op = { .weights = { .w = (float *)n.w.data,
+                                                  .copy = (Copy *)n.copy.data,
+                                                  .decaying = n.decaying,
+                                                  .decay = (float)(n.lr * n.weight_decay) },
+                                     .u = (float *)n.u.data,
+                                     .gradient = (const float *)n.gradient.data,
+                                     .of_velocity = (float)(n.momentum * n.momentum * r),
+                                     .of_gradient = (float)((1.0 + n.momentum) * lr),
+                                     .keep_velocity = (float)(n.momentum * r),
+                                     .take_gradient = (float)lr };
 
     return each<WEIGHTS>(c, "Nesterov", op, tensor_count(n.w),
                          aligned(n.w.data, n.copy.data, n.u.data, n.gradient.data));
