@@ -1,57 +1,82 @@
 #!/bin/bash
-# Where a model runs: --device, --precision, and the plan of memory. What needs a GPU is tried where there is one.
+# Where a model runs: --device, --precision, and the plan of memory. What needs a GPU is tried where
+# there is one.
 . "$(dirname "$0")/lib.sh"
 loud=("${tiny[@]:0:${#tiny[@]}-1}") # without --quiet
 
 # The CPU
 check "train --device cpu" "$program" train "${loud[@]}" --device cpu --out cpu
-grep -qiE 'gpu|cuda|device' stderr && fail "--device cpu" "speaks of devices" || pass "says nothing of devices"
+grep -qiE 'gpu|cuda|device' stderr && fail "--device cpu" "speaks of devices" ||
+    pass "says nothing of devices"
 expect 2 "bf16" "$program" train "${tiny[@]}" --device cpu --precision bf16 --out none
 check "--precision fp32" "$program" train "${tiny[@]}" --device cpu --precision fp32 --out fp32
-cmp -s cpu/log.jsonl fp32/log.jsonl && pass "is what the CPU has anyway" || fail "--precision fp32" "another training"
-grep -qE '"(device|precision)"' cpu/recipe.json && fail "recipe.json" "has the machine's options" || pass "a run's recipe has no device"
+cmp -s cpu/log.jsonl fp32/log.jsonl && pass "is what the CPU has anyway" ||
+    fail "--precision fp32" "another training"
+grep -qE '"(device|precision)"' cpu/recipe.json && fail "recipe.json" "has the machine's options" ||
+    pass "a run's recipe has no device"
 [ -e none ] && fail "--precision bf16" "left a folder" || pass "a refusal leaves nothing behind"
 
 # A recipe may name one, for every command that has them, and an option overrides it.
 echo '{ "device": "cpu", "precision": "fp32" }' > recipe.json
-for command in "train ${tiny[*]} --out r1" "compare ${tiny[*]} --methods alibi --lengths 16 --eval-tokens 160 --out r2" \
-    "eval cpu --quiet ${text[*]} --tokens 160" "generate cpu --tokens 4" "plan" "bench memory --layers 1 --width 16 --heads 2 --lengths 16"; do
+for command in "train ${tiny[*]} --out r1" \
+    "compare ${tiny[*]} --methods alibi --lengths 16 --eval-tokens 160 --out r2" \
+    "eval cpu --quiet ${text[*]} --tokens 160" "generate cpu --tokens 4" "plan" \
+    "bench memory --layers 1 --width 16 --heads 2 --lengths 16"; do
     check "a recipe with a device: ${command%% *}" "$program" $command --recipe recipe.json
     [ -s stderr ] && fail "${command%% *}" "speaks on stderr" || pass "says nothing"
 done
 echo '{ "device": "cpu", "precision": "bf16" }' > recipe.json
 expect 2 "bf16" "$program" eval cpu --recipe recipe.json
-check "an option overrides it" "$program" eval cpu --quiet "${text[@]}" --tokens 160 --recipe recipe.json --precision fp32
+check "an option overrides it" \
+    "$program" eval cpu --quiet "${text[@]}" --tokens 160 --recipe recipe.json --precision fp32
 expect 3 "unknown key 'device'" "$program" text --recipe recipe.json --out a
 
 # The plan
 check "plan" "$ALIBI" plan --layers 2 --width 32 --heads 2 --vocab 1000 --batch 3 --train-length 64
-for word in none cheap block weights gradients optimizer activations passing workspace total free 'largest batch' 'longest input'; do
+for word in none cheap block weights gradients optimizer activations passing workspace total free \
+    'largest batch' 'longest input'; do
     grep -q "$word" stdout && pass "has $word" || fail "plan" "lacks $word"
 done
-head -n 1 stdout | grep -q 'batch 3 x 64 tokens, fp32 on cpu' && pass "its first line says of what" || fail "plan" "$(head -n 1 stdout)"
-check "plan --json" "$ALIBI" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --recompute block --json
+head -n 1 stdout | grep -q 'batch 3 x 64 tokens, fp32 on cpu' &&
+    pass "its first line says of what" || fail "plan" "$(head -n 1 stdout)"
+check "plan --json" \
+    "$ALIBI" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --recompute block --json
 is_json stdout && pass "is JSON" || fail "plan --json" "no JSON"
-grep -q '"gpu": false' stdout && grep -q '"available_bytes": null' stdout && grep -q '"fits": null' stdout && grep -q '"recompute": "block"' stdout &&
+grep -q '"gpu": false' stdout && grep -q '"available_bytes": null' stdout &&
+    grep -q '"fits": null' stdout && grep -q '"recompute": "block"' stdout &&
     pass "what the host has free is not known" || fail "plan --json" "says otherwise"
-[ "$(member stdout parameters)" -gt 1300000000 ] && pass "$(member stdout parameters) parameters" || fail "plan" "$(member stdout parameters)"
+[ "$(member stdout parameters)" -gt 1300000000 ] && pass "$(member stdout parameters) parameters" ||
+    fail "plan" "$(member stdout parameters)"
 totals=$(grep -oE '"total_bytes": *[0-9]+' stdout | sed 's/.*: *//' | tr '\n' ' ')
-awk '{ exit !(NF == 3 && $1 > $2 && $2 > $3 && $3 > 0) }' <<< "$totals" && pass "each level takes less: $totals" || fail "plan" "$totals"
-[ -z "$(awk '/_bytes/ { sub(/,/, "", $2); if ($1 == "\"total_bytes\":") { if (sum != $2 + 0) print; sum = 0 } else if ($2 != "null") sum += $2 }' stdout)" ] &&
+awk '{ exit !(NF == 3 && $1 > $2 && $2 > $3 && $3 > 0) }' <<< "$totals" &&
+    pass "each level takes less: $totals" || fail "plan" "$totals"
+wrong=$(awk '/_bytes/ {
+    sub(/,/, "", $2)
+    if ($1 != "\"total_bytes\":") { sum += $2; next } # null counts as 0
+    if (sum != $2 + 0) print
+    sum = 0
+}' stdout)
+[ -z "$wrong" ] &&
     pass "the parts make up the total" || fail "plan" "the parts are not the total"
-check "plan --gpu-memory" "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 80
-[ ! -s stderr ] && head -n 1 stdout | grep -q 'bf16 on a GPU' && grep -qE '^free +80.0 GiB' stdout && grep -qE '^largest batch +[1-9]' stdout &&
+check "plan --gpu-memory" \
+    "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 80
+[ ! -s stderr ] && head -n 1 stdout | grep -q 'bf16 on a GPU' &&
+    grep -qE '^free +80.0 GiB' stdout && grep -qE '^largest batch +[1-9]' stdout &&
     pass "plans for a GPU that is elsewhere" || fail "plan --gpu-memory" "$(cat stdout stderr)"
 run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 30
-[ "$code" = 4 ] && grep -q 'needs .* free: with --recompute' stderr && pass "and says what does not fit there" || fail "plan --gpu-memory" "exit code $code"
+[ "$code" = 4 ] && grep -q 'needs .* free: with --recompute' stderr &&
+    pass "and says what does not fit there" || fail "plan --gpu-memory" "exit code $code"
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 
 # A driver that is too old, where there is a backend that would ask it
 if [ -e "$(dirname "$program")/libalibi_cuda.so" ]; then
     mkdir driver && gcc -shared -fPIC -o driver/libcuda.so.1 "$SOURCE/tests/cli/old_driver.c"
-    expect 7 "driver is too old: it has CUDA 12.2, [0-9.]+ is needed" env LD_LIBRARY_PATH="$PWD/driver" "$program" plan --device cuda
-    check "auto with an old driver" env LD_LIBRARY_PATH="$PWD/driver" "$program" train "${loud[@]}" --out old
-    grep -q 'driver is too old.*running on the CPU' stderr && pass "notes it and takes the CPU" || fail "auto" "no note"
+    expect 7 "driver is too old: it has CUDA 12.2, [0-9.]+ is needed" \
+        env LD_LIBRARY_PATH="$PWD/driver" "$program" plan --device cuda
+    check "auto with an old driver" \
+        env LD_LIBRARY_PATH="$PWD/driver" "$program" train "${loud[@]}" --out old
+    grep -q 'driver is too old.*running on the CPU' stderr && pass "notes it and takes the CPU" ||
+        fail "auto" "no note"
 else
     skip 3 "no CUDA backend"
 fi
@@ -59,45 +84,69 @@ fi
 # auto, and what is asked for and not there
 if has_gpu; then
     check "auto" "$program" train "${loud[@]}" --out auto
-    grep -qi 'cpu' stderr && fail "auto" "speaks of the CPU" || pass "takes the GPU and has nothing to note"
+    grep -qi 'cpu' stderr && fail "auto" "speaks of the CPU" ||
+        pass "takes the GPU and has nothing to note"
     expect 7 "no GPU is visible" env CUDA_VISIBLE_DEVICES= "$program" plan --device cuda
     check "train --device cuda" "$program" train "${tiny[@]}" --device cuda --out cuda
-    cmp -s auto/log.jsonl cuda/log.jsonl && pass "the same, bit for bit" || fail "cuda" "another training"
+    cmp -s auto/log.jsonl cuda/log.jsonl && pass "the same, bit for bit" ||
+        fail "cuda" "another training"
     check "fewer steps, then the rest" "$program" train "${tiny[@]}" --device cuda --out half
-    rm -rf half/step-00000006 && check "resume" "$program" train "${tiny[@]}" --device cuda --out half --resume
-    diff -r "$(newest cuda)" "$(newest half)" > stdout 2> stderr && pass "ends in the same bytes" || fail "resume" "other bytes"
+    rm -rf half/step-00000006 &&
+        check "resume" "$program" train "${tiny[@]}" --device cuda --out half --resume
+    diff -r "$(newest cuda)" "$(newest half)" > stdout 2> stderr && pass "ends in the same bytes" ||
+        fail "resume" "other bytes"
     # windows that skip tiles, heads of 64: the order of the sums of dQ must survive a resume too
-    long=("${text[@]}" --layers 2 --width 128 --heads 2 --train-length 1024 --batch 2 --steps 6 --save-every 3 --warmup 2 --quiet)
+    long=("${text[@]}" --layers 2 --width 128 --heads 2 --train-length 1024 --batch 2
+        --steps 6 --save-every 3 --warmup 2 --quiet)
     check "long windows" "$program" train "${long[@]}" --device cuda --out long
     check "long windows again" "$program" train "${long[@]}" --device cuda --out long-half
-    rm -rf long-half/step-00000006 && check "resume" "$program" train "${long[@]}" --device cuda --out long-half --resume
-    diff -r "$(newest long)" "$(newest long-half)" > stdout 2> stderr && pass "ends in the same bytes" || fail "resume of long windows" "other bytes"
+    rm -rf long-half/step-00000006 &&
+        check "resume" "$program" train "${long[@]}" --device cuda --out long-half --resume
+    diff -r "$(newest long)" "$(newest long-half)" > stdout 2> stderr &&
+        pass "ends in the same bytes" || fail "resume of long windows" "other bytes"
     check "fp32" "$program" train "${tiny[@]}" --device cuda --precision fp32 --out single
-    awk -v a="$(tail -n 1 cpu/log.jsonl | sed 's/.*"loss": *\([^,}]*\).*/\1/')" -v b="$(tail -n 1 single/log.jsonl | sed 's/.*"loss": *\([^,}]*\).*/\1/')" \
-        'BEGIN { exit !(a > 0 && a - b < 1e-3 && b - a < 1e-3) }' && pass "has the loss of the CPU" || fail "fp32" "another loss"
-    check "a model of the GPU on the CPU" "$program" eval cuda --quiet "${text[@]}" --tokens 160 --device cpu
-    check "a model of the CPU on the GPU" "$program" eval cpu --quiet "${text[@]}" --tokens 160 --device cuda
+    awk -v a="$(tail -n 1 cpu/log.jsonl | sed 's/.*"loss": *\([^,}]*\).*/\1/')" \
+        -v b="$(tail -n 1 single/log.jsonl | sed 's/.*"loss": *\([^,}]*\).*/\1/')" \
+        'BEGIN { exit !(a > 0 && a - b < 1e-3 && b - a < 1e-3) }' &&
+        pass "has the loss of the CPU" || fail "fp32" "another loss"
+    check "a model of the GPU on the CPU" \
+        "$program" eval cuda --quiet "${text[@]}" --tokens 160 --device cpu
+    check "a model of the CPU on the GPU" \
+        "$program" eval cpu --quiet "${text[@]}" --tokens 160 --device cuda
     check "generate --device cuda" "$program" generate cpu --tokens 20 --device cuda
-    check "compare --device cuda" "$program" compare "${tiny[@]}" --lengths 16,32 --eval-tokens 640 --device cuda --out compared
-    grep -q '"device": "[^"]*", "precision": "bf16"' compared/results.json && ! grep -q '"device": "cpu"' compared/results.json &&
-        pass "its results name the GPU" || fail "compare --device cuda" "$(grep -o '"device": [^,]*' compared/results.json | head -n 1)"
-    check "bench train --device cuda" "$program" bench train --layers 2 --width 128 --heads 2 --batch 2 --length 64 --repeats 2 --device cuda --json
-    is_json stdout && grep -q '"gpu": true' stdout && grep -q '"seconds":' stdout && pass "has the time of each part" || fail "bench train" "no parts"
+    check "compare --device cuda" "$program" compare "${tiny[@]}" --lengths 16,32 \
+        --eval-tokens 640 --device cuda --out compared
+    grep -q '"device": "[^"]*", "precision": "bf16"' compared/results.json &&
+        ! grep -q '"device": "cpu"' compared/results.json &&
+        pass "its results name the GPU" ||
+        fail "compare --device cuda" \
+        "$(grep -o '"device": [^,]*' compared/results.json | head -n 1)"
+    check "bench train --device cuda" "$program" bench train --layers 2 --width 128 --heads 2 \
+        --batch 2 --length 64 --repeats 2 --device cuda --json
+    is_json stdout && grep -q '"gpu": true' stdout && grep -q '"seconds":' stdout &&
+        pass "has the time of each part" || fail "bench train" "no parts"
     check "plan --device cuda" "$program" plan --device cuda --json
-    [ "$(member stdout available_bytes)" -gt 0 ] && [ "$(member stdout largest_batch)" -ge 16 ] && pass "knows what is free" || fail "plan" "does not know"
-    run "$program" plan --device cuda --layers 96 --width 12288 --heads 96 --vocab 50304 --batch 64 --train-length 2048 --json
-    [ "$code" = 4 ] && is_json stdout && grep -q '"fits": false' stdout && [ "$(wc -l < stderr)" = 1 ] && pass "what does not fit: 4, one line" ||
+    [ "$(member stdout available_bytes)" -gt 0 ] && [ "$(member stdout largest_batch)" -ge 16 ] &&
+        pass "knows what is free" || fail "plan" "does not know"
+    run "$program" plan --device cuda --layers 96 --width 12288 --heads 96 --vocab 50304 \
+        --batch 64 --train-length 2048 --json
+    [ "$code" = 4 ] && is_json stdout && grep -q '"fits": false' stdout &&
+        [ "$(wc -l < stderr)" = 1 ] && pass "what does not fit: 4, one line" ||
         fail "plan" "exit code $code"
-    expect 4 "memory|free" "$program" train "${tiny[@]}" --layers 96 --width 12288 --heads 96 --device cuda --out big
+    expect 4 "memory|free" \
+        "$program" train "${tiny[@]}" --layers 96 --width 12288 --heads 96 --device cuda --out big
 else
     skip 25 "no GPU"
-    for command in "train ${tiny[*]} --out none" "compare ${tiny[*]} --out none" "eval cpu" "generate cpu" plan "bench train"; do
+    for command in "train ${tiny[*]} --out none" "compare ${tiny[*]} --out none" "eval cpu" \
+        "generate cpu" plan "bench train"; do
         expect 7 "^alibi: ${command%% *}: .*(GPU|CUDA|cuda)" "$program" $command --device cuda
     done
     [ -e none ] && fail "--device cuda" "left a folder" || pass "a refusal leaves nothing behind"
     check "auto" "$program" train "${loud[@]}" --out auto
-    [ "$(grep -ciE 'cpu.*(gpu|cuda)|(gpu|cuda).*cpu' stderr)" = 1 ] && pass "notes once that it is the CPU, and why" || fail "auto" "no note"
-    cmp -s cpu/log.jsonl auto/log.jsonl && pass "and trains the same" || fail "auto" "another training"
+    [ "$(grep -ciE 'cpu.*(gpu|cuda)|(gpu|cuda).*cpu' stderr)" = 1 ] &&
+        pass "notes once that it is the CPU, and why" || fail "auto" "no note"
+    cmp -s cpu/log.jsonl auto/log.jsonl && pass "and trains the same" ||
+        fail "auto" "another training"
     check "auto --quiet" "$program" train "${tiny[@]}" --out quiet
     [ -s stderr ] && fail "--quiet" "not quiet" || pass "says nothing"
 fi

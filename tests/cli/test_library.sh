@@ -1,12 +1,15 @@
 #!/bin/bash
-# The shared library as others use it: the example runs, and the names it shows are those of alibi.h.
+# The shared library as others use it: the example runs, and the names it shows are those of
+# alibi.h.
 . "$(dirname "$0")/lib.sh"
 
 run "$EXAMPLE" run 3
-[ "$code" = 0 ] && [ "$(grep -cE '^length +[0-9]+  perplexity [0-9.]+$' stdout)" = 5 ] && pass "the example trains and tests" \
+[ "$code" = 0 ] && [ "$(grep -cE '^length +[0-9]+  perplexity [0-9.]+$' stdout)" = 5 ] &&
+    pass "the example trains and tests" \
     || fail "example" "exit code $code"
 run "$EXAMPLE" "$SOURCE/README.md" 3
-[ "$code" = 1 ] && grep -q "README.md" stderr && pass "its error names the place" || fail "example" "exit code $code"
+[ "$code" = 1 ] && grep -q "README.md" stderr && pass "its error names the place" ||
+    fail "example" "exit code $code"
 
 library=$(dirname "$EXAMPLE")/libalibi.so
 nm -D --defined-only "$library" | awk '$2 ~ /[TDBR]/ { print $3 }' | sort > shown
@@ -16,6 +19,7 @@ if [ -s shown ] && [ -z "$(comm -23 shown declared)" ]; then
 else
     fail "names" "also shown: $(comm -23 shown declared | head -n 3 | tr '\n' ' ')"
 fi
-missing=$(sed -nE 's/^ALIBI_API .*[ *](alibi_[a-z_]+)\(.*/\1/p' "$SOURCE/include/alibi.h" | sort -u | comm -23 - shown)
+missing=$(sed -nE 's/^ALIBI_API .*[ *](alibi_[a-z_]+)\(.*/\1/p' "$SOURCE/include/alibi.h" |
+    sort -u | comm -23 - shown)
 [ -z "$missing" ] && pass "and none of alibi.h is missing" || fail "names" "missing: $missing"
 finish

@@ -10,9 +10,11 @@ cmp -s all.txt other.txt && fail "another seed" "the same bytes" || pass "gives 
 for split in train valid test; do
     check "text --split $split" "$ALIBI" text --out $split.txt "${text[@]}" --split $split
 done
-[ "$(cat train.txt valid.txt test.txt | wc -w)" = "$(wc -w < all.txt)" ] && pass "the splits are the text" || fail "splits" "words lost"
+[ "$(cat train.txt valid.txt test.txt | wc -w)" = "$(wc -w < all.txt)" ] &&
+    pass "the splits are the text" || fail "splits" "words lost"
 check "the default size" "$ALIBI" text --out full.txt
-[ "$(stat -c %s full.txt)" -ge 4000000 ] && pass "is 4 MB" || fail "default size" "$(stat -c %s full.txt) bytes"
+[ "$(stat -c %s full.txt)" -ge 4000000 ] && pass "is 4 MB" ||
+    fail "default size" "$(stat -c %s full.txt) bytes"
 expect 5 "'/dev/full'" "$ALIBI" text --out /dev/full "${text[@]}"
 
 bad() { # code, pattern, file: train, compare and eval all refuse it
@@ -42,21 +44,26 @@ if [ ! -r locked.txt ]; then
 elif command -v setpriv > /dev/null; then
     # The superuser may read everything, so someone else tries.
     cp "$program" program && chmod 755 "$folder" program
-    expect 3 "^alibi: train: .*'locked.txt': Permission denied" setpriv --reuid 65534 --clear-groups ./program train --device cpu "${tiny[@]}" locked.txt --out /nonexistent
+    expect 3 "^alibi: train: .*'locked.txt': Permission denied" setpriv --reuid 65534 \
+        --clear-groups ./program train --device cpu "${tiny[@]}" locked.txt --out /nonexistent
 else
     skip 1 "no user who may not read a file"
 fi
 expect 3 "'absent.txt'" "$ALIBI" train "${tiny[@]}" all.txt absent.txt --out bad
-[ -e bad ] && fail "bad text leaves nothing behind" "there is a folder" || pass "bad text leaves nothing behind"
+[ -e bad ] && fail "bad text leaves nothing behind" "there is a folder" ||
+    pass "bad text leaves nothing behind"
 
 # A corpus shorter than the length
 expect 3 "tokens" "$ALIBI" train "${tiny[@]}" --train-length 1000000 --out bad
-expect 3 "tokens" "$ALIBI" compare "${tiny[@]}" --methods none --lengths 16,1000000 --eval-tokens 0 --out bad
+expect 3 "tokens" \
+    "$ALIBI" compare "${tiny[@]}" --methods none --lengths 16,1000000 --eval-tokens 0 --out bad
 expect 3 "tokens" "$ALIBI" eval run --quiet "${text[@]}" --length 1000000
 
 # Odd but valid text
 printf 'one line without an end, over and over and over and over and over and over and over and over and over and over.' > line.txt
 printf 'd\303\251j\303\240 vu \342\202\254 \360\237\230\200\n%.0s' $(seq 100) > accents.txt
-check "several files, one without a line end" "$ALIBI" train "${tiny[@]}" --train-length 8 line.txt accents.txt --out odd
-check "a file whose name begins with a dash" bash -c "cp accents.txt ./--odd && '$ALIBI' eval odd --quiet --length 8 -- --odd"
+check "several files, one without a line end" \
+    "$ALIBI" train "${tiny[@]}" --train-length 8 line.txt accents.txt --out odd
+check "a file whose name begins with a dash" \
+    bash -c "cp accents.txt ./--odd && '$ALIBI' eval odd --quiet --length 8 -- --odd"
 finish

@@ -81,8 +81,9 @@ expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
 for _ in $(seq 5000); do printf '['; done > recipe.json
 expect 3 "'recipe.json'" "$ALIBI" train --recipe recipe.json
 
-# The recipe comes first wherever it stands, and options override it.
-recipe '{ "layers": 2, "width": 16, "heads": 2, "train_length": 8, "batch": 1, "steps": 2, "text_bytes": 200000 }'
+# The recipe is read first, and options override it wherever they are.
+recipe '{ "layers": 2, "width": 16, "heads": 2, "train_length": 8, "batch": 1, "steps": 2,
+    "text_bytes": 200000 }'
 check "a flag before the recipe overrides it" \
     "$ALIBI" train --quiet --layers 1 --recipe recipe.json --no-tied --out run
 if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json &&
