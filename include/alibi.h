@@ -666,7 +666,7 @@ ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare
 
 enum { ALIBI_BENCH_PARTS = 32 };
 
-/* A kind of operation, and its share of a step. */
+/* The time of one kind of operation in a step. */
 struct alibi_bench_part {
     char name[ALIBI_NAME_MAX];
     double seconds;
@@ -674,17 +674,14 @@ struct alibi_bench_part {
 
 struct alibi_bench_step {
     int64_t parameters;
-    double step_seconds; /* a whole training step: forward, backward, clipping, optimizer; the
-                            median of the repeats */
+    double step_seconds; /* forward, backward, clipping and optimizer; median of the repeats */
     double tokens_per_s;
-    double step_gflops;    /* products of the step (linear layers and attention) / step_seconds */
-    double model_gflops;   /* 6 P + 6 N L C per token, P with embeddings / step_seconds: the usual
-                              formula */
-    double product_gflops; /* what the device's matrix library reaches on the same linear products,
-                              alone, in the same run */
+    double step_gflops;    /* products of linear layers and attention / step_seconds */
+    double model_gflops;   /* by the usual formula: 6 P + 6 N L C per token, P with embeddings */
+    double product_gflops; /* of the matrix library alone, on the same linear products */
     double share;          /* step_gflops / product_gflops */
     size_t peak_bytes;     /* of the device's memory */
-    int parts;             /* where a step's time goes; 0: not known (the CPU) */
+    int parts;             /* times by kind of operation; 0: unknown (the CPU) */
     struct alibi_bench_part part[ALIBI_BENCH_PARTS];
 };
 
@@ -719,19 +716,19 @@ ALIBI_API alibi_status alibi_bench_eval(alibi_device *device, const struct alibi
 /* Attention alone, on random numbers. */
 struct alibi_bench_attention {
     int64_t batch, heads, kv_heads, head_width, repeats;
-    bool alibi;   /* with its slopes; else without a bias */
+    bool alibi;   /* with ALiBi's slopes, otherwise without a bias */
     double skip;  /* the budget; 0: every pair is computed */
-    double score; /* |q| |k| / sqrt(head width), about */
+    double score; /* approximate |q| |k| / sqrt(head width) */
     bool backward, decode;
     bool verify; /* left_out is found too, pair by pair in double precision */
 };
 
 struct alibi_bench_attention_result {
     int64_t length;
-    double forward_seconds, backward_seconds; /* backward alone; 0 where not asked for */
-    double decode_seconds;                    /* of one token behind length - 1 others */
+    double forward_seconds, backward_seconds; /* backward alone; 0 if not asked for */
+    double decode_seconds;                    /* of one token after length - 1 others */
     double forward_gflops, backward_gflops;   /* of the pairs that were computed */
-    double used;                              /* share of the tiles that were */
+    double used;                              /* share of the tiles that were computed */
     double left_out; /* the largest share of a query's weight that was left out */
     size_t forward_peak_bytes, peak_bytes;
 };
