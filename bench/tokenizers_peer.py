@@ -1,12 +1,13 @@
-"""Hugging Face's `tokenizers` on the documents that alibi gets; bench/against_tokenizers.sh runs both and prints the table.
+"""Hugging Face's `tokenizers` on the documents that alibi gets. bench/against_tokenizers.sh runs both.
 
-    documents TEXT BYTES OUT.jsonl       the first bytes of a text as JSON lines, a document for every 4 KiB or so
+    documents TEXT BYTES OUT.jsonl       the first bytes of a text as documents of about 4 KiB
     train DOCUMENTS VOCAB OUT.json       a byte-level BPE with GPT-2's expression
-    encode DOCUMENTS TOKENIZER OUT.bin   encode_batch, and encode_batch_fast; 16-bit ids with an end behind each document
+    encode DOCUMENTS TOKENIZER OUT.bin   encode_batch and encode_batch_fast; 16-bit ids, each document
+                                         followed by its end id
     run NAME COMMAND...                  any program: seconds from start to end
 
-All but the first print a JSON object with the seconds (of the call alone, without reading and writing, but for `run`) and the
-peak of the process' memory in bytes.
+All but the first print a JSON object with the seconds and the peak memory of the process in bytes.
+The seconds are those of the call, without reading and writing, except for `run`.
 """
 import array
 import json
@@ -23,7 +24,8 @@ DOCUMENT = 4096
 
 def write_documents(text, limit, out):
     done, document = 0, ""
-    with open(text, encoding="utf-8", newline="\n") as lines, open(out, "w", encoding="utf-8", newline="\n") as f:
+    utf8 = {"encoding": "utf-8", "newline": "\n"}
+    with open(text, **utf8) as lines, open(out, "w", **utf8) as f:
         for line in lines:
             document += line
             if len(document) < DOCUMENT:
@@ -42,7 +44,8 @@ def read_documents(path):
 
 
 def report(name, seconds, who=resource.RUSAGE_SELF):
-    print(json.dumps({"name": name, "seconds": seconds, "peak": resource.getrusage(who).ru_maxrss * 1024}), flush=True)
+    peak = resource.getrusage(who).ru_maxrss * 1024
+    print(json.dumps({"name": name, "seconds": seconds, "peak": peak}), flush=True)
 
 
 def train(path, vocab, out):
@@ -62,7 +65,7 @@ def encode(path, tokenizer, out):
     documents = read_documents(path)
     t = Tokenizer.from_file(tokenizer)
     end = t.token_to_id(END)
-    for call in (t.encode_batch_fast, t.encode_batch):  # the leaner one first, so that its peak is its own
+    for call in (t.encode_batch_fast, t.encode_batch):  # the leaner first: the peak is then its own
         encodings = None
         start = time.perf_counter()
         encodings = call(documents, add_special_tokens=False)

@@ -1,8 +1,10 @@
-"""PyTorch's attention on the CPU, timed as `alibi bench attention` times ours; bench/against_torch_attention.sh runs both.
+"""PyTorch's attention on the CPU, timed as `alibi bench attention` times ours.
 
-    torch_attention.py REPEATS LENGTH...      a JSON line per length and variant: forward, and forward with backward
+    torch_attention.py REPEATS LENGTH...
 
-Variants: scaled_dot_product_attention with an ALiBi bias tensor, and causal without a bias. 12 heads of 64, fp32.
+Prints a JSON line per length and variant: forward, and forward with backward. The variants are
+scaled_dot_product_attention with an ALiBi bias tensor, and causal without a bias; 12 heads of 64,
+fp32. bench/against_torch_attention.sh runs both programs.
 """
 import json
 import os
@@ -54,7 +56,8 @@ def measure(name, length, repeats):
     forward_seconds = median(forward, repeats)
     for t in (q, k, v):
         t.requires_grad_(True)
-    return {"variant": name, "length": length, "forward_seconds": forward_seconds, "both_seconds": median(both, repeats),
+    return {"variant": name, "length": length, "forward_seconds": forward_seconds,
+            "both_seconds": median(both, repeats),
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 
 

@@ -1,11 +1,12 @@
-"""A training step of the paper's models in PyTorch on a GPU, compiled; bench/against_torch_gpu.sh runs it beside alibi.
+"""A compiled training step of the paper's models in PyTorch on a GPU, for bench/against_torch_gpu.sh.
 
     torch_gpu_step.py LAYERS WIDTH HEADS VOCAB POSITION BATCH LENGTH REPEATS
 
-Prints one JSON object: seconds of a step (median of the repeats, after 4 steps to compile and warm up), tokens per second,
-parameters, peak of the memory that tensors held. As PyTorch trains such models fastest: fp32 parameters, bf16 autocast, fused
-AdamW, gradients clipped, torch.compile; attention is scaled_dot_product_attention, for ALiBi FlexAttention. One process per
-case, so that no case finds memory or compiled code of another.
+Prints one JSON object: seconds of a step (median of the repeats, after 4 steps to compile and warm
+up), tokens per second, parameters, and peak memory of tensors. This is the fastest way to train such
+models in PyTorch: fp32 parameters, bf16 autocast, fused AdamW, clipped gradients, torch.compile;
+attention is scaled_dot_product_attention, for ALiBi FlexAttention. Each case has its own process, so
+that none finds memory or compiled code of another.
 """
 import json
 import math
@@ -23,7 +24,7 @@ DEVICE = "cuda"
 
 
 def slopes(heads):
-    """As alibi's lib/position/alibi.c: of a power of two, then every second one of twice as many."""
+    """As in lib/position/alibi.c: those of a power of two, then every second of twice as many."""
     power = 2 ** int(math.log2(heads))
     first = [2 ** (-8 * (h + 1) / power) for h in range(power)]
     return torch.tensor(first + [2 ** (-8 * (h + 0.5) / power) for h in range(heads - power)])
@@ -92,7 +93,8 @@ class Model(nn.Module):
         self.norm = nn.LayerNorm(width)
         if position == "sinusoidal":
             turn = angles(length, width)
-            self.register_buffer("positions", 0.02 * torch.cat((turn.sin(), turn.cos()), dim=-1), persistent=False)
+            waves = 0.02 * torch.cat((turn.sin(), turn.cos()), dim=-1)
+            self.register_buffer("positions", waves, persistent=False)
         else:
             self.positions = None
 
@@ -114,7 +116,9 @@ def make_step(layers, width, heads, vocab, position, batch, length):
     model = Model(layers, width, heads, vocab, position, length).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     compiled = torch.compile(model)
-    mask = create_block_mask(causal, None, None, length, length, device=DEVICE) if position == "alibi" else None
+    mask = None
+    if position == "alibi":
+        mask = create_block_mask(causal, None, None, length, length, device=DEVICE)
     tokens, targets = torch.randint(vocab, (2, batch, length), device=DEVICE).unbind(0)
 
     def step():
@@ -141,13 +145,15 @@ def measure(layers, width, heads, vocab, position, batch, length, repeats):
         if i >= WARM_UP:
             seconds.append(time.perf_counter() - start)
     median = statistics.median(seconds)
-    return {"parameters": parameters, "step_seconds": median, "tokens_per_s": batch * length / median,
-            "peak_bytes": torch.cuda.max_memory_allocated()}
+    return {"parameters": parameters, "step_seconds": median,
+            "tokens_per_s": batch * length / median, "peak_bytes": torch.cuda.max_memory_allocated()}
 
 
 def main():
-    layers, width, heads, vocab, position, batch, length, repeats = sys.argv[1:9]
-    print(json.dumps(measure(int(layers), int(width), int(heads), int(vocab), position, int(batch), int(length), int(repeats))))
+    layers, width, heads, vocab = map(int, sys.argv[1:5])
+    batch, length, repeats = map(int, sys.argv[6:9])
+    step = measure(layers, width, heads, vocab, sys.argv[5], batch, length, repeats)
+    print(json.dumps(step))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The training steps of `alibi bench train` in PyTorch on the CPU: fp32, eager, AdamW, gradient clipping.
+"""The training steps of `alibi bench train` in PyTorch on the CPU: fp32, eager, AdamW, clipping.
 
-Prints one JSON object per case: tokens per second, median of the repeats. bench/against_torch.sh runs it beside alibi.
-ALiBi is scaled_dot_product_attention with the bias as a mask, as models in PyTorch do it on a CPU.
+Prints one JSON object per case: tokens per second, median of the repeats. bench/against_torch.sh
+runs it and alibi. ALiBi is scaled_dot_product_attention with the bias as a mask, as models in PyTorch do it on a CPU.
 """
 import json
 import math
@@ -37,7 +37,8 @@ class Block(nn.Module):
 
     def forward(self, x, bias):
         B, L, C = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(B, L, 3, self.heads, C // self.heads).permute(2, 0, 3, 1, 4)
+        qkv = self.qkv(self.norm1(x)).view(B, L, 3, self.heads, C // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
         y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None)
         x = x + self.out(y.transpose(1, 2).reshape(B, L, C))
         return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
@@ -80,7 +81,8 @@ def measure(name, layers, width, heads, vocab, position, batch, length, repeats)
         optimizer.step()
         seconds.append(time.perf_counter() - start)
     step = statistics.median(seconds[1:])
-    return {"recipe": name, "batch": batch, "length": length, "step_seconds": step, "tokens_per_s": batch * length / step}
+    return {"recipe": name, "batch": batch, "length": length, "step_seconds": step,
+            "tokens_per_s": batch * length / step}
 
 
 def main():

@@ -341,17 +341,18 @@ static void files_that_cannot_be_read_are_named(void **state)
 
 static void unreadable_file_is_named(void **state)
 {
-    char *folder = temporary_folder();
-    const char *path = within(folder, "locked.txt");
+    char *folder;
+    const char *path;
     alibi_corpus *c = NULL;
 
     (void)state;
+    if (geteuid() == 0)
+        skip_because("root may read every file");
+    folder = temporary_folder();
+    path = within(folder, "locked.txt");
     write_file(path, "secret", 6);
     chmod(path, 0);
-    if (access(path, R_OK) == 0)
-        print_message("nothing is unreadable for this user\n");
-    else
-        assert_fails(open_texts(&c, &path, 1), ALIBI_BAD_INPUT, path);
+    assert_fails(open_texts(&c, &path, 1), ALIBI_BAD_INPUT, path);
     remove_temporary_folder(folder);
 }
 
