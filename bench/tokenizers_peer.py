@@ -1,9 +1,9 @@
-"""Hugging Face's `tokenizers` on the documents that alibi gets. bench/against_tokenizers.sh runs both.
+"""Hugging Face's `tokenizers` on the documents that alibi gets, for bench/against_tokenizers.sh.
 
     documents TEXT BYTES OUT.jsonl       the first bytes of a text as documents of about 4 KiB
     train DOCUMENTS VOCAB OUT.json       a byte-level BPE with GPT-2's expression
-    encode DOCUMENTS TOKENIZER OUT.bin   encode_batch and encode_batch_fast; 16-bit ids, each document
-                                         followed by its end id
+    encode DOCUMENTS TOKENIZER OUT.bin   encode_batch and encode_batch_fast; 16-bit ids, an end id
+                                         after each document
     run NAME COMMAND...                  any program: seconds from start to end
 
 All but the first print a JSON object with the seconds and the peak memory of the process in bytes.

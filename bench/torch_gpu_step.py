@@ -1,12 +1,12 @@
-"""A compiled training step of the paper's models in PyTorch on a GPU, for bench/against_torch_gpu.sh.
+"""A compiled training step of the paper's models in PyTorch on a GPU (bench/against_torch_gpu.sh).
 
     torch_gpu_step.py LAYERS WIDTH HEADS VOCAB POSITION BATCH LENGTH REPEATS
 
 Prints one JSON object: seconds of a step (median of the repeats, after 4 steps to compile and warm
-up), tokens per second, parameters, and peak memory of tensors. This is the fastest way to train such
-models in PyTorch: fp32 parameters, bf16 autocast, fused AdamW, clipped gradients, torch.compile;
-attention is scaled_dot_product_attention, for ALiBi FlexAttention. Each case has its own process, so
-that none finds memory or compiled code of another.
+up), tokens per second, parameters, and peak memory of tensors. This is the fastest way to train
+such models in PyTorch: fp32 parameters, bf16 autocast, fused AdamW, clipped gradients,
+torch.compile; attention is scaled_dot_product_attention, for ALiBi FlexAttention. Each case has its
+own process, so that none finds memory or compiled code of another.
 """
 import json
 import math
@@ -146,7 +146,8 @@ def measure(layers, width, heads, vocab, position, batch, length, repeats):
             seconds.append(time.perf_counter() - start)
     median = statistics.median(seconds)
     return {"parameters": parameters, "step_seconds": median,
-            "tokens_per_s": batch * length / median, "peak_bytes": torch.cuda.max_memory_allocated()}
+            "tokens_per_s": batch * length / median,
+            "peak_bytes": torch.cuda.max_memory_allocated()}
 
 
 def main():

@@ -1,7 +1,8 @@
 """The training steps of `alibi bench train` in PyTorch on the CPU: fp32, eager, AdamW, clipping.
 
 Prints one JSON object per case: tokens per second, median of the repeats. bench/against_torch.sh
-runs it and alibi. ALiBi is scaled_dot_product_attention with the bias as a mask, as models in PyTorch do it on a CPU.
+runs it and alibi. ALiBi is scaled_dot_product_attention with the bias as a mask, as models in
+PyTorch do it on a CPU.
 """
 import json
 import math
