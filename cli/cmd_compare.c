@@ -118,6 +118,7 @@ alibi_status cmd_compare(int argc, char **argv)
     if (status != ALIBI_OK)
         return status;
     cli_table_drop(&model, "position"); /* --methods takes its place */
+    cli_table_drop(&training, "init");  /* every model starts from its seed */
     for (int i = 0; i < CLI_COUNT(training_defaults); i++)
         cli_table_default(&training, training_defaults[i][0], training_defaults[i][1]);
     return cli_run(&line, argc, argv, run, &job);

@@ -332,6 +332,8 @@ void html_setting(struct text *out, const struct view *v)
     if (r->builtin.bytes > 0)
         text_append(out, " \\\n  --text-seed %lld --text-bytes %lld", (long long)r->builtin.seed,
                     (long long)r->builtin.bytes);
+    if (r->config.vocab > r->text.vocab) /* padded, which the text does not tell */
+        text_append(out, " \\\n  --vocab %lld", (long long)r->config.vocab);
     append_flags(out, r, 0);
     append_flags(out, r, 1);
     text_append(out, "</code></pre>\n");

@@ -111,14 +111,21 @@ int view_best(const struct view *v, int64_t length, int other)
 const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
                                       const void **values)
 {
+    /* Methods differ in their position; the text sets the vocabulary; no comparison has an init. */
+    static const char *const other[] = { "position", "vocab", "init" };
     int count;
     const struct alibi_option *options =
         group == 0 ? alibi_config_options(&count) : alibi_training_options(&count);
 
     *values = group == 0 ? (const void *)&r->config : &r->training;
-    for (int i = 0; i < count; i++)
-        if (strcmp(options[i].name, "position") != 0 && index-- == 0) /* methods differ in it */
+    for (int i = 0; i < count; i++) {
+        bool skipped = false;
+
+        for (size_t k = 0; k < sizeof other / sizeof *other; k++)
+            skipped |= strcmp(options[i].name, other[k]) == 0;
+        if (!skipped && index-- == 0)
             return &options[i];
+    }
     return NULL;
 }
 

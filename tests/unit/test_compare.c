@@ -240,8 +240,8 @@ static void the_stream_changes_no_other_value(void **state)
     alibi_corpus_free(s.corpus);
 }
 
-/* Stopped once at each report in turn, wherever that is in training or evaluation, and run again.
- * */
+/* Stopped once at each report in turn, wherever that is in training or evaluation, and run
+ * again. */
 static void stopped_anywhere_and_resumed_equals_never_stopped(void **state)
 {
     struct setting s = tiny();

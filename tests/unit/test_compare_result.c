@@ -132,8 +132,8 @@ static void device_and_precision_read_back_known_or_not(void **state)
     remove_temporary_folder(dir);
 }
 
-/* The result at `path` with its lines of device and precision replaced, its checksum right again.
- * */
+/* The result at `path` with its lines of device and precision replaced, its checksum right
+ * again. */
 static void replace_device(const char *path, const char *lines)
 {
     struct text json = { 0 };

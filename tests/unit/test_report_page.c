@@ -141,6 +141,23 @@ static void the_command_for_a_text_from_files_asks_for_them(void **state)
     free(r);
 }
 
+/* An embedding with more rows than the tokenizer has ids. */
+static void the_command_names_a_padded_vocabulary(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_html(&out, r));
+    assert_lacks(out.data, "--vocab");
+    text_free(&out);
+    r->config.vocab = 320;
+    assert_ok(report_html(&out, r));
+    assert_contains(out.data, "--vocab 320");
+    text_free(&out);
+    free(r);
+}
+
 static void page_loads_nothing(void **state)
 {
     static const char *const loads[] = { "http://", "https://", "src=",    "href=", "url(",
@@ -207,6 +224,7 @@ int main(void)
         cmocka_unit_test(page_has_one_device_for_all_or_one_for_each_method),
         cmocka_unit_test(both_perplexity_figures_have_one_scale),
         cmocka_unit_test(the_command_for_a_text_from_files_asks_for_them),
+        cmocka_unit_test(the_command_names_a_padded_vocabulary),
         cmocka_unit_test(page_loads_nothing),
         cmocka_unit_test(page_escapes_names),
         cmocka_unit_test(page_is_well_formed_whatever_the_results),
