@@ -39,8 +39,9 @@ struct cli_line {
     const char *about;   /* what the command does, one paragraph */
     const struct alibi_option_group *groups;
     int count;
-    int min_operands, max_operands; /* arguments that are not options, such as files */
-    bool lists_positions;           /* help ends with the position methods */
+    int min_operands, max_operands;  /* arguments that are not options, such as files */
+    bool lists_positions;            /* help ends with the position methods */
+    alibi_status (*base)(void *job); /* may be NULL: sets values that recipe and options override */
 
     /* Set by cli_run(). */
     const char *const *operands;
@@ -50,7 +51,8 @@ struct cli_line {
 };
 
 /* Sets the defaults, reads the recipe, then the options, calls `run`, and releases the values. With
- * --help it prints the help and does nothing else. */
+ * --help it prints the help and does nothing else. `base` sees the options of the command line,
+ * before the recipe is read. */
 alibi_status cli_run(struct cli_line *line, int argc, char **argv,
                      alibi_status (*run)(const struct cli_line *line, void *job), void *job);
 
@@ -157,6 +159,7 @@ alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, 
 /* argv[0] is the first argument after the command's name. */
 alibi_status cmd_compare(int argc, char **argv);
 alibi_status cmd_train(int argc, char **argv);
+alibi_status cmd_export(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
 alibi_status cmd_generate(int argc, char **argv);
 alibi_status cmd_inspect(int argc, char **argv);

@@ -50,7 +50,7 @@ static const struct alibi_option options[] = {
       "train: compare these position methods: their steps alternate in one process, and each has its ratio to the first" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
       "train, attention: measurements; the median counts" },
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, NULL, "N",
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
       "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257, and all that "
       "are built in for a GPU 50304" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
@@ -515,6 +515,8 @@ static alibi_status run(const struct cli_line *line, void *user)
 
 alibi_status cmd_bench(int argc, char **argv)
 {
+    alibi_status status;
+    struct cli_table model;
     struct job job = { 0 };
     struct alibi_option_group groups[GROUPS] = {
         [BENCH_GROUP] = { "Benchmark", options, CLI_COUNT(options), &job },
@@ -540,6 +542,10 @@ alibi_status cmd_bench(int argc, char **argv)
         .max_operands = 1,
     };
 
+    status = cli_table_copy(&model, &groups[MODEL_GROUP]);
+    if (status != ALIBI_OK)
+        return status;
+    cli_table_drop(&model, "vocab"); /* here an option of the benchmark */
     groups[STEP_GROUP].options = alibi_options_find(&groups[TRAINING_GROUP], 1, "recompute", NULL);
     groups[STEP_GROUP].count = 1;
     groups[TRAINING_GROUP].title = NULL;

@@ -7,7 +7,6 @@
 #include "cli.h"
 
 struct job {
-    int64_t vocab;
     double gpu_memory;
     bool json;
     struct alibi_config model;
@@ -19,13 +18,12 @@ struct job {
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 2, 1 << 24, NULL, "257", "N",
-      "tokens the model knows, which the tokenizer decides and a recipe does not say; 257 is all bytes" },
     { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
       "plan for a GPU with so much free memory, in bf16, whether one is here or not; 0: for the device in use" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
 };
 
+enum { BYTES_VOCAB = 257 }; /* ids of the tokenizer of bytes, where no vocabulary is given */
 enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
 static const double GIB = 1 << 30;
@@ -37,7 +35,8 @@ static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
     struct alibi_training training = job->training;
     alibi_status status = ALIBI_OK;
 
-    job->model.vocab = job->vocab;
+    if (job->model.vocab == 0)
+        job->model.vocab = BYTES_VOCAB;
     for (int level = 0; level < LEVELS && status == ALIBI_OK; level++) {
         training.recompute = level;
         status = job->gpu_memory > 0

@@ -1,4 +1,4 @@
-/* cmd_train.c - train one model, or go on with its training */
+/* cmd_train.c - train one model, or resume its training */
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static const struct alibi_option options[] = {
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/train", "DIR",
       "folder of the run: checkpoints, recipe, log" },
     { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
-      "go on from the newest checkpoint in the folder, bit for bit as if never stopped; start if there is none" },
+      "continue from the newest checkpoint in the folder, bit-exact as if never stopped; start if there is none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -86,6 +86,24 @@ static void print_json(const struct job *job, const struct alibi_train_result *r
     cli_json_close('}');
 }
 
+/* With --init the options of the model are those of MODEL unless they are given. A run that is
+ * resumed has its own, and no longer needs MODEL. */
+static alibi_status take_model_options(void *user)
+{
+    struct job *job = user;
+    alibi_status status = ALIBI_BAD_INPUT;
+
+    if (!job->training.init)
+        return ALIBI_OK;
+    if (job->resume)
+        status = alibi_model_read_config(&job->model, job->out, NULL);
+    if (status != ALIBI_OK)
+        status = alibi_model_read_config(&job->model, job->training.init, NULL);
+    if (strcmp(job->model.position, "learned") != 0)
+        job->model.max_length = 0; /* no other method has one: it is the new training length */
+    return status;
+}
+
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
@@ -100,12 +118,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
-                             job->resume, &result);
-    if (status == ALIBI_INTERRUPTED)
-        cli_fail(
-            status,
-            "stopped; what is done is saved in '%s' and the same command with --resume goes on",
-            job->out);
+                             job->resume, &result, cli_call());
     if (status == ALIBI_OK)
         status = validate(job, corpus, &valid);
     alibi_corpus_free(corpus);
@@ -134,7 +147,10 @@ alibi_status cmd_train(int argc, char **argv)
         .usage = "[FILE...] [OPTION...]",
         .about =
             "Trains a model on UTF-8 text, on token shards or on the built-in text. FILE may be a folder, of text files or of "
-            "shards. SIGINT or SIGTERM saves and exits with 75; the same command with --resume then goes on.",
+            "shards. SIGINT or SIGTERM saves and exits with 75; the same command with --resume then continues. --init starts from "
+            "another model, whose options apply unless others are given: to fine-tune it, or to train it at another length or "
+            "with another position method.",
+        .base = take_model_options,
         .groups = groups,
         .count = CLI_COUNT(groups),
         .max_operands = INT_MAX,

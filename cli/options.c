@@ -104,10 +104,12 @@ static alibi_status read_option(const struct groups *g, const char *argument, co
 
 /* ---- all arguments */
 
-/* Walks through argv once and sets the options of the common group, or those of all others; in the
- * second case operands move to the front of argv. */
+/* Which options a walk through argv sets: those of the common group, or those of all others. The
+ * last walk moves the operands to the front of argv. */
+enum pass { COMMON_OPTIONS, OWN_OPTIONS, LAST_PASS };
+
 static alibi_status walk(const struct groups *g, struct cli_line *line, int argc, char **argv,
-                         bool common)
+                         enum pass pass)
 {
     bool options_ended = false;
     int operands = 0;
@@ -123,7 +125,7 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             continue;
         }
         if (options_ended || argv[i][0] != '-' || argv[i][1] == '\0') { /* "-": standard input */
-            if (!common)
+            if (pass == LAST_PASS)
                 argv[operands] = argv[i];
             operands++;
             i++;
@@ -132,7 +134,8 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
         /* -o is the only short form, because everybody knows it. */
         status = read_option(g, strcmp(argv[i], "-o") == 0 ? "--out" : argv[i],
                              i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
-        if (status == ALIBI_OK && (argument.group == &g->at[g->count - 1]) == common)
+        if (status == ALIBI_OK &&
+            (argument.group == &g->at[g->count - 1]) == (pass == COMMON_OPTIONS))
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);
         if (status != ALIBI_OK)
             return status;
@@ -145,15 +148,19 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
 }
 
 static alibi_status parse(const struct groups *g, struct cli_line *line, struct common *common,
-                          int argc, char **argv)
+                          void *job, int argc, char **argv)
 {
-    alibi_status status = walk(g, line, argc, argv, true);
+    alibi_status status = walk(g, line, argc, argv, COMMON_OPTIONS);
 
     line->recipe = common->recipe;
+    if (status == ALIBI_OK && line->base)
+        status = walk(g, line, argc, argv, OWN_OPTIONS);
+    if (status == ALIBI_OK && line->base)
+        status = line->base(job);
     if (status == ALIBI_OK && common->recipe)
         status = alibi_options_read(line->groups, line->count, common->recipe);
     if (status == ALIBI_OK)
-        status = walk(g, line, argc, argv, false);
+        status = walk(g, line, argc, argv, LAST_PASS);
     if (status == ALIBI_OK && line->operand_count < line->min_operands)
         status = cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
                           line->usage);
@@ -190,7 +197,7 @@ alibi_status cli_run(struct cli_line *line, int argc, char **argv,
     status = alibi_options_init(g.at, g.count);
     if (status != ALIBI_OK)
         return status;
-    status = parse(&g, line, &common, argc, argv);
+    status = parse(&g, line, &common, job, argc, argv);
     if (status == ALIBI_OK) {
         cli_terminal_start(common.quiet);
         status = run(line, job);

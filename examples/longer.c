@@ -38,7 +38,7 @@ int main(int argc, char **argv)
         return failed("device");
     if (alibi_corpus_builtin(&corpus, 1, 1 << 22, NULL, NULL) != ALIBI_OK)
         return failed("text");
-    if (alibi_train(device, &config, &training, corpus, folder, true, &trained) != ALIBI_OK)
+    if (alibi_train(device, &config, &training, corpus, folder, true, &trained, NULL) != ALIBI_OK)
         return failed("training");
     if (alibi_model_open(&model, device, folder, NULL) != ALIBI_OK)
         return failed("opening");

@@ -244,7 +244,8 @@ enum alibi_activation { ALIBI_GELU_TANH, ALIBI_GELU_ERF, ALIBI_RELU, ALIBI_SWIGL
 enum alibi_rotary_layout { ALIBI_ROTARY_HALVES, ALIBI_ROTARY_PAIRS };
 
 struct alibi_config {
-    int64_t vocab; /* set from the tokenizer, not an option */
+    int64_t
+        vocab; /* rows of the embedding; 0: as many as the tokenizer has ids. More are padding */
     int64_t layers, width, heads;
     int64_t kv_heads; /* 0: as many as heads */
     int64_t ff_width; /* 0: 4 * width */
@@ -451,6 +452,7 @@ struct alibi_training {
     int64_t seed;
     int64_t save_every; /* steps between checkpoints; the last step always saves */
     int recompute;      /* enum alibi_recompute */
+    char *init;         /* model to start from: a checkpoint or a run; NULL: random weights */
 };
 
 ALIBI_API const struct alibi_option *alibi_training_options(int *count);
@@ -465,18 +467,24 @@ struct alibi_train_result {
 };
 
 /* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as
- * asked, which names the built-in text if it was that, and `log.jsonl` with a line per step. A
- * folder that holds a comparison is an error.
+ * asked (and the built-in text if it was that), and `log.jsonl` with a line per step. A folder that
+ * holds a comparison is an error, and so is one that another process trains into.
  *
- * resume: continue from the newest checkpoint that verifies, bit for bit as if never stopped; with
- * none, start. Without it a folder that holds a run is an error. A second run into a folder in use
- * is an error. SIGTERM and SIGINT are the caller's to catch: alibi_request_stop() makes the call
- * save and return ALIBI_INTERRUPTED. A loss or gradient that is not finite ends the call with
- * ALIBI_NUMERIC; nothing of that step is kept. */
+ * resume: continue from the newest checkpoint that verifies, bit-exact as if never stopped; start
+ * if there is none. Without it a folder that holds a run is an error.
+ *
+ * training->init: start from the weights of another model. The tokenizer must be the same. A tensor
+ * of another shape is ALIBI_BAD_INPUT that names it; tensors that only one of the models has are
+ * listed in a note, and new ones are initialised. A resumed run does not read it again.
+ *
+ * A stop request makes the call save and return ALIBI_INTERRUPTED; signals are the caller's to
+ * catch. A loss or gradient that is not finite ends the call with ALIBI_NUMERIC; nothing of that
+ * step is kept. */
 ALIBI_API alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
                                    const struct alibi_training *training,
                                    const alibi_corpus *corpus, const char *dir, bool resume,
-                                   struct alibi_train_result *result);
+                                   struct alibi_train_result *result,
+                                   const struct alibi_call *call);
 
 /* What training takes of the device's memory, found before anything is allocated. */
 struct alibi_plan {
@@ -517,6 +525,9 @@ ALIBI_API void alibi_model_free(alibi_model *model);
  * it; training cannot resume from it. ALIBI_NUMERIC names a tensor that fp16 cannot hold. */
 ALIBI_API alibi_status alibi_model_save(const alibi_model *model, const char *dir, int precision,
                                         const struct alibi_call *call);
+/* The configuration of a model, without opening it. */
+ALIBI_API alibi_status alibi_model_read_config(struct alibi_config *config, const char *path,
+                                               const struct alibi_call *call);
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);
 ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);

@@ -214,13 +214,15 @@ static inline void assert_same_run(const char *a, const char *b, int64_t step)
     free(y);
 }
 
-/* ---- hooks */
+/* ---- calls */
 
-/* What was logged, and a step at which a stop is asked for. */
+/* A call that keeps what was logged and requests a stop at a step. */
 struct listener {
     char log[1 << 16];
     size_t used;
     int64_t stop_at, steps;
+    struct alibi_stop stop;
+    struct alibi_call call;
 };
 
 static inline void listen_log(void *user, enum alibi_log_level level, const char *line)
@@ -238,13 +240,13 @@ static inline void listen_progress(void *user, const struct alibi_progress *p)
 
     l->steps++;
     if (p->done == l->stop_at)
-        alibi_request_stop();
+        alibi_stop_request(&l->stop);
 }
 
 static inline void listen_to(struct listener *l, int64_t stop_at)
 {
     *l = (struct listener){ .stop_at = stop_at };
-    alibi_set_hooks(&(struct alibi_hooks){ l, listen_progress, listen_log });
+    l->call = (struct alibi_call){ l, listen_progress, listen_log, &l->stop, 0 };
 }
 
 /* ---- whole runs */
@@ -257,6 +259,7 @@ struct site {
     struct alibi_config config;
     struct alibi_training training;
     struct listener listener;
+    const struct alibi_call *call; /* of the next training; the listener's unless a test says so */
     struct alibi_train_result result;
 };
 
@@ -274,6 +277,7 @@ static inline struct site *new_site(int64_t steps, int64_t save_every)
     p->config = tiny_config();
     p->training = tiny_training(steps, save_every);
     listen_to(&p->listener, 0);
+    p->call = &p->listener.call;
     return p;
 }
 
@@ -282,7 +286,6 @@ static inline int drop_site(void **state)
 {
     struct site *p = *state;
 
-    alibi_set_hooks(NULL);
     remove_temporary_folder(p->folder);
     alibi_corpus_free(p->corpus);
     free(p);
@@ -299,7 +302,8 @@ static inline alibi_model *open_model_at(const char *path)
 
 static inline alibi_status train_at(struct site *p, const char *run, bool resume)
 {
-    return alibi_train(test_device(), &p->config, &p->training, p->corpus, run, resume, &p->result);
+    return alibi_train(test_device(), &p->config, &p->training, p->corpus, run, resume, &p->result,
+                       p->call);
 }
 
 #endif

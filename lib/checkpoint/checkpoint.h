@@ -58,6 +58,10 @@ alibi_status checkpoint_clean(const char *run);
 
 /* ---- finding and reading (restore.c) */
 
+/* A model has a row of its embedding for each id of the tokenizer, and may have more: vocab 0
+ * becomes as many as there are ids. ALIBI_USAGE if it is less. */
+alibi_status config_fit_vocab(struct alibi_config *config, const alibi_tokenizer *t);
+
 /* The newest checkpoint in `run` that verifies (or `run` itself if it is one); *path is NULL if
  * there is none (mem_free). Each checkpoint that is passed over is logged with the reason;
  * ALIBI_BAD_INPUT if there are some and none verifies. */
@@ -74,6 +78,15 @@ alibi_status checkpoint_read_moments(const char *path, const struct model *m, vo
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,
                                    struct alibi_training *training);
+
+/* ---- models from checkpoints (open.c, with the public interface) */
+
+/* Sets the weights of a model that was initialised to those of the model in `from`, a checkpoint or
+ * a run. ALIBI_BAD_INPUT names the tensor whose shape differs, or says that the tokenizer is not
+ * `t`. A note lists the tensors that only one of the two has, position tables of different methods
+ * among them: those of the model keep their values. */
+alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
+                                     const struct alibi_call *call);
 
 /* ---- the run's folder (folders.c) */
 

@@ -1,28 +1,10 @@
-/* open.c - a trained model, as the public interface knows it */
+/* open.c - models from checkpoints: opened, saved without their training, used to start another */
+#include <string.h>
+
 #include "checkpoint/parts.h"
 
-/* Fails with a hint where the path is a run with checkpoints; one that cannot be read is no hint.
- * */
-static alibi_status hint_at_run(const char *from, const char *path)
-{
-    struct step_folder *folders = NULL;
-    int count = 0;
-    alibi_status status;
-
-    if (!folder_exists(path))
-        return ALIBI_OK;
-    status = step_folders(&folders, &count, path);
-    if (status != ALIBI_OK)
-        return status == ALIBI_BAD_INPUT ? ALIBI_OK : status;
-    step_folders_free(folders, count);
-    if (count == 0)
-        return ALIBI_OK;
-    return fail(ALIBI_BAD_INPUT,
-                "'%s' holds no checkpoint; there are models in folders within it, such as '%s'",
-                from, path);
-}
-
-/* The folder of a comparison has a run per method. */
+/* `from` is a folder without a checkpoint. If a folder in it is a run with some, as in the folder
+ * of a comparison, the message names it; a folder that cannot be read is no hint. */
 static alibi_status fail_without_checkpoint(const char *from)
 {
     alibi_status status;
@@ -31,10 +13,24 @@ static alibi_status fail_without_checkpoint(const char *from)
 
     TRY(folder_list(&names, &count, from));
     for (int i = 0; i < count; i++) {
+        struct step_folder *folders = NULL;
+        int runs = 0;
         mem_free(path);
         path = NULL;
         TRY(path_join(&path, from, names[i]));
-        TRY(hint_at_run(from, path));
+        if (!folder_exists(path))
+            continue;
+        status = step_folders(&folders, &runs, path);
+        step_folders_free(folders, runs);
+        if (status != ALIBI_OK && status != ALIBI_BAD_INPUT)
+            goto out;
+        if (runs > 0) {
+            status = fail(ALIBI_BAD_INPUT,
+                          "'%s' holds no checkpoint; there are models in folders within it, such "
+                          "as '%s'",
+                          from, path);
+            goto out;
+        }
     }
     status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint", from);
 out:
@@ -43,13 +39,16 @@ out:
     return status;
 }
 
-static alibi_status find(char **path, const char *from)
+/* As checkpoint_find, but none is a failure. */
+static alibi_status find_model(char **path, const char *from, const struct alibi_call *call)
 {
     if (file_exists(from) && !folder_exists(from))
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
-    TRY_RETURN(checkpoint_find(path, from, hooks_call()));
+    TRY_RETURN(checkpoint_find(path, from, call));
     return *path ? ALIBI_OK : fail_without_checkpoint(from);
 }
+
+/* ---- the public interface */
 
 alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
                               const struct alibi_call *call)
@@ -58,9 +57,8 @@ alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const cha
     alibi_model *m = NULL;
     struct alibi_config config;
 
-    (void)call;
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
-    TRY(find(&m->path, path));
+    TRY(find_model(&m->path, path, call));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
     TRY(model_new(&m->model, &config, &device->device, device->type, false));
     TRY(checkpoint_read_weights(m->path, m->model));
@@ -69,6 +67,16 @@ alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const cha
 out:
     alibi_model_free(m);
     return status;
+}
+
+void alibi_model_free(alibi_model *model)
+{
+    if (!model)
+        return;
+    model_free(model->model);
+    alibi_tokenizer_free(model->tokenizer);
+    mem_free(model->path);
+    mem_free(model);
 }
 
 alibi_status alibi_model_save(const alibi_model *model, const char *dir, int precision,
@@ -80,14 +88,19 @@ alibi_status alibi_model_save(const alibi_model *model, const char *dir, int pre
                                    (enum alibi_precision)precision, call);
 }
 
-void alibi_model_free(alibi_model *model)
+alibi_status alibi_model_read_config(struct alibi_config *config, const char *path,
+                                     const struct alibi_call *call)
 {
-    if (!model)
-        return;
-    model_free(model->model);
-    alibi_tokenizer_free(model->tokenizer);
-    mem_free(model->path);
-    mem_free(model);
+    alibi_status status;
+    char *found = NULL;
+    alibi_tokenizer *tokenizer = NULL;
+
+    TRY(find_model(&found, path, call));
+    TRY(checkpoint_read_config(found, config, &tokenizer));
+out:
+    alibi_tokenizer_free(tokenizer);
+    mem_free(found);
+    return status;
 }
 
 const struct alibi_config *alibi_model_view_config(const alibi_model *model)
@@ -103,4 +116,59 @@ const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model)
 int64_t alibi_model_parameters(const alibi_model *model)
 {
     return model->model->elements;
+}
+
+/* ---- the weights of another model as a start */
+
+static alibi_status read_init(struct model *m, const char *path, const char *except,
+                              const struct alibi_call *call)
+{
+    alibi_status status;
+    struct tensor_file f = { 0 };
+    struct text missing = { 0 }, unused = { 0 };
+    char *name = NULL;
+
+    TRY(tensor_file_of_model(&f, m, "F32"));
+    TRY(path_join(&name, path, part_names[PART_MODEL]));
+    TRY(tensor_file_read_some(&f, name, except, &missing, &unused));
+    TRY(model_refresh(m));
+    call_note(call, "starting from the weights of '%s'", path);
+    if (missing.length > 0)
+        call_note(call, "new tensors, initialised: %s", missing.data);
+    if (unused.length > 0)
+        call_note(call, "tensors of '%s' that are not used: %s", path, unused.data);
+out:
+    mem_free(name);
+    text_free(&missing);
+    text_free(&unused);
+    tensor_file_fini(&f);
+    return status;
+}
+
+alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
+                                     const struct alibi_call *call)
+{
+    alibi_status status;
+    char *path = NULL;
+    struct alibi_config config;
+    alibi_tokenizer *there = NULL;
+    const char *table = m->position >= 0 ? m->parameters[m->position].name : NULL;
+
+    TRY(find_model(&path, from, call));
+    TRY(checkpoint_read_config(path, &config, &there));
+    if (tokenizer_checksum(there) != tokenizer_checksum(t)) {
+        status = fail(ALIBI_BAD_INPUT,
+                      "its tokenizer (%s, %lld ids) is not that of the text (%s, %lld ids)",
+                      alibi_tokenizer_type(there), (long long)alibi_tokenizer_vocab(there),
+                      alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t));
+        goto out;
+    }
+    /* Position tables have one name, and are of no use to another method. */
+    TRY(read_init(m, path, strcmp(config.position, m->config.position) != 0 ? table : NULL, call));
+out:
+    alibi_tokenizer_free(there);
+    mem_free(path);
+    return status == ALIBI_OK || status == ALIBI_MEMORY
+               ? status
+               : fail_context(status, "cannot start from '%s'", from);
 }

@@ -93,6 +93,18 @@ out:
     return status;
 }
 
+alibi_status config_fit_vocab(struct alibi_config *config, const alibi_tokenizer *t)
+{
+    int64_t ids = alibi_tokenizer_vocab(t);
+
+    if (config->vocab == 0)
+        config->vocab = ids;
+    if (config->vocab < ids)
+        return fail(ALIBI_USAGE, "vocab %lld is too small: the tokenizer has %lld ids",
+                    (long long)config->vocab, (long long)ids);
+    return ALIBI_OK;
+}
+
 /* A weight takes at least two bytes of the file, so that no configuration can ask for memory that
  * its file does not back. */
 static alibi_status check_size(const struct alibi_config *config, const char *path)
@@ -119,10 +131,8 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     TRY(read_config(&read, path));
     TRY(check_size(&read, path));
     TRY(read_tokenizer(&t, path));
-    if (alibi_tokenizer_vocab(t) > read.vocab) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s': the model has a vocabulary of %lld, its tokenizer one of %lld", path,
-                      (long long)read.vocab, (long long)alibi_tokenizer_vocab(t));
+    if (config_fit_vocab(&read, t) != ALIBI_OK) {
+        status = fail_context(ALIBI_BAD_INPUT, "'%s'", path);
         goto out;
     }
     *config = read;

@@ -41,15 +41,17 @@ static const struct alibi_option options[] = {
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N",
       "keys weights, data order and dropout" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
-      "weight of keys that attention may leave out, relative to what it uses; 0: none" },
-    /* Last, because they do not shape the result: see training_shaping_options. */
+      "weight of keys that attention may skip, relative to what it uses; 0: every pair is computed" },
+    /* Last, because a resumed run need not agree in them: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N",
       "steps between checkpoints" },
     { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
-      "what the backward pass computes again instead of keeping it: less memory, more time" },
+      "what the backward pass recomputes instead of keeping it: less memory, more time" },
+    { "init", ALIBI_OPTION_TEXT, AT(init), 0, 0, NULL, NULL, "MODEL",
+      "start from the weights of another model, a checkpoint or a run" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 2 };
+enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 3 };
 
 const struct alibi_option *alibi_training_options(int *count)
 {
@@ -74,7 +76,7 @@ alibi_status training_check(const struct alibi_training *t)
     return ALIBI_OK;
 }
 
-/* ---- state.json: where the run stands and what shapes it */
+/* ---- state.json: how far the run is, and what shapes it */
 
 /* The state as the options know it. */
 struct state_file {

@@ -39,8 +39,8 @@ static alibi_status train(struct job *j, bool measured)
     struct alibi_device_info device;
     struct alibi_train_result r;
 
-    TRY_RETURN(
-        train_run(j->device, &j->config, &j->request->training, j->corpus, j->run, true, &r));
+    TRY_RETURN(alibi_train(j->device, &j->config, &j->request->training, j->corpus, j->run,
+                           folder_exists(j->run), &r, hooks_call()));
     if (measured)
         return ALIBI_OK;
     m->train_tokens_per_s = r.tokens_per_s;

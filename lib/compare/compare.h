@@ -12,12 +12,13 @@
 
 struct request {
     struct alibi_compare compare; /* lengths ascending, each once */
-    struct alibi_config asked;    /* as given, with the vocabulary and the training length set */
+    struct alibi_config asked;    /* as given, with the training length set */
     struct alibi_config config;   /* resolved; its position is the first method's */
     struct alibi_training training;
     struct alibi_builtin builtin; /* bytes == 0: the text is files */
     int64_t text, files; /* checksums of the corpus: all of it, and without a --valid text */
     int64_t tokenizer;   /* checksum of its tokenizer */
+    int64_t ids;         /* that it has */
 };
 
 /* Checks everything that can be checked before hours of training. */

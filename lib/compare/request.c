@@ -104,6 +104,8 @@ alibi_status request_config(const struct request *r, int i, struct alibi_config 
 static alibi_status resolve(struct request *r)
 {
     TRY_RETURN(request_config(r, 0, &r->config));
+    if (r->config.vocab == 0)
+        r->config.vocab = r->ids;
     return alibi_config_resolve(&r->config);
 }
 
@@ -124,7 +126,7 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_lengths(&r->compare.lengths));
     sort_lengths(&r->compare.lengths);
-    r->asked.vocab = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
+    r->ids = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
     r->asked.train_length = training->train_length;
     for (int i = 0; i < r->compare.methods.count; i++)
         TRY_RETURN(request_config(r, i, &r->config));
@@ -198,7 +200,7 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
 {
     struct alibi_option_group groups[GROUPS];
 
-    *held = (struct request){ .asked = asked->asked };
+    *held = (struct request){ .asked = asked->asked, .ids = asked->ids };
     recipe_groups(groups, held, &held->asked);
     TRY_RETURN(alibi_options_init(groups, GROUPS));
     held->builtin.bytes = 0;

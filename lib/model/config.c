@@ -9,6 +9,8 @@
 /* Upper limits are far beyond any machine; they keep every product of a few of these within 63
  * bits. */
 static const struct alibi_option options[] = {
+    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 28, NULL, "0", "N",
+      "rows of the embedding; 0: as many as the tokenizer has ids" },
     { "layers", ALIBI_OPTION_INT, AT(layers), 1, 4096, NULL, "4", "N",
       "blocks of attention and feed-forward" },
     { "width", ALIBI_OPTION_INT, AT(width), 1, 1 << 20, NULL, "128", "N",
@@ -52,8 +54,6 @@ static const struct alibi_option options[] = {
 
 /* What the file has beyond the options a user sets. */
 static const struct alibi_option derived[] = {
-    { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 28, NULL, "0", "N",
-      "ids of the tokenizer; 0: not known yet" },
     { "train-length", ALIBI_OPTION_INT, AT(train_length), 0, 1 << 24, NULL, "0", "N",
       "length the model was trained at" },
 };
@@ -61,7 +61,7 @@ static const struct alibi_option derived[] = {
 enum {
     OPTIONS = sizeof options / sizeof *options,
     DERIVED = sizeof derived / sizeof *derived,
-    GROUPS = 2
+    GROUPS = 3
 };
 
 const struct alibi_option *alibi_config_options(int *count)
@@ -83,8 +83,10 @@ static alibi_status check_heads(const struct alibi_config *c)
 
 static void all_groups(struct alibi_option_group groups[GROUPS], struct alibi_config *c)
 {
-    groups[0] = (struct alibi_option_group){ "file", derived, DERIVED, c };
-    groups[1] = (struct alibi_option_group){ "model", options, OPTIONS, c };
+    /* The vocabulary, the first option, precedes the training length in the file. */
+    groups[0] = (struct alibi_option_group){ "vocabulary", options, 1, c };
+    groups[1] = (struct alibi_option_group){ "file", derived, DERIVED, c };
+    groups[2] = (struct alibi_option_group){ "model", options + 1, OPTIONS - 1, c };
 }
 
 alibi_status alibi_config_resolve(struct alibi_config *config)

@@ -204,7 +204,7 @@ void alibi_device_get_info(const alibi_device *device, struct alibi_device_info 
 
 const char *alibi_precision_name(int precision)
 {
-    return precision == ALIBI_BF16 ? "bf16" : "fp32";
+    return precision == ALIBI_FP16 ? "fp16" : precision == ALIBI_BF16 ? "bf16" : "fp32";
 }
 
 /* ---- what rooms above ask of a device */

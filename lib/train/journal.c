@@ -1,68 +1,59 @@
 /* journal.c - log.jsonl and timing.json
  *
  * The log is synced before each checkpoint, so it never ends before the checkpoint that a run
- * resumes from; what it has beyond that is cut off and written again, the same, by the steps that
- * are done again. */
+ * resumes from. Lines beyond that are cut off; the steps that are repeated write them again. */
 #include <string.h>
 
 #include "base/json.h"
+#include "base/names.h"
 #include "train/train.h"
 
 enum { BLOCK = 1 << 16 };
 
 /* ---- the log */
 
-/* *end = the offset behind line number `lines`, or the end of the file if it has fewer; *found =
+/* *end is the offset after line `lines`, or the size of the file if it has fewer; *found counts the
  * lines up to there. */
-static alibi_status find_line_end(struct file *f, int64_t lines, char *block, int64_t *end,
-                                  int64_t *found)
+static alibi_status find_line_end(struct file *f, int64_t lines, int64_t *end, int64_t *found)
 {
+    alibi_status status = ALIBI_OK;
+    char *block = NULL;
     size_t got = BLOCK;
 
     *end = *found = 0;
+    TRY(NEW_ARRAY(&block, BLOCK, "a block of the log"));
     while (got == BLOCK && *found < lines) {
         size_t used = 0;
-        TRY_RETURN(file_read(f, block, BLOCK, &got));
+        TRY(file_read(f, block, BLOCK, &got));
         while (used < got && *found < lines)
             *found += block[used++] == '\n';
         *end += (int64_t)used;
     }
-    return ALIBI_OK;
-}
-
-static alibi_status measure_log(const char *path, int64_t lines, int64_t *end, int64_t *size)
-{
-    alibi_status status;
-    struct file *f = NULL;
-    char *block = NULL;
-    int64_t found;
-
-    TRY(NEW_ARRAY(&block, BLOCK, "a block of the log"));
-    TRY(file_open_read(&f, path));
-    TRY(find_line_end(f, lines, block, end, &found));
-    *size = file_size(f);
-    if (found < lines)
-        log_warning("'%s' has %lld lines, the checkpoint stands at step %lld", path,
-                    (long long)found, (long long)lines);
 out:
-    file_close(f);
     mem_free(block);
     return status;
 }
 
-static alibi_status open_log(struct file **out, const char *path, int64_t step)
+/* Opens the log to append after line `step`. */
+static alibi_status open_log(struct file **out, const char *path, int64_t step,
+                             const struct alibi_call *call)
 {
     alibi_status status;
-    struct file *log = NULL;
-    int64_t end = 0, size = 0;
+    struct file *log = NULL, *reading = NULL;
+    int64_t end = 0, found = 0;
 
     TRY(file_open_append(&log, path));
-    TRY(measure_log(path, step, &end, &size));
-    if (end < size)
+    TRY(file_open_read(&reading, path));
+    TRY(find_line_end(reading, step, &end, &found));
+    if (found < step)
+        call_warn(call, "'%s' has %lld lines, but the checkpoint is of step %lld", path,
+                  (long long)found, (long long)step);
+    if (end < file_size(reading))
         TRY(file_truncate(path, end));
     *out = log;
     log = NULL;
 out:
+    file_close(reading);
     file_close(log);
     return status;
 }
@@ -73,13 +64,14 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
     struct text *line = &j->line;
 
     line->length = 0;
-    TRY_RETURN(text_append(line, "{\"step\": %lld, \"loss\": ", (long long)step));
-    TRY_RETURN(json_append_real(line, loss));
-    TRY_RETURN(text_append(line, ", \"gradient_norm\": "));
-    TRY_RETURN(json_append_real(line, gradient_norm));
-    TRY_RETURN(text_append(line, ", \"lr\": "));
-    TRY_RETURN(json_append_real(line, lr));
-    TRY_RETURN(text_append(line, "}\n"));
+    text_append(line, "{\"step\": %lld, \"loss\": ", (long long)step);
+    json_append_real(line, loss);
+    text_append(line, ", \"gradient_norm\": ");
+    json_append_real(line, gradient_norm);
+    text_append(line, ", \"lr\": ");
+    json_append_real(line, lr);
+    text_append(line, "}\n");
+    TRY_RETURN(text_status(line));
     return file_write(j->log, line->data, line->length);
 }
 
@@ -99,7 +91,7 @@ static struct alibi_option_group timing_group(struct journal *j)
 }
 
 /* Times are for people: a file that cannot be read costs the times, not the run. */
-static alibi_status read_timing(struct journal *j)
+static alibi_status read_timing(struct journal *j, const struct alibi_call *call)
 {
     struct alibi_option_group group = timing_group(j);
     alibi_status status;
@@ -109,7 +101,7 @@ static alibi_status read_timing(struct journal *j)
     status = alibi_options_read(&group, 1, j->timing_path);
     if (status != ALIBI_BAD_INPUT)
         return status;
-    log_warning("earlier times are lost: %s", alibi_error());
+    call_warn(call, "earlier times are lost: %s", alibi_error());
     return ALIBI_OK;
 }
 
@@ -125,17 +117,18 @@ alibi_status journal_sync(struct journal *j, size_t peak)
 
 /* ---- both */
 
-alibi_status journal_open(struct journal *j, const char *run, int64_t step)
+alibi_status journal_open(struct journal *j, const char *run, int64_t step,
+                          const struct alibi_call *call)
 {
     alibi_status status;
     struct journal made = { 0 };
     char *path = NULL;
 
-    TRY(path_join(&path, run, "log.jsonl"));
-    TRY(path_join(&made.timing_path, run, "timing.json"));
+    TRY(path_join(&path, run, NAME_LOG));
+    TRY(path_join(&made.timing_path, run, NAME_TIMING));
     if (step > 0)
-        TRY(read_timing(&made));
-    TRY(open_log(&made.log, path, step));
+        TRY(read_timing(&made, call));
+    TRY(open_log(&made.log, path, step, call));
     *j = made;
     made = (struct journal){ 0 };
 out:

@@ -258,9 +258,10 @@ alibi_status plan_check(const struct alibi_plan *plan, int recompute)
                 gib(plan->available), limits, what_needs_less(recompute));
 }
 
-void plan_note(const struct alibi_plan *plan)
+void plan_note(const struct alibi_plan *plan, const struct alibi_call *call)
 {
-    log_note(
+    call_note(
+        call,
         "training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, passing %.1f, "
         "workspace %.1f; up to batch %lld at this length, length %lld at this batch",
         gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients),

@@ -40,7 +40,7 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
 
 /* ALIBI_MEMORY says what would fit instead. */
 alibi_status plan_check(const struct alibi_plan *plan, int recompute);
-void plan_note(const struct alibi_plan *plan); /* one line of the log */
+void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* ---- journal (journal.c): what a run writes beside its checkpoints */
 
@@ -55,7 +55,8 @@ struct journal {
 };
 
 /* Opens the journal of a run that stands at `step`: lines beyond it are cut off. */
-alibi_status journal_open(struct journal *j, const char *run, int64_t step);
+alibi_status journal_open(struct journal *j, const char *run, int64_t step,
+                          const struct alibi_call *call);
 void journal_close(struct journal *j);
 alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm,
                             double lr);
@@ -63,12 +64,5 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
 /* Before a checkpoint: the lines up to it are on the disk, and so are the times. peak: of the
  * device's memory, so far. */
 alibi_status journal_sync(struct journal *j, size_t peak);
-
-/* ---- the loop (run.c) */
-
-/* alibi_train, but a stop request stays: for calls that train as a part of what they do. */
-alibi_status train_run(alibi_device *device, const struct alibi_config *config,
-                       const struct alibi_training *training, const alibi_corpus *corpus,
-                       const char *dir, bool resume, struct alibi_train_result *result);
 
 #endif

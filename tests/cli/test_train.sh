@@ -28,7 +28,7 @@ expect 3 "text" "$ALIBI" train "${tiny[@]}" --text-seed 5 --out whole --resume
 # A validation text of its own
 for split in train valid; do "$ALIBI" text --out $split.txt "${text[@]}" --split $split > /dev/null; done
 check "--valid" "$ALIBI" train train.txt --valid valid.txt "${tiny[@]}" --out valid
-expect 3 "'train.txt' is the same, the validation text differs: give --valid" "$ALIBI" train train.txt "${tiny[@]}" --out valid --resume
+expect 3 "'train.txt' is the same, but the validation text differs; give --valid" "$ALIBI" train train.txt "${tiny[@]}" --out valid --resume
 expect 3 "the validation text differs" "$ALIBI" train train.txt --valid train.txt "${tiny[@]}" --out valid --resume
 expect 3 "'valid.txt' differs from the one" "$ALIBI" train valid.txt --valid valid.txt "${tiny[@]}" --out valid --resume
 "$ALIBI" tokenize train.txt valid.txt -o joined --quiet > /dev/null
@@ -50,8 +50,8 @@ wait_for grep -qs '"step":' stopped/log.jsonl
 kill -TERM $pid
 wait $pid
 code=$?
-if [ "$code" = 75 ] && grep -qE "^alibi: train: stopped; .*'stopped'.*--resume" stderr; then
-    pass "SIGTERM: 75, and how to go on"
+if [ "$code" = 75 ] && grep -qE "^alibi: train: stopped .*'stopped'.*--resume" stderr; then
+    pass "SIGTERM: 75, and how to continue"
 else
     fail "SIGTERM" "exit code $code"
 fi

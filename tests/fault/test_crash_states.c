@@ -28,12 +28,12 @@ static void note_saved(void *user, enum alibi_log_level level, const char *line)
 
 /* The step of the newest checkpoint that verifies, 0 if there is none, -1 if there are only broken
  * ones. */
-static int64_t find_step(const char *run)
+static int64_t find_step(const char *run, const struct alibi_call *call)
 {
     char *path = NULL;
     int64_t step = -1;
 
-    if (checkpoint_find(&path, run, hooks_call()) == ALIBI_OK)
+    if (checkpoint_find(&path, run, call) == ALIBI_OK)
         step = path ? strtoll(strrchr(path, '-') + 1, NULL, 10) : 0;
     mem_free(path);
     return step;
@@ -59,12 +59,11 @@ static long count_lost(struct site *p, bool folders_too, bool resuming, long *st
         for (int draw = 0; point % stride() == 0 && draw < STATES_PER_POINT; draw++) {
             cut_power(p->run, point, draw);
             listen_to(&l, 0);
-            lost += find_step(p->run) < saved || strstr(l.log, "passing over") != NULL;
+            lost += find_step(p->run, &l.call) < saved || strstr(l.log, "passing over") != NULL;
             if (resuming && ++*states % RESUME_EVERY == 0)
                 resume(p);
         }
     }
-    alibi_set_hooks(NULL);
     return lost;
 }
 
@@ -73,11 +72,11 @@ static int set_up(void **state)
     struct site *p = new_site(STEPS, 1);
 
     snprintf(recorded_folder, sizeof recorded_folder, "%s", p->whole);
-    alibi_set_hooks(&(struct alibi_hooks){ NULL, NULL, note_saved });
+    p->call = &(struct alibi_call){ .log = note_saved };
     watch = record;
     assert_ok(train_at(p, p->whole, false));
     watch = NULL;
-    alibi_set_hooks(NULL);
+    p->call = NULL;
     *state = p;
     return 0;
 }

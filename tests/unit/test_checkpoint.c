@@ -147,8 +147,7 @@ static void training_into_a_checkpoint_is_refused_and_leaves_nothing_in_it(void 
 {
     struct site *p = *state;
 
-    assert_fails(train_at(p, p->newest, true), ALIBI_BAD_INPUT,
-                 "is a checkpoint, not the folder of a run");
+    assert_fails(train_at(p, p->newest, true), ALIBI_BAD_INPUT, "is a checkpoint");
     assert_false(exists(path_at("%s/lock", p->newest)));
 }
 
@@ -397,7 +396,7 @@ static void a_checkpoint_that_verifies_is_replaced_without_being_lost(void **sta
     assert_ok(train_at(p, p->whole, false));
     hide(p, true);
     revealing = p;
-    alibi_set_hooks(&(struct alibi_hooks){ NULL, reveal, NULL });
+    p->call = &(struct alibi_call){ .progress = reveal };
     assert_ok(train_at(p, p->run, true));
     assert_same_run(p->whole, p->run, 4);
     assert_int_equal(count_steps(p->run), 2);

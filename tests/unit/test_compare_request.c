@@ -107,7 +107,8 @@ static alibi_status train_into(const struct setting *s, const char *dir)
 {
     struct alibi_train_result result;
 
-    return alibi_train(test_device(), &s->config, &s->training, s->corpus, dir, true, &result);
+    return alibi_train(test_device(), &s->config, &s->training, s->corpus, dir, true, &result,
+                       NULL);
 }
 
 static void a_training_and_a_comparison_do_not_share_a_folder(void **state)

@@ -270,7 +270,7 @@ static void a_trained_model_loses_nothing(void **state)
     training.batch = 4;
     training.steps = 150;
     training.lr = 1e-2;
-    assert_ok(alibi_train(test_device(), &config, &training, c, folder, false, &trained));
+    assert_ok(alibi_train(test_device(), &config, &training, c, folder, false, &trained, NULL));
     assert_ok(alibi_model_open(&model, test_device(), folder, NULL));
     assert_ok(alibi_evaluate(model, c, ALIBI_ALL,
                              &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all));
