@@ -40,7 +40,7 @@ static alibi_status train(struct job *j, bool measured)
     struct alibi_train_result r;
 
     TRY_RETURN(alibi_train(j->device, &j->config, &j->request->training, j->corpus, j->run,
-                           folder_exists(j->run), &r, hooks_call()));
+                           folder_exists(j->run), &r, j->call));
     if (measured)
         return ALIBI_OK;
     m->train_tokens_per_s = r.tokens_per_s;
