@@ -29,6 +29,8 @@
 // ahead, and waits are rare. Only warp 2 waits; loads and products go on. Blocks take their number
 // from an atomic ticket, late keys first: a block only ever waits for blocks with smaller numbers,
 // which are running or done. That cannot deadlock, whatever order the hardware starts blocks in.
+// Adding without an order did not pay: 12.7 ms per step against 12.2 ms in order (H200, the
+// WikiText-103 shape), because dQ then has to be cleared first.
 //
 // dQ in global memory is in the order of the accumulator registers (store_dq). round_queries()
 // rearranges it, scales, rotates back, and rounds to bf16.
