@@ -24,7 +24,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     (void)line;
     if (!job->out)
-        return cli_fail(ALIBI_USAGE, "where to? give --out FILE");
+        return cli_fail(ALIBI_USAGE, "no output; give --out FILE");
     status = cli_open_corpus(&corpus, NULL, 0, &job->text, NULL);
     if (status == ALIBI_OK)
         status = alibi_corpus_write(corpus, (enum alibi_split)job->split, job->out);

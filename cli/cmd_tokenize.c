@@ -29,7 +29,7 @@ static const struct alibi_option options[] = {
     { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
       "token that ends a document; default: the usual one, if the tokenizer has one" },
     { "train", ALIBI_OPTION_FLAG, AT(train), 0, 0, NULL, NULL, NULL,
-      "learn a vocabulary, and write it as a tokenizer.json" },
+      "learn a vocabulary and write it as a tokenizer.json" },
     { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL,
       "print the ids instead, a document per line" },
     { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL,
@@ -40,14 +40,14 @@ static const struct alibi_option options[] = {
 /* A shard costs a few syncs: tiny ones would take hours, and more of them than can be mapped. */
 static const struct alibi_option shard_options[] = {
     { "shard-tokens", ALIBI_OPTION_INT, AT(shard_tokens), 10000, INT32_MAX, NULL, "100000000", "N",
-      "tokens in a shard, at least 10000; the last one has what is left" },
+      "tokens in a shard, at least 10000; the last one has the rest" },
 };
 
 enum { TASK, SHARDS, VOCABULARY, READING, GROUPS };
 
-/* ---- what is asked for */
+/* ---- checks */
 
-/* Learning may take long: what cannot be written is said before. */
+/* Learning may take long: a file that cannot be written is refused before. */
 static alibi_status check_file(const char *path)
 {
     char copy[PATH_MAX];
@@ -92,7 +92,7 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
             ALIBI_USAGE,
             "--print-ids and --decode print to standard output; --out and --json are not for them");
     if (!prints && !job->out)
-        return cli_fail(ALIBI_USAGE, "where to? give --out %s", job->train ? "FILE" : "DIR");
+        return cli_fail(ALIBI_USAGE, "no output; give --out %s", job->train ? "FILE" : "DIR");
     return job->train ? check_file(job->out) : ALIBI_OK;
 }
 
@@ -101,7 +101,7 @@ struct input {
     int count;
 };
 
-/* Read as text it goes into the tokens, and whoever forgot the option would not know. */
+/* A forgotten --tokenizer would otherwise put the file into the tokens without notice. */
 static void note_tokenizers(const struct input *in)
 {
     for (int i = 0; i < in->count; i++) {
@@ -277,8 +277,8 @@ alibi_status cmd_tokenize(int argc, char **argv)
         .usage = "[FILE...] --out PATH [OPTION...]",
         .about =
             "Turns text files, folders of them or standard input into token shards, which train, compare and eval read; with "
-            "--train learns the vocabulary for it. Stopped with SIGINT or SIGTERM it exits with 75, and the same command goes on "
-            "behind the last whole shard.",
+            "--train learns the vocabulary for it. Stopped with SIGINT or SIGTERM it exits with 75, and the same command "
+            "continues after the last whole shard.",
         .groups = groups,
         .count = GROUPS,
         .max_operands = INT_MAX,

@@ -21,7 +21,7 @@ bool cli_print_ids(void *user, const int32_t *ids, int64_t count, bool ends)
         putchar('\n');
         *begun = false;
     }
-    return !ferror(stdout); /* else nobody reads any more */
+    return !ferror(stdout); /* otherwise the reader is gone */
 }
 
 /* ---- reading */

@@ -484,7 +484,7 @@ static void write_any(struct builtin *b)
 
 /* ---- documents */
 
-/* Of `most` that enter over the first three quarters of the document, is the next one due? */
+/* `most` enter over the first three quarters of the document: is the next one due? */
 static bool is_due(const struct builtin *b, int known, int most, size_t bytes)
 {
     return known < most && b->out.length / (size_t)known > bytes * 3 / 4 / (size_t)most;

@@ -1,7 +1,7 @@
 /* corpus.c - text or shards as tokens, in three splits
  *
- * All documents stand one behind the other, each followed by one end token. A split is a range of
- * that:
+ * All documents follow each other, each with its end token if the tokenizer has one. A split is a
+ * range of that:
  *
  *   0 ... train ... cuts[1] ... validation ... cuts[2] ... test ... cuts[3] = count */
 #include <math.h>
@@ -21,7 +21,7 @@ static bool starts_character(const alibi_corpus *c, int64_t i)
     return bytes == 0 || !utf8_continues(text[0]);
 }
 
-/* The first line start at or behind `from` within `reach`, else the first character that starts
+/* The first line start at or after `from` within `reach`, else the first character that starts
  * there. */
 static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
 {
@@ -43,14 +43,14 @@ static void cut_by_length(alibi_corpus *c)
     c->cuts[2] = cut_at(c, c->count - part, reach);
 }
 
-/* The validation split is a text of its own, and nothing is left for the test split. */
-static void cut_behind(alibi_corpus *c, int64_t train)
+/* The validation split is a text of its own, and there is no test split. */
+static void cut_after(alibi_corpus *c, int64_t train)
 {
     c->cuts[1] = train;
     c->cuts[2] = c->count;
 }
 
-/* Of the tokens so far. */
+/* The checksum of the tokens so far. */
 static uint32_t checksum_tokens(alibi_corpus *c)
 {
     uint32_t crc = 0;
@@ -373,7 +373,7 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     if (valid == NULL)
         cut_by_length(c);
     else
-        cut_behind(c, train);
+        cut_after(c, train);
     *out = c;
     c = NULL;
 out:

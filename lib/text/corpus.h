@@ -1,4 +1,4 @@
-/* corpus.h - what a corpus is, for the files that make it (corpus.c) and read it (span.c) */
+/* corpus.h - the corpus, for the files that make it (corpus.c) and read it (span.c) */
 #ifndef CORPUS_H
 #define CORPUS_H
 
@@ -9,7 +9,7 @@ enum { SPLITS = 3 };
 struct alibi_corpus {
     alibi_tokenizer *tokenizer;
     char *name;
-    struct shard *shards; /* all tokens, one behind the other */
+    struct shard *shards; /* all tokens, in order */
     int shard_count;
     int64_t count;            /* of tokens */
     int64_t cuts[SPLITS + 1]; /* split s is tokens cuts[s]..cuts[s + 1] - 1 */

@@ -284,7 +284,7 @@ static bool beyond(const struct counting *c, int share)
            tally_bytes(c->total) > c->limits->bytes / (size_t)share;
 }
 
-/* What is dropped depends on counts alone, so on the text and nothing else. */
+/* The choice of dropped pieces depends on counts alone, so on the text and nothing else. */
 static alibi_status keep_within_limits(struct counting *c)
 {
     if (!beyond(c, 1))

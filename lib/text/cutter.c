@@ -1,19 +1,18 @@
 /* cutter.c - a text cut into pieces by regular expressions
  *
- * Expression k cuts the pieces of expression k - 1: what it matches is a piece, and so is what
- * stands between two matches. An empty match cuts too; right behind a match it is passed over, and
- * so is the character there.
+ * Expression k cuts the pieces of expression k - 1: its matches are pieces, and so is the text
+ * between two matches. An empty match cuts too; directly after a match it is skipped, together with
+ * the character there.
  *
- * Where a text goes on behind what is known of it, PCRE2 matches "partially, hard": a match that so
+ * Where a text continues after its known part, PCRE2 matches "partially, hard": a match that so
  * much as looks at the end is reported as undecided. So a piece that is handed over is the same
  * whatever follows.
  *
  * A match sees a window of the text, and a longer one only if it looked at the window's end. In a
- * longer window only a match at its start is sought, and within a stretch the length of all such
- * windows is held against the length of the matches found in them: no expression can make the time
- * grow with the square of the text. Stretches begin without a debt, so what is refused depends on
- * nothing that came before. One that is not simple, so that an attempt itself can take longer than
- * the window is, has short windows only, and PCRE2's match limit. */
+ * longer window only its start is tried. Within a stretch the cost of all such windows is a debt
+ * that the length of their matches pays back: no expression can make the time grow with the square
+ * of the text. Stretches start without a debt, so that a refusal does not depend on earlier text.
+ * An expression that is not simple (pattern.c) has short windows only, and PCRE2's match limit. */
 #include <string.h>
 
 #include "text/pattern.h"
@@ -24,7 +23,7 @@ enum {
     INTRICATE_WINDOW = 256, /* for expressions that are not simple */
     INTRICATE_MAX = 16384,
     WINDOW_GROWTH = 8,
-    LOOK = 4096, /* behind `stop` at first */
+    LOOK = 4096, /* after `stop`, at first */
     DEBT_MAX = 1 << 28,
     STEPS_PER_BYTE = 16, /* of the match limit */
     JIT_STACK_START = 32 << 10,
@@ -32,7 +31,7 @@ enum {
     HEAP_MAX_KB = 64 << 10
 };
 
-/* One level of cutting has its own result, since the next level is run before it goes on. */
+/* Each level of cutting has its own result, since the next level runs before it continues. */
 struct cutter {
     const struct pattern *pattern;
     pcre2_match_context *limits;
@@ -104,12 +103,12 @@ struct walk {
     size_t opened;     /* where the window starts: at `at` or before */
     size_t window;     /* where it ends */
     size_t first;      /* the length that windows have at first */
-    size_t asked;      /* its length, but for the subject's end and characters that it would cut */
+    size_t asked;      /* its length, before it was cut at the subject's end or at a character */
     int64_t cost;      /* of the long windows since the last match */
 };
 
 struct match {
-    enum { FOUND, FOUND_NONE, FOUND_PART } found; /* a part: it may go on behind the window */
+    enum { FOUND, FOUND_NONE, FOUND_PART } found; /* a part: it may continue after the window */
     size_t start, end;
 };
 
@@ -193,8 +192,8 @@ static void open_window(const struct subject *s, struct walk *w, size_t bytes)
 static alibi_status too_long(const char *text)
 {
     return fail(ALIBI_BAD_INPUT,
-                "the tokenizer makes one piece of more than %d bytes of the text from '%.40s' on",
-                PIECE_MAX, text);
+                "the tokenizer makes one piece of more than %d bytes, from '%.40s' on", PIECE_MAX,
+                text);
 }
 
 static alibi_status too_intricate(const struct cutter *c, const struct subject *s,
@@ -206,7 +205,7 @@ static alibi_status too_intricate(const struct cutter *c, const struct subject *
         c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
 }
 
-/* What trying a window can cost, in bytes looked at. */
+/* The most that trying a window can cost, in bytes looked at. */
 static int64_t window_cost(const struct walk *w, size_t bytes)
 {
     return (int64_t)(w->first == WINDOW ? bytes : bytes * bytes / 4);
@@ -276,8 +275,7 @@ static size_t next_character(const struct subject *s, size_t at)
     return at;
 }
 
-/* The gap before the match is a piece, and the match itself unless the gap has reached `stop`
- * already. */
+/* The gap before the match is a piece, and so is the match unless the gap has reached `stop`. */
 static alibi_status take_match(struct cutter *c, const struct subject *s, struct walk *w,
                                const struct match *m)
 {
@@ -293,13 +291,13 @@ static alibi_status take_match(struct cutter *c, const struct subject *s, struct
 }
 
 /* No match starts in the window, or if it is a long one, none starts where it does. */
-static void pass_over(struct cutter *c, const struct subject *s, struct walk *w)
+static void skip_window(struct cutter *c, const struct subject *s, struct walk *w)
 {
     w->at = w->asked > w->first && w->at < w->window ? next_character(s, w->at) : w->window;
     shorten_window(c, s, w, 0);
 }
 
-/* One step ahead; *more is false if what is known of the text does not decide the next. */
+/* One step ahead; *more is false if the known text does not decide the next. */
 static alibi_status step(struct cutter *c, const struct subject *s, struct walk *w, bool *more)
 {
     struct match m;
@@ -315,7 +313,7 @@ static alibi_status step(struct cutter *c, const struct subject *s, struct walk 
     *more = w->window < s->end;
     if (m.found == FOUND_NONE) {
         *more = *more || (w->asked > w->first && w->at < w->window);
-        pass_over(c, s, w);
+        skip_window(c, s, w);
         return ALIBI_OK;
     }
     w->at = m.start;

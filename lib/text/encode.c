@@ -5,14 +5,14 @@
  *
  * How text falls into blocks and parts depends on the text alone, so the ids, the counts and the
  * places are the same on any number of threads. Text at the end of a block that more text may
- * change is left over for the next one (source.h). */
+ * change is kept for the next one (source.h). */
 #include <string.h>
 
 #include "text/source.h"
 
 size_t encoding_block_bytes = 8 << 20;
 
-/* What came of one part. */
+/* The result of one part. */
 struct part_ids {
     struct ids ids;
     int64_t *ends; /* of documents, within ids */
@@ -96,7 +96,7 @@ void encoding_set_within_word(struct encoding *e)
 
 /* ---- one part, on one thread */
 
-/* Words that begin in text[from..stop): a byte that is not blank, behind one that is. */
+/* Words that begin in text[from..stop): a byte that is not blank, after one that is. */
 static int64_t count_words(const char *text, size_t from, size_t stop, bool within)
 {
     int64_t words = 0;
@@ -120,7 +120,7 @@ static alibi_status begin_part(void *user, int thread, int64_t part)
     return ALIBI_OK;
 }
 
-/* The byte in front is there, but for two cases: a document starts, or the source was sought into
+/* The byte before is there except in two cases: a document starts, or the source was sought into
  * one. */
 static bool begins_within_word(const struct encoding *e, const struct stretch *s)
 {
@@ -164,7 +164,7 @@ static alibi_status reserve_parts(struct encoding *e, int64_t count)
     return ALIBI_OK;
 }
 
-/* A long piece leaves much room behind: it is not kept for the parts that come, which have none. */
+/* The room of a long piece is not kept for the parts that follow. */
 static void drop_large(struct ids *ids, int64_t most)
 {
     if (ids->capacity <= most)
@@ -209,8 +209,8 @@ static bool ends_within_word(const struct stretches *s, bool before)
     return !is_white_space(s->text[s->reached - 1]);
 }
 
-/* Text that is left over is encoded with the next block; without a bound a document without cuts
- * would fill the memory. */
+/* Text that is left is encoded with the next block. Without a bound a document without cuts would
+ * fill the memory. */
 static alibi_status check_left_over(struct encoding *e)
 {
     struct stretches *s = e->stretches;
@@ -257,8 +257,8 @@ static alibi_status take_block(struct encoding *e, struct encoded *out, bool *en
     return encode_text(e, out);
 }
 
-/* A block may give no id: one of blanks, say, or one that is left over as a whole. After a failure
- * there is nothing left to do but to close. */
+/* A block may give no id: one of blanks, or one that is kept as a whole. After a failure, only
+ * encoding_close() may follow. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out)
 {
     struct encoded text = { .within_word = e->within_word };

@@ -16,8 +16,8 @@ struct pattern {
     int count;
 };
 
-/* Of the calling thread: whether PCRE2 was refused memory since this was last set to false. The
- * message is made then. */
+/* Whether PCRE2 was refused memory in this thread since this was last set to false. The message is
+ * recorded then. */
 extern _Thread_local bool pattern_memory_failed;
 alibi_status pattern_out_of_memory(void);
 

@@ -7,7 +7,7 @@
  * at a time.
  *
  * Invariants: run is text of the document at `at`, and at.offset counts what of it was handed over.
- * The document has ended if `ended`: then nothing but run is left of it. So an end always comes
+ * The document has ended if `ended`: then run is all that is left of it. So an end always comes
  * with the last byte before it. */
 #include <stdatomic.h>
 #include <string.h>
@@ -151,7 +151,7 @@ static const struct alibi_option options[] = {
     { "field", ALIBI_OPTION_TEXT, AT(field), 0, 0, NULL, "text", "NAME",
       "JSON lines: the member that holds the text" },
     { "document", ALIBI_OPTION_CHOICE, AT(document), 0, 0, "file|line|blank-line", "file", "NAME",
-      "text: what a document is: a file, a line, or what stands between blank lines" },
+      "text: a document is a file, a line, or the lines between blank lines" },
 };
 
 const struct alibi_option *alibi_reading_options(int *count)
@@ -269,8 +269,7 @@ static alibi_status keep_line(struct source *s, const char *bytes, size_t length
     return text_append_bytes(&s->line, bytes, length);
 }
 
-/* Most lines lie whole in the buffer and are read there; the parts of others are put together
- * first. */
+/* Most lines are whole in the buffer and are read there; the parts of others are joined first. */
 static alibi_status split_json(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
@@ -323,7 +322,7 @@ static alibi_status fill(struct source *s)
 
 enum event { TEXT_COMES, DOCUMENT_ENDS, FILE_ENDS, ALL_ENDS };
 
-/* What comes next. It stays until it is taken: by take_text, end_document, end_file. */
+/* The next event. It stays until it is taken: by take_text, end_document, end_file. */
 static alibi_status look(struct source *s, enum event *event)
 {
     bool more = false, file_ends = false;
@@ -457,7 +456,7 @@ alibi_status source_read(struct source *s, struct block *b, size_t bytes)
     }
 }
 
-/* ---- going on where another has stopped */
+/* ---- continuing at a place */
 
 static alibi_status refuse_place(const struct source *s, struct place place)
 {
@@ -472,8 +471,8 @@ static bool is_before(struct place a, struct place b)
     return a.document < b.document || (a.document == b.document && a.offset < b.offset);
 }
 
-/* The next thing before `place`, which lies in this file, is passed over. */
-static alibi_status pass_over(struct source *s, struct place place)
+/* Skips the next event before `place`, which is in this file. */
+static alibi_status skip_event(struct source *s, struct place place)
 {
     enum event event;
     size_t bytes;
@@ -505,7 +504,7 @@ alibi_status source_seek(struct source *s, struct place place)
     s->at = (struct place){ .file = place.file };
     s->sought = true;
     while (is_before(s->at, place))
-        TRY_RETURN(pass_over(s, place));
+        TRY_RETURN(skip_event(s, place));
     if (place.offset > 0)
         TRY_RETURN(look(s, &event));
     return event == TEXT_COMES ? ALIBI_OK : refuse_place(s, place);
@@ -561,7 +560,7 @@ static alibi_status check_reading(const struct alibi_reading *r)
                  r->document <= ALIBI_DOCUMENT_BLANK_LINE;
 
     if (!known)
-        return fail(ALIBI_USAGE, "format %d, document %d: there is no such way to read", r->format,
+        return fail(ALIBI_USAGE, "format %d, document %d: no such way to read", r->format,
                     r->document);
     return ALIBI_OK;
 }

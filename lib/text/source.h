@@ -14,13 +14,13 @@ extern size_t source_line_max;
  *   block ── stretches_take ── parts of about PART_BYTES ── stretches_run ── a result per part, in
  *   the order of the text
  *
- * Where a tokenizer may cut a text is known only to who has read it from the start. So every part
- * begins at a guess, before a blank that follows something else, and all parts are run at once.
- * Then, in order, each is compared with where the one before it truly ended; the few that began
- * elsewhere are run again from there. The results are those of one thread that reads everything.
+ * Where a tokenizer cuts a text depends on all text before. So every part begins at a guess, before
+ * a blank that follows something else, and all parts are run at once. Then, in order, each is
+ * compared with the true end of the one before it; the few that began elsewhere are run again from
+ * there. The results are those of one thread that reads everything.
  *
- * A part sees PART_SIGHT bytes behind its end and no more while others run. One that holds a longer
- * piece does not get to its end so, and is run again, alone, with the whole text before it: however
+ * While others run, a part sees at most PART_SIGHT bytes after its end. A part with a longer piece
+ * does not reach its end that way and is run again, alone, with all of the text in sight: however
  * many threads there are, at most one works on a long piece.
  *
  * How to use it:
@@ -33,17 +33,16 @@ extern size_t source_line_max;
  *       ... use the results of parts 0..s->count-1: the count may be lower now ...
  *   stretches_free(s);
  *
- * What cannot be decided before more of the text is there is kept, and stands in front of the next
- * block. */
+ * Text that cannot be decided before more text is there is kept and put before the next block. */
 
 enum { PART_BYTES = 256 << 10, PART_SIGHT = PART_BYTES };
 
-/* What is done with the text. The calls for one part come from one thread, in order; `thread` is
+/* The work on the text. The calls for one part come from one thread, in order; `thread` is
  * 0..threads-1 and says whose scratch may be used. Documents are cut at the borders of parts, and a
  * part may hold many documents. */
 struct stretch_work {
     void *user;
-    /* The part begins: its result is empty. Comes a second time if the first was in vain. */
+    /* The part begins: its result is empty. Called again if the part is run again. */
     alibi_status (*begin)(void *user, int thread, int64_t part);
     /* Works on the stretch up to *reached, as encoder_run does. s->text is where the document
      * starts, or a few bytes before s->from if more of it is no longer there: s->from == 0 only at
@@ -60,14 +59,13 @@ struct part {
     size_t from, stop;           /* as planned */
     size_t began, reached;       /* as run */
     int64_t document;            /* that a failure is in: ends[document] is its end */
-    int64_t first_end, last_end; /* ends[first_end..last_end) lie in it, its stop included */
+    int64_t first_end, last_end; /* ends[first_end..last_end) are in it, its stop included */
     struct failure failure;
 };
 
 struct stretches {
     int threads;
-    char *text; /* a few bytes that were worked on already, what was left over, and the block behind
-                   it */
+    char *text; /* a few bytes that are done, text that was kept, and the block */
     size_t bytes, capacity;
     size_t from;        /* where the work begins */
     struct place start; /* of text[from] */
@@ -84,8 +82,7 @@ void stretches_free(struct stretches *s); /* NULL is fine */
 alibi_status stretches_take(struct stretches *s, const struct block *b);
 /* The failure that is first in the text, if there was any: the same on any number of threads. */
 alibi_status stretches_run(struct stretches *s, const struct stretch_work *work);
-/* Puts the place of the text that stretches_run() failed at in front of the message; returns
- * `status`. */
+/* Puts the place where stretches_run() failed before the message; returns `status`. */
 alibi_status stretches_fail(const struct stretches *s, const struct source *source,
                             alibi_status status);
 

@@ -16,7 +16,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* ---- ids */
 
-/* The last shard that starts at or before token i: those without tokens are passed over. */
+/* The last shard that starts at or before token i: those without tokens are skipped. */
 static const struct shard *shard_of(const alibi_corpus *c, int64_t i)
 {
     int low = 0, high = c->shard_count - 1;
@@ -86,7 +86,7 @@ static bool is_end(const alibi_corpus *c, int64_t i)
     return id_at(c, i) == alibi_tokenizer_end(c->tokenizer);
 }
 
-/* ---- what a range of tokens stands for */
+/* ---- the text of a range of tokens */
 
 struct counts {
     int64_t ends, words, bytes;
@@ -186,8 +186,8 @@ void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
 
 /* ---- writing */
 
-/* The text of tokens first..end-1. Between two documents stands a line end, if the first has none
- * of its own: without it the last word of one and the first of the next would become one word. */
+/* The text of tokens first..end-1. A line end separates two documents if the first has none of its
+ * own: otherwise the last word of one and the first of the next would become one word. */
 static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t end,
                                 int64_t split_end, struct text *out)
 {

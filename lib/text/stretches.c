@@ -33,9 +33,8 @@ void stretches_free(struct stretches *s)
 
 /* ---- taking a block */
 
-/* Moves what is left over to the front. All ends were passed: the text behind the last one is what
- * is left over. */
-static void drop_what_is_done(struct stretches *s)
+/* Moves the text that is not done to the front. All ends were passed: it is after the last one. */
+static void drop_done(struct stretches *s)
 {
     size_t document = s->end_count > 0 ? s->ends[s->end_count - 1] : 0;
     size_t keep = s->reached - document > KEPT_BYTES ? s->reached - KEPT_BYTES : document;
@@ -92,7 +91,7 @@ static bool is_mark(const char *text, size_t at, size_t limit)
            memcmp(text + at, "\xEF\xBC", 2) == 0;
 }
 
-/* The first place at or behind `at`, and before `limit`, where a blank follows something else; or
+/* The first place at or after `at`, and before `limit`, where a blank follows something else; or
  * `limit`. */
 static size_t blank_cut(const struct stretches *s, size_t at, size_t limit)
 {
@@ -104,15 +103,15 @@ static size_t blank_cut(const struct stretches *s, size_t at, size_t limit)
 /* The same for a mark that follows a letter or a digit. */
 static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
 {
-    bool behind_letter = false;
+    bool after_letter = false;
 
     for (; at < limit; at++) {
         bool mark = is_mark(s->text, at, limit);
         if (utf8_continues(s->text[at]))
             continue;
-        if (mark && behind_letter)
+        if (mark && after_letter)
             break;
-        behind_letter = !mark;
+        after_letter = !mark;
     }
     return at;
 }
@@ -179,20 +178,20 @@ static alibi_status plan_parts(struct stretches *s)
 
 alibi_status stretches_take(struct stretches *s, const struct block *b)
 {
-    drop_what_is_done(s);
+    drop_done(s);
     TRY_RETURN(append_block(s, b));
     return plan_parts(s);
 }
 
 /* ---- running */
 
-/* What of document `document` is here. */
+/* Where the part of document `document` that is here starts. */
 static size_t document_start(const struct stretches *s, int64_t document)
 {
     return document > 0 ? s->ends[document - 1] : 0;
 }
 
-/* text[*at..stop) of that document, of which `sight` bytes behind `stop` may be looked at. */
+/* text[*at..stop) of that document, of which `sight` bytes after `stop` may be looked at. */
 static alibi_status run_stretch(const struct stretches *s, const struct stretch_work *work,
                                 int thread, int64_t part, int64_t document, size_t stop,
                                 size_t sight, size_t *at)
@@ -252,7 +251,7 @@ static void run_part(struct stretches *s, const struct stretch_work *work, int t
 
 /* In order: what began in the wrong place, or did not see far enough, is run again, and the first
  * failure that remains is the true one. A part that stops early even so waits for more text, and so
- * does all behind it. */
+ * does everything after it. */
 static alibi_status settle(struct stretches *s, const struct stretch_work *work)
 {
     size_t at = s->from;

@@ -3,14 +3,13 @@
  *   files -> source (blocks of documents) -> encoding (ids) -> shards on disk, or in memory
  *   shards -> corpus (three splits) -> span (a split's tokens) -> windows of L + 1 tokens -> loader
  *
- * At this level a token is a 32-bit id; how a corpus stores it is its own affair. */
+ * A token is a 32-bit id here, however a corpus stores it. */
 #ifndef TEXT_H
 #define TEXT_H
 
 #include "formats/formats.h"
 
-/* ---- tokenizers (tokenizer.c and one file per kind: tokenizer_bytes.c, tokenizer_bpe.c,
- * tokenizer_words.c) */
+/* ---- tokenizers (tokenizer.c, and a file per kind: bpe.c, words.c) */
 
 /* Ids that grow in number; start from {0}, mem_free(at). */
 struct ids {
@@ -22,52 +21,56 @@ alibi_status ids_append(struct ids *ids, const int32_t *at, int64_t count);
 
 /* A tokenizer never changes, and any number of threads may use one. */
 alibi_status tokenizer_new_bytes(alibi_tokenizer **out);
-alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file,
-                               const char *path); /* takes the file, always */
-/* words[0] is what stands for words that are not there, words[1] for the end of a line. Copied. */
+/* Takes the file, also if it fails. */
+alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path);
+/* words[0] is for unknown words, words[1] for the end of a line. Copied. */
 alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count);
-enum { TOKENIZER_BYTES_MAX = 256 << 20 }; /* of such a file, read or written */
+
+/* As tokenizer.json, read and written. */
+enum { TOKENIZER_BYTES_MAX = 256 << 20 };
 alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length,
-                            const char *path); /* tokenizer.json */
+                            const char *path);
 alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json);
-alibi_tokenizer *tokenizer_share(
-    const alibi_tokenizer *t); /* one more owner; each calls alibi_tokenizer_free */
-uint32_t tokenizer_checksum(
-    const alibi_tokenizer *t); /* of its file: those of equal checksum give equal ids */
-/* The bytes of one id, lent; the end of a document is no bytes for bytes and BPE. A word has a
- * blank behind it. */
+/* Of that file: tokenizers with equal checksums give equal ids. */
+uint32_t tokenizer_checksum(const alibi_tokenizer *t);
+
+/* One more owner; each calls alibi_tokenizer_free. */
+alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t);
+
+/* The bytes of one id, borrowed. The end of a document has no bytes, except for words; a word
+ * includes the blank after it. */
 const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes);
 /* A whole text, without an end. */
 alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t bytes,
                               struct ids *ids);
 
-/* ---- encoding part by part (encoder.c) */
+/* ---- encoding part by part (tokenizer.c) */
 
-/* A part of a document: text[from..stop) is to be encoded. text[0..end) is there to be looked at,
- * and no more is known of the document unless `last`: then it ends at `end`. */
+/* A part of a document: text[from..stop) is to be encoded. text[0..end) may be looked at, and no
+ * more of the document is known unless `last`: then it ends at `end`. */
 struct stretch {
     const char *text;
     size_t from, stop, end;
     bool last;
 };
 
-/* What one thread needs to encode: scratch and a memory of pieces that it met before. */
+/* The state of one thread that encodes: scratch, and a cache of pieces. */
 struct encoder;
 alibi_status encoder_new(struct encoder **out, const alibi_tokenizer *t);
 void encoder_free(struct encoder *e);
 
-/* Appends the ids of the stretch up to *reached, which is the first cut at or behind `stop`; or, if
- * not `last`, an earlier one if what comes after `end` may decide where the next cut is. A cut is
- * where the tokenizer's pieces end: from there on the text is encoded as if it began there. So a
- * document can be encoded in any stretches that start where others have ended. */
+/* Appends the ids of the stretch up to *reached, the first cut at or after `stop`; or, if not
+ * `last`, an earlier cut, where text after `end` may decide the next one. A cut is where the
+ * tokenizer's pieces end: from there the text is encoded as if it began there. So a document can be
+ * encoded in any stretches that start where others ended. */
 alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids,
                          size_t *reached);
 
-/* Appends what stands behind a document: the end id; for words only if its last line has no line
- * end. */
+/* Appends the end id, if the tokenizer has one; for words, only if the last line has no line end.
+ */
 alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct ids *ids);
 
-/* ---- pieces (pattern.c): a text cut by the regular expressions of a BPE */
+/* ---- pieces (pattern.c, cutter.c): text cut by the regular expressions of a BPE */
 
 struct pattern; /* never changes; any number of threads may use one */
 alibi_status pattern_new(struct pattern **out, const struct bpe_split *splits, int count,
@@ -78,9 +81,8 @@ struct cutter; /* of one thread */
 alibi_status cutter_new(struct cutter **out, const struct pattern *p);
 void cutter_free(struct cutter *c);
 
-/* Hands over the pieces of the stretch, in order, up to *reached, which is as in encoder_run. Bytes
- * that are not UTF-8 are pieces of their own. A piece of more than PIECE_MAX bytes is
- * ALIBI_BAD_INPUT. */
+/* Hands over the pieces of the stretch, in order, up to *reached (as in encoder_run). A byte that
+ * is not UTF-8 is a piece of its own. A piece of more than PIECE_MAX bytes is ALIBI_BAD_INPUT. */
 enum { PIECE_MAX = 16 << 20 };
 typedef alibi_status piece_sink(void *user, const char *piece, size_t bytes);
 alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *sink, void *user,
@@ -88,26 +90,26 @@ alibi_status cutter_run(struct cutter *c, const struct stretch *s, piece_sink *s
 
 /* ---- reading (source.c): files to blocks of documents */
 
-/* Where in the input a byte of a document stands. */
+/* The place of a byte of a document in the input. */
 struct place {
     int64_t file;     /* 0.. */
     int64_t document; /* within the file, 0.. */
     int64_t offset;   /* within the document's text */
 };
 
-/* Some text of the input: whole documents, and at its end perhaps the first part of one that goes
- * on. */
+/* Some text of the input: whole documents, and after the last of them perhaps the first part of
+ * one that continues in the next block. */
 struct block {
     char *text;
     size_t bytes, capacity;
-    size_t *ends; /* where documents end; the text behind the last one goes on in the next block */
+    size_t *ends; /* where documents end */
     int64_t end_count, end_capacity;
     struct place start; /* of text[0] */
 };
 void block_fini(struct block *b); /* start from {0} */
 
 struct source;
-/* Opens what alibi_tokenize() takes. Folders are listed now, files opened one by one. */
+/* The input of alibi_tokenize(). Folders are listed now, files are opened one by one. */
 alibi_status source_open(struct source **out, const char *const *paths, int count,
                          const struct alibi_reading *reading, const struct alibi_call *call);
 /* The built-in text instead of files. */
@@ -115,15 +117,15 @@ alibi_status source_open_builtin(struct source **out, const struct alibi_builtin
 void source_close(struct source *s);
 int source_file_count(const struct source *s);
 const char *source_file(const struct source *s, int64_t file); /* its path */
-int64_t source_bytes_total(
-    const struct source *s); /* of all files as they lie on the disk; 0: not known */
+/* Bytes of all files on the disk, packed or not; 0: unknown. And those read so far. */
+int64_t source_bytes_total(const struct source *s);
 int64_t source_bytes_done(const struct source *s);
-/* From here on as if `place` had been reached by reading. Only before the first read. */
+/* Continues as if `place` had been reached by reading. Only before the first read. */
 alibi_status source_seek(struct source *s, struct place place);
-/* Replaces the content of the block by the next `bytes` of text, about. Nothing comes at the end:
- * bytes == 0, no ends. The end of a document comes with its last byte, and the line ends of its
- * lines are part of it; blank lines are no documents. Only UTF-8 without a byte 0 is let through;
- * documents are never empty. ALIBI_BAD_INPUT names file and place. */
+/* Replaces the content of the block by the next `bytes` of text, about. At the end of the input
+ * there is nothing: bytes == 0, no ends. The end of a document comes with its last byte. The line
+ * ends of its lines are part of it; blank lines are no documents. Only UTF-8 without a byte 0
+ * passes; documents are never empty. ALIBI_BAD_INPUT names file and place. */
 alibi_status source_read(struct source *s, struct block *b, size_t bytes);
 
 /* ---- the built-in text (builtin.c), document by document */
@@ -134,48 +136,46 @@ void builtin_close(struct builtin *b); /* NULL is fine */
 /* Borrowed until the next call; no bytes: there are no more. */
 alibi_status builtin_next(struct builtin *b, struct slice *document);
 
-/* ---- the pipeline (encode.c): source to ids, on all threads, the next block read meanwhile */
+/* ---- the pipeline (encode.c): source to ids on all threads, while the next block is read */
 
 struct encoded {
     const int32_t *ids;
     int64_t count;
-    const int64_t *ends; /* behind the end of each document that ends here, as an index of ids */
+    const int64_t *ends; /* of each document that ends here: the index in ids after its end token */
     int64_t end_count;
-    int64_t words, bytes; /* of the text that these ids stand for; a word counts where it begins */
-    struct place start; /* of the first of them: a source that starts there gives the same ids from
-                           there on */
-    bool within_word;   /* `start` is within a word that began before */
-    int64_t source_bytes; /* source_bytes_done() when their text had been read; the source itself is
-                             read on meanwhile */
+    int64_t words, bytes; /* of the text of these ids; a word counts where it begins */
+    struct place start;   /* of the first id: a source that starts there gives the same ids */
+    bool within_word;     /* `start` is within a word that began before */
+    int64_t source_bytes; /* source_bytes_done() when their text had been read */
 };
 
 struct encoding;
-alibi_status encoding_open(struct encoding **out, struct source *source,
-                           const alibi_tokenizer *t); /* both are lent */
-void encoding_close(struct encoding *e);              /* NULL is fine */
+/* Source and tokenizer are borrowed. */
+alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t);
+void encoding_close(struct encoding *e); /* NULL is fine */
 /* The source was sought to a place where encoded.within_word was true. Before the first
  * encoding_next(). */
 void encoding_set_within_word(struct encoding *e);
-/* The ids of the next block, lent until the next call; count == 0 at the end, where ends and counts
- * may still be due (of text that gives no ids). The same blocks on any number of threads. */
+/* The ids of the next block, borrowed until the next call; count == 0 at the end, where ends and
+ * counts may still follow (of text that gives no ids). The same blocks on any number of threads. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out);
-extern size_t encoding_block_bytes; /* of text to read at a time; tests make it small */
+extern size_t encoding_block_bytes; /* of text read at a time; tests make it small */
 
-/* ---- shards (shards.c, shard_open.c): tokens in files, mapped */
+/* ---- shards (shards.c, shard_files.c): tokens in files, mapped */
 
-/* Consecutive tokens of a corpus, in a file that is mapped, or in memory. */
+/* Consecutive tokens of a corpus, in a mapped file or in memory. */
 struct shard {
     struct mapping *mapping; /* NULL: ids are owned memory */
     void *ids;
     int width;         /* bytes of an id: 2 or 4 */
     int64_t count;     /* of ids */
-    int64_t capacity;  /* in memory: ids that there is room for */
-    int64_t first;     /* of all tokens of the corpus */
+    int64_t capacity;  /* in memory: room for so many ids */
+    int64_t first;     /* index in the corpus */
     uint32_t checksum; /* of the ids as they are stored, once they are sealed */
     char *path;        /* of the file, for messages; NULL: in memory */
 };
 
-/* What index.json says beside the shards. */
+/* The content of index.json. */
 struct shard_index {
     uint32_t tokenizer; /* its checksum */
     int width;
@@ -187,31 +187,30 @@ struct shard_index {
     } * entries;
     int64_t entry_count;
 };
-/* Strict: ALIBI_BAD_INPUT names the path and what is wrong. */
+/* Strict: ALIBI_BAD_INPUT names the path and the defect. */
 alibi_status shard_index_read(struct shard_index *x, const char *folder);
 void shard_index_fini(struct shard_index *x);
 
 /* ALIBI_BAD_INPUT if there are shards at the path, which is to be read as text. */
 alibi_status shards_refuse(const char *path);
-/* Whether the path is a shard, or a folder with shards; a folder that holds an unfinished
- * tokenizing counts. */
+/* Whether the path is a shard, or a folder with shards, finished or not. */
 alibi_status shards_recognise(bool *yes, const char *path);
 /* Maps the shards at `path` and appends them: of a folder (or its index.json), or of one file. With
  * an index: its checksums are compared, *tokenizer is the folder's own, and the caller ends *index
- * with shard_index_fini. A shard that has an index beside it has the tokenizer, but no index of its
- * own. Without: both are left as they are. Ids are not checked yet. After a failure some may have
+ * with shard_index_fini. One shard of such a folder has the tokenizer, but no index of its own.
+ * Without: both stay as they are. Ids are not checked yet. After a failure some shards may have
  * been appended. */
 alibi_status shards_open(struct shard **shards, int *count, struct shard_index *index,
                          bool *has_index, alibi_tokenizer **tokenizer, const char *path,
                          const struct alibi_call *call);
 /* The shards of a folder that `index` lists, and nothing else of it: mapped, compared and appended.
- * Messages call it `list`. */
+ * Messages call the index `list`. */
 alibi_status shards_open_listed(struct shard **shards, int *count, const struct shard_index *index,
                                 const char *list, const char *folder,
                                 const struct alibi_call *call);
-alibi_status shards_push(struct shard **shards, int *count,
-                         const struct shard *s); /* takes the shard on success */
-/* Appends ids that lie in memory, in shards of bounded size. */
+/* Takes the shard on success. */
+alibi_status shards_push(struct shard **shards, int *count, const struct shard *s);
+/* Appends ids in memory, in shards of bounded size. */
 alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids, int64_t id_count,
                            int width);
 void shard_seal(struct shard *s); /* computes its checksum; those of files are sealed */
@@ -222,7 +221,7 @@ uint32_t shard_id(const struct shard *s, int64_t i);
 void shard_fini(struct shard *s);
 void shards_free(struct shard *shards, int count);
 
-/* ---- corpus (corpus.c; builtin.c writes the built-in one) */
+/* ---- corpus (corpus.c, span.c) */
 
 /* One split: consecutive tokens. */
 struct span {
@@ -232,21 +231,21 @@ struct span {
 
 struct span corpus_span(const alibi_corpus *c, enum alibi_split split);
 const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c);
-const char *corpus_name(
-    const alibi_corpus *c); /* for messages: the first file, or "built-in text" */
-struct alibi_builtin corpus_builtin(
-    const alibi_corpus *c); /* bytes == 0: it is not the built-in text */
-uint32_t corpus_checksum(
-    const alibi_corpus *c); /* of all tokens: a resumed run must see the same text */
-bool corpus_has_own_valid(
-    const alibi_corpus *c); /* the validation split is a text of its own, not a part of the files */
-uint32_t corpus_files_checksum(const alibi_corpus *c); /* of all tokens but those of such a text */
+/* For messages: the first file, or "built-in text". */
+const char *corpus_name(const alibi_corpus *c);
+/* bytes == 0: it is not the built-in text. */
+struct alibi_builtin corpus_builtin(const alibi_corpus *c);
+/* Whether the validation split is a text of its own, not a part of the files. */
+bool corpus_has_own_valid(const alibi_corpus *c);
+/* Of all tokens: a resumed run must see the same text. And of all except those of such a text. */
+uint32_t corpus_checksum(const alibi_corpus *c);
+uint32_t corpus_files_checksum(const alibi_corpus *c);
 
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);
 
-/* Words and bytes of the text that tokens from..from+count-1 stand for (a word belongs to the token
- * with its first byte). */
+/* Words and bytes of the text of tokens from..from+count-1. A word belongs to the token with its
+ * first byte. */
 void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes);
 
 /* A corpus of text already in memory, for tests, as bytes. Each text is a document. */
@@ -254,10 +253,9 @@ alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int
 
 /* ---- batches (batches.c) */
 
-/* Windows of length + 1 tokens; inputs are the first `length` of each, targets the last. In each
- * epoch the span is cut into windows from a fresh offset, and they come in a fresh order, both
- * keyed by (seed, epoch): batch number n is a pure function of n, so a resumed run needs its number
- * and nothing else. */
+/* Windows of length + 1 tokens: inputs are the first `length` of each, targets the last. Each epoch
+ * cuts the span into windows from another offset, in another order, both keyed by (seed, epoch).
+ * Batch n is a pure function of n, so a resumed run needs its number and nothing else. */
 struct batches {
     struct span span;
     int64_t length, batch;
@@ -270,13 +268,11 @@ alibi_status batches_init(struct batches *b, struct span span, int64_t length, i
 /* tokens, targets [batch, length] */
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets);
 
-/* ---- loader (loader.c): batches, the next one read on a thread of its own while this one is used
- * */
-
+/* Reads the next batch on a thread of its own while this one is used. */
 struct loader;
 alibi_status loader_new(struct loader **out, const struct batches *b);
 void loader_free(struct loader *l);
-/* Batch `number`, lent until the next call. Any order will do; the one after the last asked for is
+/* Batch `number`, borrowed until the next call. Any order works; the successor of the last one is
  * there already. */
 alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens,
                         const int32_t **targets);

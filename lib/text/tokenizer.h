@@ -49,7 +49,7 @@ alibi_status tokenizer_finish(alibi_tokenizer *t);
 
 /* ---- merges of byte-level BPE (merge.c) */
 
-/* What two neighbours become, and how soon. Open addressing, at most half full. The values are in
+/* The merge of two neighbours, with its rank. Open addressing, at most half full. The values are in
  * the slots, not in an array beside them (base/hash.h): encoding looks up little else. */
 struct merge_slot {
     uint64_t pair; /* left in the high half, right in the low one; MERGE_FREE: free */

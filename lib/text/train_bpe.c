@@ -1,22 +1,22 @@
 /* train_bpe.c - byte pair encoding (Sennrich, Haddow, Birch, ACL 2016), on bytes
  *
- *   repeat: the pair of neighbours with the highest count becomes a symbol, wherever it stands
+ *   repeat: the pair of neighbours with the highest count becomes a symbol, everywhere
  *
  * until there are `vocab` ids, or no pair occurs min_count times. Of pairs with equal counts the
  * one with the lower left id is taken, then the one with the lower right id. The ids: 0 is the end
  * of a document, then the bytes in the order of the letters that stand for them in files, then the
- * merges. Neighbours are counted as they stand, so "aaa" has "aa" twice; they are merged from the
+ * merges. Overlapping neighbours count, so "aaa" has "aa" twice; they are merged from the
  * left. This is the order of Hugging Face's trainer, and gives its tokenizers.
  *
- * No two merges give the same token. What stands between two places that no symbol spans is merged
- * as if it stood alone, so from the moment some text is one token, it is that token wherever it
- * stands between two such places. (The one exception is the text of the end: if the pattern does
- * not cut it, it is merged, and then has the id that it has.)
+ * No two merges give the same token. Text between two places that no symbol spans is merged as if
+ * it were alone, so from the moment some text is one token, it is that token everywhere between two
+ * such places. (The one exception is the text of the end: if the pattern does not cut it, it is
+ * merged, and keeps the id that it has.)
  *
  * Merging a, b to r changes counts only beside it: where x a b y was, (x, a) and (b, y) lose what
  * (x, r) and (r, y) gain. Each occurrence is visited once when it is merged and at most once more
- * when it is found to be gone; each merge leaves one symbol less: the whole is linear in the size
- * of the distinct pieces, however long they are. */
+ * when it is found to be gone; each merge leaves one symbol less: the total time is linear in the
+ * size of the distinct pieces, however long they are. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +25,10 @@
 
 /* ---- the text
  *
- * Every distinct piece once, a cell for each of its bytes, a border before it and behind it. A
+ * Every distinct piece once, a cell for each of its bytes, a border before it and after it. A
  * symbol of n bytes covers n cells, of which the first and the last hold its id and the others
  * nothing: so from a symbol's first cell the next symbol is n cells on, and from the cell before it
- * the one before. Pieces stand in the order of falling counts, so that where a cell is says how
+ * the one before. Pieces are in the order of falling counts, so that the place of a cell says how
  * often its piece occurs. */
 #define CELL_NONE UINT32_MAX /* a border, or within a symbol */
 
@@ -260,7 +260,7 @@ enum { END_ID = 0, BYTES = 256 };
 /* Merges of pieces that repeat may grow without bound, each a token of its own. */
 enum { TOKENS_BYTES_MAX = 256 << 20 };
 
-/* What stood beside the merged pair: on its left, or on its right. */
+/* A symbol beside the merged pair: on its left, or on its right. */
 struct neighbour {
     int64_t weight;   /* how often, weighted */
     int64_t events;   /* at how many places */
@@ -321,8 +321,8 @@ static struct slice token_view(const struct trainer *t, uint32_t id)
     return (struct slice){ t->tokens[id], t->lengths[id] };
 }
 
-/* Their letters' order is not that of the bytes: those that are no printable letters stand behind
- * all others. */
+/* In the order of their letters, which is not that of the bytes: bytes without a printable letter
+ * follow all others. */
 static alibi_status add_bytes(struct trainer *t, uint32_t *symbols)
 {
     uint32_t first = 0;
@@ -428,7 +428,7 @@ static void meet(struct side *s, uint32_t symbol, uint32_t place, int64_t weight
     s->events[s->event_count++] = (struct event){ symbol, place };
 }
 
-/* Puts `joined` in place of left and right at `cell`, and notes what stands beside it. */
+/* Puts `joined` in place of left and right at `cell`, and notes its neighbours. */
 static void merge_at(struct trainer *t, uint32_t cell, uint32_t left, uint32_t right,
                      uint32_t joined)
 {
@@ -486,7 +486,7 @@ static void forget_events(struct side *s)
     s->met_count = s->event_count = 0;
 }
 
-/* In "abab" the first merge makes a pair (r, a) that the second one ends again: there r stands on
+/* In "abab" the first merge makes a pair (r, a) that the second one removes: there r is on
  * the left of a pair (a, b). */
 static void settle_counts(struct trainer *t, uint32_t left, uint32_t right, uint32_t joined)
 {

@@ -5,8 +5,8 @@ model=("${tiny[@]:2}") # without the size of the built-in text
 "$ALIBI" text --out all.txt "${text[@]}" > /dev/null
 
 # What cannot be
-expect 2 "^alibi: tokenize: where to\? give --out DIR" "$ALIBI" tokenize all.txt
-expect 2 "where to\? give --out FILE" "$ALIBI" tokenize --train all.txt
+expect 2 "^alibi: tokenize: no output; give --out DIR" "$ALIBI" tokenize all.txt
+expect 2 "no output; give --out FILE" "$ALIBI" tokenize --train all.txt
 expect 2 "option '--out' needs a value: PATH" "$ALIBI" tokenize all.txt -o
 expect 2 "unknown option '--out'" "$ALIBI" eval -o x
 expect 2 "--train makes a tokenizer and --tokenizer uses one" "$ALIBI" tokenize --train --tokenizer t.json all.txt -o x
