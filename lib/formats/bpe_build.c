@@ -194,7 +194,7 @@ alibi_status bpe_build_merge_line(struct bpe_build *b, const struct scan *place,
     return bpe_build_merge(b, place, left, right);
 }
 
-/* Of merges with the same parts the last one has the say. Merges with the same result are the same
+/* The last of several merges with the same parts is kept. Merges with the same result are the same
  * if they cut it at the same place; so the walk over those of one result is no longer than their
  * names. */
 static alibi_status drop_repeated(struct bpe_file *f)

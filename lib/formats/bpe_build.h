@@ -21,7 +21,7 @@ struct bpe_build {
 alibi_status bpe_build_init(struct bpe_build *b, struct slice text, const char *path);
 void bpe_build_fini(struct bpe_build *b);
 
-/* {name: id, ...} where the scan stands. Ids are 0..count-1, each once. */
+/* {name: id, ...} at the place of the scan. Ids are 0..count-1, each once. */
 alibi_status bpe_build_vocab(struct bpe_build *b);
 /* Room for that many, then one by one. `place` is for messages. A merge that came before loses its
  * rank to the later one. */
@@ -30,7 +30,7 @@ alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, stru
                              struct slice right);
 /* The same, of "left right". */
 alibi_status bpe_build_merge_line(struct bpe_build *b, const struct scan *place, struct slice line);
-/* The added tokens are there by now, by id. Hands the file over. */
+/* After the added tokens. Hands the file over. */
 alibi_status bpe_build_end(struct bpe_build *b, struct bpe_file **out);
 
 static inline bool slice_begins(struct slice s, const char *with)
@@ -46,7 +46,7 @@ size_t byte_letter_put(char out[2], unsigned char byte);
 bool name_is_letters(struct slice name);
 bool name_is_ascii(struct slice name);
 
-/* The added tokens of a tokenizer.json, where the scan stands, once the vocabulary is there
+/* The added tokens of a tokenizer.json, at the place of the scan, after the vocabulary
  * (tokenizer_added.c). */
 alibi_status bpe_build_added(struct bpe_build *b);
 

@@ -43,8 +43,8 @@ alibi_status safetensors_header(struct text *header, struct safetensor *tensors,
  * tokenizer_write.c writes; byte_letters.c)
  *
  * Byte-level BPE as Hugging Face's tokenizer.json has it, or GPT-2's vocab.json and merges.txt. In
- * those files a byte stands as a printable letter (byte_letters.c), so that every token is a text
- * without blanks. */
+ * those files a printable letter stands for each byte (byte_letters.c), so that every token is a
+ * text without blanks. */
 
 struct slice {
     const char *at;
@@ -65,7 +65,7 @@ struct bpe_added {
     bool ends_document; /* our own member "end_of_document": chosen in place of the usual one */
 };
 
-/* Cuts text into pieces: what it matches, and what stands between two matches. */
+/* Cuts text into pieces: its matches, and the text between two matches. */
 struct bpe_split {
     char *pattern; /* a regular expression in Oniguruma's spelling, or a plain text to look for */
     bool plain;
@@ -76,7 +76,7 @@ enum { BPE_SPLITS_MAX = 8, BPE_FILE_MAX = 256 << 20 /* bytes */ };
 struct bpe_file {
     char *storage;            /* of all slices */
     struct slice *tokens;     /* [vocab] by id, the bytes each stands for */
-    int64_t vocab;            /* ids are 0..vocab-1, none is left out */
+    int64_t vocab;            /* ids are 0..vocab-1, each exists */
     int32_t byte_ids[256];    /* the token that is this byte alone */
     struct bpe_merge *merges; /* by rank: the first one that applies is done first */
     int64_t merge_count;
@@ -90,8 +90,8 @@ struct bpe_file {
 
 extern const char bpe_gpt2_pattern[]; /* what "ByteLevel" with its own expression means */
 
-/* ALIBI_BAD_INPUT names path, place and defect: what is malformed, and what is asked for but not
- * there (a normalizer, say). */
+/* ALIBI_BAD_INPUT names path, place and defect: malformed content, or a feature that is not
+ * supported (a normalizer, say). */
 alibi_status bpe_file_parse(struct bpe_file **out, const char *bytes, size_t length,
                             const char *path);
 /* vocab.json and merges.txt; "<|endoftext|>" is special if it is there, the pattern is GPT-2's. */

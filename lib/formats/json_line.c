@@ -2,9 +2,8 @@
  *
  *   { KEY: VALUE, FIELD: "the text", KEY: VALUE }
  *
- * The whole line is checked, in one pass. The field is decoded where it will stand, at the end of
- * what the caller has; what the other strings are decoded to comes behind it, each in the place of
- * the one before. */
+ * The whole line is checked, in one pass. The field is decoded directly to the end of the caller's
+ * text; the other strings are decoded after it, each over the one before. */
 #include <string.h>
 
 #include "formats/formats.h"
@@ -16,7 +15,7 @@ struct line {
     struct scan scan;
     const char *field;
     bool found;
-    size_t kept; /* bytes of the field's text with the 0 behind it, at the start of scan.strings */
+    size_t kept; /* bytes of the field's text and its 0, at the start of scan.strings */
 };
 
 /* ---- the members of the line */
@@ -86,7 +85,7 @@ static alibi_status check_utf8(struct slice line, const char *place)
     return ALIBI_OK;
 }
 
-/* Room for all strings of the line and a 0 behind `out`. */
+/* Room for all strings of the line and a 0 after `out`. */
 static alibi_status make_room(struct text *out, size_t more)
 {
     size_t need, capacity;

@@ -24,8 +24,7 @@ bool scan_take_null(struct scan *s);    /* the same for the word null */
 alibi_status scan_expect(struct scan *s, char c);      /* the same, where nothing else may come */
 alibi_status scan_bool(struct scan *s, bool *out);     /* true or false */
 alibi_status scan_count(struct scan *s, int64_t *out); /* a whole number that is not negative */
-alibi_status scan_string(struct scan *s,
-                         const char **string); /* lies in s->strings; without U+0000 */
+alibi_status scan_string(struct scan *s, const char **string); /* in s->strings; without U+0000 */
 alibi_status scan_slice(struct scan *s,
                         struct slice *string); /* the same, and U+0000 may be part of it */
 alibi_status scan_end(struct scan *s);         /* nothing but blanks is left */

@@ -2,8 +2,8 @@
  *
  *   int32 magic, version, count, 253 zeros | count tokens of 16 or 32 bits, all little-endian
  *
- * The counts must agree with the file to the byte: what is cut off, or has something behind it, is
- * no shard. Readers of llm.c leave the zeros unread, and so do we. */
+ * The count must agree with the file's size to the byte. llm.c's readers ignore the zeros, and so
+ * do we. */
 #include <string.h>
 
 #include "formats/formats.h"

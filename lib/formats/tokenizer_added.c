@@ -6,7 +6,7 @@
  *
  * It looks for those with "normalized" false first, and for the others in what is left. Without a
  * normalizer that is the same as looking for all at once, unless one of the first kind and one of
- * the second can lie across each other. */
+ * the second can overlap. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static alibi_status read_flag(struct scan *s, const struct scan_member *m, bool 
     return scan_bool(s, out);
 }
 
-/* What the flag asks for is not there. */
+/* A flag that asks for something unsupported. */
 static alibi_status refuse_flag(struct scan *s, const struct scan_member *m,
                                 const struct bpe_added *a)
 {

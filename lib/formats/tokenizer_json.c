@@ -20,7 +20,7 @@
 
 typedef alibi_status read_part(struct bpe_build *b, size_t at);
 
-/* The type of the object there. Lent until the next string is read. */
+/* The type of the object there. Borrowed until the next string is read. */
 static alibi_status read_type(struct bpe_build *b, size_t at, const char *what, const char **type)
 {
     struct scan *s = &b->scan;
@@ -67,7 +67,7 @@ static alibi_status read_sequence(struct bpe_build *b, size_t at, const char *wh
     return read_each(b, m[1].at, read);
 }
 
-/* A flag that may be left out, or null: then it is what it was. */
+/* A flag that may be missing, or null: then it keeps its value. */
 static alibi_status read_flag(struct bpe_build *b, const struct scan_member *m, bool *flag)
 {
     if (m->at == 0)
@@ -173,15 +173,15 @@ static alibi_status fail_pre_tokenizer(const struct bpe_build *b, const char *ty
         type);
 }
 
-/* Where ByteLevel stands in the list is the end of it: what follows would see letters that stand
- * for bytes. */
+/* ByteLevel must be the last of the list: a step after it would see letters that stand for bytes.
+ */
 static alibi_status read_step(struct bpe_build *b, size_t at)
 {
     const char *type = NULL;
 
     TRY_RETURN(read_type(b, at, "a pre-tokenizer", &type));
     if (b->byte_level)
-        return scan_fail(&b->scan, "the pre-tokenizer '%.80s' behind ByteLevel is not supported,",
+        return scan_fail(&b->scan, "the pre-tokenizer '%.80s' after ByteLevel is not supported,",
                          type);
     if (strcmp(type, "Split") == 0)
         return read_split(b, at);
@@ -303,7 +303,7 @@ static alibi_status read_merges(struct bpe_build *b, size_t at)
     return scan_expect(s, ']');
 }
 
-/* No merge is ever left out by chance: null, or a number that is 0 however it is written. */
+/* No merge is skipped by chance: null, or a number that is 0 however it is written. */
 static alibi_status read_dropout(struct bpe_build *b, size_t at)
 {
     struct scan *s = &b->scan;
@@ -320,15 +320,14 @@ static alibi_status read_dropout(struct bpe_build *b, size_t at)
     return ALIBI_OK;
 }
 
-/* Text before the first letter of a word, or behind its last, which bytes do not have. */
+/* Text before the first letter of a word, or after its last, which byte-level BPE does not have. */
 static alibi_status expect_empty(struct bpe_build *b, const struct scan_member *m)
 {
     b->scan.at = m->at;
     return m->at == 0 || scan_take_null(&b->scan) ? ALIBI_OK : expect_text(b, m, "");
 }
 
-/* What stands for letters that are not in the vocabulary: with a token for every byte there are
- * none. */
+/* The token for unknown letters is not used: with a token for every byte there are none. */
 static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m[3])
 {
     bool flag = false;
@@ -345,8 +344,8 @@ static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m
     return ALIBI_OK;
 }
 
-/* Another kind of model has other steps around it, so this is looked at first: it is what must be
- * said of such a file. Files of old have no type; then the vocabulary and the merges tell. */
+/* Checked first: another kind of model has other steps around it, and its type is the reason to
+ * give. Old files have no type; then the vocabulary and the merges decide. */
 static alibi_status check_model_type(struct bpe_build *b, size_t at)
 {
     struct scan_member m = { "type", false, 0 };

@@ -1,7 +1,7 @@
 /* unpack.c - files as they are, or packed by gzip (RFC 1952) or zstd (RFC 8878), as one stream of
  * bytes
  *
- * What a file is, its first bytes say, not its name: no UTF-8 text begins as a packed file does. A
+ * The first bytes of a file decide, not its name: no UTF-8 text begins as a packed file does. A
  * packed file is a row of parts (gzip's members, zstd's frames), each with its own checksum; the
  * stream ends where a part ends and the file does.
  *
@@ -35,7 +35,7 @@ struct unpack {
     char *input;
     size_t at, end;
     int64_t read;    /* bytes of the file, those not used yet included */
-    bool file_ended; /* nothing comes behind input[end] */
+    bool file_ended; /* the file ends at input[end] */
     bool within;
 
     z_stream gzip;
@@ -119,7 +119,7 @@ static alibi_status begin_member(struct unpack *u)
     if ((unsigned char)u->input[u->at] != 0x1F)
         return refuse(u, "what follows the packed text is not gzip");
     if (inflateReset(&u->gzip) != Z_OK)
-        return refuse(u, "the stream cannot go on");
+        return refuse(u, "the stream cannot continue");
     u->within = true;
     return ALIBI_OK;
 }

@@ -35,7 +35,7 @@ static alibi_status expect_blank_lines(struct scan *s)
         size_t start = s->at;
         if (next_line(s).bytes > 0) {
             s->at = start;
-            return scan_fail(s, "a merge behind an empty line");
+            return scan_fail(s, "a merge after an empty line");
         }
     }
     return ALIBI_OK;
@@ -68,8 +68,8 @@ static alibi_status check_merges(struct slice merges, const char *path)
                : fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
 }
 
-/* The end of a text is in GPT-2's vocabulary like any other token; that it is special is known to
- * all who use it. */
+/* The end of a text is in GPT-2's vocabulary like any other token. Its users know that it is
+ * special. */
 static alibi_status add_end_of_text(struct bpe_build *b)
 {
     struct slice text = { end_of_text, sizeof end_of_text - 1 };

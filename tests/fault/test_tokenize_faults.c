@@ -1,6 +1,6 @@
-/* test_tokenize_faults.c - a tokenizing that is killed, cut from power, or refused memory or disk
- * at any point leaves its finished shards whole, leaks nothing, and goes on to the bytes of one
- * that nothing happened to */
+/* test_tokenize_faults.c - killed, cut from power, or refused memory or disk at any point, a call
+ * of alibi_tokenize() leaves its finished shards whole and leaks nothing, and the next call resumes
+ * to the bytes of an uninterrupted one */
 #include "fault/trials.h"
 
 #include <omp.h>

@@ -64,7 +64,7 @@ static void replace(struct input *in, size_t at, size_t bytes, const char *by, s
     in->bytes += by_bytes - bytes;
 }
 
-/* One of: another byte, a flipped bit, a part left out, a part doubled, a part of another seed put
+/* One of: another byte, a flipped bit, a part removed, a part doubled, a part of another seed put
  * in, another number. */
 static void edit(struct input *in, struct random4 r)
 {

@@ -5,7 +5,7 @@
  * written. */
 #include "fuzz.h"
 
-static volatile uint32_t sum; /* so that the reading is not left out */
+static volatile uint32_t sum; /* so that the compiler keeps the reading */
 
 /* Reads every token to its last byte, which the sanitizer watches. */
 static void read_tokens(const struct shard_header *h, const char *bytes, size_t size)

@@ -349,7 +349,7 @@ static void a_shard_that_changed_since_is_found_before_anything_is_added(void **
     mem_free(bytes);
 }
 
-/* Cut inside a word, so that whoever goes on must know that the word was counted. */
+/* Cut inside a word: the call that resumes must know that the word was counted. */
 static void a_word_in_two_blocks_counts_once_though_a_stop_came_between(void **state)
 {
     struct corpus *c = *state;
@@ -532,7 +532,7 @@ static void standard_input_that_is_fed_another_text_is_refused(void **state)
         with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
     }
     test_watch(NULL, NULL, NULL);
-    c->text[0][3] ^= 1; /* far before the place at which it goes on */
+    c->text[0][3] ^= 1; /* far before the place at which it resumes */
     write_file(other, c->text[0], c->bytes[0]);
     with_input_from(other, c, folder, ALIBI_BAD_INPUT);
     assert_non_null(strstr(alibi_error(), "the input has changed: its token 3 is "));

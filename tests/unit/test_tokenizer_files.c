@@ -6,8 +6,9 @@
 #include "formats/scan.h"
 
 /* A file in short: '@' stands for the tokens of the 256 bytes. */
-#define END_TOKEN                                                                                                             \
-    "{\"id\":259,\"content\":\"<|endoftext|>\",\"single_word\":false,\"lstrip\":false,\"rstrip\":false,\"normalized\":false," \
+#define END_TOKEN                                                                                  \
+    "{\"id\":259,\"content\":\"<|endoftext|>\",\"single_word\":false,\"lstrip\":false,"            \
+    "\"rstrip\":false,\"normalized\":false,"                                                       \
     "\"special\":true}"
 #define BYTE_LEVEL                                                                                 \
     "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}"
@@ -355,7 +356,7 @@ static void what_is_not_supported_is_named(void **state)
           "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\"}," BYTE_LEVEL "]}",
           "'Digits' is not" },
         { BYTE_LEVEL, "{\"type\":\"Sequence\",\"pretokenizers\":[" BYTE_LEVEL "," BYTE_LEVEL "]}",
-          "the pre-tokenizer 'ByteLevel' behind ByteLevel is not supported" },
+          "the pre-tokenizer 'ByteLevel' after ByteLevel is not supported" },
         { BYTE_LEVEL,
           "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\",\"invert\":false}",
           "'behavior' is 'Removed', only 'Isolated' is supported" },
@@ -766,7 +767,7 @@ static void defects_of_a_pair_are_named_with_their_file(void **state)
         { "{@,\"ab\":257}", "", "cannot read 'vocab.json': the token 'ab' has the id 257" },
         { "{@,\"a\":256}", "", "cannot read 'vocab.json': the token 'a' comes twice" },
         { short_vocab, "#version: 0.2\na b\n\nab c\n",
-          "cannot read 'merges.txt': a merge behind an empty line at byte 19, line 4" },
+          "cannot read 'merges.txt': a merge after an empty line at byte 19, line 4" },
         { short_vocab, "#version: 0.2\na b\nab d\n",
           "cannot read 'merges.txt': the merge makes 'abd', which is not in the vocabulary, at byte 18, line 3" },
         { short_vocab, "a b c\n",

@@ -15,15 +15,15 @@ struct sample {
 static struct bpe_file *learn(const struct sample *samples, int count, int64_t vocab,
                               int64_t min_count)
 {
-    struct tally lent = { 0 }, tally = { 0 };
+    struct tally borrowed = { 0 }, tally = { 0 };
     struct bpe_file *file = NULL;
 
     for (int i = 0; i < count; i++)
         for (int k = 0; k < samples[i].count; k++)
-            assert_ok(tally_add(&lent, samples[i].piece, strlen(samples[i].piece)));
+            assert_ok(tally_add(&borrowed, samples[i].piece, strlen(samples[i].piece)));
     for (int shard = 0; shard < TALLY_SHARDS; shard++)
-        assert_ok(tally_merge(&tally, &lent, shard));
-    tally_fini(&lent);
+        assert_ok(tally_merge(&tally, &borrowed, shard));
+    tally_fini(&borrowed);
     assert_ok(train_bpe(&file, &tally, vocab, min_count, test_call()));
     assert_int_equal(tally_count(&tally), 0);
     tally_fini(&tally);
@@ -130,7 +130,7 @@ static void the_text_of_the_end_gets_no_second_id(void **state)
     bpe_file_free(f);
 }
 
-/* ---- against a program that counts everything anew for each merge */
+/* ---- against a program that counts everything again for each merge */
 
 enum { PIECES = 12, LENGTH = 40 };
 
