@@ -28,8 +28,8 @@ enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
 static const double GIB = 1 << 30;
 
-/* The plans are of the options as asked: what follows from them follows anew for each length that
- * is tried. */
+/* The plans take the options as asked: derived values are derived again for each length that is
+ * tried. */
 static alibi_status make_plans(struct job *job, struct alibi_plan plans[LEVELS])
 {
     struct alibi_training training = job->training;

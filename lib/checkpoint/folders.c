@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/names.h"
 #include "checkpoint/parts.h"
 
 static const char prefix[] = "step-", aside[] = ".old";
@@ -32,36 +33,30 @@ static int newest_first(const void *a, const void *b)
     return (int)x->old - (int)y->old;
 }
 
-static alibi_status look_into(struct step_folder *f, const char *run, const char *name)
-{
-    alibi_status status;
-    char *manifest = NULL;
-
-    TRY(path_join(&f->path, run, name));
-    TRY(path_join(&manifest, f->path, "manifest.json"));
-    f->complete = file_exists(manifest);
-out:
-    mem_free(manifest);
-    return status;
-}
-
 alibi_status step_folders(struct step_folder **out, int *count, const char *run)
 {
     alibi_status status;
-    char **names = NULL;
+    char **names = NULL, *manifest = NULL;
     int name_count = 0, found = 0;
     struct step_folder *folders = NULL;
 
     TRY(folder_list(&names, &name_count, run));
     TRY(NEW_ZERO_ARRAY(&folders, name_count, "the list of checkpoints"));
     for (int i = 0; i < name_count; i++)
-        if (parse_name(names[i], &folders[found]))
-            TRY(look_into(&folders[found++], run, names[i]));
+        if (parse_name(names[i], &folders[found])) {
+            struct step_folder *f = &folders[found++];
+            TRY(path_join(&f->path, run, names[i]));
+            TRY(path_join(&manifest, f->path, NAME_MANIFEST));
+            f->complete = file_exists(manifest);
+            mem_free(manifest);
+            manifest = NULL;
+        }
     qsort(folders, (size_t)found, sizeof *folders, newest_first);
     *out = folders;
     *count = found;
     folders = NULL;
 out:
+    mem_free(manifest);
     step_folders_free(folders, found);
     names_free(names, name_count);
     return status;
@@ -102,7 +97,7 @@ alibi_status step_folder_remove(const char *path)
 
     if (!folder_exists(path))
         return ALIBI_OK;
-    TRY(path_join(&manifest, path, "manifest.json"));
+    TRY(path_join(&manifest, path, NAME_MANIFEST));
     TRY(file_remove(manifest));
     TRY(folder_sync(path));
     TRY(folder_remove(path));

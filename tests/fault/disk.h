@@ -43,7 +43,7 @@ static void copy_path(char out[PATH_BYTES], const char *path)
     snprintf(out, PATH_BYTES, "%s", path[prefix] == '/' ? path + prefix + 1 : path + prefix);
 }
 
-/* The making of the folder is left out: in the model it is there from the start. */
+/* The folder itself is not recorded: in the model it exists from the start. */
 static void record(const struct change *c, bool done)
 {
     struct event *e = &events[event_count];

@@ -15,10 +15,9 @@
 struct trial {
     void (*prepare)(void *subject); /* removes what the trial before has left */
     alibi_status (*act)(void *subject);
-    void (*verify)(
-        void *subject,
-        int64_t saved); /* nothing saved is lost, and it goes on to the same; may be NULL */
-    int64_t saved;      /* when all is prepared */
+    /* Nothing saved is lost, and it resumes to the same bytes; may be NULL. */
+    void (*verify)(void *subject, int64_t saved);
+    int64_t saved; /* when all is prepared */
 };
 
 /* The teardown of a test: calls are no longer watched, and do what they do again. */

@@ -371,8 +371,8 @@ static void leftovers_are_cleaned_at_the_next_start(void **state)
     assert_true(exists(p->newest));
 }
 
-/* The run goes on from step 2 although step 4 verifies: as after an error that came and went while
- * step 4 was looked at. */
+/* The run resumes from step 2 although step 4 verifies: as after an I/O error that was gone when
+ * step 4 was read again. */
 static void hide(struct site *p, bool hidden)
 {
     const char *shown = part_path(p, PART_MODEL), *away = path_at("%s/hidden", p->folder);

@@ -394,8 +394,8 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     assert_ok(train(p, &other, "run", true));
 }
 
-/* It saves memory and changes nothing: a run that was begun one way goes on the other. */
-static void runs_that_compute_again_are_the_runs_that_keep(void **state)
+/* Recomputing saves memory and changes nothing: a run may start one way and resume the other. */
+static void runs_that_recompute_are_the_runs_that_keep(void **state)
 {
     struct site *p = *state;
     struct alibi_training t = tiny_training(4, 2);
@@ -650,7 +650,7 @@ int main(void)
         RUN_TEST(the_same_seed_gives_the_same_bytes),
         RUN_TEST(a_run_stopped_at_any_of_50_steps_resumes_to_the_same_bytes),
         RUN_TEST(so_does_one_with_nesterov_momentum),
-        RUN_TEST(runs_that_compute_again_are_the_runs_that_keep),
+        RUN_TEST(runs_that_recompute_are_the_runs_that_keep),
         RUN_TEST(so_does_one_that_learns_its_positions),
         RUN_TEST(a_run_can_be_stopped_at_every_step),
         RUN_TEST(a_stop_at_the_last_step_finds_the_run_complete),
