@@ -109,7 +109,6 @@ static struct alibi_eval one_length(const struct job *job, int64_t length)
         .length = length,
         .protocol = job->protocol,
         .tokens = job->tokens,
-        .skip = job->skip,
         .verify = job->verify,
         .window_score = job->window_score,
     };
@@ -235,7 +234,7 @@ static alibi_status evaluate_lengths(const struct job *job, const alibi_device *
     for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
         struct alibi_eval eval = one_length(job, lengths.at[i]);
 
-        status = alibi_evaluate(model, corpus, split, &eval, &results[i]);
+        status = alibi_evaluate(model, corpus, split, &eval, &results[i], cli_call());
         if (status != ALIBI_OK || job->json)
             continue;
         cli_terminal_clear();
@@ -265,6 +264,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     if (line->operand_count > 1 && job->data)
         return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
+    cli_set_skip(job->skip);
     status = cli_refuse_tokenizer(&job->text);
     if (status == ALIBI_OK)
         status = alibi_device_open(&device, &job->compute, cli_call());

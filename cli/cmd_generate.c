@@ -8,7 +8,7 @@
 struct job {
     char *prompt;
     bool echo;
-    int64_t tokens, top_k, seed;
+    int64_t tokens, count, top_k, seed;
     double temperature, top_p, skip, window_score;
     struct cli_text text; /* nothing but a tokenizer to be refused */
     struct alibi_compute compute;
@@ -22,16 +22,18 @@ static const struct alibi_option options[] = {
     { "echo", ALIBI_OPTION_FLAG, AT(echo), 0, 0, NULL, "true", NULL, "print the prompt first" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 1, CLI_LENGTH_MAX, NULL, "256", "N",
       "tokens to add" },
+    { "count", ALIBI_OPTION_INT, AT(count), 1, 4096, NULL, "1", "N",
+      "continuations of the prompt, computed together, with seeds from --seed on" },
     { "temperature", ALIBI_OPTION_REAL, AT(temperature), 0, 100, NULL, "0.8", "X",
-      "how freely to choose; 0: always the likeliest token" },
+      "randomness of the choice; 0: always the likeliest token" },
     { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N",
       "choose among the N likeliest tokens; 0: all" },
     { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
-      "choose among the likeliest tokens that make up X; 1: all" },
+      "choose among the fewest likeliest tokens with share X; 1: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may leave out, relative to what it uses; 0: none" },
+      "weight of keys that attention may skip, relative to those it uses; 0: none" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
-      "alibi: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
+      "alibi: drop keys that no query can reach with scores up to X, to bound memory; 0: keep all" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N",
       "the same seed gives the same text" },
 };
@@ -69,51 +71,86 @@ static alibi_status read_input(char **out, size_t *bytes)
     return ALIBI_OK;
 }
 
-/* What is printed before the first piece of text: by then all is checked. */
-struct echo {
-    const char *prompt;
-    size_t bytes;
+/* The text of one continuation. A single one is shown as it comes; several are kept until all have
+ * ended, since they grow at the same time. */
+struct output {
+    const char *prompt; /* printed before the first piece: by then all is checked */
+    size_t prompt_bytes;
+    bool streams;
+    char *text;
+    size_t bytes, capacity;
 };
 
-static bool print_echo(struct echo *echo)
+static bool print_prompt(struct output *o)
 {
-    size_t bytes = echo->bytes;
+    size_t bytes = o->prompt_bytes;
 
-    echo->bytes = 0;
-    return fwrite(echo->prompt, 1, bytes, stdout) == bytes;
+    o->prompt_bytes = 0;
+    return fwrite(o->prompt, 1, bytes, stdout) == bytes;
 }
 
-/* Stops when nobody reads any more. */
-static bool emit(void *user, const char *text, size_t bytes)
+/* False, which ends the continuation, if nobody reads any more or there is no memory. */
+static bool emit(void *user, int which, const char *text, size_t bytes)
 {
-    return print_echo(user) && fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    struct output *o = (struct output *)user + which;
+
+    if (o->streams)
+        return print_prompt(o) && fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0;
+    if (o->bytes + bytes > o->capacity) {
+        size_t capacity = 2 * (o->bytes + bytes);
+        char *grown = realloc(o->text, capacity);
+
+        if (!grown)
+            return false;
+        o->text = grown;
+        o->capacity = capacity;
+    }
+    memcpy(o->text + o->bytes, text, bytes);
+    o->bytes += bytes;
+    return true;
 }
 
 static alibi_status generate(const struct job *job, const char *path, const char *prompt,
                              size_t bytes)
 {
-    const struct alibi_sampling sampling = {
+    const struct alibi_generation how = {
         .tokens = job->tokens,
-        .temperature = job->temperature,
-        .top_k = job->top_k,
-        .top_p = job->top_p,
-        .skip = job->skip,
+        .sampling = { job->temperature, job->top_k, job->top_p, (uint64_t)job->seed },
         .window_score = job->window_score,
-        .seed = (uint64_t)job->seed,
     };
-    struct echo echo = { .prompt = prompt, .bytes = job->echo ? bytes : 0 };
+    int count = (int)job->count;
+    struct alibi_prompt *prompts = calloc((size_t)count, sizeof *prompts);
+    struct output *outputs = calloc((size_t)count, sizeof *outputs);
     alibi_device *device = NULL;
     alibi_model *model = NULL;
-    alibi_status status = alibi_device_open(&device, &job->compute, cli_call());
+    alibi_status status = ALIBI_OK;
 
+    if (!prompts || !outputs)
+        status = cli_fail(ALIBI_MEMORY, "not enough memory for %d continuations", count);
+    for (int i = 0; status == ALIBI_OK && i < count; i++) {
+        prompts[i] = (struct alibi_prompt){ prompt, bytes };
+        outputs[i] = (struct output){ .prompt = prompt,
+                                      .prompt_bytes = job->echo ? bytes : 0,
+                                      .streams = count == 1 };
+    }
+    cli_set_skip(job->skip);
+    if (status == ALIBI_OK)
+        status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_open(&model, device, path, cli_call());
     if (status == ALIBI_OK)
-        status = alibi_generate(model, prompt, bytes, &sampling, emit, &echo);
-    if (status == ALIBI_OK) {
-        print_echo(&echo); /* the text may have ended at once */
+        status = alibi_generate(model, prompts, count, &how, emit, outputs, cli_call());
+    for (int i = 0; status == ALIBI_OK && i < count; i++) {
+        if (count > 1)
+            printf("%s--- seed %lld\n", i > 0 ? "\n" : "", (long long)(job->seed + i));
+        print_prompt(&outputs[i]); /* the text may have ended at once */
+        fwrite(outputs[i].text ? outputs[i].text : "", 1, outputs[i].bytes, stdout);
         putchar('\n');
     }
+    for (int i = 0; outputs && i < count; i++)
+        free(outputs[i].text);
+    free(outputs);
+    free(prompts);
     alibi_model_free(model);
     alibi_device_free(device);
     return status;
@@ -149,7 +186,8 @@ alibi_status cmd_generate(int argc, char **argv)
         .command = "generate",
         .usage = "MODEL [OPTION...]",
         .about =
-            "Continues a text with MODEL, a checkpoint or a run's folder. The text is shown as it comes.",
+            "Continues a text with MODEL, a checkpoint or a run's folder. One continuation is shown as it comes; several are "
+            "computed together and printed at the end.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -35,8 +35,7 @@ static alibi_status validate(const struct job *job, const alibi_corpus *corpus,
 {
     int64_t length = job->training.train_length;
     const struct alibi_eval eval = { .length = length,
-                                     .tokens = length > VALID_TOKENS ? length : VALID_TOKENS,
-                                     .skip = job->training.skip };
+                                     .tokens = length > VALID_TOKENS ? length : VALID_TOKENS };
     struct alibi_corpus_info valid;
     alibi_model *model = NULL;
     alibi_status status;
@@ -46,8 +45,10 @@ static alibi_status validate(const struct job *job, const alibi_corpus *corpus,
     if (valid.tokens <= length)
         return ALIBI_OK;
     status = alibi_model_open(&model, job->device, job->out, cli_call());
-    if (status == ALIBI_OK)
-        status = alibi_evaluate(model, corpus, ALIBI_VALID, &eval, result);
+    if (status == ALIBI_OK) {
+        cli_set_skip(job->training.skip);
+        status = alibi_evaluate(model, corpus, ALIBI_VALID, &eval, result, cli_call());
+    }
     alibi_model_free(model);
     return status == ALIBI_INTERRUPTED ? ALIBI_OK : status;
 }

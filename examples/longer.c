@@ -47,7 +47,7 @@ int main(int argc, char **argv)
                                    .protocol = ALIBI_NONOVERLAPPING,
                                    .tokens = 16384 };
         struct alibi_eval_result result;
-        if (alibi_evaluate(model, corpus, ALIBI_VALID, &eval, &result) != ALIBI_OK)
+        if (alibi_evaluate(model, corpus, ALIBI_VALID, &eval, &result, NULL) != ALIBI_OK)
             return failed("evaluation");
         printf("length %4lld  perplexity %.3f\n", (long long)length, result.ppl);
     }

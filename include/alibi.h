@@ -550,13 +550,11 @@ struct alibi_eval {
     int protocol;   /* enum alibi_protocol */
     int64_t stride; /* sliding: tokens scored per window, 1..length */
     int64_t tokens; /* score this many at most, not fewer than length; 0: all */
-    double skip;    /* keys whose weight is proven to be less than this, in all, may be left out; 0:
-                       none */
-    bool verify;    /* find what was left out in double precision, which takes longer than the
-                       evaluation */
-    /* Stream with alibi: keys that no query can reach with scores up to this are forgotten, so
-     * that memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: nothing is
-     * forgotten. */
+    bool verify;    /* find the weight that was skipped, in double precision: it takes longer than
+                       the evaluation */
+    /* Stream with alibi and skipping: keys that no query can reach with scores up to this are
+     * dropped, so that memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: all
+     * keys stay. */
     double window_score;
 };
 
@@ -585,28 +583,124 @@ struct alibi_eval_result {
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
 };
 
-ALIBI_API alibi_status alibi_evaluate(alibi_model *model, const alibi_corpus *corpus,
+ALIBI_API alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus,
                                       enum alibi_split split, const struct alibi_eval *eval,
-                                      struct alibi_eval_result *result);
+                                      struct alibi_eval_result *result,
+                                      const struct alibi_call *call);
 
-/* ---- generation */
+/* ---- sessions: one user of a model */
+
+/* A session holds the KV cache of several sequences of tokens, and the buffers of its passes. The
+ * model must outlive it. Sequences are numbered from 0; they start empty and grow independently.
+ * Results for a sequence do not depend on the other sequences: its tokens are those it gets alone.
+ *
+ *   alibi_session_new(&s, model, NULL, call);
+ *   alibi_session_feed(s, 0, prompt, prompt_tokens);
+ *   for (i = 0; i < n; i++) {
+ *       alibi_session_sample(s, 0, &sampling, i, &token);
+ *       alibi_session_step(s, &(int64_t){ 0 }, &token, 1);
+ *   } */
+typedef struct alibi_session alibi_session;
+
+struct alibi_session_options {
+    int64_t sequences;   /* how many it holds; 0: 1 */
+    double window_score; /* as in struct alibi_eval */
+};
+
+/* options NULL: one sequence. Of `call` the session keeps the skipping budget and the stop flag,
+ * which must outlive it; the flag stops every call on the session. */
+ALIBI_API alibi_status alibi_session_new(alibi_session **out, const alibi_model *model,
+                                         const struct alibi_session_options *options,
+                                         const struct alibi_call *call);
+ALIBI_API void alibi_session_free(alibi_session *session);
+
+/* Appends tokens to one sequence, a chunk at a time. On failure, and on ALIBI_INTERRUPTED, the
+ * chunks that were read stay: alibi_session_length() says how many tokens that is. */
+ALIBI_API alibi_status alibi_session_feed(alibi_session *session, int64_t sequence,
+                                          const int32_t *tokens, int64_t count);
+
+/* Appends one token to each of `count` different sequences, of any lengths, in one pass over the
+ * model. On failure no sequence changes. */
+ALIBI_API alibi_status alibi_session_step(alibi_session *session, const int64_t *sequences,
+                                          const int32_t *tokens, int64_t count);
+
+/* A token that might come next, and the natural logarithm of its probability. */
+struct alibi_choice {
+    int32_t id; /* -1: none */
+    double logprob;
+};
+
+/* Feeds tokens, and finds the log-probability that each had after all before it; NaN for the first
+ * token of an empty sequence, which nothing predicts. With alternatives > 0, choices [count *
+ * alternatives] receives as many likeliest tokens in the place of each, likeliest first. */
+ALIBI_API alibi_status alibi_session_score(alibi_session *session, int64_t sequence,
+                                           const int32_t *tokens, int64_t count, double *logprobs,
+                                           int alternatives, struct alibi_choice *choices);
 
 struct alibi_sampling {
-    int64_t tokens;
-    double temperature;  /* 0: always the likeliest token */
-    int64_t top_k;       /* 0: all */
-    double top_p;        /* 1: all */
-    double skip;         /* what attention may leave out, as in struct alibi_eval */
-    double window_score; /* alibi: what may be forgotten, as there */
+    double temperature; /* 0: always the likeliest token */
+    int64_t top_k;      /* choose among so many likeliest tokens; 0: all */
+    double top_p;       /* choose among the fewest likeliest tokens with this share; 1: all */
     uint64_t seed;
 };
 
-/* Continues `prompt`, handing each piece of text to `emit` as soon as it is whole characters; emit
- * returns false to stop. */
-ALIBI_API alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t prompt_bytes,
-                                      const struct alibi_sampling *sampling,
-                                      bool (*emit)(void *user, const char *text, size_t bytes),
-                                      void *user);
+/* Chooses the token to follow a sequence; it is not fed yet. The random number is a function of
+ * (seed, index), so the caller counts tokens in `index`. Never an id that the tokenizer does not
+ * have. */
+ALIBI_API alibi_status alibi_session_sample(alibi_session *session, int64_t sequence,
+                                            const struct alibi_sampling *sampling, uint64_t index,
+                                            int32_t *token);
+
+/* The logits [vocab] after the last token of a sequence, borrowed until the sequence changes; NULL
+ * if it is empty. */
+ALIBI_API const float *alibi_session_view_logits(const alibi_session *session, int64_t sequence);
+
+ALIBI_API int64_t alibi_session_length(const alibi_session *session, int64_t sequence);
+ALIBI_API void alibi_session_clear(alibi_session *session, int64_t sequence); /* empty again */
+
+/* From any thread: the call that runs on this session, or the next one if none does, returns
+ * ALIBI_INTERRUPTED within a layer's time. Other sessions are not touched, and this one stays
+ * usable. */
+ALIBI_API void alibi_session_cancel(alibi_session *session);
+
+/* ---- generation and scores */
+
+struct alibi_prompt {
+    const char *text; /* UTF-8; empty: the beginning of a document */
+    size_t bytes;
+};
+
+struct alibi_generation {
+    int64_t tokens;
+    struct alibi_sampling sampling; /* prompt i is continued with seed + i */
+    double window_score;            /* as in struct alibi_eval */
+};
+
+/* Continues several prompts at once. Each piece of text is handed to `emit` as soon as it is whole
+ * characters, with the number of its prompt; emit returns false to end that continuation. */
+ALIBI_API alibi_status alibi_generate(const alibi_model *model, const struct alibi_prompt *prompts,
+                                      int count, const struct alibi_generation *how,
+                                      bool (*emit)(void *user, int which, const char *text,
+                                                   size_t bytes),
+                                      void *user, const struct alibi_call *call);
+
+struct alibi_scores {
+    int64_t count;                /* tokens of the text */
+    int32_t *ids;                 /* [count] */
+    double *logprobs;             /* [count] */
+    int alternatives;             /* as asked */
+    struct alibi_choice *choices; /* [count * alternatives]; NULL: none asked for */
+    int64_t scored;               /* tokens with a log-probability: count, or one less */
+    double logprob;               /* the sum of these */
+};
+
+/* The log-probability of each token of a text after a prompt, which may be empty: then the text is
+ * the beginning of a document. If the tokenizer has no end-of-document token, the first token of
+ * such a text has no log-probability. */
+ALIBI_API alibi_status alibi_score(struct alibi_scores **out, const alibi_model *model,
+                                   const char *prompt, size_t prompt_bytes, const char *text,
+                                   size_t bytes, int alternatives, const struct alibi_call *call);
+ALIBI_API void alibi_scores_free(struct alibi_scores *scores);
 
 /* ---- the comparison: the main job */
 

@@ -226,6 +226,11 @@ void call_warn(const struct alibi_call *call, const char *format, ...)
 void call_progress(const struct alibi_call *call, const struct alibi_progress *p);
 bool call_stopped(const struct alibi_call *call);
 
+static inline double call_skip(const struct alibi_call *call)
+{
+    return call != NULL ? call->skip : 0.0;
+}
+
 /* The process-wide hooks as a call, until every room takes one. */
 const struct alibi_call *hooks_call(void);
 

@@ -45,12 +45,12 @@ double bench_median(double *values, int64_t count)
 struct bench {
     struct device *device;
     struct model *model;
+    struct workspace *workspace;
     struct optimizer optimizer;
     struct alibi_training training;
     int32_t *tokens; /* [B L + 1]: the targets are the same from the second on */
     int64_t B, L, step;
-    int recompute;
-    double skip;
+    struct pass_settings settings;
     struct products products;
     double *step_seconds, *product_seconds; /* [repeats] */
 };
@@ -59,6 +59,7 @@ static void bench_fini(struct bench *b)
 {
     products_fini(&b->products);
     optimizer_fini(&b->optimizer);
+    workspace_free(b->workspace);
     model_free(b->model);
     mem_free(b->tokens);
     mem_free(b->step_seconds);
@@ -119,8 +120,7 @@ static alibi_status bench_init(struct bench *b, alibi_device *device,
                                const struct alibi_config *config, int64_t repeats)
 {
     TRY_RETURN(new_model(&b->model, device, config, b->L, true));
-    b->model->recompute = b->recompute;
-    b->model->skip = b->skip;
+    TRY_RETURN(workspace_new(&b->workspace, b->model, &b->settings));
     TRY_RETURN(default_training(&b->training));
     TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
     TRY_RETURN(bench_tokens(&b->tokens, b->model->config.vocab, b->B * b->L + 1));
@@ -134,7 +134,7 @@ static alibi_status take_step(struct bench *b)
     double rows = (double)(b->B * b->L), loss, norm;
 
     TRY_RETURN(model_clear_gradients(b->model));
-    TRY_RETURN(model_gradients(b->model, b->tokens, b->tokens + 1, b->B, b->L, 1 / rows,
+    TRY_RETURN(model_gradients(b->workspace, b->tokens, b->tokens + 1, b->B, b->L, 1 / rows,
                                (struct dropout){ .p = 0 }, &loss));
     b->step++;
     return optimizer_update(&b->optimizer, &b->training, b->step, loss / rows, &norm);
@@ -226,9 +226,10 @@ static void fill_result(struct bench *b, int64_t repeats, struct alibi_bench_ste
 static struct bench bench_of(alibi_device *device, int64_t batch, int64_t length, int recompute,
                              double skip)
 {
-    return (struct bench){
-        .device = &device->device, .B = batch, .L = length, .recompute = recompute, .skip = skip
-    };
+    return (struct bench){ .device = &device->device,
+                           .B = batch,
+                           .L = length,
+                           .settings = { .recompute = recompute, .skip = skip } };
 }
 
 alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *config,
@@ -330,6 +331,7 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     struct device *dev = &device->device;
     struct alibi_training training;
     struct model *m = NULL;
+    struct workspace *w = NULL;
     int32_t *tokens = NULL;
     float *nll = NULL;
     double begin;
@@ -338,18 +340,19 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     dev->ops->reset_peak(dev);
     TRY(default_training(&training));
     TRY(new_model(&m, device, config, length, false));
-    m->skip = training.skip;
+    TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = training.skip }));
     TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
     TRY(NEW_ARRAY(&nll, length, "losses"));
     TRY(dev->ops->finish(dev)); /* what made the weights */
     begin = clock_seconds();
-    TRY(model_loss(m, tokens, tokens + 1, 1, length, nll));
+    TRY(model_loss(w, tokens, tokens + 1, 1, length, nll));
     *seconds = clock_seconds() - begin;
     *peak_bytes = device_peak(dev);
 out:
     stop_clear();
     mem_free(nll);
     mem_free(tokens);
+    workspace_free(w);
     model_free(m);
     return status;
 }

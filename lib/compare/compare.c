@@ -82,6 +82,15 @@ out:
     return status;
 }
 
+/* The caller's context, with the skipping budget of training. */
+static struct alibi_call evaluation_call(const struct job *j)
+{
+    struct alibi_call call = j->call ? *j->call : (struct alibi_call){ 0 };
+
+    call.skip = j->request->training.skip;
+    return call;
+}
+
 /* Evaluates the lengths that are not done. The sliding window advances by half its length: from the
  * second one on, every scored token has at least that much context. It scores no token that the
  * other protocol does not score. */
@@ -92,14 +101,14 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
     bool sliding = protocol == ALIBI_SLIDING;
     int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
     int *done = sliding ? &r->sliding_lengths : &r->lengths;
+    const struct alibi_call call = evaluation_call(j);
 
     while (*done < c->lengths.count) {
         struct alibi_eval_result *result = sliding ? &r->sliding[*done] : &r->by_length[*done];
         int64_t length = c->lengths.at[*done];
         struct alibi_eval eval = { .length = length,
                                    .protocol = protocol,
-                                   .tokens = c->eval_tokens,
-                                   .skip = j->request->training.skip };
+                                   .tokens = c->eval_tokens };
         char task[3 * ALIBI_NAME_MAX];
 
         if (sliding) {
@@ -115,7 +124,8 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
         if (length > longest || (sliding && length > eval.tokens))
             *result = result_none(length);
         else
-            TRY_RETURN(evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, result));
+            TRY_RETURN(
+                evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, result, &call));
         if (!sliding) /* the memory of a length is that of its main evaluation */
             raise_peak(r, result->peak_bytes);
         (*done)++;
@@ -129,8 +139,8 @@ static alibi_status evaluate_stream(struct job *j, struct model *m)
 {
     struct alibi_compare_method *r = j->result;
     struct alibi_eval eval = { .protocol = ALIBI_STREAM,
-                               .tokens = j->request->compare.stream_tokens,
-                               .skip = j->request->training.skip };
+                               .tokens = j->request->compare.stream_tokens };
+    const struct alibi_call call = evaluation_call(j);
     char task[2 * ALIBI_NAME_MAX];
 
     if (stream_check(m) != ALIBI_OK) {
@@ -139,7 +149,8 @@ static alibi_status evaluate_stream(struct job *j, struct model *m)
         r->stream = result_none(eval.tokens);
     } else {
         snprintf(task, sizeof task, "eval %s stream", r->name);
-        TRY_RETURN(evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &r->stream));
+        TRY_RETURN(
+            evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &r->stream, &call));
     }
     return result_write(r, j->path);
 }

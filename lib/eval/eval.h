@@ -1,15 +1,15 @@
 /* eval.h - how well a model predicts a text, and what it would write itself
  *
- *   windows (which tokens are read and scored) -> evaluate (runs the model over them) -> score
- *   (sums, spread, bins) generate (prefill, decode) -> sample (the next token) -> pieces (whole
- *   characters) */
+ *   evaluate: windows (which tokens are read and scored) -> the model -> score (sums, spread, bins)
+ *   session:  feed, step, score -> sample (the next token)
+ *   generate: prompts -> a session -> pieces (whole characters) */
 #ifndef EVAL_H
 #define EVAL_H
 
 #include "model/model.h"
 #include "text/text.h"
 
-/* ---- windows (windows.c)
+/* ---- windows (evaluate.c)
  *
  * The targets are tokens 1..n of a span. With length L and stride S, window k has l = min(L, n -
  * kS) inputs and
@@ -63,26 +63,26 @@ void score_result(const struct score *s, int64_t length, int64_t words, int64_t 
 
 /* ---- evaluate (evaluate.c) */
 
-/* Evaluates on a span, whatever the model was trained at. `task` names the work in progress
- * reports. */
-alibi_status evaluate_span(struct model *m, struct span span, const struct alibi_eval *eval,
-                           const char *task, struct alibi_eval_result *result);
+/* Evaluates on a span, at lengths below and above the training length. `task` names the work in
+ * progress reports. */
+alibi_status evaluate_span(const struct model *m, struct span span, const struct alibi_eval *eval,
+                           const char *task, struct alibi_eval_result *result,
+                           const struct alibi_call *call);
 
-/* ALIBI_BAD_INPUT if ids of that tokenizer do not fit the model; `what` is whose tokenizer it is.
- * */
+/* ALIBI_BAD_INPUT if the tokenizer has more ids than the model; `what` says whose tokenizer it is.
+ * The model may have more: padding. */
 alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t,
                                   const char *what);
 
 /* ---- stream (stream.c) */
 
-/* ALIBI_BAD_INPUT if the position method marks tokens by their place in the text, so that a context
- * cannot go on for ever. */
+/* ALIBI_BAD_INPUT if the position method marks tokens by their position in the text, so that a
+ * context cannot continue without end. */
 alibi_status stream_check(const struct model *m);
 
-/* The cache of one sequence, with the window that a budget and a largest score allow (0: none), and
- * in the watch the score that the window relies on. */
-alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, double skip,
-                          double window_score);
+/* The window of a KV cache that a skipping budget and a largest score allow; score 0: no window. */
+alibi_status stream_window(struct cache_window *out, const struct model *m, double skip,
+                           double window_score);
 
 /* ---- sample (sample.c) */
 
@@ -93,13 +93,20 @@ struct candidate {
 
 alibi_status sampling_check(const struct alibi_sampling *s);
 
-/* The id of token number `index` of a generation. scratch [V]. ALIBI_NUMERIC if a logit is not
- * finite. */
-alibi_status sample_token(int32_t *id, const float *logits, int64_t V,
+/* The id, below `ids`, of token number `index` of a generation. scratch [ids]. ALIBI_NUMERIC if a
+ * logit is not finite. */
+alibi_status sample_token(int32_t *id, const float *logits, int64_t ids,
                           const struct alibi_sampling *s, uint64_t index,
                           struct candidate *scratch);
 
-/* ---- pieces (pieces.c) */
+double log_sum_exp(const float *logits, int64_t V);
+
+/* The `count` likeliest of the ids below `ids`, likeliest first, equal ones by id. A logprob is
+ * logit - normaliser. */
+void sample_likeliest(struct alibi_choice *out, int count, const float *logits, int64_t ids,
+                      double normaliser);
+
+/* ---- generate (generate.c) */
 
 /* Bytes on their way out: those that may still become a character are held back. Start from {0};
  * text_free(&p->held). */
@@ -107,10 +114,15 @@ struct pieces {
     bool (*emit)(void *user, const char *text, size_t bytes);
     void *user;
     struct text held;
-    bool stopped; /* emit said so */
+    bool stopped; /* emit returned false */
 };
 
 alibi_status pieces_add(struct pieces *p, const char *bytes, size_t count);
-void pieces_end(struct pieces *p); /* what is still held can no longer become a character */
+void pieces_end(struct pieces *p); /* bytes still held can no longer become a character */
+
+/* The ids of a text, `what` in messages. An empty one is the beginning of a document: the end token
+ * of the one before. */
+alibi_status encode_after_end(struct ids *ids, const alibi_tokenizer *t, const char *text,
+                              size_t bytes, const char *what);
 
 #endif

@@ -1,160 +1,319 @@
 /* generate.c - text from a model
  *
- *   prompt -> ids -> prefill in chunks -> logits -> token -> text
- *                                           ^---------|
+ *   prompts -> ids -> prefill -> logits -> a token each -> text
+ *                                  ^------------|
  *
- * The cache holds keys and values of all positions; each further token costs one position. */
+ * Several prompts are continued at once, one sequence of a session each; a step of all of them is
+ * one pass. */
 #include <string.h>
 
 #include "eval/eval.h"
-#include "checkpoint/checkpoint.h"
 
-/* One generation under way. */
-struct generation {
-    struct model *model;
-    const alibi_tokenizer *tokenizer;
-    const struct alibi_sampling *sampling;
+/* ---- pieces: bytes in, whole UTF-8 characters out
+ *
+ * A token may end inside a character. Bytes are held back until they are a character; those that
+ * can no longer become one are replaced by U+FFFD, one per longest start of a character, as the
+ * Unicode standard recommends. */
+
+static const char replacement[] = "\xEF\xBF\xBD";
+
+enum { CHARACTER_BYTES_MAX = 4 };
+
+/* Whether the bytes are the start of some character and not all of it: then filling up with
+ * continuation bytes gives one. The smallest and the largest such byte suffice to try, since each
+ * lead byte allows one of the two in second place. */
+static bool starts_character(const char *bytes, size_t count)
+{
+    char tried[CHARACTER_BYTES_MAX];
+
+    if (count >= CHARACTER_BYTES_MAX)
+        return false;
+    memcpy(tried, bytes, count);
+    for (int fill = 0x80; fill <= 0xBF; fill += 0x3F) {
+        memset(tried + count, fill, CHARACTER_BYTES_MAX - count);
+        for (size_t whole = count + 1; whole <= CHARACTER_BYTES_MAX; whole++)
+            if (utf8_valid_prefix(tried, whole) == whole)
+                return true;
+    }
+    return false;
+}
+
+/* Bytes at the front, which are not a character, that one U+FFFD replaces. */
+static size_t broken_bytes(const char *bytes, size_t count)
+{
+    size_t broken = 1;
+
+    while (broken < count && starts_character(bytes, broken + 1))
+        broken++;
+    return broken;
+}
+
+static void hand_over(struct pieces *p, const char *text, size_t bytes)
+{
+    if (bytes > 0 && !p->stopped)
+        p->stopped = !p->emit(p->user, text, bytes);
+}
+
+/* Hands over whole characters and replaces broken ones; keeps the start of a character, unless the
+ * text has ended. */
+static void flush(struct pieces *p, bool ended)
+{
+    char *at = p->held.data;
+    size_t left = p->held.length;
+
+    while (left > 0) {
+        size_t valid = utf8_valid_prefix(at, left), broken;
+
+        hand_over(p, at, valid);
+        at += valid;
+        left -= valid;
+        if (left == 0 || (!ended && starts_character(at, left)))
+            break;
+        broken = broken_bytes(at, left);
+        hand_over(p, replacement, sizeof replacement - 1);
+        at += broken;
+        left -= broken;
+    }
+    if (left > 0)
+        memmove(p->held.data, at, left);
+    p->held.length = left;
+}
+
+alibi_status pieces_add(struct pieces *p, const char *bytes, size_t count)
+{
+    text_append_bytes(&p->held, bytes, count);
+    TRY_RETURN(text_status(&p->held));
+    flush(p, false);
+    return ALIBI_OK;
+}
+
+void pieces_end(struct pieces *p)
+{
+    flush(p, true);
+}
+
+/* ---- one continuation */
+
+struct continuation {
     struct pieces pieces;
-    struct cache *cache;
-    struct watch watch;
     struct ids prompt;
-    float *logits;             /* [V] */
-    struct candidate *scratch; /* [V] */
+    struct alibi_sampling sampling;
+    int index;
+    const struct generation *generation;
+    bool ended;
 };
 
-static void generation_fini(struct generation *g)
+struct generation {
+    const alibi_model *model;
+    const struct alibi_generation *how;
+    alibi_session *session;
+    struct continuation *continuations;
+    int count;
+    bool (*emit)(void *user, int which, const char *text, size_t bytes);
+    void *user;
+};
+
+static bool emit_piece(void *user, const char *text, size_t bytes)
 {
-    text_free(&g->pieces.held);
-    g->model->watch = NULL;
-    watch_fini(&g->watch, g->model);
-    cache_free(g->cache);
-    mem_free(g->prompt.at);
-    mem_free(g->logits);
-    mem_free(g->scratch);
+    const struct continuation *c = user;
+
+    return c->generation->emit(c->generation->user, c->index, text, bytes);
 }
 
-/* A word's token has a blank behind it, so the model has read one behind the prompt's last word.
- * Where the prompt itself has none it is held for the text to begin with. Of other tokenizers a
- * prompt ends in the very bytes of its last token. */
-static alibi_status hold_blank(struct generation *g, char last)
+/* A word's token ends in a blank, so the model has read one after the prompt's last word. If the
+ * prompt has none there, it is held for the text to begin with. With other tokenizers a prompt ends
+ * in the very bytes of its last token. */
+static void hold_blank(struct continuation *c, const alibi_tokenizer *t, char last)
 {
     size_t bytes;
-    const char *token = tokenizer_bytes(g->tokenizer, g->prompt.at[g->prompt.count - 1], &bytes);
+    const char *token = tokenizer_bytes(t, c->prompt.at[c->prompt.count - 1], &bytes);
 
-    if (bytes == 0 || token[bytes - 1] != ' ' || strchr(" \t\r\v\f", last))
-        return ALIBI_OK;
-    return text_append_bytes(&g->pieces.held, " ", 1);
+    if (bytes > 0 && token[bytes - 1] == ' ' && !strchr(" \t\r\v\f", last))
+        text_append_bytes(&c->pieces.held, " ", 1);
 }
 
-/* An empty prompt means the beginning of a document: what follows the end of the one before. */
-static alibi_status encode_prompt(struct generation *g, const char *prompt, size_t bytes)
+alibi_status encode_after_end(struct ids *ids, const alibi_tokenizer *t, const char *text,
+                              size_t bytes, const char *what)
 {
-    size_t valid = utf8_valid_prefix(prompt, bytes);
-    int32_t end = alibi_tokenizer_end(g->tokenizer);
+    size_t valid = utf8_valid_prefix(text, bytes);
+    int32_t end = alibi_tokenizer_end(t);
 
     if (valid < bytes)
-        return fail(ALIBI_BAD_INPUT, "the prompt is not UTF-8 text at byte %zu", valid);
+        return fail(ALIBI_BAD_INPUT, "the %s is not UTF-8 text at byte %zu", what, valid);
     if (bytes > 0)
-        TRY_RETURN(tokenizer_encode(g->tokenizer, prompt, bytes, &g->prompt));
-    return g->prompt.count > 0 ? hold_blank(g, prompt[bytes - 1]) : ids_append(&g->prompt, &end, 1);
+        TRY_RETURN(tokenizer_encode(t, text, bytes, ids));
+    if (ids->count > 0)
+        return ALIBI_OK;
+    if (end < 0)
+        return fail(ALIBI_BAD_INPUT,
+                    "the %s is empty, and the tokenizer has no end-of-document token that could "
+                    "start a document: give a %s",
+                    what, what);
+    return ids_append(ids, &end, 1);
 }
 
-/* The last token asked for is never read, so the model sees one position less than there are
- * tokens. */
-static alibi_status check_length(const struct generation *g)
+/* The last token is never read, so the model sees one position less than there are tokens. */
+static alibi_status check_length(const struct generation *g, int64_t prompt)
 {
-    int64_t tokens = g->sampling->tokens;
+    int64_t tokens = g->how->tokens;
     alibi_status status =
-        model_check_length(g->model, g->prompt.count + (tokens > 0 ? tokens - 1 : 0));
+        model_check_length(g->model->model, prompt + (tokens > 0 ? tokens - 1 : 0));
 
     if (status == ALIBI_OK)
         return ALIBI_OK;
-    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)g->prompt.count,
+    return fail_context(status, "a prompt of %lld tokens and %lld more", (long long)prompt,
                         (long long)tokens);
 }
 
-static alibi_status check_stop(int64_t done)
+static alibi_status begin(struct generation *g, const struct alibi_prompt *prompts)
 {
-    if (alibi_global_stop_requested())
-        return fail(ALIBI_INTERRUPTED, "generate: stopped after %lld tokens", (long long)done);
-    return ALIBI_OK;
-}
+    const alibi_tokenizer *t = g->model->tokenizer;
 
-static alibi_status generation_init(struct generation *g)
-{
-    TRY_RETURN(NEW_ARRAY(&g->logits, g->model->config.vocab, "logits"));
-    TRY_RETURN(NEW_ARRAY(&g->scratch, g->model->config.vocab, "candidates"));
-    g->model->skip = g->sampling->skip;
-    g->model->watch =
-        g->sampling->window_score > 0 ? &g->watch : NULL; /* it checks what the window relies on */
-    return stream_begin(&g->cache, &g->watch, g->model, g->sampling->skip,
-                        g->sampling->window_score);
-}
+    for (int i = 0; i < g->count; i++) {
+        struct continuation *c = &g->continuations[i];
+        const struct alibi_prompt *p = &prompts[i];
 
-static alibi_status prefill(struct generation *g)
-{
-    int64_t chunk = g->model->device->ops->traits.prefill_tokens;
-
-    for (int64_t from = 0; from < g->prompt.count; from += chunk) {
-        int64_t left = g->prompt.count - from;
-        int64_t count = left < chunk ? left : chunk;
-
-        TRY_RETURN(check_stop(0));
-        TRY_RETURN(model_extend(g->model, g->cache, g->prompt.at + from, count,
-                                count == left ? g->logits : NULL));
+        c->index = i;
+        c->generation = g;
+        c->sampling = g->how->sampling;
+        c->sampling.seed += (uint64_t)i;
+        c->pieces = (struct pieces){ .emit = emit_piece, .user = c };
+        TRY_RETURN(encode_after_end(&c->prompt, t, p->text, p->bytes, "prompt"));
+        if (p->bytes > 0)
+            hold_blank(c, t, p->text[p->bytes - 1]);
+        TRY_RETURN(check_length(g, c->prompt.count));
     }
     return ALIBI_OK;
 }
 
-/* The end of a document has no text; the end of a line, which is all that words have, does. */
-static alibi_status write_token(struct generation *g, int32_t id, bool *ended)
+/* Token number `index` of a continuation. The end of a document has no text; the end of a line,
+ * which is all that words have, does. */
+static alibi_status choose(struct generation *g, struct continuation *c, int64_t index,
+                           int32_t *token)
 {
+    const alibi_tokenizer *t = g->model->tokenizer;
+    const char *text;
     size_t bytes;
-    const char *text = tokenizer_bytes(g->tokenizer, id, &bytes);
 
-    *ended = id == alibi_tokenizer_end(g->tokenizer) && bytes == 0;
-    return pieces_add(&g->pieces, text, bytes);
-}
-
-static alibi_status decode(struct generation *g)
-{
-    const struct alibi_sampling *s = g->sampling;
-    bool ended = false;
-    int32_t id;
-
-    for (int64_t i = 0; i < s->tokens && !ended && !g->pieces.stopped; i++) {
-        TRY_RETURN(check_stop(i));
-        if (i > 0)
-            TRY_RETURN(model_extend(g->model, g->cache, &id, 1, g->logits));
-        TRY_RETURN(
-            sample_token(&id, g->logits, g->model->config.vocab, s, (uint64_t)i, g->scratch));
-        TRY_RETURN(write_token(g, id, &ended));
-    }
-    pieces_end(&g->pieces);
+    TRY_RETURN(alibi_session_sample(g->session, c->index, &c->sampling, (uint64_t)index, token));
+    text = tokenizer_bytes(t, *token, &bytes);
+    TRY_RETURN(pieces_add(&c->pieces, text, bytes));
+    c->ended = c->pieces.stopped || (*token == alibi_tokenizer_end(t) && bytes == 0);
     return ALIBI_OK;
 }
 
-alibi_status alibi_generate(alibi_model *model, const char *prompt, size_t prompt_bytes,
-                            const struct alibi_sampling *sampling,
-                            bool (*emit)(void *user, const char *text, size_t bytes), void *user)
+static alibi_status decode(struct generation *g, int64_t *sequences, int32_t *tokens)
+{
+    for (int64_t index = 0, going = 1; index < g->how->tokens && going > 0; index++) {
+        going = 0;
+        for (int i = 0; i < g->count; i++) {
+            struct continuation *c = &g->continuations[i];
+
+            if (c->ended)
+                continue;
+            TRY_RETURN(choose(g, c, index, &tokens[going]));
+            if (!c->ended)
+                sequences[going++] = i;
+        }
+        if (going > 0 && index + 1 < g->how->tokens)
+            TRY_RETURN(alibi_session_step(g->session, sequences, tokens, going));
+    }
+    for (int i = 0; i < g->count; i++)
+        pieces_end(&g->continuations[i].pieces);
+    return ALIBI_OK;
+}
+
+/* Far more than any machine reaches; sums of lengths stay far from overflow. */
+static const int64_t most_tokens = INT64_C(1) << 40;
+
+alibi_status alibi_generate(const alibi_model *model, const struct alibi_prompt *prompts, int count,
+                            const struct alibi_generation *how,
+                            bool (*emit)(void *user, int which, const char *text, size_t bytes),
+                            void *user, const struct alibi_call *call)
 {
     alibi_status status;
-    struct generation g = {
-        .model = model->model,
-        .tokenizer = model->tokenizer,
-        .sampling = sampling,
-        .pieces = { .emit = emit, .user = user },
-    };
+    struct generation g = { .model = model, .how = how, .emit = emit, .user = user };
+    int64_t *sequences = NULL;
+    int32_t *tokens = NULL;
 
-    TRY(sampling_check(sampling));
-    TRY(evaluate_check_vocab(g.model, g.tokenizer, "the model's tokenizer"));
-    TRY(encode_prompt(&g, prompt, prompt_bytes));
-    TRY(check_length(&g));
-    TRY(generation_init(&g));
-    TRY(prefill(&g));
-    TRY(decode(&g));
+    if (how->tokens < 0 || how->tokens > most_tokens)
+        return fail(ALIBI_USAGE, "tokens %lld: it must be from 0 to %lld", (long long)how->tokens,
+                    (long long)most_tokens);
+    if (count < 1)
+        return fail(ALIBI_USAGE, "%d prompts: there must be 1 or more", count);
+    TRY(sampling_check(&how->sampling));
+    TRY(NEW_ZERO_ARRAY(&g.continuations, count, "continuations"));
+    TRY(NEW_ARRAY(&sequences, count, "continuations"));
+    TRY(NEW_ARRAY(&tokens, count, "continuations"));
+    g.count = count;
+    TRY(begin(&g, prompts));
+    TRY(alibi_session_new(&g.session, model,
+                          &(struct alibi_session_options){ count, how->window_score }, call));
+    for (int i = 0; i < count; i++)
+        TRY(alibi_session_feed(g.session, i, g.continuations[i].prompt.at,
+                               g.continuations[i].prompt.count));
+    TRY(decode(&g, sequences, tokens));
 out:
-    stop_clear(); /* whoever asked for a stop has it */
-    generation_fini(&g);
+    alibi_session_free(g.session);
+    for (int i = 0; i < g.count; i++) {
+        text_free(&g.continuations[i].pieces.held);
+        mem_free(g.continuations[i].prompt.at);
+    }
+    mem_free(g.continuations);
+    mem_free(sequences);
+    mem_free(tokens);
     return status;
+}
+
+/* ---- scores */
+
+alibi_status alibi_score(struct alibi_scores **out, const alibi_model *model, const char *prompt,
+                         size_t prompt_bytes, const char *text, size_t bytes, int alternatives,
+                         const struct alibi_call *call)
+{
+    alibi_status status;
+    const alibi_tokenizer *t = model->tokenizer;
+    struct alibi_scores *r = NULL;
+    alibi_session *session = NULL;
+    struct ids before = { 0 }, ids = { 0 };
+
+    if (bytes == 0)
+        return fail(ALIBI_BAD_INPUT, "there is no text to score");
+    TRY(encode_after_end(&ids, t, text, bytes, "text"));
+    if (prompt_bytes > 0 || alibi_tokenizer_end(t) >= 0)
+        TRY(encode_after_end(&before, t, prompt, prompt_bytes, "prompt"));
+    TRY(model_check_length(model->model, before.count + ids.count));
+    TRY(alibi_session_new(&session, model, NULL, call));
+    TRY(NEW_ZERO_ARRAY(&r, 1, "scores"));
+    r->count = ids.count;
+    r->alternatives = alternatives;
+    TRY(NEW_ARRAY(&r->logprobs, ids.count, "scores"));
+    if (alternatives > 0)
+        TRY(NEW_ARRAY(&r->choices, ids.count * alternatives, "alternatives"));
+    TRY(alibi_session_feed(session, 0, before.at, before.count));
+    TRY(alibi_session_score(session, 0, ids.at, ids.count, r->logprobs, alternatives, r->choices));
+    for (int64_t i = before.count > 0 ? 0 : 1; i < r->count; i++) {
+        r->logprob += r->logprobs[i];
+        r->scored++;
+    }
+    r->ids = ids.at;
+    ids.at = NULL;
+    *out = r;
+    r = NULL;
+out:
+    alibi_session_free(session);
+    alibi_scores_free(r);
+    mem_free(before.at);
+    mem_free(ids.at);
+    return status;
+}
+
+void alibi_scores_free(struct alibi_scores *scores)
+{
+    if (!scores)
+        return;
+    mem_free(scores->ids);
+    mem_free(scores->logprobs);
+    mem_free(scores->choices);
+    mem_free(scores);
 }

@@ -1,36 +1,59 @@
-/* sample.c - the next token
+/* sample.c - the next token, and how likely tokens are
  *
- *   p_v = exp(logit_v / temperature) / sum        over the top_k likeliest tokens, of these the
- * fewest that reach top_p
+ *   p_v = exp(logit_v / temperature) / sum
+ *
+ * over the top_k likeliest tokens, and among these the fewest that reach top_p.
  *
  * The random number is keyed by (seed, token number): the same seed continues the same prompt the
  * same way. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "eval/eval.h"
 
-/* So many that no machine gets there; sums of lengths stay far from overflow. */
-static const int64_t most_tokens = INT64_C(1) << 40;
-
 alibi_status sampling_check(const struct alibi_sampling *s)
 {
-    if (s->tokens < 0 || s->tokens > most_tokens)
-        return fail(ALIBI_USAGE, "tokens %lld: it must be from 0 to %lld", (long long)s->tokens,
-                    (long long)most_tokens);
     if (!(s->temperature >= 0) || !isfinite(s->temperature))
         return fail(ALIBI_USAGE, "temperature %g: it must be 0 or more", s->temperature);
     if (s->top_k < 0)
         return fail(ALIBI_USAGE, "top-k %lld: it must be 0 or more", (long long)s->top_k);
     if (!(s->top_p > 0 && s->top_p <= 1))
         return fail(ALIBI_USAGE, "top-p %g: it must be above 0 and at most 1", s->top_p);
-    if (!(s->skip >= 0 && s->skip < 1))
-        return fail(ALIBI_USAGE, "skip %g: it must be from 0 to below 1", s->skip);
-    if (!(s->window_score >= 0) || (s->window_score > 0 && s->skip == 0))
-        return fail(ALIBI_USAGE,
-                    "a window score of %g: it needs skipping, and must not be negative",
-                    s->window_score);
     return ALIBI_OK;
+}
+
+double log_sum_exp(const float *logits, int64_t V)
+{
+    double largest = -INFINITY, sum = 0;
+
+    for (int64_t v = 0; v < V; v++)
+        largest = fmax(largest, (double)logits[v]);
+    for (int64_t v = 0; v < V; v++)
+        sum += exp((double)logits[v] - largest);
+    return largest + log(sum);
+}
+
+void sample_likeliest(struct alibi_choice *out, int count, const float *logits, int64_t ids,
+                      double normaliser)
+{
+    int found = 0;
+
+    /* Insertion into a sorted list; an equal one goes after those before it, which have lower ids.
+     */
+    for (int64_t v = 0; v < ids; v++) {
+        double logprob = (double)logits[v] - normaliser;
+        int place = found;
+
+        while (place > 0 && logprob > out[place - 1].logprob)
+            place--;
+        if (place >= count)
+            continue;
+        if (found < count)
+            found++;
+        memmove(out + place + 1, out + place, (size_t)(found - 1 - place) * sizeof *out);
+        out[place] = (struct alibi_choice){ (int32_t)v, logprob };
+    }
 }
 
 static int32_t likeliest(const float *logits, int64_t V)

@@ -1,13 +1,13 @@
 /* stream.c - one pass over a text of any length
  *
- * The paper's way to give every token a full context is a sliding window with stride 1, which reads
- * each token L times. Behind a cache each is read once; and since the weight of far keys falls with
- * the slope, attention proves most of them useless (ops.h) and a token costs about the same
- * wherever it stands.
+ * The paper gives every token a full context by a sliding window with stride 1, which reads each
+ * token L times. With a KV cache each is read once; and since the weight of far keys falls with the
+ * slope, attention proves most of them useless (ops.h), and a token costs about the same at every
+ * position.
  *
- * The cache grows with the text unless it has a window. If no score is larger than S in size, bias
- * apart, then for query i the keys more than W back have together, against its own key alone, a
- * weight of at most
+ * The cache grows with the text unless it has a window. If no score, without its bias, is larger
+ * than S in size, then for query i the keys more than W back have together, against its own key
+ * alone, a weight of at most
  *
  *   sum over d > W of e^(S - m d)  /  e^-S   <=   e^(2 S - m W) / (1 - e^-m)
  *
@@ -22,8 +22,8 @@ alibi_status stream_check(const struct model *m)
     if (m->method->acts_on == POSITION_EMBEDDING)
         return fail(
             ALIBI_BAD_INPUT,
-            "protocol stream: position method '%s' marks tokens by their place in the text, and knows no places past its "
-            "training length; it takes a method that sees distances only",
+            "protocol stream: position method '%s' marks tokens by their position in the text, "
+            "and has no positions past its training length; use a method that sees distances only",
             m->method->name);
     return ALIBI_OK;
 }
@@ -37,10 +37,14 @@ static double flattest_slope(const struct model *m)
     return flattest;
 }
 
-static alibi_status window_of(int64_t *out, const struct model *m, double skip, double window_score)
+alibi_status stream_window(struct cache_window *out, const struct model *m, double skip,
+                           double window_score)
 {
     double slope, window;
 
+    *out = (struct cache_window){ 0 };
+    if (window_score == 0)
+        return ALIBI_OK;
     if (!m->method->slope)
         return fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
                     m->method->name);
@@ -49,18 +53,6 @@ static alibi_status window_of(int64_t *out, const struct model *m, double skip, 
     if (!(slope > 0) || window > (double)INT64_MAX / 4)
         return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window",
                     window_score, slope);
-    *out = (int64_t)window;
+    *out = (struct cache_window){ (int64_t)window, window_score };
     return ALIBI_OK;
-}
-
-alibi_status stream_begin(struct cache **cache, struct watch *watch, struct model *m, double skip,
-                          double window_score)
-{
-    int64_t window = 0;
-
-    if (window_score > 0)
-        TRY_RETURN(window_of(&window, m, skip, window_score));
-    TRY_RETURN(cache_new(cache, m, 1));
-    cache_set_window(*cache, window);
-    return window > 0 ? watch_limit_scores(watch, m, window_score) : ALIBI_OK;
 }

@@ -64,13 +64,7 @@ struct model {
     int embedding, position, embedding_norm, embedding_norm_bias, norm, norm_bias,
         head;                        /* head == embedding when tied */
     struct block_parameters *blocks; /* [N] */
-
-    int recompute;       /* enum alibi_recompute: what a training pass does not keep */
-    double skip;         /* what attention may leave out: the budget of ops.h; 0: nothing */
-    struct watch *watch; /* counts what was left out, if anyone wants to know */
-
-    struct tables *tables;           /* of the position method (tables.c) */
-    struct activations *activations; /* buffers of the last shape used (activations.c) */
+    const struct head *head_kind;    /* how the output layer works (head.c) */
 };
 
 /* As vectors: a flat buffer in the type of sums, the copies, and the part of a buffer that belongs
@@ -90,17 +84,7 @@ alibi_status model_refresh(struct model *m); /* copies from masters, after these
 alibi_status model_outline(struct model **out, const struct alibi_config *config,
                            struct device *device, enum dtype type);
 
-/* What a model takes of the device's memory; SIZE_MAX where it is more than that. */
-struct model_bytes {
-    size_t master,
-        copy;       /* one flat buffer in the type of sums; the copies, 0 where there are none */
-    size_t tables;  /* of the position method, for passes of that length */
-    size_t kept;    /* activations that the backward pass reads, or that one layer needs */
-    size_t passing; /* of the same buffer, what every layer uses again */
-};
-size_t model_flat_bytes(const struct model *m, enum dtype type);
-alibi_status model_measure(struct model *m, int64_t B, int64_t L, bool training,
-                           struct model_bytes *bytes);
+size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: too many */
 
 int64_t config_parameters(
     const struct alibi_config *config); /* how many numbers a model of that configuration learns */
@@ -120,74 +104,105 @@ int64_t model_longest(const struct model *m); /* INT64_MAX: any length */
  * */
 alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum);
 
-/* ---- the record of attention (record.c) */
+/* ---- the context of passes (workspace.c)
+ *
+ * A model is weights, which any number of threads may read. Everything that a pass changes belongs
+ * to a workspace, which one user of the model owns: a trainer, an evaluation, a session. */
 
-/* Of a call that recorded skip.kept, wherever its tensors are: the tiles used, and with `verify`
- * the largest share of a query's weight that was left out. */
-alibi_status record_read(struct device *dev, const struct attention_args *a, bool verify,
-                         struct skip_count *tiles, double *left_out);
-
-/* ---- what attention leaves out (watch.c) */
-
-/* Passes without gradients add to it as long as it is the model's. Start from {0}; watch_fini. */
-struct watch {
-    bool record; /* count tiles, take times */
-    bool verify; /* find left_out, which costs more than the attention itself; else it stays 0 */
-    struct skip_count tiles;
-    double seconds;     /* in attention */
-    double left_out;    /* the largest share of a query's weight that was left out */
-    double score_limit; /* > 0: a pass whose scores may be larger than this, bias apart, fails with
-                           ALIBI_NUMERIC */
-    double *largest_keys; /* [N] with a limit: the largest norm of all keys so far, those that a
-                             cache forgot included */
-    void *kept;           /* the record of one call, on the device */
-    size_t bytes;
+struct pass_settings {
+    double skip;   /* attention's skipping budget, see ops.h; 0: every pair is computed */
+    int recompute; /* enum alibi_recompute: what a training pass does not keep */
+    bool record;   /* inference: count the tiles that attention uses, and its time */
+    bool verify;   /* with record: find attention_statistics.skipped, which costs more than the
+                      attention itself */
+    const struct alibi_stop *stop, *cancel; /* either stops a pass between two layers with
+                                               ALIBI_INTERRUPTED; may be NULL */
 };
-void watch_fini(struct watch *w, struct model *m);
-alibi_status watch_limit_scores(struct watch *w, const struct model *m,
-                                double limit); /* before the first pass */
+
+struct attention_statistics {
+    struct skip_count tiles;
+    double seconds;
+    double skipped; /* the largest share of a query's weight that was skipped */
+};
+
+struct workspace;
+alibi_status workspace_new(struct workspace **out, const struct model *m,
+                           const struct pass_settings *settings);
+void workspace_free(struct workspace *w);
+struct attention_statistics workspace_statistics(const struct workspace *w);
+
+/* The bytes of device memory for a model and for passes over [B, L] tokens; SIZE_MAX: too many. */
+struct model_bytes {
+    size_t master;  /* one flat buffer in the type of sums */
+    size_t copy;    /* the copies, 0: there are none */
+    size_t tables;  /* of the position method */
+    size_t kept;    /* activations that the backward pass reads */
+    size_t passing; /* activations that every layer uses again */
+};
+alibi_status model_measure(const struct model *m, const struct pass_settings *settings, int64_t B,
+                           int64_t L, bool training, struct model_bytes *bytes);
+
+/* For a call that recorded skip.kept, on any device: the tiles that it used, and with `verify` the
+ * largest share of a query's weight that it skipped (attention.c). */
+alibi_status record_read(struct device *dev, const struct attention_args *a, bool verify,
+                         struct skip_count *tiles, double *skipped);
 
 /* ---- passes. tokens and targets are host arrays [B, L]; target -1 is not scored. */
 
-/* nll [B, L] on the host. Activations of one layer at a time; the logits exist only for some rows
+/* nll [B, L] on the host. Memory is that of one layer's activations, and of the logits of some rows
  * at a time. */
-alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B,
-                        int64_t L, float *nll);
+alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_t *targets,
+                        int64_t B, int64_t L, float *nll);
 
 /* Adds the gradient of scale * (sum of nll) to the gradients, and returns that sum of nll.
  * (drop.seed, drop.stream) key the masks of the whole pass: a caller needs one stream per call. */
-alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets,
+alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const int32_t *targets,
                              int64_t B, int64_t L, double scale, struct dropout drop,
                              double *loss_sum);
 alibi_status model_clear_gradients(struct model *m);
 
-/* How many rows the output layer of a batch of `rows` tokens takes at a time. */
-int64_t model_head_rows(const struct model *m, int64_t rows);
+/* How many rows the output layer takes at a time in a pass over so many tokens. */
+int64_t model_head_rows(const struct model *m, int64_t tokens);
 
 /* logits [B, L, V] on the host, for tests and small inputs. */
-alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L,
+alibi_status model_logits(struct workspace *w, const int32_t *tokens, int64_t B, int64_t L,
                           float *logits);
 
 /* ---- decoding */
 
-/* Keys and values of the positions so far; grows as needed. */
+/* The keys and values of several sequences, each in a slot 0..slots-1. It grows on demand. With a
+ * window only the last `positions` of a sequence stay; that is right as long as no score, without
+ * its bias, is larger than `score` in size, and a pass with a larger one fails with ALIBI_NUMERIC.
+ * positions 0: no window. */
 struct cache;
-alibi_status cache_new(struct cache **out, struct model *m, int64_t B);
+struct cache_window {
+    int64_t positions;
+    double score;
+};
+alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
+                       struct cache_window window);
 void cache_free(struct cache *c);
-int64_t cache_length(const struct cache *c);
+void cache_clear(struct cache *c, int64_t slot);
+int64_t cache_length(const struct cache *c,
+                     int64_t slot); /* tokens so far, dropped ones included */
 
-/* Only this many of the last positions need stay; 0: all. Whoever sets it knows that the others
- * have no weight. */
-void cache_set_window(struct cache *c, int64_t window);
+/* Appends L tokens to one sequence. The numbers are those of a full forward pass. A failure leaves
+ * the sequence as long as it was. */
+alibi_status model_extend(struct workspace *w, struct cache *c, int64_t slot, const int32_t *tokens,
+                          int64_t L);
+/* The same with losses: targets and nll as in model_loss, [L]. */
+alibi_status model_extend_loss(struct workspace *w, struct cache *c, int64_t slot,
+                               const int32_t *tokens, const int32_t *targets, int64_t L,
+                               float *nll);
 
-/* Appends L tokens per row (tokens [B, L]); logits [B, V] of the last one, or NULL. L = 1 decodes,
- * more prefills: the numbers are those of the full forward. */
-alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L,
-                          float *logits);
+/* Appends one token to each of `count` different sequences in one pass. A sequence gets the same
+ * bits as if it were alone. */
+alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slots,
+                        const int32_t *tokens, int64_t count);
 
-/* The same with the loss of every token instead: targets and nll as in model_loss, [B, L]. */
-alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens,
-                               const int32_t *targets, int64_t L, float *nll);
+/* The logits [count, V] after rows from.. of the workspace's last pass: its tokens for
+ * model_extend, its sequences for model_step. */
+alibi_status model_read_logits(struct workspace *w, int64_t from, int64_t count, float *logits);
 
 /* ---- a model with its tokenizer, as the public interface knows it; lib/checkpoint opens it */
 

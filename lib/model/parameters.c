@@ -217,17 +217,6 @@ size_t model_flat_bytes(const struct model *m, enum dtype type)
     return size_multiply(&bytes, (size_t)m->span, dtype_bytes(type)) ? bytes : SIZE_MAX;
 }
 
-alibi_status model_measure(struct model *m, int64_t B, int64_t L, bool training,
-                           struct model_bytes *bytes)
-{
-    *bytes = (struct model_bytes){
-        .master = model_flat_bytes(m, dtype_sums(m->type)),
-        .copy = has_copies(m) ? model_flat_bytes(m, m->type) : 0,
-        .tables = tables_bytes(m, L, training),
-    };
-    return activations_measure(m, B, L, training, &bytes->kept, &bytes->passing);
-}
-
 static alibi_status new_flat(struct model *m, void **out, enum dtype type, const char *what)
 {
     size_t bytes = model_flat_bytes(m, type);
@@ -268,6 +257,7 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
     m->config = *config;
     m->device = device;
     m->type = type;
+    m->head_kind = &head_softmax;
     TRY(position_find(&m->method, config->position));
     TRY(check_config(config, m->method));
     list_all(&counted, m);
@@ -297,7 +287,6 @@ alibi_status model_new(struct model **out, const struct alibi_config *config, st
 
     TRY(model_outline(&m, config, device, type));
     TRY(new_buffers(m, trainable));
-    TRY(tables_new(&m->tables, m));
     *out = m;
     m = NULL;
 out:
@@ -309,11 +298,11 @@ void model_free(struct model *m)
 {
     if (!m)
         return;
-    activations_free(m->activations, m);
-    tables_free(m->tables, m);
+    device_lock(m->device);
     m->device->ops->buffer_free(m->device, m->gradients);
     m->device->ops->buffer_free(m->device, m->copies);
     m->device->ops->buffer_free(m->device, m->values);
+    device_unlock(m->device);
     mem_free(m->parameters);
     mem_free(m->blocks);
     mem_free(m);

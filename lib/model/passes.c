@@ -1,28 +1,8 @@
-/* passes.c - whole passes: loss, gradients, logits
+/* passes.c - whole passes: loss, gradients, logits, and decoding with a cache
  *
- * The output layer works on some rows at a time, so that the logits of a long input or a large
- * vocabulary never exist at once; in training their gradient is sent back before the next rows are
- * begun. */
+ * Each checks its input before it computes, and holds the device's lock while it runs: on a GPU one
+ * pass at a time, on the CPU as many as there are threads, each with its own workspace. */
 #include "model/walk.h"
-
-static bool token_in_range(int64_t token, int64_t least, int64_t vocab)
-{
-    return token >= least && token < vocab;
-}
-
-static alibi_status check_tokens(const struct model *m, const int32_t *tokens,
-                                 const int32_t *targets, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        if (!token_in_range(tokens[i], 0, m->config.vocab))
-            return fail(ALIBI_BAD_INPUT, "token %d at %lld is outside the vocabulary of %lld",
-                        tokens[i], (long long)i, (long long)m->config.vocab);
-        if (targets && !token_in_range(targets[i], -1, m->config.vocab))
-            return fail(ALIBI_BAD_INPUT, "target %d at %lld is outside the vocabulary of %lld",
-                        targets[i], (long long)i, (long long)m->config.vocab);
-    }
-    return ALIBI_OK;
-}
 
 int64_t model_longest(const struct model *m)
 {
@@ -38,184 +18,192 @@ alibi_status model_check_length(const struct model *m, int64_t length)
     if (length > longest)
         return fail(
             ALIBI_BAD_INPUT,
-            "length %lld: position method '%s' ends at %lld, it has no vectors past its table",
+            "length %lld: position method '%s' ends at %lld, where its table of vectors ends",
             (long long)length, m->method->name, (long long)longest);
     return ALIBI_OK;
 }
 
-/* Everything before the walk: the input is checked, the buffers are there. */
-static alibi_status begin(struct model *m, const int32_t *tokens, const int32_t *targets,
-                          const struct pass *p, bool training)
+static alibi_status check_ids(const struct model *m, const int32_t *ids, int64_t count,
+                              int32_t least, const char *what)
 {
-    TRY_RETURN(model_check_length(m, p->L));
-    TRY_RETURN(activations_reserve(m, p->B, p->L, training));
-    return check_tokens(m, tokens, targets, p->B * p->L);
-}
-
-/* What the output layer reads: the residual stream after the last block, behind its norm. */
-static struct tensor head_input(const struct model *m)
-{
-    return m->norm >= 0 ? m->activations->normed : m->activations->x;
-}
-
-static struct tensor part(struct tensor vector, int64_t from, int64_t count)
-{
-    return tensor_1(tensor_at(vector, from), vector.type, count);
-}
-
-/* One piece of the output layer: logits, loss and, in training, the gradient down to dnorm. */
-static alibi_status head_piece(struct model *m, int64_t from, int64_t count, double scale)
-{
-    struct activations *x = m->activations;
-    const struct ops *ops = m->device->ops;
-    struct tensor logits = tensor_rows(x->logits, 0, count),
-                  input = tensor_rows(head_input(m), from, count);
-    struct tensor dlogits = x->training ? logits : tensor_none();
-
-    TRY_RETURN(ops->linear_forward(
-        m->device,
-        &(struct linear_args){ .y = logits, .x = input, .weight = value_of(m, m->head) }));
-    TRY_RETURN(ops->cross_entropy(
-        m->device, &(struct cross_entropy_args){ .nll = part(x->nll, from, count),
-                                                 .dlogits = dlogits,
-                                                 .logits = logits,
-                                                 .targets = part(x->targets, from, count),
-                                                 .scale = scale }));
-    if (!x->training)
-        return ALIBI_OK;
-    return ops->linear_backward(m->device,
-                                &(struct linear_args){ .dx = tensor_rows(x->dnorm, from, count),
-                                                       .dweight = gradient_of(m, m->head),
-                                                       .dy = logits,
-                                                       .x = input,
-                                                       .weight = value_of(m, m->head) });
-}
-
-static alibi_status head_loss(struct model *m, const int32_t *targets, double scale)
-{
-    struct activations *x = m->activations;
-    int64_t rows = x->B * x->L, step = x->logits.shape[0];
-
-    TRY_RETURN(m->device->ops->upload(m->device, x->targets, targets));
-    for (int64_t from = 0; from < rows; from += step)
-        TRY_RETURN(head_piece(m, from, rows - from < step ? rows - from : step, scale));
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < least || ids[i] >= m->config.vocab)
+            return fail(ALIBI_BAD_INPUT, "%s %d at %lld is outside the vocabulary of %lld", what,
+                        ids[i], (long long)i, (long long)m->config.vocab);
     return ALIBI_OK;
+}
+
+/* Before the walk: the input is checked, the buffers are there, and the targets, if any, are on the
+ * device. */
+static alibi_status begin(struct workspace *w, const struct pass *p, const int32_t *tokens,
+                          const int32_t *targets, bool training)
+{
+    const struct model *m = w->model;
+
+    TRY_RETURN(model_check_length(m, p->start + p->L));
+    TRY_RETURN(activations_reserve(w, p->B, p->L, training));
+    TRY_RETURN(check_ids(m, tokens, p->B * p->L, 0, "token"));
+    w->decoding = p->decoding;
+    if (!targets)
+        return ALIBI_OK;
+    TRY_RETURN(check_ids(m, targets, p->B * p->L, -1, "target"));
+    return m->device->ops->upload(m->device, w->activations.targets, targets);
+}
+
+static alibi_status forward_loss(struct workspace *w, const struct pass *p, const int32_t *tokens,
+                                 const int32_t *targets, float *nll)
+{
+    const struct model *m = w->model;
+
+    TRY_RETURN(begin(w, p, tokens, targets, false));
+    TRY_RETURN(forward(w, p, tokens));
+    TRY_RETURN(m->head_kind->loss(w, 0.0));
+    return m->device->ops->download(m->device, nll, w->activations.nll);
+}
+
+alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_t *targets,
+                        int64_t B, int64_t L, float *nll)
+{
+    alibi_status status;
+
+    device_lock(w->model->device);
+    status = forward_loss(w, &(struct pass){ .B = B, .L = L }, tokens, targets, nll);
+    device_unlock(w->model->device);
+    return status;
 }
 
 /* dnorm, the gradient of the output layer's input, becomes dx, that of the residual stream. */
-static alibi_status leave_head(struct model *m, const struct pass *p)
+static alibi_status leave_head(struct workspace *w, const struct pass *p)
 {
-    struct activations *x = m->activations;
-    struct tensor from = tensor_heads(x->dnorm, p->B, p->L, 0, 1, m->config.width);
-    struct tensor to = tensor_heads(x->dx, p->B, p->L, 0, 1, m->config.width);
+    const struct model *m = w->model;
+    struct activations *a = &w->activations;
+    struct tensor from = tensor_heads(a->dnorm, p->B, p->L, 0, 1, m->config.width);
+    struct tensor to = tensor_heads(a->dx, p->B, p->L, 0, 1, m->config.width);
 
     if (m->norm < 0)
         return m->device->ops->copy(m->device, to, from);
-    TRY_RETURN(m->device->ops->fill(m->device, x->dx, 0.0));
-    return norm_backward(m, final_norm(m), x->dx, tensor_none(), x->dnorm, x->x);
+    TRY_RETURN(m->device->ops->fill(m->device, a->dx, 0.0));
+    return norm_backward(w, final_norm(w), a->dx, tensor_none(), a->dnorm, a->x);
 }
 
-alibi_status model_loss(struct model *m, const int32_t *tokens, const int32_t *targets, int64_t B,
-                        int64_t L, float *nll)
-{
-    struct pass p = { .B = B, .L = L };
-
-    TRY_RETURN(begin(m, tokens, targets, &p, false));
-    TRY_RETURN(forward(m, &p, tokens));
-    TRY_RETURN(head_loss(m, targets, 0.0));
-    return m->device->ops->download(m->device, nll, m->activations->nll);
-}
-
-alibi_status model_gradients(struct model *m, const int32_t *tokens, const int32_t *targets,
+alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const int32_t *targets,
                              int64_t B, int64_t L, double scale, struct dropout drop,
                              double *loss_sum)
 {
+    alibi_status status;
+    const struct model *m = w->model;
     struct pass p = { .B = B, .L = L, .drop = drop };
 
-    TRY_RETURN(begin(m, tokens, targets, &p, true));
-    TRY_RETURN(forward(m, &p, tokens));
-    TRY_RETURN(head_loss(m, targets, scale));
-    TRY_RETURN(leave_head(m, &p));
-    TRY_RETURN(backward(m, &p));
-    return m->device->ops->sum(m->device, loss_sum, m->activations->nll);
+    device_lock(m->device);
+    TRY(begin(w, &p, tokens, targets, true));
+    TRY(forward(w, &p, tokens));
+    TRY(m->head_kind->loss(w, scale));
+    TRY(leave_head(w, &p));
+    TRY(backward(w, &p));
+    TRY(m->device->ops->sum(m->device, loss_sum, w->activations.nll));
+out:
+    device_unlock(m->device);
+    return status;
 }
 
-alibi_status model_logits(struct model *m, const int32_t *tokens, int64_t B, int64_t L,
+alibi_status model_logits(struct workspace *w, const int32_t *tokens, int64_t B, int64_t L,
                           float *logits)
 {
+    alibi_status status;
     struct pass p = { .B = B, .L = L };
-    struct activations *x;
-    int64_t step;
 
-    TRY_RETURN(begin(m, tokens, NULL, &p, false));
-    TRY_RETURN(forward(m, &p, tokens));
-    x = m->activations;
-    step = x->logits.shape[0];
-    for (int64_t from = 0; from < B * L; from += step) {
-        int64_t count = B * L - from < step ? B * L - from : step;
-        struct tensor piece = tensor_rows(x->logits, 0, count);
-        TRY_RETURN(m->device->ops->linear_forward(
-            m->device, &(struct linear_args){ .y = piece,
-                                              .x = tensor_rows(head_input(m), from, count),
-                                              .weight = value_of(m, m->head) }));
-        TRY_RETURN(m->device->ops->download(m->device, logits + from * m->config.vocab, piece));
-    }
-    return ALIBI_OK;
+    device_lock(w->model->device);
+    TRY(begin(w, &p, tokens, NULL, false));
+    TRY(forward(w, &p, tokens));
+    TRY(w->model->head_kind->logits(w, 0, B * L, false, logits));
+out:
+    device_unlock(w->model->device);
+    return status;
 }
 
-/* ---- decoding: one more pass behind the cache */
+/* ---- decoding: passes that continue a cache */
 
-/* The last position of each row, gathered, through the output layer. */
-static alibi_status last_logits(struct model *m, const struct pass *p, float *logits)
+/* A single token takes the same path as a row of a ragged pass, so that a sequence gets the same
+ * bits alone and together with others. */
+static struct pass pass_of(struct cache *c, int64_t slot, int64_t L)
 {
-    struct activations *x = m->activations;
+    return (struct pass){
+        .B = 1, .L = L, .start = cache_length(c, slot), .cache = c, .slot = slot, .decoding = L == 1
+    };
+}
+
+alibi_status model_extend(struct workspace *w, struct cache *c, int64_t slot, const int32_t *tokens,
+                          int64_t L)
+{
+    alibi_status status;
+    struct pass p = pass_of(c, slot, L);
+
+    device_lock(w->model->device);
+    TRY(begin(w, &p, tokens, NULL, false));
+    TRY(cache_reserve(c, slot, p.start + L));
+    TRY(forward(w, &p, tokens));
+    cache_advance(c, slot, L);
+out:
+    device_unlock(w->model->device);
+    return status;
+}
+
+alibi_status model_extend_loss(struct workspace *w, struct cache *c, int64_t slot,
+                               const int32_t *tokens, const int32_t *targets, int64_t L, float *nll)
+{
+    alibi_status status;
+    struct pass p = pass_of(c, slot, L);
+
+    device_lock(w->model->device);
+    TRY(model_check_length(w->model, p.start + L));
+    TRY(cache_reserve(c, slot, p.start + L));
+    TRY(forward_loss(w, &p, tokens, targets, nll));
+    cache_advance(c, slot, L);
+out:
+    device_unlock(w->model->device);
+    return status;
+}
+
+alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slots,
+                        const int32_t *tokens, int64_t count)
+{
+    alibi_status status;
+    const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
-    int64_t C = m->config.width;
-    struct tensor from = tensor_heads(head_input(m), p->B, p->L, 0, 1, C);
-    struct tensor out = tensor_rows(x->logits, 0, 1);
+    struct pass p = { .B = count, .L = 1, .cache = c, .slots = slots, .decoding = true };
+    int32_t *lengths = NULL;
 
-    from.data = tensor_at(from, (p->L - 1) * C);
-    from.shape[1] = 1;
-    TRY_RETURN(ops->copy(m->device, tensor_heads(x->last, p->B, 1, 0, 1, C), from));
-    for (int64_t b = 0; b < p->B; b++) {
-        TRY_RETURN(ops->linear_forward(m->device,
-                                       &(struct linear_args){ .y = out,
-                                                              .x = tensor_rows(x->last, b, 1),
-                                                              .weight = value_of(m, m->head) }));
-        TRY_RETURN(ops->download(m->device, logits + b * m->config.vocab, out));
+    device_lock(m->device);
+    TRY(NEW_ARRAY(&lengths, count, "the lengths of sequences"));
+    for (int64_t b = 0; b < count; b++) {
+        int64_t length = cache_length(c, slots[b]) + 1;
+
+        TRY(cache_reserve(c, slots[b], length));
+        /* Only methods without positions of their own have a window, so this is the position too.
+         */
+        lengths[b] = (int32_t)(length - cache_first(c, slots[b]));
+        p.start = length - 1 > p.start ? length - 1 : p.start;
     }
-    return ALIBI_OK;
+    TRY(begin(w, &p, tokens, NULL, false));
+    TRY(ops->upload(m->device, w->activations.slots, slots));
+    TRY(ops->upload(m->device, w->activations.lengths, lengths));
+    p.lengths = lengths;
+    p.ragged = (struct ragged){ w->activations.slots, w->activations.lengths };
+    TRY(forward(w, &p, tokens));
+    for (int64_t b = 0; b < count; b++)
+        cache_advance(c, slots[b], 1);
+out:
+    device_unlock(m->device);
+    mem_free(lengths);
+    return status;
 }
 
-static alibi_status forward_behind(struct model *m, const struct pass *p, const int32_t *tokens,
-                                   const int32_t *targets)
+alibi_status model_read_logits(struct workspace *w, int64_t from, int64_t count, float *logits)
 {
-    TRY_RETURN(begin(m, tokens, targets, p, false));
-    TRY_RETURN(model_check_length(m, p->start + p->L));
-    TRY_RETURN(cache_reserve(p->cache, p->start + p->L));
-    return forward(m, p, tokens);
-}
+    alibi_status status;
 
-alibi_status model_extend(struct model *m, struct cache *c, const int32_t *tokens, int64_t L,
-                          float *logits)
-{
-    struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
-
-    TRY_RETURN(forward_behind(m, &p, tokens, NULL));
-    if (logits)
-        TRY_RETURN(last_logits(m, &p, logits));
-    cache_advance(c, L);
-    return ALIBI_OK;
-}
-
-alibi_status model_extend_loss(struct model *m, struct cache *c, const int32_t *tokens,
-                               const int32_t *targets, int64_t L, float *nll)
-{
-    struct pass p = { .B = cache_rows(c), .L = L, .start = cache_length(c), .cache = c };
-
-    TRY_RETURN(forward_behind(m, &p, tokens, targets));
-    TRY_RETURN(head_loss(m, targets, 0.0));
-    TRY_RETURN(m->device->ops->download(m->device, nll, m->activations->nll));
-    cache_advance(c, L);
-    return ALIBI_OK;
+    device_lock(w->model->device);
+    status = w->model->head_kind->logits(w, from, count, w->decoding || count == 1, logits);
+    device_unlock(w->model->device);
+    return status;
 }

@@ -1,7 +1,7 @@
 /* tables.c - the position method's numbers on the device
  *
  * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; slopes
- * once; the distance table of a learned bias anew in every pass, from its weights. */
+ * once; the distance table of a learned bias in every pass, from the present weights. */
 #include "model/walk.h"
 
 static size_t bytes_of(enum dtype type, int64_t rows, int64_t columns)
@@ -12,20 +12,20 @@ static size_t bytes_of(enum dtype type, int64_t rows, int64_t columns)
     return size_product(&bytes, factors, 3) ? bytes : SIZE_MAX;
 }
 
-static alibi_status new_tensor(struct model *m, struct tensor *t, enum dtype type, int64_t rows,
-                               int64_t columns, const char *what)
+static alibi_status new_tensor(const struct model *m, struct tensor *t, enum dtype type,
+                               int64_t rows, int64_t columns, const char *what)
 {
     size_t bytes = bytes_of(type, rows, columns);
     void *data;
 
     if (bytes == SIZE_MAX)
-        return fail(ALIBI_MEMORY, "%s do not fit", what);
+        return fail(ALIBI_MEMORY, "%s do not fit in memory", what);
     TRY_RETURN(m->device->ops->buffer_new(m->device, &data, bytes, what));
     *t = tensor_2(data, type, rows, columns);
     return ALIBI_OK;
 }
 
-static alibi_status make_slopes(struct tables *t, struct model *m)
+static alibi_status make_slopes(struct tables *t, const struct model *m)
 {
     alibi_status status;
     float *slopes = NULL;
@@ -42,7 +42,7 @@ out:
     return status;
 }
 
-static alibi_status make_buckets(struct tables *t, struct model *m)
+static alibi_status make_buckets(struct tables *t, const struct model *m)
 {
     alibi_status status;
     int32_t *bucket = NULL;
@@ -62,44 +62,44 @@ out:
     return status;
 }
 
-alibi_status tables_new(struct tables **out, struct model *m)
+alibi_status tables_init(struct tables *t, const struct model *m)
 {
-    alibi_status status = ALIBI_OK;
-    struct tables *t = NULL;
-
-    TRY(NEW_ZERO_ARRAY(&t, 1, "position tables"));
     if (m->method->bias == BIAS_LINEAR)
-        TRY(make_slopes(t, m));
-    if (m->method->bias == BIAS_TABLE)
-        TRY(make_buckets(t, m));
-    *out = t;
-    t = NULL;
-out:
-    tables_free(t, m);
-    return status;
+        return make_slopes(t, m);
+    return m->method->bias == BIAS_TABLE ? make_buckets(t, m) : ALIBI_OK;
 }
 
-/* The learned method's rows are its parameter, not ours to free. */
-static bool owns_rows(const struct model *m)
+void tables_fini(struct tables *t, const struct model *m)
 {
-    return m->method->row != NULL;
+    const struct ops *ops = m->device->ops;
+
+    if (m->method->row) /* the rows of learned positions are their parameter */
+        ops->buffer_free(m->device, t->rows.data);
+    ops->buffer_free(m->device, t->slopes.data);
+    ops->buffer_free(m->device, t->bucket.data);
+    ops->buffer_free(m->device, t->bias.data);
+    ops->buffer_free(m->device, t->dbias.data);
 }
 
-void tables_free(struct tables *t, struct model *m)
+/* ---- rows */
+
+static int64_t row_capacity(int64_t length)
 {
-    if (!t)
-        return;
-    if (owns_rows(m))
-        m->device->ops->buffer_free(m->device, t->rows.data);
-    m->device->ops->buffer_free(m->device, t->slopes.data);
-    m->device->ops->buffer_free(m->device, t->bucket.data);
-    m->device->ops->buffer_free(m->device, t->bias.data);
-    m->device->ops->buffer_free(m->device, t->dbias.data);
-    mem_free(t);
+    int64_t capacity = 64;
+
+    while (capacity < length)
+        capacity *= 2;
+    return capacity;
 }
 
-/* Computes rows in bounded pieces on the host. */
-static alibi_status fill_rows(struct model *m, struct tensor rows)
+static int64_t row_columns(const struct model *m)
+{
+    return m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads
+                                                   : m->config.width;
+}
+
+/* Computes rows on the host, a bounded number at a time. */
+static alibi_status fill_rows(const struct model *m, struct tensor rows)
 {
     enum { PIECE = 1024 };
     alibi_status status;
@@ -119,20 +119,36 @@ out:
     return status;
 }
 
-static int64_t row_capacity(int64_t length)
+static alibi_status reserve_rows(struct tables *t, const struct model *m, int64_t length)
 {
-    int64_t capacity = 64;
+    alibi_status status;
+    struct tensor rows = tensor_none();
 
-    while (capacity < length)
-        capacity *= 2;
-    return capacity;
+    if (t->rows.data && t->rows.shape[0] >= length)
+        return ALIBI_OK;
+    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m),
+                   "position rows"));
+    TRY(fill_rows(m, rows));
+    m->device->ops->buffer_free(m->device, t->rows.data);
+    t->rows = rows;
+    rows = tensor_none();
+out:
+    m->device->ops->buffer_free(m->device, rows.data);
+    return status;
 }
 
-static int64_t row_columns(const struct model *m)
+alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length)
 {
-    return m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads
-                                                   : m->config.width;
+    if (m->method->row)
+        TRY_RETURN(reserve_rows(t, m, length));
+    else if (m->method->acts_on == POSITION_EMBEDDING)
+        t->rows = value_of(m, m->position);
+    if (m->method->bias != BIAS_TABLE)
+        return ALIBI_OK;
+    return m->device->ops->bucket_forward(m->device, t->bias, value_of(m, m->position), t->bucket);
 }
+
+/* ---- sizes, gradients, views */
 
 static size_t sum_or_most(size_t a, size_t b)
 {
@@ -152,70 +168,34 @@ size_t tables_bytes(const struct model *m, int64_t length, bool trainable)
         bytes = sum_or_most(bytes, bytes_of(sums, 1, H));
     if (method->bias == BIAS_TABLE) {
         int64_t T = method->distances(&m->config);
+
         bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, T));
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
     }
-    if (owns_rows(m))
+    if (method->row)
         bytes = sum_or_most(bytes, bytes_of(sums, row_capacity(length), row_columns(m)));
     return bytes;
 }
 
-alibi_status tables_reserve(struct model *m, int64_t length)
+alibi_status tables_clear_gradient(struct tables *t, const struct model *m)
 {
-    alibi_status status;
-    struct tables *t = m->tables;
-    struct tensor rows = tensor_none();
-
-    if (m->method->acts_on == POSITION_EMBEDDING && !owns_rows(m)) {
-        t->rows = value_of(m, m->position);
-        return ALIBI_OK;
-    }
-    if (!owns_rows(m) || (t->rows.data && t->rows.shape[0] >= length))
-        return ALIBI_OK;
-    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m),
-                   "position rows"));
-    TRY(fill_rows(m, rows));
-    m->device->ops->buffer_free(m->device, t->rows.data);
-    t->rows = rows;
-    rows = tensor_none();
-out:
-    m->device->ops->buffer_free(m->device, rows.data);
-    return status;
+    return t->dbias.data ? m->device->ops->fill(m->device, t->dbias, 0.0) : ALIBI_OK;
 }
 
-alibi_status tables_refresh(struct model *m)
+alibi_status tables_backward(struct tables *t, const struct model *m)
 {
-    if (m->method->bias != BIAS_TABLE)
+    if (!t->dbias.data)
         return ALIBI_OK;
-    return m->device->ops->bucket_forward(m->device, m->tables->bias, value_of(m, m->position),
-                                          m->tables->bucket);
+    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), t->dbias,
+                                           t->bucket);
 }
 
-alibi_status tables_clear_gradient(struct model *m)
-{
-    return m->tables->dbias.data ? m->device->ops->fill(m->device, m->tables->dbias, 0.0)
-                                 : ALIBI_OK;
-}
-
-alibi_status tables_backward(struct model *m)
-{
-    if (!m->tables->dbias.data)
-        return ALIBI_OK;
-    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), m->tables->dbias,
-                                           m->tables->bucket);
-}
-
-struct bias tables_bias(const struct model *m)
+struct bias tables_bias(const struct tables *t, const struct model *m)
 {
     enum bias_kind kind = m->method->bias;
-    struct tensor values = kind == BIAS_LINEAR  ? m->tables->slopes
-                           : kind == BIAS_TABLE ? m->tables->bias
+    struct tensor values = kind == BIAS_LINEAR  ? t->slopes
+                           : kind == BIAS_TABLE ? t->bias
                                                 : tensor_none();
 
     return (struct bias){ kind, values };
-}
-
-struct tensor tables_bias_gradient(const struct model *m)
-{
-    return m->tables->dbias.data ? m->tables->dbias : tensor_none();
 }

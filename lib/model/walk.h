@@ -1,131 +1,162 @@
-/* walk.h - what the files of this room share: buffers, tables and the parts of a pass */
+/* walk.h - what the files of this room share: the buffers of a pass and its parts */
 #ifndef WALK_H
 #define WALK_H
 
 #include "model/model.h"
 
-/* ---- position tables (tables.c): what the method computes, on the device */
+/* ---- position tables (tables.c): the numbers of the position method, on the device */
 
 struct tables {
-    struct tensor rows;        /* all in the type of sums. [P, C] added to embeddings or [P, D] for
-                                  rotation, P grown as needed; the        parameter for learned */
-    struct tensor slopes;      /* [H] */
+    struct tensor rows;        /* S [P, C] added to embeddings or S [P, D] for rotation; P grows on
+                                  demand. For learned positions it is the parameter */
+    struct tensor slopes;      /* S [H] */
     struct tensor bucket;      /* I32 [T] */
-    struct tensor bias, dbias; /* [H, T], from the bucket weights; its gradient over all layers */
+    struct tensor bias, dbias; /* S [H, T], from the bucket weights; its gradient over all layers */
 };
 
-alibi_status tables_new(struct tables **out, struct model *m);
-void tables_free(struct tables *t, struct model *m);
-alibi_status tables_reserve(struct model *m, int64_t length); /* rows for positions 0..length-1 */
-size_t tables_bytes(const struct model *m, int64_t length,
-                    bool trainable); /* of all that, on the device; SIZE_MAX: more */
-alibi_status tables_refresh(
-    struct model *m); /* after the weights may have changed: once per pass */
-alibi_status tables_clear_gradient(struct model *m);
-alibi_status tables_backward(struct model *m); /* dbias into the gradient of the bucket weights */
-struct bias tables_bias(const struct model *m);
-struct tensor tables_bias_gradient(const struct model *m); /* absent if the bias is not learned */
+alibi_status tables_init(struct tables *t, const struct model *m);
+void tables_fini(struct tables *t, const struct model *m);
+/* Before a pass: rows for positions 0..length-1, and the bias from the present weights. */
+alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length);
+size_t tables_bytes(const struct model *m, int64_t length, bool trainable); /* SIZE_MAX: too many */
+alibi_status tables_clear_gradient(struct tables *t, const struct model *m);
+alibi_status tables_backward(struct tables *t, const struct model *m); /* dbias to the weights */
+struct bias tables_bias(const struct tables *t, const struct model *m);
 
-/* ---- activations (activations.c) */
+/* ---- workspace (workspace.c) */
 
 struct layer {
     struct tensor x, middle; /* [rows, C] residual stream before attention, before feed-forward */
-    struct tensor mean1, rstd1, mean2, rstd2; /* [rows], in the type of sums */
+    struct tensor mean1, rstd1, mean2, rstd2; /* S [rows] */
     struct tensor qkv;                        /* [rows, (H + 2 Hkv) D] */
     struct tensor attended;                   /* [rows, C] */
-    struct tensor lse;                        /* [B, H, L], in the type of sums */
-    struct tensor kept; /* I32, what attention used; training in which it may leave something out */
+    struct tensor lse;                        /* S [B, H, L] */
+    struct tensor kept;          /* I32, the tiles that attention used; in training with skipping */
     struct tensor up, activated; /* [rows, F or 2F], [rows, F] */
 };
 
 struct activations {
-    int64_t B, L;
+    int64_t B, L; /* of the present layout; 0: none */
     bool training;
-    int recompute; /* enum alibi_recompute, of training */
-    bool records;  /* attention may leave something out: training has room for what it used */
     void *buffer;
     size_t bytes;
 
     struct tensor tokens, targets, nll; /* [B, L], [rows], [rows] */
+    struct tensor slots, lengths;       /* I32 [B], of a ragged pass; absent in training */
     struct tensor embedded, embedded_mean, embedded_rstd;
-    struct layer *layers; /* [N]; without training all of them are the same buffers, in training
-                             those that are not kept */
+    struct layer *layers; /* [N]. Without training all are the same buffers; in training the layers
+                             share those that are not kept */
     struct tensor x;      /* [rows, C] after the last block */
     struct tensor mean, rstd;
-    struct tensor last;   /* [B, C] the last position of each row, for decoding */
     struct tensor logits; /* [some rows, V] */
 
-    /* [rows, C], used again by every layer: what the last norm gave; what a branch adds, before its
-     * dropout, and its gradient behind it. */
+    /* [rows, C], reused by every layer: the output of the last norm; the output of a branch before
+     * its dropout, and the gradient after it. */
     struct tensor normed, branch;
 
-    /* Training. dnorm, the gradient of normed, is needed when branch no longer is, and lies in the
-     * same place. */
+    /* Training. dnorm, the gradient of normed, is needed only when branch no longer is: they share
+     * memory. */
     struct tensor dx, dnorm, dqkv, dattended, dactivated;
 };
 
-/* Buffers for B x L tokens, made anew only if the last ones do not serve. */
-alibi_status activations_reserve(struct model *m, int64_t B, int64_t L, bool training);
-/* Their bytes: what is kept for the backward pass, and the rest; SIZE_MAX both where they do not
- * fit. Those that the model has are void from then on. */
-alibi_status activations_measure(struct model *m, int64_t B, int64_t L, bool training, size_t *kept,
-                                 size_t *passing);
-void activations_free(struct activations *a, struct model *m);
+struct workspace {
+    const struct model *model;
+    struct pass_settings settings;
+    struct tables tables;
+    struct activations activations;
+    struct attention_statistics statistics;
+    void *record; /* skipping.kept of one call, on the device */
+    size_t record_bytes;
+    bool decoding; /* of the last pass */
+};
 
-/* ---- what attention leaves out (watch.c) */
+/* Buffers for B x L tokens; the layout is renewed only if the last one was for another shape. */
+alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool training);
 
-/* Attention, with what it left out added to the model's watch if there is one. */
-alibi_status watched_attention(struct model *m, int64_t layer, struct attention_args a);
+/* ---- the cache, as a pass uses it (cache.c) */
 
-/* ---- the walk (forward.c, backward.c) */
+/* Room for the sequence in `slot` to grow to `length` positions. */
+alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length);
+void cache_advance(struct cache *c, int64_t slot, int64_t count);
+int64_t cache_first(const struct cache *c, int64_t slot); /* oldest position held: 0, or a window */
 
+/* Keys and values of a layer: positions from..from+length-1 of one slot [1, length, Hkv, D], and of
+ * all slots [slots, capacity, Hkv, D]; the largest norm of each tile of keys, for one slot and for
+ * all of them. */
+struct kv {
+    struct tensor k, v, norms;
+};
+struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from,
+                     int64_t length);
+struct kv cache_all(const struct cache *c, int64_t layer);
+
+/* The score that the window of the cache relies on, 0: no window; and the largest norm of all keys
+ * that the slot ever had in that layer, forgotten ones included. */
+double cache_score_limit(const struct cache *c);
+double *cache_largest_key(struct cache *c, int64_t layer, int64_t slot);
+
+/* ---- the walk (forward.c, attention.c, backward.c) */
+
+/* One pass over [B, L] tokens. Without a cache, attention is within the pass. With one, either B is
+ * 1 and the L tokens follow those of `slot`, or the pass is ragged: L is 1, and row b is the next
+ * token of the sequence in slots[b], which then has lengths[b] positions in the cache. */
 struct pass {
     int64_t B, L;
-    int64_t start;       /* position of the first token: what the cache holds already */
-    struct cache *cache; /* NULL: attention is over this pass alone */
+    int64_t start; /* position of the first token */
+    struct cache *cache;
+    int64_t slot;
+    const int32_t *slots, *lengths; /* ragged: on the host, [B] */
+    struct ragged ragged;           /* and on the device */
+    bool decoding; /* results of a row must not depend on the other rows: linear_args.decoding */
     struct dropout drop;
 };
 
-/* Keys and values of layer n, positions from..from+length-1: what was so far, and where a pass puts
- * its own (cache.c). */
-struct tensor cache_keys(const struct cache *c, int64_t layer, int64_t from, int64_t length);
-struct tensor cache_values(const struct cache *c, int64_t layer, int64_t from, int64_t length);
-
-/* The largest norm of each tile of the layer's keys; brought up to date by cache_add_norms, with
- * `count` more keys in place. */
-struct tensor cache_norms(const struct cache *c, int64_t layer);
-alibi_status cache_add_norms(struct cache *c, int64_t layer, int64_t count);
-
-int64_t cache_first(
-    const struct cache *c); /* the first position that it holds: 0 without a window */
-int64_t cache_rows(const struct cache *c);
-alibi_status cache_reserve(struct cache *c, int64_t length);
-void cache_advance(struct cache *c, int64_t count);
-
-/* To activations->x, and its norm to activations->normed if the model has a last one. */
-alibi_status forward(struct model *m, const struct pass *p, const int32_t *tokens);
-alibi_status enter_block(struct model *m, int64_t n); /* layer n from x to its norm */
-alibi_status attend(struct model *m, const struct pass *p,
-                    int64_t n);                               /* on to middle, and its norm */
-alibi_status widen(struct model *m, int64_t n);               /* and on to activated */
-alibi_status backward(struct model *m, const struct pass *p); /* from activations->dx */
+/* To activations.x, and its norm to activations.normed if the model has a last one. */
+alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *tokens);
+alibi_status enter_block(struct workspace *w, int64_t n); /* layer n: from x to its norm */
+alibi_status attend(struct workspace *w, const struct pass *p, int64_t n); /* to middle's norm */
+alibi_status widen(struct workspace *w, const struct pass *p, int64_t n);  /* to activated */
+alibi_status backward(struct workspace *w, const struct pass *p);          /* from activations.dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
-struct attention_args attention_of(const struct model *m, const struct pass *p, int64_t n);
 
-/* A norm: its parameters, and what its backward pass needs to know of the forward pass. */
+/* The operands of layer n's attention, within the activations of the pass. */
+struct attention_args attention_of(const struct workspace *w, const struct pass *p, int64_t n);
+/* Rotates, appends to the cache, attends, and counts. */
+alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
+
+/* A norm: its parameters, and the statistics that its backward pass needs. */
 struct norm {
     int weight, bias; /* -1: none */
     struct tensor mean, rstd;
 };
+struct norm embedding_norm(const struct workspace *w);
+struct norm attention_norm(const struct workspace *w, int64_t n);
+struct norm feed_forward_norm(const struct workspace *w, int64_t n);
+struct norm final_norm(const struct workspace *w);
 
-struct norm embedding_norm(const struct model *m);
-struct norm attention_norm(const struct model *m, int64_t n);
-struct norm feed_forward_norm(const struct model *m, int64_t n);
-struct norm final_norm(const struct model *m);
-
-/* y, which may be absent, gets the norm's output once more. */
-alibi_status norm_backward(struct model *m, struct norm norm, struct tensor dx, struct tensor y,
+/* y may be absent; otherwise it receives the norm's output again. */
+alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor dx, struct tensor y,
                            struct tensor dy, struct tensor x);
+
+/* ---- the output layer (head.c)
+ *
+ * One small interface, so that another kind is one more file. It reads the normed residual stream
+ * of the last pass, row by row. */
+
+struct head {
+    const char *name;
+    /* Rows of the scratch buffer activations.logits [rows, V] for a pass over so many tokens. */
+    int64_t (*rows)(const struct model *m, int64_t tokens);
+    /* activations.nll from activations.targets. In training also the gradient of scale * (sum of
+     * nll): to the parameters, and to activations.dnorm. */
+    alibi_status (*loss)(struct workspace *w, double scale);
+    /* Logits [count, V] of rows from.. on the host. */
+    alibi_status (*logits)(struct workspace *w, int64_t from, int64_t count, bool decoding,
+                           float *logits);
+};
+extern const struct head head_softmax;
+
+/* ---- parameters of a model, by index */
 
 static inline struct tensor value_of(const struct model *m, int index)
 {
@@ -137,7 +168,7 @@ static inline struct tensor gradient_of(const struct model *m, int index)
     return index < 0 ? tensor_none() : m->parameters[index].gradient;
 }
 
-/* Numbers that say where dropout acts: the embedding, then two branches per block. */
+/* Numbers of the places where dropout acts: the embedding, then two branches per block. */
 static inline int64_t attention_place(int64_t n)
 {
     return 1 + 2 * n;

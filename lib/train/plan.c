@@ -67,10 +67,7 @@ static alibi_status outline(struct model **out, const struct trial *t, int64_t L
 
     config.train_length = L;
     TRY_RETURN(alibi_config_resolve(&config));
-    TRY_RETURN(model_outline(out, &config, t->device, t->type));
-    (*out)->recompute = t->training->recompute;
-    (*out)->skip = t->training->skip;
-    return ALIBI_OK;
+    return model_outline(out, &config, t->device, t->type);
 }
 
 /* The sizes of training on B x L tokens. */
@@ -79,10 +76,12 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     alibi_status status;
     struct model *m = NULL;
     struct model_bytes bytes;
+    const struct pass_settings settings = { .skip = t->training->skip,
+                                            .recompute = t->training->recompute };
 
     TRY(outline(&m, t, L));
     TRY(model_check_length(m, L));
-    TRY(model_measure(m, B, L, true, &bytes));
+    TRY(model_measure(m, &settings, B, L, true, &bytes));
     *plan = (struct alibi_plan){ .parameters = m->elements, .batch = B, .length = L };
     plan->workspace = workspace_of(t, m, B, L);
     fill_sizes(plan, &bytes, t->training->optimizer);

@@ -22,6 +22,7 @@ struct run {
     const struct alibi_call *call;
 
     struct model *model;
+    struct workspace *workspace;
     struct optimizer optimizer;
     struct loader *loader;
     struct lock *lock;
@@ -59,8 +60,9 @@ static alibi_status make(struct run *r)
 
     TRY_RETURN(loader_new(&r->loader, &batches));
     TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, true));
-    r->model->skip = t->skip;
-    r->model->recompute = t->recompute;
+    TRY_RETURN(
+        workspace_new(&r->workspace, r->model,
+                      &(struct pass_settings){ .skip = t->skip, .recompute = t->recompute }));
     TRY_RETURN(model_check_length(r->model, t->train_length));
     return optimizer_init(&r->optimizer, r->model, t->optimizer);
 }
@@ -273,7 +275,7 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
         const int32_t *tokens, *targets;
         double sum;
         TRY_RETURN(loader_get(r->loader, number, &tokens, &targets));
-        TRY_RETURN(model_gradients(r->model, tokens, targets, t->batch, t->train_length, scale,
+        TRY_RETURN(model_gradients(r->workspace, tokens, targets, t->batch, t->train_length, scale,
                                    drop, &sum));
         total += sum;
     }
@@ -404,6 +406,7 @@ out:
              alibi_error(), (long long)r.saved);
     journal_close(&r.journal);
     optimizer_fini(&r.optimizer);
+    workspace_free(r.workspace);
     model_free(r.model);
     loader_free(r.loader);
     lock_release(r.lock);

@@ -6,6 +6,7 @@
 #include "model/model.h"
 
 #include "check.h"
+#include "passes.h"
 
 #define LIMIT 1e-4 /* relative to the largest magnitude of the tensor */
 #define DATA TEST_FOLDER "/golden/data"
@@ -119,7 +120,7 @@ static void check_logits(const struct golden *g, struct model *m)
     float *logits = NULL;
 
     assert_ok(NEW_ARRAY(&logits, count, "logits"));
-    assert_ok(model_logits(m, g->tokens, g->B, g->L, logits));
+    assert_ok(once_logits(m, g->tokens, g->B, g->L, logits));
     report(g, m, "logits",
            relative_error(logits, floats(g, find(g, "golden.", "logits"), count), count));
     mem_free(logits);
@@ -136,8 +137,8 @@ static void run_gradients(const struct golden *g, struct model *m)
     for (int64_t r = 0; r < rows; r++)
         targets[r] = (r + 1) % g->L == 0 ? -1 : g->tokens[r + 1];
     assert_ok(model_clear_gradients(m));
-    assert_ok(
-        model_gradients(m, g->tokens, targets, g->B, g->L, scale, (struct dropout){ 0 }, &loss));
+    assert_ok(once_gradients(m, (struct pass_settings){ 0 }, g->tokens, targets, g->B, g->L, scale,
+                             (struct dropout){ 0 }, &loss));
     mem_free(targets);
 }
 

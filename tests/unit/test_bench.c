@@ -3,6 +3,7 @@
 #include "bench/bench.h"
 #include "check.h"
 #include "device.h"
+#include "passes.h"
 
 static struct alibi_config tiny(void)
 {
@@ -45,7 +46,8 @@ static void all_linear_products_of_a_step_are_counted(void **state)
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
     assert_ok(model_init(m, 1));
     assert_ok(bench_tokens(&tokens, c.vocab, ROWS + 1));
-    assert_ok(model_gradients(m, tokens, tokens + 1, 2, 5, 1, (struct dropout){ .p = 0 }, &sum));
+    assert_ok(once_gradients(m, (struct pass_settings){ 0 }, tokens, tokens + 1, 2, 5, 1,
+                             (struct dropout){ .p = 0 }, &sum));
     assert_ok(products_init(&p, m, ROWS));
     assert_close(products_flops(&p),
                  3.0 * 2 * ROWS * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), 0);

@@ -108,14 +108,13 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     assert_ok(alibi_model_open(&model, test_device(), within(dir, "alibi"), NULL));
     for (int i = 0; i < 3; i++) {
         int64_t length = r->method[0].by_length[i].length;
-        struct alibi_eval eval = { .length = length,
-                                   .protocol = ALIBI_SLIDING,
-                                   .stride = length / 2,
-                                   .tokens = 200,
-                                   .skip = s.training.skip };
+        struct alibi_eval eval = {
+            .length = length, .protocol = ALIBI_SLIDING, .stride = length / 2, .tokens = 200
+        };
         struct alibi_eval_result e;
 
-        assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
+        assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e,
+                                 &(struct alibi_call){ .skip = s.training.skip }));
         assert_same_evals(&r->method[0].sliding[i], &e, 1);
     }
     alibi_model_free(model);
@@ -200,7 +199,7 @@ static void the_stream_is_that_of_eval_and_skips_what_training_skips(void **stat
     s.compare.stream_tokens = 290;
     for (int k = 0; k < 2; k++) {
         char *dir = temporary_folder();
-        struct alibi_eval eval = { .protocol = ALIBI_STREAM, .tokens = 290, .skip = skips[k] };
+        struct alibi_eval eval = { .protocol = ALIBI_STREAM, .tokens = 290 };
         struct alibi_compare_result *r = NULL;
         struct alibi_eval_result e;
         alibi_model *model = NULL;
@@ -208,7 +207,8 @@ static void the_stream_is_that_of_eval_and_skips_what_training_skips(void **stat
         s.training.skip = skips[k];
         assert_ok(run(&s, dir, &r));
         assert_ok(alibi_model_open(&model, test_device(), within(dir, "alibi"), NULL));
-        assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e));
+        assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e,
+                                 &(struct alibi_call){ .skip = skips[k] }));
         assert_same_evals(&r->method[0].stream, &e, 1);
         assert_int_equal(e.tokens, 290);
         assert_true(r->method[0].stream.tiles_used == e.tiles_used);

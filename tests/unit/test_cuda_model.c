@@ -2,6 +2,7 @@
  * against the full forward, training against training */
 #include "ops/gpu.h"
 #include "training.h"
+#include "passes.h"
 
 enum { B = 2, L = 70, VOCAB = 257, MANY = 300 };
 
@@ -67,7 +68,7 @@ struct pass {
     float *gradients; /* [span]; pass_free */
 };
 
-static struct pass pass_of(struct model *m, double dropout)
+static struct pass pass_with(struct model *m, struct pass_settings settings, double dropout)
 {
     struct dropout drop = { .p = dropout, .seed = 9, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 4) };
     int32_t tokens[B * L], targets[B * L];
@@ -76,11 +77,16 @@ static struct pass pass_of(struct model *m, double dropout)
     draw_tokens(tokens, B * L, 1);
     draw_tokens(targets, B * L, 2);
     targets[3] = -1;
-    assert_ok(model_loss(m, tokens, targets, B, L, pass.nll));
+    assert_ok(once_loss(m, tokens, targets, B, L, pass.nll));
     assert_ok(model_clear_gradients(m));
-    assert_ok(model_gradients(m, tokens, targets, B, L, 1.0 / (B * L), drop, &pass.loss));
+    assert_ok(once_gradients(m, settings, tokens, targets, B, L, 1.0 / (B * L), drop, &pass.loss));
     pass.gradients = flat_of(m, m->gradients);
     return pass;
+}
+
+static struct pass pass_of(struct model *m, double dropout)
+{
+    return pass_with(m, (struct pass_settings){ 0 }, dropout);
 }
 
 static void pass_free(struct pass *p)
@@ -272,8 +278,7 @@ static void check_recompute(struct alibi_config c, enum dtype type)
     struct pass kept = pass_of(m, 0.2);
 
     for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
-        m->recompute = recompute;
-        struct pass again = pass_of(m, 0.2);
+        struct pass again = pass_with(m, (struct pass_settings){ .recompute = recompute }, 0.2);
         check_again(m, recompute, &again, &kept);
         pass_free(&again);
     }
@@ -307,8 +312,7 @@ static void skipping_leaves_losses_and_gradients_as_they_are(void **state)
         c.width = 256;
         struct model *m = new_model(c, &gpu, type);
         struct pass exact = pass_of(m, 0.0);
-        m->skip = 0x1p-24;
-        struct pass skipped = pass_of(m, 0.0);
+        struct pass skipped = pass_with(m, (struct pass_settings){ .skip = 0x1p-24 }, 0.0);
         double error = relative(skipped.gradients, exact.gradients, m->span, 0.0),
                limit = kind ? 2e-2 : 1e-4;
         char words[80];
@@ -330,19 +334,22 @@ static double decoding_error(struct model *m, const int64_t *pieces, int count)
     static int32_t tokens[MANY];
     static float full[MANY * VOCAB], last[VOCAB];
     struct cache *cache = NULL;
+    struct workspace *w = NULL;
     double worst = 0.0;
 
     draw_tokens(tokens, MANY, 7);
-    assert_ok(model_logits(m, tokens, 1, MANY, full));
-    assert_ok(cache_new(&cache, m, 1));
+    assert_ok(once_logits(m, tokens, 1, MANY, full));
+    assert_ok(cache_new(&cache, m, 1, (struct cache_window){ 0 }));
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
     for (int64_t at = 0, i = 0; at < MANY; i++) {
         int64_t length = pieces[i % count] < MANY - at ? pieces[i % count] : MANY - at;
-        assert_ok(model_extend(m, cache, tokens + at, length, last));
+        assert_ok(extend(w, cache, tokens + at, length, last));
         at += length;
         double error = relative(last, full + (at - 1) * VOCAB, VOCAB, 0.0);
         worst = isnan(error) ? INFINITY : fmax(worst, error);
     }
     cache_free(cache);
+    workspace_free(w);
     return worst;
 }
 
@@ -414,7 +421,8 @@ static double take_step(struct model *m, struct optimizer *o, const struct alibi
 
     batches_read(batches, step - 1, tokens, targets);
     assert_ok(model_clear_gradients(m));
-    assert_ok(model_gradients(m, tokens, targets, t->batch, t->train_length, scale, drop, &sum));
+    assert_ok(once_gradients(m, (struct pass_settings){ 0 }, tokens, targets, t->batch,
+                             t->train_length, scale, drop, &sum));
     assert_ok(optimizer_update(o, t, step, sum * scale, &norm));
     return sum * scale;
 }

@@ -5,6 +5,7 @@
 #include "eval/eval.h"
 #include "checkpoint/checkpoint.h"
 #include "training.h"
+#include "passes.h"
 
 enum { V = 257, TOKENS_MAX = 512 };
 
@@ -51,7 +52,7 @@ static struct alibi_eval_result evaluate(struct model *m, const alibi_corpus *c,
 {
     struct alibi_eval_result r;
 
-    assert_ok(evaluate_span(m, corpus_span(c, ALIBI_ALL), &eval, "eval", &r));
+    assert_ok(evaluate_span(m, corpus_span(c, ALIBI_ALL), &eval, "eval", &r, test_call()));
     return r;
 }
 
@@ -59,7 +60,7 @@ static alibi_status try_evaluate(struct model *m, const alibi_corpus *c, struct 
 {
     struct alibi_eval_result r;
 
-    return evaluate_span(m, corpus_span(c, ALIBI_ALL), &eval, "eval", &r);
+    return evaluate_span(m, corpus_span(c, ALIBI_ALL), &eval, "eval", &r, test_call());
 }
 
 /* Losses of all targets of one window, evaluated alone. */
@@ -70,7 +71,7 @@ static void window_losses(struct model *m, const alibi_corpus *c, int64_t start,
 
     span_read(corpus_span(c, ALIBI_ALL), start, inputs, tokens);
     span_read(corpus_span(c, ALIBI_ALL), start + 1, inputs, targets);
-    assert_ok(model_loss(m, tokens, targets, 1, inputs, nll));
+    assert_ok(once_loss(m, tokens, targets, 1, inputs, nll));
 }
 
 /* ---- which tokens */
@@ -428,7 +429,7 @@ static void a_text_shorter_than_the_length_is_named_with_both(void **state)
     (void)state;
     assert_ok(try_evaluate(m, c, (struct alibi_eval){ .length = 5 }));
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 6 }), ALIBI_BAD_INPUT,
-                 "'text' has 6 tokens, evaluating at length 6 needs 7");
+                 "'text' has 6 tokens; evaluating at length 6 takes 7");
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = INT64_MAX }), ALIBI_BAD_INPUT,
                  "has 6 tokens");
     alibi_corpus_free(c);
@@ -507,20 +508,21 @@ static void see_log(void *user, enum alibi_log_level level, const char *line)
 static void going_past_the_training_length_is_one_note(void **state)
 {
     struct seen seen = { 0 };
-    struct alibi_hooks hooks = { .user = &seen, .log = see_log };
     alibi_corpus *c = new_corpus(story);
     struct alibi_model model = { .model = new_model("alibi"),
                                  .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
     struct alibi_eval_result r;
 
     (void)state;
-    alibi_set_hooks(&hooks);
-    assert_ok(alibi_evaluate(&model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 8 }, &r));
+    test_watch(&seen, NULL, see_log);
+    assert_ok(
+        alibi_evaluate(&model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 8 }, &r, test_call()));
     assert_int_equal(seen.notes, 0);
-    assert_ok(alibi_evaluate(&model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 20 }, &r));
+    assert_ok(alibi_evaluate(&model, c, ALIBI_ALL, &(struct alibi_eval){ .length = 20 }, &r,
+                             test_call()));
     assert_int_equal(seen.notes, 1);
     assert_string_equal(seen.note, "evaluating at 20, the model was trained at 8");
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
     alibi_corpus_free(c);
     model_free(model.model);
     alibi_tokenizer_free(model.tokenizer);
@@ -529,15 +531,14 @@ static void going_past_the_training_length_is_one_note(void **state)
 static void progress_ends_with_everything_done(void **state)
 {
     struct seen seen = { 0 };
-    struct alibi_hooks hooks = { .user = &seen, .progress = see_progress };
     struct model *m = new_model("alibi");
     alibi_corpus *c = new_corpus(story);
     struct alibi_eval_result r;
 
     (void)state;
-    alibi_set_hooks(&hooks);
+    test_watch(&seen, see_progress, NULL);
     r = evaluate(m, c, (struct alibi_eval){ .length = 20 });
-    alibi_set_hooks(NULL);
+    test_watch(NULL, NULL, NULL);
     assert_true(seen.reports >= 1);
     assert_int_equal(seen.last.done, r.tokens);
     assert_int_equal(seen.last.total, r.tokens);
@@ -547,22 +548,21 @@ static void progress_ends_with_everything_done(void **state)
     model_free(m);
 }
 
-static void a_stop_request_interrupts_once(void **state)
+static void a_stop_request_interrupts_the_calls_that_have_it(void **state)
 {
     alibi_corpus *c = new_corpus(story);
     struct alibi_model model = { .model = new_model("alibi"),
                                  .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
     struct alibi_eval eval = { .length = 8 };
     struct alibi_eval_result r;
+    struct alibi_stop stop = { 0 };
+    const struct alibi_call call = { .stop = &stop };
 
     (void)state;
-    alibi_request_stop();
-    assert_fails(alibi_evaluate(&model, c, ALIBI_ALL, &eval, &r), ALIBI_INTERRUPTED, "eval 8");
-    assert_ok(alibi_evaluate(&model, c, ALIBI_ALL, &eval, &r));
-    alibi_request_stop();
-    eval.length = 0;
-    assert_fails(alibi_evaluate(&model, c, ALIBI_ALL, &eval, &r), ALIBI_USAGE, "length 0");
-    assert_false(alibi_global_stop_requested());
+    alibi_stop_request(&stop);
+    assert_fails(alibi_evaluate(&model, c, ALIBI_ALL, &eval, &r, &call), ALIBI_INTERRUPTED,
+                 "eval 8");
+    assert_ok(alibi_evaluate(&model, c, ALIBI_ALL, &eval, &r, test_call()));
     alibi_corpus_free(c);
     model_free(model.model);
     alibi_tokenizer_free(model.tokenizer);
@@ -612,7 +612,7 @@ int main(void)
         cmocka_unit_test(a_loss_that_is_not_finite_names_its_window),
         cmocka_unit_test(going_past_the_training_length_is_one_note),
         cmocka_unit_test(progress_ends_with_everything_done),
-        cmocka_unit_test(a_stop_request_interrupts_once),
+        cmocka_unit_test(a_stop_request_interrupts_the_calls_that_have_it),
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
     };
 

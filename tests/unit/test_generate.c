@@ -5,6 +5,7 @@
 #include "eval/eval.h"
 #include "checkpoint/checkpoint.h"
 #include "training.h"
+#include "passes.h"
 
 enum { V = 257, END = 256, TEXT_MAX = 4096, PROMPT_MAX = 1400 };
 
@@ -220,11 +221,19 @@ static void free_model(struct alibi_model m)
     alibi_tokenizer_free(m.tokenizer);
 }
 
-static struct collected generate(struct alibi_model *m, const char *prompt, struct alibi_sampling s)
+static bool collect_one(void *user, int which, const char *text, size_t bytes)
+{
+    assert_int_equal(which, 0);
+    return collect(user, text, bytes);
+}
+
+static struct collected generate(struct alibi_model *m, const char *prompt,
+                                 struct alibi_generation s)
 {
     struct collected c = { .length = 0 };
 
-    assert_ok(alibi_generate(m, prompt, strlen(prompt), &s, collect, &c));
+    assert_ok(alibi_generate(m, &(struct alibi_prompt){ prompt, strlen(prompt) }, 1, &s,
+                             collect_one, &c, NULL));
     return c;
 }
 
@@ -232,7 +241,7 @@ static struct collected generate(struct alibi_model *m, const char *prompt, stru
  * of a line, the only end that words know, is text and ends nothing. */
 static void words_are_written_with_blanks_and_go_on_after_a_line(void **state)
 {
-    struct alibi_sampling s = { .tokens = 3, .temperature = 0, .top_p = 1 };
+    struct alibi_generation s = { .tokens = 3, .sampling = { .temperature = 0, .top_p = 1 } };
     static const char *const expected[] = { " <unk> <unk> <unk> ", " \n\n\n", " w2 w2 w2 " };
     char names[V][8];
     struct slice words[V];
@@ -258,12 +267,13 @@ static void words_are_written_with_blanks_and_go_on_after_a_line(void **state)
 static void the_same_seed_writes_the_same_text(void **state)
 {
     struct alibi_model m = new_random_model("alibi");
-    struct alibi_sampling s = { .tokens = 60, .temperature = 1, .top_p = 1, .seed = 11 };
+    struct alibi_generation s = { .tokens = 60,
+                                  .sampling = { .temperature = 1, .top_p = 1, .seed = 11 } };
     struct collected a = generate(&m, "Once", s), b = generate(&m, "Once", s), c;
 
     (void)state;
     assert_string_equal(a.text, b.text);
-    s.seed = 12;
+    s.sampling.seed = 12;
     c = generate(&m, "Once", s);
     assert_string_not_equal(a.text, c.text);
     free_model(m);
@@ -297,7 +307,7 @@ static void naive_text(struct alibi_model *m, const char *prompt, int64_t tokens
     for (int64_t i = 0; i < tokens; i++, count++) {
         char byte;
 
-        assert_ok(model_logits(m->model, ids, 1, count, logits));
+        assert_ok(once_logits(m->model, ids, 1, count, logits));
         ids[count] = argmax(logits + (count - 1) * V);
         if (ids[count] == END)
             break;
@@ -320,11 +330,15 @@ static void greedy_text_equals_the_argmax_of_the_whole_sequence_for_every_method
 
         naive_text(&m, "A b", tokens, &naive);
         assert_string_equal(
-            generate(&m, "A b", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text,
+            generate(&m, "A b",
+                     (struct alibi_generation){ .tokens = tokens, .sampling = { .top_p = 1 } })
+                .text,
             naive.text);
         naive_text(&m, "", tokens, &empty);
         assert_string_equal(
-            generate(&m, "", (struct alibi_sampling){ .tokens = tokens, .top_p = 1 }).text,
+            generate(&m, "",
+                     (struct alibi_generation){ .tokens = tokens, .sampling = { .top_p = 1 } })
+                .text,
             empty.text);
         free_model(m);
     }
@@ -342,7 +356,9 @@ static void a_prompt_prefilled_in_chunks_goes_on_as_if_read_at_once(void **state
     prompt[1300] = '\0';
     naive_text(&m, prompt, 3, &naive);
     assert_string_equal(
-        generate(&m, prompt, (struct alibi_sampling){ .tokens = 3, .top_p = 1 }).text, naive.text);
+        generate(&m, prompt, (struct alibi_generation){ .tokens = 3, .sampling = { .top_p = 1 } })
+            .text,
+        naive.text);
     free_model(m);
 }
 
@@ -355,7 +371,8 @@ static void no_piece_holds_half_a_character(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct collected c = generate(
             &m, "",
-            (struct alibi_sampling){ .tokens = 300, .temperature = 2, .top_p = 1, .seed = seed });
+            (struct alibi_generation){
+                .tokens = 300, .sampling = { .temperature = 2, .top_p = 1, .seed = seed } });
 
         assert_true(c.length > 0);
     }
@@ -365,7 +382,7 @@ static void no_piece_holds_half_a_character(void **state)
 static void text_ends_at_the_end_of_the_document(void **state)
 {
     struct alibi_model ends = new_stubborn_model(END), goes_on = new_stubborn_model('x');
-    struct alibi_sampling s = { .tokens = 5, .top_p = 1 };
+    struct alibi_generation s = { .tokens = 5, .sampling = { .top_p = 1 } };
 
     (void)state;
     assert_int_equal(generate(&ends, "Hello", s).calls, 0);
@@ -381,10 +398,12 @@ static void half_a_character_at_the_end_is_replaced(void **state)
     struct alibi_model m = new_stubborn_model(0xE2);
 
     (void)state;
-    assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 1, .top_p = 1 }).text,
-                        R);
-    assert_string_equal(generate(&m, "", (struct alibi_sampling){ .tokens = 2, .top_p = 1 }).text,
-                        R R);
+    assert_string_equal(
+        generate(&m, "", (struct alibi_generation){ .tokens = 1, .sampling = { .top_p = 1 } }).text,
+        R);
+    assert_string_equal(
+        generate(&m, "", (struct alibi_generation){ .tokens = 2, .sampling = { .top_p = 1 } }).text,
+        R R);
     free_model(m);
 }
 
@@ -392,18 +411,19 @@ static void the_receiver_can_stop(void **state)
 {
     struct alibi_model m = new_stubborn_model('x');
     struct collected c = { .stop_after = 3 };
-    struct alibi_sampling s = { .tokens = 1000, .top_p = 1 };
+    struct alibi_generation s = { .tokens = 1000, .sampling = { .top_p = 1 } };
 
     (void)state;
-    assert_ok(alibi_generate(&m, "go", 2, &s, collect, &c));
+    assert_ok(alibi_generate(&m, &(struct alibi_prompt){ "go", 2 }, 1, &s, collect_one, &c, NULL));
     assert_string_equal(c.text, "xxx");
     free_model(m);
 }
 
-static alibi_status try_generate(struct alibi_model *m, const char *prompt, struct alibi_sampling s,
-                                 struct collected *c)
+static alibi_status try_generate(struct alibi_model *m, const char *prompt,
+                                 struct alibi_generation s, struct collected *c)
 {
-    return alibi_generate(m, prompt, strlen(prompt), &s, collect, c);
+    return alibi_generate(m, &(struct alibi_prompt){ prompt, strlen(prompt) }, 1, &s, collect_one,
+                          c, test_call());
 }
 
 static void sampling_out_of_range_is_named(void **state)
@@ -412,25 +432,37 @@ static void sampling_out_of_range_is_named(void **state)
     struct collected c = { .length = 0 };
 
     (void)state;
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .tokens = -1, .top_p = 1 }, &c),
+    assert_fails(try_generate(&m, "",
+                              (struct alibi_generation){ .tokens = -1, .sampling = { .top_p = 1 } },
+                              &c),
                  ALIBI_USAGE, "tokens -1");
     assert_fails(
-        try_generate(&m, "", (struct alibi_sampling){ .tokens = INT64_MAX, .top_p = 1 }, &c),
+        try_generate(&m, "",
+                     (struct alibi_generation){ .tokens = INT64_MAX, .sampling = { .top_p = 1 } },
+                     &c),
         ALIBI_USAGE, "tokens");
     assert_fails(
-        try_generate(&m, "", (struct alibi_sampling){ .temperature = -0.1, .top_p = 1 }, &c),
+        try_generate(&m, "",
+                     (struct alibi_generation){ .sampling = { .temperature = -0.1, .top_p = 1 } },
+                     &c),
         ALIBI_USAGE, "temperature -0.1");
     assert_fails(
-        try_generate(&m, "", (struct alibi_sampling){ .temperature = NAN, .top_p = 1 }, &c),
+        try_generate(&m, "",
+                     (struct alibi_generation){ .sampling = { .temperature = NAN, .top_p = 1 } },
+                     &c),
         ALIBI_USAGE, "temperature");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_k = -1, .top_p = 1 }, &c),
+    assert_fails(try_generate(&m, "",
+                              (struct alibi_generation){ .sampling = { .top_k = -1, .top_p = 1 } },
+                              &c),
                  ALIBI_USAGE, "top-k -1");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_p = 0 }, &c), ALIBI_USAGE,
-                 "top-p 0");
-    assert_fails(try_generate(&m, "", (struct alibi_sampling){ .top_p = 1.5 }, &c), ALIBI_USAGE,
-                 "top-p 1.5");
-    assert_fails(try_generate(&m, "a\xC3", (struct alibi_sampling){ .top_p = 1 }, &c),
-                 ALIBI_BAD_INPUT, "at byte 1");
+    assert_fails(try_generate(&m, "", (struct alibi_generation){ .sampling = { .top_p = 0 } }, &c),
+                 ALIBI_USAGE, "top-p 0");
+    assert_fails(
+        try_generate(&m, "", (struct alibi_generation){ .sampling = { .top_p = 1.5 } }, &c),
+        ALIBI_USAGE, "top-p 1.5");
+    assert_fails(
+        try_generate(&m, "a\xC3", (struct alibi_generation){ .sampling = { .top_p = 1 } }, &c),
+        ALIBI_BAD_INPUT, "at byte 1");
     assert_int_equal(c.calls, 0);
     free_model(m);
 }
@@ -443,23 +475,27 @@ static void learned_positions_are_refused_before_the_first_token(void **state)
     struct collected c = { .length = 0 };
 
     (void)state;
-    assert_fails(try_generate(&m, "abc", (struct alibi_sampling){ .tokens = 7, .top_p = 1 }, &c),
+    assert_fails(try_generate(&m, "abc",
+                              (struct alibi_generation){ .tokens = 7, .sampling = { .top_p = 1 } },
+                              &c),
                  ALIBI_BAD_INPUT, "a prompt of 3 tokens and 7 more");
     assert_non_null(strstr(alibi_error(), "8"));
     assert_int_equal(c.calls, 0);
-    assert_ok(try_generate(&m, "abc", (struct alibi_sampling){ .tokens = 6, .top_p = 1 }, &c));
+    assert_ok(try_generate(
+        &m, "abc", (struct alibi_generation){ .tokens = 6, .sampling = { .top_p = 1 } }, &c));
     free_model(m);
 }
 
-static void a_stop_request_interrupts_once(void **state)
+static void a_stop_request_interrupts_the_calls_that_have_it(void **state)
 {
     struct alibi_model m = new_stubborn_model('x');
     struct collected c = { .length = 0 };
-    struct alibi_sampling s = { .tokens = 2, .top_p = 1 };
+    struct alibi_generation s = { .tokens = 2, .sampling = { .top_p = 1 } };
 
     (void)state;
-    alibi_request_stop();
-    assert_fails(try_generate(&m, "go", s, &c), ALIBI_INTERRUPTED, "stopped after 0 tokens");
+    alibi_stop_request(&test_stop);
+    assert_fails(try_generate(&m, "go", s, &c), ALIBI_INTERRUPTED, "stopped after 0 of 2 tokens");
+    test_watch(NULL, NULL, NULL);
     assert_ok(try_generate(&m, "go", s, &c));
     assert_string_equal(c.text, "xx");
     free_model(m);
@@ -476,7 +512,8 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
         struct collected c = { .length = 0 };
 
         assert_ok(alibi_inject_fault("memory", n));
-        status = try_generate(&m, "go", (struct alibi_sampling){ .tokens = 3, .top_p = 1 }, &c);
+        status = try_generate(
+            &m, "go", (struct alibi_generation){ .tokens = 3, .sampling = { .top_p = 1 } }, &c);
         assert_ok(alibi_inject_fault("memory", 0));
         assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
         assert_true(n < 1000);
@@ -505,7 +542,7 @@ int main(void)
         cmocka_unit_test(the_receiver_can_stop),
         cmocka_unit_test(sampling_out_of_range_is_named),
         cmocka_unit_test(learned_positions_are_refused_before_the_first_token),
-        cmocka_unit_test(a_stop_request_interrupts_once),
+        cmocka_unit_test(a_stop_request_interrupts_the_calls_that_have_it),
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
     };
 

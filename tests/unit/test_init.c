@@ -176,7 +176,7 @@ static void padded_vocabularies_train_evaluate_and_resume(void **state)
     assert_same_run(whole, stopped, 4);
     m = open_model_at(whole);
     assert_int_equal(alibi_model_view_config(m)->vocab, 320);
-    assert_ok(alibi_evaluate(m, p->corpus, ALIBI_VALID, &eval, &r));
+    assert_ok(alibi_evaluate(m, p->corpus, ALIBI_VALID, &eval, &r, test_call()));
     assert_true(r.nll > 1 && r.nll < 6);
     alibi_model_free(m);
     p->config.vocab = 256;

@@ -5,6 +5,7 @@
 
 #include "training.h"
 #include "model/walk.h"
+#include "passes.h"
 
 enum { B = 2, L = 7, VOCAB = 7, MANY = 300 };
 
@@ -47,7 +48,8 @@ static double loss_of(struct model *m, const int32_t *tokens, const int32_t *tar
 {
     double sum = 0;
 
-    assert_int_equal(model_gradients(m, tokens, targets, B, L, 1.0, (struct dropout){ 0 }, &sum),
+    assert_int_equal(once_gradients(m, (struct pass_settings){ 0 }, tokens, targets, B, L, 1.0,
+                                    (struct dropout){ 0 }, &sum),
                      ALIBI_OK);
     return sum;
 }
@@ -169,9 +171,11 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
 
         draw_tokens(tokens, B * L, VOCAB, 1);
         draw_tokens(targets, B * L, VOCAB, 2);
-        assert_int_equal(model_gradients(slow_model, tokens, targets, B, L, 0.5, drop, &slow_loss),
+        assert_int_equal(once_gradients(slow_model, (struct pass_settings){ 0 }, tokens, targets, B,
+                                        L, 0.5, drop, &slow_loss),
                          ALIBI_OK);
-        assert_int_equal(model_gradients(fast_model, tokens, targets, B, L, 0.5, drop, &fast_loss),
+        assert_int_equal(once_gradients(fast_model, (struct pass_settings){ 0 }, tokens, targets, B,
+                                        L, 0.5, drop, &fast_loss),
                          ALIBI_OK);
         assert_true(fabs(slow_loss - fast_loss) < 1e-4 * slow_loss);
         assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->span) <
@@ -183,18 +187,17 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
 
 /* ---- computing again instead of keeping */
 
-static void gradients_with(struct model *m, int recompute, struct dropout drop, double *loss)
+static void gradients_with(struct model *m, struct pass_settings settings, struct dropout drop,
+                           double *loss)
 {
     int32_t tokens[B * L], targets[B * L];
 
     draw_tokens(tokens, B * L, VOCAB, 1);
     draw_tokens(targets, B * L, VOCAB, 2);
-    m->recompute = recompute;
     assert_int_equal(model_clear_gradients(m), ALIBI_OK);
-    assert_int_equal(model_gradients(m, tokens, targets, B, L, 0.5, drop, loss), ALIBI_OK);
+    assert_int_equal(once_gradients(m, settings, tokens, targets, B, L, 0.5, drop, loss), ALIBI_OK);
 }
 
-/* One model passes from one way to the other, as its buffers must. */
 static void check_recompute(struct alibi_config c, double dropout)
 {
     struct device fast = { .ops = ops_cpu() };
@@ -205,10 +208,10 @@ static void check_recompute(struct alibi_config c, double dropout)
     float *kept = NULL;
 
     assert_int_equal(NEW_ARRAY(&kept, m->span, "gradients"), ALIBI_OK);
-    gradients_with(m, ALIBI_RECOMPUTE_NONE, drop, &kept_loss);
+    gradients_with(m, (struct pass_settings){ 0 }, drop, &kept_loss);
     memcpy(kept, m->gradients, bytes);
     for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
-        gradients_with(m, recompute, drop, &loss);
+        gradients_with(m, (struct pass_settings){ .recompute = recompute }, drop, &loss);
         assert_true(loss == kept_loss);
         assert_memory_equal(kept, m->gradients, bytes);
     }
@@ -232,22 +235,26 @@ static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **s
             }
 }
 
-/* The budget may change from pass to pass. */
-static void what_attention_used_is_recorded_only_where_it_may_leave_something_out(void **state)
+static void used_tiles_are_recorded_only_if_some_may_be_skipped(void **state)
 {
-    static const double budgets[] = { 0.0, 0x1p-24, 0.0 };
+    static const double budgets[] = { 0.0, 0x1p-24 };
     struct device fast = { .ops = ops_cpu() };
     struct model *m = new_model(tiny("alibi"), &fast, DTYPE_F32);
-    double losses[3];
+    double losses[2];
 
     (void)state;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++)
         for (int recompute = ALIBI_RECOMPUTE_NONE; recompute <= ALIBI_RECOMPUTE_BLOCK;
              recompute++) {
-            m->skip = budgets[i];
-            gradients_with(m, recompute, (struct dropout){ 0 }, &losses[i]);
+            struct pass_settings settings = { .skip = budgets[i], .recompute = recompute };
+            struct workspace *w = NULL;
+
+            gradients_with(m, settings, (struct dropout){ 0 }, &losses[i]);
             assert_true(losses[i] == losses[0]);
-            assert_int_equal(m->activations->layers[0].kept.data != NULL, budgets[i] > 0);
+            assert_ok(workspace_new(&w, m, &settings));
+            assert_ok(activations_reserve(w, B, L, true));
+            assert_int_equal(w->activations.layers[0].kept.data != NULL, budgets[i] > 0);
+            workspace_free(w);
         }
     model_free(m);
 }
@@ -269,7 +276,7 @@ static void parameters_that_decay_come_first_and_all_begin_at_multiples_of_64(vo
     int64_t elements = 0;
 
     (void)state;
-    gradients_with(m, ALIBI_RECOMPUTE_NONE, (struct dropout){ 0 }, &loss);
+    gradients_with(m, (struct pass_settings){ 0 }, (struct dropout){ 0 }, &loss);
     for (int i = 0; i < m->count; i++) {
         const struct parameter *p = &m->parameters[i];
         int64_t end = p->offset + p->count, next = (end + 63) / 64 * 64;
@@ -295,8 +302,9 @@ static void bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision(void **
                      *rough = new_model(c, &reference, DTYPE_BF16);
         double exact_loss, rough_loss, error;
 
-        gradients_with(exact, ALIBI_RECOMPUTE_NONE, (struct dropout){ 0 }, &exact_loss);
-        gradients_with(rough, ALIBI_RECOMPUTE_CHEAP, (struct dropout){ 0 }, &rough_loss);
+        gradients_with(exact, (struct pass_settings){ 0 }, (struct dropout){ 0 }, &exact_loss);
+        gradients_with(rough, (struct pass_settings){ .recompute = ALIBI_RECOMPUTE_CHEAP },
+                       (struct dropout){ 0 }, &rough_loss);
         error = difference(exact->gradients, rough->gradients, exact->span);
         print_message("model ref bf16 %-12s loss %.4f of %.4f  gradients %.1e  limit 5e-02\n",
                       c.position, rough_loss, exact_loss, error);
@@ -361,19 +369,22 @@ static void check_decoding(struct model *m, const int64_t *pieces, int count)
     int64_t V = m->config.vocab;
     float *full = NULL, last[64];
     struct cache *cache = NULL;
+    struct workspace *w = NULL;
 
     draw_tokens(tokens, MANY, V, 7);
     assert_int_equal(NEW_ARRAY(&full, MANY * V, "logits"), ALIBI_OK);
-    assert_int_equal(model_logits(m, tokens, 1, MANY, full), ALIBI_OK);
-    assert_int_equal(cache_new(&cache, m, 1), ALIBI_OK);
+    assert_ok(once_logits(m, tokens, 1, MANY, full));
+    assert_ok(cache_new(&cache, m, 1, (struct cache_window){ 0 }));
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
     for (int64_t at = 0, i = 0; at < MANY; i++) {
         int64_t length = pieces[i % count] < MANY - at ? pieces[i % count] : MANY - at;
-        assert_int_equal(model_extend(m, cache, tokens + at, length, last), ALIBI_OK);
+        assert_ok(extend(w, cache, tokens + at, length, last));
         at += length;
-        assert_int_equal(cache_length(cache), at);
+        assert_int_equal(cache_length(cache, 0), at);
         assert_true(difference(full + (at - 1) * V, last, V) < 2e-5);
     }
     cache_free(cache);
+    workspace_free(w);
     mem_free(full);
 }
 
@@ -410,28 +421,104 @@ static void decoding_equals_the_full_forward_without_a_last_norm(void **state)
     model_free(m);
 }
 
-static void rows_of_a_batch_decode_as_they_would_alone(void **state)
+/* Sequences of different lengths, fed in different chunks, on both backends; some join late. The
+ * logits of every step are compared bit by bit with a cache of one slot. */
+static void check_batched_decoding(struct model *m, struct cache_window window, double skip)
 {
-    struct device fast = { .ops = ops_cpu() };
-    struct model *m = new_model(tiny("alibi"), &fast, DTYPE_F32);
-    int32_t tokens[2 * 90], step[2];
-    float both[2 * VOCAB], alone[VOCAB];
-    struct cache *pair = NULL, *single = NULL;
+    enum { SLOTS = 5, STEPS = 40 };
+    static const int64_t prompts[SLOTS] = { 1, 130, 63, 64, 17 };
+    const struct pass_settings settings = { .skip = skip };
+    int64_t vocab = m->config.vocab;
+    int32_t tokens[SLOTS][MANY];
+    float logits[SLOTS * VOCAB], alone[VOCAB];
+    struct workspace *w = NULL, *single = NULL;
+    struct cache *all = NULL, *one[SLOTS] = { NULL };
+
+    assert_ok(workspace_new(&w, m, &settings));
+    assert_ok(workspace_new(&single, m, &settings));
+    assert_ok(cache_new(&all, m, SLOTS, window));
+    for (int s = 0; s < SLOTS; s++) {
+        draw_tokens(tokens[s], MANY, vocab, (uint64_t)(20 + s));
+        assert_ok(cache_new(&one[s], m, 1, window));
+        assert_ok(model_extend(w, all, s, tokens[s], prompts[s]));
+        assert_ok(model_extend(single, one[s], 0, tokens[s], prompts[s]));
+    }
+    for (int t = 0; t < STEPS; t++) {
+        int32_t slots[SLOTS], next[SLOTS];
+        int64_t count = 0;
+
+        for (int s = SLOTS - 1; s >= 0;
+             s--) /* slots in descending order, slot 3 every third time */
+            if (s != 3 || t % 3 == 0) {
+                slots[count] = s;
+                next[count++] = tokens[s][cache_length(all, s)];
+            }
+        assert_ok(model_step(w, all, slots, next, count));
+        assert_ok(model_read_logits(w, 0, count, logits));
+        for (int64_t i = 0; i < count; i++) {
+            assert_ok(model_step(single, one[slots[i]], &(int32_t){ 0 }, &next[i], 1));
+            assert_ok(model_read_logits(single, 0, 1, alone));
+            assert_memory_equal(logits + i * vocab, alone, (size_t)vocab * sizeof *alone);
+        }
+    }
+    for (int s = 0; s < SLOTS; s++)
+        cache_free(one[s]);
+    cache_free(all);
+    workspace_free(w);
+    workspace_free(single);
+}
+
+static void sequences_decoded_together_get_the_bits_they_get_alone(void **state)
+{
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
 
     (void)state;
-    draw_tokens(tokens, 180, VOCAB, 8);
-    assert_int_equal(cache_new(&pair, m, 2), ALIBI_OK);
-    assert_int_equal(cache_new(&single, m, 1), ALIBI_OK);
-    for (int t = 0; t < 90; t++) {
-        step[0] = tokens[t];
-        step[1] = tokens[90 + t];
-        assert_int_equal(model_extend(m, pair, step, 1, both), ALIBI_OK);
-        assert_int_equal(model_extend(m, single, step + 1, 1, alone), ALIBI_OK);
-        assert_true(difference(alone, both + VOCAB, VOCAB) < 2e-5);
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; alibi_position_name(i, NULL); i++) {
+            struct alibi_config c = tiny(alibi_position_name(i, NULL));
+            struct model *m;
+
+            c.max_length = MANY;
+            c.kv_heads = d == 1 ? 1 : 0;
+            m = new_model(c, &devices[d], DTYPE_F32);
+            check_batched_decoding(m, (struct cache_window){ 0 }, 0);
+            check_batched_decoding(m, (struct cache_window){ 0 }, 0x1p-20);
+            if (m->method->slope)
+                check_batched_decoding(m, (struct cache_window){ 40, 1e6 }, 0x1p-20);
+            model_free(m);
+        }
+}
+
+static void a_step_equals_the_full_forward_past_the_training_length(void **state)
+{
+    struct device fast = { .ops = ops_cpu() };
+
+    (void)state;
+    for (int i = 0; alibi_position_name(i, NULL); i++) {
+        struct alibi_config c = tiny(alibi_position_name(i, NULL));
+        int32_t tokens[MANY];
+        float *full = NULL, last[VOCAB];
+        struct workspace *w = NULL;
+        struct cache *cache = NULL;
+        struct model *m;
+
+        c.max_length = MANY;
+        m = new_model(c, &fast, DTYPE_F32);
+        draw_tokens(tokens, MANY, VOCAB, 7);
+        assert_ok(NEW_ARRAY(&full, MANY * VOCAB, "logits"));
+        assert_ok(once_logits(m, tokens, 1, MANY, full));
+        assert_ok(cache_new(&cache, m, 2, (struct cache_window){ 0 }));
+        assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
+        for (int t = 0; t < MANY; t++) {
+            assert_ok(model_step(w, cache, &(int32_t){ 1 }, &tokens[t], 1));
+            assert_ok(model_read_logits(w, 0, 1, last));
+            assert_true(difference(full + (int64_t)t * VOCAB, last, VOCAB) < 2e-5);
+        }
+        cache_free(cache);
+        workspace_free(w);
+        mem_free(full);
+        model_free(m);
     }
-    cache_free(pair);
-    cache_free(single);
-    model_free(m);
 }
 
 /* A device whose copies fail from a moment on. */
@@ -450,22 +537,25 @@ static struct cache *full_cache(struct model *m)
 {
     int32_t tokens[256];
     struct cache *cache = NULL;
+    struct workspace *w = NULL;
 
     draw_tokens(tokens, 256, VOCAB, 7);
     copies_left = INT64_MAX;
-    assert_int_equal(cache_new(&cache, m, 1), ALIBI_OK);
-    cache_set_window(cache, 60);
+    assert_ok(cache_new(&cache, m, 2, (struct cache_window){ 60, 1e6 }));
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ .skip = 0x1p-20 }));
     for (int i = 0; i < 256; i++)
-        assert_int_equal(model_extend(m, cache, tokens + i, 1, NULL), ALIBI_OK);
-    assert_int_equal(cache_first(cache), 0);
+        assert_ok(model_extend(w, cache, 1, tokens + i, 1));
+    assert_int_equal(cache_first(cache, 1), 0);
+    workspace_free(w);
     return cache;
 }
 
 /* Keys of the last 64 positions of layer 1, then their norms. */
 static void read_last(struct model *m, struct cache *cache, float *to)
 {
-    struct tensor keys = cache_keys(cache, 1, 192, 64), norms = cache_norms(cache, 1);
-    int64_t tile = (192 - cache_first(cache)) / ATTENTION_TILE;
+    struct kv kv = cache_slot(cache, 1, 1, 192, 64);
+    struct tensor keys = kv.k, norms = kv.norms;
+    int64_t tile = (192 - cache_first(cache, 1)) / ATTENTION_TILE;
 
     assert_int_equal(m->device->ops->download(m->device, to, keys), ALIBI_OK);
     to += tensor_count(keys);
@@ -489,10 +579,10 @@ static void a_cache_that_could_not_drop_positions_does_so_before_it_is_read_agai
         struct cache *cache = full_cache(m);
         read_last(m, cache, before);
         copies_left = n;
-        assert_int_equal(cache_reserve(cache, 257), ALIBI_DEVICE);
+        assert_int_equal(cache_reserve(cache, 1, 257), ALIBI_DEVICE);
         copies_left = INT64_MAX;
-        assert_int_equal(cache_reserve(cache, 256), ALIBI_OK);
-        assert_int_equal(cache_first(cache), 192);
+        assert_int_equal(cache_reserve(cache, 1, 256), ALIBI_OK);
+        assert_int_equal(cache_first(cache, 1), 192);
         read_last(m, cache, after);
         assert_memory_equal(before, after, sizeof before);
         cache_free(cache);
@@ -506,16 +596,20 @@ static void learned_positions_past_the_table_are_an_error_that_says_so(void **st
     int32_t tokens[8] = { 0 };
     float logits[8 * VOCAB];
     struct cache *cache = NULL;
+    struct workspace *w = NULL;
 
     (void)state;
-    assert_int_equal(model_logits(m, tokens, 1, 7, logits), ALIBI_OK);
-    assert_int_equal(model_logits(m, tokens, 1, 8, logits), ALIBI_BAD_INPUT);
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
+    assert_ok(model_logits(w, tokens, 1, 7, logits));
+    assert_int_equal(model_logits(w, tokens, 1, 8, logits), ALIBI_BAD_INPUT);
     assert_non_null(strstr(alibi_error(), "'learned' ends at 7"));
-    assert_int_equal(cache_new(&cache, m, 1), ALIBI_OK);
-    assert_int_equal(model_extend(m, cache, tokens, 7, logits), ALIBI_OK);
-    assert_int_equal(model_extend(m, cache, tokens, 1, logits), ALIBI_BAD_INPUT);
-    assert_int_equal(cache_length(cache), 7);
+    assert_ok(cache_new(&cache, m, 1, (struct cache_window){ 0 }));
+    assert_ok(extend(w, cache, tokens, 7, logits));
+    assert_int_equal(extend(w, cache, tokens, 1, logits), ALIBI_BAD_INPUT);
+    assert_int_equal(model_step(w, cache, &(int32_t){ 0 }, tokens, 1), ALIBI_BAD_INPUT);
+    assert_int_equal(cache_length(cache, 0), 7);
     cache_free(cache);
+    workspace_free(w);
     model_free(m);
 }
 
@@ -526,12 +620,12 @@ static void tokens_outside_the_vocabulary_are_refused(void **state)
     float nll[2];
 
     (void)state;
-    assert_int_equal(model_loss(m, tokens, targets, 1, 2, nll), ALIBI_BAD_INPUT);
+    assert_int_equal(once_loss(m, tokens, targets, 1, 2, nll), ALIBI_BAD_INPUT);
     tokens[1] = 0;
-    assert_int_equal(model_loss(m, tokens, targets, 1, 2, nll), ALIBI_BAD_INPUT);
+    assert_int_equal(once_loss(m, tokens, targets, 1, 2, nll), ALIBI_BAD_INPUT);
     assert_non_null(strstr(alibi_error(), "target -2"));
     targets[0] = -1;
-    assert_int_equal(model_loss(m, tokens, targets, 1, 2, nll), ALIBI_OK);
+    assert_int_equal(once_loss(m, tokens, targets, 1, 2, nll), ALIBI_OK);
     assert_true(nll[0] == 0.0f && nll[1] > 0.0f);
     model_free(m);
 }
@@ -651,7 +745,8 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
         if (status == ALIBI_OK)
             status = model_init(m, 1);
         if (status == ALIBI_OK)
-            status = model_gradients(m, tokens, tokens, B, L, 1.0, (struct dropout){ 0 }, &sum);
+            status = once_gradients(m, (struct pass_settings){ 0 }, tokens, tokens, B, L, 1.0,
+                                    (struct dropout){ 0 }, &sum);
         alibi_inject_fault("memory", 0);
         model_free(m);
         assert_int_equal(alibi_memory_now(), before);
@@ -670,7 +765,7 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
         cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
-        cmocka_unit_test(what_attention_used_is_recorded_only_where_it_may_leave_something_out),
+        cmocka_unit_test(used_tiles_are_recorded_only_if_some_may_be_skipped),
         cmocka_unit_test(parameters_that_decay_come_first_and_all_begin_at_multiples_of_64),
         cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),
         cmocka_unit_test(copies_follow_the_masters_once_they_are_refreshed),
@@ -678,7 +773,8 @@ int main(void)
         cmocka_unit_test(
             decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm),
-        cmocka_unit_test(rows_of_a_batch_decode_as_they_would_alone),
+        cmocka_unit_test(sequences_decoded_together_get_the_bits_they_get_alone),
+        cmocka_unit_test(a_step_equals_the_full_forward_past_the_training_length),
         cmocka_unit_test(a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again),
         cmocka_unit_test(learned_positions_past_the_table_are_an_error_that_says_so),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),

@@ -1,5 +1,6 @@
 /* The plan of a training run's memory: what is then allocated, and what would fit */
 #include "training.h"
+#include "passes.h"
 
 /* A device that counts: the CPU's operations with a ledger of what is in use. */
 static struct ops counting;
@@ -75,13 +76,12 @@ static size_t allocated(struct alibi_config c, const struct alibi_training *t,
     c.train_length = t->train_length;
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, device, type, true));
-    m->recompute = t->recompute;
-    m->skip = t->skip;
     assert_ok(model_init(m, 1));
     assert_ok(optimizer_init(&o, m, t->optimizer));
     assert_true(t->batch * t->train_length <= 64);
-    assert_ok(model_gradients(m, tokens, tokens, t->batch, t->train_length, 1,
-                              (struct dropout){ .p = t->dropout }, &loss));
+    assert_ok(once_gradients(
+        m, (struct pass_settings){ .skip = t->skip, .recompute = t->recompute }, tokens, tokens,
+        t->batch, t->train_length, 1, (struct dropout){ .p = t->dropout }, &loss));
     assert_ok(optimizer_update(&o, t, 1, loss, &norm));
     optimizer_fini(&o);
     model_free(m);

@@ -5,6 +5,7 @@
 #include "eval/eval.h"
 #include "check.h"
 #include "device.h"
+#include "passes.h"
 
 enum { TOKENS = 2000 };
 
@@ -64,9 +65,11 @@ static alibi_corpus *new_text(int64_t bytes)
 }
 
 static alibi_status evaluate(struct model *m, const alibi_corpus *c, struct alibi_eval e,
-                             struct alibi_eval_result *r)
+                             double skip, struct alibi_eval_result *r)
 {
-    return evaluate_span(m, corpus_span(c, ALIBI_ALL), &e, "eval", r);
+    const struct alibi_call call = { .skip = skip };
+
+    return evaluate_span(m, corpus_span(c, ALIBI_ALL), &e, "eval", r, &call);
 }
 
 /* One window as long as the text: sliding by one behind it has nothing left to score. */
@@ -85,11 +88,10 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
                 .length = TOKENS, .protocol = ALIBI_SLIDING, .stride = 1, .tokens = TOKENS
             };
 
-            assert_ok(evaluate(m, c, window, &whole));
+            assert_ok(evaluate(m, c, window, 0, &whole));
             assert_ok(evaluate(m, c,
-                               (struct alibi_eval){
-                                   .protocol = ALIBI_STREAM, .tokens = TOKENS, .skip = budgets[s] },
-                               &stream));
+                               (struct alibi_eval){ .protocol = ALIBI_STREAM, .tokens = TOKENS },
+                               budgets[s], &stream));
             printf("%s skip %.0e: %.9f and %.9f, tiles used %.3f\n", methods[i], budgets[s],
                    whole.nll, stream.nll, stream.tiles_used);
             assert_true(fabs(whole.nll - stream.nll) < 1e-5 * whole.nll);
@@ -113,15 +115,15 @@ static void a_stream_in_bf16_equals_its_window_and_is_near_fp32(void **state)
     alibi_corpus *c = new_text(8000);
     struct model *rough = new_model_in("alibi", 4, DTYPE_BF16),
                  *exact = new_plain_model("alibi", 4);
-    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-3, .verify = true };
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .verify = true };
     struct alibi_eval_result stream, whole, fp32;
 
     (void)state;
-    assert_ok(evaluate(rough, c, e, &stream));
-    assert_ok(evaluate(exact, c, e, &fp32));
+    assert_ok(evaluate(rough, c, e, 1e-3, &stream));
+    assert_ok(evaluate(exact, c, e, 1e-3, &fp32));
     e.protocol = ALIBI_NONOVERLAPPING;
     e.length = 700;
-    assert_ok(evaluate(rough, c, e, &whole));
+    assert_ok(evaluate(rough, c, e, 1e-3, &whole));
     assert_true(fabs(stream.nll - whole.nll) < 1e-3 * whole.nll);
     assert_true(stream.nll != fp32.nll && fabs(stream.nll - fp32.nll) < 1e-2 * fp32.nll);
     assert_true(stream.left_out <= 1e-3 && stream.tiles_used > 0 && stream.tiles_used <= 1);
@@ -135,14 +137,13 @@ static void a_window_bounds_the_memory_and_does_not_change_the_loss(void **state
 {
     alibi_corpus *c = new_text(60000);
     struct model *m = new_model("alibi", 4);
-    struct alibi_eval all = { .protocol = ALIBI_STREAM, .tokens = 50000, .skip = 0x1p-24 },
-                      windowed = all;
+    struct alibi_eval all = { .protocol = ALIBI_STREAM, .tokens = 50000 }, windowed = all;
     struct alibi_eval_result a, w;
 
     (void)state;
     windowed.window_score = 40;
-    assert_ok(evaluate(m, c, all, &a));
-    assert_ok(evaluate(m, c, windowed, &w));
+    assert_ok(evaluate(m, c, all, 0x1p-24, &a));
+    assert_ok(evaluate(m, c, windowed, 0x1p-24, &w));
     printf("%.9f in %zu bytes, %.9f in %zu bytes\n", a.nll, a.peak_bytes, w.nll, w.peak_bytes);
     assert_true(fabs(a.nll - w.nll) < 1e-6 * a.nll);
     assert_true(w.peak_bytes < a.peak_bytes / 2);
@@ -158,10 +159,9 @@ static void a_score_beyond_what_the_window_relies_on_is_refused(void **state)
 
     (void)state;
     assert_fails(evaluate(m, c,
-                          (struct alibi_eval){
-                              .protocol = ALIBI_STREAM, .skip = 1e-6, .window_score = 1e-3 },
-                          &r),
-                 ALIBI_NUMERIC, "relies on 0.001");
+                          (struct alibi_eval){ .protocol = ALIBI_STREAM, .window_score = 1e-3 },
+                          1e-6, &r),
+                 ALIBI_NUMERIC, "at most 0.001");
     model_free(m);
     alibi_corpus_free(c);
 }
@@ -190,7 +190,8 @@ static void a_large_query_is_held_against_keys_that_were_forgotten(void **state)
 {
     enum { CHUNK = 512, CHUNKS = 16 };
     struct model *m = new_model_of_extremes();
-    struct watch watch = { 0 };
+    struct cache_window window;
+    struct workspace *w = NULL;
     struct cache *cache = NULL;
     int32_t tokens[CHUNK * CHUNKS];
     alibi_status status = ALIBI_OK;
@@ -198,16 +199,15 @@ static void a_large_query_is_held_against_keys_that_were_forgotten(void **state)
     (void)state;
     for (int i = 0; i < CHUNK * CHUNKS; i++)
         tokens[i] = i == 0 ? 'A' : i == CHUNK * CHUNKS - 1 ? 'B' : 'C';
-    m->skip = 0x1p-24;
-    m->watch = &watch;
-    assert_ok(stream_begin(&cache, &watch, m, m->skip, 20));
+    assert_ok(stream_window(&window, m, 0x1p-24, 20));
+    assert_ok(cache_new(&cache, m, 1, window));
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ .skip = 0x1p-24 }));
     for (int n = 0; n < CHUNKS; n++) {
         assert_ok(status);
-        status = model_extend(m, cache, tokens + n * CHUNK, CHUNK, NULL);
+        status = model_extend(w, cache, 0, tokens + n * CHUNK, CHUNK);
     }
-    assert_fails(status, ALIBI_NUMERIC, "relies on 20");
-    m->watch = NULL;
-    watch_fini(&watch, m);
+    assert_fails(status, ALIBI_NUMERIC, "at most 20");
+    workspace_free(w);
     cache_free(cache);
     model_free(m);
 }
@@ -221,7 +221,7 @@ static void methods_that_mark_places_are_refused_with_the_reason(void **state)
     for (int i = 0; i < 2; i++) {
         struct model *m = new_model(methods[i], 2);
         struct alibi_eval_result r;
-        assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, &r),
+        assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, 0, &r),
                      ALIBI_BAD_INPUT, methods[i]);
         model_free(m);
     }
@@ -233,12 +233,10 @@ static void verify_finds_no_more_than_the_budget(void **state)
     alibi_corpus *c = new_text(8000);
     struct model *m = new_model("alibi", 8);
     struct alibi_eval_result r;
-    struct alibi_eval e = {
-        .protocol = ALIBI_STREAM, .tokens = 3000, .skip = 1e-3, .verify = true
-    };
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 3000, .verify = true };
 
     (void)state;
-    assert_ok(evaluate(m, c, e, &r));
+    assert_ok(evaluate(m, c, e, 1e-3, &r));
     printf("tiles used %.3f, left out %.3e\n", r.tiles_used, r.left_out);
     assert_true(r.tiles_used < 1 && r.left_out > 0 && r.left_out <= 1e-3);
     model_free(m);
@@ -273,11 +271,10 @@ static void a_trained_model_loses_nothing(void **state)
     assert_ok(alibi_train(test_device(), &config, &training, c, folder, false, &trained, NULL));
     assert_ok(alibi_model_open(&model, test_device(), folder, NULL));
     assert_ok(alibi_evaluate(model, c, ALIBI_ALL,
-                             &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all));
-    assert_ok(alibi_evaluate(
-        model, c, ALIBI_ALL,
-        &(struct alibi_eval){ .length = 2048, .tokens = 4096, .skip = 0x1p-24, .verify = true },
-        &some));
+                             &(struct alibi_eval){ .length = 2048, .tokens = 4096 }, &all, NULL));
+    assert_ok(alibi_evaluate(model, c, ALIBI_ALL,
+                             &(struct alibi_eval){ .length = 2048, .tokens = 4096, .verify = true },
+                             &some, &(struct alibi_call){ .skip = 0x1p-24 }));
     printf(
         "loss %.2f after training; %.9f with every pair, %.9f with %.1f%% of the tiles, left out %.1e\n",
         trained.loss, all.nll, some.nll, 100 * some.tiles_used, some.left_out);
@@ -295,16 +292,14 @@ static void wrong_budgets_are_refused(void **state)
     struct alibi_eval_result r;
 
     (void)state;
-    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = -1 }, &r),
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, -1, &r),
                  ALIBI_USAGE, "skip -1");
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM }, (double)NAN, &r),
+                 ALIBI_USAGE, "skip");
+    assert_fails(evaluate(m, c, (struct alibi_eval){ .length = 8, .window_score = 5 }, 1e-6, &r),
+                 ALIBI_USAGE, "window");
     assert_fails(
-        evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .skip = (double)NAN }, &r),
-        ALIBI_USAGE, "skip");
-    assert_fails(
-        evaluate(m, c, (struct alibi_eval){ .length = 8, .skip = 1e-6, .window_score = 5 }, &r),
-        ALIBI_USAGE, "window");
-    assert_fails(
-        evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .window_score = 5 }, &r),
+        evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .window_score = 5 }, 0, &r),
         ALIBI_USAGE, "window");
     model_free(m);
     alibi_corpus_free(c);
@@ -314,16 +309,14 @@ static void a_failed_allocation_is_reported_and_leaks_nothing(void **state)
 {
     alibi_corpus *c = new_text(4000);
     struct alibi_eval_result r;
-    struct alibi_eval e = {
-        .protocol = ALIBI_STREAM, .tokens = 700, .skip = 1e-6, .window_score = 100
-    };
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700, .window_score = 100 };
     alibi_status status = ALIBI_MEMORY;
 
     (void)state;
     for (int n = 1; status != ALIBI_OK; n++) {
         struct model *m = new_model("alibi", 2);
         assert_ok(alibi_inject_fault("memory", n));
-        status = evaluate(m, c, e, &r);
+        status = evaluate(m, c, e, 1e-6, &r);
         assert_ok(alibi_inject_fault("memory", 0));
         assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
         assert_true(status == ALIBI_MEMORY || n > 10);

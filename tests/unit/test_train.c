@@ -427,11 +427,11 @@ static void the_tokenizer_travels_with_the_model(void **state)
     assert_int_equal(tokenizer_checksum(alibi_model_view_tokenizer(m)),
                      tokenizer_checksum(corpus_tokenizer(p->corpus)));
     assert_ok(alibi_corpus_builtin(&same, 2, 8000, alibi_model_view_tokenizer(m), test_call()));
-    assert_ok(alibi_evaluate(m, same, ALIBI_VALID, &eval, &r));
+    assert_ok(alibi_evaluate(m, same, ALIBI_VALID, &eval, &r, test_call()));
     assert_fails(
-        alibi_evaluate(m, other, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
+        alibi_evaluate(m, other, ALIBI_VALID, &eval, &r, test_call()), ALIBI_BAD_INPUT,
         "'built-in text' has another tokenizer (words, 4 ids) than the model (words, 4 ids)");
-    assert_fails(alibi_evaluate(m, bytes, ALIBI_VALID, &eval, &r), ALIBI_BAD_INPUT,
+    assert_fails(alibi_evaluate(m, bytes, ALIBI_VALID, &eval, &r, test_call()), ALIBI_BAD_INPUT,
                  "the text has a vocabulary of 257 tokens, the model one of 4");
     alibi_model_free(m);
     alibi_corpus_free(p->corpus);

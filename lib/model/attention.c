@@ -1,0 +1,262 @@
+/* attention.c - the attention of one layer: rotation, cache, the call itself, and its statistics
+ *
+ * The record of a call is one bit per tile. It is read when the call has ended, and its memory is
+ * used again by the next layer. */
+#include <math.h>
+
+#include "model/walk.h"
+
+struct attention_args attention_of(const struct workspace *w, const struct pass *p, int64_t n)
+{
+    const struct model *m = w->model;
+    const struct alibi_config *c = &m->config;
+    const struct layer *l = &w->activations.layers[n];
+    int64_t D = c->width / c->heads, keys = c->heads * D, values = keys + c->kv_heads * D;
+    struct attention_args a = {
+        .q = tensor_heads(l->qkv, p->B, p->L, 0, c->heads, D),
+        .k = tensor_heads(l->qkv, p->B, p->L, keys, c->kv_heads, D),
+        .v = tensor_heads(l->qkv, p->B, p->L, values, c->kv_heads, D),
+        .y = tensor_heads(l->attended, p->B, p->L, 0, c->heads, D),
+        .lse = l->lse,
+        .bias = tables_bias(&w->tables, m),
+        .scale = 1.0 / sqrt((double)D),
+        .skip = { .eps = w->settings.skip, .kept = l->kept },
+    };
+
+    if (m->method->acts_on == POSITION_ROTATION)
+        a.rotation = (struct rotation){ .table = w->tables.rows,
+                                        .start = p->start,
+                                        .layout = c->rotary_layout,
+                                        .ragged = p->ragged };
+    return a;
+}
+
+/* The new keys and values join the cache, and attention is over all that the cache holds. */
+static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
+                           struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    const struct ops *ops = dev->ops;
+    struct kv all;
+
+    if (ragged_present(p->ragged)) {
+        all = cache_all(p->cache, n);
+        TRY_RETURN(ops->cache_append(dev, all.k, a->k, p->ragged));
+        TRY_RETURN(ops->cache_append(dev, all.v, a->v, p->ragged));
+        TRY_RETURN(ops->attention_norms(dev, all.norms, all.k, 0, p->ragged));
+        a->ragged = p->ragged;
+    } else {
+        int64_t first = cache_first(p->cache, p->slot);
+        struct kv new = cache_slot(p->cache, n, p->slot, p->start, p->L);
+
+        all = cache_slot(p->cache, n, p->slot, first, p->start + p->L - first);
+        TRY_RETURN(ops->copy(dev, new.k, a->k));
+        TRY_RETURN(ops->copy(dev, new.v, a->v));
+        TRY_RETURN(ops->attention_norms(dev, all.norms, all.k, p->start - first, ragged_none()));
+    }
+    a->k = all.k;
+    a->v = all.v;
+    a->skip.norms = all.norms;
+    return ALIBI_OK;
+}
+
+/* ---- the scores that a window relies on */
+
+/* The largest of the first `tiles` norms of each head; norms [Hkv, tiles of capacity]. NaN wins. */
+static alibi_status largest_of(struct device *dev, struct tensor norms, int64_t heads,
+                               int64_t stride, int64_t tiles, double *largest)
+{
+    alibi_status status = ALIBI_OK;
+    float *host = NULL;
+    double most = 0.0;
+
+    TRY(NEW_ARRAY(&host, tiles, "norms"));
+    for (int64_t h = 0; h < heads; h++) {
+        struct tensor some = tensor_1(tensor_at(norms, h * stride), norms.type, tiles);
+
+        TRY(dev->ops->download(dev, host, some));
+        for (int64_t t = 0; t < tiles; t++)
+            most = host[t] > most || isnan(host[t]) ? (double)host[t] : most;
+    }
+    *largest = most;
+out:
+    mem_free(host);
+    return status;
+}
+
+/* |q . k| <= |q| |k|: the queries of this pass with every key that their sequence ever had are
+ * within the limit, or the pass fails. */
+static alibi_status check_scores(struct workspace *w, const struct pass *p, int64_t layer,
+                                 const struct attention_args *a)
+{
+    alibi_status status = ALIBI_OK;
+    struct device *dev = w->model->device;
+    double limit = p->cache ? cache_score_limit(p->cache) : 0;
+    int64_t H = a->q.shape[2], tiles = attention_tiles(a->q.shape[1]);
+    int64_t Hkv = a->k.shape[2], stride = a->skip.norms.shape[2];
+    struct tensor norms = tensor_3(NULL, dtype_sums(w->model->type), p->B, H, tiles);
+
+    if (limit <= 0)
+        return ALIBI_OK;
+    TRY(dev->ops->buffer_new(dev, &norms.data,
+                             (size_t)tensor_count(norms) * dtype_bytes(norms.type),
+                             "the norms of queries"));
+    TRY(dev->ops->attention_norms(dev, norms, a->q, 0, ragged_none()));
+    for (int64_t b = 0; b < p->B; b++) {
+        int64_t slot = p->slots ? p->slots[b] : p->slot;
+        int64_t keys = p->slots ? p->lengths[b] : a->k.shape[1];
+        struct tensor queries = norms, held = a->skip.norms;
+        double q, k, *largest = cache_largest_key(p->cache, layer, slot);
+
+        queries.data = tensor_at(norms, b * norms.stride[0]);
+        held.data = tensor_at(held, p->slots ? slot * held.stride[0] : 0);
+        TRY(largest_of(dev, queries, H, tiles, tiles, &q));
+        TRY(largest_of(dev, held, Hkv, stride, attention_tiles(keys), &k));
+        *largest = k > *largest || isnan(k) ? k : *largest;
+        if (!(a->scale * q * *largest <= limit)) {
+            status = fail(ALIBI_NUMERIC,
+                          "scores of layer %lld may reach %.4g, but the window relies on at most "
+                          "%g: give a larger window score",
+                          (long long)layer, a->scale * q * *largest, limit);
+            goto out;
+        }
+    }
+out:
+    dev->ops->buffer_free(dev, norms.data);
+    return status;
+}
+
+/* ---- the record of what was skipped */
+
+/* Memory of its own on the host, floats or bits, in the shape of another tensor. */
+static alibi_status new_host(struct tensor *out, struct tensor like)
+{
+    const int64_t factors[] = { like.shape[0], like.shape[1], like.shape[2], like.shape[3],
+                                (int64_t)sizeof(float) };
+    size_t bytes = 0;
+    void *data;
+
+    if (!size_product(&bytes, factors, 5))
+        return fail(ALIBI_MEMORY, "the record of attention does not fit");
+    TRY_RETURN(mem_new(&data, bytes, "the record of attention"));
+    *out = tensor_4(data, like.type == DTYPE_I32 ? DTYPE_I32 : DTYPE_F32, like.shape[0],
+                    like.shape[1], like.shape[2], like.shape[3]);
+    return ALIBI_OK;
+}
+
+static alibi_status download(struct device *dev, struct tensor *out, struct tensor contiguous)
+{
+    TRY_RETURN(new_host(out, contiguous));
+    return dev->ops->download(dev, out->data, contiguous);
+}
+
+/* A view is first made contiguous on its device. */
+static alibi_status download_view(struct device *dev, struct tensor *out, struct tensor view)
+{
+    alibi_status status;
+    struct tensor whole =
+        tensor_4(NULL, view.type, view.shape[0], view.shape[1], view.shape[2], view.shape[3]);
+    size_t bytes = (size_t)tensor_count(view) *
+                   dtype_bytes(view.type); /* no more than the view spans, which exists */
+
+    TRY(dev->ops->buffer_new(dev, &whole.data, bytes, "a contiguous copy of queries or keys"));
+    TRY(dev->ops->copy(dev, whole, view));
+    TRY(download(dev, out, whole));
+out:
+    dev->ops->buffer_free(dev, whole.data);
+    return status;
+}
+
+/* The tensors of a call may be in another device's memory and in a type that the host does not
+ * compute in, and queries and keys are views. Here they become fp32 tensors of this process;
+ * lib/ops/skipped.c counts and verifies. */
+alibi_status record_read(struct device *dev, const struct attention_args *a, bool verify,
+                         struct skip_count *tiles, double *skipped)
+{
+    alibi_status status;
+    struct attention_args host = *a;
+
+    host.skip.kept.data = host.q.data = host.k.data = host.bias.values.data = NULL;
+    TRY(download(dev, &host.skip.kept, a->skip.kept));
+    *tiles = attention_count(&host);
+    if (!verify)
+        goto out;
+    TRY(download_view(dev, &host.q, a->q));
+    TRY(download_view(dev, &host.k, a->k));
+    if (a->bias.kind != BIAS_NONE)
+        TRY(download(dev, &host.bias.values, a->bias.values));
+    *skipped = attention_skipped(&host);
+out:
+    mem_free(host.skip.kept.data);
+    mem_free(host.q.data);
+    mem_free(host.k.data);
+    mem_free(host.bias.values.data);
+    return status;
+}
+
+/* Memory for the record of this call, kept for the next. */
+static alibi_status reserve_record(struct workspace *w, struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    int64_t B = a->q.shape[0], H = a->q.shape[2];
+    int64_t tiles = attention_tiles(a->q.shape[1]), words = attention_kept_words(a->k.shape[1]);
+    const int64_t factors[5] = { B, H, tiles, words, (int64_t)sizeof(int32_t) };
+    size_t bytes = 0;
+    void *larger = NULL;
+
+    if (!size_product(&bytes, factors, 5))
+        return fail(ALIBI_MEMORY, "the record of attention over %lld keys does not fit",
+                    (long long)a->k.shape[1]);
+    if (bytes > w->record_bytes) {
+        TRY_RETURN(dev->ops->buffer_new(dev, &larger, bytes, "the record of attention"));
+        dev->ops->buffer_free(dev, w->record);
+        w->record = larger;
+        w->record_bytes = bytes;
+    }
+    a->skip.kept = tensor_4(w->record, DTYPE_I32, B, H, tiles, words);
+    return ALIBI_OK;
+}
+
+/* Attention with its time and its tiles added to the statistics. The clock starts when earlier work
+ * has ended, and stops when attention has. A call whose first query is inside a tile has no
+ * record. */
+static alibi_status measured(struct workspace *w, struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    struct attention_statistics *s = &w->statistics;
+    bool recorded = a->skip.eps > 0 && (a->k.shape[1] - a->q.shape[1]) % ATTENTION_TILE == 0;
+    struct skip_count tiles;
+    double begin, skipped = 0.0;
+
+    if (recorded)
+        TRY_RETURN(reserve_record(w, a));
+    TRY_RETURN(dev->ops->finish(dev));
+    begin = clock_seconds();
+    TRY_RETURN(dev->ops->attention_forward(dev, a));
+    TRY_RETURN(dev->ops->finish(dev));
+    s->seconds += clock_seconds() - begin;
+    if (!recorded)
+        return ALIBI_OK;
+    TRY_RETURN(record_read(dev, a, w->settings.verify, &tiles, &skipped));
+    s->tiles.used += tiles.used;
+    s->tiles.all += tiles.all;
+    s->skipped = skipped > s->skipped ? skipped : s->skipped;
+    return ALIBI_OK;
+}
+
+alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
+{
+    struct device *dev = w->model->device;
+    struct attention_args a = attention_of(w, p, n);
+    struct tensor both = a.q; /* in qkv the heads of the keys follow those of the queries */
+
+    both.shape[2] += a.k.shape[2];
+    if (a.rotation.table.data)
+        TRY_RETURN(dev->ops->rotary(dev, both, a.rotation, 1));
+    if (p->cache)
+        TRY_RETURN(append(w, p, n, &a));
+    TRY_RETURN(check_scores(w, p, n, &a));
+    if (w->settings.record && !w->activations.training)
+        return measured(w, &a);
+    return dev->ops->attention_forward(dev, &a);
+}

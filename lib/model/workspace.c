@@ -1,0 +1,294 @@
+/* workspace.c - the memory of passes: one buffer for everything a pass computes
+ *
+ * The buffer is laid out twice by the same function: first without memory, to learn its size, then
+ * for real. In training every layer keeps its own part for the backward pass, except what is
+ * recomputed. Otherwise all layers share one part. Attention, feed-forward and output layer, which
+ * are never alive at the same time, share the widest part. */
+#include "model/walk.h"
+
+enum { ALIGNMENT = 256 };
+
+struct arena {
+    char *base; /* NULL: only measure */
+    size_t used, peak;
+    size_t kept; /* the bytes among them that the backward pass reads */
+    bool overflow;
+};
+
+static void *take_bytes(struct arena *a, size_t bytes)
+{
+    size_t begin = a->used, end;
+
+    if (!size_add(&end, bytes, ALIGNMENT - 1) ||
+        !size_add(&end, begin, end / ALIGNMENT * ALIGNMENT)) {
+        a->overflow = true;
+        return NULL;
+    }
+    a->used = end;
+    if (a->peak < end)
+        a->peak = end;
+    return a->base ? a->base + begin : NULL;
+}
+
+static struct tensor take(struct arena *a, enum dtype type, int64_t rows, int64_t columns)
+{
+    const int64_t factors[3] = { rows, columns, (int64_t)dtype_bytes(type) };
+    size_t bytes = 0;
+
+    if (!size_product(&bytes, factors, 3))
+        a->overflow = true;
+    return tensor_2(take_bytes(a, bytes), type, rows, columns);
+}
+
+static struct tensor take_1(struct arena *a, enum dtype type, int64_t count)
+{
+    return tensor_1(take(a, type, 1, count).data, type, count);
+}
+
+/* ---- layout */
+
+struct sizes {
+    enum dtype type, sums; /* of activations; of statistics and losses */
+    int64_t B, L, rows, C, F, V, H;
+    int64_t qkv, up; /* widths of the fused projections */
+    int64_t logit_rows;
+    bool records; /* training with skipping: backward visits only the tiles that were used */
+};
+
+static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
+{
+    const struct model *m = w->model;
+    const struct alibi_config *c = &m->config;
+
+    return (struct sizes){ .type = m->type,
+                           .sums = dtype_sums(m->type),
+                           .B = B,
+                           .L = L,
+                           .rows = B * L,
+                           .C = c->width,
+                           .F = c->ff_width,
+                           .V = c->vocab,
+                           .H = c->heads,
+                           .qkv = m->parameters[m->blocks[0].qkv].shape[0],
+                           .up = m->parameters[m->blocks[0].up].shape[0],
+                           .logit_rows = m->head_kind->rows(m, B * L),
+                           .records = w->settings.skip > 0 };
+}
+
+static void layout_attention(struct arena *a, struct layer *l, const struct sizes *s)
+{
+    l->qkv = take(a, s->type, s->rows, s->qkv);
+    l->attended = take(a, s->type, s->rows, s->C);
+    l->lse = tensor_3(take(a, s->sums, s->B * s->H, s->L).data, s->sums, s->B, s->H, s->L);
+    l->kept = tensor_none();
+}
+
+static void layout_statistics(struct arena *a, struct layer *l, const struct sizes *s)
+{
+    l->mean1 = take_1(a, s->sums, s->rows);
+    l->rstd1 = take_1(a, s->sums, s->rows);
+    l->mean2 = take_1(a, s->sums, s->rows);
+    l->rstd2 = take_1(a, s->sums, s->rows);
+}
+
+/* The results of a block that take matrix products to recompute: all but `activated`. */
+static void layout_costly(struct arena *a, struct layer *l, const struct sizes *s)
+{
+    int64_t tiles = attention_tiles(s->L), words = attention_kept_words(s->L);
+
+    l->middle = take(a, s->type, s->rows, s->C);
+    layout_statistics(a, l, s);
+    layout_attention(a, l, s);
+    if (s->records)
+        l->kept = tensor_4(take(a, DTYPE_I32, s->B * s->H * tiles, words).data, DTYPE_I32, s->B,
+                           s->H, tiles, words);
+    l->up = take(a, s->type, s->rows, s->up);
+}
+
+static void layout_training(struct arena *a, struct workspace *w, const struct sizes *s)
+{
+    struct activations *x = &w->activations;
+    int recompute = w->settings.recompute;
+    struct layer shared = { 0 }; /* what no layer keeps for itself */
+    size_t begin, wide;
+
+    if (recompute == ALIBI_RECOMPUTE_BLOCK)
+        layout_costly(a, &shared, s);
+    if (recompute != ALIBI_RECOMPUTE_NONE)
+        shared.activated = take(a, s->type, s->rows, s->F);
+
+    /* Kept for the backward pass. */
+    begin = a->used;
+    for (int64_t n = 0; n < w->model->config.layers; n++) {
+        struct layer *l = &x->layers[n];
+
+        *l = shared;
+        l->x = take(a, s->type, s->rows, s->C);
+        if (recompute != ALIBI_RECOMPUTE_BLOCK)
+            layout_costly(a, l, s);
+        if (recompute == ALIBI_RECOMPUTE_NONE)
+            l->activated = take(a, s->type, s->rows, s->F);
+    }
+    x->x = take(a, s->type, s->rows, s->C);
+    x->embedded = w->model->embedding_norm >= 0 ? take(a, s->type, s->rows, s->C) : x->layers[0].x;
+    a->kept = a->used - begin;
+
+    /* Reused by every layer. */
+    x->normed = take(a, s->type, s->rows, s->C);
+    x->dx = take(a, s->type, s->rows, s->C);
+    x->dnorm = x->branch = take(a, s->type, s->rows, s->C);
+    wide = a->used;
+    x->dqkv = take(a, s->type, s->rows, s->qkv);
+    x->dattended = take(a, s->type, s->rows, s->C);
+    a->used = wide;
+    x->dactivated = take(a, s->type, s->rows, s->F);
+    a->used = wide;
+    x->logits = take(a, s->type, s->logit_rows, s->V);
+    x->slots = x->lengths = tensor_none();
+}
+
+/* Nothing is kept: the residual stream is updated in place. */
+static void layout_inference(struct arena *a, struct workspace *w, const struct sizes *s)
+{
+    struct activations *x = &w->activations;
+    struct layer l = { 0 };
+    size_t wide;
+
+    x->slots = take_1(a, DTYPE_I32, s->B);
+    x->lengths = take_1(a, DTYPE_I32, s->B);
+    l.x = l.middle = take(a, s->type, s->rows, s->C);
+    x->normed = take(a, s->type, s->rows, s->C);
+    x->branch = take(a, s->type, s->rows, s->C);
+    layout_statistics(a, &l, s);
+    wide = a->used;
+    layout_attention(a, &l, s);
+    a->used = wide;
+    l.up = take(a, s->type, s->rows, s->up);
+    l.activated = take(a, s->type, s->rows, s->F);
+    a->used = wide;
+    x->logits = take(a, s->type, s->logit_rows, s->V);
+    for (int64_t n = 0; n < w->model->config.layers; n++)
+        x->layers[n] = l;
+    x->x = x->embedded = l.x;
+    x->dx = x->dnorm = x->dqkv = x->dattended = x->dactivated = tensor_none();
+}
+
+/* The layout in `a`; without memory it only measures. */
+static void lay_out(struct arena *a, struct workspace *w, int64_t B, int64_t L, bool training)
+{
+    struct activations *x = &w->activations;
+    struct sizes s;
+    int64_t rows;
+
+    x->B = x->L = 0;
+    x->training = training;
+    if (B < 1 || L < 1 || __builtin_mul_overflow(B, L, &rows) || rows > INT64_MAX / (1 << 24)) {
+        a->overflow = true;
+        return;
+    }
+    s = sizes_of(w, B, L);
+    x->tokens = take(a, DTYPE_I32, s.B, s.L);
+    x->targets = take_1(a, DTYPE_I32, s.rows);
+    x->nll = take_1(a, s.sums, s.rows);
+    x->embedded_mean = take_1(a, s.sums, s.rows);
+    x->embedded_rstd = take_1(a, s.sums, s.rows);
+    x->mean = take_1(a, s.sums, s.rows);
+    x->rstd = take_1(a, s.sums, s.rows);
+    if (training)
+        layout_training(a, w, &s);
+    else
+        layout_inference(a, w, &s);
+}
+
+alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool training)
+{
+    struct device *dev = w->model->device;
+    struct activations *x = &w->activations;
+    struct arena measured = { 0 }, real = { 0 };
+
+    if (x->buffer && x->B == B && x->L == L && x->training == training)
+        return ALIBI_OK;
+    lay_out(&measured, w, B, L, training);
+    if (measured.overflow)
+        return fail(ALIBI_MEMORY, "a batch of %lld x %lld tokens does not fit in memory",
+                    (long long)B, (long long)L);
+    if (!x->buffer || measured.peak > x->bytes) {
+        dev->ops->buffer_free(dev, x->buffer);
+        x->buffer = NULL;
+        x->bytes = 0;
+        TRY_RETURN(dev->ops->buffer_new(dev, &x->buffer, measured.peak, "the activations"));
+        x->bytes = measured.peak;
+    }
+    real.base = x->buffer;
+    lay_out(&real, w, B, L, training);
+    x->B = B;
+    x->L = L;
+    return ALIBI_OK;
+}
+
+/* ---- making and measuring */
+
+alibi_status workspace_new(struct workspace **out, const struct model *m,
+                           const struct pass_settings *settings)
+{
+    alibi_status status;
+    struct workspace *w = NULL;
+
+    device_lock(m->device);
+    TRY(NEW_ZERO_ARRAY(&w, 1, "the workspace of passes"));
+    w->model = m;
+    w->settings = *settings;
+    TRY(NEW_ZERO_ARRAY(&w->activations.layers, m->config.layers, "the table of layers"));
+    TRY(tables_init(&w->tables, m));
+    *out = w;
+    w = NULL;
+out:
+    workspace_free(w);
+    device_unlock(m->device);
+    return status;
+}
+
+void workspace_free(struct workspace *w)
+{
+    struct device *dev;
+
+    if (!w)
+        return;
+    dev = w->model->device;
+    device_lock(dev);
+    dev->ops->buffer_free(dev, w->activations.buffer);
+    dev->ops->buffer_free(dev, w->record);
+    tables_fini(&w->tables, w->model);
+    device_unlock(dev);
+    mem_free(w->activations.layers);
+    mem_free(w);
+}
+
+struct attention_statistics workspace_statistics(const struct workspace *w)
+{
+    return w->statistics;
+}
+
+int64_t model_head_rows(const struct model *m, int64_t tokens)
+{
+    return m->head_kind->rows(m, tokens);
+}
+
+alibi_status model_measure(const struct model *m, const struct pass_settings *settings, int64_t B,
+                           int64_t L, bool training, struct model_bytes *bytes)
+{
+    struct workspace w = { .model = m, .settings = *settings };
+    struct arena a = { 0 };
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&w.activations.layers, m->config.layers, "the table of layers"));
+    lay_out(&a, &w, B, L, training);
+    mem_free(w.activations.layers);
+    *bytes = (struct model_bytes){
+        .master = model_flat_bytes(m, dtype_sums(m->type)),
+        .copy = m->type != dtype_sums(m->type) ? model_flat_bytes(m, m->type) : 0,
+        .tables = tables_bytes(m, L, training),
+        .kept = a.overflow ? SIZE_MAX : a.kept,
+        .passing = a.overflow ? SIZE_MAX : a.peak - a.kept,
+    };
+    return ALIBI_OK;
+}
