@@ -51,10 +51,10 @@ for command in $commands; do
     fi
     check "$command: help wins over what else is there" \
         "$ALIBI" "$command" --no-such-option a b c --help
-    if "$ALIBI" help | grep -qE "^  $command +[a-z]" && grep -q "^## alibi $command" "$manual"; then
-        pass "$command is listed and has its section in the manual"
+    if grep -q "^    alibi $command " "$manual" && grep -q "^## alibi $command" "$manual"; then
+        pass "$command is in the overview and has its section in the manual"
     else
-        fail "$command" "not listed or not in docs/cli.md"
+        fail "$command" "not in the overview of docs/cli.md, or without a section"
     fi
     for width in 60 100; do
         COLUMNS=$width run "$ALIBI" "$command" --help
