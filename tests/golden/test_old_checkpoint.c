@@ -20,7 +20,7 @@ static void opens_and_evaluates(void **state)
     (void)state;
     assert_int_equal(alibi_model_view_config(m)->vocab, 257);
     assert_ok(alibi_corpus_open(&c, paths, 1, NULL, NULL, NULL, NULL));
-    assert_ok(alibi_evaluate(m, c, ALIBI_ALL, &eval, &r));
+    assert_ok(alibi_evaluate(m, c, ALIBI_ALL, &eval, &r, NULL));
     assert_int_equal(r.tokens, 2880);
     assert_close(r.nll, 5.5155142436424889, 1e-6);
     alibi_corpus_free(c);
