@@ -7,20 +7,28 @@ check "a learned one" "$ALIBI" train "${tiny[@]}" --position learned --out learn
 # eval
 eval_json() { run "$ALIBI" eval run --quiet "${text[@]}" --json "$@"; }
 check "eval" "$ALIBI" eval run --quiet "${text[@]}" --lengths 16,64
-[ "$(wc -l < stdout)" = 3 ] && grep -q 'word ppl' stdout && pass "a head and a row per length" || fail "eval" "another table"
-head -n 1 stdout | grep -q 'nonoverlapping, split valid$' && pass "the head names the split" || fail "eval" "no split"
-check "sliding" "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --protocol sliding --lengths " 16 , 64"
-[ "$(awk '{ print $1, $2 }' stdout | tr '\n' ';')" = "length stride;16 8;64 32;" ] && pass "the stride is a column" || fail "sliding" "another table"
+[ "$(wc -l < stdout)" = 3 ] && grep -q 'word ppl' stdout && pass "a head and a row per length" ||
+    fail "eval" "another table"
+head -n 1 stdout | grep -q 'nonoverlapping, split valid$' && pass "the head names the split" ||
+    fail "eval" "no split"
+check "sliding" \
+    "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --protocol sliding --lengths " 16 , 64"
+[ "$(awk '{ print $1, $2 }' stdout | tr '\n' ';')" = "length stride;16 8;64 32;" ] &&
+    pass "the stride is a column" || fail "sliding" "another table"
 eval_json --length 16 --tokens 1600
-is_json stdout && [ "$(member stdout length)" = 16 ] && [ "$(member stdout tokens)" = 1600 ] && pass "eval --json" || fail "eval --json" "no JSON"
+is_json stdout && [ "$(member stdout length)" = 16 ] && [ "$(member stdout tokens)" = 1600 ] &&
+    pass "eval --json" || fail "eval --json" "no JSON"
 nll=$(member stdout nll)
 eval_json --length 16 --tokens 1600 --protocol sliding --stride 16
-[ "$(member stdout nll)" = "$nll" ] && pass "sliding by the length is nonoverlapping" || fail "sliding" "nll $(member stdout nll), not $nll"
+[ "$(member stdout nll)" = "$nll" ] && pass "sliding by the length is nonoverlapping" ||
+    fail "sliding" "nll $(member stdout nll), not $nll"
 eval_json --length 16 --tokens 1600 --protocol sliding --stride 4
-is_json stdout && [ "$(member stdout stride)" = 4 ] && [ "$(member stdout tokens)" = 1600 ] && [ "$(member stdout nll)" != "$nll" ] &&
+is_json stdout && [ "$(member stdout stride)" = 4 ] && [ "$(member stdout tokens)" = 1600 ] &&
+    [ "$(member stdout nll)" != "$nll" ] &&
     pass "sliding scores every token once" || fail "sliding" "$(member stdout tokens) tokens"
 eval_json --tokens 1600
-[ "$(member stdout length)" = 16 ] && pass "the default length is the training length" || fail "length" "$(member stdout length)"
+[ "$(member stdout length)" = 16 ] && pass "the default length is the training length" ||
+    fail "length" "$(member stdout length)"
 check "loss by position" "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --by-position
 grep -q 'position' stdout && pass "is printed" || fail "--by-position" "not printed"
 "$ALIBI" text --out valid.txt "${text[@]}" --split valid > /dev/null
@@ -29,21 +37,26 @@ nll=$(member stdout nll)
 run "$ALIBI" eval run --quiet --json --tokens 1600 --data valid.txt
 file=$(member stdout nll)
 run "$ALIBI" eval run --quiet --json --tokens 1600 valid.txt
-[ "$(member stdout nll)" = "$file" ] && pass "--data FILE and FILE are the same" || fail "--data" "$file"
+[ "$(member stdout nll)" = "$file" ] && pass "--data FILE and FILE are the same" ||
+    fail "--data" "$file"
 run "$ALIBI" eval run --quiet --tokens 160 valid.txt
 head -n 1 stdout | grep -q 'split all$' && pass "all of a file" || fail "valid.txt" "another split"
 run "$ALIBI" eval run --tokens 160 valid.txt --split valid
-grep -q '^split valid is the last twentieth but one of these files' stderr && pass "what a split of files is" || fail "--split valid" "no note"
+grep -q '^split valid is the last twentieth but one of these files' stderr &&
+    pass "what a split of files is" || fail "--split valid" "no note"
 expect 2 "'--tokenizer' is not for a model" "$ALIBI" eval run --tokenizer bytes
 expect 2 "'--tokenizer' is not for a model" "$ALIBI" generate run --tokenizer bytes
-awk -v a="$nll" -v b="$file" 'BEGIN { exit !(a - b < 0.2 && b - a < 0.2) }' && pass "the validation text as a file gives about the same" || fail "valid.txt" "$nll, $file"
+awk -v a="$nll" -v b="$file" 'BEGIN { exit !(a - b < 0.2 && b - a < 0.2) }' &&
+    pass "the validation text as a file gives about the same" || fail "valid.txt" "$nll, $file"
 run "$ALIBI" eval "$(newest run)" --quiet "${text[@]}" --json --tokens 1600
-[ "$(member stdout nll)" = "$nll" ] && pass "a checkpoint is a model too" || fail "checkpoint" "another nll"
+[ "$(member stdout nll)" = "$nll" ] && pass "a checkpoint is a model too" ||
+    fail "checkpoint" "another nll"
 expect 2 "0 is out of range" "$ALIBI" eval run --length 0
 expect 2 "-1 is out of range" "$ALIBI" eval run --length -1
 expect 2 "99999999999 is out of range" "$ALIBI" eval run --length 99999999999
 expect 2 "--length and --lengths" "$ALIBI" eval run --length 16 --lengths 16 "${text[@]}"
-expect 2 "stride 32 is more than length 16" "$ALIBI" eval run --length 16 --protocol sliding --stride 32 "${text[@]}"
+expect 2 "stride 32 is more than length 16" \
+    "$ALIBI" eval run --length 16 --protocol sliding --stride 32 "${text[@]}"
 expect 2 "no use without --protocol sliding" "$ALIBI" eval run --stride 8 "${text[@]}"
 expect 2 "'slidin'.*did you mean 'sliding'" "$ALIBI" eval run --protocol slidin
 expect 2 "not both" "$ALIBI" eval run a.txt --data b.txt
@@ -58,20 +71,26 @@ expect 3 "learned.*16" "$ALIBI" eval learned --quiet --length 64 "${text[@]}"
 # generate
 check "generate" "$ALIBI" generate run --prompt "In the evening" --tokens 200 --seed 7
 cp stdout first
-head -c 14 stdout | grep -q '^In the evening$' && [ "$(wc -c < stdout)" -gt 15 ] && pass "echoes the prompt" || fail "generate" "no prompt"
+head -c 14 stdout | grep -q '^In the evening$' && [ "$(wc -c < stdout)" -gt 15 ] &&
+    pass "echoes the prompt" || fail "generate" "no prompt"
 check "the same seed" "$ALIBI" generate run --prompt "In the evening" --tokens 200 --seed 7
 cmp -s stdout first && pass "gives the same text" || fail "seed" "another text"
 check "another seed" "$ALIBI" generate run --prompt "In the evening" --tokens 200 --seed 8
 cmp -s stdout first && fail "seed" "the same text" || pass "gives another text"
 check "no echo" "$ALIBI" generate run --prompt "In the evening" --tokens 200 --seed 7 --no-echo
-cmp -s <(tail -c +15 first) stdout && pass "is the same without the prompt" || fail "--no-echo" "another text"
+cmp -s <(tail -c +15 first) stdout && pass "is the same without the prompt" ||
+    fail "--no-echo" "another text"
 printf 'In the evening' | "$ALIBI" generate run --prompt - --tokens 200 --seed 7 > stdout 2> stderr
 cmp -s stdout first && pass "the prompt from standard input" || fail "--prompt -" "another text"
-check "an empty prompt, always the likeliest token" "$ALIBI" generate run --temperature 0 --tokens 20
-check "hot" "$ALIBI" generate run --prompt "d$(printf '\303\251')j" --temperature 100 --tokens 2000 --seed 3
-iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && pass "is valid UTF-8 all the same" || fail "hot" "not UTF-8"
+check "an empty prompt, always the likeliest token" \
+    "$ALIBI" generate run --temperature 0 --tokens 20
+check "hot" "$ALIBI" generate run --prompt "d$(printf '\303\251')j" --temperature 100 \
+    --tokens 2000 --seed 3
+iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && pass "is valid UTF-8 all the same" ||
+    fail "hot" "not UTF-8"
 check "top-k and top-p" "$ALIBI" generate run --prompt x --top-k 1 --top-p 0.5 --tokens 20
-expect 3 "the prompt is not UTF-8 text at byte 1" bash -c "printf 'a\\377' | '$ALIBI' generate run --prompt -"
+expect 3 "the prompt is not UTF-8 text at byte 1" \
+    bash -c "printf 'a\\377' | '$ALIBI' generate run --prompt -"
 expect 2 "UTF-8" "$ALIBI" generate run --prompt "$(printf 'a\377')"
 expect 2 "-1 is out of range" "$ALIBI" generate run --temperature -1
 expect 2 "1.5 is out of range" "$ALIBI" generate run --top-p 1.5
@@ -79,9 +98,11 @@ expect 2 "'--top-p'.* 0 is out of range" "$ALIBI" generate run --top-p 0
 expect 3 "a prompt of 1 tokens and 100 more" "$ALIBI" generate learned --prompt x --tokens 100
 expect 3 "'absent'" "$ALIBI" generate absent
 "$ALIBI" generate run --tokens 100000 --temperature 2 2> stderr | head -c 10 > stdout
-[ "${PIPESTATUS[0]}" = 0 ] && [ ! -s stderr ] && pass "a closed pipe ends it quietly" || fail "pipe" "exit code"
+[ "${PIPESTATUS[0]}" = 0 ] && [ ! -s stderr ] && pass "a closed pipe ends it quietly" ||
+    fail "pipe" "exit code"
 run bash -c "'$ALIBI' generate run --tokens 5 > /dev/full"
-[ "$code" = 5 ] && grep -q 'cannot write the results' stderr && pass "a full disk behind stdout" || fail "/dev/full" "exit code $code"
+[ "$code" = 5 ] && grep -q 'cannot write the results' stderr && pass "a full disk behind stdout" ||
+    fail "/dev/full" "exit code $code"
 
 # inspect
 for path in run "$(newest run)" "$(newest run)/model.safetensors"; do
@@ -90,9 +111,11 @@ for path in run "$(newest run)" "$(newest run)/model.safetensors"; do
     check "inspect $path --json" "$ALIBI" inspect "$path" --json
     is_json stdout && pass "is JSON" || fail "inspect --json" "is no JSON"
 done
-"$ALIBI" inspect run | grep -qE '^  norm +layernorm$' && pass "words are bare for people" || fail "inspect" "no 'norm layernorm'"
+"$ALIBI" inspect run | grep -qE '^  norm +layernorm$' && pass "words are bare for people" ||
+    fail "inspect" "no 'norm layernorm'"
 check "inspect a text" "$ALIBI" inspect valid.txt
-grep -qE '^kind +text$' stdout && pass "is known as a text" || fail "inspect valid.txt" "another kind"
+grep -qE '^kind +text$' stdout && pass "is known as a text" ||
+    fail "inspect valid.txt" "another kind"
 expect 3 "'absent'" "$ALIBI" inspect absent
 head -c 1000 /dev/urandom > noise
 expect 3 "'noise'" "$ALIBI" inspect noise
@@ -102,67 +125,90 @@ expect 3 "'cut.safetensors'" "$ALIBI" inspect cut.safetensors
 # bench
 small=(--layers 1 --width 16 --heads 2 --repeats 2)
 check "bench train" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16
-grep -q 'products' stdout && [ "$(wc -l < stdout)" = 2 ] && pass "a head and a row" || fail "bench train" "another table"
+grep -q 'products' stdout && [ "$(wc -l < stdout)" = 2 ] && pass "a head and a row" ||
+    fail "bench train" "another table"
 check "bench train --json" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --json
-is_json stdout && [ "$(member stdout length)" = 16 ] && [ -n "$(member stdout share)" ] && pass "is JSON" || fail "bench train --json" "no JSON"
-check "bench train --methods" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --repeats 3 --methods alibi,none,alibi --json
-is_json stdout && [ "$(grep -c '"ratio":' stdout)" = 3 ] && pass "a ratio for each method" || fail "bench train --methods" "$(cat stdout)"
+is_json stdout && [ "$(member stdout length)" = 16 ] && [ -n "$(member stdout share)" ] &&
+    pass "is JSON" || fail "bench train --json" "no JSON"
+check "bench train --methods" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --repeats 3 \
+    --methods alibi,none,alibi --json
+is_json stdout && [ "$(grep -c '"ratio":' stdout)" = 3 ] && pass "a ratio for each method" ||
+    fail "bench train --methods" "$(cat stdout)"
 check "bench memory --json" "$ALIBI" bench memory "${small[@]}" --lengths 256,1024,4096 --json
 is_json stdout && pass "is JSON" || fail "bench memory --json" "no JSON"
 grep -oE '"peak_bytes": *[0-9]+' stdout | sed 's/.*: *//' | tr '\n' ' ' > peaks
-awk '{ exit !($3 > 0 && $3 < 8 * $2) }' peaks && pass "memory is not quadratic: $(cat peaks)" || fail "bench memory" "$(cat peaks)"
+awk '{ exit !($3 > 0 && $3 < 8 * $2) }' peaks && pass "memory is not quadratic: $(cat peaks)" ||
+    fail "bench memory" "$(cat peaks)"
 expect 2 "--lengths is empty" "$ALIBI" bench memory "${small[@]}" --lengths= --json
 # Positions of `learned` end at 8: the second length fails.
-expect 3 "16" "$ALIBI" bench memory "${small[@]}" --position learned --max-length 8 --lengths 8,16 --json
+expect 3 "16" \
+    "$ALIBI" bench memory "${small[@]}" --position learned --max-length 8 --lengths 8,16 --json
 run "$ALIBI" bench memory "${small[@]}" --position learned --max-length 8 --lengths 8,16
-[ "$code" = 3 ] && [ "$(wc -l < stdout)" = 2 ] && pass "the table has what was measured" || fail "bench memory" "exit code $code"
+[ "$code" = 3 ] && [ "$(wc -l < stdout)" = 2 ] && pass "the table has what was measured" ||
+    fail "bench memory" "exit code $code"
 run "$ALIBI" bench memory "${small[@]}" --vocab 1000 --lengths 8
-grep -qE '^options +1000 +8 ' stdout && pass "the table has the vocabulary" || fail "bench memory --vocab" "another table"
+grep -qE '^options +1000 +8 ' stdout && pass "the table has the vocabulary" ||
+    fail "bench memory --vocab" "another table"
 
-# What the training may leave out and compute again does not come from a recipe's skip, and does from its recompute.
-echo '{ "layers": 1, "width": 16, "heads": 2, "batch": 2, "train_length": 16, "skip": 0.5, "recompute": "block" }' > step.json
+# What the training may leave out and compute again does not come from a recipe's skip, and does
+# from its recompute.
+echo '{ "layers": 1, "width": 16, "heads": 2, "batch": 2, "train_length": 16,
+    "skip": 0.5, "recompute": "block" }' > step.json
 check "bench train of a recipe" "$ALIBI" bench train --recipe step.json --repeats 2 --json
-[ "$(member stdout skip)" = 0 ] && grep -q '"recompute": "block"' stdout && pass "every pair, blocks again" || fail "bench train" "otherwise"
-check "bench train --skip --recompute" "$ALIBI" bench train --recipe step.json --repeats 2 --skip 0.25 --recompute cheap --json
-[ "$(member stdout skip)" = 0.25 ] && grep -q '"recompute": "cheap"' stdout && pass "as told" || fail "bench train" "otherwise"
+[ "$(member stdout skip)" = 0 ] && grep -q '"recompute": "block"' stdout &&
+    pass "every pair, blocks again" || fail "bench train" "otherwise"
+check "bench train --skip --recompute" \
+    "$ALIBI" bench train --recipe step.json --repeats 2 --skip 0.25 --recompute cheap --json
+[ "$(member stdout skip)" = 0.25 ] && grep -q '"recompute": "cheap"' stdout && pass "as told" ||
+    fail "bench train" "otherwise"
 check "bench attention" "$ALIBI" bench attention --lengths 128 --repeats 1 --json
-[ "$(member stdout skip)" = 5.9604644775390625e-08 ] && pass "2^-24 where nothing is said" || fail "bench attention" "$(member stdout skip)"
+[ "$(member stdout skip)" = 5.9604644775390625e-08 ] && pass "2^-24 where nothing is said" ||
+    fail "bench attention" "$(member stdout skip)"
 
 # The built-in cases are the recipes of the same names.
 case_of() { # name, JSON: model, vocabulary and parameters of the first case of that name
-    awk -v name="\"$1\"" '/^  {/ { on = 0 } $1 == "\"recipe\":" && index($2, name) { on = !seen++ } on' "$2" |
+    awk -v name="\"$1\"" \
+        '/^  {/ { on = 0 } $1 == "\"recipe\":" && index($2, name) { on = !seen++ } on' "$2" |
         grep -E '^      |"(parameters|vocab)"'
 }
 run "$ALIBI" bench train --length 1 --batch 1 --repeats 1 --json
 mv stdout built-in
 for name in gpt2-124m byte-10m; do
     case_of $name built-in > expected
-    run "$ALIBI" bench train --recipe "$SOURCE/recipes/$name.json" --vocab "$(member expected vocab)" --length 1 --batch 1 --repeats 1 --json
+    run "$ALIBI" bench train --recipe "$SOURCE/recipes/$name.json" \
+        --vocab "$(member expected vocab)" --length 1 --batch 1 --repeats 1 --json
     case_of $name stdout > found
-    [ "$(wc -l < expected)" -gt 20 ] && cmp -s expected found && pass "$name is its recipe, $(member found parameters) parameters" ||
+    [ "$(wc -l < expected)" -gt 20 ] && cmp -s expected found &&
+        pass "$name is its recipe, $(member found parameters) parameters" ||
         fail "$name" "$(diff expected found | tr '\n' ' ')"
 done
 
 # The environment
 run env ALIBI_SIMD=abacus "$ALIBI" bench memory "${small[@]}" --lengths 8,16
-[ "$code" = 0 ] && [ "$(grep -c "^warning: ALIBI_SIMD is 'abacus'" stderr)" = 1 ] && pass "an unknown ALIBI_SIMD is told, once" || fail "ALIBI_SIMD" "not told"
+[ "$code" = 0 ] && [ "$(grep -c "^warning: ALIBI_SIMD is 'abacus'" stderr)" = 1 ] &&
+    pass "an unknown ALIBI_SIMD is told, once" || fail "ALIBI_SIMD" "not told"
 run env ALIBI_SIMD=plain "$ALIBI" bench memory "${small[@]}" --lengths 8
-[ "$code" = 0 ] && [ ! -s stderr ] && pass "ALIBI_SIMD=plain" || fail "ALIBI_SIMD=plain" "exit code $code"
+[ "$code" = 0 ] && [ ! -s stderr ] && pass "ALIBI_SIMD=plain" ||
+    fail "ALIBI_SIMD=plain" "exit code $code"
 
 # JSON with the name of a file that is no text
 odd=$(printf 'odd\377\303\251"')
 cp -r run "$odd"
 run "$ALIBI" eval "$odd" --quiet "${text[@]}" --tokens 160 --json
-is_json stdout && grep -qF "$(printf '"model": "odd\\ufffd\303\251\\""')" stdout && pass "odd bytes in names" || fail "odd bytes" "$(sed -n 2p stdout)"
+is_json stdout && grep -qF "$(printf '"model": "odd\\ufffd\303\251\\""')" stdout &&
+    pass "odd bytes in names" || fail "odd bytes" "$(sed -n 2p stdout)"
 run "$ALIBI" inspect "$odd" --json
-iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && is_json stdout && pass "inspect has them too" || fail "inspect" "not UTF-8"
+iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && is_json stdout && pass "inspect has them too" ||
+    fail "inspect" "not UTF-8"
 
-# What saves nothing does not catch signals. The program goes by its own name, though it starts anew once.
+# What saves nothing does not catch signals. The program goes by its own name, though it starts anew
+# once.
 ends() { # signal, exit code, COMMAND...
     local signal=$1 wanted=$2
     shift 2
     run timeout --preserve-status -s "$signal" 1 "$@"
-    [ "$code" = "$wanted" ] && [ ! -s stderr ] && pass "SIG$signal ends $2: $wanted" || fail "SIG$signal, $2" "exit code $code"
+    [ "$code" = "$wanted" ] && [ ! -s stderr ] && pass "SIG$signal ends $2: $wanted" ||
+        fail "SIG$signal, $2" "exit code $code"
 }
 ends INT 130 "$ALIBI" generate run --tokens 10000000 --temperature 0
 ends TERM 143 "$ALIBI" generate run --tokens 10000000 --temperature 0
