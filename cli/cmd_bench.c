@@ -47,19 +47,21 @@ static const struct alibi_option options[] = {
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536",
       "LIST", "memory, attention: lengths to measure at" },
     { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, NULL, "LIST",
-      "train: compare these position methods: their steps alternate in one process, and each has its ratio to the first" },
+      "train: compare these position methods: their steps alternate in one process, and each "
+      "has its ratio to the first" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
       "train, attention: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
-      "tokens the model knows; a recipe does not say: 257, all bytes, if not given; the built-in gpt2-124m has 50257, and all that "
-      "are built in for a GPU 50304" },
+      "vocabulary of the model; default: 257, all bytes; 50257 for the built-in gpt2-124m, and "
+      "50304 for all that are built in for a GPU" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
 static const struct alibi_option skip_options[] = {
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, NULL, "X",
-      "weight of keys that attention may leave out, relative to what it uses; default for train: 0, every pair, because what a "
-      "trained model leaves out cannot be told from random weights; for attention: 2^-24. A recipe's is passed over" },
+      "weight of keys that attention may skip, relative to the keys it uses; default for train: 0, "
+      "every pair, because random weights do not show what a trained model skips; for attention: "
+      "2^-24. The skip of a recipe is ignored" },
 };
 
 static const struct alibi_option attention_options[] = {
@@ -74,7 +76,7 @@ static const struct alibi_option attention_options[] = {
     { "decode", ALIBI_OPTION_FLAG, AT(attention.decode), 0, 0, NULL, "true", NULL,
       "time the decoding of one token too" },
     { "verify", ALIBI_OPTION_FLAG, AT(attention.verify), 0, 0, NULL, NULL, NULL,
-      "find the largest weight that was left out, pair by pair in double precision" },
+      "find the largest weight that was skipped, pair by pair in double precision" },
 };
 
 /* ---- cases */
@@ -531,11 +533,13 @@ alibi_status cmd_bench(int argc, char **argv)
         .command = "bench",
         .usage = "train|memory|attention [OPTION...]",
         .about =
-            "'train' measures a training step and compares its rate with what the device's matrix library alone reaches on the "
-            "same products; on a GPU it also prints where the time goes. 'memory' evaluates one window at growing lengths and "
-            "prints time and peak memory; 'attention' times attention alone, 12 heads unless --heads says otherwise. Without a "
-            "recipe or model options the others measure gpt2-124m and byte-10m, and on a GPU 'train' measures gpt2-124m and the "
-            "shapes of the paper's models. A recipe has no vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
+            "'train' measures a training step and compares its rate with what the device's matrix "
+            "library reaches on the same products alone; on a GPU it also prints where the time "
+            "goes. 'memory' evaluates one window at growing lengths and prints time and peak memory. "
+            "'attention' times attention alone, with 12 heads unless --heads says otherwise. Without "
+            "a recipe or model options, 'train' and 'memory' measure gpt2-124m and byte-10m, and on "
+            "a GPU 'train' measures gpt2-124m and the shapes of the paper's models. A recipe has no "
+            "vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 1,

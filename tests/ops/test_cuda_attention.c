@@ -704,7 +704,8 @@ static bool check_budget(const struct problem *p, const struct solution *s, doub
            fmax(y[0], y[1]) <= 2.0 * p->eps * row + rounding && lse[0] <= p->eps + 5e-5 &&
            lse[1] <= 5e-5;
     printf(
-        "skipping cuda %s %s eps %.0e%s: used %.3f left out %.1e y %.1e limit %.1e lse %.1e %.1e  %s\n",
+        "skipping cuda %s %s eps %.0e%s: used %.3f skipped %.1e y %.1e limit %.1e lse %.1e %.1e  "
+        "%s\n",
         type_name(p->type), p->shape, p->eps, stored(&p->slots[FORWARD_NORMS]) > 0 ? " norms" : "",
         *used, left_out, fmax(y[0], y[1]), 2.0 * p->eps * row + rounding, lse[0], lse[1],
         wrong  ? wrong
