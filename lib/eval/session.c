@@ -127,7 +127,8 @@ static alibi_status stopped(alibi_session *s, alibi_status status, int64_t done,
     if (status != ALIBI_INTERRUPTED)
         return status;
     if (cancelled)
-        s->cancel = (struct alibi_stop){ 0 };
+        __atomic_store_n(&s->cancel.requested, 0,
+                         __ATOMIC_RELEASE); /* others may set it meanwhile */
     return fail(ALIBI_INTERRUPTED, "session: %s after %lld of %lld tokens",
                 cancelled ? "cancelled" : "stopped", (long long)done, (long long)total);
 }

@@ -7,6 +7,19 @@ run "$EXAMPLE" run 3
 [ "$code" = 0 ] && [ "$(grep -cE '^length +[0-9]+  perplexity [0-9.]+$' stdout)" = 5 ] &&
     pass "the example trains and tests" \
     || fail "example" "exit code $code"
+# A user's program: compiled against the installed header and library, nothing else.
+cmake --install "$(dirname "$SCORE")" --prefix "$PWD/installed" > install.log 2>&1 &&
+    cc -std=c17 -Wall -Wextra -Werror -I installed/include "$SOURCE/examples/score.c" -o score \
+        -L "$(dirname "$(find installed -name 'libalibi.so' | head -n 1)")" -lalibi \
+        -Wl,-rpath,"$(dirname "$(find "$PWD/installed" -name 'libalibi.so' | head -n 1)")" 2> cc.log &&
+    pass "examples/score.c compiles against the installed library" || fail "install" "$(cat cc.log)"
+run ./score run "In the evening"
+[ "$code" = 0 ] && [ "$(grep -cE '^id +[0-9]+  logprob +-[0-9.]+  likeliest' stdout)" = 14 ] &&
+    [ "$(wc -l < stdout)" -ge 14 ] && pass "a program scores a text and continues it" ||
+    fail "score" "exit code $code"
+run ./score missing "In the evening"
+[ "$code" = 1 ] && grep -q "missing" stderr && pass "and says what is missing" ||
+    fail "score" "exit code $code"
 run "$EXAMPLE" "$SOURCE/README.md" 3
 [ "$code" = 1 ] && grep -q "README.md" stderr && pass "its error names the place" ||
     fail "example" "exit code $code"
