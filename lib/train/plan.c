@@ -9,7 +9,7 @@
 
 enum { MOST_BATCH = 1 << 16, MOST_LENGTH = 1 << 24 }; /* what the options allow */
 
-/* Training of some shape, as it is tried. */
+/* What all shapes that are tried have in common. */
 struct trial {
     const struct alibi_config *config;
     const struct alibi_training *training;
@@ -17,48 +17,12 @@ struct trial {
     enum dtype type;
 };
 
-/* SIZE_MAX stays what it is: more than there can be. */
+/* SIZE_MAX, more than there can be, stays what it is. */
 static size_t add(size_t a, size_t b)
 {
     size_t sum;
 
     return size_add(&sum, a, b) ? sum : SIZE_MAX;
-}
-
-static size_t times(int count, size_t bytes)
-{
-    size_t product;
-
-    return size_multiply(&product, (size_t)count, bytes) ? product : SIZE_MAX;
-}
-
-static size_t workspace_of(const struct trial *t, const struct model *m, int64_t B, int64_t L)
-{
-    const struct alibi_config *c = &m->config;
-
-    int64_t largest = 0;
-
-    for (int i = 0; i < m->count; i++)
-        if (m->parameters[i].count > largest)
-            largest = m->parameters[i].count;
-    return t->device->ops->workspace(t->device, &(struct workspace_args){ .B = B,
-                                                                          .L = L,
-                                                                          .H = c->heads,
-                                                                          .D = c->width / c->heads,
-                                                                          .largest = largest,
-                                                                          .training = true });
-}
-
-static void fill_sizes(struct alibi_plan *plan, const struct model_bytes *bytes, int optimizer)
-{
-    plan->weights = add(bytes->master, bytes->copy);
-    plan->gradients = bytes->master;
-    plan->optimizer = times(optimizer_moments(optimizer), bytes->master);
-    plan->activations = bytes->kept;
-    plan->passing = add(bytes->passing, bytes->tables);
-    plan->total = add(add(add(plan->weights, plan->gradients), plan->optimizer),
-                      add(plan->activations, plan->passing));
-    plan->total = add(plan->total, plan->workspace);
 }
 
 static alibi_status outline(struct model **out, const struct trial *t, int64_t L)
@@ -78,13 +42,29 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     struct model_bytes bytes;
     const struct pass_settings settings = { .skip = t->training->skip,
                                             .recompute = t->training->recompute };
+    struct workspace_args args = { .B = B, .L = L, .training = true };
+    struct alibi_plan made = { .batch = B, .length = L };
 
     TRY(outline(&m, t, L));
     TRY(model_check_length(m, L));
     TRY(model_measure(m, &settings, B, L, true, &bytes));
-    *plan = (struct alibi_plan){ .parameters = m->elements, .batch = B, .length = L };
-    plan->workspace = workspace_of(t, m, B, L);
-    fill_sizes(plan, &bytes, t->training->optimizer);
+    args.H = m->config.heads;
+    args.D = m->config.width / m->config.heads;
+    for (int i = 0; i < m->count; i++)
+        if (m->parameters[i].count > args.largest)
+            args.largest = m->parameters[i].count;
+
+    made.parameters = m->elements;
+    made.weights = add(bytes.master, bytes.copy);
+    made.gradients = bytes.master;
+    for (int i = 0; i < optimizer_moments(t->training->optimizer); i++)
+        made.optimizer = add(made.optimizer, bytes.master);
+    made.activations = bytes.kept;
+    made.passing = add(bytes.passing, bytes.tables);
+    made.workspace = t->device->ops->workspace(t->device, &args);
+    made.total = add(add(add(made.weights, made.gradients), made.optimizer),
+                     add(add(made.activations, made.passing), made.workspace));
+    *plan = made;
 out:
     model_free(m);
     return status;
@@ -92,21 +72,7 @@ out:
 
 /* ---- what would fit */
 
-/* A length that the position method has no vectors for does not fit either. */
-static alibi_status longest_defined(const struct trial *t, int64_t *longest)
-{
-    alibi_status status;
-    struct model *m = NULL;
-
-    TRY(outline(&m, t, MOST_LENGTH));
-    *longest = model_longest(m) < MOST_LENGTH ? model_longest(m) : MOST_LENGTH;
-out:
-    model_free(m);
-    return status;
-}
-
-/* The most of one of the two, up to `limit`, with which the other as it is takes at most
- * `available`. */
+/* *varied is B or L: sets it to the most, up to `limit`, that takes at most `available` bytes. */
 static alibi_status most_fitting(const struct trial *t, int64_t *B, int64_t *L, int64_t *varied,
                                  int64_t limit, size_t available)
 {
@@ -127,15 +93,22 @@ static alibi_status most_fitting(const struct trial *t, int64_t *B, int64_t *L, 
 
 static alibi_status find_limits(const struct trial *t, struct alibi_plan *plan)
 {
-    int64_t B = plan->batch, L = plan->length, longest;
+    alibi_status status;
+    struct model *m = NULL;
+    int64_t B = plan->batch, L = plan->length, longest = MOST_LENGTH;
 
-    TRY_RETURN(longest_defined(t, &longest));
-    TRY_RETURN(most_fitting(t, &B, &L, &B, MOST_BATCH, plan->available));
+    /* A length that the position method has no vectors for does not fit either. */
+    TRY(outline(&m, t, MOST_LENGTH));
+    if (model_longest(m) < longest)
+        longest = model_longest(m);
+    TRY(most_fitting(t, &B, &L, &B, MOST_BATCH, plan->available));
     plan->largest_batch = B;
     B = plan->batch;
-    TRY_RETURN(most_fitting(t, &B, &L, &L, longest, plan->available));
+    TRY(most_fitting(t, &B, &L, &L, longest, plan->available));
     plan->longest_input = L;
-    return ALIBI_OK;
+out:
+    model_free(m);
+    return status;
 }
 
 alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
@@ -216,45 +189,29 @@ static double gib(size_t bytes)
     return (double)bytes / (double)(1 << 30);
 }
 
-static const char *what_needs_less(int recompute)
-{
-    switch (recompute) {
-    case ALIBI_RECOMPUTE_NONE:
-        return "; --recompute cheap|block needs less";
-    case ALIBI_RECOMPUTE_CHEAP:
-        return "; --recompute block needs less";
-    default:
-        return "";
-    }
-}
-
-/* "batch 14 fits at this length, length 896 at this batch" */
-static void say_limits(char *out, size_t bytes, const struct alibi_plan *plan)
-{
-    long long batch = plan->largest_batch, length = plan->longest_input;
-
-    if (batch > 0 && length > 0)
-        snprintf(out, bytes, "batch %lld fits at this length, length %lld at this batch", batch,
-                 length);
-    else if (batch > 0)
-        snprintf(out, bytes, "batch %lld fits at this length", batch);
-    else if (length > 0)
-        snprintf(out, bytes, "length %lld fits at this batch", length);
-    else
-        snprintf(out, bytes, "no batch fits at this length, no length at this batch");
-}
-
 alibi_status plan_check(const struct alibi_plan *plan, int recompute)
 {
-    char limits[128];
+    static const char *const less[] = {
+        [ALIBI_RECOMPUTE_NONE] = "; --recompute cheap|block needs less",
+        [ALIBI_RECOMPUTE_CHEAP] = "; --recompute block needs less",
+        [ALIBI_RECOMPUTE_BLOCK] = "",
+    };
+    long long batch = plan->largest_batch, length = plan->longest_input;
+    char limits[128] = "no batch fits at this length, no length at this batch";
 
     if (plan->fits)
         return ALIBI_OK;
-    say_limits(limits, sizeof limits, plan);
+    if (batch > 0 && length > 0)
+        snprintf(limits, sizeof limits, "batch %lld fits at this length, length %lld at this batch",
+                 batch, length);
+    else if (batch > 0)
+        snprintf(limits, sizeof limits, "batch %lld fits at this length", batch);
+    else if (length > 0)
+        snprintf(limits, sizeof limits, "length %lld fits at this batch", length);
     return fail(ALIBI_MEMORY,
                 "training %lld x %lld tokens needs %.1f GiB, %.1f GiB are free on the device: %s%s",
                 (long long)plan->batch, (long long)plan->length, gib(plan->total),
-                gib(plan->available), limits, what_needs_less(recompute));
+                gib(plan->available), limits, less[recompute]);
 }
 
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call)
