@@ -77,7 +77,7 @@ alibi_status cli_bench_attention(alibi_device *used, const struct alibi_bench_at
 
     alibi_device_get_info(used, &device);
     for (int i = 0; i < lengths->count && status == ALIBI_OK; i++) {
-        status = alibi_bench_attention(used, how, lengths->at[i], &rows[i]);
+        status = alibi_bench_attention(used, how, lengths->at[i], &rows[i], cli_call());
         if (status != ALIBI_OK || json)
             continue;
         if (i == 0)

@@ -169,7 +169,7 @@ static alibi_status measure_step(const struct job *job, const struct bench_case 
     status = configure(job, c, row->length, &row->config);
     if (status == ALIBI_OK)
         status = alibi_bench_train(job->device, &row->config, row->batch, row->length, job->repeats,
-                                   job->training.recompute, job->skip, &row->step);
+                                   job->training.recompute, job->skip, &row->step, cli_call());
     return status;
 }
 
@@ -413,7 +413,7 @@ static alibi_status measure_eval(const struct job *job, const struct bench_case 
 
     if (status == ALIBI_OK)
         status = alibi_bench_eval(job->device, &row->config, row->length, &row->seconds,
-                                  &row->peak_bytes);
+                                  &row->peak_bytes, cli_call());
     return status;
 }
 

@@ -231,12 +231,9 @@ void cli_set_skip(double skip)
 
 void cli_terminal_start(bool quiet)
 {
-    static const struct alibi_hooks hooks = { .progress = show_progress, .log = show_line };
-
     screen.quiet = quiet;
     screen.rewrites = can_rewrite(STDERR_FILENO);
     screen.shown = cli_now();
-    alibi_set_hooks(&hooks);
 }
 
 /* ---- signals */
@@ -253,7 +250,6 @@ static void on_signal(int number)
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (!alibi_stop_requested(&stop)) {
         first = now;
-        alibi_request_stop();
         alibi_stop_request(&stop);
     } else if (now.tv_sec - first.tv_sec > (now.tv_nsec < first.tv_nsec ? 1 : 0)) {
         signal(number, SIG_DFL);

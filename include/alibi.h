@@ -96,22 +96,6 @@ struct alibi_call {
                     an option of its own, since it shapes the result. */
 };
 
-struct alibi_hooks {
-    void *user;
-    void (*progress)(void *user, const struct alibi_progress *p);
-    void (*log)(void *user, enum alibi_log_level level, const char *line);
-};
-
-/* Process-wide; NULL switches them off. The callbacks are called from the thread that called the
- * library. */
-ALIBI_API void alibi_set_hooks(const struct alibi_hooks *hooks);
-
-/* Asks the training, comparison or tokenizing now running to save and return ALIBI_INTERRUPTED at
- * its next step. Safe in a signal handler. The request ends with the call, whichever way that ends;
- * made between calls, it is for the next one. */
-ALIBI_API void alibi_request_stop(void);
-ALIBI_API bool alibi_global_stop_requested(void);
-
 /* OpenMP and OpenBLAS read some settings from the environment when a process starts. This sets
  * those that matter for speed, unless the user has set them. True: some were added, and a program
  * that restarts itself (execv) runs faster. Not thread-safe: call it first in main(). */
@@ -793,7 +777,8 @@ struct alibi_bench_step {
 ALIBI_API alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *config,
                                          int64_t batch, int64_t length, int64_t repeats,
                                          int recompute, double skip,
-                                         struct alibi_bench_step *result);
+                                         struct alibi_bench_step *result,
+                                         const struct alibi_call *call);
 
 /* The same step for several position methods, config's own aside: one model per method, all in
  * memory at once. Each of `repeats` rounds takes one step of every method, forth and back in turn.
@@ -816,7 +801,8 @@ ALIBI_API alibi_status alibi_bench_methods(alibi_device *device, const struct al
 
 /* Evaluates a fresh model of that configuration on one window of `length` random tokens. */
 ALIBI_API alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
-                                        int64_t length, double *seconds, size_t *peak_bytes);
+                                        int64_t length, double *seconds, size_t *peak_bytes,
+                                        const struct alibi_call *call);
 
 /* Attention alone, on random numbers. */
 struct alibi_bench_attention {
@@ -841,7 +827,8 @@ struct alibi_bench_attention_result {
 ALIBI_API alibi_status alibi_bench_attention(alibi_device *device,
                                              const struct alibi_bench_attention *how,
                                              int64_t length,
-                                             struct alibi_bench_attention_result *result);
+                                             struct alibi_bench_attention_result *result,
+                                             const struct alibi_call *call);
 
 #ifdef __cplusplus
 }

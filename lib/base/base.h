@@ -231,17 +231,7 @@ static inline double call_skip(const struct alibi_call *call)
     return call != NULL ? call->skip : 0.0;
 }
 
-/* The process-wide hooks as a call, until every room takes one. */
-const struct alibi_call *hooks_call(void);
-
-void log_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void log_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
-void report_progress(const struct alibi_progress *p);
 double clock_seconds(void); /* monotonic */
-
-/* Forgets a stop request. Every long call of the public interface does so as it ends, whichever
- * way: whoever asked has it, and the next call begins without one. */
-void stop_clear(void);
 
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);

@@ -180,7 +180,7 @@ static alibi_status wait_for_input(const struct file *f)
     int ready = 0;
 
     while (ready == 0) {
-        if (call_stopped(f->call) || alibi_global_stop_requested())
+        if (call_stopped(f->call))
             return fail(ALIBI_INTERRUPTED, "stopped while reading '%s'", f->path);
         ready = os_wait(f->fd, WAIT_MILLISECONDS);
     }

@@ -13,6 +13,7 @@ struct bench {
     struct device *device;
     enum dtype type, sums;
     const struct alibi_bench_attention *how;
+    const struct alibi_call *context; /* of the benchmark */
     const struct position_method *method;
     struct alibi_config config;
     int64_t B, L, H, Hkv, D;
@@ -161,7 +162,7 @@ static alibi_status time_calls(struct bench *b, alibi_status (*call)(struct benc
     TRY_RETURN(b->device->ops->finish(b->device));
     for (int64_t i = 0; i < b->how->repeats; i++) {
         double begin = clock_seconds();
-        if (alibi_global_stop_requested())
+        if (call_stopped(b->context))
             return fail(ALIBI_INTERRUPTED, "bench: stopped");
         for (int64_t n = 0; n < times; n++)
             TRY_RETURN(call(b));
@@ -228,11 +229,13 @@ static alibi_status check(const struct alibi_bench_attention *how, int64_t lengt
 }
 
 alibi_status alibi_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
-                                   int64_t length, struct alibi_bench_attention_result *result)
+                                   int64_t length, struct alibi_bench_attention_result *result,
+                                   const struct alibi_call *call)
 {
     alibi_status status;
     struct bench b = { .device = &device->device,
                        .how = how,
+                       .context = call,
                        .B = how->batch,
                        .L = length,
                        .H = how->heads,
@@ -250,7 +253,6 @@ alibi_status alibi_bench_attention(alibi_device *device, const struct alibi_benc
     TRY(measure(&b, &r));
     *result = r;
 out:
-    stop_clear();
     bench_fini(&b);
     return status;
 }

@@ -44,6 +44,7 @@ double bench_median(double *values, int64_t count)
 /* A trainer in miniature. */
 struct bench {
     struct device *device;
+    const struct alibi_call *call;
     struct model *model;
     struct workspace *workspace;
     struct optimizer optimizer;
@@ -162,7 +163,7 @@ static alibi_status run_products(struct bench *b)
 static alibi_status time_repeats(struct bench *b, int64_t repeats)
 {
     for (int64_t i = 0; i < repeats; i++) {
-        if (alibi_global_stop_requested())
+        if (call_stopped(b->call))
             return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld repeats",
                         (long long)i, (long long)repeats);
         TRY_RETURN(time_work(b, take_step, &b->step_seconds[i]));
@@ -234,12 +235,14 @@ static struct bench bench_of(alibi_device *device, int64_t batch, int64_t length
 
 alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *config,
                                int64_t batch, int64_t length, int64_t repeats, int recompute,
-                               double skip, struct alibi_bench_step *result)
+                               double skip, struct alibi_bench_step *result,
+                               const struct alibi_call *call)
 {
     alibi_status status;
     struct bench b = bench_of(device, batch, length, recompute, skip);
     struct alibi_bench_step r = { 0 };
 
+    b.call = call;
     TRY(check_shape(batch, length, repeats));
     TRY(check_training(recompute, skip));
     b.device->ops->reset_peak(b.device);
@@ -254,7 +257,6 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     fill_result(&b, repeats, &r);
     *result = r;
 out:
-    stop_clear(); /* whoever asked for a stop has it */
     bench_fini(&b);
     return status;
 }
@@ -325,7 +327,8 @@ out:
 }
 
 alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
-                              int64_t length, double *seconds, size_t *peak_bytes)
+                              int64_t length, double *seconds, size_t *peak_bytes,
+                              const struct alibi_call *call)
 {
     alibi_status status;
     struct device *dev = &device->device;
@@ -337,6 +340,10 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     double begin;
 
     TRY(check_shape(1, length, 1));
+    if (call_stopped(call)) {
+        status = fail(ALIBI_INTERRUPTED, "bench: stopped before length %lld", (long long)length);
+        goto out;
+    }
     dev->ops->reset_peak(dev);
     TRY(default_training(&training));
     TRY(new_model(&m, device, config, length, false));
@@ -349,7 +356,6 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     *seconds = clock_seconds() - begin;
     *peak_bytes = device_peak(dev);
 out:
-    stop_clear();
     mem_free(nll);
     mem_free(tokens);
     workspace_free(w);

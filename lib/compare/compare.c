@@ -211,7 +211,7 @@ static alibi_status run_methods(alibi_device *device, const struct request *r,
     for (int i = 0; i < r->compare.methods.count && status == ALIBI_OK; i++) {
         struct alibi_compare_method method;
 
-        if (call_stopped(call) || alibi_global_stop_requested())
+        if (call_stopped(call))
             return ALIBI_INTERRUPTED;
         status = result_init(&method, r->compare.methods.at[i], r->compare.lengths.count);
         if (status == ALIBI_OK)
@@ -297,7 +297,6 @@ alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare 
     *out = result;
     result = NULL;
 out:
-    stop_clear();
     if (status == ALIBI_INTERRUPTED)
         fail(status, "stopped; completed work is saved in '%s', and the same command resumes it",
              dir);

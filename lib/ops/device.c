@@ -154,6 +154,9 @@ static alibi_status open_any(alibi_device *d, const struct alibi_compute *comput
     if (status != ALIBI_OK)
         call_note(call, "no GPU is used (%s): running on the CPU", alibi_error());
     d->device.ops = ops_cpu();
+    if (cpu_set_is_missing(getenv("ALIBI_SIMD")))
+        call_warn(call, "ALIBI_SIMD is '%s', which this machine does not have: the widest is used",
+                  getenv("ALIBI_SIMD"));
     memcpy(d->name, "cpu", sizeof "cpu");
     return ALIBI_OK;
 }

@@ -447,8 +447,10 @@ struct ops {
 
 /* The devices of this process (device.c). The host needs no state. */
 extern const struct ops ops_ref;
-const struct ops *ops_cpu(
-    void); /* the reference with the CPU's overrides for the vector unit found at run time */
+/* The reference with the CPU's overrides, for the widest vector set that this machine has, or the
+ * one that ALIBI_SIMD names. */
+const struct ops *ops_cpu(void);
+bool cpu_set_is_missing(const char *name); /* "avx512": NULL and "" are not missing */
 
 /* The public device: a backend's device, and the type of the models on it. */
 struct alibi_device {

@@ -81,10 +81,8 @@ static inline void count_report(void *user, const struct alibi_progress *p)
     struct stopper *s = user;
 
     (void)p;
-    if (++s->reports == s->stop_at) {
+    if (++s->reports == s->stop_at)
         alibi_stop_request(&s->stop);
-        alibi_request_stop();
-    }
 }
 
 static inline alibi_status run_with_stop(const struct setting *s, const char *dir, int stop_at,
@@ -92,14 +90,9 @@ static inline alibi_status run_with_stop(const struct setting *s, const char *di
 {
     struct stopper stopper = { .stop_at = stop_at };
     struct alibi_call call = { &stopper, .progress = count_report, .stop = &stopper.stop };
-    struct alibi_hooks hooks = { .user = &stopper, .progress = count_report };
-    alibi_status status;
 
-    alibi_set_hooks(&hooks);
-    status = alibi_compare_run(test_device(), &s->compare, &s->config, &s->training, s->corpus, dir,
-                               out, &call);
-    alibi_set_hooks(NULL);
-    return status;
+    return alibi_compare_run(test_device(), &s->compare, &s->config, &s->training, s->corpus, dir,
+                             out, &call);
 }
 
 static inline alibi_status run(const struct setting *s, const char *dir,

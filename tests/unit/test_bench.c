@@ -61,17 +61,20 @@ static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
 {
     struct alibi_config c = tiny();
     struct alibi_bench_step r;
+    struct alibi_stop stop = { 0 };
+    struct alibi_call stopped = { .stop = &stop };
     double seconds;
     size_t bytes;
 
     (void)state;
-    alibi_request_stop();
-    assert_fails(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r),
-                 ALIBI_INTERRUPTED, "0 of 3");
-    assert_ok(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
-    alibi_request_stop();
-    assert_fails(alibi_bench_eval(test_device(), &c, 0, &seconds, &bytes), ALIBI_USAGE, "length 0");
-    assert_false(alibi_global_stop_requested());
+    alibi_stop_request(&stop);
+    assert_fails(
+        alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r, &stopped),
+        ALIBI_INTERRUPTED, "0 of 3");
+    assert_ok(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r, NULL));
+    assert_fails(alibi_bench_eval(test_device(), &c, 8, &seconds, &bytes, &stopped),
+                 ALIBI_INTERRUPTED, "8");
+    assert_ok(alibi_bench_eval(test_device(), &c, 8, &seconds, &bytes, NULL));
 }
 
 static void the_numbers_of_a_step_fit_together(void **state)
@@ -82,7 +85,7 @@ static void the_numbers_of_a_step_fit_together(void **state)
            attention = 7.0 * 2 * 2 * 8 * 8 * 12;
 
     (void)state;
-    assert_ok(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r));
+    assert_ok(alibi_bench_train(test_device(), &c, 2, 8, 3, ALIBI_RECOMPUTE_NONE, 0, &r, NULL));
     assert_true(r.parameters > 0 && r.peak_bytes > 0 && r.product_gflops > 0);
     assert_close_relative(r.step_gflops * r.step_seconds, (linear + attention) * 1e-9, 1e-9);
     assert_close_relative(r.tokens_per_s * r.step_seconds, 16, 1e-9);
@@ -129,9 +132,10 @@ static void computing_blocks_again_takes_less_memory(void **state)
 
     (void)state;
     c.layers = 8;
-    assert_ok(alibi_bench_train(test_device(), &c, 4, 64, 1, ALIBI_RECOMPUTE_NONE, 0, &keeps));
     assert_ok(
-        alibi_bench_train(test_device(), &c, 4, 64, 1, ALIBI_RECOMPUTE_BLOCK, 0x1p-24, &again));
+        alibi_bench_train(test_device(), &c, 4, 64, 1, ALIBI_RECOMPUTE_NONE, 0, &keeps, NULL));
+    assert_ok(alibi_bench_train(test_device(), &c, 4, 64, 1, ALIBI_RECOMPUTE_BLOCK, 0x1p-24, &again,
+                                NULL));
     assert_true(again.peak_bytes < keeps.peak_bytes);
 }
 
@@ -152,11 +156,11 @@ static void attention_alone_counts_what_it_used(void **state)
     struct alibi_bench_attention_result some, all;
 
     (void)state;
-    assert_ok(alibi_bench_attention(test_device(), &how, 1000, &some));
+    assert_ok(alibi_bench_attention(test_device(), &how, 1000, &some, NULL));
     assert_true(some.used > 0 && some.used < 1 && some.left_out > 0 && some.left_out <= 1e-3);
     assert_true(some.forward_peak_bytes > 0 && some.peak_bytes > some.forward_peak_bytes);
     how.skip = 0;
-    assert_ok(alibi_bench_attention(test_device(), &how, 1000, &all));
+    assert_ok(alibi_bench_attention(test_device(), &how, 1000, &all, NULL));
     assert_true(all.used == 1 && all.left_out == 0);
 }
 
@@ -169,7 +173,7 @@ static void memory_of_an_evaluation_is_linear_in_the_length(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        assert_ok(alibi_bench_eval(test_device(), &c, 500 << i, &seconds, &peak[i]));
+        assert_ok(alibi_bench_eval(test_device(), &c, 500 << i, &seconds, &peak[i], NULL));
     assert_true(peak[2] > peak[1] && peak[1] > peak[0]);
     assert_true((double)(peak[2] - peak[1]) < 2.2 * (double)(peak[1] - peak[0]));
 }
@@ -182,21 +186,22 @@ static void shapes_that_cannot_be_are_refused(void **state)
     size_t peak;
 
     (void)state;
-    assert_fails(alibi_bench_train(test_device(), &c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r),
+    assert_fails(alibi_bench_train(test_device(), &c, 0, 8, 1, ALIBI_RECOMPUTE_NONE, 0, &r, NULL),
                  ALIBI_USAGE, "batch 0");
-    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r),
+    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 0, ALIBI_RECOMPUTE_NONE, 0, &r, NULL),
                  ALIBI_USAGE, "repeats 0");
-    assert_fails(
-        alibi_bench_train(test_device(), &c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE, 0, &r),
-        ALIBI_MEMORY, "does not fit");
-    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 1, 3, 0, &r), ALIBI_USAGE,
+    assert_fails(alibi_bench_train(test_device(), &c, INT64_MAX, INT64_MAX, 1, ALIBI_RECOMPUTE_NONE,
+                                   0, &r, NULL),
+                 ALIBI_MEMORY, "does not fit");
+    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 1, 3, 0, &r, NULL), ALIBI_USAGE,
                  "recompute 3");
-    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r),
+    assert_fails(alibi_bench_train(test_device(), &c, 1, 8, 1, ALIBI_RECOMPUTE_NONE, 1, &r, NULL),
                  ALIBI_USAGE, "skip 1");
-    assert_fails(alibi_bench_eval(test_device(), &c, -1, &seconds, &peak), ALIBI_USAGE,
+    assert_fails(alibi_bench_eval(test_device(), &c, -1, &seconds, &peak, NULL), ALIBI_USAGE,
                  "length -1");
     c.heads = 5;
-    assert_fails(alibi_bench_eval(test_device(), &c, 8, &seconds, &peak), ALIBI_USAGE, "heads 5");
+    assert_fails(alibi_bench_eval(test_device(), &c, 8, &seconds, &peak, NULL), ALIBI_USAGE,
+                 "heads 5");
 }
 
 int main(void)

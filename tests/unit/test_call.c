@@ -67,43 +67,6 @@ static void a_stop_stays_requested_and_stops_only_its_own_calls(void **state)
     assert_false(alibi_stop_requested(NULL));
 }
 
-/* ---- the hooks that all calls share */
-
-static void log_and_progress_go_to_the_hooks_and_nowhere_without_them(void **state)
-{
-    struct heard heard = { 0 };
-    struct alibi_hooks hooks = { &heard, hear_progress, hear_line };
-    struct alibi_progress progress = { .task = "train", .done = 7 };
-
-    (void)state;
-    log_warning("to nobody");
-    report_progress(&progress);
-    alibi_set_hooks(&hooks);
-    log_warning("step %d: '%s'", 3, "a\nb");
-    assert_string_equal(heard.line, "step 3: 'a?b'");
-    assert_int_equal(heard.level, ALIBI_WARNING);
-    log_note("note");
-    assert_int_equal(heard.level, ALIBI_NOTE);
-    report_progress(&progress);
-    assert_int_equal(heard.done, 7);
-    alibi_set_hooks(NULL);
-    log_note("to nobody");
-    report_progress(&progress);
-    assert_int_equal(heard.lines, 2);
-    assert_int_equal(heard.reports, 1);
-}
-
-static void stop_stays_requested_until_it_is_cleared(void **state)
-{
-    (void)state;
-    assert_false(alibi_global_stop_requested());
-    alibi_request_stop();
-    assert_true(alibi_global_stop_requested());
-    assert_true(alibi_global_stop_requested());
-    stop_clear();
-    assert_false(alibi_global_stop_requested());
-}
-
 static void clock_does_not_go_back(void **state)
 {
     double before = clock_seconds();
@@ -121,8 +84,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_is_heard_by_its_own_callbacks_only),
         cmocka_unit_test(a_stop_stays_requested_and_stops_only_its_own_calls),
-        cmocka_unit_test(log_and_progress_go_to_the_hooks_and_nowhere_without_them),
-        cmocka_unit_test(stop_stays_requested_until_it_is_cleared),
         cmocka_unit_test(clock_does_not_go_back),
     };
 

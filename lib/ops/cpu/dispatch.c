@@ -62,17 +62,14 @@ bool cpu_ops_for_set(struct ops *out, const char *name)
 
 static struct ops chosen;
 
-/* ALIBI_SIMD may name a lower set. */
+/* ALIBI_SIMD may name a lower set; alibi_device_open warns of one that is not there. */
 static void choose(void)
 {
-    const char *wanted = getenv("ALIBI_SIMD"), *widest = cpu_set_name(0);
+    const char *wanted = getenv("ALIBI_SIMD");
 
     if (wanted && *wanted && cpu_ops_for_set(&chosen, wanted))
         return;
-    if (wanted && *wanted)
-        log_warning("ALIBI_SIMD is '%s', which this machine does not have: '%s' is used", wanted,
-                    widest);
-    cpu_ops_for_set(&chosen, widest);
+    cpu_ops_for_set(&chosen, cpu_set_name(0));
 }
 
 const struct ops *ops_cpu(void)
@@ -81,4 +78,11 @@ const struct ops *ops_cpu(void)
 
     pthread_once(&once, choose);
     return &chosen;
+}
+
+bool cpu_set_is_missing(const char *name)
+{
+    struct ops ops;
+
+    return name != NULL && *name != '\0' && !cpu_ops_for_set(&ops, name);
 }
