@@ -104,14 +104,9 @@ alibi_status guard_check(const struct model *m, double loss, int64_t step, doubl
     return ALIBI_OK;
 }
 
-static double clip_factor(double clip, double norm)
-{
-    return clip > 0 && norm > clip ? clip / norm : 1;
-}
-
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
                               double loss, double *norm)
 {
     TRY_RETURN(guard_check(o->model, loss, step, norm));
-    return optimizer_step(o, t, step, clip_factor(t->clip, *norm));
+    return optimizer_step(o, t, step, t->clip > 0 && *norm > t->clip ? t->clip / *norm : 1);
 }

@@ -26,8 +26,8 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
 /* The norm of the gradient over all parameters. ALIBI_NUMERIC: the loss, or the gradient of a
  * tensor that is named, is not finite. */
 alibi_status guard_check(const struct model *m, double loss, int64_t step, double *norm);
-/* What a step does once loss and gradients are there: guard, clip, apply. *norm is the gradient's
- * before clipping. */
+/* What a step does with its loss and gradients: check, clip, apply. *norm is the gradient's before
+ * clipping. */
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
                               double loss, double *norm);
 
@@ -44,25 +44,25 @@ void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* ---- journal (journal.c): what a run writes beside its checkpoints */
 
-/* log.jsonl has one line per step and no times in it: that of a resumed run is that of one never
- * stopped. Times are in timing.json. */
+/* log.jsonl has one line per step and no times, so that a resumed run writes the same bytes as one
+ * that was never stopped. Times are in timing.json. */
 struct journal {
     struct file *log;
     struct text line;
     char *timing_path;
-    double seconds; /* of all steps so far, and the most memory held */
-    int64_t peak_bytes;
+    double seconds;     /* of all steps so far */
+    int64_t peak_bytes; /* the most memory held */
 };
 
-/* Opens the journal of a run that stands at `step`: lines beyond it are cut off. */
+/* Opens the journal of a run that has done `step` steps: lines beyond are cut off. */
 alibi_status journal_open(struct journal *j, const char *run, int64_t step,
                           const struct alibi_call *call);
 void journal_close(struct journal *j);
 alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm,
                             double lr);
 
-/* Before a checkpoint: the lines up to it are on the disk, and so are the times. peak: of the
- * device's memory, so far. */
+/* Before a checkpoint: puts the lines and the times on the disk. peak: bytes of the device's memory
+ * so far. */
 alibi_status journal_sync(struct journal *j, size_t peak);
 
 #endif
