@@ -371,7 +371,8 @@ typedef struct alibi_corpus alibi_corpus;
 enum alibi_split { ALIBI_TRAIN, ALIBI_VALID, ALIBI_TEST, ALIBI_ALL };
 
 /* If only tokens are known and the vocabulary is of words, the documents are lines: words have no
- * other end token. */
+ * other end token. If the tokenizer has no end token, the documents of a split, and of shards from
+ * elsewhere, are unknown: 0. */
 struct alibi_corpus_info {
     int64_t documents, tokens, words, bytes;
     int64_t vocab;

@@ -43,13 +43,6 @@ static void cut_by_length(alibi_corpus *c)
     c->cuts[2] = cut_at(c, c->count - part, reach);
 }
 
-/* The validation split is a text of its own, and there is no test split. */
-static void cut_after(alibi_corpus *c, int64_t train)
-{
-    c->cuts[1] = train;
-    c->cuts[2] = c->count;
-}
-
 /* The checksum of the tokens so far. */
 static uint32_t checksum_tokens(alibi_corpus *c)
 {
@@ -370,10 +363,12 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
         TRY(add_paths(c, &valid, 1, reading, call));
     }
     seal(c);
-    if (valid == NULL)
+    if (valid == NULL) {
         cut_by_length(c);
-    else
-        cut_after(c, train);
+    } else { /* the validation split is a text of its own, and there is no test split */
+        c->cuts[1] = train;
+        c->cuts[2] = c->count;
+    }
     *out = c;
     c = NULL;
 out:

@@ -253,16 +253,6 @@ static alibi_status make_room(struct counting *c, int64_t parts)
     return ALIBI_OK;
 }
 
-static void merge_shard(struct counting *c, int shard, struct failure *failure)
-{
-    alibi_status status = ALIBI_OK;
-
-    for (int64_t part = 0; part < c->stretches->count && status == ALIBI_OK; part++)
-        status = tally_merge(c->total, &c->parts[part], shard);
-    if (status != ALIBI_OK)
-        failure_keep(failure, status);
-}
-
 static alibi_status merge_parts(struct counting *c)
 {
     struct failure *failures = NULL;
@@ -270,8 +260,13 @@ static alibi_status merge_parts(struct counting *c)
 
     TRY_RETURN(NEW_ZERO_ARRAY(&failures, TALLY_SHARDS, "failures"));
 #pragma omp parallel for schedule(dynamic, 1) num_threads(c->stretches->threads)
-    for (int shard = 0; shard < TALLY_SHARDS; shard++)
-        merge_shard(c, shard, &failures[shard]);
+    for (int shard = 0; shard < TALLY_SHARDS; shard++) {
+        alibi_status failed = ALIBI_OK;
+        for (int64_t part = 0; part < c->stretches->count && failed == ALIBI_OK; part++)
+            failed = tally_merge(c->total, &c->parts[part], shard);
+        if (failed != ALIBI_OK)
+            failure_keep(&failures[shard], failed);
+    }
     for (int shard = 0; shard < TALLY_SHARDS && status == ALIBI_OK; shard++)
         status = failure_raise(&failures[shard]);
     mem_free(failures);
