@@ -11,7 +11,7 @@
 
 struct job {
     int64_t batch, length, repeats, vocab;
-    struct alibi_int_list lengths;
+    struct alibi_int_list lengths, sequences;
     struct alibi_name_list methods;
     bool json;
     double skip;
@@ -43,14 +43,17 @@ static const struct alibi_option options[] = {
     { "batch", ALIBI_OPTION_INT, AT(batch), 1, 65536, NULL, NULL, "N",
       "train: windows per step; default: the recipe's" },
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "train: tokens per window; default: the recipe's train_length" },
+      "train: tokens per window; decode: tokens before the first step; default: the recipe's "
+      "train_length" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, "4096,16384,65536",
       "LIST", "memory, attention: lengths to measure at" },
+    { "sequences", ALIBI_OPTION_INTS, AT(sequences), 1, 4096, NULL, "1,32", "LIST",
+      "decode: numbers of sequences to decode at once" },
     { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, NULL, "LIST",
       "train: compare these position methods: their steps alternate in one process, and each "
       "has its ratio to the first" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
-      "train, attention: measurements; the median counts" },
+      "train, attention, decode: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
       "vocabulary of the model; default: 257, all bytes; 50257 for the built-in gpt2-124m, and "
       "50304 for all that are built in for a GPU" },
@@ -459,6 +462,59 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
     return cli_bench_attention(job->device, &how, &job->lengths, job->json);
 }
 
+/* ---- bench decode */
+
+struct decode_row {
+    struct alibi_config config;
+    int64_t sequences, length;
+    struct alibi_bench_decode result;
+};
+
+static alibi_status bench_decode(const struct job *job, const struct bench_case *cases, int count)
+{
+    struct decode_row rows[ALIBI_LIST_MAX];
+    char peak[CLI_SHORT];
+    alibi_status status = ALIBI_OK;
+
+    (void)count; /* one case, several numbers of sequences */
+    for (int i = 0; i < job->sequences.count && status == ALIBI_OK; i++) {
+        struct decode_row *row = &rows[i];
+        struct alibi_bench_decode *r = &row->result;
+
+        row->sequences = job->sequences.at[i];
+        row->length = job->length ? job->length : cases[0].length ? cases[0].length : 256;
+        status = configure(job, &cases[0], row->length, &row->config);
+        if (status == ALIBI_OK)
+            status = alibi_bench_decode(job->device, &row->config, row->sequences, row->length,
+                                        job->repeats, job->skip, r, cli_call());
+        if (status != ALIBI_OK || job->json)
+            continue;
+        if (i == 0)
+            printf("%-12s %6s %9s %7s %9s %9s %7s %10s\n", "recipe", "vocab", "sequences", "length",
+                   "ms/step", "tokens/s", "ratio", "peak");
+        printf("%-12s %6lld %9lld %7lld %9.3f %9.1f %7.2f %10s\n", cases[0].name,
+               (long long)row->config.vocab, (long long)row->sequences, (long long)row->length,
+               1e3 * r->step_seconds, r->tokens_per_s,
+               r->tokens_per_s / rows[0].result.tokens_per_s, cli_short_bytes(peak, r->peak_bytes));
+        fflush(stdout);
+    }
+    if (status != ALIBI_OK || !job->json)
+        return status;
+    cli_json_open(NULL, '[');
+    for (int i = 0; i < job->sequences.count; i++) {
+        cli_json_open(NULL, '{');
+        print_model_json(job, cases[0].name, &rows[i].config);
+        cli_json_int("sequences", rows[i].sequences);
+        cli_json_int("length", rows[i].length);
+        cli_json_real("step_seconds", rows[i].result.step_seconds);
+        cli_json_real("tokens_per_s", rows[i].result.tokens_per_s);
+        cli_json_int("peak_bytes", (int64_t)rows[i].result.peak_bytes);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    return ALIBI_OK;
+}
+
 /* ---- the run */
 
 static const struct bench {
@@ -471,6 +527,7 @@ static const struct bench {
     { "train", bench_train, 0, train_cases, gpu_train_cases, CLI_COUNT(train_cases) },
     { "memory", bench_memory, 0, memory_cases, memory_cases, CLI_COUNT(memory_cases) },
     { "attention", bench_attention, 0x1p-24, NULL, NULL, 0 },
+    { "decode", bench_decode, 0x1p-24, memory_cases, memory_cases, CLI_COUNT(memory_cases) },
 };
 
 static const struct bench *find_bench(const char *name)
@@ -502,7 +559,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     if (!bench)
         return cli_fail(ALIBI_USAGE,
-                        "no benchmark '%s'; there are 'train', 'memory' and 'attention'",
+                        "no benchmark '%s'; there are 'train', 'memory', 'attention' and 'decode'",
                         line->operands[0]);
     if (!(line->given & 1u << SKIP_GROUP))
         job->skip = bench->skip;
@@ -531,13 +588,14 @@ alibi_status cmd_bench(int argc, char **argv)
     };
     struct cli_line line = {
         .command = "bench",
-        .usage = "train|memory|attention [OPTION...]",
+        .usage = "train|memory|attention|decode [OPTION...]",
         .about =
             "'train' measures a training step and compares its rate with what the device's matrix "
             "library reaches on the same products alone; on a GPU it also prints where the time "
             "goes. 'memory' evaluates one window at growing lengths and prints time and peak memory. "
-            "'attention' times attention alone, with 12 heads unless --heads says otherwise. Without "
-            "a recipe or model options, 'train' and 'memory' measure gpt2-124m and byte-10m, and on "
+            "'attention' times attention alone, with 12 heads unless --heads says otherwise. 'decode' "
+            "times steps that append a token to each of several sequences of different lengths. "
+            "Without a recipe or model options the others measure gpt2-124m and byte-10m, and on "
             "a GPU 'train' measures gpt2-124m and the shapes of the paper's models. A recipe has no "
             "vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
         .groups = groups,

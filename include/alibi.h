@@ -805,6 +805,19 @@ ALIBI_API alibi_status alibi_bench_eval(alibi_device *device, const struct alibi
                                         int64_t length, double *seconds, size_t *peak_bytes,
                                         const struct alibi_call *call);
 
+/* Decoding: a step appends one token to each of several sequences of different lengths. */
+struct alibi_bench_decode {
+    int64_t parameters;
+    double step_seconds; /* the median of the repeats */
+    double tokens_per_s; /* of all sequences */
+    size_t peak_bytes;
+};
+
+ALIBI_API alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config *config,
+                                          int64_t sequences, int64_t length, int64_t repeats,
+                                          double skip, struct alibi_bench_decode *result,
+                                          const struct alibi_call *call);
+
 /* Attention alone, on random numbers. */
 struct alibi_bench_attention {
     int64_t batch, heads, kv_heads, head_width, repeats;

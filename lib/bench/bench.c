@@ -98,8 +98,8 @@ static alibi_status check_shape(int64_t batch, int64_t length, int64_t repeats)
     return ALIBI_OK;
 }
 
-static alibi_status new_model(struct model **out, alibi_device *device,
-                              const struct alibi_config *config, int64_t length, bool trainable)
+alibi_status bench_model(struct model **out, alibi_device *device,
+                         const struct alibi_config *config, int64_t length, bool trainable)
 {
     alibi_status status;
     struct alibi_config c = *config;
@@ -120,7 +120,7 @@ out:
 static alibi_status bench_init(struct bench *b, alibi_device *device,
                                const struct alibi_config *config, int64_t repeats)
 {
-    TRY_RETURN(new_model(&b->model, device, config, b->L, true));
+    TRY_RETURN(bench_model(&b->model, device, config, b->L, true));
     TRY_RETURN(workspace_new(&b->workspace, b->model, &b->settings));
     TRY_RETURN(default_training(&b->training));
     TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
@@ -346,7 +346,7 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     }
     dev->ops->reset_peak(dev);
     TRY(default_training(&training));
-    TRY(new_model(&m, device, config, length, false));
+    TRY(bench_model(&m, device, config, length, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = training.skip }));
     TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
     TRY(NEW_ARRAY(&nll, length, "losses"));

@@ -31,6 +31,10 @@ alibi_status products_run(struct products *p);
 /* 2 rows in out, three times per layer: forward, gradient of the input, gradient of the weight. */
 double products_flops(const struct products *p);
 
+/* A fresh model for inputs of that length. */
+alibi_status bench_model(struct model **out, alibi_device *device,
+                         const struct alibi_config *config, int64_t length, bool trainable);
+
 /* Random tokens of a model's vocabulary, [count]; mem_free. */
 alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count);
 

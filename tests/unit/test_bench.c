@@ -77,6 +77,26 @@ static void a_stop_request_ends_one_benchmark_and_not_the_next(void **state)
     assert_ok(alibi_bench_eval(test_device(), &c, 8, &seconds, &bytes, NULL));
 }
 
+static void decoding_is_measured_for_any_number_of_sequences(void **state)
+{
+    struct alibi_config c = tiny();
+    struct alibi_bench_decode r;
+    struct alibi_stop stop = { 0 };
+
+    (void)state;
+    for (int64_t sequences = 1; sequences <= 33; sequences += 16) {
+        assert_ok(alibi_bench_decode(test_device(), &c, sequences, 9, 4, 0, &r, NULL));
+        assert_true(r.step_seconds > 0 && r.peak_bytes > 0);
+        assert_close(r.tokens_per_s * r.step_seconds, sequences, 1e-9);
+    }
+    assert_fails(alibi_bench_decode(test_device(), &c, 0, 9, 4, 0, &r, NULL), ALIBI_USAGE,
+                 "sequences 0");
+    alibi_stop_request(&stop);
+    assert_fails(alibi_bench_decode(test_device(), &c, 2, 8, 3, 0, &r,
+                                    &(struct alibi_call){ .stop = &stop }),
+                 ALIBI_INTERRUPTED, "0 of 3");
+}
+
 static void the_numbers_of_a_step_fit_together(void **state)
 {
     struct alibi_config c = tiny();
@@ -209,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
+        cmocka_unit_test(decoding_is_measured_for_any_number_of_sequences),
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
         cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),
         cmocka_unit_test(methods_are_compared_with_the_first_one),
