@@ -17,7 +17,7 @@ static void print_head(const struct alibi_bench_attention *how,
     if (how->decode)
         printf(" %10s", "decode us");
     printf(" %10s %10s", "tiles used", "peak");
-    printf(how->verify ? " %10s\n" : "\n", "left out");
+    printf(how->verify ? " %10s\n" : "\n", "skipped");
 }
 
 static void print_row(const struct alibi_bench_attention *how,

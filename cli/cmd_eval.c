@@ -39,7 +39,7 @@ static const struct alibi_option options[] = {
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may leave out, relative to what it uses; 0: none" },
     { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
-      "find the largest weight that was left out, pair by pair in double precision; takes long" },
+      "find the largest weight that was skipped, pair by pair in double precision; slow" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
       "stream: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
     { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL,
@@ -128,7 +128,7 @@ static void print_head(const struct alibi_eval_result *r, enum alibi_split split
     printf(" %10s %12s %9s %9s %8s %10s %9s %6s", "token ppl", "word ppl", "bits/byte", "nll",
            "error", "tokens", "tokens/s", "tiles");
     if (verify)
-        printf(" %9s", "left out");
+        printf(" %9s", "skipped");
     printf("   %s, split %s\n", protocol_names[r->protocol], split_names[split]);
 }
 

@@ -562,7 +562,7 @@ struct alibi_eval_result {
     double seconds, tokens_per_s;
     size_t peak_bytes;
     double tiles_used; /* share of attention's tiles that were computed; 1 without skipping */
-    double left_out;   /* verify: the largest share of a query's weight that was left out */
+    double left_out;   /* verify: the largest share of a query's weight that was skipped */
     double attention_seconds;
     int bins; /* loss by position, in bins that double */
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
@@ -834,7 +834,7 @@ struct alibi_bench_attention_result {
     double decode_seconds;                    /* of one token after length - 1 others */
     double forward_gflops, backward_gflops;   /* of the pairs that were computed */
     double used;                              /* share of the tiles that were computed */
-    double left_out; /* the largest share of a query's weight that was left out */
+    double left_out; /* the largest share of a query's weight that was skipped */
     size_t forward_peak_bytes, peak_bytes;
 };
 

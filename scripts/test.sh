@@ -57,7 +57,7 @@ case ${1-} in
 "")
     : > "$log"
     echo "== layout"
-    scripts/check_layout.sh format rooms public || status=1
+    scripts/check_layout.sh || status=1
     describe_cuda
     run "release build" build/release
     ;;

@@ -1,7 +1,7 @@
-/* test_skipping.c - keys that are left out, against exact attention in double precision
+/* test_skipping.c - skipped keys, against exact attention in double precision
  *
  * Each case prints the share of tiles that was used, the share that an oracle with the same budget
- * would use, the largest weight that was left out, and the error against what is proven for it. */
+ * would use, the largest weight that was skipped, and the error against what is proven for it. */
 #include "ops/calls.h"
 #include "ops/problem.h"
 
@@ -135,7 +135,7 @@ static bool is_kept(const struct data *d, int64_t h, int64_t i, int64_t t)
 
 struct shares {
     double kept, oracle; /* of all tiles on and below the diagonal */
-    double left_out;     /* the largest weight of what a row left out, of all its weight */
+    double left_out;     /* the largest share of a row's weight that was skipped */
 };
 
 /* weights[t] <- the weight of key tile t for one query; returns the query's largest score. */
@@ -264,7 +264,7 @@ static bool check_case(struct skip_case c, const struct ops *ops)
     assert_ok(attention_forward_of(&ref, exact, exact_lse, d.f64));
     struct shares s = measure(&d, exact_lse);
     printf(
-        "skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f left out %.1e",
+        "skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f skipped %.1e",
         (int)c.L, (int)c.H, (int)c.Hkv, (int)c.D,
         c.bias == BIAS_LINEAR  ? "alibi"
         : c.bias == BIAS_TABLE ? "table"

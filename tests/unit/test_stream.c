@@ -108,7 +108,7 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
     alibi_corpus_free(c);
 }
 
-/* Keys and values in bf16, their norms in fp32; and what was left out is found whatever the type.
+/* Keys and values in bf16, their norms in fp32; and the verifier works with any type.
  * */
 static void a_stream_in_bf16_equals_its_window_and_is_near_fp32(void **state)
 {
@@ -237,13 +237,13 @@ static void verify_finds_no_more_than_the_budget(void **state)
 
     (void)state;
     assert_ok(evaluate(m, c, e, 1e-3, &r));
-    printf("tiles used %.3f, left out %.3e\n", r.tiles_used, r.left_out);
+    printf("tiles used %.3f, skipped %.3e\n", r.tiles_used, r.left_out);
     assert_true(r.tiles_used < 1 && r.left_out > 0 && r.left_out <= 1e-3);
     model_free(m);
     alibi_corpus_free(c);
 }
 
-/* Numbers as training makes them: the loss is that of every pair, and no more is left out than the
+/* Numbers as training makes them: the loss is that of every pair, and no more is skipped than the
  * budget. */
 static void a_trained_model_loses_nothing(void **state)
 {
@@ -276,7 +276,7 @@ static void a_trained_model_loses_nothing(void **state)
                              &(struct alibi_eval){ .length = 2048, .tokens = 4096, .verify = true },
                              &some, &(struct alibi_call){ .skip = 0x1p-24 }));
     printf(
-        "loss %.2f after training; %.9f with every pair, %.9f with %.1f%% of the tiles, left out %.1e\n",
+        "loss %.2f after training; %.9f with every pair, %.9f with %.1f%% of the tiles, skipped %.1e\n",
         trained.loss, all.nll, some.nll, 100 * some.tiles_used, some.left_out);
     assert_true(fabs(all.nll - some.nll) < 1e-6 * all.nll);
     assert_true(some.tiles_used < 0.8 && some.left_out <= 0x1p-24);

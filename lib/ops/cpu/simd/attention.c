@@ -10,7 +10,7 @@
  * At the end y = o / l and lse = m + log l. Few queries (decoding) go row by row instead, in
  * attention_decode.c.
  *
- * With a budget (skipping.h) a tile is left out if its norms prove that it has no weight, or else,
+ * With a budget (skipping.h) a tile is skipped if its norms prove that it has no weight, or else,
  * once its scores are there, if the largest of them does; when the norms prove it of all keys that
  * are left, the walk ends. */
 #include <omp.h>
@@ -29,7 +29,7 @@ struct work {
     float *strip;   /* [2 TILE] */
     float *top;     /* [TILE] the largest score of the tile at hand */
     float *reach;   /* [TILE] |scale q_i| */
-    float *out;     /* [TILE] bound on the weight that was left out */
+    float *out;     /* [TILE] bound on the weight that was skipped */
     float *bound;   /* [TILE] what would come to it */
 };
 
@@ -57,7 +57,7 @@ static struct work work_at(const struct heads *c, float *memory)
     return w;
 }
 
-/* ---- what may be left out */
+/* ---- what may be skipped */
 
 /* Numbers of these sizes went into an exponent: it may be off by so much, in fp32 and in any order
  * of sums. */
@@ -123,7 +123,7 @@ static void find_top(struct work *w, const struct tile *t)
         for (int64_t j = 1; j < keys; j++) {
             vec s = vec_load(w->s + j * TILE + i);
             top = vec_select((s > top) | (s != s), s,
-                             top); /* what is not a number stays: such a tile is never left out */
+                             top); /* NaN stays: such a tile is never skipped */
         }
         vec_store(w->top + i, top);
     }
@@ -156,7 +156,7 @@ static void shrink_outputs(struct work *w, const struct heads *c, const struct t
     }
 }
 
-/* False if the tile was left out. */
+/* False if the tile was skipped. */
 static bool visit(struct work *w, const struct heads *c, const struct tile *t,
                   struct key_range keys, float eps)
 {

@@ -109,7 +109,8 @@ static void add_values(struct work *w, const struct heads *c, struct rows values
     multiply(&p);
 }
 
-/* Does what is left out still fit into the budget with these keys? Then they are taken from it. */
+/* Do the skipped keys still fit into the budget together with these? Then these are charged to it.
+ */
 static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position,
                       struct key_range keys, float eps)
 {
