@@ -93,9 +93,8 @@ struct text {
     size_t length, capacity;
     alibi_status status; /* of the first append that failed */
 };
-alibi_status text_append(struct text *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length);
+void text_append(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_append_bytes(struct text *t, const void *bytes, size_t length);
 /* ALIBI_OK, or the first failure of an append, with its message. */
 alibi_status text_status(const struct text *t);
 void text_free(struct text *t);

@@ -17,8 +17,9 @@ static alibi_status join(char **out, const char *a, size_t a_length, const char 
     struct text path = { 0 };
     alibi_status status;
 
-    TRY(text_append_bytes(&path, a, a_length));
-    TRY(text_append(&path, "%s%s", middle, b));
+    text_append_bytes(&path, a, a_length);
+    text_append(&path, "%s%s", middle, b);
+    TRY(text_status(&path));
     *out = path.data;
     return ALIBI_OK;
 out:

@@ -72,8 +72,8 @@ void option_write(struct json_writer *w, const char *key, const struct alibi_opt
 
 /* Appends a string with its quotes (bytes that are not UTF-8 become U+FFFD), and a double as the
  * shortest text that reads back the same ("null" if it is not finite). */
-alibi_status json_append_string(struct text *t, const char *text, size_t length);
-alibi_status json_append_real(struct text *t, double value);
+void json_append_string(struct text *t, const char *text, size_t length);
+void json_append_real(struct text *t, double value);
 
 /* ---- sealed files (sealed.c)
  *

@@ -18,55 +18,59 @@ static size_t plain_prefix(const char *text, size_t length)
     return utf8_valid_prefix(text, n);
 }
 
-static alibi_status append_escaped(struct text *t, char c)
+static void append_escaped(struct text *t, char c)
 {
     switch (c) {
     case '"':
     case '\\':
-        return text_append(t, "\\%c", c);
+        text_append(t, "\\%c", c);
+        break;
     case '\n':
-        return text_append(t, "\\n");
+        text_append(t, "\\n");
+        break;
     case '\t':
-        return text_append(t, "\\t");
+        text_append(t, "\\t");
+        break;
     case '\r':
-        return text_append(t, "\\r");
+        text_append(t, "\\r");
+        break;
     default:
-        return (unsigned char)c < 0x20 ? text_append(t, "\\u%04x", (unsigned)c)
-                                       : text_append(t, "\\ufffd");
+        if ((unsigned char)c < 0x20)
+            text_append(t, "\\u%04x", (unsigned)c);
+        else
+            text_append(t, "\\ufffd");
     }
 }
 
-alibi_status json_append_string(struct text *t, const char *text, size_t length)
+void json_append_string(struct text *t, const char *text, size_t length)
 {
-    TRY_RETURN(text_append_bytes(t, "\"", 1));
+    text_append_bytes(t, "\"", 1);
     for (size_t at = 0; at < length;) {
         size_t plain = plain_prefix(text + at, length - at);
-        TRY_RETURN(text_append_bytes(t, text + at, plain));
+        text_append_bytes(t, text + at, plain);
         at += plain;
         if (at < length)
-            TRY_RETURN(append_escaped(t, text[at++]));
+            append_escaped(t, text[at++]);
     }
-    return text_append_bytes(t, "\"", 1);
+    text_append_bytes(t, "\"", 1);
 }
 
 /* With 17 digits every double reads back; most need fewer, and the shortest is the one people
  * wrote. */
-alibi_status json_append_real(struct text *t, double value)
+void json_append_real(struct text *t, double value)
 {
     size_t start = t->length;
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    alibi_status status = ALIBI_OK;
 
     if (!isfinite(value))
-        status = text_append(t, "null");
-    for (int digits = 15; isfinite(value) && digits <= 17 && status == ALIBI_OK; digits++) {
+        text_append(t, "null");
+    for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
         t->length = start;
-        status = text_append(t, "%.*g", digits, value);
-        if (status == ALIBI_OK && strtod_l(t->data + start, NULL, plain) == value)
+        text_append(t, "%.*g", digits, value);
+        if (t->status != ALIBI_OK || strtod_l(t->data + start, NULL, plain) == value)
             break;
     }
     freelocale(plain);
-    return status;
 }
 
 /* ---- the writer */

@@ -16,45 +16,37 @@ alibi_status text_copy(char **out, const char *text)
     return ALIBI_OK;
 }
 
-/* Records the failure in the text, where text_status finds it again. */
-static alibi_status fail_text(struct text *t, alibi_status status)
-{
-    t->status = status;
-    return status;
-}
-
-/* Makes room for `more` bytes and the terminating 0; capacity doubles, so that appending n bytes
- * copies O(n). */
-static alibi_status reserve(struct text *t, size_t more)
+/* Makes room for `more` bytes and the terminating 0; false if the text has failed. The capacity
+ * doubles, so that appending n bytes copies O(n). */
+static bool reserve(struct text *t, size_t more)
 {
     size_t need, capacity = t->capacity > 0 ? t->capacity : 128;
-    alibi_status status;
 
     if (t->status != ALIBI_OK)
-        return t->status;
-    if (!size_add(&need, t->length, more) || !size_add(&need, need, 1))
-        return fail_text(t, fail(ALIBI_MEMORY, "not enough memory for a text of %zu + %zu bytes",
-                                 t->length, more));
+        return false;
+    if (!size_add(&need, t->length, more) || !size_add(&need, need, 1)) {
+        t->status = ALIBI_MEMORY;
+        return false;
+    }
     if (need <= t->capacity)
-        return ALIBI_OK;
+        return true;
     while (capacity < need)
         if (!size_multiply(&capacity, capacity, 2))
             capacity = need;
-    status = mem_grow((void **)&t->data, t->length, capacity, "a text");
-    if (status != ALIBI_OK)
-        return fail_text(t, status);
-    t->capacity = capacity;
-    return ALIBI_OK;
+    t->status = mem_grow((void **)&t->data, t->length, capacity, "a text");
+    if (t->status == ALIBI_OK)
+        t->capacity = capacity;
+    return t->status == ALIBI_OK;
 }
 
-alibi_status text_append_bytes(struct text *t, const void *bytes, size_t length)
+void text_append_bytes(struct text *t, const void *bytes, size_t length)
 {
-    TRY_RETURN(reserve(t, length));
+    if (!reserve(t, length))
+        return;
     if (length > 0)
         memcpy(t->data + t->length, bytes, length);
     t->length += length;
     t->data[t->length] = '\0';
-    return ALIBI_OK;
 }
 
 static int format_plainly(char *out, size_t size, const char *format, va_list args)
@@ -68,7 +60,7 @@ static int format_plainly(char *out, size_t size, const char *format, va_list ar
     return length;
 }
 
-alibi_status text_append(struct text *t, const char *format, ...)
+void text_append(struct text *t, const char *format, ...)
 {
     va_list args;
     int length;
@@ -76,14 +68,14 @@ alibi_status text_append(struct text *t, const char *format, ...)
     va_start(args, format);
     length = format_plainly(NULL, 0, format, args);
     va_end(args);
-    if (length < 0)
-        return fail_text(t, fail(ALIBI_MEMORY, "a text of the form '%s' is too long", format));
-    TRY_RETURN(reserve(t, (size_t)length));
+    if (length < 0 && t->status == ALIBI_OK)
+        t->status = ALIBI_MEMORY; /* longer than an int can count */
+    if (!reserve(t, length > 0 ? (size_t)length : 0))
+        return;
     va_start(args, format);
     format_plainly(t->data + t->length, (size_t)length + 1, format, args);
     va_end(args);
     t->length += (size_t)length;
-    return ALIBI_OK;
 }
 
 alibi_status text_status(const struct text *t)

@@ -250,10 +250,9 @@ static alibi_status spell_as_bytes(struct text *letters, struct slice bytes)
 {
     for (size_t i = 0; i < bytes.bytes; i++) {
         char letter[2];
-        TRY_RETURN(text_append_bytes(letters, letter,
-                                     byte_letter_put(letter, (unsigned char)bytes.at[i])));
+        text_append_bytes(letters, letter, byte_letter_put(letter, (unsigned char)bytes.at[i]));
     }
-    return ALIBI_OK;
+    return text_status(letters);
 }
 
 /* A token that stands for itself, and is not looked for in the text as added tokens are: no other

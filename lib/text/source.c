@@ -266,7 +266,8 @@ static alibi_status keep_line(struct source *s, const char *bytes, size_t length
     if (length > source_line_max - s->line.length)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': line %lld is longer than %zu bytes",
                     s->in.name, (long long)s->line_number + 1, source_line_max);
-    return text_append_bytes(&s->line, bytes, length);
+    text_append_bytes(&s->line, bytes, length);
+    return text_status(&s->line);
 }
 
 /* Most lines are whole in the buffer and are read there; the parts of others are joined first. */

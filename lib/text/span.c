@@ -197,9 +197,9 @@ static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t en
         bool joins =
             bytes == 0 && is_end(c, i) && i > 0 && i + 1 < split_end && !corpus_starts_line(c, i);
 
-        TRY_RETURN(text_append_bytes(out, joins ? "\n" : text, joins ? 1 : bytes));
+        text_append_bytes(out, joins ? "\n" : text, joins ? 1 : bytes);
     }
-    return ALIBI_OK;
+    return text_status(out);
 }
 
 static alibi_status write_span(struct file *file, const void *user)

@@ -439,8 +439,9 @@ static alibi_status read_bytes(alibi_tokenizer **out, struct scan *s)
 
 static alibi_status format_bytes(const alibi_tokenizer *t, struct text *json)
 {
-    return text_append(json, "{\"type\": \"bytes\", \"vocab\": %lld, \"end\": %d}\n",
-                       (long long)t->vocab, (int)t->end);
+    text_append(json, "{\"type\": \"bytes\", \"vocab\": %lld, \"end\": %d}\n", (long long)t->vocab,
+                (int)t->end);
+    return text_status(json);
 }
 
 static void free_bytes(alibi_tokenizer *t)

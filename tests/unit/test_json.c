@@ -90,10 +90,10 @@ static double tree_bytes(const char *text)
     json_t *json = NULL;
     double ratio;
 
-    assert_ok(text_append(&all, "["));
+    text_append(&all, "[");
     for (int i = 0; i < 1025; i++)
-        assert_ok(text_append(&all, "%s%s", i > 0 ? "," : "", text));
-    assert_ok(text_append(&all, "]"));
+        text_append(&all, "%s%s", i > 0 ? "," : "", text);
+    text_append(&all, "]");
     assert_ok(json_parse(&json, all.data, all.length, "x"));
     ratio = (double)bytes_held / (double)all.length;
     json_decref(json);
@@ -183,16 +183,16 @@ static void json_strings_are_escaped_and_read_back(void **state)
     json_t *json = NULL;
 
     (void)state;
-    assert_ok(json_append_string(&t, original, strlen(original)));
+    json_append_string(&t, original, strlen(original));
     assert_string_equal(t.data, "\"a\\\"b\\\\c/\\n\\r\\t\\u0001\\u001f größer 🙂\"");
-    assert_ok(text_append_bytes(&t, "]", 1));
+    text_append_bytes(&t, "]", 1);
     t.data[t.length - 1] = ' ';
     assert_int_equal(json_parse(&json, t.data, t.length, "x"),
                      ALIBI_BAD_INPUT); /* a document is an object or a list */
     text_free(&t);
-    assert_ok(text_append(&t, "["));
-    assert_ok(json_append_string(&t, original, strlen(original)));
-    assert_ok(text_append(&t, "]"));
+    text_append(&t, "[");
+    json_append_string(&t, original, strlen(original));
+    text_append(&t, "]");
     assert_ok(json_parse(&json, t.data, t.length, "x"));
     assert_string_equal(json_string_value(json_array_get(json, 0)), original);
     json_decref(json);
@@ -204,7 +204,7 @@ static void json_strings_replace_what_is_not_utf8(void **state)
     struct text t = { 0 };
 
     (void)state;
-    assert_ok(json_append_string(&t, "a\xff\xc3(\xe2\x82", 6));
+    json_append_string(&t, "a\xff\xc3(\xe2\x82", 6);
     assert_string_equal(t.data, "\"a\\ufffd\\ufffd(\\ufffd\\ufffd\"");
     text_free(&t);
 }
@@ -225,15 +225,15 @@ static void reals_read_back_the_same_and_are_short(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         t.length = 0;
-        assert_ok(json_append_real(&t, values[i]));
+        json_append_real(&t, values[i]);
         assert_true(strtod(t.data, NULL) == values[i]);
     }
     t.length = 0;
-    assert_ok(json_append_real(&t, 0.1));
-    assert_ok(text_append(&t, " "));
-    assert_ok(json_append_real(&t, NAN));
-    assert_ok(text_append(&t, " "));
-    assert_ok(json_append_real(&t, -INFINITY));
+    json_append_real(&t, 0.1);
+    text_append(&t, " ");
+    json_append_real(&t, NAN);
+    text_append(&t, " ");
+    json_append_real(&t, -INFINITY);
     assert_string_equal(t.data, "0.1 null null");
     text_free(&t);
 }

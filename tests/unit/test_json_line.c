@@ -30,7 +30,7 @@ static void assert_refused(const char *line, const char *part)
 {
     struct text out = { 0 };
 
-    assert_ok(text_append(&out, "before"));
+    text_append(&out, "before");
     assert_fails(take_bytes(&out, line, strlen(line)), ALIBI_BAD_INPUT,
                  "cannot read 'd.jsonl:12': ");
     if (strstr(alibi_error(), part) == NULL)
@@ -197,9 +197,9 @@ static void depth_is_bounded(void **state)
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
         line.length = 0;
-        assert_ok(text_append(&line, "{\"text\":\"a\",\"b\":"));
+        text_append(&line, "{\"text\":\"a\",\"b\":");
         for (int i = 0; i < DEEP; i++)
-            assert_ok(text_append_bytes(&line, opens[kind], strlen(opens[kind])));
+            text_append_bytes(&line, opens[kind], strlen(opens[kind]));
         assert_fails(take_bytes(&out, line.data, line.length), ALIBI_BAD_INPUT,
                      "more than 128 levels");
     }

@@ -383,12 +383,11 @@ static void memory_stays_a_small_multiple_of_the_header(void **state)
     size_t bytes, before;
 
     (void)state;
-    assert_ok(text_append(&header, "{"));
+    text_append(&header, "{");
     for (int i = 0; header.length < 2000000; i++)
-        assert_ok(text_append(&header,
-                              "%s\"%d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}",
-                              i > 0 ? "," : "", i));
-    assert_ok(text_append(&header, "}"));
+        text_append(&header, "%s\"%d\":{\"dtype\":\"I8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                    i > 0 ? "," : "", i);
+    text_append(&header, "}");
     bytes = header.length + LENGTH_BYTES;
     file = malloc(bytes);
     assert_non_null(file);
@@ -426,7 +425,7 @@ static void written_header_reads_back_from_a_file(void **state)
     assert_int_equal(file.length % 8, 0);
     assert_int_equal(tensors[0].begin, file.length);
     assert_non_null(strstr(file.data + LENGTH_BYTES, "\"__metadata__\":{\"format\":\"pt\"}"));
-    assert_ok(text_append_bytes(&file, (char[38]){ 0 }, 38));
+    text_append_bytes(&file, (char[38]){ 0 }, 38);
     write_file(path, file.data, file.length);
     assert_ok(safetensors_open(&s, path));
     assert_int_equal(s->count, 4);

@@ -74,10 +74,10 @@ static void expected_result(struct text *out, const struct input *in, next_cut *
         size_t length = in->ends[i] - start;
         for (size_t at = 0, next; at < length; at = next) {
             next = cut(in->text + start, at, length);
-            assert_ok(text_append_bytes(out, in->text + start + at, next - at));
-            assert_ok(text_append_bytes(out, "|", 1));
+            text_append_bytes(out, in->text + start + at, next - at);
+            text_append_bytes(out, "|", 1);
         }
-        assert_ok(text_append_bytes(out, "#", 1));
+        text_append_bytes(out, "#", 1);
     }
 }
 
@@ -113,8 +113,8 @@ static alibi_status run(void *user, int thread, int64_t part, const struct stret
         size_t next = r->cut(s->text, at, s->end);
         if (next == s->end && !s->last)
             break;
-        TRY_RETURN(text_append_bytes(&r->parts[part], s->text + at, next - at));
-        TRY_RETURN(text_append_bytes(&r->parts[part], "|", 1));
+        text_append_bytes(&r->parts[part], s->text + at, next - at);
+        text_append_bytes(&r->parts[part], "|", 1);
         at = next;
     }
     *reached = at;
@@ -150,7 +150,7 @@ static void result_in_blocks(struct text *out, struct recorder *r, const struct 
         assert_ok(stretches_take(s, &b));
         assert_ok(stretches_run(s, &work));
         for (int64_t i = 0; i < s->count; i++)
-            assert_ok(text_append_bytes(out, r->parts[i].data, r->parts[i].length));
+            text_append_bytes(out, r->parts[i].data, r->parts[i].length);
     }
     assert_int_equal(s->reached, s->bytes);
     stretches_free(s);

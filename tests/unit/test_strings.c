@@ -13,14 +13,14 @@ static void text_grows_and_is_always_terminated(void **state)
     size_t before = alibi_memory_now();
 
     (void)state;
-    assert_ok(text_append(&t, "%s", ""));
+    text_append(&t, "%s", "");
     assert_string_equal(t.data, "");
     for (int i = 0; i < 1000; i++)
-        assert_ok(text_append(&t, "%03d,", i));
+        text_append(&t, "%03d,", i);
     assert_int_equal(t.length, 4000);
     assert_int_equal(strlen(t.data), 4000);
     assert_memory_equal(t.data + 3996, "999,", 5);
-    assert_ok(text_append_bytes(&t, "a\0b", 3));
+    text_append_bytes(&t, "a\0b", 3);
     assert_int_equal(t.length, 4003);
     assert_memory_equal(t.data + 4000, "a\0b", 4);
     text_free(&t);
@@ -33,11 +33,12 @@ static void text_that_cannot_grow_keeps_what_it_has(void **state)
     struct text t = { 0 };
 
     (void)state;
-    assert_ok(text_append(&t, "abc"));
+    text_append(&t, "abc");
     assert_ok(alibi_inject_fault("memory", 1));
-    assert_fails(text_append(&t, "%1000d", 1), ALIBI_MEMORY, "a text");
+    text_append(&t, "%1000d", 1);
+    assert_fails(text_status(&t), ALIBI_MEMORY, "a text");
     assert_string_equal(t.data, "abc");
-    assert_fails(text_append_bytes(&t, (char[1000]){ 0 }, 1000), ALIBI_MEMORY, "a text");
+    text_append_bytes(&t, (char[1000]){ 0 }, 1000);
     assert_string_equal(t.data, "abc");
     assert_fails(text_status(&t), ALIBI_MEMORY, "a text");
     text_free(&t);

@@ -430,7 +430,7 @@ static void written_splits_join_to_the_text(void **state)
         size_t length;
         assert_ok(alibi_corpus_write(c, (enum alibi_split)s, within(folder, names[s])));
         assert_ok(file_read_all(&bytes, &length, within(folder, names[s]), 1 << 20));
-        assert_ok(text_append_bytes(&joined, bytes, length));
+        text_append_bytes(&joined, bytes, length);
         mem_free(bytes);
     }
     assert_string_equal(joined.data, lines);

@@ -758,10 +758,10 @@ static void a_file_of_words_takes_a_small_multiple_of_its_size(void **state)
     size_t before;
 
     (void)state;
-    assert_ok(text_append(&json, "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\""));
+    text_append(&json, "{\"type\": \"words\", \"words\": [\"<unk>\", \"<eos>\"");
     for (int i = 0; i < WORDS; i++)
-        assert_ok(text_append(&json, ",\"%d\"", i));
-    assert_ok(text_append(&json, "]}"));
+        text_append(&json, ",\"%d\"", i);
+    text_append(&json, "]}");
     before = alibi_memory_now();
     alibi_memory_reset_peak();
     assert_ok(tokenizer_read(&t, json.data, json.length, "t.json"));

@@ -396,7 +396,7 @@ static void assert_words(const char *expected, struct alibi_vocabulary how, cons
     for (int32_t id = 0; id < alibi_tokenizer_vocab(t); id++) {
         size_t bytes = 0;
         const char *word = id == 1 ? "<eos> " : tokenizer_bytes(t, id, &bytes);
-        assert_ok(text_append_bytes(&got, word, id == 1 ? strlen(word) : bytes));
+        text_append_bytes(&got, word, id == 1 ? strlen(word) : bytes);
     }
     assert_string_equal(got.data, expected);
     text_free(&got);
@@ -445,7 +445,7 @@ static const char *many_words_file(void)
     const char *path = within(folder, "many.txt");
 
     for (int i = 0; i < 3000; i++)
-        assert_ok(text_append(&text, "often x%d seldom%s", i, i % 2 == 0 ? "\n" : " once\n"));
+        text_append(&text, "often x%d seldom%s", i, i % 2 == 0 ? "\n" : " once\n");
     write_file(path, text.data, text.length);
     text_free(&text);
     return path;
