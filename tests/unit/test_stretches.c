@@ -128,7 +128,8 @@ static alibi_status end(void *user, int thread, int64_t part, struct slice tail)
     (void)thread;
     if (tail.bytes == 0)
         return fail(ALIBI_BAD_INPUT, "a document without a tail");
-    return text_append_bytes(&r->parts[part], "#", 1);
+    text_append_bytes(&r->parts[part], "#", 1);
+    return text_status(&r->parts[part]);
 }
 
 /* Hands the input over in blocks of that many bytes. */
