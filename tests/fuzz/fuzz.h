@@ -48,7 +48,7 @@ static inline void append_byte_tokens(struct text *t)
             memcpy(one, (char[3]){ '\\', (char)letter, '\0' }, 3);
         snprintf(entry, sizeof entry, "%s\"%s\":%d", byte > 0 ? "," : "", letter < 0x80 ? one : two,
                  byte);
-        require(text_append_bytes(t, entry, strlen(entry)) == ALIBI_OK);
+        text_append_bytes(t, entry, strlen(entry));
     }
 }
 
@@ -64,16 +64,17 @@ static inline struct text expand_part(struct slice part)
 
     if (token_bytes == 0) {
         append_byte_tokens(&t);
-        require(t.length <= sizeof tokens);
+        require(text_status(&t) == ALIBI_OK && t.length <= sizeof tokens);
         memcpy(tokens, t.data, t.length);
         token_bytes = t.length;
         text_free(&t);
     }
-    require(text_append_bytes(&t, part.at, front) == ALIBI_OK);
+    text_append_bytes(&t, part.at, front);
     if (mark != NULL) {
-        require(text_append_bytes(&t, tokens, token_bytes) == ALIBI_OK);
-        require(text_append_bytes(&t, mark + 1, part.bytes - front - 1) == ALIBI_OK);
+        text_append_bytes(&t, tokens, token_bytes);
+        text_append_bytes(&t, mark + 1, part.bytes - front - 1);
     }
+    require(text_status(&t) == ALIBI_OK);
     return t;
 }
 
