@@ -11,7 +11,8 @@ run "$EXAMPLE" run 3
 cmake --install "$(dirname "$SCORE")" --prefix "$PWD/installed" > install.log 2>&1 &&
     cc -std=c17 -Wall -Wextra -Werror -I installed/include "$SOURCE/examples/score.c" -o score \
         -L "$(dirname "$(find installed -name 'libalibi.so' | head -n 1)")" -lalibi \
-        -Wl,-rpath,"$(dirname "$(find "$PWD/installed" -name 'libalibi.so' | head -n 1)")" 2> cc.log &&
+        -Wl,-rpath,"$(dirname "$(find "$PWD/installed" -name libalibi.so | head -n 1)")" \
+        2> cc.log &&
     pass "examples/score.c compiles against the installed library" || fail "install" "$(cat cc.log)"
 run ./score run "In the evening"
 [ "$code" = 0 ] && [ "$(grep -cE '^id +[0-9]+  logprob +-[0-9.]+  likeliest' stdout)" = 14 ] &&

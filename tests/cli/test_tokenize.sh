@@ -7,7 +7,8 @@ model=("${tiny[@]:2}") # without the size of the built-in text
 
 # What cannot be
 expect 2 "^alibi: tokenize: no output; give --out DIR" "$ALIBI" tokenize all.txt
-expect 2 "--end names a token of a tokenizer; give --tokenizer too" "$ALIBI" tokenize --end x all.txt -o end-shards
+expect 2 "--end names a token of a tokenizer; give --tokenizer too" \
+    "$ALIBI" tokenize --end x all.txt -o end-shards
 expect 2 "no output; give --out FILE" "$ALIBI" tokenize --train all.txt
 expect 2 "option '--out' needs a value: PATH" "$ALIBI" tokenize all.txt -o
 expect 2 "unknown option '--out'" "$ALIBI" eval -o x

@@ -61,7 +61,7 @@ static void on_every_device(void (*check)(void))
         check();
     }
     if (!gpu)
-        printf("skipped: no GPU\n");
+        printf("no GPU: the host's devices only\n");
 }
 
 /* ---- tensors */
