@@ -56,7 +56,7 @@ struct model {
     int64_t elements; /* of all parameters: how many numbers are learned */
 
     /* The flat buffers: first the parameters that decay, then the others; each begins at a multiple
-     * of 64 elements. What lies between them is 0 in every buffer, and stays so. */
+     * of 64 elements. The gaps between them are 0 in every buffer, and stay 0. */
     int64_t span, decaying;   /* elements of a buffer, and of its decaying part */
     void *values, *gradients; /* masters and their gradients, in the type of sums: S of ops.h */
     void *copies;             /* of the masters, in T; NULL where T is S */

@@ -1,6 +1,6 @@
 /* parameters.c - the table of tensors a model learns
  *
- * One walk over the configuration lists every tensor once, in the order of the data's way through
+ * One walk over the configuration lists every tensor once, in the order in which data flows through
  * the model; initialisation and the files follow that list. In the flat buffers the parameters that
  * decay come first, so that one call of the optimizer does them all. */
 #include <math.h>
@@ -285,12 +285,14 @@ alibi_status model_new(struct model **out, const struct alibi_config *config, st
     alibi_status status;
     struct model *m = NULL;
 
+    device_lock(device);
     TRY(model_outline(&m, config, device, type));
     TRY(new_buffers(m, trainable));
     *out = m;
     m = NULL;
 out:
     model_free(m);
+    device_unlock(device);
     return status;
 }
 
@@ -310,7 +312,12 @@ void model_free(struct model *m)
 
 alibi_status model_clear_gradients(struct model *m)
 {
-    return m->device->ops->fill(m->device, model_flat(m, m->gradients), 0.0);
+    alibi_status status;
+
+    device_lock(m->device);
+    status = m->device->ops->fill(m->device, model_flat(m, m->gradients), 0.0);
+    device_unlock(m->device);
+    return status;
 }
 
 alibi_status model_refresh(struct model *m)
@@ -364,7 +371,13 @@ out:
 
 alibi_status model_init(struct model *m, uint64_t seed)
 {
+    alibi_status status = ALIBI_OK;
+
+    device_lock(m->device);
     for (int i = 0; i < m->count; i++)
-        TRY_RETURN(init_one(m, &m->parameters[i], seed));
-    return model_refresh(m);
+        TRY(init_one(m, &m->parameters[i], seed));
+    TRY(model_refresh(m));
+out:
+    device_unlock(m->device);
+    return status;
 }

@@ -107,6 +107,12 @@ alibi_status guard_check(const struct model *m, double loss, int64_t step, doubl
 alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *t, int64_t step,
                               double loss, double *norm)
 {
-    TRY_RETURN(guard_check(o->model, loss, step, norm));
-    return optimizer_step(o, t, step, t->clip > 0 && *norm > t->clip ? t->clip / *norm : 1);
+    alibi_status status;
+
+    device_lock(o->model->device);
+    TRY(guard_check(o->model, loss, step, norm));
+    TRY(optimizer_step(o, t, step, t->clip > 0 && *norm > t->clip ? t->clip / *norm : 1));
+out:
+    device_unlock(o->model->device);
+    return status;
 }
