@@ -22,8 +22,8 @@ build() { # preset
 # Test programs run side by side; small models gain nothing from threads that spin.
 run() { # title, build folder, ctest arguments...
     echo "== $1"
-    OMP_WAIT_POLICY=passive ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 | tee -a "$log" |
-        grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
+    OMP_WAIT_POLICY=passive ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 |
+        tee -a "$log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
     [ "${PIPESTATUS[0]}" = 0 ] && return
     status=1
     echo "== again, with all output: what failed"
