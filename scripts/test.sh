@@ -14,15 +14,16 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 log=build/test.log
 status=0
+export OMP_WAIT_POLICY=passive # small models gain nothing from threads that spin
 
 build() { # preset
     cmake --preset "$1" > /dev/null && cmake --build --preset "$1" -- --quiet || exit 1
 }
 
-# Test programs run side by side; small models gain nothing from threads that spin.
+# Test programs run side by side.
 run() { # title, build folder, ctest arguments...
     echo "== $1"
-    OMP_WAIT_POLICY=passive ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 |
+    ctest --verbose --no-tests=error -j "$(nproc)" --test-dir "${@:2}" 2>&1 |
         tee -a "$log" | grep --line-buffered -E '^ *[0-9]+/[0-9]+ Test'
     [ "${PIPESTATUS[0]}" = 0 ] && return
     status=1
