@@ -180,4 +180,8 @@ void cli_name_recipe(const char *recipe, char *name, size_t size);
 alibi_status cli_bench_attention(alibi_device *device, const struct alibi_bench_attention *how,
                                  const struct alibi_int_list *lengths, bool json);
 
+/* `alibi bench ops` (bench_ops.c): every operation alone. names empty: all of them. */
+alibi_status cli_bench_ops(alibi_device *device, const struct alibi_name_list *names,
+                           int64_t repeats, bool json);
+
 #endif

@@ -12,7 +12,7 @@
 struct job {
     int64_t batch, length, repeats, vocab;
     struct alibi_int_list lengths, sequences;
-    struct alibi_name_list methods;
+    struct alibi_name_list methods, operations;
     bool json;
     double skip;
     struct alibi_bench_attention attention;
@@ -52,8 +52,10 @@ static const struct alibi_option options[] = {
     { "methods", ALIBI_OPTION_NAMES, AT(methods), 0, 0, NULL, NULL, "LIST",
       "train: compare these position methods: their steps alternate in one process, and each "
       "has its ratio to the first" },
+    { "operations", ALIBI_OPTION_NAMES, AT(operations), 0, 0, NULL, NULL, "LIST",
+      "ops: only operations whose names begin with one of these" },
     { "repeats", ALIBI_OPTION_INT, AT(repeats), 1, 1000, NULL, "5", "N",
-      "train, attention, decode: measurements; the median counts" },
+      "train, attention, decode, ops: measurements; the median counts" },
     { "vocab", ALIBI_OPTION_INT, AT(vocab), 0, 1 << 24, NULL, "0", "N",
       "vocabulary of the model; default: 257, all bytes; 50257 for the built-in gpt2-124m, and "
       "50304 for all that are built in for a GPU" },
@@ -515,6 +517,15 @@ static alibi_status bench_decode(const struct job *job, const struct bench_case 
     return ALIBI_OK;
 }
 
+/* ---- bench ops */
+
+static alibi_status bench_ops(const struct job *job, const struct bench_case *cases, int count)
+{
+    (void)cases;
+    (void)count;
+    return cli_bench_ops(job->device, &job->operations, job->repeats, job->json);
+}
+
 /* ---- the run */
 
 static const struct bench {
@@ -528,6 +539,7 @@ static const struct bench {
     { "memory", bench_memory, 0, memory_cases, memory_cases, CLI_COUNT(memory_cases) },
     { "attention", bench_attention, 0x1p-24, NULL, NULL, 0 },
     { "decode", bench_decode, 0x1p-24, memory_cases, memory_cases, CLI_COUNT(memory_cases) },
+    { "ops", bench_ops, 0, NULL, NULL, 0 },
 };
 
 static const struct bench *find_bench(const char *name)
@@ -559,7 +571,8 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     if (!bench)
         return cli_fail(ALIBI_USAGE,
-                        "no benchmark '%s'; there are 'train', 'memory', 'attention' and 'decode'",
+                        "no benchmark '%s'; there are 'train', 'memory', 'attention', 'decode' and "
+                        "'ops'",
                         line->operands[0]);
     if (!(line->given & 1u << SKIP_GROUP))
         job->skip = bench->skip;
@@ -588,13 +601,14 @@ alibi_status cmd_bench(int argc, char **argv)
     };
     struct cli_line line = {
         .command = "bench",
-        .usage = "train|memory|attention|decode [OPTION...]",
+        .usage = "train|memory|attention|decode|ops [OPTION...]",
         .about =
             "'train' measures a training step and compares its rate with what the device's matrix "
             "library reaches on the same products alone; on a GPU it also prints where the time "
             "goes. 'memory' evaluates one window at growing lengths and prints time and peak memory. "
             "'attention' times attention alone, with 12 heads unless --heads says otherwise. 'decode' "
             "times steps that append a token to each of several sequences of different lengths. "
+            "'ops' times every operation alone. "
             "Without a recipe or model options the others measure gpt2-124m and byte-10m, and on "
             "a GPU 'train' measures gpt2-124m and the shapes of the paper's models. A recipe has no "
             "vocabulary: give --vocab, or the model has the 257 tokens of bytes.",

@@ -754,6 +754,8 @@ ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare
 
 /* ---- benchmarks */
 
+enum { ALIBI_BENCH_TEXT_MAX = 96 };
+
 enum { ALIBI_BENCH_PARTS = 32 };
 
 /* The time of one kind of operation in a step. */
@@ -843,6 +845,20 @@ ALIBI_API alibi_status alibi_bench_attention(alibi_device *device,
                                              int64_t length,
                                              struct alibi_bench_attention_result *result,
                                              const struct alibi_call *call);
+
+/* One operation of the library alone, at one realistic size. */
+struct alibi_bench_op {
+    char operation[ALIBI_BENCH_TEXT_MAX]; /* "attention_backward" */
+    char sizes[ALIBI_BENCH_TEXT_MAX];     /* "B=2 Lq=2048 Lk=2048 H=12 Hkv=12 D=64 T=1 alibi" */
+    double seconds;                       /* of a call: the median */
+    double gflops;                        /* 0: the operation is bound by memory */
+    double gbytes; /* of its operands per second, as if each were read once */
+};
+
+/* Times entry `index` of 0..alibi_bench_op_count()-1. repeats 0: only the names are filled in. */
+ALIBI_API int alibi_bench_op_count(void);
+ALIBI_API alibi_status alibi_bench_op(alibi_device *device, int index, int64_t repeats,
+                                      struct alibi_bench_op *result, const struct alibi_call *call);
 
 #ifdef __cplusplus
 }

@@ -17,8 +17,8 @@ static inline float bf16_to_float(uint16_t x)
 }
 
 /* To nearest, ties to even: half of the last place that stays, less 1 where that place is even,
- * carries into it. What is too large becomes infinite that way. A NaN stays one: its quiet bit is
- * among those that stay. */
+ * carries into it. Numbers that are too large become infinite that way. A NaN stays one: its quiet
+ * bit is among those that stay. */
 static inline uint16_t bf16_from_float(float x)
 {
     uint32_t bits;

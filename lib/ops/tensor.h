@@ -33,8 +33,8 @@ static inline size_t dtype_bytes(enum dtype type)
     return type == DTYPE_F64 ? 8 : type == DTYPE_BF16 ? 2 : 4;
 }
 
-/* What sums, statistics and losses of numbers of that type are kept in, and the parameters and
- * gradients they belong to. */
+/* The type of sums, statistics and losses of such numbers, and of the parameters and gradients that
+ * belong to them. */
 static inline enum dtype dtype_sums(enum dtype type)
 {
     return type == DTYPE_F64 ? DTYPE_F64 : DTYPE_F32;

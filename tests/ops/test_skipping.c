@@ -1,9 +1,19 @@
-/* test_skipping.c - skipped keys, against exact attention in double precision
+/* test_skipping.c - keys that are skipped, against exact attention in double precision
  *
  * Each case prints the share of tiles that was used, the share that an oracle with the same budget
  * would use, the largest weight that was skipped, and the error against what is proven for it. */
 #include "ops/calls.h"
-#include "ops/problem.h"
+#include "ops/cpu/cpu.h"
+
+#include "check.h"
+
+enum { SEED = 5 };
+
+static struct tensor allocate(struct tensor shape)
+{
+    assert_ok(mem_new(&shape.data, (size_t)tensor_count(shape) * dtype_bytes(shape.type), "test"));
+    return shape;
+}
 
 enum { KEYS_RANDOM, KEYS_SINKS, KEYS_CONSTANT, KEYS_SMALL };
 static const char *const keys_names[] = { "random", "sinks", "constant", "small" };
@@ -47,7 +57,7 @@ static struct tensor widened(struct data *d, struct tensor t)
 
     wide.type = DTYPE_F64;
     wide = keep(d, allocate(wide));
-    for (int64_t i = 0; i < stored(t); i++)
+    for (int64_t i = 0; i < tensor_count(t); i++)
         set(wide, i, get(t, i));
     return wide;
 }
@@ -77,7 +87,7 @@ static struct tensor normal_tensor(struct data *d, int64_t H, uint64_t stream)
 {
     struct tensor t = heads_tensor(d, DTYPE_F32, d->c.L, H, d->c.D);
 
-    for (int64_t i = 0; i < stored(t); i++)
+    for (int64_t i = 0; i < tensor_count(t); i++)
         set(t, i, random_normal(SEED, stream, (uint64_t)i));
     return t;
 }
@@ -86,7 +96,8 @@ static struct tensor make_bias(struct data *d)
 {
     const struct skip_case *c = &d->c;
     int64_t T = c->bias == BIAS_TABLE ? 200 : 1;
-    struct tensor b = keep(d, allocate(c->bias == BIAS_TABLE ? f32_2(c->H, T) : f32_1(c->H)));
+    struct tensor b = keep(d, allocate(c->bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c->H, T)
+                                                             : tensor_1(NULL, DTYPE_F32, c->H)));
 
     for (int64_t h = 0; h < c->H; h++)
         for (int64_t n = 0; n < T; n++)
@@ -135,7 +146,7 @@ static bool is_kept(const struct data *d, int64_t h, int64_t i, int64_t t)
 
 struct shares {
     double kept, oracle; /* of all tiles on and below the diagonal */
-    double left_out;     /* the largest share of a row's weight that was skipped */
+    double left_out;     /* the largest weight of what a row skipped, of all its weight */
 };
 
 /* weights[t] <- the weight of key tile t for one query; returns the query's largest score. */
@@ -201,7 +212,7 @@ static double largest(struct tensor t)
 {
     double most = 0.0;
 
-    for (int64_t i = 0; i < stored(t); i++)
+    for (int64_t i = 0; i < tensor_count(t); i++)
         most = fmax(most, fabs(get(t, i)));
     return most;
 }
@@ -210,7 +221,7 @@ static double largest_row(struct tensor t)
 {
     double most = 0.0;
 
-    for (int64_t i = 0; i < stored(t); i += t.shape[3]) {
+    for (int64_t i = 0; i < tensor_count(t); i += t.shape[3]) {
         double sum = 0.0;
         for (int64_t n = 0; n < t.shape[3]; n++)
             sum += get(t, i + n) * get(t, i + n);
@@ -223,7 +234,7 @@ static double difference(struct tensor a, struct tensor b)
 {
     double most = 0.0;
 
-    for (int64_t i = 0; i < stored(a); i++) {
+    for (int64_t i = 0; i < tensor_count(a); i++) {
         double x = fabs(get(a, i) - get(b, i));
         most = isnan(x) ? INFINITY : fmax(most, x);
     }
@@ -365,8 +376,8 @@ static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **sta
         assert_ok(attention_forward_of(&cpu, y[n], lse[n], d.f32));
         d.f32.skip = (struct skipping){ 0 };
     }
-    assert_memory_equal(y[0].data, y[1].data, (size_t)stored(y[0]) * sizeof(float));
-    assert_memory_equal(lse[0].data, lse[1].data, (size_t)stored(lse[0]) * sizeof(float));
+    assert_memory_equal(y[0].data, y[1].data, (size_t)tensor_count(y[0]) * sizeof(float));
+    assert_memory_equal(lse[0].data, lse[1].data, (size_t)tensor_count(lse[0]) * sizeof(float));
     data_free(&d);
 }
 

@@ -224,6 +224,31 @@ static void shapes_that_cannot_be_are_refused(void **state)
                  "heads 5");
 }
 
+static void every_operation_is_named_and_one_is_timed(void **state)
+{
+    struct alibi_bench_op op, smallest = { .sizes = "none" };
+    struct alibi_stop stop = { 0 };
+    struct alibi_call call = { .stop = &stop };
+    int count = alibi_bench_op_count();
+
+    (void)state;
+    assert_true(count > 20);
+    for (int i = 0; i < count; i++) {
+        assert_ok(alibi_bench_op(test_device(), i, 0, &op, NULL));
+        if (strcmp(op.operation, "linear_decoding") == 0 && strstr(op.sizes, "rows=1 ")) {
+            assert_ok(alibi_bench_op(test_device(), i, 2, &smallest, NULL));
+            alibi_stop_request(&stop);
+            assert_fails(alibi_bench_op(test_device(), i, 2, &op, &call), ALIBI_INTERRUPTED,
+                         "stopped");
+        }
+    }
+    assert_non_null(strstr(smallest.sizes, "in=768 out=3072"));
+    assert_true(smallest.seconds > 0);
+    assert_close(smallest.gflops * smallest.seconds * 1e9, 2.0 * 768 * 3072, 1);
+    assert_close(smallest.gbytes * smallest.seconds * 1e9, 4.0 * (768 * 3072 + 768 + 3072), 1);
+    assert_fails(alibi_bench_op(test_device(), count, 1, &op, NULL), ALIBI_USAGE, "no operation");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +261,7 @@ int main(void)
         cmocka_unit_test(computing_blocks_again_takes_less_memory),
         cmocka_unit_test(attention_alone_counts_what_it_used),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
+        cmocka_unit_test(every_operation_is_named_and_one_is_timed),
         cmocka_unit_test(shapes_that_cannot_be_are_refused),
     };
 

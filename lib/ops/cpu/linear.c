@@ -23,7 +23,7 @@ static alibi_status check_sizes(int64_t rows, int64_t in, int64_t out)
     return ALIBI_OK;
 }
 
-/* What the product is then added to. */
+/* The product is then added to these rows. */
 static void repeat_bias(float *y, const float *bias, int64_t rows, int64_t out)
 {
 #pragma omp parallel for if (rows * out >= CPU_PARALLEL_MIN)
@@ -51,8 +51,8 @@ alibi_status cpu_linear_forward(struct device *dev, const struct linear_args *a)
     return ALIBI_OK;
 }
 
-/* A task owns COLUMNS columns. ROWS rows are summed before they are added to the rest, which keeps
- * long sums exact. */
+/* A task owns COLUMNS columns. Rows are summed ROWS at a time before they are added to the rest,
+ * which keeps long sums exact. */
 static void add_column_sums(float *sums, const float *dy, int64_t rows, int64_t out)
 {
 #pragma omp parallel for if (rows * out >= CPU_PARALLEL_MIN)

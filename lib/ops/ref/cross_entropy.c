@@ -1,7 +1,7 @@
 /* cross_entropy.c
  *
- *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]],     dlogits = scale * (softmax -
- * onehot) */
+ *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]]
+ *   dlogits = scale * (softmax - onehot) */
 #include <math.h>
 
 #include "ops/ref/ref.h"

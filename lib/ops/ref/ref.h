@@ -59,7 +59,7 @@ static inline bool present(struct tensor t)
     return t.data != NULL;
 }
 
-/* What bias adds to a score at that distance. */
+/* The bias on a score at that distance. */
 double ref_bias_at(struct bias bias, int64_t h, int64_t distance);
 
 /* One file per operation. */

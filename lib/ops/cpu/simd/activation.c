@@ -1,8 +1,11 @@
 /* activation.c
  *
- *   gelu tanh   y = x S(2u),   u = sqrt(2/pi) (x + 0.044715 x^3)     since (1 + tanh u)/2 = S(2u),
- * S(x) = 1 / (1 + e^-x) gelu erf    y = x N(x),    N the normal distribution relu        y = max(x,
- * 0) swiglu      y = g S(g) * u,   a row of x is g[F] then u[F]
+ *   gelu tanh   y = x S(2u),     u = sqrt(2/pi) (x + 0.044715 x^3),  (1 + tanh u)/2 = S(2u)
+ *   gelu erf    y = x N(x),      N the normal distribution
+ *   relu        y = max(x, 0)
+ *   swiglu      y = g S(g) * u,  a row of x is g[F] then u[F]
+ *
+ * with S(x) = 1 / (1 + e^-x).
  *
  * In these forms nothing cancels, so small results have all their digits too. Work is cut into
  * pieces of PIECE numbers. */

@@ -4,15 +4,16 @@
  * query i the largest score m_i so far, the sum l_i of exp(s - m_i) and the output o_i = sum of
  * exp(s - m_i) v_j. When the maximum grows, what was summed before shrinks by exp(old - new):
  *
- *   m' = max(m, max_j s_j),   l' = l e^(m - m') + sum_j e^(s_j - m'),   o' = o e^(m - m') + sum_j
- * e^(s_j - m') v_j
+ *   m' = max(m, max_j s_j)
+ *   l' = l e^(m - m') + sum_j e^(s_j - m')
+ *   o' = o e^(m - m') + sum_j e^(s_j - m') v_j
  *
- * At the end y = o / l and lse = m + log l. Few queries (decoding) go row by row instead, in
- * attention_decode.c.
+ * At the end y = o / l and lse = m + log l. Few queries (decoding) are taken row by row
+ * instead, in attention_decode.c.
  *
  * With a budget (skipping.h) a tile is skipped if its norms prove that it has no weight, or else,
- * once its scores are there, if the largest of them does; when the norms prove it of all keys that
- * are left, the walk ends. */
+ * once its scores are computed, if the largest of them does. The walk ends when the norms prove it
+ * of all remaining keys. */
 #include <omp.h>
 #include <string.h>
 
@@ -27,10 +28,10 @@ struct work {
     float *m, *l;   /* [TILE] */
     float *shrink;  /* [TILE] */
     float *strip;   /* [2 TILE] */
-    float *top;     /* [TILE] the largest score of the tile at hand */
+    float *top;     /* [TILE] the largest score of the current tile */
     float *reach;   /* [TILE] |scale q_i| */
     float *out;     /* [TILE] bound on the weight that was skipped */
-    float *bound;   /* [TILE] what would come to it */
+    float *bound;   /* [TILE] what the current tile would add to it */
 };
 
 static int64_t work_floats(const struct heads *c)
@@ -57,7 +58,7 @@ static struct work work_at(const struct heads *c, float *memory)
     return w;
 }
 
-/* ---- what may be skipped */
+/* ---- skipping */
 
 /* Numbers of these sizes went into an exponent: it may be off by so much, in fp32 and in any order
  * of sums. */
@@ -68,8 +69,8 @@ static vec rounding_of(const struct work *w, int64_t i, float norm, float bias)
 
 /* bound[i] holds exponents: if count * e^bound / l fits into the budget of every query, it is taken
  * from it. `norm` and `bias` are the largest in size of the keys in question. */
-static bool leave_out(struct work *w, const struct tile *t, float count, float norm, float bias,
-                      float eps)
+static bool skip(struct work *w, const struct tile *t, float count, float norm, float bias,
+                 float eps)
 {
     vec over = { 0 };
 
@@ -89,8 +90,8 @@ static bool leave_out(struct work *w, const struct tile *t, float count, float n
 
 /* Under a slope each query has its own largest bias, that at the nearest key, or at the farthest if
  * the slope is negative; elsewhere one serves all. */
-static bool norms_leave_out(struct work *w, const struct heads *c, const struct tile *t,
-                            struct key_range keys, float eps)
+static bool skip_by_norms(struct work *w, const struct heads *c, const struct tile *t,
+                          struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a->bias;
     bool linear = bias->kind == BIAS_LINEAR;
@@ -101,16 +102,15 @@ static bool norms_leave_out(struct work *w, const struct heads *c, const struct 
 
     for (int64_t i = 0; i < t->lanes; i++)
         w->bound[i] = w->reach[i] * keys.norm + nearest + step * (float)i;
-    return leave_out(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size,
-                     eps);
+    return skip(w, t, bounds_count(bias, t->h, keys.last - keys.first + 1), keys.norm, size, eps);
 }
 
 /* The bias of a score that matters is no larger than the scores of the tile or the maximum so far,
  * which are counted. */
-static bool scores_leave_out(struct work *w, const struct tile *t, struct key_range keys, float eps)
+static bool skip_by_scores(struct work *w, const struct tile *t, struct key_range keys, float eps)
 {
     memcpy(w->bound, w->top, sizeof(float) * TILE);
-    return leave_out(w, t, (float)t->nk, 2.0f * keys.norm, 0.0f, eps);
+    return skip(w, t, (float)t->nk, 2.0f * keys.norm, 0.0f, eps);
 }
 
 /* ---- one tile */
@@ -123,7 +123,7 @@ static void find_top(struct work *w, const struct tile *t)
         for (int64_t j = 1; j < keys; j++) {
             vec s = vec_load(w->s + j * TILE + i);
             top = vec_select((s > top) | (s != s), s,
-                             top); /* NaN stays: such a tile is never skipped */
+                             top); /* a NaN stays: such a tile is never skipped */
         }
         vec_store(w->top + i, top);
     }
@@ -164,7 +164,7 @@ static bool visit(struct work *w, const struct heads *c, const struct tile *t,
 
     tile_scores(w->s, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->queries, strip, -1);
     find_top(w, t);
-    if (eps > 0.0f && !t->diagonal && scores_leave_out(w, t, keys, eps))
+    if (eps > 0.0f && !t->diagonal && skip_by_scores(w, t, keys, eps))
         return false;
     for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
         softmax_lanes(w, t, i);
@@ -241,9 +241,9 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
         if (eps > 0.0f && !t.diagonal) {
             int64_t last = t.j + t.nk - 1;
             keys = bounds_tile(bounds, b, t.kv, t.j, last);
-            if (norms_leave_out(&w, c, &t, bounds_rest(bounds, c, b, t.kv, last), eps))
+            if (skip_by_norms(&w, c, &t, bounds_rest(bounds, c, b, t.kv, last), eps))
                 break;
-            if (norms_leave_out(&w, c, &t, keys, eps))
+            if (skip_by_norms(&w, c, &t, keys, eps))
                 continue;
         }
         if (visit(&w, c, &t, keys, eps))
@@ -253,7 +253,7 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
 }
 
 /* Late tiles, which have the most keys, are handed out first, and of them the last heads, which
- * have the flattest slopes as a rule and leave out least: the short ones fill the end. */
+ * have the flattest slopes as a rule and skip least: the short ones fill the end. */
 static alibi_status forward_tiles(const struct heads *c)
 {
     int64_t tiles = (c->Lq + TILE - 1) / TILE, tasks = c->B * c->H * tiles;

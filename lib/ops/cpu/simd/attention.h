@@ -6,8 +6,8 @@
  *
  *   s[j, i] = bias(h, i - j) + (scale q_i) . k_j
  *
- * so that a maximum or a sum over keys needs no movement between lanes, keys are read where they
- * lie, and only the queries are transposed, once for all the key tiles they meet.
+ * so that a maximum or a sum over keys needs no movement between lanes, keys are read in
+ * place, and only the queries are transposed, once for all the key tiles they meet.
  *
  * Bias and mask are one strip of numbers by distance, -infinity for negative ones: row j of the
  * tile is the strip from nk - 1 - j on, and is added as the product's start. There is one path for
@@ -78,7 +78,7 @@ static inline struct rows rows_of(struct tensor t, int64_t b, int64_t l, int64_t
                           t.stride[1] };
 }
 
-/* The tile at hand: nq queries from i on, in `lanes` lanes, nk keys from j on, as positions. */
+/* The current tile: nq queries from i on, in `lanes` lanes, nk keys from j on, as positions. */
 struct tile {
     int64_t b, h, kv;
     int64_t i, nq, lanes;
@@ -167,7 +167,7 @@ void pack_lanes(float *to, const struct heads *c, struct rows from, int64_t n, f
 /* to [n, D] <- factor * from [n, width]. */
 void unpack_rows(struct rows to, const struct heads *c, const float *from, int64_t n, float factor);
 
-/* out[j, i] = start[j, i] + keys_j . lanes_i for what the mask leaves; keys [nk, D] where they lie,
+/* out[j, i] = start[j, i] + keys_j . lanes_i for what the mask leaves; keys [nk, D] in place,
  * lanes [D, TILE], out [TILE, TILE]. */
 void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
                  const float *lanes, const float *start, int64_t start_row);

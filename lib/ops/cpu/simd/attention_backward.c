@@ -4,11 +4,11 @@
  *   dp = dy_i . v_j,   ds = p (dp - D_i), D_i = dy_i . y_i
  *   dv_j += p dy_i,    dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
  *
- * A task is a chunk: some query tiles, one behind the other, of all the query heads that share a
+ * A task is a chunk: some consecutive query tiles of all the query heads that share a
  * key/value head. It has sums of its own for the keys that its queries use, and those of a head's
  * chunks are added in order when all are done. A head is cut into chunks of equal work by the tiles
  * that the forward pass used, so the number of threads does not change the result; as many heads
- * are under way at a time as keep all threads busy, which bounds the memory. */
+ * are processed at a time as keep all threads busy, which bounds the memory. */
 #include <omp.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@
 /* Queries begin..end-1, and the keys first..end-1 that they use. */
 struct chunk {
     int64_t begin, end, first;
-    float *dk, *dv; /* [end - first, width], while the chunk is under way */
+    float *dk, *dv; /* [end - first, width], while the chunk runs */
 };
 
 struct gradients {
@@ -93,7 +93,7 @@ static bool was_kept(const struct heads *c, const struct tile *t)
 
 /* ---- one tile */
 
-/* D_i of one query; its dy lies packed. */
+/* D_i of one query; its dy is packed. */
 static float dot_with_packed(const struct heads *c, const float *packed, const float *row)
 {
     vec sum = { 0 };
@@ -261,7 +261,7 @@ static int64_t group_first(const struct heads *c, int64_t head, int64_t i)
     return first;
 }
 
-/* Chunk n ends behind the tile with which (n + 1) / chunks of the work is done. */
+/* Chunk n ends after the tile with which (n + 1) / chunks of the work is done. */
 static void cut_head(const struct gradients *g, int64_t head)
 {
     const struct heads *c = &g->c;
@@ -328,8 +328,8 @@ static void add_numbers(float *to, const float *from, int64_t count)
         vec_store(to + x, vec_load(to + x) + vec_load(from + x));
 }
 
-/* What all chunks of a head have for the keys of one tile, added up in the first one that has them:
- * some chunk has, since queries use their own keys. */
+/* The sums of all chunks of a head for the keys of one tile, added up in the first one that has
+ * them: some chunk has, since queries use their own keys. */
 static void store_keys(const struct gradients *g, int64_t head, int64_t tile)
 {
     const struct heads *c = &g->c;
@@ -349,7 +349,7 @@ static void store_keys(const struct gradients *g, int64_t head, int64_t tile)
     unpack_rows(rows_of(c->a->dv, b, j, kv), c, to->dv + at, nk, 1.0f);
 }
 
-/* Heads from..from+count-1 of all sequences. The last heads, which leave out least as a rule, are
+/* Heads from..from+count-1 of all sequences. The last heads, which skip least as a rule, are
  * handed out first. */
 static void run_heads(const struct gradients *g, int64_t from, int64_t count, float *work)
 {

@@ -2,7 +2,7 @@
  *
  * Each key and value is read once and used for one query, so memory sets the pace and nothing is
  * packed. A task is one query of one head; it takes the keys in tiles, nearest first, with the
- * running maximum and sum of attention.c, and leaves out those that skipping.h proves to have no
+ * running maximum and sum of attention.c, and skips those that skipping.h proves to have no
  * weight: they are not read at all. */
 #include <omp.h>
 #include <string.h>
@@ -109,10 +109,9 @@ static void add_values(struct work *w, const struct heads *c, struct rows values
     multiply(&p);
 }
 
-/* Do the skipped keys still fit into the budget together with these? Then these are charged to it.
- */
-static bool leave_out(struct work *w, const struct heads *c, int64_t h, int64_t position,
-                      struct key_range keys, float eps)
+/* Skips these keys if the budget allows for their bound, and takes it from the budget. */
+static bool skip(struct work *w, const struct heads *c, int64_t h, int64_t position,
+                 struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a->bias;
     float score = w->reach * keys.norm,
@@ -144,9 +143,9 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
     for (int64_t j = position / TILE * TILE, last = position; j >= 0; last = j - 1, j -= TILE) {
         int64_t nk = last - j + 1;
         if (bounds->norms && last < position) {
-            if (leave_out(&w, c, h, position, bounds_rest(bounds, c, b, kv, last), bounds->eps))
+            if (skip(&w, c, h, position, bounds_rest(bounds, c, b, kv, last), bounds->eps))
                 break;
-            if (leave_out(&w, c, h, position, bounds_tile(bounds, b, kv, j, last), bounds->eps))
+            if (skip(&w, c, h, position, bounds_tile(bounds, b, kv, j, last), bounds->eps))
                 continue;
         }
         fill_bias(w.bias, a->bias, h, position - j, -1, TILE);

@@ -85,7 +85,7 @@ void tile_scores(float *out, const struct heads *c, const struct tile *t, struct
     }
 }
 
-/* A product whose rows are those of a buffer [n, width] from `row` on, added to what is there. */
+/* A product whose rows are those of a buffer [n, width] from `row` on, added to its numbers. */
 static struct product sum_of_rows(float *out, const struct heads *c, int64_t row, int64_t count)
 {
     float *first = out + row * c->width;

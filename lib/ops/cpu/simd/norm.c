@@ -6,9 +6,9 @@
  *
  *   dx += rstd * (g - mean(g) - n * mean(g * n)),   dweight += sum of dy * n,   dbias += sum of dy
  *
- * where RMS norm has no mean(g). What is normalized is x, or sum = x + drop(branch): a row of it is
- * made, and normalized while it is near. Rows are cut into pieces by their number alone; each piece
- * sums its own dweight and dbias on the way, and the pieces are added in order. */
+ * where RMS norm has no mean(g). The norm is of x, or of sum = x + dropout(branch): a row of the
+ * sum is normalized while it is in the cache. Rows are cut into pieces by their number alone; each
+ * piece sums its own dweight and dbias on the way, and the pieces are added in order. */
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/vec.h"
 
@@ -19,7 +19,7 @@ enum { PIECES = 32, PIECE_MIN = 16 };
 struct norm {
     bool centred; /* layer norm */
     int64_t rows, C;
-    const float *x;             /* what is normalized */
+    const float *x;             /* the rows to normalize */
     const float *weight, *bias; /* bias may be NULL */
     float *mean, *rstd;         /* mean is NULL for RMS norm */
     float *y;                   /* backward: may be NULL */
@@ -142,7 +142,7 @@ static void backward_piece(const struct norm *n, int64_t first, int64_t end, flo
     }
 }
 
-/* out[c] += the sum of column c of the pieces, which lie `apart` numbers from each other. */
+/* out[c] += the sum of column c of the pieces, which are `apart` numbers from each other. */
 static void add_pieces(float *out, const float *sums, int64_t pieces, int64_t apart, int64_t C)
 {
     for (int64_t p = 0; p < pieces; p++)

@@ -32,7 +32,7 @@ VEC_INLINE void block(const struct product *p, int64_t m, int64_t n, const int r
         }
 }
 
-/* Picks the constants: what is left at the right and at the bottom makes smaller blocks. */
+/* Picks the constants: the remainders at the right and at the bottom are smaller blocks. */
 VEC_INLINE void block_of_rows(const struct product *p, int64_t m, int64_t n, int64_t rows,
                               const int vecs)
 {

@@ -1,7 +1,7 @@
 /* vec.h - vectors of SIMD_WIDTH floats, and the few functions of them that the kernels need
  *
  * Written with the compiler's vector types, so one source serves every instruction set. Arithmetic
- * operators work lane by lane, and a scalar operand stands for all lanes. Loads and stores take any
+ * operators work lane by lane, and a scalar operand applies to all lanes. Loads and stores take any
  * address. */
 #ifndef VEC_H
 #define VEC_H
@@ -85,7 +85,7 @@ VEC_INLINE vec vec_abs(vec x)
     return (vec)((vec_bits)x & 0x7FFFFFFFu);
 }
 
-/* Lane numbers, and the lanes that lie `half` further on, round the end: constants for shuffles. */
+/* Lane numbers, and the lanes `half` further on, cyclically: constants for shuffles. */
 #if SIMD_WIDTH == 4
 #define VEC_LANES ((vec_mask){ 0, 1, 2, 3 })
 #elif SIMD_WIDTH == 8
@@ -127,7 +127,7 @@ VEC_INLINE float vec_largest(vec x)
 /* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln(2)/2, for x <= 88.
  *
  * e^r = 1 + r + r^2 p(r) with p of degree 4, the minimax polynomial: 3e-9 off. Adding 1.5 * 2^23
- * rounds to an integer that then stands in the low bits, here with the exponent's offset 127 in it.
+ * rounds to an integer, which is then in the low bits, here with the exponent's offset 127 in it.
  * ln 2 is split so that n times its high part is exact. Below `lowest`, -87.33 at least, where the
  * result would not be a normal number, it is 0; so -inf gives 0. NaN stays NaN. */
 VEC_INLINE vec vec_exp_above(vec x, const float lowest)
@@ -168,7 +168,7 @@ VEC_INLINE vec vec_exp(vec x)
     return vec_select(x > highest, vec_all(INFINITY), y);
 }
 
-/* v[l][m] <-> v[m][l]. At each step the rows r and r + half exchange the blocks that lie off the
+/* v[l][m] <-> v[m][l]. At each step the rows r and r + half exchange the blocks off the
  * diagonal. */
 #define VEC_EXCHANGE(v, half)                                                                      \
     for (int r = 0; r < SIMD_WIDTH; r++)                                                           \

@@ -1,0 +1,823 @@
+/* cases.c - the operations, their operands, and the sizes that tests and benchmarks run them at */
+#include "bench/cases.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops/bf16.h"
+
+enum { SEED = 5, START = 3, GAP = 3 };
+
+/* ---- building a case */
+
+static struct operand *add(struct op_case *c, const char *name, size_t offset, struct tensor shape,
+                           enum role forward, enum role backward)
+{
+    struct operand *o = &c->operands[c->count++];
+
+    *o = (struct operand){ .name = name,
+                           .offset = offset,
+                           .shape = shape,
+                           .role = { forward, backward },
+                           .size = 1.7, /* a variance near 1 */
+                           .same_as = -1 };
+    return o;
+}
+
+#define ADD(c, operation, member, shape, forward, backward)                                        \
+    add(c, #member, offsetof(union case_args, operation.member), shape, forward, backward)
+
+/* Rows of H heads with a gap after them. */
+static struct operand *view(struct op_case *c, const char *name, size_t offset, int64_t B,
+                            int64_t L, int64_t H, int64_t D, enum role forward, enum role backward)
+{
+    struct operand *o =
+        add(c, name, offset, tensor_2(NULL, c->type, B * L, H * D + GAP), forward, backward);
+
+    o->view = true;
+    memcpy(o->heads, (int64_t[4]){ B, L, H, D }, sizeof o->heads);
+    return o;
+}
+
+#define VIEW(c, operation, member, B, L, H, D, forward, backward)                                  \
+    view(c, #member, offsetof(union case_args, operation.member), B, L, H, D, forward, backward)
+
+static int find(const struct op_case *c, const char *name)
+{
+    for (int i = 0; i < c->count; i++)
+        if (strcmp(c->operands[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* `name` has the tensor of `other`, which is then read and written. */
+static void share(struct op_case *c, const char *name, const char *other, int direction)
+{
+    int i = find(c, name), j = find(c, other);
+
+    c->operands[i].same_as = j;
+    c->operands[j].role[direction] = ADDED;
+    c->in_place = true;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct op_case *c, const char *format, ...)
+{
+    size_t length = strlen(c->text);
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(c->text + length, sizeof c->text - length, format, arguments);
+    va_end(arguments);
+}
+
+static struct tensor vector(enum dtype type, int64_t count)
+{
+    return tensor_1(NULL, type, count);
+}
+
+static struct tensor matrix(enum dtype type, int64_t rows, int64_t columns)
+{
+    return tensor_2(NULL, type, rows, columns);
+}
+
+static struct dropout dropout_of(double p)
+{
+    return (struct dropout){ p, 0x123456789ull, RANDOM_STREAM(RANDOM_DROPOUT, 3) };
+}
+
+static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
+
+/* ---- embedding. option: 1 with a table of positions */
+
+static bool make_embedding(struct op_case *c)
+{
+    int64_t B = c->n[0], L = c->n[1], C = c->n[2], V = c->n[3];
+    enum dtype T = c->type, S = dtype_sums(T);
+    struct tensor batch = tensor_3(NULL, T, B, L, C);
+
+    c->args.embedding.start = START;
+    c->args.embedding.scale = 1.25;
+    ADD(c, embedding, y, batch, OUT, UNUSED);
+    ADD(c, embedding, tokens, matrix(DTYPE_I32, B, L), IN, IN)->below = V;
+    ADD(c, embedding, weight, matrix(T, V, C), IN, UNUSED);
+    ADD(c, embedding, dy, batch, UNUSED, IN);
+    ADD(c, embedding, dweight, matrix(S, V, C), UNUSED, ADDED);
+    if (c->option & 1) {
+        say(c, " positions");
+        ADD(c, embedding, table, matrix(S, START + L, C), IN, UNUSED);
+        ADD(c, embedding, dtable, matrix(S, START + L, C), UNUSED, ADDED);
+    }
+    return true;
+}
+
+static alibi_status embedding_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->embedding_forward(dev, &a->embedding);
+}
+
+static alibi_status embedding_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->embedding_backward(dev, &a->embedding);
+}
+
+static const int64_t embedding_tests[][CASE_SIZES] = {
+    { 1, 1, 1, 1 }, { 2, 5, 7, 3 }, { 3, 50, 65, 11 }, { 2, 70, 400, 257 }, { 2, 0, 4, 4 }
+};
+static const int64_t embedding_bench[][CASE_SIZES] = { { 8, 512, 768, 50257 } };
+
+/* ---- linear. option: 1 bias; backward: 2 without dx, 4 without dweight; 8 decoding */
+
+static bool make_linear(struct op_case *c)
+{
+    int64_t rows = c->n[0], in = c->n[1], out = c->n[2];
+    bool bias = c->option & 1, dx = !(c->option & 2), dweight = !(c->option & 4);
+    enum dtype T = c->type, S = dtype_sums(T);
+
+    if (c->option > 9)
+        return false;
+    c->directions[1] = c->option < 8;
+    c->args.linear.decoding = c->option & 8;
+    say(c, "%s%s%s%s", bias ? " bias" : "", dx ? "" : " no dx", dweight ? "" : " no dweight",
+        c->option & 8 ? " decoding" : "");
+    ADD(c, linear, y, matrix(T, rows, out), OUT, UNUSED);
+    ADD(c, linear, x, matrix(T, rows, in), IN, dweight ? IN : UNUSED);
+    ADD(c, linear, weight, matrix(T, out, in), IN, IN);
+    ADD(c, linear, dy, matrix(T, rows, out), UNUSED, IN);
+    if (dx)
+        ADD(c, linear, dx, matrix(T, rows, in), UNUSED, OUT);
+    if (dweight)
+        ADD(c, linear, dweight, matrix(S, out, in), UNUSED, ADDED);
+    if (bias) {
+        ADD(c, linear, bias, vector(T, out), IN, UNUSED);
+        ADD(c, linear, dbias, vector(S, out), UNUSED, ADDED);
+    }
+    c->flops[0] = 2.0 * (double)(rows * in) * (double)out;
+    c->flops[1] = 2.0 * c->flops[0];
+    return true;
+}
+
+static alibi_status linear_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->linear_forward(dev, &a->linear);
+}
+
+static alibi_status linear_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->linear_backward(dev, &a->linear);
+}
+
+static const int64_t linear_tests[][CASE_SIZES] = { { 1, 1, 1 },    { 1, 96, 67 },  { 2, 3, 5 },
+                                                    { 7, 65, 29 },  { 64, 64, 64 }, { 130, 33, 17 },
+                                                    { 0, 8, 8 },    { 5, 0, 3 },    { 5, 3, 0 },
+                                                    { 600, 20, 50 } };
+static const int64_t linear_bench[][CASE_SIZES] = { { 2048, 768, 3072 }, { 2048, 3072, 768 } };
+static const int64_t decoding_bench[][CASE_SIZES] = { { 1, 768, 3072 }, { 32, 768, 3072 } };
+
+/* ---- linear layers around an activation. option: kind; 4 bias; forward and backward are of two
+ * layers, so they are two operations here */
+
+static int activated_columns(const struct op_case *c)
+{
+    return (int)c->n[2] * (c->option % 4 == ALIBI_SWIGLU ? 2 : 1);
+}
+
+static bool make_linear_activation(struct op_case *c)
+{
+    int64_t rows = c->n[0], C = c->n[1], F = c->n[2], width = activated_columns(c);
+    enum dtype T = c->type;
+
+    c->args.linear_activation.kind = c->option % 4;
+    say(c, " %s%s", activation_names[c->option % 4], c->option & 4 ? " bias" : "");
+    ADD(c, linear_activation, x, matrix(T, rows, C), IN, UNUSED);
+    ADD(c, linear_activation, weight, matrix(T, width, C), IN, UNUSED);
+    if (c->option & 4)
+        ADD(c, linear_activation, bias, vector(T, width), IN, UNUSED);
+    ADD(c, linear_activation, activated, matrix(T, rows, F), OUT, UNUSED);
+    ADD(c, linear_activation, up, matrix(T, rows, width), OUT, UNUSED);
+    c->flops[0] = 2.0 * (double)(rows * C) * (double)width;
+    return true;
+}
+
+static alibi_status linear_activation_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->linear_activation_forward(dev, &a->linear_activation);
+}
+
+/* option: kind; 4 with dup_sums and dbias; 8 dup is up; 16 dup is scratch */
+static bool make_activation_linear(struct op_case *c)
+{
+    int64_t rows = c->n[0], C = c->n[1], F = c->n[2], width = activated_columns(c);
+    enum dtype T = c->type, S = dtype_sums(T);
+    int kind = c->option % 4, place = c->option / 8;
+
+    if (place > 2 || (place == 2 && kind == ALIBI_SWIGLU))
+        return false;
+    c->args.linear_activation.kind = kind;
+    say(c, " %s%s%s", activation_names[kind], c->option & 4 ? " sums" : "",
+        place == 0   ? ""
+        : place == 1 ? " dup=up"
+                     : " dup=scratch");
+    ADD(c, linear_activation, dy, matrix(T, rows, C), IN, UNUSED);
+    ADD(c, linear_activation, activated, matrix(T, rows, F), IN, UNUSED);
+    ADD(c, linear_activation, weight, matrix(T, C, F), IN, UNUSED);
+    ADD(c, linear_activation, up, matrix(T, rows, width), IN, UNUSED);
+    ADD(c, linear_activation, scratch, matrix(T, rows, F), SCRATCH, UNUSED);
+    ADD(c, linear_activation, dup, matrix(T, rows, width), OUT, UNUSED);
+    ADD(c, linear_activation, dweight, matrix(S, C, F), ADDED, UNUSED);
+    if (c->option & 4) {
+        ADD(c, linear_activation, dup_sums, vector(S, width), ADDED, UNUSED);
+        ADD(c, linear_activation, dbias, vector(S, C), ADDED, UNUSED);
+    }
+    c->stores_first = true;
+    if (place > 0)
+        share(c, "dup", place == 1 ? "up" : "scratch", 0);
+    c->flops[0] = 4.0 * (double)(rows * C) * (double)F;
+    return true;
+}
+
+static alibi_status linear_activation_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->linear_activation_backward(dev, &a->linear_activation);
+}
+
+static const int64_t linear_activation_tests[][CASE_SIZES] = {
+    { 0, 3, 2 }, { 1, 1, 1 }, { 1, 96, 65 }, { 7, 33, 130 }, { 150, 20, 301 }
+};
+static const int64_t linear_activation_bench[][CASE_SIZES] = { { 2048, 768, 3072 } };
+
+/* ---- norm. option: 1 RMS norm; 2 bias; 4 branch; 8 dropout on it; 16 sum is x or, without a
+ * branch, backward writes y again. Backward is that of the norm alone. */
+
+static bool make_norm(struct op_case *c)
+{
+    int64_t rows = c->n[0], C = c->n[1];
+    bool branch = c->option & 4, drop = c->option & 8, last = c->option & 16;
+    enum dtype T = c->type, S = dtype_sums(T);
+
+    if (drop && !branch)
+        return false;
+    c->directions[1] = !branch;
+    c->args.norm.kind = c->option & 1 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+    c->args.norm.dropout = dropout_of(drop ? 0.3 : 0.0);
+    c->args.norm.eps = 1e-5;
+    say(c, "%s%s%s%s%s", c->option & 1 ? " rms" : "", c->option & 2 ? " bias" : "",
+        branch ? " branch" : "", drop ? " dropout" : "",
+        !last    ? ""
+        : branch ? " sum=x"
+                 : " y again");
+    ADD(c, norm, x, matrix(T, rows, C), IN, IN);
+    ADD(c, norm, weight, vector(S, C), IN, IN);
+    ADD(c, norm, y, matrix(T, rows, C), OUT, last ? OUT : UNUSED);
+    ADD(c, norm, rstd, vector(S, rows), OUT, IN);
+    ADD(c, norm, dy, matrix(T, rows, C), UNUSED, IN);
+    ADD(c, norm, dx, matrix(T, rows, C), UNUSED, ADDED);
+    ADD(c, norm, dweight, vector(S, C), UNUSED, ADDED);
+    if (!(c->option & 1))
+        ADD(c, norm, mean, vector(S, rows), OUT, IN);
+    if (c->option & 2) {
+        ADD(c, norm, bias, vector(S, C), IN, IN);
+        ADD(c, norm, dbias, vector(S, C), UNUSED, ADDED);
+    }
+    if (branch) {
+        ADD(c, norm, branch, matrix(T, rows, C), IN, UNUSED);
+        ADD(c, norm, sum, matrix(T, rows, C), OUT, UNUSED);
+    }
+    c->stores_first = branch;
+    if (branch && last)
+        share(c, "sum", "x", 0);
+    return true;
+}
+
+static alibi_status norm_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->norm_forward(dev, &a->norm);
+}
+
+static alibi_status norm_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->norm_backward(dev, &a->norm);
+}
+
+static const int64_t norm_tests[][CASE_SIZES] = {
+    { 0, 4 }, { 3, 1 }, { 2, 7 }, { 17, 16 }, { 5, 33 }, { 90, 401 }, { 700, 64 }, { 3, 4101 }
+};
+static const int64_t norm_bench[][CASE_SIZES] = { { 4096, 768 } };
+
+/* ---- activation. option: kind; 4 dx is x; 8 dx is dy */
+
+static bool make_activation(struct op_case *c)
+{
+    int64_t rows = c->n[0], F = c->n[1];
+    int kind = c->option % 4, place = c->option / 4;
+    struct tensor x = matrix(c->type, rows, kind == ALIBI_SWIGLU ? 2 * F : F);
+
+    if (place == 2 && kind == ALIBI_SWIGLU)
+        return false;
+    c->args.activation.kind = kind;
+    c->directions[0] = place == 0;
+    say(c, " %s%s", activation_names[kind], place == 0 ? "" : place == 1 ? " dx=x" : " dx=dy");
+    ADD(c, activation, x, x, IN, IN);
+    ADD(c, activation, y, matrix(c->type, rows, F), OUT, UNUSED);
+    ADD(c, activation, dy, matrix(c->type, rows, F), UNUSED, IN);
+    ADD(c, activation, dx, x, UNUSED, OUT);
+    if (place > 0)
+        share(c, "dx", place == 1 ? "x" : "dy", 1);
+    return true;
+}
+
+static alibi_status activation_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->activation_forward(dev, a->activation.kind, a->activation.y, a->activation.x);
+}
+
+static alibi_status activation_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->activation_backward(dev, a->activation.kind, a->activation.dx,
+                                         a->activation.dy, a->activation.x);
+}
+
+static const int64_t activation_tests[][CASE_SIZES] = {
+    { 0, 3 }, { 1, 1 }, { 3, 37 }, { 2, 64 }, { 13, 4097 }
+};
+static const int64_t activation_bench[][CASE_SIZES] = { { 4096, 3072 } };
+
+/* ---- residual. option: dropout of 0, 30 or 90 %; 3 y is x */
+
+static bool make_residual(struct op_case *c)
+{
+    static const double rates[] = { 0.0, 0.3, 0.9 };
+    struct tensor all = vector(c->type, c->n[0]);
+
+    c->args.residual.dropout = dropout_of(rates[c->option % 3]);
+    c->directions[1] = c->option < 3;
+    say(c, " p=%.1f%s", rates[c->option % 3], c->option < 3 ? "" : " y=x");
+    ADD(c, residual, y, all, OUT, UNUSED);
+    ADD(c, residual, x, all, IN, UNUSED);
+    ADD(c, residual, branch, all, IN, UNUSED);
+    ADD(c, residual, dy, all, UNUSED, IN);
+    ADD(c, residual, dx, all, UNUSED, OUT);
+    ADD(c, residual, dbranch, all, UNUSED, OUT);
+    if (c->option >= 3)
+        share(c, "y", "x", 0);
+    return true;
+}
+
+static alibi_status residual_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->residual_forward(dev, a->residual.y, a->residual.x, a->residual.branch,
+                                      a->residual.dropout);
+}
+
+/* The gradient of x is dy, that of the branch dy after the same dropout. */
+static alibi_status residual_backward(struct device *dev, const union case_args *a)
+{
+    TRY_RETURN(dev->ops->dropout(dev, a->residual.dx, a->residual.dy, dropout_of(0.0)));
+    return dev->ops->dropout(dev, a->residual.dbranch, a->residual.dy, a->residual.dropout);
+}
+
+static const int64_t residual_tests[][CASE_SIZES] = { { 0 },    { 1 },    { 3 },    { 17 },
+                                                      { 4095 }, { 4097 }, { 40001 } };
+static const int64_t residual_bench[][CASE_SIZES] = { { 4096 * 768 } };
+
+/* ---- rotary, of a copy. option: layout */
+
+static bool make_rotary(struct op_case *c)
+{
+    int64_t B = c->n[0], L = c->n[1], H = c->n[2], D = c->n[3];
+
+    c->args.rotary.rotation.start = START;
+    c->args.rotary.rotation.layout = c->option;
+    say(c, c->option == ALIBI_ROTARY_HALVES ? " halves" : " pairs");
+    VIEW(c, rotary, x, B, L, H, D, IN, UNUSED);
+    VIEW(c, rotary, y, B, L, H, D, OUT, UNUSED);
+    VIEW(c, rotary, dy, B, L, H, D, UNUSED, IN);
+    VIEW(c, rotary, dx, B, L, H, D, UNUSED, OUT);
+    ADD(c, rotary, rotation.table, matrix(dtype_sums(c->type), START + L, D), IN, IN);
+    return true;
+}
+
+static alibi_status rotary_forward(struct device *dev, const union case_args *a)
+{
+    TRY_RETURN(dev->ops->copy(dev, a->rotary.y, a->rotary.x));
+    return dev->ops->rotary(dev, a->rotary.y, a->rotary.rotation, 1);
+}
+
+static alibi_status rotary_backward(struct device *dev, const union case_args *a)
+{
+    TRY_RETURN(dev->ops->copy(dev, a->rotary.dx, a->rotary.dy));
+    return dev->ops->rotary(dev, a->rotary.dx, a->rotary.rotation, -1);
+}
+
+static const int64_t head_tests[][CASE_SIZES] = {
+    { 0, 3, 1, 2 }, { 1, 1, 1, 2 }, { 2, 5, 3, 6 }, { 3, 33, 2, 34 }, { 2, 70, 5, 64 }
+};
+static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
+
+/* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs */
+
+static bool make_attention(struct op_case *c)
+{
+    static const char *const names[] = { "", " alibi", " table", " halves rotated",
+                                         " pairs rotated" };
+    int64_t B = c->n[0], Lq = c->n[1], Lk = c->n[2], H = c->n[3], Hkv = c->n[4], D = c->n[5];
+    bool rotated = c->option >= 3;
+    enum bias_kind bias = rotated ? BIAS_NONE : (enum bias_kind)c->option;
+    enum dtype S = dtype_sums(c->type);
+    struct tensor values = bias == BIAS_TABLE ? matrix(S, H, c->n[6]) : vector(S, H);
+    size_t q = offsetof(union case_args, attention.args.q);
+    size_t k = offsetof(union case_args, attention.args.k);
+
+    if (rotated && (D % 2 == 1 || Lq != Lk))
+        return false;
+    c->directions[1] = Lq == Lk;
+    c->args.attention.args.scale = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
+    c->args.attention.args.bias.kind = bias;
+    c->stores_first = rotated;
+    say(c, "%s", names[c->option]);
+    if (rotated) {
+        /* Backward reads the rotated q and k, and gives the gradients of those before. */
+        c->args.attention.args.rotation.layout = c->option - 3;
+        c->args.attention.args.rotation.start = START;
+        VIEW(c, attention, q, B, Lq, H, D, IN, UNUSED);
+        VIEW(c, attention, k, B, Lk, Hkv, D, IN, UNUSED);
+        ADD(c, attention, args.rotation.table, matrix(S, START + Lk, D), IN, IN);
+    }
+    view(c, rotated ? "rotated q" : "q", q, B, Lq, H, D, rotated ? OUT : IN, IN);
+    view(c, rotated ? "rotated k" : "k", k, B, Lk, Hkv, D, rotated ? OUT : IN, IN);
+#define ATTENTION_VIEW(member, L, H, forward, backward)                                            \
+    view(c, #member, offsetof(union case_args, attention.args.member), B, L, H, D, forward,        \
+         backward)
+    ATTENTION_VIEW(v, Lk, Hkv, IN, IN);
+    ATTENTION_VIEW(y, Lq, H, OUT, IN);
+    ATTENTION_VIEW(dy, Lq, H, UNUSED, IN);
+    ATTENTION_VIEW(dq, Lq, H, UNUSED, OUT);
+    ATTENTION_VIEW(dk, Lk, Hkv, UNUSED, OUT);
+    ATTENTION_VIEW(dv, Lk, Hkv, UNUSED, OUT);
+    ADD(c, attention, args.lse, tensor_3(NULL, S, B, H, Lq), OUT, IN);
+    if (bias != BIAS_NONE) {
+        size_t at = offsetof(union case_args, attention.args.bias.values);
+        struct operand *o = add(c, "bias", at, values, IN, IN);
+        o->positive = bias == BIAS_LINEAR;
+        o->size = 0.5;
+        o = add(c, "dbias", offsetof(union case_args, attention.args.dbias), values, UNUSED, ADDED);
+        o->limit = 1e-5;
+    }
+    c->flops[0] = (Lq == Lk ? 2.0 : 4.0) * (double)(B * H) * (double)(Lq * Lk) * (double)D;
+    c->flops[1] = 2.5 * c->flops[0];
+    return true;
+}
+
+static alibi_status attention_forward(struct device *dev, const union case_args *a)
+{
+    const struct attention_args *args = &a->attention.args;
+
+    if (a->attention.q.data) {
+        TRY_RETURN(dev->ops->copy(dev, args->q, a->attention.q));
+        TRY_RETURN(dev->ops->copy(dev, args->k, a->attention.k));
+        TRY_RETURN(dev->ops->rotary(dev, args->q, args->rotation, 1));
+        TRY_RETURN(dev->ops->rotary(dev, args->k, args->rotation, 1));
+    }
+    return dev->ops->attention_forward(dev, args);
+}
+
+static alibi_status attention_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->attention_backward(dev, &a->attention.args);
+}
+
+/* B Lq Lk H Hkv D T */
+static const int64_t attention_tests[][CASE_SIZES] = {
+    /* widths, around vectors and beyond */
+    { 2, 9, 9, 2, 2, 1, 3 },
+    { 1, 20, 20, 2, 1, 3, 20 },
+    { 1, 17, 17, 2, 2, 4, 6 },
+    { 2, 31, 31, 1, 1, 5, 13 },
+    { 1, 40, 40, 3, 3, 16, 41 },
+    { 1, 70, 70, 2, 2, 33, 7 },
+    { 1, 66, 66, 2, 2, 80, 20 },
+    { 1, 65, 65, 2, 2, 128, 64 },
+    /* lengths, around tiles; one head is split between threads */
+    { 1, 1, 1, 1, 1, 64, 1 },
+    { 3, 2, 2, 1, 1, 7, 1 },
+    { 1, 63, 63, 1, 1, 64, 9 },
+    { 1, 64, 64, 1, 1, 64, 64 },
+    { 1, 65, 65, 1, 1, 64, 65 },
+    { 1, 127, 127, 1, 1, 32, 40 },
+    { 1, 128, 128, 1, 1, 32, 128 },
+    { 2, 129, 129, 3, 3, 64, 70 },
+    { 1, 200, 200, 1, 1, 16, 201 },
+    /* groups of query heads */
+    { 2, 7, 7, 4, 2, 6, 4 },
+    { 1, 97, 97, 4, 2, 16, 50 },
+    { 2, 80, 80, 6, 1, 8, 33 },
+    { 1, 130, 130, 2, 1, 24, 129 },
+    /* nothing to do */
+    { 0, 5, 5, 2, 2, 4, 3 },
+    { 2, 0, 0, 2, 2, 4, 3 },
+    /* queries after a past: decoding and chunks */
+    { 2, 1, 63, 3, 3, 64, 9 },
+    { 1, 1, 64, 4, 2, 33, 20 },
+    { 1, 1, 65, 2, 1, 5, 9 },
+    { 1, 1, 700, 2, 2, 128, 90 },
+    { 2, 4, 129, 2, 2, 16, 130 },
+    { 1, 5, 130, 2, 2, 64, 9 },
+    { 1, 65, 129, 2, 1, 16, 30 },
+    { 1, 33, 300, 2, 2, 80, 9 },
+    { 2, 64, 100, 2, 2, 1, 3 },
+    { 1, 100, 163, 1, 1, 4, 8 },
+    { 1, 3, 50, 2, 2, 0, 4 },
+};
+static const int64_t attention_bench[][CASE_SIZES] = { { 2, 2048, 2048, 12, 12, 64, 1 },
+                                                       { 8, 1, 2048, 12, 12, 64, 1 } };
+
+/* ---- bias by bucket */
+
+static bool make_bucket(struct op_case *c)
+{
+    int64_t H = c->n[0], T = c->n[1], buckets = c->n[2];
+    enum dtype S = dtype_sums(c->type);
+
+    ADD(c, bucket, table, matrix(S, H, T), OUT, UNUSED);
+    ADD(c, bucket, weight, matrix(S, buckets, H), IN, UNUSED);
+    ADD(c, bucket, bucket, vector(DTYPE_I32, T), IN, IN)->below = buckets;
+    ADD(c, bucket, dtable, matrix(S, H, T), UNUSED, IN);
+    ADD(c, bucket, dweight, matrix(S, buckets, H), UNUSED, ADDED);
+    return true;
+}
+
+static alibi_status bucket_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->bucket_forward(dev, a->bucket.table, a->bucket.weight, a->bucket.bucket);
+}
+
+static alibi_status bucket_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->bucket_backward(dev, a->bucket.dweight, a->bucket.dtable, a->bucket.bucket);
+}
+
+static const int64_t bucket_tests[][CASE_SIZES] = {
+    { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 }, { 12, 300, 32 }
+};
+
+/* ---- cross-entropy. Backward is forward with dlogits. option: 1 dlogits is logits, and scores
+ * are beyond what exp can take */
+
+static bool make_cross_entropy(struct op_case *c)
+{
+    int64_t rows = c->n[0], V = c->n[1];
+    struct operand *targets;
+
+    c->args.cross_entropy.scale = c->weight = 0.7;
+    c->directions[0] = c->option == 0;
+    say(c, "%s", c->option == 0 ? "" : " dlogits=logits");
+    ADD(c, cross_entropy, logits, matrix(c->type, rows, V), IN, IN)->size =
+        c->option == 0 ? 5.0 : 100.0;
+    targets = ADD(c, cross_entropy, targets, vector(DTYPE_I32, rows), IN, IN);
+    targets->below = V;
+    targets->or_none = true;
+    ADD(c, cross_entropy, nll, vector(dtype_sums(c->type), rows), OUT, OUT);
+    ADD(c, cross_entropy, dlogits, matrix(c->type, rows, V), UNUSED, OUT);
+    if (c->option > 0)
+        share(c, "dlogits", "logits", 1);
+    return true;
+}
+
+static alibi_status cross_entropy(struct device *dev, const union case_args *a)
+{
+    return dev->ops->cross_entropy(dev, &a->cross_entropy);
+}
+
+static const int64_t cross_entropy_tests[][CASE_SIZES] = { { 0, 3 },  { 1, 1 },    { 7, 5 },
+                                                           { 9, 61 }, { 17, 257 }, { 3, 5003 } };
+static const int64_t cross_entropy_bench[][CASE_SIZES] = { { 256, 50257 } };
+
+/* ---- optimizers. option: copy none, fp32 or bf16 */
+
+static void add_copy(struct op_case *c, size_t offset)
+{
+    say(c, "%s", (const char *[]){ "", " copy f32", " copy bf16" }[c->option]);
+    if (c->option == 1)
+        add(c, "copy", offset, vector(DTYPE_F32, c->n[0]), OUT, UNUSED);
+    if (c->option == 2)
+        add(c, "copy", offset, vector(DTYPE_BF16, c->n[0]), OUT, UNUSED)->limit = 0x1p-8;
+}
+
+static bool make_adamw(struct op_case *c)
+{
+    struct tensor all = vector(dtype_sums(c->type), c->n[0]);
+    struct adamw_args *a = &c->args.adamw;
+
+    a->lr = 1e-2;
+    a->beta1 = 0.9;
+    a->beta2 = 0.95;
+    a->eps = 1e-8;
+    a->weight_decay = 10;
+    a->gradient_scale = 0.5;
+    a->step = 3;
+    a->decaying = c->n[1];
+    ADD(c, adamw, w, all, ADDED, UNUSED);
+    ADD(c, adamw, m, all, ADDED, UNUSED);
+    ADD(c, adamw, v, all, ADDED, UNUSED)->positive = true;
+    ADD(c, adamw, gradient, all, IN, UNUSED);
+    add_copy(c, offsetof(union case_args, adamw.copy));
+    return true;
+}
+
+static alibi_status adamw(struct device *dev, const union case_args *a)
+{
+    return dev->ops->adamw(dev, &a->adamw);
+}
+
+static bool make_nesterov(struct op_case *c)
+{
+    struct tensor all = vector(dtype_sums(c->type), c->n[0]);
+    struct nesterov_args *a = &c->args.nesterov;
+
+    a->lr = 0.02;
+    a->previous_lr = 0.019;
+    a->momentum = 0.99;
+    a->weight_decay = 10;
+    a->gradient_scale = 0.5;
+    a->decaying = c->n[1];
+    ADD(c, nesterov, w, all, ADDED, UNUSED);
+    ADD(c, nesterov, u, all, ADDED, UNUSED);
+    ADD(c, nesterov, gradient, all, IN, UNUSED);
+    add_copy(c, offsetof(union case_args, nesterov.copy));
+    return true;
+}
+
+static alibi_status nesterov(struct device *dev, const union case_args *a)
+{
+    return dev->ops->nesterov(dev, &a->nesterov);
+}
+
+static const int64_t optimizer_tests[][CASE_SIZES] = {
+    { 0, 0 }, { 1, 0 }, { 17, 9 }, { 4097, 4097 }, { 40001, 4099 }, { 40001, 0 }
+};
+static const int64_t optimizer_bench[][CASE_SIZES] = { { 1 << 24, 1 << 23 } };
+
+/* ---- sums: to the host, and from there into a tensor */
+
+static bool make_sum(struct op_case *c)
+{
+    ADD(c, sum, x, vector(c->type, c->n[0]), IN, UNUSED);
+    ADD(c, sum, y, vector(DTYPE_F32, 1), OUT, UNUSED);
+    return true;
+}
+
+static alibi_status sum(struct device *dev, const union case_args *a)
+{
+    double total;
+
+    TRY_RETURN(dev->ops->sum(dev, &total, a->sum.x));
+    return dev->ops->fill(dev, a->sum.y, total);
+}
+
+static alibi_status sum_squares(struct device *dev, const union case_args *a)
+{
+    double total;
+
+    TRY_RETURN(dev->ops->sum_squares(dev, &total, a->sum.x));
+    return dev->ops->fill(dev, a->sum.y, total);
+}
+
+static const int64_t sum_tests[][CASE_SIZES] = { { 0 }, { 1 }, { 17 }, { 4097 }, { 1200007 } };
+static const int64_t sum_bench[][CASE_SIZES] = { { 1 << 24 } };
+
+/* ---- copy */
+
+static bool make_copy(struct op_case *c)
+{
+    VIEW(c, copy, x, c->n[0], c->n[1], c->n[2], c->n[3], IN, UNUSED);
+    VIEW(c, copy, y, c->n[0], c->n[1], c->n[2], c->n[3], OUT, UNUSED);
+    return true;
+}
+
+static alibi_status copy(struct device *dev, const union case_args *a)
+{
+    return dev->ops->copy(dev, a->copy.y, a->copy.x);
+}
+
+/* ---- the list */
+
+#define TESTS(cases) .tests = cases, .test_count = (int)(sizeof cases / sizeof cases[0])
+#define BENCH(cases, which)                                                                        \
+    .bench = cases, .bench_count = (int)(sizeof cases / sizeof cases[0]), .bench_option = which
+
+/* clang-format off */
+const struct operation operations[] = {
+    { "embedding", "B L C V", 2, make_embedding, { embedding_forward, embedding_backward },
+      { 2e-7, 1e-6 }, .roundings = 1, TESTS(embedding_tests), BENCH(embedding_bench, 1) },
+    { "linear", "rows in out", 10, make_linear, { linear_forward, linear_backward },
+      { 1e-6, 1e-6 }, .roundings = 1, .blas = true, TESTS(linear_tests), BENCH(linear_bench, 1) },
+    { "linear_decoding", "rows in out", 10, make_linear, { linear_forward, NULL },
+      { 1e-6, 0 }, .roundings = 1, BENCH(decoding_bench, 8) }, /* tested as options of linear */
+    { "linear_activation_forward", "rows C F", 8, make_linear_activation,
+      { linear_activation_forward, NULL }, { 2e-6, 0 }, .roundings = 2, .blas = true,
+      TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
+    { "linear_activation_backward", "rows C F", 24, make_activation_linear,
+      { linear_activation_backward, NULL }, { 2e-6, 0 }, .roundings = 2, .blas = true,
+      TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
+    { "norm", "rows C", 32, make_norm, { norm_forward, norm_backward },
+      { 2e-6, 2e-6 }, .roundings = 2, TESTS(norm_tests), BENCH(norm_bench, 2) },
+    { "activation", "rows F", 12, make_activation, { activation_forward, activation_backward },
+      { 1e-6, 1e-6 }, .roundings = 1, TESTS(activation_tests), BENCH(activation_bench, 0) },
+    { "residual", "count", 6, make_residual, { residual_forward, residual_backward },
+      { 2e-7, 2e-7 }, .roundings = 1, TESTS(residual_tests), BENCH(residual_bench, 1) },
+    { "rotary", "B L H D", 2, make_rotary, { rotary_forward, rotary_backward },
+      { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
+    { "attention", "B Lq Lk H Hkv D T", 5, make_attention,
+      { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
+      TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },
+    { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
+      { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
+    { "cross_entropy", "rows V", 2, make_cross_entropy, { cross_entropy, cross_entropy },
+      { 1e-6, 1e-6 }, .roundings = 1, TESTS(cross_entropy_tests), BENCH(cross_entropy_bench, 0) },
+    { "adamw", "count decaying", 3, make_adamw, { adamw, NULL }, { 3e-7, 0 },
+      TESTS(optimizer_tests), BENCH(optimizer_bench, 0) },
+    { "nesterov", "count decaying", 3, make_nesterov, { nesterov, NULL }, { 3e-7, 0 },
+      TESTS(optimizer_tests), BENCH(optimizer_bench, 0) },
+    { "sum", "count", 1, make_sum, { sum, NULL }, { 1e-6, 0 }, .roundings = 1,
+      TESTS(sum_tests), BENCH(sum_bench, 0) },
+    { "sum_squares", "count", 1, make_sum, { sum_squares, NULL }, { 1e-6, 0 }, .roundings = 1,
+      TESTS(sum_tests), BENCH(sum_bench, 0) },
+    { "copy", "B L H D", 1, make_copy, { copy, NULL }, { 0, 0 }, .roundings = 1,
+      TESTS(head_tests), BENCH(head_bench, 0) },
+};
+/* clang-format on */
+const int operation_count = (int)(sizeof operations / sizeof operations[0]);
+
+bool case_make(struct op_case *c, const struct operation *operation, const int64_t *n, int option,
+               enum dtype type)
+{
+    const char *name = operation->sizes;
+
+    *c = (struct op_case){ .operation = operation,
+                           .option = option,
+                           .type = type,
+                           .directions = { true, operation->run[1] != NULL },
+                           .weight = 1.0 };
+    memcpy(c->n, n, sizeof c->n);
+    for (int i = 0; *name; i++) { /* "rows=3 C=64" */
+        int length = (int)strcspn(name, " ");
+        say(c, "%s%.*s=%lld", i > 0 ? " " : "", length, name, (long long)n[i]);
+        name += length + (name[length] == ' ');
+    }
+    return operation->make(c);
+}
+
+void case_name(const struct op_case *c, int direction, char name[CASE_TEXT_MAX])
+{
+    const char *ends[] = { "_forward", "_backward" };
+
+    snprintf(name, CASE_TEXT_MAX, "%s%s", c->operation->name,
+             c->operation->run[1] ? ends[direction] : "");
+}
+
+static double rounded(enum dtype type, double x)
+{
+    return type == DTYPE_F32    ? (double)(float)x
+           : type == DTYPE_BF16 ? (double)bf16_to_float(bf16_from_float((float)x))
+                                : x;
+}
+
+void case_draw(const struct op_case *c, int i, enum role role, double *values)
+{
+    const struct operand *o = &c->operands[i];
+    int64_t row = o->shape.shape[1], used = o->heads[2] * o->heads[3];
+    uint64_t stream = 14695981039346656037u; /* FNV-1a of the name */
+
+    for (const char *at = o->name; *at; at++)
+        stream = (stream ^ (uint64_t)*at) * 1099511628211u;
+    for (int64_t n = 0; n < tensor_count(o->shape); n++) {
+        double u = random_uniform(SEED, stream, (uint64_t)n);
+        if (o->shape.type == DTYPE_I32)
+            values[n] = o->or_none && n % 7 == 1 ? -1.0 : floor(u * (double)o->below);
+        else if (o->view && n % row >= used)
+            values[n] = CASE_OUTSIDE;
+        else if (role == OUT || role == SCRATCH)
+            values[n] = (double)NAN;
+        else
+            values[n] = rounded(o->shape.type, o->size * (o->positive ? u : 2.0 * u - 1.0));
+    }
+}
+
+alibi_status case_run(const struct op_case *c, int direction, struct device *dev,
+                      const struct tensor *tensors)
+{
+    union case_args args = c->args;
+
+    for (int i = 0; i < c->count; i++) {
+        const struct operand *o = &c->operands[i];
+        const int64_t *n = o->heads;
+        struct tensor t = tensors[o->same_as >= 0 ? o->same_as : i];
+        if (o->role[direction] == UNUSED)
+            continue;
+        if (o->view)
+            t = tensor_heads(t, n[0], n[1], 0, n[2], n[3]);
+        memcpy((char *)&args + o->offset, &t, sizeof t);
+    }
+    return c->operation->run[direction](dev, &args);
+}
