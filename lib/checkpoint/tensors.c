@@ -138,6 +138,28 @@ static alibi_status check_range(struct transfer *b, const struct safetensor *e, 
     return ALIBI_OK;
 }
 
+/* Between the device and `values`, one block at a time, so that passes of other threads on the same
+ * device can run between two blocks. */
+static alibi_status download(const struct tensor_file *f, float *values, struct tensor block)
+{
+    alibi_status status;
+
+    device_lock(f->device);
+    status = f->device->ops->download(f->device, values, block);
+    device_unlock(f->device);
+    return status;
+}
+
+static alibi_status upload(const struct tensor_file *f, struct tensor block, const float *values)
+{
+    alibi_status status;
+
+    device_lock(f->device);
+    status = f->device->ops->upload(f->device, block, values);
+    device_unlock(f->device);
+    return status;
+}
+
 static alibi_status write_tensor(struct part_writer *w, const struct tensor_file *f, int i,
                                  struct transfer *b)
 {
@@ -147,7 +169,7 @@ static alibi_status write_tensor(struct part_writer *w, const struct tensor_file
         struct tensor some = block_of(f->views[i], from);
         int64_t count = tensor_count(some);
         const void *bytes;
-        TRY_RETURN(f->device->ops->download(f->device, b->values, some));
+        TRY_RETURN(download(f, b->values, some));
         bytes = encode(b, e->type, count);
         TRY_RETURN(check_range(b, e, count));
         TRY_RETURN(part_put(w, bytes, (size_t)count * safetensor_type_bytes(e->type)));
@@ -310,7 +332,7 @@ static alibi_status read_data(const int *target, const struct tensor_file *f,
             TRY(read_exactly(file, bytes_of(&b, t->type),
                              count * (int64_t)safetensor_type_bytes(t->type), path));
             decode(&b, t->type, count);
-            TRY(f->device->ops->upload(f->device, some, b.values));
+            TRY(upload(f, some, b.values));
         }
     }
 out:

@@ -8,21 +8,27 @@
 
 alibi_status model_check_finite(const struct model *m, void *buffer, const char *what, double *sum)
 {
+    alibi_status status;
     const struct ops *ops = m->device->ops;
+    const char *first = NULL;
     double all, part;
 
     if (!buffer)
         return ALIBI_OK;
-    TRY_RETURN(ops->sum_squares(m->device, &all, model_flat(m, buffer)));
-    for (int i = 0; !isfinite(all) && i < m->count; i++) {
+    device_lock(m->device);
+    TRY(ops->sum_squares(m->device, &all, model_flat(m, buffer)));
+    for (int i = 0; !isfinite(all) && !first && i < m->count; i++) {
         const struct parameter *p = &m->parameters[i];
-        TRY_RETURN(ops->sum_squares(m->device, &part, parameter_slice(m, p, buffer)));
-        if (!isfinite(part))
-            return fail(ALIBI_NUMERIC, "%s '%s' is not finite", what, p->name);
+        TRY(ops->sum_squares(m->device, &part, parameter_slice(m, p, buffer)));
+        first = isfinite(part) ? NULL : p->name;
     }
-    if (!isfinite(all))
-        return fail(ALIBI_NUMERIC, "%s all tensors: the sum of squares overflows", what);
-    if (sum)
+    if (first)
+        status = fail(ALIBI_NUMERIC, "%s '%s' is not finite", what, first);
+    else if (!isfinite(all))
+        status = fail(ALIBI_NUMERIC, "%s all tensors: the sum of squares overflows", what);
+    else if (sum)
         *sum = all;
-    return ALIBI_OK;
+out:
+    device_unlock(m->device);
+    return status;
 }

@@ -322,10 +322,15 @@ alibi_status model_clear_gradients(struct model *m)
 
 alibi_status model_refresh(struct model *m)
 {
+    alibi_status status;
+
     if (!m->copies)
         return ALIBI_OK;
-    return m->device->ops->copy(m->device, tensor_4(m->copies, m->type, 1, 1, 1, m->span),
-                                tensor_4(m->values, dtype_sums(m->type), 1, 1, 1, m->span));
+    device_lock(m->device);
+    status = m->device->ops->copy(m->device, tensor_4(m->copies, m->type, 1, 1, 1, m->span),
+                                  tensor_4(m->values, dtype_sums(m->type), 1, 1, 1, m->span));
+    device_unlock(m->device);
+    return status;
 }
 
 static double deviation_of(const struct model *m, enum parameter_init init)
