@@ -10,17 +10,14 @@
 
 #include "alibi.h"
 
-/* ---- status (status.c)
- * -----------------------------------------------------------------------------------------------
- * */
+/* ---- status (status.c) */
 
 /* Records the message for alibi_error() and returns `status`. The message is one line: the object,
  * the reason, the place. */
 alibi_status fail(alibi_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Puts "outer: " style context in front of the message already recorded; returns `status`
- * unchanged. */
+/* Puts the formatted text and ": " before the message already recorded; returns `status`. */
 alibi_status fail_context(alibi_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -29,8 +26,8 @@ struct failure {
     alibi_status status;
     char message[1024];
 };
-void failure_keep(struct failure *f,
-                  alibi_status status); /* of the calling thread, with the message it has */
+/* Keeps `status` with the message that the calling thread has. */
+void failure_keep(struct failure *f, alibi_status status);
 alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was none */
 
 /* Leaves the function through its one exit on failure. The function has `alibi_status status` and a
@@ -54,9 +51,7 @@ alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was no
 
 #include "size.h"
 
-/* ---- memory (memory.c)
- * -------------------------------------------------------------------------------------------------
- * */
+/* ---- memory (memory.c) */
 
 /* All heap memory of the library: 64-byte aligned, counted, and able to fail on demand. mem_new
  * does not clear, mem_new_zero does. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY
@@ -80,14 +75,13 @@ alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *
 alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size,
                            const char *what);
 
-/* ---- text (text.c) ------------------------------------------------------------------------------
- */
+/* ---- text (text.c) */
 
 alibi_status text_copy(char **out, const char *text); /* mem_free */
 
-/* A string that grows. It remembers its first failure: after one, appends do nothing, so that a
- * sequence of them needs one check, text_status(), at its end. Start from {0}. data is terminated
- * by a 0, and is NULL as long as nothing was appended. */
+/* A string that grows. It remembers its first failure: after one, appends do nothing, so a
+ * sequence of them needs one check, text_status(), at its end. Start from {0}. data ends with a 0,
+ * and is NULL as long as nothing was appended. */
 struct text {
     char *data;
     size_t length, capacity;
@@ -99,11 +93,11 @@ void text_append_bytes(struct text *t, const void *bytes, size_t length);
 alibi_status text_status(const struct text *t);
 void text_free(struct text *t);
 
-/* ---- files (file.c, folder.c, lock.c; os.c makes the system calls) */
+/* ---- files (file.c, folder.c, mapping.c, lock.c; os.c makes the system calls) */
 
-/* All file access of the library. Every function makes one or more I/O calls that can be told to
- * fail. ALIBI_IO names the path and the system's reason; a path that does not exist or is of the
- * wrong kind is ALIBI_BAD_INPUT. */
+/* All file access of the library. Every function makes I/O calls that can be told to fail. ALIBI_IO
+ * names the path and the system's reason; a path that does not exist or is of the wrong kind is
+ * ALIBI_BAD_INPUT. */
 struct file;
 
 alibi_status file_open_read(struct file **out, const char *path);
@@ -126,8 +120,8 @@ alibi_status file_measure(int64_t *bytes, int64_t *modified, const char *path);
 
 /* A 0 follows the content, and is not counted. */
 alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t limit);
-/* Writes aside, syncs, renames, syncs the folder: at every instant the old file or the new one is
- * there, whole. */
+/* Writes a file next to it, syncs, renames, syncs the folder: at every instant the old file or the
+ * new one is there, whole. */
 alibi_status file_replace(const char *path, const void *bytes, size_t length);
 /* The same for the bytes that `write` writes. A device, a pipe or a link is written in place. */
 alibi_status file_replace_with(const char *path,
@@ -215,7 +209,7 @@ enum {
  * needs no table. */
 uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
 
-/* ---- log and progress (log.c) */
+/* ---- the context of a call, and the clock (call.c) */
 
 /* Through the callbacks of a call; a NULL call is silent and is never stopped. */
 void call_note(const struct alibi_call *call, const char *format, ...)
@@ -254,9 +248,7 @@ alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
 enum { OPTION_KEY_MAX = 64 };
 void option_key(char key[OPTION_KEY_MAX], const char *name);
 
-/* ---- text checks (utf8.c)
- * ------------------------------------------------------------------------------------------------
- * */
+/* ---- text checks (utf8.c) */
 
 /* White space that separates words: that of ASCII, in every locale. */
 static inline bool is_white_space(char c)
@@ -273,8 +265,7 @@ static inline bool utf8_continues(char c)
 /* Bytes of the longest valid UTF-8 prefix (RFC 3629: no overlong forms, no surrogates). */
 size_t utf8_valid_prefix(const char *bytes, size_t length);
 
-/* Makes foreign text fit for one line on a terminal: control characters and invalid UTF-8 become
- * '?'. */
+/* Makes foreign text safe to print as one line: control characters and invalid UTF-8 become '?'. */
 void line_clean(char *line);
 
 #endif

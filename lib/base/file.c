@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/names.h"
 #include "base/os.h"
 #include "base/path.h"
 
@@ -50,7 +51,7 @@ alibi_status path_fail(const char *verb, const char *path)
 
 /* ---- open and close */
 
-/* For paths on which another error, or none, is to be reported. */
+/* For exits that report another error, or none. */
 static void close_quietly(struct file *f)
 {
     if (f == NULL)
@@ -94,7 +95,7 @@ out:
     return status;
 }
 
-/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. It changes nothing for a
+/* O_NONBLOCK: a pipe without a writer is refused instead of waited for. It changes nothing for a
  * regular file. */
 alibi_status file_open_read(struct file **out, const char *path)
 {
@@ -174,7 +175,7 @@ int64_t file_size(const struct file *f)
 
 /* ---- read, write, sync */
 
-/* The writer of a pipe may pause for ever: a stop request is seen even so. */
+/* The writer of a pipe may pause forever; a stop request still ends the wait. */
 static alibi_status wait_for_input(const struct file *f)
 {
     int ready = 0;
@@ -307,7 +308,7 @@ static alibi_status write_aside(const char *path,
     char *aside = NULL, *folder = NULL;
     bool left_aside = false;
 
-    TRY(path_with_suffix(&aside, path, ".tmp"));
+    TRY(path_with_suffix(&aside, path, NAME_ASIDE));
     TRY(path_folder(&folder, path));
     left_aside = true;
     TRY(write_whole(aside, write, user, true));

@@ -125,8 +125,8 @@ alibi_status folder_sync(const char *path)
 
     if (fd < 0)
         return path_fail("open folder", path);
-    if (os_fsync(fd) != 0 &&
-        errno != EINVAL) /* EINVAL: a file system on which folders need no sync */
+    /* EINVAL: a file system on which folders need no sync. */
+    if (os_fsync(fd) != 0 && errno != EINVAL)
         status = path_fail("sync folder", path);
     if (os_close(fd) != 0 && status == ALIBI_OK)
         status = path_fail("close folder", path);
@@ -214,20 +214,15 @@ out:
 
 struct names {
     char **at;
-    int count, capacity;
+    int count;
+    int64_t capacity;
 };
 
 static alibi_status add_name(struct names *n, const char *name)
 {
-    if (n->count == n->capacity) {
-        int capacity = n->capacity > 0 ? n->capacity * 2 : 16;
-        if (n->capacity > INT_MAX / 2)
-            return fail(ALIBI_MEMORY, "not enough memory for a list of more than %d names",
-                        n->capacity);
-        TRY_RETURN(mem_grow((void **)&n->at, (size_t)n->count * sizeof *n->at,
-                            (size_t)capacity * sizeof *n->at, "a list of names"));
-        n->capacity = capacity;
-    }
+    if (n->count == INT_MAX)
+        return fail(ALIBI_MEMORY, "not enough memory for a list of more than %d names", INT_MAX);
+    TRY_RETURN(RESERVE_ARRAY(&n->at, &n->capacity, n->count + 1, "a list of names"));
     TRY_RETURN(text_copy(&n->at[n->count], name));
     n->count++;
     return ALIBI_OK;
@@ -276,8 +271,8 @@ alibi_status folder_list(char ***names, int *count, const char *path)
     return ALIBI_OK;
 }
 
-/* A link to a folder is not followed, so there are no loops. Pipes and devices are no files of a
- * folder. A link that leads nowhere is one: opening it then gives the reason. */
+/* A link to a folder is not followed, so there are no loops. Pipes and devices are skipped. A link
+ * that leads nowhere is listed as a file: opening it then gives the reason. */
 static alibi_status sort_in(struct names *files, struct names *folders, const char *path)
 {
     struct stat info;

@@ -7,10 +7,10 @@ enum { JSON_BYTES_MAX = 16 << 20, TREE_BYTES_PER_BYTE = 128 };
 
 /* ---- reading
  *
- * jansson's allocator is one for the process and may be the host's own, so it is left as it is. But
- * jansson (2.14, its issue 362) does not look whether the buffer of its lexer could grow. So the
- * most that a text can take is asked for first, where lack of memory can still be told, and given
- * back for jansson to take. */
+ * jansson has one allocator per process, which may be the host's own, so it is not replaced. But
+ * jansson (2.14, its issue 362) does not check whether the buffer of its lexer could grow. So the
+ * most memory that a text can need is allocated first, where a failure can still be reported, and
+ * freed again for jansson. */
 
 static alibi_status check_memory(size_t length)
 {

@@ -19,6 +19,7 @@ alibi_status json_get_int(const json_t *object, const char *key, int64_t min, in
 alibi_status json_get_real(const json_t *object, const char *key, double *out, const char *path);
 alibi_status json_get_text(const json_t *object, const char *key, const char **out,
                            const char *path); /* borrowed */
+
 /* ---- writing (json_write.c)
  *
  * One writer for all JSON of the library. Members appear in the order of the calls, so that the
@@ -79,7 +80,7 @@ void json_append_real(struct text *t, double value);
  *
  * A JSON object whose last member, "crc32", is the checksum of every byte before it. */
 
-/* Ends the root, in the place of json_write_end(), with that member. */
+/* Ends the root with that member; replaces its json_write_end(). */
 void json_write_seal(struct json_writer *w);
 /* Replaces the file: written aside, synced, renamed. Fails as the text did. */
 alibi_status sealed_write(const char *path, const struct text *json);

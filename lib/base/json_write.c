@@ -103,7 +103,8 @@ static void begin_level(struct json_writer *w, const char *key, char open, char 
     begin_value(w, key);
     text_append(w->out, "%c", open);
     if (w->depth == JSON_DEPTH_MAX) {
-        w->out->status = fail(ALIBI_BAD_INPUT, "JSON of more than %d levels", JSON_DEPTH_MAX);
+        if (w->out->status == ALIBI_OK)
+            w->out->status = fail(ALIBI_BAD_INPUT, "JSON of more than %d levels", JSON_DEPTH_MAX);
         return;
     }
     line = line || (w->depth > 0 && w->levels[w->depth - 1].line);
@@ -132,9 +133,11 @@ void json_write_array_line(struct json_writer *w, const char *key)
 
 void json_write_end(struct json_writer *w)
 {
-    struct json_level level = w->levels[w->depth - 1];
+    struct json_level level;
 
-    w->depth--;
+    if (w->depth == 0)
+        return; /* too many levels: not all of them were begun */
+    level = w->levels[--w->depth];
     if (level.any && level.line && level.close == '}')
         text_append(w->out, " ");
     else if (level.any && !level.line)

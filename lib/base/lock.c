@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/names.h"
 #include "base/os.h"
 #include "base/path.h"
 
@@ -39,13 +40,6 @@ static alibi_status write_holder(int fd, const char *path)
     return ALIBI_OK;
 }
 
-static alibi_status lock_descriptor(int fd, const char *path, const char *folder)
-{
-    if (os_flock(fd, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK ? fail_in_use(folder, fd) : path_fail("lock", path);
-    return write_holder(fd, path);
-}
-
 alibi_status lock_take(struct lock **out, const char *folder)
 {
     alibi_status status;
@@ -53,14 +47,18 @@ alibi_status lock_take(struct lock **out, const char *folder)
     char *path = NULL;
     int fd = -1;
 
-    TRY(path_join(&path, folder, "lock"));
+    TRY(path_join(&path, folder, NAME_LOCK));
     TRY(NEW_ARRAY(&l, 1, "a lock"));
     fd = os_open(path, O_RDWR | O_CREAT);
     if (fd < 0) {
         status = path_fail("open", path);
         goto out;
     }
-    TRY(lock_descriptor(fd, path, folder));
+    if (os_flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        status = errno == EWOULDBLOCK ? fail_in_use(folder, fd) : path_fail("lock", path);
+        goto out;
+    }
+    TRY(write_holder(fd, path));
     l->fd = fd;
     *out = l;
     l = NULL;

@@ -1,7 +1,7 @@
-/* mapping.c - a whole file as memory that the system reads in as it is touched
+/* mapping.c - a whole file as memory, which the system reads page by page as it is touched
  *
- * It is shared with all who map the file and counts as nobody's heap: a corpus larger than the
- * memory is fine. */
+ * The pages are shared by all processes that map the file and are not heap memory, so a corpus may
+ * be larger than the machine's memory. */
 #include <fcntl.h>
 
 #include "base/base.h"
@@ -27,7 +27,7 @@ static alibi_status map_descriptor(struct mapping *m, int fd, const char *path)
     return m->start != NULL ? ALIBI_OK : path_fail("map", path);
 }
 
-/* O_NONBLOCK: a pipe that nobody writes to is refused, not waited for. The mapping outlives the
+/* O_NONBLOCK: a pipe without a writer is refused instead of waited for. The mapping outlives the
  * descriptor. */
 static alibi_status map_file(struct mapping *m, const char *path)
 {

@@ -13,7 +13,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* In front of every block; as wide as the alignment, so that what follows is aligned too. */
+/* Precedes every block. It is as wide as the alignment, so the block is aligned too. */
 struct header {
     _Alignas(ALIGNMENT) size_t bytes;
 };
@@ -36,8 +36,8 @@ static void ask_machine(void)
     machine_bytes = os_memory_bytes();
 }
 
-/* Linux grants memory that it does not have, and kills who then uses it. What can never fit is
- * refused here, while an error can still be returned. */
+/* Linux grants memory that it does not have, and kills the process that then uses it. A request
+ * that can never fit is refused here, while an error can still be returned. */
 static bool can_fit(size_t bytes)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -24,7 +24,7 @@
 #define NAME_SHARD_PROGRESS "progress.json"
 #define NAME_SHARD_REQUEST "request.json"
 
-/* What file_replace() writes before it renames. */
+/* The suffix of the file that file_replace() writes and then renames. */
 #define NAME_ASIDE ".tmp"
 
 #endif

@@ -39,7 +39,7 @@ static const size_t value_bytes[] = {
     [ALIBI_OPTION_NAMES] = sizeof(struct alibi_name_list),
 };
 
-/* ---- the nearest name: what someone who mistyped one meant
+/* ---- the nearest name: a suggestion for one that was mistyped
  *
  * The Damerau-Levenshtein distance (optimal string alignment) is the number of letters to insert,
  * delete, replace or swap with their neighbour. d(i, j), of the first i letters of a and the first
@@ -48,7 +48,7 @@ static const size_t value_bytes[] = {
  *   d(i-1, j) + 1,   d(i, j-1) + 1,   d(i-1, j-1) + [a_i != b_j],
  *   d(i-2, j-2) + 1  if a_i a_(i-1) = b_(j-1) b_j */
 
-/* Longer names are near to nothing. */
+/* Longer names get no suggestion. */
 enum { LENGTH_MAX = 64 };
 
 static int least(int a, int b)
@@ -105,9 +105,10 @@ const char *alibi_nearest(const char *name, const char *const *names, int count)
     }
     return nearest;
 }
+
 /* ---- checks that text and JSON share */
 
-/* From 2^53 on, a bound is not a number that someone chose: the range is open. */
+/* A bound of 2^53 or more means that the range is open. */
 static const double OPEN = 0x1p53;
 
 static alibi_status check_integer(const struct alibi_option *o, int64_t value)
@@ -201,7 +202,7 @@ static alibi_status fail_choice(const struct alibi_option *o, const char *text)
         count++;
     }
     nearest = alibi_nearest(text, pointers, count);
-    /* Choices are short, and few letters make another of them: 'gpu' does not mean 'cpu'. */
+    /* Choices are short, so one letter can make another: 'gpu' does not mean 'cpu'. */
     if (nearest != NULL && tolower((unsigned char)text[0]) == tolower((unsigned char)nearest[0]))
         return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices,
                     nearest);
@@ -255,7 +256,7 @@ static bool is_real(const char *text)
     return *p == '\0';
 }
 
-/* The text is longer than `length` where it is an entry of a list. */
+/* The text continues after `length` if it is an entry of a list. */
 static alibi_status parse_integer(int64_t *out, const char *text, size_t length)
 {
     size_t sign = text[0] == '-' || text[0] == '+', count = digits(text + sign);
@@ -704,7 +705,7 @@ alibi_status alibi_options_init(const struct alibi_option_group *groups, int cou
 {
     alibi_status status = ALIBI_OK;
 
-    /* The struct may hold anything: cleared first, so that nothing in it is freed. */
+    /* The struct may hold anything. Clearing it first means that nothing in it is freed. */
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++)
             memset((char *)groups[g].values + groups[g].options[i].offset, 0,

@@ -14,8 +14,8 @@
 
 int os_open(const char *path, int flags); /* close-on-exec; new files are 0666 less the umask */
 ssize_t os_read(int fd, void *buffer, size_t bytes);
-int os_wait(int fd,
-            int milliseconds); /* > 0: something can be read, or the end was reached; 0: not yet */
+/* > 0: something can be read, or the end was reached; 0: not yet. */
+int os_wait(int fd, int milliseconds);
 ssize_t os_write(int fd, const void *buffer, size_t bytes);
 ssize_t os_pwrite(int fd, const void *buffer, size_t bytes, off_t at);
 int os_fsync(int fd);

@@ -10,8 +10,8 @@
  * the wrong kind; else ALIBI_IO. */
 alibi_status path_fail(const char *verb, const char *path);
 
-alibi_status path_check_regular(const struct stat *info,
-                                const char *path); /* ALIBI_BAD_INPUT: it is no regular file */
+/* ALIBI_BAD_INPUT: it is not a regular file. */
+alibi_status path_check_regular(const struct stat *info, const char *path);
 
 alibi_status path_with_suffix(char **out, const char *path, const char *suffix); /* mem_free */
 

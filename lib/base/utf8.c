@@ -12,8 +12,8 @@ static bool within(unsigned char byte, unsigned char low, unsigned char high)
     return byte >= low && byte <= high;
 }
 
-/* Bytes of a character that starts with `lead`, and the range of its second byte; 0 if none
- * does. */
+/* Bytes of a character that starts with `lead`, and the range of its second byte; 0: no character
+ * starts with it. */
 static size_t character_bytes(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;
@@ -51,7 +51,7 @@ static size_t valid_character(const unsigned char *bytes, size_t length)
     return need;
 }
 
-/* Most text is ASCII for long stretches: eight bytes at a time none of which has its high bit. */
+/* Most text is ASCII for long stretches: skips eight bytes at a time if no high bit is set. */
 static size_t skip_ascii(const unsigned char *p, size_t at, size_t length)
 {
     uint64_t eight;

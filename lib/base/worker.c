@@ -1,7 +1,7 @@
 /* worker.c - a background thread that does one job at a time
  *
- * Invariant: `job` is set from worker_start() until the thread is done with it, and `kept` belongs
- * to the thread as long. Both change under the mutex only. */
+ * Invariant: `job` is set from worker_start() until the thread has finished it, and changes only
+ * under the mutex. While it is set, `kept` belongs to the thread. */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Signals are for the host's threads, whose handlers may rely on that: this one blocks them all. */
+/* The host's handlers may rely on running in its own threads, so this thread blocks all signals. */
 static int start_thread(struct worker *w)
 {
     sigset_t all, before;

@@ -1,4 +1,4 @@
-/* log.c - the context of a call: notes and progress go to its callbacks, and its stop flag is read
+/* call.c - the context of a call: notes and progress go to its callbacks, and its stop flag is read
  * between the steps of long work */
 #include <time.h>
 
