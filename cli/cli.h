@@ -76,8 +76,8 @@ void cli_table_default(struct cli_table *t, const char *name, const char *text);
 
 struct alibi_option_group cli_model_group(struct alibi_config *values);
 struct alibi_option_group cli_training_group(struct alibi_training *values);
-struct alibi_option_group cli_device_group(
-    struct alibi_compute *values); /* for alibi_device_open() */
+/* For alibi_device_open(). */
+struct alibi_option_group cli_device_group(struct alibi_compute *values);
 
 /* The text that a model reads, and how it is read. */
 struct cli_text {
@@ -86,8 +86,8 @@ struct cli_text {
     struct alibi_reading reading;
     struct alibi_builtin builtin;
 };
-struct alibi_option_group cli_text_group(
-    struct cli_text *values); /* --tokenizer, --end and --valid */
+/* --tokenizer, --end and --valid. */
+struct alibi_option_group cli_text_group(struct cli_text *values);
 /* For commands on a model, which has a tokenizer of its own: not shown in help, and
  * cli_refuse_tokenizer() explains why it is refused. */
 struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values);
@@ -146,8 +146,8 @@ void cli_json_options(const char *key, const struct alibi_option_group *group);
 
 /* ---- token ids as text (ids.c) */
 
-/* A document per line, blanks between the ids, its end id the last: as alibi_tokenize_each() wants
- * it. `user` is a bool, whether a line has begun. */
+/* Prints a document per line, its end id last. A callback of alibi_tokenize_each(): `user` is a
+ * bool, whether a line has begun. */
 bool cli_print_ids(void *user, const int32_t *ids, int64_t count, bool ends);
 
 /* The reverse: prints the text of such lines, with a line end between two documents if the first

@@ -21,8 +21,8 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-/* Minutes on two cores, and long enough to separate the methods: `make demo` uses these defaults
- * and nothing else. */
+/* These take minutes on two cores, and are enough to separate the methods. `make demo` uses them.
+ */
 static const char *const training_defaults[][2] = {
     { "train-length", "64" }, { "batch", "8" },   { "steps", "1200" },
     { "lr", "4e-3" },         { "warmup", "40" },
@@ -59,7 +59,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (line->given & 1u << POSITION)
         return cli_fail(
             ALIBI_USAGE,
-            "option '--position' is not for a comparison: give --methods; each trains one model");
+            "option '--position' does not apply to a comparison; give --methods, one model each");
     cli_catch_signals();
     status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)

@@ -21,7 +21,7 @@ struct job {
 
 static const struct alibi_option options[] = {
     { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE",
-      "text or shards to test on, like a FILE behind the model" },
+      "text or shards to test on; the same as a FILE after the model" },
     { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "auto|train|valid|test|all", "auto", "NAME",
       "part of the text; auto: all of files, the validation part of the built-in text" },
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
@@ -30,27 +30,28 @@ static const struct alibi_option options[] = {
       "several lengths, a row each" },
     { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding|stream",
       "nonoverlapping", "NAME",
-      "blocks side by side; windows that advance by the stride and score only what is new; or one pass in which every token has "
-      "all of the text before it as context" },
+      "adjacent blocks; windows that advance by the stride and score only the new tokens; or "
+      "one pass in which every token has all earlier tokens as context" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "sliding: tokens scored per window; default: half the length" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
       "score this many at most; 0: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
-      "weight of keys that attention may leave out, relative to what it uses; 0: none" },
+      "weight of keys that attention may skip, relative to those it uses; 0: none" },
     { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
-      "find the largest weight that was skipped, pair by pair in double precision; slow" },
+      "compute the largest weight that was skipped, pair by pair in double precision; slow" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
-      "stream: forget keys that no query can reach with scores up to X, so that memory is bounded; 0: forget none" },
+      "stream: evict keys that no query can reach with scores up to X, which bounds memory; "
+      "0: evict none" },
     { "by-position", ALIBI_OPTION_FLAG, AT(by_position), 0, 0, NULL, NULL, NULL,
-      "the loss by position in the window too" },
+      "print the loss by position in the window too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
 static const char *const protocol_names[] = { "nonoverlapping", "sliding", "stream" };
 static const char *const split_names[] = { "train", "valid", "test", "all" };
 
-/* ---- what is asked for */
+/* ---- the request */
 
 static alibi_status choose_lengths(const struct job *job, const alibi_model *model,
                                    struct alibi_int_list *out)
@@ -60,9 +61,9 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
     if (job->protocol == ALIBI_STREAM && (job->length || job->lengths.count))
         return cli_fail(
             ALIBI_USAGE,
-            "--protocol stream has no length: every token has all of the text before it as context");
+            "--protocol stream has no length: every token has all earlier tokens as context");
     if (job->length && job->lengths.count)
-        return cli_fail(ALIBI_USAGE, "--length and --lengths say the same twice; give one of them");
+        return cli_fail(ALIBI_USAGE, "--length and --lengths exclude each other; give one of them");
     *out = job->lengths;
     if (out->count)
         return ALIBI_OK;
@@ -70,14 +71,14 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
     out->at[0] = job->length ? job->length : trained;
     if (out->at[0] == 0 && job->protocol != ALIBI_STREAM)
         return cli_fail(ALIBI_USAGE,
-                        "the model does not say what length it was trained at; give --length");
+                        "the model does not record its training length; give --length");
     return ALIBI_OK;
 }
 
 static alibi_status check_stride(const struct job *job, const struct alibi_int_list *lengths)
 {
     if (job->stride && job->protocol != ALIBI_SLIDING)
-        return cli_fail(ALIBI_USAGE, "--stride is of no use without --protocol sliding");
+        return cli_fail(ALIBI_USAGE, "--stride has no effect without --protocol sliding");
     for (int i = 0; i < lengths->count; i++) {
         if (job->stride > lengths->at[i])
             return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld",
@@ -93,14 +94,15 @@ static enum alibi_split choose_split(const struct job *job, bool built_in)
     return built_in ? ALIBI_VALID : ALIBI_ALL;
 }
 
-/* A file called valid.txt has a validation split too, and it is not what its name says. */
+/* A file called valid.txt has a validation split too, which is not the whole file. */
 static void note_split(enum alibi_split split)
 {
     if (split == ALIBI_VALID)
         cli_note(
-            "split valid is the last twentieth but one of these files; all of them is --split all");
+            "split valid is the twentieth of these files before the last; --split all uses them "
+            "whole");
     if (split == ALIBI_TEST)
-        cli_note("split test is the last twentieth of these files; all of them is --split all");
+        cli_note("split test is the last twentieth of these files; --split all uses them whole");
 }
 
 static struct alibi_eval one_length(const struct job *job, int64_t length)
@@ -118,7 +120,7 @@ static struct alibi_eval one_length(const struct job *job, int64_t length)
     return eval;
 }
 
-/* ---- what is printed */
+/* ---- the output */
 
 static void print_head(const struct alibi_eval_result *r, enum alibi_split split, bool verify)
 {
@@ -132,7 +134,7 @@ static void print_head(const struct alibi_eval_result *r, enum alibi_split split
     printf("   %s, split %s\n", protocol_names[r->protocol], split_names[split]);
 }
 
-/* Four digits, and all before the point as long as they fit. */
+/* Four digits, or all digits before the point as long as they fit the column. */
 static const char *short_ppl(char *buffer, double ppl)
 {
     snprintf(buffer, CLI_SHORT, ppl > 9999 && ppl < 1e8 ? "%.0f" : "%.4g", ppl);
@@ -263,7 +265,8 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     if (line->operand_count > 1 && job->data)
-        return cli_fail(ALIBI_USAGE, "give the text with --data or behind the model, not both");
+        return cli_fail(ALIBI_USAGE,
+                        "give the text with --data or as a FILE after the model, not both");
     cli_set_skip(job->skip);
     status = cli_refuse_tokenizer(&job->text);
     if (status == ALIBI_OK)
@@ -297,9 +300,9 @@ alibi_status cmd_eval(int argc, char **argv)
         .command = "eval",
         .usage = "MODEL [FILE...] [OPTION...]",
         .about =
-            "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on token shards or on the "
-            "built-in text, with the model's own tokenizer. FILE may be a folder. The error is the standard error of the "
-            "nll, windows taken as independent.",
+            "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on "
+            "token shards or on the built-in text, with the model's own tokenizer. FILE may be a "
+            "folder. The error is the standard error of the nll, windows taken as independent.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -11,7 +11,7 @@ struct job {
 
 static const struct alibi_option options[] = {
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
-      "folder to write, empty or not there yet" },
+      "folder to write; it must be empty or not exist" },
     { "weights", ALIBI_OPTION_CHOICE, AT(weights), 0, 0, "fp32|bf16|fp16", "fp32", "NAME",
       "type of the weights in the file" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
@@ -45,7 +45,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status;
 
     if (!job->out)
-        return cli_fail(ALIBI_USAGE, "option '--out' is needed: the folder to write");
+        return cli_fail(ALIBI_USAGE, "no output; give --out DIR");
     status = alibi_device_open(&device, &cpu, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_open(&model, device, from, cli_call());
@@ -66,9 +66,9 @@ alibi_status cmd_export(int argc, char **argv)
         .command = "export",
         .usage = "MODEL --out DIR [OPTION...]",
         .about =
-            "Writes the weights of a model, with its configuration and tokenizer, into a folder of their own: without the "
-            "optimizer that a run keeps beside them, and in fewer bits if asked for. eval, generate, inspect and train --init "
-            "accept the folder as a model.",
+            "Writes the weights of a model, with its configuration and tokenizer, into a folder of "
+            "their own: without the optimizer that a run stores with them, and in fewer bits with "
+            "--weights. eval, generate, inspect and train --init accept the folder as a model.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -10,7 +10,7 @@ struct job {
     bool echo;
     int64_t tokens, count, top_k, seed;
     double temperature, top_p, skip, window_score;
-    struct cli_text text; /* nothing but a tokenizer to be refused */
+    struct cli_text text; /* only to refuse a tokenizer */
     struct alibi_compute compute;
 };
 
@@ -29,18 +29,19 @@ static const struct alibi_option options[] = {
     { "top-k", ALIBI_OPTION_INT, AT(top_k), 0, INT32_MAX, NULL, "0", "N",
       "choose among the N likeliest tokens; 0: all" },
     { "top-p", ALIBI_OPTION_REAL, AT(top_p), 1e-6, 1, NULL, "1", "X",
-      "choose among the fewest likeliest tokens with share X; 1: all" },
+      "choose among the likeliest tokens whose probabilities sum to X; 1: all" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may skip, relative to those it uses; 0: none" },
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
-      "alibi: drop keys that no query can reach with scores up to X, to bound memory; 0: keep all" },
+      "alibi: evict keys that no query can reach with scores up to X, which bounds memory; 0: "
+      "evict none" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N",
       "the same seed gives the same text" },
 };
 
 enum { PROMPT_MAX = 1 << 24 };
 
-/* All of standard input; *out is freed with free. */
+/* Reads all of standard input. The caller frees *out. */
 static alibi_status read_input(char **out, size_t *bytes)
 {
     char *text = NULL;
@@ -71,12 +72,13 @@ static alibi_status read_input(char **out, size_t *bytes)
     return ALIBI_OK;
 }
 
-/* The text of one continuation. A single one is shown as it comes; several are kept until all have
- * ended, since they grow at the same time. */
+/* The text of one continuation. A single one is printed as it comes; several are kept until all
+ * have ended, because they grow at the same time. */
 struct output {
     const char *prompt; /* printed before the first piece: by then all is checked */
     size_t prompt_bytes;
     bool streams;
+    bool out_of_memory; /* the text is incomplete */
     char *text;
     size_t bytes, capacity;
 };
@@ -89,7 +91,7 @@ static bool print_prompt(struct output *o)
     return fwrite(o->prompt, 1, bytes, stdout) == bytes;
 }
 
-/* False, which ends the continuation, if nobody reads any more or there is no memory. */
+/* False, which ends the continuation, if the reader is gone or memory has run out. */
 static bool emit(void *user, int which, const char *text, size_t bytes)
 {
     struct output *o = (struct output *)user + which;
@@ -100,6 +102,7 @@ static bool emit(void *user, int which, const char *text, size_t bytes)
         size_t capacity = 2 * (o->bytes + bytes);
         char *grown = realloc(o->text, capacity);
 
+        o->out_of_memory = !grown;
         if (!grown)
             return false;
         o->text = grown;
@@ -140,6 +143,11 @@ static alibi_status generate(const struct job *job, const char *path, const char
         status = alibi_model_open(&model, device, path, cli_call());
     if (status == ALIBI_OK)
         status = alibi_generate(model, prompts, count, &how, emit, outputs, cli_call());
+    for (int i = 0; status == ALIBI_OK && i < count; i++) {
+        if (outputs[i].out_of_memory)
+            status =
+                cli_fail(ALIBI_MEMORY, "not enough memory for the text of %d continuations", count);
+    }
     for (int i = 0; status == ALIBI_OK && i < count; i++) {
         if (count > 1)
             printf("%s--- seed %lld\n", i > 0 ? "\n" : "", (long long)(job->seed + i));
@@ -185,9 +193,8 @@ alibi_status cmd_generate(int argc, char **argv)
     struct cli_line line = {
         .command = "generate",
         .usage = "MODEL [OPTION...]",
-        .about =
-            "Continues a text with MODEL, a checkpoint or a run's folder. One continuation is shown as it comes; several are "
-            "computed together and printed at the end.",
+        .about = "Continues a text with MODEL, a checkpoint or a run's folder. One continuation is "
+                 "shown as it comes; several are computed together and printed at the end.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -1,7 +1,6 @@
-/* cmd_plan.c - what training takes of the device's memory, before anything of it is allocated
+/* cmd_plan.c - the device memory that training needs, computed before anything is allocated
  *
- * One column per level of recomputing, so that a choice can be made; the exit code is about the
- * level that was asked for. */
+ * The table has a column per level of recomputation. The exit code is about the chosen level. */
 #include <math.h>
 
 #include "cli.h"
@@ -19,11 +18,11 @@ struct job {
 
 static const struct alibi_option options[] = {
     { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
-      "plan for a GPU with so much free memory, in bf16, whether one is here or not; 0: for the device in use" },
+      "plan for any GPU with this much free memory, in bf16; 0: plan for the device in use" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
 };
 
-enum { BYTES_VOCAB = 257 }; /* ids of the tokenizer of bytes, where no vocabulary is given */
+enum { BYTES_VOCAB = 257 }; /* of the tokenizer of bytes, the default */
 enum { LEVELS = ALIBI_RECOMPUTE_BLOCK + 1 };
 
 static const double GIB = 1 << 30;
@@ -78,7 +77,7 @@ static size_t size_at(const struct alibi_plan *plan, size_t offset)
     return *(const size_t *)(const void *)((const char *)plan + offset);
 }
 
-/* "-" where it is not known */
+/* "-" if unknown */
 static const char *short_free(char *buffer, size_t bytes)
 {
     if (bytes > 0)
@@ -138,7 +137,7 @@ static void print_table(const struct job *job, const char *name,
     print_limits("longest input", plans, offsetof(struct alibi_plan, longest_input));
 }
 
-/* ---- JSON: what is not known is null */
+/* ---- JSON: unknown values are null */
 
 static void print_fits(const struct alibi_plan *plan)
 {
@@ -189,7 +188,8 @@ static void print_json(const struct job *job, const char *name,
 
 /* ---- the run */
 
-/* One line, with the first way out there is. */
+/* The error names the cheapest change that fits: the lowest level of recomputation, else a smaller
+ * batch. */
 static alibi_status say_whether_it_fits(const struct job *job,
                                         const struct alibi_plan plans[LEVELS])
 {
@@ -200,8 +200,7 @@ static alibi_status say_whether_it_fits(const struct job *job,
         return ALIBI_OK;
     for (int level = LEVELS - 1; level > job->training.recompute; level--) {
         if (plans[level].fits)
-            snprintf(way_out, sizeof way_out, "with --recompute %s it fits",
-                     cli_recompute_name(level));
+            snprintf(way_out, sizeof way_out, "--recompute %s fits", cli_recompute_name(level));
     }
     if (!plans[LEVELS - 1].fits && plan->largest_batch > 0)
         snprintf(way_out, sizeof way_out, "--batch %lld fits", (long long)plan->largest_batch);
@@ -244,9 +243,10 @@ alibi_status cmd_plan(int argc, char **argv)
         .command = "plan",
         .usage = "[OPTION...]",
         .about =
-            "Prints what training such a model takes of the device's memory at each level of --recompute (the one that is "
-            "asked for has a star), and the largest batch and the longest input that fit. Nothing is allocated. Exits with 4 "
-            "if the training does not fit. --gpu-memory plans for a GPU that is elsewhere.",
+            "Prints how much device memory training needs at each level of --recompute (a star "
+            "marks the chosen one), and the largest batch and the longest input that fit. Nothing "
+            "is allocated. Exits with 4 if the training does not fit. --gpu-memory plans for a GPU "
+            "of another machine.",
         .groups = groups,
         .count = CLI_COUNT(groups),
     };

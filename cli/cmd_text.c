@@ -48,7 +48,8 @@ alibi_status cmd_text(int argc, char **argv)
         .command = "text",
         .usage = "--out FILE [OPTION...]",
         .about =
-            "Writes the built-in text to a file. A generator writes it from the seed: the same seed gives the same text.",
+            "Writes the built-in text to a file. The text is generated from the seed: the same "
+            "seed gives the same text.",
         .groups = groups,
         .count = CLI_COUNT(groups),
     };

@@ -1,5 +1,4 @@
-/* cmd_tokenize.c - learn a vocabulary from text, turn text into token shards, or into ids and back
- * */
+/* cmd_tokenize.c - learn a vocabulary, and convert text to token shards, or to ids and back */
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
@@ -33,7 +32,7 @@ static const struct alibi_option options[] = {
     { "print-ids", ALIBI_OPTION_FLAG, AT(print_ids), 0, 0, NULL, NULL, NULL,
       "print the ids instead, a document per line" },
     { "decode", ALIBI_OPTION_FLAG, AT(decode), 0, 0, NULL, NULL, NULL,
-      "the way back: print the text of lines of ids, from plain files or standard input" },
+      "print the text of lines of ids, from plain files or standard input" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -47,7 +46,7 @@ enum { TASK, SHARDS, VOCABULARY, READING, GROUPS };
 
 /* ---- checks */
 
-/* Learning may take long: a file that cannot be written is refused before. */
+/* Learning may take long, so a file that cannot be written is refused before it starts. */
 static alibi_status check_file(const char *path)
 {
     char copy[PATH_MAX];
@@ -86,7 +85,8 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
             ALIBI_USAGE,
             "--shard-tokens is for shards; --train, --print-ids and --decode write none");
     if (job->decode && line->given & 1u << READING)
-        return cli_fail(ALIBI_USAGE, "--decode reads ids; how text is read has no meaning for it");
+        return cli_fail(ALIBI_USAGE,
+                        "--decode reads ids; options that say how text is read do not apply");
     if (prints && (job->out || job->json))
         return cli_fail(
             ALIBI_USAGE,
@@ -101,7 +101,7 @@ struct input {
     int count;
 };
 
-/* A forgotten --tokenizer would otherwise put the file into the tokens without notice. */
+/* If --tokenizer was forgotten, the file would become tokens without notice. */
 static void note_tokenizers(const struct input *in)
 {
     for (int i = 0; i < in->count; i++) {
@@ -220,8 +220,8 @@ static alibi_status write_shards(const alibi_tokenizer *t, const struct job *job
                                  const struct input *in)
 {
     struct alibi_tokenize_result result;
-    bool fresh = access(job->out, F_OK) !=
-                 0; /* else some of it may be the work of an earlier call: no speed can be told */
+    /* If the folder exists, an earlier call may have done a part: then no speed is printed. */
+    bool fresh = access(job->out, F_OK) != 0;
     alibi_status status;
     double speed;
 
@@ -276,9 +276,9 @@ alibi_status cmd_tokenize(int argc, char **argv)
         .command = "tokenize",
         .usage = "[FILE...] --out PATH [OPTION...]",
         .about =
-            "Turns text files, folders of them or standard input into token shards, which train, compare and eval read; with "
-            "--train learns the vocabulary for it. Stopped with SIGINT or SIGTERM it exits with 75, and the same command "
-            "continues after the last whole shard.",
+            "Converts text files, folders of them or standard input into token shards, which "
+            "train, compare and eval read. With --train it learns a vocabulary instead. SIGINT or "
+            "SIGTERM ends it with 75; the same command then resumes after the last complete shard.",
         .groups = groups,
         .count = GROUPS,
         .max_operands = INT_MAX,

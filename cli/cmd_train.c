@@ -21,15 +21,16 @@ static const struct alibi_option options[] = {
     { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, "runs/train", "DIR",
       "folder of the run: checkpoints, recipe, log" },
     { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
-      "continue from the newest checkpoint in the folder, bit-exact as if never stopped; start if there is none" },
+      "resume from the newest checkpoint in the folder, bit-exact as if never stopped; start if "
+      "there is none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
-/* As many tokens as a comparison scores by default: a small part of what training took. */
+/* As many tokens as a comparison scores by default: a small share of the training time. */
 enum { VALID_TOKENS = 65536 };
 
-/* The validation loss at the training length; result->tokens stays 0 if the split is too short for
- * it, or on a stop. */
+/* The validation loss at the training length. result->tokens is 0 if the split is too short, or if
+ * the evaluation was stopped. */
 static alibi_status validate(const struct job *job, const alibi_corpus *corpus,
                              struct alibi_eval_result *result)
 {
@@ -147,10 +148,11 @@ alibi_status cmd_train(int argc, char **argv)
         .command = "train",
         .usage = "[FILE...] [OPTION...]",
         .about =
-            "Trains a model on UTF-8 text, on token shards or on the built-in text. FILE may be a folder, of text files or of "
-            "shards. SIGINT or SIGTERM saves and exits with 75; the same command with --resume then continues. --init starts from "
-            "another model, whose options apply unless others are given: to fine-tune it, or to train it at another length or "
-            "with another position method.",
+            "Trains a model on UTF-8 text, on token shards or on the built-in text. FILE may be a "
+            "folder, of text files or of shards. SIGINT or SIGTERM saves and exits with 75; the "
+            "same command with --resume resumes. --init starts from another model, whose options "
+            "apply unless others are given. Use it to fine-tune a model, or to train it at another "
+            "length or with another position method.",
         .base = take_model_options,
         .groups = groups,
         .count = CLI_COUNT(groups),

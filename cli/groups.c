@@ -93,11 +93,13 @@ void cli_name_recipe(const char *recipe, char *name, size_t size)
 
 static const struct alibi_option text_options[] = {
     { "tokenizer", ALIBI_OPTION_TEXT, AT(tokenizer), 0, 0, NULL, NULL, "PATH",
-      "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: that of the shards, and bytes for text" },
+      "tokenizer.json, or a folder with one or with vocab.json and merges.txt; default: that of "
+      "the shards, bytes for text" },
     { "end", ALIBI_OPTION_TEXT, AT(end), 0, 0, NULL, NULL, "TOKEN",
       "token of --tokenizer that ends a document; default: the usual one, if it has one" },
     { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
-      "file or folder to validate on; all else then trains; default: a twentieth of the text" },
+      "file or folder to validate on, and the rest is for training; default: a twentieth of the "
+      "text" },
 };
 
 struct alibi_option_group cli_text_group(struct cli_text *values)
@@ -115,7 +117,8 @@ alibi_status cli_refuse_tokenizer(const struct cli_text *values)
     if (!values->tokenizer && !values->end)
         return ALIBI_OK;
     return cli_fail(ALIBI_USAGE,
-                    "option '%s' is not for a model: it has the tokenizer that it was trained with",
+                    "option '%s' does not apply to a model, which has the tokenizer that it was "
+                    "trained with",
                     values->tokenizer ? "--tokenizer" : "--end");
 }
 

@@ -29,7 +29,7 @@ void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
 
 /* ---- one option */
 
-/* "--steps N", "--[no-]tied", and "--out DIR, -o DIR" for the one that has a short form */
+/* "--steps N", "--[no-]tied", or "--out DIR, -o DIR", the only option with a short form */
 static void spell_option(const struct alibi_option *option, char *buffer, size_t size)
 {
     if (option->type == ALIBI_OPTION_FLAG && option->initial &&
@@ -43,7 +43,7 @@ static void spell_option(const struct alibi_option *option, char *buffer, size_t
         snprintf(buffer, size, "--%s %s", option->name, option->value ? option->value : "VALUE");
 }
 
-/* " (1..64; default 4)", or as much of it as there is */
+/* " (1..64; default 4)", without unknown parts */
 static void spell_notes(const struct alibi_option *option, char *buffer, size_t size)
 {
     bool number = option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL ||
@@ -85,7 +85,7 @@ static void print_option(FILE *out, const struct alibi_option *option)
 static void print_group(FILE *out, const struct alibi_option_group *group)
 {
     if (!group->title)
-        return; /* accepted, so that a recipe may have them, but without effect here */
+        return; /* accepted because recipes may contain them, but without effect */
     fprintf(out, "\n%s:\n", group->title);
     for (int i = 0; i < group->count; i++)
         print_option(out, &group->options[i]);

@@ -1,7 +1,6 @@
-/* ids.c - token ids as text, both ways
+/* ids.c - token ids as text, the format that --print-ids prints and --decode reads
  *
- *   464 6842 318 257   the ids of a document on a line, its end id the last: what --print-ids
- * prints and --decode reads */
+ *   464 6842 318 257 50256      a document per line, its end id last */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +20,7 @@ bool cli_print_ids(void *user, const int32_t *ids, int64_t count, bool ends)
         putchar('\n');
         *begun = false;
     }
-    return !ferror(stdout); /* otherwise the reader is gone */
+    return !ferror(stdout); /* false: the reader is gone */
 }
 
 /* ---- reading */
@@ -44,14 +43,15 @@ static alibi_status read_number(struct input *in, int c, int64_t vocab, int32_t 
     int64_t id = 0;
 
     if (digit(c) < 0)
-        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is no part of an id",
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is not part of an id",
                         in->name, (long long)in->line, c);
     for (; digit(c) >= 0; c = getc_unlocked(in->file)) {
         id = 10 * id + digit(c);
         if (id >= vocab)
             return cli_fail(ALIBI_BAD_INPUT,
-                            "'%s' line %lld: the ids of this tokenizer end at %lld", in->name,
-                            (long long)in->line, (long long)vocab - 1);
+                            "'%s' line %lld: an id is above %lld, the last one of the "
+                            "tokenizer",
+                            in->name, (long long)in->line, (long long)vocab - 1);
     }
     ungetc(c, in->file);
     *out = (int32_t)id;
@@ -77,8 +77,9 @@ static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
 
 /* ---- decoding */
 
-/* Documents of any length go through a buffer. An id is held back until the next one is known: the
- * end of a document is no text, but for words, where it is the end of its last line. */
+/* Documents of any length are decoded in parts. The last id of a part is held back until it is
+ * known whether the line ends there: then it may be the end id, which is not printed, except by a
+ * tokenizer of words, where it ends the last line. */
 struct decoder {
     const alibi_tokenizer *tokenizer;
     bool prints_end;

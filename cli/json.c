@@ -1,5 +1,6 @@
-/* json.c - results as JSON on stdout, one member per line: the only writer of the program, which
- * sees alibi.h and nothing else of the library */
+/* json.c - results as JSON on stdout, one member per line
+ *
+ * The library has a JSON writer too, but the program uses nothing but alibi.h. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 static int depth;
 static bool first = true; /* nothing yet within the innermost bracket */
 
-/* Bytes of the UTF-8 character at the front; 0 if there is none (RFC 3629: no overlong forms and no
+/* Bytes of the UTF-8 character at `text`; 0 if it is not valid (RFC 3629: no overlong forms, no
  * surrogates). */
 static int character_bytes(const unsigned char *text)
 {

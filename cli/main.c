@@ -63,7 +63,8 @@ static void print_overview(FILE *out)
     fprintf(out, "usage: alibi COMMAND [ARGUMENT...] [OPTION...]\n\n");
     cli_print_wrapped(
         out,
-        "Trains language models on short inputs, tests them on long ones, and shows which position method extrapolates.",
+        "Trains language models on short inputs, tests them on long ones, and shows which position "
+        "method extrapolates.",
         0, 0);
     fputc('\n', out);
     for (int i = 0; i < CLI_COUNT(commands); i++) {
@@ -73,7 +74,8 @@ static void print_overview(FILE *out)
     fputc('\n', out);
     cli_print_wrapped(
         out,
-        "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options, 'alibi --version' tells the version.",
+        "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options; 'alibi --version' "
+        "prints the version.",
         0, 0);
 }
 
@@ -132,7 +134,7 @@ static alibi_status inject_fault(void)
     return alibi_inject_fault(how, n);
 }
 
-/* A reader that closed the pipe early is no failure; results that did not reach the disk are. */
+/* A reader that closed the pipe early is not a failure. Results that did not reach the disk are. */
 static alibi_status finish_output(alibi_status status)
 {
     errno = 0;
@@ -161,8 +163,9 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     return finish_output(command->run(argc, argv));
 }
 
-/* Restarts the program if the environment was not yet what the libraries below need for speed. The
- * real path is used so that ps and top show its name. If the restart fails, all still works. */
+/* Restarts the program if a variable had to be set: OpenMP and OpenBLAS read the environment when
+ * they are loaded. It uses the real path, so that ps and top show the name. If the restart fails,
+ * the program works, but is slower. */
 static void settle_environment(char **argv)
 {
     char path[PATH_MAX];
@@ -183,8 +186,8 @@ int main(int argc, char **argv)
     alibi_status status;
 
     settle_environment(argv);
-    /* A closed pipe is noticed where it is written; it must not end a training run whose progress
-     * nobody reads any more. */
+    /* Writes to a closed pipe fail and are checked. The signal would end a training run just
+     * because its progress is no longer read. */
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         print_overview(stderr);

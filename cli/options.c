@@ -20,7 +20,8 @@ struct common {
 
 static const struct alibi_option common_options[] = {
     { "recipe", ALIBI_OPTION_TEXT, AT(recipe), 0, 0, NULL, NULL, "FILE",
-      "JSON object with the names of the options above, train_length for --train-length; options override it" },
+      "JSON object with the names of the options above, train_length for --train-length; options "
+      "override it" },
     { "quiet", ALIBI_OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, NULL,
       "no progress and no notes, only warnings and errors" },
     { "help", ALIBI_OPTION_FLAG, AT(help), 0, 0, NULL, NULL, NULL, "print this and exit" },
@@ -52,8 +53,7 @@ static bool is_negated(const struct groups *g, const char *name)
     return option && option->type == ALIBI_OPTION_FLAG;
 }
 
-/* The value of an option that needs one: after `=`, or the next argument unless that is an option.
- */
+/* The value of an option that needs one: after `=`, or the next argument if that is no option. */
 static alibi_status take_value(const struct alibi_option *option, const char *next,
                                struct argument *out)
 {
@@ -131,7 +131,7 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        /* -o is the only short form, because everybody knows it. */
+        /* -o is the only short form. */
         status = read_option(g, strcmp(argv[i], "-o") == 0 ? "--out" : argv[i],
                              i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
         if (status == ALIBI_OK &&

@@ -164,11 +164,11 @@ check "through a pipe and back" bash -c "
     '$ALIBI' tokenize --print-ids --tokenizer bpe.json < odd.txt |
         '$ALIBI' tokenize --tokenizer bpe.json --decode | cmp - odd.txt"
 check "two documents back" bash -c "'$ALIBI' tokenize --print-ids odd.txt all.txt | '$ALIBI' tokenize --decode | cmp - <(cat odd.txt; echo; cat all.txt)"
-expect 3 "'standard input' line 2: byte 0x78 is no part of an id" \
+expect 3 "'standard input' line 2: byte 0x78 is not part of an id" \
     bash -c "printf '97 256\n98 x\n' | '$ALIBI' tokenize --decode > /dev/null"
-expect 3 "'standard input' line 1: the ids of this tokenizer end at 256" \
+expect 3 "'standard input' line 1: an id is above 256" \
     bash -c "echo 97 257 | '$ALIBI' tokenize --decode"
-expect 3 "'standard input' line 1: the ids of this tokenizer end at 256" \
+expect 3 "'standard input' line 1: an id is above 256" \
     bash -c "echo 99999999999999999999999 | '$ALIBI' tokenize --decode"
 expect 3 "cannot open 'absent'" "$ALIBI" tokenize --decode absent
 expect 3 "'shards' is a folder; --decode reads files of ids" "$ALIBI" tokenize --decode shards
