@@ -198,7 +198,7 @@ struct alibi_compute {
 
 ALIBI_API const struct alibi_option *alibi_compute_options(int *count);
 
-/* A device in one precision, handed to whatever makes, opens, trains, plans or times a model. It
+/* A device in one precision. Functions that make, open, train, plan or time a model take one. It
  * must outlive the models on it. Several may be open at once, on the same GPU too. ALIBI_DEVICE
  * says why a GPU that was asked for cannot be used: there is none, its driver is too old, or the
  * library that drives it is not installed. */
@@ -228,8 +228,7 @@ enum alibi_activation { ALIBI_GELU_TANH, ALIBI_GELU_ERF, ALIBI_RELU, ALIBI_SWIGL
 enum alibi_rotary_layout { ALIBI_ROTARY_HALVES, ALIBI_ROTARY_PAIRS };
 
 struct alibi_config {
-    int64_t
-        vocab; /* rows of the embedding; 0: as many as the tokenizer has ids. More are padding */
+    int64_t vocab; /* rows of the embedding; 0: as many as the tokenizer has ids; more: padding */
     int64_t layers, width, heads;
     int64_t kv_heads; /* 0: as many as heads */
     int64_t ff_width; /* 0: 4 * width */
@@ -252,8 +251,8 @@ struct alibi_config {
 
 ALIBI_API const struct alibi_option *alibi_config_options(int *count);
 
-/* Replaces values of 0 by what they stand for, and checks that the options agree (ALIBI_USAGE names
- * the option). */
+/* Replaces values of 0 that mean "derived from the others", and checks that the options agree.
+ * ALIBI_USAGE names the option. */
 ALIBI_API alibi_status alibi_config_resolve(struct alibi_config *config);
 
 /* Name and one-line summary of position method number `index`; NULL past the last. */
@@ -420,7 +419,7 @@ enum alibi_schedule { ALIBI_COSINE, ALIBI_LINEAR, ALIBI_CONSTANT, ALIBI_WSD };
 
 /* Activation checkpointing, that is, what the backward pass recomputes: only norms (none);
  * activation functions too, which saves more than a quarter of the memory (cheap); or whole blocks,
- * of which only the input is kept (block). Results are bit-identical, except that cheap in bf16
+ * keeping only their inputs (block). Results are bit-identical, except that cheap in bf16
  * recomputes from rounded inputs: then only the loss is the same. */
 enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMPUTE_BLOCK };
 
@@ -471,10 +470,10 @@ ALIBI_API alibi_status alibi_train(alibi_device *device, const struct alibi_conf
                                    struct alibi_train_result *result,
                                    const struct alibi_call *call);
 
-/* What training takes of the device's memory, found before anything is allocated. */
+/* The device memory that training needs, found before anything is allocated. */
 struct alibi_plan {
     int64_t parameters, batch, length; /* tokens of one pass: batch x length */
-    size_t weights; /* fp32 masters, and what passes read where that is another type */
+    size_t weights; /* fp32 masters, and their copies in the type that passes read */
     size_t gradients, optimizer;
     size_t activations; /* kept for the backward pass */
     size_t passing;     /* gradients of activations, logits, tables: used again by every layer */
@@ -490,8 +489,8 @@ ALIBI_API alibi_status alibi_plan_training(alibi_device *device, const struct al
                                            const struct alibi_training *training,
                                            struct alibi_plan *plan);
 
-/* The same for a GPU that need not be here, with so much of its memory free, in bf16. The workspace
- * is an estimate. */
+/* The same for a GPU that need not be in this machine, with `free_bytes` of its memory free, in
+ * bf16. The workspace is an estimate. */
 ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
                                       const struct alibi_training *training, size_t free_bytes,
                                       struct alibi_plan *plan);
@@ -783,10 +782,10 @@ ALIBI_API alibi_status alibi_bench_train(alibi_device *device, const struct alib
                                          struct alibi_bench_step *result,
                                          const struct alibi_call *call);
 
-/* The same step for several position methods, config's own aside: one model per method, all in
- * memory at once. Each of `repeats` rounds takes one step of every method, forth and back in turn.
- * The clock of a device changes by more than methods differ, but not within a round, so the ratios
- * of a round can be trusted. A method may be listed twice, which shows the noise. */
+/* The same step for several position methods instead of config's own: one model per method, all in
+ * memory at once. Each of `repeats` rounds takes one step of every method, in an order that
+ * alternates. The clock of a device changes by more than methods differ, but not within a round, so
+ * the ratios of a round can be trusted. A method may be listed twice, which shows the noise. */
 struct alibi_bench_method {
     char name[ALIBI_NAME_MAX];
     double step_seconds; /* median over the rounds */

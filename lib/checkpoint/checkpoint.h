@@ -20,8 +20,8 @@
 /* ALIBI_USAGE names the first value that is out of its range. */
 alibi_status training_check(const struct alibi_training *t);
 
-/* The options without those that do not change the result (how often it is saved, what is
- * recomputed): a resumed run must agree in all of them. */
+/* The options that shape the result. Options such as how often to save are not among them. A
+ * resumed run must agree in all of these. */
 const struct alibi_option *training_shaping_options(int *count);
 
 struct train_state {
@@ -53,7 +53,8 @@ alibi_status checkpoint_save_weights(const char *dir, const struct model *m,
                                      const alibi_tokenizer *t, enum alibi_precision precision,
                                      const struct alibi_call *call);
 
-/* Removes what unfinished saves left in the run's folder. The caller holds the folder's lock. */
+/* Removes the step folders that unfinished saves left. The caller holds the lock of the run's
+ * folder. */
 alibi_status checkpoint_clean(const char *run);
 
 /* ---- finding and reading (restore.c) */
@@ -68,9 +69,9 @@ alibi_status config_fit_vocab(struct alibi_config *config, const alibi_tokenizer
 alibi_status checkpoint_find(char **path, const char *run, const struct alibi_call *call);
 alibi_status checkpoint_verify(const char *path);
 
-/* What a model needs to be made; then its weights, the optimizer's moments, and the state with the
- * options that shape the result. The checkpoint must have been verified. The tokenizer has at most
- * config->vocab ids. */
+/* The configuration and tokenizer from which a model is made; its weights; the optimizer's moments;
+ * the state with the options that shape the result. The checkpoint must have been verified. The
+ * tokenizer has at most config->vocab ids. */
 alibi_status checkpoint_read_config(const char *path, struct alibi_config *config,
                                     alibi_tokenizer **tokenizer);
 alibi_status checkpoint_read_weights(const char *path, struct model *m);

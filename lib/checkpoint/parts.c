@@ -1,7 +1,11 @@
 /* parts.c - the files of a checkpoint, and the manifest that makes a folder one
  *
- *   { "format": 1, "step": N, "parts": [ { "name", "bytes", "crc32" } ... ], "crc32": of all before
- * }
+ *   {
+ *     "format": 1,
+ *     "step": N,
+ *     "parts": [ { "name": ..., "bytes": ..., "crc32": ... }, ... ],
+ *     "crc32": of every byte before this line
+ *   }
  *
  * The manifest is a sealed file: one altered bit in it is found like one in a part. Parts appear in
  * the order of part_names. */

@@ -43,8 +43,7 @@ void part_abandon(struct part_writer *w); /* after a failure; no-op once finishe
 
 /* ---- tensors (tensors.c) */
 
-/* The tensors of one file: their entries in its header, and where each is in the device's memory.
- */
+/* The tensors of one file: their entries in its header, and a view of each in device memory. */
 struct tensor_file {
     struct device *device;
     struct safetensor *entries;
@@ -66,10 +65,11 @@ alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, 
                                struct part *part);
 
 /* Reads the tensors by name, from any of the three types. ALIBI_BAD_INPUT names the first one whose
- * shape differs; with `exact` also one that only the file or only the model has. Without it these
- * are listed in `missing` (the model's, left as they are) and `unused` (the file's), separated by
- * ", ". Tensors called `except` (NULL: none) are not read, and belong to both lists. */
+ * shape differs, or that only the file or only the list has. */
 alibi_status tensor_file_read(const struct tensor_file *f, const char *path);
+/* The same, but tensors that only one of the two has are allowed. `missing` lists those that the
+ * file lacks, which keep their values, and `unused` those that only the file has, separated by
+ * ", ". Tensors called `except` (NULL: none) are not read, and belong to both lists. */
 alibi_status tensor_file_read_some(const struct tensor_file *f, const char *path,
                                    const char *except, struct text *missing, struct text *unused);
 

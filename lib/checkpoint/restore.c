@@ -58,39 +58,22 @@ out:
 
 /* ---- reading */
 
-static alibi_status read_part(char **bytes, size_t *length, char **name, const char *path,
-                              enum part_id part)
+/* A part that is text, and its path. */
+struct part_text {
+    char *path, *bytes;
+    size_t length;
+};
+
+static alibi_status read_part(struct part_text *t, const char *checkpoint, enum part_id part)
 {
-    TRY_RETURN(path_join(name, path, part_names[part]));
-    return file_read_all(bytes, length, *name, TEXT_PART_MAX);
+    TRY_RETURN(path_join(&t->path, checkpoint, part_names[part]));
+    return file_read_all(&t->bytes, &t->length, t->path, TEXT_PART_MAX);
 }
 
-static alibi_status read_config(struct alibi_config *config, const char *path)
+static void part_text_fini(struct part_text *t)
 {
-    alibi_status status;
-    char *name = NULL, *bytes = NULL;
-    size_t length;
-
-    TRY(read_part(&bytes, &length, &name, path, PART_CONFIG));
-    TRY(config_read_json(config, bytes, length, name));
-out:
-    mem_free(name);
-    mem_free(bytes);
-    return status;
-}
-
-static alibi_status read_tokenizer(alibi_tokenizer **tokenizer, const char *path)
-{
-    alibi_status status;
-    char *name = NULL, *bytes = NULL;
-    size_t length;
-
-    TRY(read_part(&bytes, &length, &name, path, PART_TOKENIZER));
-    TRY(tokenizer_read(tokenizer, bytes, length, name));
-out:
-    mem_free(name);
-    mem_free(bytes);
-    return status;
+    mem_free(t->path);
+    mem_free(t->bytes);
 }
 
 alibi_status config_fit_vocab(struct alibi_config *config, const alibi_tokenizer *t)
@@ -127,10 +110,13 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     alibi_status status;
     struct alibi_config read;
     alibi_tokenizer *t = NULL;
+    struct part_text config_json = { 0 }, tokenizer_json = { 0 };
 
-    TRY(read_config(&read, path));
+    TRY(read_part(&config_json, path, PART_CONFIG));
+    TRY(config_read_json(&read, config_json.bytes, config_json.length, config_json.path));
     TRY(check_size(&read, path));
-    TRY(read_tokenizer(&t, path));
+    TRY(read_part(&tokenizer_json, path, PART_TOKENIZER));
+    TRY(tokenizer_read(&t, tokenizer_json.bytes, tokenizer_json.length, tokenizer_json.path));
     if (config_fit_vocab(&read, t) != ALIBI_OK) {
         status = fail_context(ALIBI_BAD_INPUT, "'%s'", path);
         goto out;
@@ -139,6 +125,8 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     *tokenizer = t;
     t = NULL;
 out:
+    part_text_fini(&config_json);
+    part_text_fini(&tokenizer_json);
     alibi_tokenizer_free(t);
     return status;
 }

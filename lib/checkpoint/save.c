@@ -2,19 +2,21 @@
  *
  * The order is what makes a save survive a kill, a crash of the system or a power cut at any point:
  *
- *   space on the disk -> parts, each synced -> manifest aside, synced -> folder synced -> manifest
- *   renamed into place -> folder synced -> run's folder synced -> everything read back and compared
- *   -> "saved" -> the oldest dropped
+ *   check the free space
+ *   write and sync each part
+ *   write and sync manifest.json.tmp, sync the folder
+ *   rename it to manifest.json, sync the folder, sync the run's folder
+ *   read everything back and compare
+ *   log "saved", then drop the oldest checkpoint
  *
- * The rename is the moment at which the folder becomes a checkpoint. Until then the previous
- * checkpoint is untouched, and afterwards both exist; docs/reliability.md says what each sync is
- * for. */
+ * The rename is the moment at which the folder becomes a checkpoint. Before it the previous
+ * checkpoint is untouched, and after it both exist. docs/reliability.md explains each sync. */
 #include <string.h>
 
 #include "base/names.h"
 #include "checkpoint/parts.h"
 
-/* ---- what is to be written: staged in memory, except for the tensors */
+/* ---- the contents: staged in memory, except for the tensors */
 
 struct contents {
     int64_t step;

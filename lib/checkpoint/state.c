@@ -41,7 +41,8 @@ static const struct alibi_option options[] = {
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N",
       "keys weights, data order and dropout" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",
-      "weight of keys that attention may skip, relative to what it uses; 0: every pair is computed" },
+      "weight of keys that attention may skip, relative to what it uses; 0: every pair is "
+      "computed" },
     /* Last, because a resumed run need not agree in them: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N",
       "steps between checkpoints" },

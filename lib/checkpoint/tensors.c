@@ -96,7 +96,7 @@ static const void *encode(struct transfer *b, const char *type, int64_t count)
     return b->halves;
 }
 
-/* Where bytes of that type are to be put, and the values they then stand for. */
+/* Where to read bytes of `type` into. decode() then turns them into values. */
 static void *bytes_of(struct transfer *b, const char *type)
 {
     return strcmp(type, "F32") == 0 ? (void *)b->values : (void *)b->halves;
@@ -122,7 +122,7 @@ static struct tensor block_of(struct tensor t, int64_t from)
 
 /* ---- writing */
 
-/* What was finite stays finite in the narrower type. */
+/* A finite value must stay finite in the narrower type. */
 static alibi_status check_range(struct transfer *b, const struct safetensor *e, int64_t count)
 {
     if (strcmp(e->type, "F32") == 0)
@@ -196,7 +196,7 @@ out:
     return status;
 }
 
-/* ---- reading: which tensor goes where */
+/* ---- reading: matching the tensors of the file with those of the list */
 
 /* The index of a tensor in the list, -1 if it is not there. `guess` is where it is most likely. */
 static int find(const struct safetensor *list, int count, const char *name, int guess)
@@ -239,8 +239,8 @@ static alibi_status check_tensor(const struct safetensor *found, const struct sa
                 found->name, there, here);
 }
 
-/* target[i] is where tensor i of the file goes in the list of f, -1: nowhere. Checks those that go
- * somewhere. */
+/* target[i] is the index in f's list of tensor i of the file; -1: it is not read. Checks type and
+ * shape of those that are read. */
 static alibi_status match(int *target, const struct tensor_file *f, const struct safetensors *found,
                           const char *except, const char *path)
 {

@@ -5,6 +5,6 @@
 
 const struct position_method position_none = {
     .name = "none",
-    .summary = "no position information but the causal mask: the control",
+    .summary = "no position information except the causal mask: the control",
     .acts_on = POSITION_NOWHERE,
 };

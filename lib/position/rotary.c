@@ -16,7 +16,8 @@ static alibi_status check(const struct alibi_config *c)
     if (D % 2 != 0)
         return fail(
             ALIBI_USAGE,
-            "position method 'rotary' turns pairs and needs an even head width: width %lld / heads %lld is %lld",
+            "position method 'rotary' rotates pairs and needs an even head width: width %lld / "
+            "heads %lld is %lld",
             (long long)c->width, (long long)c->heads, (long long)D);
     return ALIBI_OK;
 }

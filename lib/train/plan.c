@@ -1,6 +1,7 @@
-/* plan.c - what training takes of the device's memory, before anything is allocated
+/* plan.c - the device memory that training needs, found before anything is allocated
  *
- *   weights + gradients + moments + activations + what passes + tables + the device's own workspace
+ *   weights + gradients + moments + activations + buffers that all layers reuse + tables
+ *   + the device's own workspace
  *
  * The sizes are those that the model, the optimizer and the passes ask the device for: they are
  * computed by the same functions. The largest batch and the longest input that fit are found by
@@ -9,7 +10,7 @@
 
 enum { MOST_BATCH = 1 << 16, MOST_LENGTH = 1 << 24 }; /* what the options allow */
 
-/* What all shapes that are tried have in common. */
+/* The arguments that are the same for every shape that is tried. */
 struct trial {
     const struct alibi_config *config;
     const struct alibi_training *training;
@@ -17,7 +18,7 @@ struct trial {
     enum dtype type;
 };
 
-/* SIZE_MAX, more than there can be, stays what it is. */
+/* SIZE_MAX if the sum overflows: more than any device has. */
 static size_t add(size_t a, size_t b)
 {
     size_t sum;
@@ -97,7 +98,7 @@ static alibi_status find_limits(const struct trial *t, struct alibi_plan *plan)
     struct model *m = NULL;
     int64_t B = plan->batch, L = plan->length, longest = MOST_LENGTH;
 
-    /* A length that the position method has no vectors for does not fit either. */
+    /* Lengths beyond the table of the position method do not count as fitting. */
     TRY(outline(&m, t, MOST_LENGTH));
     if (model_longest(m) < longest)
         longest = model_longest(m);
@@ -139,7 +140,7 @@ alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config
     return plan_training(plan, config, training, &device->device, device->type);
 }
 
-/* ---- a GPU that is not here: its table knows sizes, and is asked for nothing else */
+/* ---- a GPU that is not in this machine: only sizes are asked of its table */
 
 static void imagined_memory(struct device *dev, struct device_memory *memory)
 {
@@ -148,21 +149,18 @@ static void imagined_memory(struct device *dev, struct device_memory *memory)
     *memory = (struct device_memory){ .total = bytes, .free = bytes };
 }
 
-/* About what lib/ops/cuda/workspace.cu counts: per query and head a row of gradients in fp32, a
+/* Approximates lib/ops/cuda/workspace.cu: per query and head a row of gradients in fp32, a
  * table of biases per 128 keys and some numbers; per token its place in a sort and a sixteenth of a
  * row; the autotuner's copy of the largest gradient; and what does not grow. */
 static size_t imagined_workspace(struct device *dev, const struct workspace_args *a)
 {
     enum { FIXED = 192 << 20, PER_QUERY = 64, PER_TOKEN = 64 };
-    int64_t width = a->D <= 64    ? 64
-                    : a->D <= 128 ? 128
-                                  : a->D,
-            per_token = PER_TOKEN + a->H * (4 * width + PER_QUERY) + a->H * a->D / 4;
+    int64_t width = a->D <= 64 ? 64 : a->D <= 128 ? 128 : a->D, per_token = PER_TOKEN;
     size_t bytes, largest;
 
     (void)dev;
-    if (!a->training)
-        per_token = PER_TOKEN;
+    if (a->training)
+        per_token += a->H * (4 * width + PER_QUERY) + a->H * a->D / 4;
     if (!size_product(&bytes, (int64_t[]){ a->B, a->L, per_token }, 3) ||
         !size_product(&largest, (int64_t[]){ a->largest, a->training ? 4 : 0 }, 2))
         return SIZE_MAX;
@@ -173,7 +171,7 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
                             const struct alibi_training *training, size_t free_bytes,
                             struct alibi_plan *plan)
 {
-    struct ops ops = ops_ref; /* which has no use for tensors that are not there */
+    struct ops ops = ops_ref; /* never called: planning touches no tensor */
     struct device gpu = { .ops = &ops, .state = &free_bytes };
 
     ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has it */
@@ -218,8 +216,8 @@ void plan_note(const struct alibi_plan *plan, const struct alibi_call *call)
 {
     call_note(
         call,
-        "training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, activations %.1f, passing %.1f, "
-        "workspace %.1f; up to batch %lld at this length, length %lld at this batch",
+        "training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, "
+        "activations %.1f, passing %.1f, workspace %.1f; up to batch %lld at this length, length %lld at this batch",
         gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients),
         gib(plan->optimizer), gib(plan->activations), gib(plan->passing), gib(plan->workspace),
         (long long)plan->largest_batch, (long long)plan->longest_input);

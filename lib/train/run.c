@@ -1,7 +1,7 @@
 /* run.c - the training loop
  *
- *   step s = 1, 2, ...:  batches (s - 1) * accumulate + i  ->  gradients  ->  finite?  ->  clip  ->
- *   optimizer  ->  log
+ *   step s = 1, 2, ...    gradients of batches (s - 1) * accumulate + i, i = 0 .. accumulate - 1
+ *                         -> finite? -> clip -> optimizer -> log -> checkpoint, if it is time
  *
  * A step depends on the weights, the optimizer's state and the number s only: data order and
  * dropout are keyed by it. So a checkpoint holds these three, and a resumed run takes the same
@@ -208,8 +208,7 @@ static alibi_status restore(struct run *r, const char *path)
 
 /* ---- starting */
 
-/* The weights are drawn first in any case: tensors that the other model lacks keep what was drawn.
- */
+/* The weights are always drawn first: tensors that the other model lacks keep those values. */
 static alibi_status start(struct run *r)
 {
     r->state.corpus_checksum = corpus_checksum(r->corpus);

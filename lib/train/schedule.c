@@ -1,16 +1,15 @@
 /* schedule.c - the learning rate of a step
  *
  *   warm-up    lr * step / warmup                      step <= warmup, steps count from 1
- *   after it   min_lr + (lr - min_lr) * shape(p)       p = (step - 1 - start) / (steps - start), 0
- * <= p < 1
+ *   after it   min_lr + (lr - min_lr) * shape(p)       p = (step - 1 - start) / (steps - start)
  *
  *   cosine     (1 + cos(pi p)) / 2                     start = warmup
  *   linear     1 - p                                   start = warmup
  *   constant   1
  *   wsd        1 until start, then 1 - p               start = steps - decay_share * steps
  *
- * The first step of a shape has the full rate; min_lr would be reached one step after the last, so
- * no step is spent on a rate of zero. */
+ * 0 <= p < 1: the first step of a shape has the full rate, and min_lr would be reached one step
+ * after the last, so no step is spent on a rate of zero. */
 #include <math.h>
 
 #include "train/train.h"

@@ -6,8 +6,7 @@
 
 /* ---- schedule (schedule.c) */
 
-/* Learning rate of step `step` (from 1). Linear warm-up, then the schedule's shape down to min_lr.
- * */
+/* Learning rate of a step (from 1): linear warm-up, then the schedule's shape down to min_lr. */
 double schedule_lr(const struct alibi_training *t, int64_t step);
 
 /* ---- optimizer (optimizer.c) */
@@ -42,7 +41,7 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
 alibi_status plan_check(const struct alibi_plan *plan, int recompute);
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
-/* ---- journal (journal.c): what a run writes beside its checkpoints */
+/* ---- journal (journal.c): the log and the times of a run, next to its checkpoints */
 
 /* log.jsonl has one line per step and no times, so that a resumed run writes the same bytes as one
  * that was never stopped. Times are in timing.json. */
