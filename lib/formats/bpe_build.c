@@ -1,8 +1,8 @@
 /* bpe_build.c - vocabulary and merges, from names to bytes
  *
- * A name is made of letters that stand for bytes (byte_letters.c), or it stands for itself: special
- * tokens may have blanks. Text only ever becomes letters, so no merge can make a token that stands
- * for itself; a file that says so is refused. */
+ * A name consists of letters of bytes (byte_letters.c), or it is literal text, as special tokens
+ * are, which may have blanks. Text is always encoded as letters, so no merge can make a literal
+ * token; a file with such a merge is refused. */
 #include "formats/bpe_build.h"
 
 #include <string.h>
@@ -12,19 +12,25 @@ const char bpe_gpt2_pattern[] =
 
 /* ---- begin, end */
 
-alibi_status bpe_build_init(struct bpe_build *b, struct slice text, const char *path)
+alibi_status bpe_check_text(struct slice text, const char *path)
 {
     size_t valid;
 
-    *b = (struct bpe_build){
-        .scan = { .text = text.at, .end = text.bytes, .path = path, .lines = true }
-    };
     if (text.bytes > BPE_FILE_MAX)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed",
                     path, text.bytes, BPE_FILE_MAX);
     valid = utf8_valid_prefix(text.at, text.bytes);
     if (valid < text.bytes)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
+    return ALIBI_OK;
+}
+
+alibi_status bpe_build_init(struct bpe_build *b, struct slice text, const char *path)
+{
+    *b = (struct bpe_build){
+        .scan = { .text = text.at, .end = text.bytes, .path = path, .lines = true }
+    };
+    TRY_RETURN(bpe_check_text(text, path));
     TRY_RETURN(NEW_ZERO_ARRAY(&b->file, 1, "a tokenizer"));
     return NEW_ARRAY(&b->scan.strings, (int64_t)text.bytes, "the names of tokens");
 }
@@ -51,8 +57,8 @@ void bpe_file_free(struct bpe_file *f)
 
 /* ---- letters */
 
-/* The letter at the front of valid UTF-8, and its bytes. Those beyond U+07FF stand for no byte,
- * whichever they are. */
+/* The first character of valid UTF-8, and its bytes. One beyond U+07FF is not the letter of any
+ * byte, so its code point does not matter. */
 static uint32_t letter_at(const char *at, size_t *bytes)
 {
     unsigned char lead = (unsigned char)at[0];
@@ -83,7 +89,7 @@ bool name_is_ascii(struct slice name)
     return true;
 }
 
-/* A letter is never shorter than its byte, so the bytes take the place of the letters. */
+/* A letter is never shorter than its byte, so the bytes overwrite the letters. */
 static struct slice bytes_of_letters(struct slice name, char *storage)
 {
     char *bytes = storage + (name.at - storage);
@@ -174,7 +180,7 @@ alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, stru
         return scan_fail(place, "the merge makes '%.*s%.*s', which is not in the vocabulary,",
                          print_bytes(left), left.at, print_bytes(right), right.at);
     if (!name_is_letters(left) || !name_is_letters(right))
-        return scan_fail(place, "the merge of '%.*s' and '%.*s' has letters that stand for no byte",
+        return scan_fail(place, "the merge of '%.*s' and '%.*s' has letters of no byte",
                          print_bytes(left), left.at, print_bytes(right), right.at);
     b->file->merge_count++;
     return ALIBI_OK;
@@ -194,16 +200,13 @@ alibi_status bpe_build_merge_line(struct bpe_build *b, const struct scan *place,
     return bpe_build_merge(b, place, left, right);
 }
 
-/* The last of several merges with the same parts is kept. Merges with the same result are the same
- * if they cut it at the same place; so the walk over those of one result is no longer than their
- * names. */
+/* Keeps the last of several merges of the same pair. Merges with the same result are equal if they
+ * cut it at the same place, so a result has at most as many merges as its name has letters. */
 static alibi_status drop_repeated(struct bpe_file *f)
 {
     alibi_status status;
-    int32_t
-        *last = NULL,
-        *before =
-            NULL; /* of the merges that make a token, the last kept, and the one kept before that */
+    int32_t *last = NULL;   /* [vocab] the last kept merge that makes the token; -1: none */
+    int32_t *before = NULL; /* [merge_count] the kept merge of the same token before that one */
     int64_t kept = f->merge_count;
 
     TRY(NEW_ARRAY(&last, f->vocab, "merges"));
@@ -239,8 +242,8 @@ static alibi_status find_bytes(struct bpe_build *b)
         int32_t id = token_names_find(&b->names, name, (struct slice){ 0 });
         if (id < 0)
             return fail(ALIBI_BAD_INPUT,
-                        "cannot read '%s': no token is the byte %d, which is '%.*s' there",
-                        b->scan.path, byte, (int)name.bytes, name.at);
+                        "cannot read '%s': no token is the byte %d, written '%.*s'", b->scan.path,
+                        byte, (int)name.bytes, name.at);
         b->file->byte_ids[byte] = id;
     }
     return ALIBI_OK;
@@ -255,8 +258,8 @@ static alibi_status spell_as_bytes(struct text *letters, struct slice bytes)
     return text_status(letters);
 }
 
-/* A token that stands for itself, and is not looked for in the text as added tokens are: no other
- * may mean the same bytes, or it could not be said which one a piece of text is. */
+/* A literal token that is not an added one. No other token may have the same bytes: a piece of text
+ * would have two ids. */
 static alibi_status check_own_text(const struct bpe_build *b, struct slice name)
 {
     alibi_status status;
@@ -264,22 +267,21 @@ static alibi_status check_own_text(const struct bpe_build *b, struct slice name)
 
     TRY(spell_as_bytes(&letters, name));
     if (b->file->ignore_merges)
-        status = fail(
-            ALIBI_BAD_INPUT,
-            "cannot read '%s': with ignore_merges, the token '%.80s' has letters that stand for no byte",
-            b->scan.path, name.at);
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "cannot read '%s': with ignore_merges, the token '%.80s' has letters of no byte",
+                 b->scan.path, name.at);
     else if (token_names_find(&b->names, (struct slice){ letters.data, letters.length },
                               (struct slice){ 0 }) >= 0)
         status = fail(ALIBI_BAD_INPUT,
-                      "cannot read '%s': the tokens '%.80s' and '%.80s' stand for the same bytes",
+                      "cannot read '%s': the tokens '%.80s' and '%.80s' are the same bytes",
                       b->scan.path, name.at, letters.data);
 out:
     text_free(&letters);
     return status;
 }
 
-/* An added token that is not in the vocabulary and could be taken for the bytes of one that is;
- * NULL: none. */
+/* An added token outside the vocabulary whose name reads as letters of other bytes; NULL: none. */
 static const struct bpe_added *added_like_bytes(const struct bpe_file *f)
 {
     for (int i = 0; i < f->added_count; i++)
@@ -293,7 +295,7 @@ static alibi_status check_names(const struct bpe_build *b)
 {
     const struct bpe_file *f = b->file;
     const struct bpe_added *like_bytes = added_like_bytes(f);
-    int next = 0; /* of the added tokens, which come by id */
+    int next = 0; /* of the added tokens, which are sorted by id */
 
     for (int64_t id = 0; id < b->names.count; id++) {
         bool added = next < f->added_count && f->added[next].id == id;
@@ -302,19 +304,12 @@ static alibi_status check_names(const struct bpe_build *b)
             continue;
         TRY_RETURN(check_own_text(b, f->tokens[id]));
         if (like_bytes != NULL)
-            return fail(
-                ALIBI_BAD_INPUT,
-                "cannot read '%s': the added token '%.80s' is spelled as bytes are, the token '%.80s' is not",
-                b->scan.path, like_bytes->text.at, f->tokens[id].at);
+            return fail(ALIBI_BAD_INPUT,
+                        "cannot read '%s': the added token '%.80s' is spelled in letters of bytes, "
+                        "the token '%.80s' is not",
+                        b->scan.path, like_bytes->text.at, f->tokens[id].at);
     }
     return ALIBI_OK;
-}
-
-static void turn_names_into_bytes(struct bpe_build *b)
-{
-    for (int64_t id = 0; id < b->names.count; id++)
-        if (name_is_letters(b->file->tokens[id]))
-            b->file->tokens[id] = bytes_of_letters(b->file->tokens[id], b->scan.strings);
 }
 
 alibi_status bpe_build_end(struct bpe_build *b, struct bpe_file **out)
@@ -322,7 +317,9 @@ alibi_status bpe_build_end(struct bpe_build *b, struct bpe_file **out)
     TRY_RETURN(find_bytes(b));
     TRY_RETURN(check_names(b));
     TRY_RETURN(drop_repeated(b->file));
-    turn_names_into_bytes(b);
+    for (int64_t id = 0; id < b->names.count; id++)
+        if (name_is_letters(b->file->tokens[id]))
+            b->file->tokens[id] = bytes_of_letters(b->file->tokens[id], b->scan.strings);
     b->file->storage = b->scan.strings;
     b->scan.strings = NULL;
     *out = b->file;

@@ -1,7 +1,7 @@
-/* bpe_build.h - a struct bpe_file in the making: what both kinds of files have in common
+/* bpe_build.h - a struct bpe_file while it is built, from either kind of file
  *
- * While it is made a token is known by its name, as the file spells it; bpe_build_end() turns names
- * into the bytes they mean. */
+ * Until bpe_build_end() a token is known by its name, as the file spells it. Then names become
+ * bytes. */
 #ifndef BPE_BUILD_H
 #define BPE_BUILD_H
 
@@ -14,23 +14,26 @@ struct bpe_build {
     struct scan scan;         /* of the file with the vocabulary; its strings become the storage */
     struct bpe_file *file;    /* tokens are names until the end */
     struct token_names names; /* of the vocabulary */
-    bool byte_level;          /* the pre-tokenizer of that name was met */
+    bool byte_level;          /* the pre-tokenizer ByteLevel was read */
 };
 
-/* Checks size and UTF-8, and makes room. */
+/* Whether the text is small enough, and UTF-8. */
+alibi_status bpe_check_text(struct slice text, const char *path);
+
+/* Checks the text and allocates memory for its names. */
 alibi_status bpe_build_init(struct bpe_build *b, struct slice text, const char *path);
 void bpe_build_fini(struct bpe_build *b);
 
 /* {name: id, ...} at the place of the scan. Ids are 0..count-1, each once. */
 alibi_status bpe_build_vocab(struct bpe_build *b);
-/* Room for that many, then one by one. `place` is for messages. A merge that came before loses its
- * rank to the later one. */
+/* Allocates `count` merges, which are then added one by one. `place` is for messages. A repeated
+ * merge has the rank of its last occurrence. */
 alibi_status bpe_build_merges(struct bpe_build *b, int64_t count);
 alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, struct slice left,
                              struct slice right);
-/* The same, of "left right". */
+/* The same for "left right". */
 alibi_status bpe_build_merge_line(struct bpe_build *b, const struct scan *place, struct slice line);
-/* After the added tokens. Hands the file over. */
+/* Called after the added tokens. The caller owns the file. */
 alibi_status bpe_build_end(struct bpe_build *b, struct bpe_file **out);
 
 static inline bool slice_begins(struct slice s, const char *with)
@@ -38,11 +41,11 @@ static inline bool slice_begins(struct slice s, const char *with)
     return s.bytes >= strlen(with) && memcmp(s.at, with, strlen(with)) == 0;
 }
 
-/* The letter of a byte as UTF-8; its bytes, 1 or 2 (byte_letters.c). */
+/* Writes the letter of a byte as UTF-8; returns its bytes, 1 or 2 (byte_letters.c). */
 size_t byte_letter_put(char out[2], unsigned char byte);
 
-/* Whether all letters of the name stand for bytes, and whether they are those bytes, which then are
- * ASCII. */
+/* Whether every character of the name is the letter of a byte, and whether all are ASCII: then each
+ * letter is its byte. */
 bool name_is_letters(struct slice name);
 bool name_is_ascii(struct slice name);
 

@@ -1,8 +1,8 @@
-/* byte_letters.c - the letters that stand for bytes in files of byte-level BPE
+/* byte_letters.c - bytes as letters, as files of byte-level BPE write them
  *
- * A byte that is a printable character of Latin-1, blanks and the soft hyphen not counted, is that
- * character. The 68 others take the letters from U+0100 on, in order: 0 to 32, 127 to 160, 173. So
- * the blank is U+0120 and the line feed U+010A. */
+ * A byte that is a printable character of Latin-1, other than blanks and the soft hyphen, is that
+ * character. The 68 others are U+0100 and the letters after it, in order: 0 to 32, 127 to 160, 173.
+ * So the blank is U+0120 and the line feed U+010A. */
 #include "formats/bpe_build.h"
 
 enum { FIRST = 0x100, LOW_END = 33, MIDDLE = 127, MIDDLE_END = 161, SOFT_HYPHEN = 173 };

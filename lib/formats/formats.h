@@ -1,7 +1,7 @@
-/* formats.h - parsers of bytes that came from elsewhere, and the writers beside them
+/* formats.h - parsers of foreign files, and writers of the same formats
  *
- * Parsers take (bytes, length) or a file, validate everything, then build. JSON goes through
- * base/json.h. */
+ * A parser takes bytes and a length, or a file. It validates everything before it builds anything.
+ * Large JSON is scanned in place (scan.h). */
 #ifndef FORMATS_H
 #define FORMATS_H
 
@@ -25,8 +25,7 @@ struct safetensors {
     int count;
 };
 
-/* Reads and checks the header of a file of that many bytes. `header` starts at the file's first
- * byte. */
+/* Checks the header of a file of file_bytes bytes; bytes[0..length) are the first of them. */
 alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size_t length,
                                int64_t file_bytes, const char *path);
 alibi_status safetensors_open(struct safetensors **out, const char *path);
@@ -35,15 +34,15 @@ void safetensors_free(struct safetensors *s);
 /* Bytes of an element of that type; 0: the format has no such type. */
 size_t safetensor_type_bytes(const char *type);
 
-/* The header for tensors in this order, with begin and end filled in by the call; padded with
- * spaces to 8 bytes. */
+/* Appends the header for tensors in this order, padded with spaces to 8 bytes, and sets their begin
+ * and end. */
 alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count);
 
 /* ---- tokenizers (tokenizer_json.c, vocab_merges.c read, with bpe_build.c in common;
  * tokenizer_write.c writes; byte_letters.c)
  *
  * Byte-level BPE as Hugging Face's tokenizer.json has it, or GPT-2's vocab.json and merges.txt. In
- * those files a printable letter stands for each byte (byte_letters.c), so that every token is a
+ * those files every byte is written as a printable letter (byte_letters.c), so that every token is
  * text without blanks. */
 
 struct slice {
@@ -55,8 +54,8 @@ struct bpe_merge {
     int32_t left, right, result;
 };
 
-/* Found in the text before anything else, the leftmost first and of those the longest, and never
- * cut or merged. */
+/* Matched in the text before anything else, the leftmost first, and the longest of those. It is
+ * never cut or merged. */
 struct bpe_added {
     struct slice text;
     int32_t id;
@@ -75,20 +74,19 @@ enum { BPE_SPLITS_MAX = 8, BPE_FILE_MAX = 256 << 20 /* bytes */ };
 
 struct bpe_file {
     char *storage;            /* of all slices */
-    struct slice *tokens;     /* [vocab] by id, the bytes each stands for */
+    struct slice *tokens;     /* [vocab] by id: its bytes */
     int64_t vocab;            /* ids are 0..vocab-1, each exists */
     int32_t byte_ids[256];    /* the token that is this byte alone */
     struct bpe_merge *merges; /* by rank: the first one that applies is done first */
     int64_t merge_count;
     struct bpe_added *added; /* by id */
     int added_count;
-    struct bpe_split
-        splits[BPE_SPLITS_MAX]; /* each cuts the pieces of the one before; none: no cuts */
+    struct bpe_split splits[BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
     int split_count;
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
 };
 
-extern const char bpe_gpt2_pattern[]; /* what "ByteLevel" with its own expression means */
+extern const char bpe_gpt2_pattern[]; /* the expression of "ByteLevel" */
 
 /* ALIBI_BAD_INPUT names path, place and defect: malformed content, or a feature that is not
  * supported (a normalizer, say). */
@@ -102,36 +100,36 @@ alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, cons
 alibi_status bpe_file_write(const struct bpe_file *f, struct text *json);
 void bpe_file_free(struct bpe_file *f);
 
-/* The letter (a code point) that stands for a byte, and back; -1: the letter stands for none. */
+/* The letter (a code point) of a byte, and the byte of a letter; -1: it is the letter of none. */
 uint32_t byte_letter(unsigned char byte);
 int byte_of_letter(uint32_t letter);
 
 /* ---- packed files (unpack.c)
  *
- * A file as a stream of bytes, unpacked on the way if it starts as gzip or zstd files do. Several
+ * A file as a stream of bytes, unpacked while it is read if it starts like gzip or zstd. Several
  * packed parts in a row are one stream. A stream that ends early, or fails its checksum, is
  * ALIBI_BAD_INPUT with the place. */
 
 struct unpack;
 
-alibi_status unpack_open(struct unpack **out, const char *path,
-                         const struct alibi_call *call); /* "-": standard input */
-alibi_status unpack_read(struct unpack *u, void *buffer, size_t bytes,
-                         size_t *got);           /* got < bytes only at the end */
-int64_t unpack_position(const struct unpack *u); /* bytes of the file itself so far */
+/* "-" is standard input. */
+alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call);
+/* *got < bytes only at the end. */
+alibi_status unpack_read(struct unpack *u, void *buffer, size_t bytes, size_t *got);
+int64_t unpack_position(const struct unpack *u); /* bytes of the packed file that were used */
 void unpack_close(struct unpack *u);
 
 /* ---- JSON lines (json_line.c) */
 
 /* Appends the text of member `field` of the object on this line. ALIBI_BAD_INPUT names path, line
- * number, byte and defect: not an object, malformed anywhere in the line, the member missing, twice
- * there, not a string, or half a surrogate pair in it. */
+ * number, byte and defect: the line is not an object or malformed anywhere, or the member is
+ * missing, repeated, not a string, or has half a surrogate pair. */
 alibi_status json_line_field(struct text *out, struct slice line, const char *field,
                              const char *path, int64_t number);
 
 /* ---- token shards (shard.c)
  *
- * llm.c's files, little-endian: 256 numbers of 32 bits, of which the first three are magic, version
+ * llm.c's files, little-endian: 256 numbers of 32 bits, the first three of which are magic, version
  * and count, then the tokens. Magic 20240520, version 1: 16-bit tokens; magic 20240801, version 7:
  * 32-bit tokens. */
 
@@ -142,7 +140,7 @@ struct shard_header {
     int64_t count;
 };
 
-/* Checks the header of a file of that many bytes, too long and too short alike. */
+/* Checks the header of a file of file_bytes bytes, which must be exactly those it announces. */
 alibi_status shard_header_parse(struct shard_header *out, const char *bytes, size_t length,
                                 int64_t file_bytes, const char *path);
 void shard_header_format(const struct shard_header *h, char bytes[SHARD_HEADER_BYTES]);

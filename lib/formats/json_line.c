@@ -1,9 +1,9 @@
-/* json_line.c - one text out of a line of JSON
+/* json_line.c - the text in one member of a line of JSON
  *
  *   { KEY: VALUE, FIELD: "the text", KEY: VALUE }
  *
- * The whole line is checked, in one pass. The field is decoded directly to the end of the caller's
- * text; the other strings are decoded after it, each over the one before. */
+ * The whole line is checked in one pass. The field is decoded at the end of the caller's text.
+ * Other strings are decoded after it, each over the one before. */
 #include <string.h>
 
 #include "formats/formats.h"
@@ -26,7 +26,7 @@ static alibi_status take_text(struct line *l)
     size_t start;
 
     if (l->found)
-        return scan_fail(&l->scan, "'%s' is there twice, again", l->field);
+        return scan_fail(&l->scan, "there is a second '%s'", l->field);
     if (scan_peek(&l->scan) != '"')
         return scan_fail(&l->scan, "'%s' is not a string", l->field);
     start = l->scan.at;
@@ -67,7 +67,7 @@ static alibi_status take_line(struct line *l)
 {
     TRY_RETURN(take_object(l));
     if (!l->found)
-        return scan_fail(&l->scan, "'%s' is missing in the object that ends", l->field);
+        return scan_fail(&l->scan, "'%s' is missing from the object that ends", l->field);
     scan_peek(&l->scan);
     return l->scan.at == l->scan.end ? ALIBI_OK
                                      : scan_fail(&l->scan, "the end of the line expected");

@@ -1,15 +1,16 @@
 /* safetensors.c - the header of a safetensors file, read strictly
  *
- *   u64 N, little-endian | N bytes of JSON | data { "__metadata__": { text: text, ... }, NAME: {
- *   "dtype": "F32", "shape": [2, 3], "data_offsets": [b, e] }, ... }
+ *   u64 N, little-endian | N bytes of JSON | data
+ *
+ *   { "__metadata__": { text: text, ... },
+ *     NAME: { "dtype": "F32", "shape": [2, 3], "data_offsets": [b, e] }, ... }
  *
  * [b, e) counts from the start of the data. Sorted by offset the tensors follow one another from 0
  * to the end of the file, and e - b is the product of the shape times the size of the type. So
  * every byte belongs to exactly one tensor, and no tensor can reach beyond the file.
  *
- * The header may come from anywhere and be 100 MB long. The grammar is small and fixed, so it is
- * read in one pass, without a tree and without recursion: memory stays a small multiple of the
- * header. */
+ * The header is not trusted, and may have 100 MB. Its grammar is small and fixed, so it is read in
+ * one pass, without a tree and without recursion. Memory is a small multiple of the header. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +37,7 @@ size_t safetensor_type_bytes(const char *name)
     return 0;
 }
 
-/* What is handed out, and the memory behind it. */
+/* The table that callers see, and the memory of its names. */
 struct owner {
     struct safetensors table;
     char *names; /* all names, one after the other */
@@ -117,7 +118,7 @@ static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned 
                 r->scan.path, t->name, key);
 }
 
-/* e - b against the shape and the type. */
+/* Checks e - b against the shape and the type. */
 static alibi_status check_extent(const struct reader *r, const struct safetensor *t)
 {
     size_t bytes = 0;
@@ -168,12 +169,11 @@ static alibi_status read_tensor(struct reader *r, const char *name)
 
 /* ---- the whole header */
 
-/* Texts to texts. The values are checked and dropped, the keys kept to find one that comes twice.
- * */
+/* Strings to strings. Values are checked and dropped; keys are kept to find a repeated one. */
 static alibi_status read_metadata(struct reader *r)
 {
     if (r->has_metadata)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '__metadata__' comes twice", r->scan.path);
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '__metadata__' is repeated", r->scan.path);
     r->has_metadata = true;
     TRY_RETURN(scan_expect(&r->scan, '{'));
     if (scan_take(&r->scan, '}'))
@@ -210,7 +210,7 @@ static alibi_status read_header(struct reader *r)
     return scan_end(&r->scan);
 }
 
-/* ---- what holds between tensors */
+/* ---- names and places of all tensors */
 
 static int compare_texts(const void *a, const void *b)
 {
@@ -224,7 +224,7 @@ static alibi_status check_distinct(const char **names, int count, const char *wh
         qsort(names, (size_t)count, sizeof *names, compare_texts);
     for (int i = 1; i < count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the %s '%s' comes twice", path, what,
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the %s '%s' is repeated", path, what,
                         names[i]);
     return ALIBI_OK;
 }
@@ -269,7 +269,8 @@ static alibi_status place(struct reader *r, int64_t file_bytes)
         if (t->begin != at - data)
             return fail(
                 ALIBI_BAD_INPUT,
-                "cannot read '%s': tensor '%s' begins at %lld of the data, the one before it ends at %lld",
+                "cannot read '%s': tensor '%s' begins at %lld of the data, but the one before it "
+                "ends at %lld",
                 r->scan.path, t->name, (long long)t->begin, (long long)(at - data));
         if (t->end > file_bytes - data)
             return fail(
@@ -421,8 +422,8 @@ void safetensors_free(struct safetensors *s)
 
 /* ---- writing */
 
-/* Offsets count from the start of the data, but callers want places in the file, which are known
- * once the header is: begin and end are relative first, and become absolute at the end. */
+/* The header has offsets within the data, but callers need offsets within the file. Those are known
+ * once the header is complete, so begin and end become absolute at the end. */
 alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count)
 {
     alibi_status status;

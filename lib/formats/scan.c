@@ -1,4 +1,4 @@
-/* scan.c - the tokens of RFC 8259: punctuation, words, numbers, strings; and values as a whole */
+/* scan.c - the tokens of JSON (RFC 8259): punctuation, words, numbers, strings; and whole values */
 #include "formats/scan.h"
 
 #include <string.h>
@@ -131,7 +131,7 @@ static alibi_status skip_digits(struct scan *s)
     return ALIBI_OK;
 }
 
-/* Any number there is: sign, fraction, exponent. */
+/* Any number, with sign, fraction and exponent. */
 static alibi_status skip_number(struct scan *s)
 {
     s->at += current(s) == '-';
@@ -170,7 +170,7 @@ static alibi_status read_hex(struct scan *s, uint32_t *out)
     return ALIBI_OK;
 }
 
-/* What follows \u: one code point, of two halves (surrogates) if it is beyond U+FFFF. */
+/* The code point after \u; one beyond U+FFFF is a pair of surrogates. */
 static alibi_status read_code_point(struct scan *s, uint32_t *out)
 {
     uint32_t high = 0, low = 0;
@@ -233,8 +233,7 @@ static alibi_status read_escape(struct scan *s)
     return ALIBI_OK;
 }
 
-/* Takes the bytes that stand for themselves: all but the quote, the backslash and control
- * characters. */
+/* Takes literal bytes: all except the quote, the backslash and control characters. */
 static void take_plain(struct scan *s)
 {
     size_t start = s->at, at = start;
@@ -307,15 +306,14 @@ static alibi_status skip_scalar(struct scan *s)
                : fail_at(s, "a value");
 }
 
-/* The lists and objects that are open around the place. */
+/* The lists and objects that are open here. */
 struct nest {
-    char close[SCAN_DEPTH_MAX]; /* what ends each */
+    char close[SCAN_DEPTH_MAX]; /* the bracket that ends each */
     int depth;
     int64_t items; /* of the outermost */
 };
 
-/* A value begins: steps over it, or into it if it has parts; *inside then says that another value
- * is due. */
+/* A value begins. Skips it, or enters it if it has parts: then *inside, and a value follows. */
 static alibi_status enter_value(struct scan *s, struct nest *n, bool *inside)
 {
     char open = scan_peek(s), close = open == '{' ? '}' : ']';
@@ -333,7 +331,7 @@ static alibi_status enter_value(struct scan *s, struct nest *n, bool *inside)
     return open == '{' ? skip_key(s) : ALIBI_OK;
 }
 
-/* A value has ended: steps on to the next one, out of all that ends with it. */
+/* A value has ended. Advances to the next one, and leaves the lists and objects that end before. */
 static alibi_status leave_value(struct scan *s, struct nest *n)
 {
     while (n->depth > 0) {
@@ -418,7 +416,7 @@ static alibi_status check_needed(const struct scan *s, const char *what,
 {
     for (int i = 0; i < count; i++)
         if (members[i].needed && members[i].at == 0)
-            return scan_fail(s, "%s lacks '%s', it ends", what, members[i].key);
+            return scan_fail(s, "%s lacks '%s'; it ends", what, members[i].key);
     return ALIBI_OK;
 }
 

@@ -28,7 +28,7 @@ static void put_number(char *bytes, int index, uint32_t number)
         bytes[index * NUMBER_BYTES + i] = (char)(number >> 8 * i);
 }
 
-/* NULL, with the reason recorded, if it is none that we know. */
+/* NULL, with the reason recorded, if the kind is unknown. */
 static const struct kind *recognise(uint32_t magic, uint32_t version, const char *path)
 {
     for (int i = 0; i < KINDS; i++) {
@@ -41,8 +41,9 @@ static const struct kind *recognise(uint32_t magic, uint32_t version, const char
              magic, kinds[i].version, version);
         return NULL;
     }
-    fail(ALIBI_BAD_INPUT, "cannot read '%s': it is no token shard: it starts with %u, not %u or %u",
-         path, magic, kinds[0].magic, kinds[1].magic);
+    fail(ALIBI_BAD_INPUT,
+         "cannot read '%s': it is not a token shard: it starts with %u, not %u or %u", path, magic,
+         kinds[0].magic, kinds[1].magic);
     return NULL;
 }
 

@@ -12,7 +12,7 @@ static uint64_t hash_more(uint64_t hash, struct slice s)
     return hash;
 }
 
-/* Its leading bits depend on the last bytes too little: multiplied once more they do. */
+/* The last bytes hardly reach the leading bits of FNV-1a; another multiplication spreads them. */
 static uint64_t hash_pair(struct slice left, struct slice right)
 {
     uint64_t hash = hash_more(hash_more(0xCBF29CE484222325ull, left), right);
@@ -76,7 +76,7 @@ alibi_status token_names_sort(struct token_names *n, const char *path)
         qsort(n->at, (size_t)n->count, sizeof *n->at, compare_names);
     for (int64_t i = 1; i < n->count; i++)
         if (compare_names(&n->at[i - 1], &n->at[i]) == 0)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the token '%.80s' comes twice", path,
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the token '%.80s' is repeated", path,
                         n->at[i].name.at);
     return make_index(n);
 }

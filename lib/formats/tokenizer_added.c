@@ -1,12 +1,12 @@
 /* tokenizer_added.c - the added tokens of a tokenizer.json
  *
- * Hugging Face's library takes the ids of added tokens from the vocabulary if they are there, and
- * numbers the others in the order of the list, whatever the list says. So a list that says
- * something else is refused.
+ * Hugging Face's library ignores the ids of the list. An added token has its id in the vocabulary,
+ * and the others are numbered after that, in the order of the list. A list with other ids is
+ * refused.
  *
- * It looks for those with "normalized" false first, and for the others in what is left. Without a
- * normalizer that is the same as looking for all at once, unless one of the first kind and one of
- * the second can overlap. */
+ * The library matches tokens with "normalized" false first, and the others in the remaining text.
+ * Without a normalizer this equals matching all at once, unless a token of the first kind and one
+ * of the second can overlap. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static alibi_status read_flag(struct scan *s, const struct scan_member *m, bool 
     return scan_bool(s, out);
 }
 
-/* A flag that asks for something unsupported. */
+/* A flag that must be false. */
 static alibi_status refuse_flag(struct scan *s, const struct scan_member *m,
                                 const struct bpe_added *a)
 {
@@ -43,7 +43,7 @@ static alibi_status refuse_flag(struct scan *s, const struct scan_member *m,
     return ALIBI_OK;
 }
 
-/* The id that the vocabulary has for it, or the next one outside. */
+/* The id must be that of the vocabulary, or the next one after it. */
 static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
 {
     const struct token_names *names = &l->build->names;
@@ -53,12 +53,11 @@ static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
     if (id != due)
         return scan_fail(&l->build->scan, "the added token '%.80s' has the id %lld, but %s is %lld",
                          a->text.at, (long long)id,
-                         known >= 0 ? "its id in the vocabulary" : "the next one free",
+                         known >= 0 ? "its id in the vocabulary" : "the next free one",
                          (long long)due);
     if (known >= 0 && name_is_letters(a->text) && !name_is_ascii(a->text))
         return scan_fail(&l->build->scan,
-                         "the added token '%.80s' stands for other bytes in the vocabulary",
-                         a->text.at);
+                         "the added token '%.80s' has other bytes in the vocabulary", a->text.at);
     a->id = (int32_t)id;
     a->in_vocab = known >= 0;
     l->outside += known < 0;
@@ -96,10 +95,9 @@ static alibi_status read_token(struct list *l, int index)
     return ALIBI_OK;
 }
 
-/* ---- what holds between them */
+/* ---- all tokens */
 
-/* Whether one can begin within the other, or where it begins, and agree with it as far as both go.
- * */
+/* Whether b can begin at a byte of a and agree with it as far as both go. */
 static bool reaches_into(struct slice a, struct slice b)
 {
     for (size_t i = 0; i < a.bytes; i++) {
@@ -119,7 +117,8 @@ static alibi_status check_pair(const struct list *l, int i, int j)
         return ALIBI_OK;
     return scan_fail(
         &l->build->scan,
-        "the added tokens '%.80s' and '%.80s' can overlap, and only one of them is 'normalized', in the list that ends",
+        "the added tokens '%.80s' and '%.80s' can overlap, and only one of them is 'normalized', "
+        "in the list that ends",
         a->text.at, b->text.at);
 }
 
@@ -167,7 +166,7 @@ static int compare_ids(const void *a, const void *b)
     return s->id < t->id ? -1 : s->id > t->id;
 }
 
-/* Sorts by text to find one that comes twice, then by id, as they stay. */
+/* Sorts by text to find a repeated one, then by id. */
 static alibi_status sort(struct bpe_build *b)
 {
     struct bpe_file *f = b->file;
@@ -175,13 +174,13 @@ static alibi_status sort(struct bpe_build *b)
     qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_texts);
     for (int i = 1; i < f->added_count; i++)
         if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)
-            return scan_fail(&b->scan, "the added token '%.80s' comes twice in the list that ends",
+            return scan_fail(&b->scan, "the added token '%.80s' is repeated in the list that ends",
                              f->added[i].text.at);
     qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_ids);
     return ALIBI_OK;
 }
 
-/* They take their places among the tokens, with their own text. */
+/* Enters the added tokens in the vocabulary, with their literal text. */
 static alibi_status place(struct bpe_build *b, int64_t outside)
 {
     struct bpe_file *f = b->file;

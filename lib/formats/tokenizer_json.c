@@ -1,15 +1,15 @@
-/* tokenizer_json.c - Hugging Face's tokenizer.json, as far as it is byte-level BPE
+/* tokenizer_json.c - Hugging Face's tokenizer.json of byte-level BPE
  *
- *   { "version": "1.0", "truncation": null, "padding": null, "added_tokens": [...], "normalizer":
- *   null,
- *     "pre_tokenizer": ByteLevel, or a Sequence of Splits and then ByteLevel, "post_processor":
- *     ..., "decoder": ByteLevel, "model": { "type": "BPE", "vocab": {...}, "merges": [...] } }
+ *   { "version": "1.0", "truncation": null, "padding": null, "added_tokens": [...],
+ *     "normalizer": null,
+ *     "pre_tokenizer": ByteLevel, or a Sequence of Splits and then ByteLevel,
+ *     "post_processor": ..., "decoder": ByteLevel,
+ *     "model": { "type": "BPE", "vocab": {...}, "merges": [...] } }
  *
- * A file that asks for anything else is refused by the name of what it asks for. The post-processor
- * is the exception: it only adds special tokens around a text, which are not part of it.
+ * A file that needs anything else is refused, and the message names the feature. The post-processor
+ * is the exception: it only adds special tokens around a text.
  *
- * Members may come in any order: each object is walked over once to see where its members are, and
- * then they are read. */
+ * Members may have any order: one pass over an object finds where they are, then they are read. */
 #include <string.h>
 
 #include "formats/bpe_build.h"
@@ -20,7 +20,7 @@
 
 typedef alibi_status read_part(struct bpe_build *b, size_t at);
 
-/* The type of the object there. Borrowed until the next string is read. */
+/* The type of the object at `at`. Borrowed until the next string is read. */
 static alibi_status read_type(struct bpe_build *b, size_t at, const char *what, const char **type)
 {
     struct scan *s = &b->scan;
@@ -142,7 +142,7 @@ static alibi_status read_split_pattern(struct bpe_build *b, size_t at)
     b->scan.at = at;
     TRY_RETURN(scan_object(&b->scan, "a pattern", m, COUNT(m)));
     if ((m[0].at == 0) == (m[1].at == 0))
-        return scan_fail(&b->scan, "a pattern has one of 'Regex' and 'String', it ends");
+        return scan_fail(&b->scan, "a pattern must have one of 'Regex' and 'String'; it ends");
     plain = m[1].at != 0;
     b->scan.at = plain ? m[1].at : m[0].at;
     TRY_RETURN(scan_string(&b->scan, &pattern));
@@ -173,8 +173,7 @@ static alibi_status fail_pre_tokenizer(const struct bpe_build *b, const char *ty
         type);
 }
 
-/* ByteLevel must be the last of the list: a step after it would see letters that stand for bytes.
- */
+/* ByteLevel must be the last of the list: a step after it would see letters, not text. */
 static alibi_status read_step(struct bpe_build *b, size_t at)
 {
     const char *type = NULL;
@@ -222,20 +221,7 @@ static alibi_status read_processor(struct bpe_build *b, size_t at)
         type);
 }
 
-static alibi_status read_post_processor(struct bpe_build *b, size_t at)
-{
-    const char *type = NULL;
-
-    b->scan.at = at;
-    if (scan_take_null(&b->scan))
-        return ALIBI_OK;
-    TRY_RETURN(read_type(b, at, "the post-processor", &type));
-    if (strcmp(type, "Sequence") == 0)
-        return read_sequence(b, at, "the post-processor", "processors", read_processor);
-    return read_processor(b, at);
-}
-
-static alibi_status read_one_decoder(struct bpe_build *b, size_t at)
+static alibi_status read_decoder(struct bpe_build *b, size_t at)
 {
     const char *type = NULL;
 
@@ -245,23 +231,22 @@ static alibi_status read_one_decoder(struct bpe_build *b, size_t at)
     return scan_fail(&b->scan, "the decoder '%.80s' is not supported, only ByteLevel is,", type);
 }
 
-static alibi_status read_decoder(struct bpe_build *b, size_t at)
+/* A part that may be missing or null: one object, or a Sequence of them in the list `key`. */
+static alibi_status read_optional(struct bpe_build *b, size_t at, const char *what, const char *key,
+                                  read_part *read)
 {
     const char *type = NULL;
 
     b->scan.at = at;
-    if (scan_take_null(&b->scan))
+    if (at == 0 || scan_take_null(&b->scan))
         return ALIBI_OK;
-    TRY_RETURN(read_type(b, at, "the decoder", &type));
-    if (strcmp(type, "Sequence") == 0)
-        return read_sequence(b, at, "the decoder", "decoders", read_one_decoder);
-    return read_one_decoder(b, at);
+    TRY_RETURN(read_type(b, at, what, &type));
+    return strcmp(type, "Sequence") == 0 ? read_sequence(b, at, what, key, read) : read(b, at);
 }
 
 /* ---- model */
 
-/* "a b", or ["a", "b"]. Comments of old merges.txt files have found their way into the first kind.
- * */
+/* "a b", or ["a", "b"]. Some lists of the first kind contain the comment of an old merges.txt. */
 static alibi_status read_merge(struct bpe_build *b, bool pairs)
 {
     struct scan *s = &b->scan;
@@ -303,7 +288,8 @@ static alibi_status read_merges(struct bpe_build *b, size_t at)
     return scan_expect(s, ']');
 }
 
-/* No merge is skipped by chance: null, or a number that is 0 however it is written. */
+/* The dropout must be null, or a number that is 0 in any spelling: no merge is skipped at random.
+ */
 static alibi_status read_dropout(struct bpe_build *b, size_t at)
 {
     struct scan *s = &b->scan;
@@ -320,14 +306,14 @@ static alibi_status read_dropout(struct bpe_build *b, size_t at)
     return ALIBI_OK;
 }
 
-/* Text before the first letter of a word, or after its last, which byte-level BPE does not have. */
+/* A prefix or suffix of words, which byte-level BPE does not have. */
 static alibi_status expect_empty(struct bpe_build *b, const struct scan_member *m)
 {
     b->scan.at = m->at;
     return m->at == 0 || scan_take_null(&b->scan) ? ALIBI_OK : expect_text(b, m, "");
 }
 
-/* The token for unknown letters is not used: with a token for every byte there are none. */
+/* The token for unknown letters is not used: every byte has a token. */
 static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m[3])
 {
     bool flag = false;
@@ -344,8 +330,8 @@ static alibi_status read_unknown(struct bpe_build *b, const struct scan_member m
     return ALIBI_OK;
 }
 
-/* Checked first: another kind of model has other steps around it, and its type is the reason to
- * give. Old files have no type; then the vocabulary and the merges decide. */
+/* Checked first: the file of another kind of model would be refused for some other part, but its
+ * type is the reason. Old files have no type; they must have a vocabulary and merges. */
 static alibi_status check_model_type(struct bpe_build *b, size_t at)
 {
     struct scan_member m = { "type", false, 0 };
@@ -403,7 +389,6 @@ static alibi_status refuse(struct bpe_build *b, const struct scan_member *m)
     return scan_fail(&b->scan, "'%s' is not supported, only null is,", m->key);
 }
 
-/* Its name is known if it has a type. */
 static alibi_status refuse_normalizer(struct bpe_build *b, const struct scan_member *m)
 {
     const char *type = NULL;
@@ -443,10 +428,9 @@ static alibi_status read_file(struct bpe_build *b)
     TRY_RETURN(refuse(b, &m[PADDING]));
     TRY_RETURN(refuse_normalizer(b, &m[NORMALIZER]));
     TRY_RETURN(read_pre_tokenizer(b, m[PRE_TOKENIZER].at));
-    if (m[POST_PROCESSOR].at != 0)
-        TRY_RETURN(read_post_processor(b, m[POST_PROCESSOR].at));
-    if (m[DECODER].at != 0)
-        TRY_RETURN(read_decoder(b, m[DECODER].at));
+    TRY_RETURN(
+        read_optional(b, m[POST_PROCESSOR].at, "the post-processor", "processors", read_processor));
+    TRY_RETURN(read_optional(b, m[DECODER].at, "the decoder", "decoders", read_decoder));
     TRY_RETURN(read_model(b, m[MODEL].at));
     b->scan.at = m[ADDED].at;
     return m[ADDED].at != 0 ? bpe_build_added(b) : ALIBI_OK;

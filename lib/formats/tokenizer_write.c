@@ -1,8 +1,8 @@
 /* tokenizer_write.c - a tokenizer.json of byte-level BPE
  *
- * One token and one merge a line, so that files can be compared line by line. Merges are "left
- * right", which every version of Hugging Face's library reads. A vocabulary has many short strings,
- * so they are appended as bytes: formatting each would take most of the time. */
+ * A line per token and per merge, so that files can be compared line by line. A merge is written as
+ * "left right", which every version of Hugging Face's library reads. The many short strings are
+ * appended as bytes: formatting each would take most of the time. */
 #include <string.h>
 
 #include "base/json.h"
@@ -21,8 +21,7 @@ static void put_number(struct text *json, int64_t number)
     put(json, digits);
 }
 
-/* The name of a token: a letter for each byte. Of these only the quote and the backslash are
- * special in JSON. */
+/* The name of a token: a letter for each byte. JSON escapes only the quote and the backslash. */
 static void put_letters(struct text *json, struct slice bytes)
 {
     for (size_t i = 0; i < bytes.bytes; i++) {

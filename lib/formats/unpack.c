@@ -1,9 +1,8 @@
-/* unpack.c - files as they are, or packed by gzip (RFC 1952) or zstd (RFC 8878), as one stream of
- * bytes
+/* unpack.c - a file as a stream of bytes, unpacked if it is gzip (RFC 1952) or zstd (RFC 8878)
  *
- * The first bytes of a file decide, not its name: no UTF-8 text begins as a packed file does. A
- * packed file is a row of parts (gzip's members, zstd's frames), each with its own checksum; the
- * stream ends where a part ends and the file does.
+ * The first bytes of a file decide, not its name: no UTF-8 text begins like a packed file. A packed
+ * file is a sequence of parts (gzip's members, zstd's frames), each with its own checksum. It must
+ * end where a part ends.
  *
  * Invariant: input[at..end) was read from the file and not used yet; `within` is true from the
  * first byte of a part to its last. */
@@ -16,8 +15,8 @@
 
 enum {
     INPUT_BYTES = 1 << 17,
-    GZIP_WINDOW_BITS = 15 + 16, /* the largest window; 16 asks for gzip's header and trailer */
-    ZSTD_WINDOW_LOG_MAX = 27,   /* 128 MiB, what zstd itself unpacks unasked */
+    GZIP_WINDOW_BITS = 15 + 16, /* the largest window; 16: with gzip's header and trailer */
+    ZSTD_WINDOW_LOG_MAX = 27,   /* 128 MiB, the default limit of zstd itself */
 };
 
 struct method {
@@ -34,7 +33,7 @@ struct unpack {
     char *name; /* for messages */
     char *input;
     size_t at, end;
-    int64_t read;    /* bytes of the file, those not used yet included */
+    int64_t read;    /* bytes of the file so far, including those not used yet */
     bool file_ended; /* the file ends at input[end] */
     bool within;
 
@@ -58,7 +57,7 @@ static alibi_status no_memory(const struct unpack *u)
     return fail(ALIBI_MEMORY, "not enough memory to unpack '%s'", u->name);
 }
 
-/* Reads on if there is no input left. */
+/* Reads more if all input is used. */
 static alibi_status refill(struct unpack *u)
 {
     size_t got = 0;
@@ -117,7 +116,7 @@ static void stop_gzip(struct unpack *u)
 static alibi_status begin_member(struct unpack *u)
 {
     if ((unsigned char)u->input[u->at] != 0x1F)
-        return refuse(u, "what follows the packed text is not gzip");
+        return refuse(u, "the data after the packed text is not gzip");
     if (inflateReset(&u->gzip) != Z_OK)
         return refuse(u, "the stream cannot continue");
     u->within = true;
@@ -161,7 +160,7 @@ static alibi_status step_gzip(struct unpack *u, char *room, size_t bytes, size_t
 
 static const struct method gzip = { start_gzip, stop_gzip, step_gzip };
 
-/* ---- zstd: it has no allocator of ours in its stable interface, so its window is not counted */
+/* ---- zstd: its stable interface takes no allocator, so its window is not counted as memory */
 
 static alibi_status start_zstd(struct unpack *u)
 {
@@ -183,9 +182,9 @@ static alibi_status refuse_zstd(const struct unpack *u, size_t result)
     case ZSTD_error_memory_allocation:
         return no_memory(u);
     case ZSTD_error_frameParameter_windowTooLarge:
-        return refuse(u, "a window of more than 128 MiB is asked for");
+        return refuse(u, "it needs a window of more than 128 MiB");
     case ZSTD_error_prefix_unknown:
-        return refuse(u, "what follows the packed text is not zstd");
+        return refuse(u, "the data after the packed text is not zstd");
     default:
         return refuse(u, ZSTD_getErrorName(result));
     }
@@ -219,12 +218,12 @@ static const struct method *recognise(const unsigned char *start, size_t bytes)
     if (bytes >= 4 && memcmp(start, "\x28\xB5\x2F\xFD", 4) == 0)
         return &zstd;
     if (bytes >= 4 && start[0] >> 4 == 0x5 && memcmp(start + 1, "\x2A\x4D\x18", 3) == 0)
-        return &zstd; /* a frame to be skipped, which some packers put first */
+        return &zstd; /* a skippable frame, which some packers write first */
     return &plain;
 }
 
-/* Read as text they would fail at some byte, which says less. bzip2's letters alone may begin a
- * text, its first block does not. */
+/* Read as text they would fail at some byte, which explains less. A text may begin with bzip2's
+ * letters, but not with its first block. */
 static const char *foreign_packer(const char *start, size_t bytes)
 {
     if (bytes >= 6 && memcmp(start,
@@ -242,9 +241,10 @@ static alibi_status start(struct unpack *u)
     const char *packer = foreign_packer(u->input, u->end);
 
     if (packer != NULL)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot unpack '%s': it is packed by %s, which is not read: unpack it first",
-                    u->name, packer);
+        return fail(
+            ALIBI_BAD_INPUT,
+            "cannot unpack '%s': it is packed by %s, which is not supported; unpack it first",
+            u->name, packer);
     u->method = recognise((const unsigned char *)u->input, u->end);
     return u->method->start != NULL ? u->method->start(u) : ALIBI_OK;
 }
@@ -287,7 +287,7 @@ void unpack_close(struct unpack *u)
         return;
     if (u->method != NULL && u->method->stop != NULL)
         u->method->stop(u);
-    (void)file_close(u->file); /* it was only read: nothing can be lost */
+    (void)file_close(u->file); /* it was only read, so nothing can be lost */
     mem_free(u->input);
     mem_free(u->name);
     mem_free(u);

@@ -1,7 +1,7 @@
 /* vocab_merges.c - GPT-2's pair of files
  *
  *   vocab.json   { token: id, ... }
- *   merges.txt   "#version: 0.2", then "left right" on each line, the first to be done first */
+ *   merges.txt   "#version: 0.2", then "left right" on each line, in order of rank */
 #include <string.h>
 
 #include "formats/bpe_build.h"
@@ -18,7 +18,7 @@ static struct slice next_line(struct scan *s)
     return (struct slice){ start, bytes > 0 && start[bytes - 1] == '\r' ? bytes - 1 : bytes };
 }
 
-/* Up to the first empty one. */
+/* Lines up to the first empty one. */
 static int64_t count_lines(struct scan s)
 {
     int64_t lines = 0;
@@ -55,21 +55,8 @@ static alibi_status read_merges(struct bpe_build *b, struct scan *s)
     return ALIBI_OK;
 }
 
-static alibi_status check_merges(struct slice merges, const char *path)
-{
-    size_t valid;
-
-    if (merges.bytes > BPE_FILE_MAX)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has %zu bytes, at most %d are allowed",
-                    path, merges.bytes, BPE_FILE_MAX);
-    valid = utf8_valid_prefix(merges.at, merges.bytes);
-    return valid == merges.bytes
-               ? ALIBI_OK
-               : fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
-}
-
-/* The end of a text is in GPT-2's vocabulary like any other token. Its users know that it is
- * special. */
+/* GPT-2's vocabulary lists the end of a text like any other token; that it is special is not in
+ * the files. */
 static alibi_status add_end_of_text(struct bpe_build *b)
 {
     struct slice text = { end_of_text, sizeof end_of_text - 1 };
@@ -84,13 +71,6 @@ static alibi_status add_end_of_text(struct bpe_build *b)
     return ALIBI_OK;
 }
 
-static alibi_status add_pattern(struct bpe_file *f)
-{
-    TRY_RETURN(text_copy(&f->splits[0].pattern, bpe_gpt2_pattern));
-    f->split_count = 1;
-    return ALIBI_OK;
-}
-
 alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, const char *vocab_path,
                                  struct slice merges, const char *merges_path)
 {
@@ -101,12 +81,13 @@ alibi_status bpe_file_parse_pair(struct bpe_file **out, struct slice vocab, cons
     };
 
     TRY(bpe_build_init(&b, vocab, vocab_path));
-    TRY(check_merges(merges, merges_path));
+    TRY(bpe_check_text(merges, merges_path));
     TRY(bpe_build_vocab(&b));
     TRY(scan_end(&b.scan));
     TRY(read_merges(&b, &lines));
     TRY(add_end_of_text(&b));
-    TRY(add_pattern(b.file));
+    TRY(text_copy(&b.file->splits[0].pattern, bpe_gpt2_pattern));
+    b.file->split_count = 1;
     TRY(bpe_build_end(&b, out));
 out:
     bpe_build_fini(&b);

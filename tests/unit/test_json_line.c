@@ -92,10 +92,10 @@ static void other_strings_may_hold_what_a_text_may_not(void **state)
 static void members_that_cannot_be_the_text_are_named(void **state)
 {
     (void)state;
-    assert_refused("{}", "'text' is missing in the object that ends at byte 2");
+    assert_refused("{}", "'text' is missing from the object that ends at byte 2");
     assert_refused("{\"a\":{\"text\":\"deeper\"}}", "'text' is missing");
-    assert_refused("{\"text\":\"a\",\"text\":\"b\"}", "'text' is there twice, again at byte 19");
-    assert_refused("{\"text\":\"a\",\"text\":7}", "'text' is there twice");
+    assert_refused("{\"text\":\"a\",\"text\":\"b\"}", "there is a second 'text' at byte 19");
+    assert_refused("{\"text\":\"a\",\"text\":7}", "there is a second 'text'");
     assert_refused("{\"text\":7}", "'text' is not a string at byte 8");
     assert_refused("{\"text\":null}", "'text' is not a string at byte 8");
     assert_refused("{\"text\":[\"a\"]}", "'text' is not a string at byte 8");

@@ -205,12 +205,12 @@ static void fields_must_be_known_and_come_once(void **state)
     assert_refused("{\"a\":{\"shape\":[1,1,1,1,1,1,1,1,1]}}", 4,
                    "tensor 'a' has more than 8 dimensions");
     assert_refused("{" A ",\"a\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}}", 29,
-                   "the tensor 'a' comes twice");
+                   "the tensor 'a' is repeated");
     assert_refused("{" A ",\"\\u0061\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}}",
-                   29, "the tensor 'a' comes twice");
-    assert_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "'__metadata__' comes twice");
+                   29, "the tensor 'a' is repeated");
+    assert_refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "'__metadata__' is repeated");
     assert_refused("{\"__metadata__\":{\"k\":\"1\",\"j\":\"\",\"k\":\"2\"}}", 0,
-                   "the metadata key 'k' comes twice");
+                   "the metadata key 'k' is repeated");
     assert_refused("{\"__metadata__\":{\"k\":1}}", 0, "'\"' expected");
     assert_refused("{\"__metadata__\":{\"k\":{}}}", 0, "'\"' expected");
     assert_refused("{\"__metadata__\":[]}", 0, "'{' expected");
@@ -224,7 +224,7 @@ static void tensors_must_fill_the_data_without_hole_or_overlap(void **state)
     assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,0]}}", 4,
                    "its offsets are 4 and 0");
     assert_refused("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
-                   "tensor 'a' begins at 4 of the data, the one before it ends at 0");
+                   "tensor 'a' begins at 4 of the data, but the one before it ends at 0");
     assert_refused("{" A ",\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[23,28]}}", 28,
                    "tensor 'b' begins at 23");
     assert_refused("{" A ",\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[25,30]}}", 30,

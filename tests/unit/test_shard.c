@@ -99,7 +99,7 @@ static void other_magics_and_versions_are_refused_by_name(void **state)
                  "has version 1, not 7");
     bytes[0] = 'x';
     assert_fails(parse(&h, bytes, sizeof bytes, sizeof bytes), ALIBI_BAD_INPUT,
-                 "it is no token shard: it starts with ");
+                 "it is not a token shard: it starts with ");
     assert_int_equal(h.width, -1);
 }
 

@@ -5,7 +5,7 @@
 #include "formats/formats.h"
 #include "formats/scan.h"
 
-/* A file in short: '@' stands for the tokens of the 256 bytes. */
+/* A file in short: '@' means the tokens of the 256 bytes. */
 #define END_TOKEN                                                                                  \
     "{\"id\":259,\"content\":\"<|endoftext|>\",\"single_word\":false,\"lstrip\":false,"            \
     "\"rstrip\":false,\"normalized\":false,"                                                       \
@@ -41,7 +41,7 @@ static void append_byte_tokens(struct text *t)
     }
 }
 
-/* The short file with the first `from` in it replaced by `to`, and '@' by what it stands for. */
+/* The short file with the first `from` in it replaced by `to`, and '@' by its meaning. */
 static struct text expand(const char *file, const char *from, const char *to)
 {
     const char *found = strstr(file, from);
@@ -477,21 +477,21 @@ static void ids_are_whole_and_each_is_there_once(void **state)
         { "\"abc\":257", "\"abc\":259", "the token 'abc' has the id 259, but ids are 0 to 258" },
         { "\"abc\":257", "\"abc\":-1", "a whole number that is not negative expected" },
         { "\"abc\":257", "\"abc\":257e0", "'}' expected" },
-        { "\"ab\":256,\"abc\":257", "\"ab\":256,\"ab\":257", "the token 'ab' comes twice" },
+        { "\"ab\":256,\"abc\":257", "\"ab\":256,\"ab\":257", "the token 'ab' is repeated" },
         { "\"ab\":256,\"abc\":257", "\"ab\":256,\"\":257", "token 257 has no letters" },
         { "{@,\"ab\":256,\"abc\":257,\"\\u0120c\":258}",
           "{\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"abc\":4,\"\\u0120\":5,\"\\u0120c\":6}",
-          "has the id 259, but the next one free is 7" },
+          "has the id 259, but the next free one is 7" },
         { END_TOKEN, ADDED("260", "xx", "false"), "the added token 'xx' has the id 260" },
         { END_TOKEN, ADDED("259", "abc", "false"),
           "the added token 'abc' has the id 259, but its id in the vocabulary is 257" },
         { END_TOKEN, END_TOKEN "," ADDED("260", "<|endoftext|>", "false"),
-          "the added token '<|endoftext|>' comes twice" },
+          "the added token '<|endoftext|>' is repeated" },
         { END_TOKEN, ADDED("260", "yy", "false") "," ADDED("259", "xx", "false"),
-          "the next one free is 259" },
+          "the next free one is 259" },
         { END_TOKEN, ADDED("259", "", "false"), "an added token without letters" },
         { END_TOKEN, ADDED("233", "\\u00e9", "false"),
-          "the added token '\xC3\xA9' stands for other bytes in the vocabulary" },
+          "the added token '\xC3\xA9' has other bytes in the vocabulary" },
         { END_TOKEN, ADDED("259", "xyz", "false") "," ADDED("260", "wxy", "true"),
           "the added tokens 'wxy' and 'xyz' can overlap, and only one of them is 'normalized'" },
         { END_TOKEN, ADDED("259", "xyz", "true") "," ADDED("260", "yz", "false"), "can overlap" },
@@ -515,12 +515,12 @@ static void vocabulary_and_merges_fit_each_other(void **state)
         { "\"a b\"", "\"ab \"", "the merge has '', which is not in the vocabulary" },
         { VOCAB_AND_MERGES,
           "\"\\u6f22\":256,\"\\u6f22a\":257,\"x\\u5b57\":258},\"merges\":[\"\\u6f22 a\"]",
-          "has letters that stand for no byte" },
+          "has letters of no byte" },
         { "\"a b\",\"ab c\",\"\\u0120 c\"", "\"a b\",\"ab c\",\"\\u0120 c\",null",
           "'\"' expected" },
         { VOCAB_AND_MERGES,
           "\"\\u00e6\\u00bc\\u00a2\":256,\"\\u6f22\":257,\"xx\":258},\"merges\":[]",
-          "the tokens '\xE6\xBC\xA2' and '\xC3\xA6\xC2\xBC\xC2\xA2' stand for the same bytes" },
+          "the tokens '\xE6\xBC\xA2' and '\xC3\xA6\xC2\xBC\xC2\xA2' are the same bytes" },
     };
 
     (void)state;
@@ -537,7 +537,7 @@ static void every_byte_needs_a_token(void **state)
     assert_non_null(a);
     a[1] = ' ';
     assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT,
-                 "no token is the byte 97, which is 'a' there");
+                 "no token is the byte 97, written 'a'");
     text_free(&t);
 }
 
@@ -551,7 +551,7 @@ static void own_text_is_refused_where_it_could_be_mistaken(void **state)
     (void)state;
     memcpy(flag, "\"ignore_merges\": true", 21);
     assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT,
-                 "with ignore_merges, the token 'a ' has letters that stand for no byte");
+                 "with ignore_merges, the token 'a ' has letters of no byte");
     memcpy(flag, "\"ignore_merges\":false", 21);
     assert_ok(parse_exact(&f, t.data, t.length));
     bpe_file_free(f);
@@ -559,7 +559,7 @@ static void own_text_is_refused_where_it_could_be_mistaken(void **state)
     memcpy(strstr(t.data, "<|endoftext|>"), "\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9\xC3\xA9x",
            13);
     assert_fails(parse_exact(&f, t.data, t.length), ALIBI_BAD_INPUT,
-                 "is spelled as bytes are, the token 'a ' is not");
+                 "is spelled in letters of bytes, the token 'a ' is not");
     text_free(&t);
 }
 
@@ -765,7 +765,7 @@ static void defects_of_a_pair_are_named_with_their_file(void **state)
         { "{@} 1", "", "cannot read 'vocab.json': the end of the file expected" },
         { "{}", "", "cannot read 'vocab.json': no token is the byte 0" },
         { "{@,\"ab\":257}", "", "cannot read 'vocab.json': the token 'ab' has the id 257" },
-        { "{@,\"a\":256}", "", "cannot read 'vocab.json': the token 'a' comes twice" },
+        { "{@,\"a\":256}", "", "cannot read 'vocab.json': the token 'a' is repeated" },
         { short_vocab, "#version: 0.2\na b\n\nab c\n",
           "cannot read 'merges.txt': a merge after an empty line at byte 19, line 4" },
         { short_vocab, "#version: 0.2\na b\nab d\n",
