@@ -1,8 +1,9 @@
 // activation.cu - activations and their derivatives
 //
-//   gelu tanh   y = x/2 (1 + tanh(u)) = x sigmoid(2u),     u = sqrt(2/pi) (x +
-//   0.044715 x^3) gelu erf    y = x/2 (1 + erf(x / sqrt(2))) relu        y =
-//   max(x, 0) swiglu      y = silu(g) * u,     silu(g) = g sigmoid(g)
+//   gelu tanh   y = x/2 (1 + tanh(u)) = x sigmoid(2u),   u = sqrt(2/pi) (x + 0.044715 x^3)
+//   gelu erf    y = x/2 (1 + erf(x / sqrt(2)))
+//   relu        y = max(x, 0)
+//   swiglu      y = silu(g) * u,   silu(g) = g sigmoid(g)
 //
 // A sigmoid costs one exponential. In bf16 the errors of the fast exponential and division are far
 // below the rounding of the result. Backward is a column pass (columns.cuh): the column sums of dx
@@ -38,8 +39,8 @@ __device__ __forceinline__ struct sigmoid exact_sigmoid(float x)
     return { x >= 0.0f ? larger : smaller, larger * smaller };
 }
 
-// The error of the difference 1 - s is 2^-24, negligible beside s near 1. A large e^-x overflows to
-// infinity, and s is 0.
+// The error of the difference 1 - s is 2^-24, negligible next to s near 1. A large e^-x overflows
+// to infinity, and s is 0.
 __device__ __forceinline__ struct sigmoid fast_sigmoid(float x)
 {
     const float log2_e = 1.4426950408889634f;

@@ -31,8 +31,7 @@ alibi_status check_size(const struct attention_args *a)
 
     if (!size_product(&rows, factors, 3) || rows > INT32_MAX || a->k.shape[1] > INT32_MAX / 2)
         return fail(ALIBI_BAD_INPUT,
-                    "attention of %lld x %lld heads over %lld tokens is too large "
-                    "for the GPU; use "
+                    "attention of %lld x %lld heads over %lld tokens is too large for the GPU; use "
                     "a smaller batch or length",
                     (long long)a->q.shape[0], (long long)a->q.shape[2], (long long)a->k.shape[1]);
     return ALIBI_OK;

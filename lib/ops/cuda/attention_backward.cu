@@ -26,11 +26,11 @@
 // Order of the dQ sums. The key blocks of a query tile add to its dQ in fp32 in a fixed order,
 // nearest keys first, so the bits repeat. The first one stores, so dQ needs no clearing. Each block
 // begins with the queries nearest to its keys too, so the block whose turn comes before is one tile
-// ahead, and waits are rare. Only warp 2 waits; loads and products go on. Blocks take their number
-// from an atomic ticket, late keys first: a block only ever waits for blocks with smaller numbers,
-// which are running or done. That cannot deadlock, whatever order the hardware starts blocks in.
-// Adding without an order did not pay: 12.7 ms per step against 12.2 ms in order (H200, the
-// WikiText-103 shape), because dQ then has to be cleared first.
+// ahead, and waits are rare. Only warp 2 waits; loads and products continue. Blocks take their
+// number from an atomic ticket, late keys first: a block only ever waits for blocks with smaller
+// numbers, which are running or done. That cannot deadlock, whatever order the hardware starts
+// blocks in. Adding without an order did not pay: 12.7 ms per step against 12.2 ms in order (H200,
+// the WikiText-103 shape), because dQ then has to be cleared first.
 //
 // dQ in global memory is in the order of the accumulator registers (store_dq). round_queries()
 // rearranges it, scales, rotates back, and rounds to bf16.

@@ -91,7 +91,7 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
     return bits;
 }
 
-// weights[n] = score of key first + n; -inf where there is none or its tile is skipped.
+// scores[n] = score of key first + n; -inf where there is none or its tile is skipped.
 template <class T, bool PACKS>
 __device__ __forceinline__ void find_scores(float *scores, const decode_params<T> &p,
                                             const decode_row &w, const float *query, unsigned tiles,

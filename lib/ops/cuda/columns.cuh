@@ -5,12 +5,12 @@
 //   slice 1  block 0,1    block 1,1              a lane keeps its columns: 512 bytes per warp read
 //
 // A block writes the column sums of its slice; a second kernel adds the slices in order. The `op`
-// decides what is summed:
+// chooses the numbers to sum:
 //
 //   Op::SETS                          sums per column
 //   Op::ROWS                          rows that a thread loads before it uses the first
 //   Op::BLOCKS                        resident blocks per multiprocessor
-//   Op::part<N>                       what it loads of a row: N neighbouring columns
+//   Op::part<N>                       the part of a row that it loads: N neighbouring columns
 //   op.read<N>(row, column)           loads a part
 //   op.use<N>(sums, part, row, column)   adds it to sums[SETS][N], and writes the pass's own output
 #ifndef COLUMNS_CUH

@@ -101,7 +101,7 @@ struct context {
 struct context *cuda_of(struct device *dev);
 
 /* From now on time belongs to the operation `name`, a string literal; after cuda_part_end() to
- * none. Both do nothing until somebody has asked for times. */
+ * none. Both do nothing before times are read for the first time. */
 void cuda_part(struct context *c, const char *name);
 void cuda_part_end(struct context *c);
 void cuda_parts_free(struct context *c);
@@ -117,9 +117,9 @@ static inline size_t cuda_bytes(const int64_t *factors, int count)
 
 /* ALIBI_OK; or ALIBI_MEMORY or ALIBI_DEVICE with `what` and the runtime's message. */
 alibi_status cuda_check(cudaError_t error, const char *what);
-alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes,
-                          void **out); /* not cleared */
-/* cuda_bytes() of it. */
+/* The memory is not cleared. */
+alibi_status cuda_scratch(struct context *c, enum scratch_place place, size_t bytes, void **out);
+/* The same for cuda_bytes(factors). */
 alibi_status cuda_scratch_for(struct context *c, enum scratch_place place, const int64_t *factors,
                               int count, void **out);
 alibi_status cuda_new(struct context *c, void **out, size_t bytes, const char *what);

@@ -1,7 +1,7 @@
 /* device.c - one opened GPU: its state, its memory, transfers, and the table of operations
  *
  * alibi_cuda_open() makes a fresh `struct context` each time, so several devices, on one GPU or on
- * several, live side by side in one process. Nothing here is shared between them.
+ * several, can be open in one process. Nothing here is shared between them.
  *
  * Invariant: `used` is the sum of all device memory that cuda_new() gave out and cuda_free() did
  * not take back. Scratch memory and the workspace of cuBLASLt are part of it. */
@@ -47,7 +47,7 @@ struct context *cuda_of(struct device *dev)
     return c;
 }
 
-/* The runtime keeps an error until somebody reads it, and would blame the next launch for it. */
+/* The runtime keeps an error until it is read, and would blame the next launch for it. */
 static void forget_error(void)
 {
     (void)cudaGetLastError();

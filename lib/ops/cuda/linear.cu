@@ -6,10 +6,10 @@
 // k. Ours are stored by rows, and a matrix [rows, columns] by rows is the same memory as its
 // transpose by columns. So each product is computed as its transpose, and no number moves:
 //
-//   y^T       = weight x^T       A = weight, transposed   B = x                m out  n rows  k in
-//   dx^T      = weight^T dy^T    A = weight               B = dy               m in   n rows  k out
-//   dweight^T = x^T dy           A = x                    B = dy, transposed   m in   n out   k
-//   rows
+//                                A                    B                m      n      k
+//   y^T       = weight x^T       weight, transposed   x                out    rows   in
+//   dx^T      = weight^T dy^T    weight               dy               in     rows   out
+//   dweight^T = x^T dy           x                    dy, transposed   in     out    rows
 //
 // where "transposed" is op on the matrix as cuBLASLt sees it. The bias of a column of y is that of
 // a row of y^T, which is what cuBLASLt's epilogue adds. Sums are fp32, without tf32; where a sum is
@@ -18,7 +18,8 @@
 // Plans. How a product is computed is kept per shape, types and alignments. At first it is the
 // algorithm that cuBLASLt ranks first. A large product that has run autotune.after times is
 // autotuned: all ALGORITHMS are timed, and the fastest of those that give the first one's bits on
-// the operands at hand replaces it. Time decides, and still results repeat bit for bit.
+// the operands at hand replaces it. So timing decides the speed, and the results repeat bit for
+// bit.
 //
 // Decoding. A row must have the same bits whatever else is in the batch, so all products of
 // decoding have exactly DECODE_ROWS rows (padded in scratch memory), one plan per weight, and no

@@ -2,14 +2,14 @@
 //
 // AdamW, g = gradient_scale * gradient, t = step:
 //
-//   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
-//   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 -
-//   beta2^t)) + eps)
+//   m = beta1 m + (1 - beta1) g
+//   v = beta2 v + (1 - beta2) g^2
+//   w = w - lr * weight_decay * w - lr * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)
 //
 // Nesterov, r = lr / previous_lr:
 //
-//   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g;  u =
-//   momentum r u - lr g
+//   w = w - lr * weight_decay * w + momentum^2 r u - (1 + momentum) lr g
+//   u = momentum r u - lr g
 //
 // Factors that all weights share are computed in double on the host. Every number is read and
 // written once; the bf16 copy of the weights is written in the same pass.

@@ -1,8 +1,8 @@
 /* parts.c - where the time of a step goes, by events in the stream
  *
  * Each operation begins with an event; the time until the next event is its time. So timing does
- * not make anything wait, and the parts add up to the whole. Nothing is recorded until somebody
- * reads the parts for the first time. */
+ * not make anything wait, and the parts add up to the whole. Nothing is recorded before the parts
+ * are read for the first time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +28,8 @@ static struct device_part *find_sum(struct cuda_parts *p, const char *name)
     return &p->sum[p->sums++];
 }
 
-/* Adds the parts that have ended to the sums. The event that began the last one becomes the first.
- */
+/* Adds the parts that have ended to the sums. The event that began the last part becomes the
+ * first. */
 static alibi_status fold(struct cuda_parts *p)
 {
     int last = p->count - 1;
@@ -60,7 +60,8 @@ static bool record(cudaEvent_t *event, cudaStream_t stream)
 }
 
 /* If an event cannot be created or recorded, one part is not timed. If something is wrong with the
- * GPU, the operation itself reports it; the error of the event must not be taken for its. */
+ * GPU, the operation itself reports it; the error of the event must not be mistaken for
+ * the operation's. */
 static void begin(struct context *c, const char *name)
 {
     struct cuda_parts *p = c->parts;

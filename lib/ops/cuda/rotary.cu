@@ -1,7 +1,6 @@
 // rotary.cu - rotary positions
 //
-//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of
-//   (position, pair)
+//   (a, b) <- (a cos t - b sin t, a sin t + b cos t)     t = angle of (position, pair)
 //
 // for each pair of a head. Rotating back is the same with -t. A block has one position of one
 // sequence; a thread takes N pairs of a head: in the layout of halves N numbers and their N

@@ -1,4 +1,4 @@
-// workspace.cu - how much memory this room takes for itself, before it takes it
+// workspace.cu - how much memory this backend will allocate for itself
 //
 //   cuBLASLt's workspace + the most that a pass asks of each scratch place + the autotuner + code
 //
