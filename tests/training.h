@@ -10,7 +10,7 @@
 #include "checkpoint/parts.h"
 #include "train/train.h"
 
-/* ---- what is trained */
+/* ---- the model and the text */
 
 static inline void tiny_defaults(struct alibi_config *config, struct alibi_training *training)
 {
@@ -203,7 +203,7 @@ static inline void assert_same_file(const char *a, const char *b, const char *na
 /* All parts and the manifest of the checkpoints of `step`, and the logs, are the same bytes. */
 static inline void assert_same_run(const char *a, const char *b, int64_t step)
 {
-    char *x = strdup(a), *y = strdup(b); /* they may lie in a buffer of path_at */
+    char *x = strdup(a), *y = strdup(b); /* they may be in a buffer of path_at */
 
     assert_true(x && y);
     for (int i = 0; i <= PARTS; i++)
@@ -251,8 +251,8 @@ static inline void listen_to(struct listener *l, int64_t stop_at)
 
 /* ---- whole runs */
 
-/* A folder, the paths of two runs in it and of the last checkpoint of the second, and what is
- * trained. */
+/* A folder, the paths of two runs in it and of the last checkpoint of the second, and the model and
+ * text. */
 struct site {
     char *folder, whole[256], run[256], newest[300];
     alibi_corpus *corpus;

@@ -263,7 +263,7 @@ static uint64_t choose(int point, int draw, int what, uint64_t choices)
     return random_below(7, (uint64_t)(point * STATES_PER_POINT + draw), (uint64_t)what, choices);
 }
 
-/* 0: what is certain, 1: what was written, 2: a part of it, 3: its length, and zeros. */
+/* 0: the certain content, 1: all that was written, 2: a part of it, 3: its length, but zeros. */
 static void write_content(const char *path, const struct node *n, uint64_t how, uint64_t part)
 {
     const struct content *c = how == 0 ? &n->certain : &n->now;
@@ -283,8 +283,8 @@ static bool is_synced(const struct node *n)
            (n->now.length == 0 || memcmp(n->now.bytes, n->certain.bytes, n->now.length) == 0);
 }
 
-/* Names whose folder is not there are not there either: folders come before what is in them, by the
- * order of their making. */
+/* A name whose folder does not exist does not exist either. Folders precede their entries, since
+ * they were made first. */
 static void write_state(const char *folder, struct names *names, int point, int draw)
 {
     assert_int_equal(mkdir(folder, 0777), 0);

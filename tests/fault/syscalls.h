@@ -1,8 +1,8 @@
 /* syscalls.h - every system call by which this program changes files, seen before and after it
  * happens
  *
- * A program's own definition of a function goes before that of the C library, so what lib/base
- * calls arrives here first. The library under test is the one that ships. Include in one file of a
+ * A program's own definition of a function takes precedence over that of the C library, so the
+ * calls of lib/base arrive here first. The library under test is the one that ships. Include in one file of a
  * program. */
 #ifndef SYSCALLS_H
 #define SYSCALLS_H
@@ -42,7 +42,7 @@ struct change {
     int fd, flags;
     const void *bytes;
     size_t length; /* write, truncate */
-    bool over;     /* write: over the first bytes, not behind the last */
+    bool over;     /* write: over the first bytes, not after the last */
 };
 
 /* Called twice per change, with done false and then, if it succeeded, true. */

@@ -1,9 +1,8 @@
 /* test_crash_states.c - what a power cut can leave of a run, at every point of it, in a model of a
  * disk
  *
- * What the library finds in a state of the model (disk.h) is compared with what it had said was
- * saved. A control shows that the model bites: without the syncs of folders, checkpoints are lost.
- * */
+ * Whatever the library had said was saved must be found in every state of the model (disk.h). A
+ * control shows that the test can fail: without the syncs of folders, checkpoints are lost. */
 #include "training.h"
 
 #include <omp.h>
@@ -24,7 +23,7 @@ static void note_saved(void *user, enum alibi_log_level level, const char *line)
         said_saved = step;
 }
 
-/* ---- what is found */
+/* ---- what the library finds */
 
 /* The step of the newest checkpoint that verifies, 0 if there is none, -1 if there are only broken
  * ones. */

@@ -164,7 +164,7 @@ static void every_failing_allocation_is_a_clean_error(void **state)
 }
 
 /* A save that fails is written once more, and what fails while it is only closed costs nothing: so
- * some runs go on. */
+ * some runs continue. */
 static void every_failing_file_operation_is_a_clean_error_or_made_good(void **state)
 {
     fail_each_job(*state, "file", ALIBI_IO, true);
@@ -251,7 +251,7 @@ static void short_reads_and_writes_are_continued(void **state)
 
 static int wrong_bytes_left;
 
-/* Alters a part behind the library's back, after it was synced and before it is read back. */
+/* Alters a part without the library's knowledge, after it was synced and before it is read back. */
 static void alter_part(const struct change *c, bool done)
 {
     char path[PATH_BYTES];

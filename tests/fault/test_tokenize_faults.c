@@ -164,7 +164,7 @@ static alibi_status tokenize_and_tell(void *subject)
     return tokenize_to_shards(subject);
 }
 
-/* Stops when a few shards are finished, so that going on is tried too. */
+/* Stops when a few shards are finished, so that resuming is tried too. */
 static void stop_in_the_middle(void *user, const struct alibi_progress *p)
 {
     (void)user;
@@ -209,7 +209,7 @@ static void killed_again_and_again_it_gets_there(void **state)
 
 /* ---- a power cut */
 
-/* How many states, of all points, do not go on to the same shards. */
+/* How many states, of all points, do not resume to the same shards. */
 static long count_lost(struct scene *s, bool folders_too, long *states)
 {
     long lost = 0;

@@ -132,8 +132,8 @@ static inline alibi_status probe(const char *how)
     return status;
 }
 
-/* How many calls of that kind the work makes: what is left of MANY when it returns is used up one
- * by one. */
+/* How many calls of that kind the work makes: MANY minus those that are left when it returns, which
+ * are counted by using them up. */
 static inline int64_t count_calls(const struct trial *t, void *subject, const char *how)
 {
     int64_t left = 1;

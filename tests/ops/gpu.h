@@ -1,13 +1,13 @@
 /* gpu.h - a GPU's operations against the reference in double precision
  *
- * A problem is a list of tensors with what stands in them before the call, and a function that runs
- * it on a device. The numbers are rounded to the type that the GPU gets, so the reference, which
- * takes them as F64, sees the very same ones. On the GPU every tensor lies in a buffer of its own
- * with poison behind it (and in front, where it begins an element late), which must still be there
- * after the call; so must the inputs. Each problem is solved twice, with the same bits.
+ * A problem is a list of tensors with their values before the call, and a function that runs it on
+ * a device. The numbers are rounded to the type that the GPU gets, so the reference, which takes
+ * them as F64, sees the same numbers. On the GPU every tensor has a buffer of its own with poison
+ * after it (and before it, if it begins an element late). Poison and inputs must be unchanged after
+ * the call. Each problem is solved twice and must give the same bits.
  *
- * A tensor's error is relative to the largest number expected in it, or there before; where results
- * cancel to about nothing the problem says what they are relative to. */
+ * A tensor's error is relative to the largest number in it, expected or before the call. Where
+ * results nearly cancel, the problem gives the size that errors are relative to. */
 #ifndef GPU_H
 #define GPU_H
 
@@ -94,7 +94,7 @@ static inline const char *type_name(enum dtype type)
 
 enum role {
     GIVEN,    /* must stay as it is */
-    WRITTEN,  /* NaN before the call, but where a number must stay */
+    WRITTEN,  /* NaN before the call, except where a number must stay */
     ADDED_TO, /* or read and written in place */
     SCRATCH,  /* may hold anything afterwards */
 };
@@ -183,7 +183,7 @@ static inline struct slot *written(struct problem *p, struct tensor shape)
     return s;
 }
 
-/* Rows of `used` numbers to be written, with a gap behind each that must stay as it is. */
+/* Rows of `used` numbers to be written, with a gap after each that must stay as it is. */
 static inline struct slot *written_rows(struct problem *p, enum dtype type, int64_t rows,
                                         int64_t used, int64_t gap)
 {
@@ -276,7 +276,7 @@ struct solution {
     union cell *buffers[SLOTS];
 };
 
-/* Elements of a slot's buffer: in front, the tensor, behind. */
+/* Elements of a slot's buffer: before the tensor, the tensor, after it. */
 static inline int64_t buffer_count(const struct problem *p, const struct slot *s)
 {
     return p->skew + stored(s) + POISONED_BYTES / (int64_t)dtype_bytes(s->shape.type);
@@ -392,8 +392,7 @@ static inline bool solutions_equal(const struct problem *p, const struct solutio
     return true;
 }
 
-/* What holds of any result: poison and inputs as they were, and the same bits again. NULL, or what
- * is wrong. */
+/* Checks every result: poison and inputs unchanged, and the same bits again. NULL, or the fault. */
 static inline const char *misbehaviour(const struct problem *p, const struct solution *s)
 {
     struct solution again = solve_on_gpu(p);

@@ -109,67 +109,53 @@ static struct dropout dropout_of(int64_t percent)
                              .stream = RANDOM_STREAM(RANDOM_DROPOUT, 3) };
 }
 
+static enum alibi_norm norm_of(const struct problem *p)
+{
+    return p->kind & 2 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
+}
+
+/* RMS norm has no mean. */
+static struct tensor mean_of(const struct problem *p, struct tensor mean)
+{
+    return present_if(norm_of(p) == ALIBI_LAYERNORM, mean);
+}
+
 static alibi_status run_norm_forward(struct device *dev, const struct problem *p,
                                      const struct tensor *t)
 {
-    struct tensor bias = present_if(p->kind & 1, t[2]), x = p->kind & 4    ? t[3]
-                                                            : p->kind & 16 ? t[7]
-                                                                           : t[0];
-    struct tensor branch = present_if(p->kind & 8, t[6]), sum = present_if(p->kind & 8, t[7]);
-    struct dropout drop = dropout_of(p->n[0]);
-
-    if (p->kind & 2)
-        return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
-                                                                .y = t[3],
-                                                                .rstd = t[4],
-                                                                .sum = sum,
-                                                                .x = x,
-                                                                .branch = branch,
-                                                                .dropout = drop,
-                                                                .weight = t[1],
-                                                                .bias = bias,
-                                                                .eps = 1e-5 });
-    return dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
-                                                            .y = t[3],
-                                                            .mean = t[5],
-                                                            .rstd = t[4],
-                                                            .sum = sum,
-                                                            .x = x,
-                                                            .branch = branch,
-                                                            .dropout = drop,
-                                                            .weight = t[1],
-                                                            .bias = bias,
-                                                            .eps = 1e-5 });
+    return dev->ops->norm_forward(dev, &(struct norm_args){
+                                           .kind = norm_of(p),
+                                           .y = t[3],
+                                           .mean = mean_of(p, t[5]),
+                                           .rstd = t[4],
+                                           .sum = present_if(p->kind & 8, t[7]),
+                                           .x = p->kind & 4    ? t[3]
+                                                : p->kind & 16 ? t[7]
+                                                               : t[0],
+                                           .branch = present_if(p->kind & 8, t[6]),
+                                           .dropout = dropout_of(p->n[0]),
+                                           .weight = t[1],
+                                           .bias = present_if(p->kind & 1, t[2]),
+                                           .eps = 1e-5,
+                                       });
 }
 
 static alibi_status run_norm_backward(struct device *dev, const struct problem *p,
                                       const struct tensor *t)
 {
-    struct tensor dbias = present_if(p->kind & 1, t[7]), bias = present_if(p->kind & 1, t[8]),
-                  y = present_if(p->kind & 4, t[9]);
-
-    if (p->kind & 2)
-        return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
-                                                                 .dx = t[5],
-                                                                 .dweight = t[6],
-                                                                 .dbias = dbias,
-                                                                 .y = y,
-                                                                 .dy = t[2],
-                                                                 .x = t[0],
-                                                                 .weight = t[1],
-                                                                 .bias = bias,
-                                                                 .rstd = t[3] });
-    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
-                                                             .dx = t[5],
-                                                             .dweight = t[6],
-                                                             .dbias = dbias,
-                                                             .y = y,
-                                                             .dy = t[2],
-                                                             .x = t[0],
-                                                             .weight = t[1],
-                                                             .bias = bias,
-                                                             .mean = t[4],
-                                                             .rstd = t[3] });
+    return dev->ops->norm_backward(dev, &(struct norm_args){
+                                            .kind = norm_of(p),
+                                            .dx = t[5],
+                                            .dweight = t[6],
+                                            .dbias = present_if(p->kind & 1, t[7]),
+                                            .y = present_if(p->kind & 4, t[9]),
+                                            .dy = t[2],
+                                            .x = t[0],
+                                            .weight = t[1],
+                                            .bias = present_if(p->kind & 1, t[8]),
+                                            .mean = mean_of(p, t[4]),
+                                            .rstd = t[3],
+                                        });
 }
 
 static struct slot *written_or_added_to(struct problem *p, bool in_place, struct tensor shape)
@@ -199,8 +185,8 @@ static void check_norm_forward(int64_t rows, int64_t C, enum dtype type, int kin
     given(&p, matrix(type, rows, C));
     written_or_added_to(&p, kind & 16, matrix(type, branch ? rows : 0, C));
     mean->size = 0.1;
-    if (branch &&
-        type == DTYPE_BF16) { /* of a sum that was rounded, which the reference's is not */
+    /* Statistics are of a sum that was rounded; the reference's sum is not. */
+    if (branch && type == DTYPE_BF16) {
         y->limit = rstd->limit = mean->limit = 0x1p-7;
         mean->size = 1.0;
     }
@@ -273,7 +259,8 @@ static void norms_with_their_residual_equal_the_reference(void **state)
     check_norms(check_norm_with_residual);
 }
 
-/* The norm with its residual, that of the sum alone, and what the backward pass says the first was.
+/* The norm with its residual, the norm of the sum alone, and the first one as recomputed by the
+ * backward pass.
  * kind: 1 bias, 2 RMS norm, 4 dropout. */
 
 enum { NORM_X, NORM_BRANCH, NORM_WEIGHT, NORM_BIAS };
@@ -288,84 +275,48 @@ enum {
 };
 enum { NORM_DX = NORM_RSTD_ALONE + 1, NORM_DWEIGHT, NORM_DBIAS, NORM_Y_AGAIN };
 
-static alibi_status run_rmsnorm_thrice(struct device *dev, const struct problem *p,
-                                       const struct tensor *t)
+static alibi_status run_norm_thrice(struct device *dev, const struct problem *p,
+                                    const struct tensor *t)
 {
-    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]),
-                  sum = t[NORM_SUM];
-    struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), rstd = t[NORM_RSTD];
-    struct dropout drop = dropout_of(p->n[0]);
+    struct tensor bias = present_if(p->kind & 1, t[NORM_BIAS]);
 
-    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
-                                                                .y = t[NORM_Y],
-                                                                .rstd = rstd,
-                                                                .sum = sum,
-                                                                .x = t[NORM_X],
-                                                                .branch = t[NORM_BRANCH],
-                                                                .dropout = drop,
-                                                                .weight = weight,
-                                                                .bias = bias,
-                                                                .eps = 1e-5 }));
-    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
-                                                                .y = t[NORM_Y_ALONE],
-                                                                .rstd = t[NORM_RSTD_ALONE],
-                                                                .x = sum,
-                                                                .dropout = drop,
-                                                                .weight = weight,
-                                                                .bias = bias,
-                                                                .eps = 1e-5 }));
-    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_RMSNORM,
-                                                             .dx = t[NORM_DX],
-                                                             .dweight = t[NORM_DWEIGHT],
-                                                             .dbias = dbias,
-                                                             .y = t[NORM_Y_AGAIN],
-                                                             .dy = t[NORM_X],
-                                                             .x = sum,
-                                                             .weight = weight,
-                                                             .bias = bias,
-                                                             .rstd = rstd });
-}
-
-static alibi_status run_layernorm_thrice(struct device *dev, const struct problem *p,
-                                         const struct tensor *t)
-{
-    struct tensor weight = t[NORM_WEIGHT], bias = present_if(p->kind & 1, t[NORM_BIAS]),
-                  sum = t[NORM_SUM];
-    struct tensor dbias = present_if(p->kind & 1, t[NORM_DBIAS]), mean = t[NORM_MEAN],
-                  rstd = t[NORM_RSTD];
-    struct dropout drop = dropout_of(p->n[0]);
-
-    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
-                                                                .y = t[NORM_Y],
-                                                                .mean = mean,
-                                                                .rstd = rstd,
-                                                                .sum = sum,
-                                                                .x = t[NORM_X],
-                                                                .branch = t[NORM_BRANCH],
-                                                                .dropout = drop,
-                                                                .weight = weight,
-                                                                .bias = bias,
-                                                                .eps = 1e-5 }));
-    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
-                                                                .y = t[NORM_Y_ALONE],
-                                                                .mean = t[NORM_MEAN_ALONE],
-                                                                .rstd = t[NORM_RSTD_ALONE],
-                                                                .x = sum,
-                                                                .dropout = drop,
-                                                                .weight = weight,
-                                                                .bias = bias,
-                                                                .eps = 1e-5 }));
-    return dev->ops->norm_backward(dev, &(struct norm_args){ .kind = ALIBI_LAYERNORM,
-                                                             .dx = t[NORM_DX],
-                                                             .dweight = t[NORM_DWEIGHT],
-                                                             .dbias = dbias,
-                                                             .y = t[NORM_Y_AGAIN],
-                                                             .dy = t[NORM_X],
-                                                             .x = sum,
-                                                             .weight = weight,
-                                                             .bias = bias,
-                                                             .mean = mean,
-                                                             .rstd = rstd });
+    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){
+                                               .kind = norm_of(p),
+                                               .y = t[NORM_Y],
+                                               .mean = mean_of(p, t[NORM_MEAN]),
+                                               .rstd = t[NORM_RSTD],
+                                               .sum = t[NORM_SUM],
+                                               .x = t[NORM_X],
+                                               .branch = t[NORM_BRANCH],
+                                               .dropout = dropout_of(p->n[0]),
+                                               .weight = t[NORM_WEIGHT],
+                                               .bias = bias,
+                                               .eps = 1e-5,
+                                           }));
+    TRY_RETURN(dev->ops->norm_forward(dev, &(struct norm_args){
+                                               .kind = norm_of(p),
+                                               .y = t[NORM_Y_ALONE],
+                                               .mean = mean_of(p, t[NORM_MEAN_ALONE]),
+                                               .rstd = t[NORM_RSTD_ALONE],
+                                               .x = t[NORM_SUM],
+                                               .dropout = dropout_of(p->n[0]),
+                                               .weight = t[NORM_WEIGHT],
+                                               .bias = bias,
+                                               .eps = 1e-5,
+                                           }));
+    return dev->ops->norm_backward(dev, &(struct norm_args){
+                                            .kind = norm_of(p),
+                                            .dx = t[NORM_DX],
+                                            .dweight = t[NORM_DWEIGHT],
+                                            .dbias = present_if(p->kind & 1, t[NORM_DBIAS]),
+                                            .y = t[NORM_Y_AGAIN],
+                                            .dy = t[NORM_X],
+                                            .x = t[NORM_SUM],
+                                            .weight = t[NORM_WEIGHT],
+                                            .bias = bias,
+                                            .mean = mean_of(p, t[NORM_MEAN]),
+                                            .rstd = t[NORM_RSTD],
+                                        });
 }
 
 static bool same_bits(const struct problem *p, const struct solution *s, int a, int b)
@@ -383,7 +334,7 @@ static void check_norm_bits(int64_t rows, int64_t C, enum dtype type, int kind, 
     p.n[0] = kind & 4 ? 30 : 0;
     DESCRIBE(&p, "rows=%d C=%d%s p=0.%02d", (int)rows, (int)C, kind & 1 ? " bias" : "",
              (int)p.n[0]);
-    p.run = kind & 2 ? run_rmsnorm_thrice : run_layernorm_thrice;
+    p.run = run_norm_thrice;
     given(&p, matrix(type, rows, C));
     given(&p, matrix(type, rows, C));
     given(&p, vector(DTYPE_F32, C));
@@ -418,7 +369,7 @@ static void a_norm_has_the_same_bits_with_its_residual_without_and_from_the_back
     check_norms(check_norm_bits);
 }
 
-/* ---- activations. kind is the activation; n: how dx lies */
+/* ---- activations. kind is the activation; n: where dx is */
 
 enum place { APART, ON_X, ON_DY };
 static const char *const place_names[] = { "", " dx is x", " dx is dy" };

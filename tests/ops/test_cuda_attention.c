@@ -6,8 +6,8 @@
 
 #define STEEP 0.5
 
-/* A backend may make norms larger by a margin for rounding, but no smaller: they bound what is left
- * out. */
+/* A backend may make norms larger by a margin for rounding, but not smaller: they bound the weight
+ * that is skipped. */
 #define NORM_MARGIN 3e-4
 
 enum slopes { ALIBI_SLOPES, ODD_SLOPES, STEEP_SLOPES }; /* odd: some are negative, some zero */
@@ -23,7 +23,7 @@ struct attention_case {
     enum bias_kind bias;
     int64_t T;        /* entries of a table, or enum slopes */
     bool packed;      /* q, k and v in the same rows, as the model has them */
-    int64_t gap;      /* behind the heads of a row */
+    int64_t gap;      /* after the heads of a row */
     int64_t capacity; /* rows that a cache has, if more than Lk */
     enum rotated rotated;
 };
@@ -350,8 +350,7 @@ static const struct {
     { BIAS_TABLE, 40 },
     { BIAS_TABLE, 129 },
     { BIAS_TABLE, 1024 },
-    { BIAS_TABLE, 1025 } /* the largest for which there is room, and one more
-                          */
+    { BIAS_TABLE, 1025 }, /* the largest that fits is 1024 */
 };
 
 /* Every width at every length; the rest goes round, at different speeds. Many heads only where the
@@ -499,7 +498,7 @@ static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
 
 /* ---- after a past */
 
-/* What a cache holds behind its last position is nobody's business: NaN here. */
+/* The rows of a cache after its last position must not be read: NaN here. */
 static void spoil_unused_rows(struct problem *p)
 {
     const int64_t *n = p->n;
@@ -657,7 +656,7 @@ static bool is_used(struct tensor kept, int64_t row, int64_t tile)
     return ((const uint32_t *)kept.data)[row * kept.shape[3] + tile / 32] >> tile % 32 & 1;
 }
 
-/* Each row has the tile of its own queries, and none behind it. */
+/* Each row has the tile of its own queries, and none after it. */
 static bool is_a_record(const struct attention_args *a)
 {
     struct tensor kept = a->skip.kept;
@@ -854,8 +853,8 @@ static void a_chunk_after_a_past_stays_within_the_budget(void **state)
     end();
 }
 
-/* Wherever in its tile the key stands, and however far away. */
-static void a_key_that_is_not_a_number_is_never_left_out(void **state)
+/* At any place in its tile, and at any distance. */
+static void a_key_that_is_not_a_number_is_never_skipped(void **state)
 {
     static const int64_t keys[] = { 0, 5, 63, 100 };
 
@@ -895,7 +894,7 @@ int main(void)
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
         cmocka_unit_test(what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_rest),
         cmocka_unit_test(a_chunk_after_a_past_stays_within_the_budget),
-        cmocka_unit_test(a_key_that_is_not_a_number_is_never_left_out),
+        cmocka_unit_test(a_key_that_is_not_a_number_is_never_skipped),
     };
 
     return RUN_ON_GPU(tests);

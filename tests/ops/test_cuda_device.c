@@ -6,7 +6,7 @@
 
 /* ---- memory */
 
-/* More than goes through at once, and numbers that lie between two of the 16-bit ones. */
+/* More than one transfer holds, with numbers halfway between two of the 16-bit ones. */
 static void what_goes_up_comes_down_rounded_to_nearest_even(void **state)
 {
     enum { COUNT = 5000011, SPECIAL = 8 };

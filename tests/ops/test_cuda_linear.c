@@ -14,7 +14,7 @@ static alibi_status run_linear_forward(struct device *dev, const struct problem 
                  .y = t[3], .x = t[0], .weight = t[1], .bias = present_if(p->kind & 1, t[2]) });
 }
 
-/* Without dweight nobody looks at x. */
+/* Without dweight x is not read. */
 static alibi_status run_linear_backward(struct device *dev, const struct problem *p,
                                         const struct tensor *t)
 {
@@ -148,7 +148,7 @@ static void check_linear_activation_forward(const int64_t *n, enum dtype type, i
              kind & 1 ? " bias" : "");
     p.skew = skew;
     p.limit = 1e-5;
-    p.rough = 0x1p-7; /* what is activated may be rounded already */
+    p.rough = 0x1p-7; /* the input of the activation may be rounded already */
     p.run = run_linear_activation_forward;
     given(&p, matrix(type, rows, C));
     given(&p, matrix(type, wide, C));
@@ -171,7 +171,7 @@ static void check_linear_activation_backward(const int64_t *n, enum dtype type, 
              kind & 4 ? " dup is scratch" : "", kind & 8 ? " sums" : "");
     p.skew = skew;
     p.limit = 1e-5;
-    p.rough = 0x1p-7; /* the gradient of what is activated may be rounded already */
+    p.rough = 0x1p-7; /* the gradient of the activation may be rounded already */
     p.run = run_linear_activation_backward;
     given(&p, matrix(type, rows, C));
     given(&p, matrix(type, rows, F));

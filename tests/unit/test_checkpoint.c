@@ -163,10 +163,11 @@ static void without_any_that_verifies_the_run_is_refused(void **state)
                  "none of the 2 checkpoints");
     assert_fails(alibi_model_open(&m, test_device(), p->newest, NULL), ALIBI_BAD_INPUT,
                  "model.safetensors' is damaged");
-    assert_true(exists(p->newest)); /* what people may still want to look at is left alone */
+    assert_true(
+        exists(p->newest)); /* a damaged checkpoint is not removed: people may want to look at it */
 }
 
-/* ---- what a checkpoint says is not taken on trust: here with checksums that are right */
+/* ---- contents are checked even if the checksums are right */
 
 static void forge(struct site *p, int part, const char *from, const char *to)
 {
@@ -260,9 +261,9 @@ static void two_checkpoints_are_kept(void **state)
     assert_non_null(strstr(p->listener.log, "saved step 9 in '"));
 }
 
-/* Steps 2 and 4; 4 is damaged, the run resumes from 2 and saves 5 next. What stays beside 5 must be
- * the whole one. */
-static void the_checkpoint_kept_beside_the_new_one_verifies(void **state)
+/* Steps 2 and 4; 4 is damaged, the run resumes from 2 and saves 5 next. The one kept
+ * next to 5 must be whole. */
+static void the_checkpoint_kept_next_to_the_new_one_verifies(void **state)
 {
     struct site *p = *state;
 
@@ -571,7 +572,7 @@ int main(void)
         RUN_TEST(no_configuration_can_ask_for_memory_that_its_file_does_not_back),
         RUN_TEST(a_tokenizer_or_state_that_makes_no_sense_is_named),
         RUN_TEST(two_checkpoints_are_kept),
-        RUN_TEST(the_checkpoint_kept_beside_the_new_one_verifies),
+        RUN_TEST(the_checkpoint_kept_next_to_the_new_one_verifies),
         RUN_TEST(a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed),
         RUN_TEST(leftovers_are_cleaned_at_the_next_start),
         RUN_TEST(a_checkpoint_that_verifies_is_replaced_without_being_lost),

@@ -256,7 +256,7 @@ static void losses_and_gradients_in_bf16_are_those_of_the_cpu_to_its_precision(v
     end();
 }
 
-/* The same bits, but for activations in bf16, which are those of rounded inputs then. */
+/* The same bits, except activations in bf16, which are recomputed from rounded inputs. */
 static void check_again(const struct model *m, int recompute, const struct pass *again,
                         const struct pass *kept)
 {

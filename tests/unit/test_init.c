@@ -1,7 +1,7 @@
 /* test_init.c - runs that start from another model's weights, and padded vocabularies */
 #include "training.h"
 
-/* A run of alibi over two steps, of which `run` is the name. */
+/* A run of two steps with alibi, called `run`. */
 static int set_up(void **state)
 {
     struct site *p = new_site(2, 2);

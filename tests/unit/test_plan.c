@@ -1,12 +1,12 @@
-/* The plan of a training run's memory: what is then allocated, and what would fit */
+/* test_plan.c - the plan of a run's memory equals what is allocated, and finds what would fit */
 #include "training.h"
 #include "passes.h"
 
-/* A device that counts: the CPU's operations with a ledger of what is in use. */
+/* A device that counts: the CPU's operations, and the bytes in use. */
 static struct ops counting;
 static size_t in_use, most, offered;
 
-/* In front of every buffer, as wide as what buffers are aligned to. */
+/* Precedes every buffer; as wide as the alignment of buffers. */
 enum { HEADER = 64 };
 
 static alibi_status count_new(struct device *dev, void **out, size_t bytes, const char *what)
