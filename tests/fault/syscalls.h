@@ -2,8 +2,8 @@
  * happens
  *
  * A program's own definition of a function takes precedence over that of the C library, so the
- * calls of lib/base arrive here first. The library under test is the one that ships. Include in one file of a
- * program. */
+ * calls of lib/base arrive here first. The library under test is the one that ships. Include in one
+ * file of a program. */
 #ifndef SYSCALLS_H
 #define SYSCALLS_H
 
