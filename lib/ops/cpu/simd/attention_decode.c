@@ -47,14 +47,31 @@ static vec partial_dot(const struct heads *c, const float *query, const float *k
     return sum;
 }
 
-/* Scores of nk keys. The lanes of SIMD_WIDTH keys are summed together, by a transpose. */
-static void score_keys(struct work *w, const struct heads *c, struct rows keys, int64_t nk)
+/* A row of a head is a few lines, and the next row is far away, so the hardware does not see it
+ * coming. */
+static void prefetch_row(const struct heads *c, struct rows rows, int64_t j)
+{
+    enum { LINE_FLOATS = 16 };
+
+    for (int64_t d = 0; d < c->D; d += LINE_FLOATS)
+        __builtin_prefetch(rows.at + j * rows.stride + d);
+}
+
+/* Scores of nk keys. The lanes of SIMD_WIDTH keys are summed together, by a transpose. The values,
+ * which are next, are fetched meanwhile. */
+static void score_keys(struct work *w, const struct heads *c, struct rows keys, struct rows values,
+                       int64_t nk)
 {
     for (int64_t j = 0; j < nk; j += SIMD_WIDTH) {
         vec square[SIMD_WIDTH], sum;
-        for (int64_t l = 0; l < SIMD_WIDTH; l++)
+        for (int64_t l = 0; l < SIMD_WIDTH; l++) {
+            if (j + l < nk)
+                prefetch_row(c, values, j + l);
+            if (j + l + SIMD_WIDTH < nk)
+                prefetch_row(c, keys, j + l + SIMD_WIDTH);
             square[l] =
                 j + l < nk ? partial_dot(c, w->query, keys.at + (j + l) * keys.stride) : (vec){ 0 };
+        }
         vec_transpose(square);
         sum = square[0];
         for (int64_t l = 1; l < SIMD_WIDTH; l++)
@@ -149,7 +166,7 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
                 continue;
         }
         fill_bias(w.bias, a->bias, h, position - j, -1, TILE);
-        score_keys(&w, c, rows_of(a->k, row, j, kv), nk);
+        score_keys(&w, c, rows_of(a->k, row, j, kv), rows_of(a->v, row, j, kv), nk);
         add_values(&w, c, rows_of(a->v, row, j, kv), nk, softmax_keys(&w, nk));
     }
     unpack_rows(rows_of(a->y, b, i, h), c, w.o, 1, 1.0f / w.l);
