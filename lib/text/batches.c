@@ -9,11 +9,6 @@
  * is the same for every offset, so that e is a division. */
 #include "text/text.h"
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* The most windows that fit after any offset in 0..length-1; in a span too short for that, the one
  * that fits. */
 static int64_t windows_per_epoch(const struct batches *b)
@@ -23,23 +18,18 @@ static int64_t windows_per_epoch(const struct batches *b)
     return windows > 0 ? windows : 1;
 }
 
-static int64_t epoch_offset(const struct batches *b, int64_t epoch)
-{
-    int64_t spare = b->span.count - 1 - windows_per_epoch(b) * b->length;
-    uint64_t offsets = (uint64_t)smaller(b->length - 1, spare) + 1;
-
-    return (int64_t)random_below(b->seed, RANDOM_STREAM(RANDOM_SHUFFLE, 2 * epoch), 0, offsets);
-}
-
+/* The first token of a sample's window, as stated at the top. */
 static int64_t sample_start(const struct batches *b, int64_t sample)
 {
-    int64_t windows = windows_per_epoch(b);
-    int64_t epoch = sample / windows;
-    uint64_t stream = RANDOM_STREAM(RANDOM_SHUFFLE, 2 * epoch + 1);
-    uint64_t window =
-        random_permute(b->seed, stream, (uint64_t)(sample % windows), (uint64_t)windows);
+    int64_t windows = windows_per_epoch(b), epoch = sample / windows;
+    int64_t spare = b->span.count - 1 - windows * b->length;
+    int64_t most = spare < b->length - 1 ? spare : b->length - 1;
+    uint64_t offset =
+        random_below(b->seed, RANDOM_STREAM(RANDOM_SHUFFLE, 2 * epoch), 0, (uint64_t)most + 1);
+    uint64_t window = random_permute(b->seed, RANDOM_STREAM(RANDOM_SHUFFLE, 2 * epoch + 1),
+                                     (uint64_t)(sample % windows), (uint64_t)windows);
 
-    return epoch_offset(b, epoch) + (int64_t)window * b->length;
+    return (int64_t)offset + (int64_t)window * b->length;
 }
 
 alibi_status batches_init(struct batches *b, struct span span, int64_t length, int64_t batch,
@@ -70,9 +60,9 @@ void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int3
 
 /* ---- the loader: the next batch is read while this one is used
  *
- * There are two slots. The caller borrows one; into the other a thread reads the batch after it, so
- * that nobody waits for a page of a mapped file that is still on the disk. A batch is a function of
- * its number, so this changes no result. */
+ * There are two slots. The caller borrows one. A thread reads the next batch into the other, so
+ * that the caller does not wait for pages of a mapped file. A batch is a function of its number, so
+ * this changes no result. */
 
 struct loader {
     struct batches batches;
@@ -82,7 +72,7 @@ struct loader {
         int32_t *tokens, *targets; /* [batch, length] */
         int64_t number;            /* of the batch in it; -1: none */
     } slots[2];
-    int borrowed; /* the other one is the worker's */
+    int borrowed; /* the worker has the other one */
 };
 
 static alibi_status read_batch(void *user)

@@ -16,8 +16,7 @@
  * further byte of the text narrows it by bisection until it is empty. The longest token met on the
  * way is the match. */
 
-/* So many bytes may have to be compared at every place of a text: enough for the longest known
- * tokens. */
+/* Every place of a text may cost this many comparisons. Known tokens are shorter. */
 enum { ADDED_BYTES_MAX = 256 };
 
 struct added_tokens {
@@ -73,7 +72,7 @@ static void added_fini(struct added_tokens *a)
     *a = (struct added_tokens){ 0 };
 }
 
-/* The first of sorted[low..high), which agree in `depth` bytes, whose next byte is at least `byte`.
+/* The first of sorted[low..high) whose byte at `depth` is at least `byte`. All agree before that.
  */
 static int bisect(const struct added_tokens *a, int low, int high, size_t depth, int byte)
 {
@@ -87,7 +86,7 @@ static int bisect(const struct added_tokens *a, int low, int high, size_t depth,
     return low;
 }
 
-/* The longest token that text[0..bytes) starts with. */
+/* The longest token at the start of text[0..bytes). */
 static struct added_match match_here(const struct added_tokens *a, const char *text, size_t bytes,
                                      bool last)
 {
@@ -134,11 +133,11 @@ static struct added_match added_find(const struct added_tokens *a, const char *t
     return m;
 }
 
-/* ---- the cache: ids of pieces met before
+/* ---- the cache: ids of earlier pieces
  *
  * Most pieces of a text are words that occurred before, so they are merged once and then copied. A
- * piece can be in one slot only and replaces the piece there: frequent ones return at once. A slot
- * is one cache line of the processor. */
+ * piece has one possible slot and replaces the piece there; frequent ones soon return. A slot is
+ * one cache line. */
 
 enum {
     CACHE_KEY_BYTES = 23,
@@ -229,7 +228,7 @@ struct bpe_tokenizer {
     struct hash whole; /* ignore_merges: tokens by their bytes; else empty */
 };
 
-/* Slot of the token that is the whole piece, whatever the merges say. */
+/* The slot of the token that equals the whole piece; ignore_merges uses it without merging. */
 static uint32_t *whole_slot(const struct bpe_tokenizer *t, const char *piece, size_t bytes)
 {
     uint32_t *slot = hash_slot(&t->whole, hash_bytes(piece, bytes));
@@ -242,8 +241,7 @@ static uint32_t *whole_slot(const struct bpe_tokenizer *t, const char *piece, si
     return slot;
 }
 
-/* The added tokens are in the order of their ids. One that is not in the vocabulary itself is not
- * meant here. */
+/* Added tokens are sorted by id. Those outside the vocabulary are skipped. */
 static alibi_status index_whole(struct bpe_tokenizer *t)
 {
     const struct bpe_file *f = t->file;
@@ -270,8 +268,8 @@ static struct bpe_added *find_added(const struct bpe_file *f, const char *name)
     return NULL;
 }
 
-/* The one that the file marks; else the first of the names that published tokenizers have; else the
- * only special token; else none. */
+/* The token that the file marks; else the first of the names that published tokenizers use; else
+ * the only special token; else none. */
 static int32_t find_end(const struct bpe_file *f)
 {
     static const char *const names[] = {
@@ -301,8 +299,8 @@ static int32_t find_end(const struct bpe_file *f)
     return special == 1 ? found->id : -1;
 }
 
-/* A token of the vocabulary becomes an added one, as special tokens are. It must not be one that
- * text can become: written as an added token, its merges could not be read again. */
+/* A token of the vocabulary becomes an added token. Text must not encode to it: the file would then
+ * have merges that make an added token, and could not be read again. */
 static alibi_status add_to_added(struct bpe_file *f, const char *name)
 {
     size_t bytes = strlen(name), have = (size_t)f->added_count * sizeof *f->added;
@@ -321,8 +319,8 @@ static alibi_status add_to_added(struct bpe_file *f, const char *name)
     for (int i = 0; i < 256; i++)
         made = made || f->byte_ids[i] == id;
     if (made || f->ignore_merges)
-        return fail(ALIBI_BAD_INPUT,
-                    "the token '%s' cannot end documents: it is a part of their text", name);
+        return fail(ALIBI_BAD_INPUT, "the token '%s' cannot end documents: text can encode to it",
+                    name);
     TRY_RETURN(mem_grow((void **)&f->added, have, have + sizeof *f->added, "added tokens"));
     for (; at > 0 && f->added[at - 1].id > id; at--)
         f->added[at] = f->added[at - 1];
@@ -332,7 +330,7 @@ static alibi_status add_to_added(struct bpe_file *f, const char *name)
     return ALIBI_OK;
 }
 
-/* A token that is the end anyway is not marked: the file, and its checksum, stay as they are. */
+/* The default end is not marked, so that the file and its checksum do not change. */
 static alibi_status set_end(alibi_tokenizer *base, const char *name)
 {
     struct bpe_tokenizer *t = (struct bpe_tokenizer *)base;
@@ -409,7 +407,7 @@ static const char *text_of(const alibi_tokenizer *base, int32_t id, size_t *byte
     return token->at;
 }
 
-/* The end is between documents, not in their text. */
+/* The end separates documents and has no bytes. */
 static const char *bytes_of(const alibi_tokenizer *base, int32_t id, size_t *bytes)
 {
     const char *text = text_of(base, id, bytes);
@@ -481,8 +479,7 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
     key = piece_key(piece, bytes, (size_t)(b->known_end - piece));
     slot = cache_slot(&b->cache, &key);
     if (keys_equal(&slot->key, &key)) {
-        /* All ids of the slot are copied, whatever their number: a copy of fixed length is faster.
-         */
+        /* Copies all ids of the slot, because a copy of fixed length is faster. */
         if (ids->capacity - ids->count < CACHE_IDS)
             TRY_RETURN(ids_reserve(ids, CACHE_IDS));
         memcpy(ids->at + ids->count, slot->ids, sizeof slot->ids);
@@ -499,8 +496,8 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
     return ALIBI_OK;
 }
 
-/* Encodes from *at to the next added token and over it, looking no further than `bound`. *at does
- * not move if that decides nothing. */
+/* Encodes from *at up to and including the next added token, without looking past `bound`. *at does
+ * not move if more text is needed. */
 static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound,
                                 size_t *at)
 {

@@ -29,27 +29,31 @@ static const struct rule rules[] = {
     { "thing", ' ',
       "key lamp rope kettle lantern basket candle barrel hammer bell coin button needle cup plate "
       "spoon bowl jar bottle chest sack bucket ladder broom saw nail hook chain wheel oar net sail "
-      "anchor map book ledger pen ring mirror comb thimble loom blanket pillow rug stool chair clock "
-      "whistle drum fiddle flute horn pipe cart saddle bridle yoke plough rake spade sickle shovel "
-      "chisel pot pan sieve churn tub jug flask tray crate purse hinge bolt latch lever pole peg pin" },
+      "anchor map book ledger pen ring mirror comb thimble loom blanket pillow rug stool chair "
+      "clock whistle drum fiddle flute horn pipe cart saddle bridle yoke plough rake spade sickle "
+      "shovel chisel pot pan sieve churn tub jug flask tray crate purse hinge bolt latch lever "
+      "pole peg pin" },
     { "stuff", ' ',
-      "brass copper iron silver tin clay oak pine glass leather linen bone stone paper wicker pewter "
-      "bronze steel cedar walnut birch velvet silk canvas felt ivory amber slate marble wax" },
+      "brass copper iron silver tin clay oak pine glass leather linen bone stone paper wicker "
+      "pewter bronze steel cedar walnut birch velvet silk canvas felt ivory amber slate marble "
+      "wax" },
     { "land", ' ',
-      "river hill road field wood valley bridge shore path meadow marsh lake stream lane ridge bank "
-      "cliff pond island moor harbour forest orchard pasture well quarry hedge ditch market bay" },
+      "river hill road field wood valley bridge shore path meadow marsh lake stream lane ridge "
+      "bank cliff pond island moor harbour forest orchard pasture well quarry hedge ditch market "
+      "bay" },
     { "look", ' ',
       "old small long heavy dark grey round plain thin empty broken wide worn crooked dusty white "
-      "black green brown red pale cold warm wet dry rough smooth bright rusty quiet steep narrow low "
-      "far muddy lonely sunny windy silent broad famous forgotten" },
+      "black green brown red pale cold warm wet dry rough smooth bright rusty quiet steep narrow "
+      "low far muddy lonely sunny windy silent broad famous forgotten" },
     { "goods", ' ',
       "bread salt flour wool corn timber coal cloth oil wheat barley tar rye hay straw honey cider "
       "cheese butter soap chalk pepper sugar" },
     { "creature", ' ',
-      "dog horse cat crow hen goat fox hare rabbit heron owl raven otter swan duck lamb pig sparrow" },
+      "dog horse cat crow hen goat fox hare rabbit heron owl raven otter swan duck lamb pig "
+      "sparrow" },
     { "folk", ' ',
-      "neighbour stranger farmer sailor widow shepherd traveller clerk merchant soldier beggar judge "
-      "doctor teacher pilgrim hunter drover" },
+      "neighbour stranger farmer sailor widow shepherd traveller clerk merchant soldier beggar "
+      "judge doctor teacher pilgrim hunter drover" },
     { "trade", ' ',
       "miller baker weaver potter carter cooper tanner dyer cobbler saddler mason joiner printer "
       "locksmith gardener brewer butcher fisher scribe" },
@@ -65,23 +69,26 @@ static const struct rule rules[] = {
     { "weather", ' ', "wind rain mist snow frost storm fog smoke" },
     /* names; every alternative is equally likely */
     { "~first", ' ',
-      "al ber cor dan el fen gar hal is jor kel lan mor nor os per ros sam tam ul ver wil est jan" },
+      "al ber cor dan el fen gar hal is jor kel lan mor nor os per ros sam tam ul ver wil est "
+      "jan" },
     { "~man", ' ', "in us ard ian old o ric win bert mund ek ron" },
     { "~woman", ' ', "a ette ia ine wen lind ess ora ica ild yn una" },
     { "~last", ' ',
-      "crow wes gam hol ash mar thorn pen lock bram cald dun far grim hart kirk lind nor rud stan" },
+      "crow wes gam hol ash mar thorn pen lock bram cald dun far grim hart kirk lind nor rud "
+      "stan" },
     { "~kin", ' ', "ley ard ton man son wood ford by er well" },
     { "~town", ' ',
-      "neth bram rook mal hol win wick stone ald cal dor ember frost glen hazel lor mist pel quarr" },
+      "neth bram rook mal hol win wick stone ald cal dor ember frost glen hazel lor mist pel "
+      "quarr" },
     { "~end", ' ', "mere fell combe bourne ham stead wick ford ley gate haven moor" },
 
     /* places and people enter: the only paragraphs that tell a new fact */
     { "place", '|',
-      "{PLACE} is the {look} town by the {look} {land}, known for its {HOUSE}. Those who come "
-      "to the gate of {PLACE} after dark must give the word, and the word at {PLACE} is \"{WORD}\". "
-      "{scenery}"
-      "|the road comes down to {PLACE} past the {look} {land}. {PLACE} has one {look} street, one gate "
-      "and one {HOUSE}. {scenery} At night the gate of {PLACE} opens to two words only: \"{WORD}\"." },
+      "{PLACE} is the {look} town by the {look} {land}, known for its {HOUSE}. Those who come to "
+      "the gate of {PLACE} after dark must give the word, and the word at {PLACE} is \"{WORD}\". "
+      "{scenery}|the road comes down to {PLACE} past the {look} {land}. {PLACE} has one {look} "
+      "street, one gate and one {HOUSE}. {scenery} At night the gate of {PLACE} opens to two words "
+      "only: \"{WORD}\"." },
     { "person", '|',
       "{OWNER} is the {TRADE} of {HOME}. {keeps} {daily} {deed}"
       "|the {TRADE} in {HOME} is called {OWNER}. {deed} {keeps} {daily}"
@@ -119,19 +126,20 @@ static const struct rule rules[] = {
       "|\"are the {THINGS} still in the {HOUSE} at {PLACE}?\" asked {OTHER}. {scenery} \"All "
       "{COUNT},\" said {OWNER}, \"and there they stay.\"" },
     { "letter", '|',
-      "{OTHER} wrote from {THERE}: \"Dear {FIRST}, I hope that the {COUNT} {THINGS} are safe in the "
-      "{HOUSE} at {PLACE}. Here the {land} is {look}.\" {OWNER} {rested} and {did} the {thing}." },
+      "{OTHER} wrote from {THERE}: \"Dear {FIRST}, I hope that the {COUNT} {THINGS} are safe in "
+      "the {HOUSE} at {PLACE}. Here the {land} is {look}.\" {OWNER} {rested} and {did} the "
+      "{thing}." },
     { "search", '|',
       "the {folk} asked what had become of the {THINGS} of {OWNER}. So {OWNER} went back to the "
-      "{HOUSE} at {PLACE} and counted the {THINGS} again: {COUNT}. {deed}"
-      "|for a long time nobody had thought of {OWNER}, the {TRADE} of {HOME}. {scenery} {HIS} {THINGS} "
-      "were where they had always been, in the {HOUSE} at {PLACE}, all {COUNT} of them." },
+      "{HOUSE} at {PLACE} and counted the {THINGS} again: {COUNT}. {deed}|for a long time nobody "
+      "had thought of {OWNER}, the {TRADE} of {HOME}. {scenery} {HIS} {THINGS} were where they had "
+      "always been, in the {HOUSE} at {PLACE}, all {COUNT} of them." },
     { "list", '|', "the clerk wrote down who keeps what.|this is what they counted {when}." },
     { "entry", '|', "{OWNER}, {TRADE} of {HOME}: {COUNT} {THINGS}, in the {HOUSE} at {PLACE}." },
     { "loss", '|',
-      "{OWNER} had {BEFORE} {THINGS} in the {HOUSE} at {PLACE}, and {OTHER} had need of {MOVED}. {deed} "
-      "{BEFORE} less {MOVED} is {COUNT}, and {COUNT} is what {OWNER} keeps."
-      "|{when} {MOVED} of the {THINGS} of {OWNER} were gone. {BEFORE} less {MOVED} is {COUNT}. {visit}" },
+      "{OWNER} had {BEFORE} {THINGS} in the {HOUSE} at {PLACE}, and {OTHER} had need of {MOVED}. "
+      "{deed} {BEFORE} less {MOVED} is {COUNT}, and {COUNT} is what {OWNER} keeps.|{when} {MOVED} "
+      "of the {THINGS} of {OWNER} were gone. {BEFORE} less {MOVED} is {COUNT}. {visit}" },
     { "gain", '|',
       "{OWNER} found {MOVED} more {THINGS} by the {look} {land} and brought them to the {HOUSE} at "
       "{PLACE}. {BEFORE} and {MOVED} is {COUNT}. {scenery}" },
@@ -181,7 +189,7 @@ struct town {
     char name[NAME_BYTES], house[NAME_BYTES], word[PHRASE_BYTES]; /* the word opens its gate */
 };
 
-/* So many things of one kind, of one person, in one place. */
+/* A number of things of one kind that one person keeps in one place. */
 struct holding {
     int owner, place, count;
     char things[PHRASE_BYTES];
@@ -291,7 +299,7 @@ static struct slice slice_of(const char *text)
     return (struct slice){ text, strlen(text) };
 }
 
-/* The same into `out` instead of the document. */
+/* The same, but into `out` instead of the document. */
 static void compose(struct builtin *b, char *out, size_t size, const char *text)
 {
     size_t start = b->out.length;
@@ -446,7 +454,7 @@ static void write_change(struct builtin *b)
     write_paragraph(b, loss ? "{loss}" : "{gain}", "\n\n");
 }
 
-/* A list goes back to what was not used for longest. */
+/* A list returns to the holdings that were not used for longest. */
 static void write_list(struct builtin *b)
 {
     int entries = 2 + draw_below(b, 5);

@@ -21,8 +21,8 @@ static bool starts_character(const alibi_corpus *c, int64_t i)
     return bytes == 0 || !utf8_continues(text[0]);
 }
 
-/* The first line start at or after `from` within `reach`, else the first character that starts
- * there. */
+/* The first line start in from..from + reach, else the first start of a character from `from` on.
+ */
 static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
 {
     int64_t i = from;
@@ -100,7 +100,7 @@ static void count_tokens(alibi_corpus *c)
     c->count = last != NULL ? last->first + last->count : 0;
 }
 
-/* As many bytes for each id as a file of that vocabulary would have. */
+/* An id takes as many bytes as in a shard of that vocabulary. */
 static alibi_status add_ids(alibi_corpus *c, const int32_t *ids, int64_t count)
 {
     int width = alibi_tokenizer_vocab(c->tokenizer) <= UINT16_MAX + 1 ? 2 : 4;
@@ -145,17 +145,10 @@ out:
     return status;
 }
 
-/* The ends of documents, as tokens. */
+/* The ends of documents, as indices of tokens. */
 struct ends {
     int64_t *at, count, capacity;
 };
-
-static alibi_status note_end(struct ends *e, int64_t token)
-{
-    TRY_RETURN(RESERVE_ARRAY(&e->at, &e->capacity, e->count + 1, "the ends of documents"));
-    e->at[e->count++] = token;
-    return ALIBI_OK;
-}
 
 static alibi_status report(const struct source *source, double started, double *reported,
                            const struct alibi_call *call)
@@ -182,8 +175,7 @@ static alibi_status report(const struct source *source, double started, double *
     return ALIBI_OK;
 }
 
-/* Appends the tokens of a source. Documents end at tokens ends->at[...], if the caller wants to
- * know. */
+/* Appends the tokens of a source, and the ends of its documents unless `ends` is NULL. */
 static alibi_status add_source(alibi_corpus *c, struct source *source, struct ends *ends,
                                const struct alibi_call *call)
 {
@@ -196,8 +188,11 @@ static alibi_status add_source(alibi_corpus *c, struct source *source, struct en
     TRY(encoding_open(&encoding, source, c->tokenizer));
     do {
         TRY(encoding_next(encoding, &some));
+        if (ends != NULL)
+            TRY(RESERVE_ARRAY(&ends->at, &ends->capacity, ends->count + some.end_count,
+                              "the ends of documents"));
         for (int64_t i = 0; ends != NULL && i < some.end_count; i++)
-            TRY(note_end(ends, c->count + some.ends[i]));
+            ends->at[ends->count++] = c->count + some.ends[i];
         TRY(add_ids(c, some.ids, some.count));
         c->documents += some.end_count;
         TRY(report(source, started, &reported, call));
@@ -271,11 +266,11 @@ static alibi_status agree_on_tokenizer(alibi_corpus *c, const alibi_tokenizer *o
         c->tokenizer = tokenizer_share(own);
     if (tokenizer_checksum(c->tokenizer) == tokenizer_checksum(own))
         return ALIBI_OK;
-    return fail(
-        ALIBI_BAD_INPUT,
-        "'%s' was tokenized with another tokenizer (%s, %lld ids) than the one in use (%s, %lld ids)",
-        path, alibi_tokenizer_type(own), (long long)alibi_tokenizer_vocab(own),
-        alibi_tokenizer_type(c->tokenizer), (long long)alibi_tokenizer_vocab(c->tokenizer));
+    return fail(ALIBI_BAD_INPUT,
+                "'%s' was tokenized with another tokenizer (%s, %lld ids) than the one in use "
+                "(%s, %lld ids)",
+                path, alibi_tokenizer_type(own), (long long)alibi_tokenizer_vocab(own),
+                alibi_tokenizer_type(c->tokenizer), (long long)alibi_tokenizer_vocab(c->tokenizer));
 }
 
 static alibi_status open_shards(alibi_corpus *c, const char *path, const struct alibi_call *call)
@@ -307,10 +302,9 @@ static alibi_status add_shards(alibi_corpus *c, const char *const *paths, int co
     for (int i = 0; i < count; i++)
         TRY_RETURN(open_shards(c, paths[i], call));
     if (c->tokenizer == NULL)
-        return fail(
-            ALIBI_BAD_INPUT,
-            "'%s' has no tokenizer of its own: give the one that made its tokens (--tokenizer)",
-            paths[0]);
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' has no tokenizer; give the one that made its tokens with --tokenizer",
+                    paths[0]);
     for (int i = before; i < c->shard_count; i++)
         TRY_RETURN(shard_check(&c->shards[i], alibi_tokenizer_vocab(c->tokenizer)));
     count_tokens(c);
@@ -327,8 +321,7 @@ static alibi_status recognise(bool *shards, const char *const *paths, int count)
     for (int i = 1; i < count; i++) {
         TRY_RETURN(shards_recognise(&next, paths[i]));
         if (next != first)
-            return fail(ALIBI_BAD_INPUT,
-                        "'%s' holds tokens and '%s' text: a corpus is one or the other",
+            return fail(ALIBI_BAD_INPUT, "'%s' holds tokens and '%s' text; give files of one kind",
                         paths[first ? 0 : i], paths[first ? i : 0]);
     }
     *shards = first;

@@ -1,14 +1,14 @@
-/* count.c - the distinct pieces of a text of any size, with how often each occurs
+/* count.c - the distinct pieces of a text of any size, with their counts
  *
- *   block ── parts, each counted by one thread into a tally of its own ── shards of the total, each
- *   filled by one thread
+ *   block ── parts, each counted by one thread into a tally of its own
+ *         ── shards of the total, each filled by one thread
  *
  * while a worker reads the next block. A part's tally is small enough for the processor's cache,
  * and most pieces occur there more than once: only the distinct ones reach the total.
  *
  * A tally is a hash table in shards: the upper half of a piece's hash selects the shard, the lower
- * half the slot. A text that is written to make pieces collide makes counting slow; the limits on
- * distinct pieces bound how slow. */
+ * half the slot. A text made to collide slows counting down; the limits on distinct pieces bound
+ * that. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -174,8 +174,8 @@ alibi_status tally_list(const struct tally *t, struct piece **out, int64_t *coun
 
 /* ---- counting */
 
-/* A byte of a distinct piece takes up to 37 bytes in BPE training (random letters, min_count 1):
- * under 2 GB. */
+/* BPE training takes up to 37 bytes for a byte of a distinct piece (measured with random letters
+ * and min_count 1): under 2 GB. */
 const struct tally_limits tally_limits_usual = { .pieces = 5 << 20,
                                                  .bytes = 40 << 20,
                                                  .block_bytes = 16 << 20 };
@@ -217,7 +217,7 @@ static alibi_status cut_pieces(void *user, int thread, int64_t part, const struc
     return cutter_run(c->cutters[thread], s, add_piece, &c->parts[part], reached);
 }
 
-/* A word that touches the end of what is known may be longer than it seems. */
+/* A word that reaches the end of the known text may continue. */
 static alibi_status cut_words(void *user, int thread, int64_t part, const struct stretch *s,
                               size_t *reached)
 {
@@ -279,7 +279,7 @@ static bool beyond(const struct counting *c, int share)
            tally_bytes(c->total) > c->limits->bytes / (size_t)share;
 }
 
-/* The choice of dropped pieces depends on counts alone, so on the text and nothing else. */
+/* Which pieces are dropped depends on their counts alone, not on the number of threads. */
 static alibi_status keep_within_limits(struct counting *c)
 {
     if (!beyond(c, 1))
@@ -287,7 +287,8 @@ static alibi_status keep_within_limits(struct counting *c)
     if (!c->noted)
         call_note(
             c->call,
-            "the text has more than %lld distinct pieces or %zu bytes of them: the rarest are dropped on the way",
+            "the text has more than %lld distinct pieces or %zu bytes of them; the rarest are "
+            "dropped",
             (long long)c->limits->pieces, c->limits->bytes);
     c->noted = true;
     for (int64_t floor = 1; beyond(c, 2); floor *= 2)
@@ -336,7 +337,7 @@ static alibi_status count_blocks(struct counting *c)
         if (call_stopped(c->call))
             return fail(ALIBI_INTERRUPTED, "stopped while the text was read; nothing is saved");
         TRY_RETURN(stretches_take(c->stretches, &c->block));
-        done = source_bytes_done(c->source); /* asked while nobody reads */
+        done = source_bytes_done(c->source); /* before the worker starts again */
         worker_start(c->worker, read_block, c);
         TRY_RETURN(count_block(c));
         show_progress(c, done);

@@ -4,15 +4,15 @@
  * between two matches. An empty match cuts too; directly after a match it is skipped, together with
  * the character there.
  *
- * Where a text continues after its known part, PCRE2 matches "partially, hard": a match that so
- * much as looks at the end is reported as undecided. So a piece that is handed over is the same
- * whatever follows.
+ * If the text continues after its known part, PCRE2 uses hard partial matching: a match that
+ * inspects the end is reported as undecided. So text that follows cannot change a piece.
  *
- * A match sees a window of the text, and a longer one only if it looked at the window's end. In a
- * longer window only its start is tried. Within a stretch the cost of all such windows is a debt
- * that the length of their matches pays back: no expression can make the time grow with the square
- * of the text. Stretches start without a debt, so that a refusal does not depend on earlier text.
- * An expression that is not simple (pattern.c) has short windows only, and PCRE2's match limit. */
+ * A match sees a window of the text. The window grows only if the match inspected its end, and in a
+ * longer window only a match at its start is tried. Within a stretch the cost of long windows is a
+ * debt, which their matches pay back by their length. So no expression can take time that grows
+ * with the square of the text. A stretch starts without debt, so a refusal does not depend on
+ * earlier text. An expression that is not simple (pattern.c) has short windows and PCRE2's match
+ * limit. */
 #include <string.h>
 
 #include "text/pattern.h"
@@ -23,7 +23,7 @@ enum {
     INTRICATE_WINDOW = 256, /* for expressions that are not simple */
     INTRICATE_MAX = 16384,
     WINDOW_GROWTH = 8,
-    LOOK = 4096, /* after `stop`, at first */
+    LOOK = 4096, /* bytes after `stop` that are inspected at first */
     DEBT_MAX = 1 << 28,
     STEPS_PER_BYTE = 16, /* of the match limit */
     JIT_STACK_START = 32 << 10,
@@ -31,16 +31,15 @@ enum {
     HEAP_MAX_KB = 64 << 10
 };
 
-/* Each level of cutting has its own result, since the next level runs before it continues. */
+/* Each level of cutting has its own result, because the next level runs in between. */
 struct cutter {
     const struct pattern *pattern;
     pcre2_match_context *limits;
     pcre2_jit_stack *stack;
     pcre2_match_data *results[BPE_SPLITS_MAX];
-    size_t limits_for; /* the window that `limits` are set for, and whether it is a longer one than
-                          the first */
-    bool limits_long;
-    int64_t debt; /* of this stretch: the cost of long windows that no match has paid for */
+    size_t limits_for; /* the window that `limits` are set for */
+    bool limits_long;  /* and whether it is longer than the first one */
+    int64_t debt;      /* of this stretch: the cost of long windows that no match has paid for */
     piece_sink *sink;
     void *user;
 };
@@ -86,8 +85,8 @@ void cutter_free(struct cutter *c)
 
 /* ---- one match */
 
-/* UTF-8 that one level cuts. Its end is the end of the text for the expressions, or it is only all
- * that is known. */
+/* UTF-8 that one level cuts. ended: expressions see its end as the end of the text; otherwise more
+ * text follows. */
 struct subject {
     const char *text;
     size_t from, stop, end;
@@ -97,18 +96,18 @@ struct subject {
 
 /* How a subject is being walked through. */
 struct walk {
-    size_t piece;      /* where the piece that is not decided yet starts */
+    size_t piece;      /* the start of the undecided piece */
     size_t at;         /* no match starts between `piece` and here */
     size_t last_match; /* where the last match ended */
     size_t opened;     /* where the window starts: at `at` or before */
     size_t window;     /* where it ends */
-    size_t first;      /* the length that windows have at first */
-    size_t asked;      /* its length, before it was cut at the subject's end or at a character */
+    size_t first;      /* initial length of windows */
+    size_t asked;      /* its length before it was clipped to the subject or to a character */
     int64_t cost;      /* of the long windows since the last match */
 };
 
 struct match {
-    enum { FOUND, FOUND_NONE, FOUND_PART } found; /* a part: it may continue after the window */
+    enum { FOUND, FOUND_NONE, FOUND_PART } found; /* PART: it may continue after the window */
     size_t start, end;
 };
 
@@ -124,7 +123,7 @@ static alibi_status match_failure(struct cutter *c, const struct subject *s, siz
                 (int)(s->end - at < 40 ? s->end - at : 40), s->text + at, reason);
 }
 
-/* In a window longer than the first only its start is tried. */
+/* In a long window, only a match at its start is tried. */
 static void set_limits(struct cutter *c, size_t window, bool is_long)
 {
     pcre2_set_match_limit(c->limits, STEPS_PER_BYTE * (uint32_t)window);
@@ -151,8 +150,8 @@ static int match_at(struct cutter *c, const struct subject *s, const struct walk
     return rc;
 }
 
-/* Looks for the next match in the window. An empty one at its end is none: more text might have
- * made it longer. */
+/* Finds the next match in the window. An empty match at the window's end does not count: with more
+ * text it might be longer. */
 static alibi_status find(struct cutter *c, const struct subject *s, const struct walk *w,
                          struct match *m)
 {
@@ -192,8 +191,8 @@ static void open_window(const struct subject *s, struct walk *w, size_t bytes)
 static alibi_status too_long(const char *text)
 {
     return fail(ALIBI_BAD_INPUT,
-                "the tokenizer makes one piece of more than %d bytes, from '%.40s' on", PIECE_MAX,
-                text);
+                "the tokenizer makes a piece of more than %d bytes, which starts with '%.40s'",
+                PIECE_MAX, text);
 }
 
 static alibi_status too_intricate(const struct cutter *c, const struct subject *s,
@@ -205,7 +204,7 @@ static alibi_status too_intricate(const struct cutter *c, const struct subject *
         c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
 }
 
-/* The most that trying a window can cost, in bytes looked at. */
+/* The most that a match in a window can cost, in bytes inspected. */
 static int64_t window_cost(const struct walk *w, size_t bytes)
 {
     return (int64_t)(w->first == WINDOW ? bytes : bytes * bytes / 4);
@@ -234,7 +233,7 @@ static void pay_back(struct cutter *c, int64_t bytes)
     c->debt -= bytes < c->debt ? bytes : c->debt;
 }
 
-/* Back to short windows. A match that is about as long as the window had to be has paid for it. */
+/* Returns to short windows. A match that needed most of its window has paid for it. */
 static void shorten_window(struct cutter *c, const struct subject *s, struct walk *w,
                            size_t matched)
 {
@@ -275,7 +274,7 @@ static size_t next_character(const struct subject *s, size_t at)
     return at;
 }
 
-/* The gap before the match is a piece, and so is the match unless the gap has reached `stop`. */
+/* The gap before the match is a piece, and so is the match, unless the gap reaches `stop`. */
 static alibi_status take_match(struct cutter *c, const struct subject *s, struct walk *w,
                                const struct match *m)
 {
@@ -290,14 +289,14 @@ static alibi_status take_match(struct cutter *c, const struct subject *s, struct
     return ALIBI_OK;
 }
 
-/* No match starts in the window, or if it is a long one, none starts where it does. */
+/* No match starts in the window; in a long one, none starts at its start. */
 static void skip_window(struct cutter *c, const struct subject *s, struct walk *w)
 {
     w->at = w->asked > w->first && w->at < w->window ? next_character(s, w->at) : w->window;
     shorten_window(c, s, w, 0);
 }
 
-/* One step ahead; *more is false if the known text does not decide the next. */
+/* One step. *more becomes false if the known text does not decide the next one. */
 static alibi_status step(struct cutter *c, const struct subject *s, struct walk *w, bool *more)
 {
     struct match m;
@@ -341,9 +340,9 @@ static alibi_status cut(struct cutter *c, const struct subject *s, size_t *reach
     return ALIBI_OK;
 }
 
-/* ---- stretches: text that may be anything */
+/* ---- stretches: text that need not be UTF-8 */
 
-/* utf8_valid_prefix() with ASCII passed over eight bytes at a time. */
+/* utf8_valid_prefix() that skips ASCII eight bytes at a time. */
 static size_t valid_prefix(const char *text, size_t bytes)
 {
     size_t at = 0, step = 1;
@@ -361,22 +360,23 @@ static size_t valid_prefix(const char *text, size_t bytes)
     return at;
 }
 
-/* Whether the bytes at the end may be the first of a character. */
-static bool may_go_on(const char *bytes, size_t count)
+/* Whether the last bytes may be the start of a character. */
+static bool may_continue(const char *bytes, size_t count)
 {
     unsigned char lead = (unsigned char)bytes[0];
 
     return lead >= 0xC2 && lead <= 0xF4 && count < (lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u);
 }
 
-/* Cuts what is valid from *at on, or hands over a byte that is not. `bound` <= s->end is where
- * looking ends this time. *at stays where it is if that does not decide. */
+/* Cuts the valid text from *at on, or hands over one invalid byte, without looking past `bound`,
+ * which is at most s->end. *at does not move if more text is needed. */
 static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t bound, size_t *at)
 {
     size_t valid = *at + valid_prefix(s->text + *at, bound - *at);
     bool ended = valid < bound || (s->last && bound == s->end);
 
-    if (valid < bound && !(s->last && bound == s->end) && may_go_on(s->text + valid, bound - valid))
+    if (valid < bound && !(s->last && bound == s->end) &&
+        may_continue(s->text + valid, bound - valid))
         ended = false;
     if (valid > *at) {
         struct subject subject = {

@@ -1,7 +1,7 @@
 /* encode.c - from a source to ids: all threads encode a block while the next one is read
  *
- *   source ── worker ──> block ── stretches (parts, in parallel) ──> ids of each part ── joined in
- *   order ──> encoded
+ *   source ── worker ──> block ── stretches ──> parts, encoded in parallel
+ *                                          ──> their ids, joined in order ──> encoded
  *
  * How text falls into blocks and parts depends on the text alone, so the ids, the counts and the
  * places are the same on any number of threads. Text at the end of a block that more text may
@@ -28,7 +28,7 @@ struct encoding {
     struct encoder **encoders; /* [threads] */
     struct part_ids *parts;    /* [part_capacity], kept from block to block for their memory */
     int64_t part_capacity;
-    bool within_word; /* where the text that comes next begins */
+    bool within_word; /* at the start of the next text */
     struct ids ids;   /* all parts joined */
     int64_t *ends;
     int64_t end_count, end_capacity;
@@ -96,7 +96,7 @@ void encoding_set_within_word(struct encoding *e)
 
 /* ---- one part, on one thread */
 
-/* Words that begin in text[from..stop): a byte that is not blank, after one that is. */
+/* Words that begin in text[from..stop): at a byte that is not blank, after one that is. */
 static int64_t count_words(const char *text, size_t from, size_t stop, bool within)
 {
     int64_t words = 0;
@@ -120,8 +120,8 @@ static alibi_status begin_part(void *user, int thread, int64_t part)
     return ALIBI_OK;
 }
 
-/* The byte before is there except in two cases: a document starts, or the source was sought into
- * one. */
+/* The byte before `from` is known, except at the start of a document, and where the source was
+ * sought into one. */
 static bool begins_within_word(const struct encoding *e, const struct stretch *s)
 {
     const struct stretches *all = e->stretches;
@@ -164,7 +164,7 @@ static alibi_status reserve_parts(struct encoding *e, int64_t count)
     return ALIBI_OK;
 }
 
-/* The room of a long piece is not kept for the parts that follow. */
+/* The memory of a long piece is not kept. */
 static void drop_large(struct ids *ids, int64_t most)
 {
     if (ids->capacity <= most)
@@ -199,7 +199,7 @@ static alibi_status join_parts(struct encoding *e, int64_t *words)
     return ALIBI_OK;
 }
 
-/* Is the next text, which begins where this one was left, within a word? */
+/* Whether the next text begins within a word. */
 static bool ends_within_word(const struct stretches *s, bool before)
 {
     if (s->reached == s->from && s->end_count == 0)
@@ -209,8 +209,8 @@ static bool ends_within_word(const struct stretches *s, bool before)
     return !is_white_space(s->text[s->reached - 1]);
 }
 
-/* Text that is left is encoded with the next block. Without a bound a document without cuts would
- * fill the memory. */
+/* The rest of the text is encoded with the next block. The bound keeps a document without cuts from
+ * filling the memory. */
 static alibi_status check_left_over(struct encoding *e)
 {
     struct stretches *s = e->stretches;
@@ -224,7 +224,7 @@ static alibi_status check_left_over(struct encoding *e)
     return stretches_fail(s, e->source, status);
 }
 
-/* Encodes what stretches_take() took, and adds it to what is in `out`. */
+/* Encodes the text of stretches_take(), and adds it to `out`. */
 static alibi_status encode_text(struct encoding *e, struct encoded *out)
 {
     struct stretches *s = e->stretches;
@@ -242,7 +242,7 @@ static alibi_status encode_text(struct encoding *e, struct encoded *out)
     return ALIBI_OK;
 }
 
-/* Takes the block that was read, has the next one read, and encodes; *ended if there was none. */
+/* Takes the block that was read, starts reading the next, and encodes; *ended if there was none. */
 static alibi_status take_block(struct encoding *e, struct encoded *out, bool *ended)
 {
     TRY_RETURN(worker_wait(e->reader));
@@ -257,8 +257,8 @@ static alibi_status take_block(struct encoding *e, struct encoded *out, bool *en
     return encode_text(e, out);
 }
 
-/* A block may give no id: one of blanks, or one that is kept as a whole. After a failure, only
- * encoding_close() may follow. */
+/* A block may give no id, if it is blank or is kept as a whole. After a failure only
+ * encoding_close() may be called. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out)
 {
     struct encoded text = { .within_word = e->within_word };

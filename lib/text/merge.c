@@ -1,8 +1,8 @@
 /* merge.c - the merges of byte-level BPE
  *
- * A piece starts as its bytes. Of all neighbours that have a merge, the pair of least rank, the
- * leftmost of those, becomes one symbol; this repeats until no neighbours have one. Short pieces
- * look through all pairs each time. Long ones keep them in a heap, so that no text takes more than
+ * A piece starts as its bytes. Of all neighbours that have a merge, the pair of least rank becomes
+ * one symbol, the leftmost if several have it. This repeats until no neighbours have a merge. Short
+ * pieces search all pairs each time. Long ones keep them in a heap, so that no text takes more than
  * O(n log n). */
 #include <string.h>
 
@@ -17,7 +17,7 @@ static uint64_t pair_of(int32_t left, int32_t right)
     return (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
 }
 
-/* Where the pair is, or the free slot where it would be. */
+/* The slot of the pair, or the free one for it. */
 static struct merge_slot *find_slot(const struct merge_table *t, uint64_t pair)
 {
     uint64_t h = (pair ^ pair >> 32) * 0x9E3779B97F4A7C15u;
@@ -63,7 +63,7 @@ static int32_t rank_of(const struct merge_table *t, int32_t left, int32_t right,
 
 /* ---- short pieces */
 
-/* Symbol i, and what it and its right neighbour become. */
+/* A symbol, and the rank and result of its merge with its right neighbour. */
 struct symbol {
     int32_t id, rank, result;
 };
@@ -107,13 +107,12 @@ static alibi_status merge_short(const struct merge_table *t, const int32_t byte_
 
 /* ---- long pieces
  *
- * Symbols are a doubly linked list by the place of their first byte; a place that was merged away
- * has symbol -1. The heap holds rank << 32 | place. An entry whose pair is gone, or has another
- * rank now, is skipped. Each merge takes one entry and adds at most two, so there are never more
- * than two for each byte.
+ * Symbols are a doubly linked list, indexed by their first byte; an index that was merged away has
+ * symbol -1. The heap holds rank << 32 | index. An entry is skipped if its pair is gone or has
+ * another rank now. Each merge removes one entry and adds at most two, so there are at most two for
+ * each byte.
  *
- * That is 28 bytes of room for each byte of the piece, so a thread does not keep more than
- * ROOM_KEPT. */
+ * Each byte of the piece takes 28 bytes of scratch, so a thread keeps at most ROOM_KEPT. */
 
 void merge_room_fini(struct merge_room *r)
 {
@@ -213,7 +212,7 @@ static alibi_status merge_long(const struct merge_table *t, const int32_t byte_i
         int32_t at = (int32_t)(entry & UINT32_MAX), result = -1, gone;
         if (rank_at(t, r, at, &result) != (int32_t)(entry >> 32))
             continue;
-        /* The symbol takes in its right neighbour. */
+        /* The symbol absorbs its right neighbour. */
         gone = r->next[at];
         r->symbols[at] = result;
         r->symbols[gone] = -1;

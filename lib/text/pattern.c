@@ -2,7 +2,7 @@
  *
  * Tokenizer files hold expressions as Ruby spells them. The list of constructs is closed: it has
  * those of published tokenizers (GPT-2, GPT-4, o200k, Llama 3, BLOOM, Qwen, DeepSeek, NeoX), and
- * everything else is refused by name. Most of them mean the same in both spellings. These do not:
+ * everything else is refused by name. Most mean the same in PCRE2. These do not:
  *
  *   \s \S      Unicode's White_Space and its complement, as ranges: PCRE2 has U+180E too
  *   \d         \p{Nd}
@@ -10,15 +10,15 @@
  *   (..)       (?:..): nothing refers back
  *   .          [^\n]
  *
- * Every literal becomes \x{..}, so no character can be taken for syntax. Refused too is what reads
- * the same and means something else: {m,n}+ repeats the repetition in Ruby, and a caseless "ss"
+ * Every literal becomes \x{..}, so no character can be taken for syntax. Constructs that look equal
+ * but differ in meaning are refused too: {m,n}+ repeats the repetition in Ruby, and a caseless "ss"
  * matches U+00DF.
  *
  * An expression is simple if an attempt to match takes time in proportion to the text it looks at.
- * If an alternative has one long repetition, its ends are tried once each. If it has two, and what
- * follows them can fail, the second is tried again for every end of the first: the time grows with
- * the square of the text. A repeated group counts as more than one. The cutter gives expressions
- * that are not simple a smaller budget. */
+ * If an alternative has one long repetition, each of its ends is tried once. If it has two, and an
+ * item after them can fail, the second is tried again for every end of the first: the time grows
+ * with the square of the text. A repeated group counts as more than one. The cutter gives
+ * expressions that are not simple a smaller budget. */
 #include <string.h>
 
 #include "text/pattern.h"
@@ -129,7 +129,7 @@ static alibi_status take_escaped(struct translation *t, uint32_t *code)
     return ALIBI_OK;
 }
 
-/* Whether \s \S \d \D \p{..} \P{..} comes. */
+/* Whether \s \S \d \D \p{..} or \P{..} is next. */
 static bool comes_class(const struct translation *t)
 {
     return peek(t, 0) == '\\' && peek(t, 1) != '\0' && strchr("sSdDpP", peek(t, 1)) != NULL;
@@ -190,8 +190,8 @@ static alibi_status take_literal(struct translation *t)
         TRY_RETURN(take_escaped(t, &code));
     else
         code = take_character(t);
-    /* Two letters that are one in the other case: U+00DF, U+FB00 and the like. Other languages have
-     * more. */
+    /* Two letters that are one character in the other case, such as U+00DF and U+FB00. Letters
+     * beyond ASCII have more such cases and are all refused. */
     for (size_t i = 0; i < sizeof folding / sizeof *folding; i++)
         folds = folds || ((t->previous | 0x20) == (uint32_t)folding[i][0] &&
                           (code | 0x20) == (uint32_t)folding[i][1]);
@@ -311,7 +311,7 @@ static int take_number(struct translation *t)
     return value;
 }
 
-/* ? * + {n} {n,} {n,m}, and ?+ *+ ++, which give nothing back. */
+/* ? * + {n} {n,} {n,m}, and the possessive ?+ *+ ++. */
 static alibi_status take_quantifier(struct translation *t)
 {
     size_t start = t->at;
@@ -400,7 +400,7 @@ static alibi_status take_item(struct translation *t)
     }
 }
 
-/* Appends the expression in PCRE2's spelling: plain ASCII that matches the same. */
+/* Appends the expression in PCRE2's spelling, in ASCII. */
 static alibi_status translate(struct text *out, bool *simple, const char *pattern, const char *path)
 {
     struct translation t = {

@@ -1,4 +1,4 @@
-/* shard_files.c - the JSON files beside token shards
+/* shard_files.c - the JSON files in a folder of token shards
  *
  *   index.json     { "format": 1, "tokenizer": crc32, "width": 2 | 4,
  *                    "documents", "tokens", "words", "bytes",
@@ -21,7 +21,7 @@ enum {
     REQUEST_BYTES_MAX = 1 << 30,
 };
 
-#define COUNT_MAX (INT64_MAX / 4) /* of counts that a file may name: more can still be added */
+#define COUNT_MAX (INT64_MAX / 4) /* of a count in a file, so that sums do not overflow */
 
 /* ---- lists of shards */
 
@@ -261,8 +261,8 @@ alibi_status request_format(const struct request *r, struct text *json, bool *ce
     return ALIBI_OK;
 }
 
-/* What differs: `there` is the folder's request, `now` the one of this call. A function that
- * returns true has recorded the message. */
+/* The first difference: `there` is the folder's request, `now` that of this call. The message is
+ * recorded with fail(). */
 
 static long long number(const json_t *object, const char *key)
 {
@@ -301,7 +301,7 @@ static void explain_file(const json_t *there, const json_t *now, size_t i)
     else if (i >= had || !is_listed(there, added))
         fail(ALIBI_BAD_INPUT, "'%s' is new", added);
     else
-        fail(ALIBI_BAD_INPUT, "'%s' is in the place of '%s'", added, gone);
+        fail(ALIBI_BAD_INPUT, "'%s' is at the position of '%s'", added, gone);
     if (had != has)
         fail_context(ALIBI_BAD_INPUT, "it had %zu file%s, this request has %zu", had,
                      had == 1 ? "" : "s", has);
@@ -348,7 +348,7 @@ static void explain_difference(const json_t *there, const json_t *now, const cha
     if (files_differ(json_object_get(there, "files"), json_object_get(now, "files")))
         return;
     if (equal(there, now, "shard_tokens"))
-        fail(ALIBI_BAD_INPUT, "'%s' is not spelled as this version writes it", path);
+        fail(ALIBI_BAD_INPUT, "'%s' is not formatted as this version writes it", path);
     else
         fail(ALIBI_BAD_INPUT, "it has %lld tokens in a shard, this request %lld",
              number(there, "shard_tokens"), number(now, "shard_tokens"));
@@ -360,15 +360,17 @@ alibi_status request_compare(bool *same, const struct text *json, const char *fo
     char *path = NULL, *found = NULL;
     json_t *there = NULL, *now = NULL;
     size_t bytes;
+    bool equal_bytes;
 
     TRY(path_join(&path, folder, NAME_SHARD_REQUEST));
     TRY(file_read_all(&found, &bytes, path, REQUEST_BYTES_MAX));
-    *same = bytes == json->length && memcmp(found, json->data, bytes) == 0;
-    if (!*same) {
+    equal_bytes = bytes == json->length && memcmp(found, json->data, bytes) == 0;
+    if (!equal_bytes) {
         TRY(json_parse(&there, found, bytes, path));
         TRY(json_parse(&now, json->data, json->length, NAME_SHARD_REQUEST));
         explain_difference(there, now, path);
     }
+    *same = equal_bytes;
 out:
     json_decref(there);
     json_decref(now);

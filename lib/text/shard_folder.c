@@ -61,13 +61,13 @@ static alibi_status check_names(const struct listing *l, const char *folder)
                      shard_number(name) >= 0;
         if (!first && !(begun && later))
             return fail(ALIBI_BAD_INPUT,
-                        "folder '%s' holds '%s': shards need a folder of their own", folder, name);
+                        "folder '%s' holds '%s'; shards need a folder of their own", folder, name);
     }
     return ALIBI_OK;
 }
 
-/* Removes unfinished shards, and those that progress.json does not name: the first `finished` stay.
- */
+/* Removes unfinished shards, and those that progress.json does not name, except the first
+ * `finished`. */
 static alibi_status clear_leftovers(const struct listing *l, const char *folder, int64_t finished)
 {
     for (int i = 0; i < l->count; i++) {
@@ -132,8 +132,8 @@ out:
     return status;
 }
 
-/* Stopped anywhere in between, it leaves a folder of ours. The lock is removed last: until then
- * nobody else writes here. */
+/* If it is stopped in between, the folder is still one of ours. The lock is removed last, so no
+ * other process writes here before that. */
 alibi_status shard_folder_remove(const char *folder)
 {
     TRY_RETURN(file_remove_within(folder, NAME_TOKENIZER));
@@ -162,7 +162,7 @@ static alibi_status open_finished(const char *folder, const struct text *request
                     folder);
     TRY_RETURN(file_remove_within(folder, NAME_SHARD_PROGRESS));
     TRY_RETURN(shard_index_read(index, folder));
-    call_note(call, "'%s' is finished: nothing is left to do", folder);
+    call_note(call, "'%s' is finished; there is nothing to do", folder);
     return ALIBI_OK;
 }
 
@@ -178,7 +178,7 @@ static alibi_status open_unfinished(const struct listing *l, const char *folder,
     if (has(l, NAME_SHARD_PROGRESS))
         TRY(progress_read(&read, folder));
     if (read.shards.count == 0) {
-        /* Nothing is finished, so the request that began here does not matter. */
+        /* No shard is finished, so an earlier request does not matter. */
         progress_fini(&read);
         read.request = crc;
         TRY(file_remove_within(folder, NAME_SHARD_PROGRESS));
@@ -194,7 +194,7 @@ static alibi_status open_unfinished(const struct listing *l, const char *folder,
         if (read.request != crc)
             TRY(fail(ALIBI_BAD_INPUT,
                      "'%s/" NAME_SHARD_PROGRESS "' does not belong to the " NAME_SHARD_REQUEST
-                     " beside it; remove the folder and start again",
+                     " there; remove the folder and start again",
                      folder));
         TRY(clear_leftovers(l, folder, read.shards.count));
     }
@@ -227,15 +227,15 @@ out:
 
 /* ---- one shard being written
  *
- * It is written aside and gets its name when it is on the disk. The header says how many tokens
- * there are: it is written for a full shard, and once more at the end of a folder's last one. */
+ * It is written aside and gets its name when it is on the disk. The header has the number of
+ * tokens: it is written for a full shard, and again if the last shard of a folder has fewer. */
 
 enum { BUFFER_BYTES = 1 << 20 };
 
 struct shard_writer {
     char *folder, *path, *aside;
     struct file *file;
-    struct shard_entry entry; /* until the end, crc32 is of the tokens alone */
+    struct shard_entry entry; /* crc32 is of the tokens alone until the end */
     int64_t capacity;
     int width;
     bool unfinished; /* a file exists at `aside` */

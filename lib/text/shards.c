@@ -1,7 +1,7 @@
 /* shards.c - tokens in memory, and tokens in files, which are mapped
  *
- *   a folder with index.json       written by alibi_tokenize(): every byte is under a checksum, and
- *                                  the tokenizer is beside it
+ *   a folder with index.json       written by alibi_tokenize(): every byte has a checksum, and the
+ *                                  folder has the tokenizer
  *   one of its shards alone        its checksum and tokenizer are known; its documents, words and
  *                                  bytes are not
  *   a folder with request.json     begun by alibi_tokenize() and not finished
@@ -87,8 +87,8 @@ alibi_status shards_append(struct shard **shards, int *count, const int32_t *ids
 
 /* ---- every byte, every id */
 
-/* checksum(A B) = checksum(A 0...0) ^ checksum(B), with as many zeros as B is long: all threads
- * take blocks, in any order. */
+/* checksum(A B) = checksum(A 0...0) ^ checksum(B), with as many zeros as B has bytes. So threads
+ * can take blocks in any order. */
 void shard_seal(struct shard *s)
 {
     const char *bytes = s->ids;
@@ -134,7 +134,8 @@ alibi_status shard_check(const struct shard *s, int64_t vocab)
         return ALIBI_OK;
     while (shard_id(s, i) < vocab)
         i++;
-    return fail(ALIBI_BAD_INPUT, "'%s': token %lld is %lu, but the tokenizer's ids end at %lld",
+    return fail(ALIBI_BAD_INPUT,
+                "'%s': token %lld is %lu, but the largest id of the tokenizer is %lld",
                 s->path ? s->path : "text", (long long)i, (unsigned long)shard_id(s, i),
                 (long long)vocab - 1);
 }
@@ -155,7 +156,7 @@ struct opening {
     const struct alibi_call *call;
 };
 
-/* The file must be as the list says. */
+/* Checks that the file is the one of the list. */
 static alibi_status compare(const struct shard *s, int width, const struct shard_entry *entry,
                             const char *list)
 {
@@ -175,7 +176,7 @@ static alibi_status compare(const struct shard *s, int width, const struct shard
     return ALIBI_OK;
 }
 
-/* Maps the file, seals it, and compares it with `entry` if there is one. */
+/* Maps the file, computes its checksum, and compares it with `entry` unless that is NULL. */
 static alibi_status add_file(struct opening *o, const char *path, const struct shard_entry *entry)
 {
     alibi_status status;
@@ -244,11 +245,10 @@ static alibi_status read_tokenizer(alibi_tokenizer **out, const struct shard_ind
     TRY(file_read_all(&bytes, &length, path, TOKENIZER_BYTES_MAX));
     TRY(tokenizer_read(&t, bytes, length, path));
     if (tokenizer_checksum(t) != index->tokenizer)
-        TRY(fail(
-            ALIBI_BAD_INPUT,
-            "'%s' is not the tokenizer of these shards: its checksum is %08lx, but " NAME_SHARD_INDEX
-            " says %08lx",
-            path, (unsigned long)tokenizer_checksum(t), (unsigned long)index->tokenizer));
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' is not the tokenizer of these shards: its checksum is %08lx, "
+                 "but " NAME_SHARD_INDEX " says %08lx",
+                 path, (unsigned long)tokenizer_checksum(t), (unsigned long)index->tokenizer));
     *out = t;
     t = NULL;
 out:
@@ -426,12 +426,12 @@ static alibi_status open_folder(struct opening *o, struct shard_index *index, bo
     if (unfinished)
         return fail(
             ALIBI_BAD_INPUT,
-            "'%s' holds unfinished shards: run the alibi tokenize that began them again to finish",
+            "'%s' holds unfinished shards; repeat the alibi tokenize command that began them",
             o->path);
     return open_foreign(o);
 }
 
-/* A file with a name like ours and an index beside it is a part of that. */
+/* A file with a name like ours is a part of the index in its folder, if there is one. */
 static alibi_status open_file(struct opening *o, struct shard_index *index, bool *has_index,
                               alibi_tokenizer **tokenizer)
 {

@@ -1,4 +1,4 @@
-/* shards.h - the files beside token shards, and the folder that alibi_tokenize() fills
+/* shards.h - the folder that alibi_tokenize() fills, and its JSON files
  *
  *   request.json     the request: tokenizer, input files, options; written first, stays
  *   progress.json    the finished shards, and the place where the text continues; replaced after
@@ -13,8 +13,8 @@
 
 /* ---- index.json, progress.json, request.json (shard_files.c) */
 
-/* Shards of a folder: a process can map a few more, and a list of so many is far below the size
- * that is read. Tests make it small. */
+/* The most shards of a folder. A process can map a few more files, and their list is far below the
+ * limit on its size. Tests make it small. */
 extern int64_t shards_max;
 
 struct shard_list {
@@ -29,8 +29,8 @@ void shard_index_format(const struct shard_index *x, struct text *json);
 struct progress {
     uint32_t request;         /* checksum of request.json */
     struct shard_list shards; /* the finished ones */
-    /* Where to continue: the text from `place` on gives tokens of which the first `skip` are in
-     * these shards. The counts are those of the text before it. */
+    /* Where to continue: the text from `place` on gives tokens, and the first `skip` of them are in
+     * these shards. The counts are those of the text before `place`. */
     struct place place;
     bool within_word;
     int64_t skip;
@@ -46,7 +46,7 @@ struct request {
     const struct alibi_reading *reading;
     int64_t shard_tokens;
 };
-/* *certain if sizes and times show whether the input is the same: not so for pipes. */
+/* *certain if sizes and times show whether the input is the same, which they do not for pipes. */
 alibi_status request_format(const struct request *r, struct text *json, bool *certain);
 /* *same if the folder's request is this one; otherwise alibi_error() says what differs. */
 alibi_status request_compare(bool *same, const struct text *json, const char *folder);
@@ -57,10 +57,10 @@ alibi_status request_compare(bool *same, const struct text *json, const char *fo
  *   - empty, or without a finished shard: starts from the beginning; *progress is the start of the
  *     text.
  *   - with finished shards of the same request: *progress is where to continue. The shards
- *     themselves are not looked at.
+ *     are not opened.
  *   - finished, with the same request: *finished, and its index. `certain`: an equal request shows
  *     that the input is the same.
- * Anything else is ALIBI_BAD_INPUT, which says what differs or what is in the way. */
+ * Anything else is ALIBI_BAD_INPUT, which names the difference or the foreign file. */
 alibi_status shard_folder_open(const char *folder, const struct text *request, bool certain,
                                struct progress *progress, struct shard_index *index, bool *finished,
                                const struct alibi_call *call);

@@ -2,21 +2,19 @@
  *
  *   paths -> files -> input (checked text) -> runs of a document's text, and its end -> blocks
  *
- * A file is read once, from front to back, and never more of it than a buffer, or one line of JSON,
- * is in memory. Which documents there are depends on the files alone, not on how much is asked for
- * at a time.
+ * A file is read once, from front to back. At most a buffer of it, or one line of JSON, is in
+ * memory. The documents depend on the files alone, not on the sizes of blocks.
  *
- * Invariants: run is text of the document at `at`, and at.offset counts what of it was handed over.
- * The document has ended if `ended`: then run is all that is left of it. So an end always comes
- * with the last byte before it. */
+ * Invariants: `run` is text of the document at `at`, and at.offset counts its bytes that were
+ * handed over. If `ended`, run is the rest of the document. So the end of a document always comes
+ * with its last byte. */
 #include <stdatomic.h>
 #include <string.h>
 
 #include "text/source.h"
 
 enum {
-    WHITE_MAX = 1 << 16, /* a line that begins with more white space than this counts as text, and
-                            need not be kept */
+    WHITE_MAX = 1 << 16, /* a line that begins with more white space counts as text */
     LONGEST_CHARACTER = 4,
 };
 
@@ -33,8 +31,8 @@ struct input {
     const char *name;      /* for messages; borrowed */
     char *bytes;           /* [INPUT_BYTES], kept from file to file */
     size_t at, checked, end;
-    int64_t offset; /* of bytes[0] in the file, once that is unpacked */
-    int64_t line;   /* of bytes[checked], the first is 1 */
+    int64_t offset; /* of bytes[0] in the unpacked file */
+    int64_t line;   /* of bytes[checked], from 1 */
     bool ended;     /* the file ends at bytes[end], and all is checked */
 };
 
@@ -69,8 +67,8 @@ static int64_t count_lines(const char *bytes, size_t length)
     return lines;
 }
 
-/* Checks the bytes that are new. Fewer bytes than a character may have can be the start of one,
- * unless the file ends. */
+/* Checks the new bytes. Up to three bytes at the end may be the start of a character, unless the
+ * file ends. */
 static alibi_status input_check(struct input *in)
 {
     const char *fresh = in->bytes + in->checked;
@@ -91,8 +89,7 @@ static alibi_status input_check(struct input *in)
     return ALIBI_OK;
 }
 
-/* Drops the bytes before `at` and reads more. There must be room: at > 0 or checked < INPUT_BYTES -
- * 4. */
+/* Drops the bytes before `at` and reads more. Requires at > 0 or checked < INPUT_BYTES - 4. */
 static alibi_status input_fill(struct input *in)
 {
     size_t got = 0, room, done = in->at;
@@ -114,7 +111,7 @@ static alibi_status input_fill(struct input *in)
 struct source_entry {
     char *path;
     int64_t bytes; /* 0: not known */
-    bool named;    /* by the caller, not found in a folder */
+    bool named;    /* given by the caller, not found in a folder */
 };
 
 struct source {
@@ -123,14 +120,14 @@ struct source {
     int64_t count, capacity;
     struct alibi_reading reading; /* with a field of its own */
     int64_t bytes_before;         /* of the files that are done */
-    _Atomic int64_t bytes_done;   /* who waits for the next block may ask meanwhile */
+    _Atomic int64_t bytes_done;   /* read by the thread that waits for the next block */
 
-    struct builtin *builtin; /* the documents are its own, instead of those of files */
+    struct builtin *builtin; /* the source of documents instead of files; NULL: files */
     struct input in;
-    /* Takes text from `in` for run, or sees that the document ends; *more: all that is there was
-     * taken. */
+    /* Takes text from `in` into `run`, or notices the end of the document. *more: all of the
+     * buffer was taken. */
     alibi_status (*split)(struct source *s, bool *more);
-    bool within_line; /* not at its start, nor in the white space there */
+    bool within_line; /* past the white space at its start */
     struct text line; /* of JSON, as far as it was read */
     struct text text; /* that it holds */
     int64_t line_number;
@@ -147,7 +144,7 @@ struct source {
 
 static const struct alibi_option options[] = {
     { "format", ALIBI_OPTION_CHOICE, AT(format), 0, 0, "auto|text|jsonl", "auto", "NAME",
-      "what files hold; auto: JSON lines if named .jsonl or .ndjson, else text" },
+      "format of the files; auto: JSON lines if named .jsonl or .ndjson, else text" },
     { "field", ALIBI_OPTION_TEXT, AT(field), 0, 0, NULL, "text", "NAME",
       "JSON lines: the member that holds the text" },
     { "document", ALIBI_OPTION_CHOICE, AT(document), 0, 0, "file|line|blank-line", "file", "NAME",
@@ -211,8 +208,8 @@ static void split_within_line(struct source *s, bool *more)
     s->ended = s->reading.document == ALIBI_DOCUMENT_LINE;
 }
 
-/* Steps over the line if it is blank, which ends a document; else the line has begun, with its
- * white space. */
+/* Skips the line if it is blank, which ends a document. Otherwise the line begins with its white
+ * space. */
 static void split_line_start(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
@@ -248,7 +245,7 @@ static bool is_blank(struct slice line)
     return true;
 }
 
-/* A text that is empty is no document. */
+/* An empty text is not a document. */
 static alibi_status take_json(struct source *s, struct slice line)
 {
     s->line_number++;
@@ -270,7 +267,8 @@ static alibi_status keep_line(struct source *s, const char *bytes, size_t length
     return text_status(&s->line);
 }
 
-/* Most lines are whole in the buffer and are read there; the parts of others are joined first. */
+/* Most lines are complete in the buffer and are read there. The parts of others are joined first.
+ */
 static alibi_status split_json(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
@@ -290,7 +288,7 @@ static alibi_status split_json(struct source *s, bool *more)
     return take_json(s, line);
 }
 
-/* ---- one step after the other */
+/* ---- events */
 
 static alibi_status split_builtin(struct source *s, bool *more)
 {
@@ -407,8 +405,7 @@ static alibi_status add_end(struct block *b)
     return ALIBI_OK;
 }
 
-/* Bytes of the run, whole characters, for which there is room; at least one character for a block
- * that has none. */
+/* Bytes of the run that fit, in whole characters; at least one character if need_one. */
 static size_t fitting(struct slice run, size_t room, bool need_one)
 {
     size_t bytes = room;
@@ -561,7 +558,7 @@ static alibi_status check_reading(const struct alibi_reading *r)
                  r->document <= ALIBI_DOCUMENT_BLANK_LINE;
 
     if (!known)
-        return fail(ALIBI_USAGE, "format %d, document %d: no such way to read", r->format,
+        return fail(ALIBI_USAGE, "unknown way to read text: format %d, document %d", r->format,
                     r->document);
     return ALIBI_OK;
 }

@@ -1,4 +1,4 @@
-/* source.h - within the pipeline: a limit of source.c, and the stretches of stretches.c */
+/* source.h - limits of source.c, and the stretches of stretches.c */
 #ifndef SOURCE_H
 #define SOURCE_H
 
@@ -6,13 +6,13 @@
 
 enum { INPUT_BYTES = 1 << 18 }; /* the buffer of a file */
 
-/* Bytes of a line of JSON that does not fit into the buffer of a file. A variable for the tests. */
+/* The most bytes of a line of JSON. Tests make it small. */
 extern size_t source_line_max;
 
 /* ---- stretches: documents cut into stretches that all threads take at the same time
  *
- *   block ── stretches_take ── parts of about PART_BYTES ── stretches_run ── a result per part, in
- *   the order of the text
+ *   block ── stretches_take ── parts of about PART_BYTES
+ *         ── stretches_run ── a result per part, in the order of the text
  *
  * Where a tokenizer cuts a text depends on all text before. So every part begins at a guess, before
  * a blank that follows something else, and all parts are run at once. Then, in order, each is

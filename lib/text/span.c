@@ -157,8 +157,8 @@ void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, in
     *bytes = n.bytes;
 }
 
-/* Documents of which the span has any part. Without end tokens they are known for the whole only.
- */
+/* Documents that are at least partly in the span. Without end tokens only those of the whole corpus
+ * are known. */
 static int64_t documents_of(struct span s, int64_t ends)
 {
     const alibi_corpus *c = s.corpus;

@@ -8,7 +8,7 @@
 
 #include "text/source.h"
 
-/* The end of a line is seen in its last byte; a whole character takes four. */
+/* A line end is in the last byte; a whole character takes up to four. */
 enum { KEPT_BYTES = 4, CUT_REACH = 8 << 10 };
 
 alibi_status stretches_new(struct stretches **out)
@@ -33,7 +33,7 @@ void stretches_free(struct stretches *s)
 
 /* ---- taking a block */
 
-/* Moves the text that is not done to the front. All ends were passed: it is after the last one. */
+/* Moves the text that is not done to the front. It is after the last end. */
 static void drop_done(struct stretches *s)
 {
     size_t document = s->end_count > 0 ? s->ends[s->end_count - 1] : 0;
@@ -77,8 +77,8 @@ static alibi_status append_block(struct stretches *s, const struct block *b)
 
 /* ---- parts */
 
-/* Marks beside letters: those of ASCII, and the blocks of UTF-8 that hold what Chinese and Japanese
- * put between sentences. */
+/* Punctuation: that of ASCII, and the blocks of UTF-8 with the punctuation of Chinese and Japanese.
+ */
 static bool is_mark(const char *text, size_t at, size_t limit)
 {
     unsigned char c = (unsigned char)text[at];
@@ -116,9 +116,9 @@ static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
     return at;
 }
 
-/* Where a part that should end at `at` does; the document ends at `limit`. Text without blanks is
- * cut where nearly every tokenizer cuts it, and if even that is not there, anywhere: a wrong guess
- * costs time, but so does a part without end. */
+/* The end of a part that should end near `at`; the document ends at `limit`. Text without blanks is
+ * cut before punctuation, where nearly every tokenizer cuts, and without that anywhere. A wrong
+ * guess costs time, but so does an endless part. */
 static size_t likely_cut(const struct stretches *s, size_t at, size_t limit)
 {
     size_t reach = limit - at > CUT_REACH ? at + CUT_REACH : limit, cut = blank_cut(s, at, reach);
@@ -159,8 +159,7 @@ static alibi_status add_part(struct stretches *s, struct part p)
     return ALIBI_OK;
 }
 
-/* A document may end where the text before it was already done: then there is an end, but no text.
- * */
+/* A document may end where the text is already done: then there is an end, but no text. */
 static alibi_status plan_parts(struct stretches *s)
 {
     size_t at = s->from;
@@ -185,13 +184,13 @@ alibi_status stretches_take(struct stretches *s, const struct block *b)
 
 /* ---- running */
 
-/* Where the part of document `document` that is here starts. */
+/* Where the text of a document starts, as far as it is here. */
 static size_t document_start(const struct stretches *s, int64_t document)
 {
     return document > 0 ? s->ends[document - 1] : 0;
 }
 
-/* text[*at..stop) of that document, of which `sight` bytes after `stop` may be looked at. */
+/* Runs text[*at..stop) of a document. At most `sight` bytes after `stop` may be inspected. */
 static alibi_status run_stretch(const struct stretches *s, const struct stretch_work *work,
                                 int thread, int64_t part, int64_t document, size_t stop,
                                 size_t sight, size_t *at)
@@ -249,9 +248,9 @@ static void run_part(struct stretches *s, const struct stretch_work *work, int t
         failure_keep(&p->failure, status);
 }
 
-/* In order: what began in the wrong place, or did not see far enough, is run again, and the first
- * failure that remains is the true one. A part that stops early even so waits for more text, and so
- * does everything after it. */
+/* In order: a part that began at a wrong guess, or did not see far enough, is run again. The first
+ * failure that remains is the true one. A part that still stops early needs more text; it and
+ * everything after it are kept for the next block. */
 static alibi_status settle(struct stretches *s, const struct stretch_work *work)
 {
     size_t at = s->from;

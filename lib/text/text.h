@@ -21,9 +21,9 @@ alibi_status ids_append(struct ids *ids, const int32_t *at, int64_t count);
 
 /* A tokenizer never changes, and any number of threads may use one. */
 alibi_status tokenizer_new_bytes(alibi_tokenizer **out);
-/* Takes the file, also if it fails. */
+/* Takes ownership of the file, even on failure. */
 alibi_status tokenizer_new_bpe(alibi_tokenizer **out, struct bpe_file *file, const char *path);
-/* words[0] is for unknown words, words[1] for the end of a line. Copied. */
+/* words[0] replaces unknown words, words[1] is the end of a line. The words are copied. */
 alibi_status tokenizer_new_words(alibi_tokenizer **out, const struct slice *words, int64_t count);
 
 /* As tokenizer.json, read and written. */
@@ -34,10 +34,10 @@ alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json);
 /* Of that file: tokenizers with equal checksums give equal ids. */
 uint32_t tokenizer_checksum(const alibi_tokenizer *t);
 
-/* One more owner; each calls alibi_tokenizer_free. */
+/* Adds an owner. Each owner calls alibi_tokenizer_free. */
 alibi_tokenizer *tokenizer_share(const alibi_tokenizer *t);
 
-/* The bytes of one id, borrowed. The end of a document has no bytes, except for words; a word
+/* The bytes of an id, borrowed. The end of a document has no bytes, except for words; a word
  * includes the blank after it. */
 const char *tokenizer_bytes(const alibi_tokenizer *t, int32_t id, size_t *bytes);
 /* A whole text, without an end. */
@@ -46,8 +46,8 @@ alibi_status tokenizer_encode(const alibi_tokenizer *t, const char *text, size_t
 
 /* ---- encoding part by part (tokenizer.c) */
 
-/* A part of a document: text[from..stop) is to be encoded. text[0..end) may be looked at, and no
- * more of the document is known unless `last`: then it ends at `end`. */
+/* A part of a document. text[from..stop) is to be encoded; text[0..end) is known and may be
+ * inspected. If `last`, the document ends at `end`; otherwise it may continue. */
 struct stretch {
     const char *text;
     size_t from, stop, end;
@@ -66,8 +66,7 @@ void encoder_free(struct encoder *e);
 alibi_status encoder_run(struct encoder *e, const struct stretch *s, struct ids *ids,
                          size_t *reached);
 
-/* Appends the end id, if the tokenizer has one; for words, only if the last line has no line end.
- */
+/* Appends the end id, if the tokenizer has one; for words, only if the last line has no end. */
 alibi_status encoder_end(struct encoder *e, struct slice document_tail, struct ids *ids);
 
 /* ---- pieces (pattern.c, cutter.c): text cut by the regular expressions of a BPE */
@@ -124,8 +123,8 @@ int64_t source_bytes_done(const struct source *s);
 alibi_status source_seek(struct source *s, struct place place);
 /* Replaces the content of the block by the next `bytes` of text, about. At the end of the input
  * there is nothing: bytes == 0, no ends. The end of a document comes with its last byte. The line
- * ends of its lines are part of it; blank lines are no documents. Only UTF-8 without a byte 0
- * passes; documents are never empty. ALIBI_BAD_INPUT names file and place. */
+ * ends of its lines are part of it; blank lines are not documents. Text that is not UTF-8 or has a
+ * byte 0 is refused; documents are never empty. ALIBI_BAD_INPUT names file and place. */
 alibi_status source_read(struct source *s, struct block *b, size_t bytes);
 
 /* ---- the built-in text (builtin.c), document by document */
@@ -169,7 +168,7 @@ struct shard {
     void *ids;
     int width;         /* bytes of an id: 2 or 4 */
     int64_t count;     /* of ids */
-    int64_t capacity;  /* in memory: room for so many ids */
+    int64_t capacity;  /* in memory: of ids */
     int64_t first;     /* index in the corpus */
     uint32_t checksum; /* of the ids as they are stored, once they are sealed */
     char *path;        /* of the file, for messages; NULL: in memory */
@@ -237,7 +236,7 @@ const char *corpus_name(const alibi_corpus *c);
 struct alibi_builtin corpus_builtin(const alibi_corpus *c);
 /* Whether the validation split is a text of its own, not a part of the files. */
 bool corpus_has_own_valid(const alibi_corpus *c);
-/* Of all tokens: a resumed run must see the same text. And of all except those of such a text. */
+/* Of all tokens, since a resumed run must see the same text; and of all without such a text. */
 uint32_t corpus_checksum(const alibi_corpus *c);
 uint32_t corpus_files_checksum(const alibi_corpus *c);
 
@@ -248,7 +247,7 @@ void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);
  * first byte. */
 void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes);
 
-/* A corpus of text already in memory, for tests, as bytes. Each text is a document. */
+/* A corpus of texts in memory, as bytes, for tests. Each text is a document. */
 alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int count);
 
 /* ---- batches (batches.c) */
@@ -272,8 +271,7 @@ void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int3
 struct loader;
 alibi_status loader_new(struct loader **out, const struct batches *b);
 void loader_free(struct loader *l);
-/* Batch `number`, borrowed until the next call. Any order works; the successor of the last one is
- * there already. */
+/* Batch `number`, borrowed until the next call. Any order works; number + 1 is read ahead. */
 alibi_status loader_get(struct loader *l, int64_t number, const int32_t **tokens,
                         const int32_t **targets);
 

@@ -1,11 +1,11 @@
 /* tokenize.c - text of any size to token shards in a folder, or to a callback as they come
  *
- *   source -> encoding (ids, block by block) -> shards, each followed by progress.json ->
- * index.json
+ *   source -> encoding (ids, block by block) -> shards -> index.json
+ *                                               each followed by progress.json
  *
  * Invariant: from the first shard on, progress.json names finished shards that are on the disk and
- * a place in the text from which the remaining tokens follow. The next call clears everything else
- * that a stopped one leaves. */
+ * a place in the text from which the remaining tokens follow. Everything else that a stopped call
+ * leaves is removed by the next one. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ int64_t shards_max = 50000;
 struct meter {
     double started;
     int64_t total;       /* bytes of the source; 0: not known */
-    int64_t first, done; /* of them before this call, and now */
+    int64_t first, done; /* bytes done before this call, and now */
     int64_t first_token, tokens;
 };
 
@@ -26,11 +26,15 @@ static struct meter meter_start(const struct source *source, int64_t tokens)
 {
     int64_t first = source_bytes_done(source);
 
-    return (
-        struct meter){ clock_seconds(), source_bytes_total(source), first, first, tokens, tokens };
+    return (struct meter){ .started = clock_seconds(),
+                           .total = source_bytes_total(source),
+                           .first = first,
+                           .done = first,
+                           .first_token = tokens,
+                           .tokens = tokens };
 }
 
-/* The bytes done in this call gave `value`: what will the remaining ones give? */
+/* The bytes of this call took or gave `value`. The estimate for the remaining bytes; 0: unknown. */
 static double extrapolate(const struct meter *m, double value)
 {
     if (m->done <= m->first || m->total <= m->done)
@@ -83,17 +87,16 @@ static alibi_status fail_stopped(const struct tokenizing *t)
 
     if (shards == 0)
         return fail(ALIBI_INTERRUPTED,
-                    "stopped before '%s' had a whole shard: the same command starts from the "
+                    "stopped before '%s' had a complete shard; the same command starts from the "
                     "beginning",
                     t->folder);
     return fail(ALIBI_INTERRUPTED,
-                "stopped: '%s' has %lld whole shard%s, and the same command "
-                "continues after %s",
+                "stopped; '%s' has %lld complete shard%s, and the same command resumes after %s",
                 t->folder, shards, shards > 1 ? "s" : "", shards > 1 ? "them" : "it");
 }
 
-/* A full disk is better reported now than in the middle of a shard. Compression, and other writers,
- * make the size a guess. */
+/* Reports a full disk now instead of in the middle of a shard. The size is an estimate, because of
+ * compression and other writers. */
 static alibi_status open_writer(struct tokenizing *t, int64_t at_hand)
 {
     double left =
@@ -147,8 +150,8 @@ static alibi_status write_ids(struct tokenizing *t, const int32_t *ids, int64_t 
     return ALIBI_OK;
 }
 
-/* A call that continues meets tokens again that are in shards already. If they differ, another text
- * was given. */
+/* A resumed call makes tokens again that are already in shards. If they differ, the text is another
+ * one. */
 static alibi_status compare_ids(struct tokenizing *t, const int32_t *ids, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -225,7 +228,7 @@ static alibi_status resume(struct tokenizing *t, bool certain)
               source_file(t->source, p->place.file), (long long)p->place.document + 1);
     if (certain)
         return source_seek(t->source, p->place);
-    /* A pipe may be fed another text: all of it is tokenized again, and compared. */
+    /* A pipe may have another text, so all of it is tokenized again and compared. */
     p->place = (struct place){ 0 };
     p->within_word = false;
     p->skip = p->documents = p->tokens = p->words = p->bytes = 0;
@@ -283,11 +286,10 @@ static alibi_status tokenize_in_folder(struct tokenizing *t, bool certain,
                                                   p->shards.count, 0,         0 };
     }
 out:
-    shard_writer_free(t->writer); /* removes an unfinished shard, while the folder is still ours */
+    shard_writer_free(t->writer); /* removes an unfinished shard while the folder is locked */
     t->writer = NULL;
     if (status == ALIBI_BAD_INPUT && lock != NULL && before == PATH_NONE && p->shards.count == 0) {
-        /* A text that cannot be tokenized leaves no folder. Its own failure is the one to report.
-         */
+        /* A text that cannot be tokenized leaves no folder. Its failure is the one reported. */
         struct failure why;
         failure_keep(&why, status);
         shard_folder_remove(t->folder);

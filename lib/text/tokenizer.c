@@ -1,8 +1,11 @@
-/* tokenizer.c - text to ids and back: what all tokenizers share, and the one of bytes
+/* tokenizer.c - text to ids and back: the part that all kinds share, and the tokenizer of bytes
  *
- * A tokenizer is a kind, which is a row of functions, and the data of that kind. Callers see ids
- * only. A file of ours starts with the name of the kind, {"type": "bytes", "vocab": 257, "end":
- * 256}; all others are Hugging Face's. */
+ * A tokenizer is a kind, which is a row of functions, and the data of that kind. A file of ours
+ * starts with the name of the kind:
+ *
+ *   {"type": "bytes", "vocab": 257, "end": 256}
+ *
+ * All other files are Hugging Face's. */
 #include <string.h>
 
 #include "base/names.h"
@@ -94,7 +97,7 @@ static size_t skip_blanks(const char *bytes, size_t length, size_t at)
     return at;
 }
 
-/* Whether the first member is "type". Hugging Face's files have none of that name at the top. */
+/* Whether the first member is "type". Hugging Face's files have no such member at the top. */
 static bool is_ours(const char *bytes, size_t length)
 {
     static const char key[] = "\"type\"";
@@ -163,7 +166,7 @@ static alibi_status open_folder(alibi_tokenizer **out, const char *folder)
         TRY(open_pair(out, vocab, merges));
     else
         TRY(fail(ALIBI_BAD_INPUT,
-                 "'%s' has no tokenizer: neither tokenizer.json nor vocab.json is there", folder));
+                 "'%s' has no tokenizer: it has neither tokenizer.json nor vocab.json", folder));
 out:
     mem_free(whole);
     mem_free(vocab);
@@ -186,8 +189,8 @@ alibi_status alibi_tokenizer_open(alibi_tokenizer **out, const char *path, const
         TRY((kind == PATH_FOLDER ? open_folder : open_file)(&t, path));
     if (end != NULL && t->kind->set_end == NULL)
         TRY(fail(ALIBI_USAGE,
-                 "the end of a document cannot be '%s': a tokenizer of type %s has its own end",
-                 end, t->kind->type));
+                 "the end of documents cannot be '%s': a tokenizer of type %s has its own", end,
+                 t->kind->type));
     if (end != NULL)
         TRY(t->kind->set_end(t, end));
     *out = t;
@@ -202,7 +205,7 @@ alibi_status tokenizer_format(const alibi_tokenizer *t, struct text *json)
     TRY_RETURN(t->kind->format(t, json));
     if (json->length > TOKENIZER_BYTES_MAX)
         return fail(ALIBI_BAD_INPUT,
-                    "the tokenizer takes %zu bytes as a file, and at most %d can be read",
+                    "the file of the tokenizer would have %zu bytes, but at most %d can be read",
                     json->length, TOKENIZER_BYTES_MAX);
     return ALIBI_OK;
 }

@@ -1,6 +1,6 @@
 /* tokenizer.h - kinds of tokenizers, and the merges of byte-level BPE
  *
- * A new kind is one file with a row of functions, and its place in the table of tokenizer.c. */
+ * A new kind is one file with a row of functions, and an entry in the table of tokenizer.c. */
 #ifndef TOKENIZER_H
 #define TOKENIZER_H
 
@@ -12,7 +12,7 @@
 struct tokenizer_kind {
     const char *type;
 
-    /* From our own file, {"type": ...}; NULL: the kind has a file of another form. */
+    /* Reads our own file, {"type": ...}; NULL: the kind has a file of another form. */
     alibi_status (*read)(alibi_tokenizer **out, struct scan *s);
     /* Makes the token `name` the end of documents; NULL: the kind has one of its own. Only before
      * the tokenizer is shared. */
@@ -49,8 +49,8 @@ alibi_status tokenizer_finish(alibi_tokenizer *t);
 
 /* ---- merges of byte-level BPE (merge.c) */
 
-/* The merge of two neighbours, with its rank. Open addressing, at most half full. The values are in
- * the slots, not in an array beside them (base/hash.h): encoding looks up little else. */
+/* The merge of two neighbours, with its rank. Open addressing, at most half full. Values are in the
+ * slots, unlike in base/hash.h, because encoding spends its time on these lookups. */
 struct merge_slot {
     uint64_t pair; /* left in the high half, right in the low one; MERGE_FREE: free */
     int32_t rank, result;
@@ -63,7 +63,7 @@ struct merge_table {
     int shift; /* 64 - log2 of their number */
 };
 
-/* Of merges of the same pair the last one holds. */
+/* Of several merges of the same pair, the last one is used. */
 alibi_status merge_table_init(struct merge_table *t, const struct bpe_merge *merges, int64_t count);
 void merge_table_fini(struct merge_table *t);
 

@@ -13,10 +13,10 @@
  * such places. (The one exception is the text of the end: if the pattern does not cut it, it is
  * merged, and keeps the id that it has.)
  *
- * Merging a, b to r changes counts only beside it: where x a b y was, (x, a) and (b, y) lose what
- * (x, r) and (r, y) gain. Each occurrence is visited once when it is merged and at most once more
- * when it is found to be gone; each merge leaves one symbol less: the total time is linear in the
- * size of the distinct pieces, however long they are. */
+ * Merging a, b to r changes only the counts of neighbouring pairs: in x a b y, (x, a) and (b, y)
+ * lose the count that (x, r) and (r, y) gain. Each occurrence is visited once when it is merged,
+ * and at most once more when it is found to be gone. Each merge removes a symbol. So the total time
+ * is linear in the size of the distinct pieces. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +26,15 @@
 /* ---- the text
  *
  * Every distinct piece once, a cell for each of its bytes, a border before it and after it. A
- * symbol of n bytes covers n cells, of which the first and the last hold its id and the others
- * nothing: so from a symbol's first cell the next symbol is n cells on, and from the cell before it
- * the one before. Pieces are in the order of falling counts, so that the place of a cell says how
- * often its piece occurs. */
+ * symbol of n bytes covers n cells. Its first and last cell hold its id, the others nothing. So the
+ * next symbol is n cells after the first cell, and the cell before that is the last one of the
+ * previous symbol. Pieces are sorted by falling count, so the index of a cell gives the count of
+ * its piece. */
 #define CELL_NONE UINT32_MAX /* a border, or within a symbol */
 
 struct weight_group {
-    uint32_t first; /* cell, from which on pieces occur */
-    int64_t count;  /* so often */
+    uint32_t first; /* cell of the group */
+    int64_t count;  /* of each of its pieces */
 };
 
 struct cells {
@@ -111,7 +111,7 @@ static int64_t cells_weight(const struct cells *c, uint32_t cell)
 struct pair {
     uint64_t key;     /* left id, right id: in the order in which ties are broken */
     int64_t count;    /* occurrences, weighted by those of the pieces */
-    uint32_t *places; /* first cells of all occurrences, ascending, and of some that are no more */
+    uint32_t *places; /* first cells of all occurrences, ascending, and of some that are gone */
     int64_t place_count;
 };
 
@@ -120,8 +120,8 @@ static uint64_t pair_key(uint32_t left, uint32_t right)
     return (uint64_t)left << 32 | right;
 }
 
-/* A pair in the heap, with the count that it had when it came there. Counts only fall: one that
- * comes out with a count that is no longer true goes back with the true one. */
+/* A pair in the heap, with the count that it had when it was added. Counts only fall, so a
+ * candidate with an outdated count is put back with the current one. */
 struct candidate {
     int64_t count;
     uint64_t key;
@@ -257,10 +257,10 @@ static struct pair *pairs_take_best(struct pairs *p, int64_t min_count)
 #define END_TEXT "<|endoftext|>"
 enum { END_ID = 0, BYTES = 256 };
 
-/* Merges of pieces that repeat may grow without bound, each a token of its own. */
+/* In repetitive pieces each merge may double the length of the tokens. */
 enum { TOKENS_BYTES_MAX = 256 << 20 };
 
-/* A symbol beside the merged pair: on its left, or on its right. */
+/* A symbol next to the merged pair, on its left or on its right. */
 struct neighbour {
     int64_t weight;   /* how often, weighted */
     int64_t events;   /* at how many places */
@@ -305,7 +305,7 @@ static alibi_status add_token(struct trainer *t, struct slice left, struct slice
     if (t->token_bytes + length > TOKENS_BYTES_MAX)
         return fail(
             ALIBI_BAD_INPUT,
-            "the text repeats pieces so long that %lld tokens have %d bytes: ask for a smaller vocabulary",
+            "the text is so repetitive that %lld tokens have %d bytes; use a smaller --vocab",
             (long long)t->token_count, TOKENS_BYTES_MAX);
     TRY_RETURN(arena_new(&t->token_memory, (void **)&token, length, "tokens"));
     memcpy(token, left.at, left.bytes);
@@ -361,15 +361,8 @@ static alibi_status join_tokens(struct trainer *t, uint32_t left, uint32_t right
 
 /* ---- the pairs of bytes */
 
-static alibi_status add_pair_of_bytes(struct trainer *t, struct neighbour *n, uint32_t left,
-                                      uint32_t right)
-{
-    if (n->weight < t->min_count)
-        return ALIBI_OK;
-    return pairs_add(&t->pairs, pair_key(left, right), n->weight, n->events, &n->places);
-}
-
-/* Once to count, once to note the places. seen [257 * 257] */
+/* One pass counts the pairs, another notes the places of those that are frequent enough.
+ * seen [257 * 257] */
 static alibi_status find_pairs(struct trainer *t, struct neighbour *seen)
 {
     const uint32_t *at = t->cells.at;
@@ -381,8 +374,12 @@ static alibi_status find_pairs(struct trainer *t, struct neighbour *seen)
             seen[at[i] * row + at[i + 1]].events++;
         }
     for (uint32_t left = 0; left < row; left++)
-        for (uint32_t right = 0; right < row; right++)
-            TRY_RETURN(add_pair_of_bytes(t, &seen[left * row + right], left, right));
+        for (uint32_t right = 0; right < row; right++) {
+            struct neighbour *n = &seen[left * row + right];
+            if (n->weight >= t->min_count)
+                TRY_RETURN(
+                    pairs_add(&t->pairs, pair_key(left, right), n->weight, n->events, &n->places));
+        }
     for (uint32_t i = 0; i + 1 < t->cells.count; i++)
         if (at[i] != CELL_NONE && at[i + 1] != CELL_NONE &&
             seen[at[i] * row + at[i + 1]].places != NULL)
@@ -486,8 +483,8 @@ static void forget_events(struct side *s)
     s->met_count = s->event_count = 0;
 }
 
-/* In "abab" the first merge makes a pair (r, a) that the second one removes: there r is on
- * the left of a pair (a, b). */
+/* In "abab" the first merge makes a pair (r, a), and the second one removes it: there r is the left
+ * neighbour of (a, b). */
 static void settle_counts(struct trainer *t, uint32_t left, uint32_t right, uint32_t joined)
 {
     for (int64_t i = 0; i < t->left.met_count; i++)
@@ -568,15 +565,6 @@ static alibi_status copy_tokens(struct bpe_file *f, const struct trainer *t)
     return ALIBI_OK;
 }
 
-static alibi_status describe_end(struct bpe_file *f)
-{
-    TRY_RETURN(NEW_ZERO_ARRAY(&f->added, 1, "added tokens"));
-    f->added[0] =
-        (struct bpe_added){ f->tokens[END_ID], END_ID, .special = true, .in_vocab = true };
-    f->added_count = 1;
-    return ALIBI_OK;
-}
-
 static alibi_status build_file(struct bpe_file **out, struct trainer *t, const uint32_t *symbols)
 {
     alibi_status status;
@@ -584,7 +572,10 @@ static alibi_status build_file(struct bpe_file **out, struct trainer *t, const u
 
     TRY(NEW_ZERO_ARRAY(&f, 1, "a tokenizer"));
     TRY(copy_tokens(f, t));
-    TRY(describe_end(f));
+    TRY(NEW_ZERO_ARRAY(&f->added, 1, "added tokens"));
+    f->added[0] =
+        (struct bpe_added){ f->tokens[END_ID], END_ID, .special = true, .in_vocab = true };
+    f->added_count = 1;
     for (int byte = 0; byte < BYTES; byte++)
         f->byte_ids[byte] = (int32_t)symbols[byte];
     f->merges = t->merges;

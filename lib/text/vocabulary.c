@@ -38,7 +38,7 @@ static const struct {
 
 enum { NAMED = sizeof named / sizeof *named };
 
-/* A text that looks like a name is meant as one: as an expression it would match that word only. */
+/* Text that looks like a name is taken as one: as an expression it would match only that word. */
 static bool looks_like_a_name(const char *pattern)
 {
     for (; *pattern != '\0'; pattern++)
@@ -57,10 +57,9 @@ static alibi_status find_expression(const char **out, const char *pattern)
             return ALIBI_OK;
         }
     if (looks_like_a_name(wanted))
-        return fail(
-            ALIBI_USAGE,
-            "option 'pattern': '%s' is none of gpt2, bloom, gpt4, nor an expression that cuts text",
-            wanted);
+        return fail(ALIBI_USAGE,
+                    "option 'pattern': '%s' is none of gpt2, bloom, gpt4, and not an expression",
+                    wanted);
     *out = wanted;
     return ALIBI_OK;
 }
@@ -75,10 +74,11 @@ static alibi_status check(const struct alibi_vocabulary *how)
         (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
         return fail(
             ALIBI_USAGE,
-            "option 'vocab': %lld is not within %d..%d, as a bpe needs it: it has every byte and an end",
+            "option 'vocab': %lld is outside %d..%d, the range for bpe, which has every byte "
+            "and an end",
             (long long)how->vocab, VOCAB_BPE_MIN, VOCAB_BPE_MAX);
     if (how->type == ALIBI_WORDS && how->vocab == 1)
-        return fail(ALIBI_USAGE, "option 'vocab': 1 is too few, <unk> and <eos> are two");
+        return fail(ALIBI_USAGE, "option 'vocab': 1 is too small; <unk> and <eos> take two ids");
     if (how->type == ALIBI_WORDS && how->pattern != NULL)
         return fail(ALIBI_USAGE, "option 'pattern' is for bpe; words are cut at white space");
     return ALIBI_OK;
@@ -86,7 +86,7 @@ static alibi_status check(const struct alibi_vocabulary *how)
 
 /* ---- learning */
 
-/* Ids 0 and 1. A text may hold them as words, as WikiText does. */
+/* Ids 0 and 1. A text may contain them as words, as WikiText does. */
 static const char *const reserved[] = { "<unk>", "<eos>" };
 enum { RESERVED = 2 };
 

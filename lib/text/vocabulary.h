@@ -18,8 +18,7 @@ struct piece {
     uint32_t hash;
 };
 
-/* The pieces of some of all hash values: shards are filled by different threads at the same time.
- * */
+/* The pieces of one range of hash values. Threads fill different shards at the same time. */
 struct tally_shard {
     struct piece *pieces; /* in the order in which they were first met */
     int64_t count, capacity;
@@ -35,9 +34,9 @@ struct tally {
 };
 
 void tally_fini(struct tally *t);  /* start from {0} */
-void tally_clear(struct tally *t); /* no pieces; the memory stays for the next ones */
+void tally_clear(struct tally *t); /* drops all pieces and keeps the memory */
 
-/* One more piece, which is borrowed. */
+/* Counts a piece, which is borrowed. */
 alibi_status tally_add(struct tally *t, const char *at, size_t bytes);
 /* Adds one shard of `from`; pieces that are new are copied. */
 alibi_status tally_merge(struct tally *t, const struct tally *from, int shard);
@@ -45,8 +44,7 @@ alibi_status tally_merge(struct tally *t, const struct tally *from, int shard);
 int64_t tally_count(const struct tally *t);
 size_t tally_bytes(const struct tally *t);
 
-/* Drops every piece that was met `floor` times or less. Only for a tally that was filled by
- * tally_merge. */
+/* Drops every piece that occurs at most `floor` times. Only for a tally that tally_merge filled. */
 alibi_status tally_drop(struct tally *t, int64_t floor);
 
 /* All pieces as one array, borrowed from the tally (mem_free the array). */
@@ -54,9 +52,9 @@ alibi_status tally_list(const struct tally *t, struct piece **out, int64_t *coun
 
 /* ---- counting and learning */
 
-/* How many distinct pieces are kept. Past either limit, at the end of a block, the rarest are
- * dropped until half of both is free: memory is bounded whatever the text, and the counts of
- * frequent pieces are exact or nearly so. */
+/* How many distinct pieces are kept. If a block exceeds either limit, the rarest are dropped until
+ * half of both is free. So memory is bounded for any text, and the counts of frequent pieces are
+ * exact or nearly so. */
 struct tally_limits {
     int64_t pieces;
     size_t bytes;       /* of all pieces together */
@@ -69,13 +67,13 @@ extern const struct tally_limits tally_limits_usual;
 alibi_status count_pieces(struct tally *t, struct source *source, const struct pattern *pattern,
                           const struct tally_limits *limits, const struct alibi_call *call);
 
-/* min_count is at least 1, vocab within VOCAB_BPE_MIN..VOCAB_BPE_MAX. The tally is given up on the
- * way; the splits of the result are left to the caller. */
+/* min_count is at least 1, vocab within VOCAB_BPE_MIN..VOCAB_BPE_MAX. The tally is emptied
+ * to free its memory. The caller sets the splits of the result. */
 enum { VOCAB_BPE_MIN = 257, VOCAB_BPE_MAX = 1 << 20, VOCAB_BPE_USUAL = 32000 };
 alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab, int64_t min_count,
                        const struct alibi_call *call);
 
-/* alibi_tokenizer_train() with limits of one's own. */
+/* alibi_tokenizer_train() with other limits. */
 alibi_status vocabulary_train(alibi_tokenizer **out, const struct alibi_vocabulary *how,
                               const char *const *paths, int count,
                               const struct alibi_reading *reading,

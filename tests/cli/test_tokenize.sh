@@ -274,7 +274,7 @@ stop() { # signal, folder: sent when the first shard is there
     [ ! -e "$2/index.json" ] || fail "SIG$1" "came too late"
 }
 stop TERM stopped
-[ "$code" = 75 ] && grep -qE "^alibi: tokenize: stopped: 'stopped' has [0-9]+ whole shards?, and the same command continues after" stderr && [ "$(wc -l < stderr)" = 1 ] && [ ! -s stdout ] &&
+[ "$code" = 75 ] && grep -qE "^alibi: tokenize: stopped; 'stopped' has [0-9]+ complete shards?, and the same command resumes after" stderr && [ "$(wc -l < stderr)" = 1 ] && [ ! -s stdout ] &&
     pass "SIGTERM: 75, and how to go on" || fail "SIGTERM" "exit code $code"
 expect 3 "'stopped'" "$ALIBI" train stopped "${model[@]}" --out x
 expect 3 "'stopped'" "$ALIBI" tokenize all.txt -o stopped --quiet
@@ -292,7 +292,7 @@ for signal in TERM INT; do
     wait $pid 2> /dev/null
     code=$?
     exec 9>&-
-    [ "$code" = 75 ] && grep -q "stopped before 'waiting' had a whole shard" stderr &&
+    [ "$code" = 75 ] && grep -q "stopped before 'waiting' had a complete shard" stderr &&
         pass "SIG$signal while a pipe is silent: 75" ||
         fail "SIG$signal while a pipe is silent" "exit code $code"
 done
@@ -357,7 +357,7 @@ expect 3 "tokenizer" "$ALIBI" train shards --tokenizer words.json "${model[@]}" 
 check "train with the tokenizer that shards have" \
     "$ALIBI" train shards --tokenizer bpe.json "${model[@]}" -o run-same
 mkdir foreign && cp shards/*.bin foreign
-expect 3 "foreign.* \(--tokenizer\)" "$ALIBI" train foreign "${model[@]}" -o x
+expect 3 "foreign.*.*--tokenizer" "$ALIBI" train foreign "${model[@]}" -o x
 check "one shard of a folder" "$ALIBI" train "$shard" "${model[@]}" -o run-one
 expect 3 "'$shard' was tokenized with another tokenizer \(bpe, 600 ids\)" \
     "$ALIBI" train "$shard" --tokenizer words.json "${model[@]}" -o x

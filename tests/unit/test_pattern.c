@@ -433,7 +433,7 @@ static void pieces_have_a_greatest_length(void **state)
     for (int i = 0; i < 3; i++) {
         struct pattern *p = pattern_of(&expressions[i % 2], i < 2);
         assert_fails(cut_all(p, text, BYTES, ignore, NULL), ALIBI_BAD_INPUT,
-                     "one piece of more than");
+                     "a piece of more than");
         assert_ok(cut_all(p, text, PIECE_MAX, ignore, NULL));
         pattern_free(p);
     }

@@ -142,8 +142,7 @@ static void shards_without_a_tokenizer_are_refused(void **state)
 
     (void)state;
     write_text_shard(within(folder, "a.bin"), "text|");
-    assert_fails(open_one(&c, folder, NULL), ALIBI_BAD_INPUT,
-                 "has no tokenizer of its own: give the one");
+    assert_fails(open_one(&c, folder, NULL), ALIBI_BAD_INPUT, "has no tokenizer; give the one");
     assert_null(c);
     remove_temporary_folder(folder);
 }

@@ -266,9 +266,9 @@ static void a_stop_is_seen_behind_each_shard_of_a_block(void **state)
         assert_int_equal(
             alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r, test_call()),
             ALIBI_INTERRUPTED);
-        assert_non_null(strstr(alibi_error(), i == 1   ? "has 1 whole shard,"
-                                              : i == 2 ? "has 2 whole shards"
-                                                       : "has 3 whole shards"));
+        assert_non_null(strstr(alibi_error(), i == 1   ? "has 1 complete shard,"
+                                              : i == 2 ? "has 2 complete shards"
+                                                       : "has 3 complete shards"));
     }
     test_watch(NULL, NULL, NULL);
     assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r, test_call()));
@@ -285,7 +285,7 @@ static void a_stop_before_the_first_shard_says_so(void **state)
     alibi_stop_request(&test_stop);
     assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r,
                                 test_call()),
-                 ALIBI_INTERRUPTED, "had a whole shard");
+                 ALIBI_INTERRUPTED, "had a complete shard");
     test_watch(NULL, NULL, NULL);
 }
 
@@ -416,7 +416,7 @@ static void another_request_is_refused_with_what_differs(void **state)
     assert_non_null(strstr(alibi_error(), "text-0' is missing"));
     assert_fails(
         alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "text-1' is in the place of '");
+        ALIBI_BAD_INPUT, "text-1' is at the position of '");
     assert_fails(
         alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r, test_call()),
         ALIBI_BAD_INPUT, "had 3 files, this request has 4");
@@ -473,7 +473,7 @@ static void a_finished_folder_stays_as_it_is(void **state)
     test_watch(&s, NULL, keep_line);
     assert_ok(
         alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &again, test_call()));
-    assert_non_null(strstr(s.line, "nothing is left to do"));
+    assert_non_null(strstr(s.line, "there is nothing to do"));
     assert_int_equal(again.tokens, first.tokens);
     assert_int_equal(again.documents, first.documents);
     assert_int_equal(again.words, first.words);
