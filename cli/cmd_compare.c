@@ -69,10 +69,6 @@ static alibi_status run(const struct cli_line *line, void *user)
                                    job->out, &result, cli_call());
     if (status == ALIBI_OK)
         status = print_result(result, job);
-    if (status == ALIBI_INTERRUPTED)
-        cli_fail(status,
-                 "stopped; completed work is saved in '%s', and the same command resumes it",
-                 job->out);
     alibi_compare_free(result);
     alibi_corpus_free(corpus);
     alibi_device_free(device);

@@ -31,8 +31,8 @@ static void raise_peak(struct alibi_compare_method *m, size_t bytes)
         m->peak_bytes = bytes;
 }
 
-/* A complete run returns at once; one whose last checkpoint was damaged since repeats its last
- * steps. Measurements of an earlier call stay. */
+/* A complete run returns at once. If its last checkpoint was damaged since, it repeats the last
+ * steps. Measurements of an earlier call are kept. */
 static alibi_status train(struct job *j, bool measured)
 {
     struct alibi_compare_method *m = j->result;
@@ -57,8 +57,8 @@ static alibi_status train(struct job *j, bool measured)
     return result_write(m, j->path);
 }
 
-/* Opening skips a checkpoint that cannot be read and takes an older one. Here that would present a
- * half-trained model as a trained one. */
+/* alibi_model_open() takes an older checkpoint if the newest one cannot be read. Here that would
+ * present a half-trained model as a trained one. */
 static alibi_status open_trained(struct job *j, alibi_model **out)
 {
     alibi_status status;
@@ -92,8 +92,8 @@ static struct alibi_call evaluation_call(const struct job *j)
 }
 
 /* Evaluates the lengths that are not done. The sliding window advances by half its length: from the
- * second one on, every scored token has at least that much context. It scores no token that the
- * other protocol does not score. */
+ * second window on, every scored token has at least that much context. It scores only tokens that
+ * the other protocol scores too. */
 static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_protocol protocol)
 {
     const struct alibi_compare *c = &j->request->compare;
@@ -167,7 +167,8 @@ static bool is_complete(const struct alibi_compare_method *m, const struct alibi
            !needs_stream(m, c);
 }
 
-/* Does what is left to do for method i, and leaves its results in an initialised `result`. */
+/* Does the remaining work for method i. Its results are in `result`, which the caller initialised.
+ */
 static alibi_status run_method(alibi_device *device, const struct request *r, int i,
                                const alibi_corpus *corpus, const char *dir,
                                struct alibi_compare_method *result, const struct alibi_call *call)
@@ -200,8 +201,8 @@ out:
     return status;
 }
 
-/* One method's results are in memory at a time: those of the others would count as memory of its
- * training. */
+/* Only one method's results are in memory at a time: those of the others would count as memory of
+ * its training. */
 static alibi_status run_methods(alibi_device *device, const struct request *r,
                                 const alibi_corpus *corpus, const char *dir,
                                 const struct alibi_call *call)
@@ -223,7 +224,7 @@ static alibi_status run_methods(alibi_device *device, const struct request *r,
 
 /* ---- results */
 
-/* Every method is done: reads what is on disk. */
+/* Every method is done; reads the results from the disk. */
 static alibi_status collect(struct alibi_compare_result **out, alibi_device *device,
                             const struct request *r, const alibi_corpus *corpus, const char *dir,
                             const struct alibi_call *call)

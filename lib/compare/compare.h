@@ -1,7 +1,7 @@
-/* compare.h - the parts of a comparison: what was asked for, and what each method has shown so far
+/* compare.h - the parts of a comparison: its request, and the results of each method so far
  *
  *   dir/recipe.json          the request; text.json: its text and tokenizer (request.c)
- *   dir/<method>/            the training run, and result.json: what is measured so far (result.c)
+ *   dir/<method>/            the training run, and result.json: its results so far (result.c)
  *   dir/results.json, results.csv, report.html   once every method is done (compare.c) */
 #ifndef COMPARE_H
 #define COMPARE_H
@@ -18,7 +18,7 @@ struct request {
     struct alibi_builtin builtin; /* bytes == 0: the text is files */
     int64_t text, files; /* checksums of the corpus: all of it, and without a --valid text */
     int64_t tokenizer;   /* checksum of its tokenizer */
-    int64_t ids;         /* that it has */
+    int64_t ids;         /* of the tokenizer */
 };
 
 /* Checks everything that can be checked before hours of training. */
@@ -35,8 +35,8 @@ alibi_status request_config(const struct request *r, int i, struct alibi_config 
 
 /* ---- result (result.c) */
 
-/* Room for an evaluation at each of `count` lengths, with and without a sliding window. The room is
- * taken at once, so that it does not depend on progress how much memory a training seems to use. */
+/* Memory for an evaluation at each of `count` lengths, with and without a sliding window. It is
+ * allocated at once, so that the peak memory of a training does not depend on progress. */
 alibi_status result_init(struct alibi_compare_method *m, const char *name, int count);
 void result_fini(struct alibi_compare_method *m);
 

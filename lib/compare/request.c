@@ -1,10 +1,10 @@
-/* request.c - the request of a comparison: checked first, and kept beside its results
+/* request.c - the request of a comparison: its checks, and its files in the folder
  *
- * recipe.json holds the whole request, as `alibi compare --recipe` reads it. Derived values stay 0
- * in it, because another width, say, derives others. A folder whose recipe resolves to something
- * else is another comparison, and resuming it would mix the two. A recipe cannot hold the text:
- * text.json has the checksum of what was read from files, or of what the generator wrote, and that
- * of the tokenizer. It is a sealed file, except in folders of version 0.1. */
+ * recipe.json is the whole request, as `alibi compare --recipe` reads it. Derived values are 0 in
+ * it, because another width, for example, derives others. If the recipe of a folder resolves to
+ * other values, it is another comparison, and resuming it would mix the two. A recipe does not
+ * contain the text. text.json has the checksums of the text and of the tokenizer. It is a sealed
+ * file, except in folders of version 0.1. */
 #include <string.h>
 
 #include "base/json.h"
@@ -161,7 +161,7 @@ const struct alibi_option *alibi_compare_options(int *count)
 
 enum { COMPARISON, MODEL, MODEL_REST, TRAINING, TEXT, GROUPS };
 
-/* The options that shape the result, without the position: the methods take its place. */
+/* The options that affect the result, without the position, which the methods replace. */
 static void recipe_groups(struct alibi_option_group groups[GROUPS], struct request *r,
                           struct alibi_config *config)
 {
@@ -248,11 +248,11 @@ static alibi_status name_difference(const json_t *held, json_t *asked, const cha
                     "'%s' holds another comparison (%s %s there, %s asked); use another --out", dir,
                     key, there, here);
     }
-    return fail_other(dir,
-                      "of another text"); /* the only other keys are those of the built-in text */
+    /* The only other keys are those of the built-in text. */
+    return fail_other(dir, "of another text");
 }
 
-/* Both resolved. */
+/* Both are resolved. */
 static alibi_status compare_requests(const struct request *held, const struct request *asked,
                                      const char *dir, const char *path)
 {
@@ -325,7 +325,7 @@ static alibi_status write_text(const struct request *r, const char *path)
     return status;
 }
 
-/* Older files have no seal; still older ones know neither `files` nor `tokenizer`. */
+/* Older files have no seal; still older ones have neither `files` nor `tokenizer`. */
 static alibi_status check_text_file(const struct request *r, const char *dir, const char *path)
 {
     alibi_status status;

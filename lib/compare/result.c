@@ -1,4 +1,4 @@
-/* result.c - what a method has shown so far, so that an interrupted comparison resumes
+/* result.c - the results of a method so far, so that an interrupted comparison resumes
  *
  * result.json is a sealed file. Tables of fields name the numbers in it; writing and reading both
  * follow them. Numbers read back exactly. null is infinity (a perplexity that overflowed), or a

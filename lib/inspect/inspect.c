@@ -1,4 +1,4 @@
-/* inspect.c - what a file or a folder is made of: alibi_inspect()
+/* inspect.c - describes a file or a folder: alibi_inspect()
  *
  *   folder   a report, an unfinished comparison, a checkpoint or a run, token shards, a tokenizer
  *   file     safetensors, token shards, a tokenizer, a text */
@@ -97,7 +97,7 @@ out:
 
 /* ---- comparisons */
 
-/* The perplexities of one method, by length; none where the method has no value. */
+/* The perplexities of one method by length, without lengths at which it has no value. */
 static alibi_status add_method(struct page *p, const json_t *method, const char *path)
 {
     const json_t *entry, *lengths = json_object_get(method, "by_length");
@@ -307,10 +307,10 @@ struct shards {
     int count;
     struct shard_index index;
     bool has_index;
-    alibi_tokenizer *tokenizer; /* NULL: there is no index, not even beside a shard */
+    alibi_tokenizer *tokenizer; /* NULL: there is no index, not even in the folder of a shard */
 };
 
-/* Opening them has compared every checksum. The counts are those of a whole folder. */
+/* shards_open() has compared every checksum. Only a whole folder has counts. */
 static alibi_status add_indexed(struct page *p, const struct shards *s, int64_t tokens)
 {
     alibi_status status;
@@ -370,7 +370,7 @@ out:
     return status;
 }
 
-/* ---- the kind of thing */
+/* ---- which kind the path is */
 
 static alibi_status inspect_folder(struct page *p, const char *path, const struct alibi_call *call)
 {
@@ -398,9 +398,8 @@ static alibi_status inspect_folder(struct page *p, const char *path, const struc
     else if (tokenizer || vocab)
         TRY(inspect_tokenizer(p, path));
     else
-        status =
-            fail(ALIBI_BAD_INPUT,
-                 "'%s' holds no checkpoint, no report, no token shards and no tokenizer", path);
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' has no checkpoint, no report, no token shards and no tokenizer", path);
 out:
     mem_free(checkpoint);
     return status;

@@ -1,4 +1,4 @@
-/* page.c - see page.h */
+/* page.c - facts with names, for people or as JSON (page.h) */
 #include "inspect/page.h"
 
 enum { NAME_COLUMN = 32 };
@@ -18,8 +18,8 @@ alibi_status page_end(struct page *p)
     return text_status(&p->out);
 }
 
-/* Names and texts come from files: nothing in them may move a terminal's cursor. Followed by spaces
- * up to `width` bytes. */
+/* Names and texts come from files, so control characters are removed: they could move a terminal's
+ * cursor. Pads with spaces to `width` bytes. */
 static void put_clean(struct page *p, const char *text, int width)
 {
     size_t start = p->out.length;
@@ -106,7 +106,7 @@ void page_tensor(struct page *p, const char *name, const char *type, const int64
     text_append(&p->out, "]\n");
 }
 
-/* For people a heading, with room above it. */
+/* For people: a heading, at the top level with an empty line above it. */
 void page_open(struct page *p, const char *name)
 {
     if (p->json) {

@@ -1,4 +1,4 @@
-/* chart.c - what both kinds of plot share: axes, ticks, clipping, labels, looks */
+/* chart.c - shared by both kinds of plot: axes, ticks, clipping, labels, looks */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static void ticks_even(struct axis *axis)
         add_tick(axis, i * step);
 }
 
-/* Every n-th power of two, counted from the largest, which is the one people look for. */
+/* Every n-th power of two, counted from the largest, which readers look for first. */
 void ticks_powers_of_two(struct axis *axis)
 {
     int first = (int)ceil(log2(axis->from) - slack), last = (int)floor(log2(axis->to) + slack);
@@ -176,7 +176,7 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     *x = (struct axis){ .from = INFINITY, .to = -INFINITY, .log = c->log_x };
     *y = (struct axis){ .from = INFINITY, .to = -INFINITY, .log = c->log_y };
 
-    /* The range of all points, of the mark, and of what the caller asks for. */
+    /* The range of all points, of the mark, and of y_least and y_most. */
     for (int s = 0; s < c->count; s++)
         for (int i = 0; i < c->series[s].count; i++)
             if (has_point(&c->series[s], i, x, y)) {
@@ -192,7 +192,7 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     if (c->y_most > 0 && usable(c->y_most, c->log_y))
         include(y, c->y_most);
 
-    /* The limit acts if it separates values: some above, some below. */
+    /* The limit applies only if some values are above it and some below. */
     if (c->y_limit > y->from && c->y_limit < y->to)
         y->to = c->y_limit;
     widen(x);
@@ -284,8 +284,8 @@ int chart_labels(struct label labels[SERIES_MAX], const struct chart *chart, con
     return count;
 }
 
-/* Down from the top, pushing; then up from the bottom, pushing back what fell off. Without room for
- * all gaps, the gaps shrink. */
+/* A pass from the top pushes labels down; a pass from the bottom pushes back those beyond the end.
+ * If there is no room for all gaps, the gaps shrink. */
 void labels_spread(struct label *labels, int count, double gap, double size)
 {
     double room = count > 1 ? fmin(gap, size / (count - 1)) : gap;
@@ -312,7 +312,7 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
     return t;
 }
 
-/* ---- looks, in one place for terminal and page
+/* ---- looks, for terminal and page
  *
  * The colours were chosen for distance in CIE Lab under normal sight and under simulated
  * deuteranopia and protanopia (the first five at least 20 apart, all at least 13). They differ in

@@ -1,11 +1,11 @@
-/* conclusion.c - the numbers in sentences
+/* conclusion.c - the results in sentences
  *
  * Two perplexities differ if they are at least half a percent and more than two standard errors
- * apart; otherwise they are level. The errors of two evaluations on the same text are taken as
- * independent, which errs on the side of calling them level.
+ * apart; otherwise they are level. The errors of two evaluations on the same text are treated as
+ * independent, which makes "level" more likely.
  *
- * `home` is the longest test length up to the training length, or the shortest of all; `far` the
- * longest length past it at which anything is known. */
+ * `home` is the longest test length up to the training length, or the shortest of all. `far` is the
+ * longest length past it at which some method has a finite value. */
 #include <math.h>
 
 #include "report/parts.h"
@@ -30,7 +30,7 @@ static bool is_worse(struct change c)
     return c.differs && c.ratio > 1;
 }
 
-/* Not missing and not NaN; infinite is a value too. */
+/* Not missing and not NaN; an infinite value counts. */
 static bool has_ppl(const struct view *v, int method, int64_t length)
 {
     return view_ppl(v, method, length) > 0;
@@ -117,7 +117,7 @@ struct group {
     int method[ALIBI_LIST_MAX];
 };
 
-/* All methods that do not get worse; where every one does, the best at `far`. */
+/* All methods that do not get worse; if all do, the best one at `far`. */
 static struct group headline_group(const struct view *v, int64_t home, int64_t far)
 {
     struct group g = { 0 };
@@ -141,8 +141,7 @@ static void append_names(struct text *out, const struct view *v, const struct gr
                     v->name[g->method[i]]);
 }
 
-/* How one method changes, or in words that hold for each of several: "are as good at 2048 as at
- * 256". */
+/* The change of one method, or a verdict that holds for all: "are as good at 2048 as at 256". */
 static void append_group_change(struct text *out, const struct view *v, const struct group *g,
                                 int64_t home, int64_t far)
 {
@@ -194,7 +193,7 @@ void append_headline(struct text *out, const struct view *v)
     else
         text_append(out, "has the lowest perplexity at %lld", (long long)far);
 
-    /* The one that loses most, unless the sentence is about it already. */
+    /* The method that loses most, unless the sentence is already about it. */
     for (int i = 0; i < g.count; i++)
         if (g.method[i] == worst)
             worst = -1;
@@ -219,7 +218,7 @@ static bool level_everywhere(const struct view *v)
     return true;
 }
 
-/* "At 2048 alibi has the lowest perplexity, ..."; nothing if there is no other to compare with. */
+/* "At 2048 alibi has the lowest perplexity, ..."; nothing if only one method has a value. */
 static void append_best(struct text *out, const struct view *v, int64_t far, const char *where)
 {
     int best = view_best(v, far, -1), second = view_best(v, far, best);
@@ -261,7 +260,7 @@ static void append_missing(struct text *out, const struct view *v, int64_t home,
     }
 }
 
-/* Whether the headline's methods still hold once the tokens that start a window without context no
+/* The change of the headline's methods when tokens without context at the start of a window no
  * longer count. */
 static void append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far,
                            size_t before)

@@ -60,7 +60,7 @@ static void write_losses(struct json_writer *w, const struct alibi_eval_result *
     json_write_int(w, "tokens", e->tokens);
 }
 
-/* A length at which the method has no value keeps its place, with counts of 0 and no numbers. */
+/* A length at which the method has no value has an entry with counts of 0 and null numbers. */
 static void write_evaluation(struct json_writer *w, const struct alibi_eval_result *e)
 {
     bool any = e->tokens > 0;
@@ -207,7 +207,7 @@ static void append_evaluation(struct text *out, const struct alibi_eval_result *
     text_append(out, ",%zu", e->peak_bytes);
 }
 
-/* What holds for the method is repeated in each of its lines. */
+/* The numbers of the method as a whole are repeated in each of its lines. */
 static void append_line(struct text *out, const struct view *sliding, int method,
                         const struct alibi_eval_result *e)
 {

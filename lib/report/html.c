@@ -1,7 +1,7 @@
 /* html.c - the report as one page: conclusion, figures, tables, setting
  *
- * The page is one file that loads nothing, and its policy says so. Everything that comes from
- * outside is escaped. It is complete without script; with it, figures tell their values. */
+ * The page is one file that loads nothing, and its security policy enforces that. Names are
+ * escaped. It is complete without script, which only adds the values of points. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static void append_head(struct text *out, const struct view *v)
                 "<style>\n%s",
                 (long long)v->train_length, page_style);
 
-    /* Colours of the series, and one rule per method that hides it where its box is not ticked. */
+    /* Colours of the series, and one rule per method that hides it if its box is not ticked. */
     text_append(out, ":root{");
     for (int i = 0; i < LOOKS; i++)
         text_append(out, "--series-%d:%s;", i, look_of(i)->light);

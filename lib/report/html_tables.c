@@ -205,7 +205,7 @@ void html_training_bars(struct text *out, const struct view *v)
 
 /* ---- the setting, and the command that repeats it */
 
-/* Five digits say enough of a number here; the command below has all of them. */
+/* Numbers have five digits here; the command below has all of them. */
 static void append_options(struct text *out, const struct alibi_compare_result *r, int group)
 {
     const struct alibi_option *option;
@@ -231,7 +231,7 @@ static void append_device(struct text *out, const struct view *v, int method)
                     alibi_precision_name(v->result->method[method].precision));
 }
 
-/* One for all, if all agree; otherwise one for each, over the whole line. */
+/* One device if all methods agree; otherwise one for each method, in a line of full width. */
 static void append_devices(struct text *out, const struct view *v)
 {
     const struct alibi_compare_method *method = v->result->method;
@@ -277,7 +277,7 @@ static void append_text_info(struct text *out, const struct alibi_compare_result
     append_fact(out, "vocabulary", t->vocab);
 }
 
-/* A recipe holds neither the text, unless it is the built-in one, nor how it becomes tokens. */
+/* A recipe has neither the text, unless it is the built-in one, nor the tokenizer. */
 static void append_command(struct text *out, const struct alibi_compare_result *r)
 {
     text_append(out, "<pre><code>alibi compare%s%s%s", r->builtin.bytes > 0 ? "" : " FILE...",
@@ -332,7 +332,7 @@ void html_setting(struct text *out, const struct view *v)
     if (r->builtin.bytes > 0)
         text_append(out, " \\\n  --text-seed %lld --text-bytes %lld", (long long)r->builtin.seed,
                     (long long)r->builtin.bytes);
-    if (r->config.vocab > r->text.vocab) /* padded, which the text does not tell */
+    if (r->config.vocab > r->text.vocab) /* padded: the text does not determine it */
         text_append(out, " \\\n  --vocab %lld", (long long)r->config.vocab);
     append_flags(out, r, 0);
     append_flags(out, r, 1);

@@ -12,7 +12,7 @@
 
 /* ---- numbers, names and tables (show.c) */
 
-/* A number short enough for a table cell. A missing value is a dash, so no output says "nan". */
+/* A number short enough for a table cell. A missing value is a dash, never "nan". */
 struct shown {
     char text[32];
 };
@@ -97,7 +97,7 @@ struct axis {
 bool chart_axes(const struct chart *chart, struct axis *x, struct axis *y);
 bool chart_has_mark(const struct chart *chart);
 
-/* Position of a value: 0 at the start of the axis, 1 at its end, outside that range beyond. */
+/* Position of a value: 0 at the start of the axis, 1 at its end; may be outside 0..1. */
 double axis_place(const struct axis *axis, double value);
 
 /* Whether point i is a number that both axes can place, within their range or not. */
@@ -114,8 +114,7 @@ bool clip_segment(struct segment *s);
 bool series_segment(struct segment *out, const struct series *s, int i, const struct axis *x,
                     const struct axis *y);
 
-/* 2 to TICKS_MAX ticks at round values: powers of two, 1-2-5 within decades, or steps of 1, 2, 5.
- */
+/* 2 to TICKS_MAX ticks at round values: powers of two, 1-2-5 in decades, or steps of 1, 2, 5. */
 void ticks_powers_of_two(struct axis *axis);
 void ticks_decades(struct axis *axis);
 struct shown tick_shown(const struct axis *axis, int i); /* differs from its neighbours */
@@ -138,7 +137,7 @@ int chart_labels(struct label labels[SERIES_MAX], const struct chart *chart, con
 /* Moves labels apart to at least `gap` within 0..size, as little as possible. */
 void labels_spread(struct label *labels, int count, double gap, double size);
 
-/* The name, cut to `width` characters, and what its curve does: "learned, to 128", "t5 ↑". */
+/* The name, cut to `width` characters, and how its curve ends: "learned, to 128", "t5 ↑". */
 struct label_text {
     char text[96];
 };
@@ -153,7 +152,7 @@ struct look {
 const struct look *look_of(int series);
 const char *dash_of(int series); /* stroke-dasharray */
 
-/* One letter per series, distinct while there are letters, from its name where that is free. */
+/* One letter per series, from its name if one is free; distinct as long as there are letters. */
 void marker_letters(char *letters, const struct series *series, int count);
 
 /* At most that many columns and rows (at least 40 and 8): curves in braille dots, a letter at every
@@ -170,8 +169,8 @@ void plot_svg(struct text *out, const struct chart *chart);
 /* Results as reports show them: names fit for one line, and the test lengths of all methods. */
 struct view {
     const struct alibi_compare_result *result;
-    enum alibi_protocol protocol; /* whose evaluations are seen */
-    bool one_scale; /* perplexity is drawn with and without a sliding window, to be compared */
+    enum alibi_protocol protocol; /* of the evaluations in this view */
+    bool one_scale; /* the charts with and without a sliding window share their y axis */
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX]; /* ascending, each once */
@@ -181,7 +180,7 @@ struct view {
 
 void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */
 
-/* The same results seen through another protocol. A stream has one length: that of its text. */
+/* The results of another protocol. A stream has one length: the number of its tokens. */
 struct view view_of(const struct view *v, enum alibi_protocol protocol);
 
 bool view_has_length(const struct view *v, int64_t length);
@@ -194,8 +193,8 @@ double view_ppl(const struct view *v, int method, int64_t length); /* NaN if the
 /* The method with the lowest finite perplexity at a length, `other` not counted; -1 if none. */
 int view_best(const struct view *v, int64_t length, int other);
 
-/* The options of model and training that hold for every method, in the order of their tables.
- * Group 0 is the model's. NULL past the end; *values is the struct that holds the value. */
+/* The options of model and training that all methods share, in the order of their tables. Group 0
+ * is the model, 1 the training. NULL past the end; *values is the struct with the value. */
 const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
                                       const void **values);
 
@@ -220,8 +219,8 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
  * most. */
 void append_headline(struct text *out, const struct view *v);
 
-/* Who is best at the longest length, or that nobody is; methods that cannot go there; the same with
- * a sliding window; who is best as one stream. May append nothing. */
+/* The best method at the longest length, or that none is; methods without a value there; the change
+ * with a sliding window; the best method as one stream. May append nothing. */
 void append_detail(struct text *out, const struct view *v);
 
 /* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */

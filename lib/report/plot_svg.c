@@ -2,7 +2,7 @@
  *
  * The element covers the plotting area only; numbers and labels are in its margins (overflow is
  * visible). Across, every position is a percentage, so the figure takes whatever width there is
- * while letters, lines and markers keep their size; down, positions are pixels. Items of fixed size
+ * while text, lines and markers keep their size. Down, positions are pixels. Items of fixed size
  * at a position across (markers, labels) are nested <svg> elements.
  *
  * The page's style and script rely on: <g class="series sN"> for each series, with an
@@ -95,7 +95,7 @@ static void append_x_axis(struct text *out, const struct figure *f)
         f->height + 40, escape(f->chart->x_label).text);
 }
 
-/* The mark's label leans to the side that has room. */
+/* The label of the mark is on the side that has room. */
 static void append_mark(struct text *out, const struct figure *f)
 {
     const struct chart *c = f->chart;
@@ -150,15 +150,15 @@ static void append_series(struct text *out, const struct figure *f, int series)
 
 /* ---- labels */
 
-/* The curve ends so far from the labels that a line between them would look like a part of it. */
+/* Whether the curve ends so far from its label that a line to it would look like a part of it. */
 static bool is_apart(const struct label *label)
 {
     return label->early || label->x < 0.85;
 }
 
 /* A leader joins a label to the end of its curve, in two parts: within the area, where positions
- * are percentages, and beside it, where they are pixels. A curve that ends far from its label has
- * its marker before the label instead. */
+ * are percentages, and in the margin, where they are pixels. If the curve ends far from its label,
+ * its marker precedes the label instead. */
 static void append_labels(struct text *out, const struct figure *f)
 {
     for (int i = 0; i < f->label_count; i++) {
@@ -199,7 +199,7 @@ void plot_svg(struct text *out, const struct chart *chart)
         text_append(out, "<p class=\"note\">No values to plot.</p>\n");
         return;
     }
-    /* Margins by the number of letters in them; a height at which all labels find room. */
+    /* Margins follow the number of letters in them, the height the number of labels. */
     f.label_count = chart_labels(f.labels, chart, &f.x, &f.y);
     for (int i = 0; i < f.label_count; i++) {
         int width = display_width(label_text(chart, &f.labels[i], LABEL_CHARACTERS).text);

@@ -7,9 +7,9 @@
  *         64   128   256
  *         x label   ┊ mark
  *
- * A cell holds 2 x 4 braille dots of one curve, and at a curve's points its letter, so that the
- * plot reads without colour. Curves are drawn in their order and never over one another: where they
- * run together, the first one shows. */
+ * A cell holds 2 x 4 braille dots of one curve, or the letter of the curve at its points, so that
+ * the plot can be read without colour. Curves are drawn in order and never over one another: where
+ * they meet, the first one is visible. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -84,7 +84,7 @@ static void draw_letters(struct plot *p, int series)
     }
 }
 
-/* As many dots as the longer side of the segment has. */
+/* One dot per step along the longer side of the segment. */
 static void draw_segment(struct plot *p, int series, const struct segment *s)
 {
     static const unsigned char bits[DOTS_DOWN][DOTS_ACROSS] = {
@@ -150,7 +150,7 @@ static void append_row(struct text *out, const struct plot *p, int row)
     struct shown tick = { "" };
     int colour = PLAIN, end = p->width;
 
-    /* The number beside the axis, if a tick falls in this row. */
+    /* The number at the axis, if a tick is in this row. */
     for (int i = p->y.ticks - 1; i >= 0; i--)
         if (row_of(p, p->y.tick[i]) == row) {
             tick = tick_shown(&p->y, i);
@@ -193,7 +193,7 @@ static void append_x_axis(struct text *out, const struct plot *p)
     }
     text_append(out, "\n");
 
-    /* Numbers are centred under their ticks; one that would touch the one before is skipped. */
+    /* Numbers are centred under their ticks; one that would touch the previous one is skipped. */
     for (int i = 0; i < p->x.ticks; i++) {
         struct shown tick = tick_shown(&p->x, i);
         int width = display_width(tick.text);
@@ -207,8 +207,7 @@ static void append_x_axis(struct text *out, const struct plot *p)
     }
     text_append(out, "\n");
 
-    /* The meaning of the mark is always told; the axis label is cut if there is no room for both.
-     */
+    /* The label of the mark is always complete; the axis label is cut if both do not fit. */
     append_spaces(out, p->gutter + 2);
     append_cut(out, p->chart->x_label,
                mark_label != NULL ? room - 5 - display_width(mark_label) : room);
@@ -240,7 +239,7 @@ alibi_status plot_terminal(struct text *out, const struct chart *chart, int colu
     marker_letters(p.letters, chart->series, chart->count);
     TRY_RETURN(NEW_ZERO_ARRAY(&p.cells, (int64_t)p.width * p.height, "a plot"));
 
-    /* Letters come first: a curve must not cover another one's point. */
+    /* Letters come first, so that no curve covers the point of another. */
     for (int s = 0; s < chart->count; s++)
         draw_letters(&p, s);
     for (int s = 0; s < chart->count; s++)

@@ -1,7 +1,7 @@
 /* show.c - numbers, names and tables as people read them
  *
- * A number has as many digits as mean something, and a unit that fits its size. Limits are half a
- * last digit below the power of ten, so that 9.9996 becomes 10.0 and not 10.000. */
+ * A number has only significant digits, and a unit that fits its size. Limits are half a last digit
+ * below the power of ten, so that 9.9996 becomes 10.0 and not 10.000. */
 #include <locale.h>
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static struct shown shown(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* In the C locale, whatever the program has set: the same values give the same bytes anywhere. */
+/* Always in the C locale, so that the same values give the same bytes in every program. */
 static struct shown shown(const char *format, ...)
 {
     struct shown s = { "" };
@@ -106,7 +106,7 @@ struct shown show_tick(double value, double step)
 
 /* ---- text */
 
-/* Bytes of a colour sequence (ESC [ digits and semicolons m) at the front; 0 if there is none. */
+/* Bytes of a colour sequence (ESC [ digits and semicolons m) at the start; 0 if there is none. */
 static size_t sequence_bytes(const char *text)
 {
     size_t digits;
@@ -157,7 +157,7 @@ void append_spaces(struct text *out, int count)
         text_append(out, "%*s", count, "");
 }
 
-/* NULL: the character stands for itself. */
+/* NULL: the character needs no escape. */
 static const char *entity(char c)
 {
     switch (c) {

@@ -42,7 +42,7 @@ static void set_name(struct table *t, const struct view *v, int m, int width, bo
               v->name[m][bytes] != '\0' ? "…" : "", colour ? "\x1b[0m" : "");
 }
 
-/* The best of its column has a star after it, and is bold where there is colour. */
+/* The best value of a column is followed by a star, and bold if there is colour. */
 static void set_ppl(struct table *t, int column, const struct view *v, int m, int64_t length,
                     bool colour)
 {
@@ -128,7 +128,7 @@ static alibi_status append_stream_table(struct text *out, const struct view *str
     return ALIBI_OK;
 }
 
-/* What the signs in the first table mean. */
+/* The key to the signs in the first table. */
 static void append_key(struct text *out, const struct view *v, int columns, bool colour)
 {
     bool missing = false;

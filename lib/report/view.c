@@ -170,8 +170,8 @@ static void extend(struct range *r, double value)
     }
 }
 
-/* Over a wide range ratios matter, not differences; and a curve that explodes must not press all
- * others flat. */
+/* Over a wide range ratios matter, so the axis is logarithmic. The limit keeps a curve that
+ * explodes from flattening all others. */
 static void scale_y(struct curves *c, struct range r)
 {
     if (!(r.most > 0))
@@ -247,7 +247,7 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
         const struct alibi_eval_result *e = view_at(v, m, length);
         for (int b = 0; e != NULL && b < e->bins && b < ALIBI_POSITION_BINS; b++) {
             const struct alibi_position_loss *bin = &e->by_position[b];
-            /* The middle, on a logarithmic axis, of the tokens of context that its targets see. */
+            /* The middle of the bin on a logarithmic axis, in tokens of context. */
             double middle = sqrt((double)(bin->first + 1) * (double)(bin->last + 1));
             double nll = bin->tokens > 0 ? bin->nll : NAN;
 
