@@ -248,7 +248,7 @@ alibi_status alibi_bench_attention(alibi_device *device, const struct alibi_benc
     b.config = (struct alibi_config){ .heads = b.H, .bias_max = 8 };
     b.type = device->type;
     b.sums = dtype_sums(b.type);
-    b.device->ops->reset_peak(b.device);
+    device_reset_peak(b.device);
     TRY(bench_init(&b));
     TRY(measure(&b, &r));
     *result = r;

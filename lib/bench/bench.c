@@ -245,7 +245,7 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     b.call = call;
     TRY(check_shape(batch, length, repeats));
     TRY(check_training(recompute, skip));
-    b.device->ops->reset_peak(b.device);
+    device_reset_peak(b.device);
     TRY(bench_init(&b, device, config, repeats));
     for (int i = 0; i < b.device->ops->traits.warm_up_steps; i++)
         TRY(take_step(&b));
@@ -344,7 +344,7 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
         status = fail(ALIBI_INTERRUPTED, "bench: stopped before length %lld", (long long)length);
         goto out;
     }
-    dev->ops->reset_peak(dev);
+    device_reset_peak(dev);
     TRY(default_training(&training));
     TRY(bench_model(&m, device, config, length, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = training.skip }));

@@ -23,7 +23,7 @@ alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config 
         return fail(ALIBI_USAGE,
                     "sequences %lld, length %lld, repeats %lld: each must be 1 or more",
                     (long long)sequences, (long long)length, (long long)repeats);
-    dev->ops->reset_peak(dev);
+    device_reset_peak(dev);
     TRY(bench_model(&m, device, config, length + WARM_UP + repeats, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = skip }));
     TRY(cache_new(&cache, m, sequences, (struct cache_window){ 0 }));

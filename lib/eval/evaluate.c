@@ -261,7 +261,7 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
     int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : length;
     int64_t targets = span.count - 1;
 
-    m->device->ops->reset_peak(m->device);
+    device_reset_peak(m->device);
     TRY(check_all(m, span, eval, call_skip(call)));
     if (eval->tokens > 0 && eval->tokens < targets)
         targets = eval->tokens;

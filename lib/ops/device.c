@@ -195,7 +195,7 @@ void alibi_device_get_info(const alibi_device *device, struct alibi_device_info 
     struct device d = device->device;
     struct device_memory memory;
 
-    d.ops->memory(&d, &memory);
+    device_memory(&d, &memory);
     *info = (struct alibi_device_info){
         .gpu = device->gpu,
         .total_bytes = memory.total,
@@ -224,10 +224,24 @@ void device_unlock(struct device *dev)
         pthread_mutex_unlock(dev->lock);
 }
 
+void device_memory(struct device *dev, struct device_memory *memory)
+{
+    device_lock(dev);
+    dev->ops->memory(dev, memory);
+    device_unlock(dev);
+}
+
 size_t device_peak(struct device *dev)
 {
     struct device_memory memory;
 
-    dev->ops->memory(dev, &memory);
+    device_memory(dev, &memory);
     return memory.peak;
+}
+
+void device_reset_peak(struct device *dev)
+{
+    device_lock(dev);
+    dev->ops->reset_peak(dev);
+    device_unlock(dev);
 }

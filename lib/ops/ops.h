@@ -466,6 +466,10 @@ struct alibi_device {
 void device_lock(struct device *dev);
 void device_unlock(struct device *dev);
 
-size_t device_peak(struct device *dev); /* bytes: the most in use since reset_peak */
+/* Under the lock: the memory of the device, the most bytes in use since the last reset, the reset.
+ */
+void device_memory(struct device *dev, struct device_memory *memory);
+size_t device_peak(struct device *dev);
+void device_reset_peak(struct device *dev);
 
 #endif

@@ -35,6 +35,7 @@ alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind)
     if (bytes == SIZE_MAX)
         return fail(ALIBI_MEMORY, "the optimizer's state for %lld parameters does not fit",
                     (long long)m->elements);
+    device_lock(m->device);
     TRY(new_moments(m, &made.first, bytes));
     if (optimizer_moments(kind) > 1)
         TRY(new_moments(m, &made.second, bytes));
@@ -42,15 +43,20 @@ alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind)
     made = (struct optimizer){ 0 };
 out:
     optimizer_fini(&made);
+    device_unlock(m->device);
     return status;
 }
 
 void optimizer_fini(struct optimizer *o)
 {
-    if (!o->model)
+    struct device *dev = o->model ? o->model->device : NULL;
+
+    if (!dev)
         return;
-    o->model->device->ops->buffer_free(o->model->device, o->first);
-    o->model->device->ops->buffer_free(o->model->device, o->second);
+    device_lock(dev);
+    dev->ops->buffer_free(dev, o->first);
+    dev->ops->buffer_free(dev, o->second);
+    device_unlock(dev);
     *o = (struct optimizer){ 0 };
 }
 

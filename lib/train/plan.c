@@ -124,7 +124,7 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
     TRY_RETURN(measure(&t, training->batch, training->train_length, &made));
     made.largest_batch = made.longest_input = -1;
     made.fits = true;
-    device->ops->memory(device, &memory);
+    device_memory(device, &memory);
     if (memory.total > 0) {
         made.available = memory.free;
         made.fits = made.total <= made.available;

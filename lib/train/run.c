@@ -391,7 +391,7 @@ alibi_status alibi_train(alibi_device *device, const struct alibi_config *config
                      .dir = dir,
                      .call = call };
 
-    r.device->ops->reset_peak(r.device);
+    device_reset_peak(r.device);
     TRY(make(&r));
     TRY(open_run(&r, resume));
     TRY(loop(&r));

@@ -633,6 +633,107 @@ static int no_leak(void **state)
     return alibi_memory_now() != 0;
 }
 
+/* ---- a device that other threads use too */
+
+/* The CPU's operations, each of which counts if the device is not locked while it runs. Operations
+ * that a pass makes are represented by those that other code makes as well. */
+static struct ops watched;
+static int watched_calls, unlocked_calls;
+
+static void *try_to_lock(void *lock)
+{
+    int reason = pthread_mutex_trylock(lock);
+
+    if (reason == 0)
+        pthread_mutex_unlock(lock);
+    return reason == 0 ? lock : NULL;
+}
+
+static void watch(struct device *dev)
+{
+    pthread_t other;
+    void *locked = NULL;
+
+    assert_int_equal(pthread_create(&other, NULL, try_to_lock, dev->lock), 0);
+    assert_int_equal(pthread_join(other, &locked), 0);
+    watched_calls++;
+    unlocked_calls += locked != NULL;
+}
+
+static alibi_status watched_new(struct device *dev, void **out, size_t bytes, const char *what)
+{
+    watch(dev);
+    return ops_cpu()->buffer_new(dev, out, bytes, what);
+}
+
+static void watched_free(struct device *dev, void *buffer)
+{
+    watch(dev);
+    ops_cpu()->buffer_free(dev, buffer);
+}
+
+static alibi_status watched_fill(struct device *dev, struct tensor dst, double value)
+{
+    watch(dev);
+    return ops_cpu()->fill(dev, dst, value);
+}
+
+static alibi_status watched_upload(struct device *dev, struct tensor dst, const void *host)
+{
+    watch(dev);
+    return ops_cpu()->upload(dev, dst, host);
+}
+
+static alibi_status watched_download(struct device *dev, void *host, struct tensor src)
+{
+    watch(dev);
+    return ops_cpu()->download(dev, host, src);
+}
+
+static void watched_memory(struct device *dev, struct device_memory *memory)
+{
+    watch(dev);
+    ops_cpu()->memory(dev, memory);
+}
+
+static void watched_reset_peak(struct device *dev)
+{
+    watch(dev);
+    ops_cpu()->reset_peak(dev);
+}
+
+static void a_run_locks_its_device_around_every_operation(void **state)
+{
+    struct site *p = *state;
+    struct alibi_device locked = { .type = DTYPE_F32 };
+    pthread_mutexattr_t nesting;
+
+    watched = *ops_cpu();
+    watched.buffer_new = watched_new;
+    watched.buffer_free = watched_free;
+    watched.fill = watched_fill;
+    watched.upload = watched_upload;
+    watched.download = watched_download;
+    watched.memory = watched_memory;
+    watched.reset_peak = watched_reset_peak;
+    pthread_mutexattr_init(&nesting);
+    pthread_mutexattr_settype(&nesting, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&locked.lock, &nesting);
+    locked.device = (struct device){ .ops = &watched, .lock = &locked.lock };
+    watched_calls = unlocked_calls = 0;
+    for (int64_t steps = 1; steps <= 2; steps++) { /* started, then resumed */
+        p->training = tiny_training(2, 1);
+        listen_to(&p->listener, steps == 1 ? 1 : 0);
+        alibi_status status = alibi_train(&locked, &p->config, &p->training, p->corpus, p->run,
+                                          steps > 1, &p->result, p->call);
+        assert_int_equal(status, steps == 1 ? ALIBI_INTERRUPTED : ALIBI_OK);
+    }
+    assert_true(watched_calls > 20);
+    assert_int_equal(unlocked_calls, 0);
+    pthread_mutex_destroy(&locked.lock);
+    pthread_mutexattr_destroy(&nesting);
+}
+
 #define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -644,6 +745,7 @@ int main(void)
         cmocka_unit_test_teardown(matrices_decay_norms_and_biases_do_not, no_leak),
         cmocka_unit_test_teardown(a_gradient_that_is_not_finite_is_named, no_leak),
         cmocka_unit_test_teardown(the_largest_finite_gradient_is_finite, no_leak),
+        RUN_TEST(a_run_locks_its_device_around_every_operation),
         RUN_TEST(clipping_bounds_the_norm_of_the_update),
         RUN_TEST(four_passes_of_two_windows_are_one_of_eight),
         RUN_TEST(training_lowers_the_loss),
