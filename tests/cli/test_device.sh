@@ -64,7 +64,7 @@ check "plan --gpu-memory" \
     grep -qE '^free +80.0 GiB' stdout && grep -qE '^largest batch +[1-9]' stdout &&
     pass "plans for a GPU that is elsewhere" || fail "plan --gpu-memory" "$(cat stdout stderr)"
 run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --gpu-memory 30
-[ "$code" = 4 ] && grep -q 'needs .* free: with --recompute' stderr &&
+[ "$code" = 4 ] && grep -q 'needs .* 30.0 GiB free.*--recompute block' stderr &&
     pass "and says what does not fit there" || fail "plan --gpu-memory" "exit code $code"
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 
