@@ -9,8 +9,7 @@
 
 enum { FILES = 3, BLOCK = 8 << 20 };
 
-/* ---- text: words of one to nine letters, some of several bytes, lines, and lines that are blank
- * */
+/* ---- text: words of one to nine letters, some of several bytes; lines and blank lines */
 
 struct corpus {
     char *folder;

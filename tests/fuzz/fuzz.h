@@ -22,9 +22,8 @@ static inline void require(bool holds)
 
 /* ---- inputs of tokenizers
  *
- * Parts are separated by form feeds. In the first of them an '@' stands for the tokens of the 256
- * bytes, which every vocabulary must have: so inputs are short, and most changes hit what matters.
- * */
+ * Parts are separated by form feeds. In the first part an '@' means the tokens of the 256 bytes,
+ * which every vocabulary must have: so inputs are short, and most changes hit what matters. */
 
 /* Takes the part up to the next form feed, or all that is left. */
 static inline struct slice next_part(struct slice *rest)
@@ -52,8 +51,7 @@ static inline void append_byte_tokens(struct text *t)
     }
 }
 
-/* The part with its first '@' replaced; text_free() it. The tokens are spelled out once and kept.
- * */
+/* The part with its first '@' replaced; text_free() it. The tokens are written once and kept. */
 static inline struct text expand_part(struct slice part)
 {
     static char tokens[4096];

@@ -1,5 +1,4 @@
-/* test_cpu.c - the CPU backend: which kernels it picks, and facts beyond the cases of test_cases.c
- */
+/* test_cpu.c - the CPU backend: which kernels it picks, and facts not covered by test_cases.c */
 #include "ops/calls.h"
 #include "ops/cpu/cpu.h"
 

@@ -149,8 +149,7 @@ static void ragged_attention_gives_each_row_the_bits_it_has_alone(void **state)
 
 /* ---- the cache */
 
-/* Appending token by token in ragged steps ends with the keys and norms of a cache filled at once.
- */
+/* Appending token by token in ragged steps gives the keys and norms of a cache filled at once. */
 static void check_cache(struct device *dev, enum dtype type)
 {
     int64_t tiles = attention_tiles(CAPACITY);

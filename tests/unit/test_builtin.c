@@ -287,8 +287,7 @@ static void sentences_start_with_capitals(void **state)
 
 /* ---- facts */
 
-/* Names are words with a capital after a small letter and a space: never the first of a sentence.
- */
+/* Names are words with a capital after a small letter and a space: never first in a sentence. */
 static bool is_name(const struct mention *m, const char *document)
 {
     return isupper((unsigned char)m->text[0]) && m->text - document >= 2 && m->text[-1] == ' ' &&
@@ -299,8 +298,7 @@ enum { SCALES = 5 };
 
 struct recurrences {
     int first;            /* mentions of a name that the document had not yet */
-    int by_scale[SCALES]; /* the others, by the words since the last: to 20, 100, 300, 1000, beyond
-                           */
+    int by_scale[SCALES]; /* others, by words since the last: to 20, 100, 300, 1000, beyond */
 };
 
 static int scale_of(int distance)

@@ -1,5 +1,4 @@
-/* test_safetensors.c - headers that are right, every way of being wrong, and damage of every kind
- * */
+/* test_safetensors.c - correct headers, every kind of wrong header, and damage of every kind */
 #include "check.h"
 
 #include "formats/formats.h"
