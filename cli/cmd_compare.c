@@ -21,8 +21,7 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-/* These take minutes on two cores, and are enough to separate the methods. `make demo` uses them.
- */
+/* Minutes on two cores, and enough to separate the methods. `make demo` uses these defaults. */
 static const char *const training_defaults[][2] = {
     { "train-length", "64" }, { "batch", "8" },   { "steps", "1200" },
     { "lr", "4e-3" },         { "warmup", "40" },

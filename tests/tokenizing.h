@@ -9,7 +9,7 @@
 
 enum { FILES = 3, BLOCK = 8 << 20 };
 
-/* ---- text: words of one to nine letters, some of several bytes; lines and blank lines */
+/* ---- text: words of one to nine letters, some of several bytes, in lines, some of them blank */
 
 struct corpus {
     char *folder;

@@ -167,8 +167,7 @@ static bool is_complete(const struct alibi_compare_method *m, const struct alibi
            !needs_stream(m, c);
 }
 
-/* Does the remaining work for method i. Its results are in `result`, which the caller initialised.
- */
+/* Does the remaining work for method i, and adds its results to `result`, which is initialised. */
 static alibi_status run_method(alibi_device *device, const struct request *r, int i,
                                const alibi_corpus *corpus, const char *dir,
                                struct alibi_compare_method *result, const struct alibi_call *call)

@@ -165,14 +165,6 @@ static alibi_status read_split(struct bpe_build *b, size_t at)
     return read_split_pattern(b, m[1].at);
 }
 
-static alibi_status fail_pre_tokenizer(const struct bpe_build *b, const char *type)
-{
-    return scan_fail(
-        &b->scan,
-        "the pre-tokenizer '%.80s' is not supported, only ByteLevel and Splits before it are,",
-        type);
-}
-
 /* ByteLevel must be the last of the list: a step after it would see letters, not text. */
 static alibi_status read_step(struct bpe_build *b, size_t at)
 {
@@ -185,7 +177,10 @@ static alibi_status read_step(struct bpe_build *b, size_t at)
     if (strcmp(type, "Split") == 0)
         return read_split(b, at);
     if (strcmp(type, "ByteLevel") != 0)
-        return fail_pre_tokenizer(b, type);
+        return scan_fail(
+            &b->scan,
+            "the pre-tokenizer '%.80s' is not supported, only ByteLevel and Splits before it are,",
+            type);
     b->byte_level = true;
     return read_byte_level(b, at);
 }
@@ -288,8 +283,7 @@ static alibi_status read_merges(struct bpe_build *b, size_t at)
     return scan_expect(s, ']');
 }
 
-/* The dropout must be null, or a number that is 0 in any spelling: no merge is skipped at random.
- */
+/* Must be null, or a number that is 0 in any spelling, so that no merge is skipped at random. */
 static alibi_status read_dropout(struct bpe_build *b, size_t at)
 {
     struct scan *s = &b->scan;

@@ -72,8 +72,7 @@ static void added_fini(struct added_tokens *a)
     *a = (struct added_tokens){ 0 };
 }
 
-/* The first of sorted[low..high) whose byte at `depth` is at least `byte`. All agree before that.
- */
+/* The first of sorted[low..high), equal up to `depth`, whose next byte is at least `byte`. */
 static int bisect(const struct added_tokens *a, int low, int high, size_t depth, int byte)
 {
     while (low < high) {

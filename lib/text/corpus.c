@@ -21,8 +21,7 @@ static bool starts_character(const alibi_corpus *c, int64_t i)
     return bytes == 0 || !utf8_continues(text[0]);
 }
 
-/* The first line start in from..from + reach, else the first start of a character from `from` on.
- */
+/* The first line start in from..from + reach, else the first character that starts from there. */
 static int64_t cut_at(const alibi_corpus *c, int64_t from, int64_t reach)
 {
     int64_t i = from;

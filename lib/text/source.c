@@ -267,8 +267,7 @@ static alibi_status keep_line(struct source *s, const char *bytes, size_t length
     return text_status(&s->line);
 }
 
-/* Most lines are complete in the buffer and are read there. The parts of others are joined first.
- */
+/* Most lines are complete in the buffer and read there. The parts of others are joined first. */
 static alibi_status split_json(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;

@@ -77,8 +77,7 @@ static alibi_status append_block(struct stretches *s, const struct block *b)
 
 /* ---- parts */
 
-/* Punctuation: that of ASCII, and the blocks of UTF-8 with the punctuation of Chinese and Japanese.
- */
+/* Punctuation of ASCII, and the blocks of UTF-8 with that of Chinese and Japanese. */
 static bool is_mark(const char *text, size_t at, size_t limit)
 {
     unsigned char c = (unsigned char)text[at];

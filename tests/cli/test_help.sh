@@ -75,9 +75,9 @@ for command in $commands; do
     cat options >> all
     if ! grep -qx out options || "$ALIBI" "$command" --help |
         grep -qE '^  --out ([A-Z]+), -o \1 '; then
-        pass "$command: -o stands beside --out"
+        pass "$command: -o is listed with --out"
     else
-        fail "$command" "no -o beside --out"
+        fail "$command" "no -o with --out"
     fi
 done
 

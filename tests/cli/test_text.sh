@@ -50,8 +50,8 @@ else
     skip 1 "no user who may not read a file"
 fi
 expect 3 "'absent.txt'" "$ALIBI" train "${tiny[@]}" all.txt absent.txt --out bad
-[ -e bad ] && fail "bad text leaves nothing behind" "there is a folder" ||
-    pass "bad text leaves nothing behind"
+[ -e bad ] && fail "bad text leaves nothing" "there is a folder" ||
+    pass "bad text leaves nothing"
 
 # A corpus shorter than the length
 expect 3 "tokens" "$ALIBI" train "${tiny[@]}" --train-length 1000000 --out bad

@@ -44,8 +44,8 @@ if script -qec true /dev/null > /dev/null 2>&1; then # there is a pseudo-termina
     [ $? = 2 ] && grep -q "standard input is a terminal" stdout && pass "no file and a terminal" ||
         fail "terminal" "no such message"
 fi
-[ -e x ] || [ -e x.json ] && fail "usage errors leave nothing behind" "$(ls)" ||
-    pass "usage errors leave nothing behind"
+[ -e x ] || [ -e x.json ] && fail "usage errors leave nothing" "$(ls)" ||
+    pass "usage errors leave nothing"
 
 # A vocabulary
 check "learn a BPE" "$ALIBI" tokenize --train --vocab 600 all.txt -o bpe.json --quiet
@@ -232,8 +232,8 @@ printf 'second \377 line' > latin.txt
 expect 3 "'latin.txt' is not UTF-8" "$ALIBI" tokenize latin.txt -o broken --quiet
 expect 3 "'latin.txt' is not UTF-8" "$ALIBI" tokenize --train latin.txt -o x.json --quiet
 
-[ -e broken ] && fail "bad input leaves nothing behind" "there is a folder" ||
-    pass "bad input leaves nothing behind"
+[ -e broken ] && fail "bad input leaves nothing" "there is a folder" ||
+    pass "bad input leaves nothing"
 cp bpe.json tokenizer.json
 check "a tokenizer as text" "$ALIBI" tokenize tokenizer.json all.txt -o noted
 grep -q "^'tokenizer.json' is read as text; a tokenizer is given with --tokenizer" stderr &&
@@ -318,7 +318,7 @@ kill -STOP $pid
 expect 5 "'shared.*(in use|another)" "$ALIBI" tokenize "${big[@]}" -o shared
 kill -CONT $pid
 wait $pid
-same_shards "the first one goes on undisturbed" whole shared
+same_shards "the first one is not disturbed" whole shared
 for fault in file:{1,2,3,5,8,13,21,34,55,89} memory:{1,2,3,5,8,13,21,34,55,89,144,233}; do
     rm -rf faulty
     run env ALIBI_FAULT=$fault "$ALIBI" tokenize --tokenizer bpe.json all.txt --shard-tokens 20000 \
@@ -375,6 +375,6 @@ first=$("$ALIBI" eval run-words all.txt --quiet --tokens 1600 | awk 'END { print
 [ -n "$first" ] && pass "their token and word perplexity: $first" || fail "words" "no perplexity"
 sed 's/["\\]//g; s/.*/{"text": "&"}/' all.txt > all.jsonl
 check "JSON lines to train on" "$ALIBI" train all.jsonl "${model[@]}" -o run-lines
-[ -e x ] && fail "bad input leaves nothing behind" "there is a folder" ||
-    pass "bad input leaves nothing behind"
+[ -e x ] && fail "bad input leaves nothing" "there is a folder" ||
+    pass "bad input leaves nothing"
 finish

@@ -132,7 +132,7 @@ expect 5 "'shared.*(in use|another)" \
     "$ALIBI" train "${long[@]}" --steps 100000 --out shared --resume
 kill -TERM $pid
 wait $pid
-[ $? = 75 ] && pass "the first one goes on undisturbed" || fail "two runs" "$(cat first)"
+[ $? = 75 ] && pass "the first one is not disturbed" || fail "two runs" "$(cat first)"
 
 # Not a number
 expect 6 "step 5" env ALIBI_FAULT=nan:5 "$ALIBI" train "${tiny[@]}" --out nan

@@ -51,8 +51,8 @@ expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths "64,
 expect 2 "'--lengths'.*'6 4' is not a whole number" "$ALIBI" compare --lengths "6 4, 128"
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods "alibi, rotery"
 expect 2 "'--text-bytes'.*-1 is out of range" "$ALIBI" compare --text-bytes -1
-[ -e runs ] && fail "usage errors leave nothing behind" "there is a folder 'runs'" ||
-    pass "usage errors leave nothing behind"
+[ -e runs ] && fail "usage errors leave nothing" "there is a folder 'runs'" ||
+    pass "usage errors leave nothing"
 
 # Recipes
 recipe() { printf '%s\n' "$@" > recipe.json; }
@@ -89,14 +89,14 @@ check "a flag before the recipe overrides it" \
 if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.json &&
     grep -q '"tied": false' run/recipe.json &&
     grep -q '"text_seed": 1' run/recipe.json && grep -q '"text_bytes": 200000' run/recipe.json; then
-    pass "the recipe is beside the run"
+    pass "the recipe is in the folder of the run"
 else
-    fail "the recipe is beside the run" "$(tr -d '\n' < run/recipe.json)"
+    fail "the recipe is in the folder of the run" "$(tr -d '\n' < run/recipe.json)"
 fi
 for recipe in "$SOURCE"/recipes/*.json; do
     command=train
     grep -q '"methods"' "$recipe" && command=compare
-    # A length beyond the text stops it behind the checks and before the work.
+    # A length beyond the text stops it after the checks and before the work.
     expect 3 "tokens" \
         "$ALIBI" "$command" --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
     # The recipe of a model serves for a comparison too: its position is passed over.

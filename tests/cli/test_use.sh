@@ -201,7 +201,7 @@ run "$ALIBI" inspect "$odd" --json
 iconv -f UTF-8 -t UTF-8 stdout > /dev/null 2>&1 && is_json stdout && pass "inspect has them too" ||
     fail "inspect" "not UTF-8"
 
-# What saves nothing does not catch signals. The program goes by its own name, though it starts anew
+# Commands that save nothing do not catch signals. The program keeps its name, although it restarts
 # once.
 ends() { # signal, exit code, COMMAND...
     local signal=$1 wanted=$2

@@ -1,4 +1,4 @@
-/* fuzz.h - what the targets share
+/* fuzz.h - shared by the targets
  *
  * A target is LLVMFuzzerTestOneInput() in a file of its own, with seeds in the folder of its name.
  * With clang it is a libFuzzer program (scripts/fuzz.sh); with driver.c it is a test that tries a
@@ -22,8 +22,8 @@ static inline void require(bool holds)
 
 /* ---- inputs of tokenizers
  *
- * Parts are separated by form feeds. In the first part an '@' means the tokens of the 256 bytes,
- * which every vocabulary must have: so inputs are short, and most changes hit what matters. */
+ * Parts are separated by form feeds. In the first of them '@' means the tokens of the 256 bytes,
+ * which every vocabulary must have. So inputs are short, and most changes are relevant. */
 
 /* Takes the part up to the next form feed, or all that is left. */
 static inline struct slice next_part(struct slice *rest)
@@ -51,7 +51,7 @@ static inline void append_byte_tokens(struct text *t)
     }
 }
 
-/* The part with its first '@' replaced; text_free() it. The tokens are written once and kept. */
+/* The part with its first '@' replaced; text_free() it. The tokens are formatted once and kept. */
 static inline struct text expand_part(struct slice part)
 {
     static char tokens[4096];
@@ -103,8 +103,8 @@ static inline void check_written(const struct bpe_file *f)
     text_free(&again);
 }
 
-/* Encodes the text with what was read, which is taken; decoded it is the text again. A pattern may
- * be beyond what the tokenizer has, or too slow on this text: then that is said. */
+/* Encodes the text with the file, which is freed; the decoded ids must be the text. A pattern may
+ * be unsupported, or too slow on this text: then it must be refused. */
 static inline void check_round_trip(struct bpe_file *f, struct slice text)
 {
     alibi_tokenizer *t = NULL;
@@ -128,6 +128,21 @@ static inline void check_round_trip(struct bpe_file *f, struct slice text)
     alibi_text_free(decoded);
     alibi_ids_free(ids);
     alibi_tokenizer_free(t);
+}
+
+/* The end of a target that has parsed a tokenizer. `path` is a part of the names of its files. */
+static inline int check_tokenizer(alibi_status status, struct bpe_file *f, struct slice text,
+                                  size_t size, const char *path)
+{
+    if (status != ALIBI_OK) {
+        check_refusal(status, path);
+    } else {
+        if (size % 4 == 0) /* it takes longer than all the rest: a quarter of the inputs will do */
+            check_written(f);
+        check_round_trip(f, text);
+    }
+    require(alibi_memory_now() == 0);
+    return 0;
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* test_tokenizers.c - tokenizers give the ids that Hugging Face's library gives, and ids give the
  * text back
  *
- * make_tokenizers.py beside this file wrote tokenizers/, and says what is in it. */
+ * make_tokenizers.py in this folder wrote tokenizers/, and describes the files. */
 #include "base/base.h"
 
 #include "check.h"
@@ -44,7 +44,7 @@ static void read_sample(struct sample *s, char *spelled)
         s->bytes[s->length++] = *at == '%' ? escaped_byte(at) : *at;
 }
 
-/* Cuts off the next line; NULL behind the last. */
+/* Cuts off the next line; NULL after the last. */
 static char *next_line(char **rest)
 {
     char *line = *rest, *end = strchr(line, '\n');

@@ -36,7 +36,7 @@ static inline int widest_line(const char *text)
     return widest;
 }
 
-/* Whether the text has `word`, in any case, with no letter beside it. */
+/* Whether the text has `word`, in any case, without a letter next to it. */
 static inline bool has_word(const char *text, const char *word)
 {
     size_t length = strlen(word);

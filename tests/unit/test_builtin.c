@@ -287,7 +287,7 @@ static void sentences_start_with_capitals(void **state)
 
 /* ---- facts */
 
-/* Names are words with a capital after a small letter and a space: never first in a sentence. */
+/* Names are capitalised words after a small letter and a space, never the first of a sentence. */
 static bool is_name(const struct mention *m, const char *document)
 {
     return isupper((unsigned char)m->text[0]) && m->text - document >= 2 && m->text[-1] == ' ' &&

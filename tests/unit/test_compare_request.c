@@ -1,4 +1,4 @@
-/* The request of a comparison: what is refused, and what its folder remembers */
+/* The request of a comparison: refusals, and the files in its folder */
 #include <omp.h>
 
 #include "unit/comparison.h"
@@ -21,7 +21,7 @@ static alibi_corpus *words_corpus(const char *folder)
     return c;
 }
 
-/* What a comparison leaves behind asks for the same again, the built-in text included. */
+/* The recipe of a comparison repeats it, including the built-in text. */
 static void its_recipe_gives_the_same_numbers(void **state)
 {
     struct setting s = tiny(), again;

@@ -5,7 +5,7 @@
 
 enum { LINE_NUMBER = 12 };
 
-/* The line lies in memory of its exact size, so that the sanitizer sees a read beyond it. */
+/* The line has memory of its exact size, so that the sanitizer detects a read beyond it. */
 static alibi_status take_bytes(struct text *out, const char *line, size_t length)
 {
     char *exact = exact_copy(line, length);
@@ -39,7 +39,7 @@ static void assert_refused(const char *line, const char *part)
     text_free(&out);
 }
 
-/* ---- what is right */
+/* ---- valid lines */
 
 static void text_is_found_wherever_it_stands(void **state)
 {
@@ -87,7 +87,7 @@ static void other_strings_may_hold_what_a_text_may_not(void **state)
     assert_text("{\"text\\u0000\":\"no\",\"text\":\"x\"}", "x");
 }
 
-/* ---- what is wrong */
+/* ---- defects */
 
 static void members_that_cannot_be_the_text_are_named(void **state)
 {

@@ -28,7 +28,7 @@ static alibi_status join(void *user, const char *piece, size_t bytes)
     return text_status(user);
 }
 
-/* The pieces of the text, each with a '|' behind it, cut in stretches of `step` bytes of which
+/* The pieces of the text, each followed by a '|', cut in stretches of `step` bytes of which
  * `look` more are known at first. */
 static struct text cut_in_steps(const struct pattern *p, const char *text, size_t bytes,
                                 size_t step, size_t look)
@@ -129,7 +129,7 @@ static void known_tokenizers_cut_as_they_do(void **state)
     assert_pieces(BLOOM, "I'll  see, 12... (x)", "I'll| | see|,| 12|... (|x|)|");
 }
 
-/* As Hugging Face's library does: an empty match ends what stands before it, and a character is
+/* As Hugging Face's library does: an empty match ends the text before it, and a character is
  * passed over. */
 static void empty_matches_cut_and_end(void **state)
 {
@@ -170,7 +170,7 @@ static void plain_texts_are_looked_for_as_they_are(void **state)
     pattern_free(p);
 }
 
-/* ---- what is refused */
+/* ---- refusals */
 
 static void what_is_not_understood_is_named(void **state)
 {
@@ -398,7 +398,7 @@ static void expressions_of_known_tokenizers_take_long_pieces(void **state)
     free(text);
 }
 
-/* A run of "ab" with no 'c' behind it: nearly all that the expression is allowed to waste. */
+/* A run of "ab" without a 'c' after it: nearly the whole budget of the expression. */
 static void what_a_cutter_did_before_does_not_decide(void **state)
 {
     static const char *const expression = "(?:ab)+c|[a-z]| +";

@@ -154,7 +154,7 @@ static void json_parses_whatever_the_results(void **state)
     }
 }
 
-/* Fields of the line at *p, which moves behind it; quotes are understood. */
+/* Fields of the line at *p, which advances past it; quotes are understood. */
 static int csv_fields(const char **p)
 {
     int fields = 1;

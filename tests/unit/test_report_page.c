@@ -83,7 +83,7 @@ static void page_has_one_device_for_all_or_one_for_each_method(void **state)
     free(missing);
 }
 
-/* The numbers beside the y axis of a figure. */
+/* The numbers at the y axis of a figure. */
 static void y_ticks(char *ticks, size_t size, const char *page, const char *figure)
 {
     const char *p = strstr(page, figure), *end;

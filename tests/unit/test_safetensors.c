@@ -1,4 +1,4 @@
-/* test_safetensors.c - correct headers, every kind of wrong header, and damage of every kind */
+/* test_safetensors.c - valid headers, every defect, and damage of every kind */
 #include "check.h"
 
 #include "formats/formats.h"
@@ -55,7 +55,7 @@ static alibi_status parse(struct safetensors **out, const char *header, int64_t 
 #define A "\"a\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}"
 #define B "\"b\":{\"dtype\":\"I8\",\"shape\":[5],\"data_offsets\":[24,29]}"
 
-/* ---- what is right */
+/* ---- valid files */
 
 static void tensors_come_in_the_order_of_their_data_with_places_in_the_file(void **state)
 {
@@ -131,7 +131,7 @@ static void names_may_have_escapes(void **state)
     safetensors_free(s);
 }
 
-/* ---- what is wrong */
+/* ---- defects */
 
 static void broken_grammar_is_refused_at_its_byte(void **state)
 {

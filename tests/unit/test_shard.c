@@ -3,7 +3,7 @@
 
 #include "formats/formats.h"
 
-/* Parses a header that lies in memory of its exact size, so that the sanitizer sees a read beyond
+/* Parses a header in memory of its exact size, so that the sanitizer detects a read beyond
  * it. */
 static alibi_status parse(struct shard_header *out, const char *header, size_t length,
                           int64_t file_bytes)

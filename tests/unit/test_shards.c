@@ -165,7 +165,7 @@ static void an_id_beyond_the_vocabulary_is_named_with_its_place(void **state)
     remove_temporary_folder(folder);
 }
 
-/* The wrong id stands far behind, in a part that another thread may look at. */
+/* The wrong id is far from the start, in a part that another thread may check. */
 static void an_id_beyond_the_vocabulary_is_found_wherever_it_is(void **state)
 {
     enum { COUNT = 3 << 20 };
@@ -589,7 +589,7 @@ static void inspect_verifies_and_counts(void **state)
 
 /* ---- faults */
 
-/* Shards in a folder and one beside it, with a text to validate on. */
+/* Shards in a folder and one outside it, with a text to validate on. */
 static alibi_status open_everything(void *subject)
 {
     const char *folder = subject, *paths[] = { within(folder, "tokens"), within(folder, "x.bin") };

@@ -12,7 +12,7 @@ enum { STARTS_MAX = 4096, PATHS_MAX = 8 };
 
 /* ---- reading everything */
 
-/* What came: all documents, '|' behind each, and for each block where in that it began. */
+/* The input as read: all documents, each followed by '|', and where in them each block began. */
 struct all {
     struct text text;
     struct start {
@@ -460,7 +460,7 @@ static void memory_does_not_grow_with_the_file(void **state)
     source_close(s);
 }
 
-/* ---- what is wrong */
+/* ---- defects */
 
 static void bytes_that_are_no_text_are_refused_with_offset_and_line(void **state)
 {
@@ -594,7 +594,7 @@ static void places_that_are_not_there_are_refused(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(read_from(&all, &r, &wrong[i], 10), ALIBI_BAD_INPUT, "the input has changed");
     assert_int_equal(all.text.length, 0);
-    assert_ok(read_from(&all, &r, &(struct place){ 0, 2, 0 }, 10)); /* behind the last of a file */
+    assert_ok(read_from(&all, &r, &(struct place){ 0, 2, 0 }, 10)); /* after the last of a file */
     assert_string_equal(all.text.data, "three\n|");
     text_free(&all.text);
     assert_ok(read_from(&all, &r, &(struct place){ 2, 0, 0 }, 10)); /* the end */

@@ -108,7 +108,7 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
     alibi_corpus_free(c);
 }
 
-/* Keys and values in bf16, their norms in fp32; and the verifier works with any type. */
+/* Keys and values in bf16, their norms in fp32; the verifier works with any type. */
 static void a_stream_in_bf16_equals_its_window_and_is_near_fp32(void **state)
 {
     alibi_corpus *c = new_text(8000);

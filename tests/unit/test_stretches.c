@@ -6,7 +6,7 @@
 #include "check.h"
 #include "text/source.h"
 
-/* ---- a text of documents, and a result that shows every cut: pieces with '|' behind each,
+/* ---- a text of documents, and a result that shows every cut: pieces, each followed by '|',
  * documents with '#' */
 
 enum { STEP = 7 };
@@ -56,7 +56,7 @@ static size_t fixed_cut(const char *document, size_t at, size_t end)
     return end - at > STEP ? at + STEP : end;
 }
 
-/* Behind a word with the blanks before it: a guess is right always. */
+/* After a word with the blanks before it: every guess is right. */
 static size_t word_cut(const char *document, size_t at, size_t end)
 {
     while (at < end && (document[at] == ' ' || document[at] == '\n'))

@@ -21,7 +21,7 @@ static alibi_status tokenize_one(struct corpus *c, const char *path, const char 
     return tokenize_files(c, &path, 1, folder);
 }
 
-/* ---- what is refused */
+/* ---- refusals */
 
 static void folders_with_files_of_others_are_left_alone(void **state)
 {

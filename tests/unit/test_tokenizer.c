@@ -101,7 +101,7 @@ static alibi_tokenizer *bpe_of(const struct recipe *r)
     return t;
 }
 
-/* The text's tokens, each with a '|' behind it. */
+/* The text's tokens, each followed by a '|'. */
 static void show(char *out, size_t size, const alibi_tokenizer *t, const int32_t *ids,
                  int64_t count)
 {

@@ -152,7 +152,7 @@ static void every_byte_has_a_letter_of_its_own(void **state)
     assert_int_equal(byte_of_letter(UINT32_MAX), -1);
 }
 
-/* ---- what is right */
+/* ---- valid files */
 
 static void a_file_gives_tokens_merges_added_tokens_and_pattern(void **state)
 {
@@ -315,7 +315,7 @@ static void a_merge_that_looks_like_a_comment_is_kept(void **state)
     bpe_file_free(f);
 }
 
-/* ---- what is wrong */
+/* ---- defects */
 
 struct defect {
     const char *from, *to, *part;

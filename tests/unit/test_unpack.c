@@ -145,7 +145,7 @@ static void fill_text(char *text, size_t length)
     }
 }
 
-/* ---- what is right */
+/* ---- valid files */
 
 static void plain_files_come_as_they_are(void **state)
 {
@@ -164,7 +164,7 @@ static void plain_files_come_as_they_are(void **state)
     assert_unpacks(text, sizeof text, 999);
     assert_unpacks(text, sizeof text, 400000);
     packed.length = 0;
-    add_plain(&packed, text, 1 << 17); /* exactly what is read at a time */
+    add_plain(&packed, text, 1 << 17); /* exactly one block of input */
     assert_unpacks(text, 1 << 17, 1 << 17);
 }
 
@@ -263,7 +263,7 @@ static void a_pipe_is_read_to_its_end(void **state)
     close(before);
 }
 
-/* ---- what is wrong */
+/* ---- defects */
 
 static void cut_files_are_refused_at_every_byte(void **state)
 {

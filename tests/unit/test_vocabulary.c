@@ -70,7 +70,7 @@ static void of_equal_pairs_the_one_with_lower_ids_is_first(void **state)
     (void)state;
     assert_merges("a+b b+c c+a", 1000, 1, { "ca", 3 }, { "bc", 3 }, { "ab", 3 });
     assert_merges("a+b a+c", 1000, 1, { "ac", 3 }, { "ab", 3 });
-    /* A blank's letter stands behind all that are printable. */
+    /* The letter of a blank follows all printable ones. */
     assert_merges("b+c  +a", 1000, 1, { " a", 3 }, { "bc", 3 });
 }
 
@@ -525,7 +525,7 @@ static void a_stop_ends_reading_and_merging(void **state)
     text_free(&json);
 }
 
-/* ---- what is refused */
+/* ---- refusals */
 
 static void values_that_make_no_sense_are_named(void **state)
 {
