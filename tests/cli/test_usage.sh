@@ -37,7 +37,8 @@ expect 2 "heads 3 do not divide width 16" "$ALIBI" bench train --width 16 --head
 expect 2 "'alibbi'.*'alibi'" "$ALIBI" train "${tiny[@]}" --position alibbi
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods alibi,rotery
 expect 2 "twice" "$ALIBI" compare "${tiny[@]}" --methods alibi,alibi
-expect 2 "'--position' does not apply to a comparison; give --methods" "$ALIBI" compare --position alibi
+expect 2 "'--position' does not apply to a comparison; give --methods" \
+    "$ALIBI" compare --position alibi
 for command in train compare; do
     expect 2 "'--train-length'.*0 is out of range" "$ALIBI" "$command" --train-length 0
     expect 2 "'--train-length'.*-5 is out of range" "$ALIBI" "$command" --train-length -5
