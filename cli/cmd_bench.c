@@ -609,9 +609,9 @@ alibi_status cmd_bench(int argc, char **argv)
             "'attention' times attention alone, with 12 heads unless --heads says otherwise. 'decode' "
             "times steps that append a token to each of several sequences of different lengths. "
             "'ops' times every operation alone. "
-            "Without a recipe or model options the others measure gpt2-124m and byte-10m, and on "
-            "a GPU 'train' measures gpt2-124m and the shapes of the paper's models. A recipe has no "
-            "vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
+            "Without a recipe or model options 'train' measures gpt2-124m and byte-10m, on a GPU "
+            "gpt2-124m and the shapes of the paper's models; 'memory' and 'decode' measure byte-10m. "
+            "A recipe has no vocabulary: give --vocab, or the model has the 257 tokens of bytes.",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 1,
