@@ -22,7 +22,7 @@
  *   - A session is used by one thread at a time. Only alibi_session_cancel() may be called from
  *     any thread.
  *   - A device may be shared. On the CPU, passes of different threads run at once; on a GPU they
- *     take turns.
+ *     take turns. A benchmark must have its GPU to itself.
  *   - alibi_stop_request() may be called from any thread and from a signal handler. Callbacks run
  *     in the thread that made the call.
  *   - Two runs, comparisons or tokenizations into one folder exclude each other, in one process

@@ -8,7 +8,7 @@
 
 #include "ops/bf16.h"
 
-enum { SEED = 5, START = 3, GAP = 3 };
+enum { SEED = 5, START = 3 };
 
 /* ---- building a case */
 
@@ -34,7 +34,7 @@ static struct operand *view(struct op_case *c, const char *name, size_t offset, 
                             int64_t L, int64_t H, int64_t D, enum role forward, enum role backward)
 {
     struct operand *o =
-        add(c, name, offset, tensor_2(NULL, c->type, B * L, H * D + GAP), forward, backward);
+        add(c, name, offset, tensor_2(NULL, c->type, B * L, H * D + c->gap), forward, backward);
 
     o->view = true;
     memcpy(o->heads, (int64_t[4]){ B, L, H, D }, sizeof o->heads);
@@ -750,12 +750,13 @@ const struct operation operations[] = {
 const int operation_count = (int)(sizeof operations / sizeof operations[0]);
 
 bool case_make(struct op_case *c, const struct operation *operation, const int64_t *n, int option,
-               enum dtype type)
+               int64_t gap, enum dtype type)
 {
     const char *name = operation->sizes;
 
     *c = (struct op_case){ .operation = operation,
                            .option = option,
+                           .gap = gap,
                            .type = type,
                            .directions = { true, operation->run[1] != NULL },
                            .weight = 1.0 };

@@ -1,8 +1,8 @@
 /* cases.h - every operation of ops.h as a list of cases
  *
  * A case is an operation at some sizes with some options: which tensors it reads, writes and adds
- * to, and how it is called. One list serves every test of an operation (finite differences, each
- * backend against the reference) and its micro-benchmark, so a new operation is one entry here.
+ * to, and how it is called. One list serves finite differences, the CPU in every instruction set
+ * against the reference, bf16 against the reference, and the micro-benchmark on every device.
  *
  * Operands are members of the operation's struct in ops.h, and carry the member's name. Names
  * connect the two directions: the operand "dx" of backward is the gradient of "x", given "dy" of
@@ -80,6 +80,7 @@ struct op_case {
     const struct operation *operation;
     int64_t n[CASE_SIZES];
     int option;
+    int64_t gap; /* between the rows of views */
     enum dtype type;
     char text[CASE_TEXT_MAX]; /* "rows=3 C=64 rms bias" */
     union case_args args;     /* scalars are set, tensors absent */
@@ -113,9 +114,12 @@ struct operation {
 extern const struct operation operations[];
 extern const int operation_count;
 
-/* False if the operation has no such case. */
+/* A case of the operation at the sizes n. `gap` is the number of elements between the rows of
+ * views: CASE_GAP in tests, so that rows are not aligned and nothing may touch the gaps; 0 in
+ * benchmarks, as models have them. False if the operation has no such case. */
+enum { CASE_GAP = 3 };
 bool case_make(struct op_case *c, const struct operation *operation, const int64_t *n, int option,
-               enum dtype type);
+               int64_t gap, enum dtype type);
 
 /* "attention_backward"; operations with one direction have their own name. */
 void case_name(const struct op_case *c, int direction, char name[CASE_TEXT_MAX]);

@@ -16,7 +16,7 @@ static bool find(struct op_case *c, int *direction, int index, enum dtype type)
     for (int o = 0; o < operation_count; o++)
         for (int i = 0; i < operations[o].bench_count; i++) {
             const struct operation *operation = &operations[o];
-            if (!case_make(c, operation, operation->bench[i], operation->bench_option, type))
+            if (!case_make(c, operation, operation->bench[i], operation->bench_option, 0, type))
                 continue;
             for (*direction = 0; *direction < 2; (*direction)++)
                 if (c->directions[*direction] && index-- == 0)

@@ -75,7 +75,7 @@ static inline struct numbers prepare(const struct op_case *c, int direction)
     struct op_case exact;
     struct numbers before = { 0 };
 
-    assert_true(case_make(&exact, c->operation, c->n, c->option, DTYPE_F64));
+    assert_true(case_make(&exact, c->operation, c->n, c->option, c->gap, DTYPE_F64));
     for (int i = 0; i < c->count; i++) {
         assert_ok(NEW_ARRAY(&before.of[i], tensor_count(c->operands[i].shape) + 1, "test"));
         case_draw(c, i, c->operands[i].role[FORWARD], before.of[i]);
@@ -106,7 +106,7 @@ static inline struct numbers solve_exactly(const struct op_case *c, int directio
 {
     struct op_case exact;
 
-    assert_true(case_make(&exact, c->operation, c->n, c->option, DTYPE_F64));
+    assert_true(case_make(&exact, c->operation, c->n, c->option, c->gap, DTYPE_F64));
     return run(&exact, direction, &ref, before);
 }
 

@@ -20,7 +20,8 @@ static void for_every_case(enum dtype type, bool (*check)(const struct op_case *
         for (int i = 0; i < operations[o].test_count; i++)
             for (int option = 0; option < operations[o].options; option++)
                 for (int direction = FORWARD; direction <= BACKWARD; direction++)
-                    if (case_make(&c, &operations[o], operations[o].tests[i], option, type) &&
+                    if (case_make(&c, &operations[o], operations[o].tests[i], option, CASE_GAP,
+                                  type) &&
                         c.directions[direction]) {
                         good = check(&c, direction) && good;
                         checked++;
@@ -82,6 +83,10 @@ static double gradient_error(const struct op_case *c, struct numbers *forward,
 /* Cases of at most so many elements to differentiate by: each costs two forward passes. */
 enum { ELEMENTS_MAX = 900 };
 
+/* By operation: a name that matches nothing must not pass as a gradient that is right. */
+enum { OPERATIONS_MAX = 64 };
+static int cases_differentiated[OPERATIONS_MAX], gradients_compared[OPERATIONS_MAX];
+
 static bool check_gradients(const struct op_case *c, int direction)
 {
     struct numbers forward, before, after;
@@ -99,18 +104,26 @@ static bool check_gradients(const struct op_case *c, int direction)
     for (int d = 0; d < c->count; d++)
         for (int x = 0; x < c->count; x++)
             if (is_written(c->operands[d].role[BACKWARD]) && c->operands[d].name[0] == 'd' &&
-                strcmp(c->operands[x].name, c->operands[d].name + 1) == 0)
+                strcmp(c->operands[x].name, c->operands[d].name + 1) == 0) {
                 error = fmax(error, gradient_error(c, &forward, &before, &after, x, d));
+                gradients_compared[c->operation - operations]++;
+            }
     numbers_free(&forward);
     numbers_free(&before);
     numbers_free(&after);
+    cases_differentiated[c->operation - operations]++;
     return report(c, direction, "ref", error, 3e-7, NULL);
 }
 
 static void gradients_equal_finite_differences(void **state)
 {
     (void)state;
+    assert_in_range(operation_count, 1, OPERATIONS_MAX);
     for_every_case(DTYPE_F64, check_gradients);
+    for (int o = 0; o < operation_count; o++)
+        if (cases_differentiated[o] > 0 && gradients_compared[o] == 0)
+            fail_msg("%s: no operand of backward is named as the gradient of one of forward",
+                     operations[o].name);
 }
 
 /* Layers on both sides of an activation are two operations, whose gradients meet in up:

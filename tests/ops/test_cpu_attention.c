@@ -10,7 +10,7 @@ static struct op_case attention_case(int64_t L, int64_t D, int option)
     for (int o = 0; o < operation_count; o++)
         if (strcmp(operations[o].name, "attention") == 0)
             assert_true(case_make(&c, &operations[o], (int64_t[CASE_SIZES]){ 1, L, L, 1, 1, D },
-                                  option, DTYPE_F32));
+                                  option, CASE_GAP, DTYPE_F32));
     return c;
 }
 
