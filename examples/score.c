@@ -1,6 +1,7 @@
 /* score.c - how likely a model finds a text, and how it would continue it
  *
- *   score MODEL TEXT           MODEL is a checkpoint or the folder of a run */
+ *   score MODEL TEXT                                      MODEL is a checkpoint or a run's folder
+ *   cc score.c $(pkg-config --cflags --libs alibi)        after make install */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,21 +22,19 @@ int main(int argc, char **argv)
     alibi_device *device = NULL;
     alibi_model *model = NULL;
     struct alibi_scores *scores = NULL;
-    alibi_status status = alibi_device_open(&device, &compute, NULL);
+    bool ok = alibi_device_open(&device, &compute, NULL) == ALIBI_OK &&
+              alibi_model_open(&model, device, path, NULL) == ALIBI_OK &&
+              alibi_score(&scores, model, NULL, 0, text, strlen(text), 1, NULL) == ALIBI_OK;
 
-    if (status == ALIBI_OK)
-        status = alibi_model_open(&model, device, path, NULL);
-    if (status == ALIBI_OK)
-        status = alibi_score(&scores, model, NULL, 0, text, strlen(text), 1, NULL);
-    for (int64_t i = 0; status == ALIBI_OK && i < scores->count; i++)
+    for (int64_t i = 0; ok && i < scores->count; i++)
         printf("id %6d  logprob %8.4f  likeliest %6d\n", scores->ids[i], scores->logprobs[i],
                scores->choices[i].id);
-    if (status == ALIBI_OK)
-        status = alibi_generate(model, &prompt, 1, &how, print, NULL, NULL);
-    if (status != ALIBI_OK)
+    ok = ok && alibi_generate(model, &prompt, 1, &how, print, NULL, NULL) == ALIBI_OK;
+    puts("");
+    if (!ok)
         fprintf(stderr, "score: %s\n", alibi_error());
     alibi_scores_free(scores);
     alibi_model_free(model);
     alibi_device_free(device);
-    return status == ALIBI_OK ? 0 : 1;
+    return ok ? 0 : 1;
 }

@@ -88,6 +88,9 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state,
  * among them: those of the model keep their values. */
 alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
                                      const struct alibi_call *call);
+/* Only the check of the tokenizer. */
+alibi_status checkpoint_check_tokenizer(const char *from, const alibi_tokenizer *t,
+                                        const struct alibi_call *call);
 
 /* ---- the run's folder (folders.c) */
 

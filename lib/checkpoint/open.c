@@ -145,14 +145,14 @@ out:
     return status;
 }
 
-alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
-                                     const struct alibi_call *call)
+/* Sets the weights of `m`; if it is NULL, only the tokenizers are compared. */
+static alibi_status init_from(const char *from, struct model *m, const alibi_tokenizer *t,
+                              const struct alibi_call *call)
 {
     alibi_status status;
     char *path = NULL;
     struct alibi_config config;
     alibi_tokenizer *there = NULL;
-    const char *table = m->position >= 0 ? m->parameters[m->position].name : NULL;
 
     TRY(find_model(&path, from, call));
     TRY(checkpoint_read_config(path, &config, &there));
@@ -163,12 +163,28 @@ alibi_status checkpoint_init_weights(const char *from, struct model *m, const al
                       alibi_tokenizer_type(t), (long long)alibi_tokenizer_vocab(t));
         goto out;
     }
-    /* Position tables have one name, and are of no use to another method. */
-    TRY(read_init(m, path, strcmp(config.position, m->config.position) != 0 ? table : NULL, call));
+    if (m) {
+        /* Position tables have one name, and are of no use to another method. */
+        bool other_method = strcmp(config.position, m->config.position) != 0;
+        const char *table = m->position >= 0 ? m->parameters[m->position].name : NULL;
+        TRY(read_init(m, path, other_method ? table : NULL, call));
+    }
 out:
     alibi_tokenizer_free(there);
     mem_free(path);
     return status == ALIBI_OK || status == ALIBI_MEMORY
                ? status
                : fail_context(status, "cannot start from '%s'", from);
+}
+
+alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
+                                     const struct alibi_call *call)
+{
+    return init_from(from, m, t, call);
+}
+
+alibi_status checkpoint_check_tokenizer(const char *from, const alibi_tokenizer *t,
+                                        const struct alibi_call *call)
+{
+    return init_from(from, NULL, t, call);
 }

@@ -29,6 +29,7 @@ struct run {
     struct journal journal;
 
     struct train_state state;
+    bool started;        /* the model has the weights that training begins with */
     int64_t saved;       /* step of the newest checkpoint, 0: none */
     double step_seconds; /* smoothed */
 };
@@ -41,11 +42,17 @@ static alibi_status make(struct run *r)
     struct alibi_config planned = r->asked;
     struct alibi_plan plan;
     struct batches batches;
+    alibi_status status;
 
     TRY_RETURN(training_check(t));
     r->config = r->asked;
     r->config.train_length = t->train_length;
-    TRY_RETURN(config_fit_vocab(&r->config, corpus_tokenizer(r->corpus)));
+    status = config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
+    /* A vocabulary that came with --init does not fit because the tokenizer is another one. */
+    if (status != ALIBI_OK && t->init)
+        TRY_RETURN(checkpoint_check_tokenizer(t->init, corpus_tokenizer(r->corpus), r->call));
+    if (status != ALIBI_OK)
+        return config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
     TRY_RETURN(alibi_config_resolve(&r->config));
     TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length,
                             t->batch, (uint64_t)t->seed));
@@ -211,6 +218,7 @@ static alibi_status restore(struct run *r, const char *path)
 /* The weights are always drawn first: tensors that the other model lacks keep those values. */
 static alibi_status start(struct run *r)
 {
+    r->started = true;
     r->state.corpus_checksum = corpus_checksum(r->corpus);
     r->state.files_checksum = corpus_files_checksum(r->corpus);
     TRY_RETURN(model_init(r->model, (uint64_t)r->training.seed));
@@ -250,7 +258,10 @@ static alibi_status open_run(struct run *r, bool resume)
     TRY(enter_folder(r, resume, &path));
     if (resume && !path)
         call_note(r->call, "no checkpoint in '%s': starting", r->dir);
-    TRY(path ? restore(r, path) : start(r));
+    if (path)
+        TRY(restore(r, path));
+    else if (!r->started)
+        TRY(start(r));
     TRY(save_recipe(r));
     TRY(journal_open(&r->journal, r->dir, r->state.step, r->call));
 out:
@@ -393,6 +404,8 @@ alibi_status alibi_train(alibi_device *device, const struct alibi_config *config
 
     device_reset_peak(r.device);
     TRY(make(&r));
+    if (training->init && !resume) /* a model that does not fit must not leave a folder */
+        TRY(start(&r));
     TRY(open_run(&r, resume));
     TRY(loop(&r));
     *result = result_of(&r);

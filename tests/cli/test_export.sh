@@ -41,6 +41,12 @@ check "another position method" "$ALIBI" train "${other[@]}" --init run --positi
     --out learned
 expect 3 "embedding.weight' has shape" "$ALIBI" train "${other[@]}" --init run --width 64 --out wide
 expect 3 "'nowhere'" "$ALIBI" train "${other[@]}" --init nowhere --out none
+[ ! -e wide ] && [ ! -e none ] && pass "a refusal leaves no folder" || fail "--init" "left a folder"
+"$ALIBI" text --quiet --text-bytes 30000 --out words.txt > /dev/null
+"$ALIBI" tokenize --quiet --train --vocab 400 words.txt -o words.json > /dev/null
+"$ALIBI" tokenize --quiet --tokenizer words.json words.txt -o words > /dev/null
+expect 3 "its tokenizer .bytes, 257 ids. is not that of the text .bpe, 400 ids." \
+    "$ALIBI" train words --quiet --steps 2 --init run --out none
 rm -rf bf16
 check "resumes without the model" "$ALIBI" train "${other[@]}" --init bf16 --resume --out tuned
 

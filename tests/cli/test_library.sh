@@ -9,10 +9,9 @@ run "$EXAMPLE" run 3
     || fail "example" "exit code $code"
 # A user's program: compiled against the installed header and library, nothing else.
 cmake --install "$(dirname "$SCORE")" --prefix "$PWD/installed" > install.log 2>&1 &&
-    cc -std=c17 -Wall -Wextra -Werror -I installed/include "$SOURCE/examples/score.c" -o score \
-        -L "$(dirname "$(find installed -name 'libalibi.so' | head -n 1)")" -lalibi \
-        -Wl,-rpath,"$(dirname "$(find "$PWD/installed" -name libalibi.so | head -n 1)")" \
-        2> cc.log &&
+    libraries=$(dirname "$(find "$PWD/installed" -name libalibi.so | head -n 1)") &&
+    cc -std=c17 -Wall -Wextra -Werror "$SOURCE/examples/score.c" -o score -Wl,-rpath,"$libraries" \
+        $(PKG_CONFIG_PATH=$libraries/pkgconfig pkg-config --cflags --libs alibi) 2> cc.log &&
     pass "examples/score.c compiles against the installed library" || fail "install" "$(cat cc.log)"
 run ./score run "In the evening"
 [ "$code" = 0 ] && [ "$(grep -cE '^id +[0-9]+  logprob +-[0-9.]+  likeliest' stdout)" = 14 ] &&
