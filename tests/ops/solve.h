@@ -1,4 +1,4 @@
-/* solve.h - runs the cases of bench/cases.h in this process's memory, and compares
+/* solve.h - runs the cases of bench/cases.h on a device, and compares
  *
  * Numbers are kept as doubles next to the tensors. Every tensor has poison after it, which must
  * stay, and so must inputs and the columns outside of a view. Outputs hold NaN before the call. */
@@ -31,19 +31,77 @@ static inline bool is_written(enum role role)
 
 /* ---- running */
 
-/* Runs on a device in this process's memory: the numbers after the call of those before it. */
-static inline struct numbers run(const struct op_case *c, int direction, struct device *dev,
-                                 const struct numbers *before)
+/* A vector on the device with `count` numbers. Host: the device computes in this process's memory,
+ * where types wider than the floats of upload() can be set too. */
+static inline struct tensor place(struct device *dev, bool host, enum dtype type,
+                                  const double *numbers, int64_t count)
 {
-    struct tensor t[CASE_OPERANDS];
+    struct tensor t = tensor_1(NULL, type, count);
+    union {
+        float f;
+        int32_t i;
+    } *cells = NULL;
+
+    if (host) {
+        assert_ok(mem_new(&t.data, (size_t)count * dtype_bytes(type), "test"));
+        for (int64_t n = 0; n < count; n++)
+            set(t, n, numbers[n]);
+        return t;
+    }
+    assert_ok(dev->ops->buffer_new(dev, &t.data, (size_t)count * dtype_bytes(type), "test"));
+    assert_ok(NEW_ARRAY(&cells, count, "test"));
+    for (int64_t n = 0; n < count; n++)
+        if (type == DTYPE_I32)
+            cells[n].i = (int32_t)numbers[n];
+        else
+            cells[n].f = (float)numbers[n];
+    assert_ok(dev->ops->upload(dev, t, cells));
+    mem_free(cells);
+    return t;
+}
+
+/* The numbers of such a vector, which is then gone. */
+static inline void take_back(struct device *dev, bool host, struct tensor t, double *numbers)
+{
+    int64_t count = tensor_count(t);
+    union {
+        float f;
+        int32_t i;
+    } *cells = NULL;
+
+    for (int64_t n = 0; host && n < count; n++)
+        numbers[n] = get(t, n);
+    if (host) {
+        mem_free(t.data);
+        return;
+    }
+    assert_ok(NEW_ARRAY(&cells, count, "test"));
+    assert_ok(dev->ops->download(dev, cells, t));
+    for (int64_t n = 0; n < count; n++)
+        numbers[n] = t.type == DTYPE_I32 ? (double)cells[n].i : (double)cells[n].f;
+    mem_free(cells);
+    dev->ops->buffer_free(dev, t.data);
+}
+
+/* The numbers after a call on the device of those before it. */
+static inline struct numbers run_on(const struct op_case *c, int direction, struct device *dev,
+                                    bool host, const struct numbers *before)
+{
+    struct tensor whole[CASE_OPERANDS], t[CASE_OPERANDS];
     struct numbers after = { 0 };
 
     for (int i = 0; i < c->count; i++) {
         int64_t count = tensor_count(c->operands[i].shape);
+        double *numbers = NULL;
+
+        assert_ok(NEW_ARRAY(&numbers, count + POISONED, "test"));
+        memcpy(numbers, before->of[i], sizeof(double) * (size_t)count);
+        for (int64_t n = count; n < count + POISONED; n++)
+            numbers[n] = POISON;
         t[i] = c->operands[i].shape;
-        assert_ok(mem_new(&t[i].data, (size_t)(count + POISONED) * dtype_bytes(t[i].type), "test"));
-        for (int64_t n = 0; n < count + POISONED; n++)
-            set(t[i], n, n < count ? before->of[i][n] : POISON);
+        whole[i] = place(dev, host, t[i].type, numbers, count + POISONED);
+        t[i].data = whole[i].data;
+        mem_free(numbers);
     }
     assert_ok(case_run(c, direction, dev, t));
     for (int i = 0; i < c->count; i++) {
@@ -51,19 +109,23 @@ static inline struct numbers run(const struct op_case *c, int direction, struct 
         int64_t count = tensor_count(o->shape), used = o->heads[2] * o->heads[3];
         bool written = is_written(o->role[direction]) || o->role[direction] == SCRATCH;
 
-        assert_ok(NEW_ARRAY(&after.of[i], count + 1, "test"));
+        assert_ok(NEW_ARRAY(&after.of[i], count + POISONED, "test"));
+        take_back(dev, host, whole[i], after.of[i]);
         for (int64_t n = 0; n < count + POISONED; n++) {
-            double x = get(t[i], n), expected = n < count ? before->of[i][n] : POISON;
+            double x = after.of[i][n], expected = n < count ? before->of[i][n] : POISON;
             bool stays = n >= count || !written || (o->view && n % o->shape.shape[1] >= used);
             if (stays && x != expected && !(isnan(x) && isnan(expected)))
                 fail_msg("%s %s: '%s' changed at %lld", c->operation->name, c->text, o->name,
                          (long long)n);
-            if (n < count)
-                after.of[i][n] = x;
         }
-        mem_free(t[i].data);
     }
     return after;
+}
+
+static inline struct numbers run(const struct op_case *c, int direction, struct device *dev,
+                                 const struct numbers *before)
+{
+    return run_on(c, direction, dev, true, before);
 }
 
 static struct device ref = { .ops = &ops_ref };

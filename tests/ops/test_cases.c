@@ -3,14 +3,17 @@
  *   - gradients against finite differences, by the reference in double;
  *   - each instruction set in fp32 against the reference in double, with the same bits for any
  *     number of threads;
- *   - the reference in bf16 against double; the CPU hands bf16 on, with the same bits. */
+ *   - the reference in bf16 against double; the CPU hands bf16 on, with the same bits;
+ *   - the GPU in fp32 and bf16 against double, the same bits twice, with aligned rows and without;
+ *     skipped without a GPU. */
 #include <omp.h>
 
 #include "ops/solve.h"
 
 /* Runs `check` for every case of every operation and direction in that type, then fails if one
  * did. */
-static void for_every_case(enum dtype type, bool (*check)(const struct op_case *c, int direction))
+static void for_every_case(enum dtype type, int64_t gap,
+                           bool (*check)(const struct op_case *c, int direction))
 {
     struct op_case c;
     bool good = true;
@@ -20,8 +23,7 @@ static void for_every_case(enum dtype type, bool (*check)(const struct op_case *
         for (int i = 0; i < operations[o].test_count; i++)
             for (int option = 0; option < operations[o].options; option++)
                 for (int direction = FORWARD; direction <= BACKWARD; direction++)
-                    if (case_make(&c, &operations[o], operations[o].tests[i], option, CASE_GAP,
-                                  type) &&
+                    if (case_make(&c, &operations[o], operations[o].tests[i], option, gap, type) &&
                         c.directions[direction]) {
                         good = check(&c, direction) && good;
                         checked++;
@@ -119,7 +121,7 @@ static void gradients_equal_finite_differences(void **state)
 {
     (void)state;
     assert_in_range(operation_count, 1, OPERATIONS_MAX);
-    for_every_case(DTYPE_F64, check_gradients);
+    for_every_case(DTYPE_F64, CASE_GAP, check_gradients);
     for (int o = 0; o < operation_count; o++)
         if (cases_differentiated[o] > 0 && gradients_compared[o] == 0)
             fail_msg("%s: no operand of backward is named as the gradient of one of forward",
@@ -243,7 +245,7 @@ static bool check_cpu(const struct op_case *c, int direction)
 static void every_instruction_set_equals_the_reference(void **state)
 {
     (void)state;
-    for_every_case(DTYPE_F32, check_cpu);
+    for_every_case(DTYPE_F32, CASE_GAP, check_cpu);
 }
 
 /* ---- bf16 */
@@ -302,7 +304,70 @@ static bool check_bf16(const struct op_case *c, int direction)
 static void bf16_is_the_exact_result_rounded(void **state)
 {
     (void)state;
-    for_every_case(DTYPE_BF16, check_bf16);
+    for_every_case(DTYPE_BF16, CASE_GAP, check_bf16);
+}
+
+/* ---- a device that is reached by transfers: the GPU */
+
+static struct device *remote;
+
+static bool check_remote(const struct op_case *c, int direction)
+{
+    struct numbers before, exact, got, again;
+    const char *wrong = NULL;
+    double error, limit;
+    bool good;
+
+    if (c->type == DTYPE_BF16 && c->operation->roundings == 0)
+        return true;
+    before = prepare(c, direction);
+    exact = solve_exactly(c, direction, &before);
+    got = run_on(c, direction, remote, false, &before);
+    again = run_on(c, direction, remote, false, &before);
+    if (!same_bits(c, direction, &got, &again))
+        wrong = "DIFFERS THE SECOND TIME";
+    /* A GPU rounds products of bf16 once more than the reference, which sums them in double. */
+    if (c->type == DTYPE_BF16) {
+        error = largest_rounding(c, direction, &got, &exact);
+        limit = 2 * c->operation->roundings;
+    } else {
+        error = largest_error(c, direction, &before, &got, &exact);
+        limit = 2 * c->operation->limit[direction];
+    }
+    good = report(c, direction, remote->ops->name, error, limit, wrong);
+    numbers_free(&before);
+    numbers_free(&exact);
+    numbers_free(&got);
+    numbers_free(&again);
+    return good;
+}
+
+static void the_gpu_equals_the_reference(void **state)
+{
+    const struct alibi_compute compute = { ALIBI_DEVICE_CUDA, ALIBI_FP32, 0 };
+    alibi_device *device = NULL;
+    alibi_status status = alibi_device_open(&device, &compute, NULL);
+
+    (void)state;
+    if (status == ALIBI_DEVICE)
+        skip_because("no GPU");
+    assert_ok(status);
+    remote = &device->device;
+    for_every_case(DTYPE_F32, CASE_GAP, check_remote);
+    for_every_case(DTYPE_F32, 0, check_remote);
+    for_every_case(DTYPE_BF16, CASE_GAP, check_remote);
+    for_every_case(DTYPE_BF16, 0, check_remote);
+    alibi_device_free(device);
+}
+
+/* The CPU by transfers, in the place of a GPU: shows that what the GPU's test relies on works. */
+static void a_device_reached_by_transfers_equals_the_reference(void **state)
+{
+    struct device cpu = { .ops = ops_cpu() };
+
+    (void)state;
+    remote = &cpu;
+    for_every_case(DTYPE_F32, 0, check_remote);
 }
 
 int main(void)
@@ -312,6 +377,8 @@ int main(void)
         cmocka_unit_test(gradients_of_layers_around_an_activation_equal_finite_differences),
         cmocka_unit_test(every_instruction_set_equals_the_reference),
         cmocka_unit_test(bf16_is_the_exact_result_rounded),
+        cmocka_unit_test(a_device_reached_by_transfers_equals_the_reference),
+        cmocka_unit_test(the_gpu_equals_the_reference),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
