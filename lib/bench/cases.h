@@ -1,8 +1,8 @@
 /* cases.h - every operation of ops.h as a list of cases
  *
  * A case is an operation at some sizes with some options: which tensors it reads, writes and adds
- * to, and how it is called. One list serves finite differences, the CPU in every instruction set
- * against the reference, bf16 against the reference, and the micro-benchmark on every device.
+ * to, and how it is called. One list serves every test of an operation (finite differences, bf16,
+ * the CPU in every instruction set and the GPU against the reference) and the micro-benchmark.
  *
  * Operands are members of the operation's struct in ops.h, and carry the member's name. Names
  * connect the two directions: the operand "dx" of backward is the gradient of "x", given "dy" of
