@@ -1,6 +1,7 @@
 #!/bin/bash
 # Speed and memory on this machine, on its GPU if it has one, otherwise with all its cores. Prints
-# two tables. Options are passed to both benchmarks, as in bench/run.sh --device cpu.
+# two tables. Options are passed to both benchmarks, as in bench/run.sh --device cpu; an option
+# that only one of them has is refused.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 alibi=${ALIBI:-build/release/alibi}

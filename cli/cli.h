@@ -33,6 +33,8 @@ alibi_status cli_fail(alibi_status status, const char *format, ...)
 
 /* ---- a command line (options.c, help.c) */
 
+enum { CLI_GROUPS_MAX = 12 }; /* with the common one */
+
 struct cli_line {
     const char *command; /* "eval" */
     const char *usage;   /* "MODEL [OPTION...]" */
@@ -46,8 +48,8 @@ struct cli_line {
     /* Set by cli_run(). */
     const char *const *operands;
     int operand_count;
-    const char *recipe; /* a file; NULL: none */
-    unsigned given;     /* bit g: the command line has an option of groups[g] */
+    const char *recipe;             /* a file; NULL: none */
+    uint64_t given[CLI_GROUPS_MAX]; /* bit i of [g]: the command line has option i of groups[g] */
 };
 
 /* Sets the defaults, reads the recipe, then the options, calls `run`, and releases the values. With

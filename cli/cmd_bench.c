@@ -453,8 +453,6 @@ static alibi_status bench_attention(const struct job *job, const struct bench_ca
     struct alibi_bench_attention how = job->attention;
 
     (void)count;
-    if (job->length)
-        return cli_fail(ALIBI_USAGE, "--length is for 'train'; 'attention' takes --lengths");
     how.batch = job->batch ? job->batch : 1;
     how.heads = cases ? job->model.heads : 12;
     how.kv_heads = cases && job->model.kv_heads ? job->model.kv_heads : how.heads;
@@ -542,6 +540,67 @@ static const struct bench {
     { "ops", bench_ops, 0, NULL, NULL, 0 },
 };
 
+/* Bits of the benchmarks, in the order of the table. */
+enum { TRAIN = 1, MEMORY = 2, ATTENTION = 4, DECODE = 8, OPS = 16, ALL = 31 };
+
+/* The benchmarks on which an option has an effect. */
+static unsigned benches_of(int group, const char *option)
+{
+    static const struct {
+        const char *option;
+        unsigned benches;
+    } own[] = {
+        { "batch", TRAIN | ATTENTION },
+        { "length", TRAIN | DECODE },
+        { "lengths", MEMORY | ATTENTION },
+        { "sequences", DECODE },
+        { "methods", TRAIN },
+        { "operations", OPS },
+        { "repeats", TRAIN | ATTENTION | DECODE | OPS },
+        { "vocab", TRAIN | MEMORY | DECODE },
+        { "heads", TRAIN | MEMORY | ATTENTION | DECODE },
+        { "kv-heads", TRAIN | MEMORY | ATTENTION | DECODE },
+    };
+    static const unsigned groups[GROUPS] = {
+        [BENCH_GROUP] = ALL,
+        [STEP_GROUP] = TRAIN,
+        [SKIP_GROUP] = TRAIN | ATTENTION | DECODE,
+        [ATTENTION_GROUP] = ATTENTION,
+        [MODEL_GROUP] = TRAIN | MEMORY | DECODE,
+        [TRAINING_GROUP] = ALL, /* --train-length is the default of --length */
+        [DEVICE_GROUP] = ALL,
+    };
+
+    for (int i = 0; i < CLI_COUNT(own); i++)
+        if (strcmp(own[i].option, option) == 0)
+            return own[i].benches;
+    return groups[group];
+}
+
+/* Only options of the command line: a recipe may serve several benchmarks. */
+static alibi_status refuse_unused(const struct cli_line *line, const struct bench *bench)
+{
+    for (int g = 0; g < line->count; g++) {
+        for (int i = 0; i < line->groups[g].count; i++) {
+            const char *option = line->groups[g].options[i].name;
+            unsigned users = benches_of(g, option);
+            char names[128] = "";
+
+            if (!(line->given[g] >> i & 1) || users >> (bench - benches) & 1)
+                continue;
+            for (int b = 0; b < CLI_COUNT(benches); b++) {
+                size_t used = strlen(names);
+                if (users >> b & 1)
+                    snprintf(names + used, sizeof names - used, "%s'%s'", used ? ", " : "",
+                             benches[b].name);
+            }
+            return cli_fail(ALIBI_USAGE, "--%s has no effect on '%s'; it is for %s", option,
+                            bench->name, names);
+        }
+    }
+    return ALIBI_OK;
+}
+
 static const struct bench *find_bench(const char *name)
 {
     for (int i = 0; i < CLI_COUNT(benches); i++) {
@@ -563,7 +622,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
     const struct bench *bench = find_bench(line->operands[0]);
-    bool own = line->recipe || (line->given & 1u << MODEL_GROUP);
+    bool own = line->recipe || line->given[MODEL_GROUP];
     char name[32];
     struct bench_case own_case = { name, NULL, 257, job->training.batch,
                                    job->training.train_length };
@@ -574,7 +633,10 @@ static alibi_status run(const struct cli_line *line, void *user)
                         "no benchmark '%s'; there are 'train', 'memory', 'attention', 'decode' and "
                         "'ops'",
                         line->operands[0]);
-    if (!(line->given & 1u << SKIP_GROUP))
+    status = refuse_unused(line, bench);
+    if (status != ALIBI_OK)
+        return status;
+    if (!line->given[SKIP_GROUP])
         job->skip = bench->skip;
     cli_name_recipe(line->recipe, name, sizeof name);
     status = alibi_device_open(&job->device, &job->compute, cli_call());

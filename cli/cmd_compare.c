@@ -55,7 +55,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_device *device = NULL;
     alibi_status status;
 
-    if (line->given & 1u << POSITION)
+    if (line->given[POSITION])
         return cli_fail(
             ALIBI_USAGE,
             "option '--position' does not apply to a comparison; give --methods, one model each");

@@ -77,14 +77,14 @@ static alibi_status check(const struct cli_line *line, const struct job *job)
                         "--train makes a tokenizer and --tokenizer uses one; give one of them");
     if (job->end && !job->tokenizer)
         return cli_fail(ALIBI_USAGE, "--end names a token of a tokenizer; give --tokenizer too");
-    if (!job->train && line->given & 1u << VOCABULARY)
+    if (!job->train && line->given[VOCABULARY])
         return cli_fail(ALIBI_USAGE,
                         "the options of a vocabulary, such as --vocab, go with --train");
-    if ((job->train || prints) && line->given & 1u << SHARDS)
+    if ((job->train || prints) && line->given[SHARDS])
         return cli_fail(
             ALIBI_USAGE,
             "--shard-tokens is for shards; --train, --print-ids and --decode write none");
-    if (job->decode && line->given & 1u << READING)
+    if (job->decode && line->given[READING])
         return cli_fail(ALIBI_USAGE,
                         "--decode reads ids; options that say how text is read do not apply");
     if (prints && (job->out || job->json))

@@ -8,8 +8,6 @@
 
 #include "cli.h"
 
-enum { GROUPS_MAX = 12 };
-
 /* Options of every command. They are not recipe keys. */
 struct common {
     char *recipe;
@@ -29,7 +27,7 @@ static const struct alibi_option common_options[] = {
 
 /* All groups of a command, then the common one. */
 struct groups {
-    struct alibi_option_group at[GROUPS_MAX];
+    struct alibi_option_group at[CLI_GROUPS_MAX];
     int count;
 };
 
@@ -38,6 +36,7 @@ struct groups {
 struct argument {
     const char *name; /* of the option, without dashes */
     const char *text; /* its value */
+    const struct alibi_option *option;
     const struct alibi_option_group *group;
     int used; /* arguments it took: 1 or 2 */
 };
@@ -91,7 +90,7 @@ static alibi_status read_option(const struct groups *g, const char *argument, co
         out->name = name + 3;
         out->text = "false";
     }
-    option = alibi_options_find(g->at, g->count, out->name, &out->group);
+    option = out->option = alibi_options_find(g->at, g->count, out->name, &out->group);
     if (!option)
         return alibi_options_set(g->at, g->count, out->name, ""); /* fails and names the nearest */
     if (option->type == ALIBI_OPTION_FLAG) {
@@ -139,7 +138,8 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);
         if (status != ALIBI_OK)
             return status;
-        line->given |= 1u << (argument.group - g->at);
+        line->given[argument.group - g->at] |= UINT64_C(1)
+                                               << (argument.option - argument.group->options);
         i += argument.used;
     }
     line->operands = (const char *const *)argv;
