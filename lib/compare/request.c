@@ -35,14 +35,19 @@ static alibi_status check_lengths(const struct alibi_int_list *lengths)
 {
     if (lengths->count < 1 || lengths->count > ALIBI_LIST_MAX)
         return fail(ALIBI_USAGE, "lengths: %d given; give 1 to %d", lengths->count, ALIBI_LIST_MAX);
-    for (int i = 0; i < lengths->count; i++)
+    for (int i = 0; i < lengths->count; i++) {
         if (lengths->at[i] < 1)
             return fail(ALIBI_USAGE, "lengths: %lld is not a length; each must be at least 1",
                         (long long)lengths->at[i]);
+        for (int j = 0; j < i; j++)
+            if (lengths->at[i] == lengths->at[j])
+                return fail(ALIBI_USAGE, "lengths: %lld is listed twice",
+                            (long long)lengths->at[i]);
+    }
     return ALIBI_OK;
 }
 
-/* Ascending, each once. */
+/* Ascending. */
 static void sort_lengths(struct alibi_int_list *lengths)
 {
     struct alibi_int_list sorted = { 0 };
@@ -53,8 +58,6 @@ static void sort_lengths(struct alibi_int_list *lengths)
 
         while (at > 0 && sorted.at[at - 1] > length)
             at--;
-        if (at > 0 && sorted.at[at - 1] == length)
-            continue;
         memmove(&sorted.at[at + 1], &sorted.at[at],
                 (size_t)(sorted.count - at) * sizeof sorted.at[0]);
         sorted.at[at] = length;

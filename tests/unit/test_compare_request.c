@@ -193,6 +193,9 @@ static void requests_that_cannot_work_are_refused_before_anything_is_made(void *
     bad.compare.lengths.at[1] = 0;
     assert_fails(try_run(&bad, dir), ALIBI_USAGE, "lengths: 0");
     bad = s;
+    bad.compare.lengths.at[1] = bad.compare.lengths.at[0];
+    assert_fails(try_run(&bad, dir), ALIBI_USAGE, "listed twice");
+    bad = s;
     bad.compare.lengths.at[1] = valid;
     assert_fails(try_run(&bad, dir), ALIBI_BAD_INPUT, "validation split");
     bad = s;
