@@ -81,7 +81,6 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
         page_real(p, "loss", state.loss);
     }
     page_int(p, "parameters", config_parameters(&config));
-    page_int(p, "vocab", config.vocab);
     TRY(add_slopes(p, &config));
     options = alibi_config_options(&count);
     page_options(p, "model", options, count, &config);
@@ -275,7 +274,10 @@ static alibi_status add_tokenizer(struct page *p, const alibi_tokenizer *t)
     if (strcmp(alibi_tokenizer_type(t), "bpe") == 0)
         TRY(add_merges(p, t));
     TRY(alibi_tokenizer_decode(t, &end, end >= 0 ? 1 : 0, &text, &bytes));
-    page_int(p, "end", end); /* -1: none */
+    if (end >= 0)
+        page_int(p, "end", end);
+    else
+        page_none(p, "end");
     if (bytes > 0 && p->json)
         page_text(p, "end_text", text);
     else if (bytes > 0) /* for words it is the end of a line */

@@ -62,6 +62,14 @@ void page_int(struct page *p, const char *name, int64_t value)
     text_append(&p->out, "%lld\n", (long long)value);
 }
 
+void page_none(struct page *p, const char *name)
+{
+    if (p->json)
+        json_write_null(&p->writer, name);
+    else
+        page_text(p, name, "none");
+}
+
 void page_real(struct page *p, const char *name, double value)
 {
     if (p->json) {

@@ -23,6 +23,7 @@ alibi_status page_end(struct page *p);
 
 void page_text(struct page *p, const char *name, const char *value);
 void page_int(struct page *p, const char *name, int64_t value);
+void page_none(struct page *p, const char *name); /* "none"; JSON: null */
 void page_real(struct page *p, const char *name, double value);
 void page_reals(struct page *p, const char *name, const double *values, int64_t count);
 void page_tensor(struct page *p, const char *name, const char *type, const int64_t *shape,
