@@ -1,6 +1,7 @@
 /* open.c - models from checkpoints: opened, saved without their training, used to start another */
 #include <string.h>
 
+#include "base/path.h"
 #include "checkpoint/parts.h"
 
 /* `from` is a folder without a checkpoint. If a folder in it is a run with some, as in the folder
@@ -42,7 +43,12 @@ out:
 /* As checkpoint_find, but none is a failure. */
 static alibi_status find_model(char **path, const char *from, const struct alibi_call *call)
 {
-    if (file_exists(from) && !folder_exists(from))
+    enum path_kind kind;
+
+    TRY_RETURN(path_look(&kind, from));
+    if (kind == PATH_NONE)
+        return path_fail("open model", from); /* errno is of path_look */
+    if (kind == PATH_FILE)
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
     TRY_RETURN(checkpoint_find(path, from, call));
     return *path ? ALIBI_OK : fail_without_checkpoint(from);

@@ -47,8 +47,10 @@ alibi_status checkpoint_find(char **path, const char *run, const struct alibi_ca
         passed_over++;
     }
     if (passed_over > 0)
-        fail(status, "none of the %d checkpoints in '%s' verifies; the last: %s", passed_over, run,
-             alibi_error());
+        fail(status,
+             "none of the %d checkpoints in '%s' verifies; the last: %s; restore one from a "
+             "copy, or train into another folder",
+             passed_over, run, alibi_error());
     else
         *path = NULL;
 out:
@@ -83,7 +85,7 @@ alibi_status config_fit_vocab(struct alibi_config *config, const alibi_tokenizer
     if (config->vocab == 0)
         config->vocab = ids;
     if (config->vocab < ids)
-        return fail(ALIBI_USAGE, "vocab %lld is too small: the tokenizer has %lld ids",
+        return fail(ALIBI_USAGE, "--vocab %lld is too small: the tokenizer has %lld ids",
                     (long long)config->vocab, (long long)ids);
     return ALIBI_OK;
 }
@@ -117,8 +119,11 @@ alibi_status checkpoint_read_config(const char *path, struct alibi_config *confi
     TRY(check_size(&read, path));
     TRY(read_part(&tokenizer_json, path, PART_TOKENIZER));
     TRY(tokenizer_read(&t, tokenizer_json.bytes, tokenizer_json.length, tokenizer_json.path));
-    if (config_fit_vocab(&read, t) != ALIBI_OK) {
-        status = fail_context(ALIBI_BAD_INPUT, "'%s'", path);
+    if (read.vocab == 0)
+        read.vocab = alibi_tokenizer_vocab(t);
+    if (read.vocab < alibi_tokenizer_vocab(t)) {
+        status = fail(ALIBI_BAD_INPUT, "'%s': vocab %lld is too small: the tokenizer has %lld ids",
+                      path, (long long)read.vocab, (long long)alibi_tokenizer_vocab(t));
         goto out;
     }
     *config = read;

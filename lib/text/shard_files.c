@@ -297,7 +297,7 @@ static void explain_file(const json_t *there, const json_t *now, size_t i)
     size_t had = json_array_size(there), has = json_array_size(now);
 
     if (i < had && (i >= has || !is_listed(now, gone)))
-        fail(ALIBI_BAD_INPUT, "'%s' is missing", gone);
+        fail(ALIBI_BAD_INPUT, "'%s' is not in this request", gone);
     else if (i >= had || !is_listed(there, added))
         fail(ALIBI_BAD_INPUT, "'%s' is new", added);
     else

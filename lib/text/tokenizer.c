@@ -113,7 +113,11 @@ alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t len
                             const char *path)
 {
     struct bpe_file *file = NULL;
+    size_t start = skip_blanks(bytes, length, 0);
 
+    if (start == length || bytes[start] != '{') /* such as a text, given by mistake */
+        return fail(ALIBI_BAD_INPUT, "'%s' is not a tokenizer.json: '{' expected at byte %zu", path,
+                    start);
     if (is_ours(bytes, length))
         return read_ours(out, bytes, length, path);
     TRY_RETURN(bpe_file_parse(&file, bytes, length, path));

@@ -134,11 +134,12 @@ static alibi_status agree_in(const struct run *r, const struct alibi_option *opt
         TRY(option_format(&new, &options[i], here));
         if (strcmp(old.data, new.data) == 0)
             continue;
-        status =
-            fail(ALIBI_BAD_INPUT,
-                 "cannot resume '%s': its checkpoint has %s %s, this run asks for %s; --recipe "
-                 "%s/" NAME_RECIPE " has the options of that run",
-                 r->dir, options[i].name, old.data, new.data, r->dir);
+        status = fail(
+            ALIBI_BAD_INPUT,
+            "cannot resume '%s': its checkpoint has %s %s, this run asks for %s; omit --%s and "
+            "give --recipe %s/" NAME_RECIPE ", or start a new run in another folder with "
+            "--init %s",
+            r->dir, options[i].name, old.data, new.data, options[i].name, r->dir, r->dir);
         break;
     }
 out:
@@ -161,8 +162,9 @@ static alibi_status agree_in_text(const struct run *r, const struct train_state 
                     "differs; give --valid as before, or omit it if it was not given",
                     r->dir, corpus_name(r->corpus));
     return fail(ALIBI_BAD_INPUT,
-                "cannot resume '%s': the text '%s' differs from the one it was trained on", r->dir,
-                corpus_name(r->corpus));
+                "cannot resume '%s': the text '%s' differs from the one it was trained on; give "
+                "that text, or start a new run in another folder with --init %s",
+                r->dir, corpus_name(r->corpus), r->dir);
 }
 
 static alibi_status agree(const struct run *r, const char *path, struct train_state *state)

@@ -20,7 +20,19 @@ expect 2 "'--device'.*'cudda' is not one of auto\|cpu\|cuda: did you mean 'cuda'
 expect 2 "'--device'.*'gpu' is not one of auto\|cpu\|cuda$" "$ALIBI" train --device gpu
 expect 2 "unknown option '--device'" "$ALIBI" text --device cpu --out a
 expect 2 "no benchmark 'speed'" "$ALIBI" bench speed
+expect 2 "--sequences .*'train'.*'decode'" "$ALIBI" bench train --sequences 3
+expect 2 "--methods .*'decode'.*'train'" "$ALIBI" bench decode --methods alibi
+expect 2 "--operations .*'decode'.*'ops'" "$ALIBI" bench decode --operations norm
+expect 2 "--repeats .*'memory'.*'train', 'attention', 'decode', 'ops'" \
+    "$ALIBI" bench memory --repeats 3
+expect 2 "--length .*'attention'.*'train', 'decode'" "$ALIBI" bench attention --length 8
+expect 2 "--verify .*'ops'.*'attention'" "$ALIBI" bench ops --verify
+expect 2 "--recompute .*'memory'.*'train'" "$ALIBI" bench memory --recompute block
+expect 2 "--layers .*'attention'" "$ALIBI" bench attention --layers 2
 expect 2 "give --out FILE" "$ALIBI" text
+expect 2 "--vocab 100 .*257 ids" "$ALIBI" train "${tiny[@]}" --vocab 100
+echo "a text" > book.txt
+expect 3 "'book.txt' is not a tokenizer.json: " "$ALIBI" train "${tiny[@]}" --tokenizer book.txt
 expect 2 "ALIBI_FAULT is 'disk'" env ALIBI_FAULT=disk "$ALIBI" text --out a
 expect 2 "unknown fault 'disk'" env ALIBI_FAULT=disk:1 "$ALIBI" text --out a
 
@@ -37,6 +49,7 @@ expect 2 "heads 3 do not divide width 16" "$ALIBI" bench train --width 16 --head
 expect 2 "'alibbi'.*'alibi'" "$ALIBI" train "${tiny[@]}" --position alibbi
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods alibi,rotery
 expect 2 "twice" "$ALIBI" compare "${tiny[@]}" --methods alibi,alibi
+expect 2 "lengths: 64 is listed twice" "$ALIBI" compare "${tiny[@]}" --lengths 64,128,64
 expect 2 "'--position' does not apply to a comparison; give --methods" \
     "$ALIBI" compare --position alibi
 for command in train compare; do

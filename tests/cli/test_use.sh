@@ -116,18 +116,24 @@ done
 check "inspect a text" "$ALIBI" inspect valid.txt
 grep -qE '^kind +text$' stdout && pass "is known as a text" ||
     fail "inspect valid.txt" "another kind"
+[ "$("$ALIBI" inspect run | grep -cE '^ *vocab ')" = 1 ] && pass "the vocabulary is printed once" ||
+    fail "inspect" "not one 'vocab'"
 expect 3 "'absent'" "$ALIBI" inspect absent
+for command in eval generate; do
+    expect 3 "cannot open model 'absent': No such file" "$ALIBI" "$command" absent
+done
 head -c 1000 /dev/urandom > noise
 expect 3 "'noise'" "$ALIBI" inspect noise
 head -c 2000 "$(newest run)/model.safetensors" > cut.safetensors
 expect 3 "'cut.safetensors'" "$ALIBI" inspect cut.safetensors
 
 # bench
-small=(--layers 1 --width 16 --heads 2 --repeats 2)
-check "bench train" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16
+small=(--layers 1 --width 16 --heads 2)
+check "bench train" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --repeats 2
 grep -q 'products' stdout && [ "$(wc -l < stdout)" = 2 ] && pass "a head and a row" ||
     fail "bench train" "another table"
-check "bench train --json" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --json
+check "bench train --json" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --repeats 2 \
+    --json
 is_json stdout && [ "$(member stdout length)" = 16 ] && [ -n "$(member stdout share)" ] &&
     pass "is JSON" || fail "bench train --json" "no JSON"
 check "bench train --methods" "$ALIBI" bench train "${small[@]}" --batch 2 --length 16 --repeats 3 \

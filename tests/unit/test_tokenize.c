@@ -409,11 +409,11 @@ static void another_request_is_refused_with_what_differs(void **state)
         ALIBI_BAD_INPUT, "'document' was 'file', now it is 'line'");
     assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r, test_call()),
                  ALIBI_BAD_INPUT, "had 3 files, this request has 2");
-    assert_non_null(strstr(alibi_error(), "text-2' is missing"));
+    assert_non_null(strstr(alibi_error(), "text-2' is not in this request"));
     assert_fails(
         alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r, test_call()),
         ALIBI_BAD_INPUT, "had 3 files, this request has 1");
-    assert_non_null(strstr(alibi_error(), "text-0' is missing"));
+    assert_non_null(strstr(alibi_error(), "text-0' is not in this request"));
     assert_fails(
         alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r, test_call()),
         ALIBI_BAD_INPUT, "text-1' is at the position of '");
