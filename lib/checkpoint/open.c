@@ -1,7 +1,6 @@
 /* open.c - models from checkpoints: opened, saved without their training, used to start another */
 #include <string.h>
 
-#include "base/path.h"
 #include "checkpoint/parts.h"
 
 /* `from` is a folder without a checkpoint. If a folder in it is a run with some, as in the folder
@@ -47,7 +46,7 @@ static alibi_status find_model(char **path, const char *from, const struct alibi
 
     TRY_RETURN(path_look(&kind, from));
     if (kind == PATH_NONE)
-        return path_fail("open model", from); /* errno is of path_look */
+        return fail(ALIBI_BAD_INPUT, "cannot open model '%s': No such file or directory", from);
     if (kind == PATH_FILE)
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
     TRY_RETURN(checkpoint_find(path, from, call));

@@ -143,7 +143,8 @@ is_json stdout && [ "$(grep -c '"ratio":' stdout)" = 3 ] && pass "a ratio for ea
 check "bench memory --json" "$ALIBI" bench memory "${small[@]}" --lengths 256,1024,4096 --json
 is_json stdout && pass "is JSON" || fail "bench memory --json" "no JSON"
 grep -oE '"peak_bytes": *[0-9]+' stdout | sed 's/.*: *//' | tr '\n' ' ' > peaks
-awk '{ good = $3 > 0 && $3 < 8 * $2 } END { exit !good }' peaks && pass "memory is not quadratic: $(cat peaks)" ||
+awk '{ good = $3 > 0 && $3 < 8 * $2 } END { exit !good }' peaks &&
+    pass "memory is not quadratic: $(cat peaks)" ||
     fail "bench memory" "$(cat peaks)"
 expect 2 "--lengths is empty" "$ALIBI" bench memory "${small[@]}" --lengths= --json
 # Positions of `learned` end at 8: the second length fails.
