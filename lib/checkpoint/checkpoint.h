@@ -85,12 +85,10 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state,
 /* Sets the weights of a model that was initialised to those of the model in `from`, a checkpoint or
  * a run. ALIBI_BAD_INPUT names the tensor whose shape differs, or says that the tokenizer is not
  * `t`. A note lists the tensors that only one of the two has, position tables of different methods
- * among them: those of the model keep their values. */
+ * among them: those of the model keep their values. If `m` is NULL, only the tokenizer is
+ * checked. */
 alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
                                      const struct alibi_call *call);
-/* Only the check of the tokenizer. */
-alibi_status checkpoint_check_tokenizer(const char *from, const alibi_tokenizer *t,
-                                        const struct alibi_call *call);
 
 /* ---- the run's folder (folders.c) */
 

@@ -150,9 +150,8 @@ out:
     return status;
 }
 
-/* Sets the weights of `m`; if it is NULL, only the tokenizers are compared. */
-static alibi_status init_from(const char *from, struct model *m, const alibi_tokenizer *t,
-                              const struct alibi_call *call)
+alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
+                                     const struct alibi_call *call)
 {
     alibi_status status;
     char *path = NULL;
@@ -180,16 +179,4 @@ out:
     return status == ALIBI_OK || status == ALIBI_MEMORY
                ? status
                : fail_context(status, "cannot start from '%s'", from);
-}
-
-alibi_status checkpoint_init_weights(const char *from, struct model *m, const alibi_tokenizer *t,
-                                     const struct alibi_call *call)
-{
-    return init_from(from, m, t, call);
-}
-
-alibi_status checkpoint_check_tokenizer(const char *from, const alibi_tokenizer *t,
-                                        const struct alibi_call *call)
-{
-    return init_from(from, NULL, t, call);
 }

@@ -50,8 +50,8 @@ static alibi_status make(struct run *r)
     status = config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
     /* A vocabulary that came with --init does not fit because the tokenizer is another one. */
     if (status != ALIBI_OK && t->init)
-        TRY_RETURN(checkpoint_check_tokenizer(t->init, corpus_tokenizer(r->corpus), r->call));
-    if (status != ALIBI_OK)
+        TRY_RETURN(checkpoint_init_weights(t->init, NULL, corpus_tokenizer(r->corpus), r->call));
+    if (status != ALIBI_OK) /* once more for its message: it is the reason after all */
         return config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
     TRY_RETURN(alibi_config_resolve(&r->config));
     TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length,
