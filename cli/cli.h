@@ -142,7 +142,8 @@ void cli_json_int(const char *key, int64_t value);
 void cli_json_real(const char *key, double value);
 void cli_json_flag(const char *key, bool value);
 void cli_json_text(const char *key, const char *value);
-void cli_json_device(const struct alibi_device_info *device); /* its name, gpu, precision */
+/* Where and when a result was made: version, date, device, machine, gpu, precision. */
+void cli_json_device(const struct alibi_device_info *device);
 /* An object as in a recipe; the group has neither texts nor lists. */
 void cli_json_options(const char *key, const struct alibi_option_group *group);
 

@@ -112,7 +112,14 @@ void cli_json_text(const char *key, const char *value)
 
 void cli_json_device(const struct alibi_device_info *device)
 {
+    char date[ALIBI_DATE_MAX];
+
+    alibi_date(date);
+    cli_json_text("version", alibi_version());
+    cli_json_text("date", date);
     cli_json_text("device", device->name);
+    if (device->machine[0] != '\0') /* a plan may be for a GPU that is not here */
+        cli_json_text("machine", device->machine);
     cli_json_flag("gpu", device->gpu);
     cli_json_text("precision", alibi_precision_name(device->precision));
 }

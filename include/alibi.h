@@ -60,6 +60,12 @@ ALIBI_API const char *alibi_error(void);
 
 ALIBI_API const char *alibi_version(void);
 
+/* The date and time now, in UTC: "2026-11-15T21:24:13Z". The environment variable
+ * SOURCE_DATE_EPOCH, in seconds since 1970, replaces the clock, so that files can be made again
+ * byte for byte. */
+enum { ALIBI_DATE_MAX = 24 };
+ALIBI_API void alibi_date(char date[ALIBI_DATE_MAX]);
+
 /* ---- calls: progress, log, stop, skipping */
 
 struct alibi_progress {
@@ -211,7 +217,8 @@ ALIBI_API void alibi_device_free(alibi_device *device);
 enum { ALIBI_DEVICE_NAME_MAX = 128 };
 
 struct alibi_device_info {
-    char name[ALIBI_DEVICE_NAME_MAX]; /* "cpu", "NVIDIA H200" */
+    char name[ALIBI_DEVICE_NAME_MAX];    /* "cpu", "NVIDIA H200" */
+    char machine[ALIBI_DEVICE_NAME_MAX]; /* with the processor: "AMD EPYC 7763, 8 threads" */
     bool gpu;
     size_t total_bytes, free_bytes; /* 0 on the CPU: the host's memory is not ours to count */
     int precision;                  /* ALIBI_FP32 or ALIBI_BF16 */
@@ -372,9 +379,14 @@ enum alibi_split { ALIBI_TRAIN, ALIBI_VALID, ALIBI_TEST, ALIBI_ALL };
 /* If only tokens are known and the vocabulary is of words, the documents are lines: words have no
  * other end token. If the tokenizer has no end token, the documents of a split, and of shards from
  * elsewhere, are unknown: 0. */
+enum { ALIBI_TEXT_NAME_MAX = 256 };
+
 struct alibi_corpus_info {
     int64_t documents, tokens, words, bytes;
     int64_t vocab;
+    int64_t checksum;               /* of all tokens of the corpus, whichever the split */
+    char name[ALIBI_TEXT_NAME_MAX]; /* its first path, or "built-in text"; a long path is cut */
+    int64_t paths;                  /* how many were given, that of a validation text included */
 };
 
 /* Which built-in text. */

@@ -1,5 +1,6 @@
 /* call.c - the context of a call: notes and progress go to its callbacks, and its stop flag is read
  * between the steps of long work */
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/base.h"
@@ -63,4 +64,19 @@ double clock_seconds(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void alibi_date(char date[ALIBI_DATE_MAX])
+{
+    const char *fixed = getenv("SOURCE_DATE_EPOCH");
+    char *end = NULL;
+    long long seconds = fixed != NULL ? strtoll(fixed, &end, 10) : -1;
+    time_t now = time(NULL);
+    struct tm utc;
+
+    /* Up to the year 9999, so that it fits. */
+    if (end != NULL && end != fixed && *end == '\0' && seconds >= 0 && seconds <= 253402300799)
+        now = (time_t)seconds;
+    gmtime_r(&now, &utc);
+    strftime(date, ALIBI_DATE_MAX, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }

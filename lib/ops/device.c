@@ -7,8 +7,12 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <link.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 #include "ops/backend.h"
 
@@ -190,6 +194,37 @@ void alibi_device_free(alibi_device *device)
     mem_free(device);
 }
 
+/* The processor's own name for itself, without the blanks that pad it, and the threads in use. Not
+ * from /proc/cpuinfo: naming a machine must not be able to fail. */
+static void name_processor(char name[ALIBI_DEVICE_NAME_MAX])
+{
+    char brand[49] = "";
+    const char *start = brand;
+    int length;
+
+#ifdef __x86_64__
+    unsigned int words[12];
+    bool known = true;
+
+    for (unsigned int i = 0; i < 3; i++)
+        known &= __get_cpuid(0x80000002u + i, &words[4 * i], &words[4 * i + 1], &words[4 * i + 2],
+                             &words[4 * i + 3]) != 0;
+    if (known)
+        memcpy(brand, words, sizeof words);
+    line_clean(brand);
+#endif
+    start += strspn(start, " ");
+    length = (int)strlen(start);
+    while (length > 0 && start[length - 1] == ' ')
+        length--;
+    if (length == 0) {
+        start = "CPU";
+        length = 3;
+    }
+    snprintf(name, ALIBI_DEVICE_NAME_MAX, "%.*s, %d thread%s", length, start, omp_get_max_threads(),
+             omp_get_max_threads() == 1 ? "" : "s");
+}
+
 void alibi_device_get_info(const alibi_device *device, struct alibi_device_info *info)
 {
     struct device d = device->device;
@@ -203,6 +238,10 @@ void alibi_device_get_info(const alibi_device *device, struct alibi_device_info 
         .precision = device->type == DTYPE_BF16 ? ALIBI_BF16 : ALIBI_FP32,
     };
     memcpy(info->name, device->name, sizeof info->name);
+    if (device->gpu)
+        memcpy(info->machine, device->name, sizeof info->machine);
+    else
+        name_processor(info->machine);
 }
 
 const char *alibi_precision_name(int precision)

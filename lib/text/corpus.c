@@ -347,6 +347,7 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     if (count < 1)
         return fail(ALIBI_USAGE, "a corpus needs at least one file");
     TRY(new_corpus(&c, paths[0], t));
+    c->paths = count + (valid != NULL);
     TRY(add_paths(c, paths, count, reading, call));
     train = c->count;
     if (valid != NULL) {

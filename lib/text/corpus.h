@@ -9,6 +9,7 @@ enum { SPLITS = 3 };
 struct alibi_corpus {
     alibi_tokenizer *tokenizer;
     char *name;
+    int64_t paths;        /* given, that of a validation text included */
     struct shard *shards; /* all tokens, in order */
     int shard_count;
     int64_t count;            /* of tokens */

@@ -174,8 +174,15 @@ void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
     struct span s = corpus_span(c, split);
     struct counts n;
 
-    *info = (struct alibi_corpus_info){ c->documents, s.count, c->words, c->bytes,
-                                        alibi_tokenizer_vocab(c->tokenizer) };
+    *info = (struct alibi_corpus_info){ .documents = c->documents,
+                                        .tokens = s.count,
+                                        .words = c->words,
+                                        .bytes = c->bytes,
+                                        .vocab = alibi_tokenizer_vocab(c->tokenizer),
+                                        .checksum = c->checksum,
+                                        .paths = c->paths };
+    snprintf(info->name, sizeof info->name, "%s", c->name);
+    line_clean(info->name); /* a cut within a character too */
     if (c->indexed && s.count == c->count)
         return;
     n = count_range(c, s.first, s.count);

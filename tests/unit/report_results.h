@@ -137,7 +137,9 @@ static inline struct alibi_compare_result *new_results(void)
         f->method[m].sliding = f->sliding[m];
     }
     set_options(r);
-    r->text = (struct alibi_corpus_info){ 10, 4000000, 700000, 3999000, 257 };
+    r->text = (struct alibi_corpus_info){
+        .documents = 10, .tokens = 4000000, .words = 700000, .bytes = 3999000, .vocab = 257
+    };
     r->methods = METHODS;
     for (int m = 0; m < METHODS; m++) {
         struct alibi_compare_method *method = &r->method[m];

@@ -79,12 +79,31 @@ static void clock_does_not_go_back(void **state)
     }
 }
 
+static void the_date_is_that_of_source_date_epoch_if_it_is_a_time(void **state)
+{
+    static const char *const bad[] = { "", "x", "12x", "-1", "999999999999999" };
+    char date[ALIBI_DATE_MAX];
+
+    (void)state;
+    setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
+    alibi_date(date);
+    assert_string_equal(date, "2023-11-14T22:13:20Z");
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        setenv("SOURCE_DATE_EPOCH", bad[i], 1);
+        alibi_date(date);
+        assert_int_equal(strlen(date), 20);
+        assert_true(strcmp(date, "2026") > 0); /* the clock's */
+    }
+    unsetenv("SOURCE_DATE_EPOCH");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_call_is_heard_by_its_own_callbacks_only),
         cmocka_unit_test(a_stop_stays_requested_and_stops_only_its_own_calls),
         cmocka_unit_test(clock_does_not_go_back),
+        cmocka_unit_test(the_date_is_that_of_source_date_epoch_if_it_is_a_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,6 +89,27 @@ static void every_document_is_followed_by_one_end_token(void **state)
     alibi_corpus_free(c);
 }
 
+static void a_corpus_names_its_text(void **state)
+{
+    const char *own[] = { NULL, NULL };
+    char *dir = temporary_folder();
+    alibi_corpus *c = NULL;
+    struct alibi_corpus_info info;
+
+    (void)state;
+    own[0] = within(dir, "a.txt");
+    own[1] = within(dir, "b.txt");
+    write_file(own[0], "one two three four five six seven eight", 39);
+    write_file(own[1], "one", 3);
+    assert_ok(open_texts(&c, own, 2));
+    info = info_of(c, ALIBI_VALID);
+    assert_string_equal(info.name, own[0]);
+    assert_int_equal(info.paths, 2);
+    assert_int_equal(info.checksum, corpus_checksum(c));
+    alibi_corpus_free(c);
+    remove_temporary_folder(dir);
+}
+
 static void words_are_runs_without_white_space(void **state)
 {
     alibi_corpus *c = corpus_of(
@@ -794,6 +815,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_document_is_followed_by_one_end_token),
+        cmocka_unit_test(a_corpus_names_its_text),
         cmocka_unit_test(words_are_runs_without_white_space),
         cmocka_unit_test(splits_are_consecutive_and_complete),
         cmocka_unit_test(splits_of_files_are_a_twentieth_each_and_start_at_lines),
