@@ -111,4 +111,10 @@ void cli_print_help(FILE *out, const struct cli_line *line, const struct alibi_o
     print_group(out, common);
     if (line->lists_positions)
         print_positions(out);
+    fputc('\n', out);
+    cli_print_wrapped(
+        out,
+        "A whole number may be written 4096, 4k, 2^12 or 1e6 (k, M and G are powers of "
+        "1024), a share 0.5 or 50%, a list 64,128.",
+        0, 0);
 }

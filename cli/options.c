@@ -38,7 +38,8 @@ struct argument {
     const char *text; /* its value */
     const struct alibi_option *option;
     const struct alibi_option_group *group;
-    int used; /* arguments it took: 1 or 2 */
+    int used; /* arguments it took */
+    char name_room[64], list_room[ALIBI_LIST_MAX * (ALIBI_NAME_MAX + 1)];
 };
 
 /* `--no-x` switches x off. */
@@ -52,53 +53,65 @@ static bool is_negated(const struct groups *g, const char *name)
     return option && option->type == ALIBI_OPTION_FLAG;
 }
 
-/* The value of an option that needs one: after `=`, or the next argument if that is no option. */
-static alibi_status take_value(const struct alibi_option *option, const char *next,
-                               struct argument *out)
+/* A list may have spaces after its commas, which the shell makes arguments of their own: what
+ * follows a comma is the next entry. */
+static alibi_status join_list(struct argument *out, int argc, char **argv)
 {
-    if (out->text)
-        return ALIBI_OK;
-    if (!next || strncmp(next, "--", 2) == 0)
-        return cli_fail(ALIBI_USAGE, "option '--%s' needs a value%s%s", option->name,
-                        option->value ? ": " : "", option->value ? option->value : "");
-    out->text = next;
-    out->used = 2;
+    size_t length = strlen(out->text), size = sizeof out->list_room;
+
+    while (length > 0 && out->text[length - 1] == ',' && out->used < argc &&
+           strncmp(argv[out->used], "--", 2) != 0) {
+        size_t more = strlen(argv[out->used]);
+        if (length + more >= size)
+            return cli_fail(ALIBI_USAGE, "option '--%s': the list is longer than %zu bytes",
+                            out->name, size - 1);
+        memmove(out->list_room, out->text, length);
+        memcpy(out->list_room + length, argv[out->used], more + 1);
+        out->text = out->list_room;
+        out->used++;
+        length += more;
+    }
     return ALIBI_OK;
 }
 
-/* Reads `--name value`, `--name=value`, `--flag` or `--no-flag`. `name` is room for the option's
- * name. */
-static alibi_status read_option(const struct groups *g, const char *argument, const char *next,
-                                char *name, size_t size, struct argument *out)
+/* Reads `--name value`, `--name=value`, `--flag` or `--no-flag` from the front of argv. A value
+ * cannot begin with two dashes unless it follows `=`. */
+static alibi_status read_option(const struct groups *g, int argc, char **argv, struct argument *out)
 {
-    size_t length = strcspn(argument, "=") - 2;
-    const char *equals = strchr(argument, '=');
+    const char *first = strcmp(argv[0], "-o") == 0 ? "--out" : argv[0]; /* the only short form */
+    const char *equals = strchr(first, '=');
     const struct alibi_option *option;
 
-    if (argument[1] != '-')
+    if (first[1] != '-')
         return cli_fail(
             ALIBI_USAGE,
             "no option '%s': options begin with two dashes; put a file of that name after '--'",
-            argument);
-    if (length >= size)
-        length = size - 1; /* too long to exist: the lookup fails */
-    memcpy(name, argument + 2, length);
-    name[length] = '\0';
-    *out = (struct argument){ .name = name, .text = equals ? equals + 1 : NULL, .used = 1 };
-
-    if (!equals && is_negated(g, name)) {
-        out->name = name + 3;
+            first);
+    /* A name that is too long to exist is cut, and not found either. */
+    snprintf(out->name_room, sizeof out->name_room, "%.*s", (int)strcspn(first + 2, "="),
+             first + 2);
+    out->name = out->name_room;
+    out->text = equals ? equals + 1 : NULL;
+    out->used = 1;
+    if (!equals && is_negated(g, out->name)) {
+        out->name += 3;
         out->text = "false";
     }
     option = out->option = alibi_options_find(g->at, g->count, out->name, &out->group);
     if (!option)
         return alibi_options_set(g->at, g->count, out->name, ""); /* fails and names the nearest */
-    if (option->type == ALIBI_OPTION_FLAG) {
-        if (!out->text)
-            out->text = "true";
-        return ALIBI_OK;
+    if (option->type == ALIBI_OPTION_FLAG && !out->text) {
+        out->text = "true";
+    } else if (!out->text) {
+        if (argc < 2 || strncmp(argv[1], "--", 2) == 0)
+            return cli_fail(ALIBI_USAGE, "option '--%s' needs a value%s%s", option->name,
+                            option->value ? ": " : "", option->value ? option->value : "");
+        out->text = argv[1];
+        out->used = 2;
     }
-    return take_value(option, next, out);
+    if (option->type == ALIBI_OPTION_INTS || option->type == ALIBI_OPTION_NAMES)
+        return join_list(out, argc, argv);
+    return ALIBI_OK;
 }
 
 /* ---- all arguments */
@@ -114,7 +127,6 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
     int operands = 0;
 
     for (int i = 0; i < argc;) {
-        char name[64];
         struct argument argument;
         alibi_status status;
 
@@ -130,9 +142,7 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        /* -o is the only short form. */
-        status = read_option(g, strcmp(argv[i], "-o") == 0 ? "--out" : argv[i],
-                             i + 1 < argc ? argv[i + 1] : NULL, name, sizeof name, &argument);
+        status = read_option(g, argc - i, argv + i, &argument);
         if (status == ALIBI_OK &&
             (argument.group == &g->at[g->count - 1]) == (pass == COMMON_OPTIONS))
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);

@@ -170,8 +170,9 @@ ALIBI_API const struct alibi_option *alibi_options_find(const struct alibi_optio
                                                         int count, const char *name,
                                                         const struct alibi_option_group **group);
 
-/* Sets one value from text. ALIBI_USAGE: there is no such option (the message suggests the
- * nearest), or the value is not a number or out of range. */
+/* Sets one value from text: 4096, 4k (k, M and G are powers of 1024), 2^12 or 1e6; 0.5, 2^-24 or,
+ * if the maximum is at most 1, 50%; names in any case; lists with commas. ALIBI_USAGE: there is no
+ * such option (the message suggests the nearest), or the value is not a number or out of range. */
 ALIBI_API alibi_status alibi_options_set(const struct alibi_option_group *groups, int count,
                                          const char *name, const char *text);
 
@@ -185,7 +186,8 @@ ALIBI_API alibi_status alibi_options_read(const struct alibi_option_group *group
 ALIBI_API alibi_status alibi_options_write(const struct alibi_option_group *groups, int count,
                                            const char *path);
 
-/* The nearest of `count` names to `name` by edit distance, or NULL if none is near. */
+/* The nearest of `count` names to `name`, or NULL if none is near: the one that other programs call
+ * so, the least edit distance, or a name that `name` begins or ends with, or the reverse. */
 ALIBI_API const char *alibi_nearest(const char *name, const char *const *names, int count);
 
 /* ---- devices */

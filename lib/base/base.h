@@ -244,6 +244,10 @@ alibi_status option_format(struct text *out, const struct alibi_option *o, const
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
                                  const void *values);
 
+/* The index of the name that `word` means: the same letters in any case, with dashes or
+ * underscores, or another program's word for it ("rope" for "rotary"). -1: none. */
+int name_index(const char *word, const char *const *names, int count);
+
 /* The name as recipes spell it, "train_length". */
 enum { OPTION_KEY_MAX = 64 };
 void option_key(char key[OPTION_KEY_MAX], const char *name);

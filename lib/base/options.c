@@ -39,14 +39,63 @@ static const size_t value_bytes[] = {
     [ALIBI_OPTION_NAMES] = sizeof(struct alibi_name_list),
 };
 
-/* ---- the nearest name: a suggestion for one that was mistyped
+/* ---- names that people type
  *
- * The Damerau-Levenshtein distance (optimal string alignment) is the number of letters to insert,
- * delete, replace or swap with their neighbour. d(i, j), of the first i letters of a and the first
- * j of b, is the least of
- *
- *   d(i-1, j) + 1,   d(i, j-1) + 1,   d(i-1, j-1) + [a_i != b_j],
- *   d(i-2, j-2) + 1  if a_i a_(i-1) = b_(j-1) b_j */
+ * Case does not matter, nor does dash or underscore. Other programs' words are understood as
+ * values, and suggested for the names of options. */
+
+static const char *const other_words[][2] = {
+    { "rope", "rotary" },
+    { "nope", "none" },
+    { "sine", "sinusoidal" },
+    { "gpu", "cuda" },
+    { "float32", "fp32" },
+    { "bfloat16", "bf16" },
+    { "float16", "fp16" },
+    { "half", "fp16" },
+    { "rms", "rmsnorm" },
+    { "learning-rate", "lr" },
+    { "hidden-size", "width" },
+    { "d-model", "width" },
+    { "n-embd", "width" },
+    { "dim", "width" },
+    { "context", "train-length" },
+    { "seq-len", "train-length" },
+    { "block-size", "train-length" },
+    { "epochs", "steps" },
+    { "iterations", "steps" },
+    { "max-iters", "steps" },
+};
+
+static int letter(char c)
+{
+    return c == '_' ? '-' : tolower((unsigned char)c);
+}
+
+static bool same_letters(const char *a, const char *b, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (letter(a[i]) != letter(b[i]))
+            return false;
+    return true;
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    return strlen(a) == strlen(b) && same_letters(a, b, strlen(a));
+}
+
+int name_index(const char *word, const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (same_name(word, names[i]))
+            return i;
+    for (size_t w = 0; w < sizeof other_words / sizeof *other_words; w++)
+        for (int i = 0; i < count && same_name(word, other_words[w][0]); i++)
+            if (strcmp(other_words[w][1], names[i]) == 0)
+                return i;
+    return -1;
+}
 
 /* Longer names get no suggestion. */
 enum { LENGTH_MAX = 64 };
@@ -56,12 +105,12 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Case does not matter, nor does dash or underscore. */
-static int letter(char c)
-{
-    return c == '_' ? '-' : tolower((unsigned char)c);
-}
-
+/* The Damerau-Levenshtein distance (optimal string alignment): the number of letters to insert,
+ * delete, replace or swap with their neighbour. d(i, j), of the first i letters of a and the first
+ * j of b, is the least of
+ *
+ *   d(i-1, j) + 1,   d(i, j-1) + 1,   d(i-1, j-1) + [a_i != b_j],
+ *   d(i-2, j-2) + 1  if a_i a_(i-1) = b_(j-1) b_j */
 static int distance(const char *a, const char *b)
 {
     int rows[3][LENGTH_MAX + 1];
@@ -87,23 +136,45 @@ static int distance(const char *a, const char *b)
     return row[b_length];
 }
 
-/* Allows one slip in a short name and one more for every four letters, but fewer than letters. */
+/* Letters of the shorter name if the longer one begins or ends with it, otherwise 0. Names of one
+ * or two letters are part of too much. */
+static int shared_part(const char *a, const char *b)
+{
+    size_t a_length = strlen(a), b_length = strlen(b);
+    const char *longer = a_length > b_length ? a : b, *shorter = a_length > b_length ? b : a;
+    size_t length = strlen(shorter), rest = strlen(longer) - length;
+
+    if (length < 3 ||
+        (!same_letters(longer, shorter, length) && !same_letters(longer + rest, shorter, length)))
+        return 0;
+    return (int)length;
+}
+
 const char *alibi_nearest(const char *name, const char *const *names, int count)
 {
-    const char *nearest = NULL;
-    int length = (int)strnlen(name, LENGTH_MAX + 1);
-    int best = least(1 + length / 4, length - 1) + 1;
+    const char *nearest = NULL, *related = NULL;
+    int length = (int)strnlen(name, LENGTH_MAX + 1), known = name_index(name, names, count);
+    /* One slip in a short name and one more for every four letters, but fewer than letters. */
+    int best = least(1 + length / 4, length - 1) + 1, most_shared = 0;
 
     if (length > LENGTH_MAX)
         return NULL;
+    if (known >= 0)
+        return names[known];
     for (int i = 0; i < count; i++) {
-        int d = strlen(names[i]) <= LENGTH_MAX ? distance(name, names[i]) : best;
+        bool fits = strlen(names[i]) <= LENGTH_MAX;
+        int d = fits ? distance(name, names[i]) : best;
+        int shared = fits ? shared_part(name, names[i]) : 0;
         if (d < best) {
             best = d;
             nearest = names[i];
         }
+        if (shared > most_shared) {
+            most_shared = shared;
+            related = names[i];
+        }
     }
-    return nearest;
+    return nearest != NULL ? nearest : related;
 }
 
 /* ---- checks that text and JSON share */
@@ -176,50 +247,39 @@ static alibi_status add_name(struct alibi_name_list *list, const char *text, siz
 
 /* ---- choices: "layernorm|rmsnorm" */
 
-/* The choice at the front of *rest, which then moves past it; NULL after the last one. */
-static const char *next_choice(const char **rest, size_t *length)
+/* The choices as a list. More than its room is a mistake in a table, which the tests would find. */
+static void list_choices(struct alibi_name_list *list, const struct alibi_option *o)
 {
-    const char *choice = *rest;
+    const char *rest = o->choices;
 
-    if (choice == NULL)
-        return NULL;
-    *length = strcspn(choice, "|");
-    *rest = choice[*length] == '|' ? choice + *length + 1 : NULL;
-    return choice;
-}
-
-static alibi_status fail_choice(const struct alibi_option *o, const char *text)
-{
-    char names[ALIBI_LIST_MAX][ALIBI_NAME_MAX] = { "" };
-    const char *pointers[ALIBI_LIST_MAX];
-    const char *rest = o->choices, *choice, *nearest;
-    size_t length;
-    int count = 0;
-
-    while (count < ALIBI_LIST_MAX && (choice = next_choice(&rest, &length)) != NULL) {
-        snprintf(names[count], sizeof names[count], "%.*s", (int)length, choice);
-        pointers[count] = names[count];
-        count++;
+    memset(list, 0, sizeof *list);
+    while (rest != NULL && list->count < ALIBI_LIST_MAX) {
+        size_t length = strcspn(rest, "|");
+        snprintf(list->at[list->count++], ALIBI_NAME_MAX, "%.*s", (int)length, rest);
+        rest = rest[length] == '|' ? rest + length + 1 : NULL;
     }
-    nearest = alibi_nearest(text, pointers, count);
-    /* Choices are short, so one letter can make another: 'gpu' does not mean 'cpu'. */
-    if (nearest != NULL && tolower((unsigned char)text[0]) == tolower((unsigned char)nearest[0]))
-        return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices,
-                    nearest);
-    return fail(ALIBI_USAGE, "'%s' is not one of %s", text, o->choices);
 }
 
 static alibi_status find_choice(int *out, const struct alibi_option *o, const char *text)
 {
-    const char *rest = o->choices, *choice;
-    size_t length;
+    struct alibi_name_list list;
+    const char *names[ALIBI_LIST_MAX], *nearest;
+    int found;
 
-    for (int i = 0; (choice = next_choice(&rest, &length)) != NULL; i++)
-        if (strlen(text) == length && memcmp(text, choice, length) == 0) {
-            *out = i;
-            return ALIBI_OK;
-        }
-    return fail_choice(o, text);
+    list_choices(&list, o);
+    for (int i = 0; i < list.count; i++)
+        names[i] = list.at[i];
+    found = name_index(text, names, list.count);
+    if (found >= 0) {
+        *out = found;
+        return ALIBI_OK;
+    }
+    nearest = alibi_nearest(text, names, list.count);
+    /* Choices are short, so one letter can make another: 'bf32' does not mean 'fp32'. */
+    if (nearest != NULL && letter(text[0]) == letter(nearest[0]))
+        return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean '%s'?", text, o->choices,
+                    nearest);
+    return fail(ALIBI_USAGE, "'%s' is not one of %s", text, o->choices);
 }
 
 /* ---- from text */
@@ -233,9 +293,9 @@ static size_t digits(const char *text)
     return n;
 }
 
-/* The whole text is a decimal number: strtod alone would take hexadecimal, "nan", "inf" and leading
- * blanks too. */
-static bool is_real(const char *text)
+/* Bytes of the decimal number that the text begins with: strtod alone would take hexadecimal,
+ * "nan", "inf" and leading blanks too. */
+static size_t real_length(const char *text)
 {
     const char *p = text + (text[0] == '-' || text[0] == '+');
     size_t before = digits(p), after = 0;
@@ -246,40 +306,74 @@ static bool is_real(const char *text)
         p += 1 + after;
     }
     if (before + after == 0)
-        return false;
+        return 0;
     if (*p == 'e' || *p == 'E') {
-        p += 1 + (p[1] == '-' || p[1] == '+');
-        if (digits(p) == 0)
-            return false;
-        p += digits(p);
+        const char *exponent = p + 1 + (p[1] == '-' || p[1] == '+');
+        if (digits(exponent) > 0)
+            p = exponent + digits(exponent);
     }
-    return *p == '\0';
+    return (size_t)(p - text);
 }
 
-/* The text continues after `length` if it is an entry of a list. */
+/* 4096, 4k, 2^12 or 1e6; k, M and G are powers of 1024. The text continues after `length` if it is
+ * an entry of a list. */
 static alibi_status parse_integer(int64_t *out, const char *text, size_t length)
 {
-    size_t sign = text[0] == '-' || text[0] == '+', count = digits(text + sign);
+    static const char units[] = "kmg";
+    const char *end = text + length, *rest = text + (text[0] == '-' || text[0] == '+'), *unit;
+    int64_t value, factor = 1, times = 0;
+    bool fits, number = digits(rest) > 0;
 
-    if (count == 0 || sign + count != length)
-        return fail(ALIBI_USAGE, "'%.*s' is not a whole number", (int)length, text);
     errno = 0;
-    *out = strtoll(text, NULL, 10);
-    if (errno == ERANGE)
+    value = strtoll(text, NULL, 10);
+    fits = errno == 0;
+    rest += digits(rest);
+    unit = rest < end ? strchr(units, tolower((unsigned char)*rest)) : NULL;
+    if (unit != NULL) {
+        factor = 1024;
+        times = unit - units + 1;
+        rest++;
+    } else if (rest < end && (*rest == '^' || *rest == 'e') && digits(rest + 1) > 0) {
+        factor = *rest == '^' ? value : 10;
+        value = *rest == '^' ? 1 : value;
+        times = strtoll(rest + 1, NULL, 10);
+        rest += 1 + digits(rest + 1);
+    }
+    if (!number || rest != end)
+        return fail(ALIBI_USAGE, "'%.*s' is not a whole number", (int)length, text);
+    fits = fits && times < 64;
+    for (int64_t i = 0; i < times && fits; i++)
+        fits = !__builtin_mul_overflow(value, factor, &value);
+    if (!fits)
         return fail(ALIBI_USAGE, "%.*s is out of range, it does not fit into 64 bits", (int)length,
                     text);
+    *out = value;
     return ALIBI_OK;
 }
 
-static alibi_status parse_real(double *out, const char *text)
+/* 0.5, 1e-3 or 2^-24; a share, which is at most 1, may also be 50%. */
+static alibi_status parse_real(double *out, const struct alibi_option *o, const char *text)
 {
+    size_t length = real_length(text), exponent = 0;
+    const char *rest = text + length;
     locale_t plain;
 
-    if (!is_real(text))
+    if (length > 0 && *rest == '^') {
+        exponent = real_length(rest + 1);
+        rest += 1 + exponent;
+    }
+    if (length == 0 || (rest > text + length && exponent == 0) ||
+        (*rest != '\0' && strcmp(rest, "%") != 0))
         return fail(ALIBI_USAGE, "'%s' is not a number", text);
+    if (*rest == '%' && o->max > 1)
+        return fail(ALIBI_USAGE, "'%s' is a percentage, but this is not a share", text);
     plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     *out = strtod_l(text, NULL, plain);
+    if (exponent > 0)
+        *out = pow(*out, strtod_l(text + length + 1, NULL, plain));
     freelocale(plain);
+    if (*rest == '%')
+        *out /= 100;
     if (!isfinite(*out))
         return fail(ALIBI_USAGE, "%s is out of range: it is too large", text);
     return ALIBI_OK;
@@ -317,7 +411,7 @@ static alibi_status value_from_text(union value *out, const struct alibi_option 
         TRY_RETURN(parse_integer(&out->integer, text, strlen(text)));
         return check_integer(o, out->integer);
     case ALIBI_OPTION_REAL:
-        TRY_RETURN(parse_real(&out->real, text));
+        TRY_RETURN(parse_real(&out->real, o, text));
         return check_real(o, out->real);
     case ALIBI_OPTION_FLAG:
         out->flag = strcmp(text, "true") == 0;
@@ -442,9 +536,8 @@ static alibi_status check_name(const char name[ALIBI_NAME_MAX])
 static alibi_status check_value(const struct alibi_option *o, const void *values)
 {
     union value v;
-    const char *rest = o->choices;
-    size_t length;
-    int count = 0;
+    struct alibi_name_list choices;
+    int count;
 
     load(&v, o, values);
     switch (o->type) {
@@ -459,10 +552,9 @@ static alibi_status check_value(const struct alibi_option *o, const void *values
     case ALIBI_OPTION_NAME:
         return check_name(v.name);
     case ALIBI_OPTION_CHOICE:
-        while (next_choice(&rest, &length) != NULL)
-            count++;
-        if (v.choice < 0 || v.choice >= count)
-            return fail(ALIBI_USAGE, "%d is out of range 0..%d (%s)", v.choice, count - 1,
+        list_choices(&choices, o);
+        if (v.choice < 0 || v.choice >= choices.count)
+            return fail(ALIBI_USAGE, "%d is out of range 0..%d (%s)", v.choice, choices.count - 1,
                         o->choices);
         return ALIBI_OK;
     case ALIBI_OPTION_INTS:
@@ -480,28 +572,11 @@ static alibi_status check_value(const struct alibi_option *o, const void *values
 
 /* ---- one value as JSON */
 
-static void write_choice(struct json_writer *w, const char *key, const struct alibi_option *o,
-                         int index)
-{
-    const char *rest = o->choices, *choice;
-    char name[ALIBI_NAME_MAX];
-    size_t length;
-
-    for (int i = 0; (choice = next_choice(&rest, &length)) != NULL; i++)
-        if (i == index) {
-            snprintf(name, sizeof name, "%.*s", (int)length, choice);
-            json_write_string(w, key, name);
-            return;
-        }
-    if (w->out->status == ALIBI_OK)
-        w->out->status =
-            fail(ALIBI_USAGE, "option '--%s': there is no choice number %d", o->name, index);
-}
-
 void option_write(struct json_writer *w, const char *key, const struct alibi_option *o,
                   const void *values)
 {
     union value v;
+    struct alibi_name_list choices;
 
     load(&v, o, values);
     switch (o->type) {
@@ -524,7 +599,12 @@ void option_write(struct json_writer *w, const char *key, const struct alibi_opt
         json_write_string(w, key, v.name);
         break;
     case ALIBI_OPTION_CHOICE:
-        write_choice(w, key, o, v.choice);
+        list_choices(&choices, o);
+        if (v.choice >= 0 && v.choice < choices.count)
+            json_write_string(w, key, choices.at[v.choice]);
+        else if (w->out->status == ALIBI_OK)
+            w->out->status =
+                fail(ALIBI_USAGE, "option '--%s': there is no choice number %d", o->name, v.choice);
         break;
     case ALIBI_OPTION_INTS:
         json_write_array_line(w, key);
@@ -564,14 +644,6 @@ alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
 }
 
 /* ---- finding an option */
-
-static bool same_name(const char *a, const char *b)
-{
-    for (; *a != '\0' && *b != '\0'; a++, b++)
-        if (*a != *b && !(strchr("-_", *a) != NULL && strchr("-_", *b) != NULL))
-            return false;
-    return *a == *b;
-}
 
 const struct alibi_option *alibi_options_find(const struct alibi_option_group *groups, int count,
                                               const char *name,
@@ -753,11 +825,14 @@ static alibi_status read_settings(struct setting *settings, int *done,
     {
         struct setting *s = &settings[*done];
         const struct alibi_option_group *group = NULL;
+        char spelled[OPTION_KEY_MAX] = "";
         alibi_status status;
 
         s->option = alibi_options_find(groups, count, key, &group);
+        if (s->option != NULL)
+            option_key(spelled, s->option->name);
         /* Only one spelling is allowed, or a recipe could hold the same option twice. */
-        if (s->option == NULL || strchr(key, '-') != NULL)
+        if (s->option == NULL || strcmp(key, spelled) != 0)
             return fail_unknown_key(groups, count, key);
         s->values = group->values;
         status = value_from_json(&s->value, s->option, json);

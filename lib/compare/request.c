@@ -16,7 +16,8 @@ enum { REQUEST_BYTES_MAX = 1 << 20, VALUE_BYTES = 64 };
 
 /* ---- checks */
 
-static alibi_status check_methods(const struct alibi_name_list *methods)
+/* Each method gets the name that its results have. */
+static alibi_status check_methods(struct alibi_name_list *methods)
 {
     const struct position_method *method;
 
@@ -24,6 +25,8 @@ static alibi_status check_methods(const struct alibi_name_list *methods)
         return fail(ALIBI_USAGE, "methods: %d given; give 1 to %d", methods->count, ALIBI_LIST_MAX);
     for (int i = 0; i < methods->count; i++) {
         TRY_RETURN(position_find(&method, methods->at[i]));
+        memset(methods->at[i], 0, sizeof methods->at[i]);
+        snprintf(methods->at[i], sizeof methods->at[i], "%s", method->name);
         for (int j = 0; j < i; j++)
             if (strcmp(methods->at[i], methods->at[j]) == 0)
                 return fail(ALIBI_USAGE, "methods: '%s' is listed twice", methods->at[i]);

@@ -107,6 +107,8 @@ alibi_status alibi_config_resolve(struct alibi_config *config)
         c.max_length = c.train_length;
     TRY_RETURN(check_heads(&c));
     TRY_RETURN(position_find(&method, c.position));
+    memset(c.position, 0, sizeof c.position);
+    snprintf(c.position, sizeof c.position, "%s", method->name);
     if (method->check)
         TRY_RETURN(method->check(&c));
     *config = c;

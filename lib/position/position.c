@@ -27,18 +27,15 @@ const char *alibi_position_name(int index, const char **summary)
 }
 
 /* "unknown position method 'alibbi': did you mean 'alibi'? known: none, learned, ..." */
-static alibi_status fail_unknown(const char *name)
+static alibi_status fail_unknown(const char *name, const char *const *names)
 {
-    const char *names[METHODS], *nearest;
+    const char *nearest = alibi_nearest(name, names, METHODS);
     struct text known = { 0 };
     alibi_status status;
 
-    for (int i = 0; i < METHODS; i++) {
-        names[i] = methods[i]->name;
+    for (int i = 0; i < METHODS; i++)
         text_append(&known, "%s%s", i > 0 ? ", " : "", names[i]);
-    }
     TRY(text_status(&known));
-    nearest = alibi_nearest(name, names, METHODS);
     if (nearest != NULL)
         status = fail(ALIBI_USAGE, "unknown position method '%s': did you mean '%s'? known: %s",
                       name, nearest, known.data);
@@ -51,10 +48,14 @@ out:
 
 alibi_status position_find(const struct position_method **out, const char *name)
 {
+    const char *names[METHODS];
+    int found;
+
     for (int i = 0; i < METHODS; i++)
-        if (strcmp(methods[i]->name, name) == 0) {
-            *out = methods[i];
-            return ALIBI_OK;
-        }
-    return fail_unknown(name);
+        names[i] = methods[i]->name;
+    found = name_index(name, names, METHODS);
+    if (found < 0)
+        return fail_unknown(name, names);
+    *out = methods[found];
+    return ALIBI_OK;
 }

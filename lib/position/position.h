@@ -45,7 +45,8 @@ struct position_method {
 extern const struct position_method position_none, position_learned, position_sinusoidal,
     position_rotary, position_t5, position_alibi;
 
-/* ALIBI_USAGE names the nearest method. */
+/* Other names that people use are understood, such as "rope" for "rotary"; what is written down is
+ * the method's own name. ALIBI_USAGE names the nearest method. */
 alibi_status position_find(const struct position_method **out, const char *name);
 const struct position_method *position_at(int index); /* NULL past the end */
 

@@ -54,6 +54,8 @@ static alibi_status make(struct run *r)
     if (status != ALIBI_OK) /* once more for its message: it is the reason after all */
         return config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
     TRY_RETURN(alibi_config_resolve(&r->config));
+    /* The recipe has the method's own name: "rotary" where "rope" was asked for. */
+    memcpy(r->asked.position, r->config.position, sizeof r->asked.position);
     TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length,
                             t->batch, (uint64_t)t->seed));
 

@@ -17,7 +17,10 @@ expect 2 "too few arguments; usage: alibi eval MODEL" "$ALIBI" eval
 expect 2 "'b' is one argument too many" "$ALIBI" generate a b
 expect 2 "'--device'.*'cudda' is not one of auto\|cpu\|cuda: did you mean 'cuda'" \
     "$ALIBI" train --device cudda
-expect 2 "'--device'.*'gpu' is not one of auto\|cpu\|cuda$" "$ALIBI" train --device gpu
+expect 2 "'--device'.*'tpu' is not one of auto\|cpu\|cuda$" "$ALIBI" train --device tpu
+expect 2 "unknown option '--learning-rate': did you mean '--lr'" "$ALIBI" train --learning-rate 1
+expect 2 "unknown option '--n-layers': did you mean '--layers'" "$ALIBI" train --n-layers 1
+expect 2 "no command 'evaluate'; did you mean 'eval'" "$ALIBI" evaluate
 expect 2 "unknown option '--device'" "$ALIBI" text --device cpu --out a
 expect 2 "no benchmark 'speed'" "$ALIBI" bench speed
 expect 2 "--sequences .*'train'.*'decode'" "$ALIBI" bench train --sequences 3
@@ -64,6 +67,9 @@ expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths 64,
 expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths "64, "
 expect 2 "'--lengths'.*'6 4' is not a whole number" "$ALIBI" compare --lengths "6 4, 128"
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods "alibi, rotery"
+expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths 64, --batch 1
+expect 2 "'--steps'.*'4kb' is not a whole number" "$ALIBI" train --steps 4kb
+expect 2 "'--clip'.*'50%' is a percentage" "$ALIBI" train --clip 50%
 expect 2 "'--text-bytes'.*-1 is out of range" "$ALIBI" compare --text-bytes -1
 [ -e runs ] && fail "usage errors leave nothing" "there is a folder 'runs'" ||
     pass "usage errors leave nothing"
@@ -107,6 +113,28 @@ if grep -q '"layers": 1' run/recipe.json && grep -q '"width": 16' run/recipe.jso
 else
     fail "the recipe is in the folder of the run" "$(tr -d '\n' < run/recipe.json)"
 fi
+
+# Names, numbers and lists as people type them; what is written down has one form.
+check "other names, units, shares and spaces in lists" \
+    "$ALIBI" compare "${tiny[@]}" --methods RoPE, nope --lengths 16, 2^5, 64 --lr 10^-3 \
+    --norm RMSNorm --decay-share 50% --text-bytes 200k --out typed
+for written in '"methods": \["rotary", "none"\]' '"lengths": \[16, 32, 64\]' '"norm": "rmsnorm"' \
+    '"decay_share": 0.5' '"text_bytes": 204800'; do
+    if grep -q "$written" typed/recipe.json; then
+        pass "$written is in the recipe"
+    else
+        fail "$written" "$(tr -d '\n' < typed/recipe.json)"
+    fi
+done
+check "rope is written as rotary" "$ALIBI" train "${tiny[@]}" --position rope --out rope
+if grep -q '"position": "rotary"' rope/recipe.json; then
+    pass "the recipe says rotary"
+else
+    fail "the recipe" "$(tr -d '\n' < rope/recipe.json)"
+fi
+check "and resumes under either name" \
+    "$ALIBI" train "${tiny[@]}" --position RoPE --out rope --resume
+
 for recipe in "$SOURCE"/recipes/*.json; do
     command=train
     grep -q '"methods"' "$recipe" && command=compare

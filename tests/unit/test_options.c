@@ -1,5 +1,7 @@
 /* test_options.c - options from text and from recipes: values, errors with the nearest name;
  * a failure sets nothing */
+#include <math.h>
+
 #include "check.h"
 
 #include "base/base.h"
@@ -171,8 +173,9 @@ static void values_are_set_from_text(void **state)
 
 static void whole_numbers_are_read_strictly(void **state)
 {
-    const char *const wrong[] = { "",    " 1", "1 ", "1x",  "0x10", "1.0",
-                                  "1e6", "-",  "+",  "--1", "nan",  "1,2" };
+    const char *const wrong[] = { "",     " 1", "1 ",  "1x",  "0x10", "1.0",  "1e",
+                                  "1e-1", "2^", "^2",  "1kk", "1kB",  "1k1",  "k",
+                                  "-",    "+",  "--1", "nan", "1,2",  "2^3k", "4 k" };
 
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -191,10 +194,72 @@ static void whole_numbers_are_read_strictly(void **state)
     assert_defaults();
 }
 
+static void whole_numbers_may_have_a_unit_or_an_exponent(void **state)
+{
+    const struct {
+        const char *text;
+        int64_t value;
+    } forms[] = {
+        { "4k", 4096 },
+        { "4K", 4096 },
+        { "1M", 1048576 },
+        { "1m", 1048576 },
+        { "3G", 3221225472 },
+        { "2^16", 65536 },
+        { "2^62", INT64_C(1) << 62 },
+        { "10^6", 1000000 },
+        { "1e6", 1000000 },
+        { "7e0", 7 },
+        { "5^0", 1 },
+        { "+2k", 2048 },
+        { "0k", 0 },
+    };
+    const char *const large[] = { "2^63",
+                                  "2^64",
+                                  "1e19",
+                                  "1e99999999999999999999",
+                                  "1^64",
+                                  "9223372036854775807k",
+                                  "9999999999999999G" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        assert_ok(set("seed", forms[i].text));
+        assert_int_equal(model.seed, forms[i].value);
+    }
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        assert_fails(set("seed", large[i]), ALIBI_USAGE, "does not fit into 64 bits");
+    assert_fails(set("seed", "-1k"), ALIBI_USAGE, "-1024 is out of range");
+    assert_fails(set("layers", "2k"), ALIBI_USAGE, "2048 is out of range 1..1024");
+    assert_ok(set("eval-lengths", "64, 1k,2^12 ,1e4"));
+    assert_int_equal(run.lengths.count, 4);
+    assert_int_equal(run.lengths.at[1], 1024);
+    assert_int_equal(run.lengths.at[2], 4096);
+    assert_int_equal(run.lengths.at[3], 10000);
+}
+
+static void numbers_may_be_powers_and_shares_percentages(void **state)
+{
+    (void)state;
+    assert_ok(set("norm-eps", "50%"));
+    assert_true(model.eps == 0.5);
+    assert_ok(set("norm-eps", "12.5%"));
+    assert_true(model.eps == 0.125);
+    assert_ok(set("norm-eps", "2^-24"));
+    assert_true(model.eps == 0x1p-24);
+    assert_ok(set("lr", "10^-3"));
+    assert_true(fabs(run.lr - 1e-3) < 1e-15);
+    assert_fails(set("norm-eps", "101%"), ALIBI_USAGE, "1.01 is out of range 0..1");
+    assert_fails(set("lr", "50%"), ALIBI_USAGE, "'50%' is a percentage, but this is not a share");
+    assert_fails(set("lr", "0^-1"), ALIBI_USAGE, "too large");
+    assert_fails(set("lr", "-8^0.5"), ALIBI_USAGE, "out of range");
+}
+
 static void numbers_are_read_strictly(void **state)
 {
-    const char *const wrong[] = { "",    " 1",  "1 ",  "1x",  "0x1p3", ".",    "e5",   "1e",
-                                  "1e+", "1,5", "nan", "inf", "-inf",  "1e5x", "1.2.3" };
+    const char *const wrong[] = { "",      " 1",  "1 ",  "1x",  "0x1p3", ".",    "e5",
+                                  "1e",    "1e+", "1,5", "nan", "inf",   "-inf", "1e5x",
+                                  "1.2.3", "%",   "1%%", "2^",  "^2",    "2^^3", "2^x" };
 
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -246,6 +311,44 @@ static void flags_choices_names_and_lists_are_checked(void **state)
     assert_fails(set("out", "\xff"), ALIBI_USAGE, "is not valid UTF-8");
     assert_fails(set("position", "\xff"), ALIBI_USAGE, "is not valid UTF-8");
     assert_defaults();
+}
+
+static void case_does_not_matter_in_a_choice(void **state)
+{
+    (void)state;
+    assert_ok(set("color", "Blue"));
+    assert_int_equal(model.color, BLUE);
+    assert_ok(read_recipe("{\"color\": \"RED\"}"));
+    assert_int_equal(model.color, RED);
+    assert_fails(read_recipe("{\"Color\": \"red\"}"), ALIBI_BAD_INPUT,
+                 "unknown key 'Color': did you mean 'color'?");
+}
+
+static void nearest_name_is_a_slip_a_part_or_another_word_away(void **state)
+{
+    const char *const names[] = { "rotary", "none", "sinusoidal", "lr",   "train-length",
+                                  "layers", "eval", "tokenize",   "cuda", "fp32" };
+    const char *const pairs[][2] = {
+        { "rope", "rotary" },          { "NoPE", "none" },
+        { "sinusoid", "sinusoidal" },  { "learning_rate", "lr" },
+        { "context", "train-length" }, { "n-layers", "layers" },
+        { "num_layers", "layers" },    { "evaluate", "eval" },
+        { "tok", "tokenize" },         { "GPU", "cuda" },
+        { "float32", "fp32" },         { "train-len", "train-length" },
+    };
+    int count = sizeof names / sizeof *names;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const char *nearest = alibi_nearest(pairs[i][0], names, count);
+        assert_non_null(nearest);
+        assert_string_equal(nearest, pairs[i][1]);
+    }
+    assert_null(alibi_nearest("xyzzy", names, count));
+    assert_null(alibi_nearest("l", names, count));
+    assert_null(alibi_nearest("", names, count));
+    assert_int_equal(name_index("RoPE", names, count), 0);
+    assert_int_equal(name_index("n-layers", names, count), -1);
 }
 
 static void list_of_the_largest_length_is_accepted(void **state)
@@ -573,8 +676,11 @@ int main(void)
         TEST(unknown_option_names_the_nearest),
         TEST(values_are_set_from_text),
         TEST(whole_numbers_are_read_strictly),
+        TEST(whole_numbers_may_have_a_unit_or_an_exponent),
         TEST(numbers_are_read_strictly),
+        TEST(numbers_may_be_powers_and_shares_percentages),
         TEST(flags_choices_names_and_lists_are_checked),
+        TEST(case_does_not_matter_in_a_choice),
         TEST(list_of_the_largest_length_is_accepted),
         TEST(recipe_sets_what_it_names_and_nothing_else),
         TEST(unknown_key_is_named_with_its_line_and_the_nearest),
@@ -588,6 +694,7 @@ int main(void)
         TEST(failing_allocation_at_the_start_leaves_nothing_to_free),
         TEST(every_failing_call_while_writing_keeps_the_old_recipe_whole),
         cmocka_unit_test(nearest_name_is_found_by_edit_distance),
+        cmocka_unit_test(nearest_name_is_a_slip_a_part_or_another_word_away),
         cmocka_unit_test(very_long_names_are_near_to_nothing),
     };
 

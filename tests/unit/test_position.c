@@ -263,6 +263,26 @@ static void the_methods_of_the_paper_keep_their_names(void **state)
         assert_ok(position_find(&method, names[i]));
 }
 
+static void other_names_of_a_method_are_understood_and_written_as_its_own(void **state)
+{
+    const struct position_method *method = NULL;
+    struct alibi_config config = { 0 };
+    struct alibi_option_group group = { .values = &config };
+
+    (void)state;
+    assert_ok(position_find(&method, "RoPE"));
+    assert_ptr_equal(method, &position_rotary);
+    assert_ok(position_find(&method, "nope"));
+    assert_ptr_equal(method, &position_none);
+    assert_ok(position_find(&method, "ALiBi"));
+    assert_ptr_equal(method, &position_alibi);
+    group.options = alibi_config_options(&group.count);
+    assert_ok(alibi_options_init(&group, 1));
+    assert_ok(alibi_options_set(&group, 1, "position", "rope"));
+    assert_ok(alibi_config_resolve(&config));
+    assert_string_equal(config.position, "rotary");
+}
+
 static void unknown_methods_name_the_nearest_and_all(void **state)
 {
     const struct position_method *method = &position_none;
@@ -296,6 +316,7 @@ int main(void)
         cmocka_unit_test(learned_positions_end_at_their_table),
         cmocka_unit_test(every_method_is_found_by_its_name),
         cmocka_unit_test(the_methods_of_the_paper_keep_their_names),
+        cmocka_unit_test(other_names_of_a_method_are_understood_and_written_as_its_own),
         cmocka_unit_test(unknown_methods_name_the_nearest_and_all),
     };
 
