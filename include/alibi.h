@@ -305,12 +305,13 @@ ALIBI_API void alibi_ids_free(int32_t *ids);
  * by their content. A folder means all files in it and in its subfolders, in the order of their
  * names; "-" means standard input. */
 enum alibi_format { ALIBI_FORMAT_AUTO, ALIBI_FORMAT_TEXT, ALIBI_FORMAT_JSONL };
-enum alibi_document { ALIBI_DOCUMENT_FILE, ALIBI_DOCUMENT_LINE, ALIBI_DOCUMENT_BLANK_LINE };
 
 struct alibi_reading {
-    int format;   /* enum alibi_format; auto: JSON lines for .jsonl and .ndjson, otherwise text */
-    char *field;  /* JSON lines: the member with the text */
-    int document; /* enum alibi_document, for text: a file, a line, or lines between blank lines */
+    int format;     /* enum alibi_format; auto: JSON lines for .jsonl and .ndjson, otherwise text */
+    char *field;    /* JSON lines: the member with the text; NULL: "text" */
+    char *document; /* text: a document is a "file" (or NULL), a "line", the lines between blank
+                       lines ("blank-line"), or the text between separators: any other text, with
+                       \n, \r, \t and \\ for these bytes */
 };
 
 ALIBI_API const struct alibi_option *alibi_reading_options(int *count);

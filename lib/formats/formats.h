@@ -119,6 +119,12 @@ alibi_status unpack_read(struct unpack *u, void *buffer, size_t bytes, size_t *g
 int64_t unpack_position(const struct unpack *u); /* bytes of the packed file that were used */
 void unpack_close(struct unpack *u);
 
+/* ---- files that are not text (foreign.c) */
+
+/* ALIBI_BAD_INPUT if a file that begins with these bytes is known not to be text in UTF-8: the
+ * message says what it is and what to do. A few KiB suffice, or the whole file. */
+alibi_status foreign_refuse(const char *bytes, size_t length, const char *path);
+
 /* ---- JSON lines (json_line.c) */
 
 /* Appends the text of member `field` of the object on this line. ALIBI_BAD_INPUT names path, line

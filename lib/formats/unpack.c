@@ -222,33 +222,6 @@ static const struct method *recognise(const unsigned char *start, size_t bytes)
     return &plain;
 }
 
-/* Read as text they would fail at some byte, which explains less. A text may begin with bzip2's
- * letters, but not with its first block. */
-static const char *foreign_packer(const char *start, size_t bytes)
-{
-    if (bytes >= 6 && memcmp(start,
-                             "\xFD"
-                             "7zXZ\0",
-                             6) == 0)
-        return "xz";
-    if (bytes >= 10 && memcmp(start, "BZh", 3) == 0 && memcmp(start + 4, "1AY&SY", 6) == 0)
-        return "bzip2";
-    return NULL;
-}
-
-static alibi_status start(struct unpack *u)
-{
-    const char *packer = foreign_packer(u->input, u->end);
-
-    if (packer != NULL)
-        return fail(
-            ALIBI_BAD_INPUT,
-            "cannot unpack '%s': it is packed by %s, which is not supported; unpack it first",
-            u->name, packer);
-    u->method = recognise((const unsigned char *)u->input, u->end);
-    return u->method->start != NULL ? u->method->start(u) : ALIBI_OK;
-}
-
 alibi_status unpack_open(struct unpack **out, const char *path, const struct alibi_call *call)
 {
     alibi_status status;
@@ -259,7 +232,9 @@ alibi_status unpack_open(struct unpack **out, const char *path, const struct ali
     TRY(file_open_input(&u->file, path, call));
     TRY(NEW_ARRAY(&u->input, INPUT_BYTES, "a block of a file"));
     TRY(refill(u));
-    TRY(start(u));
+    u->method = recognise((const unsigned char *)u->input, u->end);
+    if (u->method->start != NULL)
+        TRY(u->method->start(u));
     *out = u;
     u = NULL;
 out:

@@ -332,6 +332,7 @@ static alibi_status count_blocks(struct counting *c)
     for (;;) {
         int64_t done;
         TRY_RETURN(worker_wait(c->worker));
+        source_tell(c->source);
         if (c->block.bytes == 0 && c->block.end_count == 0)
             return ALIBI_OK;
         if (call_stopped(c->call))

@@ -246,6 +246,7 @@ static alibi_status encode_text(struct encoding *e, struct encoded *out)
 static alibi_status take_block(struct encoding *e, struct encoded *out, bool *ended)
 {
     TRY_RETURN(worker_wait(e->reader));
+    source_tell(e->source);
     out->source_bytes = source_bytes_done(e->source);
     *ended = e->block.bytes == 0 && e->block.end_count == 0;
     if (*ended)

@@ -221,7 +221,6 @@ void progress_fini(struct progress *p)
 alibi_status request_format(const struct request *r, struct text *json, bool *certain)
 {
     static const char *const formats[] = { "auto", "text", "jsonl" };
-    static const char *const documents[] = { "file", "line", "blank-line" };
     const struct alibi_reading reading =
         r->reading != NULL ? *r->reading : (struct alibi_reading){ 0 };
     struct json_writer w = json_writer(json);
@@ -235,7 +234,7 @@ alibi_status request_format(const struct request *r, struct text *json, bool *ce
     json_write_int(&w, "shard_tokens", r->shard_tokens);
     json_write_string(&w, "format", formats[reading.format]);
     json_write_string(&w, "field", reading.field != NULL ? reading.field : "text");
-    json_write_string(&w, "document", documents[reading.document]);
+    json_write_string(&w, "document", reading.document != NULL ? reading.document : "file");
     json_write_array(&w, "files");
     for (int i = 0; i < source_file_count(r->source); i++) {
         const char *path = source_file(r->source, i);

@@ -3,11 +3,13 @@
  *   paths -> files -> input (checked text) -> runs of a document's text, and its end -> blocks
  *
  * A file is read once, from front to back. At most a buffer of it, or one line of JSON, is in
- * memory. The documents depend on the files alone, not on the sizes of blocks.
+ * memory. The documents depend on the files alone, not on the sizes of blocks. Text is not changed,
+ * except that a byte-order mark at the start of a file is skipped.
  *
  * Invariants: `run` is text of the document at `at`, and at.offset counts its bytes that were
  * handed over. If `ended`, run is the rest of the document. So the end of a document always comes
  * with its last byte. */
+#include <ctype.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -16,9 +18,11 @@
 enum {
     WHITE_MAX = 1 << 16, /* a line that begins with more white space counts as text */
     LONGEST_CHARACTER = 4,
+    LINE_MAX_BYTES = 256 << 20, /* of JSON */
+    SEPARATOR_MAX = 256,
 };
 
-size_t source_line_max = 256 << 20;
+static const char byte_order_mark[] = "\xEF\xBB\xBF", end_of_text[] = "<|endoftext|>";
 
 /* ---- one file as checked text: UTF-8 without a byte 0
  *
@@ -35,19 +39,6 @@ struct input {
     int64_t line;   /* of bytes[checked], from 1 */
     bool ended;     /* the file ends at bytes[end], and all is checked */
 };
-
-static alibi_status input_open(struct input *in, const char *path, const struct alibi_call *call)
-{
-    if (in->bytes == NULL)
-        TRY_RETURN(NEW_ARRAY(&in->bytes, INPUT_BYTES, "a block of a file"));
-    TRY_RETURN(unpack_open(&in->unpack, path, call));
-    in->name = strcmp(path, "-") == 0 ? "standard input" : path;
-    in->at = in->checked = in->end = 0;
-    in->offset = 0;
-    in->line = 1;
-    in->ended = false;
-    return ALIBI_OK;
-}
 
 static void input_close(struct input *in)
 {
@@ -67,32 +58,13 @@ static int64_t count_lines(const char *bytes, size_t length)
     return lines;
 }
 
-/* Checks the new bytes. Up to three bytes at the end may be the start of a character, unless the
- * file ends. */
-static alibi_status input_check(struct input *in)
-{
-    const char *fresh = in->bytes + in->checked;
-    size_t length = in->end - in->checked, valid = utf8_valid_prefix(fresh, length);
-    const char *zero = memchr(fresh, 0, valid);
-
-    if (zero != NULL)
-        return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name,
-                    (long long)in->offset + (long long)(zero - in->bytes));
-    if (valid < length && (in->ended || length - valid >= LONGEST_CHARACTER)) {
-        size_t at = in->checked + valid;
-        return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld)",
-                    in->name, (unsigned char)in->bytes[at], (long long)in->offset + (long long)at,
-                    (long long)(in->line + count_lines(fresh, valid)));
-    }
-    in->line += count_lines(fresh, valid);
-    in->checked += valid;
-    return ALIBI_OK;
-}
-
-/* Drops the bytes before `at` and reads more. Requires at > 0 or checked < INPUT_BYTES - 4. */
+/* Drops the bytes before `at`, reads more and checks them. Up to three bytes at the end may be the
+ * start of a character, unless the file ends. Requires at > 0 or checked < INPUT_BYTES - 4. */
 static alibi_status input_fill(struct input *in)
 {
-    size_t got = 0, room, done = in->at;
+    bool first = in->offset == 0 && in->end == 0;
+    size_t got = 0, room, length, valid, done = in->at;
+    const char *fresh, *zero;
 
     memmove(in->bytes, in->bytes + done, in->end - done);
     in->at = 0;
@@ -103,7 +75,29 @@ static alibi_status input_fill(struct input *in)
     TRY_RETURN(unpack_read(in->unpack, in->bytes + in->end, room, &got));
     in->end += got;
     in->ended = got < room;
-    return input_check(in);
+    if (first)
+        TRY_RETURN(foreign_refuse(in->bytes, in->end, in->name));
+
+    fresh = in->bytes + in->checked;
+    length = in->end - in->checked;
+    valid = utf8_valid_prefix(fresh, length);
+    zero = memchr(fresh, 0, valid);
+    if (zero != NULL)
+        return fail(ALIBI_BAD_INPUT, "'%s' is not text: byte 0 at offset %lld", in->name,
+                    (long long)in->offset + (long long)(zero - in->bytes));
+    if (valid < length && (in->ended || length - valid >= LONGEST_CHARACTER)) {
+        size_t at = in->checked + valid;
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' is not UTF-8: byte 0x%02x at offset %lld (line %lld); if it is text in "
+                    "another encoding, convert it, as with iconv -f WINDOWS-1252 -t UTF-8",
+                    in->name, (unsigned char)in->bytes[at], (long long)in->offset + (long long)at,
+                    (long long)(in->line + count_lines(fresh, valid)));
+    }
+    in->line += count_lines(fresh, valid);
+    in->checked += valid;
+    if (first && in->end >= 3 && memcmp(in->bytes, byte_order_mark, 3) == 0)
+        in->at = 3;
+    return ALIBI_OK;
 }
 
 /* ---- the source */
@@ -114,13 +108,21 @@ struct source_entry {
     bool named;    /* given by the caller, not found in a folder */
 };
 
+/* Facts that the user may not expect. Each is told once, in the thread of the call. */
+enum { NOTE_LINE_ENDS, NOTE_END_OF_TEXT, NOTE_NO_SEPARATOR, NOTES };
+
 struct source {
     const struct alibi_call *call; /* its stop ends the reading of a pipe */
     struct source_entry *files;
     int64_t count, capacity;
-    struct alibi_reading reading; /* with a field of its own */
-    int64_t bytes_before;         /* of the files that are done */
-    _Atomic int64_t bytes_done;   /* read by the thread that waits for the next block */
+    enum alibi_format format;
+    char *field;
+    enum { BY_FILE, BY_LINE, BY_BLANK_LINE, BY_SEPARATOR } document;
+    char separator[SEPARATOR_MAX];
+    size_t separator_bytes;
+    size_t line_max;            /* bytes of a line of JSON */
+    int64_t bytes_before;       /* of the files that are done */
+    _Atomic int64_t bytes_done; /* read by the thread that waits for the next block */
 
     struct builtin *builtin; /* the source of documents instead of files; NULL: files */
     struct input in;
@@ -135,7 +137,11 @@ struct source {
     struct slice run;
     bool ended;
     struct place at;
-    bool any_document, sought;
+    bool any_document, any_separator, sought;
+    struct {
+        bool due, told;
+        int64_t file;
+    } notes[NOTES];
 };
 
 /* ---- how files are read */
@@ -147,14 +153,61 @@ static const struct alibi_option options[] = {
       "format of the files; auto: JSON lines if named .jsonl or .ndjson, else text" },
     { "field", ALIBI_OPTION_TEXT, AT(field), 0, 0, NULL, "text", "NAME",
       "JSON lines: the member that holds the text" },
-    { "document", ALIBI_OPTION_CHOICE, AT(document), 0, 0, "file|line|blank-line", "file", "NAME",
-      "text: a document is a file, a line, or the lines between blank lines" },
+    { "document", ALIBI_OPTION_TEXT, AT(document), 0, 0, NULL, "file", "HOW",
+      "text: a document is a file, a line, the lines between blank lines (blank-line), or the text "
+      "between separators, such as '<|endoftext|>' or '\\n***\\n'" },
 };
 
 const struct alibi_option *alibi_reading_options(int *count)
 {
     *count = sizeof options / sizeof options[0];
     return options;
+}
+
+bool looks_like_a_name(const char *text)
+{
+    if (*text == '-' || *text == '_') /* such as a line of them */
+        return false;
+    while (isalnum((unsigned char)*text) || *text == '-' || *text == '_')
+        text++;
+    return *text == '\0';
+}
+
+static alibi_status read_document(struct source *s, const char *how)
+{
+    static const char *const names[] = { "file", "line", "blank-line" };
+    static const char escapes[] = "n\nr\rt\t\\\\"; /* letter, byte, ... */
+
+    for (int i = 0; i < 3; i++)
+        if (how == NULL || strcmp(how, names[i]) == 0) {
+            s->document = i;
+            return ALIBI_OK;
+        }
+    if (looks_like_a_name(how)) { /* a misspelled name would separate nothing */
+        const char *nearest = alibi_nearest(how, names, 3);
+        return fail(ALIBI_USAGE,
+                    "option '--document': '%s' is not one of file, line, blank-line%s%s%s; a "
+                    "separator has more than letters and digits, such as '\\n%s\\n'",
+                    how, nearest != NULL ? ": did you mean '" : "", nearest != NULL ? nearest : "",
+                    nearest != NULL ? "'?" : "", how);
+    }
+    for (; *how != '\0'; how++) {
+        const char *escape = how[0] == '\\' && how[1] != '\0' ? strchr(escapes, how[1]) : NULL;
+        if (s->separator_bytes == SEPARATOR_MAX)
+            return fail(ALIBI_USAGE, "option '--document': a separator has at most %d bytes",
+                        SEPARATOR_MAX);
+        if (how[0] == '\\' && (escape == NULL || (escape - escapes) % 2 != 0))
+            return fail(ALIBI_USAGE,
+                        "option '--document': '\\%.1s' is not known in a separator, only \\n, \\r, "
+                        "\\t and \\\\",
+                        how + 1);
+        s->separator[s->separator_bytes++] = escape != NULL ? escape[1] : *how;
+        how += escape != NULL;
+    }
+    if (utf8_valid_prefix(s->separator, s->separator_bytes) < s->separator_bytes)
+        return fail(ALIBI_USAGE, "option '--document': the separator is not UTF-8");
+    s->document = BY_SEPARATOR;
+    return ALIBI_OK;
 }
 
 static bool ends_with(const char *name, size_t length, const char *suffix)
@@ -168,8 +221,8 @@ static bool is_json(const struct source *s, const char *path)
 {
     size_t length = strlen(path);
 
-    if (s->reading.format != ALIBI_FORMAT_AUTO)
-        return s->reading.format == ALIBI_FORMAT_JSONL;
+    if (s->format != ALIBI_FORMAT_AUTO)
+        return s->format == ALIBI_FORMAT_JSONL;
     if (ends_with(path, length, ".gz"))
         length -= strlen(".gz");
     else if (ends_with(path, length, ".zst"))
@@ -192,29 +245,20 @@ static alibi_status split_file(struct source *s, bool *more)
     return ALIBI_OK;
 }
 
-static void split_within_line(struct source *s, bool *more)
-{
-    const char *text = s->in.bytes + s->in.at;
-    size_t bytes = s->in.checked - s->in.at;
-    const char *line_end = memchr(text, '\n', bytes);
-
-    *more = bytes == 0;
-    if (line_end == NULL) {
-        take_run(s, bytes);
-        return;
-    }
-    take_run(s, (size_t)(line_end - text) + 1);
-    s->within_line = false;
-    s->ended = s->reading.document == ALIBI_DOCUMENT_LINE;
-}
-
-/* Skips the line if it is blank, which ends a document. Otherwise the line begins with its white
- * space. */
-static void split_line_start(struct source *s, bool *more)
+/* A blank line is skipped and ends a document. Any other begins with its white space. */
+static alibi_status split_lines(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
     size_t bytes = s->in.checked - s->in.at, white = 0;
 
+    if (s->within_line) {
+        const char *line_end = memchr(text, '\n', bytes);
+        *more = bytes == 0;
+        take_run(s, line_end != NULL ? (size_t)(line_end - text) + 1 : bytes);
+        s->within_line = line_end == NULL;
+        s->ended = line_end != NULL && s->document == BY_LINE;
+        return ALIBI_OK;
+    }
     while (white < bytes && white < WHITE_MAX && text[white] != '\n' && is_white_space(text[white]))
         white++;
     *more = white == bytes && white < WHITE_MAX;
@@ -226,68 +270,73 @@ static void split_line_start(struct source *s, bool *more)
     } else {
         s->within_line = true;
     }
-}
-
-static alibi_status split_lines(struct source *s, bool *more)
-{
-    if (s->within_line)
-        split_within_line(s, more);
-    else
-        split_line_start(s, more);
     return ALIBI_OK;
 }
 
-static bool is_blank(struct slice line)
+/* The separator is in no document, nor is the end of its line directly after it. Text that may be
+ * the start of one waits for more, in whole characters. */
+static alibi_status split_at_separator(struct source *s, bool *more)
 {
-    for (size_t i = 0; i < line.bytes; i++)
-        if (!is_white_space(line.at[i]))
-            return false;
-    return true;
-}
+    const char *text = s->in.bytes + s->in.at;
+    size_t bytes = s->in.checked - s->in.at, length = s->separator_bytes;
+    const char *found = memmem(text, bytes, s->separator, length);
+    size_t before = found != NULL ? (size_t)(found - text) : bytes, line_end = 0;
 
-/* An empty text is not a document. */
-static alibi_status take_json(struct source *s, struct slice line)
-{
-    s->line_number++;
-    if (is_blank(line))
+    if (found == NULL && !s->in.ended)
+        for (before = bytes < length ? 0 : bytes - (length - 1); before > 0; before--)
+            if (before == bytes || !utf8_continues(text[before]))
+                break;
+    *more = before == 0 && (found == NULL || (bytes < length + 2 && !s->in.ended));
+    if (*more)
         return ALIBI_OK;
-    s->text.length = 0;
-    TRY_RETURN(json_line_field(&s->text, line, s->reading.field, s->in.name, s->line_number));
-    s->run = (struct slice){ s->text.data, s->text.length };
-    s->ended = s->text.length > 0;
+    if (before > 0) {
+        take_run(s, before);
+        return ALIBI_OK;
+    }
+    if (s->separator[length - 1] != '\n') {
+        bool carriage_return = bytes > length && text[length] == '\r';
+        if (bytes > length + carriage_return && text[length + carriage_return] == '\n')
+            line_end = 1 + (size_t)carriage_return;
+    }
+    s->in.at += length + line_end;
+    s->ended = s->at.offset > 0;
+    s->any_separator = true;
     return ALIBI_OK;
 }
 
-static alibi_status keep_line(struct source *s, const char *bytes, size_t length)
-{
-    if (length > source_line_max - s->line.length)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': line %lld is longer than %zu bytes",
-                    s->in.name, (long long)s->line_number + 1, source_line_max);
-    text_append_bytes(&s->line, bytes, length);
-    return text_status(&s->line);
-}
-
-/* Most lines are complete in the buffer and read there. The parts of others are joined first. */
+/* Most lines are complete in the buffer and read there. The parts of others are joined first. An
+ * empty text is not a document, and neither is a blank line. */
 static alibi_status split_json(struct source *s, bool *more)
 {
     const char *text = s->in.bytes + s->in.at;
-    size_t left = s->in.checked - s->in.at;
+    size_t left = s->in.checked - s->in.at, white = 0;
     const char *line_end = memchr(text, '\n', left);
     struct slice line = { text, line_end != NULL ? (size_t)(line_end - text) : left };
 
     *more = line_end == NULL && (!s->in.ended || (left == 0 && s->line.length == 0));
     s->in.at += line.bytes + (line_end != NULL);
     if (*more || s->line.length > 0) {
-        TRY_RETURN(keep_line(s, line.at, line.bytes));
+        if (line.bytes > s->line_max - s->line.length)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': line %lld is longer than %zu bytes",
+                        s->in.name, (long long)s->line_number + 1, s->line_max);
+        text_append_bytes(&s->line, line.at, line.bytes);
+        TRY_RETURN(text_status(&s->line));
         line = (struct slice){ s->line.data, s->line.length };
     }
     if (*more)
         return ALIBI_OK;
     s->line.length = 0;
-    return take_json(s, line);
+    s->line_number++;
+    while (white < line.bytes && is_white_space(line.at[white]))
+        white++;
+    if (white == line.bytes)
+        return ALIBI_OK;
+    s->text.length = 0;
+    TRY_RETURN(json_line_field(&s->text, line, s->field, s->in.name, s->line_number));
+    s->run = (struct slice){ s->text.data, s->text.length };
+    s->ended = s->text.length > 0;
+    return ALIBI_OK;
 }
-
-/* ---- events */
 
 static alibi_status split_builtin(struct source *s, bool *more)
 {
@@ -297,24 +346,66 @@ static alibi_status split_builtin(struct source *s, bool *more)
     return ALIBI_OK;
 }
 
+/* ---- notes */
+
+static void note(struct source *s, int which)
+{
+    if (s->notes[which].due)
+        return;
+    s->notes[which].due = true;
+    s->notes[which].file = s->at.file;
+}
+
+/* Looks at the first buffer of a text. */
+static void look_for_surprises(struct source *s)
+{
+    const char *text = s->in.bytes;
+    size_t bytes = s->in.checked;
+    const char *line_end = memchr(text, '\n', bytes);
+
+    if (line_end != NULL && line_end > text && line_end[-1] == '\r')
+        note(s, NOTE_LINE_ENDS);
+    if (s->document != BY_SEPARATOR &&
+        memmem(text, bytes, end_of_text, sizeof end_of_text - 1) != NULL)
+        note(s, NOTE_END_OF_TEXT);
+}
+
+void source_tell(struct source *s)
+{
+    static const char *const what[] = {
+        [NOTE_LINE_ENDS] = "has Windows line ends (CR LF), which are kept; dos2unix removes them",
+        [NOTE_END_OF_TEXT] = "contains <|endoftext|>; if it separates documents, give --document "
+                             "'<|endoftext|>'",
+        [NOTE_NO_SEPARATOR] = "does not contain the separator of --document, nor does any file "
+                              "before it: every file is one document",
+    };
+
+    for (int i = 0; i < NOTES; i++) {
+        if (s->notes[i].due && !s->notes[i].told)
+            call_note(s->call, "'%s' %s", s->files[s->notes[i].file].path, what[i]);
+        s->notes[i].told = s->notes[i].due;
+    }
+}
+
+/* ---- events */
+
 static alibi_status open_file(struct source *s)
 {
     const char *path = s->files[s->at.file].path;
+    struct input *in = &s->in;
 
-    TRY_RETURN(input_open(&s->in, path, s->call));
-    s->split = is_json(s, path)                             ? split_json
-               : s->reading.document == ALIBI_DOCUMENT_FILE ? split_file
-                                                            : split_lines;
+    if (in->bytes == NULL)
+        TRY_RETURN(NEW_ARRAY(&in->bytes, INPUT_BYTES, "a block of a file"));
+    TRY_RETURN(unpack_open(&in->unpack, path, s->call));
+    *in = (struct input){ .unpack = in->unpack, .bytes = in->bytes, .line = 1 };
+    in->name = strcmp(path, "-") == 0 ? "standard input" : path;
+    s->split = is_json(s, path)              ? split_json
+               : s->document == BY_FILE      ? split_file
+               : s->document == BY_SEPARATOR ? split_at_separator
+                                             : split_lines;
     s->within_line = false;
     s->line.length = 0;
     s->line_number = 0;
-    return ALIBI_OK;
-}
-
-static alibi_status fill(struct source *s)
-{
-    TRY_RETURN(input_fill(&s->in));
-    atomic_store(&s->bytes_done, s->bytes_before + unpack_position(s->in.unpack));
     return ALIBI_OK;
 }
 
@@ -329,12 +420,17 @@ static alibi_status look(struct source *s, enum event *event)
         if (s->in.unpack == NULL && s->builtin == NULL)
             TRY_RETURN(open_file(s));
         TRY_RETURN(s->split(s, &more));
-        if (more && !s->in.ended)
-            TRY_RETURN(fill(s));
-        else if (more && s->at.offset > 0)
+        if (more && !s->in.ended) {
+            bool first = s->in.offset == 0 && s->in.end == 0;
+            TRY_RETURN(input_fill(&s->in));
+            if (first && s->split != split_json)
+                look_for_surprises(s);
+            atomic_store(&s->bytes_done, s->bytes_before + unpack_position(s->in.unpack));
+        } else if (more && s->at.offset > 0) {
             s->ended = true;
-        else
+        } else {
             file_ends = more;
+        }
     }
     *event = s->run.bytes > 0 ? TEXT_COMES
              : s->ended       ? DOCUMENT_ENDS
@@ -365,15 +461,10 @@ static alibi_status end_file(struct source *s)
     if (s->in.unpack != NULL)
         s->bytes_before += unpack_position(s->in.unpack);
     input_close(&s->in);
+    if (s->at.file + 1 == s->count && s->document == BY_SEPARATOR && !s->any_separator &&
+        !s->sought && s->split == split_at_separator)
+        note(s, NOTE_NO_SEPARATOR);
     s->at = (struct place){ .file = s->at.file + 1 };
-    return ALIBI_OK;
-}
-
-static alibi_status end_all(const struct source *s)
-{
-    if (!s->any_document && !s->sought)
-        return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", s->files[0].path,
-                    s->count > 1 ? " and the other files" : "");
     return ALIBI_OK;
 }
 
@@ -384,24 +475,6 @@ void block_fini(struct block *b)
     mem_free(b->text);
     mem_free(b->ends);
     *b = (struct block){ 0 };
-}
-
-static alibi_status reserve_text(struct block *b, size_t bytes)
-{
-    size_t need = bytes > LONGEST_CHARACTER ? bytes : LONGEST_CHARACTER;
-
-    if (need <= b->capacity)
-        return ALIBI_OK;
-    TRY_RETURN(mem_grow((void **)&b->text, 0, need, "a block of text"));
-    b->capacity = need;
-    return ALIBI_OK;
-}
-
-static alibi_status add_end(struct block *b)
-{
-    TRY_RETURN(RESERVE_ARRAY(&b->ends, &b->end_capacity, b->end_count + 1, "ends of documents"));
-    b->ends[b->end_count++] = b->bytes;
-    return ALIBI_OK;
 }
 
 /* Bytes of the run that fit, in whole characters; at least one character if need_one. */
@@ -419,37 +492,45 @@ static size_t fitting(struct slice run, size_t room, bool need_one)
     return bytes;
 }
 
-static size_t move_text(struct source *s, struct block *b, size_t limit)
-{
-    size_t bytes = fitting(s->run, limit > b->bytes ? limit - b->bytes : 0, b->bytes == 0);
-
-    memcpy(b->text + b->bytes, s->run.at, bytes);
-    b->bytes += bytes;
-    take_text(s, bytes);
-    return bytes;
-}
-
 alibi_status source_read(struct source *s, struct block *b, size_t bytes)
 {
+    size_t need = bytes > LONGEST_CHARACTER ? bytes : LONGEST_CHARACTER, some;
     enum event event;
 
     b->bytes = 0;
     b->end_count = 0;
-    TRY_RETURN(reserve_text(b, bytes));
+    if (need > b->capacity) {
+        TRY_RETURN(mem_grow((void **)&b->text, 0, need, "a block of text"));
+        b->capacity = need;
+    }
     for (;;) {
         TRY_RETURN(look(s, &event));
         if (b->bytes == 0)
             b->start = s->at;
-        if (event == ALL_ENDS)
-            return end_all(s);
-        if (event == TEXT_COMES && move_text(s, b, bytes) == 0)
-            return ALIBI_OK;
-        if (event == DOCUMENT_ENDS) {
-            TRY_RETURN(add_end(b));
+        switch (event) {
+        case TEXT_COMES:
+            some = fitting(s->run, bytes > b->bytes ? bytes - b->bytes : 0, b->bytes == 0);
+            if (some == 0)
+                return ALIBI_OK;
+            memcpy(b->text + b->bytes, s->run.at, some);
+            b->bytes += some;
+            take_text(s, some);
+            break;
+        case DOCUMENT_ENDS:
+            TRY_RETURN(
+                RESERVE_ARRAY(&b->ends, &b->end_capacity, b->end_count + 1, "ends of documents"));
+            b->ends[b->end_count++] = b->bytes;
             end_document(s);
-        }
-        if (event == FILE_ENDS)
+            break;
+        case FILE_ENDS:
             TRY_RETURN(end_file(s));
+            break;
+        case ALL_ENDS:
+            if (!s->any_document && !s->sought)
+                return fail(ALIBI_BAD_INPUT, "there is no text in '%s'%s", s->files[0].path,
+                            s->count > 1 ? " and the other files" : "");
+            return ALIBI_OK;
+        }
     }
 }
 
@@ -461,31 +542,6 @@ static alibi_status refuse_place(const struct source *s, struct place place)
                 place.file >= 0 && place.file < s->count ? s->files[place.file].path
                                                          : "a file that is gone",
                 (long long)place.offset, (long long)place.document);
-}
-
-static bool is_before(struct place a, struct place b)
-{
-    return a.document < b.document || (a.document == b.document && a.offset < b.offset);
-}
-
-/* Skips the next event before `place`, which is in this file. */
-static alibi_status skip_event(struct source *s, struct place place)
-{
-    enum event event;
-    size_t bytes;
-
-    TRY_RETURN(look(s, &event));
-    bytes = s->run.bytes;
-    if (event == DOCUMENT_ENDS && s->at.document < place.document) {
-        end_document(s);
-    } else if (event == TEXT_COMES) {
-        if (s->at.document == place.document && (int64_t)bytes > place.offset - s->at.offset)
-            bytes = (size_t)(place.offset - s->at.offset);
-        take_text(s, bytes);
-    } else {
-        return refuse_place(s, place);
-    }
-    return ALIBI_OK;
 }
 
 alibi_status source_seek(struct source *s, struct place place)
@@ -500,14 +556,25 @@ alibi_status source_seek(struct source *s, struct place place)
     atomic_store(&s->bytes_done, s->bytes_before);
     s->at = (struct place){ .file = place.file };
     s->sought = true;
-    while (is_before(s->at, place))
-        TRY_RETURN(skip_event(s, place));
+    while (s->at.document < place.document ||
+           (s->at.document == place.document && s->at.offset < place.offset)) {
+        TRY_RETURN(look(s, &event));
+        if (event == DOCUMENT_ENDS && s->at.document < place.document) {
+            end_document(s);
+        } else if (event == TEXT_COMES) {
+            int64_t left = place.offset - s->at.offset;
+            bool there = s->at.document == place.document && (int64_t)s->run.bytes > left;
+            take_text(s, there ? (size_t)left : s->run.bytes);
+        } else {
+            return refuse_place(s, place);
+        }
+    }
     if (place.offset > 0)
         TRY_RETURN(look(s, &event));
-    return event == TEXT_COMES ? ALIBI_OK : refuse_place(s, place);
+    return place.offset == 0 || event == TEXT_COMES ? ALIBI_OK : refuse_place(s, place);
 }
 
-/* ---- which files */
+/* ---- open and close */
 
 static alibi_status add_file(struct source *s, const char *path, bool named)
 {
@@ -522,64 +589,49 @@ static alibi_status add_file(struct source *s, const char *path, bool named)
     return ALIBI_OK;
 }
 
-static alibi_status add_folder(struct source *s, const char *folder)
+/* A file, or all files of a folder. */
+static alibi_status add_path(struct source *s, const char *path)
 {
     alibi_status status;
-    char **paths = NULL;
+    enum path_kind kind = PATH_FILE;
+    char **found = NULL;
     int count = 0;
 
-    TRY(folder_list_files(&paths, &count, folder));
-    for (int i = 0; i < count; i++)
-        TRY(add_file(s, paths[i], false));
-out:
-    names_free(paths, count);
-    return status;
-}
-
-static alibi_status add_paths(struct source *s, const char *const *paths, int count)
-{
-    for (int i = 0; i < count; i++) {
-        enum path_kind kind = PATH_FILE;
-        if (strcmp(paths[i], "-") != 0) {
-            TRY_RETURN(shards_refuse(paths[i]));
-            TRY_RETURN(path_look(&kind, paths[i]));
-        }
-        TRY_RETURN(kind == PATH_FOLDER ? add_folder(s, paths[i]) : add_file(s, paths[i], true));
+    if (strcmp(path, "-") != 0) {
+        TRY(shards_refuse(path));
+        TRY(path_look(&kind, path));
     }
-    if (s->count == 0)
-        return fail(ALIBI_BAD_INPUT, "there is no file in '%s'", paths[0]);
-    return ALIBI_OK;
-}
-
-static alibi_status check_reading(const struct alibi_reading *r)
-{
-    bool known = r->format >= 0 && r->format <= ALIBI_FORMAT_JSONL && r->document >= 0 &&
-                 r->document <= ALIBI_DOCUMENT_BLANK_LINE;
-
-    if (!known)
-        return fail(ALIBI_USAGE, "unknown way to read text: format %d, document %d", r->format,
-                    r->document);
-    return ALIBI_OK;
+    if (kind != PATH_FOLDER)
+        return add_file(s, path, true);
+    TRY(folder_list_files(&found, &count, path));
+    for (int i = 0; i < count; i++)
+        TRY(add_file(s, found[i], false));
+out:
+    names_free(found, count);
+    return status;
 }
 
 alibi_status source_open(struct source **out, const char *const *paths, int count,
                          const struct alibi_reading *reading, const struct alibi_call *call)
 {
+    const struct alibi_reading how = reading != NULL ? *reading : (struct alibi_reading){ 0 };
     alibi_status status;
     struct source *s = NULL;
 
     if (count < 1)
         return fail(ALIBI_USAGE, "a corpus needs at least one file");
+    if (how.format < 0 || how.format > ALIBI_FORMAT_JSONL)
+        return fail(ALIBI_USAGE, "unknown way to read text: format %d", how.format);
     TRY(NEW_ZERO_ARRAY(&s, 1, "a source of text"));
     s->call = call;
-    if (reading != NULL) {
-        TRY(check_reading(reading));
-        s->reading = *reading;
-    }
-    s->reading.field = NULL;
-    TRY(text_copy(&s->reading.field,
-                  reading != NULL && reading->field != NULL ? reading->field : "text"));
-    TRY(add_paths(s, paths, count));
+    s->format = (enum alibi_format)how.format;
+    s->line_max = LINE_MAX_BYTES;
+    TRY(read_document(s, how.document));
+    TRY(text_copy(&s->field, how.field != NULL ? how.field : "text"));
+    for (int i = 0; i < count; i++)
+        TRY(add_path(s, paths[i]));
+    if (s->count == 0)
+        TRY(fail(ALIBI_BAD_INPUT, "there is no file in '%s'", paths[0]));
     *out = s;
     s = NULL;
 out:
@@ -612,7 +664,7 @@ void source_close(struct source *s)
     for (int64_t i = 0; i < s->count; i++)
         mem_free(s->files[i].path);
     mem_free(s->files);
-    mem_free(s->reading.field);
+    mem_free(s->field);
     builtin_close(s->builtin);
     input_close(&s->in);
     mem_free(s->in.bytes);
@@ -646,4 +698,9 @@ int64_t source_bytes_total(const struct source *s)
 int64_t source_bytes_done(const struct source *s)
 {
     return atomic_load(&s->bytes_done);
+}
+
+void source_set_line_max(struct source *s, size_t bytes)
+{
+    s->line_max = bytes;
 }

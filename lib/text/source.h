@@ -6,8 +6,8 @@
 
 enum { INPUT_BYTES = 1 << 18 }; /* the buffer of a file */
 
-/* The most bytes of a line of JSON. Tests make it small. */
-extern size_t source_line_max;
+/* The most bytes of a line of JSON; before the first read. Tests make it small. */
+void source_set_line_max(struct source *s, size_t bytes);
 
 /* ---- stretches: documents cut into stretches that all threads take at the same time
  *

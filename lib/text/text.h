@@ -107,6 +107,10 @@ struct block {
 };
 void block_fini(struct block *b); /* start from {0} */
 
+/* Letters, digits, '-' and '_', or nothing: an option that takes a name or another text takes it as
+ * a name. */
+bool looks_like_a_name(const char *text);
+
 struct source;
 /* The input of alibi_tokenize(). Folders are listed now, files are opened one by one. */
 alibi_status source_open(struct source **out, const char *const *paths, int count,
@@ -126,6 +130,9 @@ alibi_status source_seek(struct source *s, struct place place);
  * ends of its lines are part of it; blank lines are not documents. Text that is not UTF-8 or has a
  * byte 0 is refused; documents are never empty. ALIBI_BAD_INPUT names file and place. */
 alibi_status source_read(struct source *s, struct block *b, size_t bytes);
+/* Logs what was noticed in the files so far, such as Windows line ends. Between reads, in the
+ * thread of the call. */
+void source_tell(struct source *s);
 
 /* ---- the built-in text (builtin.c), document by document */
 

@@ -1,5 +1,4 @@
 /* vocabulary.c - learning a tokenizer: options, named patterns, words by their counts */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,15 +37,6 @@ static const struct {
 
 enum { NAMED = sizeof named / sizeof *named };
 
-/* Text that looks like a name is taken as one: as an expression it would match only that word. */
-static bool looks_like_a_name(const char *pattern)
-{
-    for (; *pattern != '\0'; pattern++)
-        if (!isalnum((unsigned char)*pattern) && *pattern != '_' && *pattern != '-')
-            return false;
-    return true;
-}
-
 static alibi_status find_expression(const char **out, const char *pattern)
 {
     const char *wanted = pattern != NULL ? pattern : named[0].name;
@@ -56,7 +46,7 @@ static alibi_status find_expression(const char **out, const char *pattern)
             *out = named[i].expression;
             return ALIBI_OK;
         }
-    if (looks_like_a_name(wanted))
+    if (looks_like_a_name(wanted)) /* as an expression it would match only that word */
         return fail(ALIBI_USAGE,
                     "option 'pattern': '%s' is none of gpt2, bloom, gpt4, and not an expression",
                     wanted);

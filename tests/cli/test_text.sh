@@ -30,7 +30,7 @@ bad 3 "'empty.txt' is empty" empty.txt
 mkdir nothing
 bad 3 "'nothing'" nothing
 cp "$program" binary.txt
-bad 3 "'binary.txt' is not (text|UTF-8)" binary.txt
+bad 3 "'binary.txt' as text: it is a program" binary.txt
 printf 'first line\nsecond \377 line\n' > latin.txt
 bad 3 "'latin.txt' is not UTF-8: byte 0xff at offset 18 \(line 2\)" latin.txt
 printf 'ends within a character: \303' > cut.txt

@@ -232,6 +232,54 @@ printf 'second \377 line' > latin.txt
 expect 3 "'latin.txt' is not UTF-8" "$ALIBI" tokenize latin.txt -o broken --quiet
 expect 3 "'latin.txt' is not UTF-8" "$ALIBI" tokenize --train latin.txt -o x.json --quiet
 
+# Files that are not text are named, in a folder too, with what to do
+mkdir mixed && cp odd.txt mixed/a.txt
+not_text() { # pattern; the file is on standard input
+    cat > mixed/b
+    expect 3 "^alibi: tokenize: .*'mixed/b'.*$1" "$ALIBI" tokenize mixed -o broken --quiet
+}
+printf '%%PDF-1.4\n' | not_text "a PDF; extract its text with pdftotext"
+printf 'a\0b\0c\0d\0e\0f\0g\0h\0i\0' | not_text "UTF-16 without .* iconv -f UTF-16LE -t UTF-8"
+printf '\377\376a\0' | not_text "in UTF-16; convert it with iconv -f UTF-16 -t UTF-8"
+printf 'PK\3\4rest' | not_text "a zip archive; unpack it with unzip"
+printf 'PAR1rest' | not_text "a Parquet table; convert it to JSON lines"
+printf '\200\4\225rest' | not_text "a Python pickle"
+printf 'caf\351 au lait' | not_text "is not UTF-8: byte 0xe9 at offset 3 .*iconv -f WINDOWS-1252"
+tar -czf - odd.txt | not_text "a tar archive; unpack it with tar -xf"
+
+# A byte-order mark is skipped; Windows line ends are kept, with a note
+printf '\357\273\277a\r\n' > windows.txt
+check "a file from Windows" "$ALIBI" tokenize --print-ids windows.txt
+[ "$(cat stdout)" = "97 13 10 256" ] && grep -q "'windows.txt' has Windows line ends" stderr &&
+    pass "is read without its mark, and noted" || fail "windows.txt" "other ids, or no note"
+
+# <|endoftext|> is a token for a tokenizer that has it, else text; --document makes it a separator
+printf 'one<|endoftext|>two' > marked.txt
+"$ALIBI" tokenize --train --type words marked.txt -o marked-words.json --quiet > /dev/null
+end=$("$ALIBI" inspect bpe.json --json | sed -nE 's/.*"end": *([0-9]+).*/\1/p')
+ids() { "$ALIBI" tokenize --print-ids --quiet "$@" marked.txt | tr '\n' ' '; }
+[ "$(ids)" = "111 110 101 60 124 101 110 100 111 102 116 101 120 116 124 62 116 119 111 256 " ] &&
+    pass "text for bytes" || fail "<|endoftext|>" "$(ids)"
+[ "$(ids --tokenizer marked-words.json)" = "2 1 " ] && pass "text for words" ||
+    fail "<|endoftext|>" "$(ids --tokenizer marked-words.json)"
+[ "$(ids --tokenizer bpe.json | tr ' ' '\n' | grep -cx "$end")" = 2 ] &&
+    pass "the end of a document for a BPE that has it" || fail "<|endoftext|>" "not id '$end'"
+for tokenizer in bytes marked-words.json bpe.json; do
+    "$ALIBI" tokenize --print-ids --quiet --tokenizer $tokenizer --document '<|endoftext|>' \
+        marked.txt > parted
+    printf one > one && printf two > two
+    "$ALIBI" tokenize --print-ids --quiet --tokenizer $tokenizer one two | cmp -s - parted &&
+        pass "--document parts it for $tokenizer" || fail "--document" "$(cat parted)"
+done
+run "$ALIBI" tokenize --print-ids marked.txt
+grep -q "'marked.txt' contains <|endoftext|>; .*--document '<|endoftext|>'" stderr &&
+    pass "and is noted otherwise" || fail "<|endoftext|>" "no note"
+printf 'a\n***\nb * c\n***\nd\n' > stars.txt
+check "a line of stars" "$ALIBI" tokenize --document '***' stars.txt -o stars --json --quiet
+[ "$(member stdout documents) $(member stdout bytes)" = "3 10" ] && pass "parts three documents" ||
+    fail "--document '***'" "$(cat stdout)"
+expect 3 "'document' was '\*\*\*', now it is 'file'" "$ALIBI" tokenize stars.txt -o stars --quiet
+
 [ -e broken ] && fail "bad input leaves nothing" "there is a folder" ||
     pass "bad input leaves nothing"
 cp bpe.json tokenizer.json

@@ -37,8 +37,7 @@ static const char *find_text(void)
 static void wikitext2_has_the_published_token_counts(void **state)
 {
     const struct alibi_vocabulary all_words = { .type = ALIBI_WORDS, .min_count = 1 };
-    const struct alibi_reading reading = { .format = ALIBI_FORMAT_TEXT,
-                                           .document = ALIBI_DOCUMENT_FILE };
+    const struct alibi_reading reading = { .format = ALIBI_FORMAT_TEXT, .document = NULL };
     const char *folder = find_text(), *path;
     alibi_tokenizer *t = NULL;
 

@@ -46,6 +46,8 @@ struct request {
     struct alibi_reading reading;
 };
 
+static size_t json_line_max; /* 0: as it is */
+
 static alibi_status read_from(struct all *all, const struct request *r, const struct place *place,
                               size_t bytes)
 {
@@ -54,6 +56,8 @@ static alibi_status read_from(struct all *all, const struct request *r, const st
     struct block b = { 0 };
 
     TRY(source_open(&s, r->paths, r->count, &r->reading, test_call()));
+    if (json_line_max > 0)
+        source_set_line_max(s, json_line_max);
     if (place != NULL)
         TRY(source_seek(s, *place));
     for (;;) {
@@ -149,11 +153,12 @@ static void write_zstd(const char *name, const char *text)
     write_file(within(folder, name), packed, length);
 }
 
-static struct request one_file(const char *name, int document)
+static struct request one_file(const char *name, const char *document)
 {
     return (struct request){ { within(folder, name) },
                              1,
-                             { ALIBI_FORMAT_AUTO, (char *)(uintptr_t) "text", document } };
+                             { ALIBI_FORMAT_AUTO, (char *)(uintptr_t) "text",
+                               (char *)(uintptr_t)document } };
 }
 
 static void assert_refused(struct request r, const char *part)
@@ -169,18 +174,18 @@ static void assert_refused(struct request r, const char *part)
 
 static void a_file_is_a_document_as_it_is(void **state)
 {
-    struct request r = one_file("a", ALIBI_DOCUMENT_FILE);
+    struct request r = one_file("a", "file");
 
     (void)state;
-    write_text("a", "\xEF\xBB\xBFone\r\n\r\n two \xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82\n\n");
-    assert_documents(&r, "\xEF\xBB\xBFone\r\n\r\n two \xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82\n\n|");
+    write_text("a", "one\r\n\r\n two \xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82\n\n");
+    assert_documents(&r, "one\r\n\r\n two \xC3\xA9\xE2\x82\xAC\xF0\x9F\x99\x82\n\n|");
     write_text("a", " ");
     assert_documents(&r, " |");
 }
 
 static void a_line_is_a_document_unless_it_is_blank(void **state)
 {
-    struct request r = one_file("a", ALIBI_DOCUMENT_LINE);
+    struct request r = one_file("a", "line");
 
     (void)state;
     write_text("a", "one\n two\r\n\n \t\r\n\r\nthr\xC3\xA9 e\nlast");
@@ -191,7 +196,7 @@ static void a_line_is_a_document_unless_it_is_blank(void **state)
 
 static void blank_lines_part_documents_and_belong_to_none(void **state)
 {
-    struct request r = one_file("a", ALIBI_DOCUMENT_BLANK_LINE);
+    struct request r = one_file("a", "blank-line");
 
     (void)state;
     write_text("a", "\n \none\n  two\n\nthree\r\n\r\n\t\n\n  four\xE2\x82\xAC\nfive");
@@ -206,10 +211,155 @@ static void blank_lines_part_documents_and_belong_to_none(void **state)
     assert_documents(&r, "x\n|y\n|z\n|");
 }
 
+static void separators_part_documents_and_belong_to_none(void **state)
+{
+    struct request r = one_file("a", "<|endoftext|>");
+
+    (void)state;
+    write_text("a", "one\n<|endoftext|>\ntwo\r\n<|endoftext|>\r\nthr<|endoftext|>ee\n");
+    assert_documents(&r, "one\n|two\r\n|thr|ee\n|");
+    write_text("a", "<|endoftext|><|endoftext|>\none<|endoftext|>\n\n<|endoftext|>");
+    assert_documents(&r, "one|\n|");
+    write_text("a", "one<|endoftext|\n<|<|endoftext|>\r");
+    assert_documents(&r, "one<|endoftext|\n<||\r|");
+    write_text("a", "no separator\n");
+    assert_documents(&r, "no separator\n|");
+    r = one_file("a", "\\n***\\n");
+    write_text("a", "***\none\n***\n\ntwo *** three\n***\n");
+    assert_documents(&r, "***\none|\ntwo *** three|");
+    r = one_file("a", "\xE2\x82\xAC");
+    write_text("a", "one\xE2\x82\xACtwo\xE2\x82\xAD\xE2\x82\xACthree\xE2\x82\xAB");
+    assert_documents(&r, "one|two\xE2\x82\xAD|three\xE2\x82\xAB|");
+    r = one_file("a", "\\t\\\\\\r\\n");
+    write_text("a", "one\t\\\r\ntwo");
+    assert_documents(&r, "one|two|");
+}
+
+/* Some separators are across the borders of the buffer, at every offset. */
+static void separators_are_found_wherever_buffers_end(void **state)
+{
+    static const char separator[] = "<=-=>";
+    struct request r = one_file("a", separator);
+    struct text file = { 0 }, expected = { 0 };
+    static struct all all;
+
+    (void)state;
+    for (int i = 0; file.length < 6 * INPUT_BYTES; i++) {
+        text_append(&file, "%d\xE2\x82\xAC%s%s", i, separator, i % 3 == 0 ? "\n" : "");
+        text_append(&expected, "%d\xE2\x82\xAC|", i);
+    }
+    write_file(within(folder, "a"), file.data, file.length);
+    assert_ok(read_from(&all, &r, NULL, 1 << 20));
+    assert_int_equal(all.text.length, expected.length);
+    assert_memory_equal(all.text.data, expected.data, expected.length);
+    text_free(&all.text);
+    text_free(&file);
+    text_free(&expected);
+}
+
+static alibi_status read_one(const char *name, const char *document)
+{
+    struct request r = one_file(name, document);
+
+    return read_with(&r, 9);
+}
+
+static void ways_to_cut_documents_that_make_no_sense_are_refused(void **state)
+{
+    char endless[400];
+
+    (void)state;
+    write_text("a", "text");
+    memset(endless, '*', sizeof endless);
+    endless[sizeof endless - 1] = '\0';
+    assert_fails(read_one("a", "lines"), ALIBI_USAGE,
+                 "'lines' is not one of file, line, blank-line: did you mean 'line'?");
+    assert_fails(read_one("a", ""), ALIBI_USAGE, "'' is not one of");
+    assert_fails(read_one("a", "\\n\\x"), ALIBI_USAGE, "'\\x' is not known in a separator");
+    assert_fails(read_one("a", "*\\"), ALIBI_USAGE, "'\\' is not known in a separator");
+    assert_fails(read_one("a", "*\xFF"), ALIBI_USAGE, "the separator is not UTF-8");
+    assert_fails(read_one("a", endless), ALIBI_USAGE, "at most 256 bytes");
+}
+
+static void a_byte_order_mark_is_skipped_at_the_start_of_every_file(void **state)
+{
+    struct request r = { { within(folder, "a"), within(folder, "b.jsonl"), within(folder, "c") },
+                         3,
+                         { 0 } };
+
+    (void)state;
+    write_text("a", "\xEF\xBB\xBFone \xEF\xBB\xBF\n");
+    write_text("b.jsonl", "\xEF\xBB\xBF{\"text\":\"two\"}\n");
+    write_gzip("c", "\xEF\xBB\xBFthree");
+    assert_documents(&r, "one \xEF\xBB\xBF\n|two|three|");
+    write_text("a", "\xEF\xBB\xBF");
+    assert_refused(one_file("a", "file"), "there is no text in '");
+    write_text("a", "\xEF\xBB\xBF\xFF");
+    assert_refused(one_file("a", "file"), "is not UTF-8: byte 0xff at offset 3 (line 1)");
+}
+
+/* ---- notes */
+
+static void keep_note(void *user, enum alibi_log_level level, const char *line)
+{
+    (void)level;
+    text_append(user, "%s\n", line);
+}
+
+/* Reads the files and returns the notes, which the caller frees. */
+static struct text notes_of(const struct request *r)
+{
+    struct text notes = { 0 };
+    struct alibi_call call = { .user = &notes, .log = keep_note };
+    struct source *s = NULL;
+    struct block b = { 0 };
+
+    text_append(&notes, "%s", "");
+    assert_ok(source_open(&s, r->paths, r->count, &r->reading, &call));
+    do {
+        assert_ok(source_read(s, &b, 7));
+        source_tell(s);
+    } while (b.bytes > 0);
+    block_fini(&b);
+    source_close(s);
+    return notes;
+}
+
+static void assert_notes(struct request r, int count, const char *part)
+{
+    struct text notes = notes_of(&r);
+    int lines = 0;
+
+    for (size_t i = 0; i < notes.length; i++)
+        lines += notes.data[i] == '\n';
+    assert_int_equal(lines, count);
+    assert_non_null(strstr(notes.data, part));
+    text_free(&notes);
+}
+
+static void surprises_in_a_text_are_told_once(void **state)
+{
+    struct request both = { { within(folder, "a"), within(folder, "b") }, 2, { 0 } };
+
+    (void)state;
+    write_text("a", "one\r\ntwo\r\n");
+    write_text("b", "three\r\n");
+    assert_notes(both, 1, "/a' has Windows line ends (CR LF), which are kept");
+    write_text("a", "one\n");
+    assert_notes(both, 1, "/b' has Windows line ends");
+    write_text("b", "three<|endoftext|>four");
+    assert_notes(both, 1, "/b' contains <|endoftext|>; if it separates documents, give --document");
+    assert_notes(one_file("b", "<|endoftext|>"), 0, "");
+    assert_notes(one_file("b", "***"), 1, "/b' does not contain the separator");
+    assert_notes(one_file("a", "file"), 0, "");
+    write_text("a.jsonl", "{\"text\":\"a<|endoftext|>\"}\r\n");
+    assert_notes(one_file("a.jsonl", "***"), 0, "");
+}
+
 static void lines_of_json_are_documents_by_their_field(void **state)
 {
-    struct request r = one_file(
-        "a.jsonl", ALIBI_DOCUMENT_LINE); /* what a document is in text does not matter here */
+    struct request r =
+        one_file("a.jsonl", "line"); /* what a document is in text does not matter here */
 
     (void)state;
     write_text(
@@ -229,7 +379,7 @@ static void names_tell_json_from_text_unless_it_is_said(void **state)
 
     (void)state;
     for (int i = 0; i < 8; i++) {
-        struct request r = one_file(names[i], ALIBI_DOCUMENT_FILE);
+        struct request r = one_file(names[i], "file");
         if (strstr(names[i], ".gz") != NULL)
             write_gzip(names[i], line);
         else if (strstr(names[i], ".zst") != NULL)
@@ -274,7 +424,7 @@ static void files_and_folders_follow_one_another(void **state)
 {
     struct request r = { { within(folder, "z"), within(folder, "in") },
                          2,
-                         { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_BLANK_LINE } };
+                         { ALIBI_FORMAT_AUTO, NULL, "blank-line" } };
 
     (void)state;
     assert_int_equal(mkdir(within(folder, "in"), 0700), 0);
@@ -291,22 +441,21 @@ static void files_and_folders_follow_one_another(void **state)
 
 static void documents_never_reach_into_the_next_file(void **state)
 {
-    struct request r = { { within(folder, "a"), within(folder, "b") },
-                         2,
-                         { ALIBI_FORMAT_AUTO, NULL, 0 } };
+    struct request r = { { within(folder, "a"), within(folder, "b") }, 2, { 0 } };
+    char *const documents[] = { NULL, "file", "line", "blank-line", "***" };
 
     (void)state;
     write_text("a", "no line end");
     write_text("b", "another\n");
-    for (int document = 0; document < 3; document++) {
-        r.reading.document = document;
+    for (int i = 0; i < 5; i++) {
+        r.reading.document = documents[i];
         assert_documents(&r, "no line end|another\n|");
     }
 }
 
 static void standard_input_is_a_file_too(void **state)
 {
-    struct request r = { { "-" }, 1, { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
+    struct request r = { { "-" }, 1, { ALIBI_FORMAT_AUTO, NULL, "line" } };
     int before = dup(STDIN_FILENO);
     static struct all all;
 
@@ -347,7 +496,7 @@ static void sizes_are_known_for_regular_files_only(void **state)
 static void text_larger_than_the_buffer_comes_whole(void **state)
 {
     struct text file = { 0 }, expected = { 0 };
-    struct request r = one_file("large", ALIBI_DOCUMENT_BLANK_LINE);
+    struct request r = one_file("large", "blank-line");
     static const char *const characters[] = { "a", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x99\x82" };
     static struct all all;
 
@@ -381,7 +530,7 @@ static void text_larger_than_the_buffer_comes_whole(void **state)
 static void lines_of_json_larger_than_the_buffer_come_whole(void **state)
 {
     struct text file = { 0 };
-    struct request r = one_file("large.jsonl", ALIBI_DOCUMENT_FILE);
+    struct request r = one_file("large.jsonl", "file");
     static struct all all;
 
     (void)state;
@@ -407,7 +556,7 @@ static void lines_of_json_larger_than_the_buffer_come_whole(void **state)
 static void endless_white_space_is_text(void **state)
 {
     enum { BOUND = 1 << 16 };
-    struct request r = one_file("white", ALIBI_DOCUMENT_BLANK_LINE);
+    struct request r = one_file("white", "blank-line");
     static char file[300000];
     static struct all all;
 
@@ -436,7 +585,7 @@ static void memory_does_not_grow_with_the_file(void **state)
 {
     enum { MEGABYTES = 8 };
     static char line[1 << 20];
-    struct request r = one_file("large", ALIBI_DOCUMENT_LINE);
+    struct request r = one_file("large", "line");
     FILE *f = fopen(within(folder, "large"), "wb");
     struct source *s = NULL;
     struct block b = { 0 };
@@ -464,17 +613,17 @@ static void memory_does_not_grow_with_the_file(void **state)
 
 static void bytes_that_are_no_text_are_refused_with_offset_and_line(void **state)
 {
-    struct request r = one_file("a", ALIBI_DOCUMENT_FILE);
+    struct request r = one_file("a", "file");
     char expected[4300];
 
     (void)state;
     snprintf(expected, sizeof expected, "'%s' is not UTF-8: byte 0xff at offset 8 (line 3)",
              within(folder, "a"));
     write_text("a", "one\ntwo\n\xFF");
-    for (int document = 0; document < 3; document++) {
-        r.reading.document = document;
-        assert_refused(r, expected);
-    }
+    assert_refused(r, expected);
+    assert_refused(one_file("a", "line"), expected);
+    assert_refused(one_file("a", "blank-line"), expected);
+    assert_refused(one_file("a", "***"), expected);
     write_text("a", "one\n\xE2\x82");
     assert_refused(r, "is not UTF-8: byte 0xe2 at offset 4 (line 2)");
     write_text("a", "\xED\xA0\x80 surrogate");
@@ -484,15 +633,14 @@ static void bytes_that_are_no_text_are_refused_with_offset_and_line(void **state
     write_file(within(folder, "a"), "one\0two", 7);
     assert_refused(r, "is not text: byte 0 at offset 3");
     write_file(within(folder, "a.jsonl"), "{\"text\":\"a\"}\n{\"text\":\"\xFF\"}", 26);
-    assert_refused(one_file("a.jsonl", ALIBI_DOCUMENT_FILE),
-                   "is not UTF-8: byte 0xff at offset 22 (line 2)");
+    assert_refused(one_file("a.jsonl", "file"), "is not UTF-8: byte 0xff at offset 22 (line 2)");
 }
 
 static void defects_behind_the_first_buffer_have_their_place_too(void **state)
 {
     enum { AT = 600001, LINES = 6 };
     static char file[AT + 100];
-    struct request r = one_file("a", ALIBI_DOCUMENT_FILE);
+    struct request r = one_file("a", "file");
     char expected[100];
 
     (void)state;
@@ -511,7 +659,7 @@ static void defects_behind_the_first_buffer_have_their_place_too(void **state)
 
 static void lines_of_json_are_refused_by_file_and_line(void **state)
 {
-    struct request r = one_file("a.jsonl", ALIBI_DOCUMENT_FILE);
+    struct request r = one_file("a.jsonl", "file");
 
     (void)state;
     write_text("a.jsonl", "{\"text\":\"a\"}\n\n{\"text\":\"b\"\n");
@@ -524,19 +672,18 @@ static void lines_of_json_are_refused_by_file_and_line(void **state)
 
 static void lines_of_json_that_would_fill_the_memory_are_refused(void **state)
 {
-    struct request r = one_file("a.jsonl", ALIBI_DOCUMENT_FILE);
-    size_t before = source_line_max;
+    struct request r = one_file("a.jsonl", "file");
     struct text file = { 0 };
 
     (void)state;
-    source_line_max = 2 * INPUT_BYTES;
+    json_line_max = 2 * INPUT_BYTES;
     text_append(&file, "{\"text\":\"first\"}\n{\"text\":\"");
     while (file.length < 3 * INPUT_BYTES)
         text_append(&file, "endless ");
     write_file(within(folder, "a.jsonl"), file.data, file.length);
     assert_fails(read_with(&r, 1000), ALIBI_BAD_INPUT,
                  "a.jsonl': line 2 is longer than 524288 bytes");
-    source_line_max = before;
+    json_line_max = 0;
     assert_fails(read_with(&r, 1000), ALIBI_BAD_INPUT,
                  "a.jsonl:2': '\"' or a printable character expected");
     text_free(&file);
@@ -547,33 +694,32 @@ static void packed_files_that_are_broken_are_refused(void **state)
     (void)state;
     write_zstd("a", "some text");
     assert_int_equal(truncate(within(folder, "a"), 12), 0);
-    assert_refused(one_file("a", ALIBI_DOCUMENT_FILE),
-                   "the file ends within the packed text, at byte 12");
+    assert_refused(one_file("a", "file"), "the file ends within the packed text, at byte 12");
 }
 
 static void input_without_any_document_is_refused(void **state)
 {
-    struct request in = one_file("in", ALIBI_DOCUMENT_FILE);
+    struct request in = one_file("in", "file");
     struct source *s = NULL;
     char expected[4300];
 
     (void)state;
     write_text("empty", "");
     snprintf(expected, sizeof expected, "'%s' is empty", within(folder, "empty"));
-    assert_refused(one_file("empty", ALIBI_DOCUMENT_FILE), expected);
-    assert_refused(one_file("empty", ALIBI_DOCUMENT_LINE), expected);
+    assert_refused(one_file("empty", "file"), expected);
+    assert_refused(one_file("empty", "line"), expected);
     write_gzip("packed-empty", "");
-    assert_refused(one_file("packed-empty", ALIBI_DOCUMENT_FILE), "packed-empty' is empty");
+    assert_refused(one_file("packed-empty", "file"), "packed-empty' is empty");
     write_text("blank", "\n \n");
-    assert_refused(one_file("blank", ALIBI_DOCUMENT_LINE), "there is no text in '");
+    assert_refused(one_file("blank", "line"), "there is no text in '");
     write_text("a.jsonl", "{\"text\":\"\"}\n");
-    assert_refused(one_file("a.jsonl", ALIBI_DOCUMENT_LINE), "there is no text in '");
+    assert_refused(one_file("a.jsonl", "line"), "there is no text in '");
     assert_int_equal(mkdir(within(folder, "in"), 0700), 0);
     assert_refused(in, "there is no file in '");
     write_text("in/empty", "");
     write_text("in/empty too", "");
     assert_refused(in, "empty' and the other files");
-    assert_refused(one_file("none", ALIBI_DOCUMENT_FILE), "none': No such file or directory");
+    assert_refused(one_file("none", "file"), "none': No such file or directory");
     assert_fails(source_open(&s, NULL, 0, NULL, test_call()), ALIBI_USAGE, "at least one file");
     assert_null(s);
 }
@@ -585,7 +731,7 @@ static void places_that_are_not_there_are_refused(void **state)
                                    { 0, -1, 0 }, { 0, 0, -1 } };
     struct request r = { { within(folder, "a"), within(folder, "b") },
                          2,
-                         { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
+                         { ALIBI_FORMAT_AUTO, NULL, "line" } };
     static struct all all;
 
     (void)state;
@@ -612,7 +758,7 @@ static void failing_calls_and_allocations_are_reported(void **state)
 {
     struct request r = { { within(folder, "in"), within(folder, "a") },
                          2,
-                         { ALIBI_FORMAT_AUTO, NULL, ALIBI_DOCUMENT_LINE } };
+                         { ALIBI_FORMAT_AUTO, NULL, "line" } };
 
     (void)state;
     assert_int_equal(mkdir(within(folder, "in"), 0700), 0);
@@ -636,11 +782,11 @@ static void options_have_the_defaults_that_a_source_has(void **state)
     assert_ok(alibi_options_init(&group, 1));
     assert_int_equal(reading.format, ALIBI_FORMAT_AUTO);
     assert_string_equal(reading.field, "text");
-    assert_int_equal(reading.document, ALIBI_DOCUMENT_FILE);
+    assert_string_equal(reading.document, "file");
     assert_ok(alibi_options_set(&group, 1, "format", "jsonl"));
     assert_ok(alibi_options_set(&group, 1, "document", "blank-line"));
     assert_int_equal(reading.format, ALIBI_FORMAT_JSONL);
-    assert_int_equal(reading.document, ALIBI_DOCUMENT_BLANK_LINE);
+    assert_string_equal(reading.document, "blank-line");
     alibi_options_free(&group, 1);
 }
 
@@ -652,6 +798,11 @@ int main(void)
         TEST(a_file_is_a_document_as_it_is),
         TEST(a_line_is_a_document_unless_it_is_blank),
         TEST(blank_lines_part_documents_and_belong_to_none),
+        TEST(separators_part_documents_and_belong_to_none),
+        TEST(separators_are_found_wherever_buffers_end),
+        TEST(ways_to_cut_documents_that_make_no_sense_are_refused),
+        TEST(a_byte_order_mark_is_skipped_at_the_start_of_every_file),
+        TEST(surprises_in_a_text_are_told_once),
         TEST(lines_of_json_are_documents_by_their_field),
         TEST(names_tell_json_from_text_unless_it_is_said),
         TEST(without_a_reading_files_are_documents_and_the_field_is_text),

@@ -393,7 +393,7 @@ static void another_request_is_refused_with_what_differs(void **state)
     const char *folder = keep(c, "shards");
     const char *turned[] = { c->paths[1], c->paths[0], c->paths[2] };
     const char *more[] = { keep(c, "other"), c->paths[0], c->paths[1], c->paths[2] };
-    struct alibi_reading by_line = { .document = ALIBI_DOCUMENT_LINE };
+    struct alibi_reading by_line = { .document = "line" };
     struct alibi_tokenize_result r;
 
     write_file(more[0], "other", 5);

@@ -67,8 +67,8 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
         ALIBI_USAGE, "format 7");
     write_file(path, "\n\n", 2);
     assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1,
-                                &(struct alibi_reading){ .document = ALIBI_DOCUMENT_LINE }, 500,
-                                folder, &r, test_call()),
+                                &(struct alibi_reading){ .document = "line" }, 500, folder, &r,
+                                test_call()),
                  ALIBI_BAD_INPUT, "there is no text in");
     assert_false(folder_exists(folder));
     write_file(path,
@@ -161,17 +161,17 @@ static void ways_to_read_that_do_not_exist_are_refused_by_all(void **state)
 {
     struct corpus *c = *state;
     struct alibi_vocabulary words = { .type = ALIBI_WORDS, .min_count = 1 };
-    struct alibi_reading strange = { .document = -1 };
+    struct alibi_reading strange = { .document = "page" };
     alibi_tokenizer *t = NULL;
     alibi_corpus *corpus = NULL;
 
     assert_fails(
         alibi_tokenize_each(c->tokenizers[0], c->paths, 1, &strange, receive, NULL, test_call()),
-        ALIBI_USAGE, "document -1");
+        ALIBI_USAGE, "'page' is not one of file, line");
     assert_fails(alibi_tokenizer_train(&t, &words, c->paths, 1, &strange, test_call()), ALIBI_USAGE,
-                 "document -1");
+                 "'page' is not one of file, line");
     assert_fails(alibi_corpus_open(&corpus, c->paths, 1, NULL, NULL, &strange, test_call()),
-                 ALIBI_USAGE, "document -1");
+                 ALIBI_USAGE, "'page' is not one of file, line");
 }
 
 /* ---- index.json and progress.json that are not as they should be */

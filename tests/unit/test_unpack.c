@@ -337,20 +337,6 @@ static void each_defect_is_named_with_its_place(void **state)
     assert_refused("it needs a window of more than 128 MiB at byte ");
 }
 
-static void packers_that_are_not_known_are_named(void **state)
-{
-    (void)state;
-    packed.length = 0;
-    add_plain(&packed, "\xFD\x37\x7A\x58\x5A\0\0\x04 and so on", 18);
-    assert_refused("it is packed by xz, which is not supported; unpack it first");
-    packed.length = 0;
-    add_plain(&packed, "BZh91AY&SY\x80\x81", 12);
-    assert_refused("it is packed by bzip2, which is not supported; unpack it first");
-    packed.length = 0;
-    add_plain(&packed, "BZh9 is how it begins", 21);
-    assert_unpacks("BZh9 is how it begins", 21, 100);
-}
-
 static void what_follows_the_packed_text_is_named(void **state)
 {
     char expected[100];
@@ -428,7 +414,6 @@ int main(void)
         TEST(cut_files_are_refused_at_every_byte),
         TEST(every_flipped_bit_is_found_or_harmless),
         TEST(each_defect_is_named_with_its_place),
-        TEST(packers_that_are_not_known_are_named),
         TEST(what_follows_the_packed_text_is_named),
         TEST(folders_and_missing_files_are_refused),
         TEST(failing_calls_and_allocations_are_reported),
