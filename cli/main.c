@@ -1,11 +1,9 @@
 /* main.c - the table of commands */
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 
@@ -163,29 +161,11 @@ static alibi_status run(const char *name, int argc, char **argv, const char **co
     return finish_output(command->run(argc, argv));
 }
 
-/* Restarts the program if a variable had to be set: OpenMP and OpenBLAS read the environment when
- * they are loaded. It uses the real path, so that ps and top show the name. If the restart fails,
- * the program works, but is slower. */
-static void settle_environment(char **argv)
-{
-    char path[PATH_MAX];
-    ssize_t length;
-
-    if (!alibi_set_environment())
-        return;
-    length = readlink("/proc/self/exe", path, sizeof path);
-    if (length <= 0 || length == sizeof path)
-        return;
-    path[length] = '\0';
-    execv(path, argv);
-}
-
 int main(int argc, char **argv)
 {
     const char *command = NULL;
     alibi_status status;
 
-    settle_environment(argv);
     /* Writes to a closed pipe fail and are checked. The signal would end a training run just
      * because its progress is no longer read. */
     signal(SIGPIPE, SIG_IGN);

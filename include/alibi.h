@@ -102,11 +102,6 @@ struct alibi_call {
                     an option of its own, since it shapes the result. */
 };
 
-/* OpenMP and OpenBLAS read some settings from the environment when a process starts. This sets
- * those that matter for speed, unless the user has set them. True: some were added, and a program
- * that restarts itself (execv) runs faster. Not thread-safe: call it first in main(). */
-ALIBI_API bool alibi_set_environment(void);
-
 /* For tests: makes the n-th allocation ("memory"), file operation ("file") or gradient ("nan") from
  * now on fail. n counts from 1; 0 removes the fault. */
 ALIBI_API alibi_status alibi_inject_fault(const char *how, int64_t n);
@@ -209,7 +204,11 @@ ALIBI_API const struct alibi_option *alibi_compute_options(int *count);
 /* A device in one precision. Functions that make, open, train, plan or time a model take one. It
  * must outlive the models on it. Several may be open at once, on the same GPU too. ALIBI_DEVICE
  * says why a GPU that was asked for cannot be used: there is none, its driver is too old, or the
- * library that drives it is not installed. */
+ * library that drives it is not installed.
+ *
+ * The first CPU device settles two things for the process, unless the environment has: idle OpenMP
+ * threads sleep instead of spinning (OMP_WAIT_POLICY), and OpenBLAS, if it does not know the CPU,
+ * uses the kernels for its vector unit (OPENBLAS_CORETYPE). */
 typedef struct alibi_device alibi_device;
 
 ALIBI_API alibi_status alibi_device_open(alibi_device **out, const struct alibi_compute *compute,

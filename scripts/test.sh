@@ -14,7 +14,6 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 log=build/test.log
 status=0
-export OMP_WAIT_POLICY=passive # small models gain nothing from threads that spin
 
 build() { # preset
     cmake --preset "$1" > /dev/null && cmake --build --preset "$1" -- --quiet || exit 1

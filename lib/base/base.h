@@ -171,7 +171,11 @@ uint32_t checksum(uint32_t crc, const void *bytes, size_t length);
 /* The checksum of bytes with checksum `first` followed by `length` bytes with checksum `second`. */
 uint32_t checksum_join(uint32_t first, uint32_t second, size_t length);
 
-/* ---- a background thread (worker.c) */
+/* ---- threads (worker.c) */
+
+/* Makes OpenMP's idle threads sleep rather than spin, unless the environment says what they should
+ * do. Called before OpenMP is used; only the first call costs anything. */
+void threads_sleep_when_idle(void);
 
 /* One thread that does one job at a time, for example reading while others compute. */
 struct worker;

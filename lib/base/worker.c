@@ -1,10 +1,14 @@
-/* worker.c - a background thread that does one job at a time
+/* worker.c - a background thread that does one job at a time; OpenMP threads that sleep when idle
  *
- * Invariant: `job` is set from worker_start() until the thread has finished it, and changes only
- * under the mutex. While it is set, `kept` belongs to the thread. */
+ * Invariant of a worker: `job` is set from worker_start() until the thread has finished it, and
+ * changes only under the mutex. While it is set, `kept` belongs to the thread. */
+#include <omp.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -39,14 +43,14 @@ static void *serve(void *argument)
 }
 
 /* The host's handlers may rely on running in its own threads, so this thread blocks all signals. */
-static int start_thread(struct worker *w)
+static int start_thread(pthread_t *thread, void *(*function)(void *), void *argument)
 {
     sigset_t all, before;
     int reason;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    reason = pthread_create(&w->thread, NULL, serve, w);
+    reason = pthread_create(thread, NULL, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return reason;
 }
@@ -59,7 +63,7 @@ alibi_status worker_new(struct worker **out)
     TRY_RETURN(NEW_ZERO_ARRAY(&w, 1, "a thread"));
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    reason = start_thread(w);
+    reason = start_thread(&w->thread, serve, w);
     if (reason != 0) {
         pthread_cond_destroy(&w->changed);
         pthread_mutex_destroy(&w->mutex);
@@ -104,4 +108,56 @@ void worker_free(struct worker *w)
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
     mem_free(w);
+}
+
+/* ---- idle OpenMP threads
+ *
+ * An idle thread of libgomp spins for milliseconds before it sleeps. If the machine is doing
+ * anything else, it takes the processor from the thread that it waits for, and training is several
+ * times slower; on an idle machine spinning gains nothing. libgomp reads OMP_WAIT_POLICY when it is
+ * loaded, before main(), and has no call for it. But it spins a hundred times instead of 300,000
+ * if its threads outnumber the processors. So a second team, of which nobody asks anything, sleeps
+ * next to the one that works.
+ *
+ * LLVM's libomp has a call, for the teams of the calling thread. */
+extern void kmp_set_blocktime(int milliseconds) __attribute__((weak));
+
+static sem_t team_exists;
+
+static void *sleep_with_team(void *argument)
+{
+    int threads = *(const int *)argument;
+
+#pragma omp parallel num_threads(threads)
+    if (omp_get_thread_num() == 0) /* the compiler would remove a region that does nothing */
+        sem_post(&team_exists);
+    while (true) /* the team lives as long as this thread */
+        pause();
+    return NULL;
+}
+
+/* The working team counts as `working` threads, the other one without its first thread. */
+static void add_sleeping_team(void)
+{
+    int working = omp_get_max_threads(), processors = omp_get_num_procs();
+    int threads = processors - working + 2;
+    pthread_t thread;
+
+    if (working == 1 || threads < 2 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT"))
+        return;
+    if (sem_init(&team_exists, 0, 0) != 0 || start_thread(&thread, sleep_with_team, &threads) != 0)
+        return; /* everything works, but more slowly under load */
+    pthread_detach(thread);
+    while (sem_wait(&team_exists) != 0)
+        continue; /* a signal */
+}
+
+void threads_sleep_when_idle(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    if (kmp_set_blocktime)
+        kmp_set_blocktime(0);
+    else
+        pthread_once(&once, add_sleeping_team);
 }

@@ -16,6 +16,7 @@ alibi_status stretches_new(struct stretches **out)
     struct stretches *s = NULL;
 
     TRY_RETURN(NEW_ZERO_ARRAY(&s, 1, "stretches of text"));
+    threads_sleep_when_idle();
     s->threads = omp_get_max_threads();
     *out = s;
     return ALIBI_OK;

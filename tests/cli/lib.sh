@@ -32,7 +32,6 @@ case "$on_device" in
 esac
 END
 chmod +x "$ALIBI"
-export OMP_WAIT_POLICY=passive # small models mostly wait; spinning on a busy machine is far slower
 
 # A model that trains in no time, and the text for it.
 text=(--text-bytes 200000)

@@ -1,7 +1,9 @@
 /* test_worker.c - a thread that does one job after another for its owner */
 #include "check.h"
 
+#include <omp.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "base/base.h"
 
@@ -62,11 +64,45 @@ static void freeing_a_worker_waits_for_its_job(void **state)
     assert_int_equal(alibi_memory_now(), before);
 }
 
+/* Seconds on the clock, or of processor time of all threads. */
+static double seconds(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Threads that wait for one that sleeps 2 ms would spin for all of it, as libgomp's do. */
+static void idle_threads_of_openmp_take_no_processor_time(void **state)
+{
+    const struct timespec nap = { .tv_nsec = 2000000 };
+    double used, passed;
+
+    (void)state;
+    if (omp_get_max_threads() == 1)
+        skip_because("one processor");
+    for (int i = 0; i < 2; i++)
+        threads_sleep_when_idle();
+    passed = seconds(CLOCK_MONOTONIC);
+    used = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 0; i < 100; i++) {
+#pragma omp parallel
+        if (omp_get_thread_num() == 0)
+            nanosleep(&nap, NULL);
+    }
+    used = seconds(CLOCK_PROCESS_CPUTIME_ID) - used;
+    passed = seconds(CLOCK_MONOTONIC) - passed;
+    printf("%d threads: %.3f s of processor time in %.3f s\n", omp_get_max_threads(), used, passed);
+    assert_true(used < 0.25 * passed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_worker_runs_its_jobs_in_one_thread_and_reports_status_and_message),
         cmocka_unit_test(freeing_a_worker_waits_for_its_job),
+        cmocka_unit_test(idle_threads_of_openmp_take_no_processor_time),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

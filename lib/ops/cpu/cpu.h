@@ -28,8 +28,11 @@ linear_activation_fn cpu_linear_activation_backward;
 /* Fewer elementary steps than this are not worth waking other threads for. */
 enum { CPU_PARALLEL_MIN = 1 << 15 };
 
-/* The name by which OpenBLAS should be asked for better kernels than those it chose by itself, on a
- * machine with that vector set; NULL: what it chose is right (environment.c). */
-const char *blas_kernels_for(const char *chosen, const char *vector_set);
+/* blas.c: the kernels of OpenBLAS. The first function gives the name of better ones than those that
+ * it chose by itself, on a machine with that vector set, or NULL: its choice is right. The second
+ * makes OpenBLAS use others. The third does what the first says, unless the user chose. */
+const char *blas_better_kernels(const char *chosen, const char *vector_set);
+void blas_use_kernels(const char *name);
+void blas_choose_kernels(void);
 
 #endif

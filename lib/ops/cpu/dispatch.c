@@ -67,6 +67,7 @@ static void choose(void)
 {
     const char *wanted = getenv("ALIBI_SIMD");
 
+    blas_choose_kernels();
     if (wanted && *wanted && cpu_ops_for_set(&chosen, wanted))
         return;
     cpu_ops_for_set(&chosen, cpu_set_name(0));
@@ -76,6 +77,7 @@ const struct ops *ops_cpu(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+    threads_sleep_when_idle();
     pthread_once(&once, choose);
     return &chosen;
 }
