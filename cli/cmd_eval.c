@@ -152,7 +152,7 @@ static void print_row(const struct alibi_eval_result *r, bool verify)
            short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error,
            (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
     if (verify)
-        printf(" %9.2e", r->left_out);
+        printf(" %9.2e", r->skipped_weight);
     putchar('\n');
 }
 
@@ -190,7 +190,7 @@ static void print_result_json(const struct alibi_eval_result *r, bool verify)
     cli_json_real("tiles_used", r->tiles_used);
     cli_json_real("attention_seconds", r->attention_seconds);
     if (verify)
-        cli_json_real("left_out", r->left_out);
+        cli_json_real("skipped_weight", r->skipped_weight);
     cli_json_open("by_position", '[');
     for (int i = 0; i < r->bins; i++) {
         cli_json_open(NULL, '{');

@@ -547,9 +547,16 @@ struct alibi_eval {
     int64_t length; /* L_valid: tokens of context at most; not for streams */
     int protocol;   /* enum alibi_protocol */
     int64_t stride; /* sliding: tokens scored per window, 1..length */
-    int64_t tokens; /* score this many at most, not fewer than length; 0: all */
-    bool verify;    /* find the weight that was skipped, in double precision: it takes longer than
-                       the evaluation */
+    /* tokens 0: the whole split is scored. Otherwise tokens / block blocks of `block` consecutive
+     * tokens, spread evenly over the whole split: the first is at its start, the last at its end,
+     * and a single one in its middle. Which tokens these are depends on the split, tokens and block
+     * alone. So lengths score the same tokens if they are given the same block, the longest length.
+     * tokens may not be less than length; block is at most tokens. */
+    int64_t tokens;
+    int64_t block;   /* not less than length; 0: the length */
+    bool contiguous; /* the first `tokens` tokens as one block instead; a stream always scores so */
+    bool verify; /* find the weight that was skipped, in double precision: it takes longer than the
+                    evaluation */
     /* Stream with alibi and skipping: keys that no query can reach with scores up to this are
      * dropped, so that memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: all
      * keys stay. */
@@ -563,28 +570,59 @@ struct alibi_position_loss {
     double nll;
 };
 
-enum { ALIBI_POSITION_BINS = 64 };
+/* The summed loss of some neighbouring tokens. */
+struct alibi_eval_part {
+    int64_t tokens;
+    double nll;
+};
+
+enum { ALIBI_POSITION_BINS = 64, ALIBI_EVAL_PARTS = 64 };
 
 struct alibi_eval_result {
     int64_t length, stride;
     int protocol;
+    /* The scored tokens: `blocks` blocks of `block` tokens each, the first of them after `start` of
+     * the `available` tokens of the split that can be scored (all but its first). */
+    int64_t block, blocks, start, available;
     double nll;            /* mean negative log likelihood per token, nats */
-    double standard_error; /* of nll, windows taken as independent */
+    double standard_error; /* of nll, the parts taken as independent */
     double ppl, word_ppl, bits_per_byte;
     int64_t tokens, words, bytes; /* scored */
     double seconds, tokens_per_s;
     size_t peak_bytes;
-    double tiles_used; /* share of attention's tiles that were computed; 1 without skipping */
-    double left_out;   /* verify: the largest share of a query's weight that was skipped */
+    double tiles_used;     /* share of attention's tiles that were computed; 1 without skipping */
+    double skipped_weight; /* verify: the largest share of a query's weight that was skipped */
     double attention_seconds;
-    int bins; /* loss by position, in bins that double */
+    int bins; /* loss by position, in bins that double; bins without tokens are not listed */
     struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
+    /* The scored tokens in parts: blocks, or neighbouring blocks if there are more than there may
+     * be parts, or equal stretches of each block if there are fewer than 8 blocks. Like the tokens
+     * they do not depend on length, stride or model. 0: not known. */
+    int parts;
+    struct alibi_eval_part part[ALIBI_EVAL_PARTS];
 };
 
 ALIBI_API alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus,
                                       enum alibi_split split, const struct alibi_eval *eval,
                                       struct alibi_eval_result *result,
                                       const struct alibi_call *call);
+
+/* a->nll - b->nll and its standard error. The two are compared part by part, so what makes a part
+ * of the text hard for both does not count as an error. False, and both NaN, if they did not score
+ * the same tokens or their parts are not known. The error is infinite if there is only one part. */
+ALIBI_API bool alibi_eval_difference(const struct alibi_eval_result *a,
+                                     const struct alibi_eval_result *b, double *difference,
+                                     double *error);
+
+/* The mean loss, on the tokens that `eval` scores, of a model that knows only how frequent each
+ * token is in the training split (one is added to every count, and of a large split 2^24 tokens are
+ * counted, spread over it). A model that is no better has learned nothing of context. */
+ALIBI_API alibi_status alibi_corpus_unigram(const alibi_corpus *corpus, enum alibi_split split,
+                                            const struct alibi_eval *eval, double *nll);
+
+/* Which tokens were scored, in words: "64 blocks of 1024 tokens over the whole split". */
+ALIBI_API void alibi_eval_describe(const struct alibi_eval_result *result, char *text,
+                                   size_t bytes);
 
 /* ---- sessions: one user of a model */
 

@@ -108,7 +108,8 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
         int64_t length = c->lengths.at[*done];
         struct alibi_eval eval = { .length = length,
                                    .protocol = protocol,
-                                   .tokens = c->eval_tokens };
+                                   .tokens = c->eval_tokens,
+                                   .block = c->lengths.at[c->lengths.count - 1] };
         char task[3 * ALIBI_NAME_MAX];
 
         if (sliding) {

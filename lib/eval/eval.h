@@ -9,59 +9,82 @@
 #include "model/model.h"
 #include "text/text.h"
 
-/* ---- windows (evaluate.c)
+/* ---- windows (windows.c)
  *
- * The targets are tokens 1..n of a span. With length L and stride S, window k has l = min(L, n -
- * kS) inputs and
- *
- *   inputs   t[kS] .. t[kS + l - 1]
- *   targets  t[kS + 1] .. t[kS + l]
- *   scored   all of them for k = 0, those from index L - S on for k > 0
- *
- * so every target is scored exactly once. S = L is the nonoverlapping protocol. */
+ * The targets are tokens 1..n of a span. Blocks say which of them are scored, and depend on nothing
+ * else; windows say what the model reads to score them. */
 
+/* `count` blocks of `size` targets each. Block k has the targets after its start:
+ * t[start + 1] .. t[start + size]. */
+struct blocks {
+    int64_t all, size, count;
+    int64_t first; /* start of block 0; not 0 only if there is one block, from the middle */
+};
+
+/* `tokens` and `size` as in struct alibi_eval; both may be 0. */
+struct blocks blocks_of(int64_t all, int64_t tokens, int64_t size, bool contiguous);
+int64_t blocks_start(const struct blocks *b, int64_t k);
+
+/* The parts over which the standard error is taken; target `index` is counted over the blocks. */
+int blocks_parts(const struct blocks *b);
+int blocks_part(const struct blocks *b, int64_t index);
+
+/* With length L and stride S, the windows of a block that starts at s begin c = min(s, L - S)
+ * tokens before it. Window j of that block has l = min(L, s + size - start) inputs:
+ *
+ *   start    s - c + jS
+ *   inputs   t[start] .. t[start + l - 1]
+ *   targets  t[start + 1] .. t[start + l]
+ *   scored   those from index c on for j = 0, those from index L - S on for j > 0
+ *
+ * so every target of the block is scored exactly once, with at least L - S + 1 tokens of context
+ * unless it is near the start of the span. S = L is the nonoverlapping protocol. Windows are
+ * numbered through: the full ones of all blocks first, then the shorter last ones. */
 struct windows {
-    int64_t length, stride, targets, count;
+    struct blocks blocks;
+    int64_t length, stride, count;
+    int64_t full[2], tail[2]; /* of block 0, and of every other block: its windows of L inputs, and
+                                 the inputs of its shorter last one; 0: it has none */
 };
 
 struct window {
-    int64_t start;  /* of the inputs within the span */
-    int64_t inputs; /* the last window may be shorter */
-    int64_t first;  /* index of the first target that is scored */
+    int64_t start; /* of the inputs within the span */
+    int64_t inputs;
+    int64_t first; /* index of the first target that is scored */
+    int64_t index; /* of that target, counted over the blocks */
 };
 
-struct windows windows_of(int64_t length, int64_t stride, int64_t targets);
+struct windows windows_of(struct blocks blocks, int64_t length, int64_t stride);
 struct window windows_at(const struct windows *w, int64_t k);
 
 /* ---- score (score.c) */
 
-/* Units (windows or tokens) with a total y over x tokens each. Sums are taken about `centre`, the
- * first unit's mean, so that equal units give a spread of zero and not of rounding. */
-struct spread {
-    int64_t units;
-    double centre;
-    double dd, dx, xx; /* sums of d^2, d x, x^2 with d = y - centre * x */
-};
-
 struct score {
+    struct blocks blocks;
     int64_t tokens;
     double nll; /* sum */
-    struct spread by_window, by_token;
+    struct alibi_eval_part part[ALIBI_EVAL_PARTS];
     int64_t bin_tokens[ALIBI_POSITION_BINS];
     double bin_nll[ALIBI_POSITION_BINS];
 };
 
-/* Adds the targets first..count-1 of a window, which are at `position` + first, ... for the bins;
- * false if one is not finite, and then nothing is added. */
-bool score_window(struct score *s, const float *nll, int64_t first, int64_t count,
-                  int64_t position);
+/* Adds the targets first..inputs-1 of a window, whose position in the bins is counted from
+ * `position`; false if one is not finite, and then nothing is added. */
+bool score_window(struct score *s, const float *nll, const struct window *w, int64_t position);
 
-/* nll, standard error, perplexity and bins. words and bytes are those of the scored tokens; length
- * bounds the last bin. */
+/* nll, standard error, perplexity, bins and parts. words and bytes are those of the scored tokens;
+ * length bounds the last bin. */
 void score_result(const struct score *s, int64_t length, int64_t words, int64_t bytes,
                   struct alibi_eval_result *result);
 
+/* The standard error of sum y / sum x over parts of x tokens with a loss of y; infinite if there is
+ * only one. */
+double parts_error(const struct alibi_eval_part *part, int parts);
+
 /* ---- evaluate (evaluate.c) */
+
+/* The targets of a span that are scored. */
+struct blocks eval_blocks(struct span span, const struct alibi_eval *eval);
 
 /* Evaluates on a span, at lengths below and above the training length. `task` names the work in
  * progress reports. */
@@ -73,6 +96,8 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
  * The model may have more: padding. */
 alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t,
                                   const char *what);
+
+/* unigram.c is the baseline: a model that knows how frequent tokens are and nothing else. */
 
 /* ---- stream (stream.c) */
 

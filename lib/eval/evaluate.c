@@ -12,28 +12,6 @@ enum { STREAM_TOKENS = 8 * ATTENTION_TILE };
 
 static const double report_seconds = 0.2;
 
-/* ---- windows: which tokens a protocol reads and which it scores; eval.h has the rule */
-
-struct windows windows_of(int64_t length, int64_t stride, int64_t targets)
-{
-    struct windows w = { .length = length, .stride = stride, .targets = targets, .count = 1 };
-
-    if (targets > length)
-        w.count += (targets - length - 1) / stride + 1;
-    return w;
-}
-
-struct window windows_at(const struct windows *w, int64_t k)
-{
-    int64_t start = k * w->stride, left = w->targets - start;
-
-    return (struct window){
-        .start = start,
-        .inputs = w->length < left ? w->length : left,
-        .first = k == 0 ? 0 : w->length - w->stride,
-    };
-}
-
 /* ---- one evaluation */
 
 struct evaluation {
@@ -89,16 +67,17 @@ static void evaluation_fini(struct evaluation *e)
 static void report(struct evaluation *e)
 {
     double now = clock_seconds(), seconds = now - e->started;
-    double done = (double)e->score.tokens, total = (double)e->windows.targets;
+    int64_t all = e->windows.blocks.count * e->windows.blocks.size;
+    double done = (double)e->score.tokens, total = (double)all;
 
-    if (now - e->reported < report_seconds && e->score.tokens < e->windows.targets)
+    if (now - e->reported < report_seconds && e->score.tokens < all)
         return;
     e->reported = now;
     call_progress(e->call, &(struct alibi_progress){
                                .task = e->task,
                                .unit = "tokens",
                                .done = e->score.tokens,
-                               .total = e->windows.targets,
+                               .total = all,
                                .seconds = seconds,
                                .seconds_left = seconds * (total - done) / done,
                                .tokens_per_s = seconds > 0 ? done / seconds : 0,
@@ -128,30 +107,32 @@ static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
     for (int64_t row = 0; row < rows; row++) {
         struct window w = windows_at(&e->windows, k + row);
 
-        if (!score_window(&e->score, e->nll + row * inputs, w.first, inputs,
-                          e->cache ? w.start : 0))
+        if (!score_window(&e->score, e->nll + row * inputs, &w, e->cache ? w.start : 0))
             return fail(
                 ALIBI_NUMERIC,
-                "'%s', window %lld (tokens %lld to %lld) at length %lld: the loss is not finite",
-                corpus_name(e->span.corpus), (long long)(k + row), (long long)w.start,
-                (long long)(w.start + inputs), (long long)e->windows.length);
+                "'%s', the window of tokens %lld to %lld at length %lld: the loss is not finite",
+                corpus_name(e->span.corpus), (long long)w.start, (long long)(w.start + inputs),
+                (long long)e->windows.length);
     }
     return ALIBI_OK;
 }
 
+/* A batch is windows with equally many inputs: the full ones of several blocks, or their shorter
+ * last ones. */
 static alibi_status run_all(struct evaluation *e)
 {
     const struct windows *w = &e->windows;
-    bool short_last = windows_at(w, w->count - 1).inputs < w->length;
-    int64_t full = w->count - (short_last ? 1 : 0), rows;
+    int64_t rows;
 
     for (int64_t k = 0; k < w->count; k += rows) {
+        int64_t most = w->count - k < e->rows ? w->count - k : e->rows;
+
         if (call_stopped(e->call))
             return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", e->task,
-                        (long long)e->score.tokens, (long long)w->targets);
-        rows = full - k < e->rows ? full - k : e->rows;
-        if (k >= full) /* the last window, if it is shorter, is a batch of its own */
-            rows = 1;
+                        (long long)e->score.tokens, (long long)(w->blocks.count * w->blocks.size));
+        rows = 1;
+        while (rows < most && windows_at(w, k + rows).inputs == windows_at(w, k).inputs)
+            rows++;
         TRY_RETURN(run_batch(e, k, rows));
         report(e);
     }
@@ -191,6 +172,9 @@ static alibi_status check_options(const struct alibi_eval *e, double skip)
                     "window score %g: it must not be negative, and needs protocol stream and "
                     "skipping",
                     e->window_score);
+    if (e->tokens < 0)
+        return fail(ALIBI_USAGE, "scoring %lld tokens: it must be 0 (all) or more",
+                    (long long)e->tokens);
     if (e->protocol == ALIBI_STREAM)
         return ALIBI_OK;
     if (e->length < 1)
@@ -204,6 +188,9 @@ static alibi_status check_options(const struct alibi_eval *e, double skip)
     if (e->tokens != 0 && e->tokens < e->length)
         return fail(ALIBI_USAGE, "scoring %lld tokens does not fill one window of length %lld",
                     (long long)e->tokens, (long long)e->length);
+    if (e->block != 0 && e->block < e->length)
+        return fail(ALIBI_USAGE, "a block of %lld tokens does not fill one window of length %lld",
+                    (long long)e->block, (long long)e->length);
     return ALIBI_OK;
 }
 
@@ -232,19 +219,36 @@ static alibi_status check_all(const struct model *m, struct span span, const str
 
 /* ---- the whole */
 
+struct blocks eval_blocks(struct span span, const struct alibi_eval *e)
+{
+    return blocks_of(span.count - 1, e->tokens, e->block ? e->block : e->length,
+                     e->contiguous || e->protocol == ALIBI_STREAM);
+}
+
 static void fill_result(const struct evaluation *e, int protocol, struct alibi_eval_result *result)
 {
     const struct windows *w = &e->windows;
     struct attention_statistics s = workspace_statistics(e->workspace);
-    int64_t words, bytes, length = e->cache ? w->targets : w->length;
+    int64_t words = 0, bytes = 0, length = e->cache ? w->blocks.size : w->length;
 
-    span_measure(e->span, 1, w->targets, &words, &bytes);
+    for (int64_t k = 0; k < w->blocks.count; k++) {
+        int64_t block_words, block_bytes;
+
+        span_measure(e->span, blocks_start(&w->blocks, k) + 1, w->blocks.size, &block_words,
+                     &block_bytes);
+        words += block_words;
+        bytes += block_bytes;
+    }
     *result = (struct alibi_eval_result){ .length = length,
                                           .stride = e->cache ? 0 : w->stride,
-                                          .protocol = protocol };
+                                          .protocol = protocol,
+                                          .block = w->blocks.size,
+                                          .blocks = w->blocks.count,
+                                          .start = w->blocks.first,
+                                          .available = w->blocks.all };
     score_result(&e->score, length, words, bytes, result);
     result->tiles_used = s.tiles.all > 0 ? (double)s.tiles.used / (double)s.tiles.all : 1.0;
-    result->left_out = s.skipped;
+    result->skipped_weight = s.skipped;
     result->attention_seconds = s.seconds;
     result->seconds = clock_seconds() - e->started;
     result->tokens_per_s = result->seconds > 0 ? (double)result->tokens / result->seconds : 0;
@@ -259,13 +263,11 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
     struct evaluation e = { .model = m, .call = call, .task = task, .span = span };
     int64_t length = eval->protocol == ALIBI_STREAM ? STREAM_TOKENS : eval->length;
     int64_t stride = eval->protocol == ALIBI_SLIDING ? eval->stride : length;
-    int64_t targets = span.count - 1;
 
     device_reset_peak(m->device);
     TRY(check_all(m, span, eval, call_skip(call)));
-    if (eval->tokens > 0 && eval->tokens < targets)
-        targets = eval->tokens;
-    e.windows = windows_of(length, stride, targets);
+    e.score.blocks = eval_blocks(span, eval);
+    e.windows = windows_of(e.score.blocks, length, stride);
     TRY(evaluation_init(&e, eval));
     TRY(run_all(&e));
     fill_result(&e, eval->protocol, result);

@@ -1,36 +1,48 @@
 /* score.c - from losses of single tokens to the numbers of a result
  *
- *   nll  R = sum_k y_k / sum_k x_k            y_k the sum of the losses of window k, x_k its scored
- * tokens standard error of R = sqrt( K/(K-1) * sum_k (y_k - R x_k)^2 ) / sum_k x_k
+ *   nll  R = sum_k y_k / sum_k x_k      y_k the sum of the losses of part k, x_k its scored tokens
  *
- * the ratio estimator with the K windows as independent units; with a single window its tokens are
- * the units (x_k = 1). */
+ *   standard error of R = sqrt( K/(K-1) * sum_k (y_k - R x_k)^2 ) / sum_k x_k
+ *
+ * the ratio estimator with the K parts as independent units. Tokens near each other are not
+ * independent, and so the units are as long and as far apart as the scored text allows. */
 #include <math.h>
+#include <string.h>
 
 #include "eval/eval.h"
 
-static void spread_add(struct spread *s, double y, double x)
+double parts_error(const struct alibi_eval_part *part, int parts)
 {
-    double d;
+    double tokens = 0, nll = 0, squares = 0, K = parts;
 
-    if (s->units++ == 0)
-        s->centre = y / x;
-    d = y - s->centre * x;
-    s->dd += d * d;
-    s->dx += d * x;
-    s->xx += x * x;
+    for (int k = 0; k < parts; k++) {
+        tokens += (double)part[k].tokens;
+        nll += part[k].nll;
+    }
+    for (int k = 0; k < parts; k++) {
+        double d = part[k].nll - nll / tokens * (double)part[k].tokens;
+        squares += d * d;
+    }
+    return parts < 2 ? INFINITY : sqrt(squares * K / (K - 1)) / tokens;
 }
 
-/* y - R x = d - r x with r = R - centre. Of a single unit nothing is known. */
-static double spread_error(const struct spread *s, double R, double tokens)
+bool alibi_eval_difference(const struct alibi_eval_result *a, const struct alibi_eval_result *b,
+                           double *difference, double *error)
 {
-    double K = (double)s->units;
-    double r = R - s->centre;
-    double squares = s->dd - 2 * r * s->dx + r * r * s->xx;
+    struct alibi_eval_part part[ALIBI_EVAL_PARTS];
+    bool same = a->parts > 0 && a->parts <= ALIBI_EVAL_PARTS && a->parts == b->parts &&
+                a->start == b->start && a->available == b->available;
 
-    if (s->units < 2)
-        return INFINITY;
-    return sqrt(fmax(squares, 0) * K / (K - 1)) / tokens;
+    *difference = *error = (double)NAN;
+    for (int k = 0; same && k < a->parts; k++) {
+        same = a->part[k].tokens == b->part[k].tokens;
+        part[k] = (struct alibi_eval_part){ a->part[k].tokens, a->part[k].nll - b->part[k].nll };
+    }
+    if (!same)
+        return false;
+    *difference = a->nll - b->nll;
+    *error = parts_error(part, a->parts);
+    return true;
 }
 
 /* Bins [0], [1], [2, 3], [4 .. 7] and so on: bin b > 0 is positions 2^(b-1) .. 2^b - 1. */
@@ -49,34 +61,36 @@ static int64_t bin_last(int bin)
     return bin == 0 ? 0 : bin_first(bin) + (bin_first(bin) - 1);
 }
 
-bool score_window(struct score *s, const float *nll, int64_t first, int64_t count, int64_t position)
+bool score_window(struct score *s, const float *nll, const struct window *w, int64_t position)
 {
     double sum = 0;
 
-    for (int64_t i = first; i < count; i++)
+    for (int64_t i = w->first; i < w->inputs; i++)
         if (!isfinite(nll[i]))
             return false;
-    for (int64_t i = first; i < count; i++) {
-        int bin = bin_of(position + i);
+    for (int64_t i = w->first; i < w->inputs; i++) {
+        int bin = bin_of(position + i), part = blocks_part(&s->blocks, w->index + i - w->first);
 
         sum += nll[i];
-        spread_add(&s->by_token, nll[i], 1);
+        s->part[part].nll += nll[i];
+        s->part[part].tokens++;
         s->bin_nll[bin] += nll[i];
         s->bin_tokens[bin]++;
     }
-    spread_add(&s->by_window, sum, (double)(count - first));
     s->nll += sum;
-    s->tokens += count - first;
+    s->tokens += w->inputs - w->first;
     return true;
 }
 
 static void fill_bins(const struct score *s, int64_t length, struct alibi_eval_result *result)
 {
-    result->bins = bin_of(length - 1) + 1;
-    for (int b = 0; b < result->bins; b++) {
+    result->bins = 0;
+    for (int b = 0; b <= bin_of(length - 1); b++) {
         int64_t last = bin_last(b);
 
-        result->by_position[b] = (struct alibi_position_loss){
+        if (s->bin_tokens[b] == 0) /* a sliding window that never scores its first targets */
+            continue;
+        result->by_position[result->bins++] = (struct alibi_position_loss){
             .first = bin_first(b),
             .last = last < length ? last : length - 1,
             .tokens = s->bin_tokens[b],
@@ -88,11 +102,10 @@ static void fill_bins(const struct score *s, int64_t length, struct alibi_eval_r
 void score_result(const struct score *s, int64_t length, int64_t words, int64_t bytes,
                   struct alibi_eval_result *result)
 {
-    double tokens = (double)s->tokens;
-    const struct spread *units = s->by_window.units > 1 ? &s->by_window : &s->by_token;
-
-    result->nll = s->nll / tokens;
-    result->standard_error = spread_error(units, result->nll, tokens);
+    result->nll = s->nll / (double)s->tokens;
+    result->parts = blocks_parts(&s->blocks);
+    memcpy(result->part, s->part, sizeof result->part);
+    result->standard_error = parts_error(s->part, result->parts);
     result->ppl = exp(result->nll);
     result->word_ppl = words > 0 ? exp(s->nll / (double)words) : INFINITY;
     result->bits_per_byte = bytes > 0 ? s->nll / M_LN2 / (double)bytes : INFINITY;
@@ -100,4 +113,16 @@ void score_result(const struct score *s, int64_t length, int64_t words, int64_t 
     result->words = words;
     result->bytes = bytes;
     fill_bins(s, length, result);
+}
+
+void alibi_eval_describe(const struct alibi_eval_result *r, char *text, size_t bytes)
+{
+    if (r->blocks > 1)
+        snprintf(text, bytes, "%lld blocks of %lld tokens over the whole split",
+                 (long long)r->blocks, (long long)r->block);
+    else if (r->block == r->available)
+        snprintf(text, bytes, "all %lld tokens of the split", (long long)r->tokens);
+    else
+        snprintf(text, bytes, "%lld tokens from the %s of the split, which has %lld",
+                 (long long)r->tokens, r->start > 0 ? "middle" : "start", (long long)r->available);
 }

@@ -30,7 +30,7 @@ static void check_method(const struct alibi_compare_method *m, const char *name,
     check_evals(m->sliding, with_value);
     for (int i = 0; i < with_value; i++) {
         assert_int_equal(m->sliding[i].stride, m->sliding[i].length / 2);
-        assert_int_equal(m->sliding[i].tokens, 200);
+        assert_int_equal(m->sliding[i].tokens, 192); /* three blocks of 64 */
     }
 }
 
@@ -109,7 +109,11 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     for (int i = 0; i < 3; i++) {
         int64_t length = r->method[0].by_length[i].length;
         struct alibi_eval eval = {
-            .length = length, .protocol = ALIBI_SLIDING, .stride = length / 2, .tokens = 200
+            .length = length,
+            .protocol = ALIBI_SLIDING,
+            .stride = length / 2,
+            .tokens = 200,
+            .block = 64,
         };
         struct alibi_eval_result e;
 
@@ -179,11 +183,11 @@ static void the_sliding_window_scores_no_more_than_the_other_evaluation(void **s
     struct alibi_compare_result *r = NULL;
 
     (void)state;
-    s.compare.eval_tokens = 100;
+    s.compare.eval_tokens = 130;
     assert_ok(run(&s, dir, &r));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(r->method[0].by_length[i].tokens, 100);
-        assert_int_equal(r->method[0].sliding[i].tokens, 100);
+        assert_int_equal(r->method[0].by_length[i].tokens, 128);
+        assert_int_equal(r->method[0].sliding[i].tokens, 128);
     }
     alibi_compare_free(r);
     alibi_corpus_free(s.corpus);

@@ -76,36 +76,6 @@ static void window_losses(struct model *m, const alibi_corpus *c, int64_t start,
 
 /* ---- which tokens */
 
-static void check_cover(int64_t length, int64_t stride, int64_t targets)
-{
-    struct windows w = windows_of(length, stride, targets);
-    int scored[TOKENS_MAX] = { 0 };
-
-    for (int64_t k = 0; k < w.count; k++) {
-        struct window at = windows_at(&w, k);
-
-        assert_true(at.inputs >= 1 && at.inputs <= length && at.first < at.inputs);
-        assert_true(at.start + at.inputs <= targets);
-        assert_true(k == w.count - 1 || at.inputs == length);
-        for (int64_t i = at.first; i < at.inputs; i++)
-            scored[at.start + 1 + i]++;
-    }
-    assert_int_equal(scored[0], 0);
-    for (int64_t t = 1; t <= targets; t++)
-        assert_int_equal(scored[t], 1);
-}
-
-static void every_target_is_scored_exactly_once(void **state)
-{
-    (void)state;
-    for (int64_t length = 1; length <= 12; length++)
-        for (int64_t stride = 1; stride <= length; stride++)
-            for (int64_t targets = length; targets <= 50; targets++)
-                check_cover(length, stride, targets);
-    check_cover(127, 31, 509);
-    check_cover(128, 128, 511);
-}
-
 static void every_token_but_the_first_is_counted_for_awkward_sizes(void **state)
 {
     struct model *m = new_model("alibi");
@@ -128,24 +98,118 @@ static void every_token_but_the_first_is_counted_for_awkward_sizes(void **state)
     model_free(m);
 }
 
-static void a_cap_scores_the_first_tokens(void **state)
+/* Windows of a part of the text, each read alone: blocks at `starts`, cut into windows of L
+ * inputs. */
+static double mean_of_blocks(struct model *m, const alibi_corpus *c, const int64_t *starts,
+                             int count, int64_t size, int64_t L)
 {
-    struct model *m = new_model("alibi");
-    alibi_corpus *c = new_corpus(story);
-    struct alibi_eval_result r = evaluate(m, c, (struct alibi_eval){ .length = 10, .tokens = 25 });
     float nll[TOKENS_MAX];
     double sum = 0;
 
-    (void)state;
-    for (int64_t start = 0; start < 25; start += 10) {
-        int64_t inputs = start == 20 ? 5 : 10;
+    for (int k = 0; k < count; k++)
+        for (int64_t from = 0; from < size; from += L) {
+            int64_t inputs = size - from < L ? size - from : L;
 
-        window_losses(m, c, start, inputs, nll);
-        for (int64_t i = 0; i < inputs; i++)
-            sum += nll[i];
-    }
-    assert_int_equal(r.tokens, 25);
-    assert_close_relative(r.nll, sum / 25, 1e-6);
+            window_losses(m, c, starts[k] + from, inputs, nll);
+            for (int64_t i = 0; i < inputs; i++)
+                sum += nll[i];
+        }
+    return sum / (double)(count * size);
+}
+
+static void a_cap_scores_blocks_over_the_whole_text(void **state)
+{
+    struct model *m = new_model("alibi");
+    alibi_corpus *c = new_corpus(story);
+    int64_t n = corpus_span(c, ALIBI_ALL).count - 1;
+    const int64_t starts[] = { 0, (n - 12) / 2, n - 12 };
+    struct alibi_eval eval = { .length = 5, .tokens = 40, .block = 12 };
+    struct alibi_eval_result r = evaluate(m, c, eval);
+    char text[128];
+
+    (void)state;
+    assert_int_equal(r.tokens, 36);
+    assert_true(r.blocks == 3 && r.block == 12 && r.available == n);
+    assert_close_relative(r.nll, mean_of_blocks(m, c, starts, 3, 12, 5), 1e-6);
+    alibi_eval_describe(&r, text, sizeof text);
+    assert_string_equal(text, "3 blocks of 12 tokens over the whole split");
+    alibi_corpus_free(c);
+    model_free(m);
+}
+
+static void a_single_block_is_from_the_middle_and_a_contiguous_one_from_the_start(void **state)
+{
+    struct model *m = new_model("alibi");
+    alibi_corpus *c = new_corpus(story);
+    int64_t n = corpus_span(c, ALIBI_ALL).count - 1;
+    struct alibi_eval eval = { .length = 10, .tokens = 25, .block = 30 };
+    struct alibi_eval_result middle = evaluate(m, c, eval), start;
+    char text[128];
+
+    (void)state;
+    eval.contiguous = true;
+    start = evaluate(m, c, eval);
+    assert_true(middle.tokens == 25 && start.tokens == 25);
+    assert_close_relative(middle.nll, mean_of_blocks(m, c, (int64_t[]){ (n - 25) / 2 }, 1, 25, 10),
+                          1e-6);
+    assert_close_relative(start.nll, mean_of_blocks(m, c, (int64_t[]){ 0 }, 1, 25, 10), 1e-6);
+    alibi_eval_describe(&middle, text, sizeof text);
+    assert_non_null(strstr(text, "25 tokens from the middle"));
+    alibi_eval_describe(&start, text, sizeof text);
+    assert_non_null(strstr(text, "25 tokens from the start"));
+    alibi_corpus_free(c);
+    model_free(m);
+}
+
+/* Parts match, so their differences can be taken; and the text of the tokens is the same. */
+static void every_length_and_protocol_scores_the_same_tokens(void **state)
+{
+    struct model *m = new_model("alibi");
+    alibi_corpus *c = new_corpus(story);
+    struct alibi_eval eval = { .length = 32, .tokens = 100, .block = 32 };
+    struct alibi_eval_result whole = evaluate(m, c, eval);
+
+    (void)state;
+    for (eval.length = 1; eval.length <= 32; eval.length = 2 * eval.length + 1)
+        for (eval.stride = 1; eval.stride <= eval.length; eval.stride += 3) {
+            struct alibi_eval_result r;
+            double difference, error;
+
+            eval.protocol = eval.stride == 1 ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING;
+            r = evaluate(m, c, eval);
+            assert_true(r.tokens == 96 && r.words == whole.words && r.bytes == whole.bytes);
+            assert_true(alibi_eval_difference(&r, &whole, &difference, &error));
+            assert_true(difference == r.nll - whole.nll && isfinite(error));
+        }
+    alibi_corpus_free(c);
+    model_free(m);
+}
+
+/* In a block, sliding by one reads the L tokens before every target, those before the block too. */
+static void a_sliding_window_takes_its_context_from_before_the_block(void **state)
+{
+    enum { LENGTH = 7, SIZE = 10 };
+    struct model *m = new_model("rotary");
+    alibi_corpus *c = new_corpus(story);
+    int64_t n = corpus_span(c, ALIBI_ALL).count - 1;
+    const int64_t starts[] = { 0, (n - SIZE) / 2, n - SIZE };
+    struct alibi_eval eval = {
+        .length = LENGTH, .protocol = ALIBI_SLIDING, .stride = 1, .tokens = 30, .block = SIZE
+    };
+    struct alibi_eval_result r = evaluate(m, c, eval);
+    double sum = 0;
+
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (int64_t target = starts[k] + 1; target <= starts[k] + SIZE; target++) {
+            int64_t inputs = target < LENGTH ? target : LENGTH;
+            float nll[TOKENS_MAX];
+
+            window_losses(m, c, target - inputs, inputs, nll);
+            sum += nll[inputs - 1];
+        }
+    assert_int_equal(r.tokens, 30);
+    assert_close_relative(r.nll, sum / 30, 1e-6);
     alibi_corpus_free(c);
     model_free(m);
 }
@@ -353,46 +417,49 @@ static void losses_fall_into_bins_that_double(void **state)
     model_free(m);
 }
 
-/* Two windows with sums 4 over 2 tokens and 9 over 3: R = 13/5, deviations 4 - 2R = -1.2 and 9 - 3R
- * = 1.2. */
-static void the_standard_error_is_that_of_a_ratio_over_windows(void **state)
-{
-    struct score s = { 0 };
-    struct alibi_eval_result r = { 0 };
-
-    (void)state;
-    assert_true(score_window(&s, (float[]){ 1, 3 }, 0, 2, 0));
-    assert_true(score_window(&s, (float[]){ 2, 3, 4 }, 0, 3, 0));
-    score_result(&s, 3, 1, 5, &r);
-    assert_close(r.nll, 13.0 / 5, 1e-12);
-    assert_close(r.standard_error, sqrt(2 * (1.2 * 1.2 + 1.2 * 1.2)) / 5, 1e-12);
-}
-
-static void the_standard_error_of_one_window_is_that_of_its_tokens(void **state)
-{
-    struct score s = { 0 };
-    struct alibi_eval_result r = { 0 };
-
-    (void)state;
-    assert_true(score_window(&s, (float[]){ 1, 2, 6 }, 0, 3, 0));
-    score_result(&s, 3, 1, 3, &r);
-    assert_close(r.nll, 3, 1e-12);
-    assert_close(r.standard_error, sqrt(14.0 / 2 / 3), 1e-12);
-}
-
 static void perplexities_that_overflow_are_infinite(void **state)
 {
-    struct score s = { 0 };
+    const struct window w = { .inputs = 2 };
+    struct score s = { .blocks = blocks_of(2, 0, 0, false) };
     struct alibi_eval_result r = { 0 };
 
     (void)state;
-    assert_true(score_window(&s, (float[]){ 2000, 2000 }, 0, 2, 0));
+    assert_true(score_window(&s, (float[]){ 2000, 2000 }, &w, 0));
     score_result(&s, 2, 0, 2, &r);
     assert_true(isinf(r.ppl) && isinf(r.word_ppl));
     assert_close(r.bits_per_byte, 2000 / M_LN2, 1e-9);
-    assert_false(score_window(&s, (float[]){ 1, NAN }, 0, 2, 0));
-    assert_false(score_window(&s, (float[]){ INFINITY, 1 }, 0, 2, 0));
+    assert_false(score_window(&s, (float[]){ 1, NAN }, &w, 0));
+    assert_false(score_window(&s, (float[]){ INFINITY, 1 }, &w, 0));
     assert_int_equal(s.tokens, 2);
+}
+
+/* Every token counts as often as it occurs in the training split, and one more. The first token of
+ * a split is not a target. */
+static void the_baseline_knows_how_frequent_tokens_are(void **state)
+{
+    struct alibi_eval eval = { .length = 4 };
+    alibi_corpus *c = new_corpus(story);
+    struct span train = corpus_span(c, ALIBI_TRAIN), valid = corpus_span(c, ALIBI_VALID);
+    int32_t seen[TOKENS_MAX], scored[TOKENS_MAX];
+    double nll, sum = 0;
+
+    (void)state;
+    assert_true(valid.count > 4);
+    span_read(train, 0, train.count, seen);
+    span_read(valid, 0, valid.count, scored);
+    for (int64_t i = 1; i < valid.count; i++) {
+        int count = 1;
+
+        for (int64_t j = 1; j < train.count; j++)
+            count += seen[j] == scored[i];
+        sum -= log(count / (double)(train.count - 1 + V));
+    }
+    assert_ok(alibi_corpus_unigram(c, ALIBI_VALID, &eval, &nll));
+    assert_close_relative(nll, sum / (double)(valid.count - 1), 1e-12);
+    eval.tokens = 4;
+    assert_ok(alibi_corpus_unigram(c, ALIBI_VALID, &eval, &nll));
+    assert_true(nll > 0);
+    alibi_corpus_free(c);
 }
 
 /* ---- what is refused, noted, reported */
@@ -417,6 +484,10 @@ static void options_out_of_range_are_named(void **state)
                  "scoring 7 tokens");
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = -1 }), ALIBI_USAGE,
                  "scoring -1 tokens");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .tokens = -1 }),
+                 ALIBI_USAGE, "scoring -1 tokens");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = 16, .block = 7 }),
+                 ALIBI_USAGE, "block of 7 tokens");
     alibi_corpus_free(c);
     model_free(m);
 }
@@ -474,8 +545,8 @@ static void a_loss_that_is_not_finite_names_its_window(void **state)
 
     (void)state;
     assert_ok(cpu.ops->fill(&cpu, row, (double)NAN));
-    snprintf(window, sizeof window, "window %lld (tokens %lld to", (long long)(at / 8),
-             (long long)(at / 8 * 8));
+    snprintf(window, sizeof window, "window of tokens %lld to %lld", (long long)(at / 8 * 8),
+             (long long)(at / 8 * 8 + 8));
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8 }), ALIBI_NUMERIC, window);
     alibi_corpus_free(c);
     model_free(m);
@@ -592,9 +663,11 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_target_is_scored_exactly_once),
         cmocka_unit_test(every_token_but_the_first_is_counted_for_awkward_sizes),
-        cmocka_unit_test(a_cap_scores_the_first_tokens),
+        cmocka_unit_test(a_cap_scores_blocks_over_the_whole_text),
+        cmocka_unit_test(a_single_block_is_from_the_middle_and_a_contiguous_one_from_the_start),
+        cmocka_unit_test(every_length_and_protocol_scores_the_same_tokens),
+        cmocka_unit_test(a_sliding_window_takes_its_context_from_before_the_block),
         cmocka_unit_test(windows_evaluated_together_equal_those_evaluated_alone),
         cmocka_unit_test(sliding_by_one_gives_each_token_the_full_context),
         cmocka_unit_test(sliding_by_the_length_is_nonoverlapping),
@@ -602,9 +675,8 @@ int main(void)
         cmocka_unit_test(words_and_bytes_are_those_of_the_scored_text),
         cmocka_unit_test(words_and_bytes_do_not_depend_on_the_tokenizer),
         cmocka_unit_test(losses_fall_into_bins_that_double),
-        cmocka_unit_test(the_standard_error_is_that_of_a_ratio_over_windows),
-        cmocka_unit_test(the_standard_error_of_one_window_is_that_of_its_tokens),
         cmocka_unit_test(perplexities_that_overflow_are_infinite),
+        cmocka_unit_test(the_baseline_knows_how_frequent_tokens_are),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(a_text_shorter_than_the_length_is_named_with_both),
         cmocka_unit_test(another_vocabulary_is_refused),
