@@ -89,18 +89,23 @@ static struct dropout dropout_of(double p)
 
 static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
 
-/* ---- embedding. option: 1 with a table of positions */
+/* ---- embedding. option: 1 with a table of positions; 2 ids as words are distributed, 4 one id:
+ * many rows of dy add to the same row of dweight */
 
 static bool make_embedding(struct op_case *c)
 {
     int64_t B = c->n[0], L = c->n[1], C = c->n[2], V = c->n[3];
     enum dtype T = c->type, S = dtype_sums(T);
     struct tensor batch = tensor_3(NULL, T, B, L, C);
+    struct operand *tokens;
 
     c->args.embedding.start = START;
     c->args.embedding.scale = 1.25;
     ADD(c, embedding, y, batch, OUT, UNUSED);
-    ADD(c, embedding, tokens, matrix(DTYPE_I32, B, L), IN, IN)->below = V;
+    tokens = ADD(c, embedding, tokens, matrix(DTYPE_I32, B, L), IN, IN);
+    tokens->below = c->option & 4 ? 1 : V;
+    tokens->zipf = c->option & 2;
+    say(c, "%s", c->option & 4 ? " one id" : c->option & 2 ? " zipf" : "");
     ADD(c, embedding, weight, matrix(T, V, C), IN, UNUSED);
     ADD(c, embedding, dy, batch, UNUSED, IN);
     ADD(c, embedding, dweight, matrix(S, V, C), UNUSED, ADDED);
@@ -122,9 +127,9 @@ static alibi_status embedding_backward(struct device *dev, const union case_args
     return dev->ops->embedding_backward(dev, &a->embedding);
 }
 
-static const int64_t embedding_tests[][CASE_SIZES] = {
-    { 1, 1, 1, 1 }, { 2, 5, 7, 3 }, { 3, 50, 65, 11 }, { 2, 70, 400, 257 }, { 2, 0, 4, 4 }
-};
+static const int64_t embedding_tests[][CASE_SIZES] = { { 1, 1, 1, 1 },    { 2, 5, 7, 3 },
+                                                       { 3, 50, 65, 11 }, { 2, 70, 400, 257 },
+                                                       { 2, 0, 4, 4 },    { 2, 1031, 24, 257 } };
 static const int64_t embedding_bench[][CASE_SIZES] = { { 8, 512, 768, 50257 } };
 
 /* ---- linear. option: 1 bias; backward: 2 without dx, 4 without dweight; 8 decoding */
@@ -168,10 +173,10 @@ static alibi_status linear_backward(struct device *dev, const union case_args *a
     return dev->ops->linear_backward(dev, &a->linear);
 }
 
-static const int64_t linear_tests[][CASE_SIZES] = { { 1, 1, 1 },    { 1, 96, 67 },  { 2, 3, 5 },
-                                                    { 7, 65, 29 },  { 64, 64, 64 }, { 130, 33, 17 },
-                                                    { 0, 8, 8 },    { 5, 0, 3 },    { 5, 3, 0 },
-                                                    { 600, 20, 50 } };
+static const int64_t linear_tests[][CASE_SIZES] = {
+    { 1, 1, 1 }, { 1, 96, 67 }, { 2, 3, 5 }, { 7, 65, 29 },   { 64, 64, 64 },    { 130, 33, 17 },
+    { 0, 8, 8 }, { 5, 0, 3 },   { 5, 3, 0 }, { 600, 20, 50 }, { 128, 512, 256 }, { 37, 128, 1031 }
+};
 static const int64_t linear_bench[][CASE_SIZES] = { { 2048, 768, 3072 }, { 2048, 3072, 768 } };
 static const int64_t decoding_bench[][CASE_SIZES] = { { 1, 768, 3072 }, { 32, 768, 3072 } };
 
@@ -242,9 +247,9 @@ static alibi_status linear_activation_backward(struct device *dev, const union c
     return dev->ops->linear_activation_backward(dev, &a->linear_activation);
 }
 
-static const int64_t linear_activation_tests[][CASE_SIZES] = {
-    { 0, 3, 2 }, { 1, 1, 1 }, { 1, 96, 65 }, { 7, 33, 130 }, { 150, 20, 301 }
-};
+static const int64_t linear_activation_tests[][CASE_SIZES] = { { 0, 3, 2 },      { 1, 1, 1 },
+                                                               { 1, 96, 65 },    { 7, 33, 130 },
+                                                               { 150, 20, 301 }, { 64, 64, 256 } };
 static const int64_t linear_activation_bench[][CASE_SIZES] = { { 2048, 768, 3072 } };
 
 /* ---- norm. option: 1 RMS norm; 2 bias; 4 branch; 8 dropout on it; 16 sum is x or, without a
@@ -300,12 +305,13 @@ static alibi_status norm_backward(struct device *dev, const union case_args *a)
     return dev->ops->norm_backward(dev, &a->norm);
 }
 
-static const int64_t norm_tests[][CASE_SIZES] = {
-    { 0, 4 }, { 3, 1 }, { 2, 7 }, { 17, 16 }, { 5, 33 }, { 90, 401 }, { 700, 64 }, { 3, 4101 }
-};
+static const int64_t norm_tests[][CASE_SIZES] = { { 0, 4 },   { 3, 1 },    { 2, 7 },    { 17, 16 },
+                                                  { 5, 33 },  { 90, 401 }, { 700, 64 }, { 3, 4101 },
+                                                  { 6, 768 }, { 3, 4096 } };
 static const int64_t norm_bench[][CASE_SIZES] = { { 4096, 768 } };
 
-/* ---- activation. option: kind; 4 dx is x; 8 dx is dy */
+/* ---- activation. option: kind; 4 dx is x; 8 dx is dy; 12 forward of numbers where exp overflows
+ */
 
 static bool make_activation(struct op_case *c)
 {
@@ -315,14 +321,18 @@ static bool make_activation(struct op_case *c)
 
     if (place == 2 && kind == ALIBI_SWIGLU)
         return false;
+    if (place == 3 && (c->type == DTYPE_BF16 || rows * F < 64))
+        return false; /* errors are relative to the large results, not to the small ones */
     c->args.activation.kind = kind;
-    c->directions[0] = place == 0;
-    say(c, " %s%s", activation_names[kind], place == 0 ? "" : place == 1 ? " dx=x" : " dx=dy");
-    ADD(c, activation, x, x, IN, IN);
+    c->directions[0] = place == 0 || place == 3;
+    c->directions[1] = place < 3;
+    say(c, " %s%s", activation_names[kind],
+        (const char *[]){ "", " dx=x", " dx=dy", " large" }[place]);
+    ADD(c, activation, x, x, IN, IN)->size = place == 3 ? 300.0 : 1.7;
     ADD(c, activation, y, matrix(c->type, rows, F), OUT, UNUSED);
     ADD(c, activation, dy, matrix(c->type, rows, F), UNUSED, IN);
     ADD(c, activation, dx, x, UNUSED, OUT);
-    if (place > 0)
+    if (place == 1 || place == 2)
         share(c, "dx", place == 1 ? "x" : "dy", 1);
     return true;
 }
@@ -338,9 +348,8 @@ static alibi_status activation_backward(struct device *dev, const union case_arg
                                          a->activation.dy, a->activation.x);
 }
 
-static const int64_t activation_tests[][CASE_SIZES] = {
-    { 0, 3 }, { 1, 1 }, { 3, 37 }, { 2, 64 }, { 13, 4097 }
-};
+static const int64_t activation_tests[][CASE_SIZES] = { { 0, 3 },  { 1, 1 },     { 3, 37 },
+                                                        { 2, 64 }, { 13, 4097 }, { 5, 2048 } };
 static const int64_t activation_bench[][CASE_SIZES] = { { 4096, 3072 } };
 
 /* ---- residual. option: dropout of 0, 30 or 90 %; 3 y is x */
@@ -410,9 +419,9 @@ static alibi_status rotary_backward(struct device *dev, const union case_args *a
     return dev->ops->rotary(dev, a->rotary.dx, a->rotary.rotation, -1);
 }
 
-static const int64_t head_tests[][CASE_SIZES] = {
-    { 0, 3, 1, 2 }, { 1, 1, 1, 2 }, { 2, 5, 3, 6 }, { 3, 33, 2, 34 }, { 2, 70, 5, 64 }
-};
+static const int64_t head_tests[][CASE_SIZES] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2 },
+                                                  { 2, 5, 3, 6 },   { 3, 33, 2, 34 },
+                                                  { 2, 70, 5, 64 }, { 2, 128, 4, 128 } };
 static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
 
 /* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs */
@@ -558,7 +567,7 @@ static alibi_status bucket_backward(struct device *dev, const union case_args *a
 }
 
 static const int64_t bucket_tests[][CASE_SIZES] = {
-    { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 }, { 12, 300, 32 }
+    { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 }, { 12, 300, 32 }, { 16, 4096, 31 }
 };
 
 /* ---- cross-entropy. Backward is forward with dlogits. option: 1 dlogits is logits, and scores
@@ -577,7 +586,9 @@ static bool make_cross_entropy(struct op_case *c)
     targets = ADD(c, cross_entropy, targets, vector(DTYPE_I32, rows), IN, IN);
     targets->below = V;
     targets->or_none = true;
-    ADD(c, cross_entropy, nll, vector(dtype_sums(c->type), rows), OUT, OUT);
+    /* A difference of logits, which may be nothing. */
+    ADD(c, cross_entropy, nll, vector(dtype_sums(c->type), rows), OUT, OUT)->least =
+        c->option == 0 ? 5.0 : 100.0;
     ADD(c, cross_entropy, dlogits, matrix(c->type, rows, V), UNUSED, OUT);
     if (c->option > 0)
         share(c, "dlogits", "logits", 1);
@@ -589,8 +600,9 @@ static alibi_status cross_entropy(struct device *dev, const union case_args *a)
     return dev->ops->cross_entropy(dev, &a->cross_entropy);
 }
 
-static const int64_t cross_entropy_tests[][CASE_SIZES] = { { 0, 3 },  { 1, 1 },    { 7, 5 },
-                                                           { 9, 61 }, { 17, 257 }, { 3, 5003 } };
+static const int64_t cross_entropy_tests[][CASE_SIZES] = { { 0, 3 },    { 1, 1 },    { 7, 5 },
+                                                           { 9, 61 },   { 17, 257 }, { 3, 5003 },
+                                                           { 2, 50304 } };
 static const int64_t cross_entropy_bench[][CASE_SIZES] = { { 256, 50257 } };
 
 /* ---- optimizers. option: copy none, fp32 or bf16 */
@@ -686,11 +698,17 @@ static alibi_status sum_squares(struct device *dev, const union case_args *a)
 static const int64_t sum_tests[][CASE_SIZES] = { { 0 }, { 1 }, { 17 }, { 4097 }, { 1200007 } };
 static const int64_t sum_bench[][CASE_SIZES] = { { 1 << 24 } };
 
-/* ---- copy */
+/* ---- copy, fill. option: 1 from the type of sums, 2 from bf16 */
 
 static bool make_copy(struct op_case *c)
 {
-    VIEW(c, copy, x, c->n[0], c->n[1], c->n[2], c->n[3], IN, UNUSED);
+    enum dtype from = c->option == 1 ? dtype_sums(c->type) : DTYPE_BF16;
+    struct operand *x = VIEW(c, copy, x, c->n[0], c->n[1], c->n[2], c->n[3], IN, UNUSED);
+
+    if (c->option > 0 && c->type != DTYPE_F64) { /* double stays: it holds the other numbers */
+        say(c, c->option == 1 ? " from sums" : " from bf16");
+        x->shape.type = from;
+    }
     VIEW(c, copy, y, c->n[0], c->n[1], c->n[2], c->n[3], OUT, UNUSED);
     return true;
 }
@@ -698,6 +716,18 @@ static bool make_copy(struct op_case *c)
 static alibi_status copy(struct device *dev, const union case_args *a)
 {
     return dev->ops->copy(dev, a->copy.y, a->copy.x);
+}
+
+static bool make_fill(struct op_case *c)
+{
+    c->args.copy.value = 0.1;
+    ADD(c, copy, y, vector(c->type, c->n[0]), OUT, UNUSED);
+    return true;
+}
+
+static alibi_status fill(struct device *dev, const union case_args *a)
+{
+    return dev->ops->fill(dev, a->copy.y, a->copy.value);
 }
 
 /* ---- the list */
@@ -708,8 +738,8 @@ static alibi_status copy(struct device *dev, const union case_args *a)
 
 /* clang-format off */
 const struct operation operations[] = {
-    { "embedding", "B L C V", 2, make_embedding, { embedding_forward, embedding_backward },
-      { 2e-7, 1e-6 }, .roundings = 1, TESTS(embedding_tests), BENCH(embedding_bench, 1) },
+    { "embedding", "B L C V", 6, make_embedding, { embedding_forward, embedding_backward },
+      { 2e-7, 2e-6 }, .roundings = 1, TESTS(embedding_tests), BENCH(embedding_bench, 1) },
     { "linear", "rows in out", 10, make_linear, { linear_forward, linear_backward },
       { 1e-6, 1e-6 }, .roundings = 1, .blas = true, TESTS(linear_tests), BENCH(linear_bench, 1) },
     { "linear_decoding", "rows in out", 10, make_linear, { linear_forward, NULL },
@@ -722,7 +752,7 @@ const struct operation operations[] = {
       TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
     { "norm", "rows C", 32, make_norm, { norm_forward, norm_backward },
       { 2e-6, 2e-6 }, .roundings = 2, TESTS(norm_tests), BENCH(norm_bench, 2) },
-    { "activation", "rows F", 12, make_activation, { activation_forward, activation_backward },
+    { "activation", "rows F", 16, make_activation, { activation_forward, activation_backward },
       { 1e-6, 1e-6 }, .roundings = 1, TESTS(activation_tests), BENCH(activation_bench, 0) },
     { "residual", "count", 6, make_residual, { residual_forward, residual_backward },
       { 2e-7, 2e-7 }, .roundings = 1, TESTS(residual_tests), BENCH(residual_bench, 1) },
@@ -743,8 +773,10 @@ const struct operation operations[] = {
       TESTS(sum_tests), BENCH(sum_bench, 0) },
     { "sum_squares", "count", 1, make_sum, { sum_squares, NULL }, { 1e-6, 0 }, .roundings = 1,
       TESTS(sum_tests), BENCH(sum_bench, 0) },
-    { "copy", "B L H D", 1, make_copy, { copy, NULL }, { 0, 0 }, .roundings = 1,
+    { "copy", "B L H D", 3, make_copy, { copy, NULL }, { 0, 0 }, .roundings = 1,
       TESTS(head_tests), BENCH(head_bench, 0) },
+    { "fill", "count", 1, make_fill, { fill, NULL }, { 1e-7, 0 }, .roundings = 1,
+      TESTS(sum_tests) },
 };
 /* clang-format on */
 const int operation_count = (int)(sizeof operations / sizeof operations[0]);
@@ -795,7 +827,9 @@ void case_draw(const struct op_case *c, int i, enum role role, double *values)
     for (int64_t n = 0; n < tensor_count(o->shape); n++) {
         double u = random_uniform(SEED, stream, (uint64_t)n);
         if (o->shape.type == DTYPE_I32)
-            values[n] = o->or_none && n % 7 == 1 ? -1.0 : floor(u * (double)o->below);
+            values[n] = o->or_none && n % 7 == 1 ? -1.0
+                        : o->zipf                ? floor(pow((double)o->below, u)) - 1.0
+                                                 : floor(u * (double)o->below);
         else if (o->view && n % row >= used)
             values[n] = CASE_OUTSIDE;
         else if (role == OUT || role == SCRATCH)

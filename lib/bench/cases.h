@@ -33,9 +33,11 @@ struct operand {
     enum role role[2]; /* forward, backward */
     int64_t below;     /* I32: ids in 0..below-1 */
     bool or_none;      /* every seventh id is -1 */
+    bool zipf;         /* id n about as often as 1 / (n + 1) */
     double size;       /* numbers are between -size and size */
     bool positive;     /* between 0 and size */
     double limit;      /* on its error, where not the operation's */
+    double least;      /* its error is relative to at least this; 0: to its numbers */
     int same_as;       /* the operand whose tensor this one is; -1: its own */
 };
 
@@ -103,7 +105,7 @@ struct operation {
     case_fn *run[2];                 /* forward, backward or NULL */
     double limit[2]; /* on errors in fp32, relative to the largest number of an operand */
     int roundings;   /* in bf16: 0: the operation has no numbers of that type; 1: results are exact
-                        ones rounded; more: at most so many roundings   of the largest number off */
+                        ones rounded; more: at most so many roundings of the largest number off */
     bool blas;       /* CBLAS may choose the order of sums by the number of threads */
     const int64_t (*tests)[CASE_SIZES];
     int test_count;

@@ -33,7 +33,7 @@ static void check_forward(const struct op_case *c, struct numbers *before)
         assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
         struct numbers got = run(c, FORWARD, &dev, before);
         assert_true(report(c, FORWARD, cpu_set_name(s),
-                           largest_error(c, FORWARD, before, &got, &expected), 2e-6, NULL));
+                           largest_error(c, FORWARD, before, &got, &expected).error, 2e-6, NULL));
         numbers_free(&got);
     }
     numbers_free(&expected);

@@ -1,7 +1,6 @@
 /* test_cuda_attention.c - the GPU's attention against the reference in double precision: shapes
  * around tiles, every bias, views as the model has them, and skipped keys */
-#include "ops/calls.h"
-#include "ops/gpu.h"
+#include "ops/problem.h"
 #include "ops/ref/ref.h"
 
 #define STEEP 0.5
@@ -140,7 +139,9 @@ static alibi_status run_forward(struct device *dev, const struct problem *p, con
     a.skip.kept = present_if_any(t[FORWARD_KEPT]);
     if (tensor_count(t[FORWARD_NORMS]) > 0)
         TRY_RETURN(dev->ops->attention_norms(dev, a.skip.norms, a.k, 0, ragged_none()));
-    return attention_forward_of(dev, query_view(p, t[FORWARD_Y]), t[FORWARD_LSE], a);
+    a.y = query_view(p, t[FORWARD_Y]);
+    a.lse = t[FORWARD_LSE];
+    return dev->ops->attention_forward(dev, &a);
 }
 
 static double largest(const struct slot *s)
@@ -201,9 +202,14 @@ static alibi_status run_backward(struct device *dev, const struct problem *p,
             .layout = p->n[N_ROTATED] % 2 ? ALIBI_ROTARY_HALVES : ALIBI_ROTARY_PAIRS,
         };
     }
-    return attention_backward_of(dev, view(p, t, DQ_ROWS, 0), view(p, t, DQ_ROWS, 1),
-                                 view(p, t, DQ_ROWS, 2), present_if_any(t[DBIAS]),
-                                 query_view(p, t[DY_ROWS]), query_view(p, t[Y_ROWS]), t[LSE], a);
+    a.dq = view(p, t, DQ_ROWS, 0);
+    a.dk = view(p, t, DQ_ROWS, 1);
+    a.dv = view(p, t, DQ_ROWS, 2);
+    a.dbias = present_if_any(t[DBIAS]);
+    a.dy = query_view(p, t[DY_ROWS]);
+    a.y = query_view(p, t[Y_ROWS]);
+    a.lse = t[LSE];
+    return dev->ops->attention_backward(dev, &a);
 }
 
 /* y and lse are what the slots of a forward problem's solution hold. */

@@ -1,12 +1,16 @@
-/* Sessions: several sequences in one pass, scores, cancelling, and threads that share models. */
+/* Sessions: several sequences in one pass, scores, cancelling, and threads that share models. On
+ * the CPU, then on the GPU if there is one. */
 #include <omp.h>
 #include <pthread.h>
 
 #include "eval/eval.h"
+#include "ops/gpu.h"
 #include "training.h"
 #include "passes.h"
 
 enum { V = 257, SEQUENCES = 4, TOKENS = 24 };
+
+static alibi_device *device;
 
 static struct alibi_model new_model(const char *position, uint64_t seed)
 {
@@ -14,7 +18,7 @@ static struct alibi_model new_model(const char *position, uint64_t seed)
     struct alibi_model m = { 0 };
 
     c.max_length = 512;
-    assert_ok(model_new(&m.model, &c, &test_device()->device, DTYPE_F32, false));
+    assert_ok(model_new(&m.model, &c, &device->device, DTYPE_F32, false));
     randomise(m.model, seed, 0.3);
     assert_ok(tokenizer_new_bytes(&m.tokenizer));
     return m;
@@ -378,6 +382,16 @@ int main(void)
         cmocka_unit_test(threads_share_models_and_do_not_see_each_other),
     };
 
+    alibi_device *gpu_present = open_gpu();
+    int failed;
+
     omp_set_num_threads(1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    device = test_device();
+    failed = cmocka_run_group_tests_name("on the CPU", tests, NULL, NULL);
+    if (gpu_present) {
+        device = gpu_present;
+        failed += cmocka_run_group_tests_name("on the GPU", tests, NULL, NULL);
+    }
+    alibi_device_free(gpu_present);
+    return failed;
 }

@@ -18,9 +18,10 @@ struct attention_shape attention_shape_of(const struct attention_args *a)
 namespace
 {
 
+// Without a row there is nothing to do. Rows of width 0 still have a log-sum-exp.
 bool is_empty(const struct attention_args *a)
 {
-    return tensor_count(a->q) == 0 || a->k.shape[1] == 0;
+    return a->q.shape[0] == 0 || a->q.shape[1] == 0 || a->q.shape[2] == 0 || a->k.shape[1] == 0;
 }
 
 // Kernels count positions and rows in 32 bits.
@@ -39,7 +40,8 @@ alibi_status check_size(const struct attention_args *a)
 
 bool wgmma_serves(const struct context *c, const struct attention_args *a)
 {
-    return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] <= 128 && a->scale > 0 &&
+    return c->major == 9 && a->q.type == DTYPE_BF16 && a->q.shape[3] > 0 && a->q.shape[3] <= 128 &&
+           a->scale > 0 &&
            (a->bias.kind != BIAS_TABLE || a->bias.values.shape[1] <= TABLE_LARGEST) &&
            rows_are_aligned(a->q) && rows_are_aligned(a->k) && rows_are_aligned(a->v) &&
            rows_are_aligned(a->y);

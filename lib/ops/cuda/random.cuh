@@ -47,9 +47,11 @@ inline struct mask mask_of(struct dropout d)
                  d.p > 0.0 ? (float)(1.0 / (1.0 - d.p)) : 1.0f };
 }
 
-__device__ __forceinline__ float factor(const struct mask &m, uint32_t bits)
+// x after dropout. The product is rounded on its own, never fused with a sum that follows, so that
+// a residual has the same bits alone and inside a norm.
+__device__ __forceinline__ float dropped(float x, const struct mask &m, uint32_t bits)
 {
-    return bits < m.threshold ? 0.0f : m.kept;
+    return __fmul_rn(x, bits < m.threshold ? 0.0f : m.kept);
 }
 
 // Applies dropout to elements i..i+N-1. Four neighbours share one random block, so i must be a
@@ -60,15 +62,15 @@ __device__ __forceinline__ void drop(float (&x)[N], const struct mask &m, int64_
     if constexpr (N == 1) {
         const uint4 r = philox(m.seed, m.stream, (uint64_t)i >> 2);
         const int place = (int)(i & 3);
-        x[0] *= factor(m, place == 0 ? r.x : place == 1 ? r.y : place == 2 ? r.z : r.w);
+        x[0] = dropped(x[0], m, place == 0 ? r.x : place == 1 ? r.y : place == 2 ? r.z : r.w);
     } else {
 #pragma unroll
         for (int k = 0; k < N; k += 4) {
             const uint4 r = philox(m.seed, m.stream, (uint64_t)(i + k) >> 2);
-            x[k] *= factor(m, r.x);
-            x[k + 1] *= factor(m, r.y);
-            x[k + 2] *= factor(m, r.z);
-            x[k + 3] *= factor(m, r.w);
+            x[k] = dropped(x[k], m, r.x);
+            x[k + 1] = dropped(x[k + 1], m, r.y);
+            x[k + 2] = dropped(x[k + 2], m, r.z);
+            x[k + 3] = dropped(x[k + 3], m, r.w);
         }
     }
 }
