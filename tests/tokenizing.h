@@ -7,7 +7,9 @@
 
 #include "text/shards.h"
 
-enum { FILES = 3, BLOCK = 8 << 20 };
+enum { FILES = 3 };
+
+static struct tokenize_limits limits; /* the usual ones, unless a test changes them */
 
 /* ---- text: words of one to nine letters, some of several bytes, in lines, some of them blank */
 
@@ -104,6 +106,7 @@ static inline int set_up(void **state)
     struct corpus *c = calloc(1, sizeof *c);
 
     assert_non_null(c);
+    limits = tokenize_limits_usual;
     c->folder = fast_folder();
     for (int i = 0; i < FILES; i++) {
         char name[24];
@@ -131,7 +134,6 @@ static inline int tear_down(void **state)
         alibi_tokenizer_free(c->tokenizers[i]);
     remove_temporary_folder(c->folder);
     free(c);
-    encoding_block_bytes = BLOCK;
     test_watch(NULL, NULL, NULL);
     return alibi_memory_now() != 0;
 }
@@ -267,10 +269,10 @@ static inline alibi_status begin(struct corpus *c, const char *folder)
     struct alibi_tokenize_result result;
     alibi_status status;
 
-    encoding_block_bytes = 1000;
+    limits.block_bytes = 1000;
     test_watch(&s, stop_at_report, NULL);
-    status =
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &result, test_call());
+    status = tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &result,
+                             test_call());
     test_watch(NULL, NULL, NULL);
     return status;
 }

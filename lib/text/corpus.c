@@ -184,7 +184,7 @@ static alibi_status add_source(alibi_corpus *c, struct source *source, struct en
     struct encoded some;
 
     TRY(need_tokenizer(c));
-    TRY(encoding_open(&encoding, source, c->tokenizer));
+    TRY(encoding_open(&encoding, source, c->tokenizer, ENCODING_BLOCK_BYTES));
     do {
         TRY(encoding_next(encoding, &some));
         if (ends != NULL)

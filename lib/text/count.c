@@ -59,26 +59,20 @@ static uint32_t *find_slot(const struct tally_shard *s, const struct piece *p)
     return slot;
 }
 
-static alibi_status grow(struct tally_shard *s)
-{
-    int64_t capacity = s->capacity > 0 ? 2 * s->capacity : PIECES_FIRST;
-
-    TRY_RETURN(mem_grow((void **)&s->pieces, (size_t)s->count * sizeof *s->pieces,
-                        (size_t)capacity * sizeof *s->pieces, "the pieces of a text"));
-    TRY_RETURN(hash_init(&s->table, capacity, "the pieces of a text"));
-    s->capacity = capacity;
-    for (int64_t i = 0; i < s->count; i++)
-        *find_slot(s, &s->pieces[i]) = (uint32_t)i + 1;
-    return ALIBI_OK;
-}
-
 static alibi_status tally_piece(struct tally_shard *s, const struct piece *p, bool copy)
 {
     uint32_t *slot;
     struct piece kept = *p;
 
-    if (s->count == s->capacity)
-        TRY_RETURN(grow(s));
+    if (s->count == s->capacity) {
+        int64_t capacity = s->capacity > 0 ? 2 * s->capacity : PIECES_FIRST;
+        TRY_RETURN(mem_grow((void **)&s->pieces, (size_t)s->count * sizeof *s->pieces,
+                            (size_t)capacity * sizeof *s->pieces, "the pieces of a text"));
+        TRY_RETURN(hash_init(&s->table, capacity, "the pieces of a text"));
+        s->capacity = capacity;
+        for (int64_t i = 0; i < s->count; i++)
+            *find_slot(s, &s->pieces[i]) = (uint32_t)i + 1;
+    }
     slot = find_slot(s, p);
     if (*slot != 0) {
         s->pieces[*slot - 1].count += p->count;
@@ -131,27 +125,21 @@ size_t tally_bytes(const struct tally *t)
     return bytes;
 }
 
-static alibi_status drop_from_shard(struct tally_shard *s, int64_t floor)
-{
-    struct tally_shard fresh = { 0 };
-
-    for (int64_t i = 0; i < s->count; i++) {
-        alibi_status status =
-            s->pieces[i].count > floor ? tally_piece(&fresh, &s->pieces[i], true) : ALIBI_OK;
-        if (status != ALIBI_OK) {
-            tally_shard_fini(&fresh);
-            return status;
-        }
-    }
-    tally_shard_fini(s);
-    *s = fresh;
-    return ALIBI_OK;
-}
-
 alibi_status tally_drop(struct tally *t, int64_t floor)
 {
-    for (int i = 0; i < TALLY_SHARDS; i++)
-        TRY_RETURN(drop_from_shard(&t->shards[i], floor));
+    for (int k = 0; k < TALLY_SHARDS; k++) {
+        struct tally_shard *s = &t->shards[k], fresh = { 0 };
+        for (int64_t i = 0; i < s->count; i++) {
+            alibi_status status =
+                s->pieces[i].count > floor ? tally_piece(&fresh, &s->pieces[i], true) : ALIBI_OK;
+            if (status != ALIBI_OK) {
+                tally_shard_fini(&fresh);
+                return status;
+            }
+        }
+        tally_shard_fini(s);
+        *s = fresh;
+    }
     return ALIBI_OK;
 }
 
@@ -191,7 +179,6 @@ struct counting {
     struct tally *parts;     /* [part_count] */
     int64_t part_count;
     bool noted; /* that pieces were dropped */
-    double began;
     const struct alibi_call *call;
 };
 
@@ -244,15 +231,6 @@ static alibi_status cut_words(void *user, int thread, int64_t part, const struct
     return ALIBI_OK;
 }
 
-static alibi_status make_room(struct counting *c, int64_t parts)
-{
-    int64_t before = c->part_count;
-
-    TRY_RETURN(RESERVE_ARRAY(&c->parts, &c->part_count, parts, "the pieces of a text"));
-    memset(c->parts + before, 0, (size_t)(c->part_count - before) * sizeof *c->parts);
-    return ALIBI_OK;
-}
-
 static alibi_status merge_parts(struct counting *c)
 {
     struct failure *failures = NULL;
@@ -279,9 +257,19 @@ static bool beyond(const struct counting *c, int share)
            tally_bytes(c->total) > c->limits->bytes / (size_t)share;
 }
 
-/* Which pieces are dropped depends on their counts alone, not on the number of threads. */
-static alibi_status keep_within_limits(struct counting *c)
+static alibi_status count_block(struct counting *c)
 {
+    struct stretch_work work = { c, begin_part, c->cutters != NULL ? cut_pieces : cut_words, NULL };
+    int64_t before = c->part_count;
+    alibi_status status;
+
+    TRY_RETURN(
+        RESERVE_ARRAY(&c->parts, &c->part_count, c->stretches->count, "the pieces of a text"));
+    memset(c->parts + before, 0, (size_t)(c->part_count - before) * sizeof *c->parts);
+    status = stretches_run(c->stretches, &work);
+    if (status != ALIBI_OK)
+        return stretches_fail(c->stretches, c->source, status);
+    TRY_RETURN(merge_parts(c));
     if (!beyond(c, 1))
         return ALIBI_OK;
     if (!c->noted)
@@ -291,22 +279,10 @@ static alibi_status keep_within_limits(struct counting *c)
             "dropped",
             (long long)c->limits->pieces, c->limits->bytes);
     c->noted = true;
+    /* Which ones depends on their counts alone, not on the number of threads. */
     for (int64_t floor = 1; beyond(c, 2); floor *= 2)
         TRY_RETURN(tally_drop(c->total, floor));
     return ALIBI_OK;
-}
-
-static alibi_status count_block(struct counting *c)
-{
-    struct stretch_work work = { c, begin_part, c->cutters != NULL ? cut_pieces : cut_words, NULL };
-    alibi_status status;
-
-    TRY_RETURN(make_room(c, c->stretches->count));
-    status = stretches_run(c->stretches, &work);
-    if (status != ALIBI_OK)
-        return stretches_fail(c->stretches, c->source, status);
-    TRY_RETURN(merge_parts(c));
-    return keep_within_limits(c);
 }
 
 static alibi_status read_block(void *user)
@@ -316,21 +292,14 @@ static alibi_status read_block(void *user)
     return source_read(c->source, &c->block, c->limits->block_bytes);
 }
 
-static void show_progress(const struct counting *c, int64_t done)
-{
-    int64_t total = source_bytes_total(c->source);
-    double seconds = clock_seconds() - c->began;
-    double left = done > 0 && total > done ? seconds * (double)(total - done) / (double)done : 0;
-    struct alibi_progress p = { "tokenizer", "bytes", done, total, seconds, left, 0, NAN };
-
-    call_progress(c->call, &p);
-}
-
+/* Each block is counted while the worker reads the next one. */
 static alibi_status count_blocks(struct counting *c)
 {
+    double began = clock_seconds();
+
     worker_start(c->worker, read_block, c);
     for (;;) {
-        int64_t done;
+        struct alibi_progress p = { .task = "tokenizer", .unit = "bytes", .loss = NAN };
         TRY_RETURN(worker_wait(c->worker));
         source_tell(c->source);
         if (c->block.bytes == 0 && c->block.end_count == 0)
@@ -338,49 +307,39 @@ static alibi_status count_blocks(struct counting *c)
         if (call_stopped(c->call))
             return fail(ALIBI_INTERRUPTED, "stopped while the text was read; nothing is saved");
         TRY_RETURN(stretches_take(c->stretches, &c->block));
-        done = source_bytes_done(c->source); /* before the worker starts again */
+        p.done = source_bytes_done(c->source); /* before the worker starts again */
+        p.total = source_bytes_total(c->source);
         worker_start(c->worker, read_block, c);
         TRY_RETURN(count_block(c));
-        show_progress(c, done);
+        p.seconds = clock_seconds() - began;
+        if (p.done > 0 && p.total > p.done)
+            p.seconds_left = p.seconds * (double)(p.total - p.done) / (double)p.done;
+        call_progress(c->call, &p);
     }
-}
-
-static alibi_status new_cutters(struct counting *c, const struct pattern *pattern)
-{
-    if (pattern == NULL)
-        return ALIBI_OK;
-    TRY_RETURN(NEW_ZERO_ARRAY(&c->cutters, c->stretches->threads, "cutters"));
-    for (int i = 0; i < c->stretches->threads; i++)
-        TRY_RETURN(cutter_new(&c->cutters[i], pattern));
-    return ALIBI_OK;
-}
-
-static void counting_fini(struct counting *c)
-{
-    worker_free(c->worker); /* first: it waits for a read that is still under way */
-    for (int i = 0; c->cutters != NULL && i < c->stretches->threads; i++)
-        cutter_free(c->cutters[i]);
-    for (int64_t i = 0; i < c->part_count; i++)
-        tally_fini(&c->parts[i]);
-    mem_free(c->cutters);
-    mem_free(c->parts);
-    stretches_free(c->stretches);
-    block_fini(&c->block);
 }
 
 alibi_status count_pieces(struct tally *t, struct source *source, const struct pattern *pattern,
                           const struct tally_limits *limits, const struct alibi_call *call)
 {
     alibi_status status;
-    struct counting c = {
-        .total = t, .source = source, .limits = limits, .began = clock_seconds(), .call = call
-    };
+    struct counting c = { .total = t, .source = source, .limits = limits, .call = call };
 
     TRY(stretches_new(&c.stretches));
-    TRY(new_cutters(&c, pattern));
+    if (pattern != NULL)
+        TRY(NEW_ZERO_ARRAY(&c.cutters, c.stretches->threads, "cutters"));
+    for (int i = 0; pattern != NULL && i < c.stretches->threads; i++)
+        TRY(cutter_new(&c.cutters[i], pattern));
     TRY(worker_new(&c.worker));
     TRY(count_blocks(&c));
 out:
-    counting_fini(&c);
+    worker_free(c.worker); /* first: it waits for a read that is still under way */
+    for (int i = 0; c.cutters != NULL && i < c.stretches->threads; i++)
+        cutter_free(c.cutters[i]);
+    for (int64_t i = 0; i < c.part_count; i++)
+        tally_fini(&c.parts[i]);
+    mem_free(c.cutters);
+    mem_free(c.parts);
+    stretches_free(c.stretches);
+    block_fini(&c.block);
     return status;
 }

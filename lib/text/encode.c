@@ -10,8 +10,6 @@
 
 #include "text/source.h"
 
-size_t encoding_block_bytes = 8 << 20;
-
 /* The result of one part. */
 struct part_ids {
     struct ids ids;
@@ -22,6 +20,7 @@ struct part_ids {
 
 struct encoding {
     struct source *source;
+    size_t block_bytes; /* of text read at a time */
     struct worker *reader;
     struct block block; /* the reader's, from worker_start() to worker_wait() */
     struct stretches *stretches;
@@ -40,26 +39,22 @@ static alibi_status read_block(void *user)
 {
     struct encoding *e = user;
 
-    return source_read(e->source, &e->block, encoding_block_bytes);
+    return source_read(e->source, &e->block, e->block_bytes);
 }
 
-static alibi_status new_encoders(struct encoding *e, const alibi_tokenizer *t)
-{
-    TRY_RETURN(NEW_ZERO_ARRAY(&e->encoders, e->stretches->threads, "a list of encoders"));
-    for (int i = 0; i < e->stretches->threads; i++)
-        TRY_RETURN(encoder_new(&e->encoders[i], t));
-    return ALIBI_OK;
-}
-
-alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t)
+alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t,
+                           size_t block_bytes)
 {
     alibi_status status;
     struct encoding *e = NULL;
 
     TRY(NEW_ZERO_ARRAY(&e, 1, "an encoding"));
     e->source = source;
+    e->block_bytes = block_bytes;
     TRY(stretches_new(&e->stretches));
-    TRY(new_encoders(e, t));
+    TRY(NEW_ZERO_ARRAY(&e->encoders, e->stretches->threads, "a list of encoders"));
+    for (int i = 0; i < e->stretches->threads; i++)
+        TRY(encoder_new(&e->encoders[i], t));
     TRY(worker_new(&e->reader));
     worker_start(e->reader, read_block, e);
     *out = e;
@@ -96,19 +91,6 @@ void encoding_set_within_word(struct encoding *e)
 
 /* ---- one part, on one thread */
 
-/* Words that begin in text[from..stop): at a byte that is not blank, after one that is. */
-static int64_t count_words(const char *text, size_t from, size_t stop, bool within)
-{
-    int64_t words = 0;
-
-    for (size_t i = from; i < stop; i++) {
-        bool blank = is_white_space(text[i]);
-        words += !blank && !within;
-        within = !blank;
-    }
-    return words;
-}
-
 static alibi_status begin_part(void *user, int thread, int64_t part)
 {
     struct part_ids *p = &((struct encoding *)user)->parts[part];
@@ -120,25 +102,23 @@ static alibi_status begin_part(void *user, int thread, int64_t part)
     return ALIBI_OK;
 }
 
-/* The byte before `from` is known, except at the start of a document, and where the source was
+/* Encodes, and counts the words that begin here: at a byte that is not blank, after one that is.
+ * The byte before `from` is known, except at the start of a document, and where the source was
  * sought into one. */
-static bool begins_within_word(const struct encoding *e, const struct stretch *s)
-{
-    const struct stretches *all = e->stretches;
-
-    if (s->from > 0)
-        return !is_white_space(s->text[s->from - 1]);
-    return all->from == 0 && s->text == all->text && e->within_word;
-}
-
 static alibi_status run_part(void *user, int thread, int64_t part, const struct stretch *s,
                              size_t *reached)
 {
     struct encoding *e = user;
     struct part_ids *p = &e->parts[part];
+    bool at_start = e->stretches->from == 0 && s->text == e->stretches->text;
+    bool within = s->from > 0 ? !is_white_space(s->text[s->from - 1]) : at_start && e->within_word;
 
     TRY_RETURN(encoder_run(e->encoders[thread], s, &p->ids, reached));
-    p->words += count_words(s->text, s->from, *reached, begins_within_word(e, s));
+    for (size_t i = s->from; i < *reached; i++) {
+        bool blank = is_white_space(s->text[i]);
+        p->words += !blank && !within;
+        within = !blank;
+    }
     return ALIBI_OK;
 }
 
@@ -155,15 +135,6 @@ static alibi_status end_document(void *user, int thread, int64_t part, struct sl
 
 /* ---- all parts of a block */
 
-static alibi_status reserve_parts(struct encoding *e, int64_t count)
-{
-    int64_t before = e->part_capacity;
-
-    TRY_RETURN(RESERVE_ARRAY(&e->parts, &e->part_capacity, count, "ids of parts"));
-    memset(e->parts + before, 0, (size_t)(e->part_capacity - before) * sizeof *e->parts);
-    return ALIBI_OK;
-}
-
 /* The memory of a long piece is not kept. */
 static void drop_large(struct ids *ids, int64_t most)
 {
@@ -173,17 +144,7 @@ static void drop_large(struct ids *ids, int64_t most)
     *ids = (struct ids){ 0 };
 }
 
-static alibi_status join_part(struct encoding *e, struct part_ids *p)
-{
-    TRY_RETURN(RESERVE_ARRAY(&e->ends, &e->end_capacity, e->end_count + p->end_count,
-                             "ends of documents"));
-    for (int64_t i = 0; i < p->end_count; i++)
-        e->ends[e->end_count++] = e->ids.count + p->ends[i];
-    TRY_RETURN(ids_append(&e->ids, p->ids.at, p->ids.count));
-    drop_large(&p->ids, 4 * PART_BYTES);
-    return ALIBI_OK;
-}
-
+/* Joins the results of all parts, in the order of the text. */
 static alibi_status join_parts(struct encoding *e, int64_t *words)
 {
     const struct stretches *s = e->stretches;
@@ -193,83 +154,70 @@ static alibi_status join_parts(struct encoding *e, int64_t *words)
         total += e->parts[i].ids.count;
     TRY_RETURN(ids_reserve(&e->ids, total));
     for (int64_t i = 0; i < s->count; i++) {
-        TRY_RETURN(join_part(e, &e->parts[i]));
-        *words += e->parts[i].words;
+        struct part_ids *p = &e->parts[i];
+        TRY_RETURN(RESERVE_ARRAY(&e->ends, &e->end_capacity, e->end_count + p->end_count,
+                                 "ends of documents"));
+        for (int64_t k = 0; k < p->end_count; k++)
+            e->ends[e->end_count++] = e->ids.count + p->ends[k];
+        TRY_RETURN(ids_append(&e->ids, p->ids.at, p->ids.count));
+        *words += p->words;
+        drop_large(&p->ids, 4 * PART_BYTES);
     }
     return ALIBI_OK;
 }
 
-/* Whether the next text begins within a word. */
-static bool ends_within_word(const struct stretches *s, bool before)
-{
-    if (s->reached == s->from && s->end_count == 0)
-        return before;
-    if (s->end_count > 0 && s->ends[s->end_count - 1] == s->reached)
-        return false;
-    return !is_white_space(s->text[s->reached - 1]);
-}
-
-/* The rest of the text is encoded with the next block. The bound keeps a document without cuts from
- * filling the memory. */
-static alibi_status check_left_over(struct encoding *e)
-{
-    struct stretches *s = e->stretches;
-    alibi_status status;
-
-    if (s->bytes - s->reached <= PIECE_MAX)
-        return ALIBI_OK;
-    s->failed = s->count - 1;
-    status = fail(ALIBI_BAD_INPUT,
-                  "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
-    return stretches_fail(s, e->source, status);
-}
-
-/* Encodes the text of stretches_take(), and adds it to `out`. */
+/* Encodes the text of stretches_take(), and adds it to `out`. The rest of the text is encoded with
+ * the next block. */
 static alibi_status encode_text(struct encoding *e, struct encoded *out)
 {
     struct stretches *s = e->stretches;
     struct stretch_work work = { e, begin_part, run_part, end_document };
+    int64_t before = e->part_capacity;
     alibi_status status;
 
-    TRY_RETURN(reserve_parts(e, s->count));
+    TRY_RETURN(RESERVE_ARRAY(&e->parts, &e->part_capacity, s->count, "ids of parts"));
+    memset(e->parts + before, 0, (size_t)(e->part_capacity - before) * sizeof *e->parts);
     status = stretches_run(s, &work);
+    if (status == ALIBI_OK && s->bytes - s->reached > PIECE_MAX) {
+        /* Without this bound a document without cuts would fill the memory. */
+        s->failed = s->count - 1;
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "more than %d bytes without a place at which the tokenizer may cut", PIECE_MAX);
+    }
     if (status != ALIBI_OK)
         return stretches_fail(s, e->source, status);
-    TRY_RETURN(check_left_over(e));
     TRY_RETURN(join_parts(e, &out->words));
     out->bytes += (int64_t)(s->reached - s->from);
-    e->within_word = ends_within_word(s, e->within_word);
+    if (s->end_count > 0 && s->ends[s->end_count - 1] == s->reached)
+        e->within_word = false;
+    else if (s->reached > s->from || s->end_count > 0)
+        e->within_word = !is_white_space(s->text[s->reached - 1]);
     return ALIBI_OK;
 }
 
-/* Takes the block that was read, starts reading the next, and encodes; *ended if there was none. */
-static alibi_status take_block(struct encoding *e, struct encoded *out, bool *ended)
-{
-    TRY_RETURN(worker_wait(e->reader));
-    source_tell(e->source);
-    out->source_bytes = source_bytes_done(e->source);
-    *ended = e->block.bytes == 0 && e->block.end_count == 0;
-    if (*ended)
-        return ALIBI_OK;
-    TRY_RETURN(stretches_take(e->stretches, &e->block));
-    worker_start(e->reader, read_block, e);
-    if (out->bytes == 0 && e->end_count == 0)
-        out->start = e->stretches->start;
-    return encode_text(e, out);
-}
-
-/* A block may give no id, if it is blank or is kept as a whole. After a failure only
- * encoding_close() may be called. */
+/* A block may give no id, if it is blank or is kept as a whole: then the next one is taken. The
+ * reader fills the next block while this one is encoded. After a failure only encoding_close() may
+ * be called. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out)
 {
     struct encoded text = { .within_word = e->within_word };
-    bool ended = false;
 
     e->ids.count = 0;
-    drop_large(&e->ids, (int64_t)encoding_block_bytes);
+    drop_large(&e->ids, (int64_t)e->block_bytes);
     e->end_count = 0;
-    while (e->ids.count == 0 && !ended)
-        TRY_RETURN(take_block(e, &text, &ended));
+    while (e->ids.count == 0) {
+        TRY_RETURN(worker_wait(e->reader));
+        source_tell(e->source);
+        text.source_bytes = source_bytes_done(e->source);
+        if (e->block.bytes == 0 && e->block.end_count == 0)
+            break;
+        TRY_RETURN(stretches_take(e->stretches, &e->block));
+        worker_start(e->reader, read_block, e);
+        if (text.bytes == 0 && e->end_count == 0)
+            text.start = e->stretches->start;
+        TRY_RETURN(encode_text(e, &text));
+    }
     text.ids = e->ids.at;
     text.count = e->ids.count;
     text.ends = e->ends;

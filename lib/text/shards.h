@@ -13,10 +13,6 @@
 
 /* ---- index.json, progress.json, request.json (shard_files.c) */
 
-/* The most shards of a folder. A process can map a few more files, and their list is far below the
- * limit on its size. Tests make it small. */
-extern int64_t shards_max;
-
 struct shard_list {
     struct shard_entry *at;
     int64_t count, capacity;

@@ -32,50 +32,6 @@ void stretches_free(struct stretches *s)
     mem_free(s);
 }
 
-/* ---- taking a block */
-
-/* Moves the text that is not done to the front. It is after the last end. */
-static void drop_done(struct stretches *s)
-{
-    size_t document = s->end_count > 0 ? s->ends[s->end_count - 1] : 0;
-    size_t keep = s->reached - document > KEPT_BYTES ? s->reached - KEPT_BYTES : document;
-
-    if (s->bytes > keep)
-        memmove(s->text, s->text + keep, s->bytes - keep);
-    s->bytes -= keep;
-    s->from = s->reached - keep;
-    s->reached = s->from;
-    s->end_count = 0;
-}
-
-static alibi_status grow_text(struct stretches *s, size_t bytes)
-{
-    if (bytes <= s->capacity)
-        return ALIBI_OK;
-    TRY_RETURN(mem_grow((void **)&s->text, s->bytes, bytes, "text"));
-    s->capacity = bytes;
-    return ALIBI_OK;
-}
-
-static alibi_status append_block(struct stretches *s, const struct block *b)
-{
-    size_t total;
-
-    if (!size_add(&total, s->bytes, b->bytes))
-        return fail(ALIBI_MEMORY, "not enough memory for a text of %zu bytes", b->bytes);
-    TRY_RETURN(grow_text(s, total));
-    TRY_RETURN(RESERVE_ARRAY(&s->ends, &s->end_capacity, b->end_count, "ends of documents"));
-    if (b->bytes > 0)
-        memcpy(s->text + s->bytes, b->text, b->bytes);
-    for (int64_t i = 0; i < b->end_count; i++)
-        s->ends[i] = s->bytes + b->ends[i];
-    s->end_count = b->end_count;
-    s->start = b->start;
-    s->start.offset -= (int64_t)(s->bytes - s->from);
-    s->bytes = total;
-    return ALIBI_OK;
-}
-
 /* ---- parts */
 
 /* Punctuation of ASCII, and the blocks of UTF-8 with that of Chinese and Japanese. */
@@ -91,16 +47,8 @@ static bool is_mark(const char *text, size_t at, size_t limit)
            memcmp(text + at, "\xEF\xBC", 2) == 0;
 }
 
-/* The first place at or after `at`, and before `limit`, where a blank follows something else; or
- * `limit`. */
-static size_t blank_cut(const struct stretches *s, size_t at, size_t limit)
-{
-    while (at < limit && !(is_white_space(s->text[at]) && !is_white_space(s->text[at - 1])))
-        at++;
-    return at;
-}
-
-/* The same for a mark that follows a letter or a digit. */
+/* The first place at or after `at`, and before `limit`, where a mark follows a letter or a digit;
+ * or `limit`. */
 static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
 {
     bool after_letter = false;
@@ -116,13 +64,15 @@ static size_t mark_cut(const struct stretches *s, size_t at, size_t limit)
     return at;
 }
 
-/* The end of a part that should end near `at`; the document ends at `limit`. Text without blanks is
- * cut before punctuation, where nearly every tokenizer cuts, and without that anywhere. A wrong
- * guess costs time, but so does an endless part. */
+/* The end of a part that should end near `at`, where a blank follows something else; the document
+ * ends at `limit`. Text without blanks is cut before punctuation, where nearly every tokenizer
+ * cuts, and without that anywhere. A wrong guess costs time, but so does an endless part. */
 static size_t likely_cut(const struct stretches *s, size_t at, size_t limit)
 {
-    size_t reach = limit - at > CUT_REACH ? at + CUT_REACH : limit, cut = blank_cut(s, at, reach);
+    size_t reach = limit - at > CUT_REACH ? at + CUT_REACH : limit, cut = at;
 
+    while (cut < reach && !(is_white_space(s->text[cut]) && !is_white_space(s->text[cut - 1])))
+        cut++;
     if (cut == reach && reach < limit)
         cut = mark_cut(s, at, reach);
     while (cut < limit && utf8_continues(s->text[cut]))
@@ -152,50 +102,56 @@ static struct part plan_part(const struct stretches *s, size_t from, int64_t doc
     return p;
 }
 
-static alibi_status add_part(struct stretches *s, struct part p)
+/* Moves the text that is not done to the front: it is after the last end. Then come the block, and
+ * the plan of its parts. A document may end where the text is already done: then there is an end,
+ * but no text. */
+alibi_status stretches_take(struct stretches *s, const struct block *b)
 {
-    TRY_RETURN(RESERVE_ARRAY(&s->parts, &s->part_capacity, s->count + 1, "parts of a text"));
-    s->parts[s->count++] = p;
-    return ALIBI_OK;
-}
-
-/* A document may end where the text is already done: then there is an end, but no text. */
-static alibi_status plan_parts(struct stretches *s)
-{
-    size_t at = s->from;
+    size_t done = s->end_count > 0 ? s->ends[s->end_count - 1] : 0, total, at;
+    size_t keep = s->reached - done > KEPT_BYTES ? s->reached - KEPT_BYTES : done;
     int64_t document = 0;
 
+    if (s->bytes > keep)
+        memmove(s->text, s->text + keep, s->bytes - keep);
+    s->bytes -= keep;
+    s->from = s->reached = s->reached - keep;
+    s->end_count = 0;
+    if (!size_add(&total, s->bytes, b->bytes))
+        return fail(ALIBI_MEMORY, "not enough memory for a text of %zu bytes", b->bytes);
+    if (total > s->capacity) {
+        TRY_RETURN(mem_grow((void **)&s->text, s->bytes, total, "text"));
+        s->capacity = total;
+    }
+    TRY_RETURN(RESERVE_ARRAY(&s->ends, &s->end_capacity, b->end_count, "ends of documents"));
+    if (b->bytes > 0)
+        memcpy(s->text + s->bytes, b->text, b->bytes);
+    for (int64_t i = 0; i < b->end_count; i++)
+        s->ends[i] = s->bytes + b->ends[i];
+    s->end_count = b->end_count;
+    s->start = b->start;
+    s->start.offset -= (int64_t)(s->bytes - s->from);
+    s->bytes = total;
+
     s->count = 0;
-    while (at < s->bytes || document < s->end_count) {
+    for (at = s->from; at < s->bytes || document < s->end_count;) {
         struct part p = plan_part(s, at, document);
-        TRY_RETURN(add_part(s, p));
+        TRY_RETURN(RESERVE_ARRAY(&s->parts, &s->part_capacity, s->count + 1, "parts of a text"));
+        s->parts[s->count++] = p;
         at = p.stop;
         document = p.last_end;
     }
     return ALIBI_OK;
 }
 
-alibi_status stretches_take(struct stretches *s, const struct block *b)
-{
-    drop_done(s);
-    TRY_RETURN(append_block(s, b));
-    return plan_parts(s);
-}
-
 /* ---- running */
-
-/* Where the text of a document starts, as far as it is here. */
-static size_t document_start(const struct stretches *s, int64_t document)
-{
-    return document > 0 ? s->ends[document - 1] : 0;
-}
 
 /* Runs text[*at..stop) of a document. At most `sight` bytes after `stop` may be inspected. */
 static alibi_status run_stretch(const struct stretches *s, const struct stretch_work *work,
                                 int thread, int64_t part, int64_t document, size_t stop,
                                 size_t sight, size_t *at)
 {
-    size_t start = document_start(s, document), end = document_end(s, document), local = 0;
+    size_t start = document > 0 ? s->ends[document - 1] : 0; /* as far as its text is here */
+    size_t end = document_end(s, document), local = 0;
     size_t seen = end - stop > sight ? stop + sight : end;
     struct stretch stretch = { s->text + start, *at - start, stop - start, seen - start,
                                seen == end && document < s->end_count };
@@ -203,17 +159,6 @@ static alibi_status run_stretch(const struct stretches *s, const struct stretch_
     TRY_RETURN(work->run(work->user, thread, part, &stretch, &local));
     *at = start + local;
     return ALIBI_OK;
-}
-
-static alibi_status end_document(const struct stretches *s, const struct stretch_work *work,
-                                 int thread, int64_t part, int64_t document)
-{
-    size_t start = document_start(s, document);
-
-    if (work->end == NULL)
-        return ALIBI_OK;
-    return work->end(work->user, thread, part,
-                     (struct slice){ s->text + start, s->ends[document] - start });
 }
 
 /* The documents that end in the part, then the beginning of one that does not. After a failure
@@ -225,10 +170,12 @@ static alibi_status run_documents(const struct stretches *s, const struct stretc
 
     TRY_RETURN(work->begin(work->user, thread, part));
     for (p->document = p->first_end; p->document < p->last_end; p->document++) {
-        size_t end = s->ends[p->document];
+        size_t start = p->document > 0 ? s->ends[p->document - 1] : 0, end = s->ends[p->document];
         if (p->reached < end)
             TRY_RETURN(run_stretch(s, work, thread, part, p->document, end, sight, &p->reached));
-        TRY_RETURN(end_document(s, work, thread, part, p->document));
+        if (work->end != NULL)
+            TRY_RETURN(work->end(work->user, thread, part,
+                                 (struct slice){ s->text + start, end - start }));
     }
     if (p->reached < p->stop)
         TRY_RETURN(run_stretch(s, work, thread, part, p->last_end, p->stop, sight, &p->reached));
@@ -248,13 +195,17 @@ static void run_part(struct stretches *s, const struct stretch_work *work, int t
         failure_keep(&p->failure, status);
 }
 
-/* In order: a part that began at a wrong guess, or did not see far enough, is run again. The first
- * failure that remains is the true one. A part that still stops early needs more text; it and
- * everything after it are kept for the next block. */
-static alibi_status settle(struct stretches *s, const struct stretch_work *work)
+/* All parts at once, from where they are likely to begin. Then, in order, a part that began at a
+ * wrong guess, or did not see far enough, is run again. The first failure that remains is the true
+ * one. A part that still stops early needs more text; it and everything after it are kept for the
+ * next block. */
+alibi_status stretches_run(struct stretches *s, const struct stretch_work *work)
 {
     size_t at = s->from;
 
+#pragma omp parallel for schedule(dynamic, 1) num_threads(s->threads) if (s->count > 1)
+    for (int64_t i = 0; i < s->count; i++)
+        run_part(s, work, omp_get_thread_num(), i, s->parts[i].from, PART_SIGHT);
     for (int64_t i = 0; i < s->count; i++) {
         struct part *p = &s->parts[i];
         bool blind = p->failure.status == ALIBI_OK && p->reached < p->stop &&
@@ -271,14 +222,6 @@ static alibi_status settle(struct stretches *s, const struct stretch_work *work)
     }
     s->reached = at;
     return ALIBI_OK;
-}
-
-alibi_status stretches_run(struct stretches *s, const struct stretch_work *work)
-{
-#pragma omp parallel for schedule(dynamic, 1) num_threads(s->threads) if (s->count > 1)
-    for (int64_t i = 0; i < s->count; i++)
-        run_part(s, work, omp_get_thread_num(), i, s->parts[i].from, PART_SIGHT);
-    return settle(s, work);
 }
 
 alibi_status stretches_fail(const struct stretches *s, const struct source *source,

@@ -156,8 +156,10 @@ struct encoded {
 };
 
 struct encoding;
-/* Source and tokenizer are borrowed. */
-alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t);
+/* Source and tokenizer are borrowed. `block_bytes` of text are read at a time. */
+enum { ENCODING_BLOCK_BYTES = 8 << 20 };
+alibi_status encoding_open(struct encoding **out, struct source *source, const alibi_tokenizer *t,
+                           size_t block_bytes);
 void encoding_close(struct encoding *e); /* NULL is fine */
 /* The source was sought to a place where encoded.within_word was true. Before the first
  * encoding_next(). */
@@ -165,7 +167,26 @@ void encoding_set_within_word(struct encoding *e);
 /* The ids of the next block, borrowed until the next call; count == 0 at the end, where ends and
  * counts may still follow (of text that gives no ids). The same blocks on any number of threads. */
 alibi_status encoding_next(struct encoding *e, struct encoded *out);
-extern size_t encoding_block_bytes; /* of text read at a time; tests make it small */
+
+/* ---- tokenizing (tokenize.c) */
+
+/* alibi_tokenize() and alibi_tokenize_each() with limits of their own, which tests make small. */
+struct tokenize_limits {
+    size_t block_bytes;
+    int64_t shards; /* of a folder: a process can map a few more files */
+};
+extern const struct tokenize_limits tokenize_limits_usual;
+alibi_status tokenize_within(const struct tokenize_limits *limits, const alibi_tokenizer *t,
+                             const char *const *paths, int count,
+                             const struct alibi_reading *reading, int64_t shard_tokens,
+                             const char *dir, struct alibi_tokenize_result *result,
+                             const struct alibi_call *call);
+alibi_status tokenize_each_within(const struct tokenize_limits *limits, const alibi_tokenizer *t,
+                                  const char *const *paths, int count,
+                                  const struct alibi_reading *reading,
+                                  bool (*ids)(void *user, const int32_t *ids, int64_t count,
+                                              bool ends),
+                                  void *user, const struct alibi_call *call);
 
 /* ---- shards (shards.c, shard_files.c): tokens in files, mapped */
 

@@ -11,7 +11,8 @@
 
 #include "text/shards.h"
 
-int64_t shards_max = 50000;
+const struct tokenize_limits tokenize_limits_usual = { .block_bytes = ENCODING_BLOCK_BYTES,
+                                                       .shards = 50000 };
 
 /* ---- progress of a call */
 
@@ -64,6 +65,7 @@ static void meter_report(struct meter *m, const struct encoded *e, const struct 
 /* ---- into a folder */
 
 struct tokenizing {
+    const struct tokenize_limits *limits;
     const struct alibi_call *call;
     const alibi_tokenizer *tokenizer;
     const char *folder;
@@ -104,11 +106,11 @@ static alibi_status open_writer(struct tokenizing *t, int64_t at_hand)
     int64_t tokens = (int64_t)fmin((double)t->shard_tokens, left);
     int64_t needed = SHARD_HEADER_BYTES + tokens * t->width, free_bytes;
 
-    if (t->progress.shards.count >= shards_max)
+    if (t->progress.shards.count >= t->limits->shards)
         return fail(ALIBI_BAD_INPUT,
                     "'%s' has %lld shards of %lld tokens, the most that can be read; use a larger "
                     "--shard-tokens and a new folder",
-                    t->folder, (long long)shards_max, (long long)t->shard_tokens);
+                    t->folder, (long long)t->limits->shards, (long long)t->shard_tokens);
     TRY_RETURN(folder_free_space(&free_bytes, t->folder));
     if (needed > free_bytes)
         return fail(ALIBI_IO,
@@ -244,7 +246,7 @@ static alibi_status write_all(struct tokenizing *t, bool certain)
     if (p->shards.count > 0)
         TRY_RETURN(resume(t, certain));
     t->meter = meter_start(t->source, p->tokens);
-    TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer));
+    TRY_RETURN(encoding_open(&t->encoding, t->source, t->tokenizer, t->limits->block_bytes));
     if (p->within_word)
         encoding_set_within_word(t->encoding);
     TRY_RETURN(write_blocks(t));
@@ -318,14 +320,15 @@ static alibi_status check_folder(const char *dir, const char *const *paths, int 
     return ALIBI_OK;
 }
 
-alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
-                            const struct alibi_reading *reading, int64_t shard_tokens,
-                            const char *dir, struct alibi_tokenize_result *result,
-                            const struct alibi_call *call)
+alibi_status tokenize_within(const struct tokenize_limits *limits, const alibi_tokenizer *t,
+                             const char *const *paths, int count,
+                             const struct alibi_reading *reading, int64_t shard_tokens,
+                             const char *dir, struct alibi_tokenize_result *result,
+                             const struct alibi_call *call)
 {
     alibi_status status;
     struct tokenizing all = {
-        .call = call, .tokenizer = t, .folder = dir, .shard_tokens = shard_tokens
+        .limits = limits, .call = call, .tokenizer = t, .folder = dir, .shard_tokens = shard_tokens
     };
     struct alibi_tokenize_result counted;
     double started = clock_seconds();
@@ -353,13 +356,23 @@ out:
     return status;
 }
 
+alibi_status alibi_tokenize(const alibi_tokenizer *t, const char *const *paths, int count,
+                            const struct alibi_reading *reading, int64_t shard_tokens,
+                            const char *dir, struct alibi_tokenize_result *result,
+                            const struct alibi_call *call)
+{
+    return tokenize_within(&tokenize_limits_usual, t, paths, count, reading, shard_tokens, dir,
+                           result, call);
+}
+
 /* ---- to a callback */
 
-alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
-                                 const struct alibi_reading *reading,
-                                 bool (*ids)(void *user, const int32_t *ids, int64_t count,
-                                             bool ends),
-                                 void *user, const struct alibi_call *call)
+alibi_status tokenize_each_within(const struct tokenize_limits *limits, const alibi_tokenizer *t,
+                                  const char *const *paths, int count,
+                                  const struct alibi_reading *reading,
+                                  bool (*ids)(void *user, const int32_t *ids, int64_t count,
+                                              bool ends),
+                                  void *user, const struct alibi_call *call)
 {
     alibi_status status;
     struct source *source = NULL;
@@ -370,7 +383,7 @@ alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *pa
 
     TRY(source_open(&source, paths, count, reading, call));
     meter = meter_start(source, 0);
-    TRY(encoding_open(&encoding, source, t));
+    TRY(encoding_open(&encoding, source, t, limits->block_bytes));
     while (more && e.count > 0) {
         int64_t from = 0;
         TRY(encoding_next(encoding, &e));
@@ -388,4 +401,13 @@ out:
     encoding_close(encoding);
     source_close(source);
     return status;
+}
+
+alibi_status alibi_tokenize_each(const alibi_tokenizer *t, const char *const *paths, int count,
+                                 const struct alibi_reading *reading,
+                                 bool (*ids)(void *user, const int32_t *ids, int64_t count,
+                                             bool ends),
+                                 void *user, const struct alibi_call *call)
+{
+    return tokenize_each_within(&tokenize_limits_usual, t, paths, count, reading, ids, user, call);
 }

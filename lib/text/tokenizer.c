@@ -52,37 +52,30 @@ void alibi_ids_free(int32_t *ids)
 
 /* ---- files */
 
-static alibi_status find_kind(const struct tokenizer_kind **out, struct scan *s)
-{
-    struct scan_member type = { "type", true, 0 };
-    const char *name;
-
-    TRY_RETURN(scan_find(s, "a tokenizer", &type));
-    s->at = type.at;
-    if (scan_peek(s) != '"')
-        return scan_fail(s, "the type of a tokenizer is not a text,");
-    TRY_RETURN(scan_string(s, &name));
-    for (int i = 0; i < KINDS; i++) {
-        if (kinds[i]->read != NULL && strcmp(kinds[i]->type, name) == 0) {
-            *out = kinds[i];
-            return ALIBI_OK;
-        }
-    }
-    return scan_fail(s, "no tokenizer of type '%.40s' is known, only 'bytes' and 'words',", name);
-}
-
 static alibi_status read_ours(alibi_tokenizer **out, const char *bytes, size_t length,
                               const char *path)
 {
     alibi_status status;
     struct scan s = { .text = bytes, .end = length, .path = path, .lines = true };
+    struct scan_member type = { "type", true, 0 };
     const struct tokenizer_kind *kind = NULL;
+    const char *name;
     size_t valid = utf8_valid_prefix(bytes, length);
 
     if (valid < length)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path, valid);
     TRY(NEW_ARRAY(&s.strings, (int64_t)length, "the file of a tokenizer"));
-    TRY(find_kind(&kind, &s));
+    TRY(scan_find(&s, "a tokenizer", &type));
+    s.at = type.at;
+    if (scan_peek(&s) != '"')
+        TRY(scan_fail(&s, "the type of a tokenizer is not a text,"));
+    TRY(scan_string(&s, &name));
+    for (int i = 0; i < KINDS; i++)
+        if (kinds[i]->read != NULL && strcmp(kinds[i]->type, name) == 0)
+            kind = kinds[i];
+    if (kind == NULL)
+        TRY(scan_fail(&s, "no tokenizer of type '%.40s' is known, only 'bytes' and 'words',",
+                      name));
     s.at = s.used = 0;
     TRY(kind->read(out, &s));
 out:
@@ -97,28 +90,19 @@ static size_t skip_blanks(const char *bytes, size_t length, size_t at)
     return at;
 }
 
-/* Whether the first member is "type". Hugging Face's files have no such member at the top. */
-static bool is_ours(const char *bytes, size_t length)
-{
-    static const char key[] = "\"type\"";
-    size_t at = skip_blanks(bytes, length, 0);
-
-    if (at == length || bytes[at] != '{')
-        return false;
-    at = skip_blanks(bytes, length, at + 1);
-    return length - at >= strlen(key) && memcmp(bytes + at, key, strlen(key)) == 0;
-}
-
+/* The first member of our files is "type". Hugging Face's have no such member at the top. */
 alibi_status tokenizer_read(alibi_tokenizer **out, const char *bytes, size_t length,
                             const char *path)
 {
+    static const char key[] = "\"type\"";
     struct bpe_file *file = NULL;
-    size_t start = skip_blanks(bytes, length, 0);
+    size_t at = skip_blanks(bytes, length, 0);
 
-    if (start == length || bytes[start] != '{') /* such as a text, given by mistake */
+    if (at == length || bytes[at] != '{') /* such as a text, given by mistake */
         return fail(ALIBI_BAD_INPUT, "'%s' is not a tokenizer.json: '{' expected at byte %zu", path,
-                    start);
-    if (is_ours(bytes, length))
+                    at);
+    at = skip_blanks(bytes, length, at + 1);
+    if (length - at >= strlen(key) && memcmp(bytes + at, key, strlen(key)) == 0)
         return read_ours(out, bytes, length, path);
     TRY_RETURN(bpe_file_parse(&file, bytes, length, path));
     return tokenizer_new_bpe(out, file, path);

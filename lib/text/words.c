@@ -110,27 +110,12 @@ out:
 /* ---- the file */
 
 /* The words are borrowed from the scan. */
-static alibi_status read_list(struct scan *s, struct slice *words)
-{
-    int64_t id = 0;
-
-    TRY_RETURN(scan_expect(s, '['));
-    if (scan_take(s, ']'))
-        return ALIBI_OK;
-    do {
-        if (scan_peek(s) != '"')
-            return scan_fail(s, "word %lld is not a text,", (long long)id);
-        TRY_RETURN(scan_slice(s, &words[id++]));
-    } while (scan_take(s, ','));
-    return scan_expect(s, ']');
-}
-
 static alibi_status read(alibi_tokenizer **out, struct scan *s)
 {
     alibi_status status;
     struct scan_member m[] = { { "type", true, 0 }, { "words", true, 0 } };
     struct slice *words = NULL;
-    int64_t count = 0;
+    int64_t count = 0, id = 0;
 
     TRY(scan_object(s, "a tokenizer of type 'words'", m, 2));
     TRY(scan_end(s));
@@ -140,7 +125,15 @@ static alibi_status read(alibi_tokenizer **out, struct scan *s)
     TRY(scan_skip(s, &count));
     TRY(NEW_ARRAY(&words, count, "the words of a tokenizer"));
     s->at = m[1].at;
-    TRY(read_list(s, words));
+    TRY(scan_expect(s, '['));
+    if (!scan_take(s, ']')) {
+        do {
+            if (scan_peek(s) != '"')
+                TRY(scan_fail(s, "word %lld is not a text,", (long long)id));
+            TRY(scan_slice(s, &words[id++]));
+        } while (scan_take(s, ','));
+        TRY(scan_expect(s, ']'));
+    }
     status = tokenizer_new_words(out, words, count);
     if (status == ALIBI_BAD_INPUT)
         status = fail_context(status, "'%s'", s->path);

@@ -10,6 +10,8 @@
 
 enum { FILES = 2, SHARD_TOKENS = 150 };
 
+static const struct tokenize_limits limits = { .block_bytes = 300, .shards = 100 };
+
 struct scene {
     char *folder, whole[256], shards[256], text[FILES][256];
     const char *paths[FILES];
@@ -19,8 +21,8 @@ struct scene {
 
 static alibi_status tokenize(struct scene *s, const char *folder)
 {
-    return alibi_tokenize(s->tokenizer, s->paths, FILES, NULL, SHARD_TOKENS, folder, &s->result,
-                          test_call());
+    return tokenize_within(&limits, s->tokenizer, s->paths, FILES, NULL, SHARD_TOKENS, folder,
+                           &s->result, test_call());
 }
 
 static void write_texts(struct scene *s)
@@ -52,7 +54,6 @@ static int set_up(void **state)
     snprintf(s->shards, sizeof s->shards, "%s/shards", s->folder);
     write_texts(s);
     assert_ok(alibi_tokenizer_train(&s->tokenizer, &how, s->paths, FILES, NULL, test_call()));
-    encoding_block_bytes = 300;
     snprintf(recorded_folder, sizeof recorded_folder, "%s", s->whole);
     watch = record;
     assert_ok(tokenize(s, s->whole));

@@ -24,7 +24,7 @@ static alibi_status encode_all(const alibi_tokenizer *t, const char *path)
     struct encoded some;
 
     TRY(source_open(&source, &path, 1, NULL, test_call()));
-    TRY(encoding_open(&e, source, t));
+    TRY(encoding_open(&e, source, t, limits.block_bytes));
     do
         TRY(encoding_next(e, &some));
     while (some.count > 0);

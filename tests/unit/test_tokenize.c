@@ -39,7 +39,7 @@ static void check_folder(const char *folder, const struct ids *expected,
 
 static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **state)
 {
-    static const size_t blocks[] = { 1, 7, 64, 1000, BLOCK };
+    static const size_t blocks[] = { 1, 7, 64, 1000, ENCODING_BLOCK_BYTES };
     struct corpus *c = *state;
     const char *folder = keep(c, "shards");
 
@@ -48,9 +48,9 @@ static void shards_hold_the_ids_of_every_document_whatever_the_blocks(void **sta
         struct alibi_tokenize_result counts, result;
         expect_all(c, c->tokenizers[i], &expected, &counts);
         for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++) {
-            encoding_block_bytes = blocks[b];
-            assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 999, folder, &result,
-                                     test_call()));
+            limits.block_bytes = blocks[b];
+            assert_ok(tokenize_within(&limits, c->tokenizers[i], c->paths, FILES, NULL, 999, folder,
+                                      &result, test_call()));
             check_folder(folder, &expected, &counts);
             assert_int_equal(result.documents, FILES);
             assert_int_equal(result.tokens, expected.count);
@@ -73,8 +73,8 @@ static void a_last_shard_that_is_full_is_not_followed_by_an_empty_one(void **sta
     const char *folder = keep(c, "shards");
     struct alibi_tokenize_result result;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], &c->paths[1], 1, NULL, (int64_t)c->bytes[1] + 1,
-                             folder, &result, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], &c->paths[1], 1, NULL,
+                              (int64_t)c->bytes[1] + 1, folder, &result, test_call()));
     assert_int_equal(result.shards, 1);
     assert_false(file_exists(within(folder, "tokens-00001.bin")));
     remove_folder(folder);
@@ -89,9 +89,9 @@ static void words_are_counted_within_their_document(void **state)
     struct alibi_tokenize_result result;
 
     write_file(path, lines, strlen(lines));
-    for (encoding_block_bytes = 1; encoding_block_bytes < 12; encoding_block_bytes++) {
-        assert_ok(
-            alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 1000, folder, &result, test_call()));
+    for (limits.block_bytes = 1; limits.block_bytes < 12; limits.block_bytes++) {
+        assert_ok(tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 1000, folder, &result,
+                                  test_call()));
         assert_int_equal(result.documents, 4);
         assert_int_equal(result.words, 4);
         assert_int_equal(result.bytes, 9);
@@ -112,14 +112,14 @@ static void any_number_of_threads_gives_the_same_files(void **state)
     write_file(path, text, bytes);
     free(text);
     for (int i = 0; i < 3; i++) {
-        encoding_block_bytes = i == 1 ? 700001 : BLOCK;
+        limits.block_bytes = i == 1 ? 700001 : ENCODING_BLOCK_BYTES;
         omp_set_num_threads(1);
-        assert_ok(
-            alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, one, &result, test_call()));
+        assert_ok(tokenize_within(&limits, c->tokenizers[i], &path, 1, NULL, 100000, one, &result,
+                                  test_call()));
         for (int n = 2; n <= 3; n++) {
             omp_set_num_threads(n);
-            assert_ok(alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 100000, more, &result,
-                                     test_call()));
+            assert_ok(tokenize_within(&limits, c->tokenizers[i], &path, 1, NULL, 100000, more,
+                                      &result, test_call()));
             assert_same_folder(one, more);
             remove_folder(more);
         }
@@ -139,7 +139,7 @@ static void ids_beyond_16_bits_have_32(void **state)
     struct alibi_tokenize_result result;
 
     write_file(path, text, strlen(text));
-    assert_ok(alibi_tokenize(t, &path, 1, NULL, 3, folder, &result, test_call()));
+    assert_ok(tokenize_within(&limits, t, &path, 1, NULL, 3, folder, &result, test_call()));
     assert_ok(shard_index_read(&index, folder));
     assert_int_equal(index.width, 4);
     assert_int_equal(index.entry_count, 2);
@@ -157,23 +157,23 @@ static void ids_beyond_16_bits_have_32(void **state)
 
 static void documents_are_handed_over_in_order_with_their_ends(void **state)
 {
-    static const size_t blocks[] = { 3, 100, BLOCK };
+    static const size_t blocks[] = { 3, 100, ENCODING_BLOCK_BYTES };
     struct corpus *c = *state;
 
     for (int i = 0; i < 9; i++) {
         struct ids expected = { 0 };
         struct alibi_tokenize_result counts;
         struct receiver r = { .wanted = 100 };
-        encoding_block_bytes = blocks[i / 3];
+        limits.block_bytes = blocks[i / 3];
         expect_all(c, c->tokenizers[i % 3], &expected, &counts);
-        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r,
-                                      test_call()));
+        assert_ok(tokenize_each_within(&limits, c->tokenizers[i % 3], c->paths, FILES, NULL,
+                                       receive, &r, test_call()));
         assert_int_equal(r.documents, FILES);
         assert_same_ids(&r.all, &expected);
         r.documents = 0;
         r.wanted = 2;
-        assert_ok(alibi_tokenize_each(c->tokenizers[i % 3], c->paths, FILES, NULL, receive, &r,
-                                      test_call()));
+        assert_ok(tokenize_each_within(&limits, c->tokenizers[i % 3], c->paths, FILES, NULL,
+                                       receive, &r, test_call()));
         assert_int_equal(r.documents, 2);
         mem_free(expected.at);
         mem_free(r.all.at);
@@ -191,11 +191,12 @@ static void a_document_is_handed_over_in_runs_of_bounded_length(void **state)
 
     write_file(path, text, bytes);
     free(text);
-    encoding_block_bytes = FEW;
+    limits.block_bytes = FEW;
     assert_ok(ids_reserve(&r.all, LONG + 1000)); /* what the test keeps does not count */
     alibi_memory_reset_peak();
     before = alibi_memory_peak();
-    assert_ok(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, &r, test_call()));
+    assert_ok(
+        tokenize_each_within(&limits, c->tokenizers[0], &path, 1, NULL, receive, &r, test_call()));
     print_message("%lld ids, in runs of at most %lld; memory %zu\n", (long long)r.all.count,
                   (long long)r.longest, alibi_memory_peak() - before);
     assert_int_equal(r.documents, 1);
@@ -218,7 +219,8 @@ static int stop_and_go_on(struct corpus *c, const alibi_tokenizer *t, const char
     while (status != ALIBI_OK && stops < limit) {
         struct stopper s = { .stop_at = every + stops % 3 };
         test_watch(&s, stop_at_report, keep_line);
-        status = alibi_tokenize(t, c->paths, FILES, NULL, 500, folder, &result, test_call());
+        status =
+            tokenize_within(&limits, t, c->paths, FILES, NULL, 500, folder, &result, test_call());
         if (status != ALIBI_OK)
             assert_fails(status, ALIBI_INTERRUPTED, "stopped");
         stops += status != ALIBI_OK;
@@ -235,9 +237,9 @@ static void stopped_at_any_block_it_goes_on_to_the_same_bytes(void **state)
     struct alibi_tokenize_result result;
 
     for (int i = 0; i < 3; i++) {
-        encoding_block_bytes = i == 1 ? 3000 : 1700;
-        assert_ok(alibi_tokenize(c->tokenizers[i], c->paths, FILES, NULL, 500, whole, &result,
-                                 test_call()));
+        limits.block_bytes = i == 1 ? 3000 : 1700;
+        assert_ok(tokenize_within(&limits, c->tokenizers[i], c->paths, FILES, NULL, 500, whole,
+                                  &result, test_call()));
         for (int every = 2; every < 5; every++) {
             int stops = stop_and_go_on(c, c->tokenizers[i], parts, every, 100);
             assert_true(stops > 0);
@@ -263,16 +265,18 @@ static void a_stop_is_seen_behind_each_shard_of_a_block(void **state)
 
     for (int i = 1; i <= 3; i++) {
         test_watch(NULL, stop_at_once, NULL);
-        assert_int_equal(
-            alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r, test_call()),
-            ALIBI_INTERRUPTED);
+        assert_int_equal(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 10,
+                                         folder, &r, test_call()),
+                         ALIBI_INTERRUPTED);
         assert_non_null(strstr(alibi_error(), i == 1   ? "has 1 complete shard,"
                                               : i == 2 ? "has 2 complete shards"
                                                        : "has 3 complete shards"));
     }
     test_watch(NULL, NULL, NULL);
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r, test_call()));
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 10, whole, &r, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 10, folder, &r,
+                              test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 10, whole, &r,
+                              test_call()));
     assert_same_folder(folder, whole);
 }
 
@@ -281,10 +285,10 @@ static void a_stop_before_the_first_shard_says_so(void **state)
     struct corpus *c = *state;
     struct alibi_tokenize_result r;
 
-    encoding_block_bytes = 100;
+    limits.block_bytes = 100;
     alibi_stop_request(&test_stop);
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"), &r,
-                                test_call()),
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500,
+                                 keep(c, "shards"), &r, test_call()),
                  ALIBI_INTERRUPTED, "had a complete shard");
     test_watch(NULL, NULL, NULL);
 }
@@ -314,9 +318,9 @@ static void a_stop_is_seen_while_a_pipe_is_silent(void **state)
             assert_int_equal(write(other, "some text", 9), 9);
         test_watch(NULL, NULL, NULL);
         setitimer(ITIMER_REAL, &soon, NULL);
-        assert_int_equal(
-            alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 500, folder, &r, test_call()),
-            ALIBI_INTERRUPTED);
+        assert_int_equal(tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 500, folder, &r,
+                                         test_call()),
+                         ALIBI_INTERRUPTED);
         test_watch(NULL, NULL, NULL);
         setitimer(ITIMER_REAL, &soon, NULL);
         assert_fails(alibi_corpus_open(&corpus, &path, 1, NULL, NULL, NULL, test_call()),
@@ -339,13 +343,13 @@ static void a_shard_that_changed_since_is_found_before_anything_is_added(void **
     assert_ok(file_read_all(&bytes, &length, within(folder, "tokens-00001.bin"), 1 << 20));
     bytes[length - 5] ^= 4;
     write_file(within(folder, "tokens-00001.bin"), bytes, length);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "tokens-00001.bin' is damaged");
     bytes[length - 5] ^= 4;
     write_file(within(folder, "tokens-00001.bin"), bytes, length);
-    assert_ok(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r,
+                              test_call()));
     mem_free(bytes);
 }
 
@@ -358,14 +362,15 @@ static void a_word_in_two_blocks_counts_once_though_a_stop_came_between(void **s
     struct stopper s = { .stop_at = 5 };
 
     write_file(path, "aaaaaaaaaaaaaaaaaaaaaaaaa bbb", 29);
-    encoding_block_bytes = 4;
+    limits.block_bytes = 4;
     test_watch(&s, stop_at_report, keep_line);
     assert_int_equal(
-        alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result, test_call()),
+        tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 5, folder, &result, test_call()),
         ALIBI_INTERRUPTED);
     s.done = 0;
     test_watch(&s, stop_at_report, keep_line);
-    assert_ok(alibi_tokenize(c->tokenizers[0], &path, 1, NULL, 5, folder, &result, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 5, folder, &result,
+                              test_call()));
     assert_non_null(strstr(s.line, "resuming"));
     assert_int_equal(result.words, 2);
     assert_int_equal(result.bytes, 29);
@@ -378,10 +383,10 @@ static void progress_ends_with_all_bytes(void **state)
     struct alibi_tokenize_result result;
     struct stopper s = { 0 };
 
-    encoding_block_bytes = 1000;
+    limits.block_bytes = 1000;
     test_watch(&s, stop_at_report, keep_line);
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, keep(c, "shards"),
-                             &result, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500,
+                              keep(c, "shards"), &result, test_call()));
     assert_true(s.reports > 10);
     assert_int_equal(s.done, c->bytes[0] + c->bytes[1] + c->bytes[2]);
     assert_int_equal(s.total, s.done);
@@ -398,46 +403,47 @@ static void another_request_is_refused_with_what_differs(void **state)
 
     write_file(more[0], "other", 5);
     assert_int_equal(begin(c, folder), ALIBI_INTERRUPTED);
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "it has 500 tokens in a shard, this request 501");
+    assert_fails(tokenize_within(&limits, c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "another tokenizer (bytes, 257 ids)");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, &by_line, 500, folder,
+                                 &r, test_call()),
+                 ALIBI_BAD_INPUT, "'document' was 'file', now it is 'line'");
     assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 501, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "it has 500 tokens in a shard, this request 501");
-    assert_fails(
-        alibi_tokenize(c->tokenizers[1], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "another tokenizer (bytes, 257 ids)");
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, &by_line, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "'document' was 'file', now it is 'line'");
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r, test_call()),
-                 ALIBI_BAD_INPUT, "had 3 files, this request has 2");
+        tokenize_within(&limits, c->tokenizers[0], c->paths, 2, NULL, 500, folder, &r, test_call()),
+        ALIBI_BAD_INPUT, "had 3 files, this request has 2");
     assert_non_null(strstr(alibi_error(), "text-2' is not in this request"));
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "had 3 files, this request has 1");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths + 2, 1, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "had 3 files, this request has 1");
     assert_non_null(strstr(alibi_error(), "text-0' is not in this request"));
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], turned, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "text-1' is at the position of '");
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "had 3 files, this request has 4");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], turned, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "text-1' is at the position of '");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], more, FILES + 1, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "had 3 files, this request has 4");
     assert_non_null(strstr(alibi_error(), "other' is new"));
     write_file(c->paths[2], c->text[2], c->bytes[2]);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "text-2' was modified");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "text-2' was modified");
     write_file(c->paths[2], "another text", 12);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "text-2' had ");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "text-2' had ");
     assert_non_null(strstr(alibi_error(), " bytes, now it has 12"));
     write_file(within(folder, NAME_SHARD_REQUEST), "{}", 2);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, "(unknown, 0 ids)");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "(unknown, 0 ids)");
     write_file(within(folder, NAME_SHARD_REQUEST), "{", 1);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_BAD_INPUT, NAME_SHARD_REQUEST);
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, NAME_SHARD_REQUEST);
 }
 
 static void a_request_without_a_finished_shard_gives_way(void **state)
@@ -447,14 +453,16 @@ static void a_request_without_a_finished_shard_gives_way(void **state)
     struct stopper s = { .stop_at = 1 };
     struct alibi_tokenize_result r;
 
-    encoding_block_bytes = 100;
+    limits.block_bytes = 100;
     test_watch(&s, stop_at_report, NULL);
-    assert_int_equal(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &r, test_call()),
-        ALIBI_INTERRUPTED);
+    assert_int_equal(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder,
+                                     &r, test_call()),
+                     ALIBI_INTERRUPTED);
     test_watch(NULL, NULL, NULL);
-    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, folder, &r, test_call()));
-    assert_ok(alibi_tokenize(c->tokenizers[2], c->paths, 1, NULL, 400, whole, &r, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[2], c->paths, 1, NULL, 400, folder, &r,
+                              test_call()));
+    assert_ok(
+        tokenize_within(&limits, c->tokenizers[2], c->paths, 1, NULL, 400, whole, &r, test_call()));
     assert_same_folder(folder, whole);
 }
 
@@ -465,23 +473,23 @@ static void a_finished_folder_stays_as_it_is(void **state)
     struct alibi_tokenize_result first, again;
     struct stopper s = { 0 };
 
-    assert_ok(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &first, test_call()));
-    assert_ok(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, whole, &first, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &first,
+                              test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, whole, &first,
+                              test_call()));
     write_file(within(folder, NAME_SHARD_PROGRESS), "", 0); /* a kill just before it was removed */
     test_watch(&s, NULL, keep_line);
-    assert_ok(
-        alibi_tokenize(c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &again, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, FILES, NULL, 500, folder, &again,
+                              test_call()));
     assert_non_null(strstr(s.line, "there is nothing to do"));
     assert_int_equal(again.tokens, first.tokens);
     assert_int_equal(again.documents, first.documents);
     assert_int_equal(again.words, first.words);
     assert_int_equal(again.bytes, first.bytes);
     assert_int_equal(again.shards, first.shards);
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again, test_call()),
-        ALIBI_BAD_INPUT, "finished shards of another request");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, 1, NULL, 500, folder, &again,
+                                 test_call()),
+                 ALIBI_BAD_INPUT, "finished shards of another request");
     assert_same_folder(folder, whole);
 }
 
@@ -494,7 +502,8 @@ static void with_input_from(const char *path, struct corpus *c, const char *fold
 
     assert_true(before >= 0 && fd >= 0 && dup2(fd, STDIN_FILENO) == STDIN_FILENO);
     assert_int_equal(
-        alibi_tokenize(c->tokenizers[0], &input, 1, NULL, 500, folder, &r, test_call()), expected);
+        tokenize_within(&limits, c->tokenizers[0], &input, 1, NULL, 500, folder, &r, test_call()),
+        expected);
     dup2(before, STDIN_FILENO);
     close(before);
     close(fd);
@@ -507,9 +516,10 @@ static void standard_input_goes_on_when_it_is_fed_the_same_again(void **state)
     struct stopper s = { .stop_at = 4 };
     struct alibi_tokenize_result r;
 
-    encoding_block_bytes = 1000;
+    limits.block_bytes = 1000;
     test_watch(&s, NULL, NULL);
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r, test_call()));
+    assert_ok(
+        tokenize_within(&limits, c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r, test_call()));
     alibi_stop_request(&test_stop);
     with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);
     test_watch(NULL, NULL, NULL);
@@ -525,8 +535,9 @@ static void standard_input_that_is_fed_another_text_is_refused(void **state)
     const char *folder = keep(c, "shards"), *other = keep(c, "other"), *whole = keep(c, "whole");
     struct alibi_tokenize_result r;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r, test_call()));
-    encoding_block_bytes = 1000;
+    assert_ok(
+        tokenize_within(&limits, c->tokenizers[0], c->paths, 1, NULL, 500, whole, &r, test_call()));
+    limits.block_bytes = 1000;
     for (int i = 0; i < 2; i++) {
         test_watch(NULL, stop_at_once, NULL);
         with_input_from(c->paths[0], c, folder, ALIBI_INTERRUPTED);

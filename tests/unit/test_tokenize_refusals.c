@@ -8,7 +8,8 @@ static alibi_status tokenize_files(struct corpus *c, const char *const *paths, i
 {
     struct alibi_tokenize_result r;
 
-    return alibi_tokenize(c->tokenizers[0], paths, count, NULL, 500, folder, &r, test_call());
+    return tokenize_within(&limits, c->tokenizers[0], paths, count, NULL, 500, folder, &r,
+                           test_call());
 }
 
 static alibi_status tokenize_all(struct corpus *c, const char *folder)
@@ -57,18 +58,19 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
     struct alibi_reading strange = { .format = 7 };
     struct alibi_tokenize_result r;
 
-    assert_fails(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 0, folder, &r, test_call()),
-                 ALIBI_USAGE, "0 tokens");
     assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL, 1ll << 31, folder, &r, test_call()),
-        ALIBI_USAGE, "2147483648");
-    assert_fails(
-        alibi_tokenize(c->tokenizers[0], c->paths, 1, &strange, 500, folder, &r, test_call()),
-        ALIBI_USAGE, "format 7");
+        tokenize_within(&limits, c->tokenizers[0], c->paths, 1, NULL, 0, folder, &r, test_call()),
+        ALIBI_USAGE, "0 tokens");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, 1, NULL, 1ll << 31, folder,
+                                 &r, test_call()),
+                 ALIBI_USAGE, "2147483648");
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], c->paths, 1, &strange, 500, folder, &r,
+                                 test_call()),
+                 ALIBI_USAGE, "format 7");
     write_file(path, "\n\n", 2);
-    assert_fails(alibi_tokenize(c->tokenizers[0], &path, 1,
-                                &(struct alibi_reading){ .document = "line" }, 500, folder, &r,
-                                test_call()),
+    assert_fails(tokenize_within(&limits, c->tokenizers[0], &path, 1,
+                                 &(struct alibi_reading){ .document = "line" }, 500, folder, &r,
+                                 test_call()),
                  ALIBI_BAD_INPUT, "there is no text in");
     assert_false(folder_exists(folder));
     write_file(path,
@@ -80,8 +82,9 @@ static void arguments_and_texts_that_make_no_sense_are_refused(void **state)
     assert_ok(folder_create(folder));
     assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "not UTF-8");
     assert_true(folder_exists(folder)); /* it was there before */
-    assert_fails(alibi_tokenize_each(c->tokenizers[0], &path, 1, NULL, receive, NULL, test_call()),
-                 ALIBI_BAD_INPUT, "not UTF-8");
+    assert_fails(
+        tokenize_each_within(&limits, c->tokenizers[0], &path, 1, NULL, receive, NULL, test_call()),
+        ALIBI_BAD_INPUT, "not UTF-8");
     path = keep(c, "nowhere");
     assert_fails(tokenize_one(c, path, folder), ALIBI_BAD_INPUT, "nowhere");
 }
@@ -99,9 +102,9 @@ static void a_text_without_a_cut_is_refused_before_it_fills_the_memory(void **st
     write_file(path, text, BYTES);
     free(text);
     for (int i = 1; i < 3; i++) {
-        assert_int_equal(
-            alibi_tokenize(c->tokenizers[i], &path, 1, NULL, 500, folder, &r, test_call()),
-            ALIBI_BAD_INPUT);
+        assert_int_equal(tokenize_within(&limits, c->tokenizers[i], &path, 1, NULL, 500, folder, &r,
+                                         test_call()),
+                         ALIBI_BAD_INPUT);
         assert_non_null(strstr(alibi_error(), "/long'"));
         assert_false(folder_exists(folder));
     }
@@ -146,15 +149,13 @@ static void no_more_shards_are_written_than_can_be_read(void **state)
     struct corpus *c = *state;
     const char *folder = keep(c, "shards"), *other = keep(c, "other");
     struct alibi_tokenize_result r;
-    int64_t most = shards_max;
 
-    shards_max = 3;
+    limits.shards = 3;
     assert_fails(tokenize_one(c, c->paths[0], folder), ALIBI_BAD_INPUT,
                  "has 3 shards of 500 tokens");
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 1, NULL,
-                             ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, 1, NULL,
+                              ((int64_t)c->bytes[0] + 1 + 2) / 3, other, &r, test_call()));
     assert_int_equal(r.shards, 3);
-    shards_max = most;
 }
 
 static void ways_to_read_that_do_not_exist_are_refused_by_all(void **state)
@@ -165,9 +166,9 @@ static void ways_to_read_that_do_not_exist_are_refused_by_all(void **state)
     alibi_tokenizer *t = NULL;
     alibi_corpus *corpus = NULL;
 
-    assert_fails(
-        alibi_tokenize_each(c->tokenizers[0], c->paths, 1, &strange, receive, NULL, test_call()),
-        ALIBI_USAGE, "'page' is not one of file, line");
+    assert_fails(tokenize_each_within(&limits, c->tokenizers[0], c->paths, 1, &strange, receive,
+                                      NULL, test_call()),
+                 ALIBI_USAGE, "'page' is not one of file, line");
     assert_fails(alibi_tokenizer_train(&t, &words, c->paths, 1, &strange, test_call()), ALIBI_USAGE,
                  "'page' is not one of file, line");
     assert_fails(alibi_corpus_open(&corpus, c->paths, 1, NULL, NULL, &strange, test_call()),
@@ -243,7 +244,8 @@ static void every_flipped_bit_of_the_index_is_found(void **state)
     struct shard_index index = { 0 };
     size_t length;
 
-    assert_ok(alibi_tokenize(c->tokenizers[0], c->paths, 2, NULL, 2000, folder, &r, test_call()));
+    assert_ok(tokenize_within(&limits, c->tokenizers[0], c->paths, 2, NULL, 2000, folder, &r,
+                              test_call()));
     assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
     for (size_t bit = 0; bit < 8 * length; bit++) {
         bytes[bit / 8] ^= (char)(1 << bit % 8);
