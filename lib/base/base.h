@@ -53,20 +53,18 @@ alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was no
 
 /* ---- memory (memory.c) */
 
-/* All heap memory of the library: 64-byte aligned, counted, and able to fail on demand. mem_new
- * does not clear, mem_new_zero does. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY
- * names `what` and the bytes asked for. mem_grow keeps the content; mem_free accepts NULL. */
+/* All heap memory of the library: 64-byte aligned, counted, and able to fail on demand. It is not
+ * cleared. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names `what` and the bytes
+ * asked for. mem_grow keeps the content; mem_free accepts NULL. */
 alibi_status mem_new(void **out, size_t bytes, const char *what);
-alibi_status mem_new_zero(void **out, size_t bytes, const char *what);
 alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what);
 void mem_free(void *p);
 
 /* count * sizeof **pp elements into *pp, with the product checked. */
-#define NEW_ARRAY(pp, count, what) new_array((void **)(pp), (count), sizeof **(pp), (what))
+#define NEW_ARRAY(pp, count, what) new_array((void **)(pp), (count), sizeof **(pp), false, (what))
 #define NEW_ZERO_ARRAY(pp, count, what)                                                            \
-    new_zero_array((void **)(pp), (count), sizeof **(pp), (what))
-alibi_status new_array(void **out, int64_t count, size_t size, const char *what);
-alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what);
+    new_array((void **)(pp), (count), sizeof **(pp), true, (what))
+alibi_status new_array(void **out, int64_t count, size_t size, bool zero, const char *what);
 
 /* Makes room for `count` elements in *pp, which has room for *capacity. The content is kept; a
  * capacity that grows at least doubles. */
@@ -93,7 +91,7 @@ void text_append_bytes(struct text *t, const void *bytes, size_t length);
 alibi_status text_status(const struct text *t);
 void text_free(struct text *t);
 
-/* ---- files (file.c, folder.c, mapping.c, lock.c; os.c makes the system calls) */
+/* ---- files (file.c, folder.c; os.h makes the system calls) */
 
 /* All file access of the library. Every function makes I/O calls that can be told to fail. ALIBI_IO
  * names the path and the system's reason; a path that does not exist or is of the wrong kind is
@@ -256,7 +254,7 @@ int name_index(const char *word, const char *const *names, int count);
 enum { OPTION_KEY_MAX = 64 };
 void option_key(char key[OPTION_KEY_MAX], const char *name);
 
-/* ---- text checks (utf8.c) */
+/* ---- text checks (text.c) */
 
 /* White space that separates words: that of ASCII, in every locale. */
 static inline bool is_white_space(char c)

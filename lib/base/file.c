@@ -1,17 +1,12 @@
-/* file.c - files: whole reads and writes, errors that name the path, and replacing a file without a
- * moment in which it is lost
+/* file.c - files: whole reads and writes, errors that name the path, replacing a file without a
+ * moment in which it is lost, and a file as memory
  *
  * Nothing is buffered here: callers write large blocks, or lines that must be in the file when the
  * call returns. */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/base.h"
 #include "base/names.h"
 #include "base/os.h"
-#include "base/path.h"
 
 enum { WAIT_MILLISECONDS = 100 };
 
@@ -62,7 +57,7 @@ static void close_quietly(struct file *f)
     mem_free(f);
 }
 
-alibi_status path_check_regular(const struct stat *info, const char *path)
+static alibi_status check_regular(const struct stat *info, const char *path)
 {
     if (S_ISDIR(info->st_mode))
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it is a folder", path);
@@ -86,7 +81,7 @@ static alibi_status open_file(struct file **out, const char *path, int flags, co
         goto out;
     }
     if ((flags & O_ACCMODE) == O_RDONLY)
-        TRY(path_check_regular(&info, path));
+        TRY(check_regular(&info, path));
     f->size = info.st_size;
     *out = f;
     f = NULL;
@@ -178,12 +173,13 @@ int64_t file_size(const struct file *f)
 /* The writer of a pipe may pause forever; a stop request still ends the wait. */
 static alibi_status wait_for_input(const struct file *f)
 {
-    int ready = 0;
+    struct pollfd input = { .fd = f->fd, .events = POLLIN };
+    ssize_t ready = 0;
 
     while (ready == 0) {
         if (call_stopped(f->call))
             return fail(ALIBI_INTERRUPTED, "stopped while reading '%s'", f->path);
-        ready = os_wait(f->fd, WAIT_MILLISECONDS);
+        ready = os_poll(&input, WAIT_MILLISECONDS);
     }
     return ready > 0 ? ALIBI_OK : path_fail("read", f->path);
 }
@@ -384,4 +380,53 @@ bool file_exists(const char *path)
     if (os_stat(path, &info) == 0)
         return !S_ISDIR(info.st_mode);
     return errno != ENOENT && errno != ENOTDIR;
+}
+
+/* ---- a whole file as memory, which the system reads page by page as it is touched
+ *
+ * The pages are shared by all processes that map the file and are not heap memory, so a corpus may
+ * be larger than the machine's memory. */
+
+struct mapping {
+    void *start; /* NULL: the file is empty, which the system does not map */
+    size_t bytes;
+};
+
+alibi_status mapping_open(struct mapping **out, const char *path)
+{
+    alibi_status status;
+    struct mapping *m = NULL;
+    struct file *f = NULL, *done;
+
+    TRY(NEW_ZERO_ARRAY(&m, 1, "a mapped file"));
+    TRY(file_open_read(&f, path));
+    m->bytes = (size_t)f->size;
+    if (m->bytes > 0 && (m->start = os_mmap(f->fd, m->bytes)) == NULL) {
+        status = path_fail("map", path);
+        goto out;
+    }
+    done = f; /* the mapping outlives the descriptor */
+    f = NULL;
+    TRY(file_close(done));
+    *out = m;
+    m = NULL;
+out:
+    close_quietly(f);
+    mapping_close(m);
+    return status;
+}
+
+const char *mapping_view(const struct mapping *m, size_t *bytes)
+{
+    *bytes = m->bytes;
+    return m->start != NULL ? m->start : "";
+}
+
+void mapping_close(struct mapping *m)
+{
+    if (m == NULL)
+        return;
+    if (m->start != NULL)
+        (void)os_munmap(m->start, m->bytes);
+    mem_free(m);
 }

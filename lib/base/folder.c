@@ -1,13 +1,9 @@
-/* folder.c - folders and paths */
-#include <errno.h>
-#include <fcntl.h>
+/* folder.c - paths, folders, and the lock that gives a folder one writer */
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
+#include "base/names.h"
 #include "base/os.h"
-#include "base/path.h"
 
 /* ---- paths */
 
@@ -134,31 +130,23 @@ alibi_status folder_sync(const char *path)
 }
 
 /* A new folder survives a power cut only once its parent is synced. */
-static alibi_status sync_parent(const char *path)
+static alibi_status create_one(const char *path)
 {
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
     char *parent = NULL;
+    struct stat info;
 
-    TRY(path_folder(&parent, path));
-    TRY(folder_sync(parent));
+    if (os_mkdir(path) == 0) {
+        TRY(path_folder(&parent, path));
+        TRY(folder_sync(parent));
+    } else if (errno != EEXIST || os_stat(path, &info) != 0) {
+        status = path_fail("create folder", path);
+    } else if (!S_ISDIR(info.st_mode)) {
+        status = fail(ALIBI_BAD_INPUT, "cannot create folder '%s': it is a file", path);
+    }
 out:
     mem_free(parent);
     return status;
-}
-
-static alibi_status create_one(const char *path)
-{
-    struct stat info;
-
-    if (os_mkdir(path) == 0)
-        return sync_parent(path);
-    if (errno != EEXIST)
-        return path_fail("create folder", path);
-    if (os_stat(path, &info) != 0)
-        return path_fail("create folder", path);
-    if (!S_ISDIR(info.st_mode))
-        return fail(ALIBI_BAD_INPUT, "cannot create folder '%s': it is a file", path);
-    return ALIBI_OK;
 }
 
 alibi_status folder_create(const char *path)
@@ -228,17 +216,6 @@ static alibi_status add_name(struct names *n, const char *name)
     return ALIBI_OK;
 }
 
-static alibi_status read_names(struct names *n, DIR *folder, const char *path)
-{
-    for (;;) {
-        const struct dirent *entry = os_readdir(folder);
-        if (entry == NULL)
-            return errno == 0 ? ALIBI_OK : path_fail("list folder", path);
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            TRY_RETURN(add_name(n, entry->d_name));
-    }
-}
-
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);
@@ -252,13 +229,18 @@ static void sort_names(struct names *n)
 
 alibi_status folder_list(char ***names, int *count, const char *path)
 {
-    alibi_status status;
+    alibi_status status = ALIBI_OK;
     struct names n = { 0 };
+    const struct dirent *entry;
     DIR *folder = os_opendir(path);
 
     if (folder == NULL)
         return path_fail("list folder", path);
-    status = read_names(&n, folder, path);
+    while (status == ALIBI_OK && (entry = os_readdir(folder)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = add_name(&n, entry->d_name);
+    if (status == ALIBI_OK && errno != 0)
+        status = path_fail("list folder", path);
     if (os_closedir(folder) != 0 && status == ALIBI_OK)
         status = path_fail("list folder", path);
     if (status != ALIBI_OK) {
@@ -271,22 +253,10 @@ alibi_status folder_list(char ***names, int *count, const char *path)
     return ALIBI_OK;
 }
 
-/* A link to a folder is not followed, so there are no loops. Pipes and devices are skipped. A link
- * that leads nowhere is listed as a file: opening it then gives the reason. */
-static alibi_status sort_in(struct names *files, struct names *folders, const char *path)
-{
-    struct stat info;
-
-    if (os_lstat(path, &info) != 0)
-        return path_fail("list", path);
-    if (S_ISDIR(info.st_mode))
-        return add_name(folders, path);
-    if (S_ISLNK(info.st_mode) && os_stat(path, &info) != 0)
-        return errno == ENOENT || errno == ELOOP ? add_name(files, path) : path_fail("list", path);
-    return S_ISREG(info.st_mode) ? add_name(files, path) : ALIBI_OK;
-}
-
-static alibi_status sort_in_folder(struct names *files, struct names *folders, const char *folder)
+/* Adds what is in the folder to the files or the folders. A link to a folder is not followed, so
+ * there are no loops. Pipes and devices are skipped. A link that leads nowhere is listed as a file:
+ * opening it then gives the reason. */
+static alibi_status sort_folder(struct names *files, struct names *folders, const char *folder)
 {
     alibi_status status;
     char **names = NULL, *path = NULL;
@@ -294,12 +264,30 @@ static alibi_status sort_in_folder(struct names *files, struct names *folders, c
 
     TRY(folder_list(&names, &count, folder));
     for (int i = 0; i < count; i++) {
+        struct stat info;
+        bool link, nowhere = false;
+
         if (names[i][0] == '.')
             continue;
-        TRY(path_join(&path, folder, names[i]));
-        TRY(sort_in(files, folders, path));
         mem_free(path);
         path = NULL;
+        TRY(path_join(&path, folder, names[i]));
+        if (os_lstat(path, &info) != 0) {
+            status = path_fail("list", path);
+            goto out;
+        }
+        link = S_ISLNK(info.st_mode);
+        if (link && os_stat(path, &info) != 0) {
+            nowhere = errno == ENOENT || errno == ELOOP;
+            if (!nowhere) {
+                status = path_fail("list", path);
+                goto out;
+            }
+        }
+        if (nowhere || S_ISREG(info.st_mode))
+            TRY(add_name(files, path));
+        else if (S_ISDIR(info.st_mode) && !link)
+            TRY(add_name(folders, path));
     }
 out:
     mem_free(path);
@@ -318,7 +306,7 @@ alibi_status folder_list_files(char ***paths, int *count, const char *path)
     TRY(add_name(&folders, path));
     while (folders.count > 0) {
         folder = folders.at[--folders.count];
-        TRY(sort_in_folder(&files, &folders, folder));
+        TRY(sort_folder(&files, &folders, folder));
         mem_free(folder);
         folder = NULL;
     }
@@ -351,4 +339,65 @@ alibi_status folder_free_space(int64_t *bytes, const char *path)
         free_bytes = INT64_MAX;
     *bytes = (int64_t)free_bytes;
     return ALIBI_OK;
+}
+
+/* ---- one writer per folder
+ *
+ * The lock is the kernel's (flock), so it ends with its process, however that ends. The file holds
+ * the process id for people to read, and stays: removing it would let two processes hold locks on
+ * two files of the same name. */
+
+struct lock {
+    int fd;
+};
+
+alibi_status lock_take(struct lock **out, const char *folder)
+{
+    alibi_status status;
+    struct lock *l = NULL;
+    char *path = NULL, holder[32] = "";
+    int fd = -1, length = snprintf(holder, sizeof holder, "%ld\n", (long)getpid());
+
+    TRY(path_join(&path, folder, NAME_LOCK));
+    TRY(NEW_ARRAY(&l, 1, "a lock"));
+    fd = os_open(path, O_RDWR | O_CREAT);
+    if (fd < 0) {
+        status = path_fail("open", path);
+        goto out;
+    }
+    if (os_flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) {
+            status = path_fail("lock", path);
+            goto out;
+        }
+        memset(holder, 0, sizeof holder);
+        if (os_read(fd, holder, sizeof holder - 1) > 0 && strtol(holder, NULL, 10) > 0)
+            status = fail(ALIBI_IO, "folder '%s' is in use by process %ld", folder,
+                          strtol(holder, NULL, 10));
+        else
+            status = fail(ALIBI_IO, "folder '%s' is in use by another process", folder);
+        goto out;
+    }
+    if (os_ftruncate(fd, 0) != 0 || os_write(fd, holder, (size_t)length) != length) {
+        status = path_fail("write", path);
+        goto out;
+    }
+    l->fd = fd;
+    *out = l;
+    l = NULL;
+    fd = -1;
+out:
+    if (fd >= 0)
+        os_close(fd);
+    mem_free(path);
+    mem_free(l);
+    return status;
+}
+
+void lock_release(struct lock *l)
+{
+    if (l == NULL)
+        return;
+    os_close(l->fd);
+    mem_free(l);
 }

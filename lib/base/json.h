@@ -20,7 +20,7 @@ alibi_status json_get_real(const json_t *object, const char *key, double *out, c
 alibi_status json_get_text(const json_t *object, const char *key, const char **out,
                            const char *path); /* borrowed */
 
-/* ---- writing (json_write.c)
+/* ---- writing
  *
  * One writer for all JSON of the library. Members appear in the order of the calls, so that the
  * same values give the same bytes. Failures are those of the text: check text_status() at the end.

@@ -1,14 +1,10 @@
-/* memory.c - all heap memory of the library
+/* memory.c - all heap memory of the library: blocks and arrays
  *
  * Invariant: `held` is the sum of the sizes of all blocks, headers included; each block's header
  * has its own. */
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/base.h"
-#include "base/fault.h"
 #include "base/os.h"
 
 enum { ALIGNMENT = 64 };
@@ -20,55 +16,32 @@ struct header {
 
 static _Atomic size_t held, peak;
 
-static void count_new(size_t bytes)
-{
-    size_t now = atomic_fetch_add(&held, bytes) + bytes;
-    size_t most = atomic_load(&peak);
-
-    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
-        ;
-}
-
-static size_t machine_bytes;
-
-static void ask_machine(void)
-{
-    machine_bytes = os_memory_bytes();
-}
-
-/* Linux grants memory that it does not have, and kills the process that then uses it. A request
- * that can never fit is refused here, while an error can still be returned. */
-static bool can_fit(size_t bytes)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    size_t total;
-
-    pthread_once(&once, ask_machine);
-    return size_add(&total, bytes, atomic_load(&held)) && total <= machine_bytes;
-}
-
 alibi_status mem_new(void **out, size_t bytes, const char *what)
 {
-    size_t total;
+    static _Atomic size_t machine; /* asked for once; several threads find the same */
+    size_t most = atomic_load(&machine), total, together, now;
     void *block = NULL;
     struct header *header;
 
-    if (!can_fit(bytes) || !size_add(&total, bytes, sizeof *header) || fault_due(FAULT_MEMORY) ||
+    if (most == 0) {
+        most = os_memory_bytes();
+        atomic_store(&machine, most);
+    }
+    /* Linux grants memory that it does not have, and kills the process that then uses it. A request
+     * that can never fit is refused here, while an error can still be returned. */
+    if (!size_add(&together, bytes, atomic_load(&held)) || together > most ||
+        !size_add(&total, bytes, sizeof *header) || fault_due(FAULT_MEMORY) ||
         posix_memalign(&block, ALIGNMENT, total) != 0)
         return fail(ALIBI_MEMORY,
                     "not enough memory for %s: %zu bytes needed, %zu in use, the machine has %zu",
-                    what, bytes, alibi_memory_now(), machine_bytes);
+                    what, bytes, alibi_memory_now(), most);
     header = block;
     header->bytes = total;
-    count_new(total);
     *out = header + 1;
-    return ALIBI_OK;
-}
-
-alibi_status mem_new_zero(void **out, size_t bytes, const char *what)
-{
-    TRY_RETURN(mem_new(out, bytes, what));
-    memset(*out, 0, bytes);
+    now = atomic_fetch_add(&held, total) + total;
+    most = atomic_load(&peak);
+    while (now > most && !atomic_compare_exchange_weak(&peak, &most, now))
+        ;
     return ALIBI_OK;
 }
 
@@ -103,20 +76,15 @@ static alibi_status array_bytes(size_t *bytes, int64_t count, size_t size, const
     return ALIBI_OK;
 }
 
-alibi_status new_array(void **out, int64_t count, size_t size, const char *what)
+alibi_status new_array(void **out, int64_t count, size_t size, bool zero, const char *what)
 {
     size_t bytes = 0;
 
     TRY_RETURN(array_bytes(&bytes, count, size, what));
-    return mem_new(out, bytes, what);
-}
-
-alibi_status new_zero_array(void **out, int64_t count, size_t size, const char *what)
-{
-    size_t bytes = 0;
-
-    TRY_RETURN(array_bytes(&bytes, count, size, what));
-    return mem_new_zero(out, bytes, what);
+    TRY_RETURN(mem_new(out, bytes, what));
+    if (zero)
+        memset(*out, 0, bytes);
+    return ALIBI_OK;
 }
 
 alibi_status reserve_array(void **inout, int64_t *capacity, int64_t count, size_t size,

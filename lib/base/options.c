@@ -446,27 +446,20 @@ static alibi_status expect(bool fits, const char *expected, const json_t *json)
                 : fail(ALIBI_USAGE, "%s is expected, found %s", expected, kinds[json_typeof(json)]);
 }
 
-static alibi_status integers_from_json(struct alibi_int_list *out, const struct alibi_option *o,
-                                       const json_t *json)
+static alibi_status list_from_json(union value *out, const struct alibi_option *o,
+                                   const json_t *json)
 {
-    memset(out, 0, sizeof *out);
-    TRY_RETURN(expect(json_is_array(json), "a list of whole numbers", json));
-    for (size_t i = 0; i < json_array_size(json); i++) {
-        const json_t *entry = json_array_get(json, i);
-        TRY_RETURN(expect(json_is_integer(entry), "a list of whole numbers", entry));
-        TRY_RETURN(add_integer(out, o, json_integer_value(entry)));
-    }
-    return ALIBI_OK;
-}
+    bool names = o->type == ALIBI_OPTION_NAMES;
+    const char *expected = names ? "a list of names" : "a list of whole numbers";
 
-static alibi_status names_from_json(struct alibi_name_list *out, const json_t *json)
-{
     memset(out, 0, sizeof *out);
-    TRY_RETURN(expect(json_is_array(json), "a list of names", json));
+    TRY_RETURN(expect(json_is_array(json), expected, json));
     for (size_t i = 0; i < json_array_size(json); i++) {
         const json_t *entry = json_array_get(json, i);
-        TRY_RETURN(expect(json_is_string(entry), "a list of names", entry));
-        TRY_RETURN(add_name(out, json_string_value(entry), json_string_length(entry)));
+        TRY_RETURN(expect(names ? json_is_string(entry) : json_is_integer(entry), expected, entry));
+        TRY_RETURN(names
+                       ? add_name(&out->names, json_string_value(entry), json_string_length(entry))
+                       : add_integer(&out->integers, o, json_integer_value(entry)));
     }
     return ALIBI_OK;
 }
@@ -500,9 +493,8 @@ static alibi_status value_from_json(union value *out, const struct alibi_option 
         TRY_RETURN(expect(json_is_string(json), o->choices, json));
         return find_choice(&out->choice, o, json_string_value(json));
     case ALIBI_OPTION_INTS:
-        return integers_from_json(&out->integers, o, json);
     case ALIBI_OPTION_NAMES:
-        return names_from_json(&out->names, json);
+        return list_from_json(out, o, json);
     }
     return fail(ALIBI_USAGE, "the option has no type");
 }
@@ -659,7 +651,7 @@ const struct alibi_option *alibi_options_find(const struct alibi_option_group *g
     return NULL;
 }
 
-/* ---- unknown names */
+/* ---- names, and names that do not exist */
 
 static int count_options(const struct alibi_option_group *groups, int count)
 {
@@ -670,35 +662,6 @@ static int count_options(const struct alibi_option_group *groups, int count)
     return total;
 }
 
-/* The option whose name is nearest, NULL if none is near. */
-static alibi_status nearest_option(const char **out, const struct alibi_option_group *groups,
-                                   int count, const char *name)
-{
-    const char **names = NULL;
-    int total = 0;
-
-    TRY_RETURN(NEW_ARRAY(&names, count_options(groups, count), "the names of the options"));
-    for (int g = 0; g < count; g++)
-        for (int i = 0; i < groups[g].count; i++)
-            names[total++] = groups[g].options[i].name;
-    *out = alibi_nearest(name, names, total);
-    mem_free(names);
-    return ALIBI_OK;
-}
-
-static alibi_status fail_unknown_option(const struct alibi_option_group *groups, int count,
-                                        const char *name)
-{
-    const char *nearest = NULL;
-
-    TRY_RETURN(nearest_option(&nearest, groups, count, name));
-    if (nearest != NULL)
-        return fail(ALIBI_USAGE, "unknown option '--%s': did you mean '--%s'?", name, nearest);
-    return fail(ALIBI_USAGE, "unknown option '--%s'", name);
-}
-
-/* ---- recipes spell names with underscores */
-
 void option_key(char key[OPTION_KEY_MAX], const char *name)
 {
     snprintf(key, OPTION_KEY_MAX, "%s", name);
@@ -707,17 +670,25 @@ void option_key(char key[OPTION_KEY_MAX], const char *name)
             *p = '_';
 }
 
-static alibi_status fail_unknown_key(const struct alibi_option_group *groups, int count,
-                                     const char *key)
+/* "unknown option '--x': did you mean '--y'?", or the same of a key of a recipe */
+static alibi_status fail_unknown(const struct alibi_option_group *groups, int count,
+                                 const char *kind, const char *dashes, const char *name)
 {
-    const char *nearest = NULL;
-    char spelled[OPTION_KEY_MAX];
+    const char **names = NULL, *nearest;
+    char key[OPTION_KEY_MAX] = "";
+    int total = 0;
 
-    TRY_RETURN(nearest_option(&nearest, groups, count, key));
+    TRY_RETURN(NEW_ARRAY(&names, count_options(groups, count), "the names of the options"));
+    for (int g = 0; g < count; g++)
+        for (int i = 0; i < groups[g].count; i++)
+            names[total++] = groups[g].options[i].name;
+    nearest = alibi_nearest(name, names, total);
+    mem_free(names);
     if (nearest == NULL)
-        return fail(ALIBI_USAGE, "unknown key '%s'", key);
-    option_key(spelled, nearest);
-    return fail(ALIBI_USAGE, "unknown key '%s': did you mean '%s'?", key, spelled);
+        return fail(ALIBI_USAGE, "unknown %s '%s%s'", kind, dashes, name);
+    option_key(key, nearest);
+    return fail(ALIBI_USAGE, "unknown %s '%s%s': did you mean '%s%s'?", kind, dashes, name, dashes,
+                *dashes != '\0' ? nearest : key);
 }
 
 /* jansson does not keep the lines of keys, but it keeps their order: the line of key number n, from
@@ -753,7 +724,7 @@ alibi_status alibi_options_set(const struct alibi_option_group *groups, int coun
     alibi_status status;
 
     if (o == NULL)
-        return fail_unknown_option(groups, count, name);
+        return fail_unknown(groups, count, "option", "--", name);
     status = value_from_text(&value, o, text);
     if (status != ALIBI_OK)
         return fail_context(status, "option '--%s'", o->name);
@@ -833,7 +804,7 @@ static alibi_status read_settings(struct setting *settings, int *done,
             option_key(spelled, s->option->name);
         /* Only one spelling is allowed, or a recipe could hold the same option twice. */
         if (s->option == NULL || strcmp(key, spelled) != 0)
-            return fail_unknown_key(groups, count, key);
+            return fail_unknown(groups, count, "key", "", key);
         s->values = group->values;
         status = value_from_json(&s->value, s->option, json);
         if (status != ALIBI_OK)

@@ -13,15 +13,6 @@
 
 enum { PHILOX_ROUNDS = 10, FEISTEL_ROUNDS = 16 };
 
-static struct random4 philox_round(struct random4 c, uint32_t k0, uint32_t k1)
-{
-    uint64_t p0 = 0xD2511F53ull * c.at[0];
-    uint64_t p1 = 0xCD9E8D57ull * c.at[2];
-
-    return (struct random4){ { (uint32_t)(p1 >> 32) ^ c.at[1] ^ k0, (uint32_t)p1,
-                               (uint32_t)(p0 >> 32) ^ c.at[3] ^ k1, (uint32_t)p0 } };
-}
-
 struct random4 random_block(uint64_t seed, uint64_t stream, uint64_t index)
 {
     struct random4 c = { { (uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
@@ -29,7 +20,10 @@ struct random4 random_block(uint64_t seed, uint64_t stream, uint64_t index)
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
     for (int round = 0; round < PHILOX_ROUNDS; round++) {
-        c = philox_round(c, k0, k1);
+        uint64_t p0 = 0xD2511F53ull * c.at[0];
+        uint64_t p1 = 0xCD9E8D57ull * c.at[2];
+        c = (struct random4){ { (uint32_t)(p1 >> 32) ^ c.at[1] ^ k0, (uint32_t)p1,
+                                (uint32_t)(p0 >> 32) ^ c.at[3] ^ k1, (uint32_t)p0 } };
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
@@ -69,14 +63,6 @@ uint64_t random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n
     return (uint64_t)((unsigned __int128)bits * n >> 64);
 }
 
-/* Bits in each half of the smallest domain 2^(2 h) that holds 0..n-1. */
-static int half_bits(uint64_t n)
-{
-    int bits = n > 1 ? 64 - __builtin_clzll(n - 1) : 1;
-
-    return (bits + 1) / 2;
-}
-
 /* A Feistel network permutes pairs of halves whatever its round function is: (left, right) ->
  * (right, left ^ f(right)). Four rounds do for large domains; on a handful of elements the places
  * are equally likely only after a dozen. */
@@ -98,7 +84,8 @@ static uint64_t feistel(uint64_t seed, uint64_t stream, uint64_t x, int half)
  * returns this is a permutation of 0..n-1. */
 uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n)
 {
-    int half = half_bits(n);
+    /* Bits in each half of the smallest domain 2^(2 half) that holds 0..n-1. */
+    int half = ((n > 1 ? 64 - __builtin_clzll(n - 1) : 1) + 1) / 2;
     uint64_t x = i;
 
     if (i >= n)

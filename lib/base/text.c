@@ -1,4 +1,4 @@
-/* text.c - texts that grow
+/* text.c - texts that grow, and what counts as text
  *
  * Numbers are formatted in the C locale whatever the program has set, so that the same values give
  * the same bytes anywhere. */
@@ -94,4 +94,78 @@ void text_free(struct text *t)
 void alibi_text_free(char *text)
 {
     mem_free(text);
+}
+
+/* ---- UTF-8 */
+
+static bool within(unsigned char byte, unsigned char low, unsigned char high)
+{
+    return byte >= low && byte <= high;
+}
+
+/* Bytes of the valid character at the front, 0 if there is none. RFC 3629, section 4: besides the
+ * form of lead and continuation bytes, the second byte has a narrower range after E0 (overlong
+ * forms), ED (surrogates), F0 (overlong forms) and F4 (beyond U+10FFFF). */
+static size_t valid_character(const unsigned char *bytes, size_t length)
+{
+    unsigned char lead = bytes[0], low = 0x80, high = 0xBF;
+    size_t need = 0;
+
+    if (lead < 0x80) {
+        need = 1;
+    } else if (within(lead, 0xC2, 0xDF)) {
+        need = 2;
+    } else if (within(lead, 0xE0, 0xEF)) {
+        need = 3;
+        low = lead == 0xE0 ? 0xA0 : low;
+        high = lead == 0xED ? 0x9F : high;
+    } else if (within(lead, 0xF0, 0xF4)) {
+        need = 4;
+        low = lead == 0xF0 ? 0x90 : low;
+        high = lead == 0xF4 ? 0x8F : high;
+    }
+    if (need > length || (need > 1 && !within(bytes[1], low, high)))
+        return 0;
+    for (size_t i = 2; i < need; i++)
+        if (!within(bytes[i], 0x80, 0xBF))
+            return 0;
+    return need;
+}
+
+size_t utf8_valid_prefix(const char *bytes, size_t length)
+{
+    const unsigned char *p = (const unsigned char *)bytes;
+    size_t at = 0, step;
+    uint64_t eight;
+
+    while (at < length) {
+        /* Most text is ASCII for long stretches: eight bytes at a time while no high bit is set. */
+        for (; length - at >= sizeof eight; at += sizeof eight) {
+            memcpy(&eight, p + at, sizeof eight);
+            if ((eight & 0x8080808080808080u) != 0)
+                break;
+        }
+        step = at < length ? valid_character(p + at, length - at) : 0;
+        if (step == 0)
+            break;
+        at += step;
+    }
+    return at;
+}
+
+void line_clean(char *line)
+{
+    unsigned char *p = (unsigned char *)line;
+    size_t length = strlen(line);
+
+    for (size_t at = 0; at < length;) {
+        size_t step = valid_character(p + at, length - at);
+        /* C0 controls and DEL; C1 controls are U+0080..U+009F, C2 80..C2 9F. */
+        bool control = (step == 1 && (p[at] < 0x20 || p[at] == 0x7F)) ||
+                       (step == 2 && p[at] == 0xC2 && p[at + 1] < 0xA0);
+
+        if (step == 0 || control)
+            memset(p + at, '?', step > 0 ? step : 1);
+        at += step > 0 ? step : 1;
+    }
 }

@@ -93,7 +93,7 @@ static void *new_for_zlib(void *user, uInt items, uInt size)
     void *p = NULL;
 
     (void)user;
-    return new_array(&p, (int64_t)items, size, "unpacking gzip") == ALIBI_OK ? p : NULL;
+    return new_array(&p, (int64_t)items, size, false, "unpacking gzip") == ALIBI_OK ? p : NULL;
 }
 
 static void free_for_zlib(void *user, void *p)

@@ -97,7 +97,7 @@ static void a_failed_allocation_is_reported_and_leaks_nothing(void **state)
     (void)state;
     for (int i = 0; i < c.count; i++) {
         t[i] = c.operands[i].shape;
-        assert_ok(mem_new_zero(&t[i].data, (size_t)tensor_count(t[i]) * 4, "test"));
+        assert_ok(new_array(&t[i].data, tensor_count(t[i]), 4, true, "test"));
     }
     for (int direction = FORWARD; direction <= BACKWARD; direction++)
         for (int n = 1; n <= direction + 1; n++) {

@@ -2,7 +2,7 @@
 #ifndef COMPARISON_H
 #define COMPARISON_H
 
-#include "base/fault.h"
+#include "base/os.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "compare/compare.h"
