@@ -1,9 +1,6 @@
-/* test_tokenizer_files.c - files of byte-level BPE: read, written back, and every way of being
- * wrong */
-#include "check.h"
-
-#include "formats/formats.h"
-#include "formats/scan.h"
+/* test_tokenizer_json.c - tokenizer.json of byte-level BPE: read, written back, and every way of
+ * being wrong */
+#include "bpe_files.h"
 
 /* A file in short: '@' means the tokens of the 256 bytes. */
 #define END_TOKEN                                                                                  \
@@ -22,55 +19,6 @@ static const char whole[] =
     "\"vocab\":{@,\"ab\":256,\"abc\":257,\"\\u0120c\":258},\n"
     "\"merges\":[\"a b\",\"ab c\",\"\\u0120 c\"]}}\n";
 
-static void append_utf8(struct text *t, uint32_t letter)
-{
-    char bytes[2] = { (char)(0xC0 | letter >> 6), (char)(0x80 | (letter & 0x3F)) };
-
-    if (letter < 0x80)
-        text_append(t, letter == '"' || letter == '\\' ? "\\%c" : "%c", (int)letter);
-    else
-        text_append_bytes(t, bytes, 2);
-}
-
-static void append_byte_tokens(struct text *t)
-{
-    for (int byte = 0; byte < 256; byte++) {
-        text_append(t, byte > 0 ? ",\"" : "\"");
-        append_utf8(t, byte_letter((unsigned char)byte));
-        text_append(t, "\":%d", byte);
-    }
-}
-
-/* The short file with the first `from` in it replaced by `to`, and '@' by its meaning. */
-static struct text expand(const char *file, const char *from, const char *to)
-{
-    const char *found = strstr(file, from);
-    struct text edited = { 0 }, t = { 0 };
-    const char *at, *mark;
-
-    if (found == NULL)
-        fail_msg("'%s' is not in the file", from);
-    text_append_bytes(&edited, file, (size_t)(found - file));
-    text_append(&edited, "%s%s", to, found + strlen(from));
-    for (at = edited.data; (mark = strchr(at, '@')) != NULL; at = mark + 1) {
-        text_append_bytes(&t, at, (size_t)(mark - at));
-        append_byte_tokens(&t);
-    }
-    text_append(&t, "%s", at);
-    text_free(&edited);
-    return t;
-}
-
-/* From a block of the exact size, so that the sanitizer sees a read beyond it. */
-static alibi_status parse_exact(struct bpe_file **out, const char *bytes, size_t length)
-{
-    char *exact = exact_copy(bytes, length);
-    alibi_status status = bpe_file_parse(out, exact, length, "t.json");
-
-    free(exact);
-    return status;
-}
-
 static alibi_status parse_edited(struct bpe_file **out, const char *from, const char *to)
 {
     struct text t = expand(whole, from, to);
@@ -78,60 +26,6 @@ static alibi_status parse_edited(struct bpe_file **out, const char *from, const 
 
     text_free(&t);
     return status;
-}
-
-static void assert_slice(struct slice s, const char *text, size_t bytes)
-{
-    assert_int_equal(s.bytes, bytes);
-    assert_memory_equal(s.at, text, bytes);
-}
-
-static void assert_merge(const struct bpe_file *f, int64_t rank, int32_t left, int32_t right,
-                         int32_t result)
-{
-    assert_int_equal(f->merges[rank].left, left);
-    assert_int_equal(f->merges[rank].right, right);
-    assert_int_equal(f->merges[rank].result, result);
-}
-
-static void assert_same(const struct bpe_file *a, const struct bpe_file *b)
-{
-    assert_int_equal(a->vocab, b->vocab);
-    for (int64_t i = 0; i < a->vocab; i++)
-        assert_slice(a->tokens[i], b->tokens[i].at, b->tokens[i].bytes);
-    assert_memory_equal(a->byte_ids, b->byte_ids, sizeof a->byte_ids);
-    assert_int_equal(a->merge_count, b->merge_count);
-    for (int64_t i = 0; i < a->merge_count; i++)
-        assert_merge(a, i, b->merges[i].left, b->merges[i].right, b->merges[i].result);
-    assert_int_equal(a->added_count, b->added_count);
-    for (int i = 0; i < a->added_count; i++) {
-        assert_slice(a->added[i].text, b->added[i].text.at, b->added[i].text.bytes);
-        assert_int_equal(a->added[i].id, b->added[i].id);
-        assert_int_equal(a->added[i].special, b->added[i].special);
-        assert_int_equal(a->added[i].in_vocab, b->added[i].in_vocab);
-    }
-    assert_int_equal(a->split_count, b->split_count);
-    for (int i = 0; i < a->split_count; i++) {
-        assert_string_equal(a->splits[i].pattern, b->splits[i].pattern);
-        assert_int_equal(a->splits[i].plain, b->splits[i].plain);
-    }
-    assert_int_equal(a->ignore_merges, b->ignore_merges);
-}
-
-/* Written and read it is the same, and written again the same text. */
-static void assert_reads_back(const struct bpe_file *f)
-{
-    struct text json = { 0 }, again = { 0 };
-    struct bpe_file *back = NULL;
-
-    assert_ok(bpe_file_write(f, &json));
-    assert_ok(bpe_file_parse(&back, json.data, json.length, "back"));
-    assert_same(f, back);
-    assert_ok(bpe_file_write(back, &again));
-    assert_string_equal(again.data, json.data);
-    bpe_file_free(back);
-    text_free(&json);
-    text_free(&again);
 }
 
 /* ---- letters */
@@ -701,128 +595,6 @@ static void memory_stays_a_small_multiple_of_the_file(void **state)
     text_free(&t);
 }
 
-/* ---- vocab.json and merges.txt */
-
-static const char short_vocab[] = "{@,\"ab\":256,\"abc\":257,\"<|endoftext|>\":258}";
-
-static alibi_status parse_pair(struct bpe_file **out, const char *vocab, const char *merges)
-{
-    struct text v = expand(vocab, "", "");
-    char *exact = exact_copy(merges, strlen(merges));
-    alibi_status status =
-        bpe_file_parse_pair(out, (struct slice){ v.data, v.length }, "vocab.json",
-                            (struct slice){ exact, strlen(merges) }, "merges.txt");
-
-    free(exact);
-    text_free(&v);
-    return status;
-}
-
-static void a_pair_of_files_is_read_as_gpt2_is(void **state)
-{
-    static const char *const same[] = { "#version: 0.2\na b\nab c\n", "a b\nab c",
-                                        "#version: 0.2\r\na b\r\nab c\r\n", "a b\nab c\n\n\n",
-                                        "ab c\na b\nab c\n" };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        struct bpe_file *f = NULL;
-        assert_ok(parse_pair(&f, short_vocab, same[i]));
-        assert_int_equal(f->vocab, 259);
-        assert_int_equal(f->merge_count, 2);
-        assert_merge(f, 0, 'a', 'b', 256);
-        assert_merge(f, 1, 256, 'c', 257);
-        assert_int_equal(f->added_count, 1);
-        assert_int_equal(f->added[0].id, 258);
-        assert_true(f->added[0].special && f->added[0].in_vocab);
-        assert_slice(f->tokens[258], "<|endoftext|>", 13);
-        assert_string_equal(f->splits[0].pattern, bpe_gpt2_pattern);
-        assert_reads_back(f);
-        bpe_file_free(f);
-    }
-}
-
-static void a_pair_without_end_of_text_has_no_added_token(void **state)
-{
-    struct bpe_file *f = NULL;
-
-    (void)state;
-    assert_ok(parse_pair(&f, "{@}", ""));
-    assert_int_equal(f->vocab, 256);
-    assert_int_equal(f->merge_count, 0);
-    assert_int_equal(f->added_count, 0);
-    assert_reads_back(f);
-    bpe_file_free(f);
-}
-
-static void defects_of_a_pair_are_named_with_their_file(void **state)
-{
-    static const struct {
-        const char *vocab, *merges, *part;
-    } defects[] = {
-        { "", "", "cannot read 'vocab.json': '{' expected at byte 0, line 1" },
-        { "[]", "", "cannot read 'vocab.json': '{' expected" },
-        { "{@} 1", "", "cannot read 'vocab.json': the end of the file expected" },
-        { "{}", "", "cannot read 'vocab.json': no token is the byte 0" },
-        { "{@,\"ab\":257}", "", "cannot read 'vocab.json': the token 'ab' has the id 257" },
-        { "{@,\"a\":256}", "", "cannot read 'vocab.json': the token 'a' is repeated" },
-        { short_vocab, "#version: 0.2\na b\n\nab c\n",
-          "cannot read 'merges.txt': a merge after an empty line at byte 19, line 4" },
-        { short_vocab, "#version: 0.2\na b\nab d\n",
-          "cannot read 'merges.txt': the merge makes 'abd', which is not in the vocabulary, at byte 18, line 3" },
-        { short_vocab, "a b c\n",
-          "cannot read 'merges.txt': two tokens with one blank between them expected at byte 0, line 1" },
-        { short_vocab, "ab\n", "two tokens with a blank between them expected" },
-        { short_vocab, "a \xFF\n", "cannot read 'merges.txt': byte 2 is not UTF-8" },
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
-        struct bpe_file *f = NULL;
-        size_t before = alibi_memory_now();
-        assert_fails(parse_pair(&f, defects[i].vocab, defects[i].merges), ALIBI_BAD_INPUT,
-                     defects[i].part);
-        assert_null(f);
-        assert_int_equal(alibi_memory_now(), before);
-    }
-}
-
-static void every_truncation_of_the_vocabulary_is_refused(void **state)
-{
-    struct text v = expand(short_vocab, "", "");
-
-    (void)state;
-    for (size_t length = 0; length < v.length; length++) {
-        struct bpe_file *f = NULL;
-        assert_fails(bpe_file_parse_pair(&f, (struct slice){ v.data, length }, "vocab.json",
-                                         (struct slice){ "a b\n", 4 }, "m"),
-                     ALIBI_BAD_INPUT, "cannot read 'vocab.json': ");
-    }
-    text_free(&v);
-}
-
-static alibi_status parse_vocabulary(void *subject)
-{
-    const struct text *v = subject;
-    struct bpe_file *f = NULL;
-    alibi_status status =
-        bpe_file_parse_pair(&f, (struct slice){ v->data, v->length }, "vocab.json",
-                            (struct slice){ "a b\nab c\n", 9 }, "merges.txt");
-
-    bpe_file_free(f);
-    return status;
-}
-
-static void every_failing_allocation_of_a_pair_leaks_nothing(void **state)
-{
-    struct text v = expand(short_vocab, "", "");
-
-    (void)state;
-    assert_true(fail_each_call("memory", parse_vocabulary, &v, ALIBI_MEMORY, "not enough memory") >=
-                8);
-    text_free(&v);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -847,11 +619,6 @@ int main(void)
         cmocka_unit_test(every_byte_value_is_survived),
         cmocka_unit_test(every_failing_allocation_is_reported_and_leaks_nothing),
         cmocka_unit_test(memory_stays_a_small_multiple_of_the_file),
-        cmocka_unit_test(a_pair_of_files_is_read_as_gpt2_is),
-        cmocka_unit_test(a_pair_without_end_of_text_has_no_added_token),
-        cmocka_unit_test(defects_of_a_pair_are_named_with_their_file),
-        cmocka_unit_test(every_truncation_of_the_vocabulary_is_refused),
-        cmocka_unit_test(every_failing_allocation_of_a_pair_leaks_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
