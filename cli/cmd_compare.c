@@ -24,7 +24,7 @@ static const struct alibi_option options[] = {
 /* Minutes on two cores, and enough to separate the methods. `make demo` uses these defaults. */
 static const char *const training_defaults[][2] = {
     { "train-length", "64" }, { "batch", "8" },   { "steps", "1200" },
-    { "lr", "4e-3" },         { "warmup", "40" },
+    { "lr", "4e-3" },         { "warmup", "40" }, { "eval-every", "0" },
 };
 
 static alibi_status print_result(const struct alibi_compare_result *result, const struct job *job)
@@ -114,6 +114,8 @@ alibi_status cmd_compare(int argc, char **argv)
         return status;
     cli_table_drop(&model, "position"); /* --methods takes its place */
     cli_table_drop(&training, "init");  /* every model starts from its seed */
+    cli_table_drop(&training, "keep-best");
+    cli_table_drop(&training, "eval-tokens"); /* the comparison has its own */
     for (int i = 0; i < CLI_COUNT(training_defaults); i++)
         cli_table_default(&training, training_defaults[i][0], training_defaults[i][1]);
     return cli_run(&line, argc, argv, run, &job);

@@ -26,52 +26,26 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
-/* As many tokens as a comparison scores by default: a small share of the training time. */
-enum { VALID_TOKENS = 65536 };
-
-/* The validation loss at the training length. result->tokens is 0 if the split is too short, or if
- * the evaluation was stopped. */
-static alibi_status validate(const struct job *job, const alibi_corpus *corpus,
-                             struct alibi_eval_result *result)
-{
-    int64_t length = job->training.train_length;
-    const struct alibi_eval eval = { .length = length,
-                                     .tokens = length > VALID_TOKENS ? length : VALID_TOKENS };
-    struct alibi_corpus_info valid;
-    alibi_model *model = NULL;
-    alibi_status status;
-
-    *result = (struct alibi_eval_result){ 0 };
-    alibi_corpus_get_info(corpus, ALIBI_VALID, &valid);
-    if (valid.tokens <= length)
-        return ALIBI_OK;
-    status = alibi_model_open(&model, job->device, job->out, cli_call());
-    if (status == ALIBI_OK) {
-        cli_set_skip(job->training.skip);
-        status = alibi_evaluate(model, corpus, ALIBI_VALID, &eval, result, cli_call());
-    }
-    alibi_model_free(model);
-    return status == ALIBI_INTERRUPTED ? ALIBI_OK : status;
-}
-
-static void print_result(const struct job *job, const struct alibi_train_result *r,
-                         const struct alibi_eval_result *valid)
+static void print_result(const struct job *job, const struct alibi_train_result *r)
 {
     char parameters[CLI_SHORT], speed[CLI_SHORT], time[CLI_SHORT], peak[CLI_SHORT];
 
     printf("step %lld, loss %.4f, ", (long long)r->step, r->loss);
-    if (valid->tokens > 0)
-        printf("validation loss %.4f, ", valid->nll);
+    if (r->valid_step == r->step)
+        printf("validation loss %.4f, ", r->valid_loss);
     printf("%s parameters, %s tokens/s, %s of training, peak %s, in '%s'\n",
            cli_short_count(parameters, (double)r->parameters),
            cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds),
            cli_short_bytes(peak, r->peak_bytes), job->out);
+    if (r->best_step > 0 && job->training.keep_best)
+        printf("best: step %lld, validation loss %.4f, in '%s/best'\n", (long long)r->best_step,
+               r->best_loss, job->out);
 }
 
-static void print_json(const struct job *job, const struct alibi_train_result *r,
-                       const struct alibi_eval_result *valid)
+static void print_json(const struct job *job, const struct alibi_train_result *r)
 {
     struct alibi_device_info device;
+    bool valid = r->valid_step == r->step;
 
     alibi_device_get_info(job->device, &device);
     cli_json_open(NULL, '{');
@@ -79,8 +53,10 @@ static void print_json(const struct job *job, const struct alibi_train_result *r
     cli_json_device(&device);
     cli_json_int("step", r->step);
     cli_json_real("loss", r->loss);
-    cli_json_real("valid_loss", valid->tokens > 0 ? valid->nll : (double)NAN);
-    cli_json_int("valid_tokens", valid->tokens);
+    cli_json_real("valid_loss", valid ? r->valid_loss : (double)NAN);
+    cli_json_int("valid_tokens", valid ? r->valid_tokens : 0);
+    cli_json_real("best_step", r->best_step > 0 ? (double)r->best_step : (double)NAN);
+    cli_json_real("best_loss", r->best_step > 0 ? r->best_loss : (double)NAN);
     cli_json_int("parameters", r->parameters);
     cli_json_real("seconds", r->seconds);
     cli_json_real("tokens_per_s", r->tokens_per_s);
@@ -110,7 +86,6 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
     struct alibi_train_result result;
-    struct alibi_eval_result valid;
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
@@ -121,12 +96,10 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
                              job->resume, &result, cli_call());
-    if (status == ALIBI_OK)
-        status = validate(job, corpus, &valid);
     alibi_corpus_free(corpus);
     if (status == ALIBI_OK) {
         cli_terminal_clear();
-        (job->json ? print_json : print_result)(job, &result, &valid);
+        (job->json ? print_json : print_result)(job, &result);
     }
     alibi_device_free(job->device);
     return status;

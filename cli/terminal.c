@@ -125,7 +125,7 @@ static double share_done(const struct alibi_progress *p)
 static void spell_figures(const struct alibi_progress *p, char *buffer, size_t size)
 {
     char number[CLI_SHORT], total[CLI_SHORT + 1] = "", speed[CLI_SHORT + 16] = "",
-                                              loss[CLI_SHORT] = "";
+                                              loss[CLI_SHORT + 24] = "";
     char done[CLI_SHORT], time[CLI_SHORT];
     bool under_way = p->total > 0 && !is_finished(p);
 
@@ -133,7 +133,9 @@ static void spell_figures(const struct alibi_progress *p, char *buffer, size_t s
         snprintf(total, sizeof total, "/%s", cli_short_count(number, (double)p->total));
     if (p->tokens_per_s > 0)
         snprintf(speed, sizeof speed, ", %s tokens/s", cli_short_count(number, p->tokens_per_s));
-    if (isfinite(p->loss))
+    if (isfinite(p->loss) && p->valid_loss > 0)
+        snprintf(loss, sizeof loss, ", loss %.3f (valid %.3f)", p->loss, p->valid_loss);
+    else if (isfinite(p->loss))
         snprintf(loss, sizeof loss, ", loss %.3f", p->loss);
     snprintf(buffer, size, "%s%s %s%s%s, %s%s", cli_short_count(done, (double)p->done), total,
              p->unit, speed, loss, cli_short_time(time, under_way ? p->seconds_left : p->seconds),

@@ -74,7 +74,8 @@ struct alibi_progress {
     int64_t done, total;
     double seconds, seconds_left;
     double tokens_per_s;
-    double loss; /* NaN where there is none yet */
+    double loss;       /* NaN where there is none yet */
+    double valid_loss; /* of the last validation; 0: none */
 };
 
 enum alibi_log_level { ALIBI_NOTE, ALIBI_WARNING };
@@ -448,9 +449,12 @@ struct alibi_training {
     double dropout; /* on the embedding and on each residual branch */
     double skip;    /* attention's skipping budget, as in struct alibi_call */
     int64_t seed;
-    int64_t save_every; /* steps between checkpoints; the last step always saves */
-    int recompute;      /* enum alibi_recompute */
-    char *init;         /* model to start from: a checkpoint or a run; NULL: random weights */
+    int64_t save_every;  /* steps between checkpoints; the last step always saves */
+    int64_t eval_every;  /* steps between validations, and after the last step; 0: none */
+    int64_t eval_tokens; /* of a validation, at most, spread over the split; 0: the whole split */
+    bool keep_best;      /* the checkpoint with the lowest validation loss stays */
+    int recompute;       /* enum alibi_recompute */
+    char *init;          /* model to start from: a checkpoint or a run; NULL: random weights */
 };
 
 ALIBI_API const struct alibi_option *alibi_training_options(int *count);
@@ -462,14 +466,26 @@ struct alibi_train_result {
     double seconds;     /* of all steps, those before a resume included */
     double tokens_per_s;
     size_t peak_bytes;
+    int64_t valid_step;   /* of the last validation; 0: there was none */
+    double valid_loss;    /* its mean loss, nats per token */
+    int64_t valid_tokens; /* that it scored */
+    int64_t best_step;    /* of the lowest validation loss; 0: none */
+    double best_loss;
 };
 
 /* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as
- * asked (and the built-in text if it was that), and `log.jsonl` with a line per step. A folder that
- * holds a comparison is an error, and so is one that another process trains into.
+ * asked (and the built-in text if it was that), and `log.jsonl` with a line per step and one per
+ * validation. A folder that holds a comparison is an error, and so is one that another process
+ * trains into.
  *
  * resume: continue from the newest checkpoint that verifies, bit-exact as if never stopped; start
- * if there is none. Without it a folder that holds a run is an error.
+ * if there is none. Without it a folder that holds a run is an error. `steps` may differ from
+ * before: the learning rate is a function of (step, steps), so from the next step on it follows the
+ * schedule of the new total; a note has its old and its new value if they differ.
+ *
+ * eval_every: the validation split is scored in windows of the training length, unless it is
+ * shorter than one. keep_best: alibi_model_open() opens the checkpoint of the lowest validation
+ * loss as `dir`/best.
  *
  * training->init: start from the weights of another model. The tokenizer must be the same. A tensor
  * of another shape is ALIBI_BAD_INPUT that names it; tensors that only one of the models has are
@@ -513,7 +529,8 @@ ALIBI_API alibi_status alibi_plan_gpu(const struct alibi_config *config,
 
 typedef struct alibi_model alibi_model;
 
-/* Opens a checkpoint folder, or the newest checkpoint that verifies within a run's folder. */
+/* Opens a checkpoint folder, or the newest checkpoint that verifies within a run's folder RUN.
+ * RUN/best is the one with the lowest validation loss, if the run was told to keep it. */
 ALIBI_API alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
                                         const struct alibi_call *call);
 ALIBI_API void alibi_model_free(alibi_model *model);

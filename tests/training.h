@@ -49,6 +49,7 @@ static inline struct alibi_training tiny_training(int64_t steps, int64_t save_ev
     training.accumulate = 2;
     training.steps = steps;
     training.save_every = save_every;
+    training.eval_every = 0; /* tests of validation say how often */
     training.warmup = 3;
     training.lr = 0.01;
     training.dropout = 0.1;

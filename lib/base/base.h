@@ -228,6 +228,9 @@ static inline double call_skip(const struct alibi_call *call)
 
 double clock_seconds(void); /* monotonic */
 
+/* How long the rest takes at the pace so far; 0 if that cannot be known. */
+double seconds_left(double seconds, int64_t done, int64_t total);
+
 /* True once if the injected "nan" fault is due now. */
 bool fault_nan_due(void);
 

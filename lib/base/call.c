@@ -66,6 +66,11 @@ double clock_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+double seconds_left(double seconds, int64_t done, int64_t total)
+{
+    return done > 0 && total > done ? seconds * (double)(total - done) / (double)done : 0;
+}
+
 void alibi_date(char date[ALIBI_DATE_MAX])
 {
     const char *fixed = getenv("SOURCE_DATE_EPOCH");

@@ -24,11 +24,21 @@ alibi_status training_check(const struct alibi_training *t);
  * resumed run must agree in all of these. */
 const struct alibi_option *training_shaping_options(int *count);
 
+/* The validations of a run so far; all 0: none. */
+struct train_validation {
+    int64_t count;
+    int64_t step, tokens; /* of the last one */
+    double loss;
+    int64_t best_step; /* of the lowest loss */
+    double best_loss;
+};
+
 struct train_state {
     int64_t step;
     uint32_t corpus_checksum;
     uint32_t files_checksum; /* without --valid's text; 0 in checkpoints that predate it */
     double loss;             /* of the last step */
+    struct train_validation validation;
 };
 
 /* ---- saving (save.c) */
@@ -39,10 +49,11 @@ struct checkpoint {
     void *first, *second; /* the optimizer's moments, flat like the parameters; NULL: none */
     const struct alibi_training *training;
     struct train_state state;
+    int64_t keep; /* the step of another checkpoint that stays; 0: none */
 };
 
-/* Writes `run`/step-N and drops all older checkpoints but one. ALIBI_NUMERIC names the first weight
- * or moment that is not finite: it is not saved. */
+/* Writes `run`/step-N and drops all older checkpoints but one and `keep`. ALIBI_NUMERIC names the
+ * first weight or moment that is not finite: it is not saved. */
 alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
                              const struct alibi_call *call);
 

@@ -39,12 +39,41 @@ out:
     return status;
 }
 
+/* RUN/best is no folder, but a name for the checkpoint that its newest one calls the best. */
+static alibi_status find_best(char **path, const char *from, const struct alibi_call *call)
+{
+    alibi_status status;
+    char *run = NULL, *newest = NULL;
+    struct train_state state = { 0 };
+    struct alibi_training training;
+
+    TRY(path_folder(&run, from));
+    TRY(checkpoint_find(&newest, run, call));
+    if (newest)
+        TRY(checkpoint_read_state(newest, &state, &training));
+    if (state.validation.best_step > 0)
+        TRY(step_folder_path(path, run, state.validation.best_step, false));
+    if (!*path || !folder_exists(*path))
+        status = fail(
+            ALIBI_BAD_INPUT,
+            "'%s' has no best checkpoint: a run keeps it if it is trained with --keep-best", run);
+    else
+        TRY(checkpoint_verify(*path));
+out:
+    mem_free(run);
+    mem_free(newest);
+    return status;
+}
+
 /* As checkpoint_find, but none is a failure. */
 static alibi_status find_model(char **path, const char *from, const struct alibi_call *call)
 {
+    const char *slash = strrchr(from, '/');
     enum path_kind kind;
 
     TRY_RETURN(path_look(&kind, from));
+    if (kind == PATH_NONE && slash && strcmp(slash, "/best") == 0)
+        return find_best(path, from, call);
     if (kind == PATH_NONE)
         return fail(ALIBI_BAD_INPUT, "cannot open model '%s': No such file or directory", from);
     if (kind == PATH_FILE)

@@ -189,8 +189,9 @@ out:
 
 /* Keeps the checkpoint of `step`, which was just verified, and the newest older one that verifies,
  * to fall back on. One that cannot be read now may be whole, and is kept too. The others are older,
- * damaged, set aside, or of later steps that did not verify when the run was resumed. */
-static alibi_status drop_others(const char *run, int64_t step)
+ * damaged, set aside, or of later steps that did not verify when the run was resumed. The
+ * checkpoint of step `kept` is not dropped either. */
+static alibi_status drop_others(const char *run, int64_t step, int64_t kept)
 {
     alibi_status status;
     struct step_folder *folders = NULL;
@@ -200,7 +201,7 @@ static alibi_status drop_others(const char *run, int64_t step)
     TRY(step_folders(&folders, &count, run));
     for (int i = 0; i < count; i++) {
         const struct step_folder *f = &folders[i];
-        bool keep = f->step == step && !f->old;
+        bool keep = (f->step == step || f->step == kept) && !f->old && f->complete;
         if (f->step < step && f->complete && !fallback) {
             status = checkpoint_verify(f->path);
             if (status == ALIBI_MEMORY)
@@ -235,7 +236,7 @@ alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
     TRY(make_way(run, folder, step));
     TRY(write_twice_at_most(run, folder, &contents, call));
     call_note(call, "saved step %lld in '%s'", (long long)step, folder);
-    TRY(drop_others(run, step));
+    TRY(drop_others(run, step, c->keep));
 out:
     contents_fini(&contents);
     mem_free(folder);

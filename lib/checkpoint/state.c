@@ -46,13 +46,19 @@ static const struct alibi_option options[] = {
     /* Last, because a resumed run need not agree in them: see training_shaping_options. */
     { "save-every", ALIBI_OPTION_INT, AT(save_every), 1, 1e9, NULL, "500", "N",
       "steps between checkpoints" },
+    { "eval-every", ALIBI_OPTION_INT, AT(eval_every), 0, 1e9, NULL, "500", "N",
+      "steps between validations; there is one after the last step too; 0: none" },
+    { "eval-tokens", ALIBI_OPTION_INT, AT(eval_tokens), 0, 1e15, NULL, "65536", "N",
+      "tokens scored per validation at most, spread over the whole split; 0: all of it" },
+    { "keep-best", ALIBI_OPTION_FLAG, AT(keep_best), 0, 0, NULL, NULL, NULL,
+      "keep the checkpoint with the lowest validation loss, which opens as DIR/best" },
     { "recompute", ALIBI_OPTION_CHOICE, AT(recompute), 0, 0, "none|cheap|block", "none", "NAME",
       "what the backward pass recomputes instead of keeping it: less memory, more time" },
     { "init", ALIBI_OPTION_TEXT, AT(init), 0, 0, NULL, NULL, "MODEL",
       "start from the weights of another model, a checkpoint or a run" },
 };
 
-enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 3 };
+enum { OPTIONS = sizeof options / sizeof *options, NOT_SHAPING = 6 };
 
 const struct alibi_option *alibi_training_options(int *count)
 {
@@ -83,6 +89,7 @@ alibi_status training_check(const struct alibi_training *t)
 struct state_file {
     int64_t step, corpus_checksum, files_checksum;
     double loss;
+    struct train_validation validation;
 };
 
 #undef AT
@@ -97,7 +104,24 @@ static const struct alibi_option state_options[] = {
     { "loss", ALIBI_OPTION_REAL, AT(loss), 0, 1e30, NULL, NULL, "X", "of the last step" },
 };
 
-enum { STATE_OPTIONS = sizeof state_options / sizeof *state_options, GROUPS = 2 };
+static const struct alibi_option validation_options[] = {
+    { "validations", ALIBI_OPTION_INT, AT(validation.count), 0, 1e9, NULL, NULL, "N", "so far" },
+    { "valid-step", ALIBI_OPTION_INT, AT(validation.step), 0, 1e9, NULL, NULL, "N",
+      "of the last one" },
+    { "valid-tokens", ALIBI_OPTION_INT, AT(validation.tokens), 0, 1e15, NULL, NULL, "N",
+      "that it scored" },
+    { "valid-loss", ALIBI_OPTION_REAL, AT(validation.loss), 0, 1e30, NULL, NULL, "X", "its loss" },
+    { "best-step", ALIBI_OPTION_INT, AT(validation.best_step), 0, 1e9, NULL, NULL, "N",
+      "of the lowest loss" },
+    { "best-loss", ALIBI_OPTION_REAL, AT(validation.best_loss), 0, 1e30, NULL, NULL, "X",
+      "the lowest" },
+};
+
+enum {
+    STATE_OPTIONS = sizeof state_options / sizeof *state_options,
+    VALIDATION_OPTIONS = sizeof validation_options / sizeof *validation_options,
+    GROUPS = 3
+};
 
 static void state_groups(struct alibi_option_group groups[GROUPS], struct state_file *state,
                          struct alibi_training *training)
@@ -105,18 +129,20 @@ static void state_groups(struct alibi_option_group groups[GROUPS], struct state_
     groups[0] = (struct alibi_option_group){ "state", state_options, STATE_OPTIONS, state };
     groups[1] = (struct alibi_option_group){ .title = "training", .values = training };
     groups[1].options = training_shaping_options(&groups[1].count);
+    groups[2] =
+        (struct alibi_option_group){ "validation", validation_options, VALIDATION_OPTIONS, state };
 }
 
 alibi_status state_write_json(const struct train_state *state,
                               const struct alibi_training *training, struct text *json)
 {
     struct state_file file = { state->step, state->corpus_checksum, state->files_checksum,
-                               state->loss };
+                               state->loss, state->validation };
     struct alibi_training copy = *training;
     struct alibi_option_group groups[GROUPS];
 
     state_groups(groups, &file, &copy);
-    return options_format(groups, GROUPS, json);
+    return options_format(groups, state->validation.count > 0 ? GROUPS : GROUPS - 1, json);
 }
 
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,
@@ -136,7 +162,7 @@ alibi_status checkpoint_read_state(const char *path, struct train_state *state,
         goto out;
     }
     *state = (struct train_state){ file.step, (uint32_t)file.corpus_checksum,
-                                   (uint32_t)file.files_checksum, file.loss };
+                                   (uint32_t)file.files_checksum, file.loss, file.validation };
     *training = read;
 out:
     mem_free(name);

@@ -128,6 +128,7 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
         .files = corpus_files_checksum(corpus),
         .tokenizer = tokenizer_checksum(corpus_tokenizer(corpus)),
     };
+    r->training.eval_tokens = compare->eval_tokens;
     TRY_RETURN(training_check(training));
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_lengths(&r->compare.lengths));

@@ -68,7 +68,7 @@ static void report(struct evaluation *e)
 {
     double now = clock_seconds(), seconds = now - e->started;
     int64_t all = e->windows.blocks.count * e->windows.blocks.size;
-    double done = (double)e->score.tokens, total = (double)all;
+    double done = (double)e->score.tokens;
 
     if (now - e->reported < report_seconds && e->score.tokens < all)
         return;
@@ -79,7 +79,7 @@ static void report(struct evaluation *e)
                                .done = e->score.tokens,
                                .total = all,
                                .seconds = seconds,
-                               .seconds_left = seconds * (total - done) / done,
+                               .seconds_left = seconds_left(seconds, e->score.tokens, all),
                                .tokens_per_s = seconds > 0 ? done / seconds : 0,
                                .loss = e->score.nll / done,
                            });

@@ -166,9 +166,7 @@ static alibi_status report(const struct source *source, double started, double *
                             .done = done,
                             .total = total,
                             .seconds = seconds,
-                            .seconds_left = total > done && done > 0
-                                                ? seconds * (double)(total - done) / (double)done
-                                                : 0,
+                            .seconds_left = seconds_left(seconds, done, total),
                             .loss = NAN,
                         });
     return ALIBI_OK;

@@ -312,8 +312,7 @@ static alibi_status count_blocks(struct counting *c)
         worker_start(c->worker, read_block, c);
         TRY_RETURN(count_block(c));
         p.seconds = clock_seconds() - began;
-        if (p.done > 0 && p.total > p.done)
-            p.seconds_left = p.seconds * (double)(p.total - p.done) / (double)p.done;
+        p.seconds_left = seconds_left(p.seconds, p.done, p.total);
         call_progress(c->call, &p);
     }
 }

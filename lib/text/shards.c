@@ -204,16 +204,15 @@ static alibi_status add_file(struct opening *o, const char *path, const struct s
                  (long long)o->done, (long long)o->total, o->path));
     seconds = clock_seconds() - o->started;
     if (seconds >= report_seconds)
-        call_progress(o->call,
-                      &(struct alibi_progress){
-                          .task = "check shards",
-                          .unit = "shards",
-                          .done = o->done,
-                          .total = o->total,
-                          .seconds = seconds,
-                          .seconds_left = seconds * (double)(o->total - o->done) / (double)o->done,
-                          .loss = NAN,
-                      });
+        call_progress(o->call, &(struct alibi_progress){
+                                   .task = "check shards",
+                                   .unit = "shards",
+                                   .done = o->done,
+                                   .total = o->total,
+                                   .seconds = seconds,
+                                   .seconds_left = seconds_left(seconds, o->done, o->total),
+                                   .loss = NAN,
+                               });
 out:
     shard_fini(&s);
     return status;

@@ -38,9 +38,7 @@ static struct meter meter_start(const struct source *source, int64_t tokens)
 /* The bytes of this call took or gave `value`. The estimate for the remaining bytes; 0: unknown. */
 static double extrapolate(const struct meter *m, double value)
 {
-    if (m->done <= m->first || m->total <= m->done)
-        return 0;
-    return value * (double)(m->total - m->done) / (double)(m->done - m->first);
+    return seconds_left(value, m->done - m->first, m->total - m->first);
 }
 
 static void meter_report(struct meter *m, const struct encoded *e, const struct alibi_call *call)

@@ -521,14 +521,15 @@ static void show_progress(const struct trainer *t)
 {
     int64_t total = t->vocab - VOCAB_BPE_MIN;
     double seconds = clock_seconds() - t->began;
-    double left = t->merge_count > 0
-                      ? seconds * (double)(total - t->merge_count) / (double)t->merge_count
-                      : 0;
-    struct alibi_progress p = {
-        "tokenizer", "merges", t->merge_count, total, seconds, left, 0, NAN
-    };
 
-    call_progress(t->call, &p);
+    call_progress(t->call, &(struct alibi_progress){
+                               .task = "tokenizer",
+                               .unit = "merges",
+                               .done = t->merge_count,
+                               .total = total,
+                               .seconds = seconds,
+                               .seconds_left = seconds_left(seconds, t->merge_count, total),
+                               .loss = NAN });
 }
 
 static alibi_status merge_all(struct trainer *t)

@@ -34,8 +34,8 @@ out:
     return status;
 }
 
-/* Opens the log to append after line `step`. */
-static alibi_status open_log(struct file **out, const char *path, int64_t step,
+/* Opens the log to append after that many lines. */
+static alibi_status open_log(struct file **out, const char *path, int64_t lines,
                              const struct alibi_call *call)
 {
     alibi_status status;
@@ -44,10 +44,10 @@ static alibi_status open_log(struct file **out, const char *path, int64_t step,
 
     TRY(file_open_append(&log, path));
     TRY(file_open_read(&reading, path));
-    TRY(find_line_end(reading, step, &end, &found));
-    if (found < step)
-        call_warn(call, "'%s' has %lld lines, but the checkpoint is of step %lld", path,
-                  (long long)found, (long long)step);
+    TRY(find_line_end(reading, lines, &end, &found));
+    if (found < lines)
+        call_warn(call, "'%s' has %lld lines, but there were %lld when the checkpoint was saved",
+                  path, (long long)found, (long long)lines);
     if (end < file_size(reading))
         TRY(file_truncate(path, end));
     *out = log;
@@ -71,6 +71,18 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
     text_append(line, ", \"lr\": ");
     json_append_real(line, lr);
     text_append(line, "}\n");
+    TRY_RETURN(text_status(line));
+    return file_write(j->log, line->data, line->length);
+}
+
+alibi_status journal_record_validation(struct journal *j, const struct train_validation *v)
+{
+    struct text *line = &j->line;
+
+    line->length = 0;
+    text_append(line, "{\"step\": %lld, \"valid_loss\": ", (long long)v->step);
+    json_append_real(line, v->loss);
+    text_append(line, ", \"valid_tokens\": %lld}\n", (long long)v->tokens);
     TRY_RETURN(text_status(line));
     return file_write(j->log, line->data, line->length);
 }
@@ -117,7 +129,7 @@ alibi_status journal_sync(struct journal *j, size_t peak)
 
 /* ---- both */
 
-alibi_status journal_open(struct journal *j, const char *run, int64_t step,
+alibi_status journal_open(struct journal *j, const char *run, const struct train_state *state,
                           const struct alibi_call *call)
 {
     alibi_status status;
@@ -126,9 +138,9 @@ alibi_status journal_open(struct journal *j, const char *run, int64_t step,
 
     TRY(path_join(&path, run, NAME_LOG));
     TRY(path_join(&made.timing_path, run, NAME_TIMING));
-    if (step > 0)
+    if (state->step > 0)
         TRY(read_timing(&made, call));
-    TRY(open_log(&made.log, path, step, call));
+    TRY(open_log(&made.log, path, state->step + state->validation.count, call));
     *j = made;
     made = (struct journal){ 0 };
 out:

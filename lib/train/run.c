@@ -1,7 +1,8 @@
 /* run.c - the training loop
  *
  *   step s = 1, 2, ...    gradients of batches (s - 1) * accumulate + i, i = 0 .. accumulate - 1
- *                         -> finite? -> clip -> optimizer -> log -> checkpoint, if it is time
+ *                         -> finite? -> clip -> optimizer -> log
+ *                         -> validation, checkpoint, if it is time
  *
  * A step depends on the weights, the optimizer's state and the number s only: data order and
  * dropout are keyed by it. So a checkpoint holds these three, and a resumed run takes the same
@@ -30,6 +31,7 @@ struct run {
 
     struct train_state state;
     bool started;        /* the model has the weights that training begins with */
+    bool validates;      /* it was asked for, and the split is long enough */
     int64_t saved;       /* step of the newest checkpoint, 0: none */
     double step_seconds; /* smoothed */
 };
@@ -67,6 +69,10 @@ static alibi_status make(struct run *r)
     if (plan.available > 0)
         plan_note(&plan, r->call);
 
+    r->validates = t->eval_every > 0 && validation_possible(r->corpus, t);
+    if (t->eval_every > 0 && !r->validates)
+        call_note(r->call, "no validation: the split is shorter than one window of %lld tokens",
+                  (long long)t->train_length);
     TRY_RETURN(loader_new(&r->loader, &batches));
     TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, true));
     TRY_RETURN(
@@ -123,6 +129,16 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
 
 /* ---- resuming: everything that shapes the result must be as it was */
 
+/* Of the last step. It still is in a resumed run if a stop came before the validation did. */
+static bool validation_due(const struct run *r)
+{
+    const struct alibi_training *t = &r->training;
+    int64_t step = r->state.step;
+
+    return r->validates && step > 0 && r->state.validation.step != step &&
+           (step % t->eval_every == 0 || step == t->steps);
+}
+
 /* Names the first option that differs, with both values as a recipe spells them. */
 static alibi_status agree_in(const struct run *r, const struct alibi_option *options, int count,
                              const void *there, const void *here)
@@ -131,6 +147,8 @@ static alibi_status agree_in(const struct run *r, const struct alibi_option *opt
     struct text old = { 0 }, new = { 0 };
 
     for (int i = 0; i < count; i++) {
+        if (strcmp(options[i].name, "steps") == 0)
+            continue; /* a run may be extended */
         old.length = new.length = 0;
         TRY(option_format(&old, &options[i], there));
         TRY(option_format(&new, &options[i], here));
@@ -169,6 +187,35 @@ static alibi_status agree_in_text(const struct run *r, const struct train_state 
                 r->dir, corpus_name(r->corpus), r->dir);
 }
 
+/* The learning rate is a function of the step and the total, so another total may make it jump. */
+static alibi_status agree_in_steps(const struct run *r, const struct train_state *state,
+                                   const struct alibi_training *there)
+{
+    const struct alibi_training *here = &r->training;
+    int64_t next = state->step + 1;
+
+    if (here->steps < state->step)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot resume '%s': it has done %lld steps, this run asks for %lld; give "
+                    "--steps %lld or more",
+                    r->dir, (long long)state->step, (long long)here->steps, (long long)state->step);
+    if (here->steps == there->steps || state->step == here->steps)
+        return ALIBI_OK;
+    if (state->step < there->steps)
+        call_note(r->call,
+                  "steps %lld instead of %lld: step %lld has learning rate %.3g instead of %.3g",
+                  (long long)here->steps, (long long)there->steps, (long long)next,
+                  schedule_lr(here, next), schedule_lr(there, next));
+    else
+        call_note(
+            r->call,
+            "steps %lld instead of %lld: the learning rate, %.3g at step %lld, continues with "
+            "%.3g",
+            (long long)here->steps, (long long)there->steps, schedule_lr(there, state->step),
+            (long long)state->step, schedule_lr(here, next));
+    return ALIBI_OK;
+}
+
 static alibi_status agree(const struct run *r, const char *path, struct train_state *state)
 {
     alibi_status status;
@@ -195,6 +242,7 @@ static alibi_status agree(const struct run *r, const char *path, struct train_st
     options = training_shaping_options(&count);
     TRY(agree_in(r, options, count, &training, &r->training));
     TRY(agree_in_text(r, state));
+    TRY(agree_in_steps(r, state, &training));
 out:
     alibi_tokenizer_free(there);
     return status;
@@ -205,13 +253,14 @@ static alibi_status restore(struct run *r, const char *path)
     struct train_state state;
 
     TRY_RETURN(agree(r, path, &state));
-    if (state.step < r->training.steps) { /* a complete run needs no more than its state */
+    r->state = state;
+    /* A complete run needs no more than its state. */
+    if (state.step < r->training.steps || validation_due(r)) {
         TRY_RETURN(checkpoint_read_weights(path, r->model));
         TRY_RETURN(
             checkpoint_read_moments(path, r->model, r->optimizer.first, r->optimizer.second));
         call_note(r->call, "resuming from '%s'", path);
     }
-    r->state = state;
     r->state.files_checksum = corpus_files_checksum(r->corpus);
     r->saved = state.step;
     return ALIBI_OK;
@@ -267,7 +316,7 @@ static alibi_status open_run(struct run *r, bool resume)
     else if (!r->started)
         TRY(start(r));
     TRY(save_recipe(r));
-    TRY(journal_open(&r->journal, r->dir, r->state.step, r->call));
+    TRY(journal_open(&r->journal, r->dir, &r->state, r->call));
 out:
     mem_free(path);
     return status;
@@ -297,6 +346,13 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
     return ALIBI_OK;
 }
 
+static size_t peak_so_far(const struct run *r)
+{
+    size_t peak = device_peak(r->device), earlier = (size_t)r->journal.peak_bytes;
+
+    return peak > earlier ? peak : earlier;
+}
+
 static alibi_status take_step(struct run *r)
 {
     const struct alibi_training *t = &r->training;
@@ -311,6 +367,30 @@ static alibi_status take_step(struct run *r)
     seconds = clock_seconds() - before;
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
+    return ALIBI_OK;
+}
+
+/* *best: it has the lowest loss so far. A stop request leaves it due. */
+static alibi_status take_validation(struct run *r, bool *best)
+{
+    struct train_validation v = r->state.validation;
+    alibi_status status;
+
+    r->journal.peak_bytes = (int64_t)peak_so_far(r); /* evaluation counts its own */
+    status = validate(r->model, r->corpus, &r->training, &v.loss, &v.tokens, r->call);
+    if (status == ALIBI_INTERRUPTED)
+        return ALIBI_OK;
+    if (status != ALIBI_OK)
+        return fail_context(status, "validation after step %lld", (long long)r->state.step);
+    v.step = r->state.step;
+    v.count++;
+    *best = v.best_step == 0 || v.loss < v.best_loss;
+    if (*best) {
+        v.best_step = v.step;
+        v.best_loss = v.loss;
+    }
+    TRY_RETURN(journal_record_validation(&r->journal, &v));
+    r->state.validation = v;
     return ALIBI_OK;
 }
 
@@ -335,6 +415,7 @@ static void report(const struct run *r)
                      .seconds_left = (double)left * r->step_seconds,
                      .tokens_per_s = r->step_seconds > 0 ? tokens_per_step(r) / r->step_seconds : 0,
                      .loss = r->state.loss,
+                     .valid_loss = r->state.validation.loss,
                  });
 }
 
@@ -350,6 +431,7 @@ static alibi_status save(struct run *r)
         .second = r->optimizer.second,
         .training = &r->training,
         .state = r->state,
+        .keep = r->training.keep_best ? r->state.validation.best_step : 0,
     };
 
     TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
@@ -360,26 +442,35 @@ static alibi_status save(struct run *r)
 
 static alibi_status loop(struct run *r)
 {
-    while (r->state.step < r->training.steps) {
-        bool stop, last;
-        TRY_RETURN(take_step(r));
+    const struct alibi_training *t = &r->training;
+
+    for (;;) {
+        bool stop, last, best = false;
+        if (!validation_due(r)) {
+            if (r->state.step == t->steps)
+                return ALIBI_OK;
+            TRY_RETURN(take_step(r));
+        }
+        if (validation_due(r))
+            TRY_RETURN(take_validation(r, &best));
         report(r);
         stop = call_stopped(r->call);
-        last = r->state.step == r->training.steps;
-        if (stop || last || r->state.step % r->training.save_every == 0)
+        last = r->state.step == t->steps;
+        if (stop || last || r->state.step % t->save_every == 0 || (best && t->keep_best))
             TRY_RETURN(save(r));
-        if (stop && !last)
+        if (stop && last)
+            return ALIBI_OK;
+        if (stop)
             return fail(
                 ALIBI_INTERRUPTED,
                 "stopped at step %lld, saved in '%s'; the same command with --resume continues",
                 (long long)r->state.step, r->dir);
     }
-    return ALIBI_OK;
 }
 
 static struct alibi_train_result result_of(struct run *r)
 {
-    size_t peak = device_peak(r->device), earlier = (size_t)r->journal.peak_bytes;
+    const struct train_validation *v = &r->state.validation;
     double tokens = tokens_per_step(r) * (double)r->state.step;
 
     return (struct alibi_train_result){
@@ -388,7 +479,12 @@ static struct alibi_train_result result_of(struct run *r)
         .loss = r->state.loss,
         .seconds = r->journal.seconds,
         .tokens_per_s = r->journal.seconds > 0 ? tokens / r->journal.seconds : 0,
-        .peak_bytes = peak > earlier ? peak : earlier,
+        .peak_bytes = peak_so_far(r),
+        .valid_step = v->step,
+        .valid_loss = v->loss,
+        .valid_tokens = v->tokens,
+        .best_step = v->best_step,
+        .best_loss = v->best_loss,
     };
 }
 

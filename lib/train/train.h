@@ -41,10 +41,19 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
 alibi_status plan_check(const struct alibi_plan *plan, int recompute);
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
+/* ---- validation (validate.c) */
+
+/* Whether the validation split has a window of the training length. */
+bool validation_possible(const alibi_corpus *corpus, const struct alibi_training *t);
+/* The mean loss of `m` on it, and how many tokens were scored. */
+alibi_status validate(const struct model *m, const alibi_corpus *corpus,
+                      const struct alibi_training *t, double *loss, int64_t *tokens,
+                      const struct alibi_call *call);
+
 /* ---- journal (journal.c): the log and the times of a run, next to its checkpoints */
 
-/* log.jsonl has one line per step and no times, so that a resumed run writes the same bytes as one
- * that was never stopped. Times are in timing.json. */
+/* log.jsonl has one line per step, one per validation, and no times, so that a resumed run writes
+ * the same bytes as one that was never stopped. Times are in timing.json. */
 struct journal {
     struct file *log;
     struct text line;
@@ -53,12 +62,14 @@ struct journal {
     int64_t peak_bytes; /* the most memory held */
 };
 
-/* Opens the journal of a run that has done `step` steps: lines beyond are cut off. */
-alibi_status journal_open(struct journal *j, const char *run, int64_t step,
+/* Opens the journal of a run whose log has a line for each of its steps and validations so far:
+ * lines beyond are cut off. */
+alibi_status journal_open(struct journal *j, const char *run, const struct train_state *state,
                           const struct alibi_call *call);
 void journal_close(struct journal *j);
 alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm,
                             double lr);
+alibi_status journal_record_validation(struct journal *j, const struct train_validation *v);
 
 /* Before a checkpoint: puts the lines and the times on the disk. peak: bytes of the device's memory
  * so far. */

@@ -13,7 +13,8 @@ same_checkpoint() { # name, run, run: the newest checkpoints are byte for byte t
 check "train" "$ALIBI" train "${tiny[@]}" --out whole
 grep -qE '^step 6, loss [0-9.]+, validation loss [0-9.]+, .* in .whole.$' stdout &&
     [ ! -s stderr ] || fail "train" "no result line"
-[ "$(wc -l < whole/log.jsonl)" = 6 ] && pass "a log line per step" ||
+[ "$(grep -c '"loss"' whole/log.jsonl)" = 6 ] && [ "$(wc -l < whole/log.jsonl)" = 7 ] &&
+    pass "a log line per step, and one of the validation after the last" ||
     fail "log.jsonl" "$(wc -l < whole/log.jsonl) lines"
 check "train --json" "$ALIBI" train "${tiny[@]}" --out json --json
 is_json stdout && [ "$(member stdout step)" = 6 ] && pass "is JSON" || fail "train --json" "no JSON"

@@ -45,7 +45,7 @@ static void is_written_again_to_the_same_bytes(void **state)
     assert_ok(optimizer_init(&o, m, ALIBI_ADAMW));
     assert_ok(checkpoint_read_weights(from, m));
     assert_ok(checkpoint_read_moments(from, m, o.first, o.second));
-    c = (struct checkpoint){ m, t, o.first, o.second, &training, { 0 } };
+    c = (struct checkpoint){ m, t, o.first, o.second, &training, { 0 }, 0 };
     assert_ok(checkpoint_read_state(from, &c.state, &training));
     assert_ok(checkpoint_save(folder, &c, NULL));
     for (int i = 0; i <= PARTS; i++)

@@ -334,7 +334,7 @@ static void a_checkpoint_that_cannot_be_read_for_a_moment_is_not_removed(void **
             status =
                 checkpoint_save(p->run,
                                 &(struct checkpoint){ s.model, s.tokenizer, s.optimizer.first,
-                                                      s.optimizer.second, &s.training, s.state },
+                                                      s.optimizer.second, &s.training, s.state, 0 },
                                 NULL);
             assert_ok(alibi_inject_fault("file", 0));
             assert_ok(alibi_inject_fault("memory", 0));
@@ -435,7 +435,7 @@ static void weights_that_are_not_finite_are_not_saved(void **state)
         for (int b = 0; b < 3; b++) {
             void *const buffers[] = { m->values, o.first, o.second };
             struct tensor at = parameter_slice(m, &m->parameters[i], buffers[b]);
-            const struct checkpoint c = { m, t, o.first, o.second, &p->training, { .step = 5 } };
+            const struct checkpoint c = { m, t, o.first, o.second, &p->training, { .step = 5 }, 0 };
             at.shape[0] = 1;
             assert_ok(checkpoint_read_weights(p->newest, m));
             assert_ok(checkpoint_read_moments(p->newest, m, o.first, o.second));
@@ -482,6 +482,7 @@ static void what_was_saved_is_what_is_read(void **state)
     assert_int_equal(s.files_checksum, corpus_files_checksum(p->corpus));
     assert_close(s.loss, p->result.loss, 0);
     t.save_every = p->training.save_every; /* not part of the state */
+    t.eval_tokens = p->training.eval_tokens;
     assert_memory_equal(&t, &p->training, sizeof t);
     assert_ok(alibi_model_open(&m, test_device(), p->run, NULL));
     assert_string_equal(m->path, p->newest);

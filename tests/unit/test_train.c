@@ -48,8 +48,8 @@ static void every_value_outside_its_range_is_named(void **state)
     for (int i = 0; i < count; i++) {
         struct alibi_training t = tiny_training(10, 10);
         char *at = (char *)&t + options[i].offset;
-        if (options[i].type == ALIBI_OPTION_TEXT)
-            continue; /* any text will do */
+        if (options[i].type == ALIBI_OPTION_TEXT || options[i].type == ALIBI_OPTION_FLAG)
+            continue; /* any text will do, and a flag has no range */
         if (options[i].type == ALIBI_OPTION_REAL)
             *(double *)at = NAN;
         else if (options[i].type == ALIBI_OPTION_INT)
@@ -369,9 +369,6 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "lr 0.01, this run asks for 0.02");
     assert_non_null(strstr(alibi_error(), "/run/recipe.json"));
     assert_non_null(strstr(alibi_error(), "--init "));
-    other = t;
-    other.steps = 8;
-    assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "steps 4, this run asks for 8");
     other = t;
     other.optimizer = ALIBI_NESTEROV;
     assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT,
