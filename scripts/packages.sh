@@ -1,34 +1,67 @@
 #!/bin/sh
-# Installs the Debian packages that the build and the tests need and that are missing: as root, with
-# sudo, or else by printing the command to run.
+# Installs what is missing of what the build needs, or with the argument "test" of what the tests
+# need: as root, with sudo, or else by printing the command to run. Another compiler or a library of
+# your own will do. Without apt-get it does nothing: then docs/install.md has the names, and CMake
+# says what is missing.
 set -eu
-packages="gcc libc6-dev make cmake ninja-build pkg-config clang-format libopenblas-openmp-dev
-    libjansson-dev libpcre2-dev libzstd-dev zlib1g-dev libcmocka-dev"
-# nvcc needs g++.
-if command -v nvcc > /dev/null 2>&1 || [ -x /usr/local/cuda/bin/nvcc ]; then
-    packages="$packages g++"
-fi
+command -v apt-get > /dev/null || exit 0
 
-installed() { # package
-    dpkg-query -W -f '${Status}' "$1" 2> /dev/null | grep -q 'install ok installed'
+has() { command -v "$1" > /dev/null 2>&1; }
+library() { has pkg-config && pkg-config --exists "$1"; }
+compiles() { # a program of C with OpenMP
+    echo 'int main(void) { return 0; }' | ${CC:-cc} -x c -fopenmp - -o /dev/null 2> /dev/null
 }
 
 missing=""
-for package in $packages; do
-    installed "$package" || missing="$missing $package"
-done
-[ -z "$missing" ] && exit 0
+need() { # package, COMMAND that succeeds if it is there
+    package=$1
+    shift
+    "$@" || missing="$missing $package"
+}
 
-echo "installing the missing Debian packages:$missing" >&2
+case ${1-} in
+"")
+    need "gcc libc6-dev" compiles
+    need cmake has cmake
+    need ninja-build has ninja
+    need pkg-config has pkg-config
+    need libopenblas-openmp-dev library openblas
+    need libjansson-dev library jansson
+    need libpcre2-dev library libpcre2-8
+    need libzstd-dev library libzstd
+    need zlib1g-dev library zlib
+    if has nvcc || [ -x /usr/local/cuda/bin/nvcc ]; then
+        need g++ has g++
+    fi
+    ;;
+test)
+    need libcmocka-dev library cmocka
+    need clang-format has clang-format
+    need git has git
+    ;;
+*)
+    echo "usage: scripts/packages.sh [test]" >&2
+    exit 2
+    ;;
+esac
+[ -n "$missing" ] || exit 0
+
 if [ "$(id -u)" = 0 ]; then
     as_root=""
-elif command -v sudo > /dev/null 2>&1 && sudo -n true 2> /dev/null; then
+elif has sudo && sudo -n true 2> /dev/null; then
     as_root="sudo"
 else
-    echo "run this as root, then try again:" >&2
-    echo "  apt-get install -y --no-install-recommends$missing" >&2
+    echo "${1:-build} needs packages that only root can install; run this, then try again:" >&2
+    echo "  sudo apt-get install -y --no-install-recommends$missing" >&2
     exit 1
 fi
+echo "installing missing packages:$missing"
 export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -qq
-$as_root apt-get install -y -qq --no-install-recommends $missing > /dev/null
+# apt is silent unless it fails.
+log=$(mktemp)
+if ! $as_root apt-get install -y -qq --no-install-recommends $missing > "$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+fi
+rm -f "$log"

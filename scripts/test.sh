@@ -9,7 +9,7 @@
 # Output: one line per test program, and everything that a failing one printed. build/test.log has
 # all output; "more" appends to it, so its last line counts both:
 #
-#   1234 passed, 0 failed, 46 skipped (no GPU: 45, no WikiText-2: 1)
+#   1234 passed, 0 failed, 46 skipped (no GPU: 45, no clang-format 14: 1)
 set -uo pipefail
 cd "$(dirname "$0")/.."
 log=build/test.log
@@ -36,9 +36,9 @@ count() { # PASSED, FAILED or SKIPPED
         awk '{ n += $1 } END { print n + 0 }'
 }
 
-# "no GPU: 45, no WikiText-2: 1": the reasons that skipped tests gave.
+# "no GPU: 45, no clang-format 14: 1": the reasons that tests and the layout gave.
 reasons() {
-    sed -nE 's/^[0-9]+: skipped: (.*)/\1/p' "$log" | sort | uniq -c | sort -rn |
+    sed -nE 's/^([0-9]+: )?skipped: (.*)/\2/p' "$log" | sort | uniq -c | sort -rn |
         sed -E 's/^ *([0-9]+) (.*)/\2: \1/' | paste -sd ';' | sed 's/;/, /g'
 }
 
@@ -53,11 +53,15 @@ describe_cuda() {
     fi
 }
 
+if ! grep -q '^CMOCKA_FOUND:INTERNAL=1' build/release/CMakeCache.txt; then
+    echo "the tests are not built: they need cmocka (Debian and Ubuntu: libcmocka-dev)" >&2
+    exit 1
+fi
 case ${1-} in
 "")
     : > "$log"
     echo "== layout"
-    scripts/check_layout.sh || status=1
+    scripts/check_layout.sh | tee -a "$log" || status=1
     describe_cuda
     run "release build" build/release
     ;;
@@ -76,7 +80,7 @@ esac
 
 passed=$(count PASSED)
 failed=$(count FAILED)
-skipped=$(count SKIPPED)
+skipped=$(($(count SKIPPED) + $(grep -c '^skipped: ' "$log")))
 why=$(reasons)
 # A program that crashed or timed out has counted nothing, and the layout counts as one.
 [ "$status" = 0 ] || [ "$failed" != 0 ] || failed=1

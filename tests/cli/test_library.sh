@@ -7,17 +7,32 @@ run "$EXAMPLE" run 3
 [ "$code" = 0 ] && [ "$(grep -cE '^length +[0-9]+  perplexity [0-9.]+$' stdout)" = 5 ] &&
     pass "the example trains and tests" \
     || fail "example" "exit code $code"
-# A user's program: compiled against the installed header and library, nothing else.
-cmake --install "$(dirname "$SCORE")" --prefix "$PWD/installed" > install.log 2>&1 &&
-    libraries=$(dirname "$(find "$PWD/installed" -name libalibi.so | head -n 1)") &&
-    cc -std=c17 -Wall -Wextra -Werror "$SOURCE/examples/score.c" -o score -Wl,-rpath,"$libraries" \
-        $(PKG_CONFIG_PATH=$libraries/pkgconfig pkg-config --cflags --libs alibi) 2> cc.log &&
-    pass "examples/score.c compiles against the installed library" || fail "install" "$(cat cc.log)"
-run ./score run "In the evening"
+# A user's program: its own compile line, from installed files alone, and started without any hint.
+# The installed tree may be anywhere: in a prefix, below a DESTDIR, moved.
+compile() { # what, folder with the installed tree: examples/score.c becomes user/a.out
+    local line libraries
+    line=$(sed -nE 's/^ \*   (cc score\.c .*pkg-config[^)]*\)).*/\1/p' "$SOURCE/examples/score.c")
+    libraries=$(dirname "$(find "$PWD/$2" -name libalibi.so | head -n 1)")
+    rm -rf user && mkdir user && cp "$SOURCE/examples/score.c" user
+    (cd user && env -i PATH="$PATH" PKG_CONFIG_PATH="$libraries/pkgconfig" \
+        sh -ec "${line:?no compile line in examples/score.c}") > cc.log 2>&1 &&
+        env -i user/a.out run "In the evening" > stdout 2> stderr < /dev/null &&
+        pass "$1: a program compiles and starts" || fail "$1" "$(cat cc.log)"
+}
+build=$(dirname "$SCORE")
+cmake --install "$build" --prefix "$PWD/installed" > install.log 2>&1 || fail "install" "prefix"
+compile "a prefix" installed
+mv installed moved
+compile "a moved tree" moved
+DESTDIR=$PWD/stage cmake --install "$build" > install.log 2>&1 || fail "install" "DESTDIR"
+compile "a DESTDIR" stage
+cc -std=c17 -Wall -Wextra -Werror -fsyntax-only -I "$SOURCE/include" "$SOURCE"/examples/*.c \
+    2> cc.log && pass "the examples compile without warnings" || fail "examples" "$(cat cc.log)"
+run env -i user/a.out run "In the evening"
 [ "$code" = 0 ] && [ "$(grep -cE '^id +[0-9]+  logprob +-[0-9.]+  likeliest' stdout)" = 14 ] &&
     [ "$(wc -l < stdout)" -ge 14 ] && pass "a program scores a text and continues it" ||
     fail "score" "exit code $code"
-run ./score missing "In the evening"
+run env -i user/a.out missing "In the evening"
 [ "$code" = 1 ] && grep -q "missing" stderr && pass "and says what is missing" ||
     fail "score" "exit code $code"
 run "$EXAMPLE" "$SOURCE/README.md" 3
