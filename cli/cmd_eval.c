@@ -10,7 +10,8 @@ struct job {
     int64_t length;
     struct alibi_int_list lengths;
     int protocol;
-    int64_t stride, tokens;
+    int64_t stride, tokens, block;
+    bool contiguous;
     double skip, window_score;
     bool verify, by_position, json;
     struct cli_text text; /* the tokenizer is the model's */
@@ -30,12 +31,16 @@ static const struct alibi_option options[] = {
       "several lengths, a row each" },
     { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding|stream",
       "nonoverlapping", "NAME",
-      "adjacent blocks; windows that advance by the stride and score only the new tokens; or "
+      "adjacent windows; windows that advance by the stride and score only the new tokens; or "
       "one pass in which every token has all earlier tokens as context" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "sliding: tokens scored per window; default: half the length" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
-      "score this many at most; 0: all" },
+      "score this many at most, in blocks that are spread over the whole split; 0: all" },
+    { "block", ALIBI_OPTION_INT, AT(block), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
+      "consecutive tokens of such a block; default: the longest length" },
+    { "contiguous", ALIBI_OPTION_FLAG, AT(contiguous), 0, 0, NULL, NULL, NULL,
+      "score the first tokens of the split instead, in one block, as a stream does" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may skip, relative to those it uses; 0: none" },
     { "verify", ALIBI_OPTION_FLAG, AT(verify), 0, 0, NULL, NULL, NULL,
@@ -47,6 +52,8 @@ static const struct alibi_option options[] = {
       "print the loss by position in the window too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
+
+enum { BUILTIN_GROUP = 2 }; /* of the groups of cmd_eval() */
 
 static const char *const protocol_names[] = { "nonoverlapping", "sliding", "stream" };
 static const char *const split_names[] = { "train", "valid", "test", "all" };
@@ -87,6 +94,31 @@ static alibi_status check_stride(const struct job *job, const struct alibi_int_l
     return ALIBI_OK;
 }
 
+static alibi_status check_blocks(const struct job *job, const struct alibi_int_list *lengths)
+{
+    if ((job->block || job->contiguous) && !job->tokens)
+        return cli_fail(ALIBI_USAGE, "--%s has no effect without --tokens",
+                        job->block ? "block" : "contiguous");
+    if (job->block && (job->contiguous || job->protocol == ALIBI_STREAM))
+        return cli_fail(ALIBI_USAGE, "--block has no effect with %s, which scores one block",
+                        job->contiguous ? "--contiguous" : "--protocol stream");
+    for (int i = 0; i < lengths->count; i++) {
+        if (job->block && job->block < lengths->at[i])
+            return cli_fail(ALIBI_USAGE, "block %lld is less than length %lld",
+                            (long long)job->block, (long long)lengths->at[i]);
+    }
+    return ALIBI_OK;
+}
+
+static int64_t longest(const struct alibi_int_list *lengths)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < lengths->count; i++)
+        most = lengths->at[i] > most ? lengths->at[i] : most;
+    return most;
+}
+
 static enum alibi_split choose_split(const struct job *job, bool built_in)
 {
     if (job->split > 0)
@@ -105,12 +137,15 @@ static void note_split(enum alibi_split split)
         cli_note("split test is the last twentieth of these files; --split all uses them whole");
 }
 
-static struct alibi_eval one_length(const struct job *job, int64_t length)
+/* Blocks are the same for every length. */
+static struct alibi_eval one_length(const struct job *job, int64_t length, int64_t most)
 {
     struct alibi_eval eval = {
         .length = length,
         .protocol = job->protocol,
         .tokens = job->tokens,
+        .block = job->block ? job->block : most,
+        .contiguous = job->contiguous,
         .verify = job->verify,
         .window_score = job->window_score,
     };
@@ -122,8 +157,14 @@ static struct alibi_eval one_length(const struct job *job, int64_t length)
 
 /* ---- the output */
 
-static void print_head(const struct alibi_eval_result *r, enum alibi_split split, bool verify)
+static void print_head(const struct alibi_eval_result *r, const struct alibi_corpus_info *text,
+                       enum alibi_split split, bool verify)
 {
+    char scored[4 * CLI_SHORT];
+
+    alibi_eval_describe(r, scored, sizeof scored);
+    printf("%s, split %s of '%s': %s\n", protocol_names[r->protocol], split_names[split],
+           text->name, scored);
     printf("%8s", "length");
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8s", "stride");
@@ -131,7 +172,7 @@ static void print_head(const struct alibi_eval_result *r, enum alibi_split split
            "error", "tokens", "tokens/s", "tiles");
     if (verify)
         printf(" %9s", "skipped");
-    printf("   %s, split %s\n", protocol_names[r->protocol], split_names[split]);
+    putchar('\n');
 }
 
 /* Four digits, or all digits before the point as long as they fit the column. */
@@ -170,14 +211,27 @@ static void print_positions(const struct alibi_eval_result *r)
     putchar('\n');
 }
 
-static void print_result_json(const struct alibi_eval_result *r, bool verify)
+/* `first` is the result of the first length: the change to it is surer than either. */
+static void print_result_json(const struct alibi_eval_result *r,
+                              const struct alibi_eval_result *first, bool verify)
 {
+    double change, change_error;
+
+    alibi_eval_difference(r, first, &change, &change_error);
     cli_json_open(NULL, '{');
     cli_json_int("length", r->length);
     cli_json_text("protocol", protocol_names[r->protocol]);
     cli_json_int("stride", r->stride);
+    cli_json_int("block", r->block);
+    cli_json_int("blocks", r->blocks);
+    cli_json_int("start", r->start);
+    cli_json_int("available", r->available);
+    cli_json_text("first_token", "not scored");
+    cli_json_text("normaliser", "scored tokens");
     cli_json_real("nll", r->nll);
     cli_json_real("standard_error", r->standard_error);
+    cli_json_real("change", change);
+    cli_json_real("change_error", change_error);
     cli_json_real("ppl", r->ppl);
     cli_json_real("word_ppl", r->word_ppl);
     cli_json_real("bits_per_byte", r->bits_per_byte);
@@ -201,11 +255,20 @@ static void print_result_json(const struct alibi_eval_result *r, bool verify)
         cli_json_close('}');
     }
     cli_json_close(']');
+    cli_json_open("parts", '[');
+    for (int i = 0; i < r->parts; i++) {
+        cli_json_open(NULL, '{');
+        cli_json_int("tokens", r->part[i].tokens);
+        cli_json_real("nll", r->part[i].nll);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
     cli_json_close('}');
 }
 
 static void print_results_json(const alibi_device *used, const struct alibi_eval_result *results,
-                               int count, const char *model, enum alibi_split split, bool verify)
+                               int count, const char *model, const struct alibi_corpus_info *text,
+                               enum alibi_split split, bool verify)
 {
     struct alibi_device_info device;
 
@@ -213,15 +276,35 @@ static void print_results_json(const alibi_device *used, const struct alibi_eval
     cli_json_open(NULL, '{');
     cli_json_text("model", model);
     cli_json_device(&device);
+    cli_json_text("text", text->name);
+    cli_json_int("text_checksum", text->checksum);
     cli_json_text("split", split_names[split]);
     cli_json_open("results", '[');
     for (int i = 0; i < count; i++)
-        print_result_json(&results[i], verify);
+        print_result_json(&results[i], &results[0], verify);
     cli_json_close(']');
     cli_json_close('}');
 }
 
 /* ---- the run */
+
+/* Without files the text is the built-in one: the model's own, or the one that options ask for. */
+static alibi_status choose_builtin(const struct cli_line *line, const alibi_model *model,
+                                   struct alibi_builtin *text)
+{
+    bool asked = line->given[BUILTIN_GROUP] != 0;
+    struct alibi_builtin trained;
+    alibi_status status = alibi_model_get_builtin(model, &trained);
+
+    if (status == ALIBI_OK && trained.bytes == 0 && !asked)
+        return cli_fail(ALIBI_USAGE,
+                        "no text: '%s' is not known to be trained on the built-in text; give "
+                        "FILE or --data FILE, or --text-bytes N for the built-in text",
+                        line->operands[0]);
+    if (status == ALIBI_OK && !asked && !line->recipe)
+        *text = trained;
+    return status;
+}
 
 static alibi_status evaluate_lengths(const struct job *job, const alibi_device *device,
                                      alibi_model *model, const char *path,
@@ -229,32 +312,36 @@ static alibi_status evaluate_lengths(const struct job *job, const alibi_device *
 {
     struct alibi_eval_result results[ALIBI_LIST_MAX];
     struct alibi_int_list lengths;
+    struct alibi_corpus_info text;
     alibi_status status = choose_lengths(job, model, &lengths);
 
+    alibi_corpus_get_info(corpus, ALIBI_ALL, &text); /* its name; an index has the rest */
     if (status == ALIBI_OK)
         status = check_stride(job, &lengths);
+    if (status == ALIBI_OK)
+        status = check_blocks(job, &lengths);
     for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
-        struct alibi_eval eval = one_length(job, lengths.at[i]);
+        struct alibi_eval eval = one_length(job, lengths.at[i], longest(&lengths));
 
         status = alibi_evaluate(model, corpus, split, &eval, &results[i], cli_call());
         if (status != ALIBI_OK || job->json)
             continue;
         cli_terminal_clear();
         if (i == 0 || job->by_position)
-            print_head(&results[i], split, job->verify);
+            print_head(&results[i], &text, split, job->verify);
         print_row(&results[i], job->verify);
         if (job->by_position)
             print_positions(&results[i]);
         fflush(stdout);
     }
     if (status == ALIBI_OK && job->json)
-        print_results_json(device, results, lengths.count, path, split, job->verify);
+        print_results_json(device, results, lengths.count, path, &text, split, job->verify);
     return status;
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
-    const struct job *job = user;
+    struct job *job = user;
     const char *model_path = line->operands[0];
     const char *const *files = job->data ? (const char *const *)&job->data : line->operands + 1;
     int count = job->data ? 1 : line->operand_count - 1;
@@ -273,6 +360,8 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_open(&model, device, model_path, cli_call());
+    if (status == ALIBI_OK && count == 0)
+        status = choose_builtin(line, model, &job->text.builtin);
     if (status == ALIBI_OK)
         status =
             cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
@@ -302,7 +391,8 @@ alibi_status cmd_eval(int argc, char **argv)
         .about =
             "Measures the perplexity of MODEL (a checkpoint, or a run's folder) on text files, on "
             "token shards or on the built-in text, with the model's own tokenizer. FILE may be a "
-            "folder. The error is the standard error of the nll, windows taken as independent.",
+            "folder; without one, the built-in text is read if the model was trained on it. The "
+            "error is the standard error of the nll over distant parts of the text.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

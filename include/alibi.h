@@ -546,6 +546,10 @@ ALIBI_API alibi_status alibi_model_read_config(struct alibi_config *config, cons
 ALIBI_API const struct alibi_config *alibi_model_view_config(const alibi_model *model);
 ALIBI_API const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model);
 ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);
+/* The built-in text that a model was trained on, as the recipe.json of its run says. bytes == 0: it
+ * was trained on files, or is not in the folder of a run. */
+ALIBI_API alibi_status alibi_model_get_builtin(const alibi_model *model,
+                                               struct alibi_builtin *text);
 
 /* Describes a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token
  * shards (every byte is verified) or the folder of a comparison, for people or as JSON. *out is

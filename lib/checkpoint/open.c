@@ -1,6 +1,8 @@
 /* open.c - models from checkpoints: opened, saved without their training, used to start another */
 #include <string.h>
 
+#include "base/json.h"
+#include "base/names.h"
 #include "checkpoint/parts.h"
 
 /* `from` is a folder without a checkpoint. If a folder in it is a run with some, as in the folder
@@ -150,6 +152,29 @@ const alibi_tokenizer *alibi_model_view_tokenizer(const alibi_model *model)
 int64_t alibi_model_parameters(const alibi_model *model)
 {
     return model->model->elements;
+}
+
+/* Checkpoints are in the folder of their run. A recipe has a text only if it is the built-in one.
+ */
+alibi_status alibi_model_get_builtin(const alibi_model *model, struct alibi_builtin *text)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *recipe = NULL;
+
+    *text = (struct alibi_builtin){ 0 };
+    TRY(path_join(&path, model->path, "../" NAME_RECIPE));
+    if (!file_exists(path))
+        goto out;
+    TRY(json_read(&recipe, path));
+    if (json_object_get(recipe, "text_bytes")) {
+        TRY(json_get_int(recipe, "text_seed", 0, INT64_MAX, &text->seed, path));
+        TRY(json_get_int(recipe, "text_bytes", 1, INT64_MAX, &text->bytes, path));
+    }
+out:
+    json_decref(recipe);
+    mem_free(path);
+    return status;
 }
 
 /* ---- the weights of another model as a start */

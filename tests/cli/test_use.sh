@@ -7,14 +7,29 @@ check "a learned one" "$ALIBI" train "${tiny[@]}" --position learned --out learn
 # eval
 eval_json() { run "$ALIBI" eval run --quiet "${text[@]}" --json "$@"; }
 check "eval" "$ALIBI" eval run --quiet "${text[@]}" --lengths 16,64
-[ "$(wc -l < stdout)" = 3 ] && grep -q 'word ppl' stdout && pass "a head and a row per length" ||
+[ "$(wc -l < stdout)" = 4 ] && grep -q 'word ppl' stdout && pass "a head and a row per length" ||
     fail "eval" "another table"
-head -n 1 stdout | grep -q 'nonoverlapping, split valid$' && pass "the head names the split" ||
-    fail "eval" "no split"
+head -n 1 stdout | grep -q "^nonoverlapping, split valid of .*: all [0-9]* tokens of the split$" &&
+    pass "the head names protocol, split and tokens" || fail "eval" "no split"
 check "sliding" \
     "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --protocol sliding --lengths " 16 , 64"
-[ "$(awk '{ print $1, $2 }' stdout | tr '\n' ';')" = "length stride;16 8;64 32;" ] &&
+[ "$(awk 'NR > 1 { print $1, $2 }' stdout | tr '\n' ';')" = "length stride;16 8;64 32;" ] &&
     pass "the stride is a column" || fail "sliding" "another table"
+head -n 1 stdout | grep -q '2 blocks of 64 tokens over the whole split$' &&
+    pass "every length scores the same blocks" || fail "sliding" "other blocks"
+eval_json --lengths 16,64 --tokens 160
+[ "$(grep -c '"blocks": 2,' stdout)" = 2 ] && [ "$(grep -c '"tokens": 128,' stdout)" = 2 ] &&
+    pass "blocks in JSON" || fail "blocks" "other blocks"
+eval_json --length 16 --tokens 160 --block 40
+[ "$(member stdout blocks)" = 4 ] && pass "--block" || fail "--block" "$(member stdout blocks)"
+eval_json --length 16 --tokens 160 --contiguous
+[ "$(member stdout blocks)" = 1 ] && [ "$(member stdout start)" = 0 ] &&
+    pass "--contiguous" || fail "--contiguous" "$(member stdout blocks)"
+expect 2 "block 8 is less than length 16" \
+    "$ALIBI" eval run --length 16 --tokens 160 --block 8 "${text[@]}"
+expect 2 "--block has no effect without --tokens" "$ALIBI" eval run --block 64 "${text[@]}"
+expect 2 "--block has no effect with --contiguous" \
+    "$ALIBI" eval run --tokens 160 --block 64 --contiguous "${text[@]}"
 eval_json --length 16 --tokens 1600
 is_json stdout && [ "$(member stdout length)" = 16 ] && [ "$(member stdout tokens)" = 1600 ] &&
     pass "eval --json" || fail "eval --json" "no JSON"
@@ -40,7 +55,7 @@ run "$ALIBI" eval run --quiet --json --tokens 1600 valid.txt
 [ "$(member stdout nll)" = "$file" ] && pass "--data FILE and FILE are the same" ||
     fail "--data" "$file"
 run "$ALIBI" eval run --quiet --tokens 160 valid.txt
-head -n 1 stdout | grep -q 'split all$' && pass "all of a file" || fail "valid.txt" "another split"
+head -n 1 stdout | grep -q "split all of 'valid.txt':" && pass "all of a file" || fail "valid.txt" "another split"
 run "$ALIBI" eval run --tokens 160 valid.txt --split valid
 grep -q '^split valid is the twentieth' stderr &&
     pass "what a split of files is" || fail "--split valid" "no note"
@@ -48,6 +63,13 @@ expect 2 "'--tokenizer' does not apply to a model" "$ALIBI" eval run --tokenizer
 expect 2 "'--tokenizer' does not apply to a model" "$ALIBI" generate run --tokenizer bytes
 awk -v a="$nll" -v b="$file" 'BEGIN { exit !(a - b < 0.2 && b - a < 0.2) }' &&
     pass "the validation text as a file gives about the same" || fail "valid.txt" "$nll, $file"
+run "$ALIBI" eval run --quiet --json --tokens 1600
+[ "$(member stdout nll)" = "$nll" ] && pass "a run knows the built-in text that it was trained on" ||
+    fail "no text" "nll $(member stdout nll), not $nll"
+cp -r "$(newest run)" alone
+expect 2 "no text: 'alone' is not known .* FILE or --data FILE, or --text-bytes" \
+    "$ALIBI" eval alone --quiet
+check "but may be tested on it" "$ALIBI" eval alone --quiet --tokens 160 "${text[@]}"
 run "$ALIBI" eval "$(newest run)" --quiet "${text[@]}" --json --tokens 1600
 [ "$(member stdout nll)" = "$nll" ] && pass "a checkpoint is a model too" ||
     fail "checkpoint" "another nll"
