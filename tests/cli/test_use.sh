@@ -55,7 +55,8 @@ run "$ALIBI" eval run --quiet --json --tokens 1600 valid.txt
 [ "$(member stdout nll)" = "$file" ] && pass "--data FILE and FILE are the same" ||
     fail "--data" "$file"
 run "$ALIBI" eval run --quiet --tokens 160 valid.txt
-head -n 1 stdout | grep -q "split all of 'valid.txt':" && pass "all of a file" || fail "valid.txt" "another split"
+head -n 1 stdout | grep -q "split all of 'valid.txt':" && pass "all of a file" ||
+    fail "valid.txt" "another split"
 run "$ALIBI" eval run --tokens 160 valid.txt --split valid
 grep -q '^split valid is the twentieth' stderr &&
     pass "what a split of files is" || fail "--split valid" "no note"
@@ -64,7 +65,7 @@ expect 2 "'--tokenizer' does not apply to a model" "$ALIBI" generate run --token
 awk -v a="$nll" -v b="$file" 'BEGIN { exit !(a - b < 0.2 && b - a < 0.2) }' &&
     pass "the validation text as a file gives about the same" || fail "valid.txt" "$nll, $file"
 run "$ALIBI" eval run --quiet --json --tokens 1600
-[ "$(member stdout nll)" = "$nll" ] && pass "a run knows the built-in text that it was trained on" ||
+[ "$(member stdout nll)" = "$nll" ] && pass "a run knows the built-in text of its training" ||
     fail "no text" "nll $(member stdout nll), not $nll"
 cp -r "$(newest run)" alone
 expect 2 "no text: 'alone' is not known .* FILE or --data FILE, or --text-bytes" \
