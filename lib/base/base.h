@@ -152,6 +152,8 @@ alibi_status folder_free_space(int64_t *bytes, const char *path);
  * seen. */
 enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
+/* Whether the folder has a file of that name, which must not be a folder. */
+alibi_status folder_has(bool *has, const char *folder, const char *name);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
 alibi_status path_folder(char **out, const char *path);                   /* its parent; mem_free */
 /* Whether `path`, which need not exist yet, is `folder` or is inside it at any depth; links are

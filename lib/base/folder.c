@@ -63,6 +63,20 @@ alibi_status path_look(enum path_kind *kind, const char *path)
     return ALIBI_OK;
 }
 
+alibi_status folder_has(bool *has, const char *folder, const char *name)
+{
+    alibi_status status;
+    enum path_kind kind;
+    char *path = NULL;
+
+    TRY(path_join(&path, folder, name));
+    TRY(path_look(&kind, path));
+    *has = kind == PATH_FILE;
+out:
+    mem_free(path);
+    return status;
+}
+
 /* Resolves the longest prefix of the path that exists. */
 static alibi_status resolve(char **out, const char *path)
 {

@@ -114,7 +114,4 @@ struct step_folder {
 alibi_status step_folders(struct step_folder **out, int *count, const char *run);
 void step_folders_free(struct step_folder *folders, int count);
 
-/* Unlike file_exists it distinguishes a missing file from one that cannot be seen. */
-alibi_status folder_has(bool *has, const char *folder, const char *name);
-
 #endif

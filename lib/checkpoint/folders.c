@@ -69,19 +69,6 @@ void step_folders_free(struct step_folder *folders, int count)
     mem_free(folders);
 }
 
-alibi_status folder_has(bool *has, const char *folder, const char *name)
-{
-    char **names = NULL;
-    int count = 0;
-
-    TRY_RETURN(folder_list(&names, &count, folder));
-    *has = false;
-    for (int i = 0; i < count; i++)
-        *has |= strcmp(names[i], name) == 0;
-    names_free(names, count);
-    return ALIBI_OK;
-}
-
 alibi_status step_folder_path(char **out, const char *run, int64_t step, bool old)
 {
     char name[64];

@@ -111,63 +111,44 @@ struct match {
     size_t start, end;
 };
 
-static alibi_status match_failure(struct cutter *c, const struct subject *s, size_t at, int error)
-{
-    const char *source = c->pattern->sources[s->level];
-    char reason[256];
-
-    if (error == PCRE2_ERROR_NOMEMORY)
-        return pattern_out_of_memory();
-    pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
-    return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' at '%.*s': %s", source,
-                (int)(s->end - at < 40 ? s->end - at : 40), s->text + at, reason);
-}
-
-/* In a long window, only a match at its start is tried. */
-static void set_limits(struct cutter *c, size_t window, bool is_long)
-{
-    pcre2_set_match_limit(c->limits, STEPS_PER_BYTE * (uint32_t)window);
-    pcre2_set_offset_limit(c->limits, is_long ? 0 : PCRE2_UNSET);
-    c->limits_for = window;
-    c->limits_long = is_long;
-}
-
-/* Expressions with groups can need more than the JIT stack; the interpreter has a heap. */
-static int match_at(struct cutter *c, const struct subject *s, const struct walk *w,
-                    uint32_t options)
-{
-    const pcre2_code *code = c->pattern->codes[s->level];
-    PCRE2_SPTR at = (PCRE2_SPTR)s->text + w->at;
-    size_t bytes = w->window - w->at;
-    int rc;
-
-    if (c->limits_for != w->asked || c->limits_long != (w->asked > w->first))
-        set_limits(c, w->asked, w->asked > w->first);
-    rc = pcre2_match(code, at, bytes, 0, options, c->results[s->level], c->limits);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(code, at, bytes, 0, options | PCRE2_NO_JIT, c->results[s->level],
-                         c->limits);
-    return rc;
-}
-
 /* Finds the next match in the window. An empty match at the window's end does not count: with more
- * text it might be longer. */
+ * text it might be longer. In a long window, only a match at its start is tried. */
 static alibi_status find(struct cutter *c, const struct subject *s, const struct walk *w,
                          struct match *m)
 {
-    bool whole = s->ended && w->window == s->end;
-    size_t *places;
+    bool whole = s->ended && w->window == s->end, is_long = w->asked > w->first;
+    uint32_t options = PCRE2_NO_UTF_CHECK | (whole ? 0 : PCRE2_PARTIAL_HARD);
+    PCRE2_SPTR at = (PCRE2_SPTR)s->text + w->at;
+    size_t bytes = w->window - w->at, *places;
+    pcre2_match_data *result = c->results[s->level];
+    const pcre2_code *code;
     int rc;
 
     m->found = FOUND_NONE;
-    if (c->pattern->count == 0 || w->at == w->window)
+    if (c->pattern->count == 0 || bytes == 0)
         return ALIBI_OK;
-    rc = match_at(c, s, w, PCRE2_NO_UTF_CHECK | (whole ? 0 : PCRE2_PARTIAL_HARD));
+    if (c->limits_for != w->asked || c->limits_long != is_long) {
+        pcre2_set_match_limit(c->limits, STEPS_PER_BYTE * (uint32_t)w->asked);
+        pcre2_set_offset_limit(c->limits, is_long ? 0 : PCRE2_UNSET);
+        c->limits_for = w->asked;
+        c->limits_long = is_long;
+    }
+    code = c->pattern->codes[s->level];
+    rc = pcre2_match(code, at, bytes, 0, options, result, c->limits);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* expressions with groups; the interpreter has a heap */
+        rc = pcre2_match(code, at, bytes, 0, options | PCRE2_NO_JIT, result, c->limits);
     if (rc == PCRE2_ERROR_NOMATCH)
         return ALIBI_OK;
-    if (rc < 0 && rc != PCRE2_ERROR_PARTIAL)
-        return match_failure(c, s, w->at, rc);
-    places = pcre2_get_ovector_pointer(c->results[s->level]);
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return pattern_out_of_memory();
+    if (rc < 0 && rc != PCRE2_ERROR_PARTIAL) {
+        char reason[256];
+        pcre2_get_error_message(rc, (PCRE2_UCHAR *)reason, sizeof reason);
+        return fail(ALIBI_BAD_INPUT, "the pattern '%.80s' at '%.*s': %s",
+                    c->pattern->sources[s->level], (int)(s->end - w->at < 40 ? s->end - w->at : 40),
+                    s->text + w->at, reason);
+    }
+    places = pcre2_get_ovector_pointer(result);
     m->start = w->at + places[0];
     m->end = w->at + places[1];
     if (m->start < w->window || whole)
@@ -195,28 +176,22 @@ static alibi_status too_long(const char *text)
                 PIECE_MAX, text);
 }
 
-static alibi_status too_intricate(const struct cutter *c, const struct subject *s,
-                                  const struct walk *w)
-{
-    return fail(
-        ALIBI_BAD_INPUT,
-        "the pattern '%.80s' is too intricate for a piece of more than %d bytes, at '%.40s'",
-        c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
-}
-
-/* The most that a match in a window can cost, in bytes inspected. */
-static int64_t window_cost(const struct walk *w, size_t bytes)
-{
-    return (int64_t)(w->first == WINDOW ? bytes : bytes * bytes / 4);
-}
-
+/* A match in the longer window can cost as many steps as it has bytes, or their square if the
+ * expression is not simple. */
 static alibi_status lengthen_window(struct cutter *c, const struct subject *s, struct walk *w)
 {
+    bool simple = w->first == WINDOW;
     size_t left = s->end - w->at, bytes = w->asked * WINDOW_GROWTH;
-    int64_t cost = window_cost(w, left < bytes ? left : bytes);
+    size_t seen = left < bytes ? left : bytes;
+    int64_t cost = (int64_t)(simple ? seen : seen * seen / 4);
 
-    if (w->asked >= (w->first == WINDOW ? WINDOW_MAX : INTRICATE_MAX))
-        return w->first == WINDOW ? too_long(s->text + w->at) : too_intricate(c, s, w);
+    if (simple && w->asked >= WINDOW_MAX)
+        return too_long(s->text + w->at);
+    if (!simple && w->asked >= INTRICATE_MAX)
+        return fail(
+            ALIBI_BAD_INPUT,
+            "the pattern '%.80s' is too intricate for a piece of more than %d bytes, at '%.40s'",
+            c->pattern->sources[s->level], INTRICATE_MAX, s->text + w->at);
     w->cost += cost;
     c->debt += cost;
     if (c->debt > DEBT_MAX)
@@ -228,17 +203,12 @@ static alibi_status lengthen_window(struct cutter *c, const struct subject *s, s
     return ALIBI_OK;
 }
 
-static void pay_back(struct cutter *c, int64_t bytes)
-{
-    c->debt -= bytes < c->debt ? bytes : c->debt;
-}
-
 /* Returns to short windows. A match that needed most of its window has paid for it. */
 static void shorten_window(struct cutter *c, const struct subject *s, struct walk *w,
                            size_t matched)
 {
     if (matched >= w->asked / (2 * WINDOW_GROWTH))
-        pay_back(c, w->cost);
+        c->debt -= w->cost < c->debt ? w->cost : c->debt;
     w->cost = 0;
     open_window(s, w, w->first);
 }
@@ -289,13 +259,6 @@ static alibi_status take_match(struct cutter *c, const struct subject *s, struct
     return ALIBI_OK;
 }
 
-/* No match starts in the window; in a long one, none starts at its start. */
-static void skip_window(struct cutter *c, const struct subject *s, struct walk *w)
-{
-    w->at = w->asked > w->first && w->at < w->window ? next_character(s, w->at) : w->window;
-    shorten_window(c, s, w, 0);
-}
-
 /* One step. *more becomes false if the known text does not decide the next one. */
 static alibi_status step(struct cutter *c, const struct subject *s, struct walk *w, bool *more)
 {
@@ -311,8 +274,11 @@ static alibi_status step(struct cutter *c, const struct subject *s, struct walk 
         return take_match(c, s, w, &m);
     *more = w->window < s->end;
     if (m.found == FOUND_NONE) {
-        *more = *more || (w->asked > w->first && w->at < w->window);
-        skip_window(c, s, w);
+        /* No match starts in the window; in a long one, none starts at its start. */
+        bool only_start = w->asked > w->first && w->at < w->window;
+        *more = *more || only_start;
+        w->at = only_start ? next_character(s, w->at) : w->window;
+        shorten_window(c, s, w, 0);
         return ALIBI_OK;
     }
     w->at = m.start;

@@ -321,46 +321,13 @@ static int64_t count_bins(char *const *names, int count)
     return bins;
 }
 
-static alibi_status open_foreign(struct opening *o)
-{
-    alibi_status status;
-    char **names = NULL;
-    int count = 0;
-
-    TRY(folder_list(&names, &count, o->path));
-    o->total = count_bins(names, count);
-    if (o->total == 0)
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds no token shards: there is no .bin file in it",
-                      o->path);
-    for (int i = 0; i < count && status == ALIBI_OK; i++)
-        if (is_bin(names[i]))
-            TRY(add_within(o, names[i], NULL));
-out:
-    names_free(names, count);
-    return status;
-}
-
 /* ---- any path */
-
-static alibi_status has(bool *yes, const char *folder, const char *name)
-{
-    alibi_status status;
-    enum path_kind kind;
-    char *path = NULL;
-
-    TRY(path_join(&path, folder, name));
-    TRY(path_look(&kind, path));
-    *yes = kind == PATH_FILE;
-out:
-    mem_free(path);
-    return status;
-}
 
 /* Whether alibi_tokenize() has begun here: the request is the first file it writes. */
 static alibi_status has_begun(bool *yes, const char *folder)
 {
-    TRY_RETURN(has(yes, folder, NAME_SHARD_PROGRESS));
-    return *yes ? ALIBI_OK : has(yes, folder, NAME_SHARD_REQUEST);
+    TRY_RETURN(folder_has(yes, folder, NAME_SHARD_PROGRESS));
+    return *yes ? ALIBI_OK : folder_has(yes, folder, NAME_SHARD_REQUEST);
 }
 
 static alibi_status has_bins(bool *yes, const char *folder)
@@ -383,7 +350,7 @@ alibi_status shards_recognise(bool *yes, const char *path)
 
     TRY_RETURN(path_look(&kind, path));
     if (kind == PATH_FOLDER) {
-        TRY_RETURN(has(&found, path, NAME_SHARD_INDEX));
+        TRY_RETURN(folder_has(&found, path, NAME_SHARD_INDEX));
         if (!found)
             TRY_RETURN(has_begun(&found, path));
         if (!found)
@@ -416,18 +383,30 @@ alibi_status shards_refuse(const char *path)
 static alibi_status open_folder(struct opening *o, struct shard_index *index, bool *has_index,
                                 alibi_tokenizer **tokenizer)
 {
+    alibi_status status;
+    char **names = NULL;
+    int count = 0;
     bool unfinished;
 
-    TRY_RETURN(has(has_index, o->path, NAME_SHARD_INDEX));
+    TRY(folder_has(has_index, o->path, NAME_SHARD_INDEX));
     if (*has_index)
         return open_indexed(o, NULL, index, tokenizer);
-    TRY_RETURN(has_begun(&unfinished, o->path));
+    TRY(has_begun(&unfinished, o->path));
     if (unfinished)
-        return fail(
-            ALIBI_BAD_INPUT,
-            "'%s' holds unfinished shards; repeat the alibi tokenize command that began them",
-            o->path);
-    return open_foreign(o);
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' holds unfinished shards; repeat the alibi tokenize command that began them",
+                 o->path));
+    TRY(folder_list(&names, &count, o->path));
+    o->total = count_bins(names, count);
+    if (o->total == 0)
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' holds no token shards: there is no .bin file in it",
+                 o->path));
+    for (int i = 0; i < count; i++)
+        if (is_bin(names[i]))
+            TRY(add_within(o, names[i], NULL));
+out:
+    names_free(names, count);
+    return status;
 }
 
 /* A file with a name like ours is a part of the index in its folder, if there is one. */
@@ -443,7 +422,7 @@ static alibi_status open_file(struct opening *o, struct shard_index *index, bool
 
     TRY(path_folder(&folder, path));
     if (ours)
-        TRY(has(&ours, folder, NAME_SHARD_INDEX));
+        TRY(folder_has(&ours, folder, NAME_SHARD_INDEX));
     o->path = folder;
     if (is_index)
         TRY(open_folder(o, index, has_index, tokenizer));

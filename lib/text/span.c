@@ -31,24 +31,18 @@ static const struct shard *shard_of(const alibi_corpus *c, int64_t i)
     return &c->shards[low];
 }
 
-static void copy_ids(const struct shard *s, int64_t from, int64_t count, int32_t *ids)
-{
-    const uint16_t *narrow = (const uint16_t *)s->ids + from;
-
-    if (s->width == 2)
-        for (int64_t i = 0; i < count; i++)
-            ids[i] = narrow[i];
-    else
-        memcpy(ids, (const int32_t *)s->ids + from, (size_t)count * sizeof *ids);
-}
-
 static void read_ids(const alibi_corpus *c, int64_t first, int64_t count, int32_t *ids)
 {
     while (count > 0) {
         const struct shard *s = shard_of(c, first);
         int64_t from = first - s->first, some = smaller(count, s->count - from);
+        const uint16_t *narrow = (const uint16_t *)s->ids + from;
 
-        copy_ids(s, from, some, ids);
+        if (s->width == 2)
+            for (int64_t i = 0; i < some; i++)
+                ids[i] = narrow[i];
+        else
+            memcpy(ids, (const int32_t *)s->ids + from, (size_t)some * sizeof *ids);
         ids += some;
         first += some;
         count -= some;
@@ -93,42 +87,31 @@ struct counts {
     bool between_words; /* at the last byte so far */
 };
 
-static bool word_may_start_at(const alibi_corpus *c, int64_t i)
-{
-    size_t bytes;
-    const char *text;
-
-    if (i == 0)
-        return true;
-    text = corpus_bytes(c, i - 1, &bytes);
-    return bytes == 0 || is_white_space(text[bytes - 1]);
-}
-
-static void count_token(struct counts *n, const alibi_tokenizer *t, int32_t id)
-{
-    size_t length;
-    const char *text = tokenizer_bytes(t, id, &length);
-
-    for (size_t k = 0; k < length; k++) {
-        bool space = is_white_space(text[k]);
-        n->words += n->between_words && !space;
-        n->between_words = space;
-    }
-    n->between_words = n->between_words || length == 0;
-    n->bytes += (int64_t)length;
-    n->ends += id == alibi_tokenizer_end(t);
-}
-
 static struct counts count_block(const alibi_corpus *c, int64_t first, int64_t count)
 {
-    struct counts n = { .between_words = count > 0 && word_may_start_at(c, first) };
+    struct counts n = { .between_words = true };
     int32_t ids[READ_IDS];
+    size_t length;
+    const char *text;
 
+    if (count > 0 && first > 0) {
+        text = corpus_bytes(c, first - 1, &length);
+        n.between_words = length == 0 || is_white_space(text[length - 1]);
+    }
     while (count > 0) {
         int64_t some = smaller(count, READ_IDS);
         read_ids(c, first, some, ids);
-        for (int64_t i = 0; i < some; i++)
-            count_token(&n, c->tokenizer, ids[i]);
+        for (int64_t i = 0; i < some; i++) {
+            text = tokenizer_bytes(c->tokenizer, ids[i], &length);
+            for (size_t k = 0; k < length; k++) {
+                bool space = is_white_space(text[k]);
+                n.words += n.between_words && !space;
+                n.between_words = space;
+            }
+            n.between_words = n.between_words || length == 0;
+            n.bytes += (int64_t)length;
+            n.ends += ids[i] == alibi_tokenizer_end(c->tokenizer);
+        }
         first += some;
         count -= some;
     }

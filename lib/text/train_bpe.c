@@ -90,13 +90,6 @@ out:
     return status;
 }
 
-static void cells_fini(struct cells *c)
-{
-    mem_free(c->at);
-    mem_free(c->groups);
-    mem_free(c->group_of);
-}
-
 static int64_t cells_weight(const struct cells *c, uint32_t cell)
 {
     int64_t g = c->group_of[cell >> GROUP_SHIFT];
@@ -139,14 +132,6 @@ struct pairs {
 
 enum { PAIRS_FIRST = 1 << 11, PLACES_CHUNK = 1 << 20 };
 
-static void pairs_fini(struct pairs *p)
-{
-    mem_free(p->at);
-    hash_fini(&p->table);
-    mem_free(p->heap);
-    arena_fini(&p->places);
-}
-
 static uint32_t *find_slot(const struct pairs *p, uint64_t key)
 {
     uint32_t *slot = hash_slot(&p->table, key * 0x9E3779B97F4A7C15u >> 32);
@@ -154,19 +139,6 @@ static uint32_t *find_slot(const struct pairs *p, uint64_t key)
     while (*slot != 0 && p->at[*slot - 1].key != key)
         slot = hash_next(&p->table, slot);
     return slot;
-}
-
-static alibi_status grow_table(struct pairs *p)
-{
-    int64_t capacity = p->capacity > 0 ? 2 * p->capacity : PAIRS_FIRST;
-
-    TRY_RETURN(mem_grow((void **)&p->at, (size_t)p->count * sizeof *p->at,
-                        (size_t)capacity * sizeof *p->at, "pairs"));
-    TRY_RETURN(hash_init(&p->table, capacity, "pairs"));
-    p->capacity = capacity;
-    for (int64_t i = 0; i < p->count; i++)
-        *find_slot(p, p->at[i].key) = (uint32_t)i + 1;
-    return ALIBI_OK;
 }
 
 /* The heap: the best candidate is at 0, the two below the one at i are at 2 i + 1 and 2 i + 2. */
@@ -192,30 +164,30 @@ static void sink(struct pairs *p, struct candidate c)
     p->heap[i] = c;
 }
 
-static void rise(struct pairs *p, struct candidate c)
-{
-    int64_t i = p->heap_count++;
-
-    while (i > 0 && better(&c, &p->heap[(i - 1) / 2])) {
-        p->heap[i] = p->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    p->heap[i] = c;
-}
-
 /* A pair that is not there yet; the caller fills in its places. */
 static alibi_status pairs_add(struct pairs *p, uint64_t key, int64_t count, int64_t place_count,
                               uint32_t **places)
 {
     struct pair pair = { .key = key, .count = count, .place_count = place_count };
+    struct candidate c = { count, key, (uint32_t)p->count };
+    int64_t i;
 
-    if (p->count == p->capacity)
-        TRY_RETURN(grow_table(p));
+    if (p->count == p->capacity) {
+        int64_t capacity = p->capacity > 0 ? 2 * p->capacity : PAIRS_FIRST;
+        TRY_RETURN(mem_grow((void **)&p->at, (size_t)p->count * sizeof *p->at,
+                            (size_t)capacity * sizeof *p->at, "pairs"));
+        TRY_RETURN(hash_init(&p->table, capacity, "pairs"));
+        p->capacity = capacity;
+        for (i = 0; i < p->count; i++)
+            *find_slot(p, p->at[i].key) = (uint32_t)i + 1;
+    }
     TRY_RETURN(RESERVE_ARRAY(&p->heap, &p->heap_capacity, p->heap_count + 1, "pairs"));
     p->places.chunk_bytes = PLACES_CHUNK;
     TRY_RETURN(arena_new(&p->places, (void **)&pair.places,
                          (size_t)place_count * sizeof *pair.places, "the places of a pair"));
-    rise(p, (struct candidate){ count, key, (uint32_t)p->count });
+    for (i = p->heap_count++; i > 0 && better(&c, &p->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        p->heap[i] = p->heap[(i - 1) / 2];
+    p->heap[i] = c;
     p->at[p->count++] = pair;
     *find_slot(p, key) = (uint32_t)p->count;
     *places = pair.places;
@@ -341,33 +313,17 @@ static alibi_status add_bytes(struct trainer *t, uint32_t *symbols)
     return ALIBI_OK;
 }
 
-static bool is_end(const struct trainer *t, uint32_t left, uint32_t right)
-{
-    size_t n = t->lengths[left];
-
-    return n + t->lengths[right] == strlen(END_TEXT) && memcmp(END_TEXT, t->tokens[left], n) == 0 &&
-           memcmp(END_TEXT + n, t->tokens[right], t->lengths[right]) == 0;
-}
-
-static alibi_status join_tokens(struct trainer *t, uint32_t left, uint32_t right, uint32_t *joined)
-{
-    if (is_end(t, left, right)) {
-        *joined = END_ID;
-        return ALIBI_OK;
-    }
-    *joined = (uint32_t)t->token_count;
-    return add_token(t, token_view(t, left), token_view(t, right));
-}
-
 /* ---- the pairs of bytes */
 
-/* One pass counts the pairs, another notes the places of those that are frequent enough.
- * seen [257 * 257] */
-static alibi_status find_pairs(struct trainer *t, struct neighbour *seen)
+/* One pass counts the pairs, another notes the places of those that are frequent enough. */
+static alibi_status start_pairs(struct trainer *t)
 {
+    alibi_status status;
+    struct neighbour *seen = NULL; /* [257 * 257] */
     const uint32_t *at = t->cells.at;
     uint32_t row = BYTES + 1;
 
+    TRY(NEW_ZERO_ARRAY(&seen, row * row, "pairs"));
     for (uint32_t i = 0; i + 1 < t->cells.count; i++)
         if (at[i] != CELL_NONE && at[i + 1] != CELL_NONE) {
             seen[at[i] * row + at[i + 1]].weight += cells_weight(&t->cells, i);
@@ -377,43 +333,18 @@ static alibi_status find_pairs(struct trainer *t, struct neighbour *seen)
         for (uint32_t right = 0; right < row; right++) {
             struct neighbour *n = &seen[left * row + right];
             if (n->weight >= t->min_count)
-                TRY_RETURN(
-                    pairs_add(&t->pairs, pair_key(left, right), n->weight, n->events, &n->places));
+                TRY(pairs_add(&t->pairs, pair_key(left, right), n->weight, n->events, &n->places));
         }
     for (uint32_t i = 0; i + 1 < t->cells.count; i++)
         if (at[i] != CELL_NONE && at[i + 1] != CELL_NONE &&
             seen[at[i] * row + at[i + 1]].places != NULL)
             *seen[at[i] * row + at[i + 1]].places++ = i;
-    return ALIBI_OK;
-}
-
-static alibi_status start_pairs(struct trainer *t)
-{
-    alibi_status status;
-    struct neighbour *seen = NULL;
-
-    TRY(NEW_ZERO_ARRAY(&seen, (BYTES + 1) * (BYTES + 1), "pairs"));
-    TRY(find_pairs(t, seen));
 out:
     mem_free(seen);
     return status;
 }
 
 /* ---- one merge */
-
-static alibi_status reserve_events(struct trainer *t, int64_t count)
-{
-    if (count <= t->event_capacity)
-        return ALIBI_OK;
-    mem_free(t->left.events);
-    mem_free(t->right.events);
-    t->left.events = t->right.events = NULL;
-    t->event_capacity = 0;
-    TRY_RETURN(NEW_ARRAY(&t->left.events, count, "the places of a pair"));
-    TRY_RETURN(NEW_ARRAY(&t->right.events, count, "the places of a pair"));
-    t->event_capacity = count;
-    return ALIBI_OK;
-}
 
 static void meet(struct side *s, uint32_t symbol, uint32_t place, int64_t weight)
 {
@@ -425,36 +356,32 @@ static void meet(struct side *s, uint32_t symbol, uint32_t place, int64_t weight
     s->events[s->event_count++] = (struct event){ symbol, place };
 }
 
-/* Puts `joined` in place of left and right at `cell`, and notes its neighbours. */
-static void merge_at(struct trainer *t, uint32_t cell, uint32_t left, uint32_t right,
-                     uint32_t joined)
-{
-    uint32_t *at = t->cells.at;
-    uint32_t middle = cell + t->lengths[left], next = middle + t->lengths[right];
-    int64_t weight = cells_weight(&t->cells, cell);
-
-    at[middle - 1] = CELL_NONE;
-    at[middle] = CELL_NONE;
-    at[cell] = joined;
-    at[next - 1] = joined;
-    if (at[cell - 1] != CELL_NONE)
-        meet(&t->left, at[cell - 1], cell - t->lengths[at[cell - 1]], weight);
-    if (at[next] != CELL_NONE)
-        meet(&t->right, at[next], cell, weight);
-}
-
+/* Puts `joined` in place of left and right wherever they are still neighbours, and notes its own
+ * neighbours. */
 static void merge_everywhere(struct trainer *t, const struct pair *pair, uint32_t left,
                              uint32_t right, uint32_t joined)
 {
     enum { AHEAD = 12 };
-    const uint32_t *at = t->cells.at;
+    uint32_t *at = t->cells.at;
 
     for (int64_t i = 0; i < pair->place_count; i++) {
-        uint32_t cell = pair->places[i];
+        uint32_t cell = pair->places[i], middle = cell + t->lengths[left];
+        uint32_t next = middle + t->lengths[right];
+        int64_t weight;
+
         if (i + AHEAD < pair->place_count)
             __builtin_prefetch(&at[pair->places[i + AHEAD]], 1);
-        if (at[cell] == left && at[cell + t->lengths[left]] == right)
-            merge_at(t, cell, left, right, joined);
+        if (at[cell] != left || at[middle] != right)
+            continue;
+        weight = cells_weight(&t->cells, cell);
+        at[middle - 1] = CELL_NONE;
+        at[middle] = CELL_NONE;
+        at[cell] = joined;
+        at[next - 1] = joined;
+        if (at[cell - 1] != CELL_NONE)
+            meet(&t->left, at[cell - 1], cell - t->lengths[at[cell - 1]], weight);
+        if (at[next] != CELL_NONE)
+            meet(&t->right, at[next], cell, weight);
     }
 }
 
@@ -483,10 +410,34 @@ static void forget_events(struct side *s)
     s->met_count = s->event_count = 0;
 }
 
-/* In "abab" the first merge makes a pair (r, a), and the second one removes it: there r is the left
- * neighbour of (a, b). */
-static void settle_counts(struct trainer *t, uint32_t left, uint32_t right, uint32_t joined)
+static alibi_status merge(struct trainer *t, struct pair *pair)
 {
+    uint32_t left = (uint32_t)(pair->key >> 32), right = (uint32_t)pair->key;
+    uint32_t joined = (uint32_t)t->token_count;
+    struct slice a = token_view(t, left), b = token_view(t, right);
+
+    if (a.bytes + b.bytes == strlen(END_TEXT) && memcmp(END_TEXT, a.at, a.bytes) == 0 &&
+        memcmp(END_TEXT + a.bytes, b.at, b.bytes) == 0)
+        joined = END_ID;
+    else
+        TRY_RETURN(add_token(t, a, b));
+    if (pair->place_count > t->event_capacity) {
+        mem_free(t->left.events);
+        mem_free(t->right.events);
+        t->left.events = t->right.events = NULL;
+        t->event_capacity = 0;
+        TRY_RETURN(NEW_ARRAY(&t->left.events, pair->place_count, "the places of a pair"));
+        TRY_RETURN(NEW_ARRAY(&t->right.events, pair->place_count, "the places of a pair"));
+        t->event_capacity = pair->place_count;
+    }
+    t->merges[t->merge_count++] =
+        (struct bpe_merge){ (int32_t)left, (int32_t)right, (int32_t)joined };
+    merge_everywhere(t, pair, left, right, joined);
+    pair->count = 0;
+    pair->place_count = 0;
+
+    /* In "abab" the first merge makes a pair (r, a), and the second one removes it: there r is the
+     * left neighbour of (a, b). */
     for (int64_t i = 0; i < t->left.met_count; i++)
         pairs_subtract(&t->pairs, pair_key(t->left.met[i], left),
                        t->left.of[t->left.met[i]].weight);
@@ -494,20 +445,6 @@ static void settle_counts(struct trainer *t, uint32_t left, uint32_t right, uint
         pairs_subtract(&t->pairs, pair_key(right, t->right.met[i]),
                        t->right.of[t->right.met[i]].weight);
     t->right.of[left].weight -= t->left.of[joined].weight;
-}
-
-static alibi_status merge(struct trainer *t, struct pair *pair)
-{
-    uint32_t left = (uint32_t)(pair->key >> 32), right = (uint32_t)pair->key, joined = 0;
-
-    TRY_RETURN(join_tokens(t, left, right, &joined));
-    TRY_RETURN(reserve_events(t, pair->place_count));
-    t->merges[t->merge_count++] =
-        (struct bpe_merge){ (int32_t)left, (int32_t)right, (int32_t)joined };
-    merge_everywhere(t, pair, left, right, joined);
-    pair->count = 0;
-    pair->place_count = 0;
-    settle_counts(t, left, right, joined);
     TRY_RETURN(add_pairs(t, &t->left, joined));
     TRY_RETURN(add_pairs(t, &t->right, joined));
     forget_events(&t->left);
@@ -551,28 +488,21 @@ static alibi_status merge_all(struct trainer *t)
 
 /* ---- the result */
 
-static alibi_status copy_tokens(struct bpe_file *f, const struct trainer *t)
+static alibi_status build_file(struct bpe_file **out, struct trainer *t, const uint32_t *symbols)
 {
+    alibi_status status;
+    struct bpe_file *f = NULL;
     size_t at = 0;
 
-    TRY_RETURN(mem_new((void **)&f->storage, t->token_bytes, "the tokens of a tokenizer"));
-    TRY_RETURN(NEW_ARRAY(&f->tokens, t->token_count, "the tokens of a tokenizer"));
+    TRY(NEW_ZERO_ARRAY(&f, 1, "a tokenizer"));
+    TRY(mem_new((void **)&f->storage, t->token_bytes, "the tokens of a tokenizer"));
+    TRY(NEW_ARRAY(&f->tokens, t->token_count, "the tokens of a tokenizer"));
     for (int64_t i = 0; i < t->token_count; i++) {
         memcpy(f->storage + at, t->tokens[i], t->lengths[i]);
         f->tokens[i] = (struct slice){ f->storage + at, t->lengths[i] };
         at += t->lengths[i];
     }
     f->vocab = t->token_count;
-    return ALIBI_OK;
-}
-
-static alibi_status build_file(struct bpe_file **out, struct trainer *t, const uint32_t *symbols)
-{
-    alibi_status status;
-    struct bpe_file *f = NULL;
-
-    TRY(NEW_ZERO_ARRAY(&f, 1, "a tokenizer"));
-    TRY(copy_tokens(f, t));
     TRY(NEW_ZERO_ARRAY(&f->added, 1, "added tokens"));
     f->added[0] =
         (struct bpe_added){ f->tokens[END_ID], END_ID, .special = true, .in_vocab = true };
@@ -589,16 +519,10 @@ out:
     return status;
 }
 
-static alibi_status trainer_init(struct trainer *t)
+static alibi_status side_init(struct side *s, int64_t vocab)
 {
-    TRY_RETURN(NEW_ARRAY(&t->lengths, t->vocab, "tokens"));
-    TRY_RETURN(NEW_ARRAY(&t->tokens, t->vocab, "tokens"));
-    TRY_RETURN(NEW_ARRAY(&t->merges, t->vocab, "merges"));
-    TRY_RETURN(NEW_ZERO_ARRAY(&t->left.of, t->vocab, "neighbours"));
-    TRY_RETURN(NEW_ZERO_ARRAY(&t->right.of, t->vocab, "neighbours"));
-    TRY_RETURN(NEW_ARRAY(&t->left.met, t->vocab, "neighbours"));
-    TRY_RETURN(NEW_ARRAY(&t->right.met, t->vocab, "neighbours"));
-    return add_token(t, (struct slice){ END_TEXT, strlen(END_TEXT) }, (struct slice){ "", 0 });
+    TRY_RETURN(NEW_ZERO_ARRAY(&s->of, vocab, "neighbours"));
+    return NEW_ARRAY(&s->met, vocab, "neighbours");
 }
 
 static void side_fini(struct side *s)
@@ -606,18 +530,6 @@ static void side_fini(struct side *s)
     mem_free(s->of);
     mem_free(s->met);
     mem_free(s->events);
-}
-
-static void trainer_fini(struct trainer *t)
-{
-    cells_fini(&t->cells);
-    pairs_fini(&t->pairs);
-    side_fini(&t->left);
-    side_fini(&t->right);
-    mem_free(t->lengths);
-    mem_free(t->tokens);
-    mem_free(t->merges);
-    arena_fini(&t->token_memory);
 }
 
 alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab, int64_t min_count,
@@ -629,7 +541,12 @@ alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab
     };
     uint32_t symbols[BYTES];
 
-    TRY(trainer_init(&t));
+    TRY(NEW_ARRAY(&t.lengths, vocab, "tokens"));
+    TRY(NEW_ARRAY(&t.tokens, vocab, "tokens"));
+    TRY(NEW_ARRAY(&t.merges, vocab, "merges"));
+    TRY(side_init(&t.left, vocab));
+    TRY(side_init(&t.right, vocab));
+    TRY(add_token(&t, (struct slice){ END_TEXT, strlen(END_TEXT) }, (struct slice){ "", 0 }));
     TRY(add_bytes(&t, symbols));
     TRY(cells_init(&t.cells, tally, symbols));
     tally_fini(tally);
@@ -638,6 +555,18 @@ alibi_status train_bpe(struct bpe_file **out, struct tally *tally, int64_t vocab
     TRY(merge_all(&t));
     TRY(build_file(out, &t, symbols));
 out:
-    trainer_fini(&t);
+    mem_free(t.cells.at);
+    mem_free(t.cells.groups);
+    mem_free(t.cells.group_of);
+    mem_free(t.pairs.at);
+    hash_fini(&t.pairs.table);
+    mem_free(t.pairs.heap);
+    arena_fini(&t.pairs.places);
+    side_fini(&t.left);
+    side_fini(&t.right);
+    mem_free(t.lengths);
+    mem_free(t.tokens);
+    mem_free(t.merges);
+    arena_fini(&t.token_memory);
     return status;
 }

@@ -100,29 +100,6 @@ static bool is_reserved(const struct piece *p)
     return false;
 }
 
-/* Sorts the pieces, the most frequent first. vocab 0: all. */
-static alibi_status train_words(alibi_tokenizer **out, struct piece *pieces, int64_t count,
-                                int64_t vocab, int64_t min_count)
-{
-    alibi_status status;
-    struct slice *words = NULL;
-    int64_t n = 0, most = vocab > 0 && vocab < count + RESERVED ? vocab : count + RESERVED;
-
-    qsort(pieces, (size_t)count, sizeof *pieces, compare_pieces);
-    TRY(NEW_ARRAY(&words, count + RESERVED, "the words of a vocabulary"));
-    while (n < RESERVED) {
-        words[n] = (struct slice){ reserved[n], strlen(reserved[n]) };
-        n++;
-    }
-    for (int64_t i = 0; i < count && n < most && pieces[i].count >= min_count; i++)
-        if (!is_reserved(&pieces[i]))
-            words[n++] = (struct slice){ pieces[i].at, pieces[i].bytes };
-    TRY(tokenizer_new_words(out, words, n));
-out:
-    mem_free(words);
-    return status;
-}
-
 static int64_t least_count(const struct alibi_vocabulary *how)
 {
     if (how->min_count > 0)
@@ -130,6 +107,7 @@ static int64_t least_count(const struct alibi_vocabulary *how)
     return how->type == ALIBI_BPE ? 2 : 1;
 }
 
+/* The words by falling count. */
 static alibi_status learn_words(alibi_tokenizer **out, const struct alibi_vocabulary *how,
                                 struct source *source, const struct tally_limits *limits,
                                 const struct alibi_call *call)
@@ -137,12 +115,22 @@ static alibi_status learn_words(alibi_tokenizer **out, const struct alibi_vocabu
     alibi_status status;
     struct tally tally = { 0 };
     struct piece *pieces = NULL;
-    int64_t count = 0;
+    struct slice *words = NULL;
+    int64_t count = 0, n = 0, most, least = least_count(how);
 
     TRY(count_pieces(&tally, source, NULL, limits, call));
     TRY(tally_list(&tally, &pieces, &count));
-    TRY(train_words(out, pieces, count, how->vocab, least_count(how)));
+    qsort(pieces, (size_t)count, sizeof *pieces, compare_pieces);
+    TRY(NEW_ARRAY(&words, count + RESERVED, "the words of a vocabulary"));
+    for (; n < RESERVED; n++)
+        words[n] = (struct slice){ reserved[n], strlen(reserved[n]) };
+    most = how->vocab > 0 && how->vocab < count + RESERVED ? how->vocab : count + RESERVED;
+    for (int64_t i = 0; i < count && n < most && pieces[i].count >= least; i++)
+        if (!is_reserved(&pieces[i]))
+            words[n++] = (struct slice){ pieces[i].at, pieces[i].bytes };
+    TRY(tokenizer_new_words(out, words, n));
 out:
+    mem_free(words);
     mem_free(pieces);
     tally_fini(&tally);
     return status;
