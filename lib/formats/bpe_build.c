@@ -1,10 +1,11 @@
 /* bpe_build.c - vocabulary and merges, from names to bytes
  *
- * A name consists of letters of bytes (byte_letters.c), or it is literal text, as special tokens
- * are, which may have blanks. Text is always encoded as letters, so no merge can make a literal
+ * A name consists of letters of bytes, or it is literal text, as special tokens are, which may have
+ * blanks. Text is always encoded as letters, so no merge can make a literal
  * token; a file with such a merge is refused. */
 #include "formats/bpe_build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const char bpe_gpt2_pattern[] =
@@ -39,7 +40,8 @@ void bpe_build_fini(struct bpe_build *b)
 {
     mem_free(b->scan.strings);
     bpe_file_free(b->file);
-    token_names_fini(&b->names);
+    mem_free(b->names.at);
+    mem_free(b->names.starts);
 }
 
 void bpe_file_free(struct bpe_file *f)
@@ -55,7 +57,134 @@ void bpe_file_free(struct bpe_file *f)
     mem_free(f);
 }
 
-/* ---- letters */
+/* ---- names */
+
+/* FNV-1a, continued from `hash`. */
+static uint64_t hash_more(uint64_t hash, struct slice s)
+{
+    for (size_t i = 0; i < s.bytes; i++)
+        hash = (hash ^ (unsigned char)s.at[i]) * 0x100000001B3ull;
+    return hash;
+}
+
+/* The last bytes hardly reach the leading bits of FNV-1a; another multiplication spreads them. */
+static uint64_t hash_pair(struct slice left, struct slice right)
+{
+    uint64_t hash = hash_more(hash_more(0xCBF29CE484222325ull, left), right);
+
+    return (hash ^ hash >> 32) * 0x9E3779B97F4A7C15ull;
+}
+
+static int compare_bytes(const char *a, const char *b, size_t bytes)
+{
+    return bytes > 0 ? memcmp(a, b, bytes) : 0;
+}
+
+/* The name against left + right; by length first. */
+static int compare_to_pair(struct slice name, struct slice left, struct slice right)
+{
+    int order;
+
+    if (name.bytes != left.bytes + right.bytes)
+        return name.bytes < left.bytes + right.bytes ? -1 : 1;
+    order = compare_bytes(name.at, left.at, left.bytes);
+    return order != 0 ? order : compare_bytes(name.at + left.bytes, right.at, right.bytes);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct token_name *s = a, *t = b;
+
+    if (s->hash != t->hash)
+        return s->hash < t->hash ? -1 : 1;
+    return compare_to_pair(s->name, t->name, (struct slice){ 0 });
+}
+
+/* Sorts `count` names, which have name and id. ALIBI_BAD_INPUT if one is repeated. */
+static alibi_status sort_names(struct token_names *n, const char *path)
+{
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < n->count; i++)
+        n->at[i].hash = hash_pair(n->at[i].name, (struct slice){ 0 });
+    if (n->count > 0)
+        qsort(n->at, (size_t)n->count, sizeof *n->at, compare_names);
+    for (int64_t i = 1; i < n->count; i++)
+        if (compare_names(&n->at[i - 1], &n->at[i]) == 0)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': the token '%.80s' is repeated", path,
+                        n->at[i].name.at);
+    for (n->bits = 1; (int64_t)1 << n->bits < n->count; n->bits++)
+        ;
+    TRY_RETURN(NEW_ARRAY(&n->starts, ((int64_t)1 << n->bits) + 1, "the names of tokens"));
+    for (int64_t lead = 0; lead <= (int64_t)1 << n->bits; lead++) {
+        while (at < n->count && (int64_t)(n->at[at].hash >> (64 - n->bits)) < lead)
+            at++;
+        n->starts[lead] = (int32_t)at;
+    }
+    return ALIBI_OK;
+}
+
+int32_t token_names_find(const struct token_names *n, struct slice left, struct slice right)
+{
+    uint64_t hash = hash_pair(left, right);
+    int32_t low = n->starts[hash >> (64 - n->bits)], high = n->starts[(hash >> (64 - n->bits)) + 1];
+
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        const struct token_name *t = &n->at[middle];
+        int order =
+            t->hash != hash ? (t->hash < hash ? -1 : 1) : compare_to_pair(t->name, left, right);
+        if (order == 0)
+            return t->id;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+/* ---- letters: bytes as files of byte-level BPE write them
+ *
+ * A byte that is a printable character of Latin-1, other than blanks and the soft hyphen, is that
+ * character. The 68 others are U+0100 and the letters after it, in order: 0 to 32, 127 to 160, 173.
+ * So the blank is U+0120 and the line feed U+010A. */
+
+enum { FIRST = 0x100, LOW_END = 33, MIDDLE = 127, MIDDLE_END = 161, SOFT_HYPHEN = 173 };
+enum { MIDDLE_AT = FIRST + LOW_END, SOFT_HYPHEN_AT = MIDDLE_AT + MIDDLE_END - MIDDLE };
+
+uint32_t byte_letter(unsigned char byte)
+{
+    if (byte < LOW_END)
+        return (uint32_t)FIRST + byte;
+    if (byte >= MIDDLE && byte < MIDDLE_END)
+        return (uint32_t)(MIDDLE_AT + byte - MIDDLE);
+    return byte == SOFT_HYPHEN ? SOFT_HYPHEN_AT : byte;
+}
+
+int byte_of_letter(uint32_t letter)
+{
+    if (letter < FIRST)
+        return byte_letter((unsigned char)letter) == letter ? (int)letter : -1;
+    if (letter < MIDDLE_AT)
+        return (int)letter - FIRST;
+    if (letter < SOFT_HYPHEN_AT)
+        return (int)letter - MIDDLE_AT + MIDDLE;
+    return letter == SOFT_HYPHEN_AT ? SOFT_HYPHEN : -1;
+}
+
+size_t byte_letter_put(char out[2], unsigned char byte)
+{
+    uint32_t letter = byte_letter(byte);
+
+    if (letter < 0x80) {
+        out[0] = (char)letter;
+        return 1;
+    }
+    out[0] = (char)(0xC0 | letter >> 6);
+    out[1] = (char)(0x80 | (letter & 0x3F));
+    return 2;
+}
 
 /* The first character of valid UTF-8, and its bytes. One beyond U+07FF is not the letter of any
  * byte, so its code point does not matter. */
@@ -102,56 +231,46 @@ static struct slice bytes_of_letters(struct slice name, char *storage)
 
 /* ---- vocabulary */
 
-static alibi_status read_entry(struct bpe_build *b)
-{
-    struct token_name *entry = &b->names.at[b->names.count];
-    int64_t id = 0;
-
-    TRY_RETURN(scan_slice(&b->scan, &entry->name));
-    TRY_RETURN(scan_expect(&b->scan, ':'));
-    TRY_RETURN(scan_count(&b->scan, &id));
-    if (entry->name.bytes == 0)
-        return scan_fail(&b->scan, "token %lld has no letters", (long long)id);
-    if (id >= b->file->vocab)
-        return scan_fail(&b->scan,
-                         "the token '%.80s' has the id %lld, but ids are 0 to %lld, each once",
-                         entry->name.at, (long long)id, (long long)b->file->vocab - 1);
-    if (b->file->tokens[id].at != NULL)
-        return scan_fail(&b->scan, "the tokens '%.80s' and '%.80s' both have the id %lld",
-                         b->file->tokens[id].at, entry->name.at, (long long)id);
-    entry->id = (int32_t)id;
-    b->file->tokens[id] = entry->name;
-    b->names.count++;
-    return ALIBI_OK;
-}
-
 alibi_status bpe_build_vocab(struct bpe_build *b)
 {
     struct scan *s = &b->scan;
+    struct bpe_file *f = b->file;
     size_t start = s->at;
 
     if (scan_peek(s) != '{')
         return scan_fail(s, "'{' expected");
-    TRY_RETURN(scan_skip(s, &b->file->vocab));
-    TRY_RETURN(NEW_ARRAY(&b->names.at, b->file->vocab, "the names of tokens"));
-    TRY_RETURN(NEW_ZERO_ARRAY(&b->file->tokens, b->file->vocab, "tokens"));
+    TRY_RETURN(scan_skip(s, &f->vocab));
+    TRY_RETURN(NEW_ARRAY(&b->names.at, f->vocab, "the names of tokens"));
+    TRY_RETURN(NEW_ZERO_ARRAY(&f->tokens, f->vocab, "tokens"));
     s->at = start;
     TRY_RETURN(scan_expect(s, '{'));
-    if (!scan_take(s, '}')) {
-        do
-            TRY_RETURN(read_entry(b));
-        while (scan_take(s, ','));
-        TRY_RETURN(scan_expect(s, '}'));
-    }
-    return token_names_sort(&b->names, s->path);
+    if (scan_take(s, '}'))
+        return sort_names(&b->names, s->path);
+    do {
+        struct token_name *entry = &b->names.at[b->names.count];
+        int64_t id = 0;
+
+        TRY_RETURN(scan_slice(s, &entry->name));
+        TRY_RETURN(scan_expect(s, ':'));
+        TRY_RETURN(scan_count(s, &id));
+        if (entry->name.bytes == 0)
+            return scan_fail(s, "token %lld has no letters", (long long)id);
+        if (id >= f->vocab)
+            return scan_fail(s,
+                             "the token '%.80s' has the id %lld, but ids are 0 to %lld, each once",
+                             entry->name.at, (long long)id, (long long)f->vocab - 1);
+        if (f->tokens[id].at != NULL)
+            return scan_fail(s, "the tokens '%.80s' and '%.80s' both have the id %lld",
+                             f->tokens[id].at, entry->name.at, (long long)id);
+        entry->id = (int32_t)id;
+        f->tokens[id] = entry->name;
+        b->names.count++;
+    } while (scan_take(s, ','));
+    TRY_RETURN(scan_expect(s, '}'));
+    return sort_names(&b->names, s->path);
 }
 
 /* ---- merges */
-
-alibi_status bpe_build_merges(struct bpe_build *b, int64_t count)
-{
-    return NEW_ARRAY(&b->file->merges, count, "merges");
-}
 
 static int print_bytes(struct slice s)
 {
@@ -249,15 +368,6 @@ static alibi_status find_bytes(struct bpe_build *b)
     return ALIBI_OK;
 }
 
-static alibi_status spell_as_bytes(struct text *letters, struct slice bytes)
-{
-    for (size_t i = 0; i < bytes.bytes; i++) {
-        char letter[2];
-        text_append_bytes(letters, letter, byte_letter_put(letter, (unsigned char)bytes.at[i]));
-    }
-    return text_status(letters);
-}
-
 /* A literal token that is not an added one. No other token may have the same bytes: a piece of text
  * would have two ids. */
 static alibi_status check_own_text(const struct bpe_build *b, struct slice name)
@@ -265,7 +375,11 @@ static alibi_status check_own_text(const struct bpe_build *b, struct slice name)
     alibi_status status;
     struct text letters = { 0 };
 
-    TRY(spell_as_bytes(&letters, name));
+    for (size_t i = 0; i < name.bytes; i++) {
+        char letter[2];
+        text_append_bytes(&letters, letter, byte_letter_put(letter, (unsigned char)name.at[i]));
+    }
+    TRY(text_status(&letters));
     if (b->file->ignore_merges)
         status =
             fail(ALIBI_BAD_INPUT,
@@ -281,22 +395,16 @@ out:
     return status;
 }
 
-/* An added token outside the vocabulary whose name reads as letters of other bytes; NULL: none. */
-static const struct bpe_added *added_like_bytes(const struct bpe_file *f)
-{
-    for (int i = 0; i < f->added_count; i++)
-        if (!f->added[i].in_vocab && name_is_letters(f->added[i].text) &&
-            !name_is_ascii(f->added[i].text))
-            return &f->added[i];
-    return NULL;
-}
-
 static alibi_status check_names(const struct bpe_build *b)
 {
     const struct bpe_file *f = b->file;
-    const struct bpe_added *like_bytes = added_like_bytes(f);
-    int next = 0; /* of the added tokens, which are sorted by id */
+    const struct slice *like_bytes = NULL; /* an added token outside the vocabulary */
+    int next = 0;                          /* of the added tokens, which are sorted by id */
 
+    for (int i = f->added_count - 1; i >= 0; i--)
+        if (!f->added[i].in_vocab && name_is_letters(f->added[i].text) &&
+            !name_is_ascii(f->added[i].text))
+            like_bytes = &f->added[i].text;
     for (int64_t id = 0; id < b->names.count; id++) {
         bool added = next < f->added_count && f->added[next].id == id;
         next += added;
@@ -307,7 +415,7 @@ static alibi_status check_names(const struct bpe_build *b)
             return fail(ALIBI_BAD_INPUT,
                         "cannot read '%s': the added token '%.80s' is spelled in letters of bytes, "
                         "the token '%.80s' is not",
-                        b->scan.path, like_bytes->text.at, f->tokens[id].at);
+                        b->scan.path, like_bytes->at, f->tokens[id].at);
     }
     return ALIBI_OK;
 }

@@ -8,7 +8,30 @@
 #include <string.h>
 
 #include "formats/scan.h"
-#include "formats/token_names.h"
+
+/* ---- from a token's name, as a file spells it, to its id
+ *
+ * Sorted by a hash of the name, then by the name, with an index on the leading bits of the hash.
+ * A file may be written so that many names have equal hashes. Those cost a binary search, not a
+ * linear one. */
+
+struct token_name {
+    uint64_t hash;
+    struct slice name;
+    int32_t id;
+};
+
+struct token_names {
+    struct token_name *at;
+    int64_t count;
+    int32_t *starts; /* [(1 << bits) + 1] the first name for each value of the leading bits */
+    int bits;
+};
+
+/* The id of the name that is `left` and then `right`; -1: there is none. */
+int32_t token_names_find(const struct token_names *n, struct slice left, struct slice right);
+
+/* ---- the build */
 
 struct bpe_build {
     struct scan scan;         /* of the file with the vocabulary; its strings become the storage */
@@ -26,9 +49,8 @@ void bpe_build_fini(struct bpe_build *b);
 
 /* {name: id, ...} at the place of the scan. Ids are 0..count-1, each once. */
 alibi_status bpe_build_vocab(struct bpe_build *b);
-/* Allocates `count` merges, which are then added one by one. `place` is for messages. A repeated
- * merge has the rank of its last occurrence. */
-alibi_status bpe_build_merges(struct bpe_build *b, int64_t count);
+/* Adds a merge to file->merges, which has room for it. `place` is for messages. A repeated merge
+ * has the rank of its last occurrence. */
 alibi_status bpe_build_merge(struct bpe_build *b, const struct scan *place, struct slice left,
                              struct slice right);
 /* The same for "left right". */
@@ -41,7 +63,7 @@ static inline bool slice_begins(struct slice s, const char *with)
     return s.bytes >= strlen(with) && memcmp(s.at, with, strlen(with)) == 0;
 }
 
-/* Writes the letter of a byte as UTF-8; returns its bytes, 1 or 2 (byte_letters.c). */
+/* Writes the letter of a byte as UTF-8; returns its bytes, 1 or 2 */
 size_t byte_letter_put(char out[2], unsigned char byte);
 
 /* Whether every character of the name is the letter of a byte, and whether all are ASCII: then each

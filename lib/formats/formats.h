@@ -39,10 +39,10 @@ size_t safetensor_type_bytes(const char *type);
 alibi_status safetensors_header(struct text *header, struct safetensor *tensors, int count);
 
 /* ---- tokenizers (tokenizer_json.c, vocab_merges.c read, with bpe_build.c in common;
- * tokenizer_write.c writes; byte_letters.c)
+ * tokenizer_write.c writes)
  *
  * Byte-level BPE as Hugging Face's tokenizer.json has it, or GPT-2's vocab.json and merges.txt. In
- * those files every byte is written as a printable letter (byte_letters.c), so that every token is
+ * those files every byte is written as a printable letter (bpe_build.c), so that every token is
  * text without blanks. */
 
 struct slice {

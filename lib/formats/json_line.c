@@ -11,80 +11,6 @@
 
 enum { PLACE_MAX = 1024 };
 
-struct line {
-    struct scan scan;
-    const char *field;
-    bool found;
-    size_t kept; /* bytes of the field's text and its 0, at the start of scan.strings */
-};
-
-/* ---- the members of the line */
-
-static alibi_status take_text(struct line *l)
-{
-    struct slice text;
-    size_t start;
-
-    if (l->found)
-        return scan_fail(&l->scan, "there is a second '%s'", l->field);
-    if (scan_peek(&l->scan) != '"')
-        return scan_fail(&l->scan, "'%s' is not a string", l->field);
-    start = l->scan.at;
-    TRY_RETURN(scan_slice(&l->scan, &text));
-    if (memchr(text.at, 0, text.bytes) != NULL) {
-        l->scan.at = start;
-        return scan_fail(&l->scan, "'%s' is not text: U+0000 is in the string", l->field);
-    }
-    l->found = true;
-    l->kept = l->scan.used;
-    return ALIBI_OK;
-}
-
-static alibi_status take_member(struct line *l)
-{
-    struct slice key;
-    bool wanted;
-
-    TRY_RETURN(scan_slice(&l->scan, &key));
-    wanted = key.bytes == strlen(l->field) && memcmp(key.at, l->field, key.bytes) == 0;
-    l->scan.used = l->kept;
-    TRY_RETURN(scan_expect(&l->scan, ':'));
-    return wanted ? take_text(l) : scan_skip(&l->scan, NULL);
-}
-
-static alibi_status take_object(struct line *l)
-{
-    TRY_RETURN(scan_expect(&l->scan, '{'));
-    if (scan_take(&l->scan, '}'))
-        return ALIBI_OK;
-    do
-        TRY_RETURN(take_member(l));
-    while (scan_take(&l->scan, ','));
-    return scan_expect(&l->scan, '}');
-}
-
-static alibi_status take_line(struct line *l)
-{
-    TRY_RETURN(take_object(l));
-    if (!l->found)
-        return scan_fail(&l->scan, "'%s' is missing from the object that ends", l->field);
-    scan_peek(&l->scan);
-    return l->scan.at == l->scan.end ? ALIBI_OK
-                                     : scan_fail(&l->scan, "the end of the line expected");
-}
-
-/* ---- the line as bytes */
-
-static alibi_status check_utf8(struct slice line, const char *place)
-{
-    size_t valid = utf8_valid_prefix(line.at, line.bytes);
-
-    if (valid < line.bytes)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': 0x%02x is not UTF-8 at byte %zu", place,
-                    (unsigned char)line.at[valid], valid);
-    return ALIBI_OK;
-}
-
 /* Room for all strings of the line and a 0 after `out`. */
 static alibi_status make_room(struct text *out, size_t more)
 {
@@ -101,20 +27,62 @@ static alibi_status make_room(struct text *out, size_t more)
     return ALIBI_OK;
 }
 
+/* A member of the object. *kept: the bytes of the field's text and its 0, at the start of
+ * s->strings; 0 until it is found. */
+static alibi_status take_member(struct scan *s, const char *field, size_t *kept)
+{
+    struct slice key, text;
+    bool wanted;
+    size_t start;
+
+    TRY_RETURN(scan_slice(s, &key));
+    wanted = key.bytes == strlen(field) && memcmp(key.at, field, key.bytes) == 0;
+    s->used = *kept;
+    TRY_RETURN(scan_expect(s, ':'));
+    if (!wanted)
+        return scan_skip(s, NULL);
+    if (*kept > 0)
+        return scan_fail(s, "there is a second '%s'", field);
+    if (scan_peek(s) != '"')
+        return scan_fail(s, "'%s' is not a string", field);
+    start = s->at;
+    TRY_RETURN(scan_slice(s, &text));
+    if (memchr(text.at, 0, text.bytes) != NULL) {
+        s->at = start;
+        return scan_fail(s, "'%s' is not text: U+0000 is in the string", field);
+    }
+    *kept = s->used;
+    return ALIBI_OK;
+}
+
 alibi_status json_line_field(struct text *out, struct slice line, const char *field,
                              const char *path, int64_t number)
 {
     char place[PLACE_MAX];
-    struct line l = { .field = field };
+    struct scan scan;
+    size_t valid = utf8_valid_prefix(line.at, line.bytes), kept = 0;
 
     snprintf(place, sizeof place, "%s:%lld", path, (long long)number);
-    TRY_RETURN(check_utf8(line, place));
+    if (valid < line.bytes)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': 0x%02x is not UTF-8 at byte %zu", place,
+                    (unsigned char)line.at[valid], valid);
     TRY_RETURN(make_room(out, line.bytes));
-    l.scan = (struct scan){
+    scan = (struct scan){
         .text = line.at, .end = line.bytes, .path = place, .strings = out->data + out->length
     };
-    TRY_RETURN(take_line(&l));
-    out->length += l.kept - 1;
+    TRY_RETURN(scan_expect(&scan, '{'));
+    if (!scan_take(&scan, '}')) {
+        do
+            TRY_RETURN(take_member(&scan, field, &kept));
+        while (scan_take(&scan, ','));
+        TRY_RETURN(scan_expect(&scan, '}'));
+    }
+    if (kept == 0)
+        return scan_fail(&scan, "'%s' is missing from the object that ends", field);
+    scan_peek(&scan);
+    if (scan.at != scan.end)
+        return scan_fail(&scan, "the end of the line expected");
+    out->length += kept - 1;
     out->data[out->length] = '\0';
     return ALIBI_OK;
 }

@@ -54,18 +54,6 @@ struct reader {
 
 /* ---- one tensor */
 
-static alibi_status read_type(struct reader *r, struct safetensor *t)
-{
-    const char *type = NULL;
-
-    TRY_RETURN(scan_string(&r->scan, &type));
-    if (safetensor_type_bytes(type) == 0)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown type '%s'",
-                    r->scan.path, t->name, type);
-    snprintf(t->type, sizeof t->type, "%s", type);
-    return ALIBI_OK;
-}
-
 static alibi_status read_shape(struct reader *r, struct safetensor *t)
 {
     TRY_RETURN(scan_expect(&r->scan, '['));
@@ -82,57 +70,43 @@ static alibi_status read_shape(struct reader *r, struct safetensor *t)
     return scan_expect(&r->scan, ']');
 }
 
-static alibi_status read_offsets(struct reader *r, struct safetensor *t)
-{
-    TRY_RETURN(scan_expect(&r->scan, '['));
-    TRY_RETURN(scan_count(&r->scan, &t->begin));
-    TRY_RETURN(scan_expect(&r->scan, ','));
-    TRY_RETURN(scan_count(&r->scan, &t->end));
-    return scan_expect(&r->scan, ']');
-}
-
+/* `seen` has a bit for each field that was read. */
 static alibi_status read_field(struct reader *r, struct safetensor *t, unsigned *seen)
 {
-    static const struct {
-        const char *key;
-        alibi_status (*read)(struct reader *r, struct safetensor *t);
-    } fields[] = { { "dtype", read_type },
-                   { "shape", read_shape },
-                   { "data_offsets", read_offsets } };
-    const char *key = NULL;
-    size_t before = r->scan.used;
+    enum { TYPE = 1, SHAPE = 2, OFFSETS = 4 };
+    struct scan *s = &r->scan;
+    const char *key = NULL, *type = NULL;
+    size_t before = s->used;
+    unsigned field;
 
-    TRY_RETURN(scan_string(&r->scan, &key));
-    TRY_RETURN(scan_expect(&r->scan, ':'));
-    for (unsigned i = 0; i < 3; i++) {
-        if (strcmp(key, fields[i].key) != 0)
-            continue;
-        if (*seen & 1u << i)
-            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has '%s' twice",
-                        r->scan.path, t->name, key);
-        *seen |= 1u << i;
-        r->scan.used = before; /* the key is not needed any more */
-        return fields[i].read(r, t);
+    TRY_RETURN(scan_string(s, &key));
+    TRY_RETURN(scan_expect(s, ':'));
+    field = strcmp(key, "dtype") == 0          ? TYPE
+            : strcmp(key, "shape") == 0        ? SHAPE
+            : strcmp(key, "data_offsets") == 0 ? OFFSETS
+                                               : 0;
+    if (field == 0 || (*seen & field))
+        return fail(ALIBI_BAD_INPUT,
+                    field == 0 ? "cannot read '%s': tensor '%s' has the unknown key '%s'"
+                               : "cannot read '%s': tensor '%s' has '%s' twice",
+                    s->path, t->name, key);
+    *seen |= field;
+    s->used = before; /* the key is not needed any more */
+    if (field == SHAPE)
+        return read_shape(r, t);
+    if (field == TYPE) {
+        TRY_RETURN(scan_string(s, &type));
+        if (safetensor_type_bytes(type) == 0)
+            return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown type '%s'",
+                        s->path, t->name, type);
+        snprintf(t->type, sizeof t->type, "%s", type);
+        return ALIBI_OK;
     }
-    return fail(ALIBI_BAD_INPUT, "cannot read '%s': tensor '%s' has the unknown key '%s'",
-                r->scan.path, t->name, key);
-}
-
-/* Checks e - b against the shape and the type. */
-static alibi_status check_extent(const struct reader *r, const struct safetensor *t)
-{
-    size_t bytes = 0;
-
-    if (!size_product(&bytes, t->shape, t->rank) ||
-        !size_multiply(&bytes, bytes, safetensor_type_bytes(t->type)) || bytes > INT64_MAX)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' has a shape that no file can hold", r->scan.path,
-                    t->name);
-    if (t->end < t->begin || (size_t)(t->end - t->begin) != bytes)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': tensor '%s' needs %zu bytes, its offsets are %lld and %lld",
-                    r->scan.path, t->name, bytes, (long long)t->begin, (long long)t->end);
-    return ALIBI_OK;
+    TRY_RETURN(scan_expect(s, '['));
+    TRY_RETURN(scan_count(s, &t->begin));
+    TRY_RETURN(scan_expect(s, ','));
+    TRY_RETURN(scan_count(s, &t->end));
+    return scan_expect(s, ']');
 }
 
 static alibi_status grow(void **array, int count, int *capacity, size_t size)
@@ -151,6 +125,7 @@ static alibi_status read_tensor(struct reader *r, const char *name)
 {
     struct safetensor t = { .name = (char *)name };
     unsigned seen = 0;
+    size_t bytes = 0;
 
     TRY_RETURN(scan_expect(&r->scan, '{'));
     do
@@ -161,7 +136,15 @@ static alibi_status read_tensor(struct reader *r, const char *name)
         return fail(ALIBI_BAD_INPUT,
                     "cannot read '%s': tensor '%s' lacks dtype, shape or data_offsets",
                     r->scan.path, name);
-    TRY_RETURN(check_extent(r, &t));
+    if (!size_product(&bytes, t.shape, t.rank) ||
+        !size_multiply(&bytes, bytes, safetensor_type_bytes(t.type)) || bytes > INT64_MAX)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': tensor '%s' has a shape that no file can hold", r->scan.path,
+                    name);
+    if (t.end < t.begin || (size_t)(t.end - t.begin) != bytes)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': tensor '%s' needs %zu bytes, its offsets are %lld and %lld",
+                    r->scan.path, name, bytes, (long long)t.begin, (long long)t.end);
     TRY_RETURN(grow((void **)&r->tensors, r->count, &r->capacity, sizeof t));
     r->tensors[r->count++] = t;
     return ALIBI_OK;
@@ -189,25 +172,21 @@ static alibi_status read_metadata(struct reader *r)
     return scan_expect(&r->scan, '}');
 }
 
-static alibi_status read_entry(struct reader *r)
-{
-    const char *name = NULL;
-
-    TRY_RETURN(scan_string(&r->scan, &name));
-    TRY_RETURN(scan_expect(&r->scan, ':'));
-    return strcmp(name, "__metadata__") == 0 ? read_metadata(r) : read_tensor(r, name);
-}
-
 static alibi_status read_header(struct reader *r)
 {
-    TRY_RETURN(scan_expect(&r->scan, '{'));
-    if (!scan_take(&r->scan, '}')) {
-        do
-            TRY_RETURN(read_entry(r));
-        while (scan_take(&r->scan, ','));
-        TRY_RETURN(scan_expect(&r->scan, '}'));
+    struct scan *s = &r->scan;
+
+    TRY_RETURN(scan_expect(s, '{'));
+    if (!scan_take(s, '}')) {
+        do {
+            const char *name = NULL;
+            TRY_RETURN(scan_string(s, &name));
+            TRY_RETURN(scan_expect(s, ':'));
+            TRY_RETURN(strcmp(name, "__metadata__") == 0 ? read_metadata(r) : read_tensor(r, name));
+        } while (scan_take(s, ','));
+        TRY_RETURN(scan_expect(s, '}'));
     }
-    return scan_end(&r->scan);
+    return scan_end(s);
 }
 
 /* ---- names and places of all tensors */
@@ -311,55 +290,39 @@ static alibi_status header_bytes(size_t *out, const char *bytes, int64_t file_by
     return ALIBI_OK;
 }
 
-static alibi_status check_header(const char *bytes, size_t length, const char *path)
-{
-    size_t valid = utf8_valid_prefix(bytes, length);
-
-    if (valid < length)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path,
-                    valid + LENGTH_BYTES);
-    if (length == 0 || bytes[0] != '{')
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '{' expected at byte %d", path,
-                    LENGTH_BYTES);
-    return ALIBI_OK;
-}
-
-static alibi_status new_owner(struct safetensors **out, struct reader *r)
-{
-    struct owner *o = NULL;
-
-    TRY_RETURN(NEW_ARRAY(&o, 1, "the table of tensors"));
-    *o = (struct owner){ { r->tensors, r->count }, r->scan.strings };
-    r->tensors = NULL;
-    r->scan.strings = NULL;
-    *out = &o->table;
-    return ALIBI_OK;
-}
-
 alibi_status safetensors_parse(struct safetensors **out, const char *bytes, size_t length,
                                int64_t file_bytes, const char *path)
 {
     alibi_status status;
     struct reader r = { .scan = { .text = bytes, .at = LENGTH_BYTES, .path = path } };
-    size_t header = 0;
+    struct owner *o = NULL;
+    size_t header = 0, valid;
 
     if (length < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
         return fail(ALIBI_BAD_INPUT, "cannot read '%s': it has no header, it ends at %zu", path,
                     length);
-    TRY(header_bytes(&header, bytes, file_bytes, path));
-    if (header > length - LENGTH_BYTES) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "cannot read '%s': its header needs %zu bytes, only %zu are there", path,
-                      header, length - LENGTH_BYTES);
-        goto out;
-    }
+    TRY_RETURN(header_bytes(&header, bytes, file_bytes, path));
+    if (header > length - LENGTH_BYTES)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': its header needs %zu bytes, only %zu are there", path,
+                    header, length - LENGTH_BYTES);
+    valid = utf8_valid_prefix(bytes + LENGTH_BYTES, header);
+    if (valid < header)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': byte %zu is not UTF-8", path,
+                    valid + LENGTH_BYTES);
+    if (header == 0 || bytes[LENGTH_BYTES] != '{')
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': '{' expected at byte %d", path,
+                    LENGTH_BYTES);
     r.scan.end = LENGTH_BYTES + header;
-    TRY(check_header(bytes + LENGTH_BYTES, header, path));
     TRY(NEW_ARRAY(&r.scan.strings, (int64_t)header, "the names of tensors"));
     TRY(read_header(&r));
     TRY(check_names(&r));
     TRY(place(&r, file_bytes));
-    TRY(new_owner(out, &r));
+    TRY(NEW_ARRAY(&o, 1, "the table of tensors"));
+    *o = (struct owner){ { r.tensors, r.count }, r.scan.strings };
+    r.tensors = NULL;
+    r.scan.strings = NULL;
+    *out = &o->table;
 out:
     mem_free(r.keys);
     mem_free(r.tensors);
@@ -367,14 +330,14 @@ out:
     return status;
 }
 
-/* Reads the length and the header; *length bytes in *bytes. */
-static alibi_status read_front(char **bytes, size_t *length, struct file *f, const char *path)
+alibi_status safetensors_open(struct safetensors **out, const char *path)
 {
     alibi_status status;
-    char first[LENGTH_BYTES];
-    char *front = NULL;
+    struct file *f = NULL;
+    char first[LENGTH_BYTES], *bytes = NULL;
     size_t got = 0, header = 0;
 
+    TRY(file_open_read(&f, path));
     TRY(file_read(f, first, sizeof first, &got));
     if (got < sizeof first) {
         status =
@@ -382,27 +345,10 @@ static alibi_status read_front(char **bytes, size_t *length, struct file *f, con
         goto out;
     }
     TRY(header_bytes(&header, first, file_size(f), path));
-    TRY(NEW_ARRAY(&front, (int64_t)(LENGTH_BYTES + header), "the header of a safetensors file"));
-    memcpy(front, first, sizeof first);
-    TRY(file_read(f, front + LENGTH_BYTES, header, &got));
-    *length = LENGTH_BYTES + got;
-    *bytes = front;
-    front = NULL;
-out:
-    mem_free(front);
-    return status;
-}
-
-alibi_status safetensors_open(struct safetensors **out, const char *path)
-{
-    alibi_status status;
-    struct file *f = NULL;
-    char *bytes = NULL;
-    size_t length = 0;
-
-    TRY(file_open_read(&f, path));
-    TRY(read_front(&bytes, &length, f, path));
-    TRY(safetensors_parse(out, bytes, length, file_size(f), path));
+    TRY(NEW_ARRAY(&bytes, (int64_t)(LENGTH_BYTES + header), "the header of a safetensors file"));
+    memcpy(bytes, first, sizeof first);
+    TRY(file_read(f, bytes + LENGTH_BYTES, header, &got));
+    TRY(safetensors_parse(out, bytes, LENGTH_BYTES + got, file_size(f), path));
 out:
     mem_free(bytes);
     file_close(f);

@@ -5,27 +5,21 @@
 
 enum { REASON_MAX = 512 };
 
-static size_t line_of(const struct scan *s)
-{
-    size_t line = 1;
-
-    for (size_t i = 0; i < s->at; i++)
-        line += s->text[i] == '\n';
-    return line;
-}
-
 alibi_status scan_fail(const struct scan *s, const char *format, ...)
 {
     char reason[REASON_MAX];
+    size_t line = 1;
     va_list args;
 
     va_start(args, format);
     vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
-    if (s->lines)
-        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu, line %zu", s->path, reason,
-                    s->at, line_of(s));
-    return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu", s->path, reason, s->at);
+    if (!s->lines)
+        return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu", s->path, reason, s->at);
+    for (size_t i = 0; i < s->at; i++)
+        line += s->text[i] == '\n';
+    return fail(ALIBI_BAD_INPUT, "cannot read '%s': %s at byte %zu, line %zu", s->path, reason,
+                s->at, line);
 }
 
 static alibi_status fail_at(const struct scan *s, const char *expected)
@@ -170,26 +164,6 @@ static alibi_status read_hex(struct scan *s, uint32_t *out)
     return ALIBI_OK;
 }
 
-/* The code point after \u; one beyond U+FFFF is a pair of surrogates. */
-static alibi_status read_code_point(struct scan *s, uint32_t *out)
-{
-    uint32_t high = 0, low = 0;
-
-    TRY_RETURN(read_hex(s, &high));
-    if (high < 0xD800 || high > 0xDFFF) {
-        *out = high;
-        return ALIBI_OK;
-    }
-    if (high > 0xDBFF || s->end - s->at < 2 || s->text[s->at] != '\\' || s->text[s->at + 1] != 'u')
-        return fail_at(s, "a pair of surrogates");
-    s->at += 2;
-    TRY_RETURN(read_hex(s, &low));
-    if (low < 0xDC00 || low > 0xDFFF)
-        return fail_at(s, "a pair of surrogates");
-    *out = 0x10000 + ((high - 0xD800) << 10 | (low - 0xDC00));
-    return ALIBI_OK;
-}
-
 static void put(struct scan *s, uint32_t byte)
 {
     s->strings[s->used++] = (char)byte;
@@ -214,12 +188,13 @@ static void put_utf8(struct scan *s, uint32_t c)
     put(s, 0x80 | (c & 0x3F));
 }
 
+/* The escape after a backslash. A code point beyond U+FFFF is a pair of surrogates. */
 static alibi_status read_escape(struct scan *s)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     char c = current(s);
     const char *letter = c != '\0' ? strchr(letters, c) : NULL;
-    uint32_t code_point = 0;
+    uint32_t code = 0, low = 0;
 
     if (letter == NULL && c != 'u')
         return fail_at(s, "an escape of JSON");
@@ -228,8 +203,17 @@ static alibi_status read_escape(struct scan *s)
         put(s, (uint32_t)meant[letter - letters]);
         return ALIBI_OK;
     }
-    TRY_RETURN(read_code_point(s, &code_point));
-    put_utf8(s, code_point);
+    TRY_RETURN(read_hex(s, &code));
+    if (code >= 0xD800 && code <= 0xDFFF) {
+        if (code > 0xDBFF || s->end - s->at < 2 || memcmp(s->text + s->at, "\\u", 2) != 0)
+            return fail_at(s, "a pair of surrogates");
+        s->at += 2;
+        TRY_RETURN(read_hex(s, &low));
+        if (low < 0xDC00 || low > 0xDFFF)
+            return fail_at(s, "a pair of surrogates");
+        code = 0x10000 + ((code - 0xD800) << 10 | (low - 0xDC00));
+    }
+    put_utf8(s, code);
     return ALIBI_OK;
 }
 
@@ -293,19 +277,6 @@ static alibi_status skip_key(struct scan *s)
     return scan_expect(s, ':');
 }
 
-static alibi_status skip_scalar(struct scan *s)
-{
-    char c = scan_peek(s);
-
-    if (c == '"')
-        return skip_string(s);
-    if (c == '-' || is_digit(c))
-        return skip_number(s);
-    return take_word(s, "true") || take_word(s, "false") || take_word(s, "null")
-               ? ALIBI_OK
-               : fail_at(s, "a value");
-}
-
 /* The lists and objects that are open here. */
 struct nest {
     char close[SCAN_DEPTH_MAX]; /* the bracket that ends each */
@@ -319,8 +290,14 @@ static alibi_status enter_value(struct scan *s, struct nest *n, bool *inside)
     char open = scan_peek(s), close = open == '{' ? '}' : ']';
 
     *inside = false;
+    if (open == '"')
+        return skip_string(s);
+    if (open == '-' || is_digit(open))
+        return skip_number(s);
+    if (take_word(s, "true") || take_word(s, "false") || take_word(s, "null"))
+        return ALIBI_OK;
     if (open != '{' && open != '[')
-        return skip_scalar(s);
+        return fail_at(s, "a value");
     if (n->depth == SCAN_DEPTH_MAX)
         return scan_fail(s, "more than %d levels of lists and objects", SCAN_DEPTH_MAX);
     s->at++;
@@ -361,25 +338,19 @@ alibi_status scan_skip(struct scan *s, int64_t *items)
 
 /* ---- objects */
 
-static struct scan_member *member_of_key(struct scan_member *members, int count, struct slice key)
-{
-    for (int i = 0; i < count; i++)
-        if (strlen(members[i].key) == key.bytes && memcmp(members[i].key, key.at, key.bytes) == 0)
-            return &members[i];
-    return NULL;
-}
-
 static alibi_status note_member(struct scan *s, const char *what, struct scan_member *members,
                                 int count, bool others)
 {
     size_t before = s->used, start;
     struct slice key;
-    struct scan_member *m;
+    struct scan_member *m = NULL;
 
     scan_peek(s);
     start = s->at;
     TRY_RETURN(scan_slice(s, &key));
-    m = member_of_key(members, count, key);
+    for (int i = 0; i < count; i++)
+        if (strlen(members[i].key) == key.bytes && memcmp(members[i].key, key.at, key.bytes) == 0)
+            m = &members[i];
     if (m == NULL && !others) {
         s->at = start;
         return scan_fail(s, "%s has the unknown key '%.*s'", what,
@@ -397,23 +368,19 @@ static alibi_status note_member(struct scan *s, const char *what, struct scan_me
     return scan_skip(s, NULL);
 }
 
+/* `others`: other keys may be there too. */
 static alibi_status note_members(struct scan *s, const char *what, struct scan_member *members,
                                  int count, bool others)
 {
     for (int i = 0; i < count; i++)
         members[i].at = 0;
     TRY_RETURN(scan_expect(s, '{'));
-    if (scan_take(s, '}'))
-        return ALIBI_OK;
-    do
-        TRY_RETURN(note_member(s, what, members, count, others));
-    while (scan_take(s, ','));
-    return scan_expect(s, '}');
-}
-
-static alibi_status check_needed(const struct scan *s, const char *what,
-                                 const struct scan_member *members, int count)
-{
+    if (!scan_take(s, '}')) {
+        do
+            TRY_RETURN(note_member(s, what, members, count, others));
+        while (scan_take(s, ','));
+        TRY_RETURN(scan_expect(s, '}'));
+    }
     for (int i = 0; i < count; i++)
         if (members[i].needed && members[i].at == 0)
             return scan_fail(s, "%s lacks '%s'; it ends", what, members[i].key);
@@ -422,12 +389,10 @@ static alibi_status check_needed(const struct scan *s, const char *what,
 
 alibi_status scan_object(struct scan *s, const char *what, struct scan_member *members, int count)
 {
-    TRY_RETURN(note_members(s, what, members, count, false));
-    return check_needed(s, what, members, count);
+    return note_members(s, what, members, count, false);
 }
 
 alibi_status scan_find(struct scan *s, const char *what, struct scan_member *member)
 {
-    TRY_RETURN(note_members(s, what, member, 1, true));
-    return check_needed(s, what, member, 1);
+    return note_members(s, what, member, 1, true);
 }

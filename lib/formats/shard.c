@@ -28,56 +28,41 @@ static void put_number(char *bytes, int index, uint32_t number)
         bytes[index * NUMBER_BYTES + i] = (char)(number >> 8 * i);
 }
 
-/* NULL, with the reason recorded, if the kind is unknown. */
-static const struct kind *recognise(uint32_t magic, uint32_t version, const char *path)
-{
-    for (int i = 0; i < KINDS; i++) {
-        if (magic != kinds[i].magic)
-            continue;
-        if (version == kinds[i].version)
-            return &kinds[i];
-        fail(ALIBI_BAD_INPUT,
-             "cannot read '%s': a token shard of magic %u has version %u, not %u (byte 4)", path,
-             magic, kinds[i].version, version);
-        return NULL;
-    }
-    fail(ALIBI_BAD_INPUT,
-         "cannot read '%s': it is not a token shard: it starts with %u, not %u or %u", path, magic,
-         kinds[0].magic, kinds[1].magic);
-    return NULL;
-}
-
-static alibi_status check_size(uint32_t count, int width, int64_t file_bytes, const char *path)
-{
-    int64_t need = SHARD_HEADER_BYTES + (int64_t)count * width;
-
-    if (count > SHARD_TOKENS_MAX)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': %u tokens are announced, at most %d are allowed (byte 8)",
-                    path, count, SHARD_TOKENS_MAX);
-    if (need != file_bytes)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot read '%s': %u tokens of %d bytes end at %lld, the file ends at %lld",
-                    path, count, width, (long long)need, (long long)file_bytes);
-    return ALIBI_OK;
-}
-
 alibi_status shard_header_parse(struct shard_header *out, const char *bytes, size_t length,
                                 int64_t file_bytes, const char *path)
 {
-    const struct kind *kind;
-    uint32_t count;
+    const struct kind *kind = NULL;
+    uint32_t magic, version, count;
+    int64_t need;
 
     if (length < SHARD_HEADER_BYTES)
         return fail(
             ALIBI_BAD_INPUT,
             "cannot read '%s': the header of a token shard needs %d bytes, the file ends at %zu",
             path, SHARD_HEADER_BYTES, length);
-    kind = recognise(number_at(bytes, 0), number_at(bytes, 1), path);
-    if (kind == NULL)
-        return ALIBI_BAD_INPUT;
+    magic = number_at(bytes, 0);
+    version = number_at(bytes, 1);
     count = number_at(bytes, 2);
-    TRY_RETURN(check_size(count, kind->width, file_bytes, path));
+    for (int i = 0; i < KINDS; i++)
+        if (magic == kinds[i].magic)
+            kind = &kinds[i];
+    if (kind == NULL)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': it is not a token shard: it starts with %u, not %u or %u",
+                    path, magic, kinds[0].magic, kinds[1].magic);
+    if (version != kind->version)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': a token shard of magic %u has version %u, not %u (byte 4)",
+                    path, magic, kind->version, version);
+    if (count > SHARD_TOKENS_MAX)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': %u tokens are announced, at most %d are allowed (byte 8)",
+                    path, count, SHARD_TOKENS_MAX);
+    need = SHARD_HEADER_BYTES + (int64_t)count * kind->width;
+    if (need != file_bytes)
+        return fail(ALIBI_BAD_INPUT,
+                    "cannot read '%s': %u tokens of %d bytes end at %lld, the file ends at %lld",
+                    path, count, kind->width, (long long)need, (long long)file_bytes);
     *out = (struct shard_header){ .width = kind->width, .count = count };
     return ALIBI_OK;
 }

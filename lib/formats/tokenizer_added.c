@@ -30,19 +30,6 @@ static alibi_status read_flag(struct scan *s, const struct scan_member *m, bool 
     return scan_bool(s, out);
 }
 
-/* A flag that must be false. */
-static alibi_status refuse_flag(struct scan *s, const struct scan_member *m,
-                                const struct bpe_added *a)
-{
-    bool set = false;
-
-    TRY_RETURN(read_flag(s, m, &set));
-    if (set)
-        return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,", a->text.at,
-                         m->key);
-    return ALIBI_OK;
-}
-
 /* The id must be that of the vocabulary, or the next one after it. */
 static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
 {
@@ -81,8 +68,13 @@ static alibi_status read_token(struct list *l, int index)
     TRY_RETURN(scan_slice(s, &a->text));
     if (a->text.bytes == 0)
         return scan_fail(s, "an added token without letters");
-    for (int i = SINGLE_WORD; i <= RSTRIP; i++)
-        TRY_RETURN(refuse_flag(s, &m[i], a));
+    for (int i = SINGLE_WORD; i <= RSTRIP; i++) {
+        bool set = false;
+        TRY_RETURN(read_flag(s, &m[i], &set));
+        if (set)
+            return scan_fail(s, "the added token '%.80s' has '%s', which is not supported,",
+                             a->text.at, m[i].key);
+    }
     TRY_RETURN(read_flag(s, &m[NORMALIZED], &l->normalized[index]));
     TRY_RETURN(read_flag(s, &m[SPECIAL], &a->special));
     a->ends_document = false;
@@ -108,44 +100,32 @@ static bool reaches_into(struct slice a, struct slice b)
     return false;
 }
 
-static alibi_status check_pair(const struct list *l, int i, int j)
-{
-    const struct bpe_added *a = &l->build->file->added[i], *b = &l->build->file->added[j];
-
-    if (l->normalized[i] == l->normalized[j] ||
-        (!reaches_into(a->text, b->text) && !reaches_into(b->text, a->text)))
-        return ALIBI_OK;
-    return scan_fail(
-        &l->build->scan,
-        "the added tokens '%.80s' and '%.80s' can overlap, and only one of them is 'normalized', "
-        "in the list that ends",
-        a->text.at, b->text.at);
-}
-
-static bool all_alike(const struct list *l)
-{
-    for (int i = 1; i < l->build->file->added_count; i++)
-        if (l->normalized[i] != l->normalized[0])
-            return false;
-    return true;
-}
-
 static alibi_status check_overlaps(const struct list *l)
 {
     const struct bpe_file *f = l->build->file;
     size_t bytes = 0;
+    bool alike = true;
 
-    if (all_alike(l))
-        return ALIBI_OK;
-    for (int i = 0; i < f->added_count; i++)
+    for (int i = 0; i < f->added_count; i++) {
         bytes += f->added[i].text.bytes;
+        alike = alike && l->normalized[i] == l->normalized[0];
+    }
+    if (alike)
+        return ALIBI_OK;
     if (bytes > (size_t)COMPARISONS_MAX / (size_t)f->added_count)
         return scan_fail(
             &l->build->scan,
             "too many added tokens, only some of them 'normalized', in the list that ends");
     for (int i = 0; i < f->added_count; i++)
-        for (int j = 0; j < i; j++)
-            TRY_RETURN(check_pair(l, i, j));
+        for (int j = 0; j < i; j++) {
+            struct slice a = f->added[i].text, b = f->added[j].text;
+            if (l->normalized[i] != l->normalized[j] && (reaches_into(a, b) || reaches_into(b, a)))
+                return scan_fail(
+                    &l->build->scan,
+                    "the added tokens '%.80s' and '%.80s' can overlap, and only one of them is "
+                    "'normalized', in the list that ends",
+                    a.at, b.at);
+        }
     return ALIBI_OK;
 }
 
@@ -166,79 +146,55 @@ static int compare_ids(const void *a, const void *b)
     return s->id < t->id ? -1 : s->id > t->id;
 }
 
-/* Sorts by text to find a repeated one, then by id. */
-static alibi_status sort(struct bpe_build *b)
+/* Checks all tokens together and sorts them by id. */
+static alibi_status check_and_sort(const struct list *l)
 {
-    struct bpe_file *f = b->file;
-
-    qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_texts);
-    for (int i = 1; i < f->added_count; i++)
-        if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)
-            return scan_fail(&b->scan, "the added token '%.80s' is repeated in the list that ends",
-                             f->added[i].text.at);
-    qsort(f->added, (size_t)f->added_count, sizeof *f->added, compare_ids);
-    return ALIBI_OK;
-}
-
-/* Enters the added tokens in the vocabulary, with their literal text. */
-static alibi_status place(struct bpe_build *b, int64_t outside)
-{
-    struct bpe_file *f = b->file;
-    size_t bytes = (size_t)f->vocab * sizeof *f->tokens;
-
-    TRY_RETURN(mem_grow((void **)&f->tokens, bytes, bytes + (size_t)outside * sizeof *f->tokens,
-                        "tokens"));
-    f->vocab += outside;
-    for (int i = 0; i < f->added_count; i++)
-        f->tokens[f->added[i].id] = f->added[i].text;
-    return ALIBI_OK;
-}
-
-/* ---- the list */
-
-static alibi_status read_tokens(struct list *l)
-{
-    struct scan *s = &l->build->scan;
     struct bpe_file *f = l->build->file;
-
-    TRY_RETURN(scan_expect(s, '['));
-    if (scan_take(s, ']'))
-        return ALIBI_OK;
-    do
-        TRY_RETURN(read_token(l, f->added_count++));
-    while (scan_take(s, ','));
-    return scan_expect(s, ']');
-}
-
-static alibi_status check(const struct list *l)
-{
+    size_t count = (size_t)f->added_count;
     int ends = 0;
 
-    if (l->build->file->added_count == 0)
-        return ALIBI_OK;
-    for (int i = 0; i < l->build->file->added_count; i++)
-        ends += l->build->file->added[i].ends_document;
+    for (int i = 0; i < f->added_count; i++)
+        ends += f->added[i].ends_document;
     if (ends > 1)
         return scan_fail(&l->build->scan,
                          "%d added tokens have 'end_of_document' in the list that ends", ends);
     TRY_RETURN(check_overlaps(l));
-    return sort(l->build);
+    qsort(f->added, count, sizeof *f->added, compare_texts);
+    for (int i = 1; i < f->added_count; i++)
+        if (compare_texts(&f->added[i - 1], &f->added[i]) == 0)
+            return scan_fail(&l->build->scan,
+                             "the added token '%.80s' is repeated in the list that ends",
+                             f->added[i].text.at);
+    qsort(f->added, count, sizeof *f->added, compare_ids);
+    return ALIBI_OK;
 }
 
 alibi_status bpe_build_added(struct bpe_build *b)
 {
     alibi_status status;
+    struct bpe_file *f = b->file;
     struct list list = { .build = b };
-    size_t start = b->scan.at;
+    size_t start = b->scan.at, bytes = (size_t)f->vocab * sizeof *f->tokens;
     int64_t count = 0;
 
     TRY(scan_skip(&b->scan, &count));
-    TRY(NEW_ARRAY(&b->file->added, count, "added tokens"));
+    TRY(NEW_ARRAY(&f->added, count, "added tokens"));
     TRY(NEW_ARRAY(&list.normalized, count, "added tokens"));
     b->scan.at = start;
-    TRY(read_tokens(&list));
-    TRY(check(&list));
-    TRY(place(b, list.outside));
+    TRY(scan_expect(&b->scan, '['));
+    if (!scan_take(&b->scan, ']')) {
+        do
+            TRY(read_token(&list, f->added_count++));
+        while (scan_take(&b->scan, ','));
+        TRY(scan_expect(&b->scan, ']'));
+        TRY(check_and_sort(&list));
+    }
+    /* The added tokens enter the vocabulary with their literal text. */
+    TRY(mem_grow((void **)&f->tokens, bytes, bytes + (size_t)list.outside * sizeof *f->tokens,
+                 "tokens"));
+    f->vocab += list.outside;
+    for (int i = 0; i < f->added_count; i++)
+        f->tokens[f->added[i].id] = f->added[i].text;
 out:
     mem_free(list.normalized);
     return status;

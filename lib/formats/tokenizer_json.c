@@ -132,37 +132,32 @@ static alibi_status read_byte_level(struct bpe_build *b, size_t at)
     return use_regex ? add_split(b, bpe_gpt2_pattern, false) : ALIBI_OK;
 }
 
-static alibi_status read_split_pattern(struct bpe_build *b, size_t at)
-{
-    struct scan_member m[] = { { "Regex", false, 0 }, { "String", false, 0 } };
-    const char *pattern = NULL;
-    size_t before = b->scan.used;
-    bool plain;
-
-    b->scan.at = at;
-    TRY_RETURN(scan_object(&b->scan, "a pattern", m, COUNT(m)));
-    if ((m[0].at == 0) == (m[1].at == 0))
-        return scan_fail(&b->scan, "a pattern must have one of 'Regex' and 'String'; it ends");
-    plain = m[1].at != 0;
-    b->scan.at = plain ? m[1].at : m[0].at;
-    TRY_RETURN(scan_string(&b->scan, &pattern));
-    if (pattern[0] == '\0')
-        return scan_fail(&b->scan, "the pattern is empty");
-    b->scan.used = before;
-    return add_split(b, pattern, plain);
-}
-
 static alibi_status read_split(struct bpe_build *b, size_t at)
 {
     struct scan_member m[] = {
         { "type", true, 0 }, { "pattern", true, 0 }, { "behavior", true, 0 }, { "invert", true, 0 }
     };
+    struct scan_member p[] = { { "Regex", false, 0 }, { "String", false, 0 } };
+    struct scan *s = &b->scan;
+    const char *pattern = NULL;
+    size_t before = s->used;
+    bool plain;
 
-    b->scan.at = at;
-    TRY_RETURN(scan_object(&b->scan, "a Split", m, COUNT(m)));
+    s->at = at;
+    TRY_RETURN(scan_object(s, "a Split", m, COUNT(m)));
     TRY_RETURN(expect_text(b, &m[2], "Isolated"));
     TRY_RETURN(expect_flag(b, &m[3], false));
-    return read_split_pattern(b, m[1].at);
+    s->at = m[1].at;
+    TRY_RETURN(scan_object(s, "a pattern", p, COUNT(p)));
+    if ((p[0].at == 0) == (p[1].at == 0))
+        return scan_fail(s, "a pattern must have one of 'Regex' and 'String'; it ends");
+    plain = p[1].at != 0;
+    s->at = plain ? p[1].at : p[0].at;
+    TRY_RETURN(scan_string(s, &pattern));
+    if (pattern[0] == '\0')
+        return scan_fail(s, "the pattern is empty");
+    s->used = before;
+    return add_split(b, pattern, plain);
 }
 
 /* ByteLevel must be the last of the list: a step after it would see letters, not text. */
@@ -271,7 +266,7 @@ static alibi_status read_merges(struct bpe_build *b, size_t at)
 
     s->at = at;
     TRY_RETURN(scan_skip(s, &count));
-    TRY_RETURN(bpe_build_merges(b, count));
+    TRY_RETURN(NEW_ARRAY(&b->file->merges, count, "merges"));
     s->at = at;
     TRY_RETURN(scan_expect(s, '['));
     if (scan_take(s, ']'))

@@ -113,22 +113,19 @@ static void stop_gzip(struct unpack *u)
     inflateEnd(&u->gzip);
 }
 
-static alibi_status begin_member(struct unpack *u)
-{
-    if ((unsigned char)u->input[u->at] != 0x1F)
-        return refuse(u, "the data after the packed text is not gzip");
-    if (inflateReset(&u->gzip) != Z_OK)
-        return refuse(u, "the stream cannot continue");
-    u->within = true;
-    return ALIBI_OK;
-}
-
-static int inflate_some(struct unpack *u, char *room, size_t bytes, size_t *used)
+static alibi_status step_gzip(struct unpack *u, char *room, size_t bytes, size_t *used)
 {
     size_t left = bytes - *used;
     uInt most = left < INPUT_BYTES ? (uInt)left : INPUT_BYTES;
     int result;
 
+    if (!u->within) {
+        if ((unsigned char)u->input[u->at] != 0x1F)
+            return refuse(u, "the data after the packed text is not gzip");
+        if (inflateReset(&u->gzip) != Z_OK)
+            return refuse(u, "the stream cannot continue");
+        u->within = true;
+    }
     u->gzip.next_in = (Bytef *)u->input + u->at;
     u->gzip.avail_in = (uInt)(u->end - u->at);
     u->gzip.next_out = (Bytef *)room + *used;
@@ -136,24 +133,13 @@ static int inflate_some(struct unpack *u, char *room, size_t bytes, size_t *used
     result = inflate(&u->gzip, Z_NO_FLUSH);
     u->at = u->end - u->gzip.avail_in;
     *used += most - u->gzip.avail_out;
-    return result;
-}
-
-static alibi_status step_gzip(struct unpack *u, char *room, size_t bytes, size_t *used)
-{
-    size_t before = *used;
-    int result;
-
-    if (!u->within)
-        TRY_RETURN(begin_member(u));
-    result = inflate_some(u, room, bytes, used);
     if (result == Z_MEM_ERROR)
         return no_memory(u);
     if (result == Z_STREAM_END)
         u->within = false;
     else if (result != Z_OK && result != Z_BUF_ERROR)
         return refuse(u, u->gzip.msg != NULL ? u->gzip.msg : "not gzip");
-    else if (u->file_ended && u->at == u->end && *used == before)
+    else if (u->file_ended && u->at == u->end && u->gzip.avail_out == most)
         return refuse(u, "the file ends within the packed text,");
     return ALIBI_OK;
 }

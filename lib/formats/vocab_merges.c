@@ -18,38 +18,23 @@ static struct slice next_line(struct scan *s)
     return (struct slice){ start, bytes > 0 && start[bytes - 1] == '\r' ? bytes - 1 : bytes };
 }
 
-/* Lines up to the first empty one. */
-static int64_t count_lines(struct scan s)
-{
-    int64_t lines = 0;
-
-    while (s.at < s.end && next_line(&s).bytes > 0)
-        lines++;
-    return lines;
-}
-
 /* Blank lines may only follow the last merge. */
-static alibi_status expect_blank_lines(struct scan *s)
-{
-    while (s->at < s->end) {
-        size_t start = s->at;
-        if (next_line(s).bytes > 0) {
-            s->at = start;
-            return scan_fail(s, "a merge after an empty line");
-        }
-    }
-    return ALIBI_OK;
-}
-
 static alibi_status read_merges(struct bpe_build *b, struct scan *s)
 {
-    TRY_RETURN(bpe_build_merges(b, count_lines(*s)));
+    struct scan count = *s;
+    int64_t lines = 0;
+    bool ended = false;
+
+    while (count.at < count.end && next_line(&count).bytes > 0)
+        lines++;
+    TRY_RETURN(NEW_ARRAY(&b->file->merges, lines, "merges"));
     while (s->at < s->end) {
         struct scan place = *s;
         struct slice line = next_line(s);
-        if (line.bytes == 0)
-            return expect_blank_lines(s);
-        if (!slice_begins(line, "#version"))
+        if (ended && line.bytes > 0)
+            return scan_fail(&place, "a merge after an empty line");
+        ended = line.bytes == 0;
+        if (!ended && !slice_begins(line, "#version"))
             TRY_RETURN(bpe_build_merge_line(b, &place, line));
     }
     return ALIBI_OK;
