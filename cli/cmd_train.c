@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -13,7 +14,10 @@ struct job {
     struct alibi_training training;
     struct alibi_compute compute;
     alibi_device *device;
+    const struct alibi_option_group *groups; /* of the command */
 };
+
+enum { RUN, TEXT, READING, BUILTIN, MODEL, TRAINING, DEVICE, GROUPS };
 
 #define AT(field) offsetof(struct job, field)
 
@@ -64,22 +68,52 @@ static void print_json(const struct job *job, const struct alibi_train_result *r
     cli_json_close('}');
 }
 
-/* With --init the options of the model are those of MODEL unless they are given. A run that is
- * resumed has its own, and no longer needs MODEL. */
-static alibi_status take_model_options(void *user)
+static bool run_has(const struct job *job, const char *name)
+{
+    char path[4096];
+
+    return snprintf(path, sizeof path, "%s/%s", job->out, name) < (int)sizeof path &&
+           access(path, F_OK) == 0;
+}
+
+/* A run that is resumed has its own options. With --init the options of the model are those of
+ * MODEL. Either way, options that are given override them. */
+static alibi_status take_options(void *user)
 {
     struct job *job = user;
-    alibi_status status = ALIBI_BAD_INPUT;
+    char path[4096];
+    alibi_status status;
 
+    if (job->resume && run_has(job, "recipe.json") && !run_has(job, "text.json")) {
+        snprintf(path, sizeof path, "%s/recipe.json", job->out);
+        return alibi_options_read(job->groups, GROUPS, path);
+    }
     if (!job->training.init)
         return ALIBI_OK;
-    if (job->resume)
-        status = alibi_model_read_config(&job->model, job->out, NULL);
-    if (status != ALIBI_OK)
-        status = alibi_model_read_config(&job->model, job->training.init, NULL);
+    status = alibi_model_read_config(&job->model, job->training.init, NULL);
     if (strcmp(job->model.position, "learned") != 0)
         job->model.max_length = 0; /* no other method has one: it is the new training length */
     return status;
+}
+
+/* A run that is resumed knows its text. */
+static alibi_status open_text(const struct job *job, const struct cli_line *line,
+                              alibi_corpus **corpus)
+{
+    bool given = line->operand_count > 0 || line->given[TEXT] || line->given[READING] ||
+                 line->given[BUILTIN];
+
+    if (job->resume && !given && run_has(job, "source.json"))
+        return alibi_corpus_of_run(corpus, job->out, cli_call());
+    return cli_open_corpus(corpus, line->operands, line->operand_count, &job->text, NULL);
+}
+
+static bool init_given(const struct job *job, const struct cli_line *line)
+{
+    const struct alibi_option_group *training = &job->groups[TRAINING];
+    const struct alibi_option *init = alibi_options_find(training, 1, "init", NULL);
+
+    return line->given[TRAINING] >> (init - training->options) & 1;
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -89,10 +123,12 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
+    if (job->resume && init_given(job, line) && run_has(job, "recipe.json"))
+        cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
     status = alibi_device_open(&job->device, &job->compute, cli_call());
     if (status == ALIBI_OK)
-        status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
+        status = open_text(job, line, &corpus);
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
                              job->resume, &result, cli_call());
@@ -108,30 +144,32 @@ static alibi_status run(const struct cli_line *line, void *user)
 alibi_status cmd_train(int argc, char **argv)
 {
     struct job job = { 0 };
-    const struct alibi_option_group groups[] = {
-        { "Run", options, CLI_COUNT(options), &job },
-        cli_text_group(&job.text),
-        cli_reading_group(&job.text.reading),
-        cli_builtin_group(&job.text.builtin),
-        cli_model_group(&job.model),
-        cli_training_group(&job.training),
-        cli_device_group(&job.compute),
+    const struct alibi_option_group groups[GROUPS] = {
+        [RUN] = { "Run", options, CLI_COUNT(options), &job },
+        [TEXT] = cli_text_group(&job.text),
+        [READING] = cli_reading_group(&job.text.reading),
+        [BUILTIN] = cli_builtin_group(&job.text.builtin),
+        [MODEL] = cli_model_group(&job.model),
+        [TRAINING] = cli_training_group(&job.training),
+        [DEVICE] = cli_device_group(&job.compute),
     };
     struct cli_line line = {
         .command = "train",
         .usage = "[FILE...] [OPTION...]",
         .about =
             "Trains a model on UTF-8 text, on token shards or on the built-in text. FILE may be a "
-            "folder, of text files or of shards. SIGINT or SIGTERM saves and exits with 75; the "
-            "same command with --resume resumes. --init starts from another model, whose options "
+            "folder, of text files or of shards. SIGINT or SIGTERM saves and exits with 75; "
+            "`alibi train --resume --out DIR` resumes, and with --steps MORE it extends a run: the "
+            "learning rate then follows the schedule of the new total. --init starts from another model, whose options "
             "apply unless others are given. Use it to fine-tune a model, or to train it at another "
             "length or with another position method.",
-        .base = take_model_options,
+        .base = take_options,
         .groups = groups,
-        .count = CLI_COUNT(groups),
+        .count = GROUPS,
         .max_operands = INT_MAX,
         .lists_positions = true,
     };
 
+    job.groups = groups;
     return cli_run(&line, argc, argv, run, &job);
 }

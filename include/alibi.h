@@ -474,9 +474,9 @@ struct alibi_train_result {
 };
 
 /* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as
- * asked (and the built-in text if it was that), and `log.jsonl` with a line per step and one per
- * validation. A folder that holds a comparison is an error, and so is one that another process
- * trains into.
+ * asked (and the built-in text if it was that), `source.json` with the paths of the text, and
+ * `log.jsonl` with a line per step and one per validation. A folder that holds a comparison is an
+ * error, and so is one that another process trains into.
  *
  * resume: continue from the newest checkpoint that verifies, bit-exact as if never stopped; start
  * if there is none. Without it a folder that holds a run is an error. `steps` may differ from
@@ -499,6 +499,11 @@ ALIBI_API alibi_status alibi_train(alibi_device *device, const struct alibi_conf
                                    const alibi_corpus *corpus, const char *dir, bool resume,
                                    struct alibi_train_result *result,
                                    const struct alibi_call *call);
+
+/* Opens the text that the run in `run` is trained on, with the tokenizer of its checkpoint.
+ * ALIBI_BAD_INPUT names a file that is no longer where it was. */
+ALIBI_API alibi_status alibi_corpus_of_run(alibi_corpus **out, const char *run,
+                                           const struct alibi_call *call);
 
 /* The device memory that training needs, found before anything is allocated. */
 struct alibi_plan {

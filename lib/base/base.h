@@ -155,7 +155,8 @@ alibi_status path_look(enum path_kind *kind, const char *path);
 /* Whether the folder has a file of that name, which must not be a folder. */
 alibi_status folder_has(bool *has, const char *folder, const char *name);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
-alibi_status path_folder(char **out, const char *path);                   /* its parent; mem_free */
+alibi_status path_absolute(char **out, const char *path); /* of what exists; mem_free */
+alibi_status path_folder(char **out, const char *path);   /* its parent; mem_free */
 /* Whether `path`, which need not exist yet, is `folder` or is inside it at any depth; links are
  * resolved. */
 alibi_status path_is_within(bool *yes, const char *path, const char *folder);

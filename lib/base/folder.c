@@ -35,6 +35,18 @@ alibi_status path_with_suffix(char **out, const char *path, const char *suffix)
     return join(out, path, strlen(path), "", suffix);
 }
 
+alibi_status path_absolute(char **out, const char *path)
+{
+    alibi_status status;
+    char *real = os_realpath(path);
+
+    if (real == NULL)
+        return path_fail("open", path);
+    status = text_copy(out, real);
+    free(real);
+    return status;
+}
+
 alibi_status path_folder(char **out, const char *path)
 {
     size_t length = strlen(path);

@@ -14,6 +14,7 @@
 #define NAME_RECIPE "recipe.json"
 #define NAME_LOG "log.jsonl"
 #define NAME_TIMING "timing.json"
+#define NAME_SOURCE "source.json"      /* where the text of a run is */
 #define NAME_COMPARED_TEXT "text.json" /* the first file that a comparison writes */
 #define NAME_RESULT "result.json"      /* of one method of a comparison */
 #define NAME_RESULTS "results.json"    /* of all methods */

@@ -20,9 +20,10 @@ enum { PARAMETER_NAME_MAX = 64 };
 enum parameter_init {
     INIT_ZERO,
     INIT_ONE,
-    INIT_NORMAL,   /* N(0, 0.02) */
-    INIT_EMBEDDED, /* N(0, 0.02 * embedding scale): what adds to the scaled embeddings */
-    INIT_RESIDUAL, /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
+    INIT_NORMAL,    /* N(0, 0.02) */
+    INIT_EMBEDDING, /* N(0, 0.02), smaller in a wide model whose output layer shares it */
+    INIT_EMBEDDED,  /* that times the embedding scale: what adds to the scaled embeddings */
+    INIT_RESIDUAL,  /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
 };
 
 struct parameter {

@@ -88,6 +88,7 @@ void alibi_corpus_free(alibi_corpus *c)
         return;
     alibi_tokenizer_free(c->tokenizer);
     mem_free(c->name);
+    origin_fini(&c->origin);
     shards_free(c->shards, c->shard_count);
     mem_free(c);
 }
@@ -345,6 +346,7 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     if (count < 1)
         return fail(ALIBI_USAGE, "a corpus needs at least one file");
     TRY(new_corpus(&c, paths[0], t));
+    TRY(origin_init(&c->origin, paths, count, valid, reading));
     c->paths = count + (valid != NULL);
     TRY(add_paths(c, paths, count, reading, call));
     train = c->count;

@@ -6,7 +6,20 @@
 
 enum { SPLITS = 3 };
 
+/* The arguments that opened a corpus of files; count 0: none did (origin.c). */
+struct origin {
+    char **paths, *valid;
+    int count;
+    struct text reading; /* as a recipe has it */
+};
+
+/* After a failure too, the caller ends it with origin_fini. */
+alibi_status origin_init(struct origin *o, const char *const *paths, int count, const char *valid,
+                         const struct alibi_reading *reading);
+void origin_fini(struct origin *o);
+
 struct alibi_corpus {
+    struct origin origin;
     alibi_tokenizer *tokenizer;
     char *name;
     int64_t paths;        /* given, that of a validation text included */

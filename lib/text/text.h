@@ -268,6 +268,12 @@ bool corpus_has_own_valid(const alibi_corpus *c);
 uint32_t corpus_checksum(const alibi_corpus *c);
 uint32_t corpus_files_checksum(const alibi_corpus *c);
 
+/* Where the corpus came from, as JSON; nothing if it was made in memory. And a corpus from such a
+ * file: ALIBI_BAD_INPUT names a path that is no longer there (origin.c). */
+alibi_status corpus_describe(const alibi_corpus *c, struct text *json);
+alibi_status corpus_open_described(alibi_corpus **out, const char *path, const alibi_tokenizer *t,
+                                   const struct alibi_call *call);
+
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);
 

@@ -124,6 +124,7 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
     TRY_RETURN(checkpoint_clean(r->dir));
     TRY_RETURN(file_remove_within(r->dir, NAME_RECIPE NAME_ASIDE));
     TRY_RETURN(file_remove_within(r->dir, NAME_TIMING NAME_ASIDE));
+    TRY_RETURN(file_remove_within(r->dir, NAME_SOURCE NAME_ASIDE));
     return resume ? checkpoint_find(path, r->dir, r->call) : ALIBI_OK;
 }
 
@@ -156,10 +157,9 @@ static alibi_status agree_in(const struct run *r, const struct alibi_option *opt
             continue;
         status = fail(
             ALIBI_BAD_INPUT,
-            "cannot resume '%s': its checkpoint has %s %s, this run asks for %s; omit --%s and "
-            "give --recipe %s/" NAME_RECIPE ", or start a new run in another folder with "
-            "--init %s",
-            r->dir, options[i].name, old.data, new.data, options[i].name, r->dir, r->dir);
+            "cannot resume '%s': its checkpoint has %s %s, this run asks for %s; omit --%s, or "
+            "start a new run in another folder with --init %s",
+            r->dir, options[i].name, old.data, new.data, options[i].name, r->dir);
         break;
     }
 out:
@@ -302,6 +302,45 @@ out:
     return status;
 }
 
+/* Where the text is, for alibi_corpus_of_run(). */
+static alibi_status save_source(const struct run *r)
+{
+    alibi_status status;
+    char *path = NULL;
+    struct text json = { 0 };
+
+    TRY(path_join(&path, r->dir, NAME_SOURCE));
+    TRY(corpus_describe(r->corpus, &json));
+    if (json.length > 0)
+        TRY(file_replace(path, json.data, json.length));
+out:
+    text_free(&json);
+    mem_free(path);
+    return status;
+}
+
+alibi_status alibi_corpus_of_run(alibi_corpus **out, const char *run, const struct alibi_call *call)
+{
+    alibi_status status;
+    char *source = NULL, *checkpoint = NULL;
+    struct alibi_config config;
+    alibi_tokenizer *t = NULL;
+
+    TRY(path_join(&source, run, NAME_SOURCE));
+    TRY(checkpoint_find(&checkpoint, run, call));
+    if (checkpoint)
+        TRY(checkpoint_read_config(checkpoint, &config, &t));
+    if (!file_exists(source))
+        TRY(fail(ALIBI_BAD_INPUT, "'%s' does not say which text it was trained on; give the text",
+                 run));
+    TRY(corpus_open_described(out, source, t, call));
+out:
+    alibi_tokenizer_free(t);
+    mem_free(checkpoint);
+    mem_free(source);
+    return status;
+}
+
 /* Leaves the run at its first step, at the step of its checkpoint, or complete. */
 static alibi_status open_run(struct run *r, bool resume)
 {
@@ -316,6 +355,7 @@ static alibi_status open_run(struct run *r, bool resume)
     else if (!r->started)
         TRY(start(r));
     TRY(save_recipe(r));
+    TRY(save_source(r));
     TRY(journal_open(&r->journal, r->dir, &r->state, r->call));
 out:
     mem_free(path);

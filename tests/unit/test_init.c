@@ -183,11 +183,50 @@ static void padded_vocabularies_train_evaluate_and_resume(void **state)
     assert_fails(train_at(p, path_at("%s/small", p->folder), false), ALIBI_USAGE, "257 ids");
 }
 
+/* The loss of a model that was only initialised. */
+static double first_loss(int64_t width, bool tied)
+{
+    enum { B = 4, L = 16 };
+    struct alibi_config config = tiny_bytes_config("alibi", 2, L);
+    struct model *m = NULL;
+    struct workspace *w = NULL;
+    int32_t tokens[B * L], targets[B * L];
+    float nll[B * L];
+    double sum = 0;
+
+    config.width = width;
+    config.ff_width = 4 * width;
+    config.tied = tied;
+    config.embedding_scale = sqrt((double)width);
+    for (int i = 0; i < B * L; i++) {
+        tokens[i] = i * 37 % 257;
+        targets[i] = (i + 1) * 37 % 257;
+    }
+    assert_ok(model_new(&m, &config, &test_device()->device, DTYPE_F32, false));
+    assert_ok(model_init(m, 3));
+    assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
+    assert_ok(model_loss(w, tokens, targets, B, L, nll));
+    for (int i = 0; i < B * L; i++)
+        sum += nll[i];
+    workspace_free(w);
+    model_free(m);
+    return sum / (B * L);
+}
+
+static void a_fresh_model_knows_nothing_at_any_width(void **state)
+{
+    (void)state;
+    for (int64_t width = 16; width <= 1024; width *= 4)
+        for (int tied = 0; tied <= 1; tied++)
+            assert_true(fabs(first_loss(width, tied) - log(257)) < 0.4);
+}
+
 #define RUN_TEST(test) cmocka_unit_test_setup_teardown(test, set_up, drop_site)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fresh_model_knows_nothing_at_any_width),
         RUN_TEST(all_weights_are_those_of_the_other_model),
         RUN_TEST(tables_of_another_position_method_are_new_and_listed),
         RUN_TEST(a_tensor_of_another_shape_is_named_with_both_shapes),

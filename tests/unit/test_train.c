@@ -367,7 +367,6 @@ static void a_resumed_run_must_agree_in_all_that_shapes_it(void **state)
     assert_fails(train(p, &t, "run", false), ALIBI_INTERRUPTED, "step 3");
     other.lr = 0.02;
     assert_fails(train(p, &other, "run", true), ALIBI_BAD_INPUT, "lr 0.01, this run asks for 0.02");
-    assert_non_null(strstr(alibi_error(), "/run/recipe.json"));
     assert_non_null(strstr(alibi_error(), "--init "));
     other = t;
     other.optimizer = ALIBI_NESTEROV;

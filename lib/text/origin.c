@@ -1,0 +1,174 @@
+/* origin.c - where a corpus came from, as JSON that can open it again
+ *
+ *   { "files": ["/a/book.txt"], "valid": null, "format": "auto", ..., "tokenizer": 123 }
+ *   { "text_seed": 1, "text_bytes": 2000000, "tokenizer": 123 }
+ *
+ * Paths are absolute, so that it can be opened from any folder. The tokenizer is not in it, only
+ * its checksum. */
+#include <string.h>
+
+#include "base/json.h"
+#include "text/corpus.h"
+
+alibi_status origin_init(struct origin *o, const char *const *paths, int count, const char *valid,
+                         const struct alibi_reading *reading)
+{
+    struct alibi_reading copy;
+    struct alibi_option_group group = { .values = &copy };
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&o->paths, count, "the paths of a text"));
+    for (o->count = 0; o->count < count; o->count++)
+        TRY_RETURN(text_copy(&o->paths[o->count], paths[o->count]));
+    if (valid != NULL)
+        TRY_RETURN(text_copy(&o->valid, valid));
+    group.options = alibi_reading_options(&group.count);
+    if (reading == NULL)
+        return ALIBI_OK;
+    copy = *reading;
+    return options_format(&group, 1, &o->reading);
+}
+
+void origin_fini(struct origin *o)
+{
+    names_free(o->paths, o->count);
+    mem_free(o->valid);
+    text_free(&o->reading);
+    *o = (struct origin){ 0 };
+}
+
+/* ---- writing */
+
+static alibi_status write_path(struct json_writer *w, const char *key, const char *path)
+{
+    alibi_status status;
+    char *absolute = NULL;
+
+    TRY(strcmp(path, "-") == 0 ? text_copy(&absolute, path) : path_absolute(&absolute, path));
+    json_write_string(w, key, absolute);
+out:
+    mem_free(absolute);
+    return status;
+}
+
+alibi_status corpus_describe(const alibi_corpus *c, struct text *json)
+{
+    alibi_status status = ALIBI_OK;
+    struct json_writer w = json_writer(json);
+
+    if (c->origin.count == 0 && c->builtin.bytes == 0)
+        return ALIBI_OK;
+    json_write_object(&w, NULL);
+    if (c->builtin.bytes > 0) {
+        json_write_int(&w, "text_seed", c->builtin.seed);
+        json_write_int(&w, "text_bytes", c->builtin.bytes);
+    } else {
+        json_write_array(&w, "files");
+        for (int i = 0; i < c->origin.count; i++)
+            TRY(write_path(&w, NULL, c->origin.paths[i]));
+        json_write_end(&w);
+        if (c->origin.valid != NULL)
+            TRY(write_path(&w, "valid", c->origin.valid));
+        if (c->origin.reading.length > 0)
+            json_write_raw(&w, "reading", c->origin.reading.data);
+    }
+    json_write_int(&w, "tokenizer", tokenizer_checksum(c->tokenizer));
+    json_write_end(&w);
+    status = text_status(json);
+out:
+    return status;
+}
+
+/* ---- reading */
+
+static alibi_status check_path(const char *path, const char *from)
+{
+    enum path_kind kind;
+
+    if (strcmp(path, "-") == 0)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s': the text came from standard input; give it again, as '-'", from);
+    TRY_RETURN(path_look(&kind, path));
+    if (kind == PATH_NONE)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s': the text '%s' is no longer there; give the path that it has now", from,
+                    path);
+    return ALIBI_OK;
+}
+
+static alibi_status read_reading(const json_t *object, struct alibi_reading *reading,
+                                 const char *from)
+{
+    struct alibi_option_group group = { .values = reading };
+    char key[OPTION_KEY_MAX];
+
+    group.options = alibi_reading_options(&group.count);
+    TRY_RETURN(alibi_options_init(&group, 1));
+    for (int i = 0; i < group.count; i++) {
+        const json_t *value;
+        option_key(key, group.options[i].name);
+        value = json_object_get(object, key);
+        if (json_is_string(value) && alibi_options_set(&group, 1, group.options[i].name,
+                                                       json_string_value(value)) != ALIBI_OK)
+            return fail_context(ALIBI_BAD_INPUT, "'%s'", from);
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status open_files(alibi_corpus **out, const json_t *json, const alibi_tokenizer *t,
+                               const char *from, const struct alibi_call *call)
+{
+    alibi_status status;
+    const json_t *files = json_object_get(json, "files");
+    const char **paths = NULL, *valid = json_string_value(json_object_get(json, "valid"));
+    struct alibi_reading reading = { 0 };
+    struct alibi_option_group group = { .values = &reading };
+    int count = (int)json_array_size(files);
+
+    group.options = alibi_reading_options(&group.count);
+    TRY(read_reading(json_object_get(json, "reading"), &reading, from));
+    TRY(NEW_ARRAY(&paths, count, "the paths of a text"));
+    for (int i = 0; i < count; i++) {
+        paths[i] = json_string_value(json_array_get(files, (size_t)i));
+        if (paths[i] == NULL)
+            TRY(fail(ALIBI_BAD_INPUT, "'%s': 'files' has to be a list of paths", from));
+        TRY(check_path(paths[i], from));
+    }
+    if (valid != NULL)
+        TRY(check_path(valid, from));
+    TRY(alibi_corpus_open(out, paths, count, valid, t, &reading, call));
+out:
+    alibi_options_free(&group, 1);
+    mem_free(paths);
+    return status;
+}
+
+alibi_status corpus_open_described(alibi_corpus **out, const char *path, const alibi_tokenizer *t,
+                                   const struct alibi_call *call)
+{
+    alibi_status status;
+    alibi_corpus *c = NULL;
+    json_t *json = NULL;
+    int64_t seed, bytes, tokenizer;
+
+    TRY(json_read(&json, path));
+    TRY(json_get_int(json, "tokenizer", 0, UINT32_MAX, &tokenizer, path));
+    if (json_object_get(json, "text_bytes") != NULL) {
+        TRY(json_get_int(json, "text_seed", 0, INT64_MAX, &seed, path));
+        TRY(json_get_int(json, "text_bytes", 0, INT64_MAX, &bytes, path));
+        TRY(alibi_corpus_builtin(&c, (uint64_t)seed, bytes, t, call));
+    } else {
+        TRY(open_files(&c, json, t, path, call));
+    }
+    if (tokenizer_checksum(c->tokenizer) != tokenizer) {
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "'%s': the text had another tokenizer; give the text and --tokenizer again", path);
+        goto out;
+    }
+    *out = c;
+    c = NULL;
+out:
+    alibi_corpus_free(c);
+    json_decref(json);
+    return status;
+}

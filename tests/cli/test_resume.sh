@@ -1,0 +1,50 @@
+#!/bin/bash
+# A run knows its text and its options: resuming needs nothing else, and --steps extends it.
+. "$(dirname "$0")/lib.sh"
+
+"$ALIBI" text --out book.txt "${text[@]}" --split train > /dev/null
+head -c 3000 book.txt > other.txt
+options=("${tiny[@]}" --eval-every 2 --lr 2e-3)
+
+stop_after_a_step() { # options: a NaN ends the run after its second step
+    run env ALIBI_FAULT=nan:3 "$ALIBI" train "$@"
+    [ "$code" = 6 ] || fail "stopping" "exit code $code"
+}
+
+check "a run" "$ALIBI" train book.txt --valid other.txt "${options[@]}" --out whole
+stop_after_a_step book.txt --valid other.txt "${options[@]}" --out stopped
+(mkdir -p elsewhere && cd elsewhere &&
+    "$ALIBI" train --resume --out ../stopped --quiet > ../stdout 2> ../stderr)
+[ $? = 0 ] && diff -r whole/step-00000006 stopped/step-00000006 > /dev/null &&
+    cmp -s whole/log.jsonl stopped/log.jsonl &&
+    pass "train --resume --out DIR, from another folder: the same bytes" ||
+    fail "resume" "$(cat stderr)"
+
+stop_after_a_step "${options[@]}" --out builtin
+check "the built-in text too" "$ALIBI" train --resume --out builtin --quiet
+check "and a text with its tokenizer" bash -c \
+    "'$ALIBI' tokenize --train --vocab 300 book.txt -o bpe.json --quiet > /dev/null &&
+    '$ALIBI' train book.txt --tokenizer bpe.json ${options[*]} --out bpe > /dev/null &&
+    rm bpe.json && '$ALIBI' train --resume --steps 7 --out bpe --quiet"
+
+cp -r whole moved && cp book.txt book2.txt && rm book.txt
+expect 3 "book.txt' is no longer there; give the path" \
+    "$ALIBI" train --resume --steps 8 --out moved --quiet
+check "the text at its new path" \
+    "$ALIBI" train book2.txt --valid other.txt --resume --steps 8 --out moved --quiet
+grep -q '"step": 8, "valid_loss"' moved/log.jsonl && grep -q book2.txt moved/source.json &&
+    pass "is remembered" || fail "source.json" "$(cat moved/source.json)"
+expect 3 "has done 8 steps" "$ALIBI" train --resume --steps 7 --out moved --quiet
+expect 3 "width 16, this run asks for 32; omit --width" \
+    "$ALIBI" train --resume --width 32 --out moved --quiet
+run "$ALIBI" train --resume --steps 12 --init whole --out moved
+[ "$code" = 0 ] && grep -q "steps 12 instead of 8: the learning rate" stderr &&
+    pass "the note of an extended run has both learning rates" || fail "extend" "no note"
+grep -q -- "--init is for a new run" stderr && pass "--init is said to be ignored" ||
+    fail "--init" "no note"
+
+check "--keep-best" "$ALIBI" train book2.txt "${options[@]}" --keep-best --out best --json
+step=$(member stdout best_step)
+check "the best checkpoint opens by its name" "$ALIBI" eval best/best --data book2.txt --quiet
+[ -d "best/step-0000000$step" ] && pass "and is that of step $step" || fail "best" "no folder"
+finish
