@@ -321,8 +321,8 @@ typedef alibi_status attention_fn(struct device *dev, const struct attention_arg
 
 /* norms[b, h, t] = max |k_j| over the keys j of tile t, for the tiles with keys from..Lk-1; k view
  * [B, Lk, Hkv, D]. A cache that grows computes only the tiles that changed. With ragged: for each
- * row the tile of key length[b] - 1 of slot[b], over its keys up to that one; `from` is not used.
- */
+ * row the tile of key length[b] - 1 of slot[b], over its keys up to that one; the norm of the keys
+ * before it must be there, as an earlier call left it. `from` is not used. */
 typedef alibi_status attention_norms_fn(struct device *dev, struct tensor norms, struct tensor k,
                                         int64_t from, struct ragged ragged);
 

@@ -1,195 +1,240 @@
 /* attention_decode.c - few queries against many keys
  *
  * Each key and value is read once and used for one query, so memory sets the pace and nothing is
- * packed. A task is one query of one head; it takes the keys in tiles, nearest first, with the
+ * packed. A task is one query and some heads. It takes the keys in tiles, nearest first, with the
  * running maximum and sum of attention.c, and skips those that skipping.h proves to have no
- * weight: they are not read at all. */
+ * weight: they are not read at all.
+ *
+ * In a cache the heads of a position are adjacent. So a tile is read position by position, and each
+ * position for all heads of the task: in the order of addresses, which the hardware reads ahead. On
+ * an AMD EPYC, 6 heads of 64: 13 GB/s, and 9 GB/s when each head was read alone, with prefetches.
+ * Even blocks of two positions, which would save half of the loads and stores of sums, are slower
+ * than that. */
 #include <omp.h>
 #include <string.h>
 
 #include "ops/cpu/simd/skipping.h"
 
-/* The buffers of one thread. */
-struct work {
-    float *query;  /* [width], scaled */
-    float *o;      /* [width] */
-    float *s;      /* [TILE] */
-    float *bias;   /* [TILE] */
-    float *values; /* [TILE, width], where D is not whole vectors */
-    float m, l;
-    float reach, out; /* as in attention.c */
+/* One head of the query. */
+struct head {
+    float *query; /* [width], scaled */
+    float *o;     /* [width] */
+    float *sum;   /* [width], over the keys of one tile */
+    float *s;     /* [TILE] */
+    float *dots;  /* [SIMD_WIDTH, SIMD_WIDTH]: query . key of some keys, lane by lane */
+    int64_t kv;   /* where its keys and values are in a position of the cache */
+    float m, l;   /* as in attention.c, like the next two */
+    float reach, out;
+    bool done; /* all keys that remain are skipped */
 };
 
-static int64_t work_floats(const struct heads *c)
+/* The heads that use the current tile. */
+struct users {
+    struct head **heads;
+    int64_t count;
+};
+
+/* The hardware does not read ahead across pages. A request two pages ahead finds the next one. */
+static void announce(const float *row)
 {
-    return 2 * c->width + 2 * TILE + TILE * c->width;
+    enum { TWO_PAGES = 2 * 4096 / sizeof(float) };
+
+    __builtin_prefetch(row + TWO_PAGES);
 }
 
-static struct work work_at(const struct heads *c, float *memory)
-{
-    struct work w = { .m = -INFINITY, .l = 0.0f };
-
-    w.query = memory;
-    w.o = w.query + c->width;
-    w.s = w.o + c->width;
-    w.bias = w.s + TILE;
-    w.values = w.bias + TILE;
-    return w;
-}
-
-/* Lane by lane, the sum of which is query . key. */
-static vec partial_dot(const struct heads *c, const float *query, const float *key)
-{
-    vec sum = { 0 };
-
-    for (int64_t d = 0; d < c->D; d += SIMD_WIDTH)
-        sum += vec_load(query + d) * vec_load_some(key + d, c->D - d);
-    return sum;
-}
-
-/* A row of a head is a few lines, and the next row is far away, so the hardware does not see it
- * coming. */
-static void prefetch_row(const struct heads *c, struct rows rows, int64_t j)
-{
-    enum { LINE_FLOATS = 16 };
-
-    for (int64_t d = 0; d < c->D; d += LINE_FLOATS)
-        __builtin_prefetch(rows.at + j * rows.stride + d);
-}
-
-/* Scores of nk keys. The lanes of SIMD_WIDTH keys are summed together, by a transpose. The values,
- * which are next, are fetched meanwhile. */
-static void score_keys(struct work *w, const struct heads *c, struct rows keys, struct rows values,
-                       int64_t nk)
+/* Adds the scores of nk keys to s, which has their bias. The lanes of SIMD_WIDTH keys are summed
+ * together, by a transpose. D is a constant where this is inlined. */
+VEC_INLINE void score_keys(struct users users, struct rows keys, int64_t nk, const int64_t D)
 {
     for (int64_t j = 0; j < nk; j += SIMD_WIDTH) {
-        vec square[SIMD_WIDTH], sum;
-        for (int64_t l = 0; l < SIMD_WIDTH; l++) {
-            if (j + l < nk)
-                prefetch_row(c, values, j + l);
-            if (j + l + SIMD_WIDTH < nk)
-                prefetch_row(c, keys, j + l + SIMD_WIDTH);
-            square[l] =
-                j + l < nk ? partial_dot(c, w->query, keys.at + (j + l) * keys.stride) : (vec){ 0 };
+        int64_t some = smaller(SIMD_WIDTH, nk - j);
+
+        for (int64_t l = 0; l < some; l++) {
+            const float *row = keys.at + (j + l) * keys.stride;
+            announce(row);
+            for (int64_t n = 0; n < users.count; n++) {
+                struct head *head = users.heads[n];
+                vec sum = { 0 };
+                for (int64_t d = 0; d < D; d += SIMD_WIDTH)
+                    sum += vec_load(head->query + d) * vec_load_some(row + head->kv + d, D - d);
+                vec_store(head->dots + l * SIMD_WIDTH, sum);
+            }
         }
-        vec_transpose(square);
-        sum = square[0];
-        for (int64_t l = 1; l < SIMD_WIDTH; l++)
-            sum += square[l];
-        vec_store_some(w->s + j, sum + vec_load(w->bias + j), nk - j);
+        for (int64_t n = 0; n < users.count; n++) {
+            struct head *head = users.heads[n];
+            vec square[SIMD_WIDTH], sum;
+            for (int64_t l = 0; l < SIMD_WIDTH; l++)
+                square[l] = vec_load(head->dots + l * SIMD_WIDTH);
+            vec_transpose(square);
+            sum = square[0];
+            for (int64_t l = 1; l < SIMD_WIDTH; l++)
+                sum += square[l];
+            vec_store_some(head->s + j, sum + vec_load(head->s + j), some);
+        }
     }
 }
 
-/* s <- exp(s - m'), with m and l brought up to date; returns the factor on what was summed before.
- * */
-static float softmax_keys(struct work *w, int64_t nk)
+/* s <- exp(s - m'), with m, l and o brought up to date. */
+static void softmax_keys(struct head *head, int64_t width, int64_t nk)
 {
-    vec max = vec_all(w->m), sum = { 0 };
-    float before = w->m;
+    vec max = vec_all(head->m), sum = { 0 };
+    float before = head->m;
 
     for (int64_t j = nk; j < TILE; j++)
-        w->s[j] = -INFINITY;
+        head->s[j] = -INFINITY;
     for (int64_t j = 0; j < TILE; j += SIMD_WIDTH)
-        max = vec_max(vec_load(w->s + j), max);
-    w->m = vec_largest(max);
+        max = vec_max(vec_load(head->s + j), max);
+    head->m = vec_largest(max);
     for (int64_t j = 0; j < TILE; j += SIMD_WIDTH) {
-        vec e = vec_exp_term(vec_load(w->s + j) - w->m);
-        vec_store(w->s + j, e);
+        vec e = vec_exp_term(vec_load(head->s + j) - head->m);
+        vec_store(head->s + j, e);
         sum += e;
     }
-    float shrink = expf(before - w->m);
-    w->l = w->l * shrink + vec_sum(sum);
-    return shrink;
+    float shrink = expf(before - head->m);
+    head->l = head->l * shrink + vec_sum(sum);
+    for (int64_t d = 0; d < width; d += SIMD_WIDTH)
+        vec_store(head->o + d, shrink * vec_load(head->o + d));
 }
 
-/* o <- shrink * o + sum over keys of s_j v_j */
-static void add_values(struct work *w, const struct heads *c, struct rows values, int64_t nk,
-                       float shrink)
+/* o <- o + sum over keys of s_j v_j */
+VEC_INLINE void add_values(struct users users, struct rows values, int64_t nk, const int64_t D)
 {
-    if (c->D != c->width) {
-        pack_rows(w->values, c, values, nk, 1.0f);
-        values = (struct rows){ w->values, c->width };
+    for (int64_t n = 0; n < users.count; n++)
+        for (int64_t d = 0; d < D; d += SIMD_WIDTH)
+            vec_store(users.heads[n]->sum + d, (vec){ 0 });
+    for (int64_t j = 0; j < nk; j++) {
+        const float *row = values.at + j * values.stride;
+        announce(row);
+        for (int64_t n = 0; n < users.count; n++) {
+            const float *value = row + users.heads[n]->kv;
+            float *sum = users.heads[n]->sum, s = users.heads[n]->s[j];
+            for (int64_t d = 0; d < D; d += SIMD_WIDTH)
+                vec_store(sum + d, vec_load(sum + d) + s * vec_load_some(value + d, D - d));
+        }
     }
-    for (int64_t d = 0; d < c->width; d += SIMD_WIDTH)
-        vec_store(w->o + d, shrink * vec_load(w->o + d));
-    struct product p = {
-        .rows = 1,
-        .columns = c->width,
-        .depth = nk,
-        .a = w->s,
-        .a_column = 1,
-        .b = values.at,
-        .b_row = values.stride,
-        .start = w->o,
-        .c = w->o,
-    };
-    multiply(&p);
+    for (int64_t n = 0; n < users.count; n++) {
+        struct head *head = users.heads[n];
+        for (int64_t d = 0; d < D; d += SIMD_WIDTH)
+            vec_store(head->o + d, vec_load(head->sum + d) + vec_load(head->o + d));
+    }
+}
+
+VEC_INLINE void take_tile(struct users users, struct rows keys, struct rows values, int64_t nk,
+                          const int64_t D)
+{
+    score_keys(users, keys, nk, D);
+    for (int64_t n = 0; n < users.count; n++)
+        softmax_keys(users.heads[n], whole_vectors(D), nk);
+    add_values(users, values, nk, D);
 }
 
 /* Skips these keys if the budget allows for their bound, and takes it from the budget. */
-static bool skip(struct work *w, const struct heads *c, int64_t h, int64_t position,
+static bool skip(struct head *head, const struct heads *c, int64_t h, int64_t position,
                  struct key_range keys, float eps)
 {
     const struct bias *bias = &c->a->bias;
-    float score = w->reach * keys.norm,
+    float score = head->reach * keys.norm,
           most_bias = bounds_bias(bias, h, position - keys.last, position - keys.first);
     float most =
-        score + most_bias - w->m + bound_rounding * (score + fabsf(most_bias) + fabsf(w->m));
+        score + most_bias - head->m + bound_rounding * (score + fabsf(most_bias) + fabsf(head->m));
     float weight =
-        bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / w->l;
+        bound_margin * bounds_count(bias, h, keys.last - keys.first + 1) * expf(most) / head->l;
 
-    if (!(w->out + weight <= eps))
+    if (!(head->out + weight <= eps))
         return false;
-    w->out += weight;
+    head->out += weight;
     return true;
 }
 
-/* Query i of head h of row b. The first tile, which has the query's own key, may be a part of one.
- */
-static void attend(struct work w, const struct heads *c, const struct bounds *bounds, int64_t b,
-                   int64_t h, int64_t i)
+/* Heads from..to - 1 of query i of row b. The first tile, which has the query's own key, may be a
+ * part of one. */
+static void attend(struct head *heads, struct users users, const struct heads *c,
+                   const struct bounds *bounds, int64_t b, int64_t i, int64_t from, int64_t to)
 {
     const struct attention_args *a = c->a;
-    int64_t row = keys_row(c, b), kv = h / (c->H / c->Hkv);
+    int64_t row = keys_row(c, b), share = c->H / c->Hkv, left = to - from;
     int64_t position = keys_count(c, b) - c->Lq + i;
-    struct rows query = rows_of(a->q, b, i, h);
 
-    pack_rows(w.query, c, query, 1, (float)a->scale);
-    memset(w.o, 0, sizeof(float) * (size_t)c->width);
-    w.reach = bounds->norms ? bounds_reach(c, query.at) : 0.0f;
-    for (int64_t j = position / TILE * TILE, last = position; j >= 0; last = j - 1, j -= TILE) {
-        int64_t nk = last - j + 1;
-        if (bounds->norms && last < position) {
-            if (skip(&w, c, h, position, bounds_rest(bounds, c, b, kv, last), bounds->eps))
-                break;
-            if (skip(&w, c, h, position, bounds_tile(bounds, b, kv, j, last), bounds->eps))
-                continue;
-        }
-        fill_bias(w.bias, a->bias, h, position - j, -1, TILE);
-        score_keys(&w, c, rows_of(a->k, row, j, kv), rows_of(a->v, row, j, kv), nk);
-        add_values(&w, c, rows_of(a->v, row, j, kv), nk, softmax_keys(&w, nk));
+    for (int64_t h = from; h < to; h++) {
+        struct head *head = &heads[h];
+        struct rows query = rows_of(a->q, b, i, h);
+
+        pack_rows(head->query, c, query, 1, (float)a->scale);
+        memset(head->o, 0, sizeof(float) * (size_t)c->width);
+        head->kv = h / share * a->k.stride[2];
+        head->m = -INFINITY;
+        head->l = head->out = 0.0f;
+        head->reach = bounds->norms ? bounds_reach(c, query.at) : 0.0f;
+        head->done = false;
     }
-    unpack_rows(rows_of(a->y, b, i, h), c, w.o, 1, 1.0f / w.l);
-    ((float *)a->lse.data)[(b * c->H + h) * c->Lq + i] = w.m + logf(w.l);
+    for (int64_t j = position / TILE * TILE, last = position; j >= 0 && left > 0;
+         last = j - 1, j -= TILE) {
+        struct rows keys = rows_of(a->k, row, j, 0), values = rows_of(a->v, row, j, 0);
+
+        users.count = 0;
+        for (int64_t h = from; h < to; h++) {
+            struct head *head = &heads[h];
+            if (head->done)
+                continue;
+            if (bounds->norms && last < position) {
+                struct key_range rest = bounds_rest(bounds, c, b, h / share, last);
+                struct key_range tile = bounds_tile(bounds, b, h / share, j, last);
+                head->done = skip(head, c, h, position, rest, bounds->eps);
+                left -= head->done;
+                if (head->done || skip(head, c, h, position, tile, bounds->eps))
+                    continue;
+            }
+            fill_bias(head->s, a->bias, h, position - j, -1, TILE);
+            users.heads[users.count++] = head;
+        }
+        if (c->D == 64)
+            take_tile(users, keys, values, last - j + 1, 64);
+        else
+            take_tile(users, keys, values, last - j + 1, c->D);
+    }
+    for (int64_t h = from; h < to; h++) {
+        unpack_rows(rows_of(a->y, b, i, h), c, heads[h].o, 1, 1.0f / heads[h].l);
+        ((float *)a->lse.data)[(b * c->H + h) * c->Lq + i] = heads[h].m + logf(heads[h].l);
+    }
 }
 
+/* A task has all heads of a query, the longest stretches of memory; of few queries some of them, so
+ * that every thread has work. */
 alibi_status decode_rows(const struct heads *c)
 {
-    int64_t tasks = c->B * c->H * c->Lq;
+    int64_t threads = omp_get_max_threads(), queries = c->B * c->Lq;
+    int64_t each = queries < 4 * threads ? (c->H + threads - 1) / threads : c->H;
+    int64_t groups = (c->H + each - 1) / each;
+    int64_t floats = 3 * c->width + TILE + SIMD_WIDTH * SIMD_WIDTH;
     struct bounds bounds = { 0 };
+    struct head *heads = NULL, **users = NULL;
     float *memory = NULL;
     alibi_status status;
 
     TRY(bounds_init(&bounds, c));
-    TRY(NEW_ARRAY(&memory, omp_get_max_threads() * work_floats(c), "the tiles of attention"));
-#pragma omp parallel for schedule(dynamic) if (tasks > 1 && tasks * c->Lk * c->D > CPU_PARALLEL_MIN)
-    for (int64_t task = 0; task < tasks; task++) {
-        int64_t i = task % c->Lq, head = task / c->Lq;
-        struct work w = work_at(c, memory + omp_get_thread_num() * work_floats(c));
-        attend(w, c, &bounds, head / c->H, head % c->H, i);
+    TRY(NEW_ARRAY(&heads, threads * c->H, "the heads of attention"));
+    TRY(NEW_ARRAY(&users, threads * c->H, "the heads of attention"));
+    TRY(NEW_ARRAY(&memory, threads * c->H * floats, "the tiles of attention"));
+    for (int64_t h = 0; h < threads * c->H; h++) {
+        heads[h].query = memory + h * floats;
+        heads[h].o = heads[h].query + c->width;
+        heads[h].sum = heads[h].o + c->width;
+        heads[h].s = heads[h].sum + c->width;
+        heads[h].dots = heads[h].s + TILE;
+    }
+#pragma omp parallel for schedule(dynamic) if (queries * c->H > 1 &&                               \
+                                               queries * c->H * c->Lk * c->D > CPU_PARALLEL_MIN)
+    for (int64_t task = 0; task < queries * groups; task++) {
+        int64_t query = task / groups, from = task % groups * each;
+        int64_t first = omp_get_thread_num() * c->H; /* of this thread's heads */
+
+        attend(heads + first, (struct users){ .heads = users + first }, c, &bounds, query / c->Lq,
+               query % c->Lq, from, smaller(c->H, from + each));
     }
 out:
     mem_free(memory);
+    mem_free(users);
+    mem_free(heads);
     bounds_fini(&bounds);
     return status;
 }

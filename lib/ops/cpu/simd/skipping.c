@@ -20,14 +20,18 @@ static float square(const float *row, int64_t D)
     return vec_sum(sum);
 }
 
+static float larger(float a, float b)
+{
+    return a > b || isnan(a) ? a : b;
+}
+
 /* NaN if a key has one, so that its tile is never skipped. */
 static float largest_norm(struct rows keys, int64_t count, int64_t D)
 {
     float largest = 0.0f;
 
     for (int64_t j = 0; j < count; j++) {
-        float s = square(keys.at + j * keys.stride, D);
-        largest = s > largest || isnan(s) ? s : largest;
+        largest = larger(square(keys.at + j * keys.stride, D), largest);
         if (isnan(largest))
             break;
     }
@@ -47,33 +51,32 @@ alibi_status SIMD(attention_norms)(struct device *dev, struct tensor norms, stru
 {
     int64_t L = k.shape[1], Hkv = k.shape[2], D = k.shape[3];
     int64_t first = from / ATTENTION_TILE, tiles = attention_tiles(L) - first;
-    int64_t rows = k.shape[0], tasks;
+    int64_t rows = k.shape[0] * Hkv, tasks = rows * tiles;
     const int32_t *slot = ragged.slot.data, *length = ragged.length.data;
 
     if (k.type != DTYPE_F32)
         return ref_attention_norms(dev, norms, k, from, ragged);
-    if (length) { /* one tile of each row */
-        rows = ragged.length.shape[0];
-        tiles = 1;
-    }
-    tasks = rows * Hkv * tiles;
+    for (int64_t row = 0; length && row < ragged.length.shape[0]; row++)
+        for (int64_t kv = 0; kv < Hkv; kv++) { /* the tile's other keys are not read again */
+            int64_t j = length[row] - 1;
+            float *to = (float *)norms.data + slot[row] * norms.stride[0] + kv * norms.stride[1] +
+                        j / ATTENTION_TILE;
+            float norm = largest_norm(rows_of(k, slot[row], j, kv), 1, D);
+            *to = j % ATTENTION_TILE == 0 ? norm : larger(norm, *to);
+        }
+    if (length)
+        return ALIBI_OK;
 #pragma omp parallel for schedule(static) if (tasks * ATTENTION_TILE * D > CPU_PARALLEL_MIN)
     for (int64_t task = 0; task < tasks; task++) {
-        int64_t row = task / tiles / Hkv, kv = task / tiles % Hkv;
-        int64_t b = length ? slot[row] : row, keys = length ? length[row] : L;
-        int64_t t = length ? (keys - 1) / ATTENTION_TILE : first + task % tiles;
-        float *to = (float *)norms.data + b * norms.stride[0] + kv * norms.stride[1] + t;
-        *to = tile_norm(k, b, kv, keys, t);
+        int64_t row = task / tiles, t = first + task % tiles;
+        float *to =
+            (float *)norms.data + row / Hkv * norms.stride[0] + row % Hkv * norms.stride[1] + t;
+        *to = tile_norm(k, row / Hkv, row % Hkv, L, t);
     }
     return ALIBI_OK;
 }
 
 /* ---- the bounds of a call */
-
-static float larger(float a, float b)
-{
-    return a > b || isnan(a) ? a : b;
-}
 
 static const float *norms_of(const struct bounds *b, int64_t row, int64_t kv)
 {

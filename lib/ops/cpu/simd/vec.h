@@ -193,4 +193,30 @@ VEC_INLINE void vec_transpose(vec v[SIMD_WIDTH])
     VEC_EXCHANGE(v, 1)
 }
 
+/* Lane l of the result is vec_sum(v[l]), to the bit: each step adds the halves of two vectors and
+ * keeps both sums in one. */
+#define VEC_FOLD(v, half)                                                                          \
+    for (int r = 0; r < (half); r++) {                                                             \
+        vec upper = (v)[r], lower = (v)[r + (half)];                                               \
+        (v)[r] =                                                                                   \
+            __builtin_shuffle(upper, lower,                                                        \
+                              VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half))) + \
+            __builtin_shuffle(upper, lower,                                                        \
+                              VEC_LANES + (half) +                                                 \
+                                  (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));          \
+    }
+
+VEC_INLINE vec vec_sums(vec v[SIMD_WIDTH])
+{
+#if SIMD_WIDTH > 8
+    VEC_FOLD(v, 8)
+#endif
+#if SIMD_WIDTH > 4
+    VEC_FOLD(v, 4)
+#endif
+    VEC_FOLD(v, 2)
+    VEC_FOLD(v, 1)
+    return v[0];
+}
+
 #endif
