@@ -12,6 +12,8 @@ struct job {
     struct alibi_training training;
     struct alibi_compute compute;
     alibi_device *device; /* NULL: planned for a GPU elsewhere */
+    bool time;
+    double step_seconds; /* measured with --time */
 };
 
 #define AT(field) offsetof(struct job, field)
@@ -19,6 +21,8 @@ struct job {
 static const struct alibi_option options[] = {
     { "gpu-memory", ALIBI_OPTION_REAL, AT(gpu_memory), 0, 1e6, NULL, "0", "GIB",
       "plan for any GPU with this much free memory, in bf16; 0: plan for the device in use" },
+    { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
+      "take a few steps on this device, and say how long all of them take" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the plan as JSON" },
 };
 
@@ -179,6 +183,7 @@ static void print_json(const struct job *job, const char *name,
     cli_json_real("available_bytes", plans[0].available ? (double)plans[0].available : (double)NAN);
     cli_json_text("recompute", cli_recompute_name(job->training.recompute));
     print_fits(&plans[job->training.recompute]);
+    cli_json_real("step_seconds", job->step_seconds > 0 ? job->step_seconds : (double)NAN);
     cli_json_open("plans", '[');
     for (int level = 0; level < LEVELS; level++)
         print_plan_json(&plans[level], level);
@@ -188,12 +193,36 @@ static void print_json(const struct job *job, const char *name,
 
 /* ---- the run */
 
+static alibi_status measure_time(struct job *job)
+{
+    const struct alibi_training *t = &job->training;
+    struct alibi_bench_step step;
+    alibi_status status;
+
+    if (!job->device)
+        return cli_fail(ALIBI_USAGE, "--time needs the device itself; omit --gpu-memory");
+    status = alibi_bench_train(job->device, &job->model, t->batch, t->train_length, 3, t->recompute,
+                               t->skip, &step, cli_call());
+    if (status == ALIBI_OK)
+        job->step_seconds = step.step_seconds * (double)t->accumulate;
+    return status;
+}
+
+static void print_time(const struct job *job)
+{
+    char time[CLI_SHORT];
+
+    printf("\n%.3g s per step, %s for %lld steps\n", job->step_seconds,
+           cli_short_time(time, job->step_seconds * (double)job->training.steps),
+           (long long)job->training.steps);
+}
+
 /* The error names the cheapest change that fits: the lowest level of recomputation, else a smaller
  * batch. */
 static alibi_status say_whether_it_fits(const struct job *job,
                                         const struct alibi_plan plans[LEVELS])
 {
-    const struct alibi_plan *plan = &plans[job->training.recompute];
+    const struct alibi_plan *plan = &plans[job->training.recompute], *least = &plans[LEVELS - 1];
     char total[CLI_SHORT], available[CLI_SHORT], way_out[128] = "no batch of that length fits";
 
     if (plan->fits)
@@ -202,8 +231,9 @@ static alibi_status say_whether_it_fits(const struct job *job,
         if (plans[level].fits)
             snprintf(way_out, sizeof way_out, "--recompute %s fits", cli_recompute_name(level));
     }
-    if (!plans[LEVELS - 1].fits && plan->largest_batch > 0)
-        snprintf(way_out, sizeof way_out, "--batch %lld fits", (long long)plan->largest_batch);
+    if (!least->fits && least->largest_batch > 0)
+        snprintf(way_out, sizeof way_out, "%s--batch %lld fits",
+                 plan == least ? "" : "--recompute block ", (long long)least->largest_batch);
     return cli_fail(ALIBI_MEMORY, "batch %lld x %lld needs %s, and the device has %s free: %s",
                     (long long)plan->batch, (long long)plan->length,
                     cli_short_bytes(total, plan->total),
@@ -221,9 +251,14 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = alibi_device_open(&job->device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = make_plans(job, plans);
+    if (status == ALIBI_OK && job->time && plans[job->training.recompute].fits)
+        status = measure_time(job);
+    cli_terminal_clear();
     if (status == ALIBI_OK) {
         cli_name_recipe(line->recipe, name, sizeof name);
         (job->json ? print_json : print_table)(job, name, plans);
+        if (!job->json && job->step_seconds > 0)
+            print_time(job);
         status = say_whether_it_fits(job, plans);
     }
     alibi_device_free(job->device);

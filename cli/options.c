@@ -4,22 +4,28 @@
  *
  * Names, types and ranges come from the tables; the library checks values and finds the nearest
  * name. */
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
+
+enum { PATH_BYTES = 4096 };
 
 /* Options of every command. They are not recipe keys. */
 struct common {
     char *recipe;
     bool quiet, help;
+    char found[PATH_BYTES]; /* the file of the recipe */
 };
 
 #define AT(field) offsetof(struct common, field)
 
 static const struct alibi_option common_options[] = {
     { "recipe", ALIBI_OPTION_TEXT, AT(recipe), 0, 0, NULL, NULL, "FILE",
-      "JSON object with the names of the options above, train_length for --train-length; options "
-      "override it" },
+      "JSON object with the names of the options above, train_length for --train-length, or the "
+      "name of an installed recipe, such as byte-10m; options override it" },
     { "quiet", ALIBI_OPTION_FLAG, AT(quiet), 0, 0, NULL, NULL, NULL,
       "no progress and no notes, only warnings and errors" },
     { "help", ALIBI_OPTION_FLAG, AT(help), 0, 0, NULL, NULL, NULL, "print this and exit" },
@@ -114,6 +120,64 @@ static alibi_status read_option(const struct groups *g, int argc, char **argv, s
     return ALIBI_OK;
 }
 
+/* ---- the recipe */
+
+/* Folder number i with recipes: that of an installation around the program, then that of the
+ * source tree that it was built in. */
+static bool recipe_folder(int i, char folder[PATH_BYTES])
+{
+    static const char *const beside[] = { "../share/alibi/recipes", "../../recipes" };
+    char program[PATH_BYTES];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    int written;
+
+    if (i >= CLI_COUNT(beside) || length < 0)
+        return false;
+    program[length] = '\0';
+    *strrchr(program, '/') = '\0';
+    written = snprintf(folder, PATH_BYTES, "%s/%s", program, beside[i]);
+    return written < PATH_BYTES;
+}
+
+/* Appends the names in the folder, in their order. */
+static void list_recipes(const char *folder, char *list, size_t size)
+{
+    struct dirent **entries = NULL;
+    int count = scandir(folder, &entries, NULL, alphasort);
+
+    for (int i = 0; i < count; i++) {
+        size_t used = strlen(list), length = strlen(entries[i]->d_name);
+        if (length > 5 && strcmp(entries[i]->d_name + length - 5, ".json") == 0)
+            snprintf(list + used, size - used, "%s%.*s", used ? ", " : "", (int)(length - 5),
+                     entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+}
+
+/* The file of a recipe: the path as given, else an installed one of that name. */
+static alibi_status find_recipe(struct common *common)
+{
+    const char *name = common->recipe;
+    char folder[PATH_BYTES], known[1024] = "";
+
+    snprintf(common->found, sizeof common->found, "%s", name);
+    if (access(name, F_OK) == 0 || strchr(name, '/'))
+        return ALIBI_OK; /* reading it tells what is wrong, if anything */
+    for (int i = 0; recipe_folder(i, folder); i++) {
+        for (int suffix = 0; suffix < 2; suffix++)
+            if (snprintf(common->found, sizeof common->found, "%s/%s%s", folder, name,
+                         suffix ? ".json" : "") < PATH_BYTES &&
+                access(common->found, F_OK) == 0)
+                return ALIBI_OK;
+        if (!known[0])
+            list_recipes(folder, known, sizeof known);
+    }
+    return cli_fail(ALIBI_BAD_INPUT,
+                    "no recipe '%s': there is no such file, and the installed recipes are %s", name,
+                    known[0] ? known : "missing");
+}
+
 /* ---- all arguments */
 
 /* Which options a walk through argv sets: those of the common group, or those of all others. The
@@ -162,13 +226,15 @@ static alibi_status parse(const struct groups *g, struct cli_line *line, struct 
 {
     alibi_status status = walk(g, line, argc, argv, COMMON_OPTIONS);
 
-    line->recipe = common->recipe;
+    if (status == ALIBI_OK && common->recipe)
+        status = find_recipe(common);
+    line->recipe = common->recipe ? common->found : NULL;
     if (status == ALIBI_OK && line->base)
         status = walk(g, line, argc, argv, OWN_OPTIONS);
     if (status == ALIBI_OK && line->base)
         status = line->base(job);
     if (status == ALIBI_OK && common->recipe)
-        status = alibi_options_read(line->groups, line->count, common->recipe);
+        status = alibi_options_read(line->groups, line->count, line->recipe);
     if (status == ALIBI_OK)
         status = walk(g, line, argc, argv, LAST_PASS);
     if (status == ALIBI_OK && line->operand_count < line->min_operands)

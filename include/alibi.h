@@ -172,8 +172,8 @@ ALIBI_API const struct alibi_option *alibi_options_find(const struct alibi_optio
 ALIBI_API alibi_status alibi_options_set(const struct alibi_option_group *groups, int count,
                                          const char *name, const char *text);
 
-/* Reads a recipe: a JSON object with the names of the options. ALIBI_BAD_INPUT names file, line and
- * key. */
+/* Reads a recipe: a JSON object with the names of the options, and its version as "recipe": 1,
+ * which may be missing. ALIBI_BAD_INPUT names file, line and key, or a version that is newer. */
 ALIBI_API alibi_status alibi_options_read(const struct alibi_option_group *groups, int count,
                                           const char *path);
 

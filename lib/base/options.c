@@ -13,7 +13,7 @@
 
 #include "base/json.h"
 
-enum { RECIPE_BYTES_MAX = 1 << 20 };
+enum { RECIPE_BYTES_MAX = 1 << 20, RECIPE_VERSION = 1 };
 
 /* One value of an option, before it is stored. */
 union value {
@@ -785,7 +785,20 @@ struct setting {
 };
 
 /* Reads the keys in their order into settings; *done of them were good. */
-static alibi_status read_settings(struct setting *settings, int *done,
+/* The key `recipe` is the version. Recipes of before there were versions are like version 1. */
+static alibi_status check_version(const json_t *version)
+{
+    if (!json_is_integer(version) || json_integer_value(version) < 1)
+        return fail(ALIBI_USAGE, "'recipe' is the version of the recipe, %d", RECIPE_VERSION);
+    if (json_integer_value(version) > RECIPE_VERSION)
+        return fail(ALIBI_USAGE,
+                    "the recipe has version %lld, and this alibi reads up to %d; use a newer alibi",
+                    (long long)json_integer_value(version), RECIPE_VERSION);
+    return ALIBI_OK;
+}
+
+/* *done counts the settings, *keys the keys before the one that fails. */
+static alibi_status read_settings(struct setting *settings, int *done, int *keys,
                                   const struct alibi_option_group *groups, int count,
                                   json_t *recipe)
 {
@@ -799,6 +812,11 @@ static alibi_status read_settings(struct setting *settings, int *done,
         char spelled[OPTION_KEY_MAX] = "";
         alibi_status status;
 
+        if (strcmp(key, "recipe") == 0) {
+            TRY_RETURN(check_version(json));
+            (*keys)++;
+            continue;
+        }
         s->option = alibi_options_find(groups, count, key, &group);
         if (s->option != NULL)
             option_key(spelled, s->option->name);
@@ -810,6 +828,7 @@ static alibi_status read_settings(struct setting *settings, int *done,
         if (status != ALIBI_OK)
             return fail_context(status, "'%s'", key);
         (*done)++;
+        (*keys)++;
     }
     return ALIBI_OK;
 }
@@ -820,7 +839,7 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
     alibi_status status;
     json_t *recipe = NULL;
     struct setting *settings = NULL;
-    int done = 0;
+    int done = 0, keys = 0;
 
     TRY(json_parse(&recipe, bytes, length, path));
     if (!json_is_object(recipe)) {
@@ -832,10 +851,10 @@ alibi_status options_parse(const struct alibi_option_group *groups, int count, c
     }
     /* Keys are distinct, so the one after as many keys as there are options is unknown. */
     TRY(NEW_ARRAY(&settings, count_options(groups, count), "the settings of a recipe"));
-    status = read_settings(settings, &done, groups, count, recipe);
+    status = read_settings(settings, &done, &keys, groups, count, recipe);
     if (status != ALIBI_OK) {
         alibi_status kind = status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status;
-        status = fail_context(kind, "'%s' line %d", path, line_of_key(bytes, length, done));
+        status = fail_context(kind, "'%s' line %d", path, line_of_key(bytes, length, keys));
         goto out;
     }
     for (; done > 0; done--)
@@ -865,12 +884,15 @@ out:
 
 /* ---- write */
 
-alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json)
+static alibi_status format(const struct alibi_option_group *groups, int count, bool recipe,
+                           struct text *json)
 {
     struct json_writer w = json_writer(json);
     char key[OPTION_KEY_MAX];
 
     json_write_object(&w, NULL);
+    if (recipe)
+        json_write_int(&w, "recipe", RECIPE_VERSION);
     for (int g = 0; g < count; g++)
         for (int i = 0; i < groups[g].count; i++) {
             option_key(key, groups[g].options[i].name);
@@ -880,13 +902,18 @@ alibi_status options_format(const struct alibi_option_group *groups, int count, 
     return text_status(json);
 }
 
+alibi_status options_format(const struct alibi_option_group *groups, int count, struct text *json)
+{
+    return format(groups, count, false, json);
+}
+
 alibi_status alibi_options_write(const struct alibi_option_group *groups, int count,
                                  const char *path)
 {
     alibi_status status;
     struct text json = { 0 };
 
-    TRY(options_format(groups, count, &json));
+    TRY(format(groups, count, true, &json));
     TRY(file_replace(path, json.data, json.length));
 out:
     text_free(&json);

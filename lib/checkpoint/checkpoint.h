@@ -57,6 +57,12 @@ struct checkpoint {
 alibi_status checkpoint_save(const char *run, const struct checkpoint *c,
                              const struct alibi_call *call);
 
+/* Before the first step: whether the disk has room for the checkpoints that `run` will hold at
+ * once. ALIBI_IO if there is none for the next one; a warning if there is none for all. `best`: one
+ * more is kept. */
+alibi_status checkpoint_check_space(const char *run, const struct checkpoint *c, bool best,
+                                    const struct alibi_call *call);
+
 /* Makes `dir`, which must be empty or not exist, a checkpoint of the weights alone: without
  * optimizer and state, in fp32, bf16 or fp16. ALIBI_NUMERIC names a tensor that the type cannot
  * hold. */

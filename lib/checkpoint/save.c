@@ -243,6 +243,43 @@ out:
     return status;
 }
 
+/* The newest one, the one before it and the one that is being written. */
+enum { MOST_AT_ONCE = 3 };
+
+alibi_status checkpoint_check_space(const char *run, const struct checkpoint *c, bool best,
+                                    const struct alibi_call *call)
+{
+    static const double MIB = 1 << 20;
+    alibi_status status;
+    struct tensor_file weights = { 0 }, moments = { 0 };
+    struct step_folder *folders = NULL;
+    int count = 0, more = MOST_AT_ONCE + best;
+    int64_t bytes, free_bytes;
+
+    TRY(tensor_file_of_model(&weights, c->model, "F32"));
+    TRY(tensor_file_of_moments(&moments, c->model, c->first, c->second));
+    TRY(step_folders(&folders, &count, run));
+    TRY(folder_free_space(&free_bytes, run));
+    bytes = weights.bytes + moments.bytes + SPACE_MARGIN;
+    for (int i = 0; i < count && more > 1; i++)
+        more -= folders[i].complete;
+    if (free_bytes < bytes)
+        status =
+            fail(ALIBI_IO,
+                 "cannot train in '%s': a checkpoint takes %.1f MiB, and the disk has %.1f MiB "
+                 "free; make room, or use another folder",
+                 run, (double)bytes / MIB, (double)free_bytes / MIB);
+    else if (free_bytes / bytes < more)
+        call_warn(call,
+                  "'%s' needs %.1f MiB for %d more checkpoints, and the disk has %.1f MiB free",
+                  run, (double)bytes * more / MIB, more, (double)free_bytes / MIB);
+out:
+    step_folders_free(folders, count);
+    tensor_file_fini(&moments);
+    tensor_file_fini(&weights);
+    return status;
+}
+
 static alibi_status check_empty(const char *folder)
 {
     char **names = NULL;

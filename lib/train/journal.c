@@ -119,12 +119,18 @@ static alibi_status read_timing(struct journal *j, const struct alibi_call *call
 
 alibi_status journal_sync(struct journal *j, size_t peak)
 {
+    alibi_status status;
     struct alibi_option_group group = timing_group(j);
+    struct text json = { 0 };
 
     if ((int64_t)peak > j->peak_bytes)
         j->peak_bytes = (int64_t)peak;
-    TRY_RETURN(file_sync(j->log));
-    return alibi_options_write(&group, 1, j->timing_path);
+    TRY(file_sync(j->log));
+    TRY(options_format(&group, 1, &json));
+    TRY(file_replace(j->timing_path, json.data, json.length));
+out:
+    text_free(&json);
+    return status;
 }
 
 /* ---- both */

@@ -69,6 +69,12 @@ static alibi_status make(struct run *r)
     if (plan.available > 0)
         plan_note(&plan, r->call);
 
+    if (t->warmup > t->steps)
+        call_warn(
+            r->call,
+            "warmup %lld is longer than the %lld steps: the learning rate never reaches %g, it "
+            "ends at %.3g; use a smaller --warmup",
+            (long long)t->warmup, (long long)t->steps, t->lr, schedule_lr(t, t->steps));
     r->validates = t->eval_every > 0 && validation_possible(r->corpus, t);
     if (t->eval_every > 0 && !r->validates)
         call_note(r->call, "no validation: the split is shorter than one window of %lld tokens",
@@ -266,6 +272,32 @@ static alibi_status restore(struct run *r, const char *path)
     return ALIBI_OK;
 }
 
+/* ---- saving */
+
+static struct checkpoint checkpoint_of(const struct run *r)
+{
+    return (struct checkpoint){
+        .model = r->model,
+        .tokenizer = corpus_tokenizer(r->corpus),
+        .first = r->optimizer.first,
+        .second = r->optimizer.second,
+        .training = &r->training,
+        .state = r->state,
+        .keep = r->training.keep_best ? r->state.validation.best_step : 0,
+    };
+}
+
+/* The journal first, so that the log never ends before the checkpoint. */
+static alibi_status save(struct run *r)
+{
+    const struct checkpoint c = checkpoint_of(r);
+
+    TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
+    TRY_RETURN(checkpoint_save(r->dir, &c, r->call));
+    r->saved = r->state.step;
+    return ALIBI_OK;
+}
+
 /* ---- starting */
 
 /* The weights are always drawn first: tensors that the other model lacks keep those values. */
@@ -356,6 +388,10 @@ static alibi_status open_run(struct run *r, bool resume)
         TRY(start(r));
     TRY(save_recipe(r));
     TRY(save_source(r));
+    if (r->state.step < r->training.steps) {
+        const struct checkpoint c = checkpoint_of(r);
+        TRY(checkpoint_check_space(r->dir, &c, r->training.keep_best, r->call));
+    }
     TRY(journal_open(&r->journal, r->dir, &r->state, r->call));
 out:
     mem_free(path);
@@ -460,25 +496,6 @@ static void report(const struct run *r)
 }
 
 /* ---- the loop */
-
-/* The journal first, so that the log never ends before the checkpoint. */
-static alibi_status save(struct run *r)
-{
-    const struct checkpoint c = {
-        .model = r->model,
-        .tokenizer = corpus_tokenizer(r->corpus),
-        .first = r->optimizer.first,
-        .second = r->optimizer.second,
-        .training = &r->training,
-        .state = r->state,
-        .keep = r->training.keep_best ? r->state.validation.best_step : 0,
-    };
-
-    TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
-    TRY_RETURN(checkpoint_save(r->dir, &c, r->call));
-    r->saved = r->state.step;
-    return ALIBI_OK;
-}
 
 static alibi_status loop(struct run *r)
 {

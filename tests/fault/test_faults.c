@@ -224,6 +224,13 @@ static void a_save_that_fails_twice_leaves_the_one_before(void **state)
 
 /* ---- disks that are full, slow or wrong */
 
+static void fill_disk(void *user, const struct alibi_progress *progress)
+{
+    (void)user;
+    (void)progress;
+    pretended_space = 4096;
+}
+
 static void a_full_disk_is_seen_before_anything_is_written(void **state)
 {
     struct site *p = *state;
@@ -231,11 +238,27 @@ static void a_full_disk_is_seen_before_anything_is_written(void **state)
     listen_to(&p->listener, 1);
     assert_fails(train_at(p, p->run, false), ALIBI_INTERRUPTED, "step 1");
     listen_to(&p->listener, 0);
-    pretended_space = 4096;
+    p->call = &(struct alibi_call){ .progress = fill_disk };
     assert_fails(train_at(p, p->run, true), ALIBI_IO, "/run' has 4096 free");
+    p->call = &p->listener.call;
     assert_int_not_equal(access(step_path(p->run, 2), F_OK), 0);
     pretended_space = -1;
     verify_run(p, 1);
+}
+
+static void a_disk_without_room_for_checkpoints_is_said_before_the_first_step(void **state)
+{
+    struct site *p = *state;
+
+    listen_to(&p->listener, 0);
+    pretended_space = 4096;
+    assert_fails(train_at(p, p->run, false), ALIBI_IO, "a checkpoint takes 0.1 MiB, and the disk");
+    assert_int_equal(p->listener.steps, 0);
+    pretended_space = 200000; /* enough for each save, not for all that are kept */
+    assert_ok(train_at(p, p->run, true));
+    assert_non_null(strstr(p->listener.log, "warning: '"));
+    assert_non_null(strstr(p->listener.log, "MiB for 3 more checkpoints"));
+    pretended_space = -1;
 }
 
 static void short_reads_and_writes_are_continued(void **state)
@@ -299,6 +322,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_is_seen_before_anything_is_written, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_disk_without_room_for_checkpoints_is_said_before_the_first_step, set_up, tear_down),
         cmocka_unit_test_setup_teardown(short_reads_and_writes_are_continued, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_does_not_read_back_is_written_once_more, set_up,
                                         tear_down),
