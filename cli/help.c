@@ -27,55 +27,38 @@ void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
     fputc('\n', out);
 }
 
-/* ---- one option */
-
-/* "--steps N", "--[no-]tied", or "--out DIR, -o DIR", the only option with a short form */
-static void spell_option(const struct alibi_option *option, char *buffer, size_t size)
+/* "--steps N  number of steps (at least 1; default 4)", without unknown parts */
+static void print_option(FILE *out, const struct alibi_option *o)
 {
-    if (option->type == ALIBI_OPTION_FLAG && option->initial &&
-        strcmp(option->initial, "true") == 0)
-        snprintf(buffer, size, "--[no-]%s", option->name);
-    else if (option->type == ALIBI_OPTION_FLAG)
-        snprintf(buffer, size, "--%s", option->name);
-    else if (strcmp(option->name, "out") == 0)
-        snprintf(buffer, size, "--out %s, -o %s", option->value, option->value);
-    else
-        snprintf(buffer, size, "--%s %s", option->name, option->value ? option->value : "VALUE");
-}
-
-/* " (1..64; default 4)", without unknown parts */
-static void spell_notes(const struct alibi_option *option, char *buffer, size_t size)
-{
-    bool number = option->type == ALIBI_OPTION_INT || option->type == ALIBI_OPTION_REAL ||
-                  option->type == ALIBI_OPTION_INTS;
-    bool has_default = option->initial && *option->initial && option->type != ALIBI_OPTION_FLAG;
-    char range[128] = "";
-
-    if (option->type == ALIBI_OPTION_CHOICE)
-        snprintf(range, sizeof range, "%s", option->choices);
-    else if (number && option->max < CLI_UNBOUNDED)
-        snprintf(range, sizeof range, "%.10g..%.10g", option->min, option->max);
-    else if (number && option->min > -CLI_UNBOUNDED)
-        snprintf(range, sizeof range, "at least %.10g", option->min);
-    buffer[0] = '\0';
-    if (range[0] || has_default)
-        snprintf(buffer, size, " (%s%s%s%s)", range, range[0] && has_default ? "; " : "",
-                 has_default ? "default " : "", has_default ? option->initial : "");
-}
-
-static void print_option(FILE *out, const struct alibi_option *option)
-{
-    char left[64], notes[256], text[640];
+    bool flag = o->type == ALIBI_OPTION_FLAG;
+    bool number =
+        o->type == ALIBI_OPTION_INT || o->type == ALIBI_OPTION_REAL || o->type == ALIBI_OPTION_INTS;
+    const char *initial = o->initial && !flag ? o->initial : "";
+    const char *value = o->value ? o->value : "VALUE";
+    char range[128] = "", notes[256] = "", text[640];
     int column;
 
-    spell_option(option, left, sizeof left);
-    spell_notes(option, notes, sizeof notes);
-    snprintf(text, sizeof text, "%s%s", option->help, notes);
-    column = fprintf(out, "  %s", left);
+    if (flag)
+        column = fprintf(out, "  --%s%s",
+                         o->initial && strcmp(o->initial, "true") == 0 ? "[no-]" : "", o->name);
+    else if (strcmp(o->name, "out") == 0) /* the only option with a short form */
+        column = fprintf(out, "  --out %s, -o %s", value, value);
+    else
+        column = fprintf(out, "  --%s %s", o->name, value);
     if (column + 2 > TEXT_COLUMN) {
         fputc('\n', out);
         column = 0;
     }
+    if (o->type == ALIBI_OPTION_CHOICE)
+        snprintf(range, sizeof range, "%s", o->choices);
+    else if (number && o->max < CLI_UNBOUNDED)
+        snprintf(range, sizeof range, "%.10g..%.10g", o->min, o->max);
+    else if (number && o->min > -CLI_UNBOUNDED)
+        snprintf(range, sizeof range, "at least %.10g", o->min);
+    if (*range || *initial)
+        snprintf(notes, sizeof notes, " (%s%s%s%s)", range, *range && *initial ? "; " : "",
+                 *initial ? "default " : "", initial);
+    snprintf(text, sizeof text, "%s%s", o->help, notes);
     fprintf(out, "%*s", TEXT_COLUMN - column, "");
     cli_print_wrapped(out, text, TEXT_COLUMN, TEXT_COLUMN);
 }

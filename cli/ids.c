@@ -33,34 +33,10 @@ struct input {
 
 enum { LINE_END = -1, FILE_END = -2 };
 
-static int32_t digit(int c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : -1;
-}
-
-static alibi_status read_number(struct input *in, int c, int64_t vocab, int32_t *out)
-{
-    int64_t id = 0;
-
-    if (digit(c) < 0)
-        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is not part of an id",
-                        in->name, (long long)in->line, c);
-    for (; digit(c) >= 0; c = getc_unlocked(in->file)) {
-        id = 10 * id + digit(c);
-        if (id >= vocab)
-            return cli_fail(ALIBI_BAD_INPUT,
-                            "'%s' line %lld: an id is above %lld, the last one of the "
-                            "tokenizer",
-                            in->name, (long long)in->line, (long long)vocab - 1);
-    }
-    ungetc(c, in->file);
-    *out = (int32_t)id;
-    return ALIBI_OK;
-}
-
 /* The next id, or LINE_END or FILE_END. */
 static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
 {
+    int64_t id = 0;
     int c;
 
     do {
@@ -68,10 +44,23 @@ static alibi_status read_id(struct input *in, int64_t vocab, int32_t *out)
     } while (c == ' ' || c == '\t' || c == '\r');
     if (c == EOF && ferror(in->file))
         return cli_fail(ALIBI_IO, "cannot read '%s': %s", in->name, strerror(errno));
-    if (c != EOF && c != '\n')
-        return read_number(in, c, vocab, out);
-    *out = c == EOF ? FILE_END : LINE_END;
-    in->line += c == '\n';
+    if (c == EOF || c == '\n') {
+        *out = c == EOF ? FILE_END : LINE_END;
+        in->line += c == '\n';
+        return ALIBI_OK;
+    }
+    if (c < '0' || c > '9')
+        return cli_fail(ALIBI_BAD_INPUT, "'%s' line %lld: byte 0x%02x is not part of an id",
+                        in->name, (long long)in->line, c);
+    for (; c >= '0' && c <= '9'; c = getc_unlocked(in->file)) {
+        id = 10 * id + (c - '0');
+        if (id >= vocab)
+            return cli_fail(ALIBI_BAD_INPUT,
+                            "'%s' line %lld: an id is above %lld, the last one of the tokenizer",
+                            in->name, (long long)in->line, (long long)vocab - 1);
+    }
+    ungetc(c, in->file);
+    *out = (int32_t)id;
     return ALIBI_OK;
 }
 

@@ -11,6 +11,7 @@
 #
 # Usage: check_layout.sh [RULE...], all rules by default. Exits 1 if one is broken.
 set -uo pipefail
+shopt -s lastpipe # complain() at the end of a pipe sets a variable of this shell
 cd "$(dirname "$0")/.."
 
 columns=100
