@@ -769,17 +769,20 @@ ALIBI_API void alibi_scores_free(struct alibi_scores *scores);
 struct alibi_compare {
     struct alibi_name_list methods;
     struct alibi_int_list lengths;
-    int64_t eval_tokens; /* scored per method and length at most; 0: the whole validation split */
-    int64_t sliding_tokens; /* of these, scored again with a sliding window, at lengths up to this
-                               number; 0: none */
+    struct alibi_int_list seeds; /* each method is trained once from each; none: training's seed */
+    int64_t eval_tokens; /* scored per method and length at most, spread over the validation split;
+                            0: all of it */
+    int64_t sliding_tokens; /* scored again with a sliding window, at most those of eval_tokens, at
+                               lengths up to this number; 0: none */
     int64_t stream_tokens;  /* read again as one stream from the start of the validation split, as
                                far as it goes; 0: none */
 };
 
 ALIBI_API const struct alibi_option *alibi_compare_options(int *count);
 
-struct alibi_compare_method {
-    char name[ALIBI_NAME_MAX];
+/* One training of a method, and the evaluations of the model. */
+struct alibi_compare_seed {
+    int64_t seed;
     double train_tokens_per_s, train_seconds, train_loss;
     size_t peak_bytes;
     int64_t parameters;
@@ -787,6 +790,8 @@ struct alibi_compare_method {
      * trained it. The precision, ALIBI_FP32 or ALIBI_BF16, is known if the device is. */
     char device[ALIBI_DEVICE_NAME_MAX];
     int precision;
+    /* As in struct alibi_device_info; when training ended; by which version. "": not known. */
+    char machine[ALIBI_DEVICE_NAME_MAX], date[ALIBI_DATE_MAX], version[ALIBI_NAME_MAX];
     /* One evaluation per length. tokens == 0: the method has no value there, such as `learned` past
      * its table. */
     int lengths;
@@ -797,24 +802,35 @@ struct alibi_compare_method {
     struct alibi_eval_result *sliding;
     /* tokens == 0: not asked for, or the method cannot stream (`learned`, `sinusoidal`). */
     struct alibi_eval_result stream;
+    /* The tokens of the stream, a contiguous passage, in windows of the training length. tokens ==
+     * 0: not asked for, or it is shorter than a window. */
+    struct alibi_eval_result passage;
+};
+
+struct alibi_compare_method {
+    char name[ALIBI_NAME_MAX];
+    int seeds;
+    struct alibi_compare_seed *seed; /* in the order asked for */
 };
 
 struct alibi_compare_result {
     struct alibi_config config; /* of every method, except its position */
     struct alibi_training training;
-    struct alibi_compare compare; /* as asked, with ascending lengths */
+    struct alibi_compare compare; /* as asked, with ascending lengths and at least one seed */
     struct alibi_corpus_info text;
     char tokenizer[ALIBI_NAME_MAX]; /* its type: "bytes", "bpe", "words" */
     bool own_valid;                 /* the validation split is a text of its own */
     struct alibi_builtin builtin;   /* which built-in text it is; bytes == 0: files */
+    double unigram_nll; /* of token frequencies on the scored tokens (alibi_corpus_unigram); 0: not
+                           known */
     int methods;
     struct alibi_compare_method *method;
 };
 
-/* Trains one model per method with the same data and seed, evaluates each at every length, and
+/* Trains one model per method and seed with the same data, evaluates each at every length, and
  * writes results.json, results.csv, report.html and recipe.json, which repeats it, into `dir`. A
- * comparison that was stopped resumes. ALIBI_BAD_INPUT if `dir` holds a different one. *out is
- * released with alibi_compare_free(). */
+ * comparison that was stopped resumes, and seeds can be added to one that is there. ALIBI_BAD_INPUT
+ * if `dir` holds a different one. *out is released with alibi_compare_free(). */
 ALIBI_API alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare *compare,
                                          const struct alibi_config *config,
                                          const struct alibi_training *training,

@@ -1,11 +1,14 @@
-/* compare.c - one model per position method, equal in everything else, tested at growing lengths
+/* compare.c - one model per position method and seed, equal in everything else, tested at growing
+ * lengths
  *
- *   for each method:  train (or resume) -> open the last checkpoint -> evaluate at each length,
- *                     again with a sliding window, then as one stream -> result.json after each
- *   then:             results.json, results.csv, report.html
+ *   for each seed, for each method:
+ *       train (or resume) -> open the last checkpoint -> evaluate at each length, again with a
+ *       sliding window, then as one stream and its tokens in windows -> result.json after each
+ *   then:
+ *       results.json, results.csv, report.html
  *
  * Every completed step is on disk before the next begins, so stopping at any moment loses at most
- * one step. */
+ * one step. Seeds are the outer loop: a comparison that is stopped early has some of them whole. */
 #include <string.h>
 
 #include "base/names.h"
@@ -14,18 +17,25 @@
 #include "report/report.h"
 #include "train/train.h"
 
-/* One method's part of a comparison. */
+/* The work of a comparison on one model. */
 struct job {
     alibi_device *device;
     const struct request *request;
     const alibi_corpus *corpus;
     const struct alibi_call *call;
+    const char *method;
     struct alibi_config config;
-    char *run, *path; /* the method's folder, its result.json */
-    struct alibi_compare_method *result;
+    struct alibi_training training; /* with the model's seed */
+    char *run, *path;               /* the model's folder, its result.json */
+    struct alibi_compare_seed *result;
 };
 
-static void raise_peak(struct alibi_compare_method *m, size_t bytes)
+static alibi_status save(const struct job *j)
+{
+    return result_write(j->result, j->method, j->path);
+}
+
+static void raise_peak(struct alibi_compare_seed *m, size_t bytes)
 {
     if (bytes > m->peak_bytes)
         m->peak_bytes = bytes;
@@ -35,11 +45,11 @@ static void raise_peak(struct alibi_compare_method *m, size_t bytes)
  * steps. Measurements of an earlier call are kept. */
 static alibi_status train(struct job *j, bool measured)
 {
-    struct alibi_compare_method *m = j->result;
+    struct alibi_compare_seed *m = j->result;
     struct alibi_device_info device;
     struct alibi_train_result r;
 
-    TRY_RETURN(alibi_train(j->device, &j->config, &j->request->training, j->corpus, j->run,
+    TRY_RETURN(alibi_train(j->device, &j->config, &j->training, j->corpus, j->run,
                            folder_exists(j->run), &r, j->call));
     if (measured)
         return ALIBI_OK;
@@ -48,13 +58,17 @@ static alibi_status train(struct job *j, bool measured)
     m->train_loss = r.loss;
     m->parameters = r.parameters;
     raise_peak(m, r.peak_bytes);
-    /* Speed and memory mean nothing without the device. The name is cleaned here so that it reads
-     * back as it was written. */
+    /* Speed and memory mean nothing without the device. Names are cleaned here so that they read
+     * back as they were written. */
     alibi_device_get_info(j->device, &device);
     memcpy(m->device, device.name, sizeof m->device);
+    memcpy(m->machine, device.machine, sizeof m->machine);
     line_clean(m->device);
+    line_clean(m->machine);
     m->precision = device.precision;
-    return result_write(m, j->path);
+    alibi_date(m->date);
+    snprintf(m->version, sizeof m->version, "%s", alibi_version());
+    return save(j);
 }
 
 /* alibi_model_open() takes an older checkpoint if the newest one cannot be read. Here that would
@@ -97,7 +111,7 @@ static struct alibi_call evaluation_call(const struct job *j)
 static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_protocol protocol)
 {
     const struct alibi_compare *c = &j->request->compare;
-    struct alibi_compare_method *r = j->result;
+    struct alibi_compare_seed *r = j->result;
     bool sliding = protocol == ALIBI_SLIDING;
     int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
     int *done = sliding ? &r->sliding_lengths : &r->lengths;
@@ -118,9 +132,9 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
                 eval.tokens = c->sliding_tokens;
         }
         if (length > longest && !sliding)
-            call_note(j->call, "%s: no value at length %lld, its positions end at %lld", r->name,
+            call_note(j->call, "%s: no value at length %lld, its positions end at %lld", j->method,
                       (long long)length, (long long)longest);
-        snprintf(task, sizeof task, "eval %s %lld%s", r->name, (long long)length,
+        snprintf(task, sizeof task, "eval %s %lld%s", j->method, (long long)length,
                  sliding ? " sliding" : "");
         if (length > longest || (sliding && length > eval.tokens))
             *result = result_none(length);
@@ -130,7 +144,7 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
         if (!sliding) /* the memory of a length is that of its main evaluation */
             raise_peak(r, result->peak_bytes);
         (*done)++;
-        TRY_RETURN(result_write(r, j->path));
+        TRY_RETURN(save(j));
     }
     return ALIBI_OK;
 }
@@ -138,7 +152,7 @@ static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_
 /* A method that cannot stream gets an entry without a value, so that it counts as done. */
 static alibi_status evaluate_stream(struct job *j, struct model *m)
 {
-    struct alibi_compare_method *r = j->result;
+    struct alibi_compare_seed *r = j->result;
     struct alibi_eval eval = { .protocol = ALIBI_STREAM,
                                .tokens = j->request->compare.stream_tokens };
     const struct alibi_call call = evaluation_call(j);
@@ -146,45 +160,120 @@ static alibi_status evaluate_stream(struct job *j, struct model *m)
 
     if (stream_check(m) != ALIBI_OK) {
         call_note(j->call, "%s: no value as a stream, its positions number the places in the text",
-                  r->name);
+                  j->method);
         r->stream = result_none(eval.tokens);
     } else {
-        snprintf(task, sizeof task, "eval %s stream", r->name);
+        snprintf(task, sizeof task, "eval %s stream", j->method);
         TRY_RETURN(
             evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &r->stream, &call));
     }
-    return result_write(r, j->path);
+    return save(j);
 }
 
-static bool needs_stream(const struct alibi_compare_method *m, const struct alibi_compare *c)
+/* The tokens of the stream in windows of the training length: what the stream is compared with. */
+static alibi_status evaluate_passage(struct job *j, struct model *m)
+{
+    int64_t targets = corpus_span(j->corpus, ALIBI_VALID).count - 1;
+    int64_t tokens = j->request->compare.stream_tokens;
+    struct alibi_eval eval = { .length = j->training.train_length, .contiguous = true };
+    const struct alibi_call call = evaluation_call(j);
+    char task[2 * ALIBI_NAME_MAX];
+
+    eval.tokens = tokens < targets ? tokens : targets;
+    snprintf(task, sizeof task, "eval %s passage", j->method);
+    if (eval.tokens < eval.length)
+        j->result->passage = result_none(eval.length);
+    else
+        TRY_RETURN(evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task,
+                                 &j->result->passage, &call));
+    return save(j);
+}
+
+static bool needs_passage(const struct alibi_compare_seed *m, const struct alibi_compare *c)
+{
+    return c->stream_tokens > 0 && m->passage.length == 0;
+}
+
+static bool needs_stream(const struct alibi_compare_seed *m, const struct alibi_compare *c)
 {
     return c->stream_tokens > 0 && m->stream.length == 0;
 }
 
-static bool is_complete(const struct alibi_compare_method *m, const struct alibi_compare *c)
+static bool is_complete(const struct alibi_compare_seed *m, const struct alibi_compare *c)
 {
     return m->lengths == c->lengths.count &&
            m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0) &&
-           !needs_stream(m, c);
+           !needs_stream(m, c) && !needs_passage(m, c);
 }
 
-/* Does the remaining work for method i, and adds its results to `result`, which is initialised. */
-static alibi_status run_method(alibi_device *device, const struct request *r, int i,
-                               const alibi_corpus *corpus, const char *dir,
-                               struct alibi_compare_method *result, const struct alibi_call *call)
+/* ---- one model after the other */
+
+/* Adds ", seed 2 of 3" to the tasks that a model's work reports. */
+struct labelled {
+    const struct alibi_call *call;
+    char label[48]; /* "" if there is one seed */
+};
+
+static void report_labelled(void *user, const struct alibi_progress *p)
+{
+    const struct labelled *l = user;
+    struct alibi_progress labelled = *p;
+    char task[4 * ALIBI_NAME_MAX];
+
+    snprintf(task, sizeof task, "%s%s", p->task, l->label);
+    labelled.task = task;
+    l->call->progress(l->call->user, &labelled);
+}
+
+static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
+{
+    const struct labelled *l = user;
+
+    l->call->log(l->call->user, level, line);
+}
+
+/* The folder of a model: the first seed has the method's name, as if it were the only one. */
+static alibi_status model_folder(char **out, const char *dir, const char *method, int64_t seed,
+                                 bool first)
+{
+    char name[ALIBI_NAME_MAX + 32];
+
+    snprintf(name, sizeof name, "%s-seed-%lld", method, (long long)seed);
+    return path_join(out, dir, first ? method : name);
+}
+
+/* Does the remaining work for method i and seed k, and adds the results to `result`, which is
+ * initialised. */
+static alibi_status run_model(alibi_device *device, const struct request *r, int i, int k,
+                              const alibi_corpus *corpus, const char *dir,
+                              struct alibi_compare_seed *result, const struct alibi_call *call)
 {
     alibi_status status;
-    struct job j = { .device = device, .request = r, .corpus = corpus, .call = call };
+    struct labelled labelled = { .call = call };
+    struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
+    struct job j = { .device = device,
+                     .request = r,
+                     .corpus = corpus,
+                     .call = &own,
+                     .method = r->compare.methods.at[i],
+                     .training = r->training,
+                     .result = result };
     alibi_model *model = NULL;
     bool measured;
 
-    j.result = result;
+    if (r->compare.seeds.count > 1)
+        snprintf(labelled.label, sizeof labelled.label, ", seed %d of %d", k + 1,
+                 r->compare.seeds.count);
+    own.user = &labelled;
+    own.progress = own.progress ? report_labelled : NULL;
+    own.log = own.log ? log_unchanged : NULL;
+    j.training.seed = r->compare.seeds.at[k];
     TRY(request_config(r, i, &j.config));
-    TRY(path_join(&j.run, dir, result->name));
+    TRY(model_folder(&j.run, dir, j.method, j.training.seed, k == 0));
     TRY(path_join(&j.path, j.run, NAME_RESULT));
     measured = file_exists(j.path);
     if (measured)
-        TRY(result_read(result, &r->compare.lengths, j.path));
+        TRY(result_read(result, j.method, &r->compare.lengths, j.path));
     if (is_complete(result, &r->compare))
         goto out;
     TRY(train(&j, measured));
@@ -194,6 +283,8 @@ static alibi_status run_method(alibi_device *device, const struct request *r, in
         TRY(evaluate_lengths(&j, model->model, ALIBI_SLIDING));
     if (needs_stream(result, &r->compare))
         TRY(evaluate_stream(&j, model->model));
+    if (needs_passage(result, &r->compare))
+        TRY(evaluate_passage(&j, model->model));
 out:
     alibi_model_free(model);
     mem_free(j.run);
@@ -201,36 +292,42 @@ out:
     return status;
 }
 
-/* Only one method's results are in memory at a time: those of the others would count as memory of
+/* Only one model's results are in memory at a time: those of the others would count as memory of
  * its training. */
-static alibi_status run_methods(alibi_device *device, const struct request *r,
-                                const alibi_corpus *corpus, const char *dir,
-                                const struct alibi_call *call)
+static alibi_status run_models(alibi_device *device, const struct request *r,
+                               const alibi_corpus *corpus, const char *dir,
+                               const struct alibi_call *call)
 {
     alibi_status status = ALIBI_OK;
+    int methods = r->compare.methods.count;
 
-    for (int i = 0; i < r->compare.methods.count && status == ALIBI_OK; i++) {
-        struct alibi_compare_method method;
+    for (int n = 0; n < r->compare.seeds.count * methods && status == ALIBI_OK; n++) {
+        struct alibi_compare_seed result;
+        int k = n / methods;
 
         if (call_stopped(call))
             return ALIBI_INTERRUPTED;
-        status = result_init(&method, r->compare.methods.at[i], r->compare.lengths.count);
+        status = result_init(&result, r->compare.seeds.at[k], r->compare.lengths.count);
         if (status == ALIBI_OK)
-            status = run_method(device, r, i, corpus, dir, &method, call);
-        result_fini(&method);
+            status = run_model(device, r, n % methods, k, corpus, dir, &result, call);
+        result_fini(&result);
     }
     return status;
 }
 
 /* ---- results */
 
-/* Every method is done; reads the results from the disk. */
+/* Every model is done; reads the results from the disk. */
 static alibi_status collect(struct alibi_compare_result **out, alibi_device *device,
                             const struct request *r, const alibi_corpus *corpus, const char *dir,
                             const struct alibi_call *call)
 {
     alibi_status status;
     struct alibi_compare_result *result = NULL;
+    const struct alibi_int_list *lengths = &r->compare.lengths;
+    const struct alibi_eval eval = { .length = lengths->at[0],
+                                     .tokens = r->compare.eval_tokens,
+                                     .block = lengths->at[lengths->count - 1] };
 
     TRY(NEW_ZERO_ARRAY(&result, 1, "the comparison's results"));
     TRY(NEW_ZERO_ARRAY(&result->method, r->compare.methods.count, "the comparison's results"));
@@ -240,13 +337,20 @@ static alibi_status collect(struct alibi_compare_result **out, alibi_device *dev
     result->builtin = r->builtin;
     result->own_valid = corpus_has_own_valid(corpus);
     alibi_corpus_get_info(corpus, ALIBI_ALL, &result->text);
+    TRY(alibi_corpus_unigram(corpus, ALIBI_VALID, &eval, &result->unigram_nll));
     snprintf(result->tokenizer, sizeof result->tokenizer, "%s",
              alibi_tokenizer_type(corpus_tokenizer(corpus)));
     for (int i = 0; i < r->compare.methods.count; i++) {
         struct alibi_compare_method *m = &result->method[result->methods++];
 
-        TRY(result_init(m, r->compare.methods.at[i], r->compare.lengths.count));
-        TRY(run_method(device, r, i, corpus, dir, m, call));
+        snprintf(m->name, sizeof m->name, "%s", r->compare.methods.at[i]);
+        TRY(NEW_ZERO_ARRAY(&m->seed, r->compare.seeds.count, "the comparison's results"));
+        for (int k = 0; k < r->compare.seeds.count; k++) {
+            struct alibi_compare_seed *seed = &m->seed[m->seeds++];
+
+            TRY(result_init(seed, r->compare.seeds.at[k], r->compare.lengths.count));
+            TRY(run_model(device, r, i, k, corpus, dir, seed, call));
+        }
     }
     *out = result;
     result = NULL;
@@ -290,7 +394,7 @@ alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare 
     TRY(folder_create(dir));
     TRY(lock_take(&lock, dir));
     TRY(request_enter(&request, dir));
-    TRY(run_methods(device, &request, corpus, dir, call));
+    TRY(run_models(device, &request, corpus, dir, call));
     TRY(collect(&result, device, &request, corpus, dir, call));
     TRY(write_report(result, dir, NAME_RESULTS, report_json));
     TRY(write_report(result, dir, "results.csv", report_csv));
@@ -310,8 +414,11 @@ void alibi_compare_free(struct alibi_compare_result *result)
 {
     if (!result)
         return;
-    for (int i = 0; i < result->methods; i++)
-        result_fini(&result->method[i]);
+    for (int i = 0; i < result->methods; i++) {
+        for (int k = 0; k < result->method[i].seeds; k++)
+            result_fini(&result->method[i].seed[k]);
+        mem_free(result->method[i].seed);
+    }
     mem_free(result->method);
     mem_free(result);
 }

@@ -2,7 +2,8 @@
  *
  *   dir/recipe.json          the request; text.json: its text and tokenizer (request.c)
  *   dir/<method>/            the training run, and result.json: its results so far (result.c)
- *   dir/results.json, results.csv, report.html   once every method is done (compare.c) */
+ *   dir/<method>-seed-<n>/   the same for every seed after the first
+ *   dir/results.json, results.csv, report.html   once every model is done (compare.c) */
 #ifndef COMPARE_H
 #define COMPARE_H
 
@@ -11,11 +12,11 @@
 /* ---- request (request.c) */
 
 struct request {
-    struct alibi_compare compare; /* lengths ascending, each once */
-    struct alibi_config asked;    /* as given, with the training length set */
-    struct alibi_config config;   /* resolved; its position is the first method's */
-    struct alibi_training training;
-    struct alibi_builtin builtin; /* bytes == 0: the text is files */
+    struct alibi_compare compare;   /* lengths ascending, each once; seeds: at least one */
+    struct alibi_config asked;      /* as given, with the training length set */
+    struct alibi_config config;     /* resolved; its position is the first method's */
+    struct alibi_training training; /* its seed is the first one */
+    struct alibi_builtin builtin;   /* bytes == 0: the text is files */
     int64_t text, files; /* checksums of the corpus: all of it, and without a --valid text */
     int64_t tokenizer;   /* checksum of its tokenizer */
     int64_t ids;         /* of the tokenizer */
@@ -26,8 +27,8 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
                           const struct alibi_config *config, const struct alibi_training *training,
                           const alibi_corpus *corpus);
 
-/* Makes `dir` the folder of this request. ALIBI_BAD_INPUT names the first difference if it already
- * holds another comparison. */
+/* Makes `dir` the folder of this request. It may hold the same comparison with the first of these
+ * seeds. ALIBI_BAD_INPUT names the first difference if it holds another comparison. */
 alibi_status request_enter(const struct request *r, const char *dir);
 
 /* The configuration of method i as asked, with derived values still 0. It can be resolved. */
@@ -37,18 +38,18 @@ alibi_status request_config(const struct request *r, int i, struct alibi_config 
 
 /* Memory for an evaluation at each of `count` lengths, with and without a sliding window. It is
  * allocated at once, so that the peak memory of a training does not depend on progress. */
-alibi_status result_init(struct alibi_compare_method *m, const char *name, int count);
-void result_fini(struct alibi_compare_method *m);
+alibi_status result_init(struct alibi_compare_seed *s, int64_t seed, int count);
+void result_fini(struct alibi_compare_seed *s);
 
 /* The entry of a length at which a method is not defined: no tokens, every number NaN. */
 struct alibi_eval_result result_none(int64_t length);
 
-alibi_status result_write(const struct alibi_compare_method *m, const char *path);
+alibi_status result_write(const struct alibi_compare_seed *s, const char *method, const char *path);
 
-/* Reads into an initialised method. ALIBI_BAD_INPUT if the file is damaged, belongs to another
- * method or has other lengths than the first of these. Files that predate streams or device names
- * give the cost of training and no evaluations. */
-alibi_status result_read(struct alibi_compare_method *m, const struct alibi_int_list *lengths,
-                         const char *path);
+/* Reads into initialised results. ALIBI_BAD_INPUT if the file is damaged, belongs to another method
+ * or seed or has other lengths than the first of these. Files of versions that had no seeds give
+ * the cost of training and no evaluations. */
+alibi_status result_read(struct alibi_compare_seed *s, const char *method,
+                         const struct alibi_int_list *lengths, const char *path);
 
 #endif

@@ -34,18 +34,18 @@ static alibi_status check_methods(struct alibi_name_list *methods)
     return ALIBI_OK;
 }
 
-static alibi_status check_lengths(const struct alibi_int_list *lengths)
+/* 1 to ALIBI_LIST_MAX numbers of at least `least`, each once. */
+static alibi_status check_list(const struct alibi_int_list *list, const char *name, int64_t least)
 {
-    if (lengths->count < 1 || lengths->count > ALIBI_LIST_MAX)
-        return fail(ALIBI_USAGE, "lengths: %d given; give 1 to %d", lengths->count, ALIBI_LIST_MAX);
-    for (int i = 0; i < lengths->count; i++) {
-        if (lengths->at[i] < 1)
-            return fail(ALIBI_USAGE, "lengths: %lld is not a length; each must be at least 1",
-                        (long long)lengths->at[i]);
+    if (list->count < 1 || list->count > ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "%s: %d given; give 1 to %d", name, list->count, ALIBI_LIST_MAX);
+    for (int i = 0; i < list->count; i++) {
+        if (list->at[i] < least)
+            return fail(ALIBI_USAGE, "%s: %lld is out of range; each must be at least %lld", name,
+                        (long long)list->at[i], (long long)least);
         for (int j = 0; j < i; j++)
-            if (lengths->at[i] == lengths->at[j])
-                return fail(ALIBI_USAGE, "lengths: %lld is listed twice",
-                            (long long)lengths->at[i]);
+            if (list->at[i] == list->at[j])
+                return fail(ALIBI_USAGE, "%s: %lld is listed twice", name, (long long)list->at[i]);
     }
     return ALIBI_OK;
 }
@@ -115,6 +115,14 @@ static alibi_status resolve(struct request *r)
     return alibi_config_resolve(&r->config);
 }
 
+/* A list of seeds replaces the seed of training, and one seed is a list of one. */
+static void settle_seeds(struct alibi_compare *compare, struct alibi_training *training)
+{
+    if (compare->seeds.count == 0)
+        compare->seeds = (struct alibi_int_list){ 1, { training->seed } };
+    training->seed = compare->seeds.at[0];
+}
+
 alibi_status request_init(struct request *r, const struct alibi_compare *compare,
                           const struct alibi_config *config, const struct alibi_training *training,
                           const alibi_corpus *corpus)
@@ -131,7 +139,9 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
     r->training.eval_tokens = compare->eval_tokens;
     TRY_RETURN(training_check(training));
     TRY_RETURN(check_methods(&r->compare.methods));
-    TRY_RETURN(check_lengths(&r->compare.lengths));
+    TRY_RETURN(check_list(&r->compare.lengths, "lengths", 1));
+    settle_seeds(&r->compare, &r->training);
+    TRY_RETURN(check_list(&r->compare.seeds, "seeds", 0));
     sort_lengths(&r->compare.lengths);
     r->ids = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
     r->asked.train_length = training->train_length;
@@ -150,8 +160,10 @@ static const struct alibi_option options[] = {
       "LIST", "position methods, in the order of the report" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, 1 << 24, NULL, "64,128,256,512,1024", "LIST",
       "lengths to test at" },
+    { "seeds", ALIBI_OPTION_INTS, AT(seeds), 0, 0x1p62, NULL, NULL, "LIST",
+      "train each method once from each of these seeds; without it once, from --seed" },
     { "eval-tokens", ALIBI_OPTION_INT, AT(eval_tokens), 0, 1e15, NULL, "65536", "N",
-      "tokens scored per method and length at most; 0: the whole validation split" },
+      "tokens scored per method and length, spread over the validation split; 0: all of it" },
     { "sliding-tokens", ALIBI_OPTION_INT, AT(sliding_tokens), 0, 1e15, NULL, "16384", "N",
       "tokens scored again with a sliding window, which advances by half its length; 0: none" },
     { "stream-tokens", ALIBI_OPTION_INT, AT(stream_tokens), 0, 1e15, NULL, "8192", "N",
@@ -212,7 +224,9 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
     TRY_RETURN(alibi_options_init(groups, GROUPS));
     held->builtin.bytes = 0;
     TRY_RETURN(options_parse(groups, GROUPS, bytes, length, path));
-    if (check_methods(&held->compare.methods) != ALIBI_OK || resolve(held) != ALIBI_OK)
+    settle_seeds(&held->compare, &held->training);
+    if (check_methods(&held->compare.methods) != ALIBI_OK ||
+        check_list(&held->compare.seeds, "seeds", 0) != ALIBI_OK || resolve(held) != ALIBI_OK)
         return fail_context(ALIBI_BAD_INPUT, "'%s'", path);
     return ALIBI_OK;
 }
@@ -282,7 +296,16 @@ out:
     return status;
 }
 
-static alibi_status check_recipe(const struct request *asked, const char *dir, const char *path)
+/* Whether the seeds asked for are those held and others after them. */
+static bool adds_seeds(const struct alibi_int_list *held, const struct alibi_int_list *asked)
+{
+    return held->count < asked->count &&
+           memcmp(held->at, asked->at, (size_t)held->count * sizeof held->at[0]) == 0;
+}
+
+/* *added: the folder holds the same comparison with fewer seeds. */
+static alibi_status check_recipe(const struct request *asked, const char *dir, const char *path,
+                                 bool *added)
 {
     alibi_status status;
     char *bytes = NULL;
@@ -297,6 +320,9 @@ static alibi_status check_recipe(const struct request *asked, const char *dir, c
         goto out;
     }
     TRY(parse_recipe(&held, asked, bytes, length, path));
+    *added = adds_seeds(&held.compare.seeds, &asked->compare.seeds);
+    if (*added)
+        held.compare.seeds = asked->compare.seeds;
     TRY(compare_requests(&held, asked, dir, path));
 out:
     json_decref(json);
@@ -304,12 +330,16 @@ out:
     return status;
 }
 
+/* One seed is that of training, so that --seed beside the recipe has an effect. */
 static alibi_status write_recipe(const struct request *r, const char *path)
 {
     alibi_status status;
     struct text json = { 0 };
+    struct request asked = *r;
 
-    TRY(format_recipe(r, &r->asked, &json));
+    if (asked.compare.seeds.count == 1)
+        asked.compare.seeds.count = 0;
+    TRY(format_recipe(&asked, &r->asked, &json));
     TRY(file_replace(path, json.data, json.length));
 out:
     text_free(&json);
@@ -366,15 +396,15 @@ alibi_status request_enter(const struct request *r, const char *dir)
 {
     alibi_status status;
     char *recipe = NULL, *text = NULL;
-    bool entered;
+    bool entered, added = false;
 
     TRY(path_join(&recipe, dir, NAME_RECIPE));
     TRY(path_join(&text, dir, NAME_COMPARED_TEXT));
     entered = file_exists(recipe);
     if (entered)
-        TRY(check_recipe(r, dir, recipe));
+        TRY(check_recipe(r, dir, recipe, &added));
     TRY(file_exists(text) ? check_text_file(r, dir, text) : write_text(r, text));
-    if (!entered)
+    if (!entered || added)
         TRY(write_recipe(r, recipe));
 out:
     mem_free(text);

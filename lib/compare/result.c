@@ -1,4 +1,4 @@
-/* result.c - the results of a method so far, so that an interrupted comparison resumes
+/* result.c - the results of one training so far, so that an interrupted comparison resumes
  *
  * result.json is a sealed file. Tables of fields name the numbers in it; writing and reading both
  * follow them. Numbers read back exactly. null is infinity (a perplexity that overflowed), or a
@@ -20,15 +20,16 @@ struct field {
 };
 
 /* clang-format off */
-#define METHOD(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_compare_method, name) }
+#define TRAINED(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_compare_seed, name) }
 #define EVAL(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_result, name) }
+#define PART(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_eval_part, name) }
 #define BIN(kind, name) { #name, FIELD_##kind, offsetof(struct alibi_position_loss, name) }
 /* clang-format on */
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-static const struct field method_fields[] = {
-    METHOD(REAL, train_tokens_per_s), METHOD(REAL, train_seconds), METHOD(REAL, train_loss),
-    METHOD(SIZE, peak_bytes),         METHOD(INT, parameters),
+static const struct field training_fields[] = {
+    TRAINED(REAL, train_tokens_per_s), TRAINED(REAL, train_seconds), TRAINED(REAL, train_loss),
+    TRAINED(SIZE, peak_bytes),         TRAINED(INT, parameters),
 };
 
 static const struct field eval_fields[] = {
@@ -37,26 +38,29 @@ static const struct field eval_fields[] = {
     EVAL(REAL, bits_per_byte),  EVAL(INT, tokens),      EVAL(INT, words),
     EVAL(INT, bytes),           EVAL(REAL, seconds),    EVAL(REAL, tokens_per_s),
     EVAL(SIZE, peak_bytes),     EVAL(REAL, tiles_used), EVAL(REAL, attention_seconds),
+    EVAL(INT, block),           EVAL(INT, blocks),      EVAL(INT, start),
+    EVAL(INT, available),
 };
 
 static const struct field bin_fields[] = { BIN(INT, first), BIN(INT, last), BIN(INT, tokens),
                                            BIN(REAL, nll) };
 
-/* ---- a method's results */
+static const struct field part_fields[] = { PART(INT, tokens), PART(REAL, nll) };
 
-alibi_status result_init(struct alibi_compare_method *m, const char *name, int count)
+/* ---- the results of one training */
+
+alibi_status result_init(struct alibi_compare_seed *s, int64_t seed, int count)
 {
-    *m = (struct alibi_compare_method){ 0 };
-    snprintf(m->name, sizeof m->name, "%s", name);
-    TRY_RETURN(NEW_ZERO_ARRAY(&m->by_length, count, "a method's results"));
-    return NEW_ZERO_ARRAY(&m->sliding, count, "a method's results");
+    *s = (struct alibi_compare_seed){ .seed = seed };
+    TRY_RETURN(NEW_ZERO_ARRAY(&s->by_length, count, "a method's results"));
+    return NEW_ZERO_ARRAY(&s->sliding, count, "a method's results");
 }
 
-void result_fini(struct alibi_compare_method *m)
+void result_fini(struct alibi_compare_seed *s)
 {
-    mem_free(m->by_length);
-    mem_free(m->sliding);
-    *m = (struct alibi_compare_method){ 0 };
+    mem_free(s->by_length);
+    mem_free(s->sliding);
+    *s = (struct alibi_compare_seed){ 0 };
 }
 
 struct alibi_eval_result result_none(int64_t length)
@@ -104,30 +108,46 @@ static void write_evals(struct json_writer *w, const char *key,
             json_write_end(w);
         }
         json_write_end(w);
+        json_write_array_line(w, "parts");
+        for (int k = 0; k < evals[i].parts; k++) {
+            json_write_object_line(w, NULL);
+            write_fields(w, part_fields, COUNT(part_fields), &evals[i].part[k]);
+            json_write_end(w);
+        }
+        json_write_end(w);
         json_write_end(w);
     }
     json_write_end(w);
 }
 
-alibi_status result_write(const struct alibi_compare_method *m, const char *path)
+/* null: not known, and the file is not taken for one that predates such names. */
+static void write_name(struct json_writer *w, const char *key, const char *name)
+{
+    if (name[0] != '\0')
+        json_write_string(w, key, name);
+    else
+        json_write_null(w, key);
+}
+
+alibi_status result_write(const struct alibi_compare_seed *s, const char *method, const char *path)
 {
     alibi_status status;
     struct text json = { 0 };
     struct json_writer w = json_writer(&json);
 
     json_write_object(&w, NULL);
-    json_write_string(&w, "name", m->name);
-    write_fields(&w, method_fields, COUNT(method_fields), m);
-    if (m->device[0] != '\0') {
-        json_write_string(&w, "device", m->device);
-        json_write_string(&w, "precision", alibi_precision_name(m->precision));
-    } else { /* present, so that the file is not taken for one that predates devices */
-        json_write_null(&w, "device");
-        json_write_null(&w, "precision");
-    }
-    write_evals(&w, "by_length", m->by_length, m->lengths);
-    write_evals(&w, "sliding", m->sliding, m->sliding_lengths);
-    write_evals(&w, "stream", &m->stream, m->stream.length > 0 ? 1 : 0);
+    json_write_string(&w, "name", method);
+    json_write_int(&w, "seed", s->seed);
+    write_fields(&w, training_fields, COUNT(training_fields), s);
+    write_name(&w, "device", s->device);
+    write_name(&w, "precision", s->device[0] != '\0' ? alibi_precision_name(s->precision) : "");
+    write_name(&w, "machine", s->machine);
+    write_name(&w, "date", s->date);
+    write_name(&w, "version", s->version);
+    write_evals(&w, "by_length", s->by_length, s->lengths);
+    write_evals(&w, "sliding", s->sliding, s->sliding_lengths);
+    write_evals(&w, "stream", &s->stream, s->stream.length > 0 ? 1 : 0);
+    write_evals(&w, "passage", &s->passage, s->passage.length > 0 ? 1 : 0);
     json_write_seal(&w);
     status = sealed_write(path, &json);
     text_free(&json);
@@ -159,26 +179,39 @@ static alibi_status read_fields(const json_t *object, const struct field *fields
     return ALIBI_OK;
 }
 
-static alibi_status read_device(const json_t *file, struct alibi_compare_method *m,
-                                const char *path)
+/* A name that is null or, in a file of an older version, absent is empty. */
+static alibi_status read_name(const json_t *file, const char *key, char *name, size_t size,
+                              const char *path)
 {
-    const char *device, *precision;
+    const json_t *value = json_object_get(file, key);
+    const char *text;
+
+    name[0] = '\0';
+    if (value == NULL || json_is_null(value))
+        return ALIBI_OK;
+    TRY_RETURN(json_get_text(file, key, &text, path));
+    if (strlen(text) >= size)
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is longer than %zu bytes", path, key, size - 1);
+    memcpy(name, text, strlen(text) + 1);
+    return ALIBI_OK;
+}
+
+static alibi_status read_origin(const json_t *file, struct alibi_compare_seed *s, const char *path)
+{
+    char precision[ALIBI_NAME_MAX], device[sizeof s->device];
     int p = ALIBI_FP32;
 
-    if (json_is_null(json_object_get(file, "device")))
-        return ALIBI_OK;
-    TRY_RETURN(json_get_text(file, "device", &device, path));
-    TRY_RETURN(json_get_text(file, "precision", &precision, path));
-    if (strlen(device) >= sizeof m->device)
-        return fail(ALIBI_BAD_INPUT, "'%s': 'device' is longer than %zu bytes", path,
-                    sizeof m->device - 1);
-    while (p <= ALIBI_BF16 && strcmp(precision, alibi_precision_name(p)) != 0)
+    TRY_RETURN(read_name(file, "device", device, sizeof device, path));
+    TRY_RETURN(read_name(file, "precision", precision, sizeof precision, path));
+    while (device[0] != '\0' && p <= ALIBI_BF16 && strcmp(precision, alibi_precision_name(p)) != 0)
         p++;
     if (p > ALIBI_BF16)
         return fail(ALIBI_BAD_INPUT, "'%s': 'precision' is neither fp32 nor bf16", path);
-    memcpy(m->device, device, strlen(device) + 1);
-    m->precision = p;
-    return ALIBI_OK;
+    memcpy(s->device, device, sizeof device);
+    s->precision = device[0] != '\0' ? p : 0;
+    TRY_RETURN(read_name(file, "machine", s->machine, sizeof s->machine, path));
+    TRY_RETURN(read_name(file, "date", s->date, sizeof s->date, path));
+    return read_name(file, "version", s->version, sizeof s->version, path);
 }
 
 /* An array of at most `most` members. */
@@ -197,7 +230,7 @@ static alibi_status read_evals(const json_t *file, const char *key, enum alibi_p
                                struct alibi_eval_result *evals, int *count,
                                const struct alibi_int_list *lengths, const char *path)
 {
-    const json_t *array, *bins;
+    const json_t *array, *bins, *parts;
 
     TRY_RETURN(read_array(file, key, lengths ? lengths->count : 1, &array, count, path));
     for (int i = 0; i < *count; i++) {
@@ -210,6 +243,10 @@ static alibi_status read_evals(const json_t *file, const char *key, enum alibi_p
         for (int b = 0; b < e->bins; b++)
             TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
                                    &e->by_position[b], path));
+        TRY_RETURN(read_array(object, "parts", ALIBI_EVAL_PARTS, &parts, &e->parts, path));
+        for (int k = 0; k < e->parts; k++)
+            TRY_RETURN(read_fields(json_array_get(parts, (size_t)k), part_fields,
+                                   COUNT(part_fields), &e->part[k], path));
         if (lengths && e->length != lengths->at[i])
             return fail(ALIBI_BAD_INPUT, "'%s': entry %d of '%s' has length %lld, not %lld", path,
                         i, key, (long long)e->length, (long long)lengths->at[i]);
@@ -219,29 +256,38 @@ static alibi_status read_evals(const json_t *file, const char *key, enum alibi_p
     return ALIBI_OK;
 }
 
-alibi_status result_read(struct alibi_compare_method *m, const struct alibi_int_list *lengths,
-                         const char *path)
+alibi_status result_read(struct alibi_compare_seed *s, const char *method,
+                         const struct alibi_int_list *lengths, const char *path)
 {
     alibi_status status;
     json_t *file = NULL;
     const char *name;
+    bool current;
+    int64_t seed = s->seed;
     int streams;
 
     TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
     TRY(json_get_text(file, "name", &name, path));
-    if (strcmp(name, m->name) != 0) {
-        status = fail(ALIBI_BAD_INPUT, "'%s' holds the results of '%s', not of '%s'; remove it",
-                      path, name, m->name);
+    /* Older versions had one seed, and scored other tokens: their evaluations are repeated. */
+    current = json_object_get(file, "seed") != NULL;
+    if (current)
+        TRY(json_get_int(file, "seed", INT64_MIN, INT64_MAX, &seed, path));
+    if (strcmp(name, method) != 0 || seed != s->seed) {
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' holds the results of '%s' with seed %lld, not of '%s' with seed %lld; "
+                      "remove it",
+                      path, name, (long long)seed, method, (long long)s->seed);
         goto out;
     }
-    TRY(read_fields(file, method_fields, COUNT(method_fields), m, path));
-    if (json_object_get(file, "stream") == NULL || json_object_get(file, "device") == NULL)
-        goto out; /* it predates streams or device names */
-    TRY(read_device(file, m, path));
-    TRY(read_evals(file, "by_length", ALIBI_NONOVERLAPPING, m->by_length, &m->lengths, lengths,
+    TRY(read_fields(file, training_fields, COUNT(training_fields), s, path));
+    TRY(read_origin(file, s, path));
+    if (!current)
+        goto out;
+    TRY(read_evals(file, "by_length", ALIBI_NONOVERLAPPING, s->by_length, &s->lengths, lengths,
                    path));
-    TRY(read_evals(file, "sliding", ALIBI_SLIDING, m->sliding, &m->sliding_lengths, lengths, path));
-    TRY(read_evals(file, "stream", ALIBI_STREAM, &m->stream, &streams, NULL, path));
+    TRY(read_evals(file, "sliding", ALIBI_SLIDING, s->sliding, &s->sliding_lengths, lengths, path));
+    TRY(read_evals(file, "stream", ALIBI_STREAM, &s->stream, &streams, NULL, path));
+    TRY(read_evals(file, "passage", ALIBI_NONOVERLAPPING, &s->passage, &streams, NULL, path));
 out:
     json_decref(file);
     return status;

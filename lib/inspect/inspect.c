@@ -148,7 +148,7 @@ out:
  * none yet. */
 static alibi_status add_progress(struct page *p, const char *folder, const char *method)
 {
-    static const char *const protocols[] = { "by_length", "sliding", "stream" };
+    static const char *const protocols[] = { "by_length", "sliding", "stream", "passage" };
     alibi_status status;
     char *run = NULL, *path = NULL;
     struct step_folder *folders = NULL;
@@ -164,7 +164,7 @@ static alibi_status add_progress(struct page *p, const char *folder, const char 
         step = folders[i].complete ? folders[i].step : 0;
     if (file_exists(path))
         TRY(json_read(&result, path));
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         evaluations += (int64_t)json_array_size(json_object_get(result, protocols[i]));
     page_open(p, method);
     page_int(p, "step", step);
@@ -184,7 +184,7 @@ static alibi_status inspect_unfinished(struct page *p, const char *folder)
     char *path = NULL;
     json_t *recipe = NULL, *method;
     int64_t steps, sliding, stream, lengths;
-    size_t i;
+    size_t i, seeds;
 
     TRY(path_join(&path, folder, NAME_RECIPE));
     TRY(json_read(&recipe, path));
@@ -194,13 +194,25 @@ static alibi_status inspect_unfinished(struct page *p, const char *folder)
     stream = json_integer_value(json_object_get(recipe, "stream_tokens")); /* 0 in older ones */
     begin_kind(p, "unfinished comparison", folder);
     page_int(p, "steps", steps);
-    page_int(p, "evaluations", lengths * (sliding > 0 ? 2 : 1) + (stream > 0 ? 1 : 0));
+    page_int(p, "evaluations", lengths * (sliding > 0 ? 2 : 1) + (stream > 0 ? 2 : 0));
     page_open(p, p->json ? "done" : "of these are done");
-    json_array_foreach(json_object_get(recipe, "methods"), i, method)
-    {
-        if (json_is_string(method))
-            TRY(add_progress(p, folder, json_string_value(method)));
-    }
+    /* The first seed has the name of the method; an older recipe, or one seed, has no list. */
+    seeds = json_array_size(json_object_get(recipe, "seeds"));
+    for (size_t k = 0; k < (seeds > 0 ? seeds : 1); k++)
+        json_array_foreach(json_object_get(recipe, "methods"), i, method)
+        {
+            json_int_t seed =
+                json_integer_value(json_array_get(json_object_get(recipe, "seeds"), k));
+            const char *of = k > 0 ? "-seed-" : "";
+            char name[2 * ALIBI_NAME_MAX], number[24] = "";
+
+            if (k > 0)
+                snprintf(number, sizeof number, "%lld", (long long)seed);
+            if (json_is_string(method) &&
+                snprintf(name, sizeof name, "%s%s%s", json_string_value(method), of, number) <
+                    (int)sizeof name)
+                TRY(add_progress(p, folder, name));
+        }
     page_close(p);
 out:
     json_decref(recipe);

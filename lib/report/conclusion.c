@@ -1,49 +1,78 @@
 /* conclusion.c - the results in sentences
  *
- * Two perplexities differ if they are at least half a percent and more than two standard errors
- * apart; otherwise they are level. The errors of two evaluations on the same text are treated as
- * independent, which makes "level" more likely.
+ * One rule for every method and every pair of values a and b, which are mean losses in nats:
+ *
+ *   d = a - b, paired part by part of the text (alibi_eval_difference) and seed by seed
+ *   error^2 = (error of the text)^2 + sd^2 / S       sd: of d over the S seeds, if S > 1
+ *   |d| <= 2 error, or |d| < 0.005:  no measurable change; otherwise perplexity is exp(d) times b's
  *
  * `home` is the longest test length up to the training length, or the shortest of all. `far` is the
- * longest length past it at which some method has a finite value. */
+ * longest length past it at which some method has a finite value. A method that has learned nothing
+ * is named as such, and nothing else is said about it. */
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "report/parts.h"
 
-/* How one value compares with another: their ratio, and whether they differ at all. */
+/* A value against another: d of the rule above and its error. NaN: one of them is missing. */
 struct change {
-    double ratio;
+    double d, error;
     bool differs;
 };
 
-static struct change compare(const struct alibi_eval_result *a, const struct alibi_eval_result *b)
+static struct change change_of(double d, double error)
 {
-    double ratio = a->ppl / b->ppl;
-    double error = hypot(isfinite(a->standard_error) ? a->standard_error : 0,
-                         isfinite(b->standard_error) ? b->standard_error : 0);
-
-    return (struct change){ ratio, !(fabs(log(ratio)) <= 2 * error || fabs(ratio - 1) < 0.005) };
+    return (struct change){ d, error, fabs(d) >= 0.005 && fabs(d) > 2 * error };
 }
 
-static bool is_worse(struct change c)
+/* One seed. An infinite perplexity is above every other; without parts the errors of the two are
+ * taken as independent, which can only hide a difference. */
+static void compare_seed(const struct alibi_eval_result *a, const struct alibi_eval_result *b,
+                         double *d, double *error)
 {
-    return c.differs && c.ratio > 1;
+    if (alibi_eval_difference(a, b, d, error))
+        return;
+    *d = isinf(a->ppl) && !isinf(b->ppl) ? INFINITY : a->nll - b->nll;
+    *error = hypot(isfinite(a->standard_error) ? a->standard_error : 0,
+                   isfinite(b->standard_error) ? b->standard_error : 0);
 }
+
+/* Method m at a length against another method at another length. */
+static struct change compare(const struct view *v, int m, int64_t length, int other,
+                             int64_t other_length)
+{
+    const struct alibi_compare_method *method = v->result->method;
+    double mean = 0, squares = 0, errors = 0;
+    int seeds = 0;
+
+    for (int k = 0; k < method[m].seeds && k < method[other].seeds; k++) {
+        const struct alibi_eval_result *a = view_seed(v, m, k, length);
+        const struct alibi_eval_result *b = view_seed(v, other, k, other_length);
+        double d, error, step;
+
+        if (a == NULL || b == NULL)
+            continue;
+        compare_seed(a, b, &d, &error);
+        step = d - mean;
+        mean += step / ++seeds;
+        squares += step * (d - mean);
+        errors += error;
+    }
+    if (seeds == 0)
+        return change_of(NAN, NAN);
+    if (!isfinite(mean)) /* a perplexity that overflowed */
+        return change_of(mean, 0);
+    return change_of(mean,
+                     hypot(errors / seeds, seeds > 1 ? sqrt(squares / (seeds - 1) / seeds) : 0));
+}
+
+/* ---- lengths and values */
 
 /* Not missing and not NaN; an infinite value counts. */
 static bool has_ppl(const struct view *v, int method, int64_t length)
 {
     return view_ppl(v, method, length) > 0;
-}
-
-static int64_t home_length(const struct view *v)
-{
-    int64_t home = v->lengths > 0 ? v->length[0] : 0;
-
-    for (int i = 0; i < v->lengths; i++)
-        if (v->length[i] <= v->train_length)
-            home = v->length[i];
-    return home;
 }
 
 /* The longest length past `home` at which the method has a value, or any method has a finite one
@@ -56,189 +85,163 @@ static int64_t far_length(const struct view *v, int method, int64_t home)
     return 0;
 }
 
-static bool has_change(const struct view *v, int method, int64_t home, int64_t far)
+/* ---- numbers in words */
+
+/* "6.0 ± 0.4%": as many decimals as the error has digits. */
+static void append_percent(struct text *out, double percent, double error)
 {
-    return has_ppl(v, method, home) && isfinite(view_ppl(v, method, home)) &&
-           has_ppl(v, method, far);
+    int decimals = error < 0.095 ? 2 : error < 9.5 ? 1 : 0;
+
+    text_append(out, "%s ± %s%%", show_real(percent, decimals).text,
+                show_real(error, decimals).text);
 }
 
-static struct change change_of(const struct view *v, int method, int64_t home, int64_t far)
+/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high", "no measurable change" */
+static void append_change(struct text *out, struct change c)
 {
-    if (!has_change(v, method, home, far))
-        return (struct change){ 1, false };
-    return compare(view_at(v, method, far), view_at(v, method, home));
-}
+    double ratio = exp(c.d), error = ratio * c.error;
 
-/* The method that loses most from `home` to its last length; -1 if none loses. */
-static int worst_method(const struct view *v, int64_t home)
-{
-    double highest = 1;
-    int worst = -1;
-
-    for (int m = 0; m < v->methods; m++) {
-        struct change c = change_of(v, m, home, far_length(v, m, home));
-        if (c.differs && c.ratio > highest) {
-            highest = c.ratio;
-            worst = m;
-        }
-    }
-    return worst;
-}
-
-static void append_percent(struct text *out, double percent)
-{
-    text_append(out, percent < 0.95 ? "%.1f%%" : "%.0f%%", percent);
-}
-
-/* "is 4% better at 2048", "is 3.1 times worse at 2048" */
-static void append_change(struct text *out, struct change c, int64_t at)
-{
-    if (isinf(c.ratio)) {
-        text_append(out, "has no finite perplexity");
-    } else if (!c.differs) {
-        text_append(out, "is as good");
-    } else if (c.ratio >= 10) {
-        text_append(out, "is %s times worse", show_count(c.ratio).text);
-    } else if (c.ratio >= 2) {
-        text_append(out, "is %.1f times worse", c.ratio);
+    if (!c.differs) {
+        text_append(out, "no measurable change");
+    } else if (isinf(ratio)) {
+        text_append(out, "no longer finite");
+    } else if (ratio >= 10) {
+        text_append(out, "%s ± %s times as high", show_count(ratio).text, show_count(error).text);
+    } else if (ratio >= 2) {
+        text_append(out, "%s ± %s times as high", show_real(ratio, error < 0.095 ? 2 : 1).text,
+                    show_real(error, error < 0.095 ? 2 : 1).text);
     } else {
-        text_append(out, "is ");
-        append_percent(out, 100 * fabs(c.ratio - 1));
-        text_append(out, c.ratio < 1 ? " better" : " worse");
+        append_percent(out, 100 * fabs(ratio - 1), 100 * error);
+        text_append(out, ratio < 1 ? " lower" : " higher");
     }
-    text_append(out, " at %lld", (long long)at);
 }
 
-/* ---- headline */
+/* ---- headline: the change of every method from home to far */
 
-/* The methods that a sentence is about. */
-struct group {
-    int count;
-    int method[ALIBI_LIST_MAX];
+struct ranked {
+    int method;
+    struct change change;
 };
 
-/* All methods that do not get worse; if all do, the best one at `far`. */
-static struct group headline_group(const struct view *v, int64_t home, int64_t far)
+/* From the largest decrease to the largest increase; methods that are equal keep their order. */
+static int by_change(const void *a, const void *b)
 {
-    struct group g = { 0 };
+    const struct ranked *p = a, *q = b;
 
-    for (int m = 0; m < v->methods; m++)
-        if (has_change(v, m, home, far) && !is_worse(change_of(v, m, home, far)))
-            g.method[g.count++] = m;
-    if (g.count == 0)
-        g.method[g.count++] = view_best(v, far, -1);
-    return g;
+    if (p->change.d != q->change.d)
+        return p->change.d < q->change.d ? -1 : 1;
+    return p->method - q->method;
 }
 
-/* "alibi", "alibi and rotary", "alibi, rotary and t5" */
-static void append_names(struct text *out, const struct view *v, const struct group *g)
+static int rank_changes(struct ranked ranked[ALIBI_LIST_MAX], const struct view *v, int64_t home,
+                        int64_t far)
 {
-    for (int i = 0; i < g->count; i++)
+    int count = 0;
+
+    for (int m = 0; m < v->methods; m++) {
+        struct change c = compare(v, m, far, m, home);
+
+        if (!v->ignorant[m] && !isnan(c.d))
+            ranked[count++] = (struct ranked){ m, c };
+    }
+    qsort(ranked, (size_t)count, sizeof *ranked, by_change);
+    return count;
+}
+
+/* "alibi 6.0 ± 0.4% lower, rotary and t5 no measurable change." */
+static void append_changes(struct text *out, const struct view *v, const struct ranked *ranked,
+                           int count)
+{
+    bool open = false; /* the last name still lacks its words: the next method has the same */
+
+    for (int i = 0; i < count; i++) {
+        bool same = i + 1 < count && !ranked[i].change.differs && !ranked[i + 1].change.differs;
+
         text_append(out, "%s%s",
-                    i == 0             ? ""
-                    : i < g->count - 1 ? ", "
-                                       : " and ",
-                    v->name[g->method[i]]);
-}
-
-/* The change of one method, or a verdict that holds for all: "are as good at 2048 as at 256". */
-static void append_group_change(struct text *out, const struct view *v, const struct group *g,
-                                int64_t home, int64_t far)
-{
-    struct change first = change_of(v, g->method[0], home, far);
-    int better = 0, worse = 0;
-    const char *verdict;
-    bool all;
-
-    if (g->count == 1) {
-        append_change(out, first, far);
-        text_append(out, " %s at %lld", first.differs ? "than" : "as", (long long)home);
-        return;
-    }
-    for (int i = 0; i < g->count; i++) {
-        struct change c = change_of(v, g->method[i], home, far);
-        better += c.differs && c.ratio < 1;
-        worse += is_worse(c);
-    }
-    all = better == g->count || worse == g->count;
-    if (worse > 0)
-        verdict = all ? "worse" : "not all as good";
-    else
-        verdict = better == 0 ? "as good" : all ? "better" : "at least as good";
-    text_append(out, "are %s at %lld %s at %lld", verdict, (long long)far, all ? "than" : "as",
-                (long long)home);
-}
-
-void append_headline(struct text *out, const struct view *v)
-{
-    int64_t home = home_length(v), far = far_length(v, -1, home);
-    int best = view_best(v, home, -1), worst = worst_method(v, home);
-    struct group g;
-
-    if (far == 0 && best < 0) {
-        text_append(out, "No method has a perplexity.");
-        return;
-    }
-    if (far == 0) {
-        text_append(out, "%s has %sperplexity %s at %lld.", v->name[best],
-                    v->methods > 1 ? "the lowest " : "", show_ppl(view_ppl(v, best, home)).text,
-                    (long long)home);
-        return;
-    }
-    g = headline_group(v, home, far);
-    append_names(out, v, &g);
-    text_append(out, ", trained at %lld, ", (long long)v->train_length);
-    if (has_change(v, g.method[0], home, far))
-        append_group_change(out, v, &g, home, far);
-    else
-        text_append(out, "has the lowest perplexity at %lld", (long long)far);
-
-    /* The method that loses most, unless the sentence is already about it. */
-    for (int i = 0; i < g.count; i++)
-        if (g.method[i] == worst)
-            worst = -1;
-    if (worst >= 0) {
-        int64_t there = far_length(v, worst, home);
-        text_append(out, "; %s ", v->name[worst]);
-        append_change(out, change_of(v, worst, home, there), there);
+                    i == 0          ? ""
+                    : open && !same ? " and "
+                                    : ", ",
+                    v->name[ranked[i].method]);
+        open = same;
+        if (same)
+            continue;
+        text_append(out, " ");
+        append_change(out, ranked[i].change);
     }
     text_append(out, ".");
 }
 
-/* ---- detail */
-
-static bool level_everywhere(const struct view *v)
+/* Whether no two methods differ measurably at any length. */
+static bool alike_everywhere(const struct view *v)
 {
     for (int i = 0; i < v->lengths; i++)
         for (int a = 0; a < v->methods; a++)
             for (int b = a + 1; b < v->methods; b++)
-                if (has_ppl(v, a, v->length[i]) && has_ppl(v, b, v->length[i]) &&
-                    compare(view_at(v, a, v->length[i]), view_at(v, b, v->length[i])).differs)
+                if (!v->ignorant[a] && !v->ignorant[b] &&
+                    compare(v, a, v->length[i], b, v->length[i]).differs)
                     return false;
     return true;
 }
 
-/* "At 2048 alibi has the lowest perplexity, ..."; nothing if only one method has a value. */
-static void append_best(struct text *out, const struct view *v, int64_t far, const char *where)
+/* The lowest perplexity at a length against the next; nothing if only one method has a value. */
+static void append_best(struct text *out, const struct view *v, int64_t length, const char *where)
 {
-    int best = view_best(v, far, -1), second = view_best(v, far, best);
+    int best = view_best(v, length, -1), second = view_best(v, length, best);
     struct shown first, next;
     struct change c;
 
     if (second < 0)
         return;
-    first = show_ppl(view_ppl(v, best, far));
-    next = show_ppl(view_ppl(v, second, far));
-    c = compare(view_at(v, best, far), view_at(v, second, far));
+    first = show_ppl(view_ppl(v, best, length));
+    next = show_ppl(view_ppl(v, second, length));
+    c = compare(v, best, length, second, length);
     if (c.differs) {
         text_append(out, "%s %s has the lowest perplexity, %s, ", where, v->name[best], first.text);
-        append_percent(out, 100 * (1 - c.ratio));
+        append_percent(out, 100 * (1 - exp(c.d)), 100 * exp(c.d) * c.error);
         text_append(out, " below the next, %s with %s.", v->name[second], next.text);
     } else {
-        text_append(out, "%s the best two, %s and %s, are level: %s and %s.", where, v->name[best],
-                    v->name[second], first.text, next.text);
+        text_append(out, "%s the two lowest, %s with %s and %s with %s, are within error.", where,
+                    v->name[best], first.text, v->name[second], next.text);
     }
 }
+
+void append_headline(struct text *out, const struct view *v)
+{
+    int64_t home = view_home(v), far = far_length(v, -1, home);
+    struct ranked ranked[ALIBI_LIST_MAX];
+    int best = view_best(v, home, -1), ignorant = 0, count;
+    char where[64];
+
+    for (int m = 0; m < v->methods; m++)
+        ignorant += v->ignorant[m];
+    if (ignorant > 0 && ignorant == v->methods) {
+        text_append(out, "%s yet: train longer, or with another --lr.",
+                    v->methods > 1 ? "No model has learned anything"
+                                   : "The model has learned nothing");
+    } else if (far == 0 && best < 0) {
+        text_append(out, "No method has a perplexity.");
+    } else if (far == 0 && view_best(v, home, best) < 0) {
+        text_append(out, "%s has perplexity %s at %lld.", v->name[best],
+                    show_ppl(view_ppl(v, best, home)).text, (long long)home);
+    } else if (far == 0) {
+        snprintf(where, sizeof where, "At %lld", (long long)home);
+        append_best(out, v, home, where);
+    } else {
+        count = rank_changes(ranked, v, home, far);
+        if (count > 0) {
+            text_append(out,
+                        "Trained at %lld. Perplexity at %lld, compared with the same model's "
+                        "at %lld: ",
+                        (long long)v->train_length, (long long)far, (long long)home);
+            append_changes(out, v, ranked, count);
+        } else {
+            text_append(out, "No method has a perplexity both at %lld and at %lld.",
+                        (long long)home, (long long)far);
+        }
+    }
+}
+
+/* ---- detail */
 
 static const char *space_after(const struct text *out, size_t before)
 {
@@ -260,49 +263,108 @@ static void append_missing(struct text *out, const struct view *v, int64_t home,
     }
 }
 
-/* The change of the headline's methods when tokens without context at the start of a window no
- * longer count. */
+/* "Learned nothing: c, with a loss of 2.960 nats at 128; token frequencies alone have 3.100." */
+static void append_ignorant(struct text *out, const struct view *v, int64_t home, size_t before)
+{
+    bool any = false;
+
+    for (int m = 0; m < v->methods; m++) {
+        if (!v->ignorant[m])
+            continue;
+        text_append(out, any ? ", %s%s with %s" : "%sLearned nothing: %s, with a loss of %s nats",
+                    any ? "" : space_after(out, before), v->name[m],
+                    show_real(view_mean(v, m, home).nll, 3).text);
+        if (!any)
+            text_append(out, " at %lld", (long long)home);
+        any = true;
+    }
+    if (any)
+        text_append(out, "; token frequencies alone have %s.",
+                    show_real(v->result->unigram_nll, 3).text);
+}
+
+/* The same changes when tokens without context at the start of a window do not count. */
 static void append_sliding(struct text *out, const struct view *v, int64_t home, int64_t far,
                            size_t before)
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
-    struct group headline = headline_group(v, home, far), g = { 0 };
+    struct ranked ranked[ALIBI_LIST_MAX];
+    int count = rank_changes(ranked, &sliding, home, far);
 
-    for (int i = 0; i < headline.count; i++)
-        if (has_change(&sliding, headline.method[i], home, far))
-            g.method[g.count++] = headline.method[i];
-    if (g.count == 0)
+    if (count == 0)
         return;
     text_append(out,
-                "%sWith a sliding window, where tokens past the first window have at least half of "
-                "it as context, ",
-                space_after(out, before));
-    append_names(out, v, &g);
-    text_append(out, " ");
-    append_group_change(out, &sliding, &g, home, far);
-    text_append(out, ".");
+                "%sWith a sliding window, where every token has at least half the window as "
+                "context, at %lld compared with %lld: ",
+                space_after(out, before), (long long)far, (long long)home);
+    append_changes(out, &sliding, ranked, count);
 }
 
 void append_detail(struct text *out, const struct view *v)
 {
     struct view stream = view_of(v, ALIBI_STREAM);
-    int64_t home = home_length(v), far = far_length(v, -1, home);
+    int64_t home = view_home(v), far = far_length(v, -1, home);
+    int best = view_best(v, far, -1);
     size_t before = out->length;
+    bool learned = false;
     char where[64];
 
     if (far > 0) {
         snprintf(where, sizeof where, "At %lld", (long long)far);
-        if (view_best(v, far, view_best(v, far, -1)) >= 0 && level_everywhere(v))
-            text_append(out, "The methods are level at every length: this comparison does not tell "
-                             "them apart; train longer.");
+        if (best >= 0 && view_best(v, far, best) >= 0 && alike_everywhere(v))
+            text_append(out, "No two methods differ measurably at any length: train longer, or "
+                             "with more --seeds, to tell them apart.");
         else
             append_best(out, v, far, where);
         append_missing(out, v, home, far, before);
         append_sliding(out, v, home, far, before);
     }
-    if (stream.lengths == 0 || view_best(&stream, stream.length[0], -1) < 0)
+    append_ignorant(out, v, home, before);
+    if (stream.lengths > 0) {
+        snprintf(where, sizeof where, "%sAs one stream of %lld tokens", space_after(out, before),
+                 (long long)stream.length[0]);
+        append_best(out, &stream, stream.length[0], where);
+    }
+    for (int m = 0; m < v->methods; m++)
+        learned |= !v->ignorant[m];
+    if (out->length == before || !learned)
         return;
-    snprintf(where, sizeof where, "%sAs one stream of %lld tokens", space_after(out, before),
-             (long long)stream.length[0]);
-    append_best(out, &stream, stream.length[0], where);
+    if (v->seeds > 1)
+        text_append(out, " ± is one standard error, of the text and of %d seeds.", v->seeds);
+    else
+        text_append(out, " ± is one standard error of the text; another seed may differ by more.");
+}
+
+/* ---- origin */
+
+void append_origin(struct text *out, const struct view *v)
+{
+    const struct alibi_corpus_info *t = &v->result->text;
+    const char *machine = "";
+    char name[ALIBI_TEXT_NAME_MAX], more[48] = "";
+    bool one = true;
+
+    for (int m = 0; m < v->methods; m++)
+        for (int k = 0; k < v->result->method[m].seeds; k++) {
+            const struct alibi_compare_seed *s = &v->result->method[m].seed[k];
+            const char *here = s->machine[0] != '\0' ? s->machine : s->device;
+
+            one &= machine[0] == '\0' || here[0] == '\0' || strcmp(machine, here) == 0;
+            machine = here[0] != '\0' ? here : machine;
+        }
+    snprintf(name, sizeof name, "%s", t->name);
+    line_clean(name);
+    if (t->paths > 1)
+        snprintf(more, sizeof more, " and %lld more", (long long)t->paths - 1);
+    text_append(out, "Text: %s%s, %s bytes, checksum %08llx.", name, more,
+                show_count((double)t->bytes).text, (unsigned long long)t->checksum);
+    if (machine[0] != '\0') {
+        char where[ALIBI_DEVICE_NAME_MAX];
+
+        snprintf(where, sizeof where, "%s", machine);
+        line_clean(where);
+        text_append(out, " Trained on %s", one ? where : "several machines (see results.json)");
+        text_append(out, view_date(v)[0] != '\0' ? ", %s." : ".", view_date(v));
+    }
+    text_append(out, " alibi %s.", alibi_version());
 }

@@ -1,12 +1,27 @@
 /* data.c - results for programs: results.json and results.csv
  *
  * Numbers are written so that they read back the same. A value that is missing or not finite is
- * null in JSON and empty in CSV. The CSV follows RFC 4180, with one line per method and length. */
+ * null in JSON and empty in CSV. The CSV follows RFC 4180, with one line per method, seed, length
+ * and protocol. Names that may come from elsewhere are safe to print. */
 #include <math.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "report/parts.h"
+
+/* A name that may come from elsewhere, safe to print as one line. */
+struct line {
+    char text[ALIBI_TEXT_NAME_MAX];
+};
+
+static struct line clean(const char *name)
+{
+    struct line line;
+
+    snprintf(line.text, sizeof line.text, "%s", name);
+    line_clean(line.text);
+    return line;
+}
 
 /* ---- JSON */
 
@@ -27,6 +42,9 @@ static void write_setting(struct json_writer *w, const struct alibi_compare_resu
     json_write_end(w);
 
     json_write_object_line(w, "text");
+    json_write_string(w, "path", clean(t->name).text);
+    json_write_int(w, "paths", t->paths);
+    json_write_int(w, "checksum", t->checksum);
     json_write_int(w, "documents", t->documents);
     json_write_int(w, "tokens", t->tokens);
     json_write_int(w, "words", t->words);
@@ -47,6 +65,7 @@ static void write_setting(struct json_writer *w, const struct alibi_compare_resu
     json_write_int(w, "eval_tokens", r->compare.eval_tokens);
     json_write_int(w, "sliding_tokens", r->compare.sliding_tokens);
     json_write_int(w, "stream_tokens", r->compare.stream_tokens);
+    json_write_real(w, "unigram_nll", r->unigram_nll > 0 ? r->unigram_nll : NAN);
     json_write_end(w);
 }
 
@@ -58,6 +77,8 @@ static void write_losses(struct json_writer *w, const struct alibi_eval_result *
     json_write_real(w, "word_ppl", e->word_ppl);
     json_write_real(w, "bits_per_byte", e->bits_per_byte);
     json_write_int(w, "tokens", e->tokens);
+    json_write_int(w, "block", e->block);
+    json_write_int(w, "blocks", e->blocks);
 }
 
 /* A length at which the method has no value has an entry with counts of 0 and null numbers. */
@@ -91,36 +112,48 @@ static void write_evaluation(struct json_writer *w, const struct alibi_eval_resu
     json_write_end(w);
 }
 
-static void write_method(struct json_writer *w, const struct view *sliding, int method)
+/* The evaluation of one seed, or (seed -1) the mean of all; none has no tokens and is all null. */
+static struct alibi_eval_result evaluation_of(const struct view *v, int method, int seed,
+                                              int64_t length)
 {
-    const struct alibi_compare_method *m = &sliding->result->method[method];
+    const struct alibi_eval_result *e = seed >= 0 ? view_seed(v, method, seed, length) : NULL;
 
-    json_write_object(w, NULL);
-    json_write_string(w, "name", sliding->name[method]);
-    json_write_real(w, "train_tokens_per_s", m->train_tokens_per_s);
-    json_write_real(w, "train_seconds", m->train_seconds);
-    json_write_real(w, "train_loss", m->train_loss);
-    json_write_int(w, "peak_bytes", (int64_t)m->peak_bytes);
-    json_write_int(w, "parameters", m->parameters);
-    if (sliding->device[method][0] != '\0') {
-        json_write_string(w, "device", sliding->device[method]);
-        json_write_string(w, "precision", alibi_precision_name(m->precision));
-    } else {
-        json_write_null(w, "device");
-        json_write_null(w, "precision");
-    }
+    if (e != NULL)
+        return *e;
+    if (seed < 0 && !isnan(view_ppl(v, method, length)))
+        return view_mean(v, method, length);
+    return (struct alibi_eval_result){ .length = length,
+                                       .nll = NAN,
+                                       .standard_error = NAN,
+                                       .ppl = NAN,
+                                       .word_ppl = NAN,
+                                       .bits_per_byte = NAN };
+}
+
+/* by_length, with the sliding window within, stream and passage: of one seed, or the mean of all
+ * with the spread over them. */
+static void write_evaluations(struct json_writer *w, const struct view *v, int method, int seed)
+{
+    struct view sliding = view_of(v, ALIBI_SLIDING);
+    const struct view others[] = { view_of(v, ALIBI_STREAM), view_passage(v) };
+    struct alibi_eval_result s = { 0 };
 
     json_write_array(w, "by_length");
-    for (int i = 0; i < m->lengths; i++) {
-        const struct alibi_eval_result *s = view_at(sliding, method, m->by_length[i].length);
+    for (int i = 0; i < v->lengths; i++) {
+        struct alibi_eval_result e = evaluation_of(v, method, seed, v->length[i]);
 
+        s = evaluation_of(&sliding, method, seed, v->length[i]);
         json_write_object_line(w, NULL);
-        write_evaluation(w, &m->by_length[i]);
-        if (s != NULL) {
+        write_evaluation(w, &e);
+        if (seed < 0)
+            json_write_real(w, "spread", view_spread(v, method, v->length[i]));
+        if (s.tokens > 0) {
             json_write_object_line(w, "sliding");
-            json_write_int(w, "stride", s->stride);
-            write_losses(w, s);
-            json_write_real(w, "tokens_per_s", s->tokens_per_s);
+            json_write_int(w, "stride", s.stride);
+            write_losses(w, &s);
+            if (seed < 0)
+                json_write_real(w, "spread", view_spread(&sliding, method, v->length[i]));
+            json_write_real(w, "tokens_per_s", s.tokens_per_s);
             json_write_end(w);
         } else {
             json_write_null(w, "sliding");
@@ -129,29 +162,91 @@ static void write_method(struct json_writer *w, const struct view *sliding, int 
     }
     json_write_end(w);
 
-    if (m->stream.tokens > 0) {
-        json_write_object_line(w, "stream");
-        write_evaluation(w, &m->stream);
+    for (int i = 0; i < 2; i++) {
+        const char *key = i == 0 ? "stream" : "passage";
+
+        s.tokens = 0;
+        if (others[i].lengths > 0)
+            s = evaluation_of(&others[i], method, seed, others[i].length[0]);
+        if (s.tokens == 0) {
+            json_write_null(w, key);
+            continue;
+        }
+        json_write_object_line(w, key);
+        write_evaluation(w, &s);
+        if (seed < 0)
+            json_write_real(w, "spread", view_spread(&others[i], method, others[i].length[0]));
         json_write_end(w);
-    } else {
-        json_write_null(w, "stream");
     }
+}
+
+static void write_name(struct json_writer *w, const char *key, const char *name)
+{
+    struct line line = clean(name);
+
+    if (line.text[0] != '\0')
+        json_write_string(w, key, line.text);
+    else
+        json_write_null(w, key);
+}
+
+static void write_origin(struct json_writer *w, const struct alibi_compare_seed *s)
+{
+    write_name(w, "device", s->device);
+    write_name(w, "precision", s->device[0] != '\0' ? alibi_precision_name(s->precision) : "");
+    write_name(w, "machine", s->machine);
+    write_name(w, "date", s->date);
+    write_name(w, "version", s->version);
+}
+
+/* The method as a whole: means over its seeds. Then each seed. */
+static void write_method(struct json_writer *w, const struct view *v, int method)
+{
+    const struct alibi_compare_method *m = &v->result->method[method];
+    struct cost cost = view_cost(v, method);
+
+    json_write_object(w, NULL);
+    json_write_string(w, "name", v->name[method]);
+    json_write_bool(w, "learned_nothing", v->ignorant[method]);
+    json_write_real(w, "train_tokens_per_s", cost.tokens_per_s);
+    json_write_real(w, "train_seconds", cost.seconds);
+    json_write_real(w, "train_loss", cost.loss);
+    json_write_int(w, "peak_bytes", cost.peak_bytes > 0 ? (int64_t)cost.peak_bytes : 0);
+    json_write_int(w, "parameters", cost.parameters > 0 ? (int64_t)cost.parameters : 0);
+    if (m->seeds > 0)
+        write_origin(w, &m->seed[0]);
+    write_evaluations(w, v, method, -1);
+    json_write_array(w, "seeds");
+    for (int k = 0; k < m->seeds; k++) {
+        const struct alibi_compare_seed *s = &m->seed[k];
+
+        json_write_object(w, NULL);
+        json_write_int(w, "seed", s->seed);
+        json_write_real(w, "train_tokens_per_s", s->train_tokens_per_s);
+        json_write_real(w, "train_seconds", s->train_seconds);
+        json_write_real(w, "train_loss", s->train_loss);
+        json_write_int(w, "peak_bytes", (int64_t)s->peak_bytes);
+        write_origin(w, s);
+        write_evaluations(w, v, method, k);
+        json_write_end(w);
+    }
+    json_write_end(w);
     json_write_end(w);
 }
 
 alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
 {
     struct json_writer w = json_writer(out);
-    struct view v, sliding;
+    struct view v;
 
     view_init(&v, r);
-    sliding = view_of(&v, ALIBI_SLIDING);
     json_write_object(&w, NULL);
     json_write_string(&w, "version", alibi_version());
+    write_name(&w, "date", view_date(&v));
     write_setting(&w, r);
     json_write_array(&w, "methods");
     for (int m = 0; m < r->methods; m++)
-        write_method(&w, &sliding, m);
+        write_method(&w, &v, m);
     json_write_end(&w);
     json_write_end(&w);
     return text_status(out);
@@ -159,13 +254,15 @@ alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
 
 /* ---- CSV */
 
-/* A field with a comma, a quote or a line end is quoted, with its quotes doubled. */
-static void append_field(struct text *out, const char *field)
+/* After a comma, unless it is the first of its line. A field with a comma, a quote or a line end is
+ * quoted, with its quotes doubled. */
+static void append_field(struct text *out, const char *name, bool first)
 {
-    bool quoted = strpbrk(field, ",\"\r\n") != NULL;
+    struct line line = clean(name);
+    bool quoted = strpbrk(line.text, ",\"\r\n") != NULL;
 
-    text_append(out, quoted ? "\"" : "");
-    for (const char *p = field; *p != '\0'; p++)
+    text_append(out, "%s%s", first ? "" : ",", quoted ? "\"" : "");
+    for (const char *p = line.text; *p != '\0'; p++)
         text_append(out, *p == '"' ? "\"\"" : "%c", *p);
     text_append(out, quoted ? "\"" : "");
 }
@@ -180,85 +277,66 @@ static void append_reals(struct text *out, const double *values, int count)
     }
 }
 
-static void append_losses(struct text *out, const struct alibi_eval_result *e)
+/* The numbers of the training are repeated in each of its lines. */
+static void append_line(struct text *out, const struct view *v, int method, int seed,
+                        int64_t length)
 {
-    const double losses[] = { e->nll, e->standard_error, e->ppl, e->word_ppl, e->bits_per_byte };
+    static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
+    const struct alibi_compare_seed *s = &v->result->method[method].seed[seed];
+    const struct alibi_corpus_info *t = &v->result->text;
+    const struct alibi_eval_result e = evaluation_of(v, method, seed, length);
 
-    append_reals(out, losses, 5);
-}
-
-static void append_speeds(struct text *out, const struct alibi_eval_result *e)
-{
-    const double speeds[] = { e->seconds, e->tokens_per_s, e->tiles_used, e->attention_seconds };
-
-    append_reals(out, speeds, 4);
-}
-
-static void append_evaluation(struct text *out, const struct alibi_eval_result *e)
-{
-    if (e->tokens == 0) {
-        text_append(out, ",,,,,,0,0,0,,,,,");
+    if (e.tokens == 0 && (v->protocol != ALIBI_NONOVERLAPPING || v->passage))
         return;
-    }
-    append_losses(out, e);
-    text_append(out, ",%lld,%lld,%lld", (long long)e->tokens, (long long)e->words,
-                (long long)e->bytes);
-    append_speeds(out, e);
-    text_append(out, ",%zu", e->peak_bytes);
-}
-
-/* The numbers of the method as a whole are repeated in each of its lines. */
-static void append_line(struct text *out, const struct view *sliding, int method,
-                        const struct alibi_eval_result *e)
-{
-    const struct alibi_compare_method *m = &sliding->result->method[method];
-    const struct alibi_eval_result *s = view_at(sliding, method, e->length);
-    const double training[] = { m->train_tokens_per_s, m->train_seconds, m->train_loss };
-    bool known = sliding->device[method][0] != '\0';
-
-    append_field(out, sliding->name[method]);
-    text_append(out, ",%lld,%lld", (long long)sliding->train_length, (long long)e->length);
-    append_evaluation(out, e);
-    append_reals(out, training, 3);
-    text_append(out, ",%zu,%lld,", m->peak_bytes, (long long)m->parameters);
-    append_field(out, sliding->device[method]);
-    text_append(out, ",%s", known ? alibi_precision_name(m->precision) : "");
-    if (s != NULL) {
-        text_append(out, ",%lld", (long long)s->stride);
-        append_losses(out, s);
-        text_append(out, ",%lld", (long long)s->tokens);
-        append_reals(out, &s->tokens_per_s, 1);
+    append_field(out, v->name[method], true);
+    text_append(out, ",%lld,%lld,%lld,%s,", (long long)s->seed, (long long)v->train_length,
+                (long long)e.length, v->passage ? "passage" : protocols[v->protocol]);
+    if (e.tokens > 0)
+        text_append(out, "%lld", (long long)e.stride);
+    append_reals(out, (double[]){ e.nll, e.standard_error, e.ppl, e.word_ppl, e.bits_per_byte }, 5);
+    text_append(out, ",%lld,%lld,%lld", (long long)e.tokens, (long long)e.words,
+                (long long)e.bytes);
+    if (e.tokens > 0) {
+        append_reals(out,
+                     (double[]){ e.seconds, e.tokens_per_s, e.tiles_used, e.attention_seconds }, 4);
+        text_append(out, ",%zu", e.peak_bytes);
     } else {
-        text_append(out, ",,,,,,,,");
+        text_append(out, ",,,,,");
     }
-    if (m->stream.tokens > 0) {
-        append_losses(out, &m->stream);
-        text_append(out, ",%lld", (long long)m->stream.tokens);
-        append_speeds(out, &m->stream);
-    } else {
-        text_append(out, ",,,,,,,,,,");
-    }
-    text_append(out, "\r\n");
+    append_reals(out, (double[]){ s->train_tokens_per_s, s->train_seconds, s->train_loss }, 3);
+    text_append(out, ",%zu,%lld", s->peak_bytes, (long long)s->parameters);
+    append_field(out, s->device, false);
+    append_field(out, s->device[0] != '\0' ? alibi_precision_name(s->precision) : "", false);
+    append_field(out, s->machine, false);
+    append_field(out, s->date, false);
+    append_field(out, s->version, false);
+    append_field(out, t->name, false);
+    text_append(out, ",%lld,%lld\r\n", (long long)t->bytes, (long long)t->checksum);
 }
 
 alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
 {
-    struct view v, sliding;
+    struct view v, sliding, stream, passage;
 
     view_init(&v, r);
     sliding = view_of(&v, ALIBI_SLIDING);
-    text_append(out, "method,train_length,length,"
+    stream = view_of(&v, ALIBI_STREAM);
+    passage = view_passage(&v);
+    text_append(out, "method,seed,train_length,length,protocol,stride,"
                      "nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
                      "seconds,tokens_per_s,tiles_used,attention_seconds,eval_peak_bytes,"
                      "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,"
-                     "device,precision,"
-                     "sliding_stride,sliding_nll,sliding_standard_error,sliding_ppl,"
-                     "sliding_word_ppl,sliding_bits_per_byte,sliding_tokens,sliding_tokens_per_s,"
-                     "stream_nll,stream_standard_error,stream_ppl,stream_word_ppl,"
-                     "stream_bits_per_byte,stream_tokens,stream_seconds,stream_tokens_per_s,"
-                     "stream_tiles_used,stream_attention_seconds\r\n");
+                     "device,precision,machine,date,version,text,text_bytes,text_checksum\r\n");
     for (int m = 0; m < r->methods; m++)
-        for (int i = 0; i < r->method[m].lengths; i++)
-            append_line(out, &sliding, m, &r->method[m].by_length[i]);
+        for (int k = 0; k < r->method[m].seeds; k++) {
+            for (int i = 0; i < v.lengths; i++)
+                append_line(out, &v, m, k, v.length[i]);
+            for (int i = 0; i < v.lengths; i++)
+                append_line(out, &sliding, m, k, v.length[i]);
+            for (int i = 0; i < stream.lengths; i++)
+                append_line(out, &stream, m, k, stream.length[i]);
+            for (int i = 0; i < passage.lengths; i++)
+                append_line(out, &passage, m, k, passage.length[i]);
+        }
     return text_status(out);
 }

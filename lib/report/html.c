@@ -59,8 +59,8 @@ static void append_facts(struct text *out, const struct view *v)
     struct shown from, to;
 
     for (int m = 0; m < v->methods; m++) {
-        least = fmin(least, (double)v->result->method[m].parameters);
-        most = fmax(most, (double)v->result->method[m].parameters);
+        least = fmin(least, view_cost(v, m).parameters);
+        most = fmax(most, view_cost(v, m).parameters);
     }
     from = show_count(least);
     to = show_count(most);

@@ -59,10 +59,6 @@ void html_perplexity_table(struct text *out, const struct view *v)
 
 void html_stream_table(struct text *out, const struct view *stream)
 {
-    static const struct alibi_eval_result none = {
-        .tiles_used = NAN, .attention_seconds = NAN, .seconds = NAN, .tokens_per_s = NAN
-    };
-
     text_append(out,
                 "<div class=\"scroll\" role=\"region\" aria-label=\"As one stream\" "
                 "tabindex=\"0\">\n<table class=\"data\">\n"
@@ -76,14 +72,15 @@ void html_stream_table(struct text *out, const struct view *stream)
                 "<th scope=\"col\">tokens<small>per second</small></th></tr></thead>\n<tbody>\n",
                 (long long)stream->length[0]);
     for (int m = 0; m < stream->methods; m++) {
-        const struct alibi_eval_result *e = view_at(stream, m, stream->length[0]);
+        struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);
 
-        e = e != NULL ? e : &none;
+        if (e.tokens == 0)
+            e.tiles_used = e.attention_seconds = e.seconds = e.tokens_per_s = NAN;
         append_row_name(out, stream, m);
         append_ppl(out, stream, m, stream->length[0]);
         text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-                    show_share(e->tiles_used).text, show_real(e->attention_seconds, 2).text,
-                    show_real(e->seconds, 2).text, show_count(e->tokens_per_s).text);
+                    show_share(e.tiles_used).text, show_real(e.attention_seconds, 2).text,
+                    show_real(e.seconds, 2).text, show_count(e.tokens_per_s).text);
     }
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }
@@ -114,7 +111,7 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
 
     text_append(out, "<tbody>\n");
     for (int i = 0; i < v->lengths; i++) {
-        const struct alibi_eval_result *e = view_at(v, method, v->length[i]);
+        struct alibi_eval_result e = view_mean(v, method, v->length[i]);
 
         text_append(out, "<tr>");
         if (i == 0) {
@@ -124,9 +121,9 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
         }
         text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
                     (long long)v->length[i]);
-        if (e != NULL)
-            append_measures(out, e, view_ppl(&sliding, method, v->length[i]));
-        for (int k = 0; e == NULL && k < 9; k++)
+        if (e.tokens > 0)
+            append_measures(out, &e, view_ppl(&sliding, method, v->length[i]));
+        for (int k = 0; e.tokens == 0 && k < 9; k++)
             text_append(out, "<td>" NO_VALUE "</td>");
         text_append(out, "</tr>\n");
     }
@@ -160,9 +157,10 @@ void html_full_table(struct text *out, const struct view *v)
 
 enum bar_kind { BAR_SPEED, BAR_MEMORY };
 
-static double bar_value(const struct alibi_compare_method *m, enum bar_kind kind)
+static double bar_value(const struct view *v, int method, enum bar_kind kind)
 {
-    double value = kind == BAR_SPEED ? m->train_tokens_per_s : (double)m->peak_bytes;
+    struct cost cost = view_cost(v, method);
+    double value = kind == BAR_SPEED ? cost.tokens_per_s : cost.peak_bytes;
 
     return isfinite(value) && value > 0 ? value : 0;
 }
@@ -170,14 +168,13 @@ static double bar_value(const struct alibi_compare_method *m, enum bar_kind kind
 static void append_bars(struct text *out, const struct view *v, enum bar_kind kind,
                         const char *caption)
 {
-    const struct alibi_compare_method *methods = v->result->method;
     double longest = 0;
 
     for (int m = 0; m < v->methods; m++)
-        longest = fmax(longest, bar_value(&methods[m], kind));
+        longest = fmax(longest, bar_value(v, m, kind));
     text_append(out, "<figure>\n<table class=\"bars\">\n<caption>%s</caption>\n<tbody>\n", caption);
     for (int m = 0; m < v->methods; m++) {
-        double value = bar_value(&methods[m], kind);
+        double value = bar_value(v, m, kind);
 
         text_append(out,
                     "<tr class=\"s%d\"><th scope=\"row\">%s</th>"
@@ -222,25 +219,30 @@ static void append_options(struct text *out, const struct alibi_compare_result *
     }
 }
 
+static int precision_of(const struct view *v, int method)
+{
+    const struct alibi_compare_method *m = &v->result->method[method];
+
+    return m->seeds > 0 ? m->seed[0].precision : ALIBI_FP32;
+}
+
 static void append_device(struct text *out, const struct view *v, int method)
 {
     if (v->device[method][0] == '\0')
         text_append(out, "not known");
     else
         text_append(out, "%s, %s", escape(v->device[method]).text,
-                    alibi_precision_name(v->result->method[method].precision));
+                    alibi_precision_name(precision_of(v, method)));
 }
 
 /* One device if all methods agree; otherwise one for each method, in a line of full width. */
 static void append_devices(struct text *out, const struct view *v)
 {
-    const struct alibi_compare_method *method = v->result->method;
     bool known = false, one = true;
 
     for (int m = 0; m < v->methods; m++) {
         known |= v->device[m][0] != '\0';
-        one &=
-            strcmp(v->device[m], v->device[0]) == 0 && method[m].precision == method[0].precision;
+        one &= strcmp(v->device[m], v->device[0]) == 0 && precision_of(v, m) == precision_of(v, 0);
     }
     if (!known)
         return;
@@ -326,6 +328,11 @@ void html_setting(struct text *out, const struct view *v)
     text_append(out, " \\\n  --lengths ");
     for (int i = 0; i < v->lengths; i++)
         text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v->length[i]);
+    if (r->compare.seeds.count > 1) {
+        text_append(out, " --seeds ");
+        for (int k = 0; k < r->compare.seeds.count; k++)
+            text_append(out, "%s%lld", k > 0 ? "," : "", (long long)r->compare.seeds.at[k]);
+    }
     text_append(out, " --eval-tokens %lld --sliding-tokens %lld --stream-tokens %lld",
                 (long long)r->compare.eval_tokens, (long long)r->compare.sliding_tokens,
                 (long long)r->compare.stream_tokens);

@@ -19,11 +19,12 @@ struct shown {
 
 #define NO_VALUE "–"
 
-struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05, ∞ */
-struct shown show_real(double value, int decimals); /* fewer decimals from 1000 up */
-struct shown show_count(double value);              /* 950, 12.3K, 1.80M */
-struct shown show_bytes(double value);              /* 83.2 MiB */
-struct shown show_share(double value);              /* of 1: 24%, 0.3% */
+struct shown show_ppl(double value);                 /* 3.213, 41.2, 406, 1.2e+05, ∞ */
+struct shown show_spread(double ppl, double spread); /* ±0.012; "" if there is none */
+struct shown show_real(double value, int decimals);  /* fewer decimals from 1000 up */
+struct shown show_count(double value);               /* 950, 12.3K, 1.80M */
+struct shown show_bytes(double value);               /* 83.2 MiB */
+struct shown show_share(double value);               /* of 1: 24%, 0.3% */
 /* 0, 0.5, 2048, 20K; with enough digits to differ from value + step, unless step is 0. */
 struct shown show_tick(double value, double step);
 
@@ -65,11 +66,12 @@ void table_append(struct text *out, const struct table *t, int first, int end, b
 
 enum { SERIES_MAX = ALIBI_LIST_MAX, TICKS_MAX = 10, LOOKS = 8 };
 
-/* One curve: count points, x ascending; y is NaN where there is no value. */
+/* One curve: count points, x ascending; y is NaN where there is no value. low and high bound each
+ * value by its error; NULL, or NaN: not known. */
 struct series {
     const char *name;
     int count;
-    const double *x, *y;
+    const double *x, *y, *low, *high;
 };
 
 struct chart {
@@ -170,27 +172,56 @@ void plot_svg(struct text *out, const struct chart *chart);
 struct view {
     const struct alibi_compare_result *result;
     enum alibi_protocol protocol; /* of the evaluations in this view */
+    bool passage;                 /* the tokens of the stream in windows of the training length */
     bool one_scale; /* the charts with and without a sliding window share their y axis */
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX]; /* ascending, each once */
     char name[ALIBI_LIST_MAX][ALIBI_NAME_MAX];
-    char device[ALIBI_LIST_MAX][ALIBI_DEVICE_NAME_MAX]; /* "": not known */
+    char device[ALIBI_LIST_MAX][ALIBI_DEVICE_NAME_MAX]; /* of the first seed; "": not known */
+    int seeds;                                          /* of the method with the most */
+    bool ignorant[ALIBI_LIST_MAX];                      /* has learned nothing: see view_init */
 };
 
-void view_init(struct view *v, const struct alibi_compare_result *r); /* nonoverlapping */
+/* Nonoverlapping. A method has learned nothing if its loss at view_home() is not clearly below that
+ * of token frequencies: by at least 5% and two standard errors. */
+void view_init(struct view *v, const struct alibi_compare_result *r);
 
-/* The results of another protocol. A stream has one length: the number of its tokens. */
+/* The longest test length up to the training length, or the shortest of all; 0: there is none. */
+int64_t view_home(const struct view *v);
+
+/* The results of another protocol. A stream has one length: the number of its tokens. Its tokens in
+ * windows have the training length. */
 struct view view_of(const struct view *v, enum alibi_protocol protocol);
+struct view view_passage(const struct view *v);
 
 bool view_has_length(const struct view *v, int64_t length);
 int64_t view_tokens(const struct view *v); /* the most that any evaluation scored; 0: none */
 
-/* The evaluation of a method at a length; NULL if there is none. */
-const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length);
+/* The evaluation of seed number `seed` of a method at a length; NULL if there is none. */
+const struct alibi_eval_result *view_seed(const struct view *v, int method, int seed,
+                                          int64_t length);
+
+/* The mean over the seeds of a method; tokens == 0 if there is none. Losses, shares and speeds are
+ * means, perplexities geometric means (the exponential of the mean loss), memory is the most. With
+ * S seeds that spread by sd, standard_error^2 = (mean error of the text)^2 + sd^2 / S. */
+struct alibi_eval_result view_mean(const struct view *v, int method, int64_t length);
 double view_ppl(const struct view *v, int method, int64_t length); /* NaN if there is none */
 
-/* The method with the lowest finite perplexity at a length, `other` not counted; -1 if none. */
+/* The standard deviation of the loss over the seeds; NaN with fewer than two. */
+double view_spread(const struct view *v, int method, int64_t length);
+
+/* The cost of training: means over the seeds, and the most memory. NaN where it is not known. */
+struct cost {
+    double tokens_per_s, seconds, loss, peak_bytes, parameters;
+};
+struct cost view_cost(const struct view *v, int method);
+
+/* When the last model was trained; "": not known. */
+const char *view_date(const struct view *v);
+
+/* The method with the lowest finite perplexity at a length, -1 if none; `other`, and those that
+ * have learned nothing, are not counted. */
 int view_best(const struct view *v, int64_t length, int other);
 
 /* The options of model and training that all methods share, in the order of their tables. Group 0
@@ -204,6 +235,7 @@ struct curves {
     char title[96], mark_label[48];
     struct series series[SERIES_MAX];
     double x[SERIES_MAX][ALIBI_POSITION_BINS], y[SERIES_MAX][ALIBI_POSITION_BINS];
+    double low[SERIES_MAX][ALIBI_POSITION_BINS], high[SERIES_MAX][ALIBI_POSITION_BINS];
 };
 
 enum curve_kind { CURVE_PPL, CURVE_SPEED, CURVE_MEMORY };
@@ -215,13 +247,16 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
 
 /* ---- conclusions (conclusion.c) */
 
-/* One sentence: the methods that do not get worse past the training length, and the one that loses
- * most. */
+/* One sentence: the change of every method's perplexity past the training length. */
 void append_headline(struct text *out, const struct view *v);
 
-/* The best method at the longest length, or that none is; methods without a value there; the change
- * with a sliding window; the best method as one stream. May append nothing. */
+/* The lowest perplexity at the longest length; methods without a value there, or that have learned
+ * nothing; the change with a sliding window; the lowest as one stream; what the errors cover. May
+ * append nothing. */
 void append_detail(struct text *out, const struct view *v);
+
+/* One sentence: the text, the machines, the date and the version. */
+void append_origin(struct text *out, const struct view *v);
 
 /* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */
 

@@ -107,6 +107,25 @@ static void draw_segment(struct plot *p, int series, const struct segment *s)
     }
 }
 
+/* A vertical line through each point whose error is more than a dot. */
+static void draw_errors(struct plot *p, int series)
+{
+    const struct series *s = &p->chart->series[series];
+    double dot = 1.0 / (p->height * DOTS_DOWN);
+
+    for (int i = 0; i < s->count && s->low != NULL && s->high != NULL; i++) {
+        struct segment line;
+
+        if (!has_point(s, i, &p->x, &p->y) || !(s->low[i] > 0) || !isfinite(s->high[i]))
+            continue;
+        line.x0 = line.x1 = axis_place(&p->x, s->x[i]);
+        line.y0 = axis_place(&p->y, s->low[i]);
+        line.y1 = axis_place(&p->y, s->high[i]);
+        if (line.y1 - line.y0 > dot && clip_segment(&line))
+            draw_segment(p, series, &line);
+    }
+}
+
 /* ---- writing */
 
 enum { PLAIN = -1, QUIET = -2 };
@@ -248,6 +267,8 @@ alibi_status plot_terminal(struct text *out, const struct chart *chart, int colu
             if (series_segment(&line, &chart->series[s], i, &p.x, &p.y))
                 draw_segment(&p, s, &line);
         }
+    for (int s = 0; s < chart->count; s++)
+        draw_errors(&p, s);
 
     append_spaces(out, p.gutter + 1);
     append_cut(out, chart->y_label, p.columns - p.gutter - 1);

@@ -43,6 +43,16 @@ struct shown show_ppl(double value)
     return shown("%.1e", value);
 }
 
+/* The spread of log(ppl) becomes one of ppl, with the digits that ppl has. */
+struct shown show_spread(double ppl, double spread)
+{
+    double value = ppl * spread;
+
+    if (!isfinite(value))
+        return shown("%s", "");
+    return shown("±%.*f", ppl < 9.9995 ? 3 : ppl < 99.95 ? 1 : 0, value);
+}
+
 struct shown show_real(double value, int decimals)
 {
     if (isfinite(value) && fabs(value) < 1000)

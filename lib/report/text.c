@@ -38,30 +38,48 @@ static void set_name(struct table *t, const struct view *v, int m, int width, bo
 
     if (colour)
         snprintf(begin, sizeof begin, "\x1b[38;5;%dm", look_of(m)->terminal);
-    table_set(t, 1 + m, 0, "%s%.*s%s%s", begin, bytes, v->name[m],
-              v->name[m][bytes] != '\0' ? "…" : "", colour ? "\x1b[0m" : "");
+    table_set(t, 1 + m, 0, "%s%.*s%s%s%s", begin, bytes, v->name[m],
+              v->name[m][bytes] != '\0' ? "…" : "", v->ignorant[m] ? " †" : "",
+              colour ? "\x1b[0m" : "");
 }
 
-/* The best value of a column is followed by a star, and bold if there is colour. */
+/* The best value of a column is followed by a star, and bold if there is colour; the spread over
+ * several seeds follows its value. */
 static void set_ppl(struct table *t, int column, const struct view *v, int m, int64_t length,
                     bool colour)
 {
     bool best = view_best(v, length, -1) == m;
+    double ppl = view_ppl(v, m, length);
+    struct shown spread = show_spread(ppl, view_spread(v, m, length));
 
     table_set(t, 1 + m, column,
-              best && colour ? "\x1b[1m%s*\x1b[0m"
-              : best         ? "%s*"
-                             : "%s ",
-              show_ppl(view_ppl(v, m, length)).text);
+              best && colour ? "\x1b[1m%s%s*\x1b[0m"
+              : best         ? "%s%s*"
+                             : "%s%s ",
+              show_ppl(ppl).text, spread.text);
 }
 
-static double positive(double value)
+/* The table in as many parts as the width demands, each of which begins with the names. The columns
+ * from `group` on stay together if they can. */
+static void append_parts(struct text *out, const struct table *t, int columns, int group,
+                         bool colour)
 {
-    return value > 0 ? value : NAN;
+    for (int first = 1, end; first < t->columns; first = end) {
+        int used = table_width(t, 0);
+
+        for (end = first; end < t->columns; end++) {
+            used += 1 + table_width(t, end);
+            if (end > first && used > columns)
+                break;
+        }
+        if (first < group && end > group && end < t->columns)
+            end = group;
+        text_append(out, first > 1 ? "\n" : "");
+        table_append(out, t, first, end, colour);
+    }
 }
 
-/* Name, lengths, costs; in as many parts as the width demands, each of which begins with the names.
- * The sliding window has no costs of its own. */
+/* Name, lengths, costs. The sliding window has no costs of its own. */
 static alibi_status append_table(struct text *out, const struct view *v, int columns, bool colour)
 {
     int costs = v->protocol == ALIBI_NONOVERLAPPING ? COSTS : 0, first_cost = 1 + v->lengths;
@@ -75,55 +93,43 @@ static alibi_status append_table(struct text *out, const struct view *v, int col
     for (int i = 0; i < costs; i++)
         table_set(&t, 0, first_cost + i, " %s", (const char *[]){ "tok/s", "memory", "params" }[i]);
     for (int m = 0; m < v->methods; m++) {
-        const struct alibi_compare_method *method = &v->result->method[m];
+        struct cost cost = view_cost(v, m);
 
         set_name(&t, v, m, columns / 4, colour);
         for (int i = 0; i < v->lengths; i++)
             set_ppl(&t, 1 + i, v, m, v->length[i], colour);
         if (costs == 0)
             continue;
-        table_set(&t, 1 + m, first_cost, " %s",
-                  show_count(positive(method->train_tokens_per_s)).text);
-        table_set(&t, 1 + m, first_cost + 1, " %s", show_bytes((double)method->peak_bytes).text);
-        table_set(&t, 1 + m, first_cost + 2, " %s",
-                  show_count(positive((double)method->parameters)).text);
+        table_set(&t, 1 + m, first_cost, " %s", show_count(cost.tokens_per_s).text);
+        table_set(&t, 1 + m, first_cost + 1, " %s", show_bytes(cost.peak_bytes).text);
+        table_set(&t, 1 + m, first_cost + 2, " %s", show_count(cost.parameters).text);
     }
-    for (int first = 1, end; first < t.columns; first = end) {
-        int used = table_width(&t, 0);
-
-        for (end = first; end < t.columns; end++) {
-            used += 1 + table_width(&t, end);
-            if (end > first && used > columns)
-                break;
-        }
-        if (first < first_cost && end > first_cost && end < t.columns)
-            end = first_cost; /* costs stay together if they can */
-        text_append(out, first > 1 ? "\n" : "");
-        table_append(out, &t, first, end, colour);
-    }
+    append_parts(out, &t, columns, first_cost, colour);
     table_fini(&t);
     return ALIBI_OK;
 }
 
-/* One length, and the share of attention that was computed. */
+/* One length, the same tokens in windows, and the share of attention that was computed. */
 static alibi_status append_stream_table(struct text *out, const struct view *stream, int columns,
                                         bool colour)
 {
-    static const char *const heads[] = { "method", "perplexity ", "tiles", "tok/s" };
+    static const char *const heads[] = { "method", "stream ", "windows ", "tiles", "tok/s" };
+    struct view passage = view_passage(stream);
     struct table t;
 
-    TRY_RETURN(table_init(&t, 1 + stream->methods, 4));
-    for (int i = 0; i < 4; i++)
+    TRY_RETURN(table_init(&t, 1 + stream->methods, 5));
+    for (int i = 0; i < 5; i++)
         table_set(&t, 0, i, "%s", heads[i]);
     for (int m = 0; m < stream->methods; m++) {
-        const struct alibi_eval_result *e = view_at(stream, m, stream->length[0]);
+        struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);
 
         set_name(&t, stream, m, columns / 4, colour);
         set_ppl(&t, 1, stream, m, stream->length[0], colour);
-        table_set(&t, 1 + m, 2, " %s", show_share(e != NULL ? e->tiles_used : NAN).text);
-        table_set(&t, 1 + m, 3, " %s", show_count(e != NULL ? e->tokens_per_s : NAN).text);
+        set_ppl(&t, 2, &passage, m, stream->train_length, colour);
+        table_set(&t, 1 + m, 3, " %s", show_share(e.tokens > 0 ? e.tiles_used : NAN).text);
+        table_set(&t, 1 + m, 4, " %s", show_count(e.tokens > 0 ? e.tokens_per_s : NAN).text);
     }
-    table_append(out, &t, 1, t.columns, colour);
+    append_parts(out, &t, columns, t.columns, colour);
     table_fini(&t);
     return ALIBI_OK;
 }
@@ -131,15 +137,21 @@ static alibi_status append_stream_table(struct text *out, const struct view *str
 /* The key to the signs in the first table. */
 static void append_key(struct text *out, const struct view *v, int columns, bool colour)
 {
-    bool missing = false;
-    char key[128];
+    bool missing = false, ignorant = false;
+    char key[256], seeds[64] = "";
 
+    for (int m = 0; m < v->methods; m++)
+        ignorant |= v->ignorant[m];
     for (int i = 0; i < v->lengths; i++)
         for (int m = 0; m < v->methods; m++)
-            missing |= view_at(v, m, v->length[i]) == NULL;
-    snprintf(key, sizeof key, "%s%s* best%s; tok/s in training%s", colour ? "\x1b[2m" : "",
+            missing |= isnan(view_ppl(v, m, v->length[i]));
+    if (v->seeds > 1)
+        snprintf(seeds, sizeof seeds, "; mean of %d seeds ± their standard deviation", v->seeds);
+    snprintf(key, sizeof key, "%s%s* best%s%s; tok/s in training%s%s", colour ? "\x1b[2m" : "",
              view_has_length(v, v->train_length) ? "[ ] trained at; " : "",
-             missing ? "; " NO_VALUE " no value" : "", colour ? "\x1b[0m" : "");
+             missing ? "; " NO_VALUE " no value" : "",
+             ignorant ? "; † has learned nothing, no better than token frequencies" : "", seeds,
+             colour ? "\x1b[0m" : "");
     append_wrapped(out, key, columns);
 }
 
@@ -168,16 +180,39 @@ static alibi_status append_conclusion(struct text *out, const struct view *v, in
     append_detail(&sentences, v);
     TRY(text_status(&sentences));
     append_wrapped(out, sentences.data, columns);
+    sentences.length = 0;
+    append_origin(&sentences, v);
+    TRY(text_status(&sentences));
+    text_append(out, "\n");
+    append_wrapped(out, sentences.data, columns);
 out:
     text_free(&sentences);
     return status;
+}
+
+/* "Perplexity by test length, on 65.5K tokens: 64 blocks of 1024 tokens ..." */
+static void append_scored(struct text *out, const struct view *v, int columns)
+{
+    const struct alibi_eval_result *any = NULL;
+    char caption[256] = "Perplexity by test length", which[128];
+
+    for (int m = 0; m < v->methods && any == NULL; m++)
+        for (int i = 0; i < v->lengths && any == NULL && v->result->method[m].seeds > 0; i++)
+            any = view_seed(v, m, 0, v->length[i]);
+    if (any != NULL && any->blocks > 0) {
+        alibi_eval_describe(any, which, sizeof which);
+        snprintf(caption, sizeof caption, "Perplexity by test length, on %s tokens: %s",
+                 show_count((double)any->tokens).text, which);
+    }
+    append_wrapped(out, caption, columns);
+    text_append(out, "\n");
 }
 
 alibi_status report_text(struct text *out, const struct alibi_compare_result *r, int columns,
                          bool colour)
 {
     struct view v, sliding, stream;
-    char caption[192];
+    char caption[384], part[160] = "";
 
     columns = columns < LEAST_COLUMNS  ? LEAST_COLUMNS
               : columns > MOST_COLUMNS ? MOST_COLUMNS
@@ -186,23 +221,32 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     sliding = view_of(&v, ALIBI_SLIDING);
     stream = view_of(&v, ALIBI_STREAM);
 
-    text_append(out, "Perplexity by test length\n\n");
+    append_scored(out, &v, columns);
     TRY_RETURN(append_table(out, &v, columns, colour));
     append_key(out, &v, columns, colour);
     if (view_tokens(&sliding) > 0) {
+        if (view_tokens(&sliding) != view_tokens(&v))
+            snprintf(part, sizeof part,
+                     "; on %s tokens, not %s as above, so compare within this table only",
+                     show_count((double)view_tokens(&sliding)).text,
+                     show_count((double)view_tokens(&v)).text);
+        snprintf(caption, sizeof caption,
+                 "The same%s with a sliding window: every token has at least half the window as "
+                 "context, except at the start of the text%s",
+                 part[0] == '\0' ? " tokens" : "", part);
         text_append(out, "\n");
-        append_wrapped(out,
-                       "The same with a sliding window: past the first, every token has at least "
-                       "half the window as context",
-                       columns);
+        append_wrapped(out, caption, columns);
         text_append(out, "\n");
         TRY_RETURN(append_table(out, &sliding, columns, colour));
     }
     if (stream.lengths > 0) {
-        snprintf(caption, sizeof caption,
-                 "As one stream of %lld tokens, each with all before it as context; tiles: the "
-                 "share of attention that was computed",
-                 (long long)stream.length[0]);
+        snprintf(
+            caption, sizeof caption,
+            "As one stream of %lld tokens, each with all before it as context, beside the same "
+            "tokens in windows of %lld. They are one contiguous passage at the start of the "
+            "validation text, so compare within this table only. tiles: the share of attention "
+            "that was computed",
+            (long long)stream.length[0], (long long)v.train_length);
         text_append(out, "\n");
         append_wrapped(out, caption, columns);
         text_append(out, "\n");

@@ -26,13 +26,35 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
                         .methods = r->methods,
                         .train_length = r->training.train_length };
     for (int m = 0; m < r->methods; m++) {
-        snprintf(v->name[m], sizeof v->name[m], "%s", r->method[m].name);
+        const struct alibi_compare_method *method = &r->method[m];
+
+        snprintf(v->name[m], sizeof v->name[m], "%s", method->name);
         line_clean(v->name[m]);
-        snprintf(v->device[m], sizeof v->device[m], "%s", r->method[m].device);
+        if (method->seeds > 0)
+            snprintf(v->device[m], sizeof v->device[m], "%s", method->seed[0].device);
         line_clean(v->device[m]);
-        for (int i = 0; i < r->method[m].lengths; i++)
-            add_length(v, r->method[m].by_length[i].length);
+        v->seeds = method->seeds > v->seeds ? method->seeds : v->seeds;
+        for (int k = 0; k < method->seeds; k++)
+            for (int i = 0; i < method->seed[k].lengths; i++)
+                add_length(v, method->seed[k].by_length[i].length);
     }
+    for (int m = 0; m < r->methods; m++) {
+        struct alibi_eval_result home = view_mean(v, m, view_home(v));
+        double gain = r->unigram_nll - home.nll;
+
+        v->ignorant[m] = r->unigram_nll > 0 && home.tokens > 0 &&
+                         !(gain >= 2 * home.standard_error && gain >= 0.05 * r->unigram_nll);
+    }
+}
+
+int64_t view_home(const struct view *v)
+{
+    int64_t home = v->lengths > 0 ? v->length[0] : 0;
+
+    for (int i = 0; i < v->lengths; i++)
+        if (v->length[i] <= v->train_length)
+            home = v->length[i];
+    return home;
 }
 
 struct view view_of(const struct view *v, enum alibi_protocol protocol)
@@ -44,8 +66,19 @@ struct view view_of(const struct view *v, enum alibi_protocol protocol)
         return other;
     other.lengths = 0;
     for (int m = 0; m < v->methods; m++)
-        if (v->result->method[m].stream.tokens > 0)
-            add_length(&other, v->result->method[m].stream.length);
+        for (int k = 0; k < v->result->method[m].seeds; k++)
+            if (v->result->method[m].seed[k].stream.tokens > 0)
+                add_length(&other, v->result->method[m].seed[k].stream.length);
+    return other;
+}
+
+struct view view_passage(const struct view *v)
+{
+    struct view other = view_of(v, ALIBI_NONOVERLAPPING);
+
+    other.passage = true;
+    other.lengths = 0;
+    add_length(&other, v->train_length);
     return other;
 }
 
@@ -57,17 +90,18 @@ bool view_has_length(const struct view *v, int64_t length)
     return false;
 }
 
-const struct alibi_eval_result *view_at(const struct view *v, int method, int64_t length)
+const struct alibi_eval_result *view_seed(const struct view *v, int method, int seed,
+                                          int64_t length)
 {
-    const struct alibi_compare_method *m = &v->result->method[method];
-    const struct alibi_eval_result *evals = m->by_length;
-    int count = m->lengths;
+    const struct alibi_compare_seed *s = &v->result->method[method].seed[seed];
+    const struct alibi_eval_result *evals = s->by_length;
+    int count = s->lengths;
 
     if (v->protocol == ALIBI_SLIDING) {
-        evals = m->sliding;
-        count = m->sliding_lengths;
-    } else if (v->protocol == ALIBI_STREAM) {
-        evals = &m->stream;
+        evals = s->sliding;
+        count = s->sliding_lengths;
+    } else if (v->protocol == ALIBI_STREAM || v->passage) {
+        evals = v->passage ? &s->passage : &s->stream;
         count = 1;
     }
     for (int i = 0; i < count; i++)
@@ -76,11 +110,138 @@ const struct alibi_eval_result *view_at(const struct view *v, int method, int64_
     return NULL;
 }
 
+/* One number of an evaluation. */
+static double nll_of(const struct alibi_eval_result *e)
+{
+    return e->nll;
+}
+
+static double log_ppl_of(const struct alibi_eval_result *e)
+{
+    return log(e->ppl);
+}
+
+/* The mean of a number over the seeds that have the evaluation, NaN if none has, and its standard
+ * deviation, NaN if fewer than two have. */
+struct moments {
+    int seeds;
+    double mean, deviation;
+};
+
+static struct moments moments_of(const struct view *v, int method, int64_t length,
+                                 double (*number)(const struct alibi_eval_result *e))
+{
+    struct moments m = { 0 };
+    double squares = 0;
+
+    for (int k = 0; k < v->result->method[method].seeds; k++) {
+        const struct alibi_eval_result *e = view_seed(v, method, k, length);
+        double step;
+
+        if (e == NULL)
+            continue;
+        step = number(e) - m.mean;
+        m.mean += step / ++m.seeds;
+        squares += step * (number(e) - m.mean);
+    }
+    m.deviation = m.seeds > 1 ? sqrt(squares / (m.seeds - 1)) : NAN;
+    m.mean = m.seeds > 0 ? m.mean : NAN;
+    return m;
+}
+
 double view_ppl(const struct view *v, int method, int64_t length)
 {
-    const struct alibi_eval_result *e = view_at(v, method, length);
+    struct moments log_ppl = moments_of(v, method, length, log_ppl_of);
+    const struct alibi_eval_result *only =
+        log_ppl.seeds == 1 ? view_seed(v, method, 0, length) : NULL;
 
-    return e != NULL ? e->ppl : NAN;
+    return only != NULL ? only->ppl : exp(log_ppl.mean); /* the digits that were measured */
+}
+
+double view_spread(const struct view *v, int method, int64_t length)
+{
+    return moments_of(v, method, length, nll_of).deviation;
+}
+
+/* Adds a share 1 / seeds of each number of `e` to the mean. */
+static void add_share(struct alibi_eval_result *mean, const struct alibi_eval_result *e, int seeds)
+{
+    double share = 1.0 / seeds;
+
+    mean->nll += share * e->nll;
+    mean->standard_error += share * e->standard_error;
+    mean->ppl += share * log(e->ppl);
+    mean->word_ppl += share * log(e->word_ppl);
+    mean->bits_per_byte += share * e->bits_per_byte;
+    mean->seconds += share * e->seconds;
+    mean->tokens_per_s += share * e->tokens_per_s;
+    mean->tiles_used += share * e->tiles_used;
+    mean->attention_seconds += share * e->attention_seconds;
+    if (e->peak_bytes > mean->peak_bytes)
+        mean->peak_bytes = e->peak_bytes;
+    for (int b = 0; b < mean->bins && b < e->bins; b++)
+        mean->by_position[b].nll += share * e->by_position[b].nll;
+}
+
+struct alibi_eval_result view_mean(const struct view *v, int method, int64_t length)
+{
+    struct alibi_eval_result mean = { .length = length };
+    struct moments nll = moments_of(v, method, length, nll_of);
+
+    for (int k = 0, added = 0; k < v->result->method[method].seeds; k++) {
+        const struct alibi_eval_result *e = view_seed(v, method, k, length);
+
+        if (e == NULL)
+            continue;
+        if (nll.seeds == 1)
+            return *e;
+        if (added++ == 0) { /* counts, bins and whatever else does not depend on the seed */
+            mean = *e;
+            mean.nll = mean.standard_error = mean.ppl = mean.word_ppl = mean.bits_per_byte = 0;
+            mean.seconds = mean.tokens_per_s = mean.tiles_used = mean.attention_seconds = 0;
+            for (int b = 0; b < mean.bins; b++)
+                mean.by_position[b].nll = 0;
+        }
+        add_share(&mean, e, nll.seeds);
+    }
+    if (nll.seeds > 1) {
+        mean.ppl = exp(mean.ppl);
+        mean.word_ppl = exp(mean.word_ppl);
+        mean.standard_error = hypot(mean.standard_error, nll.deviation / sqrt(nll.seeds));
+    }
+    return mean;
+}
+
+struct cost view_cost(const struct view *v, int method)
+{
+    const struct alibi_compare_method *m = &v->result->method[method];
+    struct cost c = { 0 };
+
+    for (int k = 0; k < m->seeds; k++) {
+        const struct alibi_compare_seed *s = &m->seed[k];
+
+        c.tokens_per_s += s->train_tokens_per_s / m->seeds;
+        c.seconds += s->train_seconds / m->seeds;
+        c.loss += s->train_loss / m->seeds;
+        c.peak_bytes = fmax(c.peak_bytes, (double)s->peak_bytes);
+        c.parameters = (double)s->parameters;
+    }
+    c.tokens_per_s = c.tokens_per_s > 0 ? c.tokens_per_s : NAN;
+    c.peak_bytes = c.peak_bytes > 0 ? c.peak_bytes : NAN;
+    c.parameters = c.parameters > 0 ? c.parameters : NAN;
+    return c;
+}
+
+/* Dates in this form are ordered as text is. */
+const char *view_date(const struct view *v)
+{
+    const char *latest = "";
+
+    for (int m = 0; m < v->methods; m++)
+        for (int k = 0; k < v->result->method[m].seeds; k++)
+            if (strcmp(v->result->method[m].seed[k].date, latest) > 0)
+                latest = v->result->method[m].seed[k].date;
+    return latest;
 }
 
 int64_t view_tokens(const struct view *v)
@@ -88,10 +249,11 @@ int64_t view_tokens(const struct view *v)
     int64_t most = 0;
 
     for (int m = 0; m < v->methods; m++)
-        for (int i = 0; i < v->lengths; i++) {
-            const struct alibi_eval_result *e = view_at(v, m, v->length[i]);
-            most = e != NULL && e->tokens > most ? e->tokens : most;
-        }
+        for (int i = 0; i < v->lengths; i++)
+            for (int k = 0; k < v->result->method[m].seeds; k++) {
+                const struct alibi_eval_result *e = view_seed(v, m, k, v->length[i]);
+                most = e != NULL && e->tokens > most ? e->tokens : most;
+            }
     return most;
 }
 
@@ -101,7 +263,7 @@ int view_best(const struct view *v, int64_t length, int other)
     int best = -1;
 
     for (int m = 0; m < v->methods; m++)
-        if (m != other && view_ppl(v, m, length) < lowest) {
+        if (m != other && !v->ignorant[m] && view_ppl(v, m, length) < lowest) {
             lowest = view_ppl(v, m, length);
             best = m;
         }
@@ -111,8 +273,9 @@ int view_best(const struct view *v, int64_t length, int other)
 const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
                                       const void **values)
 {
-    /* Methods differ in their position; the text sets the vocabulary; no comparison has an init. */
-    static const char *const other[] = { "position", "vocab", "init" };
+    /* Methods differ in their position; the text sets the vocabulary; the rest are options of a
+     * single run, or of evaluation. */
+    static const char *const other[] = { "position", "vocab", "init", "keep-best", "eval-tokens" };
     int count;
     const struct alibi_option *options =
         group == 0 ? alibi_config_options(&count) : alibi_training_options(&count);
@@ -137,7 +300,9 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
 
     TRY_RETURN(NEW_ZERO_ARRAY(&c, 1, "the curves of a figure"));
     for (int m = 0; m < v->methods; m++)
-        c->series[m] = (struct series){ .name = v->name[m], .x = c->x[m], .y = c->y[m] };
+        c->series[m] = (struct series){
+            .name = v->name[m], .x = c->x[m], .y = c->y[m], .low = c->low[m], .high = c->high[m]
+        };
     c->chart = (struct chart){ .title = c->title,
                                .series = c->series,
                                .count = v->methods,
@@ -149,12 +314,15 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
     return ALIBI_OK;
 }
 
-static void add_point(struct curves *c, int method, double x, double y)
+/* `error` is the standard error of log y; NaN: not known. The bounds are two errors away. */
+static void add_point(struct curves *c, int method, double x, double y, double error)
 {
     int i = c->series[method].count++;
 
     c->x[method][i] = x;
     c->y[method][i] = y;
+    c->low[method][i] = y * exp(-2 * error);
+    c->high[method][i] = y * exp(2 * error);
 }
 
 /* The range of the positive finite values seen so far. */
@@ -205,7 +373,7 @@ static void scale_ppl(struct curves *c, const struct view *v)
 
 static double curve_value(const struct alibi_eval_result *e, enum curve_kind kind)
 {
-    if (e == NULL)
+    if (e->tokens == 0)
         return NAN;
     if (kind == CURVE_PPL)
         return e->ppl;
@@ -224,8 +392,12 @@ alibi_status curves_by_length(struct curves **out, const struct view *v, enum cu
 
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < v->methods; m++)
-        for (int i = 0; i < v->lengths; i++)
-            add_point(c, m, (double)v->length[i], curve_value(view_at(v, m, v->length[i]), kind));
+        for (int i = 0; i < v->lengths; i++) {
+            struct alibi_eval_result e = view_mean(v, m, v->length[i]);
+
+            add_point(c, m, (double)v->length[i], curve_value(&e, kind),
+                      kind == CURVE_PPL ? e.standard_error : NAN);
+        }
     if (kind == CURVE_PPL)
         scale_ppl(c, v);
     snprintf(c->title, sizeof c->title, "%s%s", titles[kind],
@@ -244,14 +416,15 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
 
     TRY_RETURN(curves_new(&c, v));
     for (int m = 0; m < v->methods; m++) {
-        const struct alibi_eval_result *e = view_at(v, m, length);
-        for (int b = 0; e != NULL && b < e->bins && b < ALIBI_POSITION_BINS; b++) {
-            const struct alibi_position_loss *bin = &e->by_position[b];
+        struct alibi_eval_result e = view_mean(v, m, length);
+
+        for (int b = 0; b < e.bins && b < ALIBI_POSITION_BINS; b++) {
+            const struct alibi_position_loss *bin = &e.by_position[b];
             /* The middle of the bin on a logarithmic axis, in tokens of context. */
             double middle = sqrt((double)(bin->first + 1) * (double)(bin->last + 1));
             double nll = bin->tokens > 0 ? bin->nll : NAN;
 
-            add_point(c, m, middle, nll);
+            add_point(c, m, middle, nll, NAN);
             extend(&r, nll);
         }
     }

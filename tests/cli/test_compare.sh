@@ -34,6 +34,14 @@ has "results.json names the device" '"device": "cpu"' whole/results.json
 has "results.json names the precision" '"precision": "fp32"' whole/results.json
 has "results.csv has the device" ',parameters,device,precision,' whole/results.csv
 has "results.csv names the device" ',cpu,fp32,' whole/results.csv
+for key in machine date version checksum path unigram_nll passage seeds spread; do
+    has "results.json has $key" "\"$key\"" whole/results.json
+done
+has "results.csv has provenance" ',machine,date,version,text,text_bytes,text_checksum' \
+    whole/results.csv
+has "prints the text and its checksum" 'Text: built-in text.* checksum [0-9a-f]{8}' \
+    <(tr '\n' ' ' < table)
+has "prints which tokens were scored" 'Perplexity by test length, on [0-9]+ tokens: ' table
 has "report.html names the device" '<dt>device</dt><dd>cpu, fp32</dd>' whole/report.html
 if grep -qE '(src|href)="(https?:)?//' whole/report.html; then
     fail "report.html" "needs the network"
@@ -78,10 +86,22 @@ check "without a sliding window" "${repeat[@]}" --sliding-tokens 0 --out plain
 same_losses "the other numbers are the same" plain without
 has "a stream of 512 tokens" '"stream": \{ *"length": 512' first/results.json
 has "prints the stream" '^As one stream of' table
-holds "two methods cannot stream" test "$(grep -c '"stream": null' whole/results.json)" = 2
-grep -v '"stream": {' first/results.json > without/results.json
+holds "two methods cannot stream" test "$(grep -c '"stream": null' whole/results.json)" = 4
+grep -vE '"(stream|passage)": \{' first/results.json > without/results.json
 check "without a stream" "${repeat[@]}" --stream-tokens 0 --out plain-stream
 same_losses "the other numbers are the same" plain-stream without
+
+# More seeds, added to a comparison that is there.
+check "two more seeds" "${repeat[@]}" --seeds 1,2,3 --out first
+has "prints mean and spread" '^alibi .*[0-9]±[0-9]' stdout
+has "says what it is" 'mean of 3 seeds' stdout
+holds "seeds have folders" test -d first/alibi-seed-2 -a -d first/rotary-seed-3
+holds "a line per method, seed, length and protocol" \
+    test "$(grep -cE '^alibi,3,16,(16|32),(nonoverlapping|sliding),' first/results.csv)" = 4
+holds "results.json is JSON" is_json first/results.json
+expect 3 "\(seeds \[1, 2, 3\] there, \[1\] asked\)" "${repeat[@]}" --seed 1 --out first \
+    --methods alibi,rotary --seeds 1
+expect 2 "seeds: 2 is listed twice" "${repeat[@]}" --seeds 2,2 --out twice
 
 # Stopped and resumed gives the same numbers.
 long=("$ALIBI" compare "${tiny[@]}" --methods alibi,none --lengths 16,32 --width 32 --batch 8

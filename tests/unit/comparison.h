@@ -121,20 +121,27 @@ static inline void assert_same_evals(const struct alibi_eval_result *x,
     }
 }
 
+static inline void assert_same_seed(const struct alibi_compare_seed *x,
+                                    const struct alibi_compare_seed *y)
+{
+    assert_int_equal(x->seed, y->seed);
+    assert_true(x->train_loss == y->train_loss);
+    assert_int_equal(x->lengths, y->lengths);
+    assert_int_equal(x->sliding_lengths, y->sliding_lengths);
+    assert_same_evals(x->by_length, y->by_length, x->lengths);
+    assert_same_evals(x->sliding, y->sliding, x->sliding_lengths);
+    assert_same_evals(&x->stream, &y->stream, 1);
+}
+
 static inline void assert_same_losses(const struct alibi_compare_result *a,
                                       const struct alibi_compare_result *b)
 {
     assert_int_equal(a->methods, b->methods);
     for (int m = 0; m < a->methods; m++) {
-        const struct alibi_compare_method *x = &a->method[m], *y = &b->method[m];
-
-        assert_string_equal(x->name, y->name);
-        assert_true(x->train_loss == y->train_loss);
-        assert_int_equal(x->lengths, y->lengths);
-        assert_int_equal(x->sliding_lengths, y->sliding_lengths);
-        assert_same_evals(x->by_length, y->by_length, x->lengths);
-        assert_same_evals(x->sliding, y->sliding, x->sliding_lengths);
-        assert_same_evals(&x->stream, &y->stream, 1);
+        assert_string_equal(a->method[m].name, b->method[m].name);
+        assert_int_equal(a->method[m].seeds, b->method[m].seeds);
+        for (int k = 0; k < a->method[m].seeds; k++)
+            assert_same_seed(&a->method[m].seed[k], &b->method[m].seed[k]);
     }
 }
 

@@ -169,7 +169,7 @@ static void decades_are_divided_at_one_two_five(void **state)
 static void assert_ticks(double from, double to, bool log)
 {
     double x[] = { 1, 2 }, y[] = { from, to };
-    struct series s = { "s", 2, x, y };
+    struct series s = { .name = "s", .count = 2, .x = x, .y = y };
     struct chart c = chart_of(&s, 1, false, log);
     struct axis ax, ay;
 
@@ -205,7 +205,7 @@ static void every_range_has_ticks_within_it(void **state)
 static void an_axis_covers_what_it_is_told_to(void **state)
 {
     double x[] = { 1, 2 }, y[] = { 3, 4 };
-    struct series s = { "s", 2, x, y };
+    struct series s = { .name = "s", .count = 2, .x = x, .y = y };
     struct chart c = chart_of(&s, 1, false, true);
     struct axis ax, ay;
 
@@ -270,7 +270,8 @@ static void letters_are_distinct(void **state)
 static void terminal_plot_draws_marks_and_labels_the_curves(void **state)
 {
     double x[] = { 64, 128, 256 }, up[] = { 3, 3, 30 }, flat[] = { 3, 3, 3 };
-    struct series s[] = { { "flat", 3, x, flat }, { "up", 3, x, up } };
+    struct series s[] = { { .name = "flat", .count = 3, .x = x, .y = flat },
+                          { .name = "up", .count = 3, .x = x, .y = up } };
     struct chart c = chart_of(s, 2, true, true);
     struct text out = { 0 };
 
@@ -292,7 +293,8 @@ static void terminal_plot_draws_marks_and_labels_the_curves(void **state)
 static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
 {
     double x[] = { 1, 2, 3 }, y[] = { 1, 2, 1000 }, low[] = { 1, 2, 3 };
-    struct series s[] = { { "wild", 3, x, y }, { "tame", 3, x, low } };
+    struct series s[] = { { .name = "wild", .count = 3, .x = x, .y = y },
+                          { .name = "tame", .count = 3, .x = x, .y = low } };
     struct chart c = chart_of(s, 2, false, false);
     struct text out = { 0 };
 
@@ -312,9 +314,12 @@ static void odd_charts_can_be_drawn(void **state)
 {
     double x[] = { 64, 128 }, y[] = { 3, NAN }, none[] = { NAN, INFINITY }, same[] = { 2, 2 },
            negative[] = { -1, 0 };
-    struct series odd[] = { { "point", 2, x, y },           { "none", 2, x, none },
-                            { "nothing", 0, NULL, NULL },   { "same", 2, x, same },
-                            { "negative", 2, x, negative }, { "single", 1, x, same } };
+    struct series odd[] = { { .name = "point", .count = 2, .x = x, .y = y },
+                            { .name = "none", .count = 2, .x = x, .y = none },
+                            { .name = "nothing", .count = 0, .x = NULL, .y = NULL },
+                            { .name = "same", .count = 2, .x = x, .y = same },
+                            { .name = "negative", .count = 2, .x = x, .y = negative },
+                            { .name = "single", .count = 1, .x = x, .y = same } };
 
     (void)state;
     for (int first = 0; first < 6; first++)

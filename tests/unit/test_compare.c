@@ -17,9 +17,17 @@ static void check_evals(const struct alibi_eval_result *evals, int with_value)
     }
 }
 
-static void check_method(const struct alibi_compare_method *m, const char *name, int with_value)
+static void check_method(const struct alibi_compare_method *method, const char *name,
+                         int with_value)
 {
-    assert_string_equal(m->name, name);
+    const struct alibi_compare_seed *m = &method->seed[0];
+
+    assert_string_equal(method->name, name);
+    assert_int_equal(method->seeds, 1);
+    assert_int_equal(m->seed, 1);
+    assert_non_null(strstr(m->machine, "1 thread"));
+    assert_int_equal(strlen(m->date), 20);
+    assert_string_equal(m->version, alibi_version());
     assert_true(m->parameters > 0 && m->peak_bytes > 0 && m->train_tokens_per_s > 0 &&
                 m->train_seconds > 0);
     assert_string_equal(m->device, "cpu");
@@ -54,8 +62,8 @@ static void every_method_has_every_length_and_learned_ends_at_its_table(void **s
     assert_int_equal(r->methods, 2);
     check_method(&r->method[0], "alibi", 3);
     check_method(&r->method[1], "learned", 2);
-    assert_int_equal(r->method[0].stream.tokens, 150);
-    assert_int_equal(r->method[1].stream.tokens, 0);
+    assert_int_equal(r->method[0].seed[0].stream.tokens, 150);
+    assert_int_equal(r->method[1].seed[0].stream.tokens, 0);
     assert_parses(dir, "recipe.json");
     assert_parses(dir, "text.json");
     assert_parses(dir, "results.json");
@@ -84,14 +92,111 @@ static void a_finished_comparison_is_read_back_and_not_run_again(void **state)
     assert_ok(run(&s, dir, &again));
     assert_same_losses(first, again);
     for (int m = 0; m < 2; m++) {
-        assert_true(first->method[m].train_seconds == again->method[m].train_seconds);
-        assert_string_equal(first->method[m].device, again->method[m].device);
+        assert_true(first->method[m].seed[0].train_seconds ==
+                    again->method[m].seed[0].train_seconds);
+        assert_string_equal(first->method[m].seed[0].device, again->method[m].seed[0].device);
         for (int i = 0; i < 3; i++)
-            assert_true(first->method[m].by_length[i].seconds ==
-                        again->method[m].by_length[i].seconds);
+            assert_true(first->method[m].seed[0].by_length[i].seconds ==
+                        again->method[m].seed[0].by_length[i].seconds);
     }
     alibi_compare_free(first);
     alibi_compare_free(again);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+/* What is there is used again, and adding seeds changes nothing of it. */
+static void seeds_are_trained_and_can_be_added_later(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *other = temporary_folder();
+    struct alibi_compare_result *one = NULL, *three = NULL, *at_once = NULL;
+
+    (void)state;
+    assert_ok(run(&s, dir, &one));
+    s.compare.seeds = (struct alibi_int_list){ 3, { 1, 5, 2 } };
+    assert_ok(run(&s, dir, &three));
+    assert_true(folder_exists(within(dir, "alibi-seed-5")));
+    assert_false(folder_exists(within(dir, "alibi-seed-1")));
+    s.training.seed = 77; /* a list replaces it */
+    assert_ok(run(&s, other, &at_once));
+    assert_same_losses(three, at_once);
+    for (int m = 0; m < 2; m++) {
+        const struct alibi_compare_seed *seed = three->method[m].seed;
+
+        assert_int_equal(three->method[m].seeds, 3);
+        assert_same_seed(&one->method[m].seed[0], &seed[0]);
+        assert_true(one->method[m].seed[0].train_seconds == seed[0].train_seconds);
+        assert_true(seed[1].seed == 5 && seed[2].seed == 2);
+        assert_true(seed[1].by_length[0].nll != seed[0].by_length[0].nll);
+        assert_int_equal(seed[1].by_length[0].tokens, seed[0].by_length[0].tokens);
+    }
+    s.compare.seeds = (struct alibi_int_list){ 2, { 1, 2 } };
+    assert_fails(try_run(&s, dir), ALIBI_BAD_INPUT, "(seeds [1, 5, 2] there, [1, 2] asked)");
+    s.compare.seeds = (struct alibi_int_list){ 2, { 1, 1 } };
+    assert_fails(try_run(&s, dir), ALIBI_USAGE, "seeds: 1 is listed twice");
+    alibi_compare_free(one);
+    alibi_compare_free(three);
+    alibi_compare_free(at_once);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+    remove_temporary_folder(other);
+}
+
+/* Every seed of a method is complete before the next begins. */
+static void stopped_in_the_second_seed_the_first_is_whole(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *other = temporary_folder();
+    struct alibi_compare_result *whole = NULL, *r = NULL;
+    int stop_at = 1;
+
+    (void)state;
+    s.compare.seeds = (struct alibi_int_list){ 2, { 3, 4 } };
+    assert_ok(run(&s, dir, &whole));
+    while (!folder_exists(within(other, "alibi-seed-4"))) {
+        assert_int_equal(run_with_stop(&s, other, stop_at, &r), ALIBI_INTERRUPTED);
+        assert_true(stop_at++ < 100);
+    }
+    assert_true(file_exists(within(other, "learned/result.json")));
+    assert_false(folder_exists(within(other, "learned-seed-4")));
+    assert_ok(run(&s, other, &r));
+    assert_same_losses(whole, r);
+    alibi_compare_free(r);
+    alibi_compare_free(whole);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+    remove_temporary_folder(other);
+}
+
+/* Every length, both protocols and both methods score the same tokens, in the same parts; so do the
+ * stream and its passage. */
+static void all_evaluations_score_the_same_tokens(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+    struct alibi_compare_result *r = NULL;
+    const struct alibi_compare_seed *alibi;
+    double difference, error;
+
+    (void)state;
+    s.compare.eval_tokens = s.compare.sliding_tokens = 192;
+    assert_ok(run(&s, dir, &r));
+    alibi = &r->method[0].seed[0];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(alibi->by_length[i].tokens, 192);
+        assert_true(
+            alibi_eval_difference(&alibi->by_length[0], &alibi->by_length[i], &difference, &error));
+        assert_true(
+            alibi_eval_difference(&alibi->by_length[0], &alibi->sliding[i], &difference, &error));
+    }
+    assert_true(alibi_eval_difference(&alibi->by_length[1], &r->method[1].seed[0].by_length[0],
+                                      &difference, &error));
+    assert_int_equal(alibi->stream.tokens, alibi->passage.tokens);
+    assert_int_equal(alibi->passage.length, 32);
+    assert_true(alibi_eval_difference(&alibi->stream, &alibi->passage, &difference, &error));
+    assert_true(r->unigram_nll > 1 && r->unigram_nll < 6);
+    alibi_compare_free(r);
     alibi_corpus_free(s.corpus);
     remove_temporary_folder(dir);
 }
@@ -107,7 +212,7 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
     assert_ok(run(&s, dir, &r));
     assert_ok(alibi_model_open(&model, test_device(), within(dir, "alibi"), NULL));
     for (int i = 0; i < 3; i++) {
-        int64_t length = r->method[0].by_length[i].length;
+        int64_t length = r->method[0].seed[0].by_length[i].length;
         struct alibi_eval eval = {
             .length = length,
             .protocol = ALIBI_SLIDING,
@@ -119,7 +224,7 @@ static void the_sliding_values_are_those_of_eval_with_half_the_length_as_stride(
 
         assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e,
                                  &(struct alibi_call){ .skip = s.training.skip }));
-        assert_same_evals(&r->method[0].sliding[i], &e, 1);
+        assert_same_evals(&r->method[0].seed[0].sliding[i], &e, 1);
     }
     alibi_model_free(model);
     alibi_compare_free(r);
@@ -139,12 +244,12 @@ static struct measured measure_alibi(struct setting *s)
 {
     char *dir = temporary_folder();
     struct alibi_compare_result *r = NULL;
-    struct alibi_compare_method *alibi;
+    struct alibi_compare_seed *alibi;
     struct measured m;
 
     s->compare.methods.count = 1;
     assert_ok(run(s, dir, &r));
-    alibi = &r->method[0];
+    alibi = &r->method[0].seed[0];
     m = (struct measured){ .peak_bytes = alibi->peak_bytes,
                            .sliding_lengths = alibi->sliding_lengths,
                            .stream = alibi->stream };
@@ -186,8 +291,8 @@ static void the_sliding_window_scores_no_more_than_the_other_evaluation(void **s
     s.compare.eval_tokens = 130;
     assert_ok(run(&s, dir, &r));
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(r->method[0].by_length[i].tokens, 128);
-        assert_int_equal(r->method[0].sliding[i].tokens, 128);
+        assert_int_equal(r->method[0].seed[0].by_length[i].tokens, 128);
+        assert_int_equal(r->method[0].seed[0].sliding[i].tokens, 128);
     }
     alibi_compare_free(r);
     alibi_corpus_free(s.corpus);
@@ -213,9 +318,9 @@ static void the_stream_is_that_of_eval_and_skips_what_training_skips(void **stat
         assert_ok(alibi_model_open(&model, test_device(), within(dir, "alibi"), NULL));
         assert_ok(alibi_evaluate(model, s.corpus, ALIBI_VALID, &eval, &e,
                                  &(struct alibi_call){ .skip = skips[k] }));
-        assert_same_evals(&r->method[0].stream, &e, 1);
+        assert_same_evals(&r->method[0].seed[0].stream, &e, 1);
         assert_int_equal(e.tokens, 290);
-        assert_true(r->method[0].stream.tiles_used == e.tiles_used);
+        assert_true(r->method[0].seed[0].stream.tiles_used == e.tiles_used);
         assert_true(skips[k] == 0 ? e.tiles_used == 1 : e.tiles_used < 1);
         alibi_model_free(model);
         alibi_compare_free(r);
@@ -389,6 +494,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_has_every_length_and_learned_ends_at_its_table),
         cmocka_unit_test(a_finished_comparison_is_read_back_and_not_run_again),
+        cmocka_unit_test(seeds_are_trained_and_can_be_added_later),
+        cmocka_unit_test(stopped_in_the_second_seed_the_first_is_whole),
+        cmocka_unit_test(all_evaluations_score_the_same_tokens),
         cmocka_unit_test(the_sliding_values_are_those_of_eval_with_half_the_length_as_stride),
         cmocka_unit_test(without_a_sliding_window_the_other_values_are_the_same),
         cmocka_unit_test(the_sliding_window_scores_no_more_than_the_other_evaluation),

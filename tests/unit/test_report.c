@@ -16,26 +16,59 @@ static void table_shows_lengths_costs_and_the_best(void **state)
                               "rotary     3.250  3.500  4.500   41.2K  83.0 MiB   1.80M\n"
                               "learned    3.400      –      –   41.2K  83.0 MiB   1.80M\n");
     assert_contains(
-        out.data, "The same with a sliding window: past the first, every token has at least half\n"
-                  "the window as context\n\n"
+        out.data, "The same with a sliding window: every token has at least half the window as\n"
+                  "context, except at the start of the text; on 16.4K tokens, not 41.0K as above,\n"
+                  "so compare within this table only\n\n"
                   "method      [128]   512   1024\n"
                   "alibi      2.880* 2.790* 2.765*\n"
                   "sinusoidal 2.970  3.690  9.207\n"
                   "rotary     2.925  3.150  4.050\n"
                   "learned    3.060      –      –\n");
-    assert_contains(out.data,
-                    "As one stream of 8192 tokens, each with all before it as context; tiles: the\n"
-                    "share of attention that was computed\n\n"
-                    "method     perplexity  tiles  tok/s\n"
-                    "alibi           3.000*   31%  81.9K\n"
-                    "sinusoidal          –      –      –\n"
-                    "rotary          6.000   100%  81.9K\n"
-                    "learned             –      –      –\n");
+    assert_contains(out.data, "method     stream  windows  tiles  tok/s\n"
+                              "alibi       3.000*   3.150*   31%  81.9K\n"
+                              "sinusoidal      –    3.250      –      –\n"
+                              "rotary      6.000    3.350   100%  81.9K\n"
+                              "learned         –        –      –      –\n");
+    assert_contains(out.data, "8192 tokens, each with all before it as context, beside the");
     assert_contains(out.data, "learned, to 128");
     assert_contains(out.data, "┊ trained at 128");
-    assert_contains(out.data, "is 4% better at 1024");
+    assert_contains(out.data, "alibi 4.0 ± 0.3% lower");
+    assert_contains(out.data, "checksum 075bcd15.");
     assert_lacks(out.data, "\x1b");
     text_free(&out);
+    free(r);
+}
+
+/* Means of three seeds, 0.01 nats apart, and their standard deviation; the best as before. */
+static void several_seeds_show_mean_and_spread(void **state)
+{
+    struct alibi_compare_result *r = new_seeds_results();
+    struct text out = { 0 };
+
+    (void)state;
+    assert_ok(report_text(&out, r, 80, false));
+    assert_contains(out.data, "alibi      3.232±0.032* 3.131±0.031* 3.103±0.031*  41.2K");
+    assert_contains(out.data, "mean of 3 seeds ± their\nstandard deviation");
+    text_free(&out);
+    free(r);
+}
+
+/* An error of a fifth is a line of dots above and below its point. */
+static void the_terminal_plot_has_error_bars(void **state)
+{
+    struct alibi_compare_result *r = new_results();
+    struct text plain = { 0 }, bars = { 0 };
+
+    (void)state;
+    r->methods = 1;
+    assert_ok(report_text(&plain, r, 80, false));
+    for (int i = 0; i < LENGTHS; i++)
+        r->method[0].seed[0].by_length[i].standard_error = 0.02;
+    assert_ok(report_text(&bars, r, 80, false));
+    assert_null(strstr(plain.data, "⡇"));
+    assert_true(strstr(bars.data, "⡇") != NULL || strstr(bars.data, "⢸") != NULL);
+    text_free(&plain);
+    text_free(&bars);
     free(r);
 }
 
@@ -46,7 +79,7 @@ static void what_was_not_measured_with_a_sliding_window_is_not_shown(void **stat
 
     (void)state;
     for (int m = 0; m < METHODS; m++)
-        r->method[m].sliding_lengths = 0;
+        r->method[m].seed[0].sliding_lengths = 0;
     assert_ok(report_text(&text, r, 80, false));
     assert_ok(report_html(&page, r));
     assert_lacks(text.data, "sliding");
@@ -63,7 +96,7 @@ static void what_was_not_read_as_a_stream_is_not_shown(void **state)
 
     (void)state;
     for (int m = 0; m < METHODS; m++)
-        r->method[m].stream = no_evaluation(8192);
+        r->method[m].seed[0].stream = no_evaluation(8192);
     assert_ok(report_text(&text, r, 80, false));
     assert_ok(report_html(&page, r));
     assert_lacks(text.data, "stream");
@@ -131,7 +164,7 @@ static void noise_is_not_drawn_as_a_slope(void **state)
     (void)state;
     for (int m = 0; m < METHODS; m++)
         for (int i = 0; i < LENGTHS; i++)
-            r->method[m].by_length[i].ppl = 149 + 0.05 * i;
+            r->method[m].seed[0].by_length[i].ppl = 149 + 0.05 * i;
     view_init(&v, r);
     assert_ok(curves_by_length(&c, &v, CURVE_PPL));
     assert_true(chart_axes(&c->chart, &x, &y));
@@ -218,6 +251,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(noise_is_not_drawn_as_a_slope),
         cmocka_unit_test(table_shows_lengths_costs_and_the_best),
+        cmocka_unit_test(several_seeds_show_mean_and_spread),
+        cmocka_unit_test(the_terminal_plot_has_error_bars),
         cmocka_unit_test(what_was_not_measured_with_a_sliding_window_is_not_shown),
         cmocka_unit_test(what_was_not_read_as_a_stream_is_not_shown),
         cmocka_unit_test(best_value_is_bold_in_colour),

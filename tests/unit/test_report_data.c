@@ -29,10 +29,14 @@ static void json_has_every_key(void **state)
     static const char *const top[] = { "version", "train", "text", "eval", "methods" };
     static const char *const train[] = { "vocab",        "layers", "width", "heads", "norm",
                                          "train_length", "steps",  "lr",    "seed" };
-    static const char *const method[] = {
-        "name",       "train_tokens_per_s", "train_seconds", "train_loss", "peak_bytes",
-        "parameters", "by_length",          "stream",        "device",     "precision"
-    };
+    static const char *const method[] = { "name",          "train_tokens_per_s",
+                                          "train_seconds", "train_loss",
+                                          "peak_bytes",    "parameters",
+                                          "by_length",     "stream",
+                                          "device",        "precision",
+                                          "machine",       "date",
+                                          "version",       "passage",
+                                          "seeds" };
     static const char *const length[] = { "length",
                                           "nll",
                                           "standard_error",
@@ -60,7 +64,7 @@ static void json_has_every_key(void **state)
     assert_keys(json, top, 5);
     assert_keys(json_object_get(json, "train"), train, 9);
     assert_null(json_object_get(json_object_get(json, "train"), "position"));
-    assert_keys(alibi, method, 10);
+    assert_keys(alibi, method, 15);
     assert_keys(json_object_get(alibi, "stream"), length, 15);
     assert_int_equal(
         json_integer_value(json_object_get(json_object_get(alibi, "stream"), "tokens")), 8192);
@@ -85,7 +89,7 @@ static void json_has_every_key(void **state)
     assert_int_equal(json_integer_value(json_object_get(at, "length")), 1024);
     assert_keys(json_array_get(json_object_get(at, "by_position"), 0), position, 4);
     assert_int_equal(json_array_size(json_object_get(at, "by_position")),
-                     r->method[0].by_length[2].bins);
+                     r->method[0].seed[0].by_length[2].bins);
     json_decref(json);
     free(r);
 }
@@ -170,7 +174,20 @@ static int csv_fields(const char **p)
     return fields;
 }
 
-static void csv_has_a_line_per_method_and_length(void **state)
+/* Every test length, with a value or not; whatever else has a value. */
+static int lines_of(const struct alibi_compare_result *r, const struct alibi_compare_seed *s)
+{
+    struct view v;
+    int lines;
+
+    view_init(&v, r);
+    lines = v.lengths + (s->stream.tokens > 0) + (s->passage.tokens > 0);
+    for (int i = 0; i < s->sliding_lengths; i++)
+        lines += s->sliding[i].tokens > 0 && view_has_length(&v, s->sliding[i].length);
+    return lines;
+}
+
+static void csv_has_a_line_per_method_seed_length_and_protocol(void **state)
 {
     (void)state;
     for (int k = 0; k < ALL_RESULTS; k++) {
@@ -181,11 +198,12 @@ static void csv_has_a_line_per_method_and_length(void **state)
         assert_ok(report_csv(&out, r));
         p = out.data;
         columns = csv_fields(&p);
-        assert_int_equal(columns, 41);
+        assert_int_equal(columns, 32);
         for (lines = 1; *p != '\0'; lines++)
             assert_int_equal(csv_fields(&p), columns);
         for (int m = 0; m < r->methods; m++)
-            expected += r->method[m].lengths;
+            for (int s = 0; s < r->method[m].seeds; s++)
+                expected += lines_of(r, &r->method[m].seed[s]);
         assert_int_equal(lines, expected);
         text_free(&out);
         free(r);
@@ -199,13 +217,15 @@ static void csv_quotes_what_needs_quotes(void **state)
 
     (void)state;
     assert_ok(report_csv(&out, r));
-    assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",128,512,");
+    assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",42,128,512,nonoverlapping,512,");
     assert_contains(
         out.data,
-        "\r\n100%s%n,128,512,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,,,,,,,,,,,,,,,,,,\r\n");
-    assert_contains(out.data, ",1800000,<b>GPU</b>,bf16,512,");
-    assert_contains(out.data, ",1800000,\"a \"\"quick\"\", hot one??\",bf16,512,");
-    assert_contains(out.data, ",8192,0.5,81920,0.31,0.125\r\n");
+        "\r\n100%s%n,42,128,512,nonoverlapping,,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,\"Some CPU, 2 threads\",2026-11-15T21:24:13Z,0.1.0,\"books/a \"\"b\"\".txt\",3999000,123456789\r\n");
+    assert_contains(out.data, ",1800000,<b>GPU</b>,bf16,\"Some CPU");
+    assert_contains(out.data, ",1800000,\"a \"\"quick\"\", hot one??\",bf16,\"Some CPU");
+    assert_contains(out.data, ",42,128,8192,stream,0,");
+    assert_contains(out.data, ",42,128,128,passage,128,");
+    assert_contains(out.data, ",8192,7000,40900,0.5,81920,0.31,0.125,");
     text_free(&out);
     free(r);
 }
@@ -218,10 +238,37 @@ static void csv_leaves_a_device_that_is_not_known_empty(void **state)
     (void)state;
     set_device(&r->method[0], "", 0);
     assert_ok(report_csv(&out, r));
-    assert_contains(out.data, ",peak_bytes,parameters,device,precision,sliding_stride,");
-    assert_contains(out.data, ",1800000,,,512,");
-    assert_contains(out.data, ",1800000,cpu,fp32,512,");
+    assert_contains(out.data, ",peak_bytes,parameters,device,precision,machine,date,version,");
+    assert_contains(out.data, ",1800000,,,\"Some CPU");
+    assert_contains(out.data, ",1800000,cpu,fp32,\"Some CPU");
     text_free(&out);
+    free(r);
+}
+
+static void json_has_every_seed_and_their_mean_and_spread(void **state)
+{
+    struct alibi_compare_result *r = new_seeds_results();
+    json_t *json = parse(r), *alibi = json_array_get(json_object_get(json, "methods"), 0);
+    json_t *seeds = json_object_get(alibi, "seeds"), *mean, *third;
+
+    (void)state;
+    assert_int_equal(json_array_size(seeds), 3);
+    mean = json_array_get(json_object_get(alibi, "by_length"), 2);
+    third = json_array_get(json_object_get(json_array_get(seeds, 2), "by_length"), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(seeds, 2), "seed")), 44);
+    assert_close(json_real_value(json_object_get(mean, "nll")), log(3.072) + 0.01, 1e-12);
+    assert_close(json_real_value(json_object_get(mean, "spread")), 0.01, 1e-12);
+    assert_close(json_real_value(json_object_get(mean, "standard_error")),
+                 hypot(0.002, 0.01 / sqrt(3)), 1e-12);
+    assert_close(json_real_value(json_object_get(third, "nll")), log(3.072) + 0.02, 1e-12);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(seeds, 2), "machine")),
+                        "Some CPU, 2 threads");
+    assert_string_equal(json_string_value(json_object_get(json, "date")), "2026-11-15T21:24:13Z");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json, "text"), "path")),
+                        "books/a \"b\".txt");
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json, "text"), "checksum")),
+                     123456789);
+    json_decref(json);
     free(r);
 }
 
@@ -232,7 +279,8 @@ int main(void)
         cmocka_unit_test(json_has_null_for_what_is_missing_or_not_finite),
         cmocka_unit_test(json_names_each_device_or_has_null),
         cmocka_unit_test(json_parses_whatever_the_results),
-        cmocka_unit_test(csv_has_a_line_per_method_and_length),
+        cmocka_unit_test(json_has_every_seed_and_their_mean_and_spread),
+        cmocka_unit_test(csv_has_a_line_per_method_seed_length_and_protocol),
         cmocka_unit_test(csv_quotes_what_needs_quotes),
         cmocka_unit_test(csv_leaves_a_device_that_is_not_known_empty),
     };
