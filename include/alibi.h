@@ -301,9 +301,10 @@ ALIBI_API alibi_status alibi_tokenizer_decode(const alibi_tokenizer *t, const in
                                               int64_t count, char **text, size_t *bytes);
 ALIBI_API void alibi_ids_free(int32_t *ids);
 
-/* How files are read as documents. Text is UTF-8. Files compressed with gzip or zstd are recognised
- * by their content. A folder means all files in it and in its subfolders, in the order of their
- * names; "-" means standard input. */
+/* How files are read as documents. Text is UTF-8; a byte-order mark at the start of a file is
+ * skipped, and nothing else is changed. Files compressed with gzip or zstd are recognised by their
+ * content, and files that are not text are refused by name. A folder means all files in it and in
+ * its subfolders, in the order of their names; "-" means standard input. */
 enum alibi_format { ALIBI_FORMAT_AUTO, ALIBI_FORMAT_TEXT, ALIBI_FORMAT_JSONL };
 
 struct alibi_reading {

@@ -451,16 +451,6 @@ alibi_status pattern_out_of_memory(void)
                                  : fail(ALIBI_MEMORY, "not enough memory for a regular expression");
 }
 
-static alibi_status compile_failure(int error, const char *source, const char *path)
-{
-    char reason[256];
-
-    if (error == PCRE2_ERROR_NOMEMORY || pattern_memory_failed)
-        return pattern_out_of_memory();
-    pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
-    return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s': %s", path, source, reason);
-}
-
 static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char *text,
                                  uint32_t options, const char *source, const char *path)
 {
@@ -476,8 +466,13 @@ static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char
     *out = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
                          options | PCRE2_UTF | PCRE2_USE_OFFSET_LIMIT, &error, &offset, context);
     pcre2_compile_context_free(context);
-    if (*out == NULL)
-        return compile_failure(error, source, path);
+    if (*out == NULL && (error == PCRE2_ERROR_NOMEMORY || pattern_memory_failed))
+        return pattern_out_of_memory();
+    if (*out == NULL) {
+        char reason[256];
+        pcre2_get_error_message(error, (PCRE2_UCHAR *)reason, sizeof reason);
+        return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s': %s", path, source, reason);
+    }
     jit = pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     if (jit != 0 && pattern_memory_failed)
         return ALIBI_MEMORY;

@@ -165,6 +165,7 @@ void progress_format(const struct progress *p, struct text *json)
     json_write_int(&w, "file", p->place.file);
     json_write_int(&w, "document", p->place.document);
     json_write_int(&w, "offset", p->place.offset);
+    json_write_int(&w, "marks_skipped", !p->counts_marks);
     json_write_int(&w, "within_word", p->within_word);
     json_write_int(&w, "skip", p->skip);
     json_write_int(&w, "documents", p->documents);
@@ -200,6 +201,7 @@ alibi_status progress_read(struct progress *p, const char *folder)
                  "'%s': the shards have %lld tokens, but 'tokens' and 'skip' are %lld and %lld",
                  path, (long long)in_shards, (long long)read.tokens, (long long)read.skip));
     read.request = (uint32_t)request;
+    read.counts_marks = json_integer_value(json_object_get(json, "marks_skipped")) == 0;
     read.within_word = within_word != 0;
     *p = read;
     read = (struct progress){ 0 };

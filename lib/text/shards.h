@@ -28,6 +28,7 @@ struct progress {
     /* Where to continue: the text from `place` on gives tokens, and the first `skip` of them are in
      * these shards. The counts are those of the text before `place`. */
     struct place place;
+    bool counts_marks; /* the first versions counted byte-order marks as text */
     bool within_word;
     int64_t skip;
     int64_t documents, tokens, words, bytes;

@@ -38,6 +38,7 @@ struct input {
     int64_t offset; /* of bytes[0] in the unpacked file */
     int64_t line;   /* of bytes[checked], from 1 */
     bool ended;     /* the file ends at bytes[end], and all is checked */
+    bool marked;    /* it began with a byte-order mark, which was skipped */
 };
 
 static void input_close(struct input *in)
@@ -95,8 +96,8 @@ static alibi_status input_fill(struct input *in)
     }
     in->line += count_lines(fresh, valid);
     in->checked += valid;
-    if (first && in->end >= 3 && memcmp(in->bytes, byte_order_mark, 3) == 0)
-        in->at = 3;
+    in->marked = first ? in->end >= 3 && memcmp(in->bytes, byte_order_mark, 3) == 0 : in->marked;
+    in->at = first && in->marked ? 3 : 0;
     return ALIBI_OK;
 }
 
@@ -698,6 +699,11 @@ int64_t source_bytes_total(const struct source *s)
 int64_t source_bytes_done(const struct source *s)
 {
     return atomic_load(&s->bytes_done);
+}
+
+bool source_skipped_mark(const struct source *s)
+{
+    return s->in.unpack != NULL && s->in.marked;
 }
 
 void source_set_line_max(struct source *s, size_t bytes)

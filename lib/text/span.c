@@ -140,17 +140,6 @@ void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, in
     *bytes = n.bytes;
 }
 
-/* Documents that are at least partly in the span. Without end tokens only those of the whole corpus
- * are known. */
-static int64_t documents_of(struct span s, int64_t ends)
-{
-    const alibi_corpus *c = s.corpus;
-
-    if (alibi_tokenizer_end(c->tokenizer) < 0)
-        return s.count == c->count && !c->unknown ? c->documents : 0;
-    return ends + (s.count > 0 && !is_end(s.corpus, s.first + s.count - 1));
-}
-
 void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
                            struct alibi_corpus_info *info)
 {
@@ -169,40 +158,39 @@ void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
     if (c->indexed && s.count == c->count)
         return;
     n = count_range(c, s.first, s.count);
-    info->documents = documents_of(s, n.ends);
+    /* Documents that are at least partly in the span. Without end tokens only those of the whole
+     * corpus are known. */
+    if (alibi_tokenizer_end(c->tokenizer) < 0)
+        info->documents = s.count == c->count && !c->unknown ? c->documents : 0;
+    else
+        info->documents = n.ends + (s.count > 0 && !is_end(c, s.first + s.count - 1));
     info->words = n.words;
     info->bytes = n.bytes;
 }
 
 /* ---- writing */
 
-/* The text of tokens first..end-1. A line end separates two documents if the first has none of its
- * own: otherwise the last word of one and the first of the next would become one word. */
-static alibi_status append_text(const alibi_corpus *c, int64_t first, int64_t end,
-                                int64_t split_end, struct text *out)
-{
-    for (int64_t i = first; i < end; i++) {
-        size_t bytes;
-        const char *text = corpus_bytes(c, i, &bytes);
-        bool joins =
-            bytes == 0 && is_end(c, i) && i > 0 && i + 1 < split_end && !corpus_starts_line(c, i);
-
-        text_append_bytes(out, joins ? "\n" : text, joins ? 1 : bytes);
-    }
-    return text_status(out);
-}
-
+/* A line end separates two documents if the first has none of its own: otherwise the last word of
+ * one and the first of the next would become one word. */
 static alibi_status write_span(struct file *file, const void *user)
 {
     alibi_status status = ALIBI_OK;
     const struct span *s = user;
+    const alibi_corpus *c = s->corpus;
     struct text block = { 0 };
     int64_t split_end = s->first + s->count;
 
-    for (int64_t i = s->first; i < split_end; i += WRITE_IDS) {
-        int64_t end = smaller(i + WRITE_IDS, split_end);
+    for (int64_t from = s->first; from < split_end; from += WRITE_IDS) {
+        int64_t end = smaller(from + WRITE_IDS, split_end);
         block.length = 0;
-        TRY(append_text(s->corpus, i, end, split_end, &block));
+        for (int64_t i = from; i < end; i++) {
+            size_t bytes;
+            const char *text = corpus_bytes(c, i, &bytes);
+            bool joins = bytes == 0 && is_end(c, i) && i > 0 && i + 1 < split_end &&
+                         !corpus_starts_line(c, i);
+            text_append_bytes(&block, joins ? "\n" : text, joins ? 1 : bytes);
+        }
+        TRY(text_status(&block));
         TRY(file_write(file, block.data, block.length));
     }
 out:

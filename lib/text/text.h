@@ -125,6 +125,8 @@ int64_t source_bytes_total(const struct source *s);
 int64_t source_bytes_done(const struct source *s);
 /* Continues as if `place` had been reached by reading. Only before the first read. */
 alibi_status source_seek(struct source *s, struct place place);
+/* Whether the file that is being read began with a byte-order mark, which no place counts. */
+bool source_skipped_mark(const struct source *s);
 /* Replaces the content of the block by the next `bytes` of text, about. At the end of the input
  * there is nothing: bytes == 0, no ends. The end of a document comes with its last byte. The line
  * ends of its lines are part of it; blank lines are not documents. Text that is not UTF-8 or has a

@@ -226,8 +226,17 @@ static alibi_status resume(struct tokenizing *t, bool certain)
     call_note(t->call, "resuming '%s' after %lld shards with %lld tokens, at '%s', document %lld",
               t->folder, (long long)p->shards.count, (long long)t->before,
               source_file(t->source, p->place.file), (long long)p->place.document + 1);
-    if (certain)
-        return source_seek(t->source, p->place);
+    if (certain) {
+        TRY_RETURN(source_seek(t->source, p->place));
+        if (p->counts_marks && p->place.document == 0 && p->place.offset > 0 &&
+            source_skipped_mark(t->source))
+            return fail(ALIBI_BAD_INPUT,
+                        "cannot resume '%s': an earlier version began it and counted the "
+                        "byte-order mark of '%s'; use another --out",
+                        t->folder, source_file(t->source, p->place.file));
+        p->counts_marks = false;
+        return ALIBI_OK;
+    }
     /* A pipe may have another text, so all of it is tokenized again and compared. */
     p->place = (struct place){ 0 };
     p->within_word = false;

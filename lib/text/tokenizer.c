@@ -121,42 +121,33 @@ out:
     return status;
 }
 
-static alibi_status open_pair(alibi_tokenizer **out, const char *vocab_path,
-                              const char *merges_path)
-{
-    alibi_status status;
-    char *vocab = NULL, *merges = NULL;
-    size_t vocab_bytes = 0, merges_bytes = 0;
-    struct bpe_file *file = NULL;
-
-    TRY(file_read_all(&vocab, &vocab_bytes, vocab_path, TOKENIZER_BYTES_MAX));
-    TRY(file_read_all(&merges, &merges_bytes, merges_path, TOKENIZER_BYTES_MAX));
-    TRY(bpe_file_parse_pair(&file, (struct slice){ vocab, vocab_bytes }, vocab_path,
-                            (struct slice){ merges, merges_bytes }, merges_path));
-    TRY(tokenizer_new_bpe(out, file, vocab_path));
-out:
-    mem_free(vocab);
-    mem_free(merges);
-    return status;
-}
-
+/* tokenizer.json, or vocab.json and merges.txt. */
 static alibi_status open_folder(alibi_tokenizer **out, const char *folder)
 {
     alibi_status status;
-    char *whole = NULL, *vocab = NULL, *merges = NULL;
+    char *whole = NULL, *vocab_path = NULL, *merges_path = NULL, *vocab = NULL, *merges = NULL;
+    size_t vocab_bytes = 0, merges_bytes = 0;
+    struct bpe_file *file = NULL;
 
     TRY(path_join(&whole, folder, NAME_TOKENIZER));
-    TRY(path_join(&vocab, folder, "vocab.json"));
-    TRY(path_join(&merges, folder, "merges.txt"));
-    if (file_exists(whole))
+    TRY(path_join(&vocab_path, folder, "vocab.json"));
+    TRY(path_join(&merges_path, folder, "merges.txt"));
+    if (file_exists(whole)) {
         TRY(open_file(out, whole));
-    else if (file_exists(vocab))
-        TRY(open_pair(out, vocab, merges));
-    else
+    } else if (file_exists(vocab_path)) {
+        TRY(file_read_all(&vocab, &vocab_bytes, vocab_path, TOKENIZER_BYTES_MAX));
+        TRY(file_read_all(&merges, &merges_bytes, merges_path, TOKENIZER_BYTES_MAX));
+        TRY(bpe_file_parse_pair(&file, (struct slice){ vocab, vocab_bytes }, vocab_path,
+                                (struct slice){ merges, merges_bytes }, merges_path));
+        TRY(tokenizer_new_bpe(out, file, vocab_path));
+    } else {
         TRY(fail(ALIBI_BAD_INPUT,
                  "'%s' has no tokenizer: it has neither tokenizer.json nor vocab.json", folder));
+    }
 out:
     mem_free(whole);
+    mem_free(vocab_path);
+    mem_free(merges_path);
     mem_free(vocab);
     mem_free(merges);
     return status;

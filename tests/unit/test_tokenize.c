@@ -377,6 +377,46 @@ static void a_word_in_two_blocks_counts_once_though_a_stop_came_between(void **s
     assert_int_equal(result.tokens, 30);
 }
 
+/* The first versions counted a byte-order mark as text. */
+static void an_old_place_in_a_file_with_a_mark_is_refused(void **state)
+{
+    struct corpus *c = *state;
+    const char *folder = keep(c, "shards"), *path = keep(c, "marked");
+    struct alibi_tokenize_result result;
+
+    for (int i = 0; i < 4; i++) {
+        struct stopper s = { .stop_at = 5 };
+        struct progress p = { 0 };
+        bool marked = i % 2 == 1, old = i / 2 == 1;
+        write_file(path,
+                   marked ? "\xEF\xBB\xBF"
+                            "aaaaaaaaaaaaaaaaaaaaaaaaa bbb"
+                          : "aaaaaaaaaaaaaaaaaaaaaaaaa bbb",
+                   marked ? 32 : 29);
+        limits.block_bytes = 4;
+        test_watch(&s, stop_at_report, NULL);
+        assert_int_equal(tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 5, folder,
+                                         &result, test_call()),
+                         ALIBI_INTERRUPTED);
+        test_watch(NULL, NULL, NULL);
+        assert_ok(progress_read(&p, folder));
+        assert_true(p.place.offset > 0 && !p.counts_marks);
+        p.counts_marks = old;
+        assert_ok(shard_folder_save(folder, &p));
+        progress_fini(&p);
+        if (marked && old) {
+            assert_fails(tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 5, folder,
+                                         &result, test_call()),
+                         ALIBI_BAD_INPUT, "counted the byte-order mark of '");
+        } else {
+            assert_ok(tokenize_within(&limits, c->tokenizers[0], &path, 1, NULL, 5, folder, &result,
+                                      test_call()));
+            assert_int_equal(result.tokens, 30);
+        }
+        remove_folder(folder);
+    }
+}
+
 static void progress_ends_with_all_bytes(void **state)
 {
     struct corpus *c = *state;
@@ -572,6 +612,7 @@ int main(void)
         TEST(a_stop_is_seen_while_a_pipe_is_silent),
         TEST(a_shard_that_changed_since_is_found_before_anything_is_added),
         TEST(a_word_in_two_blocks_counts_once_though_a_stop_came_between),
+        TEST(an_old_place_in_a_file_with_a_mark_is_refused),
         TEST(progress_ends_with_all_bytes),
         TEST(another_request_is_refused_with_what_differs),
         TEST(a_request_without_a_finished_shard_gives_way),
