@@ -177,7 +177,7 @@ static double attention_flops(const struct bench *b)
     const struct alibi_config *c = &b->model->config;
     double L = (double)b->L, all_heads = (double)c->width;
 
-    return ATTENTION_PRODUCTS * (double)c->layers * (double)b->B * L * L * all_heads;
+    return (double)ATTENTION_PRODUCTS * (double)c->layers * (double)b->B * L * L * all_heads;
 }
 
 /* 6 P + 6 N L C per token. */

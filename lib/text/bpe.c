@@ -278,8 +278,8 @@ static int32_t find_end(const struct bpe_file *f)
         "<eos>",
         "[EOS]",
         "<|eos|>",
-        "<\xEF\xBD\x9C"
-        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+        ("<\xEF\xBD\x9C" /* of two literals: the e would count as a digit */
+         "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"),
     };
     const struct bpe_added *found = NULL;
     int special = 0;

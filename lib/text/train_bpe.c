@@ -417,7 +417,7 @@ static alibi_status merge(struct trainer *t, struct pair *pair)
     struct slice a = token_view(t, left), b = token_view(t, right);
 
     if (a.bytes + b.bytes == strlen(END_TEXT) && memcmp(END_TEXT, a.at, a.bytes) == 0 &&
-        memcmp(END_TEXT + a.bytes, b.at, b.bytes) == 0)
+        memcmp(&END_TEXT[a.bytes], b.at, b.bytes) == 0)
         joined = END_ID;
     else
         TRY_RETURN(add_token(t, a, b));

@@ -43,14 +43,14 @@ static void draw_factors(float *restrict factor, struct dropout drop, uint64_t f
 static void add_branch(float *y, const float *x, const float *branch, const float *factor,
                        int64_t n)
 {
-#pragma GCC ivdep
+#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = x[i] + factor[i] * branch[i];
 }
 
 static void scale(float *y, const float *x, const float *factor, int64_t n)
 {
-#pragma GCC ivdep
+#pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = factor[i] * x[i];
 }

@@ -93,7 +93,22 @@ VEC_INLINE vec vec_abs(vec x)
 #else
 #define VEC_LANES ((vec_mask){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 })
 #endif
-#define VEC_ROTATE(x, half) __builtin_shuffle(x, VEC_LANES + (half))
+
+/* Lanes of a and b by number, those of b from SIMD_WIDTH on; `lanes` is a constant. */
+#if defined __clang__ /* which makes one instruction of the loop */
+VEC_INLINE vec vec_shuffle(vec a, vec b, vec_mask lanes)
+{
+    vec x = { 0 };
+
+#pragma clang loop unroll(full)
+    for (int l = 0; l < SIMD_WIDTH; l++)
+        x[l] = lanes[l] < SIMD_WIDTH ? a[lanes[l]] : b[lanes[l] - SIMD_WIDTH];
+    return x;
+}
+#else
+#define vec_shuffle(a, b, lanes) __builtin_shuffle(a, b, lanes)
+#endif
+#define VEC_ROTATE(x, half) vec_shuffle(x, x, VEC_LANES + (half))
 
 /* The first n lanes, 0 in the others. */
 VEC_INLINE vec vec_first(vec x, int64_t n)
@@ -174,9 +189,9 @@ VEC_INLINE vec vec_exp(vec x)
     for (int r = 0; r < SIMD_WIDTH; r++)                                                           \
         if (!(r & (half))) {                                                                       \
             vec upper = (v)[r], lower = (v)[r + (half)];                                           \
-            (v)[r] = __builtin_shuffle(                                                            \
+            (v)[r] = vec_shuffle(                                                                  \
                 upper, lower, VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));  \
-            (v)[r + (half)] = __builtin_shuffle(                                                   \
+            (v)[r + (half)] = vec_shuffle(                                                         \
                 upper, lower,                                                                      \
                 VEC_LANES + (half) + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));       \
         }
@@ -198,12 +213,11 @@ VEC_INLINE void vec_transpose(vec v[SIMD_WIDTH])
 #define VEC_FOLD(v, half)                                                                          \
     for (int r = 0; r < (half); r++) {                                                             \
         vec upper = (v)[r], lower = (v)[r + (half)];                                               \
-        (v)[r] =                                                                                   \
-            __builtin_shuffle(upper, lower,                                                        \
-                              VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half))) + \
-            __builtin_shuffle(upper, lower,                                                        \
-                              VEC_LANES + (half) +                                                 \
-                                  (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));          \
+        (v)[r] = vec_shuffle(upper, lower,                                                         \
+                             VEC_LANES + (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half))) +  \
+                 vec_shuffle(upper, lower,                                                         \
+                             VEC_LANES + (half) +                                                  \
+                                 (VEC_LANES & (half)) / (half) * (SIMD_WIDTH - (half)));           \
     }
 
 VEC_INLINE vec vec_sums(vec v[SIMD_WIDTH])
