@@ -192,8 +192,9 @@ enum alibi_device_kind { ALIBI_DEVICE_AUTO, ALIBI_DEVICE_CPU, ALIBI_DEVICE_CUDA 
 enum alibi_precision { ALIBI_PRECISION_AUTO, ALIBI_FP32, ALIBI_BF16, ALIBI_FP16 };
 
 /* Where models run, and in which numbers. Device auto: an NVIDIA GPU if one can be used, otherwise
- * the CPU; the reason is logged. Precision auto: bf16 on a GPU, fp32 on the CPU, which has no
- * other. With bf16 the master weights, statistics, sums, losses and biases of scores stay fp32. */
+ * the CPU; the reason is logged if the machine has NVIDIA's driver. Precision auto: bf16 on a GPU,
+ * fp32 on the CPU, which has no other. With bf16 the master weights, statistics, sums, losses and
+ * biases of scores stay fp32. */
 struct alibi_compute {
     int device;    /* enum alibi_device_kind */
     int precision; /* enum alibi_precision */

@@ -141,6 +141,14 @@ static alibi_status open_gpu(alibi_device *d, const struct alibi_compute *comput
     return ALIBI_OK;
 }
 
+/* Whether the machine has NVIDIA's driver. Without one nobody expects a GPU to be used. */
+static bool has_driver(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+    return driver != NULL && dlclose(driver) == 0;
+}
+
 static alibi_status open_any(alibi_device *d, const struct alibi_compute *compute,
                              const struct alibi_call *call)
 {
@@ -155,7 +163,7 @@ static alibi_status open_any(alibi_device *d, const struct alibi_compute *comput
     if (compute->precision == ALIBI_BF16)
         return status == ALIBI_OK ? fail(ALIBI_USAGE, "precision bf16 needs a GPU")
                                   : fail_context(ALIBI_USAGE, "precision bf16 needs a GPU");
-    if (status != ALIBI_OK)
+    if (status != ALIBI_OK && has_driver())
         call_note(call, "no GPU is used (%s): running on the CPU", alibi_error());
     d->device.ops = ops_cpu();
     if (cpu_set_is_missing(getenv("ALIBI_SIMD")))

@@ -69,8 +69,8 @@ run "$program" plan --recipe "$SOURCE/recipes/paper-1.3b.json" --vocab 50304 --g
 expect 2 "heads 3 do not divide width 16" "$ALIBI" plan --width 16 --heads 3
 
 # A driver that is too old, where there is a backend that would ask it
+mkdir driver && cc -shared -fPIC -o driver/libcuda.so.1 "$SOURCE/tests/cli/old_driver.c"
 if [ -e "$(dirname "$program")/libalibi_cuda.so" ]; then
-    mkdir driver && gcc -shared -fPIC -o driver/libcuda.so.1 "$SOURCE/tests/cli/old_driver.c"
     expect 7 "driver is too old: it has CUDA 12.2, [0-9.]+ is needed" \
         env LD_LIBRARY_PATH="$PWD/driver" "$program" plan --device cuda
     check "auto with an old driver" \
@@ -142,9 +142,16 @@ else
         expect 7 "^alibi: ${command%% *}: .*(GPU|CUDA|cuda)" "$program" $command --device cuda
     done
     [ -e none ] && fail "--device cuda" "left a folder" || pass "a refusal leaves nothing behind"
-    check "auto" "$program" train "${loud[@]}" --out auto
+    check "auto" env LD_LIBRARY_PATH="$PWD/driver" "$program" train "${loud[@]}" --out noted
     [ "$(grep -ciE 'cpu.*(gpu|cuda)|(gpu|cuda).*cpu' stderr)" = 1 ] &&
-        pass "notes once that it is the CPU, and why" || fail "auto" "no note"
+        pass "with a driver: notes once that it is the CPU, and why" || fail "auto" "no note"
+    check "auto" "$program" train "${loud[@]}" --out auto
+    if ldconfig -p 2> /dev/null | grep -q 'libcuda\.so\.1'; then
+        skip 1 "a driver without a GPU"
+    else
+        grep -qiE 'gpu|cuda' stderr && fail "auto" "speaks of a GPU" ||
+            pass "without one: says nothing of GPUs"
+    fi
     cmp -s cpu/log.jsonl auto/log.jsonl && pass "and trains the same" ||
         fail "auto" "another training"
     check "auto --quiet" "$program" train "${tiny[@]}" --out quiet
