@@ -567,7 +567,7 @@ static unsigned benches_of(int group, const char *option)
         [SKIP_GROUP] = TRAIN | ATTENTION | DECODE,
         [ATTENTION_GROUP] = ATTENTION,
         [MODEL_GROUP] = TRAIN | MEMORY | DECODE,
-        [TRAINING_GROUP] = ALL, /* --train-length is the default of --length */
+        [TRAINING_GROUP] = 0, /* for recipes */
         [DEVICE_GROUP] = ALL,
     };
 
@@ -588,6 +588,9 @@ static alibi_status refuse_unused(const struct cli_line *line, const struct benc
 
             if (!(line->given[g] >> i & 1) || users >> (bench - benches) & 1)
                 continue;
+            if (users == 0)
+                return cli_fail(ALIBI_USAGE, "--%s has no effect on a benchmark%s", option,
+                                strcmp(option, "train-length") == 0 ? "; use --length" : "");
             for (int b = 0; b < CLI_COUNT(benches); b++) {
                 size_t used = strlen(names);
                 if (users >> b & 1)

@@ -32,6 +32,8 @@ expect 2 "--length .*'attention'.*'train', 'decode'" "$ALIBI" bench attention --
 expect 2 "--verify .*'ops'.*'attention'" "$ALIBI" bench ops --verify
 expect 2 "--recompute .*'memory'.*'train'" "$ALIBI" bench memory --recompute block
 expect 2 "--layers .*'attention'" "$ALIBI" bench attention --layers 2
+expect 2 "--lr has no effect on a benchmark" "$ALIBI" bench train --lr 0.1
+expect 2 "--train-length .*use --length" "$ALIBI" bench decode --train-length 8
 expect 2 "give --out FILE" "$ALIBI" text
 expect 2 "--vocab 100 .*257 ids" "$ALIBI" train "${tiny[@]}" --vocab 100
 echo "a text" > book.txt
