@@ -102,6 +102,11 @@ struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
 alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count,
                              const struct cli_text *text, const alibi_tokenizer *t);
 
+/* All of a file, or of standard input if it is "-", as it is; `what` is for messages: "the prompt".
+ * free(*out). */
+enum { CLI_TEXT_MAX = 1 << 24 };
+alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const char *what);
+
 /* ---- terminal (terminal.c) */
 
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */
@@ -144,6 +149,7 @@ void cli_json_flag(const char *key, bool value);
 void cli_json_text(const char *key, const char *value);
 /* Where and when a result was made: version, date, device, machine, gpu, precision. */
 void cli_json_device(const struct alibi_device_info *device);
+void cli_json_quote(const char *value); /* a string alone */
 /* An object as in a recipe; the group has neither texts nor lists. */
 void cli_json_options(const char *key, const struct alibi_option_group *group);
 
@@ -165,6 +171,7 @@ alibi_status cmd_train(int argc, char **argv);
 alibi_status cmd_export(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
 alibi_status cmd_generate(int argc, char **argv);
+alibi_status cmd_score(int argc, char **argv);
 alibi_status cmd_inspect(int argc, char **argv);
 alibi_status cmd_tokenize(int argc, char **argv);
 alibi_status cmd_text(int argc, char **argv);

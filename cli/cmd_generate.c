@@ -1,5 +1,4 @@
 /* cmd_generate.c - continue a text, shown as it comes */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,39 +37,6 @@ static const struct alibi_option options[] = {
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N",
       "the same seed gives the same text" },
 };
-
-enum { PROMPT_MAX = 1 << 24 };
-
-/* Reads all of standard input. The caller frees *out. */
-static alibi_status read_input(char **out, size_t *bytes)
-{
-    char *text = NULL;
-    size_t length = 0, capacity = 0;
-
-    do {
-        char *grown;
-
-        capacity = capacity ? 2 * capacity : 4096;
-        grown = capacity <= PROMPT_MAX ? realloc(text, capacity) : NULL;
-        if (!grown) {
-            free(text);
-            if (capacity > PROMPT_MAX)
-                return cli_fail(ALIBI_BAD_INPUT,
-                                "the prompt on standard input has %d bytes or more", PROMPT_MAX);
-            return cli_fail(ALIBI_MEMORY, "not enough memory for a prompt of %zu bytes", capacity);
-        }
-        text = grown;
-        length += fread(text + length, 1, capacity - length, stdin);
-    } while (length == capacity);
-    if (ferror(stdin)) {
-        free(text);
-        return cli_fail(ALIBI_IO, "cannot read the prompt from standard input: %s",
-                        strerror(errno));
-    }
-    *out = text;
-    *bytes = length;
-    return ALIBI_OK;
-}
 
 /* The text of one continuation. A single one is printed as it comes; several are kept until all
  * have ended, because they grow at the same time. */
@@ -173,7 +139,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_status status = cli_refuse_tokenizer(&job->text);
 
     if (status == ALIBI_OK && strcmp(prompt, "-") == 0) {
-        status = read_input(&input, &bytes);
+        status = cli_read_text(&input, &bytes, "-", "the prompt");
         prompt = input;
     }
     if (status == ALIBI_OK)

@@ -1,4 +1,6 @@
 /* groups.c - options that several commands have: the model, its training, the text */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -161,4 +163,44 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
                                       cli_call());
     alibi_tokenizer_free(own);
     return status;
+}
+
+alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const char *what)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *file = standard ? stdin : fopen(path, "r");
+    char *text = NULL;
+    size_t length = 0, capacity = 0;
+    alibi_status status = ALIBI_OK;
+
+    if (!file)
+        return cli_fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", path, strerror(errno));
+    do {
+        char *grown;
+
+        capacity = capacity ? 2 * capacity : 4096;
+        grown = capacity <= CLI_TEXT_MAX ? realloc(text, capacity) : NULL;
+        if (grown) {
+            text = grown;
+            length += fread(text + length, 1, capacity - length, file);
+        } else if (capacity > CLI_TEXT_MAX) {
+            status = cli_fail(ALIBI_BAD_INPUT, "%s in '%s' has %d bytes or more", what, path,
+                              CLI_TEXT_MAX);
+        } else {
+            status =
+                cli_fail(ALIBI_MEMORY, "not enough memory for %s of %zu bytes", what, capacity);
+        }
+    } while (status == ALIBI_OK && length == capacity);
+    if (status == ALIBI_OK && ferror(file))
+        status = cli_fail(errno == EISDIR ? ALIBI_BAD_INPUT : ALIBI_IO,
+                          "cannot read %s from '%s': %s", what, path, strerror(errno));
+    if (!standard)
+        fclose(file);
+    if (status != ALIBI_OK) {
+        free(text);
+        return status;
+    }
+    *out = text;
+    *bytes = length;
+    return ALIBI_OK;
 }

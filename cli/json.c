@@ -31,7 +31,7 @@ static int character_bytes(const unsigned char *text)
 }
 
 /* File names may contain any bytes; those that are not UTF-8 become U+FFFD. */
-static void print_string(const char *string)
+void cli_json_quote(const char *string)
 {
     const unsigned char *text = (const unsigned char *)string;
 
@@ -57,7 +57,7 @@ static void begin_member(const char *key)
     printf("%s%s%*s", first ? "" : ",", depth ? "\n" : "", depth * 2, "");
     first = false;
     if (key) {
-        print_string(key);
+        cli_json_quote(key);
         fputs(": ", stdout);
     }
 }
@@ -107,7 +107,7 @@ void cli_json_flag(const char *key, bool value)
 void cli_json_text(const char *key, const char *value)
 {
     begin_member(key);
-    print_string(value);
+    cli_json_quote(value);
 }
 
 void cli_json_device(const struct alibi_device_info *device)

@@ -19,6 +19,7 @@ static const struct command {
     { "train", cmd_train, "train one model, or resume its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
     { "generate", cmd_generate, "continue a text with a model" },
+    { "score", cmd_score, "show how likely a model finds each token of a text" },
     { "export", cmd_export, "write a model's weights without its training, in fp32, bf16 or fp16" },
     { "tokenize", cmd_tokenize,
       "learn a vocabulary from text, and convert text into token shards" },

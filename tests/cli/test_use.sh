@@ -91,6 +91,36 @@ cp -r run within/run
 expect 3 "'within' holds no checkpoint; there are models in folders within it, such as 'within/run'$" "$ALIBI" eval within
 expect 3 "learned.*16" "$ALIBI" eval learned --quiet --length 64 "${text[@]}"
 
+# score
+score_json() { run "$ALIBI" score run --quiet --json "$@"; }
+check "score" "$ALIBI" score run --quiet --text "It was"
+[ "$(wc -l < stdout)" = 8 ] && tail -n 1 stdout | grep -q '^6 tokens, logprob -' &&
+    pass "a row per token, and the sum" || fail "score" "another table"
+score_json --text "It was"
+is_json stdout && [ "$(member stdout scored)" = 6 ] && pass "score --json" || fail "score" "no JSON"
+sum=$(member stdout logprob)
+score_json --prompt "It" --text " was"
+both=$(member stdout logprob)
+score_json --prompt "It" --text " "
+first=$(member stdout logprob)
+score_json --prompt "It " --text "was"
+awk -v a="$both" -v b="$first" -v c="$(member stdout logprob)" \
+    'BEGIN { d = a - b - c; exit !(d < 1e-3 && d > -1e-3) }' &&
+    pass "log-probabilities of parts add up" || fail "--prompt" "$both, $first"
+printf 'It was' > sentence.txt
+score_json sentence.txt
+[ "$(member stdout logprob)" = "$sum" ] && pass "a file" || fail "score FILE" "another sum"
+"$ALIBI" score run --quiet --json < sentence.txt > stdout
+[ "$(member stdout logprob)" = "$sum" ] && pass "standard input" || fail "score" "another sum"
+score_json --text "It was" --top 2
+[ "$(grep -c '"likeliest"' stdout)" = 6 ] && [ "$(grep -c '"id"' stdout)" = 18 ] &&
+    pass "--top" || fail "--top" "others"
+expect 2 "not both" "$ALIBI" score run sentence.txt --text It
+expect 3 "cannot open 'absent.txt'" "$ALIBI" score run absent.txt
+expect 3 "cannot read the text from 'empty'" "$ALIBI" score run empty
+expect 3 "there is no text to score" "$ALIBI" score run --text "" --quiet
+expect 3 "learned.*16" "$ALIBI" score learned --quiet --text "longer than sixteen"
+
 # generate
 check "generate" "$ALIBI" generate run --prompt "In the evening" --tokens 200 --seed 7
 cp stdout first

@@ -1,0 +1,178 @@
+/* cmd_score.c - how likely a model finds each token of a text */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct job {
+    char *text, *prompt;
+    int64_t top;
+    double skip;
+    bool json;
+    struct cli_text tokenizer; /* only to refuse one */
+    struct alibi_compute compute;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "text", ALIBI_OPTION_TEXT, AT(text), 0, 0, NULL, NULL, "TEXT",
+      "text to score, instead of a FILE" },
+    { "prompt", ALIBI_OPTION_TEXT, AT(prompt), 0, 0, NULL, "", "TEXT",
+      "text before it, which is read and not scored; without it the text is the beginning of a "
+      "document" },
+    { "top", ALIBI_OPTION_INT, AT(top), 0, 100, NULL, "0", "N",
+      "show as many likeliest tokens in the place of each" },
+    { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
+      "weight of keys that attention may skip, relative to those it uses; 0: none" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
+};
+
+/* An id, its text as a JSON string and its log-probability, as a row or as members. */
+static alibi_status print_token(const alibi_tokenizer *t, int32_t id, double logprob, bool json)
+{
+    char *text = NULL;
+    size_t bytes;
+    alibi_status status = alibi_tokenizer_decode(t, &id, 1, &text, &bytes);
+
+    if (status != ALIBI_OK)
+        return status;
+    if (json) {
+        cli_json_int("id", id);
+        cli_json_text("token", text);
+        cli_json_real("logprob", logprob);
+    } else {
+        if (isfinite(logprob))
+            printf("%9.4f %7d ", logprob, id);
+        else
+            printf("%9s %7d ", "-", id); /* nothing predicts it */
+        cli_json_quote(text);
+    }
+    alibi_text_free(text);
+    return ALIBI_OK;
+}
+
+static alibi_status print_tokens(const struct alibi_scores *s, const alibi_tokenizer *t, bool json)
+{
+    alibi_status status = ALIBI_OK;
+
+    for (int64_t i = 0; status == ALIBI_OK && i < s->count && !ferror(stdout); i++) {
+        const struct alibi_choice *choices = s->choices ? s->choices + i * s->alternatives : NULL;
+
+        if (json)
+            cli_json_open(NULL, '{');
+        status = print_token(t, s->ids[i], s->logprobs[i], json);
+        if (json && choices)
+            cli_json_open("likeliest", '[');
+        for (int k = 0; status == ALIBI_OK && choices && k < s->alternatives; k++) {
+            if (choices[k].id < 0)
+                continue;
+            if (json)
+                cli_json_open(NULL, '{');
+            else
+                printf("  ");
+            status = print_token(t, choices[k].id, choices[k].logprob, json);
+            if (json)
+                cli_json_close('}');
+        }
+        if (json && choices)
+            cli_json_close(']');
+        if (json)
+            cli_json_close('}');
+        else
+            putchar('\n');
+    }
+    return status;
+}
+
+static alibi_status print_scores(const struct alibi_scores *s, const alibi_model *model,
+                                 const alibi_device *used, const char *path, bool json)
+{
+    const alibi_tokenizer *t = alibi_model_view_tokenizer(model);
+    double nll = s->scored > 0 ? -s->logprob / (double)s->scored : (double)NAN;
+    struct alibi_device_info device;
+    alibi_status status;
+
+    if (!json) {
+        printf("%9s %7s %s%s\n", "logprob", "id", "token", s->choices ? "  likeliest" : "");
+        status = print_tokens(s, t, false);
+        if (s->scored > 0)
+            printf("%lld tokens, logprob %.4f, nll %.4f, token ppl %.4g\n", (long long)s->scored,
+                   s->logprob, nll, exp(nll));
+        else
+            printf("0 tokens scored\n");
+        return status;
+    }
+    alibi_device_get_info(used, &device);
+    cli_json_open(NULL, '{');
+    cli_json_text("model", path);
+    cli_json_device(&device);
+    cli_json_int("scored", s->scored);
+    cli_json_real("logprob", s->logprob);
+    cli_json_real("nll", nll);
+    cli_json_real("ppl", exp(nll));
+    cli_json_open("tokens", '[');
+    status = print_tokens(s, t, true);
+    cli_json_close(']');
+    cli_json_close('}');
+    return status;
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    const struct job *job = user;
+    const char *prompt = job->prompt ? job->prompt : "", *text = job->text;
+    size_t bytes = text ? strlen(text) : 0;
+    char *input = NULL;
+    alibi_device *device = NULL;
+    alibi_model *model = NULL;
+    struct alibi_scores *scores = NULL;
+    alibi_status status = cli_refuse_tokenizer(&job->tokenizer);
+
+    if (job->text && line->operand_count > 1)
+        return cli_fail(ALIBI_USAGE, "give the text with --text or as a FILE, not both");
+    if (status == ALIBI_OK && !text) {
+        status = cli_read_text(&input, &bytes, line->operand_count > 1 ? line->operands[1] : "-",
+                               "the text");
+        text = input;
+    }
+    cli_set_skip(job->skip);
+    if (status == ALIBI_OK)
+        status = alibi_device_open(&device, &job->compute, cli_call());
+    if (status == ALIBI_OK)
+        status = alibi_model_open(&model, device, line->operands[0], cli_call());
+    if (status == ALIBI_OK)
+        status = alibi_score(&scores, model, prompt, strlen(prompt), text, bytes, (int)job->top,
+                             cli_call());
+    if (status == ALIBI_OK)
+        status = print_scores(scores, model, device, line->operands[0], job->json);
+    alibi_scores_free(scores);
+    alibi_model_free(model);
+    alibi_device_free(device);
+    free(input);
+    return status;
+}
+
+alibi_status cmd_score(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Scores", options, CLI_COUNT(options), &job },
+        cli_no_tokenizer_group(&job.tokenizer),
+        cli_device_group(&job.compute),
+    };
+    struct cli_line line = {
+        .command = "score",
+        .usage = "MODEL [FILE] [OPTION...]",
+        .about = "Shows how likely MODEL (a checkpoint, or a run's folder) finds each token of a "
+                 "text after all tokens before it: natural logarithms of probabilities, and their "
+                 "sum. Without FILE or --text the text is standard input.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .min_operands = 1,
+        .max_operands = 2,
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}
