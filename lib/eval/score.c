@@ -31,7 +31,8 @@ bool alibi_eval_difference(const struct alibi_eval_result *a, const struct alibi
 {
     struct alibi_eval_part part[ALIBI_EVAL_PARTS];
     bool same = a->parts > 0 && a->parts <= ALIBI_EVAL_PARTS && a->parts == b->parts &&
-                a->start == b->start && a->available == b->available;
+                a->start == b->start && a->available == b->available && a->block == b->block &&
+                a->blocks == b->blocks;
 
     *difference = *error = (double)NAN;
     for (int k = 0; same && k < a->parts; k++) {

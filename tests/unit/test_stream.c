@@ -112,6 +112,29 @@ static void stream_equals_a_window_as_long_as_the_text(void **state)
     alibi_corpus_free(c);
 }
 
+/* A stream scores the start of the text. Windows do too if they are asked to, and not otherwise. */
+static void windows_score_the_tokens_of_a_stream_if_they_are_contiguous(void **state)
+{
+    alibi_corpus *c = new_text(8000);
+    struct model *m = new_model("alibi", 2);
+    struct alibi_eval e = { .protocol = ALIBI_STREAM, .tokens = 700 };
+    struct alibi_eval_result stream, windows;
+    double difference, error;
+
+    (void)state;
+    assert_ok(evaluate(m, c, e, 0, &stream));
+    e = (struct alibi_eval){ .length = 64, .tokens = 700, .contiguous = true };
+    assert_ok(evaluate(m, c, e, 0, &windows));
+    assert_true(alibi_eval_difference(&stream, &windows, &difference, &error));
+    assert_true(difference == stream.nll - windows.nll && error > 0);
+    assert_true(stream.tokens == 700 && stream.parts == 64 && stream.bytes == windows.bytes);
+    e.contiguous = false;
+    assert_ok(evaluate(m, c, e, 0, &windows));
+    assert_false(alibi_eval_difference(&stream, &windows, &difference, &error));
+    model_free(m);
+    alibi_corpus_free(c);
+}
+
 /* Keys and values in bf16, their norms in fp32; the verifier works with any type. */
 static void a_stream_in_bf16_equals_its_window_and_is_near_fp32(void **state)
 {
@@ -338,6 +361,7 @@ int main(void)
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
         cmocka_unit_test(a_large_query_is_held_against_keys_that_were_forgotten),
         cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),
+        cmocka_unit_test(windows_score_the_tokens_of_a_stream_if_they_are_contiguous),
         cmocka_unit_test(a_stream_in_bf16_equals_its_window_and_is_near_fp32),
         cmocka_unit_test(verify_finds_no_more_than_the_budget),
         cmocka_unit_test(a_trained_model_loses_nothing),

@@ -283,6 +283,9 @@ static void other_tokens_have_no_difference(void **state)
     b.start = 5;
     assert_false(alibi_eval_difference(&a, &b, &difference, &error));
     b = a;
+    b.blocks = 4; /* as many tokens in each part, from elsewhere */
+    assert_false(alibi_eval_difference(&a, &b, &difference, &error));
+    b = a;
     a.parts = b.parts = 0; /* read from a file of an older version */
     assert_false(alibi_eval_difference(&a, &b, &difference, &error));
 }
