@@ -1,7 +1,7 @@
 /* test_cpu.c - the CPU backend: which kernels it picks, and facts not covered by test_cases.c */
 #include <cblas.h>
 
-#include "ops/calls.h"
+#include "ops/ops.h"
 #include "ops/cpu/cpu.h"
 
 #include "check.h"
@@ -104,15 +104,16 @@ static void optimizers_copy_the_new_weights_in_any_type(void **state)
     static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16, DTYPE_F64 };
     static float w[COUNT], m[COUNT], v[COUNT], gradient[COUNT];
     static double memory[COUNT];
-    struct tensor W = tensor_1(w, DTYPE_F32, COUNT), M = tensor_1(m, DTYPE_F32, COUNT),
-                  V = tensor_1(v, DTYPE_F32, COUNT);
-    struct tensor G = tensor_1(gradient, DTYPE_F32, COUNT);
     struct adamw_args a = adamw;
     struct nesterov_args n = nesterov;
     struct ops ops;
     struct device dev = { .ops = &ops };
 
     (void)state;
+    a.w = n.w = tensor_1(w, DTYPE_F32, COUNT);
+    a.m = n.u = tensor_1(m, DTYPE_F32, COUNT);
+    a.v = tensor_1(v, DTYPE_F32, COUNT);
+    a.gradient = n.gradient = tensor_1(gradient, DTYPE_F32, COUNT);
     a.decaying = n.decaying = DECAYING;
     for (int64_t i = 0; i < COUNT; i++) {
         w[i] = (float)random_normal(SEED, 1, (uint64_t)i);
@@ -120,12 +121,12 @@ static void optimizers_copy_the_new_weights_in_any_type(void **state)
     }
     for (int s = 0; cpu_set_name(s); s++)
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
-            struct tensor copy = tensor_1(memory, types[t], COUNT);
+            a.copy = n.copy = tensor_1(memory, types[t], COUNT);
             assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
-            assert_ok(adamw_of(&dev, W, copy, M, V, G, a));
-            assert_copied(copy, w);
-            assert_ok(nesterov_of(&dev, W, copy, M, G, n));
-            assert_copied(copy, w);
+            assert_ok(ops.adamw(&dev, &a));
+            assert_copied(a.copy, w);
+            assert_ok(ops.nesterov(&dev, &n));
+            assert_copied(n.copy, w);
         }
 }
 

@@ -2,7 +2,6 @@
  *
  * Each case prints the share of tiles that was used, the share that an oracle with the same budget
  * would use, the largest weight that was skipped, and the error against what is proven for it. */
-#include "ops/calls.h"
 #include "ops/cpu/cpu.h"
 
 #include "check.h"
@@ -271,8 +270,12 @@ static bool check_case(struct skip_case c, const struct ops *ops)
     static const char *const names[] = { "dq", "dk", "dv" };
     bool good;
 
-    assert_ok(attention_forward_of(&cpu, y, lse, d.f32));
-    assert_ok(attention_forward_of(&ref, exact, exact_lse, d.f64));
+    d.f32.y = y;
+    d.f32.lse = lse;
+    d.f64.y = exact;
+    d.f64.lse = exact_lse;
+    assert_ok(cpu.ops->attention_forward(&cpu, &d.f32));
+    assert_ok(ref.ops->attention_forward(&ref, &d.f64));
     struct shares s = measure(&d, exact_lse);
     printf(
         "skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f skipped %.1e",
@@ -289,10 +292,16 @@ static bool check_case(struct skip_case c, const struct ops *ops)
         g32[n] = heads_tensor(&d, DTYPE_F32, c.L, n == 0 ? c.H : c.Hkv, c.D);
         g64[n] = heads_tensor(&d, DTYPE_F64, c.L, n == 0 ? c.H : c.Hkv, c.D);
     }
-    assert_ok(
-        attention_backward_of(&cpu, g32[0], g32[1], g32[2], tensor_none(), d.dy32, y, lse, d.f32));
-    assert_ok(attention_backward_of(&ref, g64[0], g64[1], g64[2], tensor_none(), d.dy64, exact,
-                                    exact_lse, d.f64));
+    d.f32.dy = d.dy32;
+    d.f32.dq = g32[0];
+    d.f32.dk = g32[1];
+    d.f32.dv = g32[2];
+    d.f64.dy = d.dy64;
+    d.f64.dq = g64[0];
+    d.f64.dk = g64[1];
+    d.f64.dv = g64[2];
+    assert_ok(cpu.ops->attention_backward(&cpu, &d.f32));
+    assert_ok(ref.ops->attention_backward(&ref, &d.f64));
     for (int n = 0; n < 3; n++)
         good &= is_within(names[n], difference(g32[n], g64[n]),
                           limits[n] + 4.0 * rounding(&d) * fmax(1.0, largest(g64[n])));
@@ -371,9 +380,9 @@ static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **sta
 
     (void)state;
     for (int n = 0; n < 2; n++) {
-        y[n] = heads_tensor(&d, DTYPE_F32, 300, 3, 32);
-        lse[n] = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 3, 300)));
-        assert_ok(attention_forward_of(&cpu, y[n], lse[n], d.f32));
+        d.f32.y = y[n] = heads_tensor(&d, DTYPE_F32, 300, 3, 32);
+        d.f32.lse = lse[n] = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 3, 300)));
+        assert_ok(cpu.ops->attention_forward(&cpu, &d.f32));
         d.f32.skip = (struct skipping){ 0 };
     }
     assert_memory_equal(y[0].data, y[1].data, (size_t)tensor_count(y[0]) * sizeof(float));
@@ -401,8 +410,12 @@ static bool check_tail(struct skip_case c, int64_t queries, const struct ops *op
     tail.skip.norms =
         keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, c.Hkv, attention_tiles(c.L) + 3)));
     assert_ok(cpu.ops->attention_norms(&cpu, tail.skip.norms, tail.k, 0, ragged_none()));
-    assert_ok(attention_forward_of(&cpu, y, lse, tail));
-    assert_ok(attention_forward_of(&ref, exact, exact_lse, tail64));
+    tail.y = y;
+    tail.lse = lse;
+    tail64.y = exact;
+    tail64.lse = exact_lse;
+    assert_ok(cpu.ops->attention_forward(&cpu, &tail));
+    assert_ok(ref.ops->attention_forward(&ref, &tail64));
     printf("skipping L=%d/%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L, c.slope,
            keys_names[c.keys], c.eps);
     good =
@@ -452,7 +465,9 @@ static void a_key_that_is_not_a_number_is_never_left_out(void **state)
             struct device cpu = { .ops = &ops };
             assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
             set(d.f32.k, keys[n] * 16 + 3, (double)NAN);
-            assert_ok(attention_forward_of(&cpu, y, lse, d.f32));
+            d.f32.y = y;
+            d.f32.lse = lse;
+            assert_ok(ops.attention_forward(&cpu, &d.f32));
             for (int64_t i = keys[n]; i < 400; i++)
                 assert_true(isnan(get(lse, i)));
             data_free(&d);

@@ -65,16 +65,19 @@ VEC_INLINE void block(const struct linear_args *a, int64_t r, int64_t o, int64_t
 /* Outputs from..to-1 of all rows. */
 static void task(const struct linear_args *a, int64_t from, int64_t to)
 {
-    int64_t rows = a->x.shape[0], ahead = to - from, whole = rows / BLOCK_ROWS * BLOCK_ROWS, o;
+    int64_t rows = a->x.shape[0], ahead = to - from, some, o;
 
-    for (int64_t r = 0; r < rows; r += r < whole ? BLOCK_ROWS : 1) {
+    for (int64_t r = 0; r < rows; r += some) {
+        some = rows - r >= BLOCK_ROWS ? BLOCK_ROWS : rows - r >= 2 ? 2 : 1;
         for (o = from; o + BLOCK_OUTS <= to; o += BLOCK_OUTS)
-            if (r < whole)
+            if (some == BLOCK_ROWS)
                 block(a, r, o, ahead, BLOCK_ROWS, BLOCK_OUTS);
+            else if (some == 2)
+                block(a, r, o, ahead, 2, BLOCK_OUTS);
             else
                 block(a, r, o, ahead, 1, BLOCK_OUTS);
         for (; o < to; o++)
-            for (int64_t m = r; m < (r < whole ? r + BLOCK_ROWS : r + 1); m++)
+            for (int64_t m = r; m < r + some; m++)
                 block(a, m, o, 0, 1, 1);
     }
 }
