@@ -9,6 +9,7 @@
  *
  * Every completed step is on disk before the next begins, so stopping at any moment loses at most
  * one step. Seeds are the outer loop: a comparison that is stopped early has some of them whole. */
+#include <math.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -208,10 +209,68 @@ static bool is_complete(const struct alibi_compare_seed *m, const struct alibi_c
 
 /* ---- one model after the other */
 
+/* How long all of it will take: said once, after the first steps of the first model. */
+struct forecast {
+    int64_t models;       /* to train and test, the current one included */
+    double tested_tokens; /* per model: those scored in all its evaluations, and read again */
+    double step_tokens;
+    int64_t first; /* steps at the first report, which is slower than the others; 0: none yet */
+    double began;
+    bool said;
+};
+
+/* "34 s", "12 minutes", "2.5 hours" */
+static void spell_time(char text[32], double seconds)
+{
+    if (seconds < 100)
+        snprintf(text, 32, "%.0f s", seconds);
+    else if (seconds < 5400)
+        snprintf(text, 32, "%.0f minutes", seconds / 60);
+    else
+        snprintf(text, 32, "%.1f hours", seconds / 3600);
+}
+
+/* A token costs about half as much to test as to train: it has no backward pass, but longer
+ * inputs. */
+static void forecast_report(struct forecast *f, const struct alibi_progress *p,
+                            const struct alibi_call *call)
+{
+    static const double few_seconds = 2, worth_saying = 20, hour = 3600;
+    double seconds = clock_seconds() - f->began, pace, training, testing;
+    int64_t steps = p->done - f->first;
+    char train_text[32], test_text[32];
+
+    if (f->said || strcmp(p->unit, "steps") != 0)
+        return;
+    if (f->first == 0) {
+        f->first = p->done;
+        f->began = clock_seconds();
+    }
+    if (steps < 3 || f->first == p->done || seconds < few_seconds)
+        return;
+    f->said = true;
+    pace = seconds / (double)steps;
+    training = pace * (double)(p->total * f->models - p->done);
+    testing = pace / f->step_tokens * f->tested_tokens * (double)f->models / 2;
+    if (training + testing < worth_saying)
+        return;
+    spell_time(train_text, training);
+    spell_time(test_text, testing);
+    if (training + testing > hour)
+        call_warn(call,
+                  "%lld models take about %s to train and %s to test on this machine; fewer "
+                  "--steps, --methods or --seeds, or a smaller --width or --layers, take less",
+                  (long long)f->models, train_text, test_text);
+    else
+        call_note(call, "%lld models take about %s to train and %s to test on this machine",
+                  (long long)f->models, train_text, test_text);
+}
+
 /* Adds ", seed 2 of 3" to the tasks that a model's work reports. */
 struct labelled {
     const struct alibi_call *call;
-    char label[48]; /* "" if there is one seed */
+    struct forecast *forecast; /* NULL: nothing is left to do */
+    char label[48];            /* "" if there is one seed */
 };
 
 static void report_labelled(void *user, const struct alibi_progress *p)
@@ -222,7 +281,9 @@ static void report_labelled(void *user, const struct alibi_progress *p)
 
     snprintf(task, sizeof task, "%s%s", p->task, l->label);
     labelled.task = task;
-    l->call->progress(l->call->user, &labelled);
+    call_progress(l->call, &labelled);
+    if (l->forecast)
+        forecast_report(l->forecast, p, l->call);
 }
 
 static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
@@ -246,10 +307,11 @@ static alibi_status model_folder(char **out, const char *dir, const char *method
  * initialised. */
 static alibi_status run_model(alibi_device *device, const struct request *r, int i, int k,
                               const alibi_corpus *corpus, const char *dir,
-                              struct alibi_compare_seed *result, const struct alibi_call *call)
+                              struct alibi_compare_seed *result, struct forecast *forecast,
+                              const struct alibi_call *call)
 {
     alibi_status status;
-    struct labelled labelled = { .call = call };
+    struct labelled labelled = { .call = call, .forecast = forecast };
     struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
     struct job j = { .device = device,
                      .request = r,
@@ -265,7 +327,7 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
         snprintf(labelled.label, sizeof labelled.label, ", seed %d of %d", k + 1,
                  r->compare.seeds.count);
     own.user = &labelled;
-    own.progress = own.progress ? report_labelled : NULL;
+    own.progress = call ? report_labelled : NULL;
     own.log = own.log ? log_unchanged : NULL;
     j.training.seed = r->compare.seeds.at[k];
     TRY(request_config(r, i, &j.config));
@@ -292,6 +354,71 @@ out:
     return status;
 }
 
+/* Says what will be done, and fails if the disk has no room for the checkpoints: two stay of every
+ * model, and a third is there while it is written. */
+static alibi_status announce(alibi_device *device, const struct request *r, const char *dir,
+                             struct forecast *f, const struct alibi_call *call)
+{
+    const struct alibi_compare *c = &r->compare;
+    const struct alibi_training *t = &r->training;
+    static const double MIB = 1 << 20;
+    struct alibi_config config;
+    struct alibi_plan plan;
+    int64_t free_bytes;
+    double bytes;
+
+    if (f->models == 0)
+        return ALIBI_OK;
+    TRY_RETURN(request_config(r, 0, &config));
+    config.vocab = r->config.vocab;
+    TRY_RETURN(alibi_plan_training(device, &config, t, &plan));
+    TRY_RETURN(folder_free_space(&free_bytes, dir));
+    bytes = 4.0 * (double)plan.parameters * (1 + optimizer_moments(t->optimizer));
+    if (bytes * (2 * (double)f->models + 1) > (double)free_bytes)
+        return fail(ALIBI_IO,
+                    "'%s' needs %.1f MiB for the checkpoints of %lld models, and the disk has %.1f "
+                    "MiB free; make room, or use another --out",
+                    dir, bytes * (2 * (double)f->models + 1) / MIB, (long long)f->models,
+                    (double)free_bytes / MIB);
+    call_note(call,
+              "to train: %lld of %d x %d models (methods x seeds), %lld steps each; to test: at %d "
+              "lengths",
+              (long long)f->models, c->methods.count, c->seeds.count, (long long)t->steps,
+              c->lengths.count);
+    return ALIBI_OK;
+}
+
+/* The models that have no result yet, and what each will cost to test. */
+static alibi_status count_work(struct forecast *f, const struct request *r, struct span valid,
+                               const char *dir)
+{
+    const struct alibi_compare *c = &r->compare;
+    const struct alibi_training *t = &r->training;
+    double all = (double)valid.count, scored = (double)c->eval_tokens;
+    double sliding = (double)c->sliding_tokens;
+
+    scored = scored > 0 && scored < all ? scored : all;
+    sliding = sliding < scored ? sliding : scored;
+    f->step_tokens = (double)(t->batch * t->train_length * t->accumulate);
+    f->tested_tokens = c->lengths.count * (scored + 2 * sliding);
+    if (t->eval_every > 0)
+        f->tested_tokens += scored * ceil((double)t->steps / (double)t->eval_every);
+    for (int n = 0; n < c->seeds.count * c->methods.count; n++) {
+        int k = n / c->methods.count;
+        char *run = NULL, *path = NULL;
+        alibi_status status =
+            model_folder(&run, dir, c->methods.at[n % c->methods.count], c->seeds.at[k], k == 0);
+
+        if (status == ALIBI_OK)
+            status = path_join(&path, run, NAME_RESULT);
+        f->models += status == ALIBI_OK && !file_exists(path);
+        mem_free(run);
+        mem_free(path);
+        TRY_RETURN(status);
+    }
+    return ALIBI_OK;
+}
+
 /* Only one model's results are in memory at a time: those of the others would count as memory of
  * its training. */
 static alibi_status run_models(alibi_device *device, const struct request *r,
@@ -300,7 +427,10 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
 {
     alibi_status status = ALIBI_OK;
     int methods = r->compare.methods.count;
+    struct forecast forecast = { 0 };
 
+    TRY_RETURN(count_work(&forecast, r, corpus_span(corpus, ALIBI_VALID), dir));
+    TRY_RETURN(announce(device, r, dir, &forecast, call));
     for (int n = 0; n < r->compare.seeds.count * methods && status == ALIBI_OK; n++) {
         struct alibi_compare_seed result;
         int k = n / methods;
@@ -309,7 +439,7 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
             return ALIBI_INTERRUPTED;
         status = result_init(&result, r->compare.seeds.at[k], r->compare.lengths.count);
         if (status == ALIBI_OK)
-            status = run_model(device, r, n % methods, k, corpus, dir, &result, call);
+            status = run_model(device, r, n % methods, k, corpus, dir, &result, &forecast, call);
         result_fini(&result);
     }
     return status;
@@ -349,7 +479,7 @@ static alibi_status collect(struct alibi_compare_result **out, alibi_device *dev
             struct alibi_compare_seed *seed = &m->seed[m->seeds++];
 
             TRY(result_init(seed, r->compare.seeds.at[k], r->compare.lengths.count));
-            TRY(run_model(device, r, i, k, corpus, dir, seed, call));
+            TRY(run_model(device, r, i, k, corpus, dir, seed, NULL, call));
         }
     }
     *out = result;

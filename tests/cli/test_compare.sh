@@ -91,6 +91,10 @@ grep -vE '"(stream|passage)": \{' first/results.json > without/results.json
 check "without a stream" "${repeat[@]}" --stream-tokens 0 --out plain-stream
 same_losses "the other numbers are the same" plain-stream without
 
+# Said before it starts.
+check "a comparison that is not quiet" "$ALIBI" compare --recipe first/recipe.json --out loud
+has "says what it will do" 'to train: 2 of 2 x 1 models .methods x seeds., 6 steps each' stderr
+
 # More seeds, added to a comparison that is there.
 check "two more seeds" "${repeat[@]}" --seeds 1,2,3 --out first
 has "prints mean and spread" '^alibi .*[0-9]±[0-9]' stdout

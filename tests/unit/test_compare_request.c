@@ -218,6 +218,22 @@ static void requests_that_cannot_work_are_refused_before_anything_is_made(void *
     remove_temporary_folder(root);
 }
 
+/* The checkpoints of such a model do not fit on any disk: known before the first step. */
+static void a_disk_without_room_for_all_checkpoints_is_named_before_the_first_step(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+
+    (void)state;
+    s.config.layers = 512;
+    s.config.width = 65536;
+    assert_fails(try_run(&s, dir), ALIBI_IO, "for the checkpoints of 2 models");
+    assert_non_null(strstr(alibi_error(), dir));
+    assert_false(folder_exists(within(dir, "alibi")));
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
 static void two_comparisons_into_one_folder_are_refused(void **state)
 {
     struct setting s = tiny();
@@ -265,6 +281,7 @@ int main(void)
         cmocka_unit_test(a_training_and_a_comparison_do_not_share_a_folder),
         cmocka_unit_test(derived_options_are_not_frozen_in_the_recipe),
         cmocka_unit_test(requests_that_cannot_work_are_refused_before_anything_is_made),
+        cmocka_unit_test(a_disk_without_room_for_all_checkpoints_is_named_before_the_first_step),
         cmocka_unit_test(two_comparisons_into_one_folder_are_refused),
         cmocka_unit_test(an_altered_text_file_is_found_and_an_older_one_accepted),
     };
