@@ -847,6 +847,15 @@ ALIBI_API alibi_status alibi_compare_text(char **out, const struct alibi_compare
                                           int columns, bool colour);
 ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result);
 
+/* ---- the report of a folder */
+
+/* Writes report.html into the folder of a comparison or of a training run, finished or not, from
+ * what the folder holds: results so far and the logs of training. Nothing else in it changes, and
+ * whatever runs there continues. refresh: the page of unfinished work loads itself again after so
+ * many seconds; 0: never. *finished: everything that was asked for is done. ALIBI_BAD_INPUT if the
+ * folder holds neither. */
+ALIBI_API alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished);
+
 /* ---- benchmarks */
 
 enum { ALIBI_BENCH_TEXT_MAX = 96 };

@@ -18,6 +18,7 @@
 #define NAME_COMPARED_TEXT "text.json" /* the first file that a comparison writes */
 #define NAME_RESULT "result.json"      /* of one method of a comparison */
 #define NAME_RESULTS "results.json"    /* of all methods */
+#define NAME_PAGE "report.html"
 #define NAME_LOCK "lock"
 
 /* Token shards (lib/text). */

@@ -200,7 +200,7 @@ static bool needs_stream(const struct alibi_compare_seed *m, const struct alibi_
     return c->stream_tokens > 0 && m->stream.length == 0;
 }
 
-static bool is_complete(const struct alibi_compare_seed *m, const struct alibi_compare *c)
+bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_compare *c)
 {
     return m->lengths == c->lengths.count &&
            m->sliding_lengths == (c->sliding_tokens > 0 ? c->lengths.count : 0) &&
@@ -293,14 +293,14 @@ static void log_unchanged(void *user, enum alibi_log_level level, const char *li
     l->call->log(l->call->user, level, line);
 }
 
-/* The folder of a model: the first seed has the method's name, as if it were the only one. */
-static alibi_status model_folder(char **out, const char *dir, const char *method, int64_t seed,
-                                 bool first)
+/* The first seed has the method's name, as if it were the only one. */
+alibi_status request_folder(char **out, const struct request *r, int i, int k, const char *dir)
 {
+    const char *method = r->compare.methods.at[i];
     char name[ALIBI_NAME_MAX + 32];
 
-    snprintf(name, sizeof name, "%s-seed-%lld", method, (long long)seed);
-    return path_join(out, dir, first ? method : name);
+    snprintf(name, sizeof name, "%s-seed-%lld", method, (long long)r->compare.seeds.at[k]);
+    return path_join(out, dir, k == 0 ? method : name);
 }
 
 /* Does the remaining work for method i and seed k, and adds the results to `result`, which is
@@ -331,12 +331,12 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
     own.log = own.log ? log_unchanged : NULL;
     j.training.seed = r->compare.seeds.at[k];
     TRY(request_config(r, i, &j.config));
-    TRY(model_folder(&j.run, dir, j.method, j.training.seed, k == 0));
+    TRY(request_folder(&j.run, r, i, k, dir));
     TRY(path_join(&j.path, j.run, NAME_RESULT));
     measured = file_exists(j.path);
     if (measured)
         TRY(result_read(result, j.method, &r->compare.lengths, j.path));
-    if (is_complete(result, &r->compare))
+    if (result_is_complete(result, &r->compare))
         goto out;
     TRY(train(&j, measured));
     TRY(open_trained(&j, &model));
@@ -461,15 +461,8 @@ static alibi_status collect(struct alibi_compare_result **out, alibi_device *dev
 
     TRY(NEW_ZERO_ARRAY(&result, 1, "the comparison's results"));
     TRY(NEW_ZERO_ARRAY(&result->method, r->compare.methods.count, "the comparison's results"));
-    result->config = r->config;
-    result->training = r->training;
-    result->compare = r->compare;
-    result->builtin = r->builtin;
-    result->own_valid = corpus_has_own_valid(corpus);
-    alibi_corpus_get_info(corpus, ALIBI_ALL, &result->text);
+    request_describe(r, result);
     TRY(alibi_corpus_unigram(corpus, ALIBI_VALID, &eval, &result->unigram_nll));
-    snprintf(result->tokenizer, sizeof result->tokenizer, "%s",
-             alibi_tokenizer_type(corpus_tokenizer(corpus)));
     for (int i = 0; i < r->compare.methods.count; i++) {
         struct alibi_compare_method *m = &result->method[result->methods++];
 
@@ -528,7 +521,7 @@ alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare 
     TRY(collect(&result, device, &request, corpus, dir, call));
     TRY(write_report(result, dir, NAME_RESULTS, report_json));
     TRY(write_report(result, dir, "results.csv", report_csv));
-    TRY(write_report(result, dir, "report.html", report_html));
+    TRY(page_write(&request, result, dir, 0, NULL));
     *out = result;
     result = NULL;
 out:

@@ -20,6 +20,11 @@ struct request {
     int64_t text, files; /* checksums of the corpus: all of it, and without a --valid text */
     int64_t tokenizer;   /* checksum of its tokenizer */
     int64_t ids;         /* of the tokenizer */
+
+    /* For the report: what the text is, and the type of its tokenizer. */
+    struct alibi_corpus_info info;
+    bool own_valid;
+    char type[ALIBI_NAME_MAX];
 };
 
 /* Checks everything that can be checked before hours of training. */
@@ -33,6 +38,16 @@ alibi_status request_enter(const struct request *r, const char *dir);
 
 /* The configuration of method i as asked, with derived values still 0. It can be resolved. */
 alibi_status request_config(const struct request *r, int i, struct alibi_config *config);
+
+/* The request of the comparison in a folder, without its text: the checksums are 0. What older
+ * files do not say of the text is 0 or empty. */
+alibi_status request_read(struct request *r, const char *dir);
+
+/* The settings and the text of a result. */
+void request_describe(const struct request *r, struct alibi_compare_result *result);
+
+/* The folder of the model of method i and seed k (compare.c). mem_free. */
+alibi_status request_folder(char **out, const struct request *r, int i, int k, const char *dir);
 
 /* ---- result (result.c) */
 
@@ -51,5 +66,15 @@ alibi_status result_write(const struct alibi_compare_seed *s, const char *method
  * the cost of training and no evaluations. */
 alibi_status result_read(struct alibi_compare_seed *s, const char *method,
                          const struct alibi_int_list *lengths, const char *path);
+
+/* Whether nothing that was asked for is missing (compare.c). */
+bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_compare *c);
+
+/* ---- the page (page.c) */
+
+/* Writes report.html with the results and the logs of all trainings. refresh: as in struct
+ * report_training. *finished, if it is not NULL: every model is done. */
+alibi_status page_write(const struct request *r, const struct alibi_compare_result *result,
+                        const char *dir, int64_t refresh, bool *finished);
 
 #endif

@@ -137,6 +137,9 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
         .tokenizer = tokenizer_checksum(corpus_tokenizer(corpus)),
     };
     r->training.eval_tokens = compare->eval_tokens;
+    alibi_corpus_get_info(corpus, ALIBI_ALL, &r->info);
+    r->own_valid = corpus_has_own_valid(corpus);
+    snprintf(r->type, sizeof r->type, "%s", alibi_tokenizer_type(corpus_tokenizer(corpus)));
     TRY_RETURN(training_check(training));
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_list(&r->compare.lengths, "lengths", 1));
@@ -219,7 +222,8 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
 {
     struct alibi_option_group groups[GROUPS];
 
-    *held = (struct request){ .asked = asked->asked, .ids = asked->ids };
+    *held =
+        (struct request){ .asked = asked->asked, .training = asked->training, .ids = asked->ids };
     recipe_groups(groups, held, &held->asked);
     TRY_RETURN(alibi_options_init(groups, GROUPS));
     held->builtin.bytes = 0;
@@ -346,16 +350,47 @@ out:
     return status;
 }
 
+/* The counts of a text, as results.json has them too. */
+static const struct {
+    const char *key;
+    size_t offset;
+} text_counts[] = {
+    { "paths", offsetof(struct alibi_corpus_info, paths) },
+    { "checksum", offsetof(struct alibi_corpus_info, checksum) },
+    { "documents", offsetof(struct alibi_corpus_info, documents) },
+    { "tokens", offsetof(struct alibi_corpus_info, tokens) },
+    { "words", offsetof(struct alibi_corpus_info, words) },
+    { "bytes", offsetof(struct alibi_corpus_info, bytes) },
+    { "vocab", offsetof(struct alibi_corpus_info, vocab) },
+};
+enum { TEXT_COUNTS = sizeof text_counts / sizeof *text_counts };
+
+static int64_t *text_count(struct request *r, int i)
+{
+    return (int64_t *)(void *)((char *)&r->info + text_counts[i].offset);
+}
+
 static alibi_status write_text(const struct request *r, const char *path)
 {
     alibi_status status;
     struct text json = { 0 };
     struct json_writer w = json_writer(&json);
+    struct request copy = *r;
+    char name[ALIBI_TEXT_NAME_MAX];
 
+    snprintf(name, sizeof name, "%s", r->info.name);
+    line_clean(name);
     json_write_object(&w, NULL);
     json_write_int(&w, "checksum", r->text);
     json_write_int(&w, "files", r->files);
     json_write_int(&w, "tokenizer", r->tokenizer);
+    json_write_object(&w, "text");
+    json_write_string(&w, "path", name);
+    for (int i = 0; i < TEXT_COUNTS; i++)
+        json_write_int(&w, text_counts[i].key, *text_count(&copy, i));
+    json_write_string(&w, "tokenizer", r->type);
+    json_write_bool(&w, "own_valid", r->own_valid);
+    json_write_end(&w);
     json_write_seal(&w);
     status = sealed_write(path, &json);
     text_free(&json);
@@ -410,4 +445,84 @@ out:
     mem_free(text);
     mem_free(recipe);
     return status;
+}
+
+/* ---- reading */
+
+/* `text` is the member of that name in text.json or results.json. Older files have fewer members,
+ * or none: NULL. */
+static alibi_status read_text(struct request *r, const json_t *text, const char *path)
+{
+    const char *value;
+
+    for (int i = 0; i < TEXT_COUNTS; i++)
+        if (json_object_get(text, text_counts[i].key))
+            TRY_RETURN(
+                json_get_int(text, text_counts[i].key, 0, INT64_MAX, text_count(r, i), path));
+    if (json_object_get(text, "path")) {
+        TRY_RETURN(json_get_text(text, "path", &value, path));
+        snprintf(r->info.name, sizeof r->info.name, "%s", value);
+    }
+    if (json_object_get(text, "tokenizer")) {
+        TRY_RETURN(json_get_text(text, "tokenizer", &value, path));
+        snprintf(r->type, sizeof r->type, "%s", value);
+    }
+    r->own_valid = json_is_true(json_object_get(text, "own_valid"));
+    return ALIBI_OK;
+}
+
+static alibi_status read_member(struct request *r, const char *dir, const char *name)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *file = NULL;
+
+    TRY(path_join(&path, dir, name));
+    if (!file_exists(path))
+        goto out;
+    TRY(json_read(&file, path));
+    TRY(read_text(r, json_object_get(file, "text"), path));
+out:
+    json_decref(file);
+    mem_free(path);
+    return status;
+}
+
+/* A recipe has the options that shape the result; the others have their defaults here. */
+alibi_status request_read(struct request *r, const char *dir)
+{
+    alibi_status status;
+    struct request text = { 0 };
+    struct alibi_option_group all[] = { { .values = &text.asked }, { .values = &text.training } };
+    char *path = NULL, *bytes = NULL;
+    size_t length;
+
+    all[0].options = alibi_config_options(&all[0].count);
+    all[1].options = alibi_training_options(&all[1].count);
+    TRY(alibi_options_init(all, 2));
+    TRY(read_member(&text, dir, NAME_COMPARED_TEXT));
+    if (text.info.vocab == 0)
+        TRY(read_member(&text, dir, NAME_RESULTS));
+    text.ids = text.info.vocab;
+    TRY(path_join(&path, dir, NAME_RECIPE));
+    TRY(file_read_all(&bytes, &length, path, REQUEST_BYTES_MAX));
+    TRY(parse_recipe(r, &text, bytes, length, path));
+    r->info = text.info;
+    r->own_valid = text.own_valid;
+    memcpy(r->type, text.type, sizeof r->type);
+out:
+    mem_free(bytes);
+    mem_free(path);
+    return status;
+}
+
+void request_describe(const struct request *r, struct alibi_compare_result *result)
+{
+    result->config = r->config;
+    result->training = r->training;
+    result->compare = r->compare;
+    result->builtin = r->builtin;
+    result->text = r->info;
+    result->own_valid = r->own_valid;
+    memcpy(result->tokenizer, r->type, sizeof result->tokenizer);
 }

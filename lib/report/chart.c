@@ -198,8 +198,6 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     widen(x);
     widen(y);
     pad(y);
-    if (c->from_zero && !c->log_y && y->to > 0)
-        y->from = 0;
     (x->log ? ticks_powers_of_two : ticks_even)(x);
     (y->log ? ticks_decades : ticks_even)(y);
     return true;
@@ -275,7 +273,8 @@ int chart_labels(struct label labels[SERIES_MAX], const struct chart *chart, con
                                         .x = axis_place(x, s->x[last]),
                                         .y = fmin(fmax(place, 0), 1),
                                         .above = place > 1,
-                                        .last_x = s->x[last] };
+                                        .last_x = s->x[last],
+                                        .last_y = s->y[last] };
         end = fmax(end, labels[count++].x);
     }
     for (int i = 0; i < count; i++)
@@ -306,9 +305,9 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
     int bytes = cut_bytes(name, width);
     struct label_text t;
 
-    snprintf(t.text, sizeof t.text, "%.*s%s%s%s%s", bytes, name, name[bytes] != '\0' ? "…" : "",
-             label->above ? " ↑" : "", label->early ? ", to " : "",
-             label->early ? show_tick(label->last_x, 0).text : "");
+    snprintf(t.text, sizeof t.text, "%.*s%s%s%s%s%s", bytes, name, name[bytes] != '\0' ? "…" : "",
+             label->above ? " ↑ " : "", label->above ? show_ppl(label->last_y).text : "",
+             label->early ? ", to " : "", label->early ? show_tick(label->last_x, 0).text : "");
     return t;
 }
 
@@ -317,7 +316,7 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
  * The colours were chosen for distance in CIE Lab under normal sight and under simulated
  * deuteranopia and protanopia (the first five at least 20 apart, all at least 13). They differ in
  * lightness, so that they also hold in grey print. Colour is never the only sign: every series has
- * a marker, a letter and a label. */
+ * a marker, a letter and a label. The first six belong to the position methods below. */
 
 static const struct look looks[LOOKS] = {
     { "#1d5fd6", "#7fb0ff", 33, "M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z" }, /* blue, disc */
@@ -332,16 +331,32 @@ static const struct look looks[LOOKS] = {
       "M-5,-3L-3,-5L0,-2L3,-5L5,-3L2,0L5,3L3,5L0,2L-3,5L-5,3L-2,0Z" }, /* teal, cross */
 };
 
-const struct look *look_of(int series)
+const struct look *look_of(int look)
 {
-    return &looks[series % LOOKS];
+    return &looks[look % LOOKS];
 }
 
-const char *dash_of(int series)
+const char *dash_of(int look)
 {
     static const char *const dashes[] = { "none", "7 4", "2 4", "10 3 2 3" };
 
-    return dashes[series / LOOKS % 4];
+    return dashes[look / LOOKS % 4];
+}
+
+void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
+{
+    static const char *const owners[] = {
+        "alibi", "sinusoidal", "rotary", "t5", "none", "learned"
+    };
+    int owned = sizeof owners / sizeof *owners, next = owned;
+
+    for (int i = 0; i < count; i++) {
+        int look = 0;
+
+        while (look < owned && strcmp(names[i], owners[look]) != 0)
+            look++;
+        of[i] = look < owned ? look : next++;
+    }
 }
 
 /* The first free letter of the name, then of the alphabet; '*' when all are taken. */

@@ -356,8 +356,12 @@ void append_origin(struct text *out, const struct view *v)
     line_clean(name);
     if (t->paths > 1)
         snprintf(more, sizeof more, " and %lld more", (long long)t->paths - 1);
-    text_append(out, "Text: %s%s, %s bytes, checksum %08llx.", name, more,
-                show_count((double)t->bytes).text, (unsigned long long)t->checksum);
+    if (name[0] != '\0')
+        text_append(out, "Text: %s%s", name, more);
+    if (name[0] != '\0' && t->bytes > 0)
+        text_append(out, ", %s bytes, checksum %08llx", show_count((double)t->bytes).text,
+                    (unsigned long long)t->checksum);
+    text_append(out, name[0] != '\0' ? "." : "");
     if (machine[0] != '\0') {
         char where[ALIBI_DEVICE_NAME_MAX];
 

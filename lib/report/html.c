@@ -1,7 +1,8 @@
 /* html.c - the report as one page: conclusion, figures, tables, setting
  *
- * The page is one file that loads nothing, and its security policy enforces that. Names are
- * escaped. It is complete without script, which only adds the values of points. */
+ * The page is one file that loads nothing, and its security policy enforces that: the only images
+ * are those that the script makes from its own figures. Names are escaped. The page is complete
+ * without script, which adds the values of points and the saving of figures. */
 #include <math.h>
 #include <string.h>
 
@@ -9,17 +10,16 @@
 
 /* ---- head and lead */
 
-static void append_head(struct text *out, const struct view *v)
+static void append_head(struct text *out, const struct view *v, const char *title, int64_t refresh)
 {
-    text_append(out,
-                "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
-                "<meta name=\"color-scheme\" content=\"light dark\">\n"
-                "<title>alibi compare: trained at %lld tokens, tested at growing lengths</title>\n"
-                "<style>\n%s",
-                (long long)v->train_length, page_style);
+    text_append(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                     "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                     "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+                     "<meta name=\"color-scheme\" content=\"light dark\">\n");
+    if (refresh > 0)
+        text_append(out, "<meta http-equiv=\"refresh\" content=\"%lld\">\n", (long long)refresh);
+    text_append(out, "<title>%s</title>\n<style>\n%s", title, page_style);
 
     /* Colours of the series, and one rule per method that hides it if its box is not ticked. */
     text_append(out, ":root{");
@@ -30,8 +30,7 @@ static void append_head(struct text *out, const struct view *v)
         text_append(out, "--series-%d:%s;", i, look_of(i)->dark);
     text_append(out, "}}\n");
     for (int m = 0; m < v->methods; m++)
-        text_append(out, "body:has(#show-%d:not(:checked)) :is(.plot,.bars) .s%d{display:none}\n",
-                    m, m);
+        text_append(out, "body:has(#show-%d:not(:checked)) .plot .s%d{display:none}\n", m, m);
     text_append(out, "</style>\n</head>\n<body>\n");
 }
 
@@ -68,14 +67,32 @@ static void append_facts(struct text *out, const struct view *v)
                 v->methods == 1 ? "model" : "models that differ in their position method only");
     if (strcmp(from.text, to.text) != 0)
         text_append(out, "%s to ", from.text);
-    text_append(out,
-                "%s parameters, trained on %s tokens in windows of %lld with seed %lld, %stested "
-                "on text it has not seen.</p>\n",
-                to.text, show_count(tokens).text, (long long)t->train_length, (long long)t->seed,
-                v->methods == 1 ? "" : "each ");
+    text_append(out, "%s parameters, trained on %s tokens in windows of %lld with ", to.text,
+                show_count(tokens).text, (long long)t->train_length);
+    text_append(out, v->seeds > 1 ? "each of %lld seeds" : "seed %lld",
+                v->seeds > 1 ? (long long)v->seeds : (long long)t->seed);
+    text_append(out, ", %stested on text it has not seen.</p>\n", v->methods == 1 ? "" : "each ");
 }
 
-static alibi_status append_lead(struct text *out, const struct view *v)
+/* How far unfinished work is. */
+static void append_state(struct text *out, const struct view *v, const struct report_training *t)
+{
+    if (t->done == t->models)
+        return;
+    text_append(out, "<p class=\"state\" role=\"status\">Unfinished");
+    if (t->models > 1)
+        text_append(out, ": %d of %d models are done", t->done, t->models);
+    for (int k = 0; k < t->logs; k++)
+        if (t->log[k].step < v->result->training.steps)
+            text_append(out, "%s %s is at step %lld of %lld", t->models > 1 ? ";" : ":",
+                        escape(v->name[t->log[k].method]).text, (long long)t->log[k].step,
+                        (long long)v->result->training.steps);
+    text_append(out, ".%s</p>\n",
+                t->refresh > 0 ? " This page loads itself again as the run continues." : "");
+}
+
+static alibi_status append_lead(struct text *out, const struct view *v,
+                                const struct report_training *t)
 {
     text_append(out, "<header>\n<p class=\"kicker\">alibi compare: train short, test long</p>\n"
                      "<h1>");
@@ -83,13 +100,14 @@ static alibi_status append_lead(struct text *out, const struct view *v)
     text_append(out, "</h1>\n<p>");
     TRY_RETURN(append_sentences(out, v, append_detail));
     text_append(out, "</p>\n");
+    append_state(out, v, t);
     append_facts(out, v);
     text_append(out, "</header>\n<fieldset class=\"methods\">\n<legend>In the figures</legend>\n");
     for (int m = 0; m < v->methods; m++) {
         text_append(out,
                     "<label style=\"color:var(--series-%d)\">"
                     "<input type=\"checkbox\" id=\"show-%d\" checked>",
-                    m % LOOKS, m);
+                    v->look[m] % LOOKS, m);
         html_name(out, v, m);
         text_append(out, "</label>\n");
     }
@@ -99,26 +117,37 @@ static alibi_status append_lead(struct text *out, const struct view *v)
 
 /* ---- figures */
 
-/* Releases the curves. */
+/* Both scales of the y axis are drawn; the style shows the one that the box says. Releases the
+ * curves. */
 static void append_figure(struct text *out, struct curves *curves, const char *id, int height,
                           const char *caption)
 {
-    curves->chart.id = id;
-    curves->chart.height = height;
-    text_append(out, "<figure>\n<figcaption><b>%s.</b> <span>%s</span></figcaption>\n",
-                curves->title, caption);
-    plot_svg(out, &curves->chart);
+    struct chart *c = &curves->chart;
+    char other[48];
+
+    c->id = id;
+    c->height = height;
+    text_append(out,
+                "<figure>\n<figcaption><b>%s.</b> <span>%s</span></figcaption>\n"
+                "<div class=\"tools\"><label><input type=\"checkbox\" class=\"log-axis\"%s>log "
+                "axis</label></div>\n",
+                curves->title, caption, c->log_y ? " checked" : "");
+    plot_svg(out, c);
+    snprintf(other, sizeof other, "%s-%s", id, c->log_y ? "linear" : "log");
+    c->id = other;
+    c->log_y = !c->log_y;
+    plot_svg(out, c);
     text_append(out, "</figure>\n");
     mem_free(curves);
 }
 
-static alibi_status figure_by_length(struct text *out, const struct view *v, enum curve_kind kind,
-                                     const char *id, int height, const char *caption)
+static alibi_status figure_by_length(struct text *out, const struct view *v, const char *id,
+                                     const char *caption)
 {
     struct curves *curves = NULL;
 
-    TRY_RETURN(curves_by_length(&curves, v, kind));
-    append_figure(out, curves, id, height, caption);
+    TRY_RETURN(curves_by_length(&curves, v));
+    append_figure(out, curves, id, 380, caption);
     return ALIBI_OK;
 }
 
@@ -153,7 +182,7 @@ static alibi_status append_sliding(struct text *out, const struct view *v)
                 "have almost no context (the early token curse). Longer windows have fewer "
                 "such tokens, so they gain even where a model makes no use of more "
                 "context.</p>\n");
-    return figure_by_length(out, &sliding, CURVE_PPL, "fig-sliding", 380, caption);
+    return figure_by_length(out, &sliding, "fig-sliding", caption);
 }
 
 static void append_stream(struct text *out, const struct view *v)
@@ -192,35 +221,102 @@ static alibi_status append_positions(struct text *out, const struct view *v)
     return ALIBI_OK;
 }
 
+static bool has_validation(const struct report_training *t)
+{
+    for (int k = 0; k < t->logs; k++)
+        for (int bin = 0; bin < REPORT_BINS; bin++)
+            if (t->log[k].valid.count[bin] > 0)
+                return true;
+    return false;
+}
+
+/* The loss by step, and that of validations if there were any. */
+static alibi_status append_training(struct text *out, const struct view *v,
+                                    const struct report_training *t)
+{
+    const char *caption = v->seeds > 1 ? "Mean of the seeds, and their range." : "";
+    struct curves *curves = NULL;
+
+    if (t->logs == 0)
+        return ALIBI_OK;
+    text_append(out, "<h2>How the models learned</h2>\n<div class=\"pair\">\n");
+    TRY_RETURN(curves_by_step(&curves, v, t, false));
+    append_figure(out, curves, "fig-train", 260, caption);
+    if (has_validation(t)) {
+        TRY_RETURN(curves_by_step(&curves, v, t, true));
+        append_figure(out, curves, "fig-valid", 260, caption);
+    }
+    text_append(out, "</div>\n");
+    return ALIBI_OK;
+}
+
 /* ---- the page */
 
-alibi_status report_html(struct text *out, const struct alibi_compare_result *r)
+static alibi_status append_foot(struct text *out, const struct view *v, const char *beside)
+{
+    text_append(out, "</main>\n<footer><p>");
+    TRY_RETURN(append_sentences(out, v, append_origin));
+    text_append(out,
+                "</p>\n<p>%s This page loads nothing from elsewhere.</p></footer>\n"
+                "<script>\n%s</script>\n</body>\n</html>\n",
+                beside, page_script);
+    return text_status(out);
+}
+
+static const struct report_training no_training;
+
+alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
+                         const struct report_training *t)
 {
     struct view v;
+    char title[96], caption[192];
 
     view_init(&v, r);
     v.one_scale = true;
-    append_head(out, &v);
-    TRY_RETURN(append_lead(out, &v));
+    t = t != NULL ? t : &no_training;
+    snprintf(title, sizeof title,
+             "alibi compare: trained at %lld tokens, tested at growing lengths",
+             (long long)v.train_length);
+    snprintf(caption, sizeof caption, "Lower is better. Bands are ± 2 standard errors%s.",
+             v.seeds > 1 ? " of the text and of the seeds" : " of the text");
+    append_head(out, &v, title, t->refresh);
+    TRY_RETURN(append_lead(out, &v, t));
     text_append(out, "<main>\n");
-    TRY_RETURN(figure_by_length(out, &v, CURVE_PPL, "fig-ppl", 380, "Lower is better."));
+    TRY_RETURN(figure_by_length(out, &v, "fig-ppl", caption));
     html_perplexity_table(out, &v);
     TRY_RETURN(append_sliding(out, &v));
     append_stream(out, &v);
     TRY_RETURN(append_positions(out, &v));
-
-    text_append(out, "<h2>What it costs</h2>\n<div class=\"pair\">\n");
-    html_training_bars(out, &v);
-    TRY_RETURN(figure_by_length(out, &v, CURVE_SPEED, "fig-speed", 220, "More is better."));
-    TRY_RETURN(figure_by_length(out, &v, CURVE_MEMORY, "fig-memory", 220, "Less is better."));
-    text_append(out, "</div>\n<h2>All numbers</h2>\n");
+    TRY_RETURN(append_training(out, &v, t));
+    text_append(out, "<h2>What it costs</h2>\n");
+    html_cost_table(out, &v);
+    text_append(out, "<h2>All numbers</h2>\n");
     html_full_table(out, &v);
     text_append(out, "<h2>Setting</h2>\n");
     html_setting(out, &v);
-    text_append(out,
-                "</main>\n<footer>Written by alibi %s. The same numbers are in results.json and "
-                "results.csv beside this page, which loads nothing from elsewhere.</footer>\n"
-                "<script>\n%s</script>\n</body>\n</html>\n",
-                alibi_version(), page_script);
-    return text_status(out);
+    html_command(out, &v);
+    return append_foot(out, &v, "The same numbers are in results.json and results.csv.");
+}
+
+alibi_status report_run_html(struct text *out, const struct alibi_compare_result *r,
+                             const struct report_training *t)
+{
+    struct view v;
+    double tokens = (double)r->training.train_length * (double)r->training.batch *
+                    (double)r->training.accumulate;
+    int64_t step = t->logs > 0 ? t->log[0].step : 0;
+
+    view_init(&v, r);
+    append_head(out, &v, "alibi train", t->refresh);
+    text_append(out, "<header>\n<p class=\"kicker\">alibi train</p>\n<h1>%s after %lld %s</h1>\n",
+                escape(v.name[0]).text, (long long)step, step == 1 ? "step" : "steps");
+    append_state(out, &v, t);
+    text_append(
+        out, "<p class=\"facts\">%s of %s tokens, in windows of %lld.</p>\n</header>\n<main>\n",
+        show_count(tokens * (double)step).text, show_count(tokens * (double)r->training.steps).text,
+        (long long)r->training.train_length);
+    TRY_RETURN(append_training(out, &v, t));
+    text_append(out, "<h2>Setting</h2>\n");
+    html_setting(out, &v);
+    return append_foot(out, &v, "Every step is in log.jsonl.");
 }

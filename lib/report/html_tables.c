@@ -1,17 +1,18 @@
-/* html_tables.c - the page's tables: perplexity by method and length, the stream, every number,
- * bars of the cost of training, and the setting with the command that repeats it */
+/* html_tables.c - the page's tables: perplexity by method and length, the stream, the cost of
+ * training, every number, and the setting with the command that repeats it */
 #include <math.h>
 #include <string.h>
 
 #include "report/parts.h"
 
-/* After the marker that its curves have. */
+/* After the marker that its curves have; a dagger marks a method that has learned nothing. */
 void html_name(struct text *out, const struct view *v, int method)
 {
     text_append(out,
                 "<svg class=\"swatch\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\" "
-                "style=\"color:var(--series-%d)\"><path d=\"%s\"/></svg>%s",
-                method % LOOKS, look_of(method)->marker, escape(v->name[method]).text);
+                "style=\"color:var(--series-%d)\"><path d=\"%s\"/></svg>%s%s",
+                v->look[method] % LOOKS, look_of(v->look[method])->marker,
+                escape(v->name[method]).text, v->ignorant[method] ? "†" : "");
 }
 
 static const char *trained_class(const struct view *v, int64_t length)
@@ -26,23 +27,35 @@ static void append_row_name(struct text *out, const struct view *v, int method)
     text_append(out, "</th>");
 }
 
-static void append_ppl(struct text *out, const struct view *v, int method, int64_t length)
+/* `error` is of the loss; NaN: not shown. */
+static void append_ppl(struct text *out, const struct view *v, int method, int64_t length,
+                       double error)
 {
     bool best = view_best(v, length, -1) == method;
+    double ppl = view_ppl(v, method, length);
+    struct shown spread = show_spread(ppl, error);
 
-    text_append(out, best ? "<td%s><strong>%s</strong></td>" : "<td%s>%s</td>",
-                trained_class(v, length), show_ppl(view_ppl(v, method, length)).text);
+    text_append(out, best ? "<td%s><strong>%s</strong>" : "<td%s>%s", trained_class(v, length),
+                show_ppl(ppl).text);
+    text_append(out, spread.text[0] != '\0' ? "<small>%s</small></td>" : "%s</td>", spread.text);
 }
 
-/* Methods down, lengths across. */
+/* Methods down, lengths across, two standard errors below each value. */
 void html_perplexity_table(struct text *out, const struct view *v)
 {
-    text_append(out, "<div class=\"scroll\" role=\"region\" "
-                     "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
-                     "<table class=\"data\">\n"
-                     "<caption><div><b>Perplexity by test length in tokens.</b> "
-                     "<span>The lowest of each column is bold.</span></div></caption>\n"
-                     "<thead><tr><th scope=\"col\">method</th>");
+    bool ignorant = false;
+
+    for (int m = 0; m < v->methods; m++)
+        ignorant |= v->ignorant[m];
+    text_append(out,
+                "<div class=\"scroll\" role=\"region\" "
+                "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
+                "<table class=\"data\">\n"
+                "<caption><div><b>Perplexity by test length in tokens.</b> "
+                "<span>The lowest of each column is bold; ± is two standard errors.%s</span>"
+                "</div></caption>\n"
+                "<thead><tr><th scope=\"col\">method</th>",
+                ignorant ? " † has learned nothing: it is no better than token frequencies." : "");
     for (int i = 0; i < v->lengths; i++)
         text_append(out, "<th scope=\"col\"%s>%lld%s</th>", trained_class(v, v->length[i]),
                     (long long)v->length[i],
@@ -50,8 +63,11 @@ void html_perplexity_table(struct text *out, const struct view *v)
     text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < v->methods; m++) {
         append_row_name(out, v, m);
-        for (int i = 0; i < v->lengths; i++)
-            append_ppl(out, v, m, v->length[i]);
+        for (int i = 0; i < v->lengths; i++) {
+            struct alibi_eval_result e = view_mean(v, m, v->length[i]);
+
+            append_ppl(out, v, m, v->length[i], e.tokens > 0 ? 2 * e.standard_error : NAN);
+        }
         text_append(out, "</tr>\n");
     }
     text_append(out, "</tbody>\n</table>\n</div>\n");
@@ -59,26 +75,32 @@ void html_perplexity_table(struct text *out, const struct view *v)
 
 void html_stream_table(struct text *out, const struct view *stream)
 {
+    struct view passage = view_passage(stream);
+
     text_append(out,
                 "<div class=\"scroll\" role=\"region\" aria-label=\"As one stream\" "
                 "tabindex=\"0\">\n<table class=\"data\">\n"
                 "<caption><div><b>As one stream of %lld tokens.</b> <span>Tiles are the share of "
-                "attention that was computed; a dash means that a method cannot stream."
-                "</span></div></caption>\n"
-                "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">perplexity</th>"
+                "attention that was computed; a dash means that a method cannot stream. The "
+                "second column has the same tokens, one contiguous passage, in windows of the "
+                "training length.</span></div></caption>\n"
+                "<thead><tr><th scope=\"col\">method</th>"
+                "<th scope=\"col\">perplexity<small>as a stream</small></th>"
+                "<th scope=\"col\">perplexity<small>in windows of %lld</small></th>"
                 "<th scope=\"col\">tiles<small>computed</small></th>"
                 "<th scope=\"col\">attention<small>seconds</small></th>"
                 "<th scope=\"col\">all<small>seconds</small></th>"
                 "<th scope=\"col\">tokens<small>per second</small></th></tr></thead>\n<tbody>\n",
-                (long long)stream->length[0]);
+                (long long)stream->length[0], (long long)stream->train_length);
     for (int m = 0; m < stream->methods; m++) {
         struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);
 
         if (e.tokens == 0)
             e.tiles_used = e.attention_seconds = e.seconds = e.tokens_per_s = NAN;
         append_row_name(out, stream, m);
-        append_ppl(out, stream, m, stream->length[0]);
-        text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+        append_ppl(out, stream, m, stream->length[0], NAN);
+        text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+                    show_ppl(view_ppl(&passage, m, stream->train_length)).text,
                     show_share(e.tiles_used).text, show_real(e.attention_seconds, 2).text,
                     show_real(e.seconds, 2).text, show_count(e.tokens_per_s).text);
     }
@@ -136,7 +158,7 @@ void html_full_table(struct text *out, const struct view *v)
                 "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" "
                 "tabindex=\"0\">\n<table class=\"data\">\n"
                 "<caption><div><b>Every measurement.</b> <span>The error is the standard error "
-                "of the loss, windows taken as independent; a dash means that a method is not "
+                "of the loss, over the text and the seeds; a dash means that a method is not "
                 "defined there or that nothing was measured.</span></div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">length</th>"
                 "<th scope=\"col\">perplexity<small>per token</small></th>"
@@ -153,51 +175,32 @@ void html_full_table(struct text *out, const struct view *v)
     text_append(out, "</table>\n</div>\n");
 }
 
-/* ---- bars */
+/* ---- the cost of training */
 
-enum bar_kind { BAR_SPEED, BAR_MEMORY };
-
-static double bar_value(const struct view *v, int method, enum bar_kind kind)
+void html_cost_table(struct text *out, const struct view *v)
 {
-    struct cost cost = view_cost(v, method);
-    double value = kind == BAR_SPEED ? cost.tokens_per_s : cost.peak_bytes;
-
-    return isfinite(value) && value > 0 ? value : 0;
-}
-
-static void append_bars(struct text *out, const struct view *v, enum bar_kind kind,
-                        const char *caption)
-{
-    double longest = 0;
-
-    for (int m = 0; m < v->methods; m++)
-        longest = fmax(longest, bar_value(v, m, kind));
-    text_append(out, "<figure>\n<table class=\"bars\">\n<caption>%s</caption>\n<tbody>\n", caption);
+    text_append(out,
+                "<div class=\"scroll\" role=\"region\" aria-label=\"Cost of training\" "
+                "tabindex=\"0\">\n<table class=\"data narrow\">\n"
+                "<caption><div><b>Cost of training.</b> <span>One measurement each%s; speeds "
+                "within a few percent of each other are equal. The peak of memory includes "
+                "evaluation.</span></div></caption>\n"
+                "<thead><tr><th scope=\"col\">method</th>"
+                "<th scope=\"col\">parameters</th>"
+                "<th scope=\"col\">time<small>seconds</small></th>"
+                "<th scope=\"col\">tokens<small>per second</small></th>"
+                "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n<tbody>\n",
+                v->seeds > 1 ? " per seed, shown as means" : "");
     for (int m = 0; m < v->methods; m++) {
-        double value = bar_value(v, m, kind);
+        struct cost c = view_cost(v, m);
 
-        text_append(out,
-                    "<tr class=\"s%d\"><th scope=\"row\">%s</th>"
-                    "<td style=\"color:var(--series-%d)\">",
-                    m, escape(v->name[m]).text, m % LOOKS);
-        if (value > 0)
-            text_append(out,
-                        "<span class=\"bar\" style=\"width:calc((100%% - 5.5rem)*%.4f)\"></span>",
-                        value / longest);
-        text_append(out, "<b>%s</b></td></tr>\n",
-                    kind == BAR_MEMORY ? show_bytes(value).text
-                                       : show_count(value > 0 ? value : NAN).text);
+        append_row_name(out, v, m);
+        text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+                    show_count(c.parameters).text,
+                    show_real(c.seconds > 0 ? c.seconds : NAN, 1).text,
+                    show_count(c.tokens_per_s).text, show_bytes(c.peak_bytes).text);
     }
-    text_append(out, "</tbody>\n</table>\n</figure>\n");
-}
-
-void html_training_bars(struct text *out, const struct view *v)
-{
-    append_bars(out, v, BAR_SPEED,
-                "<b>Training speed.</b> <span>Tokens per second; more is better.</span>");
-    append_bars(
-        out, v, BAR_MEMORY,
-        "<b>Peak memory.</b> <span>The most held at once in training and evaluation.</span>");
+    text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
 /* ---- the setting, and the command that repeats it */
@@ -316,8 +319,14 @@ void html_setting(struct text *out, const struct view *v)
     append_devices(out, v);
     text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n");
     append_text_info(out, r);
+    text_append(out, "</dl>\n");
+}
 
-    text_append(out, "</dl>\n<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json beside "
+void html_command(struct text *out, const struct view *v)
+{
+    const struct alibi_compare_result *r = v->result;
+
+    text_append(out, "<h3>To repeat it</h3>\n<p class=\"note\">With the recipe.json beside "
                      "this page, or with every option spelled out:</p>\n");
     append_command(out, r);
     text_append(out, " --recipe recipe.json --out DIR</code></pre>\n");

@@ -1,9 +1,19 @@
-/* Read-outs of report.html: the values of all methods at one place of a figure, by pointer or by
-   arrow keys. The page is complete without it. It reads the points that plot_svg.c drew (data-x,
-   data-y) and writes text nodes only, so that no name can become markup. */
-document.querySelectorAll('svg.plot').forEach(function (plot) {
+/* What report.html can do beyond being read: the values of all methods at one place of a figure (by
+   mouse, touch or arrow keys), and figures saved as SVG or PNG. The page is complete without it. It
+   reads the points that plot_svg.c drew (data-x, data-y, data-error) and writes text nodes only, so
+   that no name can become markup. */
+function add(parent, kind, text) {
+  const element = document.createElement(kind);
+  element.textContent = text;
+  parent.append(element);
+  return element;
+}
+
+/* ---- read-outs */
+
+function readOut(plot) {
   const figure = plot.closest('figure');
-  const box = document.createElement('div');
+  const box = add(figure, 'div', '');
   const cross = document.createElementNS(plot.namespaceURI, 'line');
   const stops = new Map();
   plot.querySelectorAll('.point').forEach(function (point) {
@@ -22,23 +32,16 @@ document.querySelectorAll('svg.plot').forEach(function (plot) {
   box.className = 'readout';
   box.setAttribute('role', 'status');
   box.hidden = true;
-  figure.append(box);
   cross.setAttribute('class', 'cross');
   cross.setAttribute('y2', '100%');
   cross.style.display = 'none';
   plot.append(cross);
   plot.tabIndex = 0;
 
-  function add(parent, kind, text) {
-    const element = document.createElement(kind);
-    element.textContent = text;
-    parent.append(element);
-    return element;
-  }
   function show(i) {
     now = Math.max(0, Math.min(places.length - 1, i));
     const points = stops.get(places[now]).filter(function (p) {
-      return p.getClientRects().length > 0 && getComputedStyle(p.parentNode).display !== 'none';
+      return getComputedStyle(p.parentNode).display !== 'none';
     });
     points.sort(function (a, b) { return a.getAttribute('y') - b.getAttribute('y'); });
     box.replaceChildren();
@@ -47,7 +50,7 @@ document.querySelectorAll('svg.plot').forEach(function (plot) {
       const row = add(box, 'div', '');
       row.style.color = getComputedStyle(p.parentNode).color;
       add(row, 'span', p.parentNode.dataset.name);
-      add(row, 'span', p.dataset.y);
+      add(row, 'span', (p.dataset.y + ' ' + p.dataset.error).trim());
     });
     cross.setAttribute('x1', places[now] + '%');
     cross.setAttribute('x2', places[now] + '%');
@@ -74,7 +77,13 @@ document.querySelectorAll('svg.plot').forEach(function (plot) {
   }
   plot.addEventListener('pointermove', follow);
   plot.addEventListener('pointerdown', follow);
-  plot.addEventListener('pointerleave', hide);
+  /* A finger leaves when it is lifted: its values stay until another place is touched. */
+  plot.addEventListener('pointerleave', function (event) {
+    if (event.pointerType === 'mouse') hide();
+  });
+  document.addEventListener('pointerdown', function (event) {
+    if (!plot.contains(event.target)) hide();
+  });
   plot.addEventListener('focus', function () { if (plot.matches(':focus-visible')) show(now); });
   plot.addEventListener('blur', hide);
   plot.addEventListener('keydown', function (event) {
@@ -84,5 +93,78 @@ document.querySelectorAll('svg.plot').forEach(function (plot) {
     if (!step) return;
     event.preventDefault();
     show(now + step);
+  });
+}
+
+/* ---- saving */
+
+const painted = ['color', 'display', 'fill', 'fill-opacity', 'stroke', 'stroke-width',
+  'stroke-opacity', 'stroke-dasharray', 'stroke-linecap', 'font-family', 'font-size', 'font-weight'];
+
+/* The figure as a document of its own: as wide as on the page, with its title, and with the colours
+   that the style gives each element now. */
+function standAlone(figure) {
+  const plot = Array.from(figure.querySelectorAll('.plot')).find(function (p) {
+    return getComputedStyle(p).display !== 'none';
+  });
+  const page = getComputedStyle(document.body), style = getComputedStyle(plot);
+  const area = plot.getBoundingClientRect(), top = 74, left = parseFloat(style.marginLeft);
+  const whole = document.createElementNS(plot.namespaceURI, 'svg');
+  const copy = plot.cloneNode(true), copies = copy.querySelectorAll('*');
+  plot.querySelectorAll('*').forEach(function (element, i) {
+    const now = getComputedStyle(element);
+    painted.forEach(function (name) {
+      copies[i].style.setProperty(name, now.getPropertyValue(name));
+    });
+  });
+  copy.querySelector('.cross').remove();
+  ['style', 'class', 'tabindex'].forEach(function (name) { copy.removeAttribute(name); });
+  function put(element, attributes) {
+    Object.entries(attributes).forEach(function (a) { element.setAttribute(a[0], a[1]); });
+    whole.append(element);
+  }
+  put(document.createElementNS(plot.namespaceURI, 'rect'),
+    { width: '100%', height: '100%', fill: page.backgroundColor });
+  const title = document.createElementNS(plot.namespaceURI, 'text');
+  title.textContent = figure.querySelector('figcaption b').textContent;
+  put(title, { x: 8, y: 22, fill: page.color, 'font-family': page.fontFamily, 'font-size': 14,
+    'font-weight': 650 });
+  put(copy, { x: left + 8, y: top, width: area.width, height: area.height, overflow: 'visible' });
+  whole.setAttribute('width', area.width + left + parseFloat(style.marginRight) + 16);
+  whole.setAttribute('height', area.height + top + parseFloat(style.marginBottom) + 8);
+  return whole;
+}
+
+function download(figure, kind, blob) {
+  const link = document.createElement('a');
+  const title = figure.querySelector('figcaption b').textContent;
+  link.download = title.toLowerCase().replace(/[^a-z0-9]+/g, '-').replace(/-$/, '') + '.' + kind;
+  link.href = URL.createObjectURL(blob);
+  link.click();
+  setTimeout(function () { URL.revokeObjectURL(link.href); }, 1000);
+}
+
+function save(figure, kind) {
+  const whole = standAlone(figure), text = new XMLSerializer().serializeToString(whole);
+  if (kind === 'svg') {
+    download(figure, kind, new Blob([text], { type: 'image/svg+xml' }));
+    return;
+  }
+  const image = new Image(), canvas = document.createElement('canvas'), scale = 2;
+  image.onload = function () {
+    canvas.width = scale * whole.getAttribute('width');
+    canvas.height = scale * whole.getAttribute('height');
+    canvas.getContext('2d').drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob(function (blob) { download(figure, kind, blob); });
+  };
+  image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(text);
+}
+
+document.querySelectorAll('svg.plot').forEach(readOut);
+document.querySelectorAll('figure .tools').forEach(function (tools) {
+  ['svg', 'png'].forEach(function (kind) {
+    const button = add(tools, 'button', kind.toUpperCase());
+    button.title = 'Save this figure as ' + kind.toUpperCase();
+    button.addEventListener('click', function () { save(tools.closest('figure'), kind); });
   });
 });

@@ -72,12 +72,13 @@ struct series {
     const char *name;
     int count;
     const double *x, *y, *low, *high;
+    int look;
 };
 
 struct chart {
     const char *title, *x_label, *y_label;
     bool log_x, log_y;      /* a logarithmic x axis counts tokens: its ticks are powers of two */
-    bool from_zero;         /* a linear y axis starts at 0 */
+    bool plain;             /* without markers: the points are many */
     double y_limit;         /* y ends here and curves beyond are clipped; 0: no limit */
     double y_least, y_most; /* y covers these too, so that two charts share a scale; 0: not given */
     double mark_x;          /* a vertical line, such as the training length; NaN: none */
@@ -125,11 +126,11 @@ int ticks_width(const struct axis *axis);                /* characters of the wi
 /* The label at the end of a curve. */
 struct label {
     int series;
-    double x, y;   /* where the curve ends, in places on both axes, y clipped to 0..1 */
-    bool above;    /* it ends above the range */
-    bool early;    /* it ends before the others do */
-    double last_x; /* the value of x there */
-    double at;     /* position of the label in the caller's units, downward */
+    double x, y;           /* where the curve ends, in places on both axes, y clipped to 0..1 */
+    bool above;            /* it ends above the range */
+    bool early;            /* it ends before the others do */
+    double last_x, last_y; /* the values there */
+    double at;             /* position of the label in the caller's units, downward */
 };
 
 /* One label per series that has a point, ordered from the top; returns how many. */
@@ -139,20 +140,23 @@ int chart_labels(struct label labels[SERIES_MAX], const struct chart *chart, con
 /* Moves labels apart to at least `gap` within 0..size, as little as possible. */
 void labels_spread(struct label *labels, int count, double gap, double size);
 
-/* The name, cut to `width` characters, and how its curve ends: "learned, to 128", "t5 ↑". */
+/* The name, cut to `width` characters, and how its curve ends: "learned, to 128", "t5 ↑ 3e+07". */
 struct label_text {
     char text[96];
 };
 struct label_text label_text(const struct chart *chart, const struct label *label, int width);
 
-/* Eight looks; from the ninth series on they repeat with another dash. */
+/* Eight looks; from the ninth on they repeat with another dash. */
 struct look {
     const char *light, *dark; /* CSS colours, as text at least 4.5 : 1 against their page */
     int terminal;             /* the nearest of 256 colours that reads on black and on white */
     const char *marker;       /* SVG path around 0,0 */
 };
-const struct look *look_of(int series);
-const char *dash_of(int series); /* stroke-dasharray */
+const struct look *look_of(int look);
+const char *dash_of(int look); /* stroke-dasharray */
+
+/* A position method has the same look in every report; other names take the looks that are left. */
+void looks_assign(int *looks, const char (*names)[ALIBI_NAME_MAX], int count);
 
 /* One letter per series, from its name if one is free; distinct as long as there are letters. */
 void marker_letters(char *letters, const struct series *series, int count);
@@ -178,6 +182,7 @@ struct view {
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX]; /* ascending, each once */
     char name[ALIBI_LIST_MAX][ALIBI_NAME_MAX];
+    int look[ALIBI_LIST_MAX];
     char device[ALIBI_LIST_MAX][ALIBI_DEVICE_NAME_MAX]; /* of the first seed; "": not known */
     int seeds;                                          /* of the method with the most */
     bool ignorant[ALIBI_LIST_MAX];                      /* has learned nothing: see view_init */
@@ -238,12 +243,13 @@ struct curves {
     double low[SERIES_MAX][ALIBI_POSITION_BINS], high[SERIES_MAX][ALIBI_POSITION_BINS];
 };
 
-enum curve_kind { CURVE_PPL, CURVE_SPEED, CURVE_MEMORY };
-
-/* One curve per method, against length; or its loss by position in windows of one length.
- * mem_free. */
-alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind);
+/* One curve per method: its perplexity by length; its loss by position in windows of one length;
+ * its loss by step of the training, or by the step of a validation, mean over the seeds. Bands are
+ * two standard errors, or, by step, the range of the seeds. mem_free. */
+alibi_status curves_by_length(struct curves **out, const struct view *v);
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
+alibi_status curves_by_step(struct curves **out, const struct view *v,
+                            const struct report_training *t, bool validation);
 
 /* ---- conclusions (conclusion.c) */
 
@@ -266,7 +272,8 @@ void html_name(struct text *out, const struct view *v, int method); /* after its
 void html_perplexity_table(struct text *out, const struct view *v);
 void html_stream_table(struct text *out, const struct view *v);
 void html_full_table(struct text *out, const struct view *v);
-void html_training_bars(struct text *out, const struct view *v);
+void html_cost_table(struct text *out, const struct view *v);
 void html_setting(struct text *out, const struct view *v);
+void html_command(struct text *out, const struct view *v); /* that repeats the comparison */
 
 #endif

@@ -6,8 +6,8 @@
  * at a position across (markers, labels) are nested <svg> elements.
  *
  * The page's style and script rely on: <g class="series sN"> for each series, with an
- * <svg class="point"> with data-x and data-y for each point, and <g class="label sN"> for each
- * label. Without either the figure is still complete. */
+ * <svg class="point"> with data-x, data-y and data-error for each point, and <g class="label sN">
+ * for each label. Without either the figure is still complete. */
 #include <math.h>
 
 #include "report/parts.h"
@@ -67,8 +67,8 @@ static void append_y_axis(struct text *out, const struct figure *f)
                     "<text x=\"-8\" y=\"%.1f\" dy=\".35em\" text-anchor=\"end\">%s</text>\n",
                     at, at, at, tick_shown(&f->y, i).text);
     }
-    text_append(out, "<text class=\"axis-title\" x=\"%d\" y=\"-30\">%s</text>\n</g>\n", -f->left,
-                escape(f->chart->y_label).text);
+    text_append(out, "<text class=\"axis-title\" x=\"%d\" y=\"-30\">%s%s</text>\n</g>\n", -f->left,
+                escape(f->chart->y_label).text, f->y.log ? ", log scale" : "");
 }
 
 /* Every second number, counted from the last, is of class "odd": a narrow page hides those. */
@@ -111,20 +111,72 @@ static void append_mark(struct text *out, const struct figure *f)
 
 /* ---- curves */
 
+/* A bound of a band as a height within the figure. */
+static double bound_height(const struct figure *f, double value)
+{
+    return f->height * (1 - fmin(fmax(axis_place(&f->y, value), 0), 1));
+}
+
+static bool has_bounds(const struct figure *f, const struct series *s, int i)
+{
+    return s->low != NULL && s->high != NULL && has_point(s, i, &f->x, &f->y) && s->low[i] > 0 &&
+           isfinite(s->high[i]);
+}
+
+/* The area between the bounds of points first..end-1. A path has no percentages, so it is in an
+ * <svg> whose 100 units are stretched to the width. A single point has a line. */
+static void append_band_part(struct text *out, const struct figure *f, const struct series *s,
+                             int first, int end)
+{
+    if (end - first == 1) {
+        double at = 100 * axis_place(&f->x, s->x[first]);
+
+        text_append(out,
+                    "<line class=\"error\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" "
+                    "y2=\"%.1f\"/>\n",
+                    at, at, bound_height(f, s->high[first]), bound_height(f, s->low[first]));
+        return;
+    }
+    text_append(out,
+                "<svg class=\"band\" width=\"100%%\" height=\"%.0f\" viewBox=\"0 0 100 %.0f\" "
+                "preserveAspectRatio=\"none\"><path d=\"",
+                f->height, f->height);
+    for (int i = first; i < end; i++)
+        text_append(out, "%s%.2f,%.1f", i == first ? "M" : "L", 100 * axis_place(&f->x, s->x[i]),
+                    bound_height(f, s->high[i]));
+    for (int i = end - 1; i >= first; i--)
+        text_append(out, "L%.2f,%.1f", 100 * axis_place(&f->x, s->x[i]),
+                    bound_height(f, s->low[i]));
+    text_append(out, "Z\"/></svg>\n");
+}
+
+static void append_bands(struct text *out, const struct figure *f, const struct series *s)
+{
+    for (int i = 0, end; i < s->count; i = end + 1) {
+        for (end = i; end < s->count && has_bounds(f, s, end);)
+            end++;
+        if (end > i)
+            append_band_part(out, f, s, i, end);
+    }
+}
+
 /* A point beyond the range has no marker, but the script can still show its value. */
 static void append_point(struct text *out, const struct figure *f, int series, int i)
 {
     const struct series *s = &f->chart->series[series];
     double place = axis_place(&f->y, s->y[i]);
-    struct shown x = show_tick(round(s->x[i]), 0), y = show_ppl(s->y[i]);
+    struct shown x = show_tick(round(s->x[i]), 0), y = show_ppl(s->y[i]), error = { "" };
 
+    if (has_bounds(f, s, i))
+        error = show_spread(s->y[i], (s->high[i] - s->low[i]) / (2 * s->y[i]));
     text_append(out,
                 "<svg class=\"point\" overflow=\"visible\" x=\"%.2f%%\" y=\"%.1f\" data-x=\"%s\" "
-                "data-y=\"%s\"><title>%s: %s at %s</title>",
+                "data-y=\"%s\" data-error=\"%s\"><title>%s: %s%s%s at %s</title>",
                 100 * axis_place(&f->x, s->x[i]), f->height * (1 - fmin(fmax(place, 0), 1)), x.text,
-                y.text, escape(s->name).text, y.text, x.text);
-    if (place >= 0 && place <= 1)
-        text_append(out, "<path d=\"%s\"/>", look_of(series)->marker);
+                y.text, error.text, escape(s->name).text, y.text, error.text[0] != '\0' ? " " : "",
+                error.text, x.text);
+    if (place >= 0 && place <= 1 && !f->chart->plain)
+        text_append(out, "<path d=\"%s\"/>", look_of(s->look)->marker);
     text_append(out, "</svg>\n");
 }
 
@@ -134,13 +186,14 @@ static void append_series(struct text *out, const struct figure *f, int series)
     struct segment line;
 
     text_append(out, "<g class=\"series s%d\" style=\"color:var(--series-%d)\" data-name=\"%s\">\n",
-                series, series % LOOKS, escape(s->name).text);
+                series, s->look % LOOKS, escape(s->name).text);
+    append_bands(out, f, s);
     for (int i = 1; i < s->count; i++)
         if (series_segment(&line, s, i, &f->x, &f->y))
             text_append(out,
                         "<line stroke-dasharray=\"%s\" x1=\"%.2f%%\" y1=\"%.1f\" x2=\"%.2f%%\" "
                         "y2=\"%.1f\"/>\n",
-                        dash_of(series), 100 * line.x0, f->height * (1 - line.y0), 100 * line.x1,
+                        dash_of(s->look), 100 * line.x0, f->height * (1 - line.y0), 100 * line.x1,
                         f->height * (1 - line.y1));
     for (int i = 0; i < s->count; i++)
         if (has_point(s, i, &f->x, &f->y))
@@ -164,23 +217,25 @@ static void append_labels(struct text *out, const struct figure *f)
     for (int i = 0; i < f->label_count; i++) {
         const struct label *l = &f->labels[i];
         double at = f->height * (1 - l->y);
+        int look = f->chart->series[l->series].look;
 
         if (!is_apart(l) && l->x <= 0.99)
             text_append(out,
                         "<g class=\"label s%d\" style=\"color:var(--series-%d)\">"
                         "<line class=\"leader\" x1=\"%.2f%%\" x2=\"100%%\" y1=\"%.1f\" "
                         "y2=\"%.1f\"/></g>\n",
-                        l->series, l->series % LOOKS, 100 * l->x, at, at);
+                        l->series, look % LOOKS, 100 * l->x, at, at);
     }
     text_append(out, "<svg class=\"labels\" x=\"100%%\" overflow=\"visible\">\n");
     for (int i = 0; i < f->label_count; i++) {
         const struct label *l = &f->labels[i];
+        int look = f->chart->series[l->series].look;
 
         text_append(out, "<g class=\"label s%d\" style=\"color:var(--series-%d)\">", l->series,
-                    l->series % LOOKS);
+                    look % LOOKS);
         if (is_apart(l))
             text_append(out, "<path class=\"key\" transform=\"translate(11,%.1f)\" d=\"%s\"/>",
-                        l->at, look_of(l->series)->marker);
+                        l->at, look_of(look)->marker);
         else
             text_append(out, "<path class=\"leader\" d=\"M%d,%.1fL16,%.1f\"/>", l->x > 0.99 ? 6 : 0,
                         f->height * (1 - l->y), l->at);
@@ -211,10 +266,11 @@ void plot_svg(struct text *out, const struct chart *chart)
     labels_spread(f.labels, f.label_count, LABEL_GAP, f.height);
 
     text_append(out,
-                "<svg class=\"plot\" role=\"img\" aria-labelledby=\"%s-title %s-desc\" "
+                "<svg class=\"plot %s\" role=\"img\" aria-labelledby=\"%s-title %s-desc\" "
                 "width=\"100%%\" height=\"%.0f\" style=\"margin:%dpx %dpx %dpx %dpx;"
                 "width:calc(100%% - %dpx);overflow:visible\">\n",
-                f.id, f.id, f.height, TOP, f.right, BOTTOM, f.left, f.left + f.right);
+                f.y.log ? "log" : "linear", f.id, f.id, f.height, TOP, f.right, BOTTOM, f.left,
+                f.left + f.right);
     append_description(out, &f);
     append_y_axis(out, &f);
     append_x_axis(out, &f);

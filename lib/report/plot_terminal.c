@@ -139,7 +139,7 @@ static void set_colour(struct text *out, const struct plot *p, int *now, int wan
     if (wanted < 0)
         text_append(out, wanted == PLAIN ? "\x1b[0m" : "\x1b[0;2m");
     else
-        text_append(out, "\x1b[0;38;5;%dm", look_of(wanted)->terminal);
+        text_append(out, "\x1b[0;38;5;%dm", look_of(p->chart->series[wanted].look)->terminal);
 }
 
 static void append_cell(struct text *out, const struct plot *p, int row, int column, int *colour)
@@ -238,6 +238,7 @@ alibi_status plot_terminal(struct text *out, const struct chart *chart, int colu
 {
     struct plot p = { .chart = chart, .colour = colour };
     int labels = 0;
+    char label[96];
 
     if (!chart_axes(chart, &p.x, &p.y)) {
         text_append(out, "%s: no values to plot\n", chart->y_label);
@@ -271,7 +272,8 @@ alibi_status plot_terminal(struct text *out, const struct chart *chart, int colu
         draw_errors(&p, s);
 
     append_spaces(out, p.gutter + 1);
-    append_cut(out, chart->y_label, p.columns - p.gutter - 1);
+    snprintf(label, sizeof label, "%s%s", chart->y_label, chart->log_y ? ", log scale" : "");
+    append_cut(out, label, p.columns - p.gutter - 1);
     text_append(out, "\n");
     for (int row = 0; row < p.height; row++)
         append_row(out, &p, row);

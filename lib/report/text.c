@@ -37,7 +37,7 @@ static void set_name(struct table *t, const struct view *v, int m, int width, bo
     char begin[32] = "";
 
     if (colour)
-        snprintf(begin, sizeof begin, "\x1b[38;5;%dm", look_of(m)->terminal);
+        snprintf(begin, sizeof begin, "\x1b[38;5;%dm", look_of(v->look[m])->terminal);
     table_set(t, 1 + m, 0, "%s%.*s%s%s%s", begin, bytes, v->name[m],
               v->name[m][bytes] != '\0' ? "…" : "", v->ignorant[m] ? " †" : "",
               colour ? "\x1b[0m" : "");
@@ -163,7 +163,7 @@ static alibi_status append_plot(struct text *out, const struct view *v, int colu
     struct curves *curves = NULL;
     int rows = v->methods + 6 > PLOT_ROWS ? v->methods + 6 : PLOT_ROWS;
 
-    TRY(curves_by_length(&curves, v, CURVE_PPL));
+    TRY(curves_by_length(&curves, v));
     TRY(plot_terminal(out, &curves->chart, columns, rows, colour));
 out:
     mem_free(curves);

@@ -38,6 +38,7 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
             for (int i = 0; i < method->seed[k].lengths; i++)
                 add_length(v, method->seed[k].by_length[i].length);
     }
+    looks_assign(v->look, (const char(*)[ALIBI_NAME_MAX])v->name, v->methods);
     for (int m = 0; m < r->methods; m++) {
         struct alibi_eval_result home = view_mean(v, m, view_home(v));
         double gain = r->unigram_nll - home.nll;
@@ -300,9 +301,12 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
 
     TRY_RETURN(NEW_ZERO_ARRAY(&c, 1, "the curves of a figure"));
     for (int m = 0; m < v->methods; m++)
-        c->series[m] = (struct series){
-            .name = v->name[m], .x = c->x[m], .y = c->y[m], .low = c->low[m], .high = c->high[m]
-        };
+        c->series[m] = (struct series){ .name = v->name[m],
+                                        .x = c->x[m],
+                                        .y = c->y[m],
+                                        .low = c->low[m],
+                                        .high = c->high[m],
+                                        .look = v->look[m] };
     c->chart = (struct chart){ .title = c->title,
                                .series = c->series,
                                .count = v->methods,
@@ -339,15 +343,26 @@ static void extend(struct range *r, double value)
 }
 
 /* Over a wide range ratios matter, so the axis is logarithmic. The limit keeps a curve that
- * explodes from flattening all others. */
+ * explodes from flattening all others; its label says how far it goes. */
 static void scale_y(struct curves *c, struct range r)
 {
     if (!(r.most > 0))
         return;
     c->chart.log_y = r.most > 3 * r.least;
-    c->chart.y_limit = 100 * r.least;
+    c->chart.y_limit = 1e4 * r.least;
     c->chart.y_least = r.least;
     c->chart.y_most = r.most;
+}
+
+static void extend_ppl(struct range *r, const struct view *v, int method, int64_t length)
+{
+    struct alibi_eval_result e = view_mean(v, method, length);
+
+    if (e.tokens == 0)
+        return;
+    extend(r, e.ppl);
+    extend(r, e.ppl * exp(-2 * e.standard_error));
+    extend(r, e.ppl * exp(2 * e.standard_error));
 }
 
 /* At least 10% on either side of the middle, so that noise is not drawn as a slope. */
@@ -359,9 +374,9 @@ static void scale_ppl(struct curves *c, const struct view *v)
 
     for (int m = 0; m < v->methods; m++)
         for (int i = 0; i < v->lengths; i++) {
-            extend(&r, view_ppl(v, m, v->length[i]));
+            extend_ppl(&r, v, m, v->length[i]);
             if (v->one_scale)
-                extend(&r, view_ppl(&other, m, v->length[i]));
+                extend_ppl(&r, &other, m, v->length[i]);
         }
     if (r.most > 0) {
         double middle = sqrt(r.least) * sqrt(r.most);
@@ -371,23 +386,8 @@ static void scale_ppl(struct curves *c, const struct view *v)
     scale_y(c, r);
 }
 
-static double curve_value(const struct alibi_eval_result *e, enum curve_kind kind)
+alibi_status curves_by_length(struct curves **out, const struct view *v)
 {
-    if (e->tokens == 0)
-        return NAN;
-    if (kind == CURVE_PPL)
-        return e->ppl;
-    if (kind == CURVE_SPEED)
-        return e->tokens_per_s > 0 ? e->tokens_per_s : NAN;
-    return e->peak_bytes > 0 ? (double)e->peak_bytes / 0x1p20 : NAN;
-}
-
-alibi_status curves_by_length(struct curves **out, const struct view *v, enum curve_kind kind)
-{
-    static const char *const titles[] = { "Perplexity against test length",
-                                          "Evaluation speed against test length",
-                                          "Memory of evaluation against test length" };
-    static const char *const labels[] = { "perplexity", "tokens per second", "peak memory, MiB" };
     struct curves *c = NULL;
 
     TRY_RETURN(curves_new(&c, v));
@@ -395,16 +395,13 @@ alibi_status curves_by_length(struct curves **out, const struct view *v, enum cu
         for (int i = 0; i < v->lengths; i++) {
             struct alibi_eval_result e = view_mean(v, m, v->length[i]);
 
-            add_point(c, m, (double)v->length[i], curve_value(&e, kind),
-                      kind == CURVE_PPL ? e.standard_error : NAN);
+            add_point(c, m, (double)v->length[i], e.tokens > 0 ? e.ppl : NAN, e.standard_error);
         }
-    if (kind == CURVE_PPL)
-        scale_ppl(c, v);
-    snprintf(c->title, sizeof c->title, "%s%s", titles[kind],
+    scale_ppl(c, v);
+    snprintf(c->title, sizeof c->title, "Perplexity against test length%s",
              v->protocol == ALIBI_SLIDING ? ", sliding window" : "");
     c->chart.x_label = "test length in tokens, log scale";
-    c->chart.y_label = kind == CURVE_PPL && c->chart.log_y ? "perplexity, log scale" : labels[kind];
-    c->chart.from_zero = kind != CURVE_PPL;
+    c->chart.y_label = "perplexity";
     *out = c;
     return ALIBI_OK;
 }
@@ -431,9 +428,72 @@ alibi_status curves_by_position(struct curves **out, const struct view *v, int64
     scale_y(c, r);
     snprintf(c->title, sizeof c->title, "Loss by position at length %lld", (long long)length);
     c->chart.x_label = "tokens of context, log scale";
-    c->chart.y_label = c->chart.log_y ? "loss, nats per token, log scale" : "loss, nats per token";
+    c->chart.y_label = "loss, nats per token";
     if (length < v->train_length)
         c->chart.mark_x = NAN;
+    *out = c;
+    return ALIBI_OK;
+}
+
+void report_bins_add(struct report_bins *bins, int64_t step, int64_t steps, double loss)
+{
+    int64_t bin;
+
+    if (step < 1 || step > steps)
+        return;
+    bin = (int64_t)((double)(step - 1) / (double)steps * REPORT_BINS);
+    bins->count[bin]++;
+    bins->step[bin] += (double)step;
+    bins->loss[bin] += loss;
+}
+
+/* A bin of one curve: the mean of its seeds, and their range if there are several. */
+static void add_bin(struct curves *c, struct range *r, int method, const struct report_training *t,
+                    bool validation, int bin)
+{
+    double steps = 0, sum = 0, low = INFINITY, high = -INFINITY;
+    int seeds = 0, i = c->series[method].count;
+
+    for (int k = 0; k < t->logs; k++) {
+        const struct report_bins *b = validation ? &t->log[k].valid : &t->log[k].train;
+        double loss = b->loss[bin] / (double)b->count[bin];
+
+        if (t->log[k].method != method || b->count[bin] == 0 || !isfinite(loss))
+            continue;
+        seeds++;
+        steps += b->step[bin] / (double)b->count[bin];
+        sum += loss;
+        low = fmin(low, loss);
+        high = fmax(high, loss);
+    }
+    if (seeds == 0)
+        return;
+    add_point(c, method, steps / seeds, sum / seeds, NAN);
+    extend(r, low);
+    extend(r, high);
+    if (seeds > 1) {
+        c->low[method][i] = low;
+        c->high[method][i] = high;
+    }
+}
+
+alibi_status curves_by_step(struct curves **out, const struct view *v,
+                            const struct report_training *t, bool validation)
+{
+    struct curves *c = NULL;
+    struct range r = { INFINITY, 0 };
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < v->methods; m++)
+        for (int bin = 0; bin < REPORT_BINS; bin++)
+            add_bin(c, &r, m, t, validation, bin);
+    scale_y(c, r);
+    snprintf(c->title, sizeof c->title, "%s", validation ? "Validation loss" : "Training loss");
+    c->chart.log_x = false;
+    c->chart.mark_x = NAN;
+    c->chart.plain = !validation;
+    c->chart.x_label = "step";
+    c->chart.y_label = "loss, nats per token";
     *out = c;
     return ALIBI_OK;
 }

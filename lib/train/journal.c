@@ -2,13 +2,14 @@
  *
  * The log is synced before each checkpoint, so it never ends before the checkpoint that a run
  * resumes from. Lines beyond that are cut off; the steps that are repeated write them again. */
+#include <math.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "base/names.h"
 #include "train/train.h"
 
-enum { BLOCK = 1 << 16 };
+enum { BLOCK = 1 << 16, LOG_BYTES_MAX = 1 << 30 };
 
 /* ---- the log */
 
@@ -85,6 +86,47 @@ alibi_status journal_record_validation(struct journal *j, const struct train_val
     text_append(line, ", \"valid_tokens\": %lld}\n", (long long)v->tokens);
     TRY_RETURN(text_status(line));
     return file_write(j->log, line->data, line->length);
+}
+
+/* A loss that was not finite is null. */
+static alibi_status read_loss(const json_t *line, const char *key, double *loss, const char *path)
+{
+    const json_t *value = json_object_get(line, key);
+
+    *loss = NAN;
+    return value && !json_is_null(value) ? json_get_real(line, key, loss, path) : ALIBI_OK;
+}
+
+alibi_status journal_read(const char *run, void (*record)(void *user, const struct journal_line *l),
+                          void *user)
+{
+    alibi_status status;
+    char *path = NULL, *bytes = NULL;
+    size_t length, at = 0;
+    const char *end;
+
+    TRY(path_join(&path, run, NAME_LOG));
+    TRY(file_read_all(&bytes, &length, path, LOG_BYTES_MAX));
+    for (; (end = memchr(bytes + at, '\n', length - at)) != NULL; at = (size_t)(end - bytes) + 1) {
+        struct journal_line l;
+        json_t *line = NULL;
+
+        status = json_parse(&line, bytes + at, (size_t)(end - bytes) - at, path);
+        if (status == ALIBI_OK)
+            status = json_get_int(line, "step", 1, INT64_MAX, &l.step, path);
+        if (status == ALIBI_OK)
+            status = read_loss(line, "loss", &l.loss, path);
+        if (status == ALIBI_OK)
+            status = read_loss(line, "valid_loss", &l.valid_loss, path);
+        json_decref(line);
+        if (status != ALIBI_OK)
+            goto out;
+        record(user, &l);
+    }
+out:
+    mem_free(bytes);
+    mem_free(path);
+    return status;
 }
 
 /* ---- the times */

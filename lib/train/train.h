@@ -71,6 +71,16 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
                             double lr);
 alibi_status journal_record_validation(struct journal *j, const struct train_validation *v);
 
+/* A line of the log: of a step, or of a validation after it. NaN: the other one, or not finite. */
+struct journal_line {
+    int64_t step;
+    double loss, valid_loss;
+};
+
+/* Hands over the lines of a run's log; one that is being written is not complete, and not read. */
+alibi_status journal_read(const char *run, void (*record)(void *user, const struct journal_line *l),
+                          void *user);
+
 /* Before a checkpoint: puts the lines and the times on the disk. peak: bytes of the device's memory
  * so far. */
 alibi_status journal_sync(struct journal *j, size_t peak);

@@ -301,12 +301,51 @@ static void a_curve_that_leaves_the_range_is_cut_and_says_so(void **state)
     (void)state;
     c.y_limit = 4;
     assert_ok(plot_terminal(&out, &c, 60, 14, false));
-    assert_contains(out.data, "w wild ↑");
-    assert_lacks(out.data, "1000");
+    assert_contains(out.data, "w wild ↑ 1000");
+    assert_lacks(out.data, "1000 ┤");
     plot_svg(&out, &c);
-    assert_contains(out.data, ">wild ↑</text>");
+    assert_contains(out.data, ">wild ↑ 1000</text>");
     assert_balanced(out.data);
     text_free(&out);
+}
+
+/* Bounds that are not known interrupt the band; a single point has a line. */
+static void bands_cover_the_bounds_of_points(void **state)
+{
+    double x[] = { 1, 2, 3, 4 }, y[] = { 2, 2, 2, 2 }, low[] = { 1, 1.5, NAN, 1 },
+           high[] = { 3, 2.5, NAN, 3 };
+    struct series s = { .name = "s", .count = 4, .x = x, .y = y, .low = low, .high = high };
+    struct chart c = chart_of(&s, 1, false, false);
+    struct text out = { 0 };
+
+    (void)state;
+    c.y_least = 1;
+    c.y_most = 3;
+    plot_svg(&out, &c);
+    /* 1..3 and 4% of room on each side, over 320 pixels */
+    assert_contains(out.data, "<path d=\"M0.00,11.9L33.33,85.9L33.33,234.1L0.00,308.1Z\"/>");
+    assert_contains(out.data, "<line class=\"error\" x1=\"100.00%\" x2=\"100.00%\" y1=\"11.9\" "
+                              "y2=\"308.1\"/>");
+    assert_contains(out.data, "data-y=\"2.000\" data-error=\"±0.500\"");
+    assert_contains(out.data, "data-y=\"2.000\" data-error=\"\"");
+    assert_balanced(out.data);
+    assert_no_nan(out.data);
+    text_free(&out);
+}
+
+static void a_method_has_one_look_in_every_report(void **state)
+{
+    static const char some[][ALIBI_NAME_MAX] = { "rotary", "mine", "alibi" },
+                      others[][ALIBI_NAME_MAX] = { "alibi", "none", "rotary" };
+    int a[3], b[3];
+
+    (void)state;
+    looks_assign(a, some, 3);
+    looks_assign(b, others, 3);
+    assert_int_equal(a[0], b[2]);
+    assert_int_equal(a[2], b[0]);
+    for (int i = 0; i < 3; i++)
+        assert_true(a[1] != b[i]);
 }
 
 /* Charts with little or nothing in them. */
@@ -356,6 +395,8 @@ int main(void)
         cmocka_unit_test(letters_are_distinct),
         cmocka_unit_test(terminal_plot_draws_marks_and_labels_the_curves),
         cmocka_unit_test(a_curve_that_leaves_the_range_is_cut_and_says_so),
+        cmocka_unit_test(bands_cover_the_bounds_of_points),
+        cmocka_unit_test(a_method_has_one_look_in_every_report),
         cmocka_unit_test(odd_charts_can_be_drawn),
     };
 

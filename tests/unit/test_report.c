@@ -81,7 +81,7 @@ static void what_was_not_measured_with_a_sliding_window_is_not_shown(void **stat
     for (int m = 0; m < METHODS; m++)
         r->method[m].seed[0].sliding_lengths = 0;
     assert_ok(report_text(&text, r, 80, false));
-    assert_ok(report_html(&page, r));
+    assert_ok(report_html(&page, r, NULL));
     assert_lacks(text.data, "sliding");
     assert_lacks(page.data, "fig-sliding");
     text_free(&text);
@@ -98,7 +98,7 @@ static void what_was_not_read_as_a_stream_is_not_shown(void **state)
     for (int m = 0; m < METHODS; m++)
         r->method[m].seed[0].stream = no_evaluation(8192);
     assert_ok(report_text(&text, r, 80, false));
-    assert_ok(report_html(&page, r));
+    assert_ok(report_html(&page, r, NULL));
     assert_lacks(text.data, "stream");
     assert_lacks(page.data, "As one stream");
     assert_lacks(page.data, "Without windows");
@@ -166,7 +166,7 @@ static void noise_is_not_drawn_as_a_slope(void **state)
         for (int i = 0; i < LENGTHS; i++)
             r->method[m].seed[0].by_length[i].ppl = 149 + 0.05 * i;
     view_init(&v, r);
-    assert_ok(curves_by_length(&c, &v, CURVE_PPL));
+    assert_ok(curves_by_length(&c, &v));
     assert_true(chart_axes(&c->chart, &x, &y));
     assert_true(y.from < 149 / 1.09 && y.to > 149 * 1.09);
     mem_free(c);
@@ -185,8 +185,13 @@ static alibi_status text_colour(struct text *out, const struct alibi_compare_res
     return report_text(out, r, 120, true);
 }
 
+static alibi_status page(struct text *out, const struct alibi_compare_result *r)
+{
+    return report_html(out, r, NULL);
+}
+
 static alibi_status (*const all_reports[])(struct text *, const struct alibi_compare_result *) = {
-    text_80, text_colour, report_json, report_csv, report_html
+    text_80, text_colour, report_json, report_csv, page
 };
 
 enum { ALL_REPORTS = sizeof all_reports / sizeof *all_reports };

@@ -1,0 +1,292 @@
+/* page.c - report.html from what a folder holds
+ *
+ *   comparison   recipe.json, and result.json and log.jsonl of each model that was begun
+ *   run          recipe.json, source.json, log.jsonl
+ *
+ * Nothing is locked: files are replaced as a whole, and an incomplete last line of a log is not
+ * read. So the page can be written while the work continues. */
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/names.h"
+#include "compare/compare.h"
+#include "report/report.h"
+#include "train/train.h"
+
+/* ---- logs */
+
+struct log_reader {
+    struct report_log *log;
+    int64_t steps;
+};
+
+static void record(void *user, const struct journal_line *l)
+{
+    struct log_reader *r = user;
+
+    r->log->step = l->step > r->log->step ? l->step : r->log->step;
+    if (isfinite(l->loss))
+        report_bins_add(&r->log->train, l->step, r->steps, l->loss);
+    if (isfinite(l->valid_loss))
+        report_bins_add(&r->log->valid, l->step, r->steps, l->valid_loss);
+}
+
+/* Adds the log of a run if it has one. */
+static alibi_status add_log(struct report_training *t, const char *run, int method, int64_t steps)
+{
+    alibi_status status;
+    struct log_reader reader = { .log = &t->log[t->logs], .steps = steps };
+    char *path = NULL;
+
+    TRY(path_join(&path, run, NAME_LOG));
+    if (!file_exists(path))
+        goto out;
+    *reader.log = (struct report_log){ .method = method };
+    TRY(journal_read(run, record, &reader));
+    t->logs++;
+out:
+    mem_free(path);
+    return status;
+}
+
+static alibi_status write_page(const struct alibi_compare_result *result,
+                               const struct report_training *t, const char *dir,
+                               alibi_status (*format)(struct text *out,
+                                                      const struct alibi_compare_result *r,
+                                                      const struct report_training *t))
+{
+    alibi_status status;
+    struct text page = { 0 };
+    char *path = NULL;
+
+    TRY(format(&page, result, t));
+    TRY(path_join(&path, dir, NAME_PAGE));
+    TRY(file_replace(path, page.data, page.length));
+out:
+    mem_free(path);
+    text_free(&page);
+    return status;
+}
+
+/* ---- comparisons */
+
+alibi_status page_write(const struct request *r, const struct alibi_compare_result *result,
+                        const char *dir, int64_t refresh, bool *finished)
+{
+    alibi_status status;
+    int seeds = r->compare.seeds.count, models = r->compare.methods.count * seeds;
+    struct report_training t = { .models = models };
+    char *run = NULL;
+
+    TRY(NEW_ZERO_ARRAY(&t.log, models, "the logs of a comparison"));
+    for (int n = 0; n < models; n++) {
+        const struct alibi_compare_method *m = &result->method[n / seeds];
+        int k = n % seeds;
+
+        TRY(request_folder(&run, r, n / seeds, k, dir));
+        TRY(add_log(&t, run, n / seeds, r->training.steps));
+        t.done += k < m->seeds && result_is_complete(&m->seed[k], &r->compare);
+        mem_free(run);
+        run = NULL;
+    }
+    t.refresh = t.done < models ? refresh : 0;
+    TRY(write_page(result, &t, dir, report_html));
+    if (finished)
+        *finished = t.done == models;
+out:
+    mem_free(run);
+    mem_free(t.log);
+    return status;
+}
+
+/* Once it was finished, results.json has the options that do not shape the result, and the loss of
+ * token frequencies. */
+static alibi_status read_settings(struct alibi_compare_result *result, const char *dir)
+{
+    alibi_status status;
+    struct alibi_option_group groups[] = { { .values = &result->config },
+                                           { .values = &result->training } };
+    char *path = NULL, *options = NULL;
+    json_t *file = NULL;
+    const json_t *train, *eval;
+    size_t length;
+
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    TRY(path_join(&path, dir, NAME_RESULTS));
+    if (!file_exists(path))
+        goto out;
+    TRY(json_read(&file, path));
+    train = json_object_get(file, "train");
+    length = train ? json_dumpb(train, NULL, 0, JSON_REAL_PRECISION(17)) : 0;
+    TRY(NEW_ARRAY(&options, (int64_t)length, "the options of a comparison"));
+    if (length > 0 && json_dumpb(train, options, length, JSON_REAL_PRECISION(17)) == length)
+        TRY(options_parse(groups, 2, options, length, path));
+    eval = json_object_get(file, "eval");
+    if (json_is_number(json_object_get(eval, "unigram_nll")))
+        TRY(json_get_real(eval, "unigram_nll", &result->unigram_nll, path));
+out:
+    mem_free(options);
+    json_decref(file);
+    mem_free(path);
+    return status;
+}
+
+/* Seeds that were not begun, and those after them, are missing from a method. */
+static alibi_status read_models(struct alibi_compare_result *result, const struct request *r,
+                                const char *dir)
+{
+    alibi_status status = ALIBI_OK;
+    char *run = NULL, *path = NULL;
+
+    for (int n = 0; n < result->methods * r->compare.seeds.count; n++) {
+        int i = n / r->compare.seeds.count, k = n % r->compare.seeds.count;
+        struct alibi_compare_method *m = &result->method[i];
+
+        mem_free(run);
+        mem_free(path);
+        run = path = NULL;
+        TRY(request_folder(&run, r, i, k, dir));
+        TRY(path_join(&path, run, NAME_RESULT));
+        if (k > m->seeds || !file_exists(path))
+            continue;
+        TRY(result_init(&m->seed[m->seeds++], r->compare.seeds.at[k], r->compare.lengths.count));
+        TRY(result_read(&m->seed[k], m->name, &r->compare.lengths, path));
+    }
+out:
+    mem_free(path);
+    mem_free(run);
+    return status;
+}
+
+/* Models of a finished comparison that have no evaluations are those of a version whose result.json
+ * cannot be read any more: its page must not be replaced by an empty one. */
+static alibi_status check_readable(const struct alibi_compare_result *result, const char *dir)
+{
+    alibi_status status;
+    char *path = NULL;
+
+    TRY(path_join(&path, dir, NAME_RESULTS));
+    for (int i = 0; i < result->methods && file_exists(path); i++)
+        if (result->method[i].seeds == 0 || result->method[i].seed[0].lengths == 0) {
+            status = fail(ALIBI_BAD_INPUT,
+                          "'%s' has the results of an older version; repeat its 'alibi compare', "
+                          "which evaluates the models again, or keep its page",
+                          dir);
+            goto out;
+        }
+out:
+    mem_free(path);
+    return status;
+}
+
+static alibi_status write_comparison(const char *dir, int64_t refresh, bool *finished)
+{
+    alibi_status status;
+    struct request r;
+    struct alibi_compare_result *result = NULL;
+
+    TRY(request_read(&r, dir));
+    TRY(NEW_ZERO_ARRAY(&result, 1, "the comparison's results"));
+    TRY(NEW_ZERO_ARRAY(&result->method, r.compare.methods.count, "the comparison's results"));
+    request_describe(&r, result);
+    TRY(read_settings(result, dir));
+    for (int i = 0; i < r.compare.methods.count; i++) {
+        struct alibi_compare_method *m = &result->method[result->methods++];
+
+        snprintf(m->name, sizeof m->name, "%s", r.compare.methods.at[i]);
+        TRY(NEW_ZERO_ARRAY(&m->seed, r.compare.seeds.count, "the comparison's results"));
+    }
+    TRY(read_models(result, &r, dir));
+    TRY(check_readable(result, dir));
+    TRY(page_write(&r, result, dir, refresh, finished));
+out:
+    alibi_compare_free(result);
+    return status;
+}
+
+/* ---- runs */
+
+/* The first path of its text; runs of older versions do not know it. */
+static alibi_status read_source(struct alibi_compare_result *result, const char *dir)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *source = NULL;
+    const json_t *files;
+
+    snprintf(result->text.name, sizeof result->text.name, "%s",
+             result->builtin.bytes > 0 ? "built-in text" : "");
+    TRY(path_join(&path, dir, NAME_SOURCE));
+    if (!file_exists(path))
+        goto out;
+    TRY(json_read(&source, path));
+    files = json_object_get(source, "files");
+    if (json_is_string(json_array_get(files, 0)))
+        snprintf(result->text.name, sizeof result->text.name, "%s",
+                 json_string_value(json_array_get(files, 0)));
+    result->text.paths = (int64_t)json_array_size(files);
+out:
+    json_decref(source);
+    mem_free(path);
+    return status;
+}
+
+/* A run is shown as a comparison of one method that has no evaluations. */
+static alibi_status write_run(const char *dir, const char *recipe, int64_t refresh, bool *finished)
+{
+    alibi_status status;
+    struct alibi_compare_method method = { 0 };
+    struct alibi_compare_result result = { .methods = 1, .method = &method };
+    struct alibi_option_group groups[] = { { .values = &result.config },
+                                           { .values = &result.training },
+                                           { .values = &result.builtin } };
+    struct report_training t = { .models = 1 };
+
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    groups[2].options = alibi_builtin_options(&groups[2].count);
+    TRY(alibi_options_init(groups, 3));
+    result.builtin.bytes = 0;
+    TRY(alibi_options_read(groups, 3, recipe));
+    memcpy(method.name, result.config.position, sizeof method.name);
+    TRY(read_source(&result, dir));
+    TRY(NEW_ZERO_ARRAY(&t.log, 1, "the log of a run"));
+    TRY(add_log(&t, dir, 0, result.training.steps));
+    t.done = t.logs > 0 && t.log[0].step >= result.training.steps;
+    t.refresh = t.done < 1 ? refresh : 0;
+    TRY(write_page(&result, &t, dir, report_run_html));
+    *finished = t.done == 1;
+out:
+    alibi_options_free(groups, 3);
+    mem_free(t.log);
+    return status;
+}
+
+/* ---- the public interface */
+
+alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished)
+{
+    alibi_status status;
+    char *recipe = NULL;
+    json_t *json = NULL;
+
+    TRY(path_join(&recipe, dir, NAME_RECIPE));
+    if (!file_exists(recipe)) {
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' holds neither a comparison nor a training run: it has no " NAME_RECIPE
+                      "; give the --out of 'alibi compare' or 'alibi train'",
+                      dir);
+        goto out;
+    }
+    TRY(json_read(&json, recipe));
+    if (json_object_get(json, "methods"))
+        TRY(write_comparison(dir, refresh, finished));
+    else
+        TRY(write_run(dir, recipe, refresh, finished));
+out:
+    json_decref(json);
+    mem_free(recipe);
+    return status;
+}

@@ -1,0 +1,176 @@
+/* The page of a folder: the same as the comparison wrote, what there is of an unfinished one, and
+ * that of a training run */
+#include "unit/comparison.h"
+
+static char *read_page(const char *dir)
+{
+    char *bytes = NULL;
+    size_t length;
+
+    assert_ok(file_read_all(&bytes, &length, within(dir, "report.html"), 1 << 24));
+    return bytes;
+}
+
+static void assert_page(const char *dir, const char *part, bool wanted)
+{
+    char *page = read_page(dir);
+
+    if ((strstr(page, part) != NULL) != wanted)
+        fail_msg("'%s' is %s the page", part, wanted ? "missing in" : "in");
+    mem_free(page);
+}
+
+static void a_finished_comparison_gets_the_page_it_had(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *before, *after;
+    bool finished = false;
+
+    (void)state;
+    s.compare.seeds = (struct alibi_int_list){ 2, { 5, 3 } };
+    s.training.eval_every = 3;
+    assert_ok(try_run(&s, dir));
+    before = read_page(dir);
+    assert_non_null(strstr(before, "fig-train-title"));
+    assert_ok(file_remove(within(dir, "report.html")));
+    assert_ok(alibi_report_write(dir, 5, &finished));
+    assert_true(finished);
+    after = read_page(dir);
+    assert_string_equal(before, after);
+    mem_free(before);
+    mem_free(after);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static void an_unfinished_comparison_gets_a_page_of_what_there_is(void **state)
+{
+    struct setting s = tiny();
+    struct alibi_compare_result *r = NULL;
+    char *dir = temporary_folder();
+    bool finished = true;
+
+    (void)state;
+    /* The second method is in training when it stops. */
+    for (int stop = 1; !file_exists(within(dir, "learned/log.jsonl")); stop++)
+        assert_int_equal(run_with_stop(&s, dir, stop, &r), ALIBI_INTERRUPTED);
+    assert_ok(alibi_report_write(dir, 5, &finished));
+    assert_false(finished);
+    assert_page(dir, "Unfinished: 1 of 2 models are done; learned is at step ", true);
+    assert_page(dir, "http-equiv=\"refresh\" content=\"5\"", true);
+    assert_page(dir, "<dt>tokenizer</dt><dd>bytes</dd>", true);
+    assert_ok(alibi_report_write(dir, 0, &finished));
+    assert_page(dir, "http-equiv=\"refresh\"", false);
+    assert_ok(try_run(&s, dir));
+    assert_ok(alibi_report_write(dir, 5, &finished));
+    assert_true(finished);
+    assert_page(dir, "Unfinished", false);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+/* Its result.json gives no evaluations, so the page would be empty. */
+static void the_page_of_an_older_version_is_not_replaced(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *before, *after;
+    bool finished;
+
+    (void)state;
+    assert_ok(try_run(&s, dir));
+    before = read_page(dir);
+    assert_ok(file_remove(within(dir, "alibi/result.json")));
+    assert_fails(alibi_report_write(dir, 0, &finished), ALIBI_BAD_INPUT, "older version");
+    after = read_page(dir);
+    assert_string_equal(before, after);
+    mem_free(before);
+    mem_free(after);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static alibi_status train_run(const struct setting *s, const char *dir)
+{
+    struct alibi_train_result result;
+
+    return alibi_train(test_device(), &s->config, &s->training, s->corpus, dir, false, &result,
+                       test_call());
+}
+
+static void a_run_gets_a_page_and_a_line_being_written_is_not_read(void **state)
+{
+    static const char half[] = "{\"step\": 7, \"lo", damaged[] = "{\"step\": 7, \"lo\n";
+    struct setting s = tiny();
+    char *dir = temporary_folder(), *log = NULL;
+    size_t length;
+    struct text longer = { 0 };
+    bool finished = false;
+
+    (void)state;
+    snprintf(s.config.position, sizeof s.config.position, "rotary");
+    s.training.eval_every = 2;
+    assert_ok(train_run(&s, dir));
+    assert_ok(alibi_report_write(dir, 5, &finished));
+    assert_true(finished);
+    assert_page(dir, "<h1>rotary after 6 steps</h1>", true);
+    assert_page(dir, "fig-valid-title", true);
+    assert_ok(file_read_all(&log, &length, within(dir, "log.jsonl"), 1 << 20));
+    text_append(&longer, "%s%s", log, half);
+    write_file(within(dir, "log.jsonl"), longer.data, longer.length);
+    assert_ok(alibi_report_write(dir, 5, &finished));
+    longer.length = 0;
+    text_append(&longer, "%s%s", log, damaged);
+    write_file(within(dir, "log.jsonl"), longer.data, longer.length);
+    assert_fails(alibi_report_write(dir, 5, &finished), ALIBI_BAD_INPUT, "log.jsonl");
+    text_free(&longer);
+    mem_free(log);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static alibi_status write_again(void *dir)
+{
+    bool finished;
+
+    return alibi_report_write(dir, 0, &finished);
+}
+
+static void a_failure_leaks_nothing_and_leaves_a_whole_page(void **state)
+{
+    struct setting s = tiny();
+    char *dir = temporary_folder();
+
+    (void)state;
+    assert_ok(try_run(&s, dir));
+    assert_true(fail_each_call("memory", write_again, dir, ALIBI_MEMORY, "") > 10);
+    assert_page(dir, "</html>", true);
+    assert_true(fail_each_call("file", write_again, dir, ALIBI_IO, "") > 10);
+    assert_page(dir, "</html>", true);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(dir);
+}
+
+static void another_folder_is_refused(void **state)
+{
+    char *dir = temporary_folder();
+    bool finished;
+
+    (void)state;
+    assert_fails(alibi_report_write(dir, 0, &finished), ALIBI_BAD_INPUT,
+                 "holds neither a comparison nor a training run");
+    remove_temporary_folder(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_finished_comparison_gets_the_page_it_had),
+        cmocka_unit_test(an_unfinished_comparison_gets_a_page_of_what_there_is),
+        cmocka_unit_test(the_page_of_an_older_version_is_not_replaced),
+        cmocka_unit_test(a_run_gets_a_page_and_a_line_being_written_is_not_read),
+        cmocka_unit_test(a_failure_leaks_nothing_and_leaves_a_whole_page),
+        cmocka_unit_test(another_folder_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
