@@ -170,6 +170,7 @@ alibi_status cmd_compare(int argc, char **argv);
 alibi_status cmd_train(int argc, char **argv);
 alibi_status cmd_export(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
+alibi_status cmd_report(int argc, char **argv);
 alibi_status cmd_generate(int argc, char **argv);
 alibi_status cmd_score(int argc, char **argv);
 alibi_status cmd_inspect(int argc, char **argv);
