@@ -1,13 +1,14 @@
 /* cmd_train.c - train one model, or resume its training */
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
 
 struct job {
-    char *out;
+    char *out, *mix;
     bool resume, json;
     struct cli_text text;
     struct alibi_config model;
@@ -27,6 +28,9 @@ static const struct alibi_option options[] = {
     { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
       "resume from the newest checkpoint in the folder, bit-exact as if never stopped; start if "
       "there is none" },
+    { "mix", ALIBI_OPTION_TEXT, AT(mix), 0, 0, NULL, NULL, "LIST",
+      "several texts instead of FILE, each with its share of the training windows: "
+      "books.txt=0.7,wiki/=0.3" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -96,6 +100,39 @@ static alibi_status take_options(void *user)
     return status;
 }
 
+/* "books.txt=0.7,wiki/=0.3" */
+static alibi_status open_mixture(const struct job *job, alibi_corpus **corpus)
+{
+    enum { MOST = 32 };
+    alibi_corpus *parts[MOST] = { NULL };
+    double shares[MOST];
+    int count = 0;
+    char *list = strdup(job->mix), *rest = list;
+    alibi_status status = list ? ALIBI_OK : cli_fail(ALIBI_MEMORY, "out of memory");
+
+    for (char *item; status == ALIBI_OK && (item = strsep(&rest, ",")) != NULL;) {
+        char *equals = strrchr(item, '='), *end = NULL;
+        const char *path = item;
+        if (equals)
+            shares[count < MOST ? count : 0] = strtod(equals + 1, &end);
+        if (!equals || equals == item || end == equals + 1 || *end != '\0' || count == MOST) {
+            status = cli_fail(ALIBI_USAGE,
+                              "--mix '%s': give up to %d texts as PATH=SHARE, separated by commas",
+                              job->mix, MOST);
+            break;
+        }
+        *equals = '\0';
+        status = cli_open_corpus(&parts[count], &path, 1, &job->text, NULL);
+        count += status == ALIBI_OK;
+    }
+    if (status == ALIBI_OK)
+        status = alibi_corpus_mix(corpus, parts, shares, count);
+    for (int i = 0; i < count && status != ALIBI_OK; i++)
+        alibi_corpus_free(parts[i]);
+    free(list);
+    return status;
+}
+
 /* A run that is resumed knows its text. */
 static alibi_status open_text(const struct job *job, const struct cli_line *line,
                               alibi_corpus **corpus)
@@ -103,6 +140,11 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
     bool given = line->operand_count > 0 || line->given[TEXT] || line->given[READING] ||
                  line->given[BUILTIN];
 
+    if (job->mix && (line->operand_count > 0 || job->text.valid))
+        return cli_fail(ALIBI_USAGE, "--mix takes the place of FILE and --valid; give one or the "
+                                     "other");
+    if (job->mix)
+        return open_mixture(job, corpus);
     if (job->resume && !given && run_has(job, "source.json"))
         return alibi_corpus_of_run(corpus, job->out, cli_call());
     return cli_open_corpus(corpus, line->operands, line->operand_count, &job->text, NULL);

@@ -420,6 +420,12 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
                                          const char *valid, const alibi_tokenizer *t,
                                          const struct alibi_reading *reading,
                                          const struct alibi_call *call);
+/* Several corpora to train on, each with its share of the training windows; shares are relative to
+ * their sum. They must have the same tokenizer, and none may be a mixture. Validation scores each
+ * alone; the loss of the mixture is the mean, weighted by shares. Only training accepts a mixture.
+ * On success it owns the parts. */
+ALIBI_API alibi_status alibi_corpus_mix(alibi_corpus **out, alibi_corpus *const *parts,
+                                        const double *shares, int count);
 ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split,
                                      struct alibi_corpus_info *info);

@@ -207,7 +207,8 @@ enum {
     RANDOM_DROPOUT,
     RANDOM_SAMPLE,
     RANDOM_CORPUS,
-    RANDOM_BENCH
+    RANDOM_BENCH,
+    RANDOM_MIX
 };
 
 /* The place of element `i` of `n` in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that

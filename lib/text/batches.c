@@ -5,24 +5,22 @@
  *   window  w = permute_e(i),  its first token  offset_e + w * length
  *
  * A window has length + 1 tokens and shares its last one with the next window: that token is a
- * target here, an input there. The offset shifts every cut between windows from epoch to epoch. W
- * is the same for every offset, so that e is a division. */
+ * target here, an input there. With several spans, each block of MIX_BLOCK samples has as many
+ * samples of each span as its share says, in an order that is shuffled block by block; then i and e
+ * count the samples of that span. The offset shifts every cut between windows from epoch to epoch.
+ * W is the same for every offset, so that e is a division. */
+#include <math.h>
+
 #include "text/text.h"
 
-/* The most windows that fit after any offset in 0..length-1; in a span too short for that, the one
- * that fits. */
-static int64_t windows_per_epoch(const struct batches *b)
-{
-    int64_t windows = (b->span.count - b->length) / b->length;
+enum { MIX_BLOCK = 10000 };
 
-    return windows > 0 ? windows : 1;
-}
-
-/* The first token of a sample's window, as stated at the top. */
-static int64_t sample_start(const struct batches *b, int64_t sample)
+/* The first token of sample number `sample` of a span, as stated at the top. W is the most windows
+ * that fit after any offset in 0..length-1; in a span too short for that, the one that fits. */
+static int64_t sample_start(const struct batches *b, struct span span, int64_t sample)
 {
-    int64_t windows = windows_per_epoch(b), epoch = sample / windows;
-    int64_t spare = b->span.count - 1 - windows * b->length;
+    int64_t fit = (span.count - b->length) / b->length, windows = fit > 0 ? fit : 1;
+    int64_t epoch = sample / windows, spare = span.count - 1 - windows * b->length;
     int64_t most = spare < b->length - 1 ? spare : b->length - 1;
     uint64_t offset =
         random_below(b->seed, RANDOM_STREAM(RANDOM_SHUFFLE, 2 * epoch), 0, (uint64_t)most + 1);
@@ -30,6 +28,22 @@ static int64_t sample_start(const struct batches *b, int64_t sample)
                                      (uint64_t)(sample % windows), (uint64_t)windows);
 
     return (int64_t)offset + (int64_t)window * b->length;
+}
+
+/* The span of a sample; *sample becomes its number among the samples of that span. */
+static struct span sample_span(const struct batches *b, int64_t *sample)
+{
+    int64_t block = *sample / MIX_BLOCK, place, before = 0;
+    int i = 0;
+
+    if (b->parts == 1)
+        return b->spans[0];
+    place = (int64_t)random_permute(b->seed, RANDOM_STREAM(RANDOM_MIX, block),
+                                    (uint64_t)(*sample % MIX_BLOCK), MIX_BLOCK);
+    for (; place >= b->upto[i]; i++)
+        before = b->upto[i];
+    *sample = block * (b->upto[i] - before) + place - before;
+    return b->spans[i];
 }
 
 alibi_status batches_init(struct batches *b, struct span span, int64_t length, int64_t batch,
@@ -44,17 +58,45 @@ alibi_status batches_init(struct batches *b, struct span span, int64_t length, i
             "'%s': the training text has %lld tokens, but a window needs %llu (train length %lld)",
             corpus_name(span.corpus), (long long)span.count, (unsigned long long)length + 1,
             (long long)length);
-    *b = (struct batches){ .span = span, .length = length, .batch = batch, .seed = seed };
+    *b = (struct batches){
+        .parts = 1, .spans = { span }, .length = length, .batch = batch, .seed = seed
+    };
+    return ALIBI_OK;
+}
+
+alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t length,
+                               int64_t batch, uint64_t seed)
+{
+    struct batches made = { 0 };
+    double share = 0;
+
+    for (int i = 0; i < corpus_parts(c); i++) {
+        struct span span = corpus_span(corpus_part(c, i), ALIBI_TRAIN);
+        TRY_RETURN(batches_init(b, span, length, batch, seed));
+        share += corpus_share(c, i);
+        made.spans[i] = span;
+        made.upto[i] = i + 1 == corpus_parts(c) ? MIX_BLOCK : llround(share * MIX_BLOCK);
+        if (made.upto[i] <= (i > 0 ? made.upto[i - 1] : 0))
+            return fail(ALIBI_USAGE, "'%s': its share of the windows is below 1 in %d",
+                        corpus_name(corpus_part(c, i)), MIX_BLOCK);
+    }
+    made.parts = corpus_parts(c);
+    made.length = length;
+    made.batch = batch;
+    made.seed = seed;
+    *b = made;
     return ALIBI_OK;
 }
 
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets)
 {
     for (int64_t row = 0; row < b->batch; row++) {
-        int64_t start = sample_start(b, number * b->batch + row);
+        int64_t sample = number * b->batch + row;
+        struct span span = sample_span(b, &sample);
+        int64_t start = sample_start(b, span, sample);
 
-        span_read(b->span, start, b->length, tokens + row * b->length);
-        span_read(b->span, start + 1, b->length, targets + row * b->length);
+        span_read(span, start, b->length, tokens + row * b->length);
+        span_read(span, start + 1, b->length, targets + row * b->length);
     }
 }
 

@@ -86,6 +86,10 @@ void alibi_corpus_free(alibi_corpus *c)
 {
     if (c == NULL)
         return;
+    for (int i = 0; i < c->part_count; i++)
+        alibi_corpus_free(c->parts[i]);
+    mem_free(c->parts);
+    mem_free(c->shares);
     alibi_tokenizer_free(c->tokenizer);
     mem_free(c->name);
     origin_fini(&c->origin);
@@ -367,6 +371,74 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
 out:
     alibi_corpus_free(c);
     return status;
+}
+
+/* ---- mixtures */
+
+static alibi_status check_parts(alibi_corpus *const *parts, const double *shares, int count)
+{
+    if (count < 2 || count > CORPUS_PARTS_MAX)
+        return fail(ALIBI_USAGE, "a mixture has 2 to %d texts; %d are given", CORPUS_PARTS_MAX,
+                    count);
+    for (int i = 0; i < count; i++) {
+        if (parts[i]->part_count > 0)
+            return fail(ALIBI_USAGE, "'%s' is a mixture itself", parts[i]->name);
+        if (!(shares[i] > 0 && shares[i] <= 1e6))
+            return fail(ALIBI_USAGE, "'%s': share %g has to be above 0 and at most 1e6",
+                        parts[i]->name, shares[i]);
+        if (tokenizer_checksum(parts[i]->tokenizer) != tokenizer_checksum(parts[0]->tokenizer))
+            return fail(ALIBI_BAD_INPUT,
+                        "'%s' and '%s' have different tokenizers; tokenize both with the same one",
+                        parts[0]->name, parts[i]->name);
+    }
+    return ALIBI_OK;
+}
+
+alibi_status alibi_corpus_mix(alibi_corpus **out, alibi_corpus *const *parts, const double *shares,
+                              int count)
+{
+    alibi_status status;
+    alibi_corpus *c = NULL;
+    struct text name = { 0 };
+    double sum = 0;
+
+    TRY_RETURN(check_parts(parts, shares, count));
+    text_append(&name, "%s and %d more", parts[0]->name, count - 1);
+    TRY(text_status(&name));
+    TRY(new_corpus(&c, name.data, parts[0]->tokenizer));
+    TRY(NEW_ZERO_ARRAY(&c->parts, count, "the parts of a mixture"));
+    TRY(NEW_ZERO_ARRAY(&c->shares, count, "the shares of a mixture"));
+    for (int i = 0; i < count; i++)
+        sum += shares[i];
+    for (int i = 0; i < count; i++) {
+        c->shares[i] = shares[i] / sum;
+        c->checksum = checksum(c->checksum, &parts[i]->checksum, sizeof parts[i]->checksum);
+        c->checksum = checksum(c->checksum, &c->shares[i], sizeof c->shares[i]);
+        c->paths += parts[i]->paths;
+    }
+    for (; c->part_count < count; c->part_count++)
+        c->parts[c->part_count] = parts[c->part_count];
+    *out = c;
+    c = NULL;
+out:
+    text_free(&name);
+    alibi_corpus_free(c);
+    return status;
+}
+
+int corpus_parts(const alibi_corpus *c)
+{
+    return c->part_count > 0 ? c->part_count : 1;
+}
+
+const alibi_corpus *corpus_part(const alibi_corpus *c, int i)
+{
+    return c->part_count > 0 ? c->parts[i] : c;
+}
+
+double corpus_share(const alibi_corpus *c, int i)
+{
+    return c->part_count > 0 ? c->shares[i] : 1;
 }
 
 /* ---- using one */

@@ -19,6 +19,9 @@ alibi_status origin_init(struct origin *o, const char *const *paths, int count, 
 void origin_fini(struct origin *o);
 
 struct alibi_corpus {
+    alibi_corpus **parts; /* of a mixture, which has no tokens of its own */
+    double *shares;       /* of each; their sum is 1 */
+    int part_count;       /* 0: not a mixture */
     struct origin origin;
     alibi_tokenizer *tokenizer;
     char *name;

@@ -50,32 +50,48 @@ out:
     return status;
 }
 
+/* The members of a corpus that is no mixture. */
+static alibi_status write_corpus(struct json_writer *w, const alibi_corpus *c)
+{
+    if (c->builtin.bytes > 0) {
+        json_write_int(w, "text_seed", c->builtin.seed);
+        json_write_int(w, "text_bytes", c->builtin.bytes);
+        return ALIBI_OK;
+    }
+    json_write_array(w, "files");
+    for (int i = 0; i < c->origin.count; i++)
+        TRY_RETURN(write_path(w, NULL, c->origin.paths[i]));
+    json_write_end(w);
+    if (c->origin.valid != NULL)
+        TRY_RETURN(write_path(w, "valid", c->origin.valid));
+    if (c->origin.reading.length > 0)
+        json_write_raw(w, "reading", c->origin.reading.data);
+    return ALIBI_OK;
+}
+
 alibi_status corpus_describe(const alibi_corpus *c, struct text *json)
 {
-    alibi_status status = ALIBI_OK;
     struct json_writer w = json_writer(json);
 
-    if (c->origin.count == 0 && c->builtin.bytes == 0)
-        return ALIBI_OK;
+    for (int i = 0; i < corpus_parts(c); i++)
+        if (corpus_part(c, i)->origin.count == 0 && corpus_part(c, i)->builtin.bytes == 0)
+            return ALIBI_OK;
     json_write_object(&w, NULL);
-    if (c->builtin.bytes > 0) {
-        json_write_int(&w, "text_seed", c->builtin.seed);
-        json_write_int(&w, "text_bytes", c->builtin.bytes);
-    } else {
-        json_write_array(&w, "files");
-        for (int i = 0; i < c->origin.count; i++)
-            TRY(write_path(&w, NULL, c->origin.paths[i]));
+    if (c->part_count > 0) {
+        json_write_array(&w, "mix");
+        for (int i = 0; i < c->part_count; i++) {
+            json_write_object(&w, NULL);
+            json_write_real(&w, "share", c->shares[i]);
+            TRY_RETURN(write_corpus(&w, c->parts[i]));
+            json_write_end(&w);
+        }
         json_write_end(&w);
-        if (c->origin.valid != NULL)
-            TRY(write_path(&w, "valid", c->origin.valid));
-        if (c->origin.reading.length > 0)
-            json_write_raw(&w, "reading", c->origin.reading.data);
+    } else {
+        TRY_RETURN(write_corpus(&w, c));
     }
     json_write_int(&w, "tokenizer", tokenizer_checksum(c->tokenizer));
     json_write_end(&w);
-    status = text_status(json);
-out:
-    return status;
+    return text_status(json);
 }
 
 /* ---- reading */
@@ -142,23 +158,54 @@ out:
     return status;
 }
 
+static alibi_status open_one(alibi_corpus **out, const json_t *json, const alibi_tokenizer *t,
+                             const char *from, const struct alibi_call *call)
+{
+    int64_t seed, bytes;
+
+    if (json_object_get(json, "text_bytes") == NULL)
+        return open_files(out, json, t, from, call);
+    TRY_RETURN(json_get_int(json, "text_seed", 0, INT64_MAX, &seed, from));
+    TRY_RETURN(json_get_int(json, "text_bytes", 0, INT64_MAX, &bytes, from));
+    return alibi_corpus_builtin(out, (uint64_t)seed, bytes, t, call);
+}
+
+static alibi_status open_mixture(alibi_corpus **out, const json_t *mix, const alibi_tokenizer *t,
+                                 const char *from, const struct alibi_call *call)
+{
+    alibi_status status = ALIBI_OK;
+    alibi_corpus *parts[CORPUS_PARTS_MAX] = { NULL };
+    double shares[CORPUS_PARTS_MAX];
+    size_t count = json_array_size(mix);
+
+    if (count > CORPUS_PARTS_MAX)
+        return fail(ALIBI_BAD_INPUT, "'%s': a mixture has at most %d texts", from,
+                    CORPUS_PARTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        shares[i] = json_number_value(json_object_get(json_array_get(mix, i), "share"));
+        TRY(open_one(&parts[i], json_array_get(mix, i), t, from, call));
+    }
+    TRY(alibi_corpus_mix(out, parts, shares, (int)count));
+    count = 0; /* the mixture owns them */
+out:
+    for (size_t i = 0; i < count; i++)
+        alibi_corpus_free(parts[i]);
+    return status;
+}
+
 alibi_status corpus_open_described(alibi_corpus **out, const char *path, const alibi_tokenizer *t,
                                    const struct alibi_call *call)
 {
     alibi_status status;
     alibi_corpus *c = NULL;
     json_t *json = NULL;
-    int64_t seed, bytes, tokenizer;
+    const json_t *mix;
+    int64_t tokenizer;
 
     TRY(json_read(&json, path));
     TRY(json_get_int(json, "tokenizer", 0, UINT32_MAX, &tokenizer, path));
-    if (json_object_get(json, "text_bytes") != NULL) {
-        TRY(json_get_int(json, "text_seed", 0, INT64_MAX, &seed, path));
-        TRY(json_get_int(json, "text_bytes", 0, INT64_MAX, &bytes, path));
-        TRY(alibi_corpus_builtin(&c, (uint64_t)seed, bytes, t, call));
-    } else {
-        TRY(open_files(&c, json, t, path, call));
-    }
+    mix = json_object_get(json, "mix");
+    TRY(mix != NULL ? open_mixture(&c, mix, t, path, call) : open_one(&c, json, t, path, call));
     if (tokenizer_checksum(c->tokenizer) != tokenizer) {
         status =
             fail(ALIBI_BAD_INPUT,

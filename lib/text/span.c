@@ -144,6 +144,7 @@ void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
                            struct alibi_corpus_info *info)
 {
     struct span s = corpus_span(c, split);
+    struct alibi_corpus_info part;
     struct counts n;
 
     *info = (struct alibi_corpus_info){ .documents = c->documents,
@@ -155,7 +156,14 @@ void alibi_corpus_get_info(const alibi_corpus *c, enum alibi_split split,
                                         .paths = c->paths };
     snprintf(info->name, sizeof info->name, "%s", c->name);
     line_clean(info->name); /* a cut within a character too */
-    if (c->indexed && s.count == c->count)
+    for (int i = 0; i < c->part_count; i++) {
+        alibi_corpus_get_info(c->parts[i], split, &part);
+        info->documents += part.documents;
+        info->tokens += part.tokens;
+        info->words += part.words;
+        info->bytes += part.bytes;
+    }
+    if (c->part_count > 0 || (c->indexed && s.count == c->count))
         return;
     n = count_range(c, s.first, s.count);
     /* Documents that are at least partly in the span. Without end tokens only those of the whole

@@ -260,6 +260,11 @@ struct span {
 
 struct span corpus_span(const alibi_corpus *c, enum alibi_split split);
 const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c);
+/* The corpora of a mixture, and their shares, whose sum is 1; one that is none is its only part. */
+enum { CORPUS_PARTS_MAX = 32 };
+int corpus_parts(const alibi_corpus *c);
+const alibi_corpus *corpus_part(const alibi_corpus *c, int i);
+double corpus_share(const alibi_corpus *c, int i);
 /* For messages: the first file, or "built-in text". */
 const char *corpus_name(const alibi_corpus *c);
 /* bytes == 0: it is not the built-in text. */
@@ -292,7 +297,9 @@ alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int
  * cuts the span into windows from another offset, in another order, both keyed by (seed, epoch).
  * Batch n is a pure function of n, so a resumed run needs its number and nothing else. */
 struct batches {
-    struct span span;
+    int parts;
+    struct span spans[CORPUS_PARTS_MAX];
+    int64_t upto[CORPUS_PARTS_MAX]; /* of MIX_BLOCK samples, those of parts 0..i */
     int64_t length, batch;
     uint64_t seed;
 };
@@ -300,6 +307,9 @@ struct batches {
 /* ALIBI_BAD_INPUT if the span has fewer than length + 1 tokens. */
 alibi_status batches_init(struct batches *b, struct span span, int64_t length, int64_t batch,
                           uint64_t seed);
+/* Of the training splits of a corpus and, if it is a mixture, of all its parts. */
+alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t length,
+                               int64_t batch, uint64_t seed);
 /* tokens, targets [batch, length] */
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets);
 

@@ -76,14 +76,18 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
     return file_write(j->log, line->data, line->length);
 }
 
-alibi_status journal_record_validation(struct journal *j, const struct train_validation *v)
+alibi_status journal_record_validation(struct journal *j, const struct train_validation *v,
+                                       const char *parts)
 {
     struct text *line = &j->line;
 
     line->length = 0;
     text_append(line, "{\"step\": %lld, \"valid_loss\": ", (long long)v->step);
     json_append_real(line, v->loss);
-    text_append(line, ", \"valid_tokens\": %lld}\n", (long long)v->tokens);
+    text_append(line, ", \"valid_tokens\": %lld", (long long)v->tokens);
+    if (parts)
+        text_append(line, ", \"valid_losses\": %s", parts);
+    text_append(line, "}\n");
     TRY_RETURN(text_status(line));
     return file_write(j->log, line->data, line->length);
 }

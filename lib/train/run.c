@@ -58,8 +58,8 @@ static alibi_status make(struct run *r)
     TRY_RETURN(alibi_config_resolve(&r->config));
     /* The recipe has the method's own name: "rotary" where "rope" was asked for. */
     memcpy(r->asked.position, r->config.position, sizeof r->asked.position);
-    TRY_RETURN(batches_init(&batches, corpus_span(r->corpus, ALIBI_TRAIN), t->train_length,
-                            t->batch, (uint64_t)t->seed));
+    TRY_RETURN(
+        batches_of_corpus(&batches, r->corpus, t->train_length, t->batch, (uint64_t)t->seed));
 
     /* A run that does not fit is refused before anything is allocated, with what would fit. The
      * plan tries other lengths, so it takes the options as asked. */
@@ -69,12 +69,6 @@ static alibi_status make(struct run *r)
     if (plan.available > 0)
         plan_note(&plan, r->call);
 
-    if (t->warmup > t->steps)
-        call_warn(
-            r->call,
-            "warmup %lld is longer than the %lld steps: the learning rate never reaches %g, it "
-            "ends at %.3g; use a smaller --warmup",
-            (long long)t->warmup, (long long)t->steps, t->lr, schedule_lr(t, t->steps));
     r->validates = t->eval_every > 0 && validation_possible(r->corpus, t);
     if (t->eval_every > 0 && !r->validates)
         call_note(r->call, "no validation: the split is shorter than one window of %lld tokens",
@@ -450,14 +444,17 @@ static alibi_status take_step(struct run *r)
 static alibi_status take_validation(struct run *r, bool *best)
 {
     struct train_validation v = r->state.validation;
+    struct text parts = { 0 };
     alibi_status status;
 
     r->journal.peak_bytes = (int64_t)peak_so_far(r); /* evaluation counts its own */
-    status = validate(r->model, r->corpus, &r->training, &v.loss, &v.tokens, r->call);
-    if (status == ALIBI_INTERRUPTED)
-        return ALIBI_OK;
-    if (status != ALIBI_OK)
-        return fail_context(status, "validation after step %lld", (long long)r->state.step);
+    status = validate(r->model, r->corpus, &r->training, &v.loss, &v.tokens, &parts, r->call);
+    if (status == ALIBI_INTERRUPTED || status != ALIBI_OK) {
+        text_free(&parts);
+        return status == ALIBI_INTERRUPTED
+                   ? ALIBI_OK
+                   : fail_context(status, "validation after step %lld", (long long)r->state.step);
+    }
     v.step = r->state.step;
     v.count++;
     *best = v.best_step == 0 || v.loss < v.best_loss;
@@ -465,9 +462,11 @@ static alibi_status take_validation(struct run *r, bool *best)
         v.best_step = v.step;
         v.best_loss = v.loss;
     }
-    TRY_RETURN(journal_record_validation(&r->journal, &v));
-    r->state.validation = v;
-    return ALIBI_OK;
+    status = journal_record_validation(&r->journal, &v, parts.data);
+    if (status == ALIBI_OK)
+        r->state.validation = v;
+    text_free(&parts);
+    return status;
 }
 
 static double tokens_per_step(const struct run *r)
@@ -564,6 +563,13 @@ alibi_status alibi_train(alibi_device *device, const struct alibi_config *config
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
         TRY(start(&r));
     TRY(open_run(&r, resume));
+    if (training->warmup > training->steps)
+        call_warn(
+            call,
+            "warmup %lld is longer than the %lld steps: the learning rate never reaches %g, it "
+            "ends at %.3g; use a smaller --warmup",
+            (long long)training->warmup, (long long)training->steps, training->lr,
+            schedule_lr(training, training->steps));
     TRY(loop(&r));
     *result = result_of(&r);
 out:

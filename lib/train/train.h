@@ -45,10 +45,11 @@ void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* Whether the validation split has a window of the training length. */
 bool validation_possible(const alibi_corpus *corpus, const struct alibi_training *t);
-/* The mean loss of `m` on it, and how many tokens were scored. */
+/* The mean loss of `m` on it, and how many tokens were scored. Of a mixture each part is scored,
+ * the loss is the mean weighted by shares, and `parts` gets the loss of each, as JSON. */
 alibi_status validate(const struct model *m, const alibi_corpus *corpus,
                       const struct alibi_training *t, double *loss, int64_t *tokens,
-                      const struct alibi_call *call);
+                      struct text *parts, const struct alibi_call *call);
 
 /* ---- journal (journal.c): the log and the times of a run, next to its checkpoints */
 
@@ -69,7 +70,9 @@ alibi_status journal_open(struct journal *j, const char *run, const struct train
 void journal_close(struct journal *j);
 alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm,
                             double lr);
-alibi_status journal_record_validation(struct journal *j, const struct train_validation *v);
+/* parts: JSON of the losses of a mixture, or NULL. */
+alibi_status journal_record_validation(struct journal *j, const struct train_validation *v,
+                                       const char *parts);
 
 /* A line of the log: of a step, or of a validation after it. NaN: the other one, or not finite. */
 struct journal_line {

@@ -2,29 +2,82 @@
  *
  * The split is scored in windows of the training length, with the skipping budget of training. The
  * tokens are a function of the split and the options, so every validation of a run scores the same
- * ones. */
+ * ones. Each text of a mixture is scored alone. */
+#include <string.h>
+
+#include "base/json.h"
 #include "eval/eval.h"
 #include "train/train.h"
 
 bool validation_possible(const alibi_corpus *corpus, const struct alibi_training *t)
 {
-    return corpus_span(corpus, ALIBI_VALID).count > t->train_length;
+    for (int i = 0; i < corpus_parts(corpus); i++)
+        if (corpus_span(corpus_part(corpus, i), ALIBI_VALID).count <= t->train_length)
+            return false;
+    return true;
+}
+
+/* Without its folder: the log must not depend on where a run is resumed from. */
+static struct slice short_name(const alibi_corpus *part)
+{
+    const char *name = corpus_name(part), *end = name + strlen(name), *start;
+
+    while (end > name + 1 && end[-1] == '/')
+        end--;
+    for (start = end; start > name && start[-1] != '/';)
+        start--;
+    return (struct slice){ start, (size_t)(end - start) };
+}
+
+/* The second text of a name is called "name 2". */
+static void append_name(struct text *out, const alibi_corpus *corpus, int i)
+{
+    struct slice name = short_name(corpus_part(corpus, i));
+    struct text spelled = { 0 };
+    int same = 1;
+
+    for (int k = 0; k < i; k++) {
+        struct slice other = short_name(corpus_part(corpus, k));
+        same += other.bytes == name.bytes && memcmp(other.at, name.at, name.bytes) == 0;
+    }
+    text_append_bytes(&spelled, name.at, name.bytes);
+    if (same > 1)
+        text_append(&spelled, " %d", same);
+    if (text_status(&spelled) == ALIBI_OK)
+        json_append_string(out, spelled.data, spelled.length);
+    else
+        out->status = spelled.status;
+    text_free(&spelled);
 }
 
 alibi_status validate(const struct model *m, const alibi_corpus *corpus,
                       const struct alibi_training *t, double *loss, int64_t *tokens,
-                      const struct alibi_call *call)
+                      struct text *parts, const struct alibi_call *call)
 {
     /* No progress of its own: a validation is a part of its step. */
     const struct alibi_call within = { .stop = call ? call->stop : NULL, .skip = t->skip };
     struct alibi_eval eval = { .length = t->train_length, .tokens = t->eval_tokens };
-    struct alibi_eval_result result;
+    int count = corpus_parts(corpus);
 
     if (eval.tokens > 0 && eval.tokens < eval.length)
         eval.tokens = eval.length;
-    TRY_RETURN(
-        evaluate_span(m, corpus_span(corpus, ALIBI_VALID), &eval, "validate", &result, &within));
-    *loss = result.nll;
-    *tokens = result.tokens;
-    return ALIBI_OK;
+    *loss = 0;
+    *tokens = 0;
+    for (int i = 0; i < count; i++) {
+        const alibi_corpus *part = corpus_part(corpus, i);
+        struct alibi_eval_result result;
+        TRY_RETURN(
+            evaluate_span(m, corpus_span(part, ALIBI_VALID), &eval, "validate", &result, &within));
+        *loss += corpus_share(corpus, i) * result.nll;
+        *tokens += result.tokens;
+        if (count == 1)
+            continue;
+        text_append(parts, "%s", i > 0 ? ", " : "{");
+        append_name(parts, corpus, i);
+        text_append(parts, ": ");
+        json_append_real(parts, result.nll);
+    }
+    if (count > 1)
+        text_append(parts, "}");
+    return text_status(parts);
 }

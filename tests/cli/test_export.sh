@@ -58,6 +58,7 @@ grep -q '"vocab": 320' "$(newest padded)/config.json" && pass "has 320 rows" ||
 check "generates ids of the tokenizer only" "$ALIBI" generate padded --prompt It --tokens 40 \
     --temperature 2 --quiet
 check "resumes" "$ALIBI" train "${tiny[@]}" --vocab 320 --out padded --resume
-expect 3 "vocab 320, this run asks for 257" "$ALIBI" train "${tiny[@]}" --out padded --resume
+expect 3 "vocab 320, this run asks for 257" "$ALIBI" train "${tiny[@]}" --vocab 257 \
+    --out padded --resume
 expect 2 "257 ids" "$ALIBI" train "${tiny[@]}" --vocab 200 --out small
 finish

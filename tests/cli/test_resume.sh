@@ -47,4 +47,26 @@ check "--keep-best" "$ALIBI" train book2.txt "${options[@]}" --keep-best --out b
 step=$(member stdout best_step)
 check "the best checkpoint opens by its name" "$ALIBI" eval best/best --data book2.txt --quiet
 [ -d "best/step-0000000$step" ] && pass "and is that of step $step" || fail "best" "no folder"
+
+# Mixtures
+"$ALIBI" text --out wiki.txt --text-bytes 100000 --text-seed 9 --split train > /dev/null
+mix=(--mix book2.txt=3,wiki.txt=1 "${options[@]}")
+check "--mix" "$ALIBI" train "${mix[@]}" --out mixed --json
+loss=$(member stdout valid_loss)
+number='([0-9.]+)'
+losses=$(tail -1 mixed/log.jsonl |
+    sed -nE "s/.*_losses\": \{\"book2.txt\": $number, \"wiki.txt\": $number\}.*/\\1 \\2/p")
+awk -v loss="$loss" '{ d = 0.75 * $1 + 0.25 * $2 - loss; exit !(NF == 2 && d * d < 1e-20) }' \
+    <<< "$losses" && pass "the validation loss is the mean of the texts, weighted by shares" ||
+    fail "valid_losses" "$losses"
+stop_after_a_step "${mix[@]}" --out mixed2
+check "a mixture resumes by itself" "$ALIBI" train --resume --out mixed2 --quiet
+diff -r mixed/step-00000006 mixed2/step-00000006 > /dev/null &&
+    cmp -s mixed/log.jsonl mixed2/log.jsonl && pass "to the same bytes" || fail "mix" "other bytes"
+expect 3 "differs from the one" \
+    "$ALIBI" train --mix book2.txt=1,wiki.txt=1 --resume --out mixed --quiet
+expect 2 "PATH=SHARE" "$ALIBI" train --mix book2.txt,wiki.txt=1 --out mixed3
+expect 2 "2 to 32 texts" "$ALIBI" train --mix book2.txt=1 --out mixed3 --quiet
+expect 2 "share 0" "$ALIBI" train --mix book2.txt=1,wiki.txt=0 --out mixed3 --quiet
+expect 2 "takes the place of FILE" "$ALIBI" train book2.txt --mix wiki.txt=1 --out mixed3
 finish

@@ -62,8 +62,8 @@ static void targets_are_the_tokens_that_follow(void **state)
     for (int64_t n = 0; n < 100; n++) {
         batches_read(&r.batches, n, r.tokens, r.targets);
         for (int64_t row = 0; row < 4; row++) {
-            int64_t start = start_of(r.tokens + row * 16, r.text, r.batches.span.count, 16);
-            assert_true(start >= 0 && start + 17 <= r.batches.span.count);
+            int64_t start = start_of(r.tokens + row * 16, r.text, r.batches.spans[0].count, 16);
+            assert_true(start >= 0 && start + 17 <= r.batches.spans[0].count);
             assert_memory_equal(r.targets + row * 16, r.text + start + 1, 16 * sizeof(int32_t));
         }
     }
@@ -85,7 +85,7 @@ static void assert_epochs(struct reading *r, int64_t windows, int epochs)
         for (int64_t i = 0; i < windows; i++) {
             int64_t start;
             batches_read(&r->batches, e * windows + i, r->tokens, r->targets);
-            start = start_of(r->tokens, r->text, r->batches.span.count, length);
+            start = start_of(r->tokens, r->text, r->batches.spans[0].count, length);
             offset = offset < 0 ? start % length : offset;
             assert_int_equal(start % length, offset);
             assert_in_range(start / length, 0, windows - 1);
@@ -292,9 +292,48 @@ static void a_loader_without_memory_leaks_nothing(void **state)
     alibi_corpus_free(c);
 }
 
+/* Texts of one letter each: the windows tell where they come from. */
+static void a_mixture_has_its_shares_in_every_ten_thousand_windows(void **state)
+{
+    enum { L = 4, BATCH = 10, WINDOWS = 10000 };
+    const double shares[] = { 5, 3, 2 };
+    alibi_corpus *parts[3] = { NULL }, *mix = NULL;
+    int32_t tokens[BATCH * L], again[BATCH * L], targets[BATCH * L];
+    struct batches b;
+    int counts[3] = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char text[800];
+        const char *texts[] = { text };
+        memset(text, 'a' + i, sizeof text - 1);
+        text[sizeof text - 1] = '\0';
+        assert_ok(corpus_from_texts(&parts[i], texts, 1));
+    }
+    assert_fails(alibi_corpus_mix(&mix, parts, shares, 1), ALIBI_USAGE, "2 to 32");
+    assert_ok(alibi_corpus_mix(&mix, parts, shares, 3));
+    assert_ok(batches_of_corpus(&b, mix, L, BATCH, 7));
+    for (int64_t n = 0; n < WINDOWS / BATCH; n++) {
+        batches_read(&b, n, tokens, targets);
+        for (int row = 0; row < BATCH; row++)
+            counts[tokens[row * L] - 'a']++;
+        if (n == 99) /* any stretch is near the shares */
+            assert_true(abs(counts[0] - 500) < 100 && abs(counts[2] - 200) < 80);
+    }
+    assert_int_equal(counts[0], 5000);
+    assert_int_equal(counts[1], 3000);
+    assert_int_equal(counts[2], 2000);
+    batches_read(&b, 123, tokens, targets);
+    batches_read(&b, 9, again, targets);
+    batches_read(&b, 123, again, targets); /* a function of the number alone */
+    assert_memory_equal(tokens, again, sizeof tokens);
+    alibi_corpus_free(mix);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mixture_has_its_shares_in_every_ten_thousand_windows),
         cmocka_unit_test(targets_are_the_tokens_that_follow),
         cmocka_unit_test(every_epoch_has_every_window_once),
         cmocka_unit_test(epochs_differ_in_offset_and_order),
