@@ -404,10 +404,9 @@ static alibi_status count_work(struct forecast *f, const struct request *r, stru
     if (t->eval_every > 0)
         f->tested_tokens += scored * ceil((double)t->steps / (double)t->eval_every);
     for (int n = 0; n < c->seeds.count * c->methods.count; n++) {
-        int k = n / c->methods.count;
         char *run = NULL, *path = NULL;
         alibi_status status =
-            model_folder(&run, dir, c->methods.at[n % c->methods.count], c->seeds.at[k], k == 0);
+            request_folder(&run, r, n % c->methods.count, n / c->methods.count, dir);
 
         if (status == ALIBI_OK)
             status = path_join(&path, run, NAME_RESULT);
