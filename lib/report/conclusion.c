@@ -248,13 +248,16 @@ static const char *space_after(const struct text *out, size_t before)
     return out->length > before ? " " : "";
 }
 
+/* A method that was not tested yet is not missed. */
 static void append_missing(struct text *out, const struct view *v, int64_t home, int64_t far,
                            size_t before)
 {
     for (int m = 0; m < v->methods; m++) {
+        const struct alibi_compare_method *method = &v->result->method[m];
         int64_t there = far_length(v, m, home);
 
-        if (there == far || has_ppl(v, m, far))
+        if (there == far || has_ppl(v, m, far) || method->seeds == 0 ||
+            method->seed[0].lengths < v->lengths)
             continue;
         if (there == 0)
             there = has_ppl(v, m, home) ? home : 0;

@@ -55,6 +55,7 @@ static void append_facts(struct text *out, const struct view *v)
     double tokens =
         (double)t->train_length * (double)t->batch * (double)t->accumulate * (double)t->steps;
     double least = INFINITY, most = 0;
+    int seeds = v->result->compare.seeds.count;
     struct shown from, to;
 
     for (int m = 0; m < v->methods; m++) {
@@ -69,8 +70,8 @@ static void append_facts(struct text *out, const struct view *v)
         text_append(out, "%s to ", from.text);
     text_append(out, "%s parameters, trained on %s tokens in windows of %lld with ", to.text,
                 show_count(tokens).text, (long long)t->train_length);
-    text_append(out, v->seeds > 1 ? "each of %lld seeds" : "seed %lld",
-                v->seeds > 1 ? (long long)v->seeds : (long long)t->seed);
+    text_append(out, seeds > 1 ? "each of %lld seeds" : "seed %lld",
+                seeds > 1 ? (long long)seeds : (long long)t->seed);
     text_append(out, ", %stested on text it has not seen.</p>\n", v->methods == 1 ? "" : "each ");
 }
 
