@@ -240,7 +240,8 @@ static alibi_status append_training(struct text *out, const struct view *v,
 
     if (t->logs == 0)
         return ALIBI_OK;
-    text_append(out, "<h2>How the models learned</h2>\n<div class=\"pair\">\n");
+    text_append(out, "<h2>How the model%s learned</h2>\n<div class=\"pair\">\n",
+                v->methods > 1 ? "s" : "");
     TRY_RETURN(curves_by_step(&curves, v, t, false));
     append_figure(out, curves, "fig-train", 260, caption);
     if (has_validation(t)) {

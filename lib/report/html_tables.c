@@ -272,6 +272,8 @@ static void append_text_info(struct text *out, const struct alibi_compare_result
         append_fact(out, "text-seed", r->builtin.seed);
         append_fact(out, "text-bytes", r->builtin.bytes);
     }
+    if (t->tokens == 0)
+        return;
     text_append(out, "<div><dt>validation</dt><dd>%s</dd></div>\n",
                 r->own_valid ? "a text of its own" : "a part");
     append_fact(out, "documents", t->documents);
@@ -317,7 +319,10 @@ void html_setting(struct text *out, const struct view *v)
     text_append(out, "</dl>\n<h3>Training</h3>\n<dl class=\"setting\">\n");
     append_options(out, r, 1);
     append_devices(out, v);
-    text_append(out, "</dl>\n<h3>Text</h3>\n<dl class=\"setting\">\n");
+    text_append(out, "</dl>\n");
+    if (r->builtin.bytes == 0 && r->text.tokens == 0)
+        return; /* a run of files knows their names only */
+    text_append(out, "<h3>Text</h3>\n<dl class=\"setting\">\n");
     append_text_info(out, r);
     text_append(out, "</dl>\n");
 }
