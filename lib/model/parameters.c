@@ -334,26 +334,32 @@ alibi_status model_refresh(struct model *m)
 }
 
 /* If the output layer shares the embedding, a fresh model predicts the token that it reads: the
- * stream is mostly that token's vector, whose logit is about width * deviation after the final norm
- * (7.7 at width 384 with 0.02, and the first loss is 7.1 instead of ln 257 = 5.5). So that logit is
- * limited to 4. Vectors that are no larger than 0.02 once they are scaled do not dominate the
- * stream, as in GPT-2, and stay. */
-static double embedding_deviation(const struct alibi_config *c)
+ * stream is mostly that token's vector. With deviation d, scale s and fixed positions of mean square
+ * r (sines: 1/2, otherwise 0) in the stream, that token's logit after the final norm is about
+ *
+ *   C d * s d / sqrt((s d)^2 + r)
+ *
+ * For d = 0.02 and r = 0 it is 7.7 at width 384, and the first loss 7.1 instead of ln 257 = 5.5. So
+ * d is at most the deviation that makes it 4. Vectors that are no larger than 0.02 once they are
+ * scaled do not dominate the stream, as in GPT-2, and stay. */
+static double embedding_deviation(const struct model *m)
 {
-    double limit = fmax(4.0 / (double)c->width, 0.02 / c->embedding_scale);
+    const double most = 4.0, C = (double)m->config.width, s = m->config.embedding_scale;
+    double r = m->method->row ? 0.5 : 0.0, a = most * most * s * s;
+    double square = (a + sqrt(a * a + 4 * a * C * C * r)) / (2 * s * s * C * C);
 
-    return c->tied ? fmin(0.02, limit) : 0.02;
+    return m->config.tied ? fmin(0.02, fmax(sqrt(square), 0.02 / s)) : 0.02;
 }
 
 static double deviation_of(const struct model *m, enum parameter_init init)
 {
     switch (init) {
     case INIT_EMBEDDING:
-        return embedding_deviation(&m->config);
+        return embedding_deviation(m);
     case INIT_RESIDUAL:
         return 0.02 / sqrt(2.0 * (double)m->config.layers);
     case INIT_EMBEDDED:
-        return embedding_deviation(&m->config) * m->config.embedding_scale;
+        return embedding_deviation(m) * m->config.embedding_scale;
     default:
         return 0.02;
     }
