@@ -334,8 +334,9 @@ alibi_status model_refresh(struct model *m)
 }
 
 /* If the output layer shares the embedding, a fresh model predicts the token that it reads: the
- * stream is mostly that token's vector. With deviation d, scale s and fixed positions of mean square
- * r (sines: 1/2, otherwise 0) in the stream, that token's logit after the final norm is about
+ * stream is mostly that token's vector. With deviation d, scale s and fixed positions of mean
+ * square r (sines: 1/2, otherwise 0) in the stream, that token's logit after the final norm is
+ * about
  *
  *   C d * s d / sqrt((s d)^2 + r)
  *
