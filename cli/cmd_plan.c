@@ -73,6 +73,7 @@ static const struct {
     { "activations kept", "activations_bytes", offsetof(struct alibi_plan, activations) },
     { "passing", "passing_bytes", offsetof(struct alibi_plan, passing) },
     { "workspace", "workspace_bytes", offsetof(struct alibi_plan, workspace) },
+    { "validation", "validation_bytes", offsetof(struct alibi_plan, validation) },
     { "total", "total_bytes", offsetof(struct alibi_plan, total) },
 };
 

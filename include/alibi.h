@@ -223,7 +223,7 @@ struct alibi_device_info {
     char name[ALIBI_DEVICE_NAME_MAX];    /* "cpu", "NVIDIA H200" */
     char machine[ALIBI_DEVICE_NAME_MAX]; /* with the processor: "AMD EPYC 7763, 8 threads" */
     bool gpu;
-    size_t total_bytes, free_bytes; /* 0 on the CPU: the host's memory is not ours to count */
+    size_t total_bytes, free_bytes; /* on the CPU of the machine, or of its cgroup */
     int precision;                  /* ALIBI_FP32 or ALIBI_BF16 */
 };
 
@@ -521,9 +521,10 @@ struct alibi_plan {
     size_t activations; /* kept for the backward pass */
     size_t passing;     /* gradients of activations, logits, tables: used again by every layer */
     size_t workspace;   /* of the operations themselves */
+    size_t validation;  /* the passes of --eval-every, which are held at the same time */
     size_t total;
-    size_t available;                     /* free on the device; 0: not known (the CPU) */
-    bool fits;                            /* or not known */
+    size_t available; /* free on the device, or all that the machine has */
+    bool fits;
     int64_t largest_batch, longest_input; /* with the length, and with the batch, as they are; 0:
                                              none; -1: not known */
 };

@@ -60,6 +60,10 @@ alibi_status mem_new(void **out, size_t bytes, const char *what);
 alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what);
 void mem_free(void *p);
 
+/* The most that this process can ever have: the machine's memory and swap, or its cgroup's limit.
+ */
+size_t memory_of_machine(void);
+
 /* count * sizeof **pp elements into *pp, with the product checked. */
 #define NEW_ARRAY(pp, count, what) new_array((void **)(pp), (count), sizeof **(pp), false, (what))
 #define NEW_ZERO_ARRAY(pp, count, what)                                                            \

@@ -16,17 +16,24 @@ struct header {
 
 static _Atomic size_t held, peak;
 
-alibi_status mem_new(void **out, size_t bytes, const char *what)
+size_t memory_of_machine(void)
 {
     static _Atomic size_t machine; /* asked for once; several threads find the same */
-    size_t most = atomic_load(&machine), total, together, now;
+    size_t bytes = atomic_load(&machine);
+
+    if (bytes == 0) {
+        bytes = os_memory_bytes();
+        atomic_store(&machine, bytes);
+    }
+    return bytes;
+}
+
+alibi_status mem_new(void **out, size_t bytes, const char *what)
+{
+    size_t most = memory_of_machine(), total, together, now;
     void *block = NULL;
     struct header *header;
 
-    if (most == 0) {
-        most = os_memory_bytes();
-        atomic_store(&machine, most);
-    }
     /* Linux grants memory that it does not have, and kills the process that then uses it. A request
      * that can never fit is refused here, while an error can still be returned. */
     if (!size_add(&together, bytes, atomic_load(&held)) || together > most ||

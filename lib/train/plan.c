@@ -1,7 +1,7 @@
 /* plan.c - the device memory that training needs, found before anything is allocated
  *
  *   weights + gradients + moments + activations + buffers that all layers reuse + tables
- *   + the device's own workspace
+ *   + the device's own workspace + the buffers of validation
  *
  * The sizes are those that the model, the optimizer and the passes ask the device for: they are
  * computed by the same functions. The largest batch and the longest input that fit are found by
@@ -63,8 +63,14 @@ static alibi_status measure(const struct trial *t, int64_t B, int64_t L, struct 
     made.activations = bytes.kept;
     made.passing = add(bytes.passing, bytes.tables);
     made.workspace = t->device->ops->workspace(t->device, &args);
-    made.total = add(add(add(made.weights, made.gradients), made.optimizer),
-                     add(add(made.activations, made.passing), made.workspace));
+    if (t->training->eval_every > 0) { /* passes of its own, beside those of training */
+        int64_t tokens = t->device->ops->traits.batch_tokens, rows = L < tokens ? tokens / L : 1;
+        TRY(model_measure(m, &settings, rows, L, false, &bytes));
+        made.validation = add(bytes.kept, bytes.passing);
+    }
+    made.total =
+        add(add(add(made.weights, made.gradients), made.optimizer),
+            add(add(made.activations, made.passing), add(made.workspace, made.validation)));
     *plan = made;
 out:
     model_free(m);
@@ -114,7 +120,7 @@ out:
 
 alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
                            const struct alibi_training *training, struct device *device,
-                           enum dtype type)
+                           enum dtype type, bool limits)
 {
     struct trial t = { config, training, device, type };
     struct alibi_plan made;
@@ -128,7 +134,8 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
     if (memory.total > 0) {
         made.available = memory.free;
         made.fits = made.total <= made.available;
-        TRY_RETURN(find_limits(&t, &made));
+        if (limits || !made.fits)
+            TRY_RETURN(find_limits(&t, &made));
     }
     *plan = made;
     return ALIBI_OK;
@@ -137,7 +144,7 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
 alibi_status alibi_plan_training(alibi_device *device, const struct alibi_config *config,
                                  const struct alibi_training *training, struct alibi_plan *plan)
 {
-    return plan_training(plan, config, training, &device->device, device->type);
+    return plan_training(plan, config, training, &device->device, device->type, true);
 }
 
 /* ---- a GPU that is not in this machine: only sizes are asked of its table */
@@ -177,7 +184,7 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
     ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has it */
     ops.memory = imagined_memory;
     ops.workspace = imagined_workspace;
-    return plan_training(plan, config, training, &gpu, DTYPE_BF16);
+    return plan_training(plan, config, training, &gpu, DTYPE_BF16, true);
 }
 
 /* ---- in words */
@@ -214,11 +221,10 @@ alibi_status plan_check(const struct alibi_plan *plan, int recompute)
 
 void plan_note(const struct alibi_plan *plan, const struct alibi_call *call)
 {
-    call_note(
-        call,
-        "training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, "
-        "activations %.1f, passing %.1f, workspace %.1f; up to batch %lld at this length, length %lld at this batch",
-        gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients),
-        gib(plan->optimizer), gib(plan->activations), gib(plan->passing), gib(plan->workspace),
-        (long long)plan->largest_batch, (long long)plan->longest_input);
+    call_note(call,
+              "training takes %.1f of %.1f GiB: weights %.1f, gradients %.1f, optimizer %.1f, "
+              "activations %.1f, passing %.1f, workspace %.1f, validation %.1f",
+              gib(plan->total), gib(plan->available), gib(plan->weights), gib(plan->gradients),
+              gib(plan->optimizer), gib(plan->activations), gib(plan->passing),
+              gib(plan->workspace), gib(plan->validation));
 }

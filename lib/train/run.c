@@ -64,9 +64,9 @@ static alibi_status make(struct run *r)
     /* A run that does not fit is refused before anything is allocated, with what would fit. The
      * plan tries other lengths, so it takes the options as asked. */
     planned.vocab = r->config.vocab;
-    TRY_RETURN(plan_training(&plan, &planned, t, r->device, r->type));
+    TRY_RETURN(plan_training(&plan, &planned, t, r->device, r->type, false));
     TRY_RETURN(plan_check(&plan, t->recompute));
-    if (plan.available > 0)
+    if (plan.total > plan.available / 4)
         plan_note(&plan, r->call);
 
     r->validates = t->eval_every > 0 && validation_possible(r->corpus, t);

@@ -32,10 +32,11 @@ alibi_status optimizer_update(struct optimizer *o, const struct alibi_training *
 
 /* ---- plan (plan.c) */
 
-/* alibi_plan_training on a device and in a type. */
+/* alibi_plan_training on a device and in a type. The largest batch and the longest input take many
+ * trials: they are found if `limits` asks for them, or if the training does not fit. */
 alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *config,
                            const struct alibi_training *training, struct device *device,
-                           enum dtype type);
+                           enum dtype type, bool limits);
 
 /* ALIBI_MEMORY says what would fit instead. */
 alibi_status plan_check(const struct alibi_plan *plan, int recompute);

@@ -95,14 +95,13 @@ static void check_plan(struct alibi_config c, const struct alibi_training *t, en
     struct alibi_plan plan;
     size_t parts;
 
-    assert_ok(plan_training(&plan, &c, t, &device, type));
+    assert_ok(plan_training(&plan, &c, t, &device, type, true));
     assert_int_equal(most, 0); /* nothing is allocated to know it */
     parts = plan.weights + plan.gradients + plan.optimizer + plan.activations + plan.passing +
             plan.workspace;
     assert_int_equal(plan.total, parts);
     assert_int_equal(plan.total, allocated(c, t, &device, type));
-    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 &&
-                plan.longest_input == -1);
+    assert_true(plan.fits && plan.available == memory_of_machine() - alibi_memory_now());
 }
 
 static void the_plan_is_what_training_then_allocates(void **state)
@@ -129,7 +128,7 @@ static void computing_more_again_keeps_less(void **state)
     (void)state;
     c.layers = 12;
     for (t.recompute = 0; t.recompute < 3; t.recompute++)
-        assert_ok(plan_training(&plan[t.recompute], &c, &t, &device, DTYPE_F32));
+        assert_ok(plan_training(&plan[t.recompute], &c, &t, &device, DTYPE_F32, true));
     assert_true(plan[1].activations < plan[0].activations &&
                 plan[2].activations < plan[1].activations);
     assert_true(plan[1].total < plan[0].total && plan[2].total < plan[1].total);
@@ -145,9 +144,9 @@ static void what_attention_uses_takes_memory_only_where_it_may_leave_something_o
 
     (void)state;
     assert_true(t.skip > 0);
-    assert_ok(plan_training(&with, &c, &t, &device, DTYPE_F32));
+    assert_ok(plan_training(&with, &c, &t, &device, DTYPE_F32, true));
     t.skip = 0;
-    assert_ok(plan_training(&without, &c, &t, &device, DTYPE_F32));
+    assert_ok(plan_training(&without, &c, &t, &device, DTYPE_F32, true));
     assert_true(without.activations < with.activations && without.passing == with.passing);
 }
 
@@ -162,7 +161,7 @@ static void total_at(struct alibi_config c, struct alibi_training t, int64_t bat
     counting.workspace = workspace;
     t.batch = batch;
     t.train_length = length;
-    assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32));
+    assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32, true));
     *total = plan.total;
 }
 
@@ -174,7 +173,7 @@ static struct alibi_plan plan_within(struct alibi_config c, struct alibi_trainin
     counting.workspace = workspace;
     counting.memory = offer;
     offered = bytes;
-    assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32));
+    assert_ok(plan_training(&plan, &c, &t, &device, DTYPE_F32, true));
     return plan;
 }
 
@@ -236,7 +235,7 @@ static void what_does_not_fit_is_refused_and_told_what_would(void **state)
                  "no batch fits at this length");
 }
 
-static void the_cpu_has_no_limits_to_tell(void **state)
+static void the_cpu_has_the_memory_of_the_machine(void **state)
 {
     struct alibi_config c = config_of("alibi");
     struct alibi_training t = tiny_training(10, 10);
@@ -244,10 +243,20 @@ static void the_cpu_has_no_limits_to_tell(void **state)
 
     (void)state;
     assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
-    assert_true(plan.fits && plan.available == 0 && plan.largest_batch == -1 &&
-                plan.total > plan.weights);
+    assert_true(plan.fits && plan.available <= memory_of_machine() &&
+                plan.largest_batch > t.batch && plan.total > plan.weights && plan.validation == 0);
     assert_true(plan.parameters > 257 * 4 && plan.batch == t.batch &&
                 plan.length == t.train_length);
+    size_t without = plan.total;
+    t.eval_every = 1;
+    assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
+    assert_true(plan.validation > 0 && plan.total == without + plan.validation);
+    c.layers = 4096; /* terabytes of weights: refused before anything is allocated */
+    c.width = 1 << 16;
+    assert_ok(alibi_plan_training(test_device(), &c, &t, &plan));
+    assert_false(plan.fits);
+    assert_fails(plan_check(&plan, ALIBI_RECOMPUTE_NONE), ALIBI_MEMORY, "no batch fits");
+    c = config_of("alibi");
     t.batch = 0;
     assert_fails(alibi_plan_training(test_device(), &c, &t, &plan), ALIBI_USAGE, "batch");
 }
@@ -287,7 +296,7 @@ int main(void)
         cmocka_unit_test(the_largest_batch_and_the_longest_input_are_the_last_that_fit),
         cmocka_unit_test(positions_that_end_bound_the_longest_input),
         cmocka_unit_test(what_does_not_fit_is_refused_and_told_what_would),
-        cmocka_unit_test(the_cpu_has_no_limits_to_tell),
+        cmocka_unit_test(the_cpu_has_the_memory_of_the_machine),
         cmocka_unit_test(a_gpu_that_is_not_here_can_be_planned_for),
     };
 

@@ -14,7 +14,10 @@ alibi_status ref_finish(struct device *dev)
 void ref_memory(struct device *dev, struct device_memory *memory)
 {
     (void)dev;
-    *memory = (struct device_memory){ .used = alibi_memory_now(), .peak = alibi_memory_peak() };
+    *memory = (struct device_memory){ .total = memory_of_machine(),
+                                      .used = alibi_memory_now(),
+                                      .peak = alibi_memory_peak() };
+    memory->free = memory->total > memory->used ? memory->total - memory->used : 0;
 }
 
 void ref_reset_peak(struct device *dev)
