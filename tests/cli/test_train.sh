@@ -214,7 +214,7 @@ for n in 1 2 3 5 8 13 21 34 55 89 144 233 377; do
     [ "$code" = 0 ] && pass "allocation $n fails: exit $first, and it resumes" ||
         fail "memory:$n" "exit code $code on resume"
 done
-expect 4 "memory" "$ALIBI" train "${tiny[@]}" --width 1048576 --layers 4096 --out memory2
+expect 4 "GiB are free" "$ALIBI" train "${tiny[@]}" --width 1048576 --layers 4096 --out memory2
 
 # Progress
 run "$ALIBI" train "${tiny[@]:0:${#tiny[@]}-1}" --out loud
