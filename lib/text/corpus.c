@@ -410,6 +410,8 @@ alibi_status alibi_corpus_mix(alibi_corpus **out, alibi_corpus *const *parts, co
     TRY(NEW_ZERO_ARRAY(&c->shares, count, "the shares of a mixture"));
     for (int i = 0; i < count; i++)
         sum += shares[i];
+    if (fabs(sum - 1) < 1e-9) /* shares of a mixture that is opened again stay what they are */
+        sum = 1;
     for (int i = 0; i < count; i++) {
         c->shares[i] = shares[i] / sum;
         c->checksum = checksum(c->checksum, &parts[i]->checksum, sizeof parts[i]->checksum);

@@ -1,7 +1,9 @@
 /* origin.c - where a corpus came from, as JSON that can open it again
  *
- *   { "files": ["/a/book.txt"], "valid": null, "format": "auto", ..., "tokenizer": 123 }
+ *   { "files": ["/a/book.txt"], "valid": "/a/v.txt", "reading": { "format": "auto", ... },
+ *     "tokenizer": 123 }
  *   { "text_seed": 1, "text_bytes": 2000000, "tokenizer": 123 }
+ *   { "mix": [{ "share": 0.7, "files": ... }, ...], "tokenizer": 123 }
  *
  * Paths are absolute, so that it can be opened from any folder. The tokenizer is not in it, only
  * its checksum. */
@@ -38,12 +40,17 @@ void origin_fini(struct origin *o)
 
 /* ---- writing */
 
+/* A path that cannot be opened again, such as that of a shell's <(command), stays as it was. */
 static alibi_status write_path(struct json_writer *w, const char *key, const char *path)
 {
-    alibi_status status;
+    alibi_status status = ALIBI_BAD_INPUT;
     char *absolute = NULL;
 
-    TRY(strcmp(path, "-") == 0 ? text_copy(&absolute, path) : path_absolute(&absolute, path));
+    if (strcmp(path, "-") != 0)
+        status = path_absolute(&absolute, path);
+    if (status == ALIBI_BAD_INPUT)
+        status = text_copy(&absolute, path);
+    TRY(status);
     json_write_string(w, key, absolute);
 out:
     mem_free(absolute);

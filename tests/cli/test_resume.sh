@@ -43,6 +43,10 @@ run "$ALIBI" train --resume --steps 12 --init whole --out moved
 grep -q -- "--init is for a new run" stderr && pass "--init is said to be ignored" ||
     fail "--init" "no note"
 
+"$ALIBI" train <(cat book2.txt) "${options[@]}" --out piped --quiet > /dev/null &&
+    pass "a text that has no path to open again" || fail "piped" "not trained on"
+expect 3 "is no longer there; give the path" "$ALIBI" train --resume --steps 8 --out piped --quiet
+
 check "--keep-best" "$ALIBI" train book2.txt "${options[@]}" --keep-best --out best --json
 step=$(member stdout best_step)
 check "the best checkpoint opens by its name" "$ALIBI" eval best/best --data book2.txt --quiet
@@ -65,6 +69,10 @@ diff -r mixed/step-00000006 mixed2/step-00000006 > /dev/null &&
     cmp -s mixed/log.jsonl mixed2/log.jsonl && pass "to the same bytes" || fail "mix" "other bytes"
 expect 3 "differs from the one" \
     "$ALIBI" train --mix book2.txt=1,wiki.txt=1 --resume --out mixed --quiet
+# Six shares of 1/6, as they are written, do not add up to 1.
+sixths=$(printf ',wiki.txt=1%.0s' 1 2 3 4 5)
+"$ALIBI" train --mix "book2.txt=1$sixths" "${options[@]}" --out sixths --quiet > /dev/null
+check "the shares of a mixture stay the same" "$ALIBI" train --resume --out sixths --quiet
 expect 2 "PATH=SHARE" "$ALIBI" train --mix book2.txt,wiki.txt=1 --out mixed3
 expect 2 "2 to 32 texts" "$ALIBI" train --mix book2.txt=1 --out mixed3 --quiet
 expect 2 "share 0" "$ALIBI" train --mix book2.txt=1,wiki.txt=0 --out mixed3 --quiet
