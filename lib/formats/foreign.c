@@ -18,7 +18,7 @@ static const char to_json[] =
 #define WITHIN(bytes, offset, inner) bytes, sizeof bytes - 1, offset, inner
 
 static const struct {
-    const char *start;    /* the first bytes */
+    const char *start;    /* the first bytes; "": a byte 0 is before `inner` */
     size_t bytes, offset; /* of `start`; of `inner` in the file */
     const char *inner;    /* NULL: the first bytes decide */
     const char *what, *advice;
@@ -46,7 +46,7 @@ static const struct {
     { WITHIN("BZh", 4, "1AY&SY"), "packed by bzip2", "unpack it with bunzip2" },
     { START("\xFD\x37zXZ\0"), "packed by xz", "unpack it with unxz" },
     { START("\x04\x22\x4D\x18"), "packed by lz4", "unpack it with unlz4" },
-    { START("PAR1"), "a Parquet table", to_json },
+    { START("PAR1\x15"), "a Parquet table", to_json },
     { START("ARROW1\0\0"), "an Arrow table", to_json },
     { START("\xFF\xFF\xFF\xFF"), "an Arrow stream or another binary file", to_json },
     { START("SQLite format 3\0"), "an SQLite database", "export its text as JSON lines" },
@@ -55,7 +55,8 @@ static const struct {
     { START("\x80\4"), "a Python pickle", "write its text as JSON lines from Python" },
     { START("\x80\5"), "a Python pickle", "write its text as JSON lines from Python" },
     { START("\x93NUMPY"), "a NumPy array", "write text from Python, or ids as token shards" },
-    { START("GGUF"), "the weights of a model (GGUF)", "give a text" },
+    { START("GGUF\2\0"), "the weights of a model (GGUF)", "give a text" },
+    { START("GGUF\3\0"), "the weights of a model (GGUF)", "give a text" },
     { START("\x7F\x45LF"), "a program", "give a text" },
     { START("\x89PNG\r\n"), "an image", "give a text" },
     { START("\xFF\xD8\xFF"), "an image", "give a text" },
@@ -83,6 +84,7 @@ alibi_status foreign_refuse(const char *bytes, size_t length, const char *path)
 
         if (length >= kinds[i].bytes && memcmp(bytes, kinds[i].start, kinds[i].bytes) == 0 &&
             length >= kinds[i].offset + inner &&
+            (kinds[i].bytes > 0 || memchr(bytes, 0, kinds[i].offset) != NULL) &&
             (inner == 0 || memcmp(bytes + kinds[i].offset, kinds[i].inner, inner) == 0))
             return fail(ALIBI_BAD_INPUT, "cannot read '%s' as text: it is %s; %s", path,
                         kinds[i].what, kinds[i].advice);

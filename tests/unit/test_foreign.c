@@ -55,6 +55,7 @@ static void tables_and_binaries_are_named(void **state)
     REFUSED("\x80\4\x95", "a Python pickle; write its text as JSON lines");
     REFUSED("\x93NUMPY\1", "a NumPy array");
     REFUSED("SQLite format 3\0\20", "an SQLite database");
+    REFUSED("GGUF\3\0\0\0", "the weights of a model (GGUF)");
     REFUSED("\x7F\x45LF\2", "a program");
     REFUSED("\x89PNG\r\n\x1A\n", "an image");
 }
@@ -74,12 +75,19 @@ static void other_encodings_are_named(void **state)
 
 static void text_is_not_mistaken_for_one_of_them(void **state)
 {
+    char text[512];
+
     (void)state;
     TEXT("");
     TEXT("P");
     TEXT("PK is how it begins");
     TEXT("BZh9 is how it begins");
     TEXT("% PDF");
+    TEXT("GGUF is a format of weights");
+    TEXT("PAR1 and PAR2");
+    memset(text, '_', sizeof text);
+    memcpy(text + 256, "mustard", 7);
+    assert_ok(look_at(text, sizeof text));
     TEXT("\xEF\xBB\xBFtext with a mark");
     TEXT("zeros \0 \0 here and there, so that it is not UTF-16");
 }
