@@ -230,8 +230,10 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
     TRY_RETURN(options_parse(groups, GROUPS, bytes, length, path));
     settle_seeds(&held->compare, &held->training);
     if (check_methods(&held->compare.methods) != ALIBI_OK ||
+        check_list(&held->compare.lengths, "lengths", 1) != ALIBI_OK ||
         check_list(&held->compare.seeds, "seeds", 0) != ALIBI_OK || resolve(held) != ALIBI_OK)
         return fail_context(ALIBI_BAD_INPUT, "'%s'", path);
+    sort_lengths(&held->compare.lengths);
     return ALIBI_OK;
 }
 

@@ -54,6 +54,8 @@ static struct change compare(const struct view *v, int m, int64_t length, int ot
         if (a == NULL || b == NULL)
             continue;
         compare_seed(a, b, &d, &error);
+        if (isinf(d)) /* a perplexity that overflowed */
+            return change_of(d, 0);
         step = d - mean;
         mean += step / ++seeds;
         squares += step * (d - mean);
@@ -61,8 +63,6 @@ static struct change compare(const struct view *v, int m, int64_t length, int ot
     }
     if (seeds == 0)
         return change_of(NAN, NAN);
-    if (!isfinite(mean)) /* a perplexity that overflowed */
-        return change_of(mean, 0);
     return change_of(mean,
                      hypot(errors / seeds, seeds > 1 ? sqrt(squares / (seeds - 1) / seeds) : 0));
 }

@@ -66,10 +66,12 @@ static void append_facts(struct text *out, const struct view *v)
     to = show_count(most);
     text_append(out, "<p class=\"facts\">%d %s, ", v->methods,
                 v->methods == 1 ? "model" : "models that differ in their position method only");
-    if (strcmp(from.text, to.text) != 0)
+    if (most > 0 && strcmp(from.text, to.text) != 0)
         text_append(out, "%s to ", from.text);
-    text_append(out, "%s parameters, trained on %s tokens in windows of %lld with ", to.text,
-                show_count(tokens).text, (long long)t->train_length);
+    if (most > 0) /* a model is trained */
+        text_append(out, "%s parameters, ", to.text);
+    text_append(out, "trained on %s tokens in windows of %lld with ", show_count(tokens).text,
+                (long long)t->train_length);
     text_append(out, seeds > 1 ? "each of %lld seeds" : "seed %lld",
                 seeds > 1 ? (long long)seeds : (long long)t->seed);
     text_append(out, ", %stested on text it has not seen.</p>\n", v->methods == 1 ? "" : "each ");

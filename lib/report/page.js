@@ -1,7 +1,7 @@
-/* What report.html can do beyond being read: the values of all methods at one place of a figure (by
-   mouse, touch or arrow keys), and figures saved as SVG or PNG. The page is complete without it. It
-   reads the points that plot_svg.c drew (data-x, data-y, data-error) and writes text nodes only, so
-   that no name can become markup. */
+/* The script of report.html adds the values of all methods at one place of a figure (by mouse,
+   touch or arrow keys), and figures saved as SVG or PNG. The page is complete without it. It reads
+   the points that plot_svg.c drew (data-x, data-y, data-error) and writes text nodes only, so that
+   no name can become markup. */
 function add(parent, kind, text) {
   const element = document.createElement(kind);
   element.textContent = text;
@@ -39,6 +39,7 @@ function readOut(plot) {
   plot.tabIndex = 0;
 
   function show(i) {
+    if (places.length === 0) return;
     now = Math.max(0, Math.min(places.length - 1, i));
     const points = stops.get(places[now]).filter(function (p) {
       return getComputedStyle(p.parentNode).display !== 'none';

@@ -51,6 +51,9 @@ static void an_unfinished_comparison_gets_a_page_of_what_there_is(void **state)
     bool finished = true;
 
     (void)state;
+    assert_int_equal(run_with_stop(&s, dir, 1, &r), ALIBI_INTERRUPTED);
+    assert_ok(alibi_report_write(dir, 0, &finished));
+    assert_page(dir, " parameters, ", false); /* no model is trained */
     /* The second method is in training when it stops. */
     for (int stop = 1; !file_exists(within(dir, "learned/log.jsonl")); stop++)
         assert_int_equal(run_with_stop(&s, dir, stop, &r), ALIBI_INTERRUPTED);
