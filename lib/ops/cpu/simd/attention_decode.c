@@ -187,6 +187,8 @@ static void attend(struct head *heads, struct users users, const struct heads *c
             fill_bias(head->s, a->bias, h, position - j, -1, TILE);
             users.heads[users.count++] = head;
         }
+        if (users.count == 0)
+            continue;
         if (c->D == 64)
             take_tile(users, keys, values, last - j + 1, 64);
         else
