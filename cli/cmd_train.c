@@ -257,9 +257,9 @@ alibi_status cmd_train(int argc, char **argv)
             "Trains a model on UTF-8 text, on token shards or on the built-in text. FILE may be a "
             "folder, of text files or of shards. SIGINT or SIGTERM saves and exits with 75; "
             "`alibi train --resume --out DIR` resumes, and with --steps MORE it extends a run: the "
-            "learning rate then follows the schedule of the new total. --init starts from another model, whose options "
-            "apply unless others are given. Use it to fine-tune a model, or to train it at another "
-            "length or with another position method.",
+            "learning rate then follows the schedule of the new total. --init starts from another "
+            "model, whose options apply unless others are given. Use it to fine-tune a model, or "
+            "to train it at another length or with another position method.",
         .base = take_options,
         .groups = groups,
         .count = GROUPS,

@@ -59,7 +59,7 @@ bool os_allowed(int reason);
 #define os_readdir(folder) (os_allowed(EIO) ? (errno = 0, readdir(folder)) : NULL)
 #define os_realpath(path) (os_allowed(EIO) ? realpath((path), NULL) : NULL) /* free() */
 
-/* What these release is gone even if they fail. */
+/* These release their argument even if they fail. */
 int os_close(int fd);
 int os_closedir(DIR *folder);
 int os_munmap(void *start, size_t bytes);

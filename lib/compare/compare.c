@@ -107,8 +107,8 @@ static struct alibi_call evaluation_call(const struct job *j)
 }
 
 /* Evaluates the lengths that are not done. The sliding window advances by half its length: from the
- * second window on, every scored token has at least that much context. It scores only tokens that
- * the other protocol scores too. */
+ * second window on, every scored token has at least that much context. It never scores more tokens
+ * than the other protocol, and the same ones if sliding_tokens allows for as many. */
 static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_protocol protocol)
 {
     const struct alibi_compare *c = &j->request->compare;

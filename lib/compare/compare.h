@@ -39,8 +39,8 @@ alibi_status request_enter(const struct request *r, const char *dir);
 /* The configuration of method i as asked, with derived values still 0. It can be resolved. */
 alibi_status request_config(const struct request *r, int i, struct alibi_config *config);
 
-/* The request of the comparison in a folder, without its text: the checksums are 0. What older
- * files do not say of the text is 0 or empty. */
+/* The request of the comparison in a folder, without its text: the checksums are 0. Facts
+ * of the text that older files lack are 0 or empty. */
 alibi_status request_read(struct request *r, const char *dir);
 
 /* The settings and the text of a result. */

@@ -6,8 +6,8 @@
 
 #include "eval/eval.h"
 
-/* Of a large training split so many tokens are counted, in blocks spread over it: enough for the
- * frequencies of any vocabulary, in a fraction of a second. */
+/* A large training split is not counted as a whole: so many tokens, in blocks spread over it, are
+ * enough for the frequencies of any vocabulary, and take a fraction of a second. */
 enum { COUNTED = 1 << 24, COUNTED_BLOCK = 1 << 12 };
 
 static void count_blocks(struct span span, const struct blocks *b, int64_t *counts)

@@ -307,7 +307,7 @@ struct batches {
 /* ALIBI_BAD_INPUT if the span has fewer than length + 1 tokens. */
 alibi_status batches_init(struct batches *b, struct span span, int64_t length, int64_t batch,
                           uint64_t seed);
-/* Of the training splits of a corpus and, if it is a mixture, of all its parts. */
+/* Batches of the training split of a corpus and, if it is a mixture, of all its parts. */
 alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t length,
                                int64_t batch, uint64_t seed);
 /* tokens, targets [batch, length] */

@@ -130,7 +130,8 @@ static alibi_status enter_folder(struct run *r, bool resume, char **path)
 
 /* ---- resuming: everything that shapes the result must be as it was */
 
-/* Of the last step. It still is in a resumed run if a stop came before the validation did. */
+/* Whether the last step has no validation yet. In a resumed run that is so if a stop came before
+ * the validation did. */
 static bool validation_due(const struct run *r)
 {
     const struct alibi_training *t = &r->training;
@@ -449,7 +450,7 @@ static alibi_status take_validation(struct run *r, bool *best)
 
     r->journal.peak_bytes = (int64_t)peak_so_far(r); /* evaluation counts its own */
     status = validate(r->model, r->corpus, &r->training, &v.loss, &v.tokens, &parts, r->call);
-    if (status == ALIBI_INTERRUPTED || status != ALIBI_OK) {
+    if (status != ALIBI_OK) {
         text_free(&parts);
         return status == ALIBI_INTERRUPTED
                    ? ALIBI_OK

@@ -46,8 +46,8 @@ void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* Whether the validation split has a window of the training length. */
 bool validation_possible(const alibi_corpus *corpus, const struct alibi_training *t);
-/* The mean loss of `m` on it, and how many tokens were scored. Of a mixture each part is scored,
- * the loss is the mean weighted by shares, and `parts` gets the loss of each, as JSON. */
+/* The mean loss of `m` on it, and how many tokens were scored. Each part of a mixture is
+ * scored; the loss is the mean weighted by shares, and `parts` gets the loss of each, as JSON. */
 alibi_status validate(const struct model *m, const alibi_corpus *corpus,
                       const struct alibi_training *t, double *loss, int64_t *tokens,
                       struct text *parts, const struct alibi_call *call);

@@ -24,7 +24,7 @@ expect 3 "holds neither" "$ALIBI" report .
 expect 2 "every" "$ALIBI" report compared --watch --every 0
 expect 2 "" "$ALIBI" report
 
-# While a run goes on, the page follows it, and ends with it.
+# The page follows a run, and ends with it.
 train=("$ALIBI" train "${tiny[@]}" --out run)
 "${train[@]}" --steps 100000 --save-every 100000 > /dev/null 2>&1 &
 training=$!

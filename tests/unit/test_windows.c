@@ -50,7 +50,7 @@ static void starts_in_a_text_of_any_size_do_not_overflow(void **state)
     assert_true(blocks_start(&b, b.count / 2) >> 57 == 4);
 }
 
-/* Neighbours share a part, and parts hold as many blocks, or tokens, as each other, but for one. */
+/* Neighbours share a part, and parts hold as many blocks, or tokens, as each other, except one. */
 static void parts_are_neighbours_of_about_equal_size(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* blas.c - which kernels OpenBLAS uses
  *
- * OpenBLAS picks its kernels by the model of the CPU. One that is newer than the library (Debian
+ * OpenBLAS picks its kernels by the model of the CPU. A CPU that is newer than the library (Debian
  * 12's is of 2022) gets those of a Pentium 4, which a vector unit of today outruns six times; so
  * the choice is made by what the CPU can do. */
 #include <cblas.h>
