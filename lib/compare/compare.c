@@ -212,6 +212,7 @@ bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_c
 /* How long all of it will take: said once, after the first steps of the first model. */
 struct forecast {
     int64_t models;       /* to train and test, the current one included */
+    int64_t checkpoints;  /* that will be added for them, and stay */
     double tested_tokens; /* per model: those scored in all its evaluations, and read again */
     double step_tokens;
     int64_t first; /* steps at the first report, which is slower than the others; 0: none yet */
@@ -354,8 +355,8 @@ out:
     return status;
 }
 
-/* Says what will be done, and fails if the disk has no room for the checkpoints: two stay of every
- * model, and a third is there while it is written. */
+/* Says what will be done, and fails if the disk has no room for the checkpoints: those that stay,
+ * and one more while it is written. */
 static alibi_status announce(alibi_device *device, const struct request *r, const char *dir,
                              struct forecast *f, const struct alibi_call *call)
 {
@@ -371,21 +372,49 @@ static alibi_status announce(alibi_device *device, const struct request *r, cons
         return ALIBI_OK;
     TRY_RETURN(request_config(r, 0, &config));
     config.vocab = r->config.vocab;
-    TRY_RETURN(alibi_plan_training(device, &config, t, &plan));
+    TRY_RETURN(plan_training(&plan, &config, t, &device->device, device->type, false));
     TRY_RETURN(folder_free_space(&free_bytes, dir));
-    bytes = 4.0 * (double)plan.parameters * (1 + optimizer_moments(t->optimizer));
-    if (bytes * (2 * (double)f->models + 1) > (double)free_bytes)
+    bytes = 4.0 * (double)plan.parameters * (1 + optimizer_moments(t->optimizer)) *
+            ((double)f->checkpoints + 1);
+    if (bytes > (double)free_bytes)
         return fail(ALIBI_IO,
                     "'%s' needs %.1f MiB for the checkpoints of %lld models, and the disk has %.1f "
                     "MiB free; make room, or use another --out",
-                    dir, bytes * (2 * (double)f->models + 1) / MIB, (long long)f->models,
-                    (double)free_bytes / MIB);
+                    dir, bytes / MIB, (long long)f->models, (double)free_bytes / MIB);
     call_note(call,
               "to train: %lld of %d x %d models (methods x seeds), %lld steps each; to test: at %d "
               "lengths",
               (long long)f->models, c->methods.count, c->seeds.count, (long long)t->steps,
               c->lengths.count);
     return ALIBI_OK;
+}
+
+/* Counts a model if it has no result yet, and the checkpoints that it will add: the newest two stay
+ * of every model. */
+static alibi_status count_model(struct forecast *f, const struct request *r, int i, int k,
+                                const char *dir)
+{
+    alibi_status status;
+    const struct alibi_training *t = &r->training;
+    char *run = NULL, *path = NULL;
+    struct step_folder *folders = NULL;
+    int count = 0, added = t->steps > t->save_every ? 2 : 1;
+
+    TRY(request_folder(&run, r, i, k, dir));
+    TRY(path_join(&path, run, NAME_RESULT));
+    if (file_exists(path))
+        goto out;
+    if (folder_exists(run))
+        TRY(step_folders(&folders, &count, run));
+    for (int n = 0; n < count && added > 0; n++)
+        added -= folders[n].complete;
+    f->models++;
+    f->checkpoints += added;
+out:
+    step_folders_free(folders, count);
+    mem_free(run);
+    mem_free(path);
+    return status;
 }
 
 /* The models that have no result yet, and what each will cost to test. */
@@ -403,18 +432,8 @@ static alibi_status count_work(struct forecast *f, const struct request *r, stru
     f->tested_tokens = c->lengths.count * (scored + 2 * sliding);
     if (t->eval_every > 0)
         f->tested_tokens += scored * ceil((double)t->steps / (double)t->eval_every);
-    for (int n = 0; n < c->seeds.count * c->methods.count; n++) {
-        char *run = NULL, *path = NULL;
-        alibi_status status =
-            request_folder(&run, r, n % c->methods.count, n / c->methods.count, dir);
-
-        if (status == ALIBI_OK)
-            status = path_join(&path, run, NAME_RESULT);
-        f->models += status == ALIBI_OK && !file_exists(path);
-        mem_free(run);
-        mem_free(path);
-        TRY_RETURN(status);
-    }
+    for (int n = 0; n < c->seeds.count * c->methods.count; n++)
+        TRY_RETURN(count_model(f, r, n % c->methods.count, n / c->methods.count, dir));
     return ALIBI_OK;
 }
 
