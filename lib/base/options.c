@@ -333,7 +333,7 @@ static alibi_status parse_integer(int64_t *out, const char *text, size_t length)
         factor = 1024;
         times = unit - units + 1;
         rest++;
-    } else if (rest < end && (*rest == '^' || *rest == 'e') && digits(rest + 1) > 0) {
+    } else if (rest < end && (*rest == '^' || letter(*rest) == 'e') && digits(rest + 1) > 0) {
         factor = *rest == '^' ? value : 10;
         value = *rest == '^' ? 1 : value;
         times = strtoll(rest + 1, NULL, 10);

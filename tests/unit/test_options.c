@@ -209,6 +209,7 @@ static void whole_numbers_may_have_a_unit_or_an_exponent(void **state)
         { "2^62", INT64_C(1) << 62 },
         { "10^6", 1000000 },
         { "1e6", 1000000 },
+        { "1E6", 1000000 },
         { "7e0", 7 },
         { "5^0", 1 },
         { "+2k", 2048 },
