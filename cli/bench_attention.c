@@ -33,7 +33,7 @@ static void print_row(const struct alibi_bench_attention *how,
         printf(" %10.1f", 1e6 * r->decode_seconds);
     printf(" %9.1f%% %10s", 100 * r->used, cli_short_bytes(peak, r->peak_bytes));
     if (how->verify)
-        printf(" %10.2e", r->left_out);
+        printf(" %10.2e", r->skipped_weight);
     putchar('\n');
     fflush(stdout);
 }
@@ -63,7 +63,7 @@ static void print_json(const struct alibi_bench_attention *how,
         cli_json_real("decode_seconds", r->decode_seconds);
     cli_json_real("tiles_used", r->used);
     if (how->verify)
-        cli_json_real("left_out", r->left_out);
+        cli_json_real("skipped_weight", r->skipped_weight);
     cli_json_int("peak_bytes", (int64_t)r->peak_bytes);
     cli_json_close('}');
 }

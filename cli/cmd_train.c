@@ -46,8 +46,8 @@ static void print_result(const struct job *job, const struct alibi_train_result 
            cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds),
            cli_short_bytes(peak, r->peak_bytes), job->out);
     if (r->best_step > 0 && job->training.keep_best)
-        printf("best: step %lld, validation loss %.4f, in '%s/best'\n", (long long)r->best_step,
-               r->best_loss, job->out);
+        printf("best: step %lld, validation loss %.4f; eval and generate open it as '%s/best'\n",
+               (long long)r->best_step, r->best_loss, job->out);
 }
 
 static void print_json(const struct job *job, const struct alibi_train_result *r)
@@ -147,6 +147,13 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
         return open_mixture(job, corpus);
     if (job->resume && !given && run_has(job, "source.json"))
         return alibi_corpus_of_run(corpus, job->out, cli_call());
+    /* Nothing says what to train: the folder is mistyped. */
+    if (job->resume && !given && !line->given[MODEL] && !line->given[TRAINING] &&
+        !run_has(job, "recipe.json"))
+        return cli_fail(ALIBI_BAD_INPUT,
+                        "cannot resume '%s': there is no run in it; give the folder of one with "
+                        "--out, or a text to start one",
+                        job->out);
     return cli_open_corpus(corpus, line->operands, line->operand_count, &job->text, NULL);
 }
 
@@ -158,7 +165,7 @@ static const double few_seconds = 5, short_seconds = 20;
 struct forecast {
     int64_t first; /* steps at the first report */
     double began;  /* when it came */
-    bool said;
+    bool validates, said;
 };
 
 static void pass_line(void *user, enum alibi_log_level level, const char *line)
@@ -188,8 +195,9 @@ static void watch_progress(void *user, const struct alibi_progress *p)
     seconds = pace * (double)(p->total - p->done);
     if (seconds < short_seconds)
         return;
-    snprintf(line, sizeof line, "%lld steps take about %s on this machine, %.2g s each",
-             (long long)(p->total - p->done), cli_short_time(time, seconds), pace);
+    snprintf(line, sizeof line, "%lld steps take about %s on this machine, %.2g s each%s",
+             (long long)(p->total - p->done), cli_short_time(time, seconds), pace,
+             f->validates ? ", validation not counted" : "");
     if (seconds > HOUR)
         snprintf(
             line + strlen(line), sizeof line - strlen(line),
@@ -212,7 +220,7 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
     struct alibi_train_result result;
-    struct forecast forecast = { 0 };
+    struct forecast forecast = { .validates = job->training.eval_every > 0 };
     struct alibi_call call = *cli_call();
     alibi_corpus *corpus = NULL;
     alibi_status status;

@@ -17,6 +17,9 @@
  * Threads
  *   - The library has no process-wide state that a call changes, apart from the memory counters,
  *     which are atomic, and injected faults, which are for tests. alibi_error() is per thread.
+ *   - The first device that is opened settles how the process computes: OpenMP's idle threads sleep
+ *     from then on, and an OpenBLAS that does not know the CPU changes its kernels. Open one before
+ *     other threads use OpenBLAS or read the environment.
  *   - Any number of threads may use a tokenizer, a corpus or a model at once; none of the functions
  *     that take one changes it.
  *   - A session is used by one thread at a time. Only alibi_session_cancel() may be called from
@@ -938,7 +941,7 @@ struct alibi_bench_attention {
     double skip;  /* the budget; 0: every pair is computed */
     double score; /* approximate |q| |k| / sqrt(head width) */
     bool backward, decode;
-    bool verify; /* left_out is found too, pair by pair in double precision */
+    bool verify; /* skipped_weight is found too, pair by pair in double precision */
 };
 
 struct alibi_bench_attention_result {
@@ -947,7 +950,7 @@ struct alibi_bench_attention_result {
     double decode_seconds;                    /* of one token after length - 1 others */
     double forward_gflops, backward_gflops;   /* of the pairs that were computed */
     double used;                              /* share of the tiles that were computed */
-    double left_out; /* the largest share of a query's weight that was skipped */
+    double skipped_weight; /* the largest share of a query's weight that was skipped */
     size_t forward_peak_bytes, peak_bytes;
 };
 

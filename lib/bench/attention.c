@@ -181,7 +181,7 @@ static alibi_status read_record(struct bench *b, struct alibi_bench_attention_re
     r->used = 1.0;
     if (!b->call.skip.kept.data)
         return ALIBI_OK;
-    TRY_RETURN(record_read(b->device, &b->call, b->how->verify, &tiles, &r->left_out));
+    TRY_RETURN(record_read(b->device, &b->call, b->how->verify, &tiles, &r->skipped_weight));
     r->used = (double)tiles.used / (double)tiles.all;
     return ALIBI_OK;
 }

@@ -575,11 +575,9 @@ alibi_status alibi_train(alibi_device *device, const struct alibi_config *config
     *result = result_of(&r);
 out:
     if (status == ALIBI_NUMERIC && r.saved == 0)
-        fail(status, "%s; nothing of this step was kept, and there is no checkpoint yet",
-             alibi_error());
+        fail(status, "%s; there is no checkpoint yet", alibi_error());
     else if (status == ALIBI_NUMERIC)
-        fail(status, "%s; nothing of this step was kept, the last checkpoint is step %lld",
-             alibi_error(), (long long)r.saved);
+        fail(status, "%s; the last checkpoint is step %lld", alibi_error(), (long long)r.saved);
     journal_close(&r.journal);
     optimizer_fini(&r.optimizer);
     workspace_free(r.workspace);

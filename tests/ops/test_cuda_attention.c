@@ -696,7 +696,7 @@ static bool check_budget(const struct problem *p, const struct solution *s, doub
     struct tensor t[SLOTS];
     struct attention_args a = attention_used(p, s, t);
     struct skip_count count = attention_count(&a);
-    double left_out = attention_skipped(&a), v = largest(&p->slots[V_ROWS]),
+    double skipped_weight = attention_skipped(&a), v = largest(&p->slots[V_ROWS]),
            row = v * sqrt((double)p->n[N_D]);
     double rounding = (p->type == DTYPE_BF16 ? 0x1p-7 : 2e-5) * v, y[2], lse[2];
     bool good = is_a_record(&a);
@@ -705,14 +705,14 @@ static bool check_budget(const struct problem *p, const struct solution *s, doub
     one_sided(p, s, FORWARD_Y, &y[0], &y[1]);
     one_sided(p, s, FORWARD_LSE, &lse[0], &lse[1]);
     *used = (double)count.used / (double)count.all;
-    good = good && wrong == NULL && left_out <= p->eps &&
+    good = good && wrong == NULL && skipped_weight <= p->eps &&
            fmax(y[0], y[1]) <= 2.0 * p->eps * row + rounding && lse[0] <= p->eps + 5e-5 &&
            lse[1] <= 5e-5;
     printf(
         "skipping cuda %s %s eps %.0e%s: used %.3f skipped %.1e y %.1e limit %.1e lse %.1e %.1e  "
         "%s\n",
         type_name(p->type), p->shape, p->eps, stored(&p->slots[FORWARD_NORMS]) > 0 ? " norms" : "",
-        *used, left_out, fmax(y[0], y[1]), 2.0 * p->eps * row + rounding, lse[0], lse[1],
+        *used, skipped_weight, fmax(y[0], y[1]), 2.0 * p->eps * row + rounding, lse[0], lse[1],
         wrong  ? wrong
         : good ? "ok"
                : "TOO FAR");
@@ -810,7 +810,7 @@ static double check_skipping(struct attention_case c, enum dtype type, double ep
     return used;
 }
 
-static void what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_rest(void **state)
+static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest(void **state)
 {
     static const struct attention_case cases[] = {
         { 1, 64, 64, 2, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED },
@@ -898,7 +898,7 @@ int main(void)
         cmocka_unit_test(attention_after_a_past_equals_the_reference),
         cmocka_unit_test(decoding_from_a_cache_equals_the_reference_whatever_else_the_cache_holds),
         cmocka_unit_test(norms_of_keys_equal_the_reference_from_where_they_changed),
-        cmocka_unit_test(what_is_left_out_stays_within_the_budget_and_gradients_are_of_the_rest),
+        cmocka_unit_test(what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest),
         cmocka_unit_test(a_chunk_after_a_past_stays_within_the_budget),
         cmocka_unit_test(a_key_that_is_not_a_number_is_never_skipped),
     };

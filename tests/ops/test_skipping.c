@@ -144,8 +144,8 @@ static bool is_kept(const struct data *d, int64_t h, int64_t i, int64_t t)
 }
 
 struct shares {
-    double kept, oracle; /* of all tiles on and below the diagonal */
-    double left_out;     /* the largest weight of what a row skipped, of all its weight */
+    double kept, oracle;   /* of all tiles on and below the diagonal */
+    double skipped_weight; /* the largest weight of what a row skipped, of all its weight */
 };
 
 /* weights[t] <- the weight of key tile t for one query; returns the query's largest score. */
@@ -184,13 +184,13 @@ static struct shares measure(const struct data *d, struct tensor lse)
         for (int64_t n = 0; n < tiles; n++) {
             memset(most, 0, sizeof *most * (size_t)tiles);
             for (int64_t i = n * ATTENTION_TILE; i < L && i < (n + 1) * ATTENTION_TILE; i++) {
-                double left_out = 0.0;
+                double skipped_weight = 0.0;
                 tile_weights(d, h, i, get(lse, h * L + i), row);
                 for (int64_t t = 0; t <= n; t++) {
                     most[t] = fmax(most[t], row[t]);
-                    left_out += is_kept(d, h, n, t) ? 0.0 : row[t];
+                    skipped_weight += is_kept(d, h, n, t) ? 0.0 : row[t];
                 }
-                s.left_out = fmax(s.left_out, left_out);
+                s.skipped_weight = fmax(s.skipped_weight, skipped_weight);
             }
             for (int64_t t = 0; t <= n; t++) {
                 all++;
@@ -283,8 +283,8 @@ static bool check_case(struct skip_case c, const struct ops *ops)
         c.bias == BIAS_LINEAR  ? "alibi"
         : c.bias == BIAS_TABLE ? "table"
                                : "none",
-        c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.left_out);
-    good = s.left_out <= c.eps && s.kept >= s.oracle;
+        c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.skipped_weight);
+    good = s.skipped_weight <= c.eps && s.kept >= s.oracle;
     good &= is_within("y", difference(y, exact), 2.0 * c.eps * v + rounding(&d) * v);
     good &= is_within("lse", difference(lse, exact_lse),
                       c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
@@ -450,7 +450,7 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
 }
 
 /* Wherever in its tile the key stands, and however far away. */
-static void a_key_that_is_not_a_number_is_never_left_out(void **state)
+static void a_key_that_is_not_a_number_is_never_skipped(void **state)
 {
     static const int64_t keys[] = { 0, 5, 63, 100 };
 
@@ -480,7 +480,7 @@ int main(void)
         cmocka_unit_test(error_stays_within_what_is_proven_around_tiles),
         cmocka_unit_test(error_stays_within_what_is_proven_for_hostile_data),
         cmocka_unit_test(decoding_and_chunks_stay_within_what_is_proven),
-        cmocka_unit_test(a_key_that_is_not_a_number_is_never_left_out),
+        cmocka_unit_test(a_key_that_is_not_a_number_is_never_skipped),
         cmocka_unit_test(without_a_budget_every_tile_is_used_and_bits_are_the_same),
     };
 

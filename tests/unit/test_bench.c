@@ -177,11 +177,12 @@ static void attention_alone_counts_what_it_used(void **state)
 
     (void)state;
     assert_ok(alibi_bench_attention(test_device(), &how, 1000, &some, NULL));
-    assert_true(some.used > 0 && some.used < 1 && some.left_out > 0 && some.left_out <= 1e-3);
+    assert_true(some.used > 0 && some.used < 1 && some.skipped_weight > 0 &&
+                some.skipped_weight <= 1e-3);
     assert_true(some.forward_peak_bytes > 0 && some.peak_bytes > some.forward_peak_bytes);
     how.skip = 0;
     assert_ok(alibi_bench_attention(test_device(), &how, 1000, &all, NULL));
-    assert_true(all.used == 1 && all.left_out == 0);
+    assert_true(all.used == 1 && all.skipped_weight == 0);
 }
 
 /* The part of the memory that grows with the length grows no faster than the length. */
