@@ -168,7 +168,8 @@ static inline struct alibi_compare_result *new_results(void)
         method->seed[0].parameters = 1800000;
         set_device(method, "cpu", ALIBI_FP32);
         snprintf(method->seed[0].machine, sizeof method->seed[0].machine, "Some CPU, 2 threads");
-        snprintf(method->seed[0].date, sizeof method->seed[0].date, "2026-11-15T21:24:1%dZ", m);
+        snprintf(method->seed[0].date, sizeof method->seed[0].date, "2026-11-15T21:24:1%cZ",
+                 (char)('0' + m % 10));
         snprintf(method->seed[0].version, sizeof method->seed[0].version, "0.1.0");
         method->seed[0].lengths = LENGTHS;
         for (int i = 0; i < LENGTHS; i++)
