@@ -157,55 +157,6 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
     return cli_open_corpus(corpus, line->operands, line->operand_count, &job->text, NULL);
 }
 
-/* ---- how long it will take: said once, after the first steps */
-
-enum { FEW_STEPS = 3, HOUR = 3600 };
-static const double few_seconds = 5, short_seconds = 20;
-
-struct forecast {
-    int64_t first; /* steps at the first report */
-    double began;  /* when it came */
-    bool validates, said;
-};
-
-static void pass_line(void *user, enum alibi_log_level level, const char *line)
-{
-    (void)user;
-    cli_call()->log(cli_call()->user, level, line);
-}
-
-/* The first step is slower than the others, and is not counted. */
-static void watch_progress(void *user, const struct alibi_progress *p)
-{
-    struct forecast *f = user;
-    double seconds = cli_now() - f->began, pace;
-    int64_t steps = p->done - f->first;
-    char line[256], time[CLI_SHORT];
-
-    cli_call()->progress(cli_call()->user, p);
-    if (f->first == 0) {
-        f->first = p->done;
-        f->began = cli_now();
-        return;
-    }
-    if (f->said || steps < 1 || (steps < FEW_STEPS && seconds < few_seconds))
-        return;
-    f->said = true;
-    pace = seconds / (double)steps;
-    seconds = pace * (double)(p->total - p->done);
-    if (seconds < short_seconds)
-        return;
-    snprintf(line, sizeof line, "%lld steps take about %s on this machine, %.2g s each%s",
-             (long long)(p->total - p->done), cli_short_time(time, seconds), pace,
-             f->validates ? ", validation not counted" : "");
-    if (seconds > HOUR)
-        snprintf(
-            line + strlen(line), sizeof line - strlen(line),
-            "; --steps %lld takes an hour, and a smaller --width, --layers or --batch is faster",
-            (long long)(p->done + (int64_t)(HOUR / pace)));
-    pass_line(NULL, seconds > HOUR ? ALIBI_WARNING : ALIBI_NOTE, line);
-}
-
 /* ---- the run */
 
 static bool init_given(const struct job *job, const struct cli_line *line)
@@ -220,23 +171,18 @@ static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
     struct alibi_train_result result;
-    struct forecast forecast = { .validates = job->training.eval_every > 0 };
-    struct alibi_call call = *cli_call();
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
     if (job->resume && init_given(job, line) && run_has(job, "recipe.json"))
         cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
-    call.user = &forecast;
-    call.progress = watch_progress;
-    call.log = pass_line;
     status = alibi_device_open(&job->device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = open_text(job, line, &corpus);
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
-                             job->resume, &result, &call);
+                             job->resume, &result, cli_call());
     alibi_corpus_free(corpus);
     if (status == ALIBI_OK) {
         cli_terminal_clear();

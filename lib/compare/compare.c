@@ -9,7 +9,6 @@
  *
  * Every completed step is on disk before the next begins, so stopping at any moment loses at most
  * one step. Seeds are the outer loop: a comparison that is stopped early has some of them whole. */
-#include <math.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -18,11 +17,30 @@
 #include "report/report.h"
 #include "train/train.h"
 
+/* What is left to do: the models without a result. */
+struct work {
+    struct forecast forecast;
+    int64_t checkpoints;                            /* that will be added for them, and stay */
+    double train_tokens, valid_tokens, test_tokens; /* of each */
+};
+
+/* So many models are left. */
+static void count_models(struct work *w, int64_t models)
+{
+    double later = models > 1 ? (double)models - 1 : 0;
+
+    w->forecast.models = models;
+    w->forecast.train_tokens = w->train_tokens * later;
+    w->forecast.valid_tokens = w->valid_tokens * later;
+    w->forecast.test_tokens = w->test_tokens * (double)models;
+}
+
 /* The work of a comparison on one model. */
 struct job {
     alibi_device *device;
     const struct request *request;
     const alibi_corpus *corpus;
+    struct work *work; /* of the whole comparison */
     const struct alibi_call *call;
     const char *method;
     struct alibi_config config;
@@ -50,10 +68,11 @@ static alibi_status train(struct job *j, bool measured)
     struct alibi_device_info device;
     struct alibi_train_result r;
 
-    TRY_RETURN(alibi_train(j->device, &j->config, &j->training, j->corpus, j->run,
-                           folder_exists(j->run), &r, j->call));
+    TRY_RETURN(train_run(j->device, &j->config, &j->training, j->corpus, j->run,
+                         folder_exists(j->run), &j->work->forecast, &r, j->call));
     if (measured)
         return ALIBI_OK;
+    count_models(j->work, j->work->forecast.models - 1);
     m->train_tokens_per_s = r.tokens_per_s;
     m->train_seconds = r.seconds;
     m->train_loss = r.loss;
@@ -209,69 +228,10 @@ bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_c
 
 /* ---- one model after the other */
 
-/* How long all of it will take: said once, after the first steps of the first model. */
-struct forecast {
-    int64_t models;       /* to train and test, the current one included */
-    int64_t checkpoints;  /* that will be added for them, and stay */
-    double tested_tokens; /* per model: those scored in all its evaluations, and read again */
-    double step_tokens;
-    int64_t first; /* steps at the first report, which is slower than the others; 0: none yet */
-    double began;
-    bool said;
-};
-
-/* "34 s", "12 minutes", "2.5 hours" */
-static void spell_time(char text[32], double seconds)
-{
-    if (seconds < 100)
-        snprintf(text, 32, "%.0f s", seconds);
-    else if (seconds < 5400)
-        snprintf(text, 32, "%.0f minutes", seconds / 60);
-    else
-        snprintf(text, 32, "%.1f hours", seconds / 3600);
-}
-
-/* A token costs about half as much to test as to train: it has no backward pass, but longer
- * inputs. */
-static void forecast_report(struct forecast *f, const struct alibi_progress *p,
-                            const struct alibi_call *call)
-{
-    static const double few_seconds = 2, worth_saying = 20, hour = 3600;
-    double seconds = clock_seconds() - f->began, pace, training, testing;
-    int64_t steps = p->done - f->first;
-    char train_text[32], test_text[32];
-
-    if (f->said || strcmp(p->unit, "steps") != 0)
-        return;
-    if (f->first == 0) {
-        f->first = p->done;
-        f->began = clock_seconds();
-    }
-    if (steps < 3 || f->first == p->done || seconds < few_seconds)
-        return;
-    f->said = true;
-    pace = seconds / (double)steps;
-    training = pace * (double)(p->total * f->models - p->done);
-    testing = pace / f->step_tokens * f->tested_tokens * (double)f->models / 2;
-    if (training + testing < worth_saying)
-        return;
-    spell_time(train_text, training);
-    spell_time(test_text, testing);
-    if (training + testing > hour)
-        call_warn(call,
-                  "%lld models take about %s to train and %s to test on this machine; fewer "
-                  "--steps, --methods or --seeds, or a smaller --width or --layers, take less",
-                  (long long)f->models, train_text, test_text);
-    else
-        call_note(call, "%lld models take about %s to train and %s to test on this machine",
-                  (long long)f->models, train_text, test_text);
-}
-
 /* Adds ", seed 2 of 3" to the tasks that a model's work reports. */
 struct labelled {
     const struct alibi_call *call;
-    struct forecast *forecast; /* NULL: nothing is left to do */
-    char label[48];            /* "" if there is one seed */
+    char label[48]; /* "" if there is one seed */
 };
 
 static void report_labelled(void *user, const struct alibi_progress *p)
@@ -283,8 +243,6 @@ static void report_labelled(void *user, const struct alibi_progress *p)
     snprintf(task, sizeof task, "%s%s", p->task, l->label);
     labelled.task = task;
     call_progress(l->call, &labelled);
-    if (l->forecast)
-        forecast_report(l->forecast, p, l->call);
 }
 
 static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
@@ -308,15 +266,16 @@ alibi_status request_folder(char **out, const struct request *r, int i, int k, c
  * initialised. */
 static alibi_status run_model(alibi_device *device, const struct request *r, int i, int k,
                               const alibi_corpus *corpus, const char *dir,
-                              struct alibi_compare_seed *result, struct forecast *forecast,
+                              struct alibi_compare_seed *result, struct work *work,
                               const struct alibi_call *call)
 {
     alibi_status status;
-    struct labelled labelled = { .call = call, .forecast = forecast };
+    struct labelled labelled = { .call = call };
     struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
     struct job j = { .device = device,
                      .request = r,
                      .corpus = corpus,
+                     .work = work,
                      .call = &own,
                      .method = r->compare.methods.at[i],
                      .training = r->training,
@@ -358,9 +317,10 @@ out:
 /* Says what will be done, and fails if the disk has no room for the checkpoints: those that stay,
  * and one more while it is written. */
 static alibi_status announce(alibi_device *device, const struct request *r, const char *dir,
-                             struct forecast *f, const struct alibi_call *call)
+                             const struct work *w, const struct alibi_call *call)
 {
     const struct alibi_compare *c = &r->compare;
+    int64_t models = w->forecast.models;
     const struct alibi_training *t = &r->training;
     static const double MIB = 1 << 20;
     struct alibi_config config;
@@ -368,30 +328,30 @@ static alibi_status announce(alibi_device *device, const struct request *r, cons
     int64_t free_bytes;
     double bytes;
 
-    if (f->models == 0)
+    if (models == 0)
         return ALIBI_OK;
     TRY_RETURN(request_config(r, 0, &config));
     config.vocab = r->config.vocab;
     TRY_RETURN(plan_training(&plan, &config, t, &device->device, device->type, false));
     TRY_RETURN(folder_free_space(&free_bytes, dir));
     bytes = 4.0 * (double)plan.parameters * (1 + optimizer_moments(t->optimizer)) *
-            ((double)f->checkpoints + 1);
+            ((double)w->checkpoints + 1);
     if (bytes > (double)free_bytes)
         return fail(ALIBI_IO,
                     "'%s' needs %.1f MiB for the checkpoints of %lld models, and the disk has %.1f "
                     "MiB free; make room, or use another --out",
-                    dir, bytes / MIB, (long long)f->models, (double)free_bytes / MIB);
+                    dir, bytes / MIB, (long long)models, (double)free_bytes / MIB);
     call_note(call,
               "to train: %lld of %d x %d models (methods x seeds), %lld steps each; to test: at %d "
               "lengths",
-              (long long)f->models, c->methods.count, c->seeds.count, (long long)t->steps,
+              (long long)models, c->methods.count, c->seeds.count, (long long)t->steps,
               c->lengths.count);
     return ALIBI_OK;
 }
 
 /* Counts a model if it has no result yet, and the checkpoints that it will add: the newest two stay
  * of every model. */
-static alibi_status count_model(struct forecast *f, const struct request *r, int i, int k,
+static alibi_status count_model(struct work *w, const struct request *r, int i, int k,
                                 const char *dir)
 {
     alibi_status status;
@@ -408,8 +368,8 @@ static alibi_status count_model(struct forecast *f, const struct request *r, int
         TRY(step_folders(&folders, &count, run));
     for (int n = 0; n < count && added > 0; n++)
         added -= folders[n].complete;
-    f->models++;
-    f->checkpoints += added;
+    count_models(w, w->forecast.models + 1);
+    w->checkpoints += added;
 out:
     step_folders_free(folders, count);
     mem_free(run);
@@ -417,23 +377,24 @@ out:
     return status;
 }
 
-/* The models that have no result yet, and what each will cost to test. */
-static alibi_status count_work(struct forecast *f, const struct request *r, struct span valid,
+/* The models that have no result yet, and what each will cost to train and to test. */
+static alibi_status count_work(struct work *w, const struct request *r, const alibi_corpus *corpus,
                                const char *dir)
 {
     const struct alibi_compare *c = &r->compare;
     const struct alibi_training *t = &r->training;
-    double all = (double)valid.count, scored = (double)c->eval_tokens;
-    double sliding = (double)c->sliding_tokens;
+    double all = (double)corpus_span(corpus, ALIBI_VALID).count, scored = (double)c->eval_tokens;
+    double sliding = (double)c->sliding_tokens, stream = (double)c->stream_tokens;
 
     scored = scored > 0 && scored < all ? scored : all;
-    sliding = sliding < scored ? sliding : scored;
-    f->step_tokens = (double)(t->batch * t->train_length * t->accumulate);
-    f->tested_tokens = c->lengths.count * (scored + 2 * sliding);
-    if (t->eval_every > 0)
-        f->tested_tokens += scored * ceil((double)t->steps / (double)t->eval_every);
+    sliding = sliding < scored ? sliding : scored; /* whose windows read each token twice */
+    stream = stream < all ? stream : all;          /* as one stream, and in windows */
+    w->train_tokens =
+        (double)t->batch * (double)t->train_length * (double)t->accumulate * (double)t->steps;
+    w->valid_tokens = forecast_validation_tokens(corpus, t, 0);
+    w->test_tokens = c->lengths.count * (scored + 2 * sliding) + 2 * stream;
     for (int n = 0; n < c->seeds.count * c->methods.count; n++)
-        TRY_RETURN(count_model(f, r, n % c->methods.count, n / c->methods.count, dir));
+        TRY_RETURN(count_model(w, r, n % c->methods.count, n / c->methods.count, dir));
     return ALIBI_OK;
 }
 
@@ -445,10 +406,10 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
 {
     alibi_status status = ALIBI_OK;
     int methods = r->compare.methods.count;
-    struct forecast forecast = { 0 };
+    struct work work = { 0 };
 
-    TRY_RETURN(count_work(&forecast, r, corpus_span(corpus, ALIBI_VALID), dir));
-    TRY_RETURN(announce(device, r, dir, &forecast, call));
+    TRY_RETURN(count_work(&work, r, corpus, dir));
+    TRY_RETURN(announce(device, r, dir, &work, call));
     for (int n = 0; n < r->compare.seeds.count * methods && status == ALIBI_OK; n++) {
         struct alibi_compare_seed result;
         int k = n / methods;
@@ -457,7 +418,7 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
             return ALIBI_INTERRUPTED;
         status = result_init(&result, r->compare.seeds.at[k], r->compare.lengths.count);
         if (status == ALIBI_OK)
-            status = run_model(device, r, n % methods, k, corpus, dir, &result, &forecast, call);
+            status = run_model(device, r, n % methods, k, corpus, dir, &result, &work, call);
         result_fini(&result);
     }
     return status;
@@ -472,6 +433,7 @@ static alibi_status collect(struct alibi_compare_result **out, alibi_device *dev
 {
     alibi_status status;
     struct alibi_compare_result *result = NULL;
+    struct work work = { .forecast.said = true }; /* there is none left */
     const struct alibi_int_list *lengths = &r->compare.lengths;
     const struct alibi_eval eval = { .length = lengths->at[0],
                                      .tokens = r->compare.eval_tokens,
@@ -490,7 +452,7 @@ static alibi_status collect(struct alibi_compare_result **out, alibi_device *dev
             struct alibi_compare_seed *seed = &m->seed[m->seeds++];
 
             TRY(result_init(seed, r->compare.seeds.at[k], r->compare.lengths.count));
-            TRY(run_model(device, r, i, k, corpus, dir, seed, NULL, call));
+            TRY(run_model(device, r, i, k, corpus, dir, seed, &work, call));
         }
     }
     *out = result;

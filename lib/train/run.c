@@ -20,6 +20,7 @@ struct run {
     struct alibi_training training;
     const alibi_corpus *corpus;
     const char *dir;
+    struct forecast *forecast;
     const struct alibi_call *call;
 
     struct model *model;
@@ -438,6 +439,7 @@ static alibi_status take_step(struct run *r)
     seconds = clock_seconds() - before;
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
+    forecast_step(r->forecast, r->corpus, t, step, seconds, r->call);
     return ALIBI_OK;
 }
 
@@ -545,10 +547,10 @@ static struct alibi_train_result result_of(struct run *r)
     };
 }
 
-alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
-                         const struct alibi_training *training, const alibi_corpus *corpus,
-                         const char *dir, bool resume, struct alibi_train_result *result,
-                         const struct alibi_call *call)
+alibi_status train_run(alibi_device *device, const struct alibi_config *config,
+                       const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct forecast *forecast,
+                       struct alibi_train_result *result, const struct alibi_call *call)
 {
     alibi_status status;
     struct run r = { .device = &device->device,
@@ -557,6 +559,7 @@ alibi_status alibi_train(alibi_device *device, const struct alibi_config *config
                      .training = *training,
                      .corpus = corpus,
                      .dir = dir,
+                     .forecast = forecast,
                      .call = call };
 
     device_reset_peak(r.device);
@@ -585,4 +588,14 @@ out:
     loader_free(r.loader);
     lock_release(r.lock);
     return status;
+}
+
+alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
+                         const struct alibi_training *training, const alibi_corpus *corpus,
+                         const char *dir, bool resume, struct alibi_train_result *result,
+                         const struct alibi_call *call)
+{
+    struct forecast forecast = { .models = 1 };
+
+    return train_run(device, config, training, corpus, dir, resume, &forecast, result, call);
 }

@@ -52,6 +52,35 @@ alibi_status validate(const struct model *m, const alibi_corpus *corpus,
                       const struct alibi_training *t, double *loss, int64_t *tokens,
                       struct text *parts, const struct alibi_call *call);
 
+/* ---- forecast (forecast.c) */
+
+/* Says once, after the first steps, how long the work takes on this machine, if that is worth
+ * saying; a warning if it is more than an hour. Set the first four members, the rest to 0. */
+struct forecast {
+    int64_t models;                    /* to train, the current one included */
+    double train_tokens, valid_tokens; /* of those after the current one */
+    double test_tokens;                /* scored after training, of all models */
+    int64_t steps;                     /* seen so far, and the time of all but the first */
+    double seconds;
+    bool said;
+};
+
+/* After each step of a training. */
+void forecast_step(struct forecast *f, const alibi_corpus *corpus, const struct alibi_training *t,
+                   int64_t step, double seconds, const struct alibi_call *call);
+
+/* Tokens that the validations after `step` score. */
+double forecast_validation_tokens(const alibi_corpus *corpus, const struct alibi_training *t,
+                                  int64_t step);
+
+/* ---- the loop (run.c) */
+
+/* alibi_train() as a part of more work, which `forecast` knows. */
+alibi_status train_run(alibi_device *device, const struct alibi_config *config,
+                       const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct forecast *forecast,
+                       struct alibi_train_result *result, const struct alibi_call *call);
+
 /* ---- journal (journal.c): the log and the times of a run, next to its checkpoints */
 
 /* log.jsonl has one line per step, one per validation, and no times, so that a resumed run writes
