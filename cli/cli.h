@@ -112,8 +112,10 @@ alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const ch
 /* Progress and notes of the library go to stderr from now on; quiet: warnings only. */
 void cli_terminal_start(bool quiet);
 
-/* Prints a note like one of the library. */
-void cli_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Prints a note or a warning like one of the library. */
+void cli_say(enum alibi_log_level level, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+#define cli_note(...) cli_say(ALIBI_NOTE, __VA_ARGS__)
 
 /* Removes the progress line; to be called before anything else is printed. */
 void cli_terminal_clear(void);

@@ -137,6 +137,23 @@ static void note_split(enum alibi_split split)
         cli_note("split test is the last twentieth of these files; --split all uses them whole");
 }
 
+/* Not knowing is no reason to fail. */
+static enum alibi_seen warn_if_seen(const alibi_model *model, const alibi_corpus *corpus,
+                                    enum alibi_split split)
+{
+    struct alibi_corpus_info text;
+    enum alibi_seen seen;
+
+    if (alibi_model_has_seen(model, corpus, split, &seen) != ALIBI_OK || seen == ALIBI_UNSEEN)
+        return ALIBI_UNSEEN;
+    alibi_corpus_get_info(corpus, ALIBI_ALL, &text);
+    cli_say(ALIBI_WARNING,
+            "the model was trained on '%s', so it does better on it than on new text; %s",
+            text.name,
+            seen == ALIBI_SEEN_PARTLY ? "--split valid was held out" : "evaluate on other text");
+    return seen;
+}
+
 /* Blocks are the same for every length. */
 static struct alibi_eval one_length(const struct job *job, int64_t length, int64_t most)
 {
@@ -268,7 +285,7 @@ static void print_result_json(const struct alibi_eval_result *r,
 
 static void print_results_json(const alibi_device *used, const struct alibi_eval_result *results,
                                int count, const char *model, const struct alibi_corpus_info *text,
-                               enum alibi_split split, bool verify)
+                               enum alibi_split split, enum alibi_seen seen, bool verify)
 {
     struct alibi_device_info device;
 
@@ -279,6 +296,7 @@ static void print_results_json(const alibi_device *used, const struct alibi_eval
     cli_json_text("text", text->name);
     cli_json_int("text_checksum", text->checksum);
     cli_json_text("split", split_names[split]);
+    cli_json_flag("trained_on", seen != ALIBI_UNSEEN);
     cli_json_open("results", '[');
     for (int i = 0; i < count; i++)
         print_result_json(&results[i], &results[0], verify);
@@ -306,6 +324,56 @@ static alibi_status choose_builtin(const struct cli_line *line, const alibi_mode
     return status;
 }
 
+/* ---- how long it will take: said once, after some work on the first length */
+
+struct forecast {
+    const struct alibi_int_list *lengths;
+    double token_flops, pair_flops; /* of a scored token, and of each token before it */
+    bool said;
+};
+
+static double cost(const struct forecast *f, int64_t length)
+{
+    return f->token_flops + f->pair_flops * (double)length;
+}
+
+static void watch_progress(void *user, const struct alibi_progress *p)
+{
+    static const double some_seconds = 2, worth_saying = 20;
+    struct forecast *f = user;
+    double all = 0, seconds;
+    char time[CLI_SHORT];
+
+    cli_call()->progress(cli_call()->user, p);
+    if (f->said || p->seconds < some_seconds || p->done == 0)
+        return;
+    f->said = true;
+    for (int i = 0; i < f->lengths->count; i++)
+        all += cost(f, f->lengths->at[i]) / cost(f, f->lengths->at[0]);
+    seconds = p->seconds * (double)p->total / (double)p->done * all;
+    if (seconds > worth_saying)
+        cli_note("%d lengths take about %s on this machine, at most; --tokens N scores fewer",
+                 f->lengths->count, cli_short_time(time, seconds));
+}
+
+static void pass_line(void *user, enum alibi_log_level level, const char *line)
+{
+    (void)user;
+    cli_call()->log(cli_call()->user, level, line);
+}
+
+/* A token costs 2 P products with its weights, and 2 N C with each token before it, of which there
+ * are half the length on average, for queries and for values; skipped keys cost less. */
+static struct forecast forecast_of(const struct alibi_int_list *lengths, const alibi_model *model)
+{
+    const struct alibi_config *config = alibi_model_view_config(model);
+
+    return (struct forecast){ .lengths = lengths,
+                              .token_flops = 2 * (double)alibi_model_parameters(model),
+                              .pair_flops = 2 * (double)(config->layers * config->width),
+                              .said = lengths->count < 2 };
+}
+
 static alibi_status evaluate_lengths(const struct job *job, const alibi_device *device,
                                      alibi_model *model, const char *path,
                                      const alibi_corpus *corpus, enum alibi_split split)
@@ -313,6 +381,9 @@ static alibi_status evaluate_lengths(const struct job *job, const alibi_device *
     struct alibi_eval_result results[ALIBI_LIST_MAX];
     struct alibi_int_list lengths;
     struct alibi_corpus_info text;
+    enum alibi_seen seen = ALIBI_UNSEEN;
+    struct forecast forecast;
+    struct alibi_call call = *cli_call();
     alibi_status status = choose_lengths(job, model, &lengths);
 
     alibi_corpus_get_info(corpus, ALIBI_ALL, &text); /* its name; an index has the rest */
@@ -320,10 +391,16 @@ static alibi_status evaluate_lengths(const struct job *job, const alibi_device *
         status = check_stride(job, &lengths);
     if (status == ALIBI_OK)
         status = check_blocks(job, &lengths);
+    if (status == ALIBI_OK)
+        seen = warn_if_seen(model, corpus, split);
+    forecast = forecast_of(&lengths, model);
+    call.user = &forecast;
+    call.progress = watch_progress;
+    call.log = pass_line;
     for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
         struct alibi_eval eval = one_length(job, lengths.at[i], longest(&lengths));
 
-        status = alibi_evaluate(model, corpus, split, &eval, &results[i], cli_call());
+        status = alibi_evaluate(model, corpus, split, &eval, &results[i], &call);
         if (status != ALIBI_OK || job->json)
             continue;
         cli_terminal_clear();
@@ -335,7 +412,7 @@ static alibi_status evaluate_lengths(const struct job *job, const alibi_device *
         fflush(stdout);
     }
     if (status == ALIBI_OK && job->json)
-        print_results_json(device, results, lengths.count, path, &text, split, job->verify);
+        print_results_json(device, results, lengths.count, path, &text, split, seen, job->verify);
     return status;
 }
 

@@ -207,7 +207,7 @@ static void show_line(void *user, enum alibi_log_level level, const char *line)
     fprintf(stderr, "%s%s\n", level == ALIBI_WARNING ? "warning: " : "", line);
 }
 
-void cli_note(const char *format, ...)
+void cli_say(enum alibi_log_level level, const char *format, ...)
 {
     char line[1024];
     va_list args;
@@ -215,7 +215,7 @@ void cli_note(const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    show_line(NULL, ALIBI_NOTE, line);
+    show_line(NULL, level, line);
 }
 
 static struct alibi_stop stop;

@@ -418,7 +418,8 @@ ALIBI_API alibi_status alibi_corpus_builtin(alibi_corpus **out, uint64_t seed, i
  *
  * valid NULL: the last twentieth of the text is the test split and the one before it the validation
  * split, cut at line ends if there are any. Otherwise the validation split is that file or folder,
- * the training split is all of `paths`, and the test split is empty. */
+ * the training split is all of `paths`, and the test split is empty; a warning says if it is also
+ * text to train on. */
 ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
                                          const char *valid, const alibi_tokenizer *t,
                                          const struct alibi_reading *reading,
@@ -567,6 +568,17 @@ ALIBI_API int64_t alibi_model_parameters(const alibi_model *model);
  * was trained on files, or is not in the folder of a run. */
 ALIBI_API alibi_status alibi_model_get_builtin(const alibi_model *model,
                                                struct alibi_builtin *text);
+
+/* Whether a model was trained on the text that a split has, as its run says by checksum and by
+ * path: a file, and the folder that it is in, are the same text. Of the run's own text the splits
+ * that were held out are unseen. A model outside the folder of a run has seen nothing. */
+enum alibi_seen {
+    ALIBI_UNSEEN,
+    ALIBI_SEEN_PARTLY, /* the validation and the test split of this corpus were held out */
+    ALIBI_SEEN,
+};
+ALIBI_API alibi_status alibi_model_has_seen(const alibi_model *model, const alibi_corpus *corpus,
+                                            enum alibi_split split, enum alibi_seen *seen);
 
 /* Describes a checkpoint, a run's folder, a safetensors file, a text file, a tokenizer, token
  * shards (every byte is verified) or the folder of a comparison, for people or as JSON. *out is

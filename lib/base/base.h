@@ -164,6 +164,7 @@ alibi_status path_folder(char **out, const char *path);   /* its parent; mem_fre
 /* Whether `path`, which need not exist yet, is `folder` or is inside it at any depth; links are
  * resolved. */
 alibi_status path_is_within(bool *yes, const char *path, const char *folder);
+bool path_begins(const char *path, const char *folder); /* the same for two absolute paths */
 
 /* One writer per folder: holds the file `lock` in it until released. ALIBI_IO if another process
  * holds it. */

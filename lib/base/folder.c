@@ -112,17 +112,22 @@ out:
     return status;
 }
 
+bool path_begins(const char *path, const char *folder)
+{
+    size_t length = strlen(folder);
+
+    return strncmp(path, folder, length) == 0 &&
+           (path[length] == '\0' || path[length] == '/' || folder[length - 1] == '/');
+}
+
 alibi_status path_is_within(bool *yes, const char *path, const char *folder)
 {
     alibi_status status;
     char *inner = NULL, *outer = NULL;
-    size_t length;
 
     TRY(resolve(&inner, path));
     TRY(resolve(&outer, folder));
-    length = strlen(outer);
-    *yes = strncmp(inner, outer, length) == 0 &&
-           (inner[length] == '\0' || inner[length] == '/' || outer[length - 1] == '/');
+    *yes = path_begins(inner, outer);
 out:
     free(inner);
     free(outer);

@@ -67,8 +67,7 @@ out:
     return status;
 }
 
-/* As checkpoint_find, but none is a failure. */
-static alibi_status find_model(char **path, const char *from, const struct alibi_call *call)
+static alibi_status find_plain(char **path, const char *from, const struct alibi_call *call)
 {
     const char *slash = strrchr(from, '/');
     enum path_kind kind;
@@ -82,6 +81,23 @@ static alibi_status find_model(char **path, const char *from, const struct alibi
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
     TRY_RETURN(checkpoint_find(path, from, call));
     return *path ? ALIBI_OK : fail_without_checkpoint(from);
+}
+
+/* As checkpoint_find, but none is a failure. A shell completes the name of a folder with a slash,
+ * which means nothing. */
+static alibi_status find_model(char **path, const char *from, const struct alibi_call *call)
+{
+    alibi_status status;
+    char *plain = NULL;
+    size_t length = strlen(from);
+
+    TRY(text_copy(&plain, from));
+    while (length > 1 && plain[length - 1] == '/')
+        plain[--length] = '\0';
+    TRY(find_plain(path, plain, call));
+out:
+    mem_free(plain);
+    return status;
 }
 
 /* ---- the public interface */
@@ -174,6 +190,48 @@ alibi_status alibi_model_get_builtin(const alibi_model *model, struct alibi_buil
 out:
     json_decref(recipe);
     mem_free(path);
+    return status;
+}
+
+/* By the checksums of the state, which know a text at any path: *known if they tell. */
+static alibi_status seen_by_checksum(enum alibi_seen *seen, bool *known, const char *checkpoint,
+                                     const alibi_corpus *c, enum alibi_split split)
+{
+    struct train_state run;
+    struct alibi_training training;
+    bool held_out = split == ALIBI_VALID || split == ALIBI_TEST;
+
+    TRY_RETURN(checkpoint_read_state(checkpoint, &run, &training));
+    *known = true;
+    if (run.corpus_checksum == corpus_checksum(c) &&
+        (run.files_checksum == corpus_files_checksum(c) || run.files_checksum == 0))
+        *seen = held_out ? ALIBI_UNSEEN : ALIBI_SEEN_PARTLY;
+    else if (run.files_checksum == corpus_files_checksum(c) &&
+             !(corpus_has_own_valid(c) && split == ALIBI_VALID))
+        *seen = ALIBI_SEEN; /* one of the two has a validation text of its own */
+    else
+        *known = false;
+    return ALIBI_OK;
+}
+
+alibi_status alibi_model_has_seen(const alibi_model *model, const alibi_corpus *corpus,
+                                  enum alibi_split split, enum alibi_seen *seen)
+{
+    alibi_status status;
+    char *state = NULL, *source = NULL;
+    enum alibi_seen found = ALIBI_UNSEEN;
+    bool known = false;
+
+    TRY(path_join(&state, model->path, NAME_STATE));
+    TRY(path_join(&source, model->path, "../" NAME_SOURCE));
+    if (file_exists(state))
+        TRY(seen_by_checksum(&found, &known, model->path, corpus, split));
+    if (!known && file_exists(source))
+        TRY(corpus_seen_by(&found, corpus, split, source));
+    *seen = found;
+out:
+    mem_free(state);
+    mem_free(source);
     return status;
 }
 

@@ -26,15 +26,20 @@ struct evaluation {
     int32_t *tokens, *targets; /* [rows, L] */
     float *nll;                /* [rows, L] */
     struct score score;
+    int64_t passing; /* tokens that the batch under way will have scored */
     double started, reported;
 };
+
+static void report_layer(void *user, int64_t layers);
 
 static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eval *eval)
 {
     int64_t L = e->windows.length, tokens = e->model->device->ops->traits.batch_tokens;
     const struct pass_settings settings = { .skip = call_skip(e->call),
                                             .record = true,
-                                            .verify = eval->verify };
+                                            .verify = eval->verify,
+                                            .layer_done = report_layer,
+                                            .user = e };
     struct cache_window window = { 0 };
     size_t cells;
 
@@ -64,25 +69,35 @@ static void evaluation_fini(struct evaluation *e)
     mem_free(e->nll);
 }
 
-static void report(struct evaluation *e)
+/* Tokens are scored at the end of a pass, which takes minutes for a very long window; `passed` of
+ * them count as done before that. */
+static void report(struct evaluation *e, int64_t passed)
 {
     double now = clock_seconds(), seconds = now - e->started;
-    int64_t all = e->windows.blocks.count * e->windows.blocks.size;
-    double done = (double)e->score.tokens;
+    int64_t all = e->windows.blocks.count * e->windows.blocks.size, done = e->score.tokens + passed;
 
-    if (now - e->reported < report_seconds && e->score.tokens < all)
+    if (now - e->reported < report_seconds && done < all)
         return;
     e->reported = now;
     call_progress(e->call, &(struct alibi_progress){
                                .task = e->task,
                                .unit = "tokens",
-                               .done = e->score.tokens,
+                               .done = done,
                                .total = all,
                                .seconds = seconds,
-                               .seconds_left = seconds_left(seconds, e->score.tokens, all),
-                               .tokens_per_s = seconds > 0 ? done / seconds : 0,
-                               .loss = e->score.nll / done,
+                               .seconds_left = seconds_left(seconds, done, all),
+                               .tokens_per_s = seconds > 0 ? (double)done / seconds : 0,
+                               .loss = e->score.nll / (double)e->score.tokens,
                            });
+}
+
+/* The output layer counts as one layer more. */
+static void report_layer(void *user, int64_t layers)
+{
+    struct evaluation *e = user;
+
+    report(e,
+           (int64_t)((double)e->passing * (double)layers / (double)(e->model->config.layers + 1)));
 }
 
 /* Evaluates windows k..k+rows-1, which have equally many inputs. */
@@ -90,6 +105,7 @@ static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
 {
     int64_t inputs = windows_at(&e->windows, k).inputs;
 
+    e->passing = 0;
     for (int64_t row = 0; row < rows; row++) {
         struct window w = windows_at(&e->windows, k + row);
         int32_t *targets = e->targets + row * inputs;
@@ -98,6 +114,7 @@ static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
         span_read(e->span, w.start + 1, inputs, targets);
         for (int64_t i = 0; i < w.first; i++)
             targets[i] = -1;
+        e->passing += inputs - w.first;
     }
     if (e->cache)
         TRY_RETURN(
@@ -134,7 +151,7 @@ static alibi_status run_all(struct evaluation *e)
         while (rows < most && windows_at(w, k + rows).inputs == windows_at(w, k).inputs)
             rows++;
         TRY_RETURN(run_batch(e, k, rows));
-        report(e);
+        report(e, 0);
     }
     return ALIBI_OK;
 }

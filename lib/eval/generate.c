@@ -7,6 +7,8 @@
  * one pass. */
 #include <string.h>
 
+#include <math.h>
+
 #include "eval/eval.h"
 
 /* ---- pieces: bytes in, whole UTF-8 characters out
@@ -267,6 +269,40 @@ out:
 
 /* ---- scores */
 
+/* Scores in the pieces that a session reads at a time, so that a long text shows progress. */
+static alibi_status score_all(alibi_session *session, const struct ids *before,
+                              const struct ids *ids, struct alibi_scores *r, int64_t piece,
+                              const struct alibi_call *call)
+{
+    double started = clock_seconds();
+    int64_t total = before->count + ids->count;
+
+    for (int64_t done = 0, some; done < total; done += some) {
+        int64_t from = done - before->count, rest = from < 0 ? -from : ids->count - from;
+        double seconds;
+
+        some = rest < piece ? rest : piece;
+        if (from < 0)
+            TRY_RETURN(alibi_session_feed(session, 0, before->at + done, some));
+        else
+            TRY_RETURN(alibi_session_score(
+                session, 0, ids->at + from, some, r->logprobs + from, r->alternatives,
+                r->choices ? r->choices + from * r->alternatives : NULL));
+        seconds = clock_seconds() - started;
+        call_progress(call, &(struct alibi_progress){
+                                .task = "score",
+                                .unit = "tokens",
+                                .done = done + some,
+                                .total = total,
+                                .seconds = seconds,
+                                .seconds_left = seconds_left(seconds, done + some, total),
+                                .tokens_per_s = seconds > 0 ? (double)(done + some) / seconds : 0,
+                                .loss = NAN,
+                            });
+    }
+    return ALIBI_OK;
+}
+
 alibi_status alibi_score(struct alibi_scores **out, const alibi_model *model, const char *prompt,
                          size_t prompt_bytes, const char *text, size_t bytes, int alternatives,
                          const struct alibi_call *call)
@@ -290,8 +326,8 @@ alibi_status alibi_score(struct alibi_scores **out, const alibi_model *model, co
     TRY(NEW_ARRAY(&r->logprobs, ids.count, "scores"));
     if (alternatives > 0)
         TRY(NEW_ARRAY(&r->choices, ids.count * alternatives, "alternatives"));
-    TRY(alibi_session_feed(session, 0, before.at, before.count));
-    TRY(alibi_session_score(session, 0, ids.at, ids.count, r->logprobs, alternatives, r->choices));
+    TRY(score_all(session, &before, &ids, r, model->model->device->ops->traits.prefill_tokens,
+                  call));
     for (int64_t i = before.count > 0 ? 0 : 1; i < r->count; i++) {
         r->logprob += r->logprobs[i];
         r->scored++;

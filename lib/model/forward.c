@@ -189,6 +189,8 @@ alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *t
             return fail(ALIBI_INTERRUPTED, "stopped in layer %lld of a pass", (long long)n);
         TRY_RETURN(attend(w, p, n));
         TRY_RETURN(feed_forward(w, p, n));
+        if (s->layer_done)
+            s->layer_done(s->user, n + 1);
     }
     return ALIBI_OK;
 }

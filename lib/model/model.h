@@ -116,8 +116,11 @@ struct pass_settings {
     bool record;   /* inference: count the tiles that attention uses, and its time */
     bool verify;   /* with record: find attention_statistics.skipped, which costs more than the
                       attention itself */
-    const struct alibi_stop *stop, *cancel; /* either stops a pass between two layers with
-                                               ALIBI_INTERRUPTED; may be NULL */
+    const struct alibi_stop *stop, *cancel;         /* either stops a pass between two layers with
+                                                       ALIBI_INTERRUPTED; may be NULL */
+    void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how
+                                                       many are done; may be NULL */
+    void *user;
 };
 
 struct attention_statistics {

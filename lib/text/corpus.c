@@ -339,6 +339,24 @@ static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int cou
     return shards ? add_shards(c, paths, count, call) : add_texts(c, paths, count, reading, call);
 }
 
+/* The corpus is sealed: `train` tokens of files, then those of the validation text. If these are
+ * the same, the checksum is that of the files twice. */
+static alibi_status warn_of_overlap(const alibi_corpus *c, int64_t train,
+                                    const struct alibi_call *call)
+{
+    size_t bytes = (size_t)(train * c->shards[0].width);
+    bool overlaps;
+
+    TRY_RETURN(origin_overlaps(&c->origin, &overlaps));
+    if (overlaps || (c->count == 2 * train &&
+                     c->checksum == checksum_join(c->files_checksum, c->files_checksum, bytes)))
+        call_warn(call,
+                  "the validation text '%s' is also text to train on, so validation does not "
+                  "show how the model does on new text; give other text with --valid",
+                  c->origin.valid);
+    return ALIBI_OK;
+}
+
 alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int count,
                                const char *valid, const alibi_tokenizer *t,
                                const struct alibi_reading *reading, const struct alibi_call *call)
@@ -365,6 +383,7 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     } else { /* the validation split is a text of its own, and there is no test split */
         c->cuts[1] = train;
         c->cuts[2] = c->count;
+        TRY(warn_of_overlap(c, train, call));
     }
     *out = c;
     c = NULL;

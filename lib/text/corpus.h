@@ -17,6 +17,8 @@ struct origin {
 alibi_status origin_init(struct origin *o, const char *const *paths, int count, const char *valid,
                          const struct alibi_reading *reading);
 void origin_fini(struct origin *o);
+/* Whether the validation text is one of the other paths, or inside one, or has one inside. */
+alibi_status origin_overlaps(const struct origin *o, bool *yes);
 
 struct alibi_corpus {
     alibi_corpus **parts; /* of a mixture, which has no tokens of its own */

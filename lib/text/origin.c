@@ -40,21 +40,26 @@ void origin_fini(struct origin *o)
 
 /* ---- writing */
 
-/* A path that cannot be opened again, such as that of a shell's <(command), stays as it was. */
-static alibi_status write_path(struct json_writer *w, const char *key, const char *path)
+/* *absolute is NULL for what cannot be opened again: standard input, a shell's <(command). */
+static alibi_status lasting_path(char **absolute, const char *path)
 {
     alibi_status status = ALIBI_BAD_INPUT;
-    char *absolute = NULL;
 
+    *absolute = NULL;
     if (strcmp(path, "-") != 0)
-        status = path_absolute(&absolute, path);
-    if (status == ALIBI_BAD_INPUT)
-        status = text_copy(&absolute, path);
-    TRY(status);
-    json_write_string(w, key, absolute);
-out:
+        status = path_absolute(absolute, path);
+    return status == ALIBI_BAD_INPUT ? ALIBI_OK : status;
+}
+
+/* A path that cannot be opened again stays as it was. */
+static alibi_status write_path(struct json_writer *w, const char *key, const char *path)
+{
+    char *absolute;
+
+    TRY_RETURN(lasting_path(&absolute, path));
+    json_write_string(w, key, absolute ? absolute : path);
     mem_free(absolute);
-    return status;
+    return ALIBI_OK;
 }
 
 /* The members of a corpus that is no mixture. */
@@ -223,6 +228,89 @@ alibi_status corpus_open_described(alibi_corpus **out, const char *path, const a
     c = NULL;
 out:
     alibi_corpus_free(c);
+    json_decref(json);
+    return status;
+}
+
+/* ---- what a run has seen */
+
+static bool overlap(const char *a, const char *b)
+{
+    return path_begins(a, b) || path_begins(b, a);
+}
+
+alibi_status origin_overlaps(const struct origin *o, bool *yes)
+{
+    alibi_status status;
+    char *valid = NULL, *path = NULL;
+
+    *yes = false;
+    TRY(lasting_path(&valid, o->valid));
+    for (int i = 0; i < o->count && valid != NULL && !*yes; i++) {
+        mem_free(path);
+        TRY(lasting_path(&path, o->paths[i]));
+        *yes = path != NULL && overlap(path, valid);
+    }
+out:
+    mem_free(valid);
+    mem_free(path);
+    return status;
+}
+
+/* `run` is one text of a run. The same files are cut into the same splits, unless one of the two
+ * has a validation text of its own. */
+static alibi_status seen_files(enum alibi_seen *seen, const alibi_corpus *c, enum alibi_split split,
+                               const json_t *run)
+{
+    const json_t *files = json_object_get(run, "files");
+    int count = (int)json_array_size(files);
+    bool own_valid = c->own_valid && split == ALIBI_VALID;
+    bool same = count > 0 && count == c->origin.count && !c->own_valid &&
+                json_object_get(run, "valid") == NULL;
+    bool any = false;
+
+    for (int i = 0; i < (own_valid ? 1 : c->origin.count); i++) {
+        bool same_place = false;
+        char *path;
+
+        TRY_RETURN(lasting_path(&path, own_valid ? c->origin.valid : c->origin.paths[i]));
+        for (int j = 0; j < count && path != NULL; j++) {
+            const char *trained = json_string_value(json_array_get(files, (size_t)j));
+
+            if (trained == NULL || !overlap(path, trained))
+                continue;
+            any = true;
+            same_place = same_place || (j == i && strcmp(path, trained) == 0);
+        }
+        same = same && same_place;
+        mem_free(path);
+    }
+    if (same)
+        *seen = split == ALIBI_TRAIN || split == ALIBI_ALL ? ALIBI_SEEN_PARTLY : ALIBI_UNSEEN;
+    else
+        *seen = any ? ALIBI_SEEN : ALIBI_UNSEEN;
+    return ALIBI_OK;
+}
+
+alibi_status corpus_seen_by(enum alibi_seen *seen, const alibi_corpus *c, enum alibi_split split,
+                            const char *path)
+{
+    alibi_status status;
+    json_t *json = NULL;
+    const json_t *mix;
+    enum alibi_seen found = ALIBI_UNSEEN;
+
+    TRY(json_read(&json, path));
+    mix = json_object_get(json, "mix");
+    for (size_t i = 0; i < (mix ? json_array_size(mix) : 1); i++) {
+        const json_t *run = mix ? json_array_get(mix, i) : json;
+        enum alibi_seen part;
+
+        TRY(seen_files(&part, c, split, run));
+        found = part > found ? part : found;
+    }
+    *seen = found;
+out:
     json_decref(json);
     return status;
 }

@@ -280,6 +280,9 @@ uint32_t corpus_files_checksum(const alibi_corpus *c);
 alibi_status corpus_describe(const alibi_corpus *c, struct text *json);
 alibi_status corpus_open_described(alibi_corpus **out, const char *path, const alibi_tokenizer *t,
                                    const struct alibi_call *call);
+/* What of a split the run was trained on whose file that is, as far as paths tell. */
+alibi_status corpus_seen_by(enum alibi_seen *seen, const alibi_corpus *c, enum alibi_split split,
+                            const char *path);
 
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);

@@ -35,16 +35,16 @@ expect 3 "width" "$ALIBI" train "${tiny[@]}" --width 32 --out whole --resume
 expect 3 "text" "$ALIBI" train "${tiny[@]}" --text-seed 5 --out whole --resume
 
 # A validation text of its own
-for split in train valid; do
+for split in train valid test; do
     "$ALIBI" text --out $split.txt "${text[@]}" --split $split > /dev/null
 done
 check "--valid" "$ALIBI" train train.txt --valid valid.txt "${tiny[@]}" --out valid
 expect 3 "'train.txt' is the same, but the validation text differs; give --valid" \
     "$ALIBI" train train.txt "${tiny[@]}" --out valid --resume
 expect 3 "the validation text differs" \
-    "$ALIBI" train train.txt --valid train.txt "${tiny[@]}" --out valid --resume
-expect 3 "'valid.txt' differs from the one" \
-    "$ALIBI" train valid.txt --valid valid.txt "${tiny[@]}" --out valid --resume
+    "$ALIBI" train train.txt --valid test.txt "${tiny[@]}" --out valid --resume
+expect 3 "'test.txt' differs from the one" \
+    "$ALIBI" train test.txt --valid valid.txt "${tiny[@]}" --out valid --resume
 "$ALIBI" tokenize train.txt valid.txt -o joined --quiet > /dev/null
 "$ALIBI" tokenize train.txt -o front --quiet > /dev/null
 "$ALIBI" tokenize valid.txt -o back --quiet > /dev/null

@@ -74,6 +74,45 @@ check "but may be tested on it" "$ALIBI" eval alone --quiet --tokens 160 "${text
 run "$ALIBI" eval "$(newest run)" --quiet "${text[@]}" --json --tokens 1600
 [ "$(member stdout nll)" = "$nll" ] && pass "a checkpoint is a model too" ||
     fail "checkpoint" "another nll"
+
+# Text that the model was trained on.
+mkdir texts
+"$ALIBI" text --out texts/a.txt --text-bytes 60000 > /dev/null
+"$ALIBI" text --out held.txt --text-bytes 60000 --text-seed 5 > /dev/null
+cp texts/a.txt copy.txt
+check "a model of files" "$ALIBI" train texts "${tiny[@]:2}" --out files
+check "one with --valid" "$ALIBI" train texts --valid held.txt "${tiny[@]:2}" --out valid
+[ ! -s stderr ] && pass "other text to validate on" || fail "--valid" "a warning"
+warns() { # pattern or "", RUN, FILE...
+    run "$ALIBI" eval "${@:2}" --quiet --tokens 160
+    if [ -z "$1" ]; then
+        [ ! -s stderr ] && pass "no warning: ${*:2}" || fail "${*:2}" "a warning"
+    else
+        [ "$(grep -cE "^warning: the model was trained on .*$1" stderr)" = 1 ] &&
+            pass "trained on: ${*:2}" || fail "${*:2}" "no warning"
+    fi
+}
+warns "--split valid was held out" files texts
+warns "--split valid was held out" files "$PWD/copy.txt" # the same tokens elsewhere
+warns "--split valid was held out" files texts --split train
+warns "" files texts --split valid
+warns "" files copy.txt --split test
+warns "" files held.txt
+warns "evaluate on other text" files texts/a.txt held.txt # inside the folder
+warns "evaluate on other text" valid texts --split valid
+warns "evaluate on other text" valid copy.txt
+warns "" valid held.txt
+warns "--split valid was held out" run --split all
+warns "" run
+run "$ALIBI" eval files texts --quiet --json --tokens 160
+grep -q '"trained_on": true' stdout && pass "in JSON too" || fail "trained_on" "not in JSON"
+run "$ALIBI" train texts --valid texts/a.txt "${tiny[@]:2}" --out overlap
+grep -q "^warning: the validation text 'texts/a.txt' is also text to train on" stderr &&
+    pass "validation on training text" || fail "--valid" "no warning"
+run "$ALIBI" train texts --valid copy.txt "${tiny[@]:2}" --out overlap2
+grep -q "^warning: the validation text 'copy.txt' is also text to train on" stderr &&
+    pass "or on a copy of it" || fail "--valid" "no warning"
+
 expect 2 "0 is out of range" "$ALIBI" eval run --length 0
 expect 2 "-1 is out of range" "$ALIBI" eval run --length -1
 expect 2 "99999999999 is out of range" "$ALIBI" eval run --length 99999999999

@@ -758,9 +758,39 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
     }
 }
 
+static void count_layers(void *user, int64_t layers)
+{
+    int64_t *seen = user;
+
+    assert_int_equal(layers, *seen + 1); /* one after the other */
+    *seen = layers;
+}
+
+static void a_pass_reports_each_layer(void **state)
+{
+    struct alibi_config c = tiny("alibi");
+    int64_t seen = 0;
+    const struct pass_settings settings = { .layer_done = count_layers, .user = &seen };
+    struct workspace *w = NULL;
+    struct model *m = NULL;
+    int32_t tokens[8] = { 0 };
+    float nll[8];
+
+    (void)state;
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, &reference, DTYPE_F32, false));
+    assert_ok(model_init(m, 1));
+    assert_ok(workspace_new(&w, m, &settings));
+    assert_ok(model_loss(w, tokens, tokens, 1, 8, nll));
+    assert_int_equal(seen, c.layers);
+    workspace_free(w);
+    model_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pass_reports_each_layer),
         cmocka_unit_test(gradients_equal_finite_differences_for_every_method_tied_and_untied),
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),

@@ -229,6 +229,39 @@ static void the_score_of_a_text_follows_its_prompt(void **state)
     free_model(&m);
 }
 
+struct reports {
+    int count;
+    int64_t done, total;
+};
+
+static void note_report(void *user, const struct alibi_progress *p)
+{
+    struct reports *r = user;
+
+    assert_true(p->done > r->done && p->done <= p->total);
+    *r = (struct reports){ r->count + 1, p->done, p->total };
+}
+
+static void scoring_a_long_text_reports_its_progress(void **state)
+{
+    enum { BYTES = 9000, PROMPT = 100 };
+    static char text[BYTES];
+    struct alibi_model m = new_model("alibi", 9);
+    struct alibi_scores *scores = NULL;
+    struct reports reports = { 0 };
+    const struct alibi_call call = { .user = &reports, .progress = note_report };
+
+    (void)state;
+    memset(text, 'a', sizeof text);
+    assert_ok(alibi_score(&scores, &m, text, PROMPT, text, BYTES, 0, &call));
+    assert_true(reports.count >= 3); /* the prompt, and two pieces of the text or more */
+    assert_int_equal(reports.done, PROMPT + BYTES);
+    assert_int_equal(reports.total, PROMPT + BYTES);
+    assert_int_equal(scores->scored, BYTES);
+    alibi_scores_free(scores);
+    free_model(&m);
+}
+
 /* ---- several prompts */
 
 struct texts {
@@ -377,6 +410,7 @@ int main(void)
         cmocka_unit_test(padding_ids_are_never_chosen),
         cmocka_unit_test(scores_are_the_losses_of_the_evaluation),
         cmocka_unit_test(the_score_of_a_text_follows_its_prompt),
+        cmocka_unit_test(scoring_a_long_text_reports_its_progress),
         cmocka_unit_test(prompts_are_continued_together_as_each_alone),
         cmocka_unit_test(a_cancelled_session_stays_usable_and_others_run_on),
         cmocka_unit_test(threads_share_models_and_do_not_see_each_other),
