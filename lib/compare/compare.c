@@ -13,9 +13,9 @@
 
 #include "base/names.h"
 #include "compare/compare.h"
+#include "compare/trial.h"
 #include "eval/eval.h"
 #include "report/report.h"
-#include "train/train.h"
 
 /* What is left to do: the models without a result. */
 struct work {
@@ -33,180 +33,6 @@ static void count_models(struct work *w, int64_t models)
     w->forecast.train_tokens = w->train_tokens * later;
     w->forecast.valid_tokens = w->valid_tokens * later;
     w->forecast.test_tokens = w->test_tokens * (double)models;
-}
-
-/* The work of a comparison on one model. */
-struct job {
-    alibi_device *device;
-    const struct request *request;
-    const alibi_corpus *corpus;
-    struct work *work; /* of the whole comparison */
-    const struct alibi_call *call;
-    const char *method;
-    struct alibi_config config;
-    struct alibi_training training; /* with the model's seed */
-    char *run, *path;               /* the model's folder, its result.json */
-    struct alibi_compare_seed *result;
-};
-
-static alibi_status save(const struct job *j)
-{
-    return result_write(j->result, j->method, j->path);
-}
-
-static void raise_peak(struct alibi_compare_seed *m, size_t bytes)
-{
-    if (bytes > m->peak_bytes)
-        m->peak_bytes = bytes;
-}
-
-/* A complete run returns at once. If its last checkpoint was damaged since, it repeats the last
- * steps. Measurements of an earlier call are kept. */
-static alibi_status train(struct job *j, bool measured)
-{
-    struct alibi_compare_seed *m = j->result;
-    struct alibi_device_info device;
-    struct alibi_train_result r;
-
-    TRY_RETURN(train_run(j->device, &j->config, &j->training, j->corpus, j->run,
-                         folder_exists(j->run), &j->work->forecast, &r, j->call));
-    if (measured)
-        return ALIBI_OK;
-    count_models(j->work, j->work->forecast.models - 1);
-    m->train_tokens_per_s = r.tokens_per_s;
-    m->train_seconds = r.seconds;
-    m->train_loss = r.loss;
-    m->parameters = r.parameters;
-    raise_peak(m, r.peak_bytes);
-    /* Speed and memory mean nothing without the device. Names are cleaned here so that they read
-     * back as they were written. */
-    alibi_device_get_info(j->device, &device);
-    memcpy(m->device, device.name, sizeof m->device);
-    memcpy(m->machine, device.machine, sizeof m->machine);
-    line_clean(m->device);
-    line_clean(m->machine);
-    m->precision = device.precision;
-    alibi_date(m->date);
-    snprintf(m->version, sizeof m->version, "%s", alibi_version());
-    return save(j);
-}
-
-/* alibi_model_open() takes an older checkpoint if the newest one cannot be read. Here that would
- * present a half-trained model as a trained one. */
-static alibi_status open_trained(struct job *j, alibi_model **out)
-{
-    alibi_status status;
-    alibi_model *model = NULL;
-    struct train_state state;
-    struct alibi_training training;
-
-    TRY(alibi_model_open(&model, j->device, j->run, j->call));
-    TRY(checkpoint_read_state(model->path, &state, &training));
-    if (state.step != j->request->training.steps) {
-        status = fail(ALIBI_IO,
-                      "cannot evaluate '%s': its checkpoint of step %lld is unreadable and the "
-                      "newest readable one is of step %lld; repeat the command to train the rest",
-                      j->run, (long long)j->request->training.steps, (long long)state.step);
-        goto out;
-    }
-    *out = model;
-    model = NULL;
-out:
-    alibi_model_free(model);
-    return status;
-}
-
-/* The caller's context, with the skipping budget of training. */
-static struct alibi_call evaluation_call(const struct job *j)
-{
-    struct alibi_call call = j->call ? *j->call : (struct alibi_call){ 0 };
-
-    call.skip = j->request->training.skip;
-    return call;
-}
-
-/* Evaluates the lengths that are not done. The sliding window advances by half its length: from the
- * second window on, every scored token has at least that much context. It never scores more tokens
- * than the other protocol, and the same ones if sliding_tokens allows for as many. */
-static alibi_status evaluate_lengths(struct job *j, struct model *m, enum alibi_protocol protocol)
-{
-    const struct alibi_compare *c = &j->request->compare;
-    struct alibi_compare_seed *r = j->result;
-    bool sliding = protocol == ALIBI_SLIDING;
-    int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
-    int *done = sliding ? &r->sliding_lengths : &r->lengths;
-    const struct alibi_call call = evaluation_call(j);
-
-    while (*done < c->lengths.count) {
-        struct alibi_eval_result *result = sliding ? &r->sliding[*done] : &r->by_length[*done];
-        int64_t length = c->lengths.at[*done];
-        struct alibi_eval eval = { .length = length,
-                                   .protocol = protocol,
-                                   .tokens = c->eval_tokens,
-                                   .block = c->lengths.at[c->lengths.count - 1] };
-        char task[3 * ALIBI_NAME_MAX];
-
-        if (sliding) {
-            eval.stride = length > 1 ? length / 2 : 1;
-            if (eval.tokens == 0 || eval.tokens > c->sliding_tokens)
-                eval.tokens = c->sliding_tokens;
-        }
-        if (length > longest && !sliding)
-            call_note(j->call, "%s: no value at length %lld, its positions end at %lld", j->method,
-                      (long long)length, (long long)longest);
-        snprintf(task, sizeof task, "eval %s %lld%s", j->method, (long long)length,
-                 sliding ? " sliding" : "");
-        if (length > longest || (sliding && length > eval.tokens))
-            *result = result_none(length);
-        else
-            TRY_RETURN(
-                evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, result, &call));
-        if (!sliding) /* the memory of a length is that of its main evaluation */
-            raise_peak(r, result->peak_bytes);
-        (*done)++;
-        TRY_RETURN(save(j));
-    }
-    return ALIBI_OK;
-}
-
-/* A method that cannot stream gets an entry without a value, so that it counts as done. */
-static alibi_status evaluate_stream(struct job *j, struct model *m)
-{
-    struct alibi_compare_seed *r = j->result;
-    struct alibi_eval eval = { .protocol = ALIBI_STREAM,
-                               .tokens = j->request->compare.stream_tokens };
-    const struct alibi_call call = evaluation_call(j);
-    char task[2 * ALIBI_NAME_MAX];
-
-    if (stream_check(m) != ALIBI_OK) {
-        call_note(j->call, "%s: no value as a stream, its positions number the places in the text",
-                  j->method);
-        r->stream = result_none(eval.tokens);
-    } else {
-        snprintf(task, sizeof task, "eval %s stream", j->method);
-        TRY_RETURN(
-            evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task, &r->stream, &call));
-    }
-    return save(j);
-}
-
-/* The tokens of the stream in windows of the training length: what the stream is compared with. */
-static alibi_status evaluate_passage(struct job *j, struct model *m)
-{
-    int64_t targets = corpus_span(j->corpus, ALIBI_VALID).count - 1;
-    int64_t tokens = j->request->compare.stream_tokens;
-    struct alibi_eval eval = { .length = j->training.train_length, .contiguous = true };
-    const struct alibi_call call = evaluation_call(j);
-    char task[2 * ALIBI_NAME_MAX];
-
-    eval.tokens = tokens < targets ? tokens : targets;
-    snprintf(task, sizeof task, "eval %s passage", j->method);
-    if (eval.tokens < eval.length)
-        j->result->passage = result_none(eval.length);
-    else
-        TRY_RETURN(evaluate_span(m, corpus_span(j->corpus, ALIBI_VALID), &eval, task,
-                                 &j->result->passage, &call));
-    return save(j);
 }
 
 static bool needs_passage(const struct alibi_compare_seed *m, const struct alibi_compare *c)
@@ -262,6 +88,72 @@ alibi_status request_folder(char **out, const struct request *r, int i, int k, c
     return path_join(out, dir, k == 0 ? method : name);
 }
 
+/* The model of one method and seed. */
+struct job {
+    const char *method, *path; /* its result.json */
+};
+
+static alibi_status save(const struct trial *t)
+{
+    const struct job *j = t->user;
+
+    return result_write(t->cost, j->method, j->path);
+}
+
+/* The tests that are not done. The sliding window advances by half its length: from the second
+ * window on, every scored token has at least that much context. It never scores more tokens than
+ * the other protocol, and the same ones if sliding_tokens allows for as many. */
+enum { TESTS_MAX = 2 * ALIBI_LIST_MAX + 2 };
+
+static int list_tests(struct trial_test tests[TESTS_MAX], const struct request *r,
+                      struct alibi_compare_seed *s, const alibi_corpus *corpus, int once[2])
+{
+    const struct alibi_compare *c = &r->compare;
+    int64_t longest = c->lengths.at[c->lengths.count - 1];
+    int64_t targets = corpus_span(corpus, ALIBI_VALID).count - 1;
+    int64_t passage = c->stream_tokens < targets ? c->stream_tokens : targets;
+    int64_t sliding = c->eval_tokens == 0 || c->eval_tokens > c->sliding_tokens ? c->sliding_tokens
+                                                                                : c->eval_tokens;
+    int count = 0;
+
+    for (int i = s->lengths; i < c->lengths.count; i++)
+        tests[count++] = (struct trial_test){
+            { .length = c->lengths.at[i], .tokens = c->eval_tokens, .block = longest },
+            corpus,
+            "",
+            &s->by_length[i],
+            &s->lengths
+        };
+    for (int i = s->sliding_lengths; c->sliding_tokens > 0 && i < c->lengths.count; i++)
+        tests[count++] =
+            (struct trial_test){ { .length = c->lengths.at[i],
+                                   .protocol = ALIBI_SLIDING,
+                                   .stride = c->lengths.at[i] > 1 ? c->lengths.at[i] / 2 : 1,
+                                   .tokens = sliding,
+                                   .block = longest },
+                                 corpus,
+                                 " sliding",
+                                 &s->sliding[i],
+                                 &s->sliding_lengths };
+    if (needs_stream(s, c))
+        tests[count++] =
+            (struct trial_test){ { .protocol = ALIBI_STREAM, .tokens = c->stream_tokens },
+                                 corpus,
+                                 " stream",
+                                 &s->stream,
+                                 &once[0] };
+    /* The tokens of the stream in windows of the training length: what it is compared with. */
+    if (needs_passage(s, c))
+        tests[count++] = (struct trial_test){
+            { .length = r->training.train_length, .tokens = passage, .contiguous = true },
+            corpus,
+            " passage",
+            &s->passage,
+            &once[1]
+        };
+    return count;
+}
+
 /* Does the remaining work for method i and seed k, and adds the results to `result`, which is
  * initialised. */
 static alibi_status run_model(alibi_device *device, const struct request *r, int i, int k,
@@ -272,16 +164,19 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
     alibi_status status;
     struct labelled labelled = { .call = call };
     struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
-    struct job j = { .device = device,
-                     .request = r,
-                     .corpus = corpus,
-                     .work = work,
-                     .call = &own,
-                     .method = r->compare.methods.at[i],
-                     .training = r->training,
-                     .result = result };
-    alibi_model *model = NULL;
-    bool measured;
+    struct job j = { .method = r->compare.methods.at[i] };
+    struct trial t = { .device = device,
+                       .corpus = corpus,
+                       .call = &own,
+                       .forecast = &work->forecast,
+                       .name = j.method,
+                       .training = r->training,
+                       .cost = result,
+                       .save = save,
+                       .user = &j };
+    struct trial_test tests[TESTS_MAX];
+    char *run = NULL, *path = NULL;
+    int count, once[2];
 
     if (r->compare.seeds.count > 1)
         snprintf(labelled.label, sizeof labelled.label, ", seed %d of %d", k + 1,
@@ -289,28 +184,24 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
     own.user = &labelled;
     own.progress = call ? report_labelled : NULL;
     own.log = own.log ? log_unchanged : NULL;
-    j.training.seed = r->compare.seeds.at[k];
-    TRY(request_config(r, i, &j.config));
-    TRY(request_folder(&j.run, r, i, k, dir));
-    TRY(path_join(&j.path, j.run, NAME_RESULT));
-    measured = file_exists(j.path);
-    if (measured)
-        TRY(result_read(result, j.method, &r->compare.lengths, j.path));
+    t.training.seed = r->compare.seeds.at[k];
+    TRY(request_config(r, i, &t.config));
+    TRY(request_folder(&run, r, i, k, dir));
+    TRY(path_join(&path, run, NAME_RESULT));
+    t.run = run;
+    j.path = path;
+    t.measured = file_exists(path);
+    if (t.measured)
+        TRY(result_read(result, j.method, &r->compare.lengths, path));
     if (result_is_complete(result, &r->compare))
         goto out;
-    TRY(train(&j, measured));
-    TRY(open_trained(&j, &model));
-    TRY(evaluate_lengths(&j, model->model, ALIBI_NONOVERLAPPING));
-    if (r->compare.sliding_tokens > 0)
-        TRY(evaluate_lengths(&j, model->model, ALIBI_SLIDING));
-    if (needs_stream(result, &r->compare))
-        TRY(evaluate_stream(&j, model->model));
-    if (needs_passage(result, &r->compare))
-        TRY(evaluate_passage(&j, model->model));
+    count = list_tests(tests, r, result, corpus, once);
+    TRY(trial_run(&t, tests, count));
+    if (!t.measured)
+        count_models(work, work->forecast.models - 1);
 out:
-    alibi_model_free(model);
-    mem_free(j.run);
-    mem_free(j.path);
+    mem_free(run);
+    mem_free(path);
     return status;
 }
 

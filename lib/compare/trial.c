@@ -1,0 +1,130 @@
+/* trial.c - train (or resume) -> open the last checkpoint -> evaluate, saving after each step */
+#include <string.h>
+
+#include "compare/compare.h"
+#include "compare/trial.h"
+#include "eval/eval.h"
+
+static void raise_peak(struct alibi_compare_seed *m, size_t bytes)
+{
+    if (bytes > m->peak_bytes)
+        m->peak_bytes = bytes;
+}
+
+/* A complete run returns at once. If its last checkpoint was damaged since, it repeats the last
+ * steps. Measurements of an earlier call are kept. */
+static alibi_status train(const struct trial *t)
+{
+    struct alibi_compare_seed *m = t->cost;
+    struct alibi_device_info device;
+    struct alibi_train_result r;
+
+    TRY_RETURN(train_run(t->device, &t->config, &t->training, t->corpus, t->run,
+                         folder_exists(t->run), t->forecast, &r, t->call));
+    if (t->measured)
+        return ALIBI_OK;
+    m->train_tokens_per_s = r.tokens_per_s;
+    m->train_seconds = r.seconds;
+    m->train_loss = r.loss;
+    m->parameters = r.parameters;
+    raise_peak(m, r.peak_bytes);
+    /* Speed and memory mean nothing without the device. Names are cleaned here so that they read
+     * back as they were written. */
+    alibi_device_get_info(t->device, &device);
+    memcpy(m->device, device.name, sizeof m->device);
+    memcpy(m->machine, device.machine, sizeof m->machine);
+    line_clean(m->device);
+    line_clean(m->machine);
+    m->precision = device.precision;
+    alibi_date(m->date);
+    snprintf(m->version, sizeof m->version, "%s", alibi_version());
+    return t->save(t);
+}
+
+/* alibi_model_open() takes an older checkpoint if the newest one cannot be read. Here that would
+ * present a half-trained model as a trained one. */
+static alibi_status open_trained(const struct trial *t, alibi_model **out)
+{
+    alibi_status status;
+    alibi_model *model = NULL;
+    struct train_state state;
+    struct alibi_training training;
+
+    TRY(alibi_model_open(&model, t->device, t->run, t->call));
+    TRY(checkpoint_read_state(model->path, &state, &training));
+    if (state.step != t->training.steps) {
+        status = fail(ALIBI_IO,
+                      "cannot evaluate '%s': its checkpoint of step %lld is unreadable and the "
+                      "newest readable one is of step %lld; repeat the command to train the rest",
+                      t->run, (long long)t->training.steps, (long long)state.step);
+        goto out;
+    }
+    *out = model;
+    model = NULL;
+out:
+    alibi_model_free(model);
+    return status;
+}
+
+/* Whether the model has a value there; a note says why not, unless it said so before: for the same
+ * length without a sliding window, or for the whole text. */
+static bool has_value(const struct trial *t, const struct model *m, const struct alibi_eval *eval,
+                      int64_t targets)
+{
+    int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+    bool noted = eval->protocol == ALIBI_NONOVERLAPPING && !eval->contiguous;
+
+    if (eval->protocol == ALIBI_STREAM) {
+        if (stream_check(m) == ALIBI_OK)
+            return true;
+        call_note(t->call, "%s: no value as a stream, its positions number the places in the text",
+                  t->name);
+        return false;
+    }
+    if (eval->length > longest && noted)
+        call_note(t->call, "%s: no value at length %lld, its positions end at %lld", t->name,
+                  (long long)eval->length, (long long)longest);
+    return eval->length <= longest && eval->length <= targets &&
+           (eval->tokens == 0 || eval->length <= eval->tokens);
+}
+
+/* Skipping has the budget of training. A test without a value counts as done. */
+static alibi_status run_test(const struct trial *t, const struct model *m,
+                             const struct trial_test *test)
+{
+    struct alibi_call call = t->call ? *t->call : (struct alibi_call){ 0 };
+    struct span valid = corpus_span(test->corpus, ALIBI_VALID);
+    const struct alibi_eval *eval = &test->eval;
+    bool stream = eval->protocol == ALIBI_STREAM;
+    char task[4 * ALIBI_NAME_MAX], length[32] = "";
+
+    call.skip = t->training.skip;
+    if (!stream && !eval->contiguous)
+        snprintf(length, sizeof length, " %lld", (long long)eval->length);
+    snprintf(task, sizeof task, "eval %s%s%s", t->name, length, test->name);
+    if (has_value(t, m, eval, valid.count - 1))
+        TRY_RETURN(evaluate_span(m, valid, eval, task, test->result, &call));
+    else
+        *test->result = result_none(stream ? eval->tokens : eval->length);
+    /* The memory of a model is that of its main evaluations. */
+    if (eval->protocol == ALIBI_NONOVERLAPPING && !eval->contiguous)
+        raise_peak(t->cost, test->result->peak_bytes);
+    (*test->done)++;
+    return t->save(t);
+}
+
+alibi_status trial_run(const struct trial *t, const struct trial_test *tests, int count)
+{
+    alibi_status status;
+    alibi_model *model = NULL;
+
+    TRY(train(t));
+    if (count == 0)
+        goto out;
+    TRY(open_trained(t, &model));
+    for (int i = 0; i < count; i++)
+        TRY(run_test(t, model->model, &tests[i]));
+out:
+    alibi_model_free(model);
+    return status;
+}
