@@ -2,7 +2,7 @@
  *
  *   main.c       picks the command, prints the one error line, makes the status the exit code
  *   options.c    argv and the recipe into values; help.c prints the same tables as help
- *   groups.c     options that several commands have
+ *   groups.c     options that several commands have; subject.c a model and its test text
  *   terminal.c   progress, notes, signals; json.c results for programs; ids.c token ids as text
  *
  * A command is one cmd_<name>.c: a table of options, and a function that does the work with
@@ -102,6 +102,33 @@ struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
 alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count,
                              const struct cli_text *text, const alibi_tokenizer *t);
 
+/* ---- a model and the text that it is tested on (subject.c) */
+
+struct cli_subject {
+    char *data; /* options: --data, --split */
+    int split;  /* 0: see cli_subject_split(); else enum alibi_split + 1 */
+    struct cli_text text;
+    struct alibi_compute compute;
+
+    /* Set by cli_subject_open(). */
+    const char *path; /* of the model */
+    int files;        /* given; 0: the built-in text */
+    alibi_device *device;
+    alibi_model *model;
+    alibi_corpus *corpus;
+};
+
+struct alibi_option_group cli_subject_group(struct cli_subject *values);
+/* Opens the model that is operand number `first` and the files after it. `builtin_group`: the
+ * number of the group with the options of the built-in text. After a failure too, close it. */
+alibi_status cli_subject_open(struct cli_subject *s, const struct cli_line *line, int first,
+                              int builtin_group);
+void cli_subject_close(struct cli_subject *s);
+enum alibi_split cli_subject_split(const struct cli_subject *s);
+const char *cli_subject_split_name(const struct cli_subject *s);
+/* The members that name model, device, text and split. */
+void cli_json_subject(const struct cli_subject *s);
+
 /* All of a file, or of standard input if it is "-", as it is; `what` is for messages: "the prompt".
  * free(*out). */
 enum { CLI_TEXT_MAX = 1 << 24 };
@@ -172,6 +199,7 @@ alibi_status cmd_compare(int argc, char **argv);
 alibi_status cmd_train(int argc, char **argv);
 alibi_status cmd_export(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);
+alibi_status cmd_probe(int argc, char **argv);
 alibi_status cmd_report(int argc, char **argv);
 alibi_status cmd_generate(int argc, char **argv);
 alibi_status cmd_score(int argc, char **argv);

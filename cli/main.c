@@ -18,6 +18,7 @@ static const struct command {
       "train a model per position method, test each at growing lengths, write the report" },
     { "train", cmd_train, "train one model, or resume its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
+    { "probe", cmd_probe, "measure whether a model uses far context" },
     { "report", cmd_report, "write the page of a comparison or a run again, or as it goes" },
     { "generate", cmd_generate, "continue a text with a model" },
     { "score", cmd_score, "show how likely a model finds each token of a text" },

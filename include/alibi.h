@@ -674,6 +674,72 @@ ALIBI_API alibi_status alibi_corpus_unigram(const alibi_corpus *corpus, enum ali
 ALIBI_API void alibi_eval_describe(const struct alibi_eval_result *result, char *text,
                                    size_t bytes);
 
+/* ---- fixed targets: does a model use far context? */
+
+/* The same target tokens are scored with more and more tokens before them: blocks of consecutive
+ * tokens that are at least the longest context into their document, spread over documents. With
+ * nll(c) the mean loss after exactly c tokens, nll(L) - nll(c) is the gain of a context of c over
+ * one of L. Two controls say where it comes from: the part of the context beyond L is swapped for
+ * that of another document, and attention is cut to the last L keys. */
+struct alibi_targets {
+    int64_t length;                 /* L, up to which a context is near; 0: the training length */
+    struct alibi_int_list contexts; /* none: L/2, L, 2L, 4L, 8L, 16L; L is always among them */
+    int64_t blocks, block;          /* at most so many blocks of so many targets */
+    int64_t gram; /* a target repeats far text if the n-gram of this size that ends with it is in
+                     the longest context, and not in the last L tokens before the block */
+};
+
+ALIBI_API const struct alibi_option *alibi_targets_options(int *count);
+
+/* The standard error is by bootstrap, see alibi_targets_result. NaN: not measured. */
+struct alibi_estimate {
+    double value, error;
+};
+
+/* Nats per token. The gains are over nll(L), target by target. */
+struct alibi_target_context {
+    int64_t context; /* c */
+    struct alibi_estimate nll;
+    struct alibi_estimate gain;
+    struct alibi_estimate step;    /* the gain over the next smaller context */
+    struct alibi_estimate swapped; /* the gain that is left when what is beyond L is swapped */
+    struct alibi_estimate content; /* gain - swapped: the use of what the far text says */
+};
+
+/* All targets, those that repeat far text, and the others. */
+enum alibi_target_kind { ALIBI_ALL_TARGETS, ALIBI_REPEATS, ALIBI_OTHERS, ALIBI_TARGET_KINDS };
+
+struct alibi_target_results {
+    int64_t tokens; /* 0: the text has no such target */
+    struct alibi_target_context at[ALIBI_LIST_MAX];
+};
+
+/* Over all targets, from L to the longest context C. An effect counts if it is 0.005 nats or more
+ * and more than two standard errors.
+ *   breaks: nll(C) is above nll(L) by 0.01 nats or more, and by more than two standard errors
+ *   uses:   the gain counts, and so does the use of content
+ *   holds:  neither */
+enum alibi_reach { ALIBI_BREAKS, ALIBI_HOLDS, ALIBI_USES };
+
+struct alibi_targets_result {
+    struct alibi_targets request; /* resolved: ascending contexts */
+    int64_t blocks, documents;    /* that were scored */
+    int64_t short_documents;      /* skipped: no room for a block */
+    /* The bootstrap draws documents, or blocks if there are fewer than 8 documents: neighbouring
+     * blocks are alike, and the error is then too small. */
+    int64_t units;
+    bool units_are_documents;
+    int reach; /* enum alibi_reach */
+    struct alibi_target_results kind[ALIBI_TARGET_KINDS];
+    double seconds;
+};
+
+ALIBI_API alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *corpus,
+                                           enum alibi_split split,
+                                           const struct alibi_targets *targets,
+                                           struct alibi_targets_result *result,
+                                           const struct alibi_call *call);
+
 /* ---- sessions: one user of a model */
 
 /* A session holds the KV cache of several sequences of tokens, and the buffers of its passes. The

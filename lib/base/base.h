@@ -213,7 +213,8 @@ enum {
     RANDOM_SAMPLE,
     RANDOM_CORPUS,
     RANDOM_BENCH,
-    RANDOM_MIX
+    RANDOM_MIX,
+    RANDOM_BOOTSTRAP
 };
 
 /* The place of element `i` of `n` in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that

@@ -1,8 +1,9 @@
 /* eval.h - how well a model predicts a text, and what it would write itself
  *
  *   evaluate: windows (which tokens are read and scored) -> the model -> score (sums, spread, bins)
- *   session:  feed, step, score -> sample (the next token)
- *   generate: prompts -> a session -> pieces (whole characters) */
+ *   probe:    targets (blocks deep inside documents) -> the model with growing contexts ->
+ * estimates session:  feed, step, score -> sample (the next token) generate: prompts -> a session
+ * -> pieces (whole characters) */
 #ifndef EVAL_H
 #define EVAL_H
 
@@ -97,7 +98,41 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
 alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t,
                                   const char *what);
 
+/* ALIBI_BAD_INPUT if the text has another tokenizer than the model: as many ids are not yet the
+ * same ids. */
+alibi_status evaluate_check_tokenizer(const alibi_tokenizer *model, const alibi_corpus *corpus);
+
 /* unigram.c is the baseline: a model that knows how frequent tokens are and nothing else. */
+
+/* ---- targets (targets.c), for probe.c */
+
+/* A block of targets: tokens start..start+T-1 of the span. */
+struct target_block {
+    int64_t start;
+    int64_t document; /* 0.., counted over the documents that have blocks */
+    int64_t other;    /* the start of the block whose far context replaces its own; -1: none */
+};
+
+struct targets {
+    struct target_block *at; /* mem_free */
+    int64_t count, documents;
+    int64_t short_documents; /* that have no room for a block */
+    bool swappable;          /* every block has another */
+};
+
+/* At most `blocks` blocks of `block` targets, each at least `context` tokens into its document.
+ * ALIBI_BAD_INPUT if no document is that long. */
+alibi_status targets_new(struct targets *t, struct span span, int64_t context, int64_t block,
+                         int64_t blocks);
+
+/* Which targets repeat far text: the n-gram that ends with the target occurred within the context,
+ * and its last copy ended more than `near` tokens before the block. ids [context + block], the
+ * block at their end; repeats [block]. */
+void targets_mark(const int32_t *ids, int64_t context, int64_t near, int64_t block, int64_t gram,
+                  bool *repeats);
+
+/* The verdict on the longest context: enum alibi_reach (probe.c). */
+int targets_reach(const struct alibi_target_context *far);
 
 /* ---- stream (stream.c) */
 

@@ -166,8 +166,7 @@ alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *
                 (long long)alibi_tokenizer_vocab(t), (long long)m->config.vocab);
 }
 
-/* As many ids are not yet the same ids. */
-static alibi_status check_tokenizer(const alibi_tokenizer *model, const alibi_corpus *corpus)
+alibi_status evaluate_check_tokenizer(const alibi_tokenizer *model, const alibi_corpus *corpus)
 {
     const alibi_tokenizer *text = corpus_tokenizer(corpus);
 
@@ -302,7 +301,7 @@ alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus
     char task[ALIBI_NAME_MAX] = "eval stream";
 
     TRY_RETURN(check_all(model->model, span, eval, call_skip(call)));
-    TRY_RETURN(check_tokenizer(model->tokenizer, corpus));
+    TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
     if (eval->protocol != ALIBI_STREAM) {
         snprintf(task, sizeof task, "eval %lld", (long long)eval->length);
         if (trained > 0 && eval->length > trained)

@@ -1,0 +1,107 @@
+/* subject.c - a model and the text that it is tested on, as `eval` and `probe` take them */
+#include "cli.h"
+
+static const struct alibi_option options[] = {
+    { "data", ALIBI_OPTION_TEXT, offsetof(struct cli_subject, data), 0, 0, NULL, NULL, "FILE",
+      "text or shards to test on; the same as a FILE after the model" },
+    { "split", ALIBI_OPTION_CHOICE, offsetof(struct cli_subject, split), 0, 0,
+      "auto|train|valid|test|all", "auto", "NAME",
+      "part of the text; auto: all of files, the validation part of the built-in text" },
+};
+
+static const char *const split_names[] = { "train", "valid", "test", "all" };
+
+struct alibi_option_group cli_subject_group(struct cli_subject *values)
+{
+    return (struct alibi_option_group){
+        .title = "The text", .options = options, .count = CLI_COUNT(options), .values = values
+    };
+}
+
+enum alibi_split cli_subject_split(const struct cli_subject *s)
+{
+    if (s->split > 0)
+        return (enum alibi_split)(s->split - 1);
+    return s->files == 0 ? ALIBI_VALID : ALIBI_ALL;
+}
+
+const char *cli_subject_split_name(const struct cli_subject *s)
+{
+    return split_names[cli_subject_split(s)];
+}
+
+/* A file called valid.txt has a validation split too, which is not the whole file. */
+static void note_split(enum alibi_split split)
+{
+    if (split == ALIBI_VALID)
+        cli_note(
+            "split valid is the twentieth of these files before the last; --split all uses them "
+            "whole");
+    if (split == ALIBI_TEST)
+        cli_note("split test is the last twentieth of these files; --split all uses them whole");
+}
+
+/* Without files the text is the built-in one: the model's own, or the one that options ask for. */
+static alibi_status choose_builtin(struct cli_subject *s, const struct cli_line *line,
+                                   int builtin_group)
+{
+    bool asked = line->given[builtin_group] != 0;
+    struct alibi_builtin trained;
+    alibi_status status = alibi_model_get_builtin(s->model, &trained);
+
+    if (status == ALIBI_OK && trained.bytes == 0 && !asked)
+        return cli_fail(ALIBI_USAGE,
+                        "no text: '%s' is not known to be trained on the built-in text; give "
+                        "FILE or --data FILE, or --text-bytes N for the built-in text",
+                        s->path);
+    if (status == ALIBI_OK && !asked && !line->recipe)
+        s->text.builtin = trained;
+    return status;
+}
+
+alibi_status cli_subject_open(struct cli_subject *s, const struct cli_line *line, int first,
+                              int builtin_group)
+{
+    const char *const *files = s->data ? (const char *const *)&s->data : line->operands + first + 1;
+    alibi_status status;
+
+    if (line->operand_count > first + 1 && s->data)
+        return cli_fail(ALIBI_USAGE,
+                        "give the text with --data or as a FILE after the model, not both");
+    s->path = line->operands[first];
+    s->files = s->data ? 1 : line->operand_count - first - 1;
+    status = cli_refuse_tokenizer(&s->text);
+    if (status == ALIBI_OK)
+        status = alibi_device_open(&s->device, &s->compute, cli_call());
+    if (status == ALIBI_OK)
+        status = alibi_model_open(&s->model, s->device, s->path, cli_call());
+    if (status == ALIBI_OK && s->files == 0)
+        status = choose_builtin(s, line, builtin_group);
+    if (status == ALIBI_OK)
+        status = cli_open_corpus(&s->corpus, files, s->files, &s->text,
+                                 alibi_model_view_tokenizer(s->model));
+    if (status == ALIBI_OK && s->files > 0)
+        note_split(cli_subject_split(s));
+    return status;
+}
+
+void cli_subject_close(struct cli_subject *s)
+{
+    alibi_corpus_free(s->corpus);
+    alibi_model_free(s->model);
+    alibi_device_free(s->device);
+}
+
+void cli_json_subject(const struct cli_subject *s)
+{
+    struct alibi_device_info device;
+    struct alibi_corpus_info text;
+
+    alibi_device_get_info(s->device, &device);
+    alibi_corpus_get_info(s->corpus, ALIBI_ALL, &text); /* its name; an index has the rest */
+    cli_json_text("model", s->path);
+    cli_json_device(&device);
+    cli_json_text("text", text.name);
+    cli_json_int("text_checksum", text.checksum);
+    cli_json_text("split", cli_subject_split_name(s));
+}

@@ -1,0 +1,431 @@
+/* probe.c - fixed targets, growing context
+ *
+ *   nll(c) = mean loss of the targets with exactly c tokens before their block
+ *   gain(c) = nll(L) - nll(c)
+ *
+ * A *series* is the losses of all targets under one condition and context. Every estimate is the
+ * mean of a series, or the difference of two. Its standard error is by bootstrap: R times as many
+ * documents as there are, drawn with replacement, with the means of all series in the same draw, so
+ * that differences are paired. docs/evaluation.md explains the numbers. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/eval.h"
+
+enum {
+    REPLICATES = 1000,
+    FEW_DOCUMENTS = 8, /* with fewer their spread says little, and blocks are drawn instead */
+    TARGETS_LENGTH_MAX = 1 << 24,
+};
+
+static const double report_seconds = 0.2;
+
+#define AT(field) offsetof(struct alibi_targets, field)
+
+static const struct alibi_option options[] = {
+    { "length", ALIBI_OPTION_INT, AT(length), 0, TARGETS_LENGTH_MAX, NULL, "0", "N",
+      "context that counts as near, L; 0: the length the model was trained at" },
+    { "contexts", ALIBI_OPTION_INTS, AT(contexts), 1, TARGETS_LENGTH_MAX, NULL, NULL, "LIST",
+      "tokens before a block of targets; default: L/2, L, 2L, 4L, 8L and 16L" },
+    { "blocks", ALIBI_OPTION_INT, AT(blocks), 1, 16384, NULL, "128", "N",
+      "blocks of targets at most, spread over the documents" },
+    { "block", ALIBI_OPTION_INT, AT(block), 1, 65536, NULL, "128", "N", "targets of a block" },
+    { "gram", ALIBI_OPTION_INT, AT(gram), 1, 64, NULL, "3", "N",
+      "tokens of the n-gram by which a target repeats far text" },
+};
+
+const struct alibi_option *alibi_targets_options(int *count)
+{
+    *count = sizeof options / sizeof *options;
+    return options;
+}
+
+/* Whether the far part of the context is the document's own. */
+enum condition { OWN, SWAPPED, CONDITIONS };
+
+struct probe {
+    const struct model *model;
+    struct workspace *workspace;
+    const struct alibi_call *call;
+    struct span span;
+    struct alibi_targets request; /* resolved */
+    struct targets targets;
+    int32_t *ids, *wanted;                     /* [windows of a batch, inputs] */
+    float *nll;                                /* the same */
+    float *series[CONDITIONS][ALIBI_LIST_MAX]; /* [blocks, T]; NULL: not measured */
+    bool *repeats;                             /* [blocks, T] */
+    int64_t read, to_read;                     /* tokens */
+    double started, reported;
+};
+
+/* ---- the request */
+
+static int ascending(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+/* Sorts the contexts, with L among them, and without any twice. */
+static alibi_status add_length(struct alibi_int_list *c, int64_t length)
+{
+    int kept = 1;
+    bool there = false;
+
+    for (int i = 0; i < c->count; i++)
+        there = there || c->at[i] == length;
+    if (!there && c->count == ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "%d contexts: there is no room for the length %lld among them",
+                    c->count, (long long)length);
+    if (!there)
+        c->at[c->count++] = length;
+    qsort(c->at, (size_t)c->count, sizeof c->at[0], ascending);
+    for (int i = 1; i < c->count; i++)
+        if (c->at[i] != c->at[kept - 1])
+            c->at[kept++] = c->at[i];
+    c->count = kept;
+    return ALIBI_OK;
+}
+
+static alibi_status resolve(struct alibi_targets *r, const struct model *m)
+{
+    struct alibi_option_group group = { "fixed targets", options, sizeof options / sizeof *options,
+                                        r };
+    int64_t C;
+
+    TRY_RETURN(options_check(&group, 1));
+    r->length = r->length > 0 ? r->length : m->config.train_length;
+    if (r->length < 1)
+        return fail(ALIBI_USAGE, "the model does not record its training length; give a length");
+    if (r->contexts.count == 0)
+        for (int64_t factor = 1; factor <= 32; factor *= 2)
+            if (r->length * factor / 2 > 0)
+                r->contexts.at[r->contexts.count++] = r->length * factor / 2;
+    TRY_RETURN(add_length(&r->contexts, r->length));
+    C = r->contexts.at[r->contexts.count - 1];
+    if (r->gram > C)
+        return fail(ALIBI_USAGE, "an n-gram of %lld tokens does not fit a context of %lld",
+                    (long long)r->gram, (long long)C);
+    return model_check_length(m, C + r->block - 1);
+}
+
+static int64_t longest_context(const struct probe *p)
+{
+    return p->request.contexts.at[p->request.contexts.count - 1];
+}
+
+static int64_t inputs_of(const struct probe *p, int c)
+{
+    return p->request.contexts.at[c] + p->request.block - 1;
+}
+
+/* ---- the losses */
+
+static void report(struct probe *p)
+{
+    double now = clock_seconds(), seconds = now - p->started;
+
+    if (now - p->reported < report_seconds && p->read < p->to_read)
+        return;
+    p->reported = now;
+    call_progress(p->call, &(struct alibi_progress){
+                               .task = "fixed targets",
+                               .unit = "tokens",
+                               .done = p->read,
+                               .total = p->to_read,
+                               .seconds = seconds,
+                               .seconds_left = seconds_left(seconds, p->read, p->to_read),
+                               .tokens_per_s = seconds > 0 ? (double)p->read / seconds : 0,
+                               .loss = NAN,
+                           });
+}
+
+/* The inputs of one block: c tokens and the block without its last token. Swapped, everything more
+ * than L tokens before the block is what is there before the other block. */
+static void fill_row(const struct probe *p, enum condition condition, int64_t k, int64_t c,
+                     int32_t *ids, int32_t *wanted)
+{
+    const struct target_block *b = &p->targets.at[k];
+    int64_t T = p->request.block, L = p->request.length;
+
+    span_read(p->span, b->start - c, c + T - 1, ids);
+    if (condition == SWAPPED)
+        span_read(p->span, b->other - c, c - L, ids);
+    for (int64_t i = 0; i < c - 1; i++)
+        wanted[i] = -1;
+    span_read(p->span, b->start, T, wanted + c - 1);
+}
+
+static alibi_status run_batch(struct probe *p, enum condition condition, int c, int64_t k,
+                              int64_t rows)
+{
+    int64_t context = p->request.contexts.at[c], T = p->request.block, inputs = inputs_of(p, c);
+
+    for (int64_t row = 0; row < rows; row++)
+        fill_row(p, condition, k + row, context, p->ids + row * inputs, p->wanted + row * inputs);
+    TRY_RETURN(model_loss(p->workspace, p->ids, p->wanted, rows, inputs, p->nll));
+    for (int64_t row = 0; row < rows; row++) {
+        const float *from = p->nll + row * inputs + context - 1;
+
+        for (int64_t i = 0; i < T; i++)
+            if (!isfinite(from[i]))
+                return fail(ALIBI_NUMERIC,
+                            "'%s', token %lld after a context of %lld: the loss is not finite",
+                            corpus_name(p->span.corpus),
+                            (long long)(p->targets.at[k + row].start + i), (long long)context);
+        memcpy(p->series[condition][c] + (k + row) * T, from, (size_t)T * sizeof *from);
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status run_series(struct probe *p, enum condition condition, int c)
+{
+    int64_t inputs = inputs_of(p, c), tokens = p->model->device->ops->traits.batch_tokens;
+    int64_t most = inputs < tokens ? tokens / inputs : 1;
+
+    for (int64_t k = 0, rows; k < p->targets.count; k += rows) {
+        if (call_stopped(p->call))
+            return fail(ALIBI_INTERRUPTED, "fixed targets: stopped after %lld of %lld tokens",
+                        (long long)p->read, (long long)p->to_read);
+        rows = p->targets.count - k < most ? p->targets.count - k : most;
+        TRY_RETURN(run_batch(p, condition, c, k, rows));
+        p->read += rows * inputs;
+        report(p);
+    }
+    return ALIBI_OK;
+}
+
+static void mark_repeats(struct probe *p)
+{
+    int64_t C = longest_context(p), T = p->request.block;
+
+    for (int64_t k = 0; k < p->targets.count; k++) {
+        span_read(p->span, p->targets.at[k].start - C, C + T, p->ids);
+        targets_mark(p->ids, C, p->request.length, T, p->request.gram, p->repeats + k * T);
+    }
+}
+
+/* Buffers for the largest batch, and a series for every measurement. */
+static alibi_status probe_init(struct probe *p)
+{
+    int64_t targets = p->targets.count * p->request.block;
+    int64_t batch = p->model->device->ops->traits.batch_tokens;
+    int64_t cells = longest_context(p) + p->request.block; /* and a token for the repeats */
+
+    cells = cells > batch ? cells : batch;
+    TRY_RETURN(workspace_new(&p->workspace, p->model,
+                             &(struct pass_settings){ .skip = call_skip(p->call) }));
+    TRY_RETURN(NEW_ARRAY(&p->ids, cells, "inputs of a probe"));
+    TRY_RETURN(NEW_ARRAY(&p->wanted, cells, "targets of a probe"));
+    TRY_RETURN(NEW_ARRAY(&p->nll, cells, "losses of a probe"));
+    TRY_RETURN(NEW_ARRAY(&p->repeats, targets, "repeats of a probe"));
+    for (int condition = 0; condition < CONDITIONS; condition++)
+        for (int c = 0; c < p->request.contexts.count; c++) {
+            bool far = p->request.contexts.at[c] > p->request.length;
+
+            if (condition == SWAPPED && (!far || !p->targets.swappable))
+                continue;
+            TRY_RETURN(NEW_ARRAY(&p->series[condition][c], targets, "losses of targets"));
+            p->to_read += p->targets.count * inputs_of(p, c);
+        }
+    p->started = p->reported = clock_seconds();
+    return ALIBI_OK;
+}
+
+static void probe_fini(struct probe *p)
+{
+    workspace_free(p->workspace);
+    mem_free(p->targets.at);
+    mem_free(p->ids);
+    mem_free(p->wanted);
+    mem_free(p->nll);
+    mem_free(p->repeats);
+    for (int condition = 0; condition < CONDITIONS; condition++)
+        for (int c = 0; c < ALIBI_LIST_MAX; c++)
+            mem_free(p->series[condition][c]);
+}
+
+/* ---- estimates */
+
+/* Of one kind of targets: sums by unit, and the means of every series in every draw; draw 0 is the
+ * sample itself. */
+struct bootstrap {
+    int64_t units;
+    double *tokens;                               /* [units] */
+    double *sums;                                 /* [units, CONDITIONS * ALIBI_LIST_MAX] */
+    double (*means)[CONDITIONS * ALIBI_LIST_MAX]; /* [1 + REPLICATES]; NaN: a draw without tokens */
+};
+
+static bool is_of(const struct probe *p, int kind, int64_t i)
+{
+    return kind == ALIBI_ALL_TARGETS || p->repeats[i] == (kind == ALIBI_REPEATS);
+}
+
+static int64_t unit_of(const struct probe *p, const struct alibi_targets_result *r, int64_t k)
+{
+    return r->units_are_documents ? p->targets.at[k].document : k;
+}
+
+static void add_up(const struct probe *p, const struct alibi_targets_result *r, int kind,
+                   struct bootstrap *b)
+{
+    int64_t T = p->request.block;
+
+    memset(b->tokens, 0, (size_t)b->units * sizeof *b->tokens);
+    memset(b->sums, 0, (size_t)b->units * sizeof *b->means);
+    for (int64_t i = 0; i < p->targets.count * T; i++) {
+        int64_t unit = unit_of(p, r, i / T);
+        double *sums = b->sums + unit * CONDITIONS * ALIBI_LIST_MAX;
+
+        if (!is_of(p, kind, i))
+            continue;
+        b->tokens[unit]++;
+        for (int s = 0; s < CONDITIONS * ALIBI_LIST_MAX; s++) {
+            const float *series = p->series[s / ALIBI_LIST_MAX][s % ALIBI_LIST_MAX];
+
+            sums[s] += series ? (double)series[i] : (double)NAN;
+        }
+    }
+}
+
+static void draw(struct bootstrap *b)
+{
+    for (int64_t r = 0; r <= REPLICATES; r++) {
+        double tokens = 0, *means = b->means[r];
+
+        memset(means, 0, sizeof *b->means);
+        for (int64_t u = 0; u < b->units; u++) {
+            uint64_t drawn = random_below(0, RANDOM_STREAM(RANDOM_BOOTSTRAP, r), (uint64_t)u,
+                                          (uint64_t)b->units);
+            int64_t unit = r == 0 ? u : (int64_t)drawn;
+
+            tokens += b->tokens[unit];
+            for (int s = 0; s < CONDITIONS * ALIBI_LIST_MAX; s++)
+                means[s] += b->sums[unit * CONDITIONS * ALIBI_LIST_MAX + s];
+        }
+        for (int s = 0; s < CONDITIONS * ALIBI_LIST_MAX; s++)
+            means[s] /= tokens;
+    }
+}
+
+/* The mean of series a less that of series b; b < 0: of series a alone. The bootstrap's spread is
+ * that of a sample whose mean is known, hence the factor K / (K - 1). */
+static struct alibi_estimate estimate(const struct bootstrap *boot, int a, int b)
+{
+    double mean = 0, squares = 0, K = (double)boot->units;
+    int draws = 0;
+
+    for (int r = 1; r <= REPLICATES; r++) {
+        double d = boot->means[r][a] - (b < 0 ? 0 : boot->means[r][b]), step = d - mean;
+
+        if (isnan(d))
+            continue;
+        mean += step / ++draws;
+        squares += step * (d - mean);
+    }
+    return (struct alibi_estimate){
+        .value = boot->means[0][a] - (b < 0 ? 0 : boot->means[0][b]),
+        .error =
+            boot->units > 1 && draws > 1 ? sqrt(squares / (draws - 1) * K / (K - 1)) : (double)NAN,
+    };
+}
+
+static const struct alibi_estimate none = { NAN, NAN };
+
+static void fill_kind(const struct probe *p, const struct bootstrap *b,
+                      struct alibi_target_results *out)
+{
+    const struct alibi_int_list *contexts = &p->request.contexts;
+    int home = 0;
+
+    while (contexts->at[home] != p->request.length)
+        home++;
+    for (int64_t u = 0; u < b->units; u++)
+        out->tokens += (int64_t)b->tokens[u];
+    for (int c = 0; c < contexts->count; c++) {
+        bool swapped = p->series[SWAPPED][c] != NULL;
+
+        out->at[c] = (struct alibi_target_context){
+            .context = contexts->at[c],
+            .nll = estimate(b, c, -1),
+            .gain = estimate(b, home, c),
+            .step = c > 0 ? estimate(b, c - 1, c) : none,
+            .swapped = swapped ? estimate(b, home, ALIBI_LIST_MAX + c) : none,
+            .content = swapped ? estimate(b, ALIBI_LIST_MAX + c, c) : none,
+        };
+    }
+}
+
+static bool counts(struct alibi_estimate e)
+{
+    return e.value >= 0.005 && e.value > 2 * e.error;
+}
+
+int targets_reach(const struct alibi_target_context *far)
+{
+    if (far->gain.value <= -0.01 && -far->gain.value > 2 * far->gain.error)
+        return ALIBI_BREAKS;
+    return counts(far->gain) && counts(far->content) ? ALIBI_USES : ALIBI_HOLDS;
+}
+
+static alibi_status fill_result(const struct probe *p, struct alibi_targets_result *out)
+{
+    alibi_status status;
+    bool documents = p->targets.documents >= FEW_DOCUMENTS;
+    struct bootstrap b = { .units = documents ? p->targets.documents : p->targets.count };
+    struct alibi_targets_result r = { .request = p->request,
+                                      .blocks = p->targets.count,
+                                      .documents = p->targets.documents,
+                                      .short_documents = p->targets.short_documents,
+                                      .units = b.units,
+                                      .units_are_documents = documents,
+                                      .seconds = clock_seconds() - p->started };
+
+    TRY(NEW_ARRAY(&b.tokens, b.units, "sums of targets"));
+    TRY(NEW_ARRAY(&b.sums, b.units * CONDITIONS * ALIBI_LIST_MAX, "sums of targets"));
+    TRY(NEW_ARRAY(&b.means, REPLICATES + 1, "draws of the bootstrap"));
+    for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
+        add_up(p, &r, kind, &b);
+        draw(&b);
+        fill_kind(p, &b, &r.kind[kind]);
+    }
+    r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1]);
+    *out = r;
+out:
+    mem_free(b.tokens);
+    mem_free(b.sums);
+    mem_free(b.means);
+    return status;
+}
+
+alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *corpus,
+                                 enum alibi_split split, const struct alibi_targets *targets,
+                                 struct alibi_targets_result *result, const struct alibi_call *call)
+{
+    alibi_status status;
+    struct probe p = {
+        .model = model->model, .call = call, .span = corpus_span(corpus, split), .request = *targets
+    };
+
+    TRY(resolve(&p.request, p.model));
+    TRY(evaluate_check_vocab(p.model, corpus_tokenizer(corpus), "the text"));
+    TRY(evaluate_check_tokenizer(model->tokenizer, corpus));
+    TRY(targets_new(&p.targets, p.span, longest_context(&p), p.request.block, p.request.blocks));
+    if (!p.targets.swappable)
+        call_note(call,
+                  "'%s' has no other document to swap the far context with: only gains are "
+                  "measured",
+                  corpus_name(corpus));
+    TRY(probe_init(&p));
+    mark_repeats(&p);
+    for (int condition = 0; condition < CONDITIONS; condition++)
+        for (int c = 0; c < p.request.contexts.count; c++)
+            if (p.series[condition][c])
+                TRY(run_series(&p, condition, c));
+    TRY(fill_result(&p, result));
+out:
+    probe_fini(&p);
+    return status;
+}

@@ -1,0 +1,182 @@
+/* targets.c - the target tokens of a probe: which they are, and which of them repeat far text
+ *
+ * Targets are the same for every context. With the longest context C and blocks of T targets, a
+ * document of n tokens has room for (n - C) / T blocks after its first C tokens. Documents get
+ * equal numbers of blocks as far as they have room, and within a document its blocks are spread
+ * evenly. All of it is a function of the text and the request. */
+#include <string.h>
+
+#include "eval/eval.h"
+
+enum { READ_IDS = 1 << 12 };
+
+struct document {
+    int64_t first, count; /* tokens within the span, its end token included */
+    int64_t room, blocks;
+};
+
+struct documents {
+    struct document *at; /* those with room */
+    int64_t count, capacity;
+    int64_t all, longest;
+};
+
+static alibi_status add_document(struct documents *d, int64_t first, int64_t count, int64_t C,
+                                 int64_t T)
+{
+    if (count == 0)
+        return ALIBI_OK;
+    d->all++;
+    d->longest = count > d->longest ? count : d->longest;
+    if (count < C + T)
+        return ALIBI_OK;
+    TRY_RETURN(RESERVE_ARRAY(&d->at, &d->capacity, d->count + 1, "documents"));
+    d->at[d->count++] = (struct document){ first, count, .room = (count - C) / T };
+    return ALIBI_OK;
+}
+
+/* The end token of a vocabulary of words ends a line, so its documents are not known: like the text
+ * of a tokenizer without an end token, the span is one document. */
+static alibi_status find_documents(struct documents *d, struct span span, int64_t C, int64_t T)
+{
+    const alibi_tokenizer *t = corpus_tokenizer(span.corpus);
+    bool known = strcmp(alibi_tokenizer_type(t), "words") != 0;
+    int32_t ids[READ_IDS], end = known ? alibi_tokenizer_end(t) : -1;
+    int64_t first = 0;
+
+    for (int64_t from = 0; from < span.count && end >= 0; from += READ_IDS) {
+        int64_t some = span.count - from < READ_IDS ? span.count - from : READ_IDS;
+
+        span_read(span, from, some, ids);
+        for (int64_t i = 0; i < some; i++)
+            if (ids[i] == end) {
+                TRY_RETURN(add_document(d, first, from + i + 1 - first, C, T));
+                first = from + i + 1;
+            }
+    }
+    return add_document(d, first, span.count - first, C, T);
+}
+
+/* Blocks of all documents if none has more than `most`. */
+static int64_t blocks_up_to(const struct documents *d, int64_t most)
+{
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < d->count; i++)
+        sum += d->at[i].room < most ? d->at[i].room : most;
+    return sum;
+}
+
+/* Every document gets as many blocks as the others, or all that it has room for; what is left of
+ * the `wanted` goes to documents with more room, spread over the list. */
+static void share_out(struct documents *d, int64_t wanted)
+{
+    int64_t low = 0, high = wanted, rest, open = 0, seen = 0;
+
+    while (low < high) { /* the largest `low` that all documents can have */
+        int64_t middle = low + (high - low + 1) / 2;
+
+        if (blocks_up_to(d, middle) <= wanted)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    rest = wanted - blocks_up_to(d, low);
+    for (int64_t i = 0; i < d->count; i++)
+        open += d->at[i].room > low;
+    for (int64_t i = 0; i < d->count; i++) {
+        bool more = d->at[i].room > low;
+
+        d->at[i].blocks = more ? low : d->at[i].room;
+        if (more && (seen + 1) * rest / open > seen * rest / open)
+            d->at[i].blocks++;
+        seen += more;
+    }
+}
+
+static void place(struct targets *t, const struct documents *d, int64_t C, int64_t T)
+{
+    for (int64_t i = 0; i < d->count; i++) {
+        const struct document *doc = &d->at[i];
+        int64_t free = doc->count - C - T, gaps = doc->blocks - 1;
+
+        for (int64_t k = 0; k < doc->blocks; k++)
+            t->at[t->count++] = (struct target_block){
+                .start = doc->first + C + (gaps > 0 ? k * free / gaps : free / 2),
+                .document = t->documents,
+                .other = -1,
+            };
+        t->documents += doc->blocks > 0;
+    }
+}
+
+/* The block whose far context replaces that of block k: of another document, half the list away
+ * and then on; if there is only one document, one whose context does not overlap. */
+static int64_t partner(const struct targets *t, int64_t k, int64_t C, int64_t T)
+{
+    for (int64_t j = 0; j < t->count; j++) {
+        int64_t i = (k + t->count / 2 + j) % t->count;
+        int64_t apart = t->at[i].start - t->at[k].start;
+
+        if (t->documents > 1 ? t->at[i].document != t->at[k].document
+                             : apart >= C + T || -apart >= C + T)
+            return i;
+    }
+    return -1;
+}
+
+alibi_status targets_new(struct targets *t, struct span span, int64_t context, int64_t block,
+                         int64_t blocks)
+{
+    alibi_status status;
+    struct documents d = { 0 };
+    int64_t room, wanted;
+
+    *t = (struct targets){ 0 };
+    TRY(find_documents(&d, span, context, block));
+    if (d.count == 0) {
+        status =
+            fail(ALIBI_BAD_INPUT,
+                 "'%s' has no document of %lld tokens, for a context of %lld and %lld targets: "
+                 "its longest has %lld; use smaller contexts or longer documents",
+                 corpus_name(span.corpus), (long long)(context + block), (long long)context,
+                 (long long)block, (long long)d.longest);
+        goto out;
+    }
+    room = blocks_up_to(&d, INT64_MAX);
+    wanted = blocks < room ? blocks : room;
+    TRY(NEW_ARRAY(&t->at, wanted, "target blocks"));
+    share_out(&d, wanted);
+    place(t, &d, context, block);
+    t->short_documents = d.all - d.count;
+    t->swappable = true;
+    for (int64_t k = 0; k < t->count; k++) {
+        int64_t i = partner(t, k, context, block);
+
+        t->at[k].other = i < 0 ? -1 : t->at[i].start;
+        t->swappable = t->swappable && i >= 0;
+    }
+out:
+    mem_free(d.at);
+    return status;
+}
+
+/* The nearest earlier place of the n-gram that ends at ids[at]; -1: there is none. */
+static int64_t nearest_copy(const int32_t *ids, int64_t at, int64_t gram)
+{
+    for (int64_t j = at - 1; j >= gram - 1; j--)
+        if (ids[j] == ids[at] &&
+            memcmp(ids + j - gram + 1, ids + at - gram + 1, (size_t)(gram - 1) * sizeof *ids) == 0)
+            return j;
+    return -1;
+}
+
+void targets_mark(const int32_t *ids, int64_t context, int64_t near, int64_t block, int64_t gram,
+                  bool *repeats)
+{
+    for (int64_t i = 0; i < block; i++) {
+        int64_t j = nearest_copy(ids, context + i, gram);
+
+        repeats[i] = j >= 0 && j < context - near;
+    }
+}

@@ -1,0 +1,29 @@
+#!/bin/bash
+# Probes of a trained model: fixed targets with growing context.
+. "$(dirname "$0")/lib.sh"
+check "a model" "$ALIBI" train "${tiny[@]}" --steps 60 --lr 0.01 --out run
+check "the text" "$ALIBI" text --out valid.txt "${text[@]}" --split valid
+
+probe=(probe targets run --quiet valid.txt --document blank-line --blocks 12 --block 16)
+check "fixed targets" "$ALIBI" "${probe[@]}" --contexts 8,16,32,64
+head -n 1 stdout | grep -q "^fixed targets, split all of 'valid.txt': 12 blocks of 16 tokens in " &&
+    pass "the head names the text and the targets" || fail "probe" "another head"
+[ "$(grep -c '^ *\(8\|16\|32\|64\) ' stdout)" = 12 ] &&
+    pass "a row per context for all targets, repeats and others" || fail "probe" "other rows"
+grep -q '^The model \(holds\|breaks\|uses far text\): from 16 to 64 tokens' stdout &&
+    pass "the verdict" || fail "probe" "no verdict"
+run "$ALIBI" "${probe[@]}" --json
+is_json stdout && grep -q '"reach": "' stdout && [ "$(member stdout length)" = 16 ] &&
+    [ "$(grep -c '"context": 256,' stdout)" = 3 ] &&
+    pass "contexts to 16 times the training length in JSON" || fail "probe --json" "no JSON"
+cp stdout first
+run "$ALIBI" "${probe[@]}" --json
+diff <(grep -v '"date"\|"seconds"' first) <(grep -v '"date"\|"seconds"' stdout) > /dev/null &&
+    pass "the same numbers again" || fail "probe" "other numbers"
+check "built-in text" "$ALIBI" probe targets run --quiet --contexts 32 --blocks 2 --block 4
+expect 3 "no document of 20016 tokens.*its longest has" "$ALIBI" "${probe[@]}" --contexts 20000
+expect 2 "no probe 'target'; there is" "$ALIBI" probe target run valid.txt
+expect 2 "0 is out of range" "$ALIBI" "${probe[@]}" --contexts 0
+expect 2 "n-gram of 40 tokens" "$ALIBI" "${probe[@]}" --contexts 32 --gram 40
+expect 3 "'absent'" "$ALIBI" probe targets absent valid.txt
+finish
