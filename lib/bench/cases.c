@@ -90,11 +90,13 @@ static struct dropout dropout_of(double p)
 static const char *const activation_names[] = { "gelu tanh", "gelu erf", "relu", "swiglu" };
 
 /* ---- embedding. option: 1 with a table of positions; 2 ids as words are distributed, 4 one id:
- * many rows of dy add to the same row of dweight */
+ * many rows of dy add to the same row of dweight; 6 with positions, whose gradient is the only one
+ */
 
 static bool make_embedding(struct op_case *c)
 {
     int64_t B = c->n[0], L = c->n[1], C = c->n[2], V = c->n[3];
+    bool table = c->option & 1 || c->option == 6;
     enum dtype T = c->type, S = dtype_sums(T);
     struct tensor batch = tensor_3(NULL, T, B, L, C);
     struct operand *tokens;
@@ -108,8 +110,11 @@ static bool make_embedding(struct op_case *c)
     say(c, "%s", c->option & 4 ? " one id" : c->option & 2 ? " zipf" : "");
     ADD(c, embedding, weight, matrix(T, V, C), IN, UNUSED);
     ADD(c, embedding, dy, batch, UNUSED, IN);
-    ADD(c, embedding, dweight, matrix(S, V, C), UNUSED, ADDED);
-    if (c->option & 1) {
+    if (c->option != 6)
+        ADD(c, embedding, dweight, matrix(S, V, C), UNUSED, ADDED);
+    else
+        say(c, " no dweight");
+    if (table) {
         say(c, " positions");
         ADD(c, embedding, table, matrix(S, START + L, C), IN, UNUSED);
         ADD(c, embedding, dtable, matrix(S, START + L, C), UNUSED, ADDED);
@@ -571,26 +576,27 @@ static const int64_t bucket_tests[][CASE_SIZES] = {
 };
 
 /* ---- cross-entropy. Backward is forward with dlogits. option: 1 dlogits is logits, and scores
- * are beyond what exp can take */
+ * are beyond what exp can take; 2 the last columns are padding */
 
 static bool make_cross_entropy(struct op_case *c)
 {
-    int64_t rows = c->n[0], V = c->n[1];
+    int64_t rows = c->n[0], V = c->n[1], classes = c->option & 2 ? (V + 1) / 2 : V;
+    bool in_place = c->option & 1;
     struct operand *targets;
 
     c->args.cross_entropy.scale = c->weight = 0.7;
-    c->directions[0] = c->option == 0;
-    say(c, "%s", c->option == 0 ? "" : " dlogits=logits");
-    ADD(c, cross_entropy, logits, matrix(c->type, rows, V), IN, IN)->size =
-        c->option == 0 ? 5.0 : 100.0;
+    c->args.cross_entropy.classes = c->option & 2 ? classes : 0;
+    c->directions[0] = !in_place;
+    say(c, "%s%s", in_place ? " dlogits=logits" : "", c->option & 2 ? " padded" : "");
+    ADD(c, cross_entropy, logits, matrix(c->type, rows, V), IN, IN)->size = in_place ? 100.0 : 5.0;
     targets = ADD(c, cross_entropy, targets, vector(DTYPE_I32, rows), IN, IN);
-    targets->below = V;
+    targets->below = classes;
     targets->or_none = true;
     /* A difference of logits, which may be nothing. */
     ADD(c, cross_entropy, nll, vector(dtype_sums(c->type), rows), OUT, OUT)->least =
-        c->option == 0 ? 5.0 : 100.0;
+        in_place ? 100.0 : 5.0;
     ADD(c, cross_entropy, dlogits, matrix(c->type, rows, V), UNUSED, OUT);
-    if (c->option > 0)
+    if (in_place)
         share(c, "dlogits", "logits", 1);
     return true;
 }
@@ -604,6 +610,26 @@ static const int64_t cross_entropy_tests[][CASE_SIZES] = { { 0, 3 },    { 1, 1 }
                                                            { 9, 61 },   { 17, 257 }, { 3, 5003 },
                                                            { 2, 50304 } };
 static const int64_t cross_entropy_bench[][CASE_SIZES] = { { 256, 50257 } };
+
+/* ---- log-softmax. option: 1 shifted; 2 the last columns are padding */
+
+static bool make_log_softmax(struct op_case *c)
+{
+    int64_t rows = c->n[0], V = c->n[1], n = c->option & 2 ? (V + 1) / 2 : V;
+    enum dtype S = dtype_sums(c->type);
+
+    say(c, "%s%s", c->option & 1 ? " shifted" : "", c->option & 2 ? " padded" : "");
+    ADD(c, log_softmax, logits, matrix(c->type, rows, V), IN, UNUSED)->size = 30.0;
+    VIEW(c, log_softmax, y, 1, rows, 1, n, OUT, UNUSED)->shape.type = S;
+    if (c->option & 1)
+        VIEW(c, log_softmax, shift, 1, rows, 1, 1, IN, UNUSED)->shape.type = S;
+    return true;
+}
+
+static alibi_status log_softmax(struct device *dev, const union case_args *a)
+{
+    return dev->ops->log_softmax(dev, &a->log_softmax);
+}
 
 /* ---- optimizers. option: copy none, fp32 or bf16 */
 
@@ -738,7 +764,7 @@ static alibi_status fill(struct device *dev, const union case_args *a)
 
 /* clang-format off */
 const struct operation operations[] = {
-    { "embedding", "B L C V", 6, make_embedding, { embedding_forward, embedding_backward },
+    { "embedding", "B L C V", 7, make_embedding, { embedding_forward, embedding_backward },
       { 2e-7, 2e-6 }, .roundings = 1, TESTS(embedding_tests), BENCH(embedding_bench, 1) },
     { "linear", "rows in out", 10, make_linear, { linear_forward, linear_backward },
       { 1e-6, 1e-6 }, .roundings = 1, .blas = true, TESTS(linear_tests), BENCH(linear_bench, 1) },
@@ -763,8 +789,10 @@ const struct operation operations[] = {
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
       { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
-    { "cross_entropy", "rows V", 2, make_cross_entropy, { cross_entropy, cross_entropy },
+    { "cross_entropy", "rows V", 4, make_cross_entropy, { cross_entropy, cross_entropy },
       { 1e-6, 1e-6 }, .roundings = 1, TESTS(cross_entropy_tests), BENCH(cross_entropy_bench, 0) },
+    { "log_softmax", "rows V", 4, make_log_softmax, { log_softmax, NULL }, { 1e-6, 0 },
+      .roundings = 1, TESTS(cross_entropy_tests), BENCH(cross_entropy_bench, 0) },
     { "adamw", "count decaying", 3, make_adamw, { adamw, NULL }, { 3e-7, 0 },
       TESTS(optimizer_tests), BENCH(optimizer_bench, 0) },
     { "nesterov", "count decaying", 3, make_nesterov, { nesterov, NULL }, { 3e-7, 0 },

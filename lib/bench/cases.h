@@ -52,6 +52,7 @@ union case_args {
         struct tensor q, k; /* before their rotation into args.q and args.k; absent: not rotated */
     } attention;
     struct cross_entropy_args cross_entropy;
+    struct log_softmax_args log_softmax;
     struct adamw_args adamw;
     struct nesterov_args nesterov;
     struct {

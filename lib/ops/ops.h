@@ -39,6 +39,7 @@ struct device {
 /* How much work at a time keeps a device busy. */
 struct device_traits {
     int64_t logits;         /* of the output layer: full speed, and small beside everything else */
+    int64_t row_multiple;   /* of products whose rows vary: fewer shapes to choose kernels for */
     int64_t batch_tokens;   /* of a batch of an evaluation */
     int64_t prefill_tokens; /* of a prompt */
     int warm_up_steps;      /* until its products are tuned, before steps are timed */
@@ -128,7 +129,7 @@ typedef alibi_status copy_fn(struct device *dev, struct tensor dst, struct tenso
  *   y[b, l] = scale * weight[tokens[b, l]] + table[position],     position = start + l
  *
  * With ragged, L is 1 and the position is length[b] - 1. Backward: dweight and dtable accumulate;
- * it does not read weight and table. */
+ * it does not read weight and table. Without a table this is also how rows are gathered. */
 struct embedding_args {
     struct tensor y;      /* [B, L, C] */
     struct tensor tokens; /* I32 [B, L], each in 0..V-1 */
@@ -137,7 +138,7 @@ struct embedding_args {
     int64_t start;
     struct ragged ragged; /* forward only */
     double scale;
-    struct tensor dy, dweight, dtable; /* dweight, dtable S; dtable may be absent */
+    struct tensor dy, dweight, dtable; /* dweight, dtable S; either may be absent */
 };
 typedef alibi_status embedding_fn(struct device *dev, const struct embedding_args *a);
 
@@ -364,15 +365,33 @@ typedef alibi_status bucket_backward_fn(struct device *dev, struct tensor dweigh
 /* ---- softmax cross-entropy
  *
  *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]]
- *   dlogits = scale * (softmax - onehot) */
+ *   dlogits = scale * (softmax - onehot)
+ *
+ * Only the first `classes` columns take part. The others are padding: they may hold anything, and
+ * their gradient is 0. */
 struct cross_entropy_args {
     struct tensor nll;     /* S [rows] */
     struct tensor dlogits; /* [rows, V]; absent in evaluation; may be logits */
     struct tensor logits;  /* [rows, V] */
     struct tensor targets; /* I32 [rows]; -1: not scored (nll 0, gradient 0) */
+    int64_t classes;       /* 1..V, or 0: V */
     double scale;
 };
 typedef alibi_status cross_entropy_fn(struct device *dev, const struct cross_entropy_args *a);
+
+/* The columns of logits that take part. */
+static inline int64_t cross_entropy_classes(const struct cross_entropy_args *a)
+{
+    return a->classes > 0 ? a->classes : a->logits.shape[1];
+}
+
+/*   y[r, v] = logits[r, v] - log sum_u exp(logits[r, u]) + shift[r]         u, v = 0..n-1 */
+struct log_softmax_args {
+    struct tensor y;      /* S view [1, rows, 1, n] */
+    struct tensor logits; /* [rows, n or more]: further columns are padding */
+    struct tensor shift;  /* S view [1, rows, 1, 1]; may be absent */
+};
+typedef alibi_status log_softmax_fn(struct device *dev, const struct log_softmax_args *a);
 
 /* ---- optimizers
  *
@@ -440,6 +459,7 @@ struct ops {
     bucket_forward_fn *bucket_forward;
     bucket_backward_fn *bucket_backward;
     cross_entropy_fn *cross_entropy;
+    log_softmax_fn *log_softmax;
     adamw_fn *adamw;
     nesterov_fn *nesterov;
     sum_fn *sum, *sum_squares;

@@ -181,7 +181,8 @@ alibi_status alibi_plan_gpu(const struct alibi_config *config,
     struct ops ops = ops_ref; /* never called: planning touches no tensor */
     struct device gpu = { .ops = &ops, .state = &free_bytes };
 
-    ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has it */
+    ops.traits.logits = 1 << 29; /* as lib/ops/cuda/device.c has them */
+    ops.traits.row_multiple = 128;
     ops.memory = imagined_memory;
     ops.workspace = imagined_workspace;
     return plan_training(plan, config, training, &gpu, DTYPE_BF16, true);

@@ -1,7 +1,9 @@
-// cross_entropy.cu - loss and gradient of the output layer
+// cross_entropy.cu - loss and gradient of the output layer, and log-probabilities
 //
 //   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]]
 //   dlogits = scale * (softmax - onehot)
+//
+//   y[r, v] = logits[r, v] - log sum_u exp(logits[r, u]) + shift[r]
 //
 // A block per row. If the row fits, it is copied to shared memory once (cp.async). Then come three
 // passes: maximum, sum of exponentials, gradient. A thread reads and writes the same columns in all
@@ -21,9 +23,20 @@ template <class T> struct logit_rows {
     T *dlogits; // may be absent
     const T *logits;
     const int32_t *targets;
-    int V;
+    int V, n; // columns, and those of them that take part
     float scale;
 };
+
+// Columns v..v+N-1 of a row; those that take no part have no weight in any sum.
+template <int N, class T>
+__device__ __forceinline__ void load_logits(float (&x)[N], const T *row, int v, int n)
+{
+    load<N>(x, row + v);
+    if (N > 1 && v + N > n)
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            x[k] = v + k < n ? x[k] : -INFINITY;
+}
 
 // exp(x - max). In bf16 one fused multiply-add and ex2.approx: the error, about 2^-22 and 2^-23
 // |max|, is far below the rounding of the logits.
@@ -48,14 +61,14 @@ template <class T, int N> __device__ __forceinline__ void copy_row(T *to, const 
     __pipeline_wait_prior(0);
 }
 
-template <class T, int N> __device__ __forceinline__ float largest(const T *row, int V)
+template <class T, int N> __device__ __forceinline__ float largest(const T *row, int n)
 {
     float max = -INFINITY;
 
 #pragma unroll 4
-    for (int v = (int)threadIdx.x * N; v < V; v += THREADS * N) {
+    for (int v = (int)threadIdx.x * N; v < n; v += THREADS * N) {
         float x[N];
-        load<N>(x, row + v);
+        load_logits<N>(x, row, v, n);
 #pragma unroll
         for (int k = 0; k < N; k++)
             max = fmaxf(max, x[k]);
@@ -65,14 +78,14 @@ template <class T, int N> __device__ __forceinline__ float largest(const T *row,
 
 // Relative to the maximum: no exponential overflows, and one of them is 1.
 template <class T, int N>
-__device__ __forceinline__ float sum_of_exp(const T *row, int V, float max)
+__device__ __forceinline__ float sum_of_exp(const T *row, int n, float max)
 {
     float sum = 0.0f;
 
 #pragma unroll 2
-    for (int v = (int)threadIdx.x * N; v < V; v += THREADS * N) {
+    for (int v = (int)threadIdx.x * N; v < n; v += THREADS * N) {
         float x[N];
-        load<N>(x, row + v);
+        load_logits<N>(x, row, v, n);
 #pragma unroll
         for (int k = 0; k < N; k++)
             sum += exponential<T>(x[k], max);
@@ -81,7 +94,7 @@ __device__ __forceinline__ float sum_of_exp(const T *row, int V, float max)
 }
 
 template <class T, int N>
-__device__ __forceinline__ void gradient(T *to, const T *row, int V, float max, float sum,
+__device__ __forceinline__ void gradient(T *to, const T *row, int V, int n, float max, float sum,
                                          int target, float scale)
 {
     const float share = scale / sum;
@@ -89,7 +102,7 @@ __device__ __forceinline__ void gradient(T *to, const T *row, int V, float max, 
 #pragma unroll 2
     for (int v = (int)threadIdx.x * N; v < V; v += THREADS * N) {
         float x[N];
-        load<N>(x, row + v);
+        load_logits<N>(x, row, v, n);
 #pragma unroll
         for (int k = 0; k < N; k++)
             x[k] = share * exponential<T>(x[k], max);
@@ -133,13 +146,13 @@ __global__ void __launch_bounds__(THREADS, 2) cross_entropy_kernel(struct logit_
         copy_row<T, N>(reinterpret_cast<T *>(kept), row, a.V);
         row = reinterpret_cast<const T *>(kept);
     }
-    const float max = largest<T, N>(row, a.V);
-    const float sum = sum_of_exp<T, N>(row, a.V, max);
+    const float max = largest<T, N>(row, a.n);
+    const float sum = sum_of_exp<T, N>(row, a.n, max);
 
     if (threadIdx.x == 0)
         a.nll[r] = logf(sum) + (max - of_target);
     if (a.dlogits)
-        gradient<T, N>(a.dlogits + first, row, a.V, max, sum, target, a.scale);
+        gradient<T, N>(a.dlogits + first, row, a.V, a.n, max, sum, target, a.scale);
 }
 
 // All on-chip memory as shared memory, for two blocks.
@@ -174,6 +187,7 @@ template <class T> alibi_status run(struct context *c, const struct cross_entrop
                               .logits = (const T *)args->logits.data,
                               .targets = (const int32_t *)args->targets.data,
                               .V = (int)args->logits.shape[1],
+                              .n = (int)cross_entropy_classes(args),
                               .scale = (float)args->scale };
 
     if (count == 0)
@@ -181,6 +195,48 @@ template <class T> alibi_status run(struct context *c, const struct cross_entrop
     if (a.V % N == 0 && aligned(a.dlogits, a.logits))
         return fit<T, N>(c, a, count);
     return fit<T, 1>(c, a, count);
+}
+
+// ---- log-probabilities: the same passes; the last one writes fp32 numbers at any distance
+
+template <class T> struct log_rows {
+    float *y;
+    const T *logits;
+    const float *shift; // may be absent
+    int64_t y_row, shift_row;
+    int V, n;
+};
+
+template <class T, int N>
+__global__ void __launch_bounds__(THREADS) log_softmax_kernel(struct log_rows<T> a)
+{
+    const int64_t r = blockIdx.x;
+    const T *row = a.logits + r * a.V;
+    const float max = largest<T, N>(row, a.n);
+    const float sum = sum_of_exp<T, N>(row, a.n, max);
+    const float add = (a.shift ? a.shift[r * a.shift_row] : 0.0f) - logf(sum);
+    float *y = a.y + r * a.y_row;
+
+    for (int v = (int)threadIdx.x; v < a.n; v += THREADS)
+        y[v] = (to_float(row[v]) - max) + add;
+}
+
+template <class T> alibi_status run_log(struct context *c, const struct log_softmax_args *args)
+{
+    constexpr int N = pack<T>::N;
+    const log_rows<T> a = { .y = (float *)args->y.data,
+                            .logits = (const T *)args->logits.data,
+                            .shift = (const float *)args->shift.data,
+                            .y_row = args->y.stride[1],
+                            .shift_row = args->shift.stride[1],
+                            .V = (int)args->logits.shape[1],
+                            .n = (int)args->y.shape[3] };
+    const bool vector = a.V % N == 0 && aligned(a.logits);
+
+    if (tensor_count(args->y) == 0)
+        return ALIBI_OK;
+    return launch(c, "log-softmax", vector ? log_softmax_kernel<T, N> : log_softmax_kernel<T, 1>,
+                  dim3((unsigned)args->y.shape[1]), dim3(THREADS), 0, a);
 }
 
 } // namespace
@@ -191,4 +247,12 @@ alibi_status cuda_cross_entropy(struct device *dev, const struct cross_entropy_a
 
     cuda_part(c, "cross-entropy");
     DISPATCH(a->logits.type, T, return run<T>(c, a));
+}
+
+alibi_status cuda_log_softmax(struct device *dev, const struct log_softmax_args *a)
+{
+    struct context *c = cuda_of(dev);
+
+    cuda_part(c, "log-softmax");
+    DISPATCH(a->logits.type, T, return run_log<T>(c, a));
 }

@@ -176,6 +176,7 @@ cache_append_fn cuda_cache_append;
 bucket_forward_fn cuda_bucket_forward;
 bucket_backward_fn cuda_bucket_backward;
 cross_entropy_fn cuda_cross_entropy;
+log_softmax_fn cuda_log_softmax;
 adamw_fn cuda_adamw;
 nesterov_fn cuda_nesterov;
 sum_fn cuda_sum, cuda_sum_squares;

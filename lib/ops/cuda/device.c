@@ -445,6 +445,7 @@ void alibi_cuda_autotune(struct device *dev, int after, double flops, int *tuned
 const struct ops cuda_ops = {
     .name = "cuda",
     .traits = { .logits = 1 << 29,
+                .row_multiple = 128,
                 .batch_tokens = 32768,
                 .prefill_tokens = 4096,
                 .warm_up_steps = 8, /* the autotuner tries products within these */
@@ -481,6 +482,7 @@ const struct ops cuda_ops = {
     .bucket_forward = cuda_bucket_forward,
     .bucket_backward = cuda_bucket_backward,
     .cross_entropy = cuda_cross_entropy,
+    .log_softmax = cuda_log_softmax,
     .adamw = cuda_adamw,
     .nesterov = cuda_nesterov,
     .sum_squares = cuda_sum_squares,

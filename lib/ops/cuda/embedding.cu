@@ -324,7 +324,8 @@ template <class T> alibi_status run_backward(struct context *c, const struct emb
 {
     if (tensor_count(a->dy) == 0)
         return ALIBI_OK;
-    TRY_RETURN(add_to_weight<T>(c, a->dweight, a->dy, a->tokens, a->scale));
+    if (a->dweight.data)
+        TRY_RETURN(add_to_weight<T>(c, a->dweight, a->dy, a->tokens, a->scale));
     return a->dtable.data ? add_to_table<T>(c, a->dtable, a->dy, a->start) : ALIBI_OK;
 }
 

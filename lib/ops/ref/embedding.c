@@ -27,12 +27,12 @@ alibi_status ref_embedding_forward(struct device *dev, const struct embedding_ar
 alibi_status ref_embedding_backward(struct device *dev, const struct embedding_args *a)
 {
     int64_t B = a->dy.shape[0], L = a->dy.shape[1], C = a->dy.shape[2];
-    int64_t count = tensor_count(a->dweight);
+    int64_t count = present(a->dweight) ? tensor_count(a->dweight) : 0;
     double *sum = NULL;
 
     (void)dev;
     TRY_RETURN(NEW_ZERO_ARRAY(&sum, count, "sums of the embedding's gradient"));
-    for (int64_t row = 0; row < B * L; row++)
+    for (int64_t row = 0; count > 0 && row < B * L; row++)
         for (int64_t c = 0; c < C; c++)
             sum[get_index(a->tokens, row) * C + c] += get(a->dy, row * C + c);
     for (int64_t i = 0; i < count; i++)

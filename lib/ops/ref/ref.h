@@ -89,6 +89,7 @@ cache_append_fn ref_cache_append;
 bucket_forward_fn ref_bucket_forward;
 bucket_backward_fn ref_bucket_backward;
 cross_entropy_fn ref_cross_entropy;
+log_softmax_fn ref_log_softmax;
 adamw_fn ref_adamw;
 nesterov_fn ref_nesterov;
 sum_fn ref_sum, ref_sum_squares;

@@ -4,6 +4,7 @@
 const struct ops ops_ref = {
     .name = "ref",
     .traits = { .logits = 1 << 24,
+                .row_multiple = 1,
                 .batch_tokens = 8192,
                 .prefill_tokens = 512,
                 .warm_up_steps = 2,
@@ -39,6 +40,7 @@ const struct ops ops_ref = {
     .bucket_forward = ref_bucket_forward,
     .bucket_backward = ref_bucket_backward,
     .cross_entropy = ref_cross_entropy,
+    .log_softmax = ref_log_softmax,
     .adamw = ref_adamw,
     .nesterov = ref_nesterov,
     .sum_squares = ref_sum_squares,

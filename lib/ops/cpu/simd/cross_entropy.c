@@ -1,6 +1,7 @@
-/* cross_entropy.c
+/* cross_entropy.c - cross-entropy, and log-probabilities
  *
  *   nll = log sum_v exp(x_v) - x_target,   dlogits = scale * (softmax - onehot)
+ *   y_v = x_v - log sum_u exp(x_u) + shift
  *
  * One pass finds the maximum and the sum, one writes the gradient. The first goes block by block,
  * so that a block is in the first-level cache when its exponentials are taken; what was summed
@@ -67,23 +68,25 @@ static void write_gradient(float *out, const float *x, int64_t V, struct softmax
     out[target] -= scale;
 }
 
-static float run_row(float *out, const float *x, int64_t V, int64_t target, float scale)
+/* n of the V columns take part. */
+static float run_row(float *out, const float *x, int64_t n, int64_t V, int64_t target, float scale)
 {
-    if (target < 0) {
-        for (int64_t v = 0; out && v < V; v++)
-            out[v] = 0.0f;
-        return 0.0f;
+    float nll = 0.0f;
+
+    if (target >= 0) {
+        struct softmax s = softmax_of(x, n);
+        nll = (float)(log(s.sum) + ((double)s.max - (double)x[target]));
+        if (out)
+            write_gradient(out, x, n, s, target, scale);
     }
-    struct softmax s = softmax_of(x, V);
-    float nll = (float)(log(s.sum) + ((double)s.max - (double)x[target]));
-    if (out)
-        write_gradient(out, x, V, s, target, scale);
+    for (int64_t v = target < 0 ? 0 : n; out && v < V; v++)
+        out[v] = 0.0f;
     return nll;
 }
 
 alibi_status SIMD(cross_entropy)(struct device *dev, const struct cross_entropy_args *a)
 {
-    int64_t rows = a->logits.shape[0], V = a->logits.shape[1];
+    int64_t rows = a->logits.shape[0], V = a->logits.shape[1], n = cross_entropy_classes(a);
     const int32_t *target = a->targets.data;
     const float *in = a->logits.data;
     float *nll = a->nll.data, *out = a->dlogits.data;
@@ -92,6 +95,27 @@ alibi_status SIMD(cross_entropy)(struct device *dev, const struct cross_entropy_
         return ref_cross_entropy(dev, a);
 #pragma omp parallel for if (rows * V >= CPU_PARALLEL_MIN)
     for (int64_t r = 0; r < rows; r++)
-        nll[r] = run_row(out ? out + r * V : NULL, in + r * V, V, target[r], (float)a->scale);
+        nll[r] = run_row(out ? out + r * V : NULL, in + r * V, n, V, target[r], (float)a->scale);
+    return ALIBI_OK;
+}
+
+alibi_status SIMD(log_softmax)(struct device *dev, const struct log_softmax_args *a)
+{
+    int64_t rows = a->y.shape[1], n = a->y.shape[3], V = a->logits.shape[1];
+    const float *in = a->logits.data, *shift = a->shift.data;
+    float *out = a->y.data;
+
+    if (a->logits.type != DTYPE_F32)
+        return ref_log_softmax(dev, a);
+#pragma omp parallel for if (rows * n >= CPU_PARALLEL_MIN)
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = in + r * V;
+        float *y = out + r * a->y.stride[1];
+        struct softmax s = softmax_of(x, n);
+        double less = (double)s.max + log(s.sum);
+        double add = (shift ? (double)shift[r * a->shift.stride[1]] : 0.0) - less;
+        for (int64_t v = 0; v < n; v++)
+            y[v] = (float)((double)x[v] + add);
+    }
     return ALIBI_OK;
 }

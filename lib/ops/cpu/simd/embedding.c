@@ -53,7 +53,8 @@ alibi_status SIMD(embedding_backward)(struct device *dev, const struct embedding
     for (int64_t c = 0; c < C; c += COLUMNS) {
         int64_t width = C - c < COLUMNS ? C - c : COLUMNS;
         for (int64_t r = 0; r < rows; r++) {
-            add_scaled(dweight + token[r] * C + c, dy + r * C + c, (float)a->scale, width);
+            if (dweight)
+                add_scaled(dweight + token[r] * C + c, dy + r * C + c, (float)a->scale, width);
             if (dtable)
                 add_scaled(dtable + (a->start + r % L) * C + c, dy + r * C + c, 1.0f, width);
         }

@@ -31,6 +31,7 @@ rotary_fn SIMD(rotary);
 attention_fn SIMD(attention_forward), SIMD(attention_backward);
 attention_norms_fn SIMD(attention_norms);
 cross_entropy_fn SIMD(cross_entropy);
+log_softmax_fn SIMD(log_softmax);
 adamw_fn SIMD(adamw);
 nesterov_fn SIMD(nesterov);
 sum_fn SIMD(sum), SIMD(sum_squares);

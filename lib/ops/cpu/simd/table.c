@@ -20,6 +20,7 @@ void SIMD(override)(struct ops *ops)
     ops->cache_append = SIMD(cache_append);
     ops->rotary = SIMD(rotary);
     ops->cross_entropy = SIMD(cross_entropy);
+    ops->log_softmax = SIMD(log_softmax);
     ops->adamw = SIMD(adamw);
     ops->nesterov = SIMD(nesterov);
     ops->sum_squares = SIMD(sum_squares);
