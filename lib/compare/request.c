@@ -339,17 +339,13 @@ out:
 /* One seed is that of training, so that --seed beside the recipe has an effect. */
 static alibi_status write_recipe(const struct request *r, const char *path)
 {
-    alibi_status status;
-    struct text json = { 0 };
     struct request asked = *r;
+    struct alibi_option_group groups[GROUPS];
 
     if (asked.compare.seeds.count == 1)
         asked.compare.seeds.count = 0;
-    TRY(format_recipe(&asked, &r->asked, &json));
-    TRY(file_replace(path, json.data, json.length));
-out:
-    text_free(&json);
-    return status;
+    recipe_groups(groups, &asked, &asked.asked);
+    return alibi_options_write(groups, r->builtin.bytes > 0 ? GROUPS : TEXT, path);
 }
 
 /* The counts of a text, as results.json has them too. */

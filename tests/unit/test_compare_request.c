@@ -154,6 +154,7 @@ static void derived_options_are_not_frozen_in_the_recipe(void **state)
 
     (void)state;
     assert_ok(run(&s, dir, &r));
+    assert_int_equal(recipe_value(dir, "recipe.json", "recipe"), 1); /* its version */
     for (int i = 0; i < 4; i++) {
         assert_int_equal(recipe_value(dir, "recipe.json", derived[i]), 0);
         assert_int_equal(recipe_value(dir, "alibi/recipe.json", derived[i]), 0);
