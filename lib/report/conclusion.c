@@ -1,10 +1,8 @@
 /* conclusion.c - the results in sentences
  *
- * One rule for every method and every pair of values a and b, which are mean losses in nats:
- *
- *   d = a - b, paired part by part of the text (alibi_eval_difference) and seed by seed
- *   error^2 = (error of the text)^2 + sd^2 / S       sd: of d over the S seeds, if S > 1
- *   |d| <= 2 error, or |d| < 0.005:  no measurable change; otherwise perplexity is exp(d) times b's
+ * One rule for every method and every pair of values, that of change_between(). A change of less
+ * than 0.005 nats is not worth a sentence, however sure. Otherwise perplexity is exp(d) times the
+ * other, and ± is one standard error, as everywhere.
  *
  * `home` is the longest test length up to the training length, or the shortest of all. `far` is the
  * longest length past it at which some method has a finite value. A method that has learned nothing
@@ -15,56 +13,25 @@
 
 #include "report/parts.h"
 
-/* A value against another: d of the rule above and its error. NaN: one of them is missing. */
-struct change {
-    double d, error;
-    bool differs;
-};
-
-static struct change change_of(double d, double error)
-{
-    return (struct change){ d, error, fabs(d) >= 0.005 && fabs(d) > 2 * error };
-}
-
-/* One seed. An infinite perplexity is above every other; without parts the errors of the two are
- * taken as independent, which can only hide a difference. */
-static void compare_seed(const struct alibi_eval_result *a, const struct alibi_eval_result *b,
-                         double *d, double *error)
-{
-    if (alibi_eval_difference(a, b, d, error))
-        return;
-    *d = isinf(a->ppl) && !isinf(b->ppl) ? INFINITY : a->nll - b->nll;
-    *error = hypot(isfinite(a->standard_error) ? a->standard_error : 0,
-                   isfinite(b->standard_error) ? b->standard_error : 0);
-}
-
 /* Method m at a length against another method at another length. */
 static struct change compare(const struct view *v, int m, int64_t length, int other,
                              int64_t other_length)
 {
     const struct alibi_compare_method *method = v->result->method;
-    double mean = 0, squares = 0, errors = 0;
+    const struct alibi_eval_result *a[ALIBI_LIST_MAX], *b[ALIBI_LIST_MAX];
     int seeds = 0;
 
-    for (int k = 0; k < method[m].seeds && k < method[other].seeds; k++) {
-        const struct alibi_eval_result *a = view_seed(v, m, k, length);
-        const struct alibi_eval_result *b = view_seed(v, other, k, other_length);
-        double d, error, step;
-
-        if (a == NULL || b == NULL)
-            continue;
-        compare_seed(a, b, &d, &error);
-        if (isinf(d)) /* a perplexity that overflowed */
-            return change_of(d, 0);
-        step = d - mean;
-        mean += step / ++seeds;
-        squares += step * (d - mean);
-        errors += error;
+    for (; seeds < method[m].seeds && seeds < method[other].seeds && seeds < ALIBI_LIST_MAX;
+         seeds++) {
+        a[seeds] = view_seed(v, m, seeds, length);
+        b[seeds] = view_seed(v, other, seeds, other_length);
     }
-    if (seeds == 0)
-        return change_of(NAN, NAN);
-    return change_of(mean,
-                     hypot(errors / seeds, seeds > 1 ? sqrt(squares / (seeds - 1) / seeds) : 0));
+    return change_between(a, b, seeds, 0);
+}
+
+static bool differs(struct change c)
+{
+    return c.outcome >= CHANGE_IN_THESE_SEEDS && fabs(c.d) >= 0.005;
 }
 
 /* ---- lengths and values */
@@ -87,33 +54,47 @@ static int64_t far_length(const struct view *v, int method, int64_t home)
 
 /* ---- numbers in words */
 
-/* "6.0 ± 0.4%": as many decimals as the error has digits. */
-static void append_percent(struct text *out, double percent, double error)
+/* "6.0 ± 0.4": as many decimals as the error has digits. */
+static void append_real(struct text *out, double value, double error)
 {
     int decimals = error < 0.095 ? 2 : error < 9.5 ? 1 : 0;
 
-    text_append(out, "%s ± %s%%", show_real(percent, decimals).text,
-                show_real(error, decimals).text);
+    text_append(out, "%s ± %s", show_real(value, decimals).text, show_error(error, decimals).text);
 }
 
-/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high", "no measurable change" */
+/* " in both seeds", where that is all that is known. */
+static void append_seeds(struct text *out, struct change c)
+{
+    if (c.outcome != CHANGE_IN_THESE_SEEDS || c.seeds < 2)
+        return;
+    if (c.seeds == 2)
+        text_append(out, " in both seeds");
+    else
+        text_append(out, " in all %d seeds", c.seeds);
+}
+
+/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high in both seeds", "no measurable change" */
 static void append_change(struct text *out, struct change c)
 {
     double ratio = exp(c.d), error = ratio * c.error;
 
-    if (!c.differs) {
+    if (!differs(c)) {
         text_append(out, "no measurable change");
-    } else if (isinf(ratio)) {
+        return;
+    }
+    if (isinf(ratio)) {
         text_append(out, "no longer finite");
     } else if (ratio >= 10) {
-        text_append(out, "%s ± %s times as high", show_count(ratio).text, show_count(error).text);
+        text_append(out, "%s ± %s times as high", show_count(ratio).text,
+                    show_error(error, 0).text);
     } else if (ratio >= 2) {
-        text_append(out, "%s ± %s times as high", show_real(ratio, error < 0.095 ? 2 : 1).text,
-                    show_real(error, error < 0.095 ? 2 : 1).text);
+        append_real(out, ratio, error);
+        text_append(out, " times as high");
     } else {
-        append_percent(out, 100 * fabs(ratio - 1), 100 * error);
-        text_append(out, ratio < 1 ? " lower" : " higher");
+        append_real(out, 100 * fabs(ratio - 1), 100 * error);
+        text_append(out, "%% %s", ratio < 1 ? "lower" : "higher");
     }
+    append_seeds(out, c);
 }
 
 /* ---- headline: the change of every method from home to far */
@@ -155,7 +136,7 @@ static void append_changes(struct text *out, const struct view *v, const struct 
     bool open = false; /* the last name still lacks its words: the next method has the same */
 
     for (int i = 0; i < count; i++) {
-        bool same = i + 1 < count && !ranked[i].change.differs && !ranked[i + 1].change.differs;
+        bool same = i + 1 < count && !differs(ranked[i].change) && !differs(ranked[i + 1].change);
 
         text_append(out, "%s%s",
                     i == 0          ? ""
@@ -178,7 +159,7 @@ static bool alike_everywhere(const struct view *v)
         for (int a = 0; a < v->methods; a++)
             for (int b = a + 1; b < v->methods; b++)
                 if (!v->ignorant[a] && !v->ignorant[b] &&
-                    compare(v, a, v->length[i], b, v->length[i]).differs)
+                    differs(compare(v, a, v->length[i], b, v->length[i])))
                     return false;
     return true;
 }
@@ -195,10 +176,12 @@ static void append_best(struct text *out, const struct view *v, int64_t length, 
     first = show_ppl(view_ppl(v, best, length));
     next = show_ppl(view_ppl(v, second, length));
     c = compare(v, best, length, second, length);
-    if (c.differs) {
+    if (differs(c)) {
         text_append(out, "%s %s has the lowest perplexity, %s, ", where, v->name[best], first.text);
-        append_percent(out, 100 * (1 - exp(c.d)), 100 * exp(c.d) * c.error);
-        text_append(out, " below the next, %s with %s.", v->name[second], next.text);
+        append_real(out, 100 * (1 - exp(c.d)), 100 * exp(c.d) * c.error);
+        text_append(out, "%% below the next, %s with %s", v->name[second], next.text);
+        append_seeds(out, c);
+        text_append(out, ".");
     } else {
         text_append(out, "%s the two lowest, %s with %s and %s with %s, are within error.", where,
                     v->name[best], first.text, v->name[second], next.text);
@@ -303,6 +286,29 @@ static void append_sliding(struct text *out, const struct view *v, int64_t home,
     append_changes(out, &sliding, ranked, count);
 }
 
+/* Whether a sentence says "in both seeds". */
+static bool only_these_seeds(const struct view *v, int64_t home, int64_t far)
+{
+    const struct view views[] = { *v, view_of(v, ALIBI_SLIDING), view_of(v, ALIBI_STREAM) };
+    bool any = false;
+
+    for (int i = 0; i < 3; i++) {
+        const struct view *w = &views[i];
+        int64_t length = w->protocol == ALIBI_STREAM && w->lengths > 0 ? w->length[0] : far;
+        int best = view_best(w, length, -1), second = view_best(w, length, best);
+        struct ranked ranked[ALIBI_LIST_MAX];
+        int count = rank_changes(ranked, w, home, far);
+
+        for (int k = 0; k < count; k++)
+            any |= differs(ranked[k].change) && ranked[k].change.outcome == CHANGE_IN_THESE_SEEDS;
+        if (second >= 0) {
+            struct change c = compare(w, best, length, second, length);
+            any |= differs(c) && c.outcome == CHANGE_IN_THESE_SEEDS;
+        }
+    }
+    return any;
+}
+
 void append_detail(struct text *out, const struct view *v)
 {
     struct view stream = view_of(v, ALIBI_STREAM);
@@ -336,6 +342,12 @@ void append_detail(struct text *out, const struct view *v)
         text_append(out, " ± is one standard error, of the text and of %d seeds.", v->seeds);
     else
         text_append(out, " ± is one standard error of the text; another seed may differ by more.");
+    if (v->seeds > 1 && only_these_seeds(v, home, far > 0 ? far : home))
+        text_append(
+            out,
+            " A change \"in %s\" was measured on every model, but so few seeds do not prove "
+            "it for the method: add --seeds.",
+            v->seeds == 2 ? "both seeds" : "all seeds");
 }
 
 /* ---- origin */

@@ -281,7 +281,7 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
     snprintf(title, sizeof title,
              "alibi compare: trained at %lld tokens, tested at growing lengths",
              (long long)v.train_length);
-    snprintf(caption, sizeof caption, "Lower is better. Bands are ± 2 standard errors%s.",
+    snprintf(caption, sizeof caption, "Lower is better. Bands are ± one standard error%s.",
              v.seeds > 1 ? " of the text and of the seeds" : " of the text");
     append_head(out, &v, title, t->refresh);
     TRY_RETURN(append_lead(out, &v, t));

@@ -27,20 +27,19 @@ static void append_row_name(struct text *out, const struct view *v, int method)
     text_append(out, "</th>");
 }
 
-/* `error` is of the loss; NaN: not shown. */
-static void append_ppl(struct text *out, const struct view *v, int method, int64_t length,
-                       double error)
+static void append_ppl(struct text *out, const struct view *v, int method, int64_t length)
 {
     bool best = view_best(v, length, -1) == method;
     double ppl = view_ppl(v, method, length);
-    struct shown spread = show_spread(ppl, error);
+    struct shown error = show_ppl_error(ppl, view_error(v, method, length));
 
     text_append(out, best ? "<td%s><strong>%s</strong>" : "<td%s>%s", trained_class(v, length),
                 show_ppl(ppl).text);
-    text_append(out, spread.text[0] != '\0' ? "<small>%s</small></td>" : "%s</td>", spread.text);
+    text_append(out, error.text[0] != '\0' ? "<small>%s</small></td>" : "%s</td>",
+                escape(error.text).text);
 }
 
-/* Methods down, lengths across, two standard errors below each value. */
+/* Methods down, lengths across, the standard error below each value. */
 void html_perplexity_table(struct text *out, const struct view *v)
 {
     bool ignorant = false;
@@ -52,9 +51,10 @@ void html_perplexity_table(struct text *out, const struct view *v)
                 "aria-label=\"Perplexity by test length\" tabindex=\"0\">\n"
                 "<table class=\"data\">\n"
                 "<caption><div><b>Perplexity by test length in tokens.</b> "
-                "<span>The lowest of each column is bold; ± is two standard errors.%s</span>"
+                "<span>The lowest of each column is bold; ± is one standard error%s.%s</span>"
                 "</div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>",
+                v->seeds > 1 ? ", of the text and of the seeds" : " of the text",
                 ignorant ? " † has learned nothing: it is no better than token frequencies." : "");
     for (int i = 0; i < v->lengths; i++)
         text_append(out, "<th scope=\"col\"%s>%lld%s</th>", trained_class(v, v->length[i]),
@@ -63,11 +63,8 @@ void html_perplexity_table(struct text *out, const struct view *v)
     text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < v->methods; m++) {
         append_row_name(out, v, m);
-        for (int i = 0; i < v->lengths; i++) {
-            struct alibi_eval_result e = view_mean(v, m, v->length[i]);
-
-            append_ppl(out, v, m, v->length[i], e.tokens > 0 ? 2 * e.standard_error : NAN);
-        }
+        for (int i = 0; i < v->lengths; i++)
+            append_ppl(out, v, m, v->length[i]);
         text_append(out, "</tr>\n");
     }
     text_append(out, "</tbody>\n</table>\n</div>\n");
@@ -83,26 +80,21 @@ void html_stream_table(struct text *out, const struct view *stream)
                 "<caption><div><b>As one stream of %lld tokens.</b> <span>Tiles are the share of "
                 "attention that was computed; a dash means that a method cannot stream. The "
                 "second column has the same tokens, one contiguous passage, in windows of the "
-                "training length.</span></div></caption>\n"
+                "training length. ± is one standard error%s.</span></div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>"
                 "<th scope=\"col\">perplexity<small>as a stream</small></th>"
                 "<th scope=\"col\">perplexity<small>in windows of %lld</small></th>"
-                "<th scope=\"col\">tiles<small>computed</small></th>"
-                "<th scope=\"col\">attention<small>seconds</small></th>"
-                "<th scope=\"col\">all<small>seconds</small></th>"
-                "<th scope=\"col\">tokens<small>per second</small></th></tr></thead>\n<tbody>\n",
-                (long long)stream->length[0], (long long)stream->train_length);
+                "<th scope=\"col\">tiles<small>computed</small></th></tr></thead>\n<tbody>\n",
+                (long long)stream->length[0],
+                stream->seeds > 1 ? ", of the text and of the seeds" : " of the text",
+                (long long)stream->train_length);
     for (int m = 0; m < stream->methods; m++) {
         struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);
 
-        if (e.tokens == 0)
-            e.tiles_used = e.attention_seconds = e.seconds = e.tokens_per_s = NAN;
         append_row_name(out, stream, m);
-        append_ppl(out, stream, m, stream->length[0], NAN);
-        text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-                    show_ppl(view_ppl(&passage, m, stream->train_length)).text,
-                    show_share(e.tiles_used).text, show_real(e.attention_seconds, 2).text,
-                    show_real(e.seconds, 2).text, show_count(e.tokens_per_s).text);
+        append_ppl(out, stream, m, stream->length[0]);
+        append_ppl(out, &passage, m, stream->train_length);
+        text_append(out, "<td>%s</td></tr>\n", show_share(e.tokens > 0 ? e.tiles_used : NAN).text);
     }
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }
@@ -119,7 +111,6 @@ static void append_measures(struct text *out, const struct alibi_eval_result *e,
         show_ppl(e->word_ppl),
         show_real(e->bits_per_byte, 4),
         show_count((double)e->tokens),
-        show_count(e->tokens_per_s),
         show_bytes((double)e->peak_bytes),
     };
 
@@ -145,7 +136,7 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
                     (long long)v->length[i]);
         if (e.tokens > 0)
             append_measures(out, &e, view_ppl(&sliding, method, v->length[i]));
-        for (int k = 0; e.tokens == 0 && k < 9; k++)
+        for (int k = 0; e.tokens == 0 && k < 8; k++)
             text_append(out, "<td>" NO_VALUE "</td>");
         text_append(out, "</tr>\n");
     }
@@ -154,22 +145,20 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
 
 void html_full_table(struct text *out, const struct view *v)
 {
-    text_append(out,
-                "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" "
-                "tabindex=\"0\">\n<table class=\"data\">\n"
-                "<caption><div><b>Every measurement.</b> <span>The error is the standard error "
-                "of the loss, over the text and the seeds; a dash means that a method is not "
-                "defined there or that nothing was measured.</span></div></caption>\n"
-                "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">length</th>"
-                "<th scope=\"col\">perplexity<small>per token</small></th>"
-                "<th scope=\"col\">perplexity<small>sliding window</small></th>"
-                "<th scope=\"col\">loss<small>nats per token</small></th>"
-                "<th scope=\"col\">± error</th>"
-                "<th scope=\"col\">perplexity<small>per word</small></th>"
-                "<th scope=\"col\">bits<small>per byte</small></th>"
-                "<th scope=\"col\">tokens<small>scored</small></th>"
-                "<th scope=\"col\">tokens<small>per second</small></th>"
-                "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n");
+    text_append(out, "<div class=\"scroll\" role=\"region\" aria-label=\"Every measurement\" "
+                     "tabindex=\"0\">\n<table class=\"data\">\n"
+                     "<caption><div><b>Every measurement.</b> <span>± is one standard error of "
+                     "the loss, of the text and of the seeds; a dash means that a method is not "
+                     "defined there or that nothing was measured.</span></div></caption>\n"
+                     "<thead><tr><th scope=\"col\">method</th><th scope=\"col\">length</th>"
+                     "<th scope=\"col\">perplexity<small>per token</small></th>"
+                     "<th scope=\"col\">perplexity<small>sliding window</small></th>"
+                     "<th scope=\"col\">loss<small>nats per token</small></th>"
+                     "<th scope=\"col\">±</th>"
+                     "<th scope=\"col\">perplexity<small>per word</small></th>"
+                     "<th scope=\"col\">bits<small>per byte</small></th>"
+                     "<th scope=\"col\">tokens<small>scored</small></th>"
+                     "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n");
     for (int m = 0; m < v->methods && v->lengths > 0; m++)
         append_method_rows(out, v, m);
     text_append(out, "</table>\n</div>\n");
@@ -182,23 +171,19 @@ void html_cost_table(struct text *out, const struct view *v)
     text_append(out,
                 "<div class=\"scroll\" role=\"region\" aria-label=\"Cost of training\" "
                 "tabindex=\"0\">\n<table class=\"data narrow\">\n"
-                "<caption><div><b>Cost of training.</b> <span>One measurement each%s; speeds "
-                "within a few percent of each other are equal. The peak of memory includes "
-                "evaluation.</span></div></caption>\n"
+                "<caption><div><b>Cost of training.</b> <span>The peak of memory includes "
+                "evaluation. Speed is not shown: whatever else the machine did counts in it. "
+                "Measure it with <code>alibi bench train --methods</code>, where the steps of the "
+                "methods alternate.</span></div></caption>\n"
                 "<thead><tr><th scope=\"col\">method</th>"
                 "<th scope=\"col\">parameters</th>"
-                "<th scope=\"col\">time<small>seconds</small></th>"
-                "<th scope=\"col\">tokens<small>per second</small></th>"
-                "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n<tbody>\n",
-                v->seeds > 1 ? " per seed, shown as means" : "");
+                "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n<tbody>\n");
     for (int m = 0; m < v->methods; m++) {
         struct cost c = view_cost(v, m);
 
         append_row_name(out, v, m);
-        text_append(out, "<td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-                    show_count(c.parameters).text,
-                    show_real(c.seconds > 0 ? c.seconds : NAN, 1).text,
-                    show_count(c.tokens_per_s).text, show_bytes(c.peak_bytes).text);
+        text_append(out, "<td>%s</td><td>%s</td></tr>\n", show_count(c.parameters).text,
+                    show_bytes(c.peak_bytes).text);
     }
     text_append(out, "</tbody>\n</table>\n</div>\n");
 }

@@ -19,12 +19,16 @@ struct shown {
 
 #define NO_VALUE "–"
 
-struct shown show_ppl(double value);                 /* 3.213, 41.2, 406, 1.2e+05, ∞ */
-struct shown show_spread(double ppl, double spread); /* ±0.012; "" if there is none */
-struct shown show_real(double value, int decimals);  /* fewer decimals from 1000 up */
-struct shown show_count(double value);               /* 950, 12.3K, 1.80M */
-struct shown show_bytes(double value);               /* 83.2 MiB */
-struct shown show_share(double value);               /* of 1: 24%, 0.3% */
+struct shown show_ppl(double value);                /* 3.213, 41.2, 406, 1.2e+05, ∞ */
+struct shown show_real(double value, int decimals); /* fewer decimals from 1000 up */
+/* An error: 0.4, 12.3K. One that rounds to 0 is not exact: <0.05. */
+struct shown show_error(double value, int decimals);
+/* The same after a perplexity, from the error of its logarithm: ±0.012; "" if it is not known. In
+ * every table, figure and sentence ± is one standard error, of the text and of the seeds. */
+struct shown show_ppl_error(double ppl, double error);
+struct shown show_count(double value); /* 950, 12.3K, 1.80M */
+struct shown show_bytes(double value); /* 83.2 MiB */
+struct shown show_share(double value); /* of 1: 24%, 0.3% */
 /* 0, 0.5, 2048, 20K; with enough digits to differ from value + step, unless step is 0. */
 struct shown show_tick(double value, double step);
 
@@ -79,6 +83,7 @@ struct chart {
     const char *title, *x_label, *y_label;
     bool log_x, log_y;      /* a logarithmic x axis counts tokens: its ticks are powers of two */
     bool plain;             /* without markers: the points are many */
+    bool range;             /* low and high are a range, and no errors */
     double y_limit;         /* y ends here and curves beyond are clipped; 0: no limit */
     double y_least, y_most; /* y covers these too, so that two charts share a scale; 0: not given */
     double mark_x;          /* a vertical line, such as the training length; NaN: none */
@@ -213,6 +218,8 @@ const struct alibi_eval_result *view_seed(const struct view *v, int method, int 
 struct alibi_eval_result view_mean(const struct view *v, int method, int64_t length);
 double view_ppl(const struct view *v, int method, int64_t length); /* NaN if there is none */
 
+double view_error(const struct view *v, int method, int64_t length); /* that standard_error */
+
 /* The standard deviation of the loss over the seeds; NaN with fewer than two. */
 double view_spread(const struct view *v, int method, int64_t length);
 
@@ -245,7 +252,7 @@ struct curves {
 
 /* One curve per method: its perplexity by length; its loss by position in windows of one length;
  * its loss by step of the training, or by the step of a validation, mean over the seeds. Bands are
- * two standard errors, or, by step, the range of the seeds. mem_free. */
+ * one standard error, or, by step, the range of the seeds. mem_free. */
 alibi_status curves_by_length(struct curves **out, const struct view *v);
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
 alibi_status curves_by_step(struct curves **out, const struct view *v,

@@ -167,14 +167,17 @@ static void append_point(struct text *out, const struct figure *f, int series, i
     double place = axis_place(&f->y, s->y[i]);
     struct shown x = show_tick(round(s->x[i]), 0), y = show_ppl(s->y[i]), error = { "" };
 
-    if (has_bounds(f, s, i))
-        error = show_spread(s->y[i], (s->high[i] - s->low[i]) / (2 * s->y[i]));
+    if (has_bounds(f, s, i) && f->chart->range)
+        snprintf(error.text, sizeof error.text, "(%.12s to %.12s)", show_ppl(s->low[i]).text,
+                 show_ppl(s->high[i]).text);
+    else if (has_bounds(f, s, i))
+        error = show_ppl_error(s->y[i], (s->high[i] - s->low[i]) / (2 * s->y[i]));
     text_append(out,
                 "<svg class=\"point\" overflow=\"visible\" x=\"%.2f%%\" y=\"%.1f\" data-x=\"%s\" "
                 "data-y=\"%s\" data-error=\"%s\"><title>%s: %s%s%s at %s</title>",
                 100 * axis_place(&f->x, s->x[i]), f->height * (1 - fmin(fmax(place, 0), 1)), x.text,
-                y.text, error.text, escape(s->name).text, y.text, error.text[0] != '\0' ? " " : "",
-                error.text, x.text);
+                y.text, escape(error.text).text, escape(s->name).text, y.text,
+                error.text[0] != '\0' ? " " : "", escape(error.text).text, x.text);
     if (place >= 0 && place <= 1 && !f->chart->plain)
         text_append(out, "<path d=\"%s\"/>", look_of(s->look)->marker);
     text_append(out, "</svg>\n");

@@ -6,6 +6,35 @@
 
 #include "base/base.h"
 
+/* ---- whether two measured losses differ (change.c) */
+
+enum change_outcome {
+    CHANGE_UNKNOWN,   /* a value is missing, or not a number */
+    CHANGE_NOT_SHOWN, /* within error */
+    /* Every seed shows it on this text, in the same direction, but so few seeds do not prove it for
+     * another one: two that differ at random agree in half of all cases. One seed cannot get
+     * further than this. */
+    CHANGE_IN_THESE_SEEDS,
+    CHANGE_SHOWN, /* |d| > interval, of the text and the seeds; chance does that in about 5% */
+};
+
+struct change {
+    double d;        /* mean over the seeds of a - b - offset, nats per token; < 0: a is better */
+    double error;    /* its standard error, of the text and, if there are several, of the seeds */
+    double interval; /* d +- interval is the 95% interval */
+    int seeds;       /* that have both values */
+    enum change_outcome outcome;
+};
+
+/* The losses a[k] against b[k], k < seeds: the results of seed k, NULL where there is none. They
+ * are paired seed by seed, and part by part if both scored the same tokens. b NULL: against 0, so
+ * that offset is the number that a is compared with; otherwise offset is a margin. The 95% interval
+ * is of one comparison, and covers neither another text nor a choice among many comparisons. */
+struct change change_between(const struct alibi_eval_result *const *a,
+                             const struct alibi_eval_result *const *b, int seeds, double offset);
+
+/* ---- reports */
+
 /* Tables, a plot and a conclusion for a terminal of that many columns (40 to 140 are used). */
 alibi_status report_text(struct text *out, const struct alibi_compare_result *r, int columns,
                          bool colour);

@@ -43,21 +43,29 @@ struct shown show_ppl(double value)
     return shown("%.1e", value);
 }
 
-/* The spread of log(ppl) becomes one of ppl, with the digits that ppl has. */
-struct shown show_spread(double ppl, double spread)
-{
-    double value = ppl * spread;
-
-    if (!isfinite(value))
-        return shown("%s", "");
-    return shown("±%.*f", ppl < 9.9995 ? 3 : ppl < 99.95 ? 1 : 0, value);
-}
-
 struct shown show_real(double value, int decimals)
 {
     if (isfinite(value) && fabs(value) < 1000)
         return shown("%.*f", decimals, value);
     return isfinite(value) ? show_ppl(value) : shown(NO_VALUE);
+}
+
+struct shown show_error(double value, int decimals)
+{
+    double half = 0.5 * pow(10, -decimals);
+
+    if (value < half)
+        return shown("<%.*f", decimals + 1, half);
+    return value < 999.5 ? shown("%.*f", decimals, value) : show_count(value);
+}
+
+struct shown show_ppl_error(double ppl, double error)
+{
+    double value = ppl * error;
+
+    if (!isfinite(value))
+        return shown("%s", "");
+    return shown("±%s", show_error(value, ppl < 9.9995 ? 3 : ppl < 99.95 ? 1 : 0).text);
 }
 
 /* Three digits and the largest unit that leaves at least 1; values beyond all units in full. */

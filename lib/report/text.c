@@ -4,7 +4,7 @@
 
 #include "report/parts.h"
 
-enum { LEAST_COLUMNS = 40, MOST_COLUMNS = 140, PLOT_ROWS = 20, COSTS = 3 };
+enum { LEAST_COLUMNS = 40, MOST_COLUMNS = 140, PLOT_ROWS = 20, COSTS = 2 };
 
 /* Breaks lines at blanks. */
 static void append_wrapped(struct text *out, const char *text, int columns)
@@ -43,20 +43,20 @@ static void set_name(struct table *t, const struct view *v, int m, int width, bo
               colour ? "\x1b[0m" : "");
 }
 
-/* The best value of a column is followed by a star, and bold if there is colour; the spread over
- * several seeds follows its value. */
+/* The best value of a column is followed by a star, and bold if there is colour; its
+ * error follows each value. */
 static void set_ppl(struct table *t, int column, const struct view *v, int m, int64_t length,
                     bool colour)
 {
     bool best = view_best(v, length, -1) == m;
     double ppl = view_ppl(v, m, length);
-    struct shown spread = show_spread(ppl, view_spread(v, m, length));
+    struct shown error = show_ppl_error(ppl, view_error(v, m, length));
 
     table_set(t, 1 + m, column,
               best && colour ? "\x1b[1m%s%s*\x1b[0m"
               : best         ? "%s%s*"
                              : "%s%s ",
-              show_ppl(ppl).text, spread.text);
+              show_ppl(ppl).text, error.text);
 }
 
 /* The table in as many parts as the width demands, each of which begins with the names. The columns
@@ -91,7 +91,7 @@ static alibi_status append_table(struct text *out, const struct view *v, int col
         table_set(&t, 0, 1 + i, v->length[i] == v->train_length ? "[%lld]" : "%lld ",
                   (long long)v->length[i]);
     for (int i = 0; i < costs; i++)
-        table_set(&t, 0, first_cost + i, " %s", (const char *[]){ "tok/s", "memory", "params" }[i]);
+        table_set(&t, 0, first_cost + i, " %s", (const char *[]){ "memory", "params" }[i]);
     for (int m = 0; m < v->methods; m++) {
         struct cost cost = view_cost(v, m);
 
@@ -100,9 +100,8 @@ static alibi_status append_table(struct text *out, const struct view *v, int col
             set_ppl(&t, 1 + i, v, m, v->length[i], colour);
         if (costs == 0)
             continue;
-        table_set(&t, 1 + m, first_cost, " %s", show_count(cost.tokens_per_s).text);
-        table_set(&t, 1 + m, first_cost + 1, " %s", show_bytes(cost.peak_bytes).text);
-        table_set(&t, 1 + m, first_cost + 2, " %s", show_count(cost.parameters).text);
+        table_set(&t, 1 + m, first_cost, " %s", show_bytes(cost.peak_bytes).text);
+        table_set(&t, 1 + m, first_cost + 1, " %s", show_count(cost.parameters).text);
     }
     append_parts(out, &t, columns, first_cost, colour);
     table_fini(&t);
@@ -113,12 +112,12 @@ static alibi_status append_table(struct text *out, const struct view *v, int col
 static alibi_status append_stream_table(struct text *out, const struct view *stream, int columns,
                                         bool colour)
 {
-    static const char *const heads[] = { "method", "stream ", "windows ", "tiles", "tok/s" };
+    static const char *const heads[] = { "method", "stream ", "windows ", "tiles" };
     struct view passage = view_passage(stream);
     struct table t;
 
-    TRY_RETURN(table_init(&t, 1 + stream->methods, 5));
-    for (int i = 0; i < 5; i++)
+    TRY_RETURN(table_init(&t, 1 + stream->methods, 4));
+    for (int i = 0; i < 4; i++)
         table_set(&t, 0, i, "%s", heads[i]);
     for (int m = 0; m < stream->methods; m++) {
         struct alibi_eval_result e = view_mean(stream, m, stream->length[0]);
@@ -127,18 +126,24 @@ static alibi_status append_stream_table(struct text *out, const struct view *str
         set_ppl(&t, 1, stream, m, stream->length[0], colour);
         set_ppl(&t, 2, &passage, m, stream->train_length, colour);
         table_set(&t, 1 + m, 3, " %s", show_share(e.tokens > 0 ? e.tiles_used : NAN).text);
-        table_set(&t, 1 + m, 4, " %s", show_count(e.tokens > 0 ? e.tokens_per_s : NAN).text);
     }
     append_parts(out, &t, columns, t.columns, colour);
     table_fini(&t);
     return ALIBI_OK;
 }
 
+/* What ± means, after each table's other words. */
+static const char *error_words(const struct view *v)
+{
+    return v->seeds > 1 ? "± one standard error, of the text and of the seeds"
+                        : "± one standard error of the text";
+}
+
 /* The key to the signs in the first table. */
 static void append_key(struct text *out, const struct view *v, int columns, bool colour)
 {
     bool missing = false, ignorant = false;
-    char key[256], seeds[64] = "";
+    char key[384], seeds[64] = "";
 
     for (int m = 0; m < v->methods; m++)
         ignorant |= v->ignorant[m];
@@ -146,12 +151,12 @@ static void append_key(struct text *out, const struct view *v, int columns, bool
         for (int m = 0; m < v->methods; m++)
             missing |= isnan(view_ppl(v, m, v->length[i]));
     if (v->seeds > 1)
-        snprintf(seeds, sizeof seeds, "; mean of %d seeds ± their standard deviation", v->seeds);
-    snprintf(key, sizeof key, "%s%s* best%s%s; tok/s in training%s%s", colour ? "\x1b[2m" : "",
-             view_has_length(v, v->train_length) ? "[ ] trained at; " : "",
+        snprintf(seeds, sizeof seeds, "; mean of %d seeds", v->seeds);
+    snprintf(key, sizeof key, "%s%s* best%s%s%s; %s; differences are surer, see the conclusion%s",
+             colour ? "\x1b[2m" : "", view_has_length(v, v->train_length) ? "[ ] trained at; " : "",
              missing ? "; " NO_VALUE " no value" : "",
              ignorant ? "; † has learned nothing, no better than token frequencies" : "", seeds,
-             colour ? "\x1b[0m" : "");
+             error_words(v), colour ? "\x1b[0m" : "");
     append_wrapped(out, key, columns);
 }
 
@@ -212,7 +217,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
                          bool colour)
 {
     struct view v, sliding, stream;
-    char caption[384], part[160] = "";
+    char caption[512], part[160] = "";
 
     columns = columns < LEAST_COLUMNS  ? LEAST_COLUMNS
               : columns > MOST_COLUMNS ? MOST_COLUMNS
@@ -232,8 +237,8 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
                      show_count((double)view_tokens(&v)).text);
         snprintf(caption, sizeof caption,
                  "The same%s with a sliding window: every token has at least half the window as "
-                 "context, except at the start of the text%s",
-                 part[0] == '\0' ? " tokens" : "", part);
+                 "context, except at the start of the text%s; %s",
+                 part[0] == '\0' ? " tokens" : "", part, error_words(&v));
         text_append(out, "\n");
         append_wrapped(out, caption, columns);
         text_append(out, "\n");
@@ -245,8 +250,8 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
             "As one stream of %lld tokens, each with all before it as context, beside the same "
             "tokens in windows of %lld. They are one contiguous passage at the start of the "
             "validation text, so compare within this table only. tiles: the share of attention "
-            "that was computed",
-            (long long)stream.length[0], (long long)v.train_length);
+            "that was computed; %s",
+            (long long)stream.length[0], (long long)v.train_length, error_words(&v));
         text_append(out, "\n");
         append_wrapped(out, caption, columns);
         text_append(out, "\n");

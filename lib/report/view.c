@@ -213,6 +213,13 @@ struct alibi_eval_result view_mean(const struct view *v, int method, int64_t len
     return mean;
 }
 
+double view_error(const struct view *v, int method, int64_t length)
+{
+    struct alibi_eval_result mean = view_mean(v, method, length);
+
+    return mean.tokens > 0 ? mean.standard_error : NAN;
+}
+
 struct cost view_cost(const struct view *v, int method)
 {
     const struct alibi_compare_method *m = &v->result->method[method];
@@ -318,15 +325,15 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
     return ALIBI_OK;
 }
 
-/* `error` is the standard error of log y; NaN: not known. The bounds are two errors away. */
+/* `error` is the standard error of log y; NaN: not known. The bounds are one error away. */
 static void add_point(struct curves *c, int method, double x, double y, double error)
 {
     int i = c->series[method].count++;
 
     c->x[method][i] = x;
     c->y[method][i] = y;
-    c->low[method][i] = y * exp(-2 * error);
-    c->high[method][i] = y * exp(2 * error);
+    c->low[method][i] = y * exp(-error);
+    c->high[method][i] = y * exp(error);
 }
 
 /* The range of the positive finite values seen so far. */
@@ -361,8 +368,8 @@ static void extend_ppl(struct range *r, const struct view *v, int method, int64_
     if (e.tokens == 0)
         return;
     extend(r, e.ppl);
-    extend(r, e.ppl * exp(-2 * e.standard_error));
-    extend(r, e.ppl * exp(2 * e.standard_error));
+    extend(r, e.ppl * exp(-e.standard_error));
+    extend(r, e.ppl * exp(e.standard_error));
 }
 
 /* At least 10% on either side of the middle, so that noise is not drawn as a slope. */
@@ -492,6 +499,7 @@ alibi_status curves_by_step(struct curves **out, const struct view *v,
     c->chart.log_x = false;
     c->chart.mark_x = NAN;
     c->chart.plain = !validation;
+    c->chart.range = true;
     c->chart.x_label = "step";
     c->chart.y_label = "loss, nats per token";
     *out = c;

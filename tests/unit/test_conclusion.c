@@ -165,8 +165,9 @@ static void the_lowest_is_named_only_if_it_is_below_the_next(void **state)
     struct alibi_compare_result *r = constructed(2, apart, 0.005);
 
     (void)state;
-    assert_contains(conclude(r).detail, "At 1024 b has the lowest perplexity, 3.490, 4.88 ± 0.00% "
-                                        "below the next, a with 3.669.");
+    assert_contains(conclude(r).detail,
+                    "At 1024 b has the lowest perplexity, 3.490, 4.88 ± <0.005% "
+                    "below the next, a with 3.669.");
     set_loss(&r->method[1].seed[0].by_length[1], 1.25, 0.005);
     assert_contains(conclude(r).detail, "3.490, 4.9 ± 0.2% below the next");
     set_loss(&r->method[1].seed[0].by_length[1], 1.298, 0.005);
@@ -187,7 +188,7 @@ static void the_spread_over_seeds_is_part_of_the_error(void **state)
     struct alibi_compare_seed *s = r->method[0].seed;
 
     (void)state;
-    assert_contains(conclude(r).headline, "a 2.02 ± 0.00% higher");
+    assert_contains(conclude(r).headline, "a 2.02 ± <0.005% higher");
     r->method[0].seeds = 3;
     for (int k = 1; k < 3; k++) {
         copy_seed(&s[k], &s[0]);
@@ -197,6 +198,33 @@ static void the_spread_over_seeds_is_part_of_the_error(void **state)
     for (int k = 1; k < 3; k++)
         set_loss(&s[k].by_length[1], 1.32 + (k == 1 ? 0.05 : -0.05), 0);
     assert_contains(conclude(r).headline, "a no measurable change");
+    free(r);
+}
+
+/* Two seeds that agree: 12.7 errors would be a proof, and 3 are not. Without a change in one of
+ * them nothing is said to have changed. */
+static void few_seeds_that_agree_are_stated_and_not_called_proven(void **state)
+{
+    static const double losses[][2] = { { 1.3, 1.4 }, { 1.3, 1.3 } };
+    struct alibi_compare_result *r = constructed(2, losses, 0.001);
+    struct alibi_compare_seed *s = r->method[0].seed;
+
+    (void)state;
+    for (int m = 0; m < 2; m++) {
+        r->method[m].seeds = 2;
+        copy_seed(&r->method[m].seed[1], &r->method[m].seed[0]);
+    }
+    set_loss(&s[1].by_length[1], 1.35, -0.001); /* 0.1 and 0.05: 0.075 +- 0.025 */
+    assert_contains(conclude(r).headline, "a 7.8 ± 2.7% higher in both seeds.");
+    assert_contains(conclude(r).detail, "a with 3.955 in both seeds.");
+    assert_contains(conclude(r).detail, "of 2 seeds. A change \"in both seeds\" was measured on "
+                                        "every model, but so few seeds do not prove it for the "
+                                        "method: add --seeds.");
+    set_loss(&s[1].by_length[1], 1.4005, -0.001); /* 0.1003 +- 0.0003 */
+    assert_contains(conclude(r).headline, "% higher.");
+    assert_lacks(conclude(r).detail, "both");
+    set_loss(&s[1].by_length[1], 1.3, -0.001);
+    assert_contains(conclude(r).headline, "b and a no measurable change.");
     free(r);
 }
 
@@ -314,6 +342,7 @@ int main(void)
         cmocka_unit_test(without_parts_the_errors_are_taken_as_independent),
         cmocka_unit_test(the_lowest_is_named_only_if_it_is_below_the_next),
         cmocka_unit_test(the_spread_over_seeds_is_part_of_the_error),
+        cmocka_unit_test(few_seeds_that_agree_are_stated_and_not_called_proven),
         cmocka_unit_test(what_the_errors_cover_is_said),
         cmocka_unit_test(a_model_no_better_than_frequencies_has_learned_nothing),
         cmocka_unit_test(missing_values_sliding_window_and_stream_are_named),

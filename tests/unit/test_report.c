@@ -10,25 +10,24 @@ static void table_shows_lengths_costs_and_the_best(void **state)
 
     (void)state;
     assert_ok(report_text(&out, r, 80, false));
-    assert_contains(out.data, "method      [128]   512   1024   tok/s    memory  params\n"
-                              "alibi      3.200* 3.100* 3.072*  41.2K  83.0 MiB   1.80M\n"
-                              "sinusoidal 3.300  4.100   10.2   41.2K  83.0 MiB   1.80M\n"
-                              "rotary     3.250  3.500  4.500   41.2K  83.0 MiB   1.80M\n"
-                              "learned    3.400      –      –   41.2K  83.0 MiB   1.80M\n");
+    assert_contains(out.data,
+                    "method            [128]         512         1024     memory  params\n"
+                    "alibi      3.200±0.006* 3.100±0.006* 3.072±0.006*  83.0 MiB   1.80M\n"
+                    "sinusoidal 3.300±0.007  4.100±0.008   10.2±<0.05   83.0 MiB   1.80M\n"
+                    "rotary     3.250±0.007  3.500±0.007  4.500±0.009   83.0 MiB   1.80M\n"
+                    "learned    3.400±0.007            –            –   83.0 MiB   1.80M\n");
+    assert_contains(out.data, "± one standard error of the text;");
     assert_contains(
         out.data, "The same with a sliding window: every token has at least half the window as\n"
                   "context, except at the start of the text; on 16.4K tokens, not 41.0K as above,\n"
-                  "so compare within this table only\n\n"
-                  "method      [128]   512   1024\n"
-                  "alibi      2.880* 2.790* 2.765*\n"
-                  "sinusoidal 2.970  3.690  9.207\n"
-                  "rotary     2.925  3.150  4.050\n"
-                  "learned    3.060      –      –\n");
-    assert_contains(out.data, "method     stream  windows  tiles  tok/s\n"
-                              "alibi       3.000*   3.150*   31%  81.9K\n"
-                              "sinusoidal      –    3.250      –      –\n"
-                              "rotary      6.000    3.350   100%  81.9K\n"
-                              "learned         –        –      –      –\n");
+                  "so compare within this table only; ± one standard error of the text\n\n"
+                  "method            [128]         512         1024\n"
+                  "alibi      2.880±0.006* 2.790±0.006* 2.765±0.006*\n");
+    assert_contains(out.data, "method          stream      windows  tiles\n"
+                              "alibi      3.000±0.006* 3.150±0.006*   31%\n"
+                              "sinusoidal           –  3.250±0.007      –\n"
+                              "rotary     6.000±0.012  3.350±0.007   100%\n"
+                              "learned              –            –      –\n");
     assert_contains(out.data, "8192 tokens, each with all before it as context, beside the");
     assert_contains(out.data, "learned, to 128");
     assert_contains(out.data, "┊ trained at 128");
@@ -39,16 +38,17 @@ static void table_shows_lengths_costs_and_the_best(void **state)
     free(r);
 }
 
-/* Means of three seeds, 0.01 nats apart, and their standard deviation; the best as before. */
-static void several_seeds_show_mean_and_spread(void **state)
+/* Means of three seeds, 0.01 nats apart: hypot(0.002, 0.01 / sqrt(3)) nats of error. */
+static void several_seeds_show_their_mean_and_its_standard_error(void **state)
 {
     struct alibi_compare_result *r = new_seeds_results();
     struct text out = { 0 };
 
     (void)state;
     assert_ok(report_text(&out, r, 80, false));
-    assert_contains(out.data, "alibi      3.232±0.032* 3.131±0.031* 3.103±0.031*  41.2K");
-    assert_contains(out.data, "mean of 3 seeds ± their\nstandard deviation");
+    assert_contains(out.data, "alibi      3.232±0.020* 3.131±0.019* 3.103±0.019* ");
+    assert_contains(out.data,
+                    "mean of 3 seeds; ± one standard error, of\nthe text and of the seeds");
     text_free(&out);
     free(r);
 }
@@ -114,7 +114,7 @@ static void best_value_is_bold_in_colour(void **state)
 
     (void)state;
     assert_ok(report_text(&out, r, 80, true));
-    assert_contains(out.data, "\x1b[1m3.072*\x1b[0m");
+    assert_contains(out.data, "\x1b[1m3.072±0.006*\x1b[0m");
     assert_lacks(out.data, "\x1b[1m4.500");
     text_free(&out);
     free(r);
@@ -256,7 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(noise_is_not_drawn_as_a_slope),
         cmocka_unit_test(table_shows_lengths_costs_and_the_best),
-        cmocka_unit_test(several_seeds_show_mean_and_spread),
+        cmocka_unit_test(several_seeds_show_their_mean_and_its_standard_error),
         cmocka_unit_test(the_terminal_plot_has_error_bars),
         cmocka_unit_test(what_was_not_measured_with_a_sliding_window_is_not_shown),
         cmocka_unit_test(what_was_not_read_as_a_stream_is_not_shown),
