@@ -6,7 +6,7 @@
 #   columns   sources, scripts and prose have at most 100 columns
 #   rooms     a room of lib/ includes only the rooms that docs/architecture.md allows it
 #   public    the program and the examples include alibi.h and nothing of lib/
-#   links     files that documents link to or name exist
+#   links     files that documents link to or name exist, and so do the headings
 #   words     comments and documents avoid the words that style rejects
 #
 # Usage: check_layout.sh [RULE...], all rules by default. Exits 1 if one is broken.
@@ -115,13 +115,25 @@ check_public() {
         xargs grep -HnE '^ *# *include "' | grep -vE '"(alibi|cli)\.h"' | complain public
 }
 
-# Two forms: [text](path), relative to the document, and `name.c` or `folder/name.c`, which is the
-# end of the path of some file. Names with <placeholders> or * are not looked for.
+# The names by which links reach the headings of a document: those that GitHub gives them.
+anchors_of() {
+    sed -nE 's/^#+ //p' "$1" | LC_ALL=C sed -E 's/.*/\L&/; s/[^a-z0-9 _-]//g; s/ /-/g'
+}
+
+# Two forms: [text](path), relative to the document, with #heading or without, and `name.c` or
+# `folder/name.c`, which is the end of the path of some file. Names with <placeholders> or * are
+# not looked for.
 check_links() {
-    local file target
+    local file target page
     files '*.md' | while read -r file; do
         grep -oE '\]\([^)#:]+[)#]' "$file" | sed -E 's/^..//; s/.$//' | while read -r target; do
             [ -e "$(dirname "$file")/$target" ] || echo "$file: '$target' does not exist"
+        done
+        grep -oE '\]\([^):]*#[^)]+\)' "$file" | sed -E 's/^..//; s/.$//' | while read -r target; do
+            page=$(dirname "$file")/${target%%#*}
+            [ "${target%%#*}" ] || page=$file
+            [ ! -e "$page" ] || anchors_of "$page" | grep -xF -- "${target#*#}" > /dev/null ||
+                echo "$file: '$target': there is no such heading"
         done
         grep -oE '`[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py)`' "$file" | tr -d '`' | sort -u |
             while read -r target; do
