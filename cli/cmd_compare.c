@@ -23,8 +23,8 @@ static const struct alibi_option options[] = {
 
 /* Minutes on two cores, and enough to separate the methods. `make demo` uses these defaults. */
 static const char *const training_defaults[][2] = {
-    { "train-length", "64" }, { "batch", "8" },   { "steps", "1200" },
-    { "lr", "4e-3" },         { "warmup", "40" }, { "eval-every", "0" },
+    { "train-length", "64" }, { "batch", "8" },      { "steps", "1200" },
+    { "warmup", "40" },       { "eval-every", "0" },
 };
 
 static alibi_status print_result(const struct alibi_compare_result *result, const struct job *job)

@@ -453,7 +453,8 @@ enum alibi_recompute { ALIBI_RECOMPUTE_NONE, ALIBI_RECOMPUTE_CHEAP, ALIBI_RECOMP
 struct alibi_training {
     int64_t train_length, batch, accumulate, steps;
     int optimizer, schedule;
-    double lr, min_lr;  /* min_lr: at the end of the schedule */
+    double lr;          /* at its highest; 0: what suits adamw and the width of the model */
+    double min_lr;      /* at the end of the schedule */
     int64_t warmup;     /* steps from 0 to lr */
     double decay_share; /* wsd: share of the steps, at the end, in which lr falls */
     double beta1, beta2, adam_eps, weight_decay, momentum;

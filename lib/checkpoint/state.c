@@ -1,4 +1,6 @@
 /* state.c - the options of a training run, and state.json, which records how far it is */
+#include <math.h>
+
 #include "checkpoint/parts.h"
 
 #define AT(field) offsetof(struct alibi_training, field)
@@ -16,8 +18,8 @@ static const struct alibi_option options[] = {
       "how gradients become updates" },
     { "schedule", ALIBI_OPTION_CHOICE, AT(schedule), 0, 0, "cosine|linear|constant|wsd", "cosine",
       "NAME", "shape of the learning rate after warm-up" },
-    { "lr", ALIBI_OPTION_REAL, AT(lr), 1e-12, 1e3, NULL, "1e-3", "X",
-      "learning rate at its highest" },
+    { "lr", ALIBI_OPTION_REAL, AT(lr), 0, 1e3, NULL, "0", "X",
+      "learning rate at its highest; 0: what suits adamw and the width, 4e-3 up to 128" },
     { "min-lr", ALIBI_OPTION_REAL, AT(min_lr), 0, 1e3, NULL, "0", "X",
       "learning rate the schedule falls to by its end" },
     { "warmup", ALIBI_OPTION_INT, AT(warmup), 0, 1e9, NULL, "50", "N",
@@ -72,14 +74,26 @@ const struct alibi_option *training_shaping_options(int *count)
     return options;
 }
 
-alibi_status training_check(const struct alibi_training *t)
+/* The best rate falls with the width C:
+ *
+ *   lr = 4e-3 sqrt(128 / C), at most 4e-3
+ *
+ * At C = 512, 2e-3 was better than 1e-3 and 4e-3 for each of four position methods: 33M tokens of
+ * Wikipedia, 34M parameters. */
+alibi_status training_resolve(struct alibi_training *t, const struct alibi_config *config)
 {
-    struct alibi_training copy = *t;
-    struct alibi_option_group group = { "training", options, OPTIONS, &copy };
+    struct alibi_training made = *t;
+    struct alibi_option_group group = { "training", options, OPTIONS, &made };
 
     TRY_RETURN(options_check(&group, 1));
-    if (t->min_lr > t->lr)
-        return fail(ALIBI_USAGE, "min-lr %g is above lr %g", t->min_lr, t->lr);
+    if (made.lr == 0 && made.optimizer != ALIBI_ADAMW)
+        return fail(ALIBI_USAGE, "the optimizer has no default learning rate: give --lr (the "
+                                 "paper's is 1.0 for nesterov, with --clip 0.1 and warm-up)");
+    if (made.lr == 0)
+        made.lr = fmin(4e-3, 4e-3 * sqrt(128.0 / (double)config->width));
+    if (made.min_lr > made.lr)
+        return fail(ALIBI_USAGE, "min-lr %g is above lr %g", made.min_lr, made.lr);
+    *t = made;
     return ALIBI_OK;
 }
 

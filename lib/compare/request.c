@@ -140,7 +140,7 @@ alibi_status request_init(struct request *r, const struct alibi_compare *compare
     alibi_corpus_get_info(corpus, ALIBI_ALL, &r->info);
     r->own_valid = corpus_has_own_valid(corpus);
     snprintf(r->type, sizeof r->type, "%s", alibi_tokenizer_type(corpus_tokenizer(corpus)));
-    TRY_RETURN(training_check(training));
+    TRY_RETURN(training_resolve(&r->training, config));
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_list(&r->compare.lengths, "lengths", 1));
     settle_seeds(&r->compare, &r->training);

@@ -122,11 +122,12 @@ alibi_status plan_training(struct alibi_plan *plan, const struct alibi_config *c
                            const struct alibi_training *training, struct device *device,
                            enum dtype type, bool limits)
 {
-    struct trial t = { config, training, device, type };
+    struct alibi_training resolved = *training;
+    struct trial t = { config, &resolved, device, type };
     struct alibi_plan made;
     struct device_memory memory;
 
-    TRY_RETURN(training_check(training));
+    TRY_RETURN(training_resolve(&resolved, config));
     TRY_RETURN(measure(&t, training->batch, training->train_length, &made));
     made.largest_batch = made.longest_input = -1;
     made.fits = true;

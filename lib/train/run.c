@@ -41,13 +41,13 @@ struct run {
 
 static alibi_status make(struct run *r)
 {
-    const struct alibi_training *t = &r->training;
+    struct alibi_training *t = &r->training;
     struct alibi_config planned = r->asked;
     struct alibi_plan plan;
     struct batches batches;
     alibi_status status;
 
-    TRY_RETURN(training_check(t));
+    TRY_RETURN(training_resolve(t, &r->asked));
     r->config = r->asked;
     r->config.train_length = t->train_length;
     status = config_fit_vocab(&r->config, corpus_tokenizer(r->corpus));
@@ -567,13 +567,13 @@ alibi_status train_run(alibi_device *device, const struct alibi_config *config,
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
         TRY(start(&r));
     TRY(open_run(&r, resume));
-    if (training->warmup > training->steps)
+    if (r.training.warmup > r.training.steps)
         call_warn(
             call,
             "warmup %lld is longer than the %lld steps: the learning rate never reaches %g, it "
             "ends at %.3g; use a smaller --warmup",
-            (long long)training->warmup, (long long)training->steps, training->lr,
-            schedule_lr(training, training->steps));
+            (long long)r.training.warmup, (long long)r.training.steps, r.training.lr,
+            schedule_lr(&r.training, r.training.steps));
     TRY(loop(&r));
     *result = result_of(&r);
 out:

@@ -36,7 +36,7 @@ static void defaults_are_within_their_ranges(void **state)
 
     (void)state;
     tiny_defaults(&config, &training);
-    assert_ok(training_check(&training));
+    assert_ok(training_resolve(&training, &(struct alibi_config){ .width = 128 }));
 }
 
 static void every_value_outside_its_range_is_named(void **state)
@@ -56,7 +56,8 @@ static void every_value_outside_its_range_is_named(void **state)
             *(int64_t *)at = INT64_MIN;
         else
             *(int *)at = 4;
-        assert_fails(training_check(&t), ALIBI_USAGE, options[i].name);
+        assert_fails(training_resolve(&t, &(struct alibi_config){ .width = 128 }), ALIBI_USAGE,
+                     options[i].name);
     }
 }
 
@@ -66,7 +67,27 @@ static void a_min_lr_above_lr_is_refused(void **state)
 
     (void)state;
     t.min_lr = 0.02;
-    assert_fails(training_check(&t), ALIBI_USAGE, "min-lr 0.02 is above lr 0.01");
+    assert_fails(training_resolve(&t, &(struct alibi_config){ .width = 128 }), ALIBI_USAGE,
+                 "min-lr 0.02 is above lr 0.01");
+}
+
+static void a_learning_rate_of_0_follows_the_width_and_nesterov_needs_one(void **state)
+{
+    struct alibi_training t = tiny_training(10, 10);
+    struct alibi_config wide = { .width = 2048 }, narrow = { .width = 8 };
+
+    (void)state;
+    t.lr = 0;
+    assert_ok(training_resolve(&t, &wide));
+    assert_float_equal(t.lr, 1e-3, 1e-12);
+    assert_ok(training_resolve(&t, &narrow)); /* a given rate stays */
+    assert_float_equal(t.lr, 1e-3, 1e-12);
+    t.lr = 0;
+    assert_ok(training_resolve(&t, &narrow));
+    assert_float_equal(t.lr, 4e-3, 1e-12);
+    t.lr = 0;
+    t.optimizer = ALIBI_NESTEROV;
+    assert_fails(training_resolve(&t, &wide), ALIBI_USAGE, "--lr");
 }
 
 /* ---- optimizer */
@@ -738,6 +759,7 @@ int main(void)
         cmocka_unit_test(defaults_are_within_their_ranges),
         cmocka_unit_test(every_value_outside_its_range_is_named),
         cmocka_unit_test(a_min_lr_above_lr_is_refused),
+        cmocka_unit_test(a_learning_rate_of_0_follows_the_width_and_nesterov_needs_one),
         cmocka_unit_test_teardown(matrices_decay_norms_and_biases_do_not, no_leak),
         cmocka_unit_test_teardown(a_gradient_that_is_not_finite_is_named, no_leak),
         cmocka_unit_test_teardown(the_largest_finite_gradient_is_finite, no_leak),
