@@ -45,7 +45,7 @@ static const struct alibi_option options[] = {
     { "rotary-base", ALIBI_OPTION_REAL, AT(rotary_base), 1, 1e12, NULL, "10000", "X",
       "rotary: base of the angles" },
     { "rotary-layout", ALIBI_OPTION_CHOICE, AT(rotary_layout), 0, 0, "halves|pairs", "halves",
-      "NAME", "rotary: which elements turn together" },
+      "NAME", "rotary: which elements are rotated together" },
     { "t5-buckets", ALIBI_OPTION_INT, AT(t5_buckets), 2, 4096, NULL, "32", "N",
       "t5: distance buckets" },
     { "t5-max-distance", ALIBI_OPTION_INT, AT(t5_max_distance), 2, 1 << 20, NULL, "128", "N",
