@@ -10,7 +10,7 @@ struct job {
     int64_t length;
     struct alibi_int_list lengths;
     int protocol;
-    int64_t stride, tokens, block;
+    int64_t stride, window, tokens, block;
     bool contiguous;
     double skip, window_score;
     bool verify, by_position, json;
@@ -35,6 +35,8 @@ static const struct alibi_option options[] = {
       "one pass in which every token has all earlier tokens as context" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "sliding: tokens scored per window; default: half the length" },
+    { "window", ALIBI_OPTION_INT, AT(window), 0, CLI_LENGTH_MAX, NULL, "0", "N",
+      "cut attention: in every layer a token sees only the last N tokens up to itself; 0: all" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
       "score this many at most, in blocks that are spread over the whole split; 0: all" },
     { "block", ALIBI_OPTION_INT, AT(block), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
@@ -165,6 +167,7 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
         .contiguous = job->contiguous,
         .verify = job->verify,
         .window_score = job->window_score,
+        .window = job->window,
     };
 
     if (job->protocol == ALIBI_SLIDING)
@@ -182,6 +185,8 @@ static void print_head(const struct alibi_eval_result *r, const struct alibi_cor
     alibi_eval_describe(r, scored, sizeof scored);
     printf("%s, split %s of '%s': %s\n", protocol_names[r->protocol], split_names[split],
            text->name, scored);
+    if (r->window > 0)
+        printf("attention is cut to the last %lld tokens\n", (long long)r->window);
     printf("%8s", "length");
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8s", "stride");
@@ -239,6 +244,7 @@ static void print_result_json(const struct alibi_eval_result *r,
     cli_json_int("length", r->length);
     cli_json_text("protocol", protocol_names[r->protocol]);
     cli_json_int("stride", r->stride);
+    cli_json_int("window", r->window);
     cli_json_int("block", r->block);
     cli_json_int("blocks", r->blocks);
     cli_json_int("start", r->start);

@@ -612,6 +612,9 @@ struct alibi_eval {
      * dropped, so that memory is bounded; a larger score ends the call with ALIBI_NUMERIC. 0: all
      * keys stay. */
     double window_score;
+    /* Any protocol: in every layer a token sees only the last `window` tokens up to itself, so N
+     * layers see at most N (window - 1) tokens back. 0: all. */
+    int64_t window;
 };
 
 /* Mean loss of the targets at positions first..last of their windows (position 0 has one token of
@@ -631,6 +634,7 @@ enum { ALIBI_POSITION_BINS = 64, ALIBI_EVAL_PARTS = 64 };
 
 struct alibi_eval_result {
     int64_t length, stride;
+    int64_t window; /* as in struct alibi_eval; 0: none */
     int protocol;
     /* The scored tokens: `blocks` blocks of `block` tokens each, the first of them after `start` of
      * the `available` tokens of the split that can be scored (all but its first). */

@@ -429,15 +429,24 @@ static const int64_t head_tests[][CASE_SIZES] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2
                                                   { 2, 70, 5, 64 }, { 2, 128, 4, 128 } };
 static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
 
-/* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs */
+/* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs; 5 and
+ * 6: slopes and a table, with a window of W keys */
 
 static bool make_attention(struct op_case *c)
 {
-    static const char *const names[] = { "", " alibi", " table", " halves rotated",
-                                         " pairs rotated" };
+    static const char *const names[] = { "",
+                                         " alibi",
+                                         " table",
+                                         " halves rotated",
+                                         " pairs rotated",
+                                         " alibi window",
+                                         " table window" };
+    static const enum bias_kind biases[] = { BIAS_NONE, BIAS_LINEAR, BIAS_TABLE, BIAS_NONE,
+                                             BIAS_NONE, BIAS_LINEAR, BIAS_TABLE };
     int64_t B = c->n[0], Lq = c->n[1], Lk = c->n[2], H = c->n[3], Hkv = c->n[4], D = c->n[5];
-    bool rotated = c->option >= 3;
-    enum bias_kind bias = rotated ? BIAS_NONE : (enum bias_kind)c->option;
+    bool rotated = c->option == 3 || c->option == 4;
+    enum bias_kind bias = biases[c->option];
+    int64_t window = c->option >= 5 ? c->n[7] : 0;
     enum dtype S = dtype_sums(c->type);
     struct tensor values = bias == BIAS_TABLE ? matrix(S, H, c->n[6]) : vector(S, H);
     size_t q = offsetof(union case_args, attention.args.q);
@@ -448,6 +457,7 @@ static bool make_attention(struct op_case *c)
     c->directions[1] = Lq == Lk;
     c->args.attention.args.scale = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
     c->args.attention.args.bias.kind = bias;
+    c->args.attention.args.window = window;
     c->stores_first = rotated;
     say(c, "%s", names[c->option]);
     if (rotated) {
@@ -478,7 +488,8 @@ static bool make_attention(struct op_case *c)
         o = add(c, "dbias", offsetof(union case_args, attention.args.dbias), values, UNUSED, ADDED);
         o->limit = 1e-5;
     }
-    c->flops[0] = (Lq == Lk ? 2.0 : 4.0) * (double)(B * H) * (double)(Lq * Lk) * (double)D;
+    c->flops[0] = (Lq == Lk && window == 0 ? 2.0 : 4.0) * (double)(B * H) * (double)D *
+                  (double)(Lq * (window > 0 ? window : Lk));
     c->flops[1] = 2.5 * c->flops[0];
     return true;
 }
@@ -501,50 +512,52 @@ static alibi_status attention_backward(struct device *dev, const union case_args
     return dev->ops->attention_backward(dev, &a->attention.args);
 }
 
-/* B Lq Lk H Hkv D T */
+/* B Lq Lk H Hkv D T W */
 static const int64_t attention_tests[][CASE_SIZES] = {
     /* widths, around vectors and beyond */
-    { 2, 9, 9, 2, 2, 1, 3 },
-    { 1, 20, 20, 2, 1, 3, 20 },
-    { 1, 17, 17, 2, 2, 4, 6 },
-    { 2, 31, 31, 1, 1, 5, 13 },
-    { 1, 40, 40, 3, 3, 16, 41 },
-    { 1, 70, 70, 2, 2, 33, 7 },
-    { 1, 66, 66, 2, 2, 80, 20 },
-    { 1, 65, 65, 2, 2, 128, 64 },
+    { 2, 9, 9, 2, 2, 1, 3, 4 },
+    { 1, 20, 20, 2, 1, 3, 20, 1 },
+    { 1, 17, 17, 2, 2, 4, 6, 20 },
+    { 2, 31, 31, 1, 1, 5, 13, 7 },
+    { 1, 40, 40, 3, 3, 16, 41, 40 },
+    { 1, 70, 70, 2, 2, 33, 7, 16 },
+    { 1, 66, 66, 2, 2, 80, 20, 2 },
+    { 1, 65, 65, 2, 2, 128, 64, 63 },
     /* lengths, around tiles; one head is split between threads */
-    { 1, 1, 1, 1, 1, 64, 1 },
-    { 3, 2, 2, 1, 1, 7, 1 },
-    { 1, 63, 63, 1, 1, 64, 9 },
-    { 1, 64, 64, 1, 1, 64, 64 },
-    { 1, 65, 65, 1, 1, 64, 65 },
-    { 1, 127, 127, 1, 1, 32, 40 },
-    { 1, 128, 128, 1, 1, 32, 128 },
-    { 2, 129, 129, 3, 3, 64, 70 },
-    { 1, 200, 200, 1, 1, 16, 201 },
+    { 1, 1, 1, 1, 1, 64, 1, 1 },
+    { 3, 2, 2, 1, 1, 7, 1, 1 },
+    { 1, 63, 63, 1, 1, 64, 9, 62 },
+    { 1, 64, 64, 1, 1, 64, 64, 64 },
+    { 1, 65, 65, 1, 1, 64, 65, 1 },
+    { 1, 127, 127, 1, 1, 32, 40, 64 },
+    { 1, 128, 128, 1, 1, 32, 128, 65 },
+    { 2, 129, 129, 3, 3, 64, 70, 70 },
+    { 1, 200, 200, 1, 1, 16, 201, 128 },
+    { 1, 600, 600, 1, 1, 8, 30, 100 },
     /* groups of query heads */
-    { 2, 7, 7, 4, 2, 6, 4 },
-    { 1, 97, 97, 4, 2, 16, 50 },
-    { 2, 80, 80, 6, 1, 8, 33 },
-    { 1, 130, 130, 2, 1, 24, 129 },
+    { 2, 7, 7, 4, 2, 6, 4, 3 },
+    { 1, 97, 97, 4, 2, 16, 50, 17 },
+    { 2, 80, 80, 6, 1, 8, 33, 64 },
+    { 1, 130, 130, 2, 1, 24, 129, 100 },
     /* nothing to do */
-    { 0, 5, 5, 2, 2, 4, 3 },
-    { 2, 0, 0, 2, 2, 4, 3 },
+    { 0, 5, 5, 2, 2, 4, 3, 2 },
+    { 2, 0, 0, 2, 2, 4, 3, 2 },
     /* queries after a past: decoding and chunks */
-    { 2, 1, 63, 3, 3, 64, 9 },
-    { 1, 1, 64, 4, 2, 33, 20 },
-    { 1, 1, 65, 2, 1, 5, 9 },
-    { 1, 1, 700, 2, 2, 128, 90 },
-    { 2, 4, 129, 2, 2, 16, 130 },
-    { 1, 5, 130, 2, 2, 64, 9 },
-    { 1, 65, 129, 2, 1, 16, 30 },
-    { 1, 33, 300, 2, 2, 80, 9 },
-    { 2, 64, 100, 2, 2, 1, 3 },
-    { 1, 100, 163, 1, 1, 4, 8 },
-    { 1, 3, 50, 2, 2, 0, 4 },
+    { 2, 1, 63, 3, 3, 64, 9, 62 },
+    { 1, 1, 64, 4, 2, 33, 20, 10 },
+    { 1, 1, 65, 2, 1, 5, 9, 64 },
+    { 1, 1, 700, 2, 2, 128, 90, 300 },
+    { 2, 4, 129, 2, 2, 16, 130, 65 },
+    { 1, 5, 130, 2, 2, 64, 9, 3 },
+    { 1, 65, 129, 2, 1, 16, 30, 64 },
+    { 1, 33, 300, 2, 2, 80, 9, 65 },
+    { 2, 64, 100, 2, 2, 1, 3, 100 },
+    { 1, 100, 163, 1, 1, 4, 8, 37 },
+    { 1, 3, 50, 2, 2, 0, 4, 20 },
 };
 static const int64_t attention_bench[][CASE_SIZES] = { { 2, 2048, 2048, 12, 12, 64, 1 },
                                                        { 8, 1, 2048, 12, 12, 64, 1 } };
+static const int64_t window_bench[][CASE_SIZES] = { { 2, 2048, 2048, 12, 12, 64, 1, 256 } };
 
 /* ---- bias by bucket */
 
@@ -784,9 +797,12 @@ const struct operation operations[] = {
       { 2e-7, 2e-7 }, .roundings = 1, TESTS(residual_tests), BENCH(residual_bench, 1) },
     { "rotary", "B L H D", 2, make_rotary, { rotary_forward, rotary_backward },
       { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
-    { "attention", "B Lq Lk H Hkv D T", 5, make_attention,
+    { "attention", "B Lq Lk H Hkv D T W", 7, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },
+    { "attention_window", "B Lq Lk H Hkv D T W", 7, make_attention,
+      { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
+      BENCH(window_bench, 5) }, /* tested as options of attention */
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
       { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
     { "cross_entropy", "rows V", 4, make_cross_entropy, { cross_entropy, cross_entropy },

@@ -36,6 +36,7 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
 {
     int64_t L = e->windows.length, tokens = e->model->device->ops->traits.batch_tokens;
     const struct pass_settings settings = { .skip = call_skip(e->call),
+                                            .window = eval->window,
                                             .record = true,
                                             .verify = eval->verify,
                                             .layer_done = report_layer,
@@ -46,6 +47,9 @@ static alibi_status evaluation_init(struct evaluation *e, const struct alibi_eva
     TRY_RETURN(workspace_new(&e->workspace, e->model, &settings));
     if (eval->protocol == ALIBI_STREAM) {
         TRY_RETURN(stream_window(&window, e->model, settings.skip, eval->window_score));
+        if (eval->window > 0 && (window.positions == 0 || eval->window < window.positions))
+            window =
+                (struct cache_window){ .positions = eval->window }; /* no score reaches further */
         TRY_RETURN(cache_new(&e->cache, e->model, 1, window));
     }
     e->rows = L < tokens && !e->cache ? tokens / L : 1;
@@ -188,6 +192,8 @@ static alibi_status check_options(const struct alibi_eval *e, double skip)
                     "window score %g: it must not be negative, and needs protocol stream and "
                     "skipping",
                     e->window_score);
+    if (e->window < 0)
+        return fail(ALIBI_USAGE, "window %lld: it must be 0 (none) or more", (long long)e->window);
     if (e->tokens < 0)
         return fail(ALIBI_USAGE, "scoring %lld tokens: it must be 0 (all) or more",
                     (long long)e->tokens);
@@ -241,7 +247,8 @@ struct blocks eval_blocks(struct span span, const struct alibi_eval *e)
                      e->contiguous || e->protocol == ALIBI_STREAM);
 }
 
-static void fill_result(const struct evaluation *e, int protocol, struct alibi_eval_result *result)
+static void fill_result(const struct evaluation *e, const struct alibi_eval *eval,
+                        struct alibi_eval_result *result)
 {
     const struct windows *w = &e->windows;
     struct attention_statistics s = workspace_statistics(e->workspace);
@@ -257,7 +264,8 @@ static void fill_result(const struct evaluation *e, int protocol, struct alibi_e
     }
     *result = (struct alibi_eval_result){ .length = length,
                                           .stride = e->cache ? 0 : w->stride,
-                                          .protocol = protocol,
+                                          .window = eval->window,
+                                          .protocol = eval->protocol,
                                           .block = w->blocks.size,
                                           .blocks = w->blocks.count,
                                           .start = w->blocks.first,
@@ -286,7 +294,7 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
     e.windows = windows_of(e.score.blocks, length, stride);
     TRY(evaluation_init(&e, eval));
     TRY(run_all(&e));
-    fill_result(&e, eval->protocol, result);
+    fill_result(&e, eval, result);
 out:
     evaluation_fini(&e);
     return status;

@@ -20,6 +20,7 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
         .lse = l->lse,
         .bias = tables_bias(&w->tables, m),
         .scale = 1.0 / sqrt((double)D),
+        .window = w->settings.window,
         .skip = { .eps = w->settings.skip, .kept = l->kept },
     };
 

@@ -111,11 +111,12 @@ alibi_status model_check_finite(const struct model *m, void *buffer, const char 
  * to a workspace, which one user of the model owns: a trainer, an evaluation, a session. */
 
 struct pass_settings {
-    double skip;   /* attention's skipping budget, see ops.h; 0: every pair is computed */
-    int recompute; /* enum alibi_recompute: what a training pass does not keep */
-    bool record;   /* inference: count the tiles that attention uses, and its time */
-    bool verify;   /* with record: find attention_statistics.skipped, which costs more than the
-                      attention itself */
+    double skip;    /* attention's skipping budget, see ops.h; 0: every pair is computed */
+    int64_t window; /* keys that a query sees in every layer, see ops.h; 0: all before it */
+    int recompute;  /* enum alibi_recompute: what a training pass does not keep */
+    bool record;    /* inference: count the tiles that attention uses, and its time */
+    bool verify;    /* with record: find attention_statistics.skipped, which costs more than the
+                       attention itself */
     const struct alibi_stop *stop, *cancel;         /* either stops a pass between two layers with
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how

@@ -257,12 +257,14 @@ typedef alibi_status rotary_fn(struct device *dev, struct tensor x, struct rotat
 
 /* ---- attention
  *
- *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i
+ *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, and i - j < window if there is one
  *   y_i = sum_j softmax_j(s(i, .)) v_j,              lse_i = log sum_j exp(s(i, j))
  *
  * Queries are the last Lq of Lk positions: query i is at position Lk - Lq + i and sees the keys
- * 0..Lk - Lq + i. Full attention has Lq = Lk, decoding Lq = 1; chunked prefill is between. Query
- * head h reads key/value head h / (H / Hkv). No buffer of floats grows with Lq * Lk. */
+ * 0..Lk - Lq + i, or the last `window` of them. Full attention has Lq = Lk, decoding Lq = 1;
+ * chunked prefill is between. Query head h reads key/value head h / (H / Hkv). No buffer of floats
+ * grows with Lq * Lk. Tiles of keys outside the window are not visited: a call costs Lq * window.
+ */
 
 /* Bias on scores by distance i - j >= 0. The distance is an integer; the bias is formed in the type
  * of the scores. */
@@ -307,7 +309,8 @@ struct attention_args {
     struct tensor q;    /* view [B, Lq, H, D] */
     struct tensor k, v; /* views [B, Lk, Hkv, D] */
     struct bias bias;
-    double scale; /* on q . k, as a rule 1/sqrt(D); the bias is not scaled */
+    double scale;   /* on q . k, as a rule 1/sqrt(D); the bias is not scaled */
+    int64_t window; /* how many keys a query sees at most, its own the last; 0: all before it */
     struct skipping skip;
     struct ragged ragged;
     struct tensor y;          /* view [B, Lq, H, D] */
@@ -331,6 +334,12 @@ typedef alibi_status attention_norms_fn(struct device *dev, struct tensor norms,
  * one type. */
 typedef alibi_status cache_append_fn(struct device *dev, struct tensor dst, struct tensor src,
                                      struct ragged ragged);
+
+/* The first key that a query at that position sees. */
+static inline int64_t attention_first_key(int64_t position, int64_t window)
+{
+    return window > 0 && position >= window ? position - window + 1 : 0;
+}
 
 static inline int64_t attention_tiles(int64_t length)
 {

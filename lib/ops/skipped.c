@@ -35,9 +35,10 @@ static double score(const struct attention_args *a, int64_t b, int64_t h, int64_
 /* Sums relative to the largest score so far, so that none overflows. */
 static double row_skipped(const struct attention_args *a, int64_t b, int64_t h, int64_t i)
 {
+    int64_t position = a->k.shape[1] - a->q.shape[1] + i;
     double max = -INFINITY, all = 0.0, skipped = 0.0;
 
-    for (int64_t j = 0; j <= a->k.shape[1] - a->q.shape[1] + i; j++) {
+    for (int64_t j = attention_first_key(position, a->window); j <= position; j++) {
         double s = score(a, b, h, i, j), larger = fmax(s, max), shrink = exp(max - larger),
                weight = exp(s - larger);
         bool used = was_used(a, b, h, i, j / ATTENTION_TILE);
@@ -62,10 +63,12 @@ double attention_skipped(const struct attention_args *a)
 struct skip_count attention_count(const struct attention_args *a)
 {
     struct tensor kept = a->skip.kept;
-    int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE, tiles = kept.shape[2];
-    struct skip_count n = { .all = kept.shape[0] * kept.shape[1] *
-                                   (tiles * past + tiles * (tiles + 1) / 2) };
+    int64_t past = (a->k.shape[1] - a->q.shape[1]) / ATTENTION_TILE;
+    struct skip_count n = { 0 };
 
+    for (int64_t t = past; t < past + kept.shape[2]; t++)
+        n.all += t + 1 - attention_first_key(t * ATTENTION_TILE, a->window) / ATTENTION_TILE;
+    n.all *= kept.shape[0] * kept.shape[1];
     for (int64_t i = 0; i < tensor_count(kept); i++)
         n.used += __builtin_popcount(((const uint32_t *)kept.data)[i]);
     return n;

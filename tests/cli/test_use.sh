@@ -41,6 +41,15 @@ eval_json --length 16 --tokens 1600 --protocol sliding --stride 4
 is_json stdout && [ "$(member stdout stride)" = 4 ] && [ "$(member stdout tokens)" = 1600 ] &&
     [ "$(member stdout nll)" != "$nll" ] &&
     pass "sliding scores every token once" || fail "sliding" "$(member stdout tokens) tokens"
+eval_json --length 16 --tokens 1600 --window 16
+[ "$(member stdout nll)" = "$nll" ] && pass "a window as long as the input cuts nothing" ||
+    fail "--window 16" "nll $(member stdout nll), not $nll"
+eval_json --length 16 --tokens 1600 --window 2
+[ "$(member stdout nll)" != "$nll" ] && [ "$(member stdout window)" = 2 ] &&
+    pass "a shorter one cuts attention" || fail "--window 2" "nll $(member stdout nll)"
+check "it is named" "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --window 2
+grep -q 'cut to the last 2 tokens' stdout || fail "--window 2" "not named in the table"
+expect 2 "-1 is out of range" "$ALIBI" eval run --window -1
 eval_json --tokens 1600
 [ "$(member stdout length)" = 16 ] && pass "the default length is the training length" ||
     fail "length" "$(member stdout length)"

@@ -138,7 +138,8 @@ struct step {
 };
 
 /* One step of rows first..first+count-1: append k and v to the caches, update norms, attend. */
-static struct step attend(int64_t first, int64_t count, enum bias_kind kind, double eps)
+static struct step attend(int64_t first, int64_t count, enum bias_kind kind, double eps,
+                          int64_t window)
 {
     struct device *dev = on.dev;
     struct step s = { .k = random_tensor(tensor_4(NULL, on.type, SLOTS, CAPACITY, HKV, D), 1),
@@ -158,6 +159,7 @@ static struct step attend(int64_t first, int64_t count, enum bias_kind kind, dou
                                 .v = s.v,
                                 .bias = { kind, values },
                                 .scale = 0.125,
+                                .window = window,
                                 .skip = { .eps = eps, .norms = s.norms },
                                 .ragged = ragged,
                                 .y = s.y,
@@ -190,19 +192,22 @@ static void check_append(struct tensor k, int64_t b)
 
 static void check_attention(void)
 {
+    static const int64_t windows[] = { 0, 290 };
     const int64_t tiles = attention_tiles(CAPACITY);
 
     for (int kind = BIAS_NONE; kind <= BIAS_TABLE; kind++)
-        for (int budget = 0; budget < 2; budget++) {
+        for (int n = 0; n < 4; n++) {
+            bool budget = n % 2;
+            int64_t window = windows[n / 2];
             double eps = budget ? 1e-2 : 0;
-            struct step all = attend(0, B, (enum bias_kind)kind, eps);
+            struct step all = attend(0, B, (enum bias_kind)kind, eps, window);
             float *y = numbers(all.y), *lse = numbers(all.lse), *want_y, *want_lse;
 
             check_append(all.k, 3);
             check_append(all.k, 0);
             for (int64_t b = 0; b < B; b++) {
                 int before = on.count;
-                struct step alone = attend(b, 1, (enum bias_kind)kind, eps);
+                struct step alone = attend(b, 1, (enum bias_kind)kind, eps, window);
                 assert_same_rows("attention", all.y, b, alone.y, 0, 1, H * D);
                 assert_same_rows("lse", all.lse, b, alone.lse, 0, 1, H);
                 assert_same_rows("norms", all.norms, slots[b], alone.norms, slots[b], 1,
@@ -218,7 +223,7 @@ static void check_attention(void)
                 double limit = type == DTYPE_BF16 ? 3e-2 : budget ? 3e-2 : 1e-5;
                 on.dev = &ref_device;
                 on.type = DTYPE_F32;
-                all = attend(0, B, (enum bias_kind)kind, 0);
+                all = attend(0, B, (enum bias_kind)kind, 0, window);
                 want_y = numbers(all.y);
                 want_lse = numbers(all.lse);
                 for (int64_t i = 0; i < B * H * D; i++)

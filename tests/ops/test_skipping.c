@@ -23,6 +23,7 @@ struct skip_case {
     double slope; /* 0: those of ALiBi for H heads; else of every head */
     int keys;
     double eps;
+    int64_t window;
 };
 
 struct data {
@@ -118,6 +119,7 @@ static struct data make(struct skip_case c)
         .v = normal_tensor(&d, c.Hkv, 3),
         .bias = { c.bias, make_bias(&d) },
         .scale = 1.0 / sqrt((double)c.D),
+        .window = c.window,
     };
     d.f32.skip.eps = c.eps;
     d.f32.skip.kept =
@@ -144,7 +146,8 @@ static bool is_kept(const struct data *d, int64_t h, int64_t i, int64_t t)
 }
 
 struct shares {
-    double kept, oracle;   /* of all tiles on and below the diagonal */
+    double kept, oracle;   /* of all tiles that mask and window leave */
+    bool counted;          /* attention_count() agrees, and no other tile was used */
     double skipped_weight; /* the largest weight of what a row skipped, of all its weight */
 };
 
@@ -158,7 +161,7 @@ static void tile_weights(const struct data *d, int64_t h, int64_t i, double lse,
 
     for (int64_t t = 0; t <= i / ATTENTION_TILE; t++)
         weights[t] = 0.0;
-    for (int64_t j = 0; j <= i; j++) {
+    for (int64_t j = attention_first_key(i, d->c.window); j <= i; j++) {
         const double *k = (const double *)a->k.data + (j * d->c.Hkv + kv) * D;
         int64_t T = a->bias.values.shape[1], distance = i - j;
         double s = 0.0;
@@ -176,7 +179,8 @@ static struct shares measure(const struct data *d, struct tensor lse)
 {
     int64_t L = d->c.L, tiles = attention_tiles(L), all = 0, kept = 0, needed = 0;
     double *row = NULL, *most = NULL;
-    struct shares s = { 0 };
+    struct shares s = { .counted = true };
+    struct skip_count count = attention_count(&d->f32);
 
     assert_ok(NEW_ARRAY(&row, tiles, "weights"));
     assert_ok(NEW_ARRAY(&most, tiles, "weights"));
@@ -192,12 +196,16 @@ static struct shares measure(const struct data *d, struct tensor lse)
                 }
                 s.skipped_weight = fmax(s.skipped_weight, skipped_weight);
             }
-            for (int64_t t = 0; t <= n; t++) {
-                all++;
+            for (int64_t t = 0; t < tiles; t++) {
+                bool seen = t <= n && (t + 1) * ATTENTION_TILE >
+                                          attention_first_key(n * ATTENTION_TILE, d->c.window);
+                all += seen;
                 kept += is_kept(d, h, n, t);
-                needed += most[t] > d->c.eps;
+                needed += seen && most[t] > d->c.eps;
+                s.counted = s.counted && (seen || !is_kept(d, h, n, t));
             }
         }
+    s.counted = s.counted && count.all == all && count.used == kept;
     s.kept = (double)kept / (double)all;
     s.oracle = (double)needed / (double)all;
     mem_free(row);
@@ -206,6 +214,8 @@ static struct shares measure(const struct data *d, struct tensor lse)
 }
 
 /* ---- the checks */
+
+enum { SHORT = 1100 };
 
 static double largest(struct tensor t)
 {
@@ -277,14 +287,16 @@ static bool check_case(struct skip_case c, const struct ops *ops)
     assert_ok(cpu.ops->attention_forward(&cpu, &d.f32));
     assert_ok(ref.ops->attention_forward(&ref, &d.f64));
     struct shares s = measure(&d, exact_lse);
-    printf(
-        "skipping L=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f skipped %.1e",
-        (int)c.L, (int)c.H, (int)c.Hkv, (int)c.D,
-        c.bias == BIAS_LINEAR  ? "alibi"
-        : c.bias == BIAS_TABLE ? "table"
-                               : "none",
-        c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.skipped_weight);
-    good = s.skipped_weight <= c.eps && s.kept >= s.oracle;
+    printf("skipping L=%d W=%d H=%d/%d D=%d %s slope %g keys %s eps %.0e: used %.3f oracle %.3f "
+           "skipped %.1e",
+           (int)c.L, (int)c.window, (int)c.H, (int)c.Hkv, (int)c.D,
+           c.bias == BIAS_LINEAR  ? "alibi"
+           : c.bias == BIAS_TABLE ? "table"
+                                  : "none",
+           c.slope, keys_names[c.keys], c.eps, s.kept, s.oracle, s.skipped_weight);
+    good = s.skipped_weight <= c.eps && s.kept >= s.oracle && s.counted;
+    if (c.L <= SHORT)
+        good &= fabs(attention_skipped(&d.f32) - s.skipped_weight) <= 1e-6 * s.skipped_weight;
     good &= is_within("y", difference(y, exact), 2.0 * c.eps * v + rounding(&d) * v);
     good &= is_within("lse", difference(lse, exact_lse),
                       c.eps + rounding(&d) * fmax(1.0, largest(exact_lse)));
@@ -310,7 +322,6 @@ static bool check_case(struct skip_case c, const struct ops *ops)
     return good;
 }
 
-enum { SHORT = 1100 };
 #define TINY 0x1p-24
 
 static void check_all(const struct skip_case *cases, size_t count)
@@ -339,9 +350,9 @@ static void error_stays_within_what_is_proven_around_tiles(void **state)
     (void)state;
     for (size_t n = 0; n < sizeof lengths / sizeof *lengths; n++) {
         cases[count++] =
-            (struct skip_case){ lengths[n], 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY };
+            (struct skip_case){ lengths[n], 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY, 0 };
         cases[count++] =
-            (struct skip_case){ lengths[n], 2, 1, 8, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 };
+            (struct skip_case){ lengths[n], 2, 1, 8, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2, 0 };
     }
     check_all(cases, count);
 }
@@ -349,22 +360,28 @@ static void error_stays_within_what_is_proven_around_tiles(void **state)
 static void error_stays_within_what_is_proven_for_hostile_data(void **state)
 {
     static const struct skip_case cases[] = {
-        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY },
-        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, 1e-2 },
-        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_CONSTANT, TINY },
-        { 700, 2, 2, 64, BIAS_LINEAR, 1e-6, KEYS_RANDOM, TINY },
-        { 700, 2, 2, 16, BIAS_LINEAR, 1e-6, KEYS_SMALL, 1e-2 },
-        { 700, 1, 1, 16, BIAS_LINEAR, -0.01, KEYS_RANDOM, TINY },
-        { 450, 17, 17, 8, BIAS_LINEAR, 0, KEYS_RANDOM, TINY },
-        { 450, 6, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 0x1p-16 },
-        { 600, 2, 2, 16, BIAS_NONE, 0, KEYS_RANDOM, 1e-2 },
-        { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY },
-        { 600, 2, 2, 16, BIAS_TABLE, 0, KEYS_SMALL, 1e-3 },
-        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, TINY },
-        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, 1e-40 },
-        { 500, 2, 2, 128, BIAS_LINEAR, 0.125, KEYS_RANDOM, 0.5 },
-        { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY },
-        { 4097, 2, 1, 8, BIAS_LINEAR, 0.015625, KEYS_SINKS, TINY },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY, 0 },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, 1e-2, 0 },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_CONSTANT, TINY, 0 },
+        { 700, 2, 2, 64, BIAS_LINEAR, 1e-6, KEYS_RANDOM, TINY, 0 },
+        { 700, 2, 2, 16, BIAS_LINEAR, 1e-6, KEYS_SMALL, 1e-2, 0 },
+        { 700, 1, 1, 16, BIAS_LINEAR, -0.01, KEYS_RANDOM, TINY, 0 },
+        { 450, 17, 17, 8, BIAS_LINEAR, 0, KEYS_RANDOM, TINY, 0 },
+        { 450, 6, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 0x1p-16, 0 },
+        { 600, 2, 2, 16, BIAS_NONE, 0, KEYS_RANDOM, 1e-2, 0 },
+        { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY, 0 },
+        { 600, 2, 2, 16, BIAS_TABLE, 0, KEYS_SMALL, 1e-3, 0 },
+        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, TINY, 0 },
+        { 600, 1, 1, 16, BIAS_LINEAR, 0.0625, KEYS_SMALL, 1e-40, 0 },
+        { 500, 2, 2, 128, BIAS_LINEAR, 0.125, KEYS_RANDOM, 0.5, 0 },
+        { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY, 0 },
+        { 4097, 2, 1, 8, BIAS_LINEAR, 0.015625, KEYS_SINKS, TINY, 0 },
+        { 700, 1, 1, 64, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY, 300 },
+        { 700, 1, 1, 16, BIAS_LINEAR, -0.01, KEYS_RANDOM, 1e-2, 200 },
+        { 650, 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY, 64 },
+        { 650, 2, 2, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY, 1 },
+        { 600, 2, 1, 16, BIAS_TABLE, 0, KEYS_RANDOM, TINY, 257 },
+        { 4096, 1, 1, 16, BIAS_LINEAR, 0.03125, KEYS_RANDOM, TINY, 1000 },
     };
 
     (void)state;
@@ -374,7 +391,8 @@ static void error_stays_within_what_is_proven_for_hostile_data(void **state)
 /* A budget that leaves nothing out must not change a bit. */
 static void without_a_budget_every_tile_is_used_and_bits_are_the_same(void **state)
 {
-    struct data d = make((struct skip_case){ 300, 3, 3, 32, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-40 });
+    struct data d =
+        make((struct skip_case){ 300, 3, 3, 32, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-40, 0 });
     struct device cpu = { .ops = ops_cpu() };
     struct tensor y[2], lse[2];
 
@@ -416,8 +434,8 @@ static bool check_tail(struct skip_case c, int64_t queries, const struct ops *op
     tail64.lse = exact_lse;
     assert_ok(cpu.ops->attention_forward(&cpu, &tail));
     assert_ok(ref.ops->attention_forward(&ref, &tail64));
-    printf("skipping L=%d/%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L, c.slope,
-           keys_names[c.keys], c.eps);
+    printf("skipping L=%d/%d W=%d slope %g keys %s eps %.0e:", (int)queries, (int)c.L,
+           (int)c.window, c.slope, keys_names[c.keys], c.eps);
     good =
         is_within("y", difference(y, exact), (2.0 * c.eps + rounding(&d)) * largest_row(d.f32.v));
     good &= is_within("lse", difference(lse, exact_lse),
@@ -439,12 +457,15 @@ static void decoding_and_chunks_stay_within_what_is_proven(void **state)
             for (int l = 0; l < 4; l++) {
                 struct ops ops;
                 assert_true(cpu_ops_for_set(&ops, cpu_set_name(s)));
-                good &= check_tail(
-                    (struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0, KEYS_RANDOM, 1e-2 },
-                    queries[q], &ops);
-                good &= check_tail(
-                    (struct skip_case){ lengths[l], 1, 1, 24, BIAS_LINEAR, 0.25, KEYS_SINKS, TINY },
-                    queries[q], &ops);
+                good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0,
+                                                       KEYS_RANDOM, 1e-2, 0 },
+                                   queries[q], &ops);
+                good &= check_tail((struct skip_case){ lengths[l], 1, 1, 24, BIAS_LINEAR, 0.25,
+                                                       KEYS_SINKS, TINY, 0 },
+                                   queries[q], &ops);
+                good &= check_tail((struct skip_case){ lengths[l], 4, 2, 16, BIAS_LINEAR, 0,
+                                                       KEYS_RANDOM, 1e-2, 150 },
+                                   queries[q], &ops);
             }
     assert_true(good);
 }
@@ -458,7 +479,7 @@ static void a_key_that_is_not_a_number_is_never_skipped(void **state)
     for (int s = 0; cpu_set_name(s); s++)
         for (int n = 0; n < 4; n++) {
             struct data d =
-                make((struct skip_case){ 400, 1, 1, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY });
+                make((struct skip_case){ 400, 1, 1, 16, BIAS_LINEAR, 0.5, KEYS_RANDOM, TINY, 0 });
             struct tensor y = heads_tensor(&d, DTYPE_F32, 400, 1, 16),
                           lse = keep(&d, allocate(tensor_3(NULL, DTYPE_F32, 1, 1, 400)));
             struct ops ops;

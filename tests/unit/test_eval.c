@@ -488,6 +488,8 @@ static void options_out_of_range_are_named(void **state)
                  ALIBI_USAGE, "scoring -1 tokens");
     assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .tokens = 16, .block = 7 }),
                  ALIBI_USAGE, "block of 7 tokens");
+    assert_fails(try_evaluate(m, c, (struct alibi_eval){ .length = 8, .window = -1 }), ALIBI_USAGE,
+                 "window -1");
     alibi_corpus_free(c);
     model_free(m);
 }

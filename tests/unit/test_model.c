@@ -407,6 +407,52 @@ static void decoding_equals_the_full_forward_for_every_method_past_the_training_
         }
 }
 
+/* N layers with a window of W reach N (W - 1) tokens back, and no further: there not a bit
+ * changes. Decoding sees the same keys. */
+static void a_window_ends_what_a_token_depends_on(void **state)
+{
+    enum { W = 40, AT = 30 };
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
+
+    (void)state;
+    for (int d = 0; d < 2; d++)
+        for (int i = 0; alibi_position_name(i, NULL); i++) {
+            struct alibi_config c = tiny(alibi_position_name(i, NULL));
+            const struct pass_settings settings = { .window = W };
+            int32_t tokens[MANY];
+            float *before = NULL, *after = NULL, last[VOCAB];
+            int64_t reach = c.layers * (W - 1), V = c.vocab;
+            struct workspace *w = NULL;
+            struct cache *cache = NULL;
+            struct model *m;
+
+            c.max_length = MANY;
+            m = new_model(c, &devices[d], DTYPE_F32);
+            draw_tokens(tokens, MANY, V, 7);
+            assert_ok(NEW_ARRAY(&before, MANY * V, "logits"));
+            assert_ok(NEW_ARRAY(&after, MANY * V, "logits"));
+            assert_ok(workspace_new(&w, m, &settings));
+            assert_ok(cache_new(&cache, m, 1, (struct cache_window){ .positions = W }));
+            assert_ok(model_logits(w, tokens, 1, MANY, before));
+            tokens[AT] = (int32_t)((tokens[AT] + 1) % V);
+            assert_ok(model_logits(w, tokens, 1, MANY, after));
+            assert_true(AT + reach + 1 < MANY);
+            assert_true(difference(before + (AT + reach) * V, after + (AT + reach) * V, V) > 0);
+            assert_memory_equal(before + (AT + reach + 1) * V, after + (AT + reach + 1) * V,
+                                (size_t)((MANY - AT - reach - 1) * V) * sizeof *after);
+            for (int64_t at = 0, length = 1; at < MANY; at += length, length = at % 3 ? 1 : 70) {
+                length = length < MANY - at ? length : MANY - at;
+                assert_ok(extend(w, cache, tokens + at, length, last));
+                assert_true(difference(after + (at + length - 1) * V, last, V) < 2e-5);
+            }
+            cache_free(cache);
+            workspace_free(w);
+            mem_free(before);
+            mem_free(after);
+            model_free(m);
+        }
+}
+
 static void decoding_equals_the_full_forward_without_a_last_norm(void **state)
 {
     static const int64_t mixed[] = { 1, 64, 3, 17, 100 };
@@ -802,6 +848,7 @@ int main(void)
         cmocka_unit_test(the_output_layer_is_cut_evenly),
         cmocka_unit_test(
             decoding_equals_the_full_forward_for_every_method_past_the_training_length),
+        cmocka_unit_test(a_window_ends_what_a_token_depends_on),
         cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm),
         cmocka_unit_test(sequences_decoded_together_get_the_bits_they_get_alone),
         cmocka_unit_test(a_step_equals_the_full_forward_past_the_training_length),

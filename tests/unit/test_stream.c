@@ -178,6 +178,41 @@ static void a_window_bounds_the_memory_and_does_not_change_the_loss(void **state
     alibi_corpus_free(c);
 }
 
+/* The cut of attention by `window`, in chunks with a cache that forgets, and in one pass. */
+static void a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the_others(
+    void **state)
+{
+    static const char *const methods[] = { "alibi", "none", "rotary", "t5" };
+    alibi_corpus *c = new_text(60000);
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct model *m = new_model(methods[i], 4);
+        struct alibi_eval_result whole, pass, stream, all, cut;
+        struct alibi_eval window = { .length = TOKENS, .tokens = TOKENS, .contiguous = true };
+        struct alibi_eval long_stream = { .protocol = ALIBI_STREAM, .tokens = 20000 };
+
+        assert_ok(evaluate(m, c, window, 0, &whole));
+        window.window = 100;
+        assert_ok(evaluate(m, c, window, 0x1p-24, &pass));
+        assert_ok(evaluate(
+            m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .tokens = TOKENS, .window = 100 },
+            0x1p-24, &stream));
+        printf("%s: %.9f, cut %.9f and %.9f\n", methods[i], whole.nll, pass.nll, stream.nll);
+        assert_int_equal(pass.window, 100);
+        assert_true(fabs(pass.nll - stream.nll) < 1e-6 * pass.nll);
+        assert_true(fabs(pass.nll - whole.nll) > 1e-6 * pass.nll);
+        if (i == 0) {
+            assert_ok(evaluate(m, c, long_stream, 0x1p-24, &all));
+            long_stream.window = 300;
+            assert_ok(evaluate(m, c, long_stream, 0x1p-24, &cut));
+            assert_true(cut.peak_bytes < all.peak_bytes / 2);
+        }
+        model_free(m);
+    }
+    alibi_corpus_free(c);
+}
+
 static void a_score_beyond_what_the_window_relies_on_is_refused(void **state)
 {
     alibi_corpus *c = new_text(4000);
@@ -358,6 +393,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_equals_a_window_as_long_as_the_text),
         cmocka_unit_test(a_window_bounds_the_memory_and_does_not_change_the_loss),
+        cmocka_unit_test(
+            a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the_others),
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
         cmocka_unit_test(a_large_query_is_held_against_keys_that_were_forgotten),
         cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),

@@ -12,7 +12,9 @@ struct attention_shape attention_shape_of(const struct attention_args *a)
              .scale = (float)a->scale,
              .kind = a->bias.kind,
              .values = (const float *)a->bias.values.data,
-             .T = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1 };
+             .T = a->bias.kind == BIAS_TABLE ? (int)a->bias.values.shape[1] : 1,
+             .window =
+                 (int)(a->window > 0 && a->window < a->k.shape[1] ? a->window : a->k.shape[1]) };
 }
 
 namespace

@@ -37,10 +37,16 @@ struct attention_shape {
     int kind;            // enum bias_kind
     const float *values; // slopes [H], or the table [H, T]
     int T;
+    int window; // keys that a query sees at most: Lk if the call has no window
 
     __host__ __device__ int past() const // positions before the first query
     {
         return Lk - Lq;
+    }
+
+    __host__ __device__ __forceinline__ int first_key(int position) const // that it sees
+    {
+        return position < window ? 0 : position - window + 1;
     }
 
     __device__ __forceinline__ int key_head(int h) const
@@ -77,6 +83,10 @@ __device__ __forceinline__ bool tile_is_kept(const uint32_t *row, int key_tile)
 
 // Keys per block of the wgmma kernels: a pair of tiles, whose bits are in one word.
 enum { BLOCK_KEYS = 128 };
+
+// Which pairs the wgmma kernels compute, as a template parameter, so that a window costs nothing
+// where there is none.
+enum mask_kind { CAUSAL, WINDOW };
 
 __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
 {

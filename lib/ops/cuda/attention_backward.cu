@@ -94,8 +94,9 @@ template <int D> constexpr size_t backward_smem_bytes = sizeof(backward_smem<D>)
 
 // The keys of a thread block, and its walk over all query tiles that use them: head after head of
 // the group, tiles ascending. Producer and consumers walk alike.
-struct walk {
+template <int MASK> struct walk {
     int b, kv, block, first_key, h, tile, last_head;
+    int tiles; // with a window: until the last one that sees a key of the block
 
     __device__ __forceinline__ walk(const backward_params &p, int ticket)
     {
@@ -108,6 +109,8 @@ struct walk {
         h = kv * (p.s.H / p.s.Hkv);
         last_head = h + p.s.H / p.s.Hkv - 1;
         tile = first_tile() - 1;
+        if (MASK >= WINDOW)
+            tiles = min(p.tiles, (first_key + BLOCK_KEYS - 1 + p.s.window - 1) / QUERIES + 1);
     }
 
     __device__ __forceinline__ int first_tile() const
@@ -123,7 +126,7 @@ struct walk {
     // To the next tile of this head that uses the keys; false after the last.
     __device__ __forceinline__ bool next(const backward_params &p)
     {
-        for (tile++; tile < p.tiles; tile++)
+        for (tile++; tile < (MASK >= WINDOW ? tiles : p.tiles); tile++)
             if (!p.kept.bits || keys_are_kept(p.kept.row(head(p), tile), block))
                 return true;
         return false;
@@ -136,7 +139,7 @@ struct walk {
     }
 
     // How many key blocks add to dQ of this tile before this one: those in use from here to the
-    // diagonal.
+    // diagonal. All of them are in the window if this one is.
     __device__ __forceinline__ int order(const backward_params &p) const
     {
         int nearest = tile * QUERIES / BLOCK_KEYS, count = 0;
@@ -153,9 +156,9 @@ struct walk {
 
 // ---- producer
 
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void load_keys(const backward_params &p, backward_smem<D> *smem,
-                                          const walk &w)
+                                          const walk<MASK> &w)
 {
     mbarrier_arrive_expect_tx(&smem->kv_full, 2 * D * BLOCK_KEYS * sizeof(bf16));
 #pragma unroll
@@ -165,9 +168,9 @@ __device__ __forceinline__ void load_keys(const backward_params &p, backward_sme
     }
 }
 
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void load_queries(const backward_params &p, backward_smem<D> *smem,
-                                             const walk &w, int stage)
+                                             const walk<MASK> &w, int stage)
 {
     mbarrier_arrive_expect_tx(&smem->full[stage], 2 * D * QUERIES * sizeof(bf16));
 #pragma unroll
@@ -180,9 +183,9 @@ __device__ __forceinline__ void load_queries(const backward_params &p, backward_
 }
 
 // Past the last query lse is infinite, which makes every weight 0.
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void load_rows(const backward_params &p, backward_smem<D> *smem,
-                                          const walk &w, int stage)
+                                          const walk<MASK> &w, int stage)
 {
     const float *lse = p.lse + w.head(p) * p.s.Lq, *delta = p.delta + w.head(p) * p.s.Lq;
 
@@ -215,9 +218,9 @@ __device__ __forceinline__ void end_turn(int *turn)
 // Sends dQ of one tile to global memory: the first in order stores, the others add when their turn
 // has come. The consumers may overwrite shared memory as soon as TMA has read it; the turn passes
 // on when the data has arrived.
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<D> *smem,
-                                        const walk &w, int count)
+                                        const walk<MASK> &w, int count)
 {
     int64_t tile = w.head(p) * p.tiles + w.tile;
     int order = w.order(p);
@@ -238,30 +241,30 @@ __device__ __forceinline__ void send_dq(const backward_params &p, backward_smem<
     end_turn(p.turns + tile);
 }
 
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void produce(const backward_params &p, backward_smem<D> *smem)
 {
     enum { LOAD_WARP, ROWS_WARP, DQ_WARP };
     int warp = threadIdx.x / 32, count = 0;
-    walk w(p, smem->ticket);
+    walk<MASK> w(p, smem->ticket);
     pipeline_state<STAGES> t = { 0, PRODUCER_PARITY };
 
     if (warp > DQ_WARP || (warp != ROWS_WARP && threadIdx.x % 32 > 0))
         return;
     if (warp == LOAD_WARP)
-        load_keys<D>(p, smem, w);
+        load_keys<D, MASK>(p, smem, w);
     do {
         while (w.next(p)) {
             if (warp == DQ_WARP) {
-                send_dq<D>(p, smem, w, count++);
+                send_dq<D, MASK>(p, smem, w, count++);
                 continue;
             }
             mbarrier_wait(warp == LOAD_WARP ? &smem->empty[t.stage] : &smem->rows_empty[t.stage],
                           t.parity);
             if (warp == LOAD_WARP)
-                load_queries<D>(p, smem, w, t.stage);
+                load_queries<D, MASK>(p, smem, w, t.stage);
             else
-                load_rows<D>(p, smem, w, t.stage);
+                load_rows<D, MASK>(p, smem, w, t.stage);
             t.advance();
         }
     } while (w.next_head());
@@ -394,15 +397,18 @@ __device__ __forceinline__ void issue_dq(float (&d)[D / 4], uint32_t ds, uint32_
 
 // ---- consumer: between the products
 
-// S^T becomes P^T. A query does not see the keys after it.
-template <int D> __device__ __forceinline__ void weights(fragment<D> &f, float scale_log2, int lead)
+// S^T becomes P^T. A query does not see the keys after it, nor those outside the window.
+template <int D, int MASK>
+__device__ __forceinline__ void weights(fragment<D> &f, float scale_log2, int lead, int window)
 {
-    bool masked = lead < BLOCK_KEYS;
+    bool masked = lead < BLOCK_KEYS, cut = MASK >= WINDOW && lead + QUERIES > window;
 
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++) {
         f.s[i] = power_of_two(f.s[i] * scale_log2);
         if (masked && lead + 8 * (i / 4) + f.column + (i & 1) < f.row + (i & 2 ? 8 : 0))
+            f.s[i] = 0.0f;
+        if (cut && lead + 8 * (i / 4) + f.column + (i & 1) >= f.row + (i & 2 ? 8 : 0) + window)
             f.s[i] = 0.0f;
     }
 }
@@ -541,9 +547,9 @@ template <int D> __device__ __forceinline__ float sum_consumers(backward_smem<D>
 }
 
 // At the end of a head: this block's partial gradient of its bias.
-template <int D, int GRADIENT>
+template <int D, int GRADIENT, int MASK>
 __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params &p,
-                                           backward_smem<D> *smem, const walk &w)
+                                           backward_smem<D> *smem, const walk<MASK> &w)
 {
     int64_t place = ((int64_t)w.b * p.blocks + w.block) * p.s.H + w.h;
 
@@ -565,10 +571,11 @@ __device__ __forceinline__ void write_bias(fragment<D> &f, const backward_params
 // ---- consumer: one tile, and all of them
 
 // One query tile; `count` of them came before.
-template <int D, bool TABLE, int GRADIENT>
+template <int D, bool TABLE, int GRADIENT, int MASK>
 __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_params &p,
-                                             backward_smem<D> *smem, const walk &w, float step,
-                                             pipeline_state<STAGES> t, int count, int group)
+                                             backward_smem<D> *smem, const walk<MASK> &w,
+                                             float step, pipeline_state<STAGES> t, int count,
+                                             int group)
 {
     const uint32_t half = group * (WGMMA_M * PANEL_ROW); // this consumer's rows of K and V
     // This consumer's half of the columns of K: half a panel, or a panel of its own.
@@ -593,7 +600,7 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
     // P^T, while dP^T is in flight.
     wgmma_wait<1>();
     fence_fragment(f.s);
-    weights<D>(f, p.s.scale * log2_e, lead);
+    weights<D, MASK>(f, p.s.scale * log2_e, lead, p.s.window);
     pack_operand<QUERIES>(f.p, f.s);
 
     // dS^T, while dV is in flight. Then dK.
@@ -633,9 +640,9 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
 
 // Rotates dK back. Both elements of a pair are in one thread: half of the columns apart, or next to
 // each other.
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void rotate_keys(float (&d)[D / 2], const fragment<D> &f,
-                                            const backward_params &p, const walk &w)
+                                            const backward_params &p, const walk<MASK> &w)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -660,10 +667,10 @@ __device__ __forceinline__ void rotate_keys(float (&d)[D / 2], const fragment<D>
     }
 }
 
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragment<D> &f,
-                                           const backward_params &p, const walk &w, heads<bf16> to,
-                                           float scale)
+                                           const backward_params &p, const walk<MASK> &w,
+                                           heads<bf16> to, float scale)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -679,11 +686,11 @@ __device__ __forceinline__ void write_rows(const float (&d)[D / 2], const fragme
     }
 }
 
-template <int D, bool TABLE, int GRADIENT>
+template <int D, bool TABLE, int GRADIENT, int MASK>
 __device__ __forceinline__ void consume(const backward_params &p, backward_smem<D> *smem, int group)
 {
     int lane = threadIdx.x % 32, count = 0;
-    walk w(p, smem->ticket);
+    walk<MASK> w(p, smem->ticket);
     pipeline_state<STAGES> t = { 0, CONSUMER_PARITY };
     fragment<D> f;
 
@@ -699,16 +706,16 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
             load_table<D>(p, smem, w.h);
         mbarrier_wait(&smem->kv_full, 0);
         while (w.next(p)) {
-            consume_tile<D, TABLE, GRADIENT>(f, p, smem, w, step, t, count++, group);
+            consume_tile<D, TABLE, GRADIENT, MASK>(f, p, smem, w, step, t, count++, group);
             t.advance();
         }
-        write_bias<D, GRADIENT>(f, p, smem, w);
+        write_bias<D, GRADIENT, MASK>(f, p, smem, w);
     } while (w.next_head());
     // Epilogue. dV first: that frees registers for the angles.
-    write_rows<D>(f.dv, f, p, w, p.dv, 1.0f);
+    write_rows<D, MASK>(f.dv, f, p, w, p.dv, 1.0f);
     if (p.rotation.table)
-        rotate_keys<D>(f.dk, f, p, w);
-    write_rows<D>(f.dk, f, p, w, p.dk, p.s.scale);
+        rotate_keys<D, MASK>(f.dk, f, p, w);
+    write_rows<D, MASK>(f.dk, f, p, w, p.dk, p.s.scale);
 }
 
 template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> *smem)
@@ -725,7 +732,7 @@ template <int D> __device__ __forceinline__ void init_barriers(backward_smem<D> 
 }
 #endif // HAS_WGMMA
 
-template <int D, bool TABLE, int GRADIENT>
+template <int D, bool TABLE, int GRADIENT, int MASK>
 __global__ void __launch_bounds__(THREADS, 1)
     backward_kernel(const __grid_constant__ backward_params p)
 {
@@ -740,10 +747,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
     if (threadIdx.x < WARPGROUP) {
         setmaxnreg_dec<PRODUCER_REGISTERS>();
-        produce<D>(p, smem);
+        produce<D, MASK>(p, smem);
     } else {
         setmaxnreg_inc<CONSUMER_REGISTERS>();
-        consume<D, TABLE, GRADIENT>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
+        consume<D, TABLE, GRADIENT, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
     }
 #endif
 }
@@ -823,13 +830,13 @@ alibi_status reserve(struct context *c, backward_params *p, int D, int entries)
                       "attention backward");
 }
 
-template <int D>
+template <int D, int MASK>
 alibi_status launch_backward(struct context *c, const backward_params &p,
                              const struct attention_args *a, int entries)
 {
-    auto kernel = p.s.kind == BIAS_TABLE ? backward_kernel<D, true, OF_TABLE>
-                  : a->dbias.data        ? backward_kernel<D, false, OF_SLOPES>
-                                         : backward_kernel<D, false, NO_GRADIENT>;
+    auto kernel = p.s.kind == BIAS_TABLE ? backward_kernel<D, true, OF_TABLE, MASK>
+                  : a->dbias.data        ? backward_kernel<D, false, OF_SLOPES, MASK>
+                                         : backward_kernel<D, false, NO_GRADIENT, MASK>;
 
     TRY_RETURN(launch(c, "attention backward", kernel, p.s.B * p.s.Hkv * p.blocks, THREADS,
                       backward_smem_bytes<D>, p));
@@ -871,5 +878,9 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    return D == 64 ? launch_backward<64>(c, p, a, entries) : launch_backward<128>(c, p, a, entries);
+    if (p.s.window < p.s.Lk)
+        return D == 64 ? launch_backward<64, WINDOW>(c, p, a, entries)
+                       : launch_backward<128, WINDOW>(c, p, a, entries);
+    return D == 64 ? launch_backward<64, CAUSAL>(c, p, a, entries)
+                   : launch_backward<128, CAUSAL>(c, p, a, entries);
 }

@@ -84,15 +84,18 @@ struct decision {
     int blocks;        // of queries, per head
 };
 
-// Marks the tiles of keys first..last for every query tile of the block that sees them.
+// Marks the tiles of keys first..last for every query tile of the block that sees them. The first
+// query of a tile sees farthest back, the last one farthest ahead.
 __device__ void mark(const decision &d, int64_t head, int first_query, int first, int last)
 {
     int rows = min(d.queries / ATTENTION_TILE, d.kept.rows - first_query / ATTENTION_TILE);
 
     for (int n = threadIdx.x; n < rows * (d.keys / ATTENTION_TILE); n += blockDim.x) {
         int row = first_query / ATTENTION_TILE + n % rows, tile = first / ATTENTION_TILE + n / rows;
-        int sees = d.s.past() + min((row + 1) * ATTENTION_TILE, d.s.Lq) - 1;
-        if (tile <= last / ATTENTION_TILE && tile * ATTENTION_TILE <= sees)
+        int sees = d.s.past() + min((row + 1) * ATTENTION_TILE, d.s.Lq) - 1,
+            oldest = d.s.first_key(d.s.past() + row * ATTENTION_TILE);
+        if (tile <= last / ATTENTION_TILE && tile * ATTENTION_TILE <= sees &&
+            tile >= oldest / ATTENTION_TILE)
             atomicOr(d.kept.row(head, row) + tile / 32, 1u << tile % 32);
     }
 }
@@ -130,13 +133,13 @@ __global__ void __launch_bounds__(MOST_QUERIES)
         me = threadIdx.x;
     int first_query = blockIdx.x % d.blocks * d.queries;
     int position = s.past() + first_query + me, nearest = s.past() + first_query;
-    int last_seen = min(nearest + d.queries - 1, s.Lk - 1);
+    int last_seen = min(nearest + d.queries - 1, s.Lk - 1), oldest = s.first_key(nearest);
     bool here = first_query + me < s.Lq;
     float skipped = 0.0f; // of this query's weight, at most
 
     measure_queries<T, PACKS>(reach, own, d, q, k, first_query, b, h);
     __syncthreads();
-    for (int first = last_seen / d.keys * d.keys; first >= 0; first -= d.keys) {
+    for (int first = last_seen / d.keys * d.keys; first + d.keys > oldest; first -= d.keys) {
         int last = min(first + d.keys - 1, s.Lk - 1);
         float weight = 0.0f;
         if (last < nearest && here)

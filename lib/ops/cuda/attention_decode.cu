@@ -30,18 +30,18 @@ template <class T> struct decode_params {
     heads<const T> q, k, v;
     heads<T> y;
     float *lse;
-    float *outputs; // [rows, parts, D], rows being B x H x Lq
+    float *outputs; // [rows, parts, D], rows being B x H x Lq; from the first part that a row sees
     float *sums;    // [rows, parts]: log-sum-exp; -inf: nothing was computed
     struct attention_shape s;
     struct ragged_rows ragged;
     struct key_norms norms; // at NULL: no tile is skipped
     double eps;             // the budget
-    int parts;              // of the longest row
+    int parts;              // of the longest row, at most
 };
 
 // One query of one head, and its keys.
 struct decode_row {
-    int row, i, h, b, kv, slot, position;
+    int row, i, h, b, kv, slot, position, first; // key that it sees
 
     template <class T> __device__ __forceinline__ decode_row(const decode_params<T> &p)
     {
@@ -52,11 +52,17 @@ struct decode_row {
         kv = p.s.key_head(h);
         slot = p.ragged.slot_of(b);
         position = p.ragged.length ? p.ragged.length[b] - 1 : p.s.past() + i;
+        first = p.s.first_key(position);
+    }
+
+    __device__ __forceinline__ int first_part() const
+    {
+        return first / PART_KEYS;
     }
 
     __device__ __forceinline__ int parts() const
     {
-        return position / PART_KEYS + 1;
+        return position / PART_KEYS + 1 - first_part();
     }
 };
 
@@ -68,7 +74,8 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
                                                       int first, int count)
 {
     int tiles = (int)ceil_div(count, ATTENTION_TILE);
-    unsigned all = (1u << tiles) - 1, bits = 0;
+    int unseen = max(0, w.first - first) / ATTENTION_TILE; // tiles before the window
+    unsigned all = (1u << tiles) - (1u << unseen), bits = 0;
     float square = 0.0f, own, own_norm, reach, share;
 
     if (!p.norms.at)
@@ -81,7 +88,7 @@ __device__ __forceinline__ unsigned tiles_that_matter(const decode_params<T> &p,
                p.s.bias(w.h, 0));
     reach = norm_margin(p.s.D) * fabsf(p.s.scale) * sqrtf(square);
     own_norm = p.norms.largest(w.slot, w.kv, w.position, w.position);
-    for (int t = 0; t < tiles; t++) {
+    for (int t = unseen; t < tiles; t++) {
         int from = first + t * ATTENTION_TILE, last = min(from + ATTENTION_TILE, p.s.Lk) - 1;
         bool skipped = last < w.position && weight_bound(p.s, w.h, w.position, from, last,
                                                          p.norms.largest(w.slot, w.kv, from, last),
@@ -99,7 +106,7 @@ __device__ __forceinline__ void find_scores(float *scores, const decode_params<T
 {
     for (int n = threadIdx.x / ROW_LANES; n < PART_KEYS; n += THREADS / ROW_LANES) {
         float x = -INFINITY;
-        if (n < count && (tiles >> n / ATTENTION_TILE & 1))
+        if (n < count && first + n >= w.first && (tiles >> n / ATTENTION_TILE & 1))
             x = fmaf(p.s.scale, lanes_dot<PACKS>(query, p.k.row(w.slot, first + n, w.kv), p.s.D),
                      p.s.bias(w.h, w.position - first - n));
         if (threadIdx.x % ROW_LANES == 0)
@@ -137,7 +144,8 @@ __global__ void __launch_bounds__(THREADS) split_kernel(const __grid_constant__ 
         query[d] = to_float(p.q.row(w.b, w.i, w.h)[d]);
     __syncthreads();
     for (int part = blockIdx.y; part < w.parts(); part += gridDim.y) {
-        int first = part * PART_KEYS, count = min(PART_KEYS, w.position + 1 - first);
+        int first = (w.first_part() + part) * PART_KEYS,
+            count = min(PART_KEYS, w.position + 1 - first);
         int64_t place = (int64_t)w.row * p.parts + part;
         unsigned tiles = tiles_that_matter<T, PACKS>(p, w, query, first, count);
 
@@ -199,6 +207,8 @@ template <class T> alibi_status decode(struct context *c, const struct attention
     p.s = attention_shape_of(a);
     p.ragged = ragged_rows_of(a->ragged);
     p.parts = (int)ceil_div(p.s.Lk, PART_KEYS);
+    if (p.s.window < p.s.Lk && p.parts > ceil_div(p.s.window, PART_KEYS) + 1)
+        p.parts = (int)ceil_div(p.s.window, PART_KEYS) + 1;
     rows = (int64_t)p.s.B * p.s.H * p.s.Lq;
     if (a->skip.eps > 0 && a->skip.norms.data) {
         p.norms = key_norms_of(a->skip.norms);

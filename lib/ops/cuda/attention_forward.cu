@@ -23,7 +23,8 @@
 // Differences from FlashAttention-3: the accumulator of S starts from bias / scale instead of zero,
 // so a bias costs one multiply-add per score and nothing later. Key tiles are visited nearest
 // first, so the running maximum hardly ever grows after the first tile, and rescaling O is skipped
-// when no row of the warp needs it. Key tiles that attention_bounds.cu ruled out are not loaded.
+// when no row of the warp needs it. Key tiles that attention_bounds.cu ruled out, or that are
+// outside the window, are not loaded.
 //
 // Shared memory: struct forward_smem. No block waits for another, and the result of an item does
 // not depend on the block that computes it.
@@ -74,11 +75,14 @@ template <int D> constexpr size_t forward_smem_bytes = sizeof(forward_smem<D>) +
 #if HAS_WGMMA
 
 // A work item: one block of queries of one head.
-template <int D> struct item {
+template <int D, int MASK> struct item {
     static const int QUERIES = config<D>::QUERIES;
     int b, h, first; // first query
     int last_block;  // of keys
     const uint32_t *kept;
+    // With a window. The last query tile sees all that is ahead, and in its row of bits are all
+    // blocks; here the first tiles see more that is behind, so the bits of all rows count.
+    int first_block, rows, words;
 
     // Consecutive items are of HEADS_TOGETHER heads, so that their keys stay in the L2 cache, the
     // longest rows first, so that the last items are short.
@@ -95,14 +99,28 @@ template <int D> struct item {
         kept = NULL;
         if (p.kept.bits)
             kept = p.kept.row(head, min((first + QUERIES) / ATTENTION_TILE, p.kept.rows) - 1);
+        if (MASK >= WINDOW) {
+            int tile = first / ATTENTION_TILE;
+            first_block = p.s.first_key(p.s.past() + first) / BLOCK_KEYS;
+            rows = min(QUERIES / ATTENTION_TILE, p.kept.rows - tile);
+            words = p.kept.words;
+        }
     }
 
     // The next key block to visit, from n downwards; -1: none. Producer and consumers walk alike.
     __device__ __forceinline__ int next(int n) const
     {
-        while (n >= 0 && !keys_are_kept(kept, n))
-            n--;
-        return n;
+        if constexpr (MASK == CAUSAL) {
+            while (n >= 0 && !keys_are_kept(kept, n))
+                n--;
+            return n;
+        } else {
+            for (; n >= first_block; n--)
+                for (int row = 0; row < rows; row++)
+                    if (keys_are_kept(kept ? kept - row * words : NULL, n))
+                        return n;
+            return -1;
+        }
     }
 };
 
@@ -119,14 +137,14 @@ __device__ __forceinline__ void load_tile(bf16 (*to)[ROWS][PANEL], const CUtenso
 }
 
 // One thread. K and V have barriers of their own: S of a tile can start before V has arrived.
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_smem<D> *smem)
 {
     pipeline_state<STAGES> t = { 0, PRODUCER_PARITY };
     uint32_t q_parity = PRODUCER_PARITY;
 
     for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-        item<D> w(p, index);
+        item<D, MASK> w(p, index);
         int kv = p.s.key_head(w.h);
         mbarrier_wait(&smem->q_empty, q_parity);
         load_tile<D>(smem->q, &p.q, &smem->q_full, w.h, w.first, w.b);
@@ -144,13 +162,13 @@ __device__ __forceinline__ void produce_tiles(const forward_params &p, forward_s
 // The other warps of the producer warpgroup copy bias tables, one item ahead of the consumers.
 enum { TABLE_THREADS = WARPGROUP - 32 };
 
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void produce_tables(const forward_params &p, forward_smem<D> *smem)
 {
     pipeline_state<TABLES> t = { 0, PRODUCER_PARITY };
 
     for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-        item<D> w(p, index);
+        item<D, MASK> w(p, index);
         mbarrier_wait(&smem->table_empty[t.stage], t.parity);
         fill_table(&smem->table[t.stage], p.s, w.h, (int)threadIdx.x - 32, TABLE_THREADS);
         mbarrier_arrive(&smem->table_full[t.stage]);
@@ -241,9 +259,9 @@ template <int D> struct ping_pong {
 };
 
 // Issues S = Q K^T of key block n. The turn is ours when it returns.
-template <int D, bool TABLE>
+template <int D, bool TABLE, int MASK>
 __device__ __forceinline__ void issue_scores(fragment<D> &f, const forward_params &p,
-                                             forward_smem<D> *smem, const item<D> &w,
+                                             forward_smem<D> *smem, const item<D, MASK> &w,
                                              const bias_table *table, float step, int n,
                                              pipeline_state<STAGES> t, int group)
 {
@@ -307,11 +325,11 @@ template <int D> __device__ __forceinline__ void softmax(fragment<D> &f, float s
     }
 }
 
-// After S of key block n has been computed: frees its stage, masks the diagonal, and takes the
-// softmax.
-template <int D>
+// After S of key block n has been computed: frees its stage, masks the diagonal and what is
+// outside the window, and takes the softmax.
+template <int D, int MASK>
 __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_params &p,
-                                              forward_smem<D> *smem, const item<D> &w, int n,
+                                              forward_smem<D> *smem, const item<D, MASK> &w, int n,
                                               pipeline_state<STAGES> t)
 {
     fence_fragment(f.s);
@@ -321,6 +339,14 @@ __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_para
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / 2; i++)
             if (n * BLOCK_KEYS + f.column + column_of(i) > f.row + row_of(i))
+                f.s[i] = -INFINITY;
+    }
+    // The last query of the item has the latest first key.
+    if (MASK >= WINDOW &&
+        n * BLOCK_KEYS < p.s.first_key(p.s.past() + w.first + config<D>::QUERIES - 1)) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_KEYS / 2; i++)
+            if (f.row + row_of(i) - (n * BLOCK_KEYS + f.column + column_of(i)) >= p.s.window)
                 f.s[i] = -INFINITY;
     }
     softmax<D>(f, p.s.scale * log2_e);
@@ -339,9 +365,9 @@ __device__ __forceinline__ void finish_values(fragment<D> &f, forward_smem<D> *s
 }
 
 // Epilogue: y = O / l and lse = scale m + log l, straight from registers.
-template <int D>
+template <int D, int MASK>
 __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params &p,
-                                           const item<D> &w, int in_block)
+                                           const item<D, MASK> &w, int in_block)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -364,7 +390,7 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
     }
 }
 
-template <int D, bool TABLE>
+template <int D, bool TABLE, int MASK>
 __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D> *smem, int group)
 {
     int lane = threadIdx.x % 32,
@@ -377,7 +403,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
     f.column = lane % 4 * 2;
     ping_pong<D>::begin(group);
     for (int index = blockIdx.x; index < p.items; index += gridDim.x) {
-        item<D> w(p, index);
+        item<D, MASK> w(p, index);
         float step = p.s.kind == BIAS_LINEAR ? p.s.values[w.h] / p.s.scale : 0.0f;
         int n = w.next(w.last_block);
         bool any = false; // O holds something
@@ -392,10 +418,10 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
 
         // Prologue: S and softmax of the nearest key block. It holds the diagonal, so it is never
         // skipped.
-        issue_scores<D, TABLE>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
+        issue_scores<D, TABLE, MASK>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
         ping_pong<D>::pass(group);
         wgmma_wait<0>();
-        finish_scores<D>(f, p, smem, w, n, t);
+        finish_scores<D, MASK>(f, p, smem, w, n, t);
         pack_operand<BLOCK_KEYS>(f.p, f.s);
 
         // Main loop: S of this block and P V of the one before are in flight together. The softmax
@@ -403,13 +429,14 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         for (n = w.next(n - 1); n >= 0; n = w.next(n - 1)) {
             pipeline_state<STAGES> before = t;
             t.advance();
-            issue_scores<D, TABLE>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
+            issue_scores<D, TABLE, MASK>(f, p, smem, w, &smem->table[table.stage], step, n, t,
+                                         group);
             mbarrier_wait(&smem->v_full[before.stage], before.parity);
             issue_values<D>(f, shared_address(smem->v[before.stage]), any);
             any = true;
             ping_pong<D>::pass(group);
             wgmma_wait<1>();
-            finish_scores<D>(f, p, smem, w, n, t);
+            finish_scores<D, MASK>(f, p, smem, w, n, t);
             finish_values<D>(f, smem, before);
 
             // Rescale O to the new maximum. Mostly no row of the warp has one.
@@ -434,7 +461,7 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         issue_values<D>(f, shared_address(smem->v[t.stage]), any);
         finish_values<D>(f, smem, t);
         t.advance();
-        write_rows<D>(f, p, w, in_block);
+        write_rows<D, MASK>(f, p, w, in_block);
     }
 }
 
@@ -456,7 +483,7 @@ template <int D> __device__ __forceinline__ void init_barriers(forward_smem<D> *
 }
 #endif // HAS_WGMMA
 
-template <int D, bool TABLE>
+template <int D, bool TABLE, int MASK>
 __global__ void __launch_bounds__(config<D>::THREADS, 1)
     forward_kernel(const __grid_constant__ forward_params p)
 {
@@ -470,17 +497,17 @@ __global__ void __launch_bounds__(config<D>::THREADS, 1)
     if (threadIdx.x < WARPGROUP) {
         setmaxnreg_dec<config<D>::PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            produce_tiles<D>(p, smem);
+            produce_tiles<D, MASK>(p, smem);
         else if (TABLE && threadIdx.x >= 32)
-            produce_tables<D>(p, smem);
+            produce_tables<D, MASK>(p, smem);
     } else {
         setmaxnreg_inc<config<D>::CONSUMER_REGISTERS>();
-        consume<D, TABLE>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
+        consume<D, TABLE, MASK>(p, smem, (int)threadIdx.x / WARPGROUP - 1);
     }
 #endif
 }
 
-template <int D>
+template <int D, int MASK>
 alibi_status launch_forward(struct context *c, const struct attention_args *a, forward_params &p)
 {
     bool table = a->bias.kind == BIAS_TABLE;
@@ -495,7 +522,7 @@ alibi_status launch_forward(struct context *c, const struct attention_args *a, f
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
     return launch(c, "attention forward",
-                  table ? forward_kernel<D, true> : forward_kernel<D, false>, grid,
+                  table ? forward_kernel<D, true, MASK> : forward_kernel<D, false, MASK>, grid,
                   config<D>::THREADS, forward_smem_bytes<D>, p);
 }
 
@@ -515,5 +542,8 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.y = heads_of<bf16>(a->y);
     p.lse = (float *)a->lse.data;
     p.kept = kept;
-    return p.s.D <= 64 ? launch_forward<64>(c, a, p) : launch_forward<128>(c, a, p);
+    if (p.s.window < p.s.Lk)
+        return p.s.D <= 64 ? launch_forward<64, WINDOW>(c, a, p)
+                           : launch_forward<128, WINDOW>(c, a, p);
+    return p.s.D <= 64 ? launch_forward<64, CAUSAL>(c, a, p) : launch_forward<128, CAUSAL>(c, a, p);
 }

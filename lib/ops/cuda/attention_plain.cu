@@ -113,13 +113,13 @@ template <class T> __global__ void forward_kernel(const __grid_constant__ plain_
     if (row >= (int64_t)s.B * s.H * s.Lq)
         return;
     const uint32_t *kept = kept_row(c, b, h, i);
-    int keys = s.past() + i + 1;
+    int keys = s.past() + i + 1, first = s.first_key(keys - 1);
     clear<T>(o, s.D);
-    for (int j = (keys - 1) / 32 * 32; j >= 0; j -= 32) {
+    for (int j = (keys - 1) / 32 * 32; j + 32 > first; j -= 32) {
         if (!tile_is_kept(kept, j / ATTENTION_TILE))
             continue;
         int count = min(32, keys - j);
-        float x = lane < count ? score(c, b, h, i, j + lane) : -INFINITY;
+        float x = lane < count && j + lane >= first ? score(c, b, h, i, j + lane) : -INFINITY;
         float most = fmaxf(m, warp_max(x)), shrink = expf(m - most), weight = expf(x - most);
         l = fmaf(l, shrink, warp_sum(weight));
         m = most;
@@ -142,13 +142,14 @@ template <class T> __global__ void queries_kernel(const __grid_constant__ plain_
     if (row >= (int64_t)s.B * s.H * s.Lq)
         return;
     const uint32_t *kept = kept_row(c, b, h, i);
+    int first = s.first_key(i);
     clear<T>(sums, s.D);
-    for (int j = 0; j <= i; j += 32) {
+    for (int j = first / 32 * 32; j <= i; j += 32) {
         if (!tile_is_kept(kept, j / ATTENTION_TILE))
             continue;
         int count = min(32, i + 1 - j);
         float p, ds = 0.0f;
-        if (lane < count)
+        if (lane < count && j + lane >= first)
             pair(c, b, h, i, j + lane, &p, &ds);
         slope = fmaf(ds, (float)(j + lane - i), slope);
         add_rows(sums, 1.0f, ds, c.k, b, s.key_head(h), j, count, s.D);
@@ -167,7 +168,7 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
     int64_t row = warp_row(&sums, 2 * s.D);
     int j = (int)(row % s.Lk), kv = (int)(row / s.Lk % s.Hkv), b = (int)(row / s.Lk / s.Hkv),
         lane = threadIdx.x % 32;
-    int group = s.H / s.Hkv;
+    int group = s.H / s.Hkv, end = min(s.Lq, j + s.window); // of the queries that see the key
 
     if (row >= (int64_t)s.B * s.Hkv * s.Lk)
         return;
@@ -175,8 +176,8 @@ template <class T> __global__ void keys_kernel(const __grid_constant__ plain_par
              s.D); // two calls, so that each lane clears the columns that it adds to
     clear<T>(sums + s.D, s.D);
     for (int h = kv * group; h < (kv + 1) * group; h++)
-        for (int i = j; i < s.Lq; i += 32) {
-            int count = min(32, s.Lq - i);
+        for (int i = j; i < end; i += 32) {
+            int count = min(32, end - i);
             float p = 0.0f, ds = 0.0f;
             if (lane < count && tile_is_kept(kept_row(c, b, h, i + lane), j / ATTENTION_TILE))
                 pair(c, b, h, i + lane, j, &p, &ds);
@@ -212,7 +213,7 @@ __global__ void table_kernel(const __grid_constant__ plain_params<T> c, float *d
     for (int b = 0; b < s.B; b++)
         for (int i = t + threadIdx.x; i < s.Lq; i += blockDim.x) {
             const uint32_t *kept = kept_row(c, b, h, i);
-            for (int j = t < s.T - 1 ? i - t : 0; j <= i - t; j++) {
+            for (int j = max(t < s.T - 1 ? i - t : 0, s.first_key(i)); j <= i - t; j++) {
                 float p, ds = 0.0f;
                 if (tile_is_kept(kept, j / ATTENTION_TILE))
                     pair(c, b, h, i, j, &p, &ds);

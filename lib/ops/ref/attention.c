@@ -1,6 +1,6 @@
 /* attention.c
  *
- *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i
+ *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, i - j < window
  *   p(i, j) = exp(s(i, j) - lse_i),     lse_i = log sum_j exp(s(i, j)),     y_i = sum_j p(i, j) v_j
  *
  * Backward:
@@ -10,8 +10,8 @@
  *   dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i p(i, j) dy_i
  *   dbias: ds(i, j) is added to the entry that s(i, j) read; for slopes, times -(i - j)
  *
- * The mask is the bound of the loops. Backward recomputes p from lse, pair by pair, so that memory
- * grows with Lk only. */
+ * Mask and window are the bounds of the loops. Backward recomputes p from lse, pair by pair, so
+ * that memory grows with Lk only. */
 #include <math.h>
 
 #include "ops/ref/ref.h"
@@ -73,36 +73,37 @@ static double score(const struct attention_args *a, struct head n, int64_t i, in
 
 /* ---- forward */
 
-/* row[0..keys-1] <- probabilities from scores; returns the log-sum-exp. */
-static double softmax(double *row, int64_t keys)
+/* row[first..end-1] <- probabilities from scores; returns the log-sum-exp. */
+static double softmax(double *row, int64_t first, int64_t end)
 {
     double max = -INFINITY, sum = 0.0;
 
-    for (int64_t j = 0; j < keys; j++)
+    for (int64_t j = first; j < end; j++)
         max = fmax(max, row[j]);
-    for (int64_t j = 0; j < keys; j++)
+    for (int64_t j = first; j < end; j++)
         sum += exp(row[j] - max);
-    for (int64_t j = 0; j < keys; j++)
+    for (int64_t j = first; j < end; j++)
         row[j] = exp(row[j] - max) / sum;
     return max + log(sum);
 }
 
 static void forward_row(const struct attention_args *a, struct head n, int64_t i, double *row)
 {
-    int64_t Lq = a->q.shape[1], H = a->q.shape[2], D = a->q.shape[3], keys = i + n.past + 1;
+    int64_t Lq = a->q.shape[1], H = a->q.shape[2], D = a->q.shape[3], end = i + n.past + 1;
+    int64_t first = attention_first_key(i + n.past, a->window);
 
-    for (int64_t j = 0; j < keys; j++)
+    for (int64_t j = first; j < end; j++)
         row[j] = score(a, n, i, j);
-    set(a->lse, (n.b * H + n.h) * Lq + i, softmax(row, keys));
+    set(a->lse, (n.b * H + n.h) * Lq + i, softmax(row, first, end));
     for (int64_t d = 0; d < D; d++) {
         double sum = 0.0;
-        for (int64_t j = 0; j < keys; j++)
+        for (int64_t j = first; j < end; j++)
             sum += row[j] * get(a->v, at(a->v, n.keys, j, n.kv) + d);
         set(a->y, at(a->y, n.b, i, n.h) + d, sum);
     }
 }
 
-/* The reference uses every tile that the mask leaves. */
+/* The reference uses every tile that mask and window leave. */
 static void keep_all(const struct attention_args *a)
 {
     struct tensor kept = a->skip.kept;
@@ -112,7 +113,9 @@ static void keep_all(const struct attention_args *a)
 
     for (int64_t row = 0; present(kept) && row < tensor_count(kept) / words; row++)
         for (int64_t t = 0; t < 32 * words; t++) {
-            uint32_t bit = t <= past + row % tiles ? 1 : 0;
+            int64_t diagonal = past + row % tiles;
+            int64_t first = attention_first_key(diagonal * ATTENTION_TILE, a->window);
+            uint32_t bit = first / ATTENTION_TILE <= t && t <= diagonal ? 1 : 0;
             word[row * words + t / 32] =
                 (t % 32 == 0 ? 0 : word[row * words + t / 32]) | bit << t % 32;
         }
@@ -193,7 +196,7 @@ static void backward_row(const struct attention_args *a, struct sums *s, struct 
     double D_i = dot(a->dy, dy_i, a->y, at(a->y, n.b, i, n.h), D);
     double lse = get(a->lse, (n.b * a->q.shape[2] + n.h) * a->q.shape[1] + i);
 
-    for (int64_t j = 0; j <= i + n.past; j++) {
+    for (int64_t j = attention_first_key(i + n.past, a->window); j <= i + n.past; j++) {
         int64_t k_j = at(a->k, n.b, j, n.kv), v_j = at(a->v, n.b, j, n.kv);
         int64_t distance = i + n.past - j;
         double p = exp(score(a, n, i, j) - lse);

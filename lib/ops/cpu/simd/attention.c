@@ -179,9 +179,9 @@ static void begin(struct work *w, const struct heads *c, const struct tile *t, i
 {
     pack_lanes(w->queries, c, rows_of(c->a->q, t->b, from, t->h), t->nq, (float)c->a->scale);
     memset(w->o, 0, sizeof(float) * (size_t)(TILE * c->width));
-    for (int64_t i = 0; i < TILE; i++) {
-        w->m[i] = -INFINITY;
-        w->l[i] = 0.0f;
+    for (int64_t i = 0; i < TILE; i++) { /* lanes without a query never object to skipping */
+        w->m[i] = i < t->nq ? -INFINITY : 0.0f;
+        w->l[i] = i < t->nq ? 0.0f : INFINITY;
         w->out[i] = 0.0f;
         w->reach[i] = 0.0f;
     }
@@ -241,7 +241,7 @@ static void attend(struct work w, const struct heads *c, const struct bounds *bo
         if (eps > 0.0f && !t.diagonal) {
             int64_t last = t.j + t.nk - 1;
             keys = bounds_tile(bounds, b, t.kv, t.j, last);
-            if (skip_by_norms(&w, c, &t, bounds_rest(bounds, c, b, t.kv, last), eps))
+            if (skip_by_norms(&w, c, &t, bounds_rest(bounds, c, b, t.kv, t.first, last), eps))
                 break;
             if (skip_by_norms(&w, c, &t, keys, eps))
                 continue;

@@ -9,9 +9,9 @@
  * so that a maximum or a sum over keys needs no movement between lanes, keys are read in
  * place, and only the queries are transposed, once for all the key tiles they meet.
  *
- * Bias and mask are one strip of numbers by distance, -infinity for negative ones: row j of the
- * tile is the strip from nk - 1 - j on, and is added as the product's start. There is one path for
- * every kind of bias.
+ * Bias and mask are one strip of numbers by distance, -infinity for negative ones and for those
+ * outside the window: row j of the tile is the strip from nk - 1 - j on, and is added as the
+ * product's start. There is one path for every kind of bias.
  *
  * In the tile on the diagonal, half of which is masked, rows and depths stop at the corners of
  * CORNER x CORNER squares. */
@@ -83,7 +83,9 @@ struct tile {
     int64_t b, h, kv;
     int64_t i, nq, lanes;
     int64_t j, nk;
-    bool diagonal; /* i == j and nq == nk: the mask cuts through it; all other tiles are full */
+    int64_t first; /* key that its first query, and so any, sees */
+    bool diagonal; /* i == j and nq == nk: the mask cuts through it; all other tiles are full, but
+                      for what is outside the window */
 };
 
 static inline int64_t smaller(int64_t a, int64_t b)
@@ -98,17 +100,26 @@ static inline struct tile tile_on_diagonal(const struct heads *c, int64_t b, int
 {
     int64_t nq = smaller(TILE, c->Lq - from), i = c->past + from;
 
-    return (struct tile){ b, h, h / (c->H / c->Hkv), i, nq, whole_vectors(nq), i, nq, true };
+    return (struct tile){ .b = b,
+                          .h = h,
+                          .kv = h / (c->H / c->Hkv),
+                          .i = i,
+                          .nq = nq,
+                          .lanes = whole_vectors(nq),
+                          .j = i,
+                          .nk = nq,
+                          .first = attention_first_key(i, c->a->window),
+                          .diagonal = true };
 }
 
-/* Moves to the keys before; false if there are none. Nearest first: with a bias that falls with
- * distance the running maximum hardly changes after the first tile. */
+/* Moves to the keys before; false if no query sees any of them. Nearest first: with a bias that
+ * falls with distance the running maximum hardly changes after the first tile. */
 static inline bool tile_step_back(struct tile *t)
 {
     t->nk = smaller(TILE, t->j);
     t->j -= t->nk;
     t->diagonal = false;
-    return t->nk > 0;
+    return t->j + t->nk > t->first;
 }
 
 /* Rows (of keys or of queries) that are handled at once, since the mask cuts them alike. */
@@ -145,16 +156,16 @@ alibi_status decode_rows(const struct heads *c);
 #define tile_sum_keys SIMD(tile_sum_keys)
 #define tile_sum_queries SIMD(tile_sum_queries)
 
-/* bias[n] <- bias(h, distance + n * step) for n < count, -infinity where the distance is negative.
- * */
-void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step,
-               int64_t count);
+/* bias[n] <- bias(h, distance + n * step) for n < count, -infinity where the distance is negative
+ * or outside the window. */
+void fill_bias(float *bias, const struct attention_args *a, int64_t h, int64_t distance,
+               int64_t step, int64_t count);
 
 /* The strip of a tile, lanes + nk - 1 numbers; returns where row 0 begins. Each further row begins
  * one number earlier. */
 static inline const float *fill_strip(float *strip, const struct heads *c, const struct tile *t)
 {
-    fill_bias(strip, c->a->bias, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
+    fill_bias(strip, c->a, t->h, t->i - t->j - (t->nk - 1), 1, t->lanes + t->nk - 1);
     return strip + t->nk - 1;
 }
 

@@ -224,7 +224,7 @@ static int64_t tiles_used(const struct heads *c, int64_t b, int64_t h, int64_t i
     int64_t count = 0;
 
     if (!c->a->skip.kept.data)
-        return i / TILE + 1;
+        return i / TILE + 1 - attention_first_key(i, c->a->window) / TILE;
     for (int64_t n = 0; n < c->a->skip.kept.shape[3]; n++)
         count += __builtin_popcount(kept_row(c, b, h, i)[n]);
     return count;
@@ -236,7 +236,7 @@ static int64_t first_used(const struct heads *c, int64_t b, int64_t h, int64_t i
     int64_t n = 0;
 
     if (!c->a->skip.kept.data)
-        return 0;
+        return attention_first_key(i, c->a->window) / TILE * TILE;
     while (kept_row(c, b, h, i)[n] == 0)
         n++;
     return (32 * n + __builtin_ctz(kept_row(c, b, h, i)[n])) * TILE;

@@ -154,6 +154,7 @@ static void attend(struct head *heads, struct users users, const struct heads *c
     const struct attention_args *a = c->a;
     int64_t row = keys_row(c, b), share = c->H / c->Hkv, left = to - from;
     int64_t position = keys_count(c, b) - c->Lq + i;
+    int64_t first = attention_first_key(position, a->window);
 
     for (int64_t h = from; h < to; h++) {
         struct head *head = &heads[h];
@@ -167,7 +168,7 @@ static void attend(struct head *heads, struct users users, const struct heads *c
         head->reach = bounds->norms ? bounds_reach(c, query.at) : 0.0f;
         head->done = false;
     }
-    for (int64_t j = position / TILE * TILE, last = position; j >= 0 && left > 0;
+    for (int64_t j = position / TILE * TILE, last = position; last >= first && left > 0;
          last = j - 1, j -= TILE) {
         struct rows keys = rows_of(a->k, row, j, 0), values = rows_of(a->v, row, j, 0);
 
@@ -177,14 +178,14 @@ static void attend(struct head *heads, struct users users, const struct heads *c
             if (head->done)
                 continue;
             if (bounds->norms && last < position) {
-                struct key_range rest = bounds_rest(bounds, c, b, h / share, last);
+                struct key_range rest = bounds_rest(bounds, c, b, h / share, first, last);
                 struct key_range tile = bounds_tile(bounds, b, h / share, j, last);
                 head->done = skip(head, c, h, position, rest, bounds->eps);
                 left -= head->done;
                 if (head->done || skip(head, c, h, position, tile, bounds->eps))
                     continue;
             }
-            fill_bias(head->s, a->bias, h, position - j, -1, TILE);
+            fill_bias(head->s, a, h, position - j, -1, TILE);
             users.heads[users.count++] = head;
         }
         if (users.count == 0)

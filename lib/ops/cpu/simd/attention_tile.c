@@ -19,16 +19,18 @@ static void fill_from_table(float *bias, const float *table, int64_t T, int64_t 
     }
 }
 
-void fill_bias(float *bias, struct bias from, int64_t h, int64_t distance, int64_t step,
-               int64_t count)
+void fill_bias(float *bias, const struct attention_args *a, int64_t h, int64_t distance,
+               int64_t step, int64_t count)
 {
-    const float *values = from.values.data;
-    int64_t T = from.values.shape[1];
+    const float *values = a->bias.values.data;
+    int64_t T = a->bias.values.shape[1];
 
-    if (from.kind == BIAS_TABLE)
+    if (a->bias.kind == BIAS_TABLE)
         fill_from_table(bias, values + h * T, T, distance, step, count);
     else
-        fill_linear(bias, from.kind == BIAS_LINEAR ? values[h] : 0.0f, distance, step, count);
+        fill_linear(bias, a->bias.kind == BIAS_LINEAR ? values[h] : 0.0f, distance, step, count);
+    for (int64_t n = 0; a->window > 0 && n < count; n++)
+        bias[n] = distance + n * step < a->window ? bias[n] : -INFINITY;
 }
 
 void pack_rows(float *to, const struct heads *c, struct rows from, int64_t n, float factor)

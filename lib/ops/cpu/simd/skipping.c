@@ -143,11 +143,11 @@ struct key_range bounds_tile(const struct bounds *b, int64_t row, int64_t kv, in
 }
 
 struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t row, int64_t kv,
-                             int64_t last)
+                             int64_t first, int64_t last)
 {
     const float *ahead = b->ahead + (row * c->Hkv + kv) * attention_tiles(c->Lk);
 
-    return (struct key_range){ 0, last, ahead[last / ATTENTION_TILE] };
+    return (struct key_range){ first, last, ahead[last / ATTENTION_TILE] };
 }
 
 float bounds_reach(const struct heads *c, const float *query)

@@ -46,11 +46,11 @@ struct key_range {
 alibi_status bounds_init(struct bounds *b, const struct heads *c);
 void bounds_fini(struct bounds *b);
 
-/* Keys first..last as one range, and all keys 0..last. */
+/* Keys first..last as one range: of one tile or two, and of any number. */
 struct key_range bounds_tile(const struct bounds *b, int64_t row, int64_t kv, int64_t first,
                              int64_t last);
 struct key_range bounds_rest(const struct bounds *b, const struct heads *c, int64_t row, int64_t kv,
-                             int64_t last);
+                             int64_t first, int64_t last);
 
 /* |scale * q|, rounded up. */
 float bounds_reach(const struct heads *c, const float *query);
