@@ -177,8 +177,9 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
 
 /* ---- the output */
 
+/* several: lengths, which have a column for the change. */
 static void print_head(const struct alibi_eval_result *r, const struct alibi_corpus_info *text,
-                       enum alibi_split split, bool verify)
+                       enum alibi_split split, bool several, bool verify)
 {
     char scored[4 * CLI_SHORT];
 
@@ -190,8 +191,10 @@ static void print_head(const struct alibi_eval_result *r, const struct alibi_cor
     printf("%8s", "length");
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8s", "stride");
-    printf(" %10s %12s %9s %9s %8s %10s %9s %6s", "token ppl", "word ppl", "bits/byte", "nll",
-           "error", "tokens", "tokens/s", "tiles");
+    printf(" %10s %12s %9s %9s %8s", "token ppl", "word ppl", "bits/byte", "nll", "error");
+    if (several)
+        printf(" %15s", "change");
+    printf(" %10s %9s %6s", "tokens", "tokens/s", "tiles");
     if (verify)
         printf(" %9s", "skipped");
     putchar('\n');
@@ -204,16 +207,34 @@ static const char *short_ppl(char *buffer, double ppl)
     return buffer;
 }
 
-static void print_row(const struct alibi_eval_result *r, bool verify)
+/* "+0.0123±0.0045", the nll against that of the first length. An error that rounds to 0 is not
+ * exact: "±<0.0001". ± is two bytes in one column. */
+static void print_change(const struct alibi_eval_result *r, const struct alibi_eval_result *first)
+{
+    char text[CLI_SHORT] = "-";
+    double change, error;
+    bool known = r != first && alibi_eval_difference(r, first, &change, &error);
+
+    if (known)
+        snprintf(text, sizeof text, error < 0.00005 ? "%+.4f±<0.0001" : "%+.4f±%.4f", change,
+                 error);
+    printf(known ? " %16s" : " %15s", text);
+}
+
+/* first: the result of the first of several lengths; NULL: there is one. */
+static void print_row(const struct alibi_eval_result *r, const struct alibi_eval_result *first,
+                      bool verify)
 {
     char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT];
 
     printf("%8lld", (long long)r->length);
     if (r->protocol == ALIBI_SLIDING)
         printf(" %8lld", (long long)r->stride);
-    printf(" %10s %12s %9.4f %9.4f %8.4f %10lld %9.0f %5.1f%%", short_ppl(token_ppl, r->ppl),
-           short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error,
-           (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
+    printf(" %10s %12s %9.4f %9.4f %8.4f", short_ppl(token_ppl, r->ppl),
+           short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error);
+    if (first)
+        print_change(r, first);
+    printf(" %10lld %9.0f %5.1f%%", (long long)r->tokens, r->tokens_per_s, 100 * r->tiles_used);
     if (verify)
         printf(" %9.2e", r->skipped_weight);
     putchar('\n');
@@ -411,12 +432,16 @@ static alibi_status evaluate_lengths(const struct job *job, const alibi_device *
             continue;
         cli_terminal_clear();
         if (i == 0 || job->by_position)
-            print_head(&results[i], &text, split, job->verify);
-        print_row(&results[i], job->verify);
+            print_head(&results[i], &text, split, lengths.count > 1, job->verify);
+        print_row(&results[i], lengths.count > 1 ? &results[0] : NULL, job->verify);
         if (job->by_position)
             print_positions(&results[i]);
         fflush(stdout);
     }
+    if (status == ALIBI_OK && !job->json && lengths.count > 1)
+        printf("change: nll against length %lld, paired over the text; error and ± are one "
+               "standard error\n",
+               (long long)results[0].length);
     if (status == ALIBI_OK && job->json)
         print_results_json(device, results, lengths.count, path, &text, split, seen, job->verify);
     return status;

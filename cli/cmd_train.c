@@ -45,6 +45,14 @@ static void print_result(const struct job *job, const struct alibi_train_result 
            cli_short_count(parameters, (double)r->parameters),
            cli_short_count(speed, r->tokens_per_s), cli_short_time(time, r->seconds),
            cli_short_bytes(peak, r->peak_bytes), job->out);
+    if (r->valid_texts > 0)
+        printf("%-24s %7s %10s %8s\n", "validation by text", "share", "tokens", "loss");
+    for (int i = 0; i < r->valid_texts; i++) {
+        const struct alibi_text_loss *t = &r->valid_text[i];
+
+        printf("%-24s %6.1f%% %10lld %8.4f\n", t->name, 100 * t->share, (long long)t->tokens,
+               t->loss);
+    }
     if (r->best_step > 0 && job->training.keep_best)
         printf("best: step %lld, validation loss %.4f; eval and generate open it as '%s/best'\n",
                (long long)r->best_step, r->best_loss, job->out);
@@ -63,6 +71,18 @@ static void print_json(const struct job *job, const struct alibi_train_result *r
     cli_json_real("loss", r->loss);
     cli_json_real("valid_loss", valid ? r->valid_loss : (double)NAN);
     cli_json_int("valid_tokens", valid ? r->valid_tokens : 0);
+    if (r->valid_texts > 0) {
+        cli_json_open("valid_texts", '[');
+        for (int i = 0; i < r->valid_texts; i++) {
+            cli_json_open(NULL, '{');
+            cli_json_text("name", r->valid_text[i].name);
+            cli_json_real("share", r->valid_text[i].share);
+            cli_json_int("tokens", r->valid_text[i].tokens);
+            cli_json_real("loss", r->valid_text[i].loss);
+            cli_json_close('}');
+        }
+        cli_json_close(']');
+    }
     cli_json_real("best_step", r->best_step > 0 ? (double)r->best_step : (double)NAN);
     cli_json_real("best_loss", r->best_step > 0 ? r->best_loss : (double)NAN);
     cli_json_int("parameters", r->parameters);

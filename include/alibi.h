@@ -472,6 +472,14 @@ struct alibi_training {
 
 ALIBI_API const struct alibi_option *alibi_training_options(int *count);
 
+/* The validation of one text of a mixture. */
+struct alibi_text_loss {
+    char name[ALIBI_TEXT_NAME_MAX]; /* of its file or folder; a second one is "name 2" */
+    double share;                   /* of the training windows */
+    double loss;                    /* mean, nats per token */
+    int64_t tokens;                 /* scored */
+};
+
 struct alibi_train_result {
     int64_t step;       /* steps done, those before a resume included */
     int64_t parameters; /* learned numbers */
@@ -484,6 +492,9 @@ struct alibi_train_result {
     int64_t valid_tokens; /* that it scored */
     int64_t best_step;    /* of the lowest validation loss; 0: none */
     double best_loss;
+    /* A mixture: the last validation by text. 0: there was none in this call. */
+    int valid_texts;
+    struct alibi_text_loss valid_text[ALIBI_LIST_MAX];
 };
 
 /* Trains into the folder `dir`: checkpoints `step-00000100/`, `recipe.json` with all options as

@@ -77,7 +77,7 @@ alibi_status journal_record(struct journal *j, int64_t step, double loss, double
 }
 
 alibi_status journal_record_validation(struct journal *j, const struct train_validation *v,
-                                       const char *parts)
+                                       const struct alibi_text_loss *text, int texts)
 {
     struct text *line = &j->line;
 
@@ -85,9 +85,13 @@ alibi_status journal_record_validation(struct journal *j, const struct train_val
     text_append(line, "{\"step\": %lld, \"valid_loss\": ", (long long)v->step);
     json_append_real(line, v->loss);
     text_append(line, ", \"valid_tokens\": %lld", (long long)v->tokens);
-    if (parts)
-        text_append(line, ", \"valid_losses\": %s", parts);
-    text_append(line, "}\n");
+    for (int i = 0; i < texts; i++) {
+        text_append(line, "%s", i == 0 ? ", \"valid_losses\": {" : ", ");
+        json_append_string(line, text[i].name, strlen(text[i].name));
+        text_append(line, ": ");
+        json_append_real(line, text[i].loss);
+    }
+    text_append(line, "%s}\n", texts > 0 ? "}" : "");
     TRY_RETURN(text_status(line));
     return file_write(j->log, line->data, line->length);
 }

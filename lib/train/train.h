@@ -46,11 +46,17 @@ void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* Whether the validation split has a window of the training length. */
 bool validation_possible(const alibi_corpus *corpus, const struct alibi_training *t);
-/* The mean loss of `m` on it, and how many tokens were scored. Each part of a mixture is
- * scored; the loss is the mean weighted by shares, and `parts` gets the loss of each, as JSON. */
+/* The mean loss of `m` on it, and how many tokens were scored. Each text of a mixture is scored
+ * alone, and the loss is the mean weighted by shares; of one text alone `texts` is 0. */
+struct validation {
+    double loss;
+    int64_t tokens;
+    int texts;
+    struct alibi_text_loss text[CORPUS_PARTS_MAX];
+};
 alibi_status validate(const struct model *m, const alibi_corpus *corpus,
-                      const struct alibi_training *t, double *loss, int64_t *tokens,
-                      struct text *parts, const struct alibi_call *call);
+                      const struct alibi_training *t, struct validation *v,
+                      const struct alibi_call *call);
 
 /* ---- forecast (forecast.c) */
 
@@ -100,9 +106,9 @@ alibi_status journal_open(struct journal *j, const char *run, const struct train
 void journal_close(struct journal *j);
 alibi_status journal_record(struct journal *j, int64_t step, double loss, double gradient_norm,
                             double lr);
-/* parts: JSON of the losses of a mixture, or NULL. */
+/* texts: as in struct validation. */
 alibi_status journal_record_validation(struct journal *j, const struct train_validation *v,
-                                       const char *parts);
+                                       const struct alibi_text_loss *text, int texts);
 
 /* A line of the log: of a step, or of a validation after it. NaN: the other one, or not finite. */
 struct journal_line {

@@ -5,7 +5,6 @@
  * ones. Each text of a mixture is scored alone. */
 #include <string.h>
 
-#include "base/json.h"
 #include "eval/eval.h"
 #include "train/train.h"
 
@@ -30,29 +29,25 @@ static struct slice short_name(const alibi_corpus *part)
 }
 
 /* The second text of a name is called "name 2". */
-static void append_name(struct text *out, const alibi_corpus *corpus, int i)
+static void name_text(struct alibi_text_loss *text, const alibi_corpus *corpus, int i)
 {
     struct slice name = short_name(corpus_part(corpus, i));
-    struct text spelled = { 0 };
+    int bytes = name.bytes < sizeof text->name ? (int)name.bytes : (int)sizeof text->name - 1;
     int same = 1;
 
     for (int k = 0; k < i; k++) {
         struct slice other = short_name(corpus_part(corpus, k));
         same += other.bytes == name.bytes && memcmp(other.at, name.at, name.bytes) == 0;
     }
-    text_append_bytes(&spelled, name.at, name.bytes);
     if (same > 1)
-        text_append(&spelled, " %d", same);
-    if (text_status(&spelled) == ALIBI_OK)
-        json_append_string(out, spelled.data, spelled.length);
+        snprintf(text->name, sizeof text->name, "%.*s %d", bytes, name.at, same);
     else
-        out->status = spelled.status;
-    text_free(&spelled);
+        snprintf(text->name, sizeof text->name, "%.*s", bytes, name.at);
 }
 
 alibi_status validate(const struct model *m, const alibi_corpus *corpus,
-                      const struct alibi_training *t, double *loss, int64_t *tokens,
-                      struct text *parts, const struct alibi_call *call)
+                      const struct alibi_training *t, struct validation *v,
+                      const struct alibi_call *call)
 {
     /* No progress of its own: a validation is a part of its step. */
     const struct alibi_call within = { .stop = call ? call->stop : NULL, .skip = t->skip };
@@ -61,23 +56,20 @@ alibi_status validate(const struct model *m, const alibi_corpus *corpus,
 
     if (eval.tokens > 0 && eval.tokens < eval.length)
         eval.tokens = eval.length;
-    *loss = 0;
-    *tokens = 0;
+    v->loss = 0;
+    v->tokens = 0;
+    v->texts = count > 1 ? count : 0;
     for (int i = 0; i < count; i++) {
         const alibi_corpus *part = corpus_part(corpus, i);
         struct alibi_eval_result result;
         TRY_RETURN(
             evaluate_span(m, corpus_span(part, ALIBI_VALID), &eval, "validate", &result, &within));
-        *loss += corpus_share(corpus, i) * result.nll;
-        *tokens += result.tokens;
-        if (count == 1)
-            continue;
-        text_append(parts, "%s", i > 0 ? ", " : "{");
-        append_name(parts, corpus, i);
-        text_append(parts, ": ");
-        json_append_real(parts, result.nll);
+        v->loss += corpus_share(corpus, i) * result.nll;
+        v->tokens += result.tokens;
+        v->text[i] = (struct alibi_text_loss){ .share = corpus_share(corpus, i),
+                                               .loss = result.nll,
+                                               .tokens = result.tokens };
+        name_text(&v->text[i], corpus, i);
     }
-    if (count > 1)
-        text_append(parts, "}");
-    return text_status(parts);
+    return ALIBI_OK;
 }

@@ -65,6 +65,13 @@ losses=$(tail -1 mixed/log.jsonl |
 awk -v loss="$loss" '{ d = 0.75 * $1 + 0.25 * $2 - loss; exit !(NF == 2 && d * d < 1e-20) }' \
     <<< "$losses" && pass "the validation loss is the mean of the texts, weighted by shares" ||
     fail "valid_losses" "$losses"
+grep -q '"valid_texts": \[' stdout && grep -q '"name": "wiki.txt"' stdout &&
+    pass "the result has each text" || fail "valid_texts" "missing"
+check "--mix for people" "$ALIBI" train "${mix[@]}" --no-quiet --out mixed3
+grep -qE "validation after step [0-9]+: book2.txt [0-9.]+, wiki.txt [0-9.]+; weighted mean" stderr &&
+    pass "every validation names its texts" || fail "--mix" "no validation by text"
+grep -qE "^book2.txt +75.0% +[0-9]+ +[0-9.]+$" stdout && pass "so does the last table" ||
+    fail "--mix" "no table"
 stop_after_a_step "${mix[@]}" --out mixed2
 check "a mixture resumes by itself" "$ALIBI" train --resume --out mixed2 --quiet
 diff -r mixed/step-00000006 mixed2/step-00000006 > /dev/null &&

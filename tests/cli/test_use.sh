@@ -7,16 +7,27 @@ check "a learned one" "$ALIBI" train "${tiny[@]}" --position learned --out learn
 # eval
 eval_json() { run "$ALIBI" eval run --quiet "${text[@]}" --json "$@"; }
 check "eval" "$ALIBI" eval run --quiet "${text[@]}" --lengths 16,64
-[ "$(wc -l < stdout)" = 4 ] && grep -q 'word ppl' stdout && pass "a head and a row per length" ||
-    fail "eval" "another table"
+[ "$(wc -l < stdout)" = 5 ] && grep -q 'word ppl' stdout &&
+    tail -n 1 stdout | grep -q "^change: nll against length 16, .*one standard error$" &&
+    pass "a head, a row per length, and what the errors are" || fail "eval" "another table"
+change=$(awk '$1 == 64 { print $7 }' stdout)
+[ "$(awk '$1 == 16 { print $7 }' stdout)" = - ] && pass "the first length has no change" ||
+    fail "change" "of the first length"
 head -n 1 stdout | grep -q "^nonoverlapping, split valid of .*: all [0-9]* tokens of the split$" &&
     pass "the head names protocol, split and tokens" || fail "eval" "no split"
 check "sliding" \
     "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --protocol sliding --lengths " 16 , 64"
-[ "$(awk 'NR > 1 { print $1, $2 }' stdout | tr '\n' ';')" = "length stride;16 8;64 32;" ] &&
+awk 'NR > 1 && !/^change/ { print $1, $2 }' stdout > strides
+[ "$(tr '\n' ';' < strides)" = "length stride;16 8;64 32;" ] &&
     pass "the stride is a column" || fail "sliding" "another table"
 head -n 1 stdout | grep -q '2 blocks of 64 tokens over the whole split$' &&
     pass "every length scores the same blocks" || fail "sliding" "other blocks"
+eval_json --lengths 16,64
+[ "$change" = "$(awk '/"change"/ { d = $2 }
+    /"change_error"/ { printf "%+.4f±%.4f\n", d, $2 }' stdout | tail -n 1)" ] &&
+    pass "the change is that of the JSON: $change" || fail "change" "$change"
+check "one length" "$ALIBI" eval run --quiet "${text[@]}" --length 16
+! grep -q change stdout && pass "has no change" || fail "change" "of one length"
 eval_json --lengths 16,64 --tokens 160
 [ "$(grep -c '"blocks": 2,' stdout)" = 2 ] && [ "$(grep -c '"tokens": 128,' stdout)" = 2 ] &&
     pass "blocks in JSON" || fail "blocks" "other blocks"
