@@ -64,6 +64,15 @@ void cli_print_help(FILE *out, const struct cli_line *line,
 /* Wraps text at the terminal's width. The first line starts at `column`, the others at `indent`. */
 void cli_print_wrapped(FILE *out, const char *text, int column, int indent);
 
+/* Installed files of a kind, "recipes" or "experiments". Folder number i with them: that of an
+ * installation around the program, then that of the source tree that it was built in; false past
+ * the last. And the file that a name means: the path as given, else an installed one of that name;
+ * `what` is for the message: "recipe". */
+enum { CLI_PATH_BYTES = 4096, CLI_FILES_MAX = 256 };
+bool cli_installed_folder(const char *kind, int i, char folder[CLI_PATH_BYTES]);
+alibi_status cli_find_installed(const char *kind, const char *what, const char *name,
+                                char found[CLI_PATH_BYTES]);
+
 /* ---- options that several commands have (groups.c) */
 
 /* A copy of a group's options, whose rows can be dropped or get other defaults. */
@@ -196,6 +205,7 @@ alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, 
 
 /* argv[0] is the first argument after the command's name. */
 alibi_status cmd_compare(int argc, char **argv);
+alibi_status cmd_reproduce(int argc, char **argv);
 alibi_status cmd_train(int argc, char **argv);
 alibi_status cmd_export(int argc, char **argv);
 alibi_status cmd_eval(int argc, char **argv);

@@ -16,6 +16,7 @@ static const struct command {
 } commands[] = {
     { "compare", cmd_compare,
       "train a model per position method, test each at growing lengths, write the report" },
+    { "reproduce", cmd_reproduce, "run an experiment of several models, and check its claims" },
     { "train", cmd_train, "train one model, or resume its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
     { "probe", cmd_probe, "measure whether a model uses far context" },

@@ -11,13 +11,11 @@
 
 #include "cli.h"
 
-enum { PATH_BYTES = 4096 };
-
 /* Options of every command. They are not recipe keys. */
 struct common {
     char *recipe;
     bool quiet, help;
-    char found[PATH_BYTES]; /* the file of the recipe */
+    char found[CLI_PATH_BYTES]; /* the file of the recipe */
 };
 
 #define AT(field) offsetof(struct common, field)
@@ -120,14 +118,12 @@ static alibi_status read_option(const struct groups *g, int argc, char **argv, s
     return ALIBI_OK;
 }
 
-/* ---- the recipe */
+/* ---- installed files: recipes and experiments */
 
-/* Folder number i with recipes: that of an installation around the program, then that of the
- * source tree that it was built in. */
-static bool recipe_folder(int i, char folder[PATH_BYTES])
+bool cli_installed_folder(const char *kind, int i, char folder[CLI_PATH_BYTES])
 {
-    static const char *const beside[] = { "../share/alibi/recipes", "../../recipes" };
-    char program[PATH_BYTES];
+    static const char *const beside[] = { "../share/alibi", "../.." };
+    char program[CLI_PATH_BYTES];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     int written;
 
@@ -135,12 +131,12 @@ static bool recipe_folder(int i, char folder[PATH_BYTES])
         return false;
     program[length] = '\0';
     *strrchr(program, '/') = '\0';
-    written = snprintf(folder, PATH_BYTES, "%s/%s", program, beside[i]);
-    return written < PATH_BYTES;
+    written = snprintf(folder, CLI_PATH_BYTES, "%s/%s/%s", program, beside[i], kind);
+    return written < CLI_PATH_BYTES;
 }
 
 /* Appends the names in the folder, in their order. */
-static void list_recipes(const char *folder, char *list, size_t size)
+static void list_names(const char *folder, char *list, size_t size)
 {
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, NULL, alphasort);
@@ -155,27 +151,26 @@ static void list_recipes(const char *folder, char *list, size_t size)
     free(entries);
 }
 
-/* The file of a recipe: the path as given, else an installed one of that name. */
-static alibi_status find_recipe(struct common *common)
+alibi_status cli_find_installed(const char *kind, const char *what, const char *name,
+                                char found[CLI_PATH_BYTES])
 {
-    const char *name = common->recipe;
-    char folder[PATH_BYTES], known[1024] = "";
+    char folder[CLI_PATH_BYTES], known[1024] = "";
 
-    snprintf(common->found, sizeof common->found, "%s", name);
+    snprintf(found, CLI_PATH_BYTES, "%s", name);
     if (access(name, F_OK) == 0 || strchr(name, '/'))
         return ALIBI_OK; /* reading it tells what is wrong, if anything */
-    for (int i = 0; recipe_folder(i, folder); i++) {
+    for (int i = 0; cli_installed_folder(kind, i, folder); i++) {
         for (int suffix = 0; suffix < 2; suffix++)
-            if (snprintf(common->found, sizeof common->found, "%s/%s%s", folder, name,
-                         suffix ? ".json" : "") < PATH_BYTES &&
-                access(common->found, F_OK) == 0)
+            if (snprintf(found, CLI_PATH_BYTES, "%s/%s%s", folder, name, suffix ? ".json" : "") <
+                    CLI_PATH_BYTES &&
+                access(found, F_OK) == 0)
                 return ALIBI_OK;
         if (!known[0])
-            list_recipes(folder, known, sizeof known);
+            list_names(folder, known, sizeof known);
     }
     return cli_fail(ALIBI_BAD_INPUT,
-                    "no recipe '%s': there is no such file, and the installed recipes are %s", name,
-                    known[0] ? known : "missing");
+                    "no %s '%s': there is no such file, and the installed %s are %s", what, name,
+                    kind, known[0] ? known : "missing");
 }
 
 /* ---- all arguments */
@@ -227,7 +222,7 @@ static alibi_status parse(const struct groups *g, struct cli_line *line, struct 
     alibi_status status = walk(g, line, argc, argv, COMMON_OPTIONS);
 
     if (status == ALIBI_OK && common->recipe)
-        status = find_recipe(common);
+        status = cli_find_installed("recipes", "recipe", common->recipe, common->found);
     line->recipe = common->recipe ? common->found : NULL;
     if (status == ALIBI_OK && line->base)
         status = walk(g, line, argc, argv, OWN_OPTIONS);

@@ -951,6 +951,82 @@ ALIBI_API alibi_status alibi_compare_text(char **out, const struct alibi_compare
                                           int columns, bool colour);
 ALIBI_API alibi_status alibi_compare_json(char **out, const struct alibi_compare_result *result);
 
+/* ---- experiments: several models, their evaluations, and the claims that they check */
+
+/* An experiment is a JSON file (docs/experiments.md). Opening it checks everything that needs
+ * neither text nor device. tier: one of the experiment's variants, such as "cpu"; NULL: as written.
+ * ALIBI_BAD_INPUT names the file, the line and the key. Strings of the functions below are borrowed
+ * from it. */
+typedef struct alibi_experiment alibi_experiment;
+
+ALIBI_API alibi_status alibi_experiment_open(alibi_experiment **out, const char *path,
+                                             const char *tier);
+ALIBI_API void alibi_experiment_free(alibi_experiment *e);
+
+struct alibi_experiment_info {
+    const char *name, *title, *about;
+    const char *tier, *tier_about;                     /* the chosen tier; "": none */
+    struct alibi_name_list tiers;                      /* that the file has */
+    int texts, models, trainings, evaluations, claims; /* trainings: models times their seeds */
+};
+
+ALIBI_API void alibi_experiment_get_info(const alibi_experiment *e,
+                                         struct alibi_experiment_info *info);
+/* The name of a text, and what it should be; NULL past the last. */
+ALIBI_API const char *alibi_experiment_text_name(const alibi_experiment *e, int text,
+                                                 const char **about);
+
+/* Says where a text is: files, folders or shards, as for alibi_corpus_open(). name NULL: the only
+ * text. Without this the text is the built-in one. count 0: only `valid` is set. */
+ALIBI_API alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
+                                                 const char *const *paths, int count,
+                                                 const char *valid);
+
+/* Only these models, or groups of models, are trained and evaluated by the next run. */
+ALIBI_API alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *names,
+                                               int count);
+
+struct alibi_experiment_run {
+    bool discard_checkpoints;     /* of each model, once all its evaluations are done */
+    struct alibi_builtin builtin; /* which built-in text */
+    struct alibi_reading reading; /* how text files are read */
+};
+
+/* Trains and evaluates what the folder `dir` does not hold yet, and writes results.json and
+ * results.csv into it, after each model and at the end. A run that was stopped
+ * resumes. A model whose evaluations are all done needs neither its checkpoints nor its text any
+ * more: the JSON files of the folder are enough to continue on another machine. ALIBI_BAD_INPUT if
+ * the folder holds models of other settings, or of another text. */
+ALIBI_API alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
+                                            const struct alibi_experiment_run *how, const char *dir,
+                                            const struct alibi_call *call);
+
+/* The tier that a folder was run in, "" for none; *held: it holds an experiment. */
+ALIBI_API alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX],
+                                                    bool *held);
+
+/* Reads the results that a folder holds; alibi_experiment_run() does that first. */
+ALIBI_API alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir);
+
+/* A claim holds if every one of its comparisons is shown, and does not hold if the contrary of one
+ * is. Otherwise it is not shown, also if a model is missing or has learned nothing. */
+enum alibi_verdict { ALIBI_CLAIM_NOT_SHOWN, ALIBI_CLAIM_HOLDS, ALIBI_CLAIM_FAILS };
+
+struct alibi_claim {
+    const char *claim, *where, *paper; /* where the paper says it, and what it reports */
+    enum alibi_verdict verdict;
+    bool few_seeds; /* every seed shows the verdict, but so few do not prove it for others */
+};
+
+ALIBI_API void alibi_experiment_get_claim(const alibi_experiment *e, int claim,
+                                          struct alibi_claim *out);
+
+/* Verdicts and tables of the results so far, for a terminal of that many columns, or as the JSON of
+ * results.json. *out is released with alibi_text_free(). */
+ALIBI_API alibi_status alibi_experiment_text(char **out, const alibi_experiment *e, int columns,
+                                             bool colour);
+ALIBI_API alibi_status alibi_experiment_json(char **out, const alibi_experiment *e);
+
 /* ---- the report of a folder */
 
 /* Writes report.html into the folder of a comparison or of a training run, finished or not, from

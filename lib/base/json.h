@@ -71,6 +71,11 @@ void json_write_raw(struct json_writer *w, const char *key, const char *json); /
 void option_write(struct json_writer *w, const char *key, const struct alibi_option *o,
                   const void *values);
 
+/* Sets one value from a key of a recipe (options.c). ALIBI_USAGE: there is no such key (the message
+ * suggests the nearest), or the value has another type or is out of range. */
+alibi_status options_set_json(const struct alibi_option_group *groups, int count, const char *key,
+                              const json_t *value);
+
 /* Appends a string with its quotes (bytes that are not UTF-8 become U+FFFD), and a double as the
  * shortest text that reads back the same ("null" if it is not finite). */
 void json_append_string(struct text *t, const char *text, size_t length);

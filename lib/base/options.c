@@ -833,6 +833,23 @@ static alibi_status read_settings(struct setting *settings, int *done, int *keys
     return ALIBI_OK;
 }
 
+alibi_status options_set_json(const struct alibi_option_group *groups, int count, const char *key,
+                              const json_t *json)
+{
+    const struct alibi_option_group *group = NULL;
+    const struct alibi_option *o = alibi_options_find(groups, count, key, &group);
+    char spelled[OPTION_KEY_MAX] = "";
+    union value value;
+
+    if (o != NULL)
+        option_key(spelled, o->name);
+    if (o == NULL || strcmp(key, spelled) != 0)
+        return fail_unknown(groups, count, "key", "", key);
+    TRY_RETURN(value_from_json(&value, o, json));
+    store(&value, o, group->values);
+    return ALIBI_OK;
+}
+
 alibi_status options_parse(const struct alibi_option_group *groups, int count, const char *bytes,
                            size_t length, const char *path)
 {

@@ -56,9 +56,6 @@ alibi_status request_folder(char **out, const struct request *r, int i, int k, c
 alibi_status result_init(struct alibi_compare_seed *s, int64_t seed, int count);
 void result_fini(struct alibi_compare_seed *s);
 
-/* The entry of a length at which a method is not defined: no tokens, every number NaN. */
-struct alibi_eval_result result_none(int64_t length);
-
 alibi_status result_write(const struct alibi_compare_seed *s, const char *method, const char *path);
 
 /* Reads into initialised results. ALIBI_BAD_INPUT if the file is damaged, belongs to another method

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "compare/compare.h"
+#include "compare/trial.h"
 
 enum { RESULT_BYTES_MAX = 1 << 24 };
 
@@ -94,27 +95,32 @@ static void write_fields(struct json_writer *w, const struct field *fields, int 
     }
 }
 
+void result_write_eval(struct json_writer *w, const struct alibi_eval_result *e)
+{
+    write_fields(w, eval_fields, COUNT(eval_fields), e);
+    json_write_array_line(w, "by_position");
+    for (int b = 0; b < e->bins; b++) {
+        json_write_object_line(w, NULL);
+        write_fields(w, bin_fields, COUNT(bin_fields), &e->by_position[b]);
+        json_write_end(w);
+    }
+    json_write_end(w);
+    json_write_array_line(w, "parts");
+    for (int k = 0; k < e->parts; k++) {
+        json_write_object_line(w, NULL);
+        write_fields(w, part_fields, COUNT(part_fields), &e->part[k]);
+        json_write_end(w);
+    }
+    json_write_end(w);
+}
+
 static void write_evals(struct json_writer *w, const char *key,
                         const struct alibi_eval_result *evals, int count)
 {
     json_write_array(w, key);
     for (int i = 0; i < count; i++) {
         json_write_object_line(w, NULL);
-        write_fields(w, eval_fields, COUNT(eval_fields), &evals[i]);
-        json_write_array_line(w, "by_position");
-        for (int b = 0; b < evals[i].bins; b++) {
-            json_write_object_line(w, NULL);
-            write_fields(w, bin_fields, COUNT(bin_fields), &evals[i].by_position[b]);
-            json_write_end(w);
-        }
-        json_write_end(w);
-        json_write_array_line(w, "parts");
-        for (int k = 0; k < evals[i].parts; k++) {
-            json_write_object_line(w, NULL);
-            write_fields(w, part_fields, COUNT(part_fields), &evals[i].part[k]);
-            json_write_end(w);
-        }
-        json_write_end(w);
+        result_write_eval(w, &evals[i]);
         json_write_end(w);
     }
     json_write_end(w);
@@ -129,6 +135,17 @@ static void write_name(struct json_writer *w, const char *key, const char *name)
         json_write_null(w, key);
 }
 
+void result_write_cost(struct json_writer *w, const struct alibi_compare_seed *s)
+{
+    json_write_int(w, "seed", s->seed);
+    write_fields(w, training_fields, COUNT(training_fields), s);
+    write_name(w, "device", s->device);
+    write_name(w, "precision", s->device[0] != '\0' ? alibi_precision_name(s->precision) : "");
+    write_name(w, "machine", s->machine);
+    write_name(w, "date", s->date);
+    write_name(w, "version", s->version);
+}
+
 alibi_status result_write(const struct alibi_compare_seed *s, const char *method, const char *path)
 {
     alibi_status status;
@@ -137,13 +154,7 @@ alibi_status result_write(const struct alibi_compare_seed *s, const char *method
 
     json_write_object(&w, NULL);
     json_write_string(&w, "name", method);
-    json_write_int(&w, "seed", s->seed);
-    write_fields(&w, training_fields, COUNT(training_fields), s);
-    write_name(&w, "device", s->device);
-    write_name(&w, "precision", s->device[0] != '\0' ? alibi_precision_name(s->precision) : "");
-    write_name(&w, "machine", s->machine);
-    write_name(&w, "date", s->date);
-    write_name(&w, "version", s->version);
+    result_write_cost(&w, s);
     write_evals(&w, "by_length", s->by_length, s->lengths);
     write_evals(&w, "sliding", s->sliding, s->sliding_lengths);
     write_evals(&w, "stream", &s->stream, s->stream.length > 0 ? 1 : 0);
@@ -225,35 +236,47 @@ static alibi_status read_array(const json_t *object, const char *key, int most,
     return ALIBI_OK;
 }
 
+alibi_status result_read_eval(const json_t *object, int protocol, struct alibi_eval_result *e,
+                              const char *path)
+{
+    const json_t *bins, *parts;
+
+    *e = (struct alibi_eval_result){ .protocol = protocol };
+    TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
+    TRY_RETURN(read_array(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
+    for (int b = 0; b < e->bins; b++)
+        TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
+                               &e->by_position[b], path));
+    TRY_RETURN(read_array(object, "parts", ALIBI_EVAL_PARTS, &parts, &e->parts, path));
+    for (int k = 0; k < e->parts; k++)
+        TRY_RETURN(read_fields(json_array_get(parts, (size_t)k), part_fields, COUNT(part_fields),
+                               &e->part[k], path));
+    if (e->tokens == 0)
+        *e = result_none(e->length);
+    return ALIBI_OK;
+}
+
 /* Lengths: those of the evaluations, in order; NULL: one evaluation of any length. */
 static alibi_status read_evals(const json_t *file, const char *key, enum alibi_protocol protocol,
                                struct alibi_eval_result *evals, int *count,
                                const struct alibi_int_list *lengths, const char *path)
 {
-    const json_t *array, *bins, *parts;
+    const json_t *array;
 
     TRY_RETURN(read_array(file, key, lengths ? lengths->count : 1, &array, count, path));
     for (int i = 0; i < *count; i++) {
-        const json_t *object = json_array_get(array, (size_t)i);
-        struct alibi_eval_result *e = &evals[i];
-
-        *e = (struct alibi_eval_result){ .protocol = protocol };
-        TRY_RETURN(read_fields(object, eval_fields, COUNT(eval_fields), e, path));
-        TRY_RETURN(read_array(object, "by_position", ALIBI_POSITION_BINS, &bins, &e->bins, path));
-        for (int b = 0; b < e->bins; b++)
-            TRY_RETURN(read_fields(json_array_get(bins, (size_t)b), bin_fields, COUNT(bin_fields),
-                                   &e->by_position[b], path));
-        TRY_RETURN(read_array(object, "parts", ALIBI_EVAL_PARTS, &parts, &e->parts, path));
-        for (int k = 0; k < e->parts; k++)
-            TRY_RETURN(read_fields(json_array_get(parts, (size_t)k), part_fields,
-                                   COUNT(part_fields), &e->part[k], path));
-        if (lengths && e->length != lengths->at[i])
+        TRY_RETURN(result_read_eval(json_array_get(array, (size_t)i), protocol, &evals[i], path));
+        if (lengths && evals[i].length != lengths->at[i])
             return fail(ALIBI_BAD_INPUT, "'%s': entry %d of '%s' has length %lld, not %lld", path,
-                        i, key, (long long)e->length, (long long)lengths->at[i]);
-        if (e->tokens == 0)
-            *e = result_none(e->length);
+                        i, key, (long long)evals[i].length, (long long)lengths->at[i]);
     }
     return ALIBI_OK;
+}
+
+alibi_status result_read_cost(const json_t *file, struct alibi_compare_seed *s, const char *path)
+{
+    TRY_RETURN(read_fields(file, training_fields, COUNT(training_fields), s, path));
+    return read_origin(file, s, path);
 }
 
 alibi_status result_read(struct alibi_compare_seed *s, const char *method,
@@ -279,8 +302,7 @@ alibi_status result_read(struct alibi_compare_seed *s, const char *method,
                       path, name, (long long)seed, method, (long long)s->seed);
         goto out;
     }
-    TRY(read_fields(file, training_fields, COUNT(training_fields), s, path));
-    TRY(read_origin(file, s, path));
+    TRY(result_read_cost(file, s, path));
     if (!current)
         goto out;
     TRY(read_evals(file, "by_length", ALIBI_NONOVERLAPPING, s->by_length, &s->lengths, lengths,

@@ -2,6 +2,7 @@
 #ifndef TRIAL_H
 #define TRIAL_H
 
+#include "base/json.h"
 #include "train/train.h"
 
 /* One evaluation of the trained model. */
@@ -31,5 +32,18 @@ struct trial {
 /* Trains the model, or what is missing of it, and does the tests in their order. A test at which
  * the method is not defined, or for which the text is too short, gets a result without tokens. */
 alibi_status trial_run(const struct trial *t, const struct trial_test *tests, int count);
+
+/* ---- results as members of a JSON object (result.c)
+ *
+ * The cost of a training: seed, speed, memory, device, date. An evaluation; one without tokens is
+ * read as result_none(). Numbers read back exactly. */
+void result_write_cost(struct json_writer *w, const struct alibi_compare_seed *s);
+void result_write_eval(struct json_writer *w, const struct alibi_eval_result *e);
+alibi_status result_read_cost(const json_t *file, struct alibi_compare_seed *s, const char *path);
+alibi_status result_read_eval(const json_t *object, int protocol, struct alibi_eval_result *e,
+                              const char *path);
+
+/* The entry of a length at which a method is not defined: no tokens, every number NaN. */
+struct alibi_eval_result result_none(int64_t length);
 
 #endif

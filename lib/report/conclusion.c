@@ -73,15 +73,10 @@ static void append_seeds(struct text *out, struct change c)
         text_append(out, " in all %d seeds", c.seeds);
 }
 
-/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high in both seeds", "no measurable change" */
-static void append_change(struct text *out, struct change c)
+void append_ratio(struct text *out, double d, double d_error)
 {
-    double ratio = exp(c.d), error = ratio * c.error;
+    double ratio = exp(d), error = ratio * d_error;
 
-    if (!differs(c)) {
-        text_append(out, "no measurable change");
-        return;
-    }
     if (isinf(ratio)) {
         text_append(out, "no longer finite");
     } else if (ratio >= 10) {
@@ -94,6 +89,16 @@ static void append_change(struct text *out, struct change c)
         append_real(out, 100 * fabs(ratio - 1), 100 * error);
         text_append(out, "%% %s", ratio < 1 ? "lower" : "higher");
     }
+}
+
+/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high in both seeds", "no measurable change" */
+static void append_change(struct text *out, struct change c)
+{
+    if (!differs(c)) {
+        text_append(out, "no measurable change");
+        return;
+    }
+    append_ratio(out, c.d, c.error);
     append_seeds(out, c);
 }
 

@@ -268,8 +268,20 @@ void append_headline(struct text *out, const struct view *v);
  * append nothing. */
 void append_detail(struct text *out, const struct view *v);
 
+/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high": exp(d) as a change, and the error of d. */
+void append_ratio(struct text *out, double d, double d_error);
+
 /* One sentence: the text, the machines, the date and the version. */
 void append_origin(struct text *out, const struct view *v);
+
+/* ---- the terminal (text.c) and experiments (experiment.c) */
+
+void append_wrapped(struct text *out, const char *text, int columns); /* breaks lines at blanks */
+/* The table of perplexities by length. */
+alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
+
+const char *verdict_name(enum alibi_verdict verdict);                        /* "holds" */
+void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 
 /* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */
 

@@ -75,4 +75,55 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
 alibi_status report_run_html(struct text *out, const struct alibi_compare_result *r,
                              const struct report_training *t);
 
+/* ---- experiments (experiment.c) */
+
+/* Whether a loss is clearly below that of token frequencies: by at least 5% and two standard
+ * errors. A model that is not has learned nothing. */
+bool report_has_learned(double nll, double standard_error, double unigram_nll);
+
+enum { REPORT_NUMBER_NAME = 160 };
+
+/* A number that a claim compares. */
+struct report_number {
+    char name[REPORT_NUMBER_NAME]; /* "alibi-512 at 1024", "" for a plain number */
+    double value;                  /* NaN: not measured */
+    double error;                  /* its standard error, as a share of it */
+    double paper;                  /* what the paper has for it; NaN: nothing */
+};
+
+struct report_comparison {
+    struct report_number left, right;
+    bool above;      /* left is to be above right, not below */
+    double margin;   /* ln: below 0 "by" so much, above 0 "within" so much */
+    double d, error; /* ln(left / right); NaN: not measured */
+    int seeds;       /* that both have */
+    bool ignorant, few_seeds;
+    enum alibi_verdict verdict;
+};
+
+struct report_claim {
+    struct alibi_claim claim;
+    int count;
+    struct report_comparison *comparison;
+};
+
+/* One evaluation: its methods are the models, its lengths are in by_length. A training length of 0
+ * means that models differ in it. */
+struct report_section {
+    const char *name, *about;
+    char heading[192]; /* "perplexity in windows that do not overlap, 262144 tokens" */
+    struct alibi_compare_result *result;
+};
+
+struct report_experiment {
+    const char *name, *title, *about, *tier, *tier_about;
+    int claims, sections;
+    struct report_claim *claim;
+    struct report_section *section;
+    int models, done; /* trainings, and those with all their evaluations */
+};
+
+alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,
+                                    int columns, bool colour);
+
 #endif

@@ -7,7 +7,7 @@
 enum { LEAST_COLUMNS = 40, MOST_COLUMNS = 140, PLOT_ROWS = 20, COSTS = 2 };
 
 /* Breaks lines at blanks. */
-static void append_wrapped(struct text *out, const char *text, int columns)
+void append_wrapped(struct text *out, const char *text, int columns)
 {
     int used = 0;
 
@@ -80,7 +80,7 @@ static void append_parts(struct text *out, const struct table *t, int columns, i
 }
 
 /* Name, lengths, costs. The sliding window has no costs of its own. */
-static alibi_status append_table(struct text *out, const struct view *v, int columns, bool colour)
+alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour)
 {
     int costs = v->protocol == ALIBI_NONOVERLAPPING ? COSTS : 0, first_cost = 1 + v->lengths;
     struct table t;
@@ -227,7 +227,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     stream = view_of(&v, ALIBI_STREAM);
 
     append_scored(out, &v, columns);
-    TRY_RETURN(append_table(out, &v, columns, colour));
+    TRY_RETURN(append_perplexities(out, &v, columns, colour));
     append_key(out, &v, columns, colour);
     if (view_tokens(&sliding) > 0) {
         if (view_tokens(&sliding) != view_tokens(&v))
@@ -242,7 +242,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
         text_append(out, "\n");
         append_wrapped(out, caption, columns);
         text_append(out, "\n");
-        TRY_RETURN(append_table(out, &sliding, columns, colour));
+        TRY_RETURN(append_perplexities(out, &sliding, columns, colour));
     }
     if (stream.lengths > 0) {
         snprintf(

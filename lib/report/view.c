@@ -41,10 +41,9 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
     looks_assign(v->look, (const char(*)[ALIBI_NAME_MAX])v->name, v->methods);
     for (int m = 0; m < r->methods; m++) {
         struct alibi_eval_result home = view_mean(v, m, view_home(v));
-        double gain = r->unigram_nll - home.nll;
 
         v->ignorant[m] = r->unigram_nll > 0 && home.tokens > 0 &&
-                         !(gain >= 2 * home.standard_error && gain >= 0.05 * r->unigram_nll);
+                         !report_has_learned(home.nll, home.standard_error, r->unigram_nll);
     }
 }
 

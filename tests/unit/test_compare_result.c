@@ -1,6 +1,7 @@
 /* result.json: reads back exactly, finds every altered bit, and accepts files of older versions */
 #include <omp.h>
 
+#include "compare/trial.h"
 #include "unit/comparison.h"
 
 /* result_fini. */

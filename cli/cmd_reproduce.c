@@ -1,0 +1,226 @@
+/* cmd_reproduce.c - an experiment: several models, their evaluations, a verdict on each claim */
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+struct job {
+    char *out, *tier, *valid;
+    struct alibi_name_list only;
+    bool json;
+    struct alibi_experiment_run how;
+    struct alibi_compute compute;
+};
+
+#define AT(field) offsetof(struct job, field)
+
+static const struct alibi_option options[] = {
+    { "out", ALIBI_OPTION_TEXT, AT(out), 0, 0, NULL, NULL, "DIR",
+      "folder for the models, the results and the report; default: runs/NAME" },
+    { "valid", ALIBI_OPTION_TEXT, AT(valid), 0, 0, NULL, NULL, "PATH",
+      "file or folder to test on; default: a twentieth of the text" },
+    { "tier", ALIBI_OPTION_TEXT, AT(tier), 0, 0, NULL, NULL, "NAME",
+      "variant of the experiment; full: as written; default: cpu on the CPU, if there is one" },
+    { "only", ALIBI_OPTION_NAMES, AT(only), 0, 0, NULL, NULL, "LIST",
+      "train and test only these models, or groups of models" },
+    { "discard-checkpoints", ALIBI_OPTION_FLAG, AT(how.discard_checkpoints), 0, 0, NULL, NULL, NULL,
+      "delete the checkpoints of each model once all its tests are done" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+};
+
+/* ---- the list */
+
+static int is_experiment(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+
+    return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
+}
+
+static alibi_status list_experiments(void)
+{
+    char folder[CLI_PATH_BYTES], path[CLI_PATH_BYTES + 256];
+    struct dirent **entries = NULL;
+    int count = -1;
+
+    for (int i = 0; count < 0 && cli_installed_folder("experiments", i, folder); i++)
+        count = scandir(folder, &entries, is_experiment, alphasort);
+    if (count < 0)
+        return cli_fail(ALIBI_BAD_INPUT, "no experiments are installed; give the path of one");
+    for (int i = 0; i < count; i++) {
+        alibi_experiment *e = NULL;
+        struct alibi_experiment_info info;
+
+        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        if (alibi_experiment_open(&e, path, NULL) == ALIBI_OK) {
+            alibi_experiment_get_info(e, &info);
+            printf("  %-20s ", info.name);
+            cli_print_wrapped(stdout, info.title, 23, 23);
+        } else {
+            cli_note("%s", alibi_error());
+        }
+        alibi_experiment_free(e);
+        free(entries[i]);
+    }
+    free(entries);
+    printf("\n'alibi reproduce NAME' runs one.\n");
+    return ALIBI_OK;
+}
+
+/* ---- one experiment */
+
+/* That of the folder, or cpu on the CPU. */
+static alibi_status choose_tier(const struct job *job, const char *path, const char *dir, bool gpu,
+                                char tier[ALIBI_NAME_MAX])
+{
+    alibi_experiment *e = NULL;
+    struct alibi_experiment_info info;
+    alibi_status status;
+    bool held = false;
+
+    tier[0] = '\0';
+    if (job->tier) {
+        if (strcmp(job->tier, "full") != 0)
+            snprintf(tier, ALIBI_NAME_MAX, "%s", job->tier);
+        return ALIBI_OK;
+    }
+    status = alibi_experiment_folder_tier(dir, tier, &held);
+    if (status == ALIBI_OK && !held && !gpu)
+        status = alibi_experiment_open(&e, path, NULL);
+    if (e) {
+        alibi_experiment_get_info(e, &info);
+        for (int i = 0; i < info.tiers.count; i++)
+            if (strcmp(info.tiers.at[i], "cpu") == 0)
+                snprintf(tier, ALIBI_NAME_MAX, "cpu");
+    }
+    alibi_experiment_free(e);
+    return status;
+}
+
+/* "name=PATH" and "name.valid=PATH" are of the text of that name; other operands are files of the
+ * only text. */
+static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, const char *valid)
+{
+    const char *files[CLI_FILES_MAX];
+    alibi_status status = ALIBI_OK;
+    int count = 0;
+
+    for (int i = 1; i < line->operand_count && status == ALIBI_OK; i++) {
+        const char *operand = line->operands[i], *equals = strchr(operand, '='), *name = NULL;
+        size_t length = 0;
+
+        for (int t = 0; equals && !length && (name = alibi_experiment_text_name(e, t, NULL)); t++)
+            if (strncmp(operand, name, strlen(name)) == 0 &&
+                (operand[strlen(name)] == '=' ||
+                 strncmp(operand + strlen(name), ".valid=", 7) == 0))
+                length = strlen(name);
+        if (length == 0 && count == CLI_FILES_MAX)
+            return cli_fail(ALIBI_USAGE, "more than %d files; give the folder that they are in",
+                            CLI_FILES_MAX);
+        if (length == 0)
+            files[count++] = operand;
+        else if (operand[length] == '=')
+            status = alibi_experiment_set_text(e, name, &(const char *){ equals + 1 }, 1, NULL);
+        else
+            status = alibi_experiment_set_text(e, name, NULL, 0, equals + 1);
+    }
+    if (status == ALIBI_OK && (count > 0 || valid))
+        status = alibi_experiment_set_text(e, NULL, files, count, valid);
+    return status;
+}
+
+static void announce(const alibi_experiment *e)
+{
+    struct alibi_experiment_info info;
+
+    alibi_experiment_get_info(e, &info);
+    cli_note("%s%s%s%s%s: %d models, %d trainings, %d claims", info.title,
+             info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
+             info.tier_about, info.models, info.trainings, info.claims);
+}
+
+static alibi_status print_result(const alibi_experiment *e, const struct job *job, const char *dir)
+{
+    char *text = NULL;
+    alibi_status status = job->json ? alibi_experiment_json(&text, e)
+                                    : alibi_experiment_text(&text, e, cli_columns(), cli_colour());
+
+    if (status != ALIBI_OK)
+        return status;
+    cli_terminal_clear();
+    fputs(text, stdout);
+    alibi_text_free(text);
+    if (!job->json)
+        printf("numbers: %s/results.json, %s/results.csv\n", dir, dir);
+    return ALIBI_OK;
+}
+
+static alibi_status run(const struct cli_line *line, void *user)
+{
+    struct job *job = user;
+    char path[CLI_PATH_BYTES], dir[CLI_PATH_BYTES], tier[ALIBI_NAME_MAX], name[ALIBI_NAME_MAX];
+    const char *only[ALIBI_LIST_MAX];
+    struct alibi_device_info info;
+    alibi_experiment *e = NULL;
+    alibi_device *device = NULL;
+    alibi_status status;
+
+    if (line->operand_count == 0)
+        return list_experiments();
+    cli_catch_signals();
+    status = cli_find_installed("experiments", "experiment", line->operands[0], path);
+    cli_name_recipe(path, name, sizeof name);
+    snprintf(dir, sizeof dir, "%s%s", job->out ? "" : "runs/", job->out ? job->out : name);
+    if (status == ALIBI_OK)
+        status = alibi_device_open(&device, &job->compute, cli_call());
+    if (status == ALIBI_OK) {
+        alibi_device_get_info(device, &info);
+        status = choose_tier(job, path, dir, info.gpu, tier);
+    }
+    if (status == ALIBI_OK)
+        status = alibi_experiment_open(&e, path, tier);
+    if (status == ALIBI_OK)
+        status = set_texts(e, line, job->valid);
+    for (int i = 0; i < job->only.count; i++)
+        only[i] = job->only.at[i];
+    if (status == ALIBI_OK && job->only.count > 0)
+        status = alibi_experiment_select(e, only, job->only.count);
+    if (status == ALIBI_OK) {
+        announce(e);
+        status = alibi_experiment_run(e, device, &job->how, dir, cli_call());
+    }
+    if (status == ALIBI_OK)
+        status = print_result(e, job, dir);
+    alibi_experiment_free(e);
+    alibi_device_free(device);
+    return status;
+}
+
+alibi_status cmd_reproduce(int argc, char **argv)
+{
+    struct job job = { 0 };
+    const struct alibi_option_group groups[] = {
+        { "Experiment", options, CLI_COUNT(options), &job },
+        cli_reading_group(&job.how.reading),
+        cli_builtin_group(&job.how.builtin),
+        cli_device_group(&job.compute),
+    };
+    struct cli_line line = {
+        .command = "reproduce",
+        .usage = "[NAME [TEXT...] [OPTION...]]",
+        .about =
+            "Trains and tests the models of an experiment, a JSON file (an installed one by its "
+            "name), and writes results.json and results.csv: a verdict on each of its claims, and "
+            "the numbers. Without a NAME it lists the experiments. TEXT is a file, a folder or "
+            "token shards; if the experiment has several texts, NAME=PATH and NAME.valid=PATH. "
+            "SIGINT or SIGTERM saves and exits with 75; the same command resumes, on another "
+            "machine too, if the folder's JSON files are there.",
+        .groups = groups,
+        .count = CLI_COUNT(groups),
+        .max_operands = INT_MAX,
+    };
+
+    return cli_run(&line, argc, argv, run, &job);
+}

@@ -1,0 +1,158 @@
+/* claims.c - verdicts
+ *
+ * A comparison "left is below right, by or within a margin" is of logarithms of perplexities,
+ * times or bytes, so that margins are percentages:
+ *
+ *   d = ln(left) - ln(right) - margin        shown if d < 0 beyond its error
+ *
+ * with the rule of change_between(), which all conclusions of this library share. */
+#include <math.h>
+#include <string.h>
+
+#include "experiment/experiment.h"
+
+/* ---- models that have learned nothing */
+
+/* The evaluation that shows what a model has learned: the first one in windows, at the longest
+ * length up to the training length, or its shortest. */
+static bool find_home(const alibi_experiment *e, int model, int *evaluation, int *length)
+{
+    for (int v = 0; v < e->evaluations; v++) {
+        const struct experiment_evaluation *x = &e->evaluation[v];
+
+        if (x->kind != KIND_PERPLEXITY || x->protocol == ALIBI_STREAM || !x->has[model])
+            continue;
+        *evaluation = v;
+        *length = 0;
+        for (int i = 0; i < x->lengths.count; i++)
+            if (x->lengths.at[i] <= e->model[model].training.train_length)
+                *length = i;
+        return true;
+    }
+    return false;
+}
+
+double unigram_of(const alibi_experiment *e, int model, int evaluation)
+{
+    const struct experiment_evaluation *v = &e->evaluation[evaluation];
+    const struct experiment_text *t = &e->text[v->text < 0 ? e->model[model].text : v->text];
+    struct alibi_eval eval = evaluation_at(e, evaluation, 0);
+
+    for (int i = 0; i < t->unigrams; i++)
+        if (t->unigram[i].tokens == eval.tokens && t->unigram[i].block == eval.block)
+            return t->unigram[i].nll;
+    return 0;
+}
+
+/* Every seed must be clearly better than token frequencies, as in a comparison. */
+bool model_is_ignorant(const alibi_experiment *e, int model)
+{
+    const struct experiment_model *m = &e->model[model];
+    int v, i;
+    double unigram;
+
+    if (!find_home(e, model, &v, &i))
+        return false;
+    unigram = unigram_of(e, model, v);
+    for (int k = 0; k < m->seeds.count; k++) {
+        const struct measured *x = &m->seed[k].measured[v][i];
+
+        if (x->done && x->result.tokens > 0 && unigram > 0 &&
+            !report_has_learned(x->result.nll, x->result.standard_error, unigram))
+            return true;
+    }
+    return false;
+}
+
+/* ---- numbers */
+
+/* The evaluation of seed k; NULL: not measured. */
+static const struct alibi_eval_result *result_of(const alibi_experiment *e,
+                                                 const struct reference *r, int k)
+{
+    const struct measured *m = e->model[r->model].seed[k].measured[r->evaluation];
+
+    return m != NULL && m[r->length].done && m[r->length].result.tokens > 0 ? &m[r->length].result
+                                                                            : NULL;
+}
+
+struct value reference_value(const alibi_experiment *e, const struct reference *r)
+{
+    const struct alibi_eval_result *results[ALIBI_LIST_MAX] = { NULL };
+    struct change c;
+    int seeds = 0;
+
+    if (r->model < 0)
+        return (struct value){ r->number, 0, 0 };
+    for (int k = 0; k < e->model[r->model].seeds.count; k++) {
+        results[seeds] = result_of(e, r, k);
+        seeds += results[seeds] != NULL;
+    }
+    c = change_between(results, NULL, seeds, 0);
+    return (struct value){ seeds > 0 ? exp(c.d) : NAN, c.error, seeds };
+}
+
+/* ---- comparisons */
+
+/* Pairs the seeds that both models have. */
+static struct change change_of(const alibi_experiment *e, const struct comparison *c, double offset)
+{
+    const struct alibi_eval_result *left[ALIBI_LIST_MAX], *right[ALIBI_LIST_MAX];
+    const struct alibi_int_list *a = &e->model[c->left.model].seeds, *b;
+    int seeds = 0;
+
+    if (c->right.model < 0) {
+        for (; seeds < a->count; seeds++)
+            left[seeds] = result_of(e, &c->left, seeds);
+        return change_between(left, NULL, seeds, offset + log(c->right.number));
+    }
+    b = &e->model[c->right.model].seeds;
+    for (int k = 0; k < a->count; k++)
+        for (int n = 0; n < b->count; n++)
+            if (a->at[k] == b->at[n]) {
+                left[seeds] = result_of(e, &c->left, k);
+                right[seeds++] = result_of(e, &c->right, n);
+            }
+    return change_between(left, right, seeds, offset);
+}
+
+struct outcome comparison_outcome(const alibi_experiment *e, const struct comparison *c)
+{
+    double threshold = c->above ? -c->margin : c->margin;
+    struct change plain = change_of(e, c, 0), past = change_of(e, c, threshold);
+    struct outcome o = { .d = plain.d, .error = plain.error, .seeds = plain.seeds };
+
+    o.ignorant = model_is_ignorant(e, c->left.model) ||
+                 (c->right.model >= 0 && model_is_ignorant(e, c->right.model));
+    if (o.ignorant || past.outcome < CHANGE_IN_THESE_SEEDS)
+        o.verdict = ALIBI_CLAIM_NOT_SHOWN;
+    else
+        o.verdict = (past.d > 0) == c->above ? ALIBI_CLAIM_HOLDS : ALIBI_CLAIM_FAILS;
+    o.few_seeds = o.verdict != ALIBI_CLAIM_NOT_SHOWN && past.outcome == CHANGE_IN_THESE_SEEDS;
+    return o;
+}
+
+/* ---- claims */
+
+void alibi_experiment_get_claim(const alibi_experiment *e, int claim, struct alibi_claim *out)
+{
+    const struct claim *c = &e->claim[claim];
+    bool holds = true, few[2] = { false, true }; /* if it holds, and if it does not */
+
+    *out = (struct alibi_claim){ .claim = c->claim, .where = c->where, .paper = c->paper };
+    for (int i = 0; i < c->count; i++) {
+        struct outcome o = comparison_outcome(e, &c->comparison[i]);
+
+        holds &= o.verdict == ALIBI_CLAIM_HOLDS;
+        few[0] |= o.few_seeds;
+        if (o.verdict == ALIBI_CLAIM_FAILS) {
+            out->verdict = ALIBI_CLAIM_FAILS;
+            few[1] &= o.few_seeds;
+        }
+    }
+    if (holds)
+        out->verdict = ALIBI_CLAIM_HOLDS;
+    out->few_seeds = out->verdict == ALIBI_CLAIM_HOLDS   ? few[0]
+                     : out->verdict == ALIBI_CLAIM_FAILS ? few[1]
+                                                         : false;
+}

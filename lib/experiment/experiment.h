@@ -1,0 +1,204 @@
+/* experiment.h - an experiment: its texts, models, evaluations and claims, and the results so far
+ *
+ *   read.c      the file into the structs below, everything checked before anything runs
+ *   place.c     the line of a key in the file, for messages
+ *   folder.c    the folder: experiment.json, and the results of each model, read and written
+ *   texts.c     text files into a tokenizer, shards and a corpus
+ *   run.c       trains and evaluates what is missing
+ *   claims.c    the verdict on each claim
+ *   results.c   results.json, results.csv, the terminal
+ *
+ *   dir/experiment.json              the experiment as it was run: its tier applied
+ *   dir/texts/<text>.json            what the text is, and the loss of its token frequencies
+ *   dir/texts/<text>/                its tokenizer and shards
+ *   dir/models/<model>-seed-<n>/     the training run, and result.json: its results so far
+ *   dir/results.json, results.csv
+ *
+ * The JSON files are small and sufficient: with them alone, on another machine, finished models are
+ * not trained again, and the report can be written without the texts. */
+#ifndef EXPERIMENT_H
+#define EXPERIMENT_H
+
+#include "base/json.h"
+#include "report/report.h"
+#include "text/text.h"
+
+enum { EXPERIMENT_VERSION = 1, EXPERIMENT_BYTES_MAX = 1 << 20, CURVE_POINTS = REPORT_BINS };
+
+/* ---- the file */
+
+enum text_kind { TEXT_BYTES, TEXT_BPE, TEXT_WORDS };
+
+struct experiment_text {
+    char name[ALIBI_NAME_MAX];
+    const char *about;
+    int tokenizer;                 /* enum text_kind */
+    struct alibi_vocabulary words; /* what is learned, unless it is bytes; its pattern is owned */
+
+    /* Given by the caller: files, or the built-in text if there are none. */
+    char **paths, *valid;
+    int count;
+
+    /* What the folder says about it, or the opened corpus. checksum 0: not known yet. */
+    struct alibi_corpus_info info;
+    struct alibi_builtin builtin;
+    int64_t text_checksum, tokenizer_checksum;
+    bool own_valid;
+    char type[ALIBI_NAME_MAX];
+    int unigrams; /* losses of token frequencies, for each way to choose the scored tokens */
+    struct {
+        int64_t tokens, block;
+        double nll;
+    } unigram[ALIBI_LIST_MAX];
+    alibi_corpus *corpus; /* NULL: not open */
+};
+
+/* One length of an evaluation on one model. */
+struct measured {
+    int done;                        /* 0 or 1 */
+    struct alibi_eval_result result; /* tokens == 0: the model has no value there */
+};
+
+/* A training curve: the loss by step, in bins of neighbouring steps. */
+struct curve {
+    int count;
+    int64_t step[CURVE_POINTS];
+    double loss[CURVE_POINTS];
+};
+
+/* One training of a model, and what was measured on it. */
+struct trained {
+    struct alibi_compare_seed cost; /* without evaluations; version "": not trained yet */
+    struct curve train, valid;
+    struct measured *measured[ALIBI_LIST_MAX]; /* by evaluation, an entry per length; NULL: the
+                                                  evaluation does not have this model */
+};
+
+struct experiment_model {
+    char name[ALIBI_NAME_MAX];
+    char group[ALIBI_NAME_MAX]; /* the key in the file: several models may share it */
+    int text;
+    struct alibi_int_list seeds;
+    struct alibi_config config; /* as asked, derived values 0 */
+    struct alibi_training training;
+    int64_t step_tokens, train_tokens; /* 0: batch and steps say it */
+    bool selected;
+    struct trained *seed; /* [seeds.count] */
+};
+
+enum evaluation_kind { KIND_PERPLEXITY };
+
+struct experiment_evaluation {
+    char name[ALIBI_NAME_MAX];
+    const char *about;
+    int kind;
+    int protocol; /* perplexity: enum alibi_protocol */
+    int text;     /* -1: that of the model */
+    struct alibi_int_list lengths;
+    int64_t tokens, stride; /* stride 0: half the length */
+    bool has[ALIBI_LIST_MAX];
+};
+
+enum quantity { QUANTITY_PPL };
+
+/* A measured number, or a plain one. */
+struct reference {
+    int model; /* -1: a plain number */
+    int evaluation;
+    int length; /* index of the evaluation's lengths */
+    int quantity;
+    double number; /* a plain one */
+    double paper;  /* what the paper has for it; NaN: not given */
+};
+
+/* left < right * (1 + margin), or > if `above`. All comparisons are of logarithms. */
+struct comparison {
+    struct reference left, right;
+    bool above;
+    double margin; /* ln: below 0 "by" so much, above 0 "within" so much */
+};
+
+struct claim {
+    const char *claim, *where, *paper;
+    int count;
+    struct comparison *comparison;
+};
+
+struct alibi_experiment {
+    char *path, *bytes; /* the file, for messages */
+    size_t length;
+    char name[ALIBI_NAME_MAX], tier[ALIBI_NAME_MAX]; /* tier "": as written */
+    json_t *json;                                    /* its tier applied, its numbers filled in */
+    const char *title, *about, *tier_about;
+    struct alibi_name_list tiers;
+    int64_t longest; /* of all lengths: the blocks of scored tokens have this size */
+
+    int texts, models, evaluations, claims;
+    struct experiment_text text[ALIBI_LIST_MAX];
+    struct experiment_model model[ALIBI_LIST_MAX];
+    struct experiment_evaluation evaluation[ALIBI_LIST_MAX];
+    struct claim *claim;
+};
+
+/* The line of the deepest member of path[0..depth) that the text has, which is known to be JSON;
+ * *found of them. Members of arrays are numbers. */
+int place_line(const char *text, size_t length, const char *const *path, int depth, int *found);
+
+/* ---- the folder (folder.c) */
+
+/* Reads the results that the folder has. Those of other settings are ALIBI_BAD_INPUT; evaluations
+ * that are no longer asked for in this form are not read. A folder that does not exist has none. */
+alibi_status folder_load(alibi_experiment *e, const char *dir);
+
+/* Makes `dir` the folder of this experiment. */
+alibi_status folder_enter(const alibi_experiment *e, const char *dir);
+
+/* mem_free */
+alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, const char *dir);
+alibi_status folder_of_model(char **out, const alibi_experiment *e, int model, int seed,
+                             const char *dir);
+alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, const char *dir);
+alibi_status folder_save_text(const alibi_experiment *e, int text, const char *dir);
+void text_write(struct json_writer *w, const struct experiment_text *t); /* its members */
+
+/* Whether everything that was asked for is measured. */
+bool model_is_complete(const alibi_experiment *e, int model, int seed);
+
+/* How the tokens of an evaluation are chosen, at one of its lengths. */
+struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length);
+
+/* ---- texts (texts.c) */
+
+/* Opens the corpus of a text and checks it against what the folder knows. */
+alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
+                       const char *dir, const struct alibi_call *call);
+
+/* ---- claims (claims.c) */
+
+/* The value, its standard error as a share of it, and how many seeds have it; NaN: not measured. */
+struct value {
+    double value, error;
+    int seeds;
+};
+struct value reference_value(const alibi_experiment *e, const struct reference *r);
+
+struct outcome {
+    double d, error; /* ln(left / right); NaN: not measured */
+    int seeds;       /* that both models have */
+    bool ignorant;   /* one of them has learned nothing */
+    bool few_seeds;  /* the verdict is that of these seeds; more would have to confirm it */
+    enum alibi_verdict verdict;
+};
+struct outcome comparison_outcome(const alibi_experiment *e, const struct comparison *c);
+
+/* The loss of token frequencies on what an evaluation scores; 0: not known. */
+double unigram_of(const alibi_experiment *e, int model, int evaluation);
+
+/* Whether a seed of the model has learned no more than token frequencies. */
+bool model_is_ignorant(const alibi_experiment *e, int model);
+
+/* ---- reports (results.c, page.c) */
+
+alibi_status results_write(const alibi_experiment *e, const char *dir);
+
+#endif

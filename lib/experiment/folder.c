@@ -1,0 +1,457 @@
+/* folder.c - the folder of an experiment: what was run, and the results so far
+ *
+ * result.json of a model has its settings and the checksum of its text: a file that agrees is a
+ * finished part of this experiment, wherever it was made; one that does not is an error. So an
+ * experiment may gain models, evaluations and claims, and what is done stays done. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/names.h"
+#include "compare/trial.h"
+#include "experiment/experiment.h"
+
+enum { RESULT_BYTES_MAX = 1 << 24 };
+
+#define FOLDER_MODELS "models"
+#define FOLDER_TEXTS "texts"
+#define NAME_EXPERIMENT "experiment.json"
+
+/* ---- paths */
+
+/* dir/folder/name + suffix */
+static alibi_status path_of(char **out, const char *dir, const char *folder, const char *name,
+                            const char *suffix)
+{
+    alibi_status status;
+    struct text relative = { 0 };
+
+    text_append(&relative, "%s/%s%s", folder, name, suffix);
+    TRY(text_status(&relative));
+    TRY(path_join(out, dir, relative.data));
+out:
+    text_free(&relative);
+    return status;
+}
+
+alibi_status folder_of_model(char **out, const alibi_experiment *e, int model, int seed,
+                             const char *dir)
+{
+    const struct experiment_model *m = &e->model[model];
+    char suffix[32];
+
+    snprintf(suffix, sizeof suffix, "-seed-%lld", (long long)m->seeds.at[seed]);
+    return path_of(out, dir, FOLDER_MODELS, m->name, suffix);
+}
+
+alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, const char *dir)
+{
+    return path_of(out, dir, FOLDER_TEXTS, e->text[text].name, "");
+}
+
+/* ---- what is asked for */
+
+struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length)
+{
+    const struct experiment_evaluation *v = &e->evaluation[evaluation];
+    struct alibi_eval eval = { .protocol = v->protocol, .tokens = v->tokens };
+
+    if (v->protocol == ALIBI_STREAM)
+        return eval;
+    eval.length = v->lengths.at[length];
+    /* One size of blocks: evaluations of as many tokens score the same ones. */
+    eval.block = v->tokens == 0 || e->longest <= v->tokens ? e->longest
+                                                           : v->lengths.at[v->lengths.count - 1];
+    if (v->protocol == ALIBI_SLIDING)
+        eval.stride = v->stride > 0 ? v->stride : eval.length > 1 ? eval.length / 2 : 1;
+    return eval;
+}
+
+bool model_is_complete(const alibi_experiment *e, int model, int seed)
+{
+    const struct trained *t = &e->model[model].seed[seed];
+
+    for (int v = 0; v < e->evaluations; v++)
+        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
+            if (!t->measured[v][i].done)
+                return false;
+    return t->cost.version[0] != '\0';
+}
+
+/* ---- settings */
+
+/* Those that shape the result, with the seed. */
+static void write_settings(struct json_writer *w, const struct experiment_model *m, int seed)
+{
+    struct alibi_config config = m->config;
+    struct alibi_training training = m->training;
+    struct alibi_option_group groups[2] = { { .values = &config }, { .values = &training } };
+    char key[OPTION_KEY_MAX];
+
+    training.seed = m->seeds.at[seed];
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = training_shaping_options(&groups[1].count);
+    json_write_object(w, "settings");
+    for (int g = 0; g < 2; g++)
+        for (int i = 0; i < groups[g].count; i++) {
+            option_key(key, groups[g].options[i].name);
+            option_write(w, key, &groups[g].options[i], groups[g].values);
+        }
+    json_write_end(w);
+}
+
+/* A setting that a file of an older version lacks had no effect then. */
+static alibi_status check_settings(const struct experiment_model *m, int seed, const json_t *there,
+                                   const char *path)
+{
+    alibi_status status;
+    struct text text = { 0 };
+    struct json_writer w = json_writer(&text);
+    json_t *json = NULL, *value;
+    const char *key;
+
+    json_write_object(&w, NULL);
+    write_settings(&w, m, seed);
+    json_write_end(&w);
+    TRY(text_status(&text));
+    TRY(json_parse(&json, text.data, text.length, path));
+    json_object_foreach(json_object_get(json, "settings"), key, value)
+    {
+        const json_t *other = json_object_get(there, key);
+        char here[64] = "", held[64] = "";
+
+        if (other == NULL || json_equal(other, value))
+            continue;
+        json_dumpb(value, here, sizeof here - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        json_dumpb(other, held, sizeof held - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' is of a model with %s %s, and the experiment has %s; use another --out",
+                      path, key, held, here);
+        break;
+    }
+out:
+    json_decref(json);
+    text_free(&text);
+    return status;
+}
+
+/* ---- the result of a model */
+
+static void write_curve(struct json_writer *w, const char *key, const struct curve *c)
+{
+    json_write_array_line(w, key);
+    for (int i = 0; i < c->count; i++) {
+        json_write_array_line(w, NULL);
+        json_write_int(w, NULL, c->step[i]);
+        json_write_real(w, NULL, c->loss[i]);
+        json_write_end(w);
+    }
+    json_write_end(w);
+}
+
+static void write_measured(struct json_writer *w, const alibi_experiment *e, int evaluation,
+                           int length, const struct measured *m)
+{
+    struct alibi_eval asked = evaluation_at(e, evaluation, length);
+
+    json_write_object_line(w, NULL);
+    json_write_string(w, "evaluation", e->evaluation[evaluation].name);
+    json_write_int(w, "protocol", asked.protocol);
+    json_write_int(w, "asked_tokens", asked.tokens);
+    json_write_int(w, "asked_block", asked.block);
+    json_write_int(w, "asked_stride", asked.stride);
+    result_write_eval(w, &m->result);
+    json_write_end(w);
+}
+
+alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, const char *dir)
+{
+    alibi_status status;
+    const struct experiment_model *m = &e->model[model];
+    const struct trained *t = &m->seed[seed];
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+    char *run = NULL, *path = NULL;
+
+    json_write_object(&w, NULL);
+    json_write_string(&w, "name", m->name);
+    json_write_int(&w, "text", e->text[m->text].text_checksum);
+    write_settings(&w, m, seed);
+    result_write_cost(&w, &t->cost);
+    write_curve(&w, "train_curve", &t->train);
+    write_curve(&w, "valid_curve", &t->valid);
+    json_write_array(&w, "results");
+    for (int v = 0; v < e->evaluations; v++)
+        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
+            if (t->measured[v][i].done)
+                write_measured(&w, e, v, i, &t->measured[v][i]);
+    json_write_end(&w);
+    json_write_seal(&w);
+    TRY(folder_of_model(&run, e, model, seed, dir));
+    TRY(path_join(&path, run, NAME_RESULT));
+    TRY(sealed_write(path, &json));
+out:
+    mem_free(path);
+    mem_free(run);
+    text_free(&json);
+    return status;
+}
+
+static alibi_status read_curve(const json_t *file, const char *key, struct curve *c,
+                               const char *path)
+{
+    const json_t *list = json_object_get(file, key);
+
+    if (!json_is_array(list) || json_array_size(list) > CURVE_POINTS)
+        return fail(ALIBI_BAD_INPUT, "'%s': '%s' is not an array of at most %d", path, key,
+                    CURVE_POINTS);
+    c->count = (int)json_array_size(list);
+    for (int i = 0; i < c->count; i++) {
+        const json_t *point = json_array_get(list, (size_t)i);
+
+        c->step[i] = json_integer_value(json_array_get(point, 0));
+        c->loss[i] = json_number_value(json_array_get(point, 1));
+    }
+    return ALIBI_OK;
+}
+
+/* An entry that the experiment does not ask for, or not in this form, is skipped. */
+static alibi_status read_measured(const alibi_experiment *e, struct trained *t, const json_t *entry,
+                                  const char *path)
+{
+    const char *name;
+    int64_t protocol, tokens, block, stride, length;
+
+    TRY_RETURN(json_get_text(entry, "evaluation", &name, path));
+    TRY_RETURN(json_get_int(entry, "protocol", 0, 100, &protocol, path));
+    TRY_RETURN(json_get_int(entry, "asked_tokens", 0, INT64_MAX, &tokens, path));
+    TRY_RETURN(json_get_int(entry, "asked_block", 0, INT64_MAX, &block, path));
+    TRY_RETURN(json_get_int(entry, "asked_stride", 0, INT64_MAX, &stride, path));
+    TRY_RETURN(json_get_int(entry, "length", 0, INT64_MAX, &length, path));
+    for (int v = 0; v < e->evaluations; v++)
+        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++) {
+            struct alibi_eval asked = evaluation_at(e, v, i);
+            struct measured *m = &t->measured[v][i];
+
+            if (strcmp(e->evaluation[v].name, name) != 0 || asked.protocol != protocol ||
+                asked.tokens != tokens || asked.block != block || asked.stride != stride ||
+                (asked.protocol != ALIBI_STREAM && asked.length != length))
+                continue;
+            TRY_RETURN(result_read_eval(entry, asked.protocol, &m->result, path));
+            m->done = 1;
+        }
+    return ALIBI_OK;
+}
+
+static alibi_status load_model(alibi_experiment *e, int model, int seed, const char *dir)
+{
+    alibi_status status;
+    struct experiment_model *m = &e->model[model];
+    struct trained *t = &m->seed[seed];
+    const struct experiment_text *text = &e->text[m->text];
+    char *run = NULL, *path = NULL;
+    json_t *file = NULL;
+    const json_t *results;
+    int64_t checksum, seed_there;
+
+    t->cost = (struct alibi_compare_seed){ .seed = m->seeds.at[seed] };
+    TRY(folder_of_model(&run, e, model, seed, dir));
+    TRY(path_join(&path, run, NAME_RESULT));
+    if (!file_exists(path))
+        goto out;
+    TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
+    TRY(json_get_int(file, "text", 0, UINT32_MAX, &checksum, path));
+    TRY(json_get_int(file, "seed", 0, INT64_MAX, &seed_there, path));
+    TRY(check_settings(m, seed, json_object_get(file, "settings"), path));
+    if (seed_there != t->cost.seed || checksum != text->text_checksum) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' is of a model of another %s; use another --out", path,
+                      seed_there != t->cost.seed ? "seed" : "text");
+        goto out;
+    }
+    TRY(result_read_cost(file, &t->cost, path));
+    TRY(read_curve(file, "train_curve", &t->train, path));
+    TRY(read_curve(file, "valid_curve", &t->valid, path));
+    results = json_object_get(file, "results");
+    for (size_t i = 0; i < json_array_size(results); i++)
+        TRY(read_measured(e, t, json_array_get(results, i), path));
+out:
+    json_decref(file);
+    mem_free(path);
+    mem_free(run);
+    return status;
+}
+
+/* ---- texts */
+
+static const struct {
+    const char *key;
+    size_t offset;
+} text_numbers[] = {
+    { "checksum", offsetof(struct experiment_text, text_checksum) },
+    { "tokenizer_checksum", offsetof(struct experiment_text, tokenizer_checksum) },
+    { "documents", offsetof(struct experiment_text, info.documents) },
+    { "tokens", offsetof(struct experiment_text, info.tokens) },
+    { "words", offsetof(struct experiment_text, info.words) },
+    { "bytes", offsetof(struct experiment_text, info.bytes) },
+    { "vocab", offsetof(struct experiment_text, info.vocab) },
+    { "paths", offsetof(struct experiment_text, info.paths) },
+    { "builtin_seed", offsetof(struct experiment_text, builtin.seed) },
+    { "builtin_bytes", offsetof(struct experiment_text, builtin.bytes) },
+};
+enum { TEXT_NUMBERS = sizeof text_numbers / sizeof *text_numbers };
+
+static int64_t *text_number(struct experiment_text *t, int i)
+{
+    return (int64_t *)(void *)((char *)t + text_numbers[i].offset);
+}
+
+void text_write(struct json_writer *w, const struct experiment_text *t)
+{
+    struct experiment_text copy = *t;
+    char name[ALIBI_TEXT_NAME_MAX];
+
+    snprintf(name, sizeof name, "%s", t->info.name);
+    line_clean(name);
+    json_write_string(w, "path", name);
+    json_write_string(w, "tokenizer", t->type);
+    json_write_bool(w, "own_valid", t->own_valid);
+    for (int i = 0; i < TEXT_NUMBERS; i++)
+        json_write_int(w, text_numbers[i].key, *text_number(&copy, i));
+    json_write_array(w, "unigram");
+    for (int i = 0; i < t->unigrams; i++) {
+        json_write_object_line(w, NULL);
+        json_write_int(w, "tokens", t->unigram[i].tokens);
+        json_write_int(w, "block", t->unigram[i].block);
+        json_write_real(w, "nll", t->unigram[i].nll);
+        json_write_end(w);
+    }
+    json_write_end(w);
+}
+
+alibi_status folder_save_text(const alibi_experiment *e, int text, const char *dir)
+{
+    alibi_status status;
+    struct text json = { 0 };
+    struct json_writer w = json_writer(&json);
+    char *path = NULL;
+
+    json_write_object(&w, NULL);
+    text_write(&w, &e->text[text]);
+    json_write_seal(&w);
+    TRY(path_of(&path, dir, FOLDER_TEXTS, e->text[text].name, ".json"));
+    TRY(sealed_write(path, &json));
+out:
+    mem_free(path);
+    text_free(&json);
+    return status;
+}
+
+static alibi_status load_text(struct experiment_text *t, const char *dir)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *file = NULL;
+    const json_t *list;
+    const char *name;
+
+    TRY(path_of(&path, dir, FOLDER_TEXTS, t->name, ".json"));
+    if (!file_exists(path))
+        goto out;
+    TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
+    for (int i = 0; i < TEXT_NUMBERS; i++)
+        TRY(json_get_int(file, text_numbers[i].key, 0, INT64_MAX, text_number(t, i), path));
+    t->info.checksum = t->text_checksum;
+    TRY(json_get_text(file, "path", &name, path));
+    snprintf(t->info.name, sizeof t->info.name, "%s", name);
+    TRY(json_get_text(file, "tokenizer", &name, path));
+    snprintf(t->type, sizeof t->type, "%s", name);
+    t->own_valid = json_is_true(json_object_get(file, "own_valid"));
+    list = json_object_get(file, "unigram");
+    for (t->unigrams = 0; t->unigrams < (int)json_array_size(list) && t->unigrams < ALIBI_LIST_MAX;
+         t->unigrams++) {
+        const json_t *entry = json_array_get(list, (size_t)t->unigrams);
+
+        TRY(json_get_int(entry, "tokens", 0, INT64_MAX, &t->unigram[t->unigrams].tokens, path));
+        TRY(json_get_int(entry, "block", 0, INT64_MAX, &t->unigram[t->unigrams].block, path));
+        TRY(json_get_real(entry, "nll", &t->unigram[t->unigrams].nll, path));
+    }
+out:
+    json_decref(file);
+    mem_free(path);
+    return status;
+}
+
+/* ---- the whole */
+
+alibi_status folder_load(alibi_experiment *e, const char *dir)
+{
+    for (int i = 0; i < e->texts; i++)
+        TRY_RETURN(load_text(&e->text[i], dir));
+    for (int m = 0; m < e->models; m++)
+        for (int k = 0; k < e->model[m].seeds.count; k++)
+            TRY_RETURN(load_model(e, m, k, dir));
+    return ALIBI_OK;
+}
+
+alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX], bool *held)
+{
+    alibi_status status;
+    char *path = NULL;
+    json_t *json = NULL;
+    const char *name;
+
+    TRY(path_join(&path, dir, NAME_EXPERIMENT));
+    *held = file_exists(path);
+    tier[0] = '\0';
+    if (!*held)
+        goto out;
+    TRY(json_read(&json, path));
+    name = json_string_value(json_object_get(json, "tier"));
+    snprintf(tier, ALIBI_NAME_MAX, "%s", name ? name : "");
+out:
+    json_decref(json);
+    mem_free(path);
+    return status;
+}
+
+alibi_status folder_enter(const alibi_experiment *e, const char *dir)
+{
+    alibi_status status;
+    static const char *const folders[] = { FOLDER_MODELS, FOLDER_TEXTS };
+    char *path = NULL, *dump = NULL, tier[ALIBI_NAME_MAX];
+    json_t *copy = NULL;
+    bool held;
+
+    TRY(alibi_experiment_folder_tier(dir, tier, &held));
+    if (held && strcmp(tier, e->tier) != 0) {
+        status = fail(ALIBI_BAD_INPUT,
+                      "'%s' holds the tier '%s' of its experiment, and this is '%s'; use another "
+                      "--out, or that --tier",
+                      dir, tier[0] ? tier : "full", e->tier[0] ? e->tier : "full");
+        goto out;
+    }
+    TRY(path_join(&path, dir, NAME_EXPERIMENT));
+    copy = json_copy(e->json);
+    if (copy == NULL || json_object_set_new(copy, "tier", json_string(e->tier)) != 0)
+        status = fail(ALIBI_MEMORY, "not enough memory for an experiment");
+    dump = status == ALIBI_OK ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (status == ALIBI_OK && dump == NULL)
+        status = fail(ALIBI_MEMORY, "not enough memory for an experiment");
+    if (status == ALIBI_OK)
+        status = file_replace(path, dump, strlen(dump));
+    for (int i = 0; i < 2 && status == ALIBI_OK; i++) {
+        mem_free(path);
+        path = NULL;
+        TRY(path_join(&path, dir, folders[i]));
+        TRY(folder_create(path));
+    }
+out:
+    free(dump);
+    json_decref(copy);
+    mem_free(path);
+    return status;
+}
+
+alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir)
+{
+    return folder_load(e, dir);
+}

@@ -1,0 +1,422 @@
+/* results.c - the results so far: results.json, results.csv, the terminal's text */
+#include <math.h>
+#include <string.h>
+
+#include "base/names.h"
+#include "compare/trial.h"
+#include "experiment/experiment.h"
+
+static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
+static const char *const verdicts[] = { "not shown", "holds", "does not hold" };
+static const char *const quantities[] = { "ppl" };
+
+/* ---- JSON */
+
+static void write_reference(struct json_writer *w, const char *key, const alibi_experiment *e,
+                            const struct reference *r)
+{
+    struct value v = reference_value(e, r);
+
+    json_write_object_line(w, key);
+    if (r->model >= 0) {
+        json_write_string(w, "model", e->model[r->model].name);
+        json_write_string(w, "evaluation", e->evaluation[r->evaluation].name);
+        json_write_int(w, "length", e->evaluation[r->evaluation].lengths.at[r->length]);
+        json_write_string(w, "quantity", quantities[r->quantity]);
+    }
+    json_write_real(w, "value", v.value);
+    if (r->model >= 0) {
+        json_write_real(w, "relative_error", v.error);
+        json_write_int(w, "seeds", v.seeds);
+        json_write_real(w, "paper", r->paper);
+    }
+    json_write_end(w);
+}
+
+static void write_claim(struct json_writer *w, const alibi_experiment *e, int claim)
+{
+    const struct claim *c = &e->claim[claim];
+    struct alibi_claim shown;
+
+    alibi_experiment_get_claim(e, claim, &shown);
+    json_write_object(w, NULL);
+    json_write_string(w, "claim", shown.claim);
+    json_write_string(w, "where", shown.where);
+    json_write_string(w, "paper", shown.paper);
+    json_write_string(w, "verdict", verdicts[shown.verdict]);
+    json_write_bool(w, "few_seeds", shown.few_seeds);
+    json_write_array(w, "comparisons");
+    for (int i = 0; i < c->count; i++) {
+        const struct comparison *x = &c->comparison[i];
+        struct outcome o = comparison_outcome(e, x);
+
+        json_write_object(w, NULL);
+        write_reference(w, "is", e, &x->left);
+        write_reference(w, x->above ? "above" : "below", e, &x->right);
+        json_write_real(w, x->margin > 0 ? "within" : "by", 100 * expm1(fabs(x->margin)));
+        json_write_real(w, "log_ratio", o.d);
+        json_write_real(w, "standard_error", o.error);
+        json_write_int(w, "seeds", o.seeds);
+        json_write_bool(w, "learned_nothing", o.ignorant);
+        json_write_string(w, "verdict", verdicts[o.verdict]);
+        json_write_bool(w, "few_seeds", o.few_seeds);
+        json_write_end(w);
+    }
+    json_write_end(w);
+    json_write_end(w);
+}
+
+static void write_evaluation(struct json_writer *w, const struct experiment_evaluation *v,
+                             const struct alibi_eval_result *r)
+{
+    json_write_object_line(w, NULL);
+    json_write_string(w, "evaluation", v->name);
+    json_write_string(w, "protocol", protocols[v->protocol]);
+    json_write_int(w, "length", r->length);
+    json_write_int(w, "stride", r->stride);
+    json_write_int(w, "tokens", r->tokens);
+    json_write_real(w, "nll", r->nll);
+    json_write_real(w, "standard_error", r->standard_error);
+    json_write_real(w, "ppl", r->ppl);
+    json_write_real(w, "word_ppl", r->word_ppl);
+    json_write_real(w, "bits_per_byte", r->bits_per_byte);
+    json_write_real(w, "tokens_per_s", r->tokens_per_s);
+    json_write_int(w, "peak_bytes", (int64_t)r->peak_bytes);
+    json_write_array_line(w, "by_position");
+    for (int i = 0; i < r->bins; i++) {
+        json_write_array_line(w, NULL);
+        json_write_int(w, NULL, r->by_position[i].first);
+        json_write_int(w, NULL, r->by_position[i].last);
+        json_write_real(w, NULL, r->by_position[i].nll);
+        json_write_end(w);
+    }
+    json_write_end(w);
+    json_write_end(w);
+}
+
+static void write_model(struct json_writer *w, const alibi_experiment *e, int model)
+{
+    const struct experiment_model *m = &e->model[model];
+
+    json_write_object(w, NULL);
+    json_write_string(w, "name", m->name);
+    json_write_string(w, "group", m->group);
+    json_write_string(w, "text", e->text[m->text].name);
+    json_write_string(w, "position", m->config.position);
+    json_write_int(w, "train_length", m->training.train_length);
+    json_write_int(w, "batch", m->training.batch * m->training.accumulate);
+    json_write_int(w, "steps", m->training.steps);
+    json_write_bool(w, "learned_nothing", model_is_ignorant(e, model));
+    json_write_array(w, "seeds");
+    for (int k = 0; k < m->seeds.count; k++) {
+        const struct trained *t = &m->seed[k];
+
+        if (t->cost.version[0] == '\0')
+            continue;
+        json_write_object(w, NULL);
+        result_write_cost(w, &t->cost);
+        json_write_array(w, "results");
+        for (int v = 0; v < e->evaluations; v++)
+            for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
+                if (t->measured[v][i].done)
+                    write_evaluation(w, &e->evaluation[v], &t->measured[v][i].result);
+        json_write_end(w);
+        json_write_end(w);
+    }
+    json_write_end(w);
+    json_write_end(w);
+}
+
+static void count_done(const alibi_experiment *e, int *models, int *done)
+{
+    *models = *done = 0;
+    for (int m = 0; m < e->models; m++)
+        for (int k = 0; k < e->model[m].seeds.count; k++) {
+            ++*models;
+            *done += model_is_complete(e, m, k);
+        }
+}
+
+static alibi_status format_json(struct text *out, const alibi_experiment *e)
+{
+    struct json_writer w = json_writer(out);
+    int models, done;
+
+    count_done(e, &models, &done);
+    json_write_object(&w, NULL);
+    json_write_int(&w, "experiment", EXPERIMENT_VERSION);
+    json_write_string(&w, "name", e->name);
+    json_write_string(&w, "title", e->title);
+    json_write_string(&w, "about", e->about);
+    json_write_string(&w, "tier", e->tier);
+    json_write_string(&w, "version", alibi_version());
+    json_write_int(&w, "trainings", models);
+    json_write_int(&w, "done", done);
+    json_write_array(&w, "claims");
+    for (int i = 0; i < e->claims; i++)
+        write_claim(&w, e, i);
+    json_write_end(&w);
+    json_write_object(&w, "texts");
+    for (int i = 0; i < e->texts; i++) {
+        json_write_object(&w, e->text[i].name);
+        json_write_string(&w, "about", e->text[i].about);
+        if (e->text[i].text_checksum != 0)
+            text_write(&w, &e->text[i]);
+        json_write_end(&w);
+    }
+    json_write_end(&w);
+    json_write_array(&w, "models");
+    for (int m = 0; m < e->models; m++)
+        write_model(&w, e, m);
+    json_write_end(&w);
+    json_write_end(&w);
+    return text_status(out);
+}
+
+/* ---- CSV: a line per model, seed, evaluation and length */
+
+static void append_real(struct text *out, double value)
+{
+    if (isfinite(value)) {
+        text_append(out, ",");
+        json_append_real(out, value);
+    } else {
+        text_append(out, ",%s", isinf(value) ? "inf" : "");
+    }
+}
+
+static alibi_status format_csv(struct text *out, const alibi_experiment *e)
+{
+    text_append(out, "model,seed,position,train_length,evaluation,protocol,length,stride,tokens,"
+                     "nll,standard_error,ppl,word_ppl,bits_per_byte,eval_tokens_per_s,"
+                     "eval_peak_bytes,train_tokens_per_s,train_seconds,peak_bytes,parameters,"
+                     "device,precision,date,version\n");
+    for (int m = 0; m < e->models; m++)
+        for (int k = 0; k < e->model[m].seeds.count; k++)
+            for (int v = 0; v < e->evaluations; v++)
+                for (int i = 0; i < e->evaluation[v].lengths.count; i++) {
+                    const struct experiment_model *x = &e->model[m];
+                    const struct measured *t = x->seed[k].measured[v];
+                    const struct alibi_compare_seed *c = &x->seed[k].cost;
+                    const struct alibi_eval_result *r = t != NULL ? &t[i].result : NULL;
+
+                    if (r == NULL || !t[i].done)
+                        continue;
+                    text_append(out, "%s,%lld,%s,%lld,%s,%s,%lld,%lld,%lld", x->name,
+                                (long long)x->seeds.at[k], x->config.position,
+                                (long long)x->training.train_length, e->evaluation[v].name,
+                                protocols[e->evaluation[v].protocol], (long long)r->length,
+                                (long long)r->stride, (long long)r->tokens);
+                    append_real(out, r->nll);
+                    append_real(out, r->standard_error);
+                    append_real(out, r->ppl);
+                    append_real(out, r->word_ppl);
+                    append_real(out, r->bits_per_byte);
+                    append_real(out, r->tokens_per_s);
+                    text_append(out, ",%zu", r->peak_bytes);
+                    append_real(out, c->train_tokens_per_s);
+                    append_real(out, c->train_seconds);
+                    text_append(out, ",%zu,%lld,%s,%s,%s,%s\n", c->peak_bytes,
+                                (long long)c->parameters, c->device,
+                                c->device[0] ? alibi_precision_name(c->precision) : "", c->date,
+                                c->version);
+                }
+    return text_status(out);
+}
+
+/* ---- the same for lib/report */
+
+static void name_number(struct report_number *n, const alibi_experiment *e,
+                        const struct reference *r)
+{
+    struct value v = reference_value(e, r);
+
+    *n = (struct report_number){ .value = v.value, .error = v.error, .paper = r->paper };
+    if (r->model < 0)
+        return;
+    snprintf(n->name, sizeof n->name, "%s at %lld%s%s%s", e->model[r->model].name,
+             (long long)e->evaluation[r->evaluation].lengths.at[r->length],
+             r->evaluation > 0 ? " (" : "",
+             r->evaluation > 0 ? e->evaluation[r->evaluation].name : "",
+             r->evaluation > 0 ? ")" : "");
+}
+
+static alibi_status view_claims(struct report_experiment *x, const alibi_experiment *e)
+{
+    TRY_RETURN(NEW_ZERO_ARRAY(&x->claim, e->claims, "the report of an experiment"));
+    for (x->claims = 0; x->claims < e->claims;) {
+        const struct claim *c = &e->claim[x->claims];
+        struct report_claim *out = &x->claim[x->claims];
+
+        TRY_RETURN(NEW_ZERO_ARRAY(&out->comparison, c->count, "the report of an experiment"));
+        alibi_experiment_get_claim(e, x->claims++, &out->claim);
+        for (out->count = 0; out->count < c->count; out->count++) {
+            struct report_comparison *r = &out->comparison[out->count];
+            struct outcome o = comparison_outcome(e, &c->comparison[out->count]);
+
+            name_number(&r->left, e, &c->comparison[out->count].left);
+            name_number(&r->right, e, &c->comparison[out->count].right);
+            r->above = c->comparison[out->count].above;
+            r->margin = c->comparison[out->count].margin;
+            r->d = o.d;
+            r->error = o.error;
+            r->seeds = o.seeds;
+            r->ignorant = o.ignorant;
+            r->few_seeds = o.few_seeds;
+            r->verdict = o.verdict;
+        }
+    }
+    return ALIBI_OK;
+}
+
+/* The seeds of a model that have begun this evaluation. */
+static alibi_status view_model(struct alibi_compare_method *out, const alibi_experiment *e,
+                               int model, int evaluation)
+{
+    const struct experiment_model *m = &e->model[model];
+    int lengths = e->evaluation[evaluation].lengths.count;
+
+    memcpy(out->name, m->name, sizeof out->name);
+    TRY_RETURN(NEW_ZERO_ARRAY(&out->seed, m->seeds.count, "the report of an experiment"));
+    for (int k = 0; k < m->seeds.count; k++) {
+        const struct measured *t = m->seed[k].measured[evaluation];
+        struct alibi_compare_seed *s = &out->seed[out->seeds];
+        struct alibi_eval_result *results = NULL;
+        int done = 0;
+
+        if (!t[0].done)
+            continue;
+        TRY_RETURN(NEW_ZERO_ARRAY(&results, lengths, "the report of an experiment"));
+        for (int i = 0; i < lengths; i++)
+            if (t[i].done)
+                results[done++] = t[i].result;
+        *s = m->seed[k].cost;
+        s->by_length = results;
+        s->lengths = done;
+        out->seeds++;
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status view_section(struct report_section *out, const alibi_experiment *e,
+                                 int evaluation)
+{
+    const struct experiment_evaluation *v = &e->evaluation[evaluation];
+    struct alibi_compare_result *r = NULL;
+    bool any = false;
+
+    out->name = v->name;
+    out->about = v->about;
+    snprintf(out->heading, sizeof out->heading, "perplexity, %s",
+             v->protocol == ALIBI_STREAM    ? "as one stream"
+             : v->protocol == ALIBI_SLIDING ? "with a sliding window"
+                                            : "in windows that do not overlap");
+    TRY_RETURN(NEW_ZERO_ARRAY(&out->result, 1, "the report of an experiment"));
+    r = out->result;
+    r->compare.seeds.count = 1;
+    TRY_RETURN(NEW_ZERO_ARRAY(&r->method, e->models, "the report of an experiment"));
+    for (int m = 0; m < e->models; m++) {
+        const struct experiment_model *x = &e->model[m];
+
+        if (!v->has[m])
+            continue;
+        if (!any) {
+            r->config = x->config;
+            r->training = x->training;
+            r->text = e->text[v->text < 0 ? x->text : v->text].info;
+            r->unigram_nll = unigram_of(e, m, evaluation);
+        } else if (x->training.train_length != r->training.train_length) {
+            r->training.train_length = 0;
+        }
+        any = true;
+        if (x->seeds.count > r->compare.seeds.count)
+            r->compare.seeds = x->seeds;
+        TRY_RETURN(view_model(&r->method[r->methods++], e, m, evaluation));
+    }
+    if (r->training.train_length == 0)
+        r->unigram_nll = 0; /* the place that tells what was learned differs too */
+    return ALIBI_OK;
+}
+
+static void view_fini(struct report_experiment *x)
+{
+    for (int i = 0; i < x->claims; i++)
+        mem_free(x->claim[i].comparison);
+    mem_free(x->claim);
+    for (int i = 0; i < x->sections; i++)
+        alibi_compare_free(x->section[i].result);
+    mem_free(x->section);
+}
+
+static alibi_status view_init(struct report_experiment *x, const alibi_experiment *e)
+{
+    *x = (struct report_experiment){ .name = e->name,
+                                     .title = e->title,
+                                     .about = e->about,
+                                     .tier = e->tier,
+                                     .tier_about = e->tier_about };
+    count_done(e, &x->models, &x->done);
+    TRY_RETURN(view_claims(x, e));
+    TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_PERPLEXITY)
+            TRY_RETURN(view_section(&x->section[x->sections++], e, v));
+    return ALIBI_OK;
+}
+
+/* ---- files and the public interface */
+
+static alibi_status write_file(const char *dir, const char *name, const struct text *text)
+{
+    alibi_status status;
+    char *path = NULL;
+
+    TRY(path_join(&path, dir, name));
+    TRY(file_replace(path, text->data, text->length));
+out:
+    mem_free(path);
+    return status;
+}
+
+alibi_status results_write(const alibi_experiment *e, const char *dir)
+{
+    alibi_status status;
+    struct text json = { 0 }, csv = { 0 };
+
+    TRY(format_json(&json, e));
+    TRY(format_csv(&csv, e));
+    TRY(write_file(dir, NAME_RESULTS, &json));
+    TRY(write_file(dir, "results.csv", &csv));
+out:
+    text_free(&csv);
+    text_free(&json);
+    return status;
+}
+
+alibi_status alibi_experiment_text(char **out, const alibi_experiment *e, int columns, bool colour)
+{
+    struct text text = { 0 };
+    struct report_experiment x;
+    alibi_status status = view_init(&x, e);
+
+    if (status == ALIBI_OK)
+        status = report_experiment_text(&text, &x, columns, colour);
+    if (status == ALIBI_OK)
+        *out = text.data;
+    else
+        text_free(&text);
+    view_fini(&x);
+    return status;
+}
+
+alibi_status alibi_experiment_json(char **out, const alibi_experiment *e)
+{
+    struct text text = { 0 };
+    alibi_status status = format_json(&text, e);
+
+    if (status == ALIBI_OK)
+        *out = text.data;
+    else
+        text_free(&text);
+    return status;
+}

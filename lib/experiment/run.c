@@ -1,0 +1,374 @@
+/* run.c - trains and evaluates what is missing
+ *
+ *   for each seed, for each model:
+ *       train (or resume) -> evaluate -> result.json after each step -> results.json, report.html
+ *
+ * Seeds are the outer loop: an experiment that is stopped early has some of them whole. */
+#include <math.h>
+#include <string.h>
+
+#include "base/names.h"
+#include "compare/trial.h"
+#include "experiment/experiment.h"
+
+/* One training that is not complete. */
+struct pending {
+    int model, seed;
+    double train_tokens, valid_tokens, test_tokens;
+};
+
+struct work {
+    int count;
+    struct pending *at;
+    struct forecast forecast;
+};
+
+/* ---- what is to be done */
+
+static double trained_tokens(const struct alibi_training *t)
+{
+    return (double)t->batch * (double)t->train_length * (double)t->accumulate * (double)t->steps;
+}
+
+static const alibi_corpus *corpus_of(const alibi_experiment *e, int model, int evaluation)
+{
+    int text = e->evaluation[evaluation].text;
+
+    return e->text[text < 0 ? e->model[model].text : text].corpus;
+}
+
+/* Tokens that the missing tests of a model read. */
+static double tested_tokens(const alibi_experiment *e, int model, int seed)
+{
+    double sum = 0;
+
+    for (int v = 0; v < e->evaluations; v++) {
+        const struct measured *m = e->model[model].seed[seed].measured[v];
+
+        for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++) {
+            struct alibi_eval eval = evaluation_at(e, v, i);
+            double all = (double)corpus_span(corpus_of(e, model, v), ALIBI_VALID).count;
+            double tokens = eval.tokens > 0 ? fmin((double)eval.tokens, all) : all;
+
+            if (!m[i].done)
+                sum += tokens * (eval.stride > 0 ? (double)eval.length / (double)eval.stride : 1);
+        }
+    }
+    return sum;
+}
+
+/* The trainings that are selected and not complete, seeds outermost. */
+static alibi_status list_work(struct work *w, const alibi_experiment *e)
+{
+    int all = 0, seeds = 0;
+
+    for (int m = 0; m < e->models; m++) {
+        all += e->model[m].seeds.count;
+        seeds = e->model[m].seeds.count > seeds ? e->model[m].seeds.count : seeds;
+    }
+    TRY_RETURN(NEW_ZERO_ARRAY(&w->at, all, "the trainings of an experiment"));
+    for (int k = 0; k < seeds; k++)
+        for (int m = 0; m < e->models; m++)
+            if (e->model[m].selected && k < e->model[m].seeds.count && !model_is_complete(e, m, k))
+                w->at[w->count++] = (struct pending){ .model = m, .seed = k };
+    return ALIBI_OK;
+}
+
+/* The texts that the work needs; the lengths that they must have. */
+static alibi_status open_texts(alibi_experiment *e, const struct work *w,
+                               const struct alibi_experiment_run *how, const char *dir,
+                               const struct alibi_call *call)
+{
+    bool needed[ALIBI_LIST_MAX] = { false };
+
+    for (int i = 0; i < w->count; i++) {
+        needed[e->model[w->at[i].model].text] = true;
+        for (int v = 0; v < e->evaluations; v++)
+            if (e->evaluation[v].has[w->at[i].model] && e->evaluation[v].text >= 0)
+                needed[e->evaluation[v].text] = true;
+    }
+    for (int t = 0; t < e->texts; t++)
+        if (needed[t])
+            TRY_RETURN(text_open(e, t, how, dir, call));
+    return ALIBI_OK;
+}
+
+/* Whether its text has a batch for each model, and its vocabulary fits. */
+static alibi_status check_models(const alibi_experiment *e, const struct work *w)
+{
+    for (int i = 0; i < w->count; i++) {
+        const struct experiment_model *m = &e->model[w->at[i].model];
+        const alibi_corpus *corpus = e->text[m->text].corpus;
+        struct alibi_config config = m->config;
+        struct batches batches;
+        alibi_status status =
+            batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), m->training.train_length,
+                         m->training.batch, (uint64_t)m->seeds.at[w->at[i].seed]);
+
+        if (status == ALIBI_OK)
+            status = config_fit_vocab(&config, corpus_tokenizer(corpus));
+        if (status != ALIBI_OK)
+            return fail_context(status, "model '%s'", m->name);
+    }
+    return ALIBI_OK;
+}
+
+/* Checkpoints that will be on the disk at once, and one while it is written. */
+static alibi_status check_space(alibi_device *device, const alibi_experiment *e,
+                                const struct work *w, const struct alibi_experiment_run *how,
+                                const char *dir)
+{
+    static const double MIB = 1 << 20;
+    double bytes = 0, largest = 0;
+    int64_t free_bytes;
+
+    for (int i = 0; i < w->count; i++) {
+        const struct experiment_model *m = &e->model[w->at[i].model];
+        struct alibi_config config = m->config;
+        struct alibi_plan plan;
+        double one;
+
+        TRY_RETURN(config_fit_vocab(&config, corpus_tokenizer(e->text[m->text].corpus)));
+        TRY_RETURN(
+            plan_training(&plan, &config, &m->training, &device->device, device->type, false));
+        one = 4.0 * (double)plan.parameters * (1 + optimizer_moments(m->training.optimizer));
+        bytes += one * (m->training.steps > m->training.save_every ? 2 : 1);
+        largest = fmax(largest, one);
+    }
+    bytes = how->discard_checkpoints ? 3 * largest : bytes + largest;
+    TRY_RETURN(folder_free_space(&free_bytes, dir));
+    if (bytes > (double)free_bytes)
+        return fail(ALIBI_IO,
+                    "'%s' needs %.1f MiB for the checkpoints of %d trainings, and the disk has "
+                    "%.1f MiB free; make room, use another --out%s",
+                    dir, bytes / MIB, w->count, (double)free_bytes / MIB,
+                    how->discard_checkpoints ? "" : ", or --discard-checkpoints");
+    return ALIBI_OK;
+}
+
+/* ---- one model */
+
+struct job {
+    alibi_experiment *e;
+    int model, seed;
+    const char *dir;
+};
+
+struct curve_reader {
+    struct report_bins train, valid;
+    int64_t steps;
+};
+
+static void record(void *user, const struct journal_line *l)
+{
+    struct curve_reader *r = user;
+
+    if (isfinite(l->loss))
+        report_bins_add(&r->train, l->step, r->steps, l->loss);
+    if (isfinite(l->valid_loss))
+        report_bins_add(&r->valid, l->step, r->steps, l->valid_loss);
+}
+
+static void curve_of(struct curve *c, const struct report_bins *bins)
+{
+    c->count = 0;
+    for (int i = 0; i < REPORT_BINS; i++)
+        if (bins->count[i] > 0) {
+            c->step[c->count] = (int64_t)(bins->step[i] / (double)bins->count[i]);
+            c->loss[c->count++] = bins->loss[i] / (double)bins->count[i];
+        }
+}
+
+static alibi_status save(const struct trial *t)
+{
+    const struct job *j = t->user;
+    struct trained *trained = &j->e->model[j->model].seed[j->seed];
+    struct curve_reader reader = { .steps = t->training.steps };
+
+    if (trained->train.count == 0) {
+        TRY_RETURN(journal_read(t->run, record, &reader));
+        curve_of(&trained->train, &reader.train);
+        curve_of(&trained->valid, &reader.valid);
+    }
+    return folder_save_model(j->e, j->model, j->seed, j->dir);
+}
+
+/* Adds ", 3 of 33" to the tasks that a model's work reports; training it has the model's name. */
+struct labelled {
+    const struct alibi_call *call;
+    const char *name;
+    char label[48];
+};
+
+static void report_labelled(void *user, const struct alibi_progress *p)
+{
+    const struct labelled *l = user;
+    struct alibi_progress labelled = *p;
+    char task[6 * ALIBI_NAME_MAX];
+
+    if (strncmp(p->task, "train ", 6) == 0)
+        snprintf(task, sizeof task, "train %s%s", l->name, l->label);
+    else
+        snprintf(task, sizeof task, "%s%s", p->task, l->label);
+    labelled.task = task;
+    call_progress(l->call, &labelled);
+}
+
+static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
+{
+    const struct labelled *l = user;
+
+    l->call->log(l->call->user, level, line);
+}
+
+static alibi_status list_tests(struct trial_test **out, int *count, alibi_experiment *e, int model,
+                               int seed, char labels[][ALIBI_NAME_MAX + 1])
+{
+    struct trial_test *tests = NULL;
+    int all = 0, found = 0;
+
+    for (int v = 0; v < e->evaluations; v++)
+        all += e->evaluation[v].lengths.count;
+    TRY_RETURN(NEW_ARRAY(&tests, all, "the tests of a model"));
+    for (int v = 0; v < e->evaluations; v++) {
+        struct measured *m = e->model[model].seed[seed].measured[v];
+
+        snprintf(labels[v], sizeof labels[v], " %s", e->evaluation[v].name);
+        for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++)
+            if (!m[i].done)
+                tests[found++] = (struct trial_test){ .eval = evaluation_at(e, v, i),
+                                                      .corpus = corpus_of(e, model, v),
+                                                      .name = labels[v],
+                                                      .result = &m[i].result,
+                                                      .done = &m[i].done };
+    }
+    *out = tests;
+    *count = found;
+    return ALIBI_OK;
+}
+
+static alibi_status discard(const char *run)
+{
+    alibi_status status;
+    struct step_folder *folders = NULL;
+    int count = 0;
+
+    TRY(step_folders(&folders, &count, run));
+    for (int i = 0; i < count; i++)
+        TRY(folder_remove(folders[i].path));
+out:
+    step_folders_free(folders, count);
+    return status;
+}
+
+static alibi_status run_model(alibi_experiment *e, alibi_device *device, struct work *w, int index,
+                              const struct alibi_experiment_run *how, const char *dir,
+                              const struct alibi_call *call)
+{
+    alibi_status status;
+    const struct pending *p = &w->at[index];
+    const struct experiment_model *m = &e->model[p->model];
+    struct job j = { e, p->model, p->seed, dir };
+    struct labelled labelled = { .call = call, .name = m->name };
+    struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
+    struct trial t = { .device = device,
+                       .corpus = e->text[m->text].corpus,
+                       .call = &own,
+                       .forecast = &w->forecast,
+                       .name = m->name,
+                       .config = m->config,
+                       .training = m->training,
+                       .cost = &m->seed[p->seed].cost,
+                       .measured = m->seed[p->seed].cost.version[0] != '\0',
+                       .save = save,
+                       .user = &j };
+    struct trial_test *tests = NULL;
+    char labels[ALIBI_LIST_MAX][ALIBI_NAME_MAX + 1], *run = NULL;
+    int count = 0;
+
+    if (w->count > 1)
+        snprintf(labelled.label, sizeof labelled.label, ", %d of %d", index + 1, w->count);
+    own.user = &labelled;
+    own.progress = call ? report_labelled : NULL;
+    own.log = own.log ? log_unchanged : NULL;
+    t.training.seed = m->seeds.at[p->seed];
+    TRY(folder_of_model(&run, e, p->model, p->seed, dir));
+    t.run = run;
+    TRY(list_tests(&tests, &count, e, p->model, p->seed, labels));
+    TRY(trial_run(&t, tests, count));
+    if (how->discard_checkpoints)
+        TRY(discard(run));
+out:
+    mem_free(tests);
+    mem_free(run);
+    return status;
+}
+
+/* ---- all of it */
+
+/* What is left for the forecast when training `index` begins. */
+static void forecast_from(struct work *w, int index)
+{
+    struct forecast *f = &w->forecast;
+
+    f->models = w->count - index;
+    f->train_tokens = f->valid_tokens = 0;
+    f->test_tokens = w->at[index].test_tokens;
+    for (int i = index + 1; i < w->count; i++) {
+        f->train_tokens += w->at[i].train_tokens;
+        f->valid_tokens += w->at[i].valid_tokens;
+        f->test_tokens += w->at[i].test_tokens;
+    }
+}
+
+static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct work *w,
+                               const struct alibi_experiment_run *how, const char *dir,
+                               const struct alibi_call *call)
+{
+    if (w->count == 0)
+        return ALIBI_OK;
+    TRY_RETURN(open_texts(e, w, how, dir, call));
+    TRY_RETURN(check_models(e, w));
+    TRY_RETURN(check_space(device, e, w, how, dir));
+    for (int i = 0; i < w->count; i++) {
+        struct pending *p = &w->at[i];
+        const struct experiment_model *m = &e->model[p->model];
+
+        p->train_tokens = trained_tokens(&m->training);
+        p->valid_tokens = forecast_validation_tokens(e->text[m->text].corpus, &m->training, 0);
+        p->test_tokens = tested_tokens(e, p->model, p->seed);
+    }
+    call_note(call, "to train and test: %d models", w->count);
+    for (int i = 0; i < w->count; i++) {
+        if (call_stopped(call))
+            return ALIBI_INTERRUPTED;
+        forecast_from(w, i);
+        TRY_RETURN(run_model(e, device, w, i, how, dir, call));
+        TRY_RETURN(results_write(e, dir));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
+                                  const struct alibi_experiment_run *how, const char *dir,
+                                  const struct alibi_call *call)
+{
+    alibi_status status;
+    struct lock *lock = NULL;
+    struct work work = { 0 };
+
+    TRY(folder_create(dir));
+    TRY(lock_take(&lock, dir));
+    TRY(folder_enter(e, dir));
+    TRY(folder_load(e, dir));
+    TRY(list_work(&work, e));
+    TRY(run_models(e, device, &work, how, dir, call));
+    TRY(results_write(e, dir));
+out:
+    if (status == ALIBI_INTERRUPTED)
+        fail(status, "stopped; completed work is saved in '%s', and the same command resumes it",
+             dir);
+    mem_free(work.at);
+    lock_release(lock);
+    return status;
+}

@@ -1,0 +1,113 @@
+/* experiment.c - the results of an experiment: verdicts first, then tables */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+bool report_has_learned(double nll, double standard_error, double unigram_nll)
+{
+    double gain = unigram_nll - nll;
+
+    return gain >= 2 * standard_error && gain >= 0.05 * unigram_nll;
+}
+
+/* ---- sentences */
+
+const char *verdict_name(enum alibi_verdict verdict)
+{
+    static const char *const names[] = { "not shown", "holds", "does not hold" };
+
+    return names[verdict];
+}
+
+/* "27.3 ± 0.1 (paper: 19.7)" */
+static void append_number(struct text *out, const struct report_number *n)
+{
+    if (n->name[0] != '\0')
+        text_append(out, "%s has ", n->name);
+    text_append(out, "%s", show_ppl(n->value).text);
+    text_append(out, "%s", show_ppl_error(n->value, n->name[0] ? n->error : NAN).text);
+    if (!isnan(n->paper))
+        text_append(out, " (paper: %s)", show_ppl(n->paper).text);
+}
+
+void append_comparison(struct text *out, const struct report_comparison *c)
+{
+    double percent = 100 * expm1(fabs(c->margin));
+
+    append_number(out, &c->left);
+    text_append(out, ", and ");
+    if (c->right.name[0] == '\0')
+        text_append(out, "the bound is ");
+    append_number(out, &c->right);
+    if (isnan(c->d))
+        text_append(out, "; not measured yet");
+    else {
+        text_append(out, ": ");
+        append_ratio(out, c->d, c->error);
+    }
+    text_append(out, ". Asked for: %s", c->above ? "higher" : "lower");
+    if (c->margin != 0)
+        text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
+                    show_real(percent, percent < 10 ? 1 : 0).text);
+    text_append(out, ": %s%s%s.", verdict_name(c->verdict),
+                c->ignorant ? ", since a model has learned nothing" : "",
+                c->few_seeds ? c->seeds == 1 ? " in this seed" : " in these seeds" : "");
+}
+
+/* ---- the terminal */
+
+static void append_claims(struct text *out, const struct report_experiment *x, int columns,
+                          bool colour)
+{
+    static const char *const colours[] = { "\x1b[33m", "\x1b[32m", "\x1b[31m" };
+
+    for (int i = 0; i < x->claims; i++) {
+        const struct report_claim *c = &x->claim[i];
+        struct text line = { 0 };
+
+        text_append(out, "%d. %s%s%s%s: ", i + 1, colour ? colours[c->claim.verdict] : "",
+                    verdict_name(c->claim.verdict), c->claim.few_seeds ? " in these seeds" : "",
+                    colour ? "\x1b[0m" : "");
+        text_append(&line, "%s%s%s%s", c->claim.claim, c->claim.where[0] ? " (" : "",
+                    c->claim.where, c->claim.where[0] ? ")" : "");
+        if (c->claim.paper[0])
+            text_append(&line, " Paper: %s", c->claim.paper);
+        text_append(&line, " ");
+        if (line.status == ALIBI_OK)
+            append_wrapped(out, line.data, columns);
+        for (int k = 0; k < c->count; k++) {
+            line.length = 0;
+            text_append(&line, "   - ");
+            append_comparison(&line, &c->comparison[k]);
+            if (line.status == ALIBI_OK)
+                append_wrapped(out, line.data, columns);
+        }
+        text_append(out, "\n");
+        text_free(&line);
+    }
+}
+
+alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,
+                                    int columns, bool colour)
+{
+    columns = columns < 40 ? 40 : columns > 140 ? 140 : columns;
+    text_append(out, "%s%s%s%s\n", x->title, x->tier[0] ? " (tier " : "", x->tier,
+                x->tier[0] ? ")" : "");
+    if (x->done < x->models)
+        text_append(out, "Unfinished: %d of %d models are trained and tested.\n", x->done,
+                    x->models);
+    text_append(out, "\n");
+    append_claims(out, x, columns, colour);
+    for (int i = 0; i < x->sections; i++) {
+        struct view v;
+
+        view_init(&v, x->section[i].result);
+        if (v.lengths == 0)
+            continue;
+        text_append(out, "%s: %s\n\n", x->section[i].name, x->section[i].heading);
+        TRY_RETURN(append_perplexities(out, &v, columns, colour));
+        text_append(out, "\n");
+    }
+    return text_status(out);
+}
