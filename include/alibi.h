@@ -259,6 +259,12 @@ struct alibi_config {
     double rotary_base;
     int rotary_layout; /* enum alibi_rotary_layout */
     int64_t t5_buckets, t5_max_distance;
+    /* Adaptive input and softmax (Baevski, Auli 2019), for vocabularies whose ids are ordered by
+     * falling frequency: the ids below the first cut-off form the head, those from each cut-off to
+     * the next a tail. Embeddings of tail i have width / factor^i numbers. Empty: every id is
+     * treated alike. The logits of such a model are log-probabilities. */
+    struct alibi_int_list adaptive_cutoffs;
+    int64_t adaptive_factor;
     int64_t train_length; /* set by training; longer inputs are allowed, with a note */
 };
 
@@ -458,9 +464,10 @@ struct alibi_training {
     int64_t warmup;     /* steps from 0 to lr */
     double decay_share; /* wsd: share of the steps, at the end, in which lr falls */
     double beta1, beta2, adam_eps, weight_decay, momentum;
-    double clip;    /* largest gradient norm; 0: no clipping */
-    double dropout; /* on the embedding and on each residual branch */
-    double skip;    /* attention's skipping budget, as in struct alibi_call */
+    double clip;             /* largest gradient norm; 0: no clipping */
+    double dropout;          /* on the embedding and on each residual branch */
+    double adaptive_dropout; /* on the projected input of each tail of an adaptive output layer */
+    double skip;             /* attention's skipping budget, as in struct alibi_call */
     int64_t seed;
     int64_t save_every;  /* steps between checkpoints; the last step always saves */
     int64_t eval_every;  /* steps between validations, and after the last step; 0: none */

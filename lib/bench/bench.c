@@ -7,6 +7,7 @@
  * two in the forward pass and five in the backward pass (the scores once more, dV, dP, dQ, dK),
  * each 2 L^2/2 D for causal attention. What attention leaves out, and what is computed again to
  * save memory, changes the time and not the count. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "bench/bench.h"
@@ -14,14 +15,19 @@
 
 enum { SEED = 1, ATTENTION_PRODUCTS = 7 };
 
-alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count)
+/* With clusters, id n is about as frequent as 1 / (n + 1): a cluster's work depends on it. */
+alibi_status bench_tokens(int32_t **out, const struct model *m, int64_t count)
 {
+    uint64_t stream = RANDOM_STREAM(RANDOM_BENCH, 0);
     int32_t *tokens = NULL;
 
     TRY_RETURN(NEW_ARRAY(&tokens, count, "random tokens"));
     for (int64_t i = 0; i < count; i++)
-        tokens[i] = (int32_t)random_below(SEED, RANDOM_STREAM(RANDOM_BENCH, 0), (uint64_t)i,
-                                          (uint64_t)vocab);
+        tokens[i] = m->clusters > 0 ? (int32_t)(pow((double)m->config.vocab + 1,
+                                                    random_uniform(SEED, stream, (uint64_t)i)) -
+                                                1)
+                                    : (int32_t)random_below(SEED, stream, (uint64_t)i,
+                                                            (uint64_t)m->config.vocab);
     *out = tokens;
     return ALIBI_OK;
 }
@@ -124,7 +130,7 @@ static alibi_status bench_init(struct bench *b, alibi_device *device,
     TRY_RETURN(workspace_new(&b->workspace, b->model, &b->settings));
     TRY_RETURN(default_training(&b->training));
     TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
-    TRY_RETURN(bench_tokens(&b->tokens, b->model->config.vocab, b->B * b->L + 1));
+    TRY_RETURN(bench_tokens(&b->tokens, b->model, b->B * b->L + 1));
     TRY_RETURN(NEW_ARRAY(&b->step_seconds, repeats, "step times"));
     return NEW_ARRAY(&b->product_seconds, repeats, "product times");
 }
@@ -348,7 +354,7 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     TRY(default_training(&training));
     TRY(bench_model(&m, device, config, length, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = training.skip }));
-    TRY(bench_tokens(&tokens, m->config.vocab, length + 1));
+    TRY(bench_tokens(&tokens, m, length + 1));
     TRY(NEW_ARRAY(&nll, length, "losses"));
     TRY(dev->ops->finish(dev)); /* what made the weights */
     begin = clock_seconds();

@@ -36,7 +36,7 @@ alibi_status bench_model(struct model **out, alibi_device *device,
                          const struct alibi_config *config, int64_t length, bool trainable);
 
 /* Random tokens of a model's vocabulary, [count]; mem_free. */
-alibi_status bench_tokens(int32_t **out, int64_t vocab, int64_t count);
+alibi_status bench_tokens(int32_t **out, const struct model *m, int64_t count);
 
 double bench_median(double *values, int64_t count); /* sorts them */
 

@@ -27,7 +27,7 @@ alibi_status alibi_bench_decode(alibi_device *device, const struct alibi_config 
     TRY(bench_model(&m, device, config, length + WARM_UP + repeats, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = skip }));
     TRY(cache_new(&cache, m, sequences, (struct cache_window){ 0 }));
-    TRY(bench_tokens(&tokens, m->config.vocab, length + sequences));
+    TRY(bench_tokens(&tokens, m, length + sequences));
     TRY(NEW_ARRAY(&slots, sequences, "sequences"));
     TRY(NEW_ARRAY(&logits, sequences * m->config.vocab, "logits"));
     TRY(NEW_ARRAY(&seconds, repeats, "step times"));

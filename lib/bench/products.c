@@ -4,6 +4,8 @@
  * operations without biases; so the ratio of the two times says what everything around the products
  * costs. All products share their activation buffers, which is kind to the caches: the yardstick
  * errs on the strict side. */
+#include <math.h>
+
 #include "bench/bench.h"
 
 static int64_t larger(int64_t a, int64_t b)
@@ -24,14 +26,36 @@ static void list_block(struct products *p, const struct block_parameters *b, int
     add(p, b->down, rows, 1);
 }
 
-/* The output layer's pieces, with a shorter one at the end where they do not divide the rows. */
-static void list_head(struct products *p, int64_t rows)
+/* The pieces of a softmax, with a shorter one at the end where they do not divide the rows. */
+static void list_softmax(struct products *p, int weight, int64_t rows)
 {
-    int64_t piece = model_head_rows(p->model, rows);
+    int64_t piece = rows > 0 ? model_head_rows(p->model, weight, rows) : 1;
 
-    add(p, p->model->head, piece, (int)(rows / piece));
+    add(p, weight, piece, (int)(rows / piece));
     if (rows % piece > 0)
-        add(p, p->model->head, rows % piece, 1);
+        add(p, weight, rows % piece, 1);
+}
+
+/* The rows of cluster k, if ids are as frequent as those of bench_tokens(). */
+static int64_t rows_of(const struct model *m, int k, int64_t rows)
+{
+    double first = (double)m->cluster[k].first + 1, end = first + (double)m->cluster[k].count;
+
+    return (int64_t)((double)rows * log(end / first) / log((double)m->config.vocab + 1));
+}
+
+static void list_ends(struct products *p, int64_t rows)
+{
+    const struct model *m = p->model;
+
+    list_softmax(p, m->head, rows);
+    for (int k = 0; k < m->clusters; k++) {
+        add(p, m->cluster[k].projection, rows_of(m, k, rows), 1);
+        if (k == 0)
+            continue;
+        add(p, m->cluster[k].head_projection, rows_of(m, k, rows), 1);
+        list_softmax(p, m->cluster[k].head, rows_of(m, k, rows));
+    }
 }
 
 /* Elements of the largest input and output of any product. */
@@ -64,10 +88,11 @@ alibi_status products_init(struct products *p, struct model *m, int64_t rows)
     int64_t in, out;
 
     *p = (struct products){ .model = m };
-    TRY_RETURN(NEW_ARRAY(&p->list, 4 * m->config.layers + 2, "the list of products"));
+    TRY_RETURN(
+        NEW_ARRAY(&p->list, 4 * m->config.layers + 2 + 4 * m->clusters, "the list of products"));
     for (int64_t n = 0; n < m->config.layers; n++)
         list_block(p, &m->blocks[n], rows);
-    list_head(p, rows);
+    list_ends(p, rows);
     largest(p, &in, &out);
     TRY_RETURN(new_filled(p, &p->x, in));
     TRY_RETURN(new_filled(p, &p->y, out));

@@ -40,6 +40,8 @@ static const struct alibi_option options[] = {
       "largest gradient norm; 0: no clipping" },
     { "dropout", ALIBI_OPTION_REAL, AT(dropout), 0, 0.95, NULL, "0", "X",
       "share of numbers dropped in training" },
+    { "adaptive-dropout", ALIBI_OPTION_REAL, AT(adaptive_dropout), 0, 0.95, NULL, "0", "X",
+      "the same in the tails of an adaptive output layer" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, 0x1p62, NULL, "1", "N",
       "keys weights, data order and dropout" },
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, "5.9604644775390625e-08", "X",

@@ -134,14 +134,16 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
         TRY_RETURN(ops->fill(m->device, dy, 0.0));
         TRY_RETURN(norm_backward(w, embedding_norm(w), dy, tensor_none(), a->dx, a->embedded));
     }
+    if (m->clusters > 0)
+        TRY_RETURN(adaptive_embed_back(w, p, dy));
     return ops->embedding_backward(
-        m->device,
-        &(struct embedding_args){ .dweight = gradient_of(m, m->embedding),
-                                  .dtable = rows ? gradient_of(m, m->position) : tensor_none(),
-                                  .dy = tensor_3(dy.data, m->type, p->B, p->L, m->config.width),
-                                  .tokens = a->tokens,
-                                  .start = p->start,
-                                  .scale = m->config.embedding_scale });
+        m->device, &(struct embedding_args){
+                       .dweight = m->clusters > 0 ? tensor_none() : gradient_of(m, m->embedding),
+                       .dtable = rows ? gradient_of(m, m->position) : tensor_none(),
+                       .dy = tensor_3(dy.data, m->type, p->B, p->L, m->config.width),
+                       .tokens = a->tokens,
+                       .start = p->start,
+                       .scale = m->config.embedding_scale });
 }
 
 alibi_status backward(struct workspace *w, const struct pass *p)

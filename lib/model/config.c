@@ -50,6 +50,10 @@ static const struct alibi_option options[] = {
       "t5: distance buckets" },
     { "t5-max-distance", ALIBI_OPTION_INT, AT(t5_max_distance), 2, 1 << 20, NULL, "128", "N",
       "t5: distance at which the last bucket begins, about" },
+    { "adaptive-cutoffs", ALIBI_OPTION_INTS, AT(adaptive_cutoffs), 1, 1 << 28, NULL, NULL, "LIST",
+      "ids at which clusters of rarer, narrower embeddings begin; none: all alike" },
+    { "adaptive-factor", ALIBI_OPTION_INT, AT(adaptive_factor), 1, 1 << 20, NULL, "4", "N",
+      "how much narrower each cluster is than the one before" },
 };
 
 /* What the file has beyond the options a user sets. */
@@ -81,6 +85,31 @@ static alibi_status check_heads(const struct alibi_config *c)
     return ALIBI_OK;
 }
 
+alibi_status config_check_clusters(const struct alibi_config *c)
+{
+    const struct alibi_int_list *cutoffs = &c->adaptive_cutoffs;
+    int64_t width = c->width, before = 0;
+
+    for (int i = 0; i < cutoffs->count; i++) {
+        if (cutoffs->at[i] <= before)
+            return fail(ALIBI_USAGE, "adaptive-cutoffs: %lld after %lld; they must rise",
+                        (long long)cutoffs->at[i], (long long)before);
+        before = cutoffs->at[i];
+        width /= c->adaptive_factor;
+    }
+    if (width < 1)
+        return fail(ALIBI_USAGE,
+                    "adaptive-cutoffs: the last of %d clusters would have no numbers, with width "
+                    "%lld and adaptive-factor %lld",
+                    cutoffs->count + 1, (long long)c->width, (long long)c->adaptive_factor);
+    if (c->vocab > 0 && before >= c->vocab)
+        return fail(ALIBI_USAGE,
+                    "adaptive-cutoffs: %lld is not within the vocabulary of %lld ids, so its "
+                    "cluster would be empty",
+                    (long long)before, (long long)c->vocab);
+    return ALIBI_OK;
+}
+
 static void all_groups(struct alibi_option_group groups[GROUPS], struct alibi_config *c)
 {
     /* The vocabulary, the first option, precedes the training length in the file. */
@@ -106,6 +135,7 @@ alibi_status alibi_config_resolve(struct alibi_config *config)
     if (c.max_length == 0)
         c.max_length = c.train_length;
     TRY_RETURN(check_heads(&c));
+    TRY_RETURN(config_check_clusters(&c));
     TRY_RETURN(position_find(&method, c.position));
     memset(c.position, 0, sizeof c.position);
     snprintf(c.position, sizeof c.position, "%s", method->name);

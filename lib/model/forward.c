@@ -1,7 +1,7 @@
 /* forward.c - the walk through the model, from tokens to the norm of the residual stream after the
  * last block
  *
- *   x = scale * embedding[token] + position row          (norm, dropout)
+ *   x = scale * embedding[token] + position row          (norm, dropout; or adaptive.c)
  *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))
  *   x = x + drop(down(act(up(norm2(x)))))
  *
@@ -105,24 +105,37 @@ static alibi_status join(struct workspace *w, const struct pass *p, int64_t plac
 
 /* ---- the parts of a pass */
 
+alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor tokens,
+                        struct tensor weight)
+{
+    const struct model *m = w->model;
+    bool rows = m->method->acts_on == POSITION_EMBEDDING;
+    struct tensor y = w->activations.embedded;
+
+    return m->device->ops->embedding_forward(
+        m->device,
+        &(struct embedding_args){ .y = tensor_3(y.data, m->type, p->B, p->L, m->config.width),
+                                  .tokens = tokens,
+                                  .weight = weight,
+                                  .table = rows ? w->tables.rows : tensor_none(),
+                                  .start = p->start,
+                                  .ragged = p->ragged,
+                                  .scale = m->config.embedding_scale });
+}
+
 static alibi_status embed(struct workspace *w, const struct pass *p, const int32_t *tokens)
 {
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
     struct activations *a = &w->activations;
     struct tensor x = a->layers[0].x;
-    bool rows = m->method->acts_on == POSITION_EMBEDDING;
 
-    TRY_RETURN(ops->upload(m->device, a->tokens, tokens));
-    TRY_RETURN(ops->embedding_forward(
-        m->device, &(struct embedding_args){
-                       .y = tensor_3(a->embedded.data, m->type, p->B, p->L, m->config.width),
-                       .tokens = a->tokens,
-                       .weight = value_of(m, m->embedding),
-                       .table = rows ? w->tables.rows : tensor_none(),
-                       .start = p->start,
-                       .ragged = p->ragged,
-                       .scale = m->config.embedding_scale }));
+    if (m->clusters > 0) {
+        TRY_RETURN(adaptive_embed(w, p, tokens));
+    } else {
+        TRY_RETURN(ops->upload(m->device, a->tokens, tokens));
+        TRY_RETURN(embed_rows(w, p, a->tokens, value_of(m, m->embedding)));
+    }
     if (m->embedding_norm >= 0)
         TRY_RETURN(norm_alone(w, embedding_norm(w), x, a->embedded));
     if (p->drop.p > 0)

@@ -4,6 +4,8 @@
  *   N times:  x = x + out(attention(norm1(x)));   x = x + down(act(up(norm2(x))))
  *   logits = norm(x) head^T
  *
+ * Embedding and output layer may treat frequent and rare ids differently (adaptive.c).
+ *
  * One table of parameters drives allocation, initialisation, optimizer and files. The walk through
  * the layers is in forward.c and backward.c; it calls the device's operations and never looks at a
  * number itself. */
@@ -15,7 +17,7 @@
 
 /* ---- parameters (parameters.c) */
 
-enum { PARAMETER_NAME_MAX = 64 };
+enum { PARAMETER_NAME_MAX = 64, CLUSTERS_MAX = ALIBI_LIST_MAX + 1 };
 
 enum parameter_init {
     INIT_ZERO,
@@ -24,6 +26,8 @@ enum parameter_init {
     INIT_EMBEDDING, /* N(0, 0.02), smaller in a wide model whose output layer shares it */
     INIT_EMBEDDED,  /* that times the embedding scale: what adds to the scaled embeddings */
     INIT_RESIDUAL,  /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
+    INIT_CLUSTER,   /* N(0, 1 / sqrt(columns)): embeddings of a cluster, as fairseq */
+    INIT_XAVIER,    /* uniform within sqrt(6 / (rows + columns)): its projection, as fairseq */
 };
 
 struct parameter {
@@ -35,6 +39,7 @@ struct parameter {
                     linear layers */
     enum parameter_init init;
     int64_t offset, count; /* elements within the flat buffers */
+    int64_t rows;          /* of value and gradient: shape[0], or more, which are 0 */
     struct tensor
         value; /* what passes read: the master itself, or its copy in the type of activations */
     struct tensor gradient; /* absent in a model that is not trained */
@@ -44,6 +49,15 @@ struct parameter {
 struct block_parameters {
     int norm1, norm1_bias, qkv, qkv_bias, out, out_bias, norm2, norm2_bias, up, up_bias, down,
         down_bias;
+};
+
+/* A range of ids with embeddings of their own width (adaptive.c). Cluster 0 is the head, the others
+ * are tails. Tied: head and head_projection are embedding and projection. */
+struct cluster {
+    int64_t first, count, width;
+    int embedding, projection; /* [count, width], [C, width] */
+    int head, head_projection; /* the same of the output layer. The head has no projection there,
+                                  and a row for each tail after those of its ids */
 };
 
 struct model {
@@ -63,7 +77,9 @@ struct model {
     void *copies;             /* of the masters, in T; NULL where T is S */
 
     int embedding, position, embedding_norm, embedding_norm_bias, norm, norm_bias,
-        head;                        /* head == embedding when tied */
+        head; /* head == embedding when tied; with clusters: those of the first */
+    struct cluster cluster[CLUSTERS_MAX];
+    int clusters;                    /* 0: embedding and output layer treat all ids alike */
     struct block_parameters *blocks; /* [N] */
     const struct head *head_kind;    /* how the output layer works (head.c) */
 };
@@ -89,6 +105,7 @@ size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: to
 
 int64_t config_parameters(
     const struct alibi_config *config); /* how many numbers a model of that configuration learns */
+alibi_status config_check_clusters(const struct alibi_config *config); /* adaptive cut-offs */
 alibi_status config_write_json(const struct alibi_config *config, struct text *json);
 alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length,
                               const char *path);
@@ -117,6 +134,7 @@ struct pass_settings {
     bool record;    /* inference: count the tiles that attention uses, and its time */
     bool verify;    /* with record: find attention_statistics.skipped, which costs more than the
                        attention itself */
+    double tail_dropout; /* training: on the projected input of each tail of the output layer */
     const struct alibi_stop *stop, *cancel;         /* either stops a pass between two layers with
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how
@@ -166,10 +184,10 @@ alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const i
                              double *loss_sum);
 alibi_status model_clear_gradients(struct model *m);
 
-/* How many rows the output layer takes at a time in a pass over so many tokens. */
-int64_t model_head_rows(const struct model *m, int64_t tokens);
+/* How many of `rows` rows a softmax of the output layer takes at a time; weight: the parameter. */
+int64_t model_head_rows(const struct model *m, int weight, int64_t rows);
 
-/* logits [B, L, V] on the host, for tests and small inputs. */
+/* logits [B, L, V] on the host, for tests and small inputs. With clusters: log-probabilities. */
 alibi_status model_logits(struct workspace *w, const int32_t *tokens, int64_t B, int64_t L,
                           float *logits);
 

@@ -9,8 +9,9 @@
 #include "model/walk.h"
 
 enum {
-    PLACE = 64
-}; /* elements that offsets are multiples of: a line of memory, whatever the type */
+    PLACE = 64,  /* elements that offsets are multiples of: a line of memory, whatever the type */
+    ALIGNED = 8, /* rows of a cluster's weights, so that its rows of logits are aligned in bf16 */
+};
 
 /* The list under construction. With parameters == NULL it only counts. */
 struct list {
@@ -41,7 +42,8 @@ static int add(struct list *l, int64_t rows, int64_t columns, enum parameter_ini
                                  .shape = { rows ? rows : columns, rows ? columns : 1 },
                                  .decays = rows != 0,
                                  .init = init,
-                                 .count = (int64_t)count };
+                                 .count = (int64_t)count,
+                                 .rows = rows ? rows : columns };
         va_start(arguments, format);
         vsnprintf(p->name, sizeof p->name, format, arguments);
         va_end(arguments);
@@ -117,13 +119,78 @@ static int add_position(struct list *l, const struct alibi_config *c,
     return index;
 }
 
+/* ---- clusters */
+
+static void set_clusters(struct model *m)
+{
+    const struct alibi_config *c = &m->config;
+    const struct alibi_int_list *cutoffs = &c->adaptive_cutoffs;
+    int64_t width = c->width;
+
+    m->clusters = cutoffs->count > 0 ? cutoffs->count + 1 : 0;
+    for (int i = 0; i < m->clusters; i++, width /= c->adaptive_factor) {
+        int64_t first = i > 0 ? cutoffs->at[i - 1] : 0;
+        int64_t end = i < cutoffs->count ? cutoffs->at[i] : c->vocab;
+        m->cluster[i] = (struct cluster){ .first = first, .count = end - first, .width = width };
+    }
+}
+
+/* Weights of a softmax: their rows in memory are padded. */
+static int add_classes(struct list *l, int64_t rows, int64_t columns, enum parameter_init init,
+                       const char *place, int cluster)
+{
+    int index = copied(l, add(l, rows, columns, init, "%s.%d.weight", place, cluster));
+
+    if (l->parameters)
+        l->parameters[index].rows = (rows + ALIGNED - 1) / ALIGNED * ALIGNED;
+    return index;
+}
+
+static int add_projection(struct list *l, const struct model *m, const char *place, int cluster)
+{
+    return copied(l, add(l, m->config.width, m->cluster[cluster].width, INIT_XAVIER,
+                         "%s.%d.projection.weight", place, cluster));
+}
+
+/* Rows of the output layer's cluster: the head has one more for each tail. */
+static int64_t classes_of(const struct model *m, int cluster)
+{
+    return m->cluster[cluster].count + (cluster == 0 ? m->clusters - 1 : 0);
+}
+
+static void add_cluster_embeddings(struct list *l, struct model *m)
+{
+    for (int i = 0; i < m->clusters; i++) {
+        struct cluster *k = &m->cluster[i];
+        int64_t rows = m->config.tied ? classes_of(m, i) : k->count;
+        k->embedding = k->head = add_classes(l, rows, k->width, INIT_CLUSTER, "embedding", i);
+        k->projection = k->head_projection = add_projection(l, m, "embedding", i);
+    }
+    m->embedding = m->head = m->cluster[0].embedding;
+}
+
+static void add_cluster_heads(struct list *l, struct model *m)
+{
+    for (int i = 0; i < m->clusters; i++) {
+        struct cluster *k = &m->cluster[i];
+        k->head = add_classes(l, classes_of(m, i), k->width, INIT_XAVIER, "head", i);
+        k->head_projection = i > 0 ? add_projection(l, m, "head", i) : -1;
+    }
+    m->head = m->cluster[0].head;
+}
+
 /* m supplies configuration and method and takes the indices. */
 static void list_all(struct list *l, struct model *m)
 {
     const struct alibi_config *c = &m->config;
     struct block_parameters unused;
 
-    m->embedding = copied(l, add(l, c->vocab, c->width, INIT_EMBEDDING, "embedding.weight"));
+    set_clusters(m);
+    if (m->clusters > 0)
+        add_cluster_embeddings(l, m);
+    else
+        m->embedding = m->head =
+            copied(l, add(l, c->vocab, c->width, INIT_EMBEDDING, "embedding.weight"));
     m->position = add_position(l, c, m->method);
     m->embedding_norm = m->embedding_norm_bias = m->norm = m->norm_bias = -1;
     if (c->embedding_norm)
@@ -132,8 +199,10 @@ static void list_all(struct list *l, struct model *m)
         add_block(l, c, n, m->blocks ? &m->blocks[n] : &unused);
     if (c->final_norm)
         add_norm(l, c, "norm", &m->norm, &m->norm_bias);
-    m->head =
-        c->tied ? m->embedding : copied(l, add(l, c->vocab, c->width, INIT_NORMAL, "head.weight"));
+    if (!c->tied && m->clusters > 0)
+        add_cluster_heads(l, m);
+    else if (!c->tied)
+        m->head = copied(l, add(l, c->vocab, c->width, INIT_NORMAL, "head.weight"));
 }
 
 int64_t config_parameters(const struct alibi_config *config)
@@ -141,7 +210,8 @@ int64_t config_parameters(const struct alibi_config *config)
     struct model m = { .config = *config };
     struct list l = { 0 };
 
-    if (position_find(&m.method, config->position) != ALIBI_OK)
+    if (position_find(&m.method, config->position) != ALIBI_OK ||
+        config_check_clusters(config) != ALIBI_OK)
         return 0;
     list_all(&l, &m);
     return l.overflow ? INT64_MAX : l.elements;
@@ -156,7 +226,7 @@ static int64_t place_some(struct model *m, bool decays, int64_t at)
         if (p->decays != decays)
             continue;
         p->offset = at;
-        at += (p->count + PLACE - 1) / PLACE * PLACE;
+        at += (p->rows * p->shape[1] + PLACE - 1) / PLACE * PLACE;
     }
     return at;
 }
@@ -177,12 +247,12 @@ static struct tensor slice(struct tensor flat, const struct parameter *p)
     return flat.data ? tensor_1(tensor_at(flat, p->offset), flat.type, p->count) : flat;
 }
 
-/* The same in the parameter's shape. */
+/* The same in the parameter's shape, with the rows that pad it. */
 static struct tensor shaped_slice(struct tensor flat, const struct parameter *p)
 {
     struct tensor all = slice(flat, p);
 
-    return all.data && p->rank == 2 ? tensor_2(all.data, all.type, p->shape[0], p->shape[1]) : all;
+    return all.data && p->rank == 2 ? tensor_2(all.data, all.type, p->rows, p->shape[1]) : all;
 }
 
 struct tensor parameter_slice(const struct model *m, const struct parameter *p, void *buffer)
@@ -199,6 +269,7 @@ static alibi_status check_config(const struct alibi_config *c, const struct posi
 {
     if (c->vocab < 1)
         return fail(ALIBI_USAGE, "a model needs a vocabulary");
+    TRY_RETURN(config_check_clusters(c));
     if (method->longest && method->longest(c) < 1)
         return fail(ALIBI_USAGE, "position '%s' needs max-length or a training length",
                     method->name);
@@ -257,7 +328,7 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
     m->config = *config;
     m->device = device;
     m->type = type;
-    m->head_kind = &head_softmax;
+    m->head_kind = config->adaptive_cutoffs.count > 0 ? &head_adaptive : &head_softmax;
     TRY(position_find(&m->method, config->position));
     TRY(check_config(config, m->method));
     list_all(&counted, m);
@@ -352,15 +423,17 @@ static double embedding_deviation(const struct model *m)
     return m->config.tied ? fmin(0.02, fmax(sqrt(square), 0.02 / s)) : 0.02;
 }
 
-static double deviation_of(const struct model *m, enum parameter_init init)
+static double deviation_of(const struct model *m, const struct parameter *p)
 {
-    switch (init) {
+    switch (p->init) {
     case INIT_EMBEDDING:
         return embedding_deviation(m);
     case INIT_RESIDUAL:
         return 0.02 / sqrt(2.0 * (double)m->config.layers);
     case INIT_EMBEDDED:
         return embedding_deviation(m) * m->config.embedding_scale;
+    case INIT_CLUSTER:
+        return 1.0 / sqrt((double)p->shape[1]);
     default:
         return 0.02;
     }
@@ -371,11 +444,13 @@ static double deviation_of(const struct model *m, enum parameter_init init)
 static void draw(const struct model *m, const struct parameter *p, uint64_t seed, float *values)
 {
     uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
-    double deviation = deviation_of(m, p->init);
+    double deviation = deviation_of(m, p), most = sqrt(6.0 / (double)(p->shape[0] + p->shape[1]));
+    bool uniform = p->init == INIT_XAVIER;
 
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < p->count; i++)
-        values[i] = (float)(deviation * random_normal(seed, stream, (uint64_t)i));
+        values[i] = (float)(uniform ? most * (2.0 * random_uniform(seed, stream, (uint64_t)i) - 1.0)
+                                    : deviation * random_normal(seed, stream, (uint64_t)i));
 }
 
 static alibi_status init_one(struct model *m, const struct parameter *p, uint64_t seed)

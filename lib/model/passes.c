@@ -47,7 +47,7 @@ static alibi_status begin(struct workspace *w, const struct pass *p, const int32
     if (!targets)
         return ALIBI_OK;
     TRY_RETURN(check_ids(m, targets, p->B * p->L, -1, "target"));
-    return m->device->ops->upload(m->device, w->activations.targets, targets);
+    return m->head_kind->targets(w, p, targets);
 }
 
 static alibi_status forward_loss(struct workspace *w, const struct pass *p, const int32_t *tokens,
@@ -57,7 +57,7 @@ static alibi_status forward_loss(struct workspace *w, const struct pass *p, cons
 
     TRY_RETURN(begin(w, p, tokens, targets, false));
     TRY_RETURN(forward(w, p, tokens));
-    TRY_RETURN(m->head_kind->loss(w, 0.0));
+    TRY_RETURN(m->head_kind->loss(w, p, 0.0));
     return m->device->ops->download(m->device, nll, w->activations.nll);
 }
 
@@ -97,7 +97,7 @@ alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const i
     device_lock(m->device);
     TRY(begin(w, &p, tokens, targets, true));
     TRY(forward(w, &p, tokens));
-    TRY(m->head_kind->loss(w, scale));
+    TRY(m->head_kind->loss(w, &p, scale));
     TRY(leave_head(w, &p));
     TRY(backward(w, &p));
     TRY(m->device->ops->sum(m->device, loss_sum, w->activations.nll));

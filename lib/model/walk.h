@@ -35,6 +35,33 @@ struct layer {
     struct tensor up, activated; /* [rows, F or 2F], [rows, F] */
 };
 
+/* Rows of a pass, listed by the cluster of their ids, from some cluster on (adaptive.c). A
+ * cluster's part of the list is padded to a multiple that suits the device. */
+struct split {
+    int64_t count[CLUSTERS_MAX];     /* rows of each cluster */
+    int64_t begin[CLUSTERS_MAX + 1]; /* of its part of the list; the last: the length of the list */
+    struct tensor place; /* I32 [rows]: where a row is listed; the length of the list: nowhere */
+    struct tensor row;   /* I32 [listed]: the row; padding: row 0 */
+    struct tensor id;    /* I32 [listed]: the row's id, counted from its cluster's first */
+};
+
+/* The buffers of adaptive.c. W is the width of the first tail. */
+struct adaptive {
+    struct split input, output;
+    struct tensor head_targets; /* I32 [rows] */
+    struct tensor head_nll;     /* S [rows] */
+    struct tensor tail_nll;     /* S [listed + 1], with a last 0 */
+    /* While tokens are embedded: a cluster's rows of embeddings, and all rows projected, or their
+     * gradient. */
+    struct tensor embedded, dembedded, projected; /* [listed, C] */
+    /* In the output layer: rows of the tails, later their gradients, with a last row of 0; a tail's
+     * rows projected. */
+    struct tensor gathered;        /* [listed + 1, C] */
+    struct tensor hidden, dhidden; /* [listed, W] */
+    /* Inference: log-probabilities of some rows. */
+    struct tensor logp, head_logp; /* S [some, V], [some, first cut-off + tails] */
+};
+
 struct activations {
     int64_t B, L; /* of the present layout; 0: none */
     bool training;
@@ -48,7 +75,8 @@ struct activations {
                              share those that are not kept */
     struct tensor x;      /* [rows, C] after the last block */
     struct tensor mean, rstd;
-    struct tensor logits; /* [some rows, V] */
+    struct tensor logits; /* of some rows, as a vector */
+    struct adaptive adaptive;
 
     /* [rows, C], reused by every layer: the output of the last norm; the output of a branch before
      * its dropout, and the gradient after it. */
@@ -67,6 +95,8 @@ struct workspace {
     struct attention_statistics statistics;
     void *record; /* skipping.kept of one call, on the device */
     size_t record_bytes;
+    int32_t *lists; /* of a split, on the host */
+    int64_t list_capacity;
     bool decoding; /* of the last pass */
 };
 
@@ -113,6 +143,9 @@ struct pass {
 
 /* To activations.x, and its norm to activations.normed if the model has a last one. */
 alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *tokens);
+/* activations.embedded from the rows `tokens` [B, L] of `weight`, with positions. */
+alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor tokens,
+                        struct tensor weight);
 alibi_status enter_block(struct workspace *w, int64_t n); /* layer n: from x to its norm */
 alibi_status attend(struct workspace *w, const struct pass *p, int64_t n); /* to middle's norm */
 alibi_status widen(struct workspace *w, const struct pass *p, int64_t n);  /* to activated */
@@ -145,16 +178,41 @@ alibi_status norm_backward(struct workspace *w, struct norm norm, struct tensor 
 
 struct head {
     const char *name;
-    /* Rows of the scratch buffer activations.logits [rows, V] for a pass over so many tokens. */
-    int64_t (*rows)(const struct model *m, int64_t tokens);
-    /* activations.nll from activations.targets. In training also the gradient of scale * (sum of
-     * nll): to the parameters, and to activations.dnorm. */
-    alibi_status (*loss)(struct workspace *w, double scale);
+    /* Elements of the scratch buffer activations.logits for a pass over so many tokens. */
+    int64_t (*scratch)(const struct model *m, int64_t tokens);
+    /* The targets [B, L] of a pass, from the host to the device. */
+    alibi_status (*targets)(struct workspace *w, const struct pass *p, const int32_t *targets);
+    /* activations.nll from the targets. In training also the gradient of scale * (sum of nll): to
+     * the parameters, and to activations.dnorm; dx is scratch. */
+    alibi_status (*loss)(struct workspace *w, const struct pass *p, double scale);
     /* Logits [count, V] of rows from.. on the host. */
     alibi_status (*logits)(struct workspace *w, int64_t from, int64_t count, bool decoding,
                            float *logits);
 };
-extern const struct head head_softmax;
+extern const struct head head_softmax, head_adaptive;
+
+/* Rows from.. of the head's input: the residual stream after the last block, normed if there is a
+ * norm. */
+struct tensor head_input(const struct workspace *w, int64_t from, int64_t count);
+
+/* A softmax over the first `classes` rows of a weight matrix, for all rows of x. In training dx is
+ * overwritten, and the weights' gradient is added to. */
+struct softmax_layer {
+    struct tensor x, dx; /* [rows, in] */
+    int weight;          /* [classes and padding, in] */
+    int64_t classes;
+    struct tensor targets, nll; /* I32 [rows], S [rows] */
+};
+alibi_status softmax_loss(struct workspace *w, const struct softmax_layer *s, double scale);
+
+/* ---- clusters of the vocabulary (adaptive.c) */
+
+/* The most entries that a split of so many rows lists. */
+int64_t split_listed(const struct model *m, int64_t rows);
+
+/* To activations.embedded; and from dy, the gradient of that, to the parameters. */
+alibi_status adaptive_embed(struct workspace *w, const struct pass *p, const int32_t *tokens);
+alibi_status adaptive_embed_back(struct workspace *w, const struct pass *p, struct tensor dy);
 
 /* ---- parameters of a model, by index */
 
@@ -168,7 +226,19 @@ static inline struct tensor gradient_of(const struct model *m, int index)
     return index < 0 ? tensor_none() : m->parameters[index].gradient;
 }
 
-/* Numbers of the places where dropout acts: the embedding, then two branches per block. */
+/* Elements from..from+count-1 of a vector. */
+static inline struct tensor vector_part(struct tensor vector, int64_t from, int64_t count)
+{
+    return tensor_1(tensor_at(vector, from), vector.type, count);
+}
+
+/* Numbers of the places where dropout acts: the embedding is 0, two branches per block follow it,
+ * the tails of the output layer precede it. */
+static inline int64_t tail_place(int64_t cluster)
+{
+    return -cluster;
+}
+
 static inline int64_t attention_place(int64_t n)
 {
     return 1 + 2 * n;

@@ -51,8 +51,8 @@ struct sizes {
     enum dtype type, sums; /* of activations; of statistics and losses */
     int64_t B, L, rows, C, F, V, H;
     int64_t qkv, up; /* widths of the fused projections */
-    int64_t logit_rows;
-    bool records; /* training with skipping: backward visits only the tiles that were used */
+    int64_t logits;  /* elements of the output layer's scratch */
+    bool records;    /* training with skipping: backward visits only the tiles that were used */
 };
 
 static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
@@ -71,7 +71,7 @@ static struct sizes sizes_of(const struct workspace *w, int64_t B, int64_t L)
                            .H = c->heads,
                            .qkv = m->parameters[m->blocks[0].qkv].shape[0],
                            .up = m->parameters[m->blocks[0].up].shape[0],
-                           .logit_rows = m->head_kind->rows(m, B * L),
+                           .logits = m->head_kind->scratch(m, B * L),
                            .records = w->settings.skip > 0 };
 }
 
@@ -103,6 +103,52 @@ static void layout_costly(struct arena *a, struct layer *l, const struct sizes *
         l->kept = tensor_4(take(a, DTYPE_I32, s->B * s->H * tiles, words).data, DTYPE_I32, s->B,
                            s->H, tiles, words);
     l->up = take(a, s->type, s->rows, s->up);
+}
+
+static void layout_split(struct arena *a, struct split *split, int64_t rows, int64_t listed)
+{
+    split->place = take_1(a, DTYPE_I32, rows);
+    split->row = take_1(a, DTYPE_I32, listed);
+    split->id = take_1(a, DTYPE_I32, listed);
+}
+
+/* What adaptive.c needs from the beginning to the end of a pass. */
+static void layout_splits(struct arena *a, struct workspace *w, const struct sizes *s)
+{
+    struct adaptive *x = &w->activations.adaptive;
+    int64_t listed = split_listed(w->model, s->rows);
+
+    layout_split(a, &x->input, s->rows, listed);
+    layout_split(a, &x->output, s->rows, listed);
+    x->head_targets = take_1(a, DTYPE_I32, s->rows);
+    x->head_nll = take_1(a, s->sums, s->rows);
+    x->tail_nll = take_1(a, s->sums, listed + 1);
+}
+
+/* Embedding and output layer, the ends of the model, in the memory from `wide` on. */
+static void layout_ends(struct arena *a, struct workspace *w, const struct sizes *s, size_t wide)
+{
+    enum { LOGP_ROWS = 64 }; /* they go to the host, which takes longer than their products */
+    const struct model *m = w->model;
+    struct adaptive *x = &w->activations.adaptive;
+    int64_t listed, some = s->rows < LOGP_ROWS ? s->rows : LOGP_ROWS;
+    bool training = w->activations.training;
+
+    a->used = wide;
+    w->activations.logits = take_1(a, s->type, s->logits);
+    if (m->clusters == 0)
+        return;
+    listed = split_listed(m, s->rows);
+    x->gathered = take(a, s->type, listed + 1, s->C);
+    x->hidden = take(a, s->type, listed, m->cluster[1].width);
+    x->dhidden = training ? take(a, s->type, listed, m->cluster[1].width) : tensor_none();
+    x->logp = training ? tensor_none() : take(a, s->sums, some, s->V);
+    x->head_logp =
+        training ? tensor_none() : take(a, s->sums, some, m->cluster[0].count + m->clusters - 1);
+    a->used = wide;
+    x->embedded = take(a, s->type, listed, s->C);
+    x->projected = take(a, s->type, listed, s->C);
+    x->dembedded = training ? take(a, s->type, listed, s->C) : tensor_none();
 }
 
 static void layout_training(struct arena *a, struct workspace *w, const struct sizes *s)
@@ -142,8 +188,7 @@ static void layout_training(struct arena *a, struct workspace *w, const struct s
     x->dattended = take(a, s->type, s->rows, s->C);
     a->used = wide;
     x->dactivated = take(a, s->type, s->rows, s->F);
-    a->used = wide;
-    x->logits = take(a, s->type, s->logit_rows, s->V);
+    layout_ends(a, w, s, wide);
     x->slots = x->lengths = tensor_none();
 }
 
@@ -165,8 +210,7 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
     a->used = wide;
     l.up = take(a, s->type, s->rows, s->up);
     l.activated = take(a, s->type, s->rows, s->F);
-    a->used = wide;
-    x->logits = take(a, s->type, s->logit_rows, s->V);
+    layout_ends(a, w, s, wide);
     for (int64_t n = 0; n < w->model->config.layers; n++)
         x->layers[n] = l;
     x->x = x->embedded = l.x;
@@ -194,6 +238,8 @@ static void lay_out(struct arena *a, struct workspace *w, int64_t B, int64_t L, 
     x->embedded_rstd = take_1(a, s.sums, s.rows);
     x->mean = take_1(a, s.sums, s.rows);
     x->rstd = take_1(a, s.sums, s.rows);
+    if (w->model->clusters > 0)
+        layout_splits(a, w, &s);
     if (training)
         layout_training(a, w, &s);
     else
@@ -258,6 +304,7 @@ void workspace_free(struct workspace *w)
     device_lock(dev);
     dev->ops->buffer_free(dev, w->activations.buffer);
     dev->ops->buffer_free(dev, w->record);
+    mem_free(w->lists);
     tables_fini(&w->tables, w->model);
     device_unlock(dev);
     mem_free(w->activations.layers);
@@ -267,11 +314,6 @@ void workspace_free(struct workspace *w)
 struct attention_statistics workspace_statistics(const struct workspace *w)
 {
     return w->statistics;
-}
-
-int64_t model_head_rows(const struct model *m, int64_t tokens)
-{
-    return m->head_kind->rows(m, tokens);
 }
 
 alibi_status model_measure(const struct model *m, const struct pass_settings *settings, int64_t B,

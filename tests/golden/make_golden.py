@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
 """Writes the golden files of test_golden.c: small random models with the logits and gradients that PyTorch computes for them.
 
-    python3 tests/golden/make_golden.py        needs torch, transformers, safetensors; seconds on a CPU
+    python3 tests/golden/make_golden.py [NAME ...]     needs torch, transformers, safetensors; seconds on a CPU
 
 Per model, in tests/golden/data: NAME.json, the configuration with the keys of a recipe, and NAME.safetensors with
 
     <parameter>              weights, named and shaped as the library has them
     golden.tokens            I32 [B, L]
-    golden.logits            F32 [B, L, V]
+    golden.logits            F32 [B, L, V]; log-probabilities if the vocabulary is in clusters
     gradient.<parameter>     of the mean cross-entropy of the next token, over all B * (L - 1) targets
 
 Where transformers has the model, the numbers are its own; the model written out below is held against them first. Where it has
-none, they are those of the model below.
+none, they are those of the model below; its output layer in clusters is held against torch.nn.AdaptiveLogSoftmaxWithLoss.
 """
 import json
 import math
 import pathlib
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +31,7 @@ BASE = dict(
     vocab=V, layers=2, width=16, heads=4, kv_heads=0, ff_width=0, norm="layernorm", norm_eps=1e-5, activation="gelu-tanh",
     biases=True, tied=True, embedding_norm=False, final_norm=True, embedding_scale=1.0, position="none", bias_max=8.0,
     max_length=0, rotary_base=10000.0, rotary_layout="halves", t5_buckets=32, t5_max_distance=128,
+    adaptive_cutoffs=[], adaptive_factor=4,
 )
 
 
@@ -43,10 +45,30 @@ def configure(**changes):
 # ---- weights
 
 
+def clusters(c):
+    """(first id, number of ids, width) of each cluster of the vocabulary."""
+    edges = [0, *c["adaptive_cutoffs"], V]
+    return [(first, end - first, c["width"] // c["adaptive_factor"] ** k)
+            for k, (first, end) in enumerate(zip(edges, edges[1:]))]
+
+
+def ends(c, place):
+    """The shapes of the embedding or of the output layer; place: "embedding" or "head"."""
+    if not c["adaptive_cutoffs"]:
+        return {place + ".weight": (V, c["width"])}
+    out, tails = {}, len(c["adaptive_cutoffs"])
+    for k, (_, count, width) in enumerate(clusters(c)):
+        more = tails if k == 0 and (place == "head" or c["tied"]) else 0
+        out[f"{place}.{k}.weight"] = (count + more, width)
+        if k > 0 or place == "embedding":
+            out[f"{place}.{k}.projection.weight"] = (c["width"], width)
+    return out
+
+
 def shapes(c):
     """Every parameter of a configuration, by name."""
     C, F_, head = c["width"], c["ff_width"], c["width"] // c["heads"]
-    out = {"embedding.weight": (V, C)}
+    out = ends(c, "embedding")
 
     def norm(name):
         out[name + ".weight"] = (C,)
@@ -74,7 +96,7 @@ def shapes(c):
     if c["final_norm"]:
         norm("norm")
     if not c["tied"]:
-        out["head.weight"] = (V, C)
+        out |= ends(c, "head")
     return out
 
 
@@ -164,8 +186,40 @@ def sinusoids(c):
     return torch.cat([angle.sin(), angle.cos()], dim=-1).float()
 
 
+def embed(c, w, tokens):
+    if not c["adaptive_cutoffs"]:
+        return w["embedding.weight"][tokens]
+    x = torch.zeros(B, L, c["width"])
+    for k, (first, count, _) in enumerate(clusters(c)):
+        here = (tokens >= first) & (tokens < first + count)
+        rows = w[f"embedding.{k}.weight"][tokens[here] - first] @ w[f"embedding.{k}.projection.weight"].T
+        x = x.masked_scatter(here[..., None], rows)
+    return x
+
+
+def log_probabilities(c, w, x, place):
+    """log p(id) in the head, log p(tail) + log p(id | tail) in a tail."""
+    ranges = clusters(c)
+    head = F.log_softmax(x @ w[place + ".0.weight"].T, -1)
+    parts = [head[..., :ranges[0][1]]]
+    for k in range(1, len(ranges)):
+        logits = x @ w[f"{place}.{k}.projection.weight"] @ w[f"{place}.{k}.weight"].T
+        parts.append(head[..., ranges[0][1] + k - 1, None] + F.log_softmax(logits, -1))
+    return torch.cat(parts, -1)
+
+
+def hold_against_pytorch(c, w, x, place, ours):
+    layer = torch.nn.AdaptiveLogSoftmaxWithLoss(c["width"], V, c["adaptive_cutoffs"], float(c["adaptive_factor"]))
+    with torch.no_grad():
+        layer.head.weight.copy_(w[place + ".0.weight"])
+        for k, (project, out) in enumerate(layer.tail, 1):
+            project.weight.copy_(w[f"{place}.{k}.projection.weight"].T)
+            out.weight.copy_(w[f"{place}.{k}.weight"])
+        assert_same(ours, layer.log_prob(x.reshape(B * L, -1)).view(B, L, V), "the output layer in clusters")
+
+
 def written_out(c, w, tokens):
-    x = (c["embedding_scale"] or math.sqrt(c["width"])) * w["embedding.weight"][tokens]
+    x = (c["embedding_scale"] or math.sqrt(c["width"])) * embed(c, w, tokens)
     if c["position"] == "learned":
         x = x + w["position.weight"][:L]
     if c["position"] == "sinusoidal":
@@ -179,7 +233,12 @@ def written_out(c, w, tokens):
         x = x + linear(w, block + ".ff.down", activate(c, up))
     if c["final_norm"]:
         x = norm(c, w, "norm", x)
-    return x @ w["embedding.weight" if c["tied"] else "head.weight"].T
+    place = "embedding" if c["tied"] else "head"
+    if not c["adaptive_cutoffs"]:
+        return x @ w[place + ".weight"].T
+    y = log_probabilities(c, w, x, place)
+    hold_against_pytorch(c, w, x, place, y)
+    return y
 
 
 # ---- the same models in transformers: how each is made, and what its tensors are called here. The renaming only permutes rows, so
@@ -301,10 +360,12 @@ def run_transformers(c, make, names, tokens):
 
 def assert_same(a, b, what, limit=1e-5):
     error = (a - b).abs().max().item() / b.abs().max().item()
-    assert error < limit, f"{what}: transformers and the model written out differ by {error:.1e}"
+    assert error < limit, f"{what}: the library's and those written out differ by {error:.1e}"
 
 
 def make_golden(name, c, make=None, names=None):
+    if len(sys.argv) > 1 and name not in sys.argv[1:]:
+        return
     torch.manual_seed(sum(name.encode()))
     tokens = torch.randint(0, V, (B, L))
     if make:
@@ -344,6 +405,10 @@ def main():
     make_golden("t5", configure(position="t5", heads=3, width=12, t5_buckets=8, t5_max_distance=16))
     make_golden("sinusoidal", configure(position="sinusoidal", heads=3, width=12, activation="relu", final_norm=False,
                                         embedding_scale=0.0))
+    paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
+    make_golden("adaptive-tied", configure(position="alibi", **paper))
+    make_golden("adaptive-untied", configure(position="sinusoidal", **paper | dict(
+        tied=False, adaptive_cutoffs=[7, 12, 50], adaptive_factor=2)))
 
 
 if __name__ == "__main__":

@@ -126,19 +126,33 @@ static void check_logits(const struct golden *g, struct model *m)
     mem_free(logits);
 }
 
+/* Minus the logarithm of what a softmax of their logits in that row gives the target. */
+static double nll_of(const float *logits, int64_t V, int32_t target)
+{
+    double sum = 0.0;
+
+    for (int64_t v = 0; v < V; v++)
+        sum += exp((double)logits[v] - (double)logits[target]);
+    return log(sum);
+}
+
 /* The next token is the target; the last position has none. */
 static void run_gradients(const struct golden *g, struct model *m)
 {
-    int64_t rows = g->B * g->L;
+    int64_t rows = g->B * g->L, V = g->config.vocab;
+    const float *logits = floats(g, find(g, "golden.", "logits"), rows * V);
     int32_t *targets = NULL;
-    double loss, scale = 1.0 / (double)(g->B * (g->L - 1));
+    double loss, theirs = 0.0, scale = 1.0 / (double)(g->B * (g->L - 1));
 
     assert_ok(NEW_ARRAY(&targets, rows, "targets"));
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < rows; r++) {
         targets[r] = (r + 1) % g->L == 0 ? -1 : g->tokens[r + 1];
+        theirs += targets[r] < 0 ? 0.0 : nll_of(logits + r * V, V, targets[r]);
+    }
     assert_ok(model_clear_gradients(m));
     assert_ok(once_gradients(m, (struct pass_settings){ 0 }, g->tokens, targets, g->B, g->L, scale,
                              (struct dropout){ 0 }, &loss));
+    report(g, m, "loss", fabs(loss - theirs) / theirs);
     mem_free(targets);
 }
 
@@ -190,8 +204,9 @@ static void logits_and_gradients_equal_pytorch(void **state)
 /* ---- the files */
 
 static const char *const models[] = {
-    "gpt2",   "bloom-8",        "bloom-12",      "bloom-17",     "mpt-8", "mpt-12",
-    "mpt-17", "alibi-bias-max", "rotary-halves", "rotary-pairs", "t5",    "sinusoidal",
+    "gpt2",   "bloom-8",    "bloom-12",       "bloom-17",        "mpt-8",
+    "mpt-12", "mpt-17",     "alibi-bias-max", "rotary-halves",   "rotary-pairs",
+    "t5",     "sinusoidal", "adaptive-tied",  "adaptive-untied",
 };
 
 enum { MODELS = sizeof models / sizeof *models };

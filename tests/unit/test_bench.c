@@ -45,12 +45,49 @@ static void all_linear_products_of_a_step_are_counted(void **state)
     assert_ok(alibi_config_resolve(&c));
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
     assert_ok(model_init(m, 1));
-    assert_ok(bench_tokens(&tokens, c.vocab, ROWS + 1));
+    assert_ok(bench_tokens(&tokens, m, ROWS + 1));
     assert_ok(once_gradients(m, (struct pass_settings){ 0 }, tokens, tokens + 1, 2, 5, 1,
                              (struct dropout){ .p = 0 }, &sum));
     assert_ok(products_init(&p, m, ROWS));
     assert_close(products_flops(&p),
                  3.0 * 2 * ROWS * (2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) + 12 * 50), 0);
+    assert_ok(products_run(&p));
+    products_fini(&p);
+    mem_free(tokens);
+    model_free(m);
+}
+
+/* Ids below 4, below 16 and below 50, as frequent as 1 / (n + 1): 40, 31 and 27 of 100 rows. */
+static void products_of_clusters_have_the_rows_that_the_tokens_give_them(void **state)
+{
+    enum { ROWS = 100 };
+    struct device cpu = { .ops = ops_cpu() };
+    struct alibi_config c = tiny();
+    struct model *m = NULL;
+    struct products p = { 0 };
+    int32_t *tokens = NULL;
+    int64_t head = 0;
+
+    (void)state;
+    c.train_length = 5;
+    c.adaptive_cutoffs = (struct alibi_int_list){ .count = 2, .at = { 4, 16 } };
+    c.adaptive_factor = 2;
+    assert_ok(alibi_config_resolve(&c));
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, true));
+    assert_ok(model_init(m, 1));
+    assert_ok(bench_tokens(&tokens, m, 100 * ROWS));
+    for (int i = 0; i < 100 * ROWS; i++) {
+        assert_in_range(tokens[i], 0, 49);
+        head += tokens[i] < 4;
+    }
+    assert_in_range(head, 40 * ROWS, 42 * ROWS);
+    assert_ok(products_init(&p, m, ROWS));
+    assert_close(products_flops(&p),
+                 3.0 * 2 *
+                     (ROWS * 2 * (12 * 36 + 12 * 12 + 2 * 12 * 20) +             /* blocks */
+                      ROWS * 12 * 6 + 40 * 12 * 12 + 31 * 12 * 6 + 27 * 12 * 3 + /* head, input */
+                      31 * (12 * 6 + 12 * 6) + 27 * (12 * 3 + 34 * 3)),          /* tails */
+                 0);
     assert_ok(products_run(&p));
     products_fini(&p);
     mem_free(tokens);
@@ -255,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_median_is_the_middle_or_the_mean_of_two),
         cmocka_unit_test(all_linear_products_of_a_step_are_counted),
+        cmocka_unit_test(products_of_clusters_have_the_rows_that_the_tokens_give_them),
         cmocka_unit_test(decoding_is_measured_for_any_number_of_sequences),
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
         cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),

@@ -28,6 +28,14 @@ static struct alibi_config tiny(const char *position)
     return c;
 }
 
+/* Clusters of 2, 3 and 2 ids, with embeddings of 6, 3 and 1 numbers. */
+static struct alibi_config adaptive(struct alibi_config c)
+{
+    c.adaptive_cutoffs = (struct alibi_int_list){ .count = 2, .at = { 2, 5 } };
+    c.adaptive_factor = 2;
+    return c;
+}
+
 static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
 {
     struct model *m = NULL;
@@ -116,9 +124,12 @@ static void gradients_equal_finite_differences_for_every_method_tied_and_untied(
     for (int i = 0; alibi_position_name(i, NULL); i++) {
         struct alibi_config c = tiny(alibi_position_name(i, NULL));
         check_gradient(c, "tied");
+        check_gradient(adaptive(c), "adaptive, tied");
         c.tied = false;
         c.biases = false;
         check_gradient(c, "untied, no biases");
+        if (i == 0)
+            check_gradient(adaptive(c), "adaptive, untied");
     }
 }
 
@@ -140,6 +151,7 @@ static void gradients_equal_finite_differences_for_every_kind_of_block(void **st
     check_gradient(c, "no final norm");
     c.kv_heads = 1;
     check_gradient(c, "one key/value head");
+    check_gradient(adaptive(c), "all that and adaptive");
     c = tiny("rotary");
     c.rotary_layout = ALIBI_ROTARY_PAIRS;
     check_gradient(c, "pairs");
@@ -232,6 +244,8 @@ static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **s
                 c.layers = 3;
                 c.embedding_norm = a == 1;
                 check_recompute(c, dropped ? 0.2 : 0.0);
+                if (a == 0 && dropped)
+                    check_recompute(adaptive(c), 0.2);
             }
 }
 
@@ -268,18 +282,18 @@ static void check_zeros(const float *flat, int64_t from, int64_t to)
 }
 
 /* The gaps are 0 in weights and gradients, after a pass too. */
-static void parameters_that_decay_come_first_and_all_begin_at_multiples_of_64(void **state)
+static void check_places(struct alibi_config c)
 {
     struct device fast = { .ops = ops_cpu() };
-    struct model *m = new_model(tiny("t5"), &fast, DTYPE_F32);
+    struct model *m = new_model(c, &fast, DTYPE_F32);
     double loss;
     int64_t elements = 0;
 
-    (void)state;
     gradients_with(m, (struct pass_settings){ 0 }, (struct dropout){ 0 }, &loss);
     for (int i = 0; i < m->count; i++) {
         const struct parameter *p = &m->parameters[i];
-        int64_t end = p->offset + p->count, next = (end + 63) / 64 * 64;
+        int64_t end = p->offset + p->count;
+        int64_t next = (p->offset + p->rows * p->shape[1] + 63) / 64 * 64;
         assert_int_equal(p->offset % 64, 0);
         assert_true(p->decays ? next <= m->decaying : p->offset >= m->decaying && next <= m->span);
         check_zeros(m->values, end, next);
@@ -288,6 +302,13 @@ static void parameters_that_decay_come_first_and_all_begin_at_multiples_of_64(vo
     }
     assert_int_equal(elements, m->elements);
     model_free(m);
+}
+
+static void parameters_that_decay_come_first_and_all_begin_at_multiples_of_64(void **state)
+{
+    (void)state;
+    check_places(tiny("t5"));
+    check_places(adaptive(tiny("t5"))); /* rows that pad a cluster's weights are 0 too */
 }
 
 /* ---- another type of activations */
@@ -351,13 +372,14 @@ static void the_output_layer_is_cut_evenly(void **state)
     c.vocab = 1000;
     m = new_model(c, &device, DTYPE_F32);
     ops.traits.logits = 1000 * 1000;
-    assert_int_equal(model_head_rows(m, 1000), 1000);
-    assert_int_equal(model_head_rows(m, 1001), 512); /* two pieces, not one of 1000 and one of 1 */
-    assert_int_equal(model_head_rows(m, 4096), 896); /* five of 820, in multiples of 128 */
+    assert_int_equal(model_head_rows(m, m->head, 1000), 1000);
+    assert_int_equal(model_head_rows(m, m->head, 1001),
+                     512); /* two pieces, not one of 1000 and one of 1 */
+    assert_int_equal(model_head_rows(m, m->head, 4096), 896); /* five of 820, in multiples of 128 */
     ops.traits.logits = 1;
-    assert_int_equal(model_head_rows(m, 1000), 63); /* sixteen of at most 64 */
+    assert_int_equal(model_head_rows(m, m->head, 1000), 63); /* sixteen of at most 64 */
     ops.traits.logits = ops_cpu()->traits.logits;
-    assert_int_equal(model_head_rows(m, 10000), 10000);
+    assert_int_equal(model_head_rows(m, m->head, 10000), 10000);
     model_free(m);
 }
 
@@ -467,6 +489,24 @@ static void decoding_equals_the_full_forward_without_a_last_norm(void **state)
     model_free(m);
 }
 
+static void decoding_equals_the_full_forward_with_clusters(void **state)
+{
+    static const int64_t mixed[] = { 1, 64, 3, 17, 100 };
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
+
+    (void)state;
+    for (int d = 0; d < 2; d++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct alibi_config c = adaptive(tiny(d == 0 ? "sinusoidal" : "alibi"));
+            struct model *m;
+
+            c.tied = tied;
+            m = new_model(c, &devices[d], DTYPE_F32);
+            check_decoding(m, mixed, 5);
+            model_free(m);
+        }
+}
+
 /* Sequences of different lengths, fed in different chunks, on both backends; some join late. The
  * logits of every step are compared bit by bit with a cache of one slot. */
 static void check_batched_decoding(struct model *m, struct cache_window window, double skip)
@@ -531,6 +571,9 @@ static void sequences_decoded_together_get_the_bits_they_get_alone(void **state)
             check_batched_decoding(m, (struct cache_window){ 0 }, 0x1p-20);
             if (m->method->slope)
                 check_batched_decoding(m, (struct cache_window){ 40, 1e6 }, 0x1p-20);
+            model_free(m);
+            m = new_model(adaptive(c), &devices[d], DTYPE_F32);
+            check_batched_decoding(m, (struct cache_window){ 0 }, 0);
             model_free(m);
         }
 }
@@ -759,7 +802,7 @@ static void values_outside_their_range_are_named(void **state)
 
 static void configuration_survives_its_file(void **state)
 {
-    struct alibi_config c = tiny("t5"), read;
+    struct alibi_config c = adaptive(tiny("t5")), read;
     struct text json = { 0 };
 
     (void)state;
@@ -770,16 +813,16 @@ static void configuration_survives_its_file(void **state)
     assert_int_equal(read.kv_heads, 3);
     assert_int_equal(read.vocab, VOCAB);
     assert_true(read.embedding_scale == c.embedding_scale && read.norm_eps == c.norm_eps);
+    assert_memory_equal(&read.adaptive_cutoffs, &c.adaptive_cutoffs, sizeof c.adaptive_cutoffs);
+    assert_int_equal(read.adaptive_factor, 2);
     text_free(&json);
 }
 
-static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
+static void check_failing_allocations(struct alibi_config c)
 {
-    struct alibi_config c = tiny("t5");
     int32_t tokens[B * L] = { 0 };
     size_t before = alibi_memory_now();
 
-    (void)state;
     assert_int_equal(alibi_config_resolve(&c), ALIBI_OK);
     for (int64_t n = 1;; n++) {
         struct model *m = NULL;
@@ -802,6 +845,13 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
         }
         assert_int_equal(status, ALIBI_MEMORY);
     }
+}
+
+static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
+{
+    (void)state;
+    check_failing_allocations(tiny("t5"));
+    check_failing_allocations(adaptive(tiny("t5")));
 }
 
 static void count_layers(void *user, int64_t layers)
@@ -850,6 +900,7 @@ int main(void)
             decoding_equals_the_full_forward_for_every_method_past_the_training_length),
         cmocka_unit_test(a_window_ends_what_a_token_depends_on),
         cmocka_unit_test(decoding_equals_the_full_forward_without_a_last_norm),
+        cmocka_unit_test(decoding_equals_the_full_forward_with_clusters),
         cmocka_unit_test(sequences_decoded_together_get_the_bits_they_get_alone),
         cmocka_unit_test(a_step_equals_the_full_forward_past_the_training_length),
         cmocka_unit_test(a_cache_that_could_not_drop_positions_does_so_before_it_is_read_again),
