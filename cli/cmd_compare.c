@@ -60,7 +60,9 @@ static alibi_status run(const struct cli_line *line, void *user)
             ALIBI_USAGE,
             "option '--position' does not apply to a comparison; give --methods, one model each");
     cli_catch_signals();
-    status = alibi_device_open(&device, &job->compute, cli_call());
+    status = alibi_compare_check(&job->compare, &job->model, &job->training, job->out);
+    if (status == ALIBI_OK)
+        status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = cli_open_corpus(&corpus, line->operands, line->operand_count, &job->text, NULL);
     if (status == ALIBI_OK)

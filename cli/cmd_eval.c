@@ -175,6 +175,24 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
     return eval;
 }
 
+/* Everything that is wrong whatever the text, before it is read. */
+static alibi_status check_request(const struct job *job, const alibi_model *model,
+                                  struct alibi_int_list *lengths)
+{
+    alibi_status status = choose_lengths(job, model, lengths);
+
+    if (status == ALIBI_OK)
+        status = check_stride(job, lengths);
+    if (status == ALIBI_OK)
+        status = check_blocks(job, lengths);
+    for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
+        struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
+
+        status = alibi_eval_check(model, &eval, cli_call());
+    }
+    return status;
+}
+
 /* ---- the output */
 
 /* several: lengths, which have a column for the change. */
@@ -355,13 +373,16 @@ static alibi_status choose_builtin(const struct cli_line *line, const alibi_mode
 
 struct forecast {
     const struct alibi_int_list *lengths;
-    double token_flops, pair_flops; /* of a scored token, and of each token before it */
+    int64_t stride;                 /* 0: every token is read equally often at every length */
+    double token_flops, pair_flops; /* of a token that is read, and of each token before it */
     bool said;
 };
 
 static double cost(const struct forecast *f, int64_t length)
 {
-    return f->token_flops + f->pair_flops * (double)length;
+    double read = f->stride ? (double)length / (double)f->stride : 1;
+
+    return read * (f->token_flops + f->pair_flops * (double)length);
 }
 
 static void watch_progress(void *user, const struct alibi_progress *p)
@@ -379,7 +400,7 @@ static void watch_progress(void *user, const struct alibi_progress *p)
         all += cost(f, f->lengths->at[i]) / cost(f, f->lengths->at[0]);
     seconds = p->seconds * (double)p->total / (double)p->done * all;
     if (seconds > worth_saying)
-        cli_note("%d lengths take about %s on this machine, at most; --tokens N scores fewer",
+        cli_note("%d lengths take up to %s on this machine; --tokens N scores fewer",
                  f->lengths->count, cli_short_time(time, seconds));
 }
 
@@ -389,61 +410,56 @@ static void pass_line(void *user, enum alibi_log_level level, const char *line)
     cli_call()->log(cli_call()->user, level, line);
 }
 
-/* A token costs 2 P products with its weights, and 2 N C with each token before it, of which there
- * are half the length on average, for queries and for values; skipped keys cost less. */
-static struct forecast forecast_of(const struct alibi_int_list *lengths, const alibi_model *model)
+/* A token costs 2 P operations with its weights, and 2 N C with each token of a full window: half
+ * of them come before it, for queries and for values. Skipped keys cost less. */
+static struct forecast forecast_of(const struct job *job, const struct alibi_int_list *lengths,
+                                   const alibi_model *model)
 {
     const struct alibi_config *config = alibi_model_view_config(model);
 
     return (struct forecast){ .lengths = lengths,
+                              .stride = job->stride,
                               .token_flops = 2 * (double)alibi_model_parameters(model),
                               .pair_flops = 2 * (double)(config->layers * config->width),
                               .said = lengths->count < 2 };
 }
 
-static alibi_status evaluate_lengths(const struct job *job, const alibi_device *device,
-                                     alibi_model *model, const char *path,
-                                     const alibi_corpus *corpus, enum alibi_split split)
+static alibi_status evaluate_lengths(const struct job *job, const struct alibi_int_list *lengths,
+                                     const alibi_device *device, alibi_model *model,
+                                     const char *path, const alibi_corpus *corpus,
+                                     enum alibi_split split)
 {
     struct alibi_eval_result results[ALIBI_LIST_MAX];
-    struct alibi_int_list lengths;
     struct alibi_corpus_info text;
-    enum alibi_seen seen = ALIBI_UNSEEN;
-    struct forecast forecast;
+    enum alibi_seen seen = warn_if_seen(model, corpus, split);
+    struct forecast forecast = forecast_of(job, lengths, model);
     struct alibi_call call = *cli_call();
-    alibi_status status = choose_lengths(job, model, &lengths);
+    alibi_status status = ALIBI_OK;
 
     alibi_corpus_get_info(corpus, ALIBI_ALL, &text); /* its name; an index has the rest */
-    if (status == ALIBI_OK)
-        status = check_stride(job, &lengths);
-    if (status == ALIBI_OK)
-        status = check_blocks(job, &lengths);
-    if (status == ALIBI_OK)
-        seen = warn_if_seen(model, corpus, split);
-    forecast = forecast_of(&lengths, model);
     call.user = &forecast;
     call.progress = watch_progress;
     call.log = pass_line;
-    for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
-        struct alibi_eval eval = one_length(job, lengths.at[i], longest(&lengths));
+    for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
+        struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
 
         status = alibi_evaluate(model, corpus, split, &eval, &results[i], &call);
         if (status != ALIBI_OK || job->json)
             continue;
         cli_terminal_clear();
         if (i == 0 || job->by_position)
-            print_head(&results[i], &text, split, lengths.count > 1, job->verify);
-        print_row(&results[i], lengths.count > 1 ? &results[0] : NULL, job->verify);
+            print_head(&results[i], &text, split, lengths->count > 1, job->verify);
+        print_row(&results[i], lengths->count > 1 ? &results[0] : NULL, job->verify);
         if (job->by_position)
             print_positions(&results[i]);
         fflush(stdout);
     }
-    if (status == ALIBI_OK && !job->json && lengths.count > 1)
+    if (status == ALIBI_OK && !job->json && lengths->count > 1)
         printf("change: nll against length %lld, paired over the text; error and ± are one "
                "standard error\n",
                (long long)results[0].length);
     if (status == ALIBI_OK && job->json)
-        print_results_json(device, results, lengths.count, path, &text, split, seen, job->verify);
+        print_results_json(device, results, lengths->count, path, &text, split, seen, job->verify);
     return status;
 }
 
@@ -456,6 +472,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     alibi_device *device = NULL;
     alibi_model *model = NULL;
     alibi_corpus *corpus = NULL;
+    struct alibi_int_list lengths;
     enum alibi_split split = choose_split(job, count == 0);
     alibi_status status;
 
@@ -468,6 +485,8 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_open(&model, device, model_path, cli_call());
+    if (status == ALIBI_OK)
+        status = check_request(job, model, &lengths);
     if (status == ALIBI_OK && count == 0)
         status = choose_builtin(line, model, &job->text.builtin);
     if (status == ALIBI_OK)
@@ -476,7 +495,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK && count > 0)
         note_split(split);
     if (status == ALIBI_OK)
-        status = evaluate_lengths(job, device, model, model_path, corpus, split);
+        status = evaluate_lengths(job, &lengths, device, model, model_path, corpus, split);
     alibi_corpus_free(corpus);
     alibi_model_free(model);
     alibi_device_free(device);

@@ -1,4 +1,5 @@
 /* cmd_train.c - train one model, or resume its training */
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +8,19 @@
 
 #include "cli.h"
 
+enum { MIX_MAX = 32 };
+
+/* The texts of a mixture. */
+struct mixture {
+    char *path[MIX_MAX]; /* within `list` */
+    double share[MIX_MAX];
+    int count;
+    char *list;
+};
+
 struct job {
     char *out, *mix;
+    struct mixture mixture; /* that --mix asks for */
     bool resume, json;
     struct cli_text text;
     struct alibi_config model;
@@ -120,36 +132,71 @@ static alibi_status take_options(void *user)
     return status;
 }
 
-/* "books.txt=0.7,wiki/=0.3" */
+/* A share, as numbers of options are read: whatever the locale, and 2^-1 too. */
+static bool read_share(const char *text, double *share)
+{
+    static const struct alibi_option option = {
+        "mix", ALIBI_OPTION_REAL, 0, 0, 1e6, NULL, NULL, NULL, NULL
+    };
+    const struct alibi_option_group group = { NULL, &option, 1, share };
+
+    return alibi_options_set(&group, 1, "mix", text) == ALIBI_OK && *share > 0;
+}
+
+/* "books.txt=0.7,wiki/=0.3". A comma ends a text only after its share, so that paths may have
+ * commas. */
+static alibi_status read_mixture(const char *mix, struct mixture *m)
+{
+    char *rest = m->list = strdup(mix), *from = rest;
+
+    if (!rest)
+        return cli_fail(ALIBI_MEMORY, "out of memory");
+    for (char *equals; from && (equals = strchr(from, '=')) != NULL;) {
+        char *comma = strchr(equals, ',');
+
+        if (comma)
+            *comma = '\0';
+        if (equals > rest && m->count < MIX_MAX && read_share(equals + 1, &m->share[m->count])) {
+            *equals = '\0';
+            m->path[m->count++] = rest;
+            rest = from = comma ? comma + 1 : NULL;
+        } else {
+            from = equals + 1;
+            if (comma)
+                *comma = ',';
+        }
+    }
+    if (rest || m->count < 2)
+        return cli_fail(
+            ALIBI_USAGE,
+            "--mix '%s': give 2 to %d texts as PATH=SHARE, with shares above 0, separated "
+            "by commas, such as books.txt=0.7,wiki/=0.3",
+            mix, MIX_MAX);
+    return ALIBI_OK;
+}
+
+/* All are there before the first is read, which may take minutes. */
 static alibi_status open_mixture(const struct job *job, alibi_corpus **corpus)
 {
-    enum { MOST = 32 };
-    alibi_corpus *parts[MOST] = { NULL };
-    double shares[MOST];
+    const struct mixture *m = &job->mixture;
+    alibi_corpus *parts[MIX_MAX] = { NULL };
+    alibi_status status = ALIBI_OK;
     int count = 0;
-    char *list = strdup(job->mix), *rest = list;
-    alibi_status status = list ? ALIBI_OK : cli_fail(ALIBI_MEMORY, "out of memory");
 
-    for (char *item; status == ALIBI_OK && (item = strsep(&rest, ",")) != NULL;) {
-        char *equals = strrchr(item, '='), *end = NULL;
-        const char *path = item;
-        if (equals)
-            shares[count < MOST ? count : 0] = strtod(equals + 1, &end);
-        if (!equals || equals == item || end == equals + 1 || *end != '\0' || count == MOST) {
-            status = cli_fail(ALIBI_USAGE,
-                              "--mix '%s': give up to %d texts as PATH=SHARE, separated by commas",
-                              job->mix, MOST);
-            break;
-        }
-        *equals = '\0';
+    for (int i = 0; i < m->count; i++)
+        if (strcmp(m->path[i], "-") != 0 && access(m->path[i], R_OK) != 0)
+            return cli_fail(ALIBI_BAD_INPUT, "--mix: cannot open '%s': %s", m->path[i],
+                            strerror(errno));
+    while (status == ALIBI_OK && count < m->count) {
+        const char *path = m->path[count];
+
         status = cli_open_corpus(&parts[count], &path, 1, &job->text, NULL);
         count += status == ALIBI_OK;
     }
     if (status == ALIBI_OK)
-        status = alibi_corpus_mix(corpus, parts, shares, count);
+        status = alibi_corpus_mix(corpus, parts, m->share, count);
     for (int i = 0; i < count && status != ALIBI_OK; i++)
         alibi_corpus_free(parts[i]);
-    free(list);
     return status;
 }
 
@@ -160,9 +207,6 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
     bool given = line->operand_count > 0 || line->given[TEXT] || line->given[READING] ||
                  line->given[BUILTIN];
 
-    if (job->mix && (line->operand_count > 0 || job->text.valid))
-        return cli_fail(ALIBI_USAGE, "--mix takes the place of FILE and --valid; give one or the "
-                                     "other");
     if (job->mix)
         return open_mixture(job, corpus);
     if (job->resume && !given && run_has(job, "source.json"))
@@ -197,7 +241,14 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (job->resume && init_given(job, line) && run_has(job, "recipe.json"))
         cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
-    status = alibi_device_open(&job->device, &job->compute, cli_call());
+    if (job->mix && (line->operand_count > 0 || job->text.valid))
+        return cli_fail(ALIBI_USAGE, "--mix takes the place of FILE and --valid; give one or the "
+                                     "other");
+    status = job->mix ? read_mixture(job->mix, &job->mixture) : ALIBI_OK;
+    if (status == ALIBI_OK)
+        status = alibi_train_check(&job->model, &job->training, job->out, job->resume);
+    if (status == ALIBI_OK)
+        status = alibi_device_open(&job->device, &job->compute, cli_call());
     if (status == ALIBI_OK)
         status = open_text(job, line, &corpus);
     if (status == ALIBI_OK)
@@ -209,6 +260,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         (job->json ? print_json : print_result)(job, &result);
     }
     alibi_device_free(job->device);
+    free(job->mixture.list);
     return status;
 }
 

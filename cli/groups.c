@@ -174,7 +174,9 @@ alibi_status cli_read_text(char **out, size_t *bytes, const char *path, const ch
     alibi_status status = ALIBI_OK;
 
     if (!file)
-        return cli_fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", path, strerror(errno));
+        return cli_fail(ALIBI_BAD_INPUT, "cannot open '%s': %s", path,
+                        strstr(path, "://") ? "it is an address; download the file first"
+                                            : strerror(errno));
     do {
         char *grown;
 

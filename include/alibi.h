@@ -531,6 +531,12 @@ ALIBI_API alibi_status alibi_train(alibi_device *device, const struct alibi_conf
                                    struct alibi_train_result *result,
                                    const struct alibi_call *call);
 
+/* What alibi_train() would refuse whatever the text: options that do not agree, a folder that holds
+ * something else or is in use. For programs that read a large text first; nothing is written. */
+ALIBI_API alibi_status alibi_train_check(const struct alibi_config *config,
+                                         const struct alibi_training *training, const char *dir,
+                                         bool resume);
+
 /* Opens the text that the run in `run` is trained on, with the tokenizer of its checkpoint.
  * ALIBI_BAD_INPUT names a file that is no longer where it was. */
 ALIBI_API alibi_status alibi_corpus_of_run(alibi_corpus **out, const char *run,
@@ -679,6 +685,10 @@ ALIBI_API alibi_status alibi_evaluate(const alibi_model *model, const alibi_corp
                                       enum alibi_split split, const struct alibi_eval *eval,
                                       struct alibi_eval_result *result,
                                       const struct alibi_call *call);
+
+/* What alibi_evaluate() would refuse whatever the text, as alibi_train_check(). */
+ALIBI_API alibi_status alibi_eval_check(const alibi_model *model, const struct alibi_eval *eval,
+                                        const struct alibi_call *call);
 
 /* a->nll - b->nll and its standard error. The two are compared part by part, so what makes a part
  * of the text hard for both does not count as an error. False, and both NaN, if they did not score
@@ -951,6 +961,11 @@ ALIBI_API alibi_status alibi_compare_run(alibi_device *device, const struct alib
                                          struct alibi_compare_result **out,
                                          const struct alibi_call *call);
 ALIBI_API void alibi_compare_free(struct alibi_compare_result *result);
+
+/* What alibi_compare_run() would refuse whatever the text, as alibi_train_check(). */
+ALIBI_API alibi_status alibi_compare_check(const struct alibi_compare *compare,
+                                           const struct alibi_config *config,
+                                           const struct alibi_training *training, const char *dir);
 
 /* The result as tables and a plot for a terminal of that many columns, or as the JSON of
  * results.json. *out is released with alibi_text_free(). */

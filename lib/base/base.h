@@ -54,11 +54,15 @@ alibi_status failure_raise(const struct failure *f); /* ALIBI_OK if there was no
 /* ---- memory (memory.c) */
 
 /* All heap memory of the library: 64-byte aligned, counted, and able to fail on demand. It is not
- * cleared. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names `what` and the bytes
- * asked for. mem_grow keeps the content; mem_free accepts NULL. */
+ * cleared. A size of 0 gives a pointer that may be freed. ALIBI_MEMORY names `what` and how much
+ * was asked for. mem_grow keeps the content; mem_free accepts NULL. */
 alibi_status mem_new(void **out, size_t bytes, const char *what);
 alibi_status mem_grow(void **inout, size_t old_bytes, size_t new_bytes, const char *what);
 void mem_free(void *p);
+
+/* Bytes for people, into the buffer that it returns: "4.2 GiB". */
+enum { BYTES_TEXT = 16 };
+const char *short_bytes(char buffer[BYTES_TEXT], size_t bytes);
 
 /* The most that this process can ever have: the machine's memory and swap, or its cgroup's limit.
  */
@@ -164,6 +168,7 @@ alibi_status path_folder(char **out, const char *path);   /* its parent; mem_fre
 /* Whether `path`, which need not exist yet, is `folder` or is inside it at any depth; links are
  * resolved. */
 alibi_status path_is_within(bool *yes, const char *path, const char *folder);
+const char *path_absent(const char *path);              /* why, in words, nothing is there */
 bool path_begins(const char *path, const char *folder); /* the same for two absolute paths */
 
 /* One writer per folder: holds the file `lock` in it until released. ALIBI_IO if another process
@@ -171,6 +176,8 @@ bool path_begins(const char *path, const char *folder); /* the same for two abso
 struct lock;
 alibi_status lock_take(struct lock **out, const char *folder);
 void lock_release(struct lock *l);
+/* Whether it could be taken now; a folder without the file, or none, is free. */
+alibi_status lock_check(const char *folder);
 
 /* CRC-32 (zlib's), continued from `crc`; start with 0. */
 uint32_t checksum(uint32_t crc, const void *bytes, size_t length);

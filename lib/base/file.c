@@ -36,12 +36,18 @@ static bool path_is_wrong(int reason)
     }
 }
 
+const char *path_absent(const char *path)
+{
+    return strstr(path, "://") != NULL ? "it is an address; download the file first"
+                                       : strerror(ENOENT);
+}
+
 alibi_status path_fail(const char *verb, const char *path)
 {
     int reason = errno;
 
     return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s", verb,
-                path, strerror(reason));
+                path, reason == ENOENT ? path_absent(path) : strerror(reason));
 }
 
 /* ---- open and close */

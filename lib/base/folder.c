@@ -432,3 +432,16 @@ void lock_release(struct lock *l)
     os_close(l->fd);
     mem_free(l);
 }
+
+alibi_status lock_check(const char *folder)
+{
+    struct lock *l = NULL;
+    bool used;
+
+    TRY_RETURN(folder_has(&used, folder, NAME_LOCK));
+    if (!used)
+        return ALIBI_OK;
+    TRY_RETURN(lock_take(&l, folder));
+    lock_release(l);
+    return ALIBI_OK;
+}

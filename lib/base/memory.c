@@ -28,9 +28,22 @@ size_t memory_of_machine(void)
     return bytes;
 }
 
+const char *short_bytes(char buffer[BYTES_TEXT], size_t bytes)
+{
+    static const char *const units[] = { "bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+    double value = (double)bytes;
+    int unit = 0;
+
+    for (; value >= 1023.5; unit++)
+        value /= 1024;
+    snprintf(buffer, BYTES_TEXT, "%.*f %s", unit > 0 && value < 99.95 ? 1 : 0, value, units[unit]);
+    return buffer;
+}
+
 alibi_status mem_new(void **out, size_t bytes, const char *what)
 {
     size_t most = memory_of_machine(), total, together, now;
+    char needed[BYTES_TEXT], used[BYTES_TEXT], all[BYTES_TEXT];
     void *block = NULL;
     struct header *header;
 
@@ -40,8 +53,9 @@ alibi_status mem_new(void **out, size_t bytes, const char *what)
         !size_add(&total, bytes, sizeof *header) || fault_due(FAULT_MEMORY) ||
         posix_memalign(&block, ALIGNMENT, total) != 0)
         return fail(ALIBI_MEMORY,
-                    "not enough memory for %s: %zu bytes needed, %zu in use, the machine has %zu",
-                    what, bytes, alibi_memory_now(), most);
+                    "not enough memory for %s: %s needed, %s in use, the machine has %s", what,
+                    short_bytes(needed, bytes), short_bytes(used, alibi_memory_now()),
+                    short_bytes(all, most));
     header = block;
     header->bytes = total;
     *out = header + 1;

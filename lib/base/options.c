@@ -53,6 +53,7 @@ static const char *const other_words[][2] = {
     { "bfloat16", "bf16" },
     { "float16", "fp16" },
     { "half", "fp16" },
+    { "slide", "sliding" },
     { "rms", "rmsnorm" },
     { "learning-rate", "lr" },
     { "hidden-size", "width" },
@@ -152,7 +153,7 @@ static int shared_part(const char *a, const char *b)
 
 const char *alibi_nearest(const char *name, const char *const *names, int count)
 {
-    const char *nearest = NULL, *related = NULL;
+    const char *nearest = NULL, *related = NULL, *other = NULL;
     int length = (int)strnlen(name, LENGTH_MAX + 1), known = name_index(name, names, count);
     /* One slip in a short name and one more for every four letters, but fewer than letters. */
     int best = least(1 + length / 4, length - 1) + 1, most_shared = 0;
@@ -161,6 +162,12 @@ const char *alibi_nearest(const char *name, const char *const *names, int count)
         return NULL;
     if (known >= 0)
         return names[known];
+    for (size_t w = 0; w < sizeof other_words / sizeof *other_words; w++) {
+        bool near = strlen(other_words[w][0]) > 3 && distance(name, other_words[w][0]) < 2;
+        for (int i = 0; i < count && near; i++)
+            if (strcmp(other_words[w][1], names[i]) == 0)
+                other = names[i]; /* one slip in another program's word */
+    }
     for (int i = 0; i < count; i++) {
         bool fits = strlen(names[i]) <= LENGTH_MAX;
         int d = fits ? distance(name, names[i]) : best;
@@ -174,6 +181,8 @@ const char *alibi_nearest(const char *name, const char *const *names, int count)
             related = names[i];
         }
     }
+    if (nearest == NULL)
+        nearest = other;
     return nearest != NULL ? nearest : related;
 }
 
@@ -260,10 +269,25 @@ static void list_choices(struct alibi_name_list *list, const struct alibi_option
     }
 }
 
+/* " or " between the names that `text` and a dash begin: gelu-tanh, gelu-erf for gelu. */
+static void list_kinds(char *list, size_t size, const char *text, const char *const *names,
+                       int count)
+{
+    size_t length = strlen(text);
+
+    list[0] = '\0';
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) > length && names[i][length] == '-' &&
+            same_letters(names[i], text, length))
+            snprintf(list + strlen(list), size - strlen(list), "%s'%s'", list[0] ? " or " : "",
+                     names[i]);
+}
+
 static alibi_status find_choice(int *out, const struct alibi_option *o, const char *text)
 {
     struct alibi_name_list list;
     const char *names[ALIBI_LIST_MAX], *nearest;
+    char kinds[128];
     int found;
 
     list_choices(&list, o);
@@ -274,6 +298,10 @@ static alibi_status find_choice(int *out, const struct alibi_option *o, const ch
         *out = found;
         return ALIBI_OK;
     }
+    list_kinds(kinds, sizeof kinds, text, names, list.count);
+    if (kinds[0] != '\0')
+        return fail(ALIBI_USAGE, "'%s' is not one of %s: did you mean %s?", text, o->choices,
+                    kinds);
     nearest = alibi_nearest(text, names, list.count);
     /* Choices are short, so one letter can make another: 'bf32' does not mean 'fp32'. */
     if (nearest != NULL && letter(text[0]) == letter(nearest[0]))

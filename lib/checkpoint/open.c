@@ -76,7 +76,7 @@ static alibi_status find_plain(char **path, const char *from, const struct alibi
     if (kind == PATH_NONE && slash && strcmp(slash, "/best") == 0)
         return find_best(path, from, call);
     if (kind == PATH_NONE)
-        return fail(ALIBI_BAD_INPUT, "cannot open model '%s': No such file or directory", from);
+        return fail(ALIBI_BAD_INPUT, "cannot open model '%s': %s", from, path_absent(from));
     if (kind == PATH_FILE)
         return fail(ALIBI_BAD_INPUT, "'%s' is not a model: it is a file, not a folder", from);
     TRY_RETURN(checkpoint_find(path, from, call));

@@ -69,6 +69,23 @@ static void sort_lengths(struct alibi_int_list *lengths)
     *lengths = sorted;
 }
 
+static alibi_status check_tokens(const struct alibi_compare *c)
+{
+    int64_t longest = c->lengths.at[c->lengths.count - 1];
+
+    if (c->eval_tokens != 0 && c->eval_tokens < longest)
+        return fail(ALIBI_USAGE,
+                    "eval-tokens %lld is less than the largest length, %lld; raise it, or use 0",
+                    (long long)c->eval_tokens, (long long)longest);
+    if (c->sliding_tokens < 0)
+        return fail(ALIBI_USAGE, "sliding-tokens %lld is negative; use 0 for none",
+                    (long long)c->sliding_tokens);
+    if (c->stream_tokens < 0)
+        return fail(ALIBI_USAGE, "stream-tokens %lld is negative; use 0 for none",
+                    (long long)c->stream_tokens);
+    return ALIBI_OK;
+}
+
 /* Every length is scored on the same tokens, so the longest one sets how many are needed. */
 static alibi_status check_text(const struct request *r, const alibi_corpus *corpus)
 {
@@ -83,16 +100,6 @@ static alibi_status check_text(const struct request *r, const alibi_corpus *corp
                     "%llu; use more text or shorter --lengths",
                     corpus_has_own_valid(corpus) ? "text of" : "split of", corpus_name(corpus),
                     (long long)valid.count, (long long)longest, (unsigned long long)longest + 1);
-    if (r->compare.eval_tokens != 0 && r->compare.eval_tokens < longest)
-        return fail(ALIBI_USAGE,
-                    "eval-tokens %lld is less than the largest length, %lld; raise it, or use 0",
-                    (long long)r->compare.eval_tokens, (long long)longest);
-    if (r->compare.sliding_tokens < 0)
-        return fail(ALIBI_USAGE, "sliding-tokens %lld is negative; use 0 for none",
-                    (long long)r->compare.sliding_tokens);
-    if (r->compare.stream_tokens < 0)
-        return fail(ALIBI_USAGE, "stream-tokens %lld is negative; use 0 for none",
-                    (long long)r->compare.stream_tokens);
     return batches_init(&batches, corpus_span(corpus, ALIBI_TRAIN), t->train_length, t->batch,
                         (uint64_t)t->seed);
 }
@@ -123,33 +130,41 @@ static void settle_seeds(struct alibi_compare *compare, struct alibi_training *t
     training->seed = compare->seeds.at[0];
 }
 
-alibi_status request_init(struct request *r, const struct alibi_compare *compare,
-                          const struct alibi_config *config, const struct alibi_training *training,
-                          const alibi_corpus *corpus)
+/* All that can be checked without the text. */
+static alibi_status request_begin(struct request *r, const struct alibi_compare *compare,
+                                  const struct alibi_config *config,
+                                  const struct alibi_training *training)
 {
-    *r = (struct request){
-        .compare = *compare,
-        .asked = *config,
-        .training = *training,
-        .builtin = corpus_builtin(corpus),
-        .text = corpus_checksum(corpus),
-        .files = corpus_files_checksum(corpus),
-        .tokenizer = tokenizer_checksum(corpus_tokenizer(corpus)),
-    };
+    *r = (struct request){ .compare = *compare, .asked = *config, .training = *training };
     r->training.eval_tokens = compare->eval_tokens;
-    alibi_corpus_get_info(corpus, ALIBI_ALL, &r->info);
-    r->own_valid = corpus_has_own_valid(corpus);
-    snprintf(r->type, sizeof r->type, "%s", alibi_tokenizer_type(corpus_tokenizer(corpus)));
     TRY_RETURN(training_resolve(&r->training, config));
     TRY_RETURN(check_methods(&r->compare.methods));
     TRY_RETURN(check_list(&r->compare.lengths, "lengths", 1));
     settle_seeds(&r->compare, &r->training);
     TRY_RETURN(check_list(&r->compare.seeds, "seeds", 0));
     sort_lengths(&r->compare.lengths);
-    r->ids = alibi_tokenizer_vocab(corpus_tokenizer(corpus));
+    TRY_RETURN(check_tokens(&r->compare));
     r->asked.train_length = training->train_length;
     for (int i = 0; i < r->compare.methods.count; i++)
         TRY_RETURN(request_config(r, i, &r->config));
+    return resolve(r);
+}
+
+alibi_status request_init(struct request *r, const struct alibi_compare *compare,
+                          const struct alibi_config *config, const struct alibi_training *training,
+                          const alibi_corpus *corpus)
+{
+    const alibi_tokenizer *tokenizer = corpus_tokenizer(corpus);
+
+    TRY_RETURN(request_begin(r, compare, config, training));
+    r->builtin = corpus_builtin(corpus);
+    r->text = corpus_checksum(corpus);
+    r->files = corpus_files_checksum(corpus);
+    r->tokenizer = tokenizer_checksum(tokenizer);
+    r->ids = alibi_tokenizer_vocab(tokenizer);
+    alibi_corpus_get_info(corpus, ALIBI_ALL, &r->info);
+    r->own_valid = corpus_has_own_valid(corpus);
+    snprintf(r->type, sizeof r->type, "%s", alibi_tokenizer_type(tokenizer));
     TRY_RETURN(resolve(r));
     return check_text(r, corpus);
 }
@@ -326,6 +341,8 @@ static alibi_status check_recipe(const struct request *asked, const char *dir, c
         goto out;
     }
     TRY(parse_recipe(&held, asked, bytes, length, path));
+    if (asked->info.tokens == 0) /* the text is not read yet */
+        held.builtin = asked->builtin;
     *added = adds_seeds(&held.compare.seeds, &asked->compare.seeds);
     if (*added)
         held.compare.seeds = asked->compare.seeds;
@@ -421,6 +438,30 @@ static alibi_status check_text_file(const struct request *r, const char *dir, co
 out:
     json_decref(sealed);
     json_decref(held);
+    return status;
+}
+
+alibi_status alibi_compare_check(const struct alibi_compare *compare,
+                                 const struct alibi_config *config,
+                                 const struct alibi_training *training, const char *dir)
+{
+    alibi_status status;
+    struct request r;
+    enum path_kind kind;
+    char *recipe = NULL;
+    bool added;
+
+    TRY(request_begin(&r, compare, config, training));
+    TRY(path_look(&kind, dir));
+    if (kind == PATH_NONE)
+        goto out;
+    TRY(folder_create(dir)); /* fails if it is a file */
+    TRY(lock_check(dir));
+    TRY(path_join(&recipe, dir, NAME_RECIPE));
+    if (file_exists(recipe))
+        TRY(check_recipe(&r, dir, recipe, &added));
+out:
+    mem_free(recipe);
     return status;
 }
 

@@ -230,13 +230,19 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
     return ALIBI_OK;
 }
 
+/* Whatever the text. */
+static alibi_status check_request(const struct model *m, const struct alibi_eval *e, double skip)
+{
+    TRY_RETURN(check_options(e, skip));
+    return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
+}
+
 static alibi_status check_all(const struct model *m, struct span span, const struct alibi_eval *e,
                               double skip)
 {
-    TRY_RETURN(check_options(e, skip));
+    TRY_RETURN(check_request(m, e, skip));
     TRY_RETURN(evaluate_check_vocab(m, corpus_tokenizer(span.corpus), "the text"));
-    TRY_RETURN(check_text(span, e));
-    return e->protocol == ALIBI_STREAM ? stream_check(m) : model_check_length(m, e->length);
+    return check_text(span, e);
 }
 
 /* ---- the whole */
@@ -298,6 +304,12 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
 out:
     evaluation_fini(&e);
     return status;
+}
+
+alibi_status alibi_eval_check(const alibi_model *model, const struct alibi_eval *eval,
+                              const struct alibi_call *call)
+{
+    return check_request(model->model, eval, call_skip(call));
 }
 
 alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus,

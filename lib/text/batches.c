@@ -55,9 +55,10 @@ alibi_status batches_init(struct batches *b, struct span span, int64_t length, i
     if (span.count - 1 < length)
         return fail(
             ALIBI_BAD_INPUT,
-            "'%s': the training text has %lld tokens, but a window needs %llu (train length %lld)",
+            "'%s': the training text has %lld tokens, but a window needs %llu (train length %lld); "
+            "give more text%s",
             corpus_name(span.corpus), (long long)span.count, (unsigned long long)length + 1,
-            (long long)length);
+            (long long)length, span.count > 1 ? ", or a smaller --train-length" : "");
     *b = (struct batches){
         .parts = 1, .spans = { span }, .length = length, .batch = batch, .seed = seed
     };

@@ -339,6 +339,21 @@ static alibi_status add_paths(alibi_corpus *c, const char *const *paths, int cou
     return shards ? add_shards(c, paths, count, call) : add_texts(c, paths, count, reading, call);
 }
 
+/* A path or an option that is wrong shows before other text is read, which may take minutes. */
+static alibi_status check_valid(const char *valid, const struct alibi_reading *reading,
+                                const struct alibi_call *call)
+{
+    struct source *source = NULL;
+    bool shards;
+
+    TRY_RETURN(recognise(&shards, &valid, 1));
+    if (shards)
+        return ALIBI_OK;
+    TRY_RETURN(source_open(&source, &valid, 1, reading, call));
+    source_close(source);
+    return ALIBI_OK;
+}
+
 /* The corpus is sealed: `train` tokens of files, then those of the validation text. If these are
  * the same, the checksum is that of the files twice. */
 static alibi_status warn_of_overlap(const alibi_corpus *c, int64_t train,
@@ -370,6 +385,8 @@ alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *paths, int
     TRY(new_corpus(&c, paths[0], t));
     TRY(origin_init(&c->origin, paths, count, valid, reading));
     c->paths = count + (valid != NULL);
+    if (valid != NULL)
+        TRY(check_valid(valid, reading, call));
     TRY(add_paths(c, paths, count, reading, call));
     train = c->count;
     if (valid != NULL) {

@@ -48,7 +48,7 @@ static alibi_status find_expression(const char **out, const char *pattern)
         }
     if (looks_like_a_name(wanted)) /* as an expression it would match only that word */
         return fail(ALIBI_USAGE,
-                    "option 'pattern': '%s' is none of gpt2, bloom, gpt4, and not an expression",
+                    "option '--pattern': '%s' is none of gpt2, bloom, gpt4, and not an expression",
                     wanted);
     *out = wanted;
     return ALIBI_OK;
@@ -64,13 +64,13 @@ static alibi_status check(const struct alibi_vocabulary *how)
         (how->vocab < VOCAB_BPE_MIN || how->vocab > VOCAB_BPE_MAX))
         return fail(
             ALIBI_USAGE,
-            "option 'vocab': %lld is outside %d..%d, the range for bpe, which has every byte "
+            "option '--vocab': %lld is outside %d..%d, the range for bpe, which has every byte "
             "and an end",
             (long long)how->vocab, VOCAB_BPE_MIN, VOCAB_BPE_MAX);
     if (how->type == ALIBI_WORDS && how->vocab == 1)
-        return fail(ALIBI_USAGE, "option 'vocab': 1 is too small; <unk> and <eos> take two ids");
+        return fail(ALIBI_USAGE, "option '--vocab': 1 is too small; <unk> and <eos> take two ids");
     if (how->type == ALIBI_WORDS && how->pattern != NULL)
-        return fail(ALIBI_USAGE, "option 'pattern' is for bpe; words are cut at white space");
+        return fail(ALIBI_USAGE, "option '--pattern' is for bpe; words are cut at white space");
     return ALIBI_OK;
 }
 

@@ -105,22 +105,45 @@ out:
     return status;
 }
 
-/* *path is the checkpoint to resume from, NULL to start. */
-static alibi_status enter_folder(struct run *r, bool resume, char **path)
+static alibi_status refuse_other(const char *dir)
 {
     bool is_checkpoint, is_comparison;
 
-    /* Before the lock is taken, which leaves a file. */
-    TRY_RETURN(folder_create(r->dir));
-    TRY_RETURN(folder_has(&is_checkpoint, r->dir, NAME_MANIFEST));
+    TRY_RETURN(folder_has(&is_checkpoint, dir, NAME_MANIFEST));
     if (is_checkpoint)
         return fail(ALIBI_BAD_INPUT,
-                    "cannot train in '%s': it is a checkpoint, not the folder of a run", r->dir);
-    TRY_RETURN(folder_has(&is_comparison, r->dir, NAME_COMPARED_TEXT));
+                    "cannot train in '%s': it is a checkpoint, not the folder of a run", dir);
+    TRY_RETURN(folder_has(&is_comparison, dir, NAME_COMPARED_TEXT));
     if (is_comparison)
         return fail(ALIBI_BAD_INPUT,
-                    "cannot train in '%s': it holds a comparison; choose another folder", r->dir);
+                    "cannot train in '%s': it holds a comparison; choose another folder", dir);
+    return ALIBI_OK;
+}
 
+alibi_status alibi_train_check(const struct alibi_config *config,
+                               const struct alibi_training *training, const char *dir, bool resume)
+{
+    struct alibi_config resolved = *config;
+    struct alibi_training settled = *training;
+    enum path_kind kind;
+
+    TRY_RETURN(training_resolve(&settled, config));
+    resolved.train_length = training->train_length;
+    TRY_RETURN(alibi_config_resolve(&resolved));
+    TRY_RETURN(path_look(&kind, dir));
+    if (kind == PATH_NONE)
+        return ALIBI_OK;
+    TRY_RETURN(folder_create(dir)); /* fails if it is a file */
+    TRY_RETURN(refuse_other(dir));
+    TRY_RETURN(lock_check(dir));
+    return resume ? ALIBI_OK : refuse_run(dir);
+}
+
+/* *path is the checkpoint to resume from, NULL to start. */
+static alibi_status enter_folder(struct run *r, bool resume, char **path)
+{
+    TRY_RETURN(folder_create(r->dir));
+    TRY_RETURN(refuse_other(r->dir)); /* before the lock is taken, which leaves a file */
     TRY_RETURN(lock_take(&r->lock, r->dir));
     if (!resume)
         TRY_RETURN(refuse_run(r->dir));
@@ -594,8 +617,8 @@ alibi_status train_run(alibi_device *device, const struct alibi_config *config,
     if (r.training.warmup > r.training.steps)
         call_warn(
             call,
-            "warmup %lld is longer than the %lld steps: the learning rate never reaches %g, it "
-            "ends at %.3g; use a smaller --warmup",
+            "warmup %lld is longer than the training, --steps %lld: the learning rate never reaches "
+            "%g, it ends at %.3g; use a smaller --warmup",
             (long long)r.training.warmup, (long long)r.training.steps, r.training.lr,
             schedule_lr(&r.training, r.training.steps));
     TRY(loop(&r));

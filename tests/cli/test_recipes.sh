@@ -28,7 +28,7 @@ printf '{ "recipe": 1,\n "widht": 64 }\n' > recipe.json
 expect 3 "'recipe.json' line 2: .*'widht'" "$ALIBI" plan --recipe recipe.json
 
 run "$ALIBI" train "${tiny[@]}" --warmup 60 --out warm
-[ "$code" = 0 ] && grep -q "warmup 60 is longer than the 6 steps.*ends at 0.0004;" stderr &&
+[ "$code" = 0 ] && grep -q "warmup 60 is longer than the training, .* 6: .*ends at 0.0004;" stderr &&
     pass "a warm-up that never ends is warned of" || fail "warmup" "exit code $code"
 is_json warm/recipe.json && [ "$(member warm/recipe.json recipe)" = 1 ] &&
     pass "the recipe of a run has its version" || fail "recipe.json" "no version"

@@ -84,6 +84,6 @@ sixths=$(printf ',wiki.txt=1%.0s' 1 2 3 4 5)
 check "the shares of a mixture stay the same" "$ALIBI" train --resume --out sixths --quiet
 expect 2 "PATH=SHARE" "$ALIBI" train --mix book2.txt,wiki.txt=1 --out mixed3
 expect 2 "2 to 32 texts" "$ALIBI" train --mix book2.txt=1 --out mixed3 --quiet
-expect 2 "share 0" "$ALIBI" train --mix book2.txt=1,wiki.txt=0 --out mixed3 --quiet
+expect 2 "shares above 0" "$ALIBI" train --mix book2.txt=1,wiki.txt=0 --out mixed3 --quiet
 expect 2 "takes the place of FILE" "$ALIBI" train book2.txt --mix wiki.txt=1 --out mixed3
 finish

@@ -32,7 +32,7 @@ expect 2 "'--document'.*'lines' is not one of .*did you mean 'line'" \
     "$ALIBI" tokenize --document lines all.txt -o x
 expect 2 "'$folder' is a folder; give the file to write, such as '$folder/tokenizer.json'" \
     "$ALIBI" tokenize --train all.txt -o "$folder"
-expect 2 "'pattern' is for bpe" \
+expect 2 "'--pattern' is for bpe" \
     "$ALIBI" tokenize --train --type words --pattern gpt2 all.txt -o x.json
 expect 5 "cannot write 'none/t.json': No such file" "$ALIBI" tokenize --train all.txt -o none/t.json
 expect 3 "'absent.txt'" "$ALIBI" tokenize --train all.txt absent.txt -o x.json

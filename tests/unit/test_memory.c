@@ -77,13 +77,19 @@ static void memory_that_cannot_be_had_is_refused_with_what_it_was_for(void **sta
     struct sysinfo machine;
     void *p = NULL;
     int64_t *numbers = NULL;
+    char text[BYTES_TEXT];
 
     (void)state;
     assert_fails(mem_new(&p, SIZE_MAX, "the cache"), ALIBI_MEMORY,
-                 "not enough memory for the cache: 18446744073709551615 bytes");
+                 "not enough memory for the cache: 16.0 EiB needed, ");
     assert_fails(NEW_ARRAY(&numbers, INT64_MAX / 2, "scores"), ALIBI_MEMORY,
                  "scores: 4611686018427387903 elements of 8 bytes");
     assert_fails(NEW_ARRAY(&numbers, -1, "scores"), ALIBI_MEMORY, "scores: -1 elements");
+    assert_fails(mem_new(&p, (size_t)9 << 60, "the cache"), ALIBI_MEMORY, "9.0 EiB needed, ");
+    assert_string_equal(short_bytes(text, 1023), "1023 bytes");
+    assert_string_equal(short_bytes(text, 1024), "1.0 KiB");
+    assert_string_equal(short_bytes(text, (size_t)150 << 20), "150 MiB");
+    assert_string_equal(short_bytes(text, SIZE_MAX), "16.0 EiB");
     assert_int_equal(sysinfo(&machine), 0);
     assert_fails(mem_new(&p, (machine.totalram + machine.totalswap) * machine.mem_unit + 1, "all"),
                  ALIBI_MEMORY, "for all: ");

@@ -336,6 +336,7 @@ static void nearest_name_is_a_slip_a_part_or_another_word_away(void **state)
         { "num_layers", "layers" },    { "evaluate", "eval" },
         { "tok", "tokenize" },         { "GPU", "cuda" },
         { "float32", "fp32" },         { "train-len", "train-length" },
+        { "ropee", "rotary" },         { "learnin-rate", "lr" },
     };
     int count = sizeof names / sizeof *names;
 

@@ -535,7 +535,7 @@ static void values_that_make_no_sense_are_named(void **state)
 
     (void)state;
     assert_fails(train(&json, bpe(256, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE,
-                 "'vocab': 256");
+                 "'--vocab': 256");
     assert_fails(train(&json, bpe(1, 2, "gpt2"), path, &tally_limits_usual), ALIBI_USAGE, "257");
     assert_fails(train(&json, bpe(VOCAB_BPE_MAX + 1, 2, "gpt2"), path, &tally_limits_usual),
                  ALIBI_USAGE, "1048576");
@@ -544,13 +544,13 @@ static void values_that_make_no_sense_are_named(void **state)
                  "<unk> and <eos>");
     cut_words.pattern = (char[]){ "gpt2" };
     assert_fails(train(&json, cut_words, path, &tally_limits_usual), ALIBI_USAGE,
-                 "'pattern' is for bpe");
+                 "'--pattern' is for bpe");
     assert_fails(train(&json, bpe(300, 2, "(unclosed"), path, &tally_limits_usual), ALIBI_BAD_INPUT,
                  "(unclosed");
     assert_fails(train(&json, bpe(300, 2, "gpt3"), path, &tally_limits_usual), ALIBI_USAGE,
                  "'gpt3' is none of gpt2");
     assert_fails(train(&json, bpe(300, 2, ""), path, &tally_limits_usual), ALIBI_USAGE,
-                 "'pattern'");
+                 "'--pattern'");
     assert_fails(
         train(&json, bpe(300, 2, "gpt2"), within(folder, "no such file"), &tally_limits_usual),
         ALIBI_BAD_INPUT, "no such file");

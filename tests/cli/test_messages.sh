@@ -1,0 +1,70 @@
+#!/bin/bash
+# Wrong inputs: one line that says what to do, and before a text is read, which may take minutes.
+. "$(dirname "$0")/lib.sh"
+"$ALIBI" text --out book.txt --text-bytes 60000 > /dev/null
+"$ALIBI" text --out other.txt --text-bytes 60000 --text-seed 2 > /dev/null
+check "a model" "$ALIBI" train book.txt "${tiny[@]:2}" --out run
+check "a learned one" "$ALIBI" train book.txt "${tiny[@]:2}" --position learned --out learned
+
+# A pipe without a writer stands for a text that takes long: whoever opens it waits.
+mkfifo slow
+at_once() { # code, pattern, command...
+    expect "$1" "$2" timeout 10 "${@:3}"
+}
+at_once 2 "unknown position method 'ropee': did you mean 'rotary'" \
+    "$ALIBI" train slow --position ropee
+at_once 2 "heads 3 do not divide width" "$ALIBI" train slow --heads 3
+at_once 2 "min-lr 1 is above lr" "$ALIBI" train slow --min-lr 1
+at_once 3 "'run' already holds a run" "$ALIBI" train slow --out run
+at_once 3 "'book.txt': it is a file" "$ALIBI" train slow --out book.txt
+at_once 3 "cannot open 'absent'" "$ALIBI" train slow --valid absent --out new
+at_once 3 "cannot open 'absent'" "$ALIBI" train slow absent --out new
+at_once 3 "cannot open 'absent'" "$ALIBI" train --mix slow=0.5,absent=0.5 --out new
+at_once 2 "--mix 'slow=0,book.txt=1'.*shares above 0" "$ALIBI" train --mix slow=0,book.txt=1
+at_once 2 "--mix 'slow=0.5'.*2 to 32 texts" "$ALIBI" train --mix slow=0.5 --out new
+at_once 2 "--mix .*PATH=SHARE" "$ALIBI" train --mix slow=0.5,book.txt --out new
+at_once 2 "did you mean 'rotary'" "$ALIBI" compare slow --methods alibi,ropee --out new
+at_once 2 "'alibi' is listed twice" "$ALIBI" compare slow --methods alibi,alibi --out new
+at_once 2 "64 is listed twice" "$ALIBI" compare slow --lengths 64,64 --out new
+at_once 2 "less than the largest length" "$ALIBI" compare slow --lengths 64k --out new
+at_once 3 "'run' holds a training run" "$ALIBI" compare slow --out run
+at_once 2 "stride 99 is more than length 16" \
+    "$ALIBI" eval run slow --protocol sliding --stride 99
+at_once 2 "scoring 8 tokens does not fill" "$ALIBI" eval run slow --tokens 8
+at_once 2 "block 8 is less than length 16" "$ALIBI" eval run slow --tokens 64 --block 8
+at_once 3 "learned.*ends at 16" "$ALIBI" eval learned slow --length 64
+[ ! -e new ] && pass "no folder remains" || fail "new" "it is there"
+
+# Names that people type.
+expect 2 "did you mean 'gelu-tanh' or 'gelu-erf'" "$ALIBI" train --activation gelu
+expect 2 "option '--vocab': 10 is outside" "$ALIBI" tokenize --train book.txt --vocab 10 -o t.json
+run "$ALIBI" eval run other.txt --protocol slide --quiet
+head -n 1 stdout | grep -q '^sliding' && pass "slide is sliding" || fail "slide" "not understood"
+
+# What to do.
+printf 'a few' > few.txt
+expect 3 "has [0-9]* tokens, but a window needs 65 .*give more text, or a smaller --train-length" \
+    "$ALIBI" train few.txt --train-length 64 --out new
+for where in "train ADDRESS" "eval ADDRESS" "eval run ADDRESS" "score run ADDRESS" \
+    "train book.txt --valid ADDRESS" "inspect ADDRESS"; do
+    expect 3 "cannot open .*'https://a.example/b.txt': it is an address; download the file first" \
+        "$ALIBI" ${where/ADDRESS/https://a.example/b.txt}
+done
+run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 1 --warmup 2 --out short
+grep -q "^warning: warmup 2 is longer than the training, --steps 1:" stderr && pass "warmup" ||
+    fail "warmup" "another warning"
+
+# A mixture: paths with commas, and numbers that do not depend on the locale.
+cp book.txt "a,b=1.txt"
+check "a comma and an equals sign in a path" \
+    "$ALIBI" train --mix "a,b=1.txt=2^-1,other.txt=0.5" "${tiny[@]:2}" --out mixed
+grep -q 'a,b=1.txt' mixed/source.json && grep -q '"share": 0.5' mixed/source.json &&
+    pass "is the path, with its share" || fail "--mix" "$(cat mixed/source.json)"
+
+# A folder in use is known before the text is read, too.
+( flock 9; exec sleep 30 ) 9> run/lock &
+holder=$!
+wait_for eval '! flock -n run/lock true'
+at_once 5 "folder 'run' is in use" "$ALIBI" train slow --resume --out run
+kill "$holder"
+finish
