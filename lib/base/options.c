@@ -423,6 +423,8 @@ static alibi_status parse_list(union value *out, const struct alibi_option *o, c
             TRY_RETURN(add_name(&out->names, entry, (size_t)(last - entry)));
         } else {
             int64_t value = 0;
+            if (last == entry)
+                return fail(ALIBI_USAGE, "the list has an empty entry");
             TRY_RETURN(parse_integer(&value, entry, (size_t)(last - entry)));
             TRY_RETURN(add_integer(&out->integers, o, value));
         }

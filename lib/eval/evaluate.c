@@ -224,7 +224,9 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
         return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens; scoring one takes at least 2", name,
                     (long long)span.count);
     if (e->protocol != ALIBI_STREAM && span.count - 1 < e->length)
-        return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens; evaluating at length %lld takes %llu",
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' has %lld tokens; evaluating at length %lld takes %llu; "
+                    "use a shorter length, or more text",
                     name, (long long)span.count, (long long)e->length,
                     (unsigned long long)e->length + 1);
     return ALIBI_OK;

@@ -41,7 +41,11 @@ expect 2 "option '--vocab': 10 is outside" "$ALIBI" tokenize --train book.txt --
 run "$ALIBI" eval run other.txt --protocol slide --quiet
 head -n 1 stdout | grep -q '^sliding' && pass "slide is sliding" || fail "slide" "not understood"
 
+expect 2 "option '--lengths': the list has an empty entry" "$ALIBI" eval run --lengths 16,,32
+
 # What to do.
+expect 3 "evaluating at length 999999 takes 1000000; use a shorter length" \
+    "$ALIBI" eval run other.txt --length 999999 --quiet
 printf 'a few' > few.txt
 expect 3 "has [0-9]* tokens, but a window needs 65 .*give more text, or a smaller --train-length" \
     "$ALIBI" train few.txt --train-length 64 --out new
