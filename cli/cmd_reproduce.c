@@ -153,7 +153,8 @@ static alibi_status print_result(const alibi_experiment *e, const struct job *jo
     fputs(text, stdout);
     alibi_text_free(text);
     if (!job->json)
-        printf("numbers: %s/results.json, %s/results.csv\n", dir, dir);
+        printf("report: %s/report.html   numbers: %s/results.json, %s/results.csv\n", dir, dir,
+               dir);
     return ALIBI_OK;
 }
 
@@ -212,8 +213,8 @@ alibi_status cmd_reproduce(int argc, char **argv)
         .usage = "[NAME [TEXT...] [OPTION...]]",
         .about =
             "Trains and tests the models of an experiment, a JSON file (an installed one by its "
-            "name), and writes results.json and results.csv: a verdict on each of its claims, and "
-            "the numbers. Without a NAME it lists the experiments. TEXT is a file, a folder or "
+            "name), and writes report.html, results.json and results.csv: a verdict on each of its "
+            "claims, and the numbers. Without a NAME it lists the experiments. TEXT is a file, a folder or "
             "token shards; if the experiment has several texts, NAME=PATH and NAME.valid=PATH. "
             "SIGINT or SIGTERM saves and exits with 75; the same command resumes, on another "
             "machine too, if the folder's JSON files are there.",

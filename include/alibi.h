@@ -1014,8 +1014,8 @@ struct alibi_experiment_run {
     struct alibi_reading reading; /* how text files are read */
 };
 
-/* Trains and evaluates what the folder `dir` does not hold yet, and writes results.json and
- * results.csv into it, after each model and at the end. A run that was stopped
+/* Trains and evaluates what the folder `dir` does not hold yet, and writes results.json,
+ * results.csv and report.html into it, after each model and at the end. A run that was stopped
  * resumes. A model whose evaluations are all done needs neither its checkpoints nor its text any
  * more: the JSON files of the folder are enough to continue on another machine. ALIBI_BAD_INPUT if
  * the folder holds models of other settings, or of another text. */

@@ -6,13 +6,13 @@
  *   texts.c     text files into a tokenizer, shards and a corpus
  *   run.c       trains and evaluates what is missing
  *   claims.c    the verdict on each claim
- *   results.c   results.json, results.csv, the terminal
+ *   results.c   results.json, results.csv, report.html, the terminal
  *
  *   dir/experiment.json              the experiment as it was run: its tier applied
  *   dir/texts/<text>.json            what the text is, and the loss of its token frequencies
  *   dir/texts/<text>/                its tokenizer and shards
  *   dir/models/<model>-seed-<n>/     the training run, and result.json: its results so far
- *   dir/results.json, results.csv
+ *   dir/results.json, results.csv, report.html
  *
  * The JSON files are small and sufficient: with them alone, on another machine, finished models are
  * not trained again, and the report can be written without the texts. */
@@ -197,7 +197,7 @@ double unigram_of(const alibi_experiment *e, int model, int evaluation);
 /* Whether a seed of the model has learned no more than token frequencies. */
 bool model_is_ignorant(const alibi_experiment *e, int model);
 
-/* ---- reports (results.c, page.c) */
+/* ---- reports (results.c) */
 
 alibi_status results_write(const alibi_experiment *e, const char *dir);
 

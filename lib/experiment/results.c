@@ -1,4 +1,4 @@
-/* results.c - the results so far: results.json, results.csv, the terminal's text */
+/* results.c - the results so far: results.json, results.csv, report.html, the terminal */
 #include <math.h>
 #include <string.h>
 
@@ -298,8 +298,9 @@ static alibi_status view_model(struct alibi_compare_method *out, const alibi_exp
     return ALIBI_OK;
 }
 
+/* all: with the models that it does not test, which have no results. */
 static alibi_status view_section(struct report_section *out, const alibi_experiment *e,
-                                 int evaluation)
+                                 int evaluation, bool all)
 {
     const struct experiment_evaluation *v = &e->evaluation[evaluation];
     struct alibi_compare_result *r = NULL;
@@ -318,6 +319,8 @@ static alibi_status view_section(struct report_section *out, const alibi_experim
     for (int m = 0; m < e->models; m++) {
         const struct experiment_model *x = &e->model[m];
 
+        if (!v->has[m] && all)
+            memcpy(r->method[r->methods++].name, x->name, sizeof x->name);
         if (!v->has[m])
             continue;
         if (!any) {
@@ -346,21 +349,54 @@ static void view_fini(struct report_experiment *x)
     for (int i = 0; i < x->sections; i++)
         alibi_compare_free(x->section[i].result);
     mem_free(x->section);
+    mem_free(x->training.log);
 }
 
-static alibi_status view_init(struct report_experiment *x, const alibi_experiment *e)
+/* The curves as logs: a bin for each point. */
+static void view_curve(struct report_bins *bins, const struct curve *c)
+{
+    for (int i = 0; i < c->count; i++) {
+        bins->count[i] = 1;
+        bins->step[i] = (double)c->step[i];
+        bins->loss[i] = c->loss[i];
+    }
+}
+
+static alibi_status view_logs(struct report_training *t, const alibi_experiment *e)
+{
+    TRY_RETURN(NEW_ZERO_ARRAY(&t->log, t->models, "the report of an experiment"));
+    for (int m = 0; m < e->models; m++)
+        for (int k = 0; k < e->model[m].seeds.count; k++) {
+            const struct trained *x = &e->model[m].seed[k];
+            struct report_log *log = &t->log[t->logs];
+
+            if (x->train.count == 0)
+                continue;
+            log->method = m;
+            log->step = e->model[m].training.steps;
+            view_curve(&log->train, &x->train);
+            view_curve(&log->valid, &x->valid);
+            t->logs++;
+        }
+    return ALIBI_OK;
+}
+
+/* page: as report_experiment_html() needs it. */
+static alibi_status view_init(struct report_experiment *x, const alibi_experiment *e, bool page)
 {
     *x = (struct report_experiment){ .name = e->name,
                                      .title = e->title,
                                      .about = e->about,
                                      .tier = e->tier,
                                      .tier_about = e->tier_about };
-    count_done(e, &x->models, &x->done);
+    count_done(e, &x->training.models, &x->training.done);
     TRY_RETURN(view_claims(x, e));
     TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_PERPLEXITY)
-            TRY_RETURN(view_section(&x->section[x->sections++], e, v));
+            TRY_RETURN(view_section(&x->section[x->sections++], e, v, page));
+    if (page)
+        TRY_RETURN(view_logs(&x->training, e));
     return ALIBI_OK;
 }
 
@@ -381,13 +417,19 @@ out:
 alibi_status results_write(const alibi_experiment *e, const char *dir)
 {
     alibi_status status;
-    struct text json = { 0 }, csv = { 0 };
+    struct text json = { 0 }, csv = { 0 }, page = { 0 };
+    struct report_experiment x;
 
+    TRY(view_init(&x, e, true));
     TRY(format_json(&json, e));
     TRY(format_csv(&csv, e));
+    TRY(report_experiment_html(&page, &x));
     TRY(write_file(dir, NAME_RESULTS, &json));
     TRY(write_file(dir, "results.csv", &csv));
+    TRY(write_file(dir, NAME_PAGE, &page));
 out:
+    view_fini(&x);
+    text_free(&page);
     text_free(&csv);
     text_free(&json);
     return status;
@@ -397,7 +439,7 @@ alibi_status alibi_experiment_text(char **out, const alibi_experiment *e, int co
 {
     struct text text = { 0 };
     struct report_experiment x;
-    alibi_status status = view_init(&x, e);
+    alibi_status status = view_init(&x, e, false);
 
     if (status == ALIBI_OK)
         status = report_experiment_text(&text, &x, columns, colour);

@@ -348,14 +348,17 @@ void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
     static const char *const owners[] = {
         "alibi", "sinusoidal", "rotary", "t5", "none", "learned"
     };
-    int owned = sizeof owners / sizeof *owners, next = owned;
+    int owned = sizeof owners / sizeof *owners, next = owned,
+        used[sizeof owners / sizeof *owners] = { 0 };
 
     for (int i = 0; i < count; i++) {
+        size_t length = strcspn(names[i], "-");
         int look = 0;
 
-        while (look < owned && strcmp(names[i], owners[look]) != 0)
+        while (look < owned &&
+               (strlen(owners[look]) != length || strncmp(names[i], owners[look], length) != 0))
             look++;
-        of[i] = look < owned ? look : next++;
+        of[i] = look < owned ? look + LOOKS * used[look]++ : next++;
     }
 }
 

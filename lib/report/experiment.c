@@ -94,9 +94,9 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     columns = columns < 40 ? 40 : columns > 140 ? 140 : columns;
     text_append(out, "%s%s%s%s\n", x->title, x->tier[0] ? " (tier " : "", x->tier,
                 x->tier[0] ? ")" : "");
-    if (x->done < x->models)
-        text_append(out, "Unfinished: %d of %d models are trained and tested.\n", x->done,
-                    x->models);
+    if (x->training.done < x->training.models)
+        text_append(out, "Unfinished: %d of %d models are trained and tested.\n", x->training.done,
+                    x->training.models);
     text_append(out, "\n");
     append_claims(out, x, columns, colour);
     for (int i = 0; i < x->sections; i++) {

@@ -10,7 +10,7 @@
 
 /* ---- head and lead */
 
-static void append_head(struct text *out, const struct view *v, const char *title, int64_t refresh)
+void html_head(struct text *out, const struct view *v, const char *title, int64_t refresh)
 {
     text_append(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -94,6 +94,21 @@ static void append_state(struct text *out, const struct view *v, const struct re
                 t->refresh > 0 ? " This page loads itself again as the run continues." : "");
 }
 
+/* A box per method, which shows it in the figures. */
+void html_boxes(struct text *out, const struct view *v)
+{
+    text_append(out, "<fieldset class=\"methods\">\n<legend>In the figures</legend>\n");
+    for (int m = 0; m < v->methods; m++) {
+        text_append(out,
+                    "<label style=\"color:var(--series-%d)\">"
+                    "<input type=\"checkbox\" id=\"show-%d\" checked>",
+                    v->look[m] % LOOKS, m);
+        html_name(out, v, m);
+        text_append(out, "</label>\n");
+    }
+    text_append(out, "</fieldset>\n");
+}
+
 static alibi_status append_lead(struct text *out, const struct view *v,
                                 const struct report_training *t)
 {
@@ -105,16 +120,8 @@ static alibi_status append_lead(struct text *out, const struct view *v,
     text_append(out, "</p>\n");
     append_state(out, v, t);
     append_facts(out, v);
-    text_append(out, "</header>\n<fieldset class=\"methods\">\n<legend>In the figures</legend>\n");
-    for (int m = 0; m < v->methods; m++) {
-        text_append(out,
-                    "<label style=\"color:var(--series-%d)\">"
-                    "<input type=\"checkbox\" id=\"show-%d\" checked>",
-                    v->look[m] % LOOKS, m);
-        html_name(out, v, m);
-        text_append(out, "</label>\n");
-    }
-    text_append(out, "</fieldset>\n");
+    text_append(out, "</header>\n");
+    html_boxes(out, v);
     return ALIBI_OK;
 }
 
@@ -144,8 +151,8 @@ static void append_figure(struct text *out, struct curves *curves, const char *i
     mem_free(curves);
 }
 
-static alibi_status figure_by_length(struct text *out, const struct view *v, const char *id,
-                                     const char *caption)
+alibi_status html_figure_by_length(struct text *out, const struct view *v, const char *id,
+                                   const char *caption)
 {
     struct curves *curves = NULL;
 
@@ -154,8 +161,8 @@ static alibi_status figure_by_length(struct text *out, const struct view *v, con
     return ALIBI_OK;
 }
 
-static alibi_status figure_by_position(struct text *out, const struct view *v, int64_t length,
-                                       const char *id, const char *caption)
+alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,
+                                     const char *id, const char *caption)
 {
     struct curves *curves = NULL;
 
@@ -185,7 +192,7 @@ static alibi_status append_sliding(struct text *out, const struct view *v)
                 "have almost no context (the early token curse). Longer windows have fewer "
                 "such tokens, so they gain even where a model makes no use of more "
                 "context.</p>\n");
-    return figure_by_length(out, &sliding, "fig-sliding", caption);
+    return html_figure_by_length(out, &sliding, "fig-sliding", caption);
 }
 
 static void append_stream(struct text *out, const struct view *v)
@@ -217,9 +224,10 @@ static alibi_status append_positions(struct text *out, const struct view *v)
                 "past the training length.</p>\n"
                 "<div class=\"pair\">\n");
     if (longest != v->train_length && view_has_length(v, v->train_length))
-        TRY_RETURN(figure_by_position(out, v, v->train_length, "fig-home", "The training length."));
-    TRY_RETURN(figure_by_position(out, v, longest, "fig-far",
-                                  longest != v->train_length ? "The longest test." : ""));
+        TRY_RETURN(
+            html_figure_by_position(out, v, v->train_length, "fig-home", "The training length."));
+    TRY_RETURN(html_figure_by_position(out, v, longest, "fig-far",
+                                       longest != v->train_length ? "The longest test." : ""));
     text_append(out, "</div>\n");
     return ALIBI_OK;
 }
@@ -234,8 +242,7 @@ static bool has_validation(const struct report_training *t)
 }
 
 /* The loss by step, and that of validations if there were any. */
-static alibi_status append_training(struct text *out, const struct view *v,
-                                    const struct report_training *t)
+alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t)
 {
     const char *caption = v->seeds > 1 ? "Mean of the seeds, and their range." : "";
     struct curves *curves = NULL;
@@ -256,7 +263,7 @@ static alibi_status append_training(struct text *out, const struct view *v,
 
 /* ---- the page */
 
-static alibi_status append_foot(struct text *out, const struct view *v, const char *beside)
+alibi_status html_foot(struct text *out, const struct view *v, const char *beside)
 {
     text_append(out, "</main>\n<footer><p>");
     TRY_RETURN(append_sentences(out, v, append_origin));
@@ -283,15 +290,15 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
              (long long)v.train_length);
     snprintf(caption, sizeof caption, "Lower is better. Bands are ± one standard error%s.",
              v.seeds > 1 ? " of the text and of the seeds" : " of the text");
-    append_head(out, &v, title, t->refresh);
+    html_head(out, &v, title, t->refresh);
     TRY_RETURN(append_lead(out, &v, t));
     text_append(out, "<main>\n");
-    TRY_RETURN(figure_by_length(out, &v, "fig-ppl", caption));
+    TRY_RETURN(html_figure_by_length(out, &v, "fig-ppl", caption));
     html_perplexity_table(out, &v);
     TRY_RETURN(append_sliding(out, &v));
     append_stream(out, &v);
     TRY_RETURN(append_positions(out, &v));
-    TRY_RETURN(append_training(out, &v, t));
+    TRY_RETURN(html_training(out, &v, t));
     text_append(out, "<h2>What it costs</h2>\n");
     html_cost_table(out, &v);
     text_append(out, "<h2>All numbers</h2>\n");
@@ -299,7 +306,7 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
     text_append(out, "<h2>Setting</h2>\n");
     html_setting(out, &v);
     html_command(out, &v);
-    return append_foot(out, &v, "The same numbers are in results.json and results.csv.");
+    return html_foot(out, &v, "The same numbers are in results.json and results.csv.");
 }
 
 alibi_status report_run_html(struct text *out, const struct alibi_compare_result *r,
@@ -311,7 +318,7 @@ alibi_status report_run_html(struct text *out, const struct alibi_compare_result
     int64_t step = t->logs > 0 ? t->log[0].step : 0;
 
     view_init(&v, r);
-    append_head(out, &v, "alibi train", t->refresh);
+    html_head(out, &v, "alibi train", t->refresh);
     text_append(out, "<header>\n<p class=\"kicker\">alibi train</p>\n<h1>%s after %lld %s</h1>\n",
                 escape(v.name[0]).text, (long long)step, step == 1 ? "step" : "steps");
     append_state(out, &v, t);
@@ -319,8 +326,8 @@ alibi_status report_run_html(struct text *out, const struct alibi_compare_result
         out, "<p class=\"facts\">%s of %s tokens, in windows of %lld.</p>\n</header>\n<main>\n",
         show_count(tokens * (double)step).text, show_count(tokens * (double)r->training.steps).text,
         (long long)r->training.train_length);
-    TRY_RETURN(append_training(out, &v, t));
+    TRY_RETURN(html_training(out, &v, t));
     text_append(out, "<h2>Setting</h2>\n");
     html_setting(out, &v);
-    return append_foot(out, &v, "Every step is in log.jsonl.");
+    return html_foot(out, &v, "Every step is in log.jsonl.");
 }

@@ -62,6 +62,8 @@ void html_perplexity_table(struct text *out, const struct view *v)
                     v->length[i] == v->train_length ? "<small>trained at</small>" : "");
     text_append(out, "</tr></thead>\n<tbody>\n");
     for (int m = 0; m < v->methods; m++) {
+        if (v->sparse && v->result->method[m].seeds == 0)
+            continue;
         append_row_name(out, v, m);
         for (int i = 0; i < v->lengths; i++)
             append_ppl(out, v, m, v->length[i]);

@@ -160,7 +160,8 @@ struct look {
 const struct look *look_of(int look);
 const char *dash_of(int look); /* stroke-dasharray */
 
-/* A position method has the same look in every report; other names take the looks that are left. */
+/* A position method has the same look in every report; models of it, "alibi-512", have its colour
+ * with different dashes; other names take the looks that are left. */
 void looks_assign(int *looks, const char (*names)[ALIBI_NAME_MAX], int count);
 
 /* One letter per series, from its name if one is free; distinct as long as there are letters. */
@@ -182,6 +183,7 @@ struct view {
     const struct alibi_compare_result *result;
     enum alibi_protocol protocol; /* of the evaluations in this view */
     bool passage;                 /* the tokens of the stream in windows of the training length */
+    bool sparse;                  /* tables have no rows for methods without results */
     bool one_scale; /* the charts with and without a sliding window share their y axis */
     int64_t train_length;
     int methods, lengths;
@@ -286,6 +288,16 @@ void append_comparison(struct text *out, const struct report_comparison *c); /* 
 /* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */
 
 extern const char page_style[], page_script[];
+
+/* From <!DOCTYPE> to <body>; from </main> to the end, where `beside` names other files. */
+void html_head(struct text *out, const struct view *v, const char *title, int64_t refresh);
+alibi_status html_foot(struct text *out, const struct view *v, const char *beside);
+void html_boxes(struct text *out, const struct view *v);
+alibi_status html_figure_by_length(struct text *out, const struct view *v, const char *id,
+                                   const char *caption);
+alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,
+                                     const char *id, const char *caption);
+alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t);
 
 void html_name(struct text *out, const struct view *v, int method); /* after its marker */
 void html_perplexity_table(struct text *out, const struct view *v);

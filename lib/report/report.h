@@ -120,10 +120,12 @@ struct report_experiment {
     int claims, sections;
     struct report_claim *claim;
     struct report_section *section;
-    int models, done; /* trainings, and those with all their evaluations */
+    struct report_training training; /* logs only for the page; models are trainings */
 };
 
 alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,
                                     int columns, bool colour);
+/* Every section must have all models, in one order. */
+alibi_status report_experiment_html(struct text *out, const struct report_experiment *x);
 
 #endif

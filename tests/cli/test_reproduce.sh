@@ -73,7 +73,7 @@ has "with the paper's numbers" 'paper: 18\.3' table
 has "and its contrary" '^2\. does not hold: ' table
 has "and one against a number" '^3\. holds: ' table
 has "a table per evaluation" '^sliding: ' table
-for file in results.json results.csv experiment.json texts/text.json; do
+for file in results.json results.csv report.html experiment.json texts/text.json; do
     holds "writes $file" test -s whole/$file
 done
 holds "results.json is JSON" is_json whole/results.json
@@ -92,18 +92,18 @@ holds "prints the same at once" cmp -s stdout table
 check "as JSON" "${run[@]}" --out whole --json
 holds "prints results.json" cmp -s stdout whole/results.json
 
-# Killed anywhere: at a file operation, or with SIGTERM.
+# Stopped anywhere: with SIGTERM, or by a file operation that fails.
+"${run[@]}" --out killed > stdout 2> stderr &
+pid=$!
+wait_for test -s killed/models/alibi-16-seed-1/log.jsonl
+kill -TERM $pid 2> /dev/null
+wait $pid
 for n in 30 90 150 220 300 400; do
     ALIBI_FAULT=file:$n "${run[@]}" --out killed > /dev/null 2>&1
 done
-"${run[@]}" --out killed > stdout 2> stderr &
-pid=$!
-wait_for test -s killed/models/alibi-16-seed-2/log.jsonl
-kill -TERM $pid 2> /dev/null
-wait $pid
 check "killed several times and resumed" "${run[@]}" --out killed
 same_numbers "gives the same numbers" killed
-without_memory() { sed -E '/^numbers: /d; s/ +[0-9.]+ [KM]iB//; s/ +/ /g' "$1"; }
+without_memory() { sed -E '/^report: /d; s/ +[0-9.]+ [KM]iB//; s/ +/ /g' "$1"; }
 holds "and the same text" cmp -s <(without_memory stdout) <(without_memory table)
 
 # Checkpoints are not needed any more, and the small files suffice elsewhere.

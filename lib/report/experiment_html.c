@@ -1,0 +1,179 @@
+/* experiment_html.c - the page of an experiment: verdicts, then figures and tables per evaluation
+ *
+ * Every section knows all models, so that one row of boxes switches them in every figure; a table
+ * has no row for a model that was not tested there. */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+/* ---- claims */
+
+static void append_summary(struct text *out, const struct report_experiment *x)
+{
+    int counts[3] = { 0 };
+
+    for (int i = 0; i < x->claims; i++)
+        counts[x->claim[i].claim.verdict]++;
+    if (x->claims == 0)
+        return;
+    text_append(out, "<p>Of %d %s", x->claims, x->claims == 1 ? "claim" : "claims");
+    for (int i = 0; i < 3; i++) {
+        static const enum alibi_verdict order[] = { ALIBI_CLAIM_HOLDS, ALIBI_CLAIM_FAILS,
+                                                    ALIBI_CLAIM_NOT_SHOWN };
+
+        text_append(out, "%s <b class=\"verdict v%d\">%s</b> %d", i > 0 ? "," : ":", (int)order[i],
+                    verdict_name(order[i]), counts[order[i]]);
+    }
+    text_append(out, ".</p>\n");
+}
+
+/* A name with its value, and the paper's. */
+static void append_number(struct text *out, const struct report_number *n)
+{
+    text_append(out, "<td>%s</td><td>%s<small>%s</small></td><td>%s</td>",
+                escape(n->name[0] ? n->name : "bound").text, show_ppl(n->value).text,
+                show_ppl_error(n->value, n->name[0] ? n->error : NAN).text,
+                show_ppl(n->paper).text);
+}
+
+static void append_asked(struct text *out, const struct report_comparison *c)
+{
+    double percent = 100 * expm1(fabs(c->margin));
+
+    text_append(out, "<td>%s", c->above ? "higher" : "lower");
+    if (c->margin != 0)
+        text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
+                    show_real(percent, percent < 9.5 ? 1 : 0).text);
+    text_append(out, "</td>");
+}
+
+static void append_outcome(struct text *out, const struct report_comparison *c)
+{
+    text_append(out, "<td>");
+    if (isnan(c->d))
+        text_append(out, NO_VALUE);
+    else
+        append_ratio(out, c->d, c->error);
+    text_append(out, "</td><td><b class=\"verdict v%d\">%s</b>%s</td></tr>\n", (int)c->verdict,
+                verdict_name(c->verdict),
+                c->ignorant    ? "<small>learned nothing</small>"
+                : c->few_seeds ? c->seeds == 1 ? "<small>in this seed</small>"
+                                               : "<small>in these seeds</small>"
+                               : "");
+}
+
+static void append_claim(struct text *out, const struct report_claim *c, int number)
+{
+    text_append(out, "<section class=\"claim\">\n<h3><b class=\"verdict v%d\">%s</b> %d. ",
+                (int)c->claim.verdict, verdict_name(c->claim.verdict), number);
+    append_escaped(out, c->claim.claim);
+    text_append(out, "</h3>\n<p class=\"note\">");
+    if (c->claim.few_seeds)
+        text_append(out, "Every seed shows it, but so few seeds do not prove it for others. ");
+    if (c->claim.paper[0] || c->claim.where[0]) {
+        text_append(out, "The paper%s", c->claim.where[0] ? ", " : "");
+        append_escaped(out, c->claim.where);
+        text_append(out, c->claim.paper[0] ? ": " : ".");
+        append_escaped(out, c->claim.paper);
+    }
+    text_append(out, "</p>\n<div class=\"scroll\" role=\"region\" aria-label=\"Comparisons\" "
+                     "tabindex=\"0\">\n<table class=\"data\">\n"
+                     "<thead><tr><th scope=\"col\">is</th><th scope=\"col\">ours</th>"
+                     "<th scope=\"col\">paper</th><th scope=\"col\">asked for</th>"
+                     "<th scope=\"col\">than</th><th scope=\"col\">ours</th>"
+                     "<th scope=\"col\">paper</th><th scope=\"col\">measured</th>"
+                     "<th scope=\"col\">verdict</th></tr></thead>\n<tbody>\n");
+    for (int i = 0; i < c->count; i++) {
+        text_append(out, "<tr>");
+        append_number(out, &c->comparison[i].left);
+        append_asked(out, &c->comparison[i]);
+        append_number(out, &c->comparison[i].right);
+        append_outcome(out, &c->comparison[i]);
+    }
+    text_append(out, "</tbody>\n</table>\n</div>\n</section>\n");
+}
+
+/* ---- evaluations */
+
+static alibi_status append_section(struct text *out, const struct report_section *s, int index)
+{
+    struct view v;
+    char id[48], caption[256];
+
+    view_init(&v, s->result);
+    v.sparse = true;
+    if (v.lengths == 0)
+        return ALIBI_OK;
+    snprintf(id, sizeof id, "fig-%d", index);
+    snprintf(caption, sizeof caption, "Lower is better. Bands are one standard error%s.",
+             v.seeds > 1 ? " of the text and of the seeds" : " of the text");
+    text_append(out, "<h2>");
+    append_escaped(out, s->name);
+    text_append(out, ": ");
+    append_escaped(out, s->heading);
+    text_append(out, "</h2>\n<p class=\"note\">");
+    append_escaped(out, s->about);
+    text_append(out, "</p>\n");
+    if (v.lengths > 1)
+        TRY_RETURN(html_figure_by_length(out, &v, id, caption));
+    html_perplexity_table(out, &v);
+    if (index > 0 || v.lengths < 2)
+        return ALIBI_OK;
+    text_append(out,
+                "<h3>Where in the window the loss arises</h3>\n"
+                "<p class=\"note\">Targets early in a window see little context, so their loss is "
+                "high with every method: the early token curse.</p>\n<div class=\"pair\">\n");
+    if (v.train_length > 0 && view_has_length(&v, v.train_length))
+        TRY_RETURN(
+            html_figure_by_position(out, &v, v.train_length, "fig-home", "The training length."));
+    TRY_RETURN(
+        html_figure_by_position(out, &v, v.length[v.lengths - 1], "fig-far", "The longest test."));
+    text_append(out, "</div>\n");
+    return ALIBI_OK;
+}
+
+/* ---- the page */
+
+alibi_status report_experiment_html(struct text *out, const struct report_experiment *x)
+{
+    struct view v;
+    char title[sizeof(struct escaped) + 32];
+
+    view_init(&v, x->section[0].result);
+    v.sparse = true;
+    snprintf(title, sizeof title, "alibi reproduce %s", escape(x->name).text);
+    html_head(out, &v, title, x->training.refresh);
+    text_append(out, "<header>\n<p class=\"kicker\">alibi reproduce %s", escape(x->name).text);
+    if (x->tier[0]) {
+        text_append(out, ", tier %s", escape(x->tier).text);
+        text_append(out, x->tier_about[0] ? ": " : "");
+        append_escaped(out, x->tier_about);
+    }
+    text_append(out, "</p>\n<h1>");
+    append_escaped(out, x->title);
+    text_append(out, "</h1>\n");
+    append_summary(out, x);
+    text_append(out, "<p>");
+    append_escaped(out, x->about);
+    text_append(out, "</p>\n");
+    if (x->training.done < x->training.models)
+        text_append(out,
+                    "<p class=\"state\" role=\"status\">Unfinished: %d of %d models are trained "
+                    "and tested.%s</p>\n",
+                    x->training.done, x->training.models,
+                    x->training.refresh > 0 ? " This page loads itself again as the run continues."
+                                            : "");
+    text_append(out, "</header>\n<main>\n");
+    if (x->claims > 0)
+        text_append(out, "<h2>Claims</h2>\n");
+    for (int i = 0; i < x->claims; i++)
+        append_claim(out, &x->claim[i], i + 1);
+    html_boxes(out, &v);
+    for (int i = 0; i < x->sections; i++)
+        TRY_RETURN(append_section(out, &x->section[i], i));
+    TRY_RETURN(html_training(out, &v, &x->training));
+    text_append(out, "<h2>What it costs</h2>\n");
+    html_cost_table(out, &v);
+    return html_foot(out, &v, "The same numbers are in results.json and results.csv.");
+}
