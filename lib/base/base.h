@@ -261,7 +261,7 @@ alibi_status options_format(const struct alibi_option_group *groups, int count, 
  * is out of range. */
 alibi_status options_check(const struct alibi_option_group *groups, int count);
 
-/* One value as JSON, or, for people, the same without quotes. */
+/* One value as JSON, or, for people, without quotes and as it is typed. */
 alibi_status option_format(struct text *out, const struct alibi_option *o, const void *values);
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o,
                                  const void *values);

@@ -651,11 +651,19 @@ alibi_status option_format(struct text *json, const struct alibi_option *o, cons
     return text_status(json);
 }
 
-/* As JSON, without the quotes of a text, a name or a choice. */
+/* As JSON, without the quotes of a text, a name or a choice; a list of numbers as it is typed. */
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o, const void *values)
 {
     size_t start = out->length;
+    union value v;
 
+    if (o->type == ALIBI_OPTION_INTS) {
+        load(&v, o, values);
+        for (int i = 0; i < v.integers.count; i++)
+            text_append(out, "%s%lld", i > 0 ? "," : "", (long long)v.integers.at[i]);
+        text_append(out, "%s", v.integers.count > 0 ? "" : "\"\"");
+        return text_status(out);
+    }
     TRY_RETURN(option_format(out, o, values));
     if (out->data[start] == '"') {
         out->length -= 2;

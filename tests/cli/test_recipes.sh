@@ -18,6 +18,15 @@ echo '{ "width": 64 }' > byte-10m
 run "$ALIBI" plan --recipe byte-10m --device cpu
 grep -q "10.7M" stdout && fail "a file" "is not found first" || pass "a file comes before a name"
 
+for recipe in paper-wikitext103:267744:247M paper-books:29000:231M paper-1.3b:50304:1.4G; do
+    IFS=: read -r name vocab parameters <<< "$recipe"
+    run "$ALIBI" plan --recipe "$name" --vocab "$vocab" --gpu-memory 140
+    [ "$code" = 0 ] && grep -q "^$name: $parameters parameters" stdout &&
+        pass "$name has $parameters parameters" || fail "$name" "exit code $code"
+done
+expect 2 "adaptive-cutoffs: 60000 is not within the vocabulary of 257" \
+    "$ALIBI" plan --recipe paper-wikitext103
+
 for recipe in '{ "recipe": 1, "width": 64 }' '{ "width": 64 }'; do
     echo "$recipe" > recipe.json
     check "$recipe" "$ALIBI" plan --recipe recipe.json --device cpu

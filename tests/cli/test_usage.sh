@@ -137,14 +137,13 @@ fi
 check "and resumes under either name" \
     "$ALIBI" train "${tiny[@]}" --position RoPE --out rope --resume
 
+short=(--adaptive-cutoffs "" --text-bytes 200000 --train-length 16777216) # few ids, few bytes
 for recipe in "$SOURCE"/recipes/*.json; do
     command=train
     grep -q '"methods"' "$recipe" && command=compare
     # A length beyond the text stops it after the checks and before the work.
-    expect 3 "tokens" \
-        "$ALIBI" "$command" --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
+    expect 3 "tokens" "$ALIBI" "$command" --quiet --recipe "$recipe" "${short[@]}"
     # The recipe of a model serves for a comparison too: its position is passed over.
-    expect 3 "tokens" \
-        "$ALIBI" compare --quiet --recipe "$recipe" --text-bytes 200000 --train-length 16777216
+    expect 3 "tokens" "$ALIBI" compare --quiet --recipe "$recipe" "${short[@]}"
 done
 finish

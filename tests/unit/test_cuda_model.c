@@ -33,6 +33,14 @@ static struct alibi_config small_config(const char *position)
     return c;
 }
 
+/* Clusters of 100, 33, 1 and 123 ids, with embeddings of 64, 32, 16 and 8 numbers. */
+static struct alibi_config adaptive(struct alibi_config c)
+{
+    c.adaptive_cutoffs = (struct alibi_int_list){ .count = 3, .at = { 100, 133, 134 } };
+    c.adaptive_factor = 2;
+    return c;
+}
+
 static struct model *new_model(struct alibi_config c, struct device *dev, enum dtype type)
 {
     struct model *m = NULL;
@@ -86,7 +94,7 @@ static struct pass pass_with(struct model *m, struct pass_settings settings, dou
 
 static struct pass pass_of(struct model *m, double dropout)
 {
-    return pass_with(m, (struct pass_settings){ 0 }, dropout);
+    return pass_with(m, (struct pass_settings){ .tail_dropout = dropout }, dropout);
 }
 
 static void pass_free(struct pass *p)
@@ -221,6 +229,17 @@ static void for_every_model(void (*check_model)(struct alibi_config c, const cha
         c.kv_heads = 2;
         check_model(c, "untied, no biases, groups of heads", 0.2);
     }
+    for (int tied = 0; tied < 2; tied++) {
+        c = adaptive(small_config(tied ? "alibi" : "sinusoidal"));
+        c.tied = tied;
+        check_model(c, tied ? "adaptive, tied" : "adaptive, untied", 0.0);
+        c.final_norm = false;
+        check_model(c, "adaptive, no final norm, dropout", 0.2);
+    }
+    c = small_config("alibi");
+    c.width = 256;
+    c.adaptive_cutoffs = (struct alibi_int_list){ .count = 1, .at = { 80 } };
+    check_model(c, "adaptive, width 256", 0.0);
     for (int activation = ALIBI_GELU_TANH; activation <= ALIBI_SWIGLU; activation++)
         for (int norm = ALIBI_LAYERNORM; norm <= ALIBI_RMSNORM; norm++) {
             c = small_config("alibi");
@@ -278,7 +297,8 @@ static void check_recompute(struct alibi_config c, enum dtype type)
     struct pass kept = pass_of(m, 0.2);
 
     for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
-        struct pass again = pass_with(m, (struct pass_settings){ .recompute = recompute }, 0.2);
+        struct pass again = pass_with(
+            m, (struct pass_settings){ .recompute = recompute, .tail_dropout = 0.2 }, 0.2);
         check_again(m, recompute, &again, &kept);
         pass_free(&again);
     }
@@ -297,6 +317,8 @@ static void what_is_computed_again_gives_the_same_numbers(void **state)
             c.activation = kind & 1 ? ALIBI_SWIGLU : ALIBI_GELU_TANH;
             c.norm = kind & 1 ? ALIBI_RMSNORM : ALIBI_LAYERNORM;
             check_recompute(c, kind & 2 ? DTYPE_BF16 : DTYPE_F32);
+            if (i == 0)
+                check_recompute(adaptive(c), kind & 2 ? DTYPE_BF16 : DTYPE_F32);
         }
     end();
 }
@@ -353,28 +375,73 @@ static double decoding_error(struct model *m, const int64_t *pieces, int count)
     return worst;
 }
 
-static void decoding_equals_the_full_forward_for_every_method(void **state)
+static void check_decoding(struct alibi_config c, enum dtype type, const char *kind)
 {
     static const int64_t one[] = { 1 }, mixed[] = { 1, 64, 3, 17, 100 };
+    double limit = type == DTYPE_BF16 ? 3e-2 : 1e-4;
+
+    c.max_length = MANY;
+    c.kv_heads = 2;
+    struct model *m = new_model(c, &gpu, type);
+    double single = decoding_error(m, one, 1), pieces = decoding_error(m, mixed, 5);
+    char words[100];
+    snprintf(words, sizeof words, "one by one %.1e in pieces %.1e limit %.1e", single, pieces,
+             limit);
+    say("decoding", type_name(type), &c, kind, words, single <= limit && pieces <= limit);
+    model_free(m);
+}
+
+static void decoding_equals_the_full_forward_for_every_method(void **state)
+{
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
 
     (void)state;
     start();
-    for (int i = 0; alibi_position_name(i, NULL); i++)
-        for (int kind = 0; kind < 2; kind++) {
-            enum dtype type = kind ? DTYPE_BF16 : DTYPE_F32;
-            double limit = kind ? 3e-2 : 1e-4;
-            struct alibi_config c = small_config(alibi_position_name(i, NULL));
-            c.max_length = MANY;
-            c.kv_heads = 2;
-            struct model *m = new_model(c, &gpu, type);
-            double single = decoding_error(m, one, 1), pieces = decoding_error(m, mixed, 5);
-            char words[100];
-            snprintf(words, sizeof words, "one by one %.1e in pieces %.1e limit %.1e", single,
-                     pieces, limit);
-            say("decoding", type_name(type), &c, "groups of heads", words,
-                single <= limit && pieces <= limit);
-            model_free(m);
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; alibi_position_name(i, NULL); i++)
+            check_decoding(small_config(alibi_position_name(i, NULL)), types[t], "groups of heads");
+        check_decoding(adaptive(small_config("alibi")), types[t], "adaptive");
+    }
+    end();
+}
+
+/* Three sequences step together; each gets the bits that it gets alone, whatever its clusters. */
+static void sequences_with_clusters_get_the_bits_they_get_alone(void **state)
+{
+    enum { SLOTS = 3, STEPS_EACH = 40 };
+    static int32_t tokens[SLOTS][STEPS_EACH];
+    static float together[STEPS_EACH][SLOTS * VOCAB], alone[VOCAB];
+    static const enum dtype types[] = { DTYPE_F32, DTYPE_BF16 };
+
+    (void)state;
+    start();
+    for (int t = 0; t < 2; t++) {
+        struct model *m = new_model(adaptive(small_config("alibi")), &gpu, types[t]);
+        struct workspace *w = NULL;
+        struct cache *cache = NULL;
+
+        assert_ok(workspace_new(&w, m, &(struct pass_settings){ 0 }));
+        assert_ok(cache_new(&cache, m, SLOTS, (struct cache_window){ 0 }));
+        for (int s = 0; s < SLOTS; s++)
+            draw_tokens(tokens[s], STEPS_EACH, (uint64_t)(20 + s));
+        for (int n = 0; n < STEPS_EACH; n++) {
+            int32_t slots[SLOTS] = { 0, 1, 2 };
+            int32_t next[SLOTS] = { tokens[0][n], tokens[1][n], tokens[2][n] };
+            assert_ok(model_step(w, cache, slots, next, SLOTS));
+            assert_ok(model_read_logits(w, 0, SLOTS, together[n]));
         }
+        for (int s = 0; s < SLOTS; s++) {
+            cache_clear(cache, s);
+            for (int n = 0; n < STEPS_EACH; n++) {
+                assert_ok(model_step(w, cache, &(int32_t){ s }, &tokens[s][n], 1));
+                assert_ok(model_read_logits(w, 0, 1, alone));
+                assert_memory_equal(together[n] + s * VOCAB, alone, sizeof alone);
+            }
+        }
+        cache_free(cache);
+        workspace_free(w);
+        model_free(m);
+    }
     end();
 }
 
@@ -531,6 +598,7 @@ int main(void)
         cmocka_unit_test(what_is_computed_again_gives_the_same_numbers),
         cmocka_unit_test(skipping_leaves_losses_and_gradients_as_they_are),
         cmocka_unit_test(decoding_equals_the_full_forward_for_every_method),
+        cmocka_unit_test(sequences_with_clusters_get_the_bits_they_get_alone),
         cmocka_unit_test(training_twice_from_the_same_seed_gives_the_same_bits),
         cmocka_unit_test(training_follows_the_loss_of_the_cpu),
     };
