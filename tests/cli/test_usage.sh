@@ -65,11 +65,11 @@ for command in train compare; do
     expect 2 "'--train-length'.*64 bits" "$ALIBI" "$command" --train-length 99999999999999999999
 done
 expect 2 "'--lengths'.*0 is out of range" "$ALIBI" compare --lengths 64,0
-expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths 64,
-expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths "64, "
+expect 2 "'--lengths': the list has an empty entry" "$ALIBI" compare --lengths 64,
+expect 2 "'--lengths': the list has an empty entry" "$ALIBI" compare --lengths "64, "
 expect 2 "'--lengths'.*'6 4' is not a whole number" "$ALIBI" compare --lengths "6 4, 128"
 expect 2 "'rotery'.*'rotary'" "$ALIBI" compare "${tiny[@]}" --methods "alibi, rotery"
-expect 2 "'--lengths'.*'' is not a whole number" "$ALIBI" compare --lengths 64, --batch 1
+expect 2 "'--lengths': the list has an empty entry" "$ALIBI" compare --lengths 64, --batch 1
 expect 2 "'--steps'.*'4kb' is not a whole number" "$ALIBI" train --steps 4kb
 expect 2 "'--clip'.*'50%' is a percentage" "$ALIBI" train --clip 50%
 expect 2 "'--text-bytes'.*-1 is out of range" "$ALIBI" compare --text-bytes -1
