@@ -29,12 +29,13 @@ static const struct alibi_option options[] = {
       "tokens of context at most; default: the length the model was trained at" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
       "several lengths, a row each" },
-    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0, "nonoverlapping|sliding|stream",
-      "nonoverlapping", "NAME",
-      "adjacent windows; windows that advance by the stride and score only the new tokens; or "
-      "one pass in which every token has all earlier tokens as context" },
+    { "protocol", ALIBI_OPTION_CHOICE, AT(protocol), 0, 0,
+      "nonoverlapping|sliding|stream|stride|llama.cpp|rolling", "nonoverlapping", "NAME",
+      "adjacent windows; windows that advance by the stride and score only the new tokens; "
+      "one pass in which every token has all earlier tokens as context; or as other programs do: "
+      "Hugging Face's guide, llama.cpp, lm-evaluation-harness" },
     { "stride", ALIBI_OPTION_INT, AT(stride), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
-      "sliding: tokens scored per window; default: half the length" },
+      "sliding, stride: by which windows advance; default: half the length" },
     { "window", ALIBI_OPTION_INT, AT(window), 0, CLI_LENGTH_MAX, NULL, "0", "N",
       "cut attention: in every layer a token sees only the last N tokens up to itself; 0: all" },
     { "tokens", ALIBI_OPTION_INT, AT(tokens), 0, CLI_UNBOUNDED, NULL, "0", "N",
@@ -57,8 +58,12 @@ static const struct alibi_option options[] = {
 
 enum { BUILTIN_GROUP = 2 }; /* of the groups of cmd_eval() */
 
-static const char *const protocol_names[] = { "nonoverlapping", "sliding", "stream" };
 static const char *const split_names[] = { "train", "valid", "test", "all" };
+
+static bool has_stride(int protocol)
+{
+    return protocol == ALIBI_SLIDING || protocol == ALIBI_STRIDE;
+}
 
 /* ---- the request */
 
@@ -86,8 +91,8 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
 
 static alibi_status check_stride(const struct job *job, const struct alibi_int_list *lengths)
 {
-    if (job->stride && job->protocol != ALIBI_SLIDING)
-        return cli_fail(ALIBI_USAGE, "--stride has no effect without --protocol sliding");
+    if (job->stride && !has_stride(job->protocol))
+        return cli_fail(ALIBI_USAGE, "--stride has no effect without --protocol sliding or stride");
     for (int i = 0; i < lengths->count; i++) {
         if (job->stride > lengths->at[i])
             return cli_fail(ALIBI_USAGE, "stride %lld is more than length %lld",
@@ -101,9 +106,10 @@ static alibi_status check_blocks(const struct job *job, const struct alibi_int_l
     if ((job->block || job->contiguous) && !job->tokens)
         return cli_fail(ALIBI_USAGE, "--%s has no effect without --tokens",
                         job->block ? "block" : "contiguous");
-    if (job->block && (job->contiguous || job->protocol == ALIBI_STREAM))
-        return cli_fail(ALIBI_USAGE, "--block has no effect with %s, which scores one block",
-                        job->contiguous ? "--contiguous" : "--protocol stream");
+    if (job->block && (job->contiguous || job->protocol >= ALIBI_STREAM))
+        return cli_fail(ALIBI_USAGE, "--block has no effect with %s%s, which scores one block",
+                        job->contiguous ? "--contiguous" : "--protocol ",
+                        job->contiguous ? "" : alibi_protocol_view(job->protocol)->name);
     for (int i = 0; i < lengths->count; i++) {
         if (job->block && job->block < lengths->at[i])
             return cli_fail(ALIBI_USAGE, "block %lld is less than length %lld",
@@ -170,7 +176,7 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
         .window = job->window,
     };
 
-    if (job->protocol == ALIBI_SLIDING)
+    if (has_stride(job->protocol))
         eval.stride = job->stride ? job->stride : (length + 1) / 2;
     return eval;
 }
@@ -202,12 +208,15 @@ static void print_head(const struct alibi_eval_result *r, const struct alibi_cor
     char scored[4 * CLI_SHORT];
 
     alibi_eval_describe(r, scored, sizeof scored);
-    printf("%s, split %s of '%s': %s\n", protocol_names[r->protocol], split_names[split],
+    printf("%s, split %s of '%s': %s\n", alibi_protocol_view(r->protocol)->name, split_names[split],
            text->name, scored);
+    if (r->protocol > ALIBI_STREAM) /* other programs' rules, which are not what one would guess */
+        printf("first tokens: %s; nll per: %s\n", alibi_protocol_view(r->protocol)->first_tokens,
+               alibi_protocol_view(r->protocol)->normaliser);
     if (r->window > 0)
         printf("attention is cut to the last %lld tokens\n", (long long)r->window);
     printf("%8s", "length");
-    if (r->protocol == ALIBI_SLIDING)
+    if (has_stride(r->protocol))
         printf(" %8s", "stride");
     printf(" %10s %12s %9s %9s %8s", "token ppl", "word ppl", "bits/byte", "nll", "error");
     if (several)
@@ -246,7 +255,7 @@ static void print_row(const struct alibi_eval_result *r, const struct alibi_eval
     char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT];
 
     printf("%8lld", (long long)r->length);
-    if (r->protocol == ALIBI_SLIDING)
+    if (has_stride(r->protocol))
         printf(" %8lld", (long long)r->stride);
     printf(" %10s %12s %9.4f %9.4f %8.4f", short_ppl(token_ppl, r->ppl),
            short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error);
@@ -281,15 +290,15 @@ static void print_result_json(const struct alibi_eval_result *r,
     alibi_eval_difference(r, first, &change, &change_error);
     cli_json_open(NULL, '{');
     cli_json_int("length", r->length);
-    cli_json_text("protocol", protocol_names[r->protocol]);
+    cli_json_text("protocol", alibi_protocol_view(r->protocol)->name);
     cli_json_int("stride", r->stride);
     cli_json_int("window", r->window);
     cli_json_int("block", r->block);
     cli_json_int("blocks", r->blocks);
     cli_json_int("start", r->start);
     cli_json_int("available", r->available);
-    cli_json_text("first_token", "not scored");
-    cli_json_text("normaliser", "scored tokens");
+    cli_json_text("first_token", alibi_protocol_view(r->protocol)->first_tokens);
+    cli_json_text("normaliser", alibi_protocol_view(r->protocol)->normaliser);
     cli_json_real("nll", r->nll);
     cli_json_real("standard_error", r->standard_error);
     cli_json_real("change", change);

@@ -8,20 +8,23 @@ enum { TEXT_COLUMN = 26 }; /* where the explanations begin */
 void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
 {
     int width = cli_columns() - 1;
-    bool first = true;
+    bool first = true, space = false;
 
     while (*text) {
-        int word = (int)strcspn(text, " ");
+        int word = (int)strcspn(text, " "), bar = (int)strcspn(text, "|") + 1;
 
-        if (!first && column + 1 + word > width) {
+        if (word > width - indent && bar < word)
+            word = bar; /* a list of choices that is longer than a line */
+        if (!first && column + space + word > width) {
             fprintf(out, "\n%*s", indent, "");
             column = indent;
-            first = true;
+            space = false;
         }
-        fprintf(out, "%s%.*s", first ? "" : " ", word, text);
-        column += word + !first;
+        fprintf(out, "%s%.*s", space ? " " : "", word, text);
+        column += word + space;
         first = false;
         text += word;
+        space = *text == ' ';
         text += strspn(text, " ");
     }
     fputc('\n', out);

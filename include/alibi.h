@@ -615,13 +615,32 @@ ALIBI_API void alibi_text_free(char *text);
 /* ---- evaluation */
 
 /* Stream: one pass in which every token has all of the text before it as context. For methods that
- * see distances only. */
-enum alibi_protocol { ALIBI_NONOVERLAPPING, ALIBI_SLIDING, ALIBI_STREAM };
+ * see distances only. The last three are those of other programs, so that numbers can be compared
+ * with theirs: Hugging Face's guide to perplexity, llama.cpp's perplexity tool, and the rolling
+ * log-likelihood of lm-evaluation-harness. They read the split, or its first `tokens` tokens, as a
+ * whole. docs/evaluation.md has their rules. */
+enum alibi_protocol {
+    ALIBI_NONOVERLAPPING,
+    ALIBI_SLIDING,
+    ALIBI_STREAM,
+    ALIBI_STRIDE,
+    ALIBI_LLAMA_CPP,
+    ALIBI_ROLLING
+};
+
+struct alibi_protocol_info {
+    const char *name;         /* "nonoverlapping" */
+    const char *first_tokens; /* how tokens without context are treated */
+    const char *normaliser;   /* what the sum of losses is divided by */
+};
+
+/* NULL: there is no such protocol. */
+ALIBI_API const struct alibi_protocol_info *alibi_protocol_view(int protocol);
 
 struct alibi_eval {
     int64_t length; /* L_valid: tokens of context at most; not for streams */
     int protocol;   /* enum alibi_protocol */
-    int64_t stride; /* sliding: tokens scored per window, 1..length */
+    int64_t stride; /* sliding, stride: by which windows advance, 1..length */
     /* tokens 0: the whole split is scored. Otherwise tokens / block blocks of `block` consecutive
      * tokens, spread evenly over the whole split: the first is at its start, the last at its end,
      * and a single one in its middle. Which tokens these are depends on the split, tokens and block

@@ -46,24 +46,42 @@ struct windows {
     int64_t length, stride, count;
     int64_t full[2], tail[2]; /* of block 0, and of every other block: its windows of L inputs, and
                                  the inputs of its shorter last one; 0: it has none */
+    int64_t scored;           /* targets of all windows */
+    struct window *list;      /* of another program's protocol, mem_free; NULL: the rule above */
+    int64_t capacity;
+    int64_t extra_words; /* that the protocol counts, and the text does not have */
 };
 
 struct window {
     int64_t start; /* of the inputs within the span */
     int64_t inputs;
     int64_t first; /* index of the first target that is scored */
-    int64_t index; /* of that target, counted over the blocks */
+    int64_t index; /* of that target, counted over the blocks; in a list its place in the span */
+    bool begins;   /* the first input is the end token, whatever t[start]; start may be -1 */
+    int64_t uncounted; /* the mean loss of the window counts for so many targets less */
 };
 
 struct windows windows_of(struct blocks blocks, int64_t length, int64_t stride);
 struct window windows_at(const struct windows *w, int64_t k);
+
+/* ---- protocols (protocols.c) */
+
+/* Those of other programs read a text, the split or its first tokens, by rules of their own. */
+bool protocol_is_foreign(int protocol);
+bool protocol_has_stride(int protocol);
+int64_t protocol_least_length(int protocol);
+alibi_status protocol_check_text(struct span span, const struct alibi_eval *eval); /* foreign */
+
+/* The windows of a foreign protocol; after a failure too, mem_free(w->list). */
+alibi_status protocol_windows(struct windows *w, struct span span, const struct alibi_eval *eval);
 
 /* ---- score (score.c) */
 
 struct score {
     struct blocks blocks;
     int64_t tokens;
-    double nll; /* sum */
+    double nll;                  /* sum */
+    double counted, counted_nll; /* the same, as struct window counts */
     struct alibi_eval_part part[ALIBI_EVAL_PARTS];
     int64_t bin_tokens[ALIBI_POSITION_BINS];
     double bin_nll[ALIBI_POSITION_BINS];

@@ -5,6 +5,7 @@
  * that is longer. A stream is windows side by side that remember: each is read after the keys and
  * values of all windows before it. docs/evaluation.md explains the numbers. */
 #include <math.h>
+#include <string.h>
 
 #include "eval/eval.h"
 
@@ -71,6 +72,7 @@ static void evaluation_fini(struct evaluation *e)
     mem_free(e->tokens);
     mem_free(e->targets);
     mem_free(e->nll);
+    mem_free(e->windows.list);
 }
 
 /* Tokens are scored at the end of a pass, which takes minutes for a very long window; `passed` of
@@ -78,7 +80,7 @@ static void evaluation_fini(struct evaluation *e)
 static void report(struct evaluation *e, int64_t passed)
 {
     double now = clock_seconds(), seconds = now - e->started;
-    int64_t all = e->windows.blocks.count * e->windows.blocks.size, done = e->score.tokens + passed;
+    int64_t all = e->windows.scored, done = e->score.tokens + passed;
 
     if (now - e->reported < report_seconds && done < all)
         return;
@@ -112,10 +114,14 @@ static alibi_status run_batch(struct evaluation *e, int64_t k, int64_t rows)
     e->passing = 0;
     for (int64_t row = 0; row < rows; row++) {
         struct window w = windows_at(&e->windows, k + row);
-        int32_t *targets = e->targets + row * inputs;
+        int32_t *tokens = e->tokens + row * inputs, *targets = e->targets + row * inputs;
 
-        span_read(e->span, w.start, inputs, e->tokens + row * inputs);
         span_read(e->span, w.start + 1, inputs, targets);
+        if (w.begins)
+            tokens[0] = alibi_tokenizer_end(corpus_tokenizer(e->span.corpus));
+        else
+            span_read(e->span, w.start, 1, tokens);
+        memcpy(tokens + 1, targets, (size_t)(inputs - 1) * sizeof *tokens);
         for (int64_t i = 0; i < w.first; i++)
             targets[i] = -1;
         e->passing += inputs - w.first;
@@ -150,7 +156,7 @@ static alibi_status run_all(struct evaluation *e)
 
         if (call_stopped(e->call))
             return fail(ALIBI_INTERRUPTED, "%s: stopped after %lld of %lld tokens", e->task,
-                        (long long)e->score.tokens, (long long)(w->blocks.count * w->blocks.size));
+                        (long long)e->score.tokens, (long long)w->scored);
         rows = 1;
         while (rows < most && windows_at(w, k + rows).inputs == windows_at(w, k).inputs)
             rows++;
@@ -199,18 +205,19 @@ static alibi_status check_options(const struct alibi_eval *e, double skip)
                     (long long)e->tokens);
     if (e->protocol == ALIBI_STREAM)
         return ALIBI_OK;
-    if (e->length < 1)
-        return fail(ALIBI_USAGE, "length %lld: it must be 1 or more", (long long)e->length);
-    if (e->protocol != ALIBI_NONOVERLAPPING && e->protocol != ALIBI_SLIDING)
+    if (!alibi_protocol_view(e->protocol))
         return fail(ALIBI_USAGE, "protocol %d: there is no such protocol", e->protocol);
-    if (e->protocol == ALIBI_SLIDING && (e->stride < 1 || e->stride > e->length))
+    if (e->length < protocol_least_length(e->protocol))
+        return fail(ALIBI_USAGE, "length %lld: it must be %lld or more", (long long)e->length,
+                    (long long)protocol_least_length(e->protocol));
+    if (protocol_has_stride(e->protocol) && (e->stride < 1 || e->stride > e->length))
         return fail(ALIBI_USAGE, "stride %lld: it must be from 1 to the length, %lld",
                     (long long)e->stride, (long long)e->length);
     /* The result would carry a length that it was not measured at. */
     if (e->tokens != 0 && e->tokens < e->length)
         return fail(ALIBI_USAGE, "scoring %lld tokens does not fill one window of length %lld",
                     (long long)e->tokens, (long long)e->length);
-    if (e->block != 0 && e->block < e->length)
+    if (e->block != 0 && e->block < e->length && !protocol_is_foreign(e->protocol))
         return fail(ALIBI_USAGE, "a block of %lld tokens does not fill one window of length %lld",
                     (long long)e->block, (long long)e->length);
     return ALIBI_OK;
@@ -223,6 +230,8 @@ static alibi_status check_text(struct span span, const struct alibi_eval *e)
     if (span.count < 2)
         return fail(ALIBI_BAD_INPUT, "'%s' has %lld tokens; scoring one takes at least 2", name,
                     (long long)span.count);
+    if (protocol_is_foreign(e->protocol))
+        return protocol_check_text(span, e);
     if (e->protocol != ALIBI_STREAM && span.count - 1 < e->length)
         return fail(ALIBI_BAD_INPUT,
                     "'%s' has %lld tokens; evaluating at length %lld takes %llu; "
@@ -262,14 +271,16 @@ static void fill_result(const struct evaluation *e, const struct alibi_eval *eva
     struct attention_statistics s = workspace_statistics(e->workspace);
     int64_t words = 0, bytes = 0, length = e->cache ? w->blocks.size : w->length;
 
-    for (int64_t k = 0; k < w->blocks.count; k++) {
-        int64_t block_words, block_bytes;
+    for (int64_t k = 0; k < (w->list ? w->count : w->blocks.count); k++) {
+        int64_t from = w->list ? w->list[k].index : blocks_start(&w->blocks, k) + 1;
+        int64_t count = w->list ? w->list[k].inputs - w->list[k].first : w->blocks.size;
+        int64_t some_words, some_bytes;
 
-        span_measure(e->span, blocks_start(&w->blocks, k) + 1, w->blocks.size, &block_words,
-                     &block_bytes);
-        words += block_words;
-        bytes += block_bytes;
+        span_measure(e->span, from, count, &some_words, &some_bytes);
+        words += some_words;
+        bytes += some_bytes;
     }
+    words += w->extra_words;
     *result = (struct alibi_eval_result){ .length = length,
                                           .stride = e->cache ? 0 : w->stride,
                                           .window = eval->window,
@@ -298,8 +309,11 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
 
     device_reset_peak(m->device);
     TRY(check_all(m, span, eval, call_skip(call)));
-    e.score.blocks = eval_blocks(span, eval);
-    e.windows = windows_of(e.score.blocks, length, stride);
+    if (protocol_is_foreign(eval->protocol))
+        TRY(protocol_windows(&e.windows, span, eval));
+    else
+        e.windows = windows_of(eval_blocks(span, eval), length, stride);
+    e.score.blocks = e.windows.blocks;
     TRY(evaluation_init(&e, eval));
     TRY(run_all(&e));
     fill_result(&e, eval, result);

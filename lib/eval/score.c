@@ -1,6 +1,7 @@
 /* score.c - from losses of single tokens to the numbers of a result
  *
  *   nll  R = sum_k y_k / sum_k x_k      y_k the sum of the losses of part k, x_k its scored tokens
+ *                                       (except that protocol stride counts some windows less)
  *
  *   standard error of R = sqrt( K/(K-1) * sum_k (y_k - R x_k)^2 ) / sum_k x_k
  *
@@ -65,6 +66,7 @@ static int64_t bin_last(int bin)
 bool score_window(struct score *s, const float *nll, const struct window *w, int64_t position)
 {
     double sum = 0;
+    int64_t tokens;
 
     for (int64_t i = w->first; i < w->inputs; i++)
         if (!isfinite(nll[i]))
@@ -78,8 +80,11 @@ bool score_window(struct score *s, const float *nll, const struct window *w, int
         s->bin_nll[bin] += nll[i];
         s->bin_tokens[bin]++;
     }
+    tokens = w->inputs - w->first;
     s->nll += sum;
-    s->tokens += w->inputs - w->first;
+    s->tokens += tokens;
+    s->counted += (double)(tokens - w->uncounted);
+    s->counted_nll += sum * ((double)(tokens - w->uncounted) / (double)tokens);
     return true;
 }
 
@@ -103,7 +108,7 @@ static void fill_bins(const struct score *s, int64_t length, struct alibi_eval_r
 void score_result(const struct score *s, int64_t length, int64_t words, int64_t bytes,
                   struct alibi_eval_result *result)
 {
-    result->nll = s->nll / (double)s->tokens;
+    result->nll = s->counted_nll / s->counted;
     result->parts = blocks_parts(&s->blocks);
     memcpy(result->part, s->part, sizeof result->part);
     result->standard_error = parts_error(s->part, result->parts);
@@ -118,7 +123,10 @@ void score_result(const struct score *s, int64_t length, int64_t words, int64_t 
 
 void alibi_eval_describe(const struct alibi_eval_result *r, char *text, size_t bytes)
 {
-    if (r->blocks > 1)
+    if (protocol_is_foreign(r->protocol))
+        snprintf(text, bytes, "%lld of the %s%lld tokens of the split", (long long)r->tokens,
+                 r->block < r->available ? "first " : "", (long long)r->block);
+    else if (r->blocks > 1)
         snprintf(text, bytes, "%lld blocks of %lld tokens over the whole split",
                  (long long)r->blocks, (long long)r->block);
     else if (r->block == r->available)

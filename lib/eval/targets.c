@@ -8,53 +8,30 @@
 
 #include "eval/eval.h"
 
-enum { READ_IDS = 1 << 12 };
-
 struct document {
     int64_t first, count; /* tokens within the span, its end token included */
     int64_t room, blocks;
 };
 
 struct documents {
-    struct document *at; /* those with room */
+    int64_t context, block; /* the longest one; targets of a block */
+    struct document *at;    /* those with room */
     int64_t count, capacity;
     int64_t all, longest;
 };
 
-static alibi_status add_document(struct documents *d, int64_t first, int64_t count, int64_t C,
-                                 int64_t T)
+static alibi_status add_document(void *user, int64_t first, int64_t count, bool ended)
 {
-    if (count == 0)
-        return ALIBI_OK;
+    struct documents *d = user;
+
+    (void)ended; /* its end is a target like others */
     d->all++;
     d->longest = count > d->longest ? count : d->longest;
-    if (count < C + T)
+    if (count < d->context + d->block)
         return ALIBI_OK;
     TRY_RETURN(RESERVE_ARRAY(&d->at, &d->capacity, d->count + 1, "documents"));
-    d->at[d->count++] = (struct document){ first, count, .room = (count - C) / T };
+    d->at[d->count++] = (struct document){ first, count, .room = (count - d->context) / d->block };
     return ALIBI_OK;
-}
-
-/* The end token of a vocabulary of words ends a line, so its documents are not known: like the text
- * of a tokenizer without an end token, the span is one document. */
-static alibi_status find_documents(struct documents *d, struct span span, int64_t C, int64_t T)
-{
-    const alibi_tokenizer *t = corpus_tokenizer(span.corpus);
-    bool known = strcmp(alibi_tokenizer_type(t), "words") != 0;
-    int32_t ids[READ_IDS], end = known ? alibi_tokenizer_end(t) : -1;
-    int64_t first = 0;
-
-    for (int64_t from = 0; from < span.count && end >= 0; from += READ_IDS) {
-        int64_t some = span.count - from < READ_IDS ? span.count - from : READ_IDS;
-
-        span_read(span, from, some, ids);
-        for (int64_t i = 0; i < some; i++)
-            if (ids[i] == end) {
-                TRY_RETURN(add_document(d, first, from + i + 1 - first, C, T));
-                first = from + i + 1;
-            }
-    }
-    return add_document(d, first, span.count - first, C, T);
 }
 
 /* Blocks of all documents if none has more than `most`. */
@@ -94,8 +71,10 @@ static void share_out(struct documents *d, int64_t wanted)
     }
 }
 
-static void place(struct targets *t, const struct documents *d, int64_t C, int64_t T)
+static void place(struct targets *t, const struct documents *d)
 {
+    int64_t C = d->context, T = d->block;
+
     for (int64_t i = 0; i < d->count; i++) {
         const struct document *doc = &d->at[i];
         int64_t free = doc->count - C - T, gaps = doc->blocks - 1;
@@ -129,11 +108,11 @@ alibi_status targets_new(struct targets *t, struct span span, int64_t context, i
                          int64_t blocks)
 {
     alibi_status status;
-    struct documents d = { 0 };
+    struct documents d = { .context = context, .block = block };
     int64_t room, wanted;
 
     *t = (struct targets){ 0 };
-    TRY(find_documents(&d, span, context, block));
+    TRY(span_documents(span, add_document, &d));
     if (d.count == 0) {
         status =
             fail(ALIBI_BAD_INPUT,
@@ -147,7 +126,7 @@ alibi_status targets_new(struct targets *t, struct span span, int64_t context, i
     wanted = blocks < room ? blocks : room;
     TRY(NEW_ARRAY(&t->at, wanted, "target blocks"));
     share_out(&d, wanted);
-    place(t, &d, context, block);
+    place(t, &d);
     t->short_documents = d.all - d.count;
     t->swappable = true;
     for (int64_t k = 0; k < t->count; k++) {

@@ -81,6 +81,7 @@ struct windows windows_of(struct blocks blocks, int64_t length, int64_t stride)
         w.tail[other] = rest ? inputs - full * stride : 0;
         w.count += (full + rest) * (other ? blocks.count - 1 : 1);
     }
+    w.scored = blocks.count * blocks.size;
     return w;
 }
 
@@ -88,6 +89,8 @@ struct window windows_at(const struct windows *w, int64_t k)
 {
     int64_t others = w->blocks.count - 1, block, j, before, start;
 
+    if (w->list)
+        return w->list[k];
     if (k < w->full[0]) {
         block = 0;
         j = k;

@@ -80,6 +80,29 @@ static bool is_end(const alibi_corpus *c, int64_t i)
     return id_at(c, i) == alibi_tokenizer_end(c->tokenizer);
 }
 
+alibi_status span_documents(struct span s,
+                            alibi_status (*document)(void *user, int64_t first, int64_t count,
+                                                     bool ended),
+                            void *user)
+{
+    const alibi_tokenizer *t = s.corpus->tokenizer;
+    bool known = strcmp(alibi_tokenizer_type(t), "words") != 0;
+    int32_t ids[READ_IDS], end = known ? alibi_tokenizer_end(t) : -1;
+    int64_t first = 0;
+
+    for (int64_t from = 0; from < s.count && end >= 0; from += READ_IDS) {
+        int64_t some = smaller(s.count - from, READ_IDS);
+
+        span_read(s, from, some, ids);
+        for (int64_t i = 0; i < some; i++)
+            if (ids[i] == end) {
+                TRY_RETURN(document(user, first, from + i + 1 - first, true));
+                first = from + i + 1;
+            }
+    }
+    return first < s.count ? document(user, first, s.count - first, false) : ALIBI_OK;
+}
+
 /* ---- the text of a range of tokens */
 
 struct counts {

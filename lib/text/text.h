@@ -287,6 +287,14 @@ alibi_status corpus_seen_by(enum alibi_seen *seen, const alibi_corpus *c, enum a
 /* Tokens from..from+count-1 of the span. */
 void span_read(struct span s, int64_t from, int64_t count, int32_t *ids);
 
+/* Hands over every document that is at least partly in the span: its first token and how many, its
+ * end token, if it `ended`, included. The end token of a vocabulary of words ends a line, and some
+ * tokenizers have none: their documents are not known, and the span is one that has not ended. */
+alibi_status span_documents(struct span s,
+                            alibi_status (*document)(void *user, int64_t first, int64_t count,
+                                                     bool ended),
+                            void *user);
+
 /* Words and bytes of the text of tokens from..from+count-1. A word belongs to the token with its
  * first byte. */
 void span_measure(struct span s, int64_t from, int64_t count, int64_t *words, int64_t *bytes);

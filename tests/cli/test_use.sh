@@ -140,6 +140,19 @@ expect 2 "--length and --lengths" "$ALIBI" eval run --length 16 --lengths 16 "${
 expect 2 "stride 32 is more than length 16" \
     "$ALIBI" eval run --length 16 --protocol sliding --stride 32 "${text[@]}"
 expect 2 "no effect without --protocol sliding" "$ALIBI" eval run --stride 8 "${text[@]}"
+for protocol in stride llama.cpp rolling; do
+    eval_json --length 16 --tokens 1600 --protocol $protocol
+    is_json stdout && grep -q "\"protocol\": \"$protocol\"" stdout &&
+        grep -q '"first_token": ' stdout && grep -q '"normaliser": "scored tokens' stdout &&
+        [ "$(member stdout tokens)" -gt 600 ] &&
+        pass "protocol $protocol" || fail "$protocol" "$(member stdout tokens) tokens"
+done
+check "a table of another program's protocol" \
+    "$ALIBI" eval run --quiet "${text[@]}" --protocol llama.cpp --tokens 1600
+grep -q '^first tokens: a chunk begins' stdout && pass "names its rules" ||
+    fail "llama.cpp" "no rule"
+expect 2 "--block has no effect with --protocol rolling" \
+    "$ALIBI" eval run --protocol rolling --tokens 160 --block 64 "${text[@]}"
 expect 2 "'slidin'.*did you mean 'sliding'" "$ALIBI" eval run --protocol slidin
 expect 2 "not both" "$ALIBI" eval run a.txt --data b.txt
 expect 3 "'absent'" "$ALIBI" eval absent

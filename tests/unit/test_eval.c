@@ -494,6 +494,41 @@ static void options_out_of_range_are_named(void **state)
     model_free(m);
 }
 
+static void protocols_of_other_programs_name_what_they_need(void **state)
+{
+    const char *const many[] = { "alpha beta", "gamma", " delta\n" };
+    struct model *m = new_model("alibi");
+    alibi_corpus *c = NULL;
+    struct alibi_eval e = { .length = 2, .protocol = ALIBI_LLAMA_CPP };
+    struct alibi_eval_result r;
+    char text[128];
+
+    (void)state;
+    assert_ok(corpus_from_texts(&c, many, 3)); /* 25 tokens, ends included */
+    assert_fails(try_evaluate(m, c, e), ALIBI_USAGE, "length 2: it must be 3 or more");
+    e.length = 13; /* the text and the token before it are two chunks */
+    assert_ok(try_evaluate(m, c, e));
+    e.length = 14;
+    assert_fails(try_evaluate(m, c, e), ALIBI_BAD_INPUT,
+                 "protocol llama.cpp at length 14 takes 27 tokens, there are 25");
+    e = (struct alibi_eval){ .length = 26, .protocol = ALIBI_STRIDE, .stride = 4 };
+    assert_fails(try_evaluate(m, c, e), ALIBI_BAD_INPUT,
+                 "protocol stride at length 26 takes 26 tokens, there are 25");
+    e.stride = 27;
+    assert_fails(try_evaluate(m, c, e), ALIBI_USAGE, "stride 27");
+    e = (struct alibi_eval){ .length = 8, .protocol = ALIBI_ROLLING, .tokens = 14 };
+    r = evaluate(m, c, e); /* "alpha beta" and "gam" */
+    assert_int_equal(r.tokens, 13);
+    assert_true(r.words == 3 && r.bytes == 13);
+    alibi_eval_describe(&r, text, sizeof text);
+    assert_string_equal(text, "13 of the first 14 tokens of the split");
+    e.tokens = 0; /* the harness counts empty words at both ends of the last document */
+    r = evaluate(m, c, e);
+    assert_true(r.tokens == 22 && r.bytes == 22 && r.words == 4 + 2);
+    alibi_corpus_free(c);
+    model_free(m);
+}
+
 static void a_text_shorter_than_the_length_is_named_with_both(void **state)
 {
     struct model *m = new_model("alibi");
@@ -680,6 +715,7 @@ int main(void)
         cmocka_unit_test(perplexities_that_overflow_are_infinite),
         cmocka_unit_test(the_baseline_knows_how_frequent_tokens_are),
         cmocka_unit_test(options_out_of_range_are_named),
+        cmocka_unit_test(protocols_of_other_programs_name_what_they_need),
         cmocka_unit_test(a_text_shorter_than_the_length_is_named_with_both),
         cmocka_unit_test(another_vocabulary_is_refused),
         cmocka_unit_test(learned_positions_end_where_their_table_ends),
