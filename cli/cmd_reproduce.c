@@ -9,7 +9,7 @@
 struct job {
     char *out, *tier, *valid;
     struct alibi_name_list only;
-    bool json;
+    bool json, plan, time;
     struct alibi_experiment_run how;
     struct alibi_compute compute;
 };
@@ -27,6 +27,10 @@ static const struct alibi_option options[] = {
       "train and test only these models, or groups of models" },
     { "discard-checkpoints", ALIBI_OPTION_FLAG, AT(how.discard_checkpoints), 0, 0, NULL, NULL, NULL,
       "delete the checkpoints of each model once all its tests are done" },
+    { "plan", ALIBI_OPTION_FLAG, AT(plan), 0, 0, NULL, NULL, NULL,
+      "print what the rest will take, and do nothing" },
+    { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
+      "with --plan: measure a few steps of each model, and print the time too" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
@@ -65,7 +69,56 @@ static alibi_status list_experiments(void)
         free(entries[i]);
     }
     free(entries);
-    printf("\n'alibi reproduce NAME' runs one.\n");
+    printf("\n'alibi reproduce NAME' runs one, '--plan' says what that takes.\n");
+    return ALIBI_OK;
+}
+
+/* ---- the plan */
+
+static void print_row(const char *name, int trainings, const char *parameters, const char *tokens,
+                      const char *memory, const char *time)
+{
+    char left[16] = "";
+
+    if (trainings >= 0)
+        snprintf(left, sizeof left, "%d", trainings);
+    printf("%-24s %9s %8s %8s %10s %9s\n", name, trainings >= 0 ? left : "trainings", parameters,
+           tokens, memory, time);
+}
+
+static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const char *dir,
+                               bool timed)
+{
+    struct alibi_experiment_plan plan;
+    char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT] = "";
+    char disk[CLI_SHORT], discarded[CLI_SHORT];
+    alibi_status status = alibi_experiment_make_plan(e, device, dir, timed, &plan, cli_call());
+    bool fits = true;
+
+    if (status != ALIBI_OK)
+        return status;
+    cli_terminal_clear();
+    print_row("model", -1, "params", "tokens", "memory", timed ? "time" : "");
+    for (int m = 0; m < plan.models; m++) {
+        const struct alibi_experiment_plan_model *p = &plan.model[m];
+
+        fits &= p->fits || p->trainings == 0;
+        if (timed)
+            cli_short_time(time, p->seconds);
+        print_row(p->name, p->trainings, cli_short_count(parameters, (double)p->parameters),
+                  cli_short_count(tokens, p->train_tokens), cli_short_bytes(memory, p->memory),
+                  time);
+    }
+    if (timed)
+        cli_short_time(time, plan.seconds);
+    print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "", time);
+    printf("\ntokens: of one training, and of all; the tests read %s more\n",
+           cli_short_count(tokens, plan.test_tokens));
+    printf("disk for checkpoints: %s, or %s with --discard-checkpoints\n",
+           cli_short_bytes(disk, plan.disk), cli_short_bytes(discarded, plan.disk_discarded));
+    if (!fits)
+        return cli_fail(ALIBI_MEMORY, "a model does not fit in the %s of the device",
+                        cli_short_bytes(memory, plan.model[0].available));
     return ALIBI_OK;
 }
 
@@ -188,11 +241,13 @@ static alibi_status run(const struct cli_line *line, void *user)
         only[i] = job->only.at[i];
     if (status == ALIBI_OK && job->only.count > 0)
         status = alibi_experiment_select(e, only, job->only.count);
-    if (status == ALIBI_OK) {
+    if (status == ALIBI_OK && job->plan) {
+        status = print_plan(e, device, dir, job->time);
+    } else if (status == ALIBI_OK) {
         announce(e);
         status = alibi_experiment_run(e, device, &job->how, dir, cli_call());
     }
-    if (status == ALIBI_OK)
+    if (status == ALIBI_OK && !job->plan)
         status = print_result(e, job, dir);
     alibi_experiment_free(e);
     alibi_device_free(device);

@@ -1042,6 +1042,32 @@ ALIBI_API alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *d
                                             const struct alibi_experiment_run *how, const char *dir,
                                             const struct alibi_call *call);
 
+/* What is left to do for each model, and in all. Nothing is trained, and no text is opened: sizes
+ * that depend on an unknown text are those that were asked for. */
+struct alibi_experiment_plan_model {
+    char name[ALIBI_NAME_MAX];
+    int trainings; /* that are left: seeds */
+    int64_t parameters, steps;
+    double train_tokens, test_tokens; /* of one of them */
+    size_t memory, available;         /* of the device, as in struct alibi_plan */
+    bool fits;
+    size_t checkpoint; /* bytes of one on the disk */
+    double seconds;    /* of one training and its tests; 0: not measured */
+};
+
+struct alibi_experiment_plan {
+    int models, trainings;
+    struct alibi_experiment_plan_model model[ALIBI_LIST_MAX];
+    double train_tokens, test_tokens, seconds; /* of all trainings */
+    size_t disk, disk_discarded; /* the most for checkpoints; and if they are discarded */
+};
+
+/* time: a few steps of each model are measured on the device. */
+ALIBI_API alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *device,
+                                                  const char *dir, bool time,
+                                                  struct alibi_experiment_plan *plan,
+                                                  const struct alibi_call *call);
+
 /* The tier that a folder was run in, "" for none; *held: it holds an experiment. */
 ALIBI_API alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX],
                                                     bool *held);

@@ -6,6 +6,7 @@
  *   texts.c     text files into a tokenizer, shards and a corpus
  *   run.c       trains and evaluates what is missing
  *   claims.c    the verdict on each claim
+ *   plan.c      what the work will take
  *   results.c   results.json, results.csv, report.html, the terminal
  *
  *   dir/experiment.json              the experiment as it was run: its tier applied
@@ -172,6 +173,13 @@ struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int l
 /* Opens the corpus of a text and checks it against what the folder knows. */
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
                        const char *dir, const struct alibi_call *call);
+
+/* ---- work (run.c, plan.c) */
+
+double trained_tokens(const struct alibi_training *t);
+/* Tokens that the missing tests of a model read; those of a whole text are not counted as long as
+ * it is not open. */
+double tested_tokens(const alibi_experiment *e, int model, int seed);
 
 /* ---- claims (claims.c) */
 

@@ -25,7 +25,7 @@ struct work {
 
 /* ---- what is to be done */
 
-static double trained_tokens(const struct alibi_training *t)
+double trained_tokens(const struct alibi_training *t)
 {
     return (double)t->batch * (double)t->train_length * (double)t->accumulate * (double)t->steps;
 }
@@ -37,8 +37,7 @@ static const alibi_corpus *corpus_of(const alibi_experiment *e, int model, int e
     return e->text[text < 0 ? e->model[model].text : text].corpus;
 }
 
-/* Tokens that the missing tests of a model read. */
-static double tested_tokens(const alibi_experiment *e, int model, int seed)
+double tested_tokens(const alibi_experiment *e, int model, int seed)
 {
     double sum = 0;
 
@@ -47,10 +46,11 @@ static double tested_tokens(const alibi_experiment *e, int model, int seed)
 
         for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++) {
             struct alibi_eval eval = evaluation_at(e, v, i);
-            double all = (double)corpus_span(corpus_of(e, model, v), ALIBI_VALID).count;
+            const alibi_corpus *corpus = corpus_of(e, model, v);
+            double all = corpus ? (double)corpus_span(corpus, ALIBI_VALID).count : INFINITY;
             double tokens = eval.tokens > 0 ? fmin((double)eval.tokens, all) : all;
 
-            if (!m[i].done)
+            if (!m[i].done && isfinite(tokens))
                 sum += tokens * (eval.stride > 0 ? (double)eval.length / (double)eval.stride : 1);
         }
     }

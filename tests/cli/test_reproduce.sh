@@ -66,6 +66,11 @@ cat > tiny.json << 'END'
 END
 run=("$ALIBI" reproduce tiny.json "${text[@]}" --tier full --quiet)
 
+check "its plan" "${run[@]}" --out whole --plan --time
+has "models, trainings, tokens and time" '^alibi-16 +2 +[0-9.k]+ +6.4k +.* [0-9]+:[0-9]+$' stdout
+has "the sum" '^all +4 +25.6k ' stdout
+has "the disk" '^disk for checkpoints: .*, or ' stdout
+holds "a plan makes nothing" test ! -e whole
 check "an experiment" "${run[@]}" --out whole
 cp stdout table
 has "a verdict" '^1\. holds: ALiBi trained at 16 holds at 64\. .Figure 1' table
@@ -89,6 +94,8 @@ same_numbers() { # what, folder
 }
 check "the same command again" "${run[@]}" --out whole
 holds "prints the same at once" cmp -s stdout table
+check "the plan of what is done" "${run[@]}" --out whole --plan
+has "has no trainings" '^all +0 ' stdout
 check "as JSON" "${run[@]}" --out whole --json
 holds "prints results.json" cmp -s stdout whole/results.json
 

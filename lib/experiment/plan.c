@@ -1,0 +1,86 @@
+/* plan.c - what the rest of an experiment will take: tokens, memory, disk, time */
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "experiment/experiment.h"
+#include "train/train.h"
+
+/* The ids of a text's tokenizer: those of the folder, or as many as were asked for. */
+static int64_t vocab_of(const struct experiment_text *t)
+{
+    static const int64_t bytes = 257, bpe = 32000;
+
+    if (t->info.vocab > 0)
+        return t->info.vocab;
+    if (t->tokenizer == TEXT_BYTES)
+        return bytes;
+    return t->words.vocab > 0 ? t->words.vocab : bpe;
+}
+
+/* Seconds of one training and its tests. A token costs about half as much to test as to train: it
+ * has no backward pass, but longer inputs. */
+static alibi_status measure(struct alibi_experiment_plan_model *p, alibi_device *device,
+                            const struct alibi_config *config, const struct alibi_training *t,
+                            const struct alibi_call *call)
+{
+    struct alibi_bench_step step;
+
+    TRY_RETURN(alibi_bench_train(device, config, t->batch, t->train_length, 3, t->recompute,
+                                 t->skip, &step, call));
+    p->seconds = step.step_seconds * (double)t->accumulate * (double)t->steps +
+                 p->test_tokens / step.tokens_per_s / 2;
+    return ALIBI_OK;
+}
+
+static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_experiment *e,
+                               alibi_device *device, int model, bool time,
+                               const struct alibi_call *call)
+{
+    const struct experiment_model *m = &e->model[model];
+    struct alibi_config config = m->config;
+    struct alibi_plan plan;
+
+    *p = (struct alibi_experiment_plan_model){ .steps = m->training.steps };
+    memcpy(p->name, m->name, sizeof p->name);
+    for (int k = 0; k < m->seeds.count; k++)
+        if (m->selected && !model_is_complete(e, model, k)) {
+            p->trainings++;
+            p->test_tokens = tested_tokens(e, model, k);
+        }
+    if (config.vocab == 0)
+        config.vocab = vocab_of(&e->text[m->text]);
+    TRY_RETURN(alibi_config_resolve(&config));
+    TRY_RETURN(plan_training(&plan, &config, &m->training, &device->device, device->type, false));
+    p->parameters = plan.parameters;
+    p->train_tokens = trained_tokens(&m->training);
+    p->memory = plan.total;
+    p->available = plan.available;
+    p->fits = plan.fits;
+    p->checkpoint =
+        4 * (size_t)plan.parameters * (size_t)(1 + optimizer_moments(m->training.optimizer));
+    if (time && p->trainings > 0 && p->fits)
+        TRY_RETURN(measure(p, device, &config, &m->training, call));
+    return ALIBI_OK;
+}
+
+alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *device, const char *dir,
+                                        bool time, struct alibi_experiment_plan *plan,
+                                        const struct alibi_call *call)
+{
+    TRY_RETURN(folder_load(e, dir));
+    *plan = (struct alibi_experiment_plan){ .models = e->models };
+    for (int m = 0; m < e->models; m++) {
+        struct alibi_experiment_plan_model *p = &plan->model[m];
+        const struct alibi_training *t = &e->model[m].training;
+
+        TRY_RETURN(plan_model(p, e, device, m, time, call));
+        plan->trainings += p->trainings;
+        plan->train_tokens += p->trainings * p->train_tokens;
+        plan->test_tokens += p->trainings * p->test_tokens;
+        plan->seconds += p->trainings * p->seconds;
+        plan->disk += (size_t)p->trainings * p->checkpoint * (t->steps > t->save_every ? 2 : 1);
+        if (3 * p->checkpoint > plan->disk_discarded && p->trainings > 0)
+            plan->disk_discarded = 3 * p->checkpoint;
+    }
+    return ALIBI_OK;
+}
