@@ -223,19 +223,34 @@ static alibi_status targets(struct workspace *w, const struct pass *p, const int
     return m->device->ops->upload(m->device, a->head_targets, w->lists);
 }
 
+static struct tensor as_view(struct tensor row)
+{
+    return tensor_heads(row, 1, 1, 0, 1, row.shape[1]);
+}
+
 /* hidden = x P. The projection is [C, width], as the embedding needs it, so this is its product
- * with a gradient, dx = dy weight, whose sums have no order that holds for any number of rows: in
- * decoding each row is a product of its own. */
-static alibi_status project(const struct model *m, struct tensor hidden, struct tensor x,
+ * with a gradient, dx = dy weight. The order of its sums may depend on the number of rows and on
+ * their alignment. So in decoding each row is a product of its own, always in the same place. */
+static alibi_status project(struct workspace *w, struct tensor hidden, struct tensor x,
                             int projection, bool decoding)
 {
-    int64_t rows = x.shape[0], step = decoding ? 1 : rows;
+    const struct model *m = w->model;
+    const struct ops *ops = m->device->ops;
+    struct tensor gathered = w->activations.adaptive.gathered;
+    struct linear_args all = { .dx = hidden, .dy = x, .weight = value_of(m, projection) };
+    struct linear_args one = { .dx = first_rows(tensor_rows(gathered, 1, 1), 1, hidden.shape[1]),
+                               .dy = tensor_rows(gathered, 0, 1),
+                               .weight = all.weight };
 
-    for (int64_t r = 0; r < rows; r += step)
-        TRY_RETURN(m->device->ops->linear_backward(
-            m->device, &(struct linear_args){ .dx = tensor_rows(hidden, r, step),
-                                              .dy = tensor_rows(x, r, step),
-                                              .weight = value_of(m, projection) }));
+    if (!decoding)
+        return ops->linear_backward(m->device, &all);
+    for (int64_t r = 0; r < x.shape[0]; r++) {
+        struct tensor to = as_view(tensor_rows(hidden, r, 1));
+
+        TRY_RETURN(ops->copy(m->device, as_view(one.dy), as_view(tensor_rows(x, r, 1))));
+        TRY_RETURN(ops->linear_backward(m->device, &one));
+        TRY_RETURN(ops->copy(m->device, to, as_view(one.dx)));
+    }
     return ALIBI_OK;
 }
 
@@ -254,7 +269,7 @@ static alibi_status tail_loss(struct workspace *w, const struct pass *p, int k, 
     bool training = w->activations.training;
 
     drop.p = training ? w->settings.tail_dropout : 0.0;
-    TRY_RETURN(project(m, hidden, x, c->head_projection, false));
+    TRY_RETURN(project(w, hidden, x, c->head_projection, false));
     if (drop.p > 0)
         TRY_RETURN(ops->dropout(m->device, hidden, hidden, drop));
     TRY_RETURN(softmax_loss(
@@ -370,7 +385,7 @@ static alibi_status log_probabilities(struct workspace *w, struct tensor x, bool
         const struct cluster *c = &m->cluster[k];
         struct tensor hidden = first_rows(a->hidden, rows, c->width);
 
-        TRY_RETURN(project(m, hidden, x, c->head_projection, decoding));
+        TRY_RETURN(project(w, hidden, x, c->head_projection, decoding));
         TRY_RETURN(log_softmax(w, columns_of(all, c->first, c->count), hidden, c->head,
                                columns_of(first, head + k - 1, 1), decoding));
     }
