@@ -464,10 +464,12 @@ struct alibi_training {
     int64_t warmup;     /* steps from 0 to lr */
     double decay_share; /* wsd: share of the steps, at the end, in which lr falls */
     double beta1, beta2, adam_eps, weight_decay, momentum;
-    double clip;             /* largest gradient norm; 0: no clipping */
-    double dropout;          /* on the embedding and on each residual branch */
-    double adaptive_dropout; /* on the projected input of each tail of an adaptive output layer */
-    double skip;             /* attention's skipping budget, as in struct alibi_call */
+    double clip;               /* largest gradient norm; 0: no clipping */
+    double dropout;            /* on the embedding and on each residual branch */
+    double attention_dropout;  /* on the weights of attention, after the softmax */
+    double activation_dropout; /* after the activation of the feed-forward layer */
+    double adaptive_dropout;   /* on the projected input of each tail of an adaptive output layer */
+    double skip;               /* attention's skipping budget, as in struct alibi_call */
     int64_t seed;
     int64_t save_every;  /* steps between checkpoints; the last step always saves */
     int64_t eval_every;  /* steps between validations, and after the last step; 0: none */

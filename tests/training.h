@@ -53,6 +53,8 @@ static inline struct alibi_training tiny_training(int64_t steps, int64_t save_ev
     training.warmup = 3;
     training.lr = 0.01;
     training.dropout = 0.1;
+    training.attention_dropout = 0.1;
+    training.activation_dropout = 0.1;
     return training;
 }
 

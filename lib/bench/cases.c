@@ -185,8 +185,8 @@ static const int64_t linear_tests[][CASE_SIZES] = {
 static const int64_t linear_bench[][CASE_SIZES] = { { 2048, 768, 3072 }, { 2048, 3072, 768 } };
 static const int64_t decoding_bench[][CASE_SIZES] = { { 1, 768, 3072 }, { 32, 768, 3072 } };
 
-/* ---- linear layers around an activation. option: kind; 4 bias; forward and backward are of two
- * layers, so they are two operations here */
+/* ---- linear layers around an activation. option: kind; 4 bias; 8 dropout; forward and backward
+ * are of two layers, so they are two operations here */
 
 static int activated_columns(const struct op_case *c)
 {
@@ -199,7 +199,9 @@ static bool make_linear_activation(struct op_case *c)
     enum dtype T = c->type;
 
     c->args.linear_activation.kind = c->option % 4;
-    say(c, " %s%s", activation_names[c->option % 4], c->option & 4 ? " bias" : "");
+    c->args.linear_activation.dropout = dropout_of(c->option & 8 ? 0.3 : 0.0);
+    say(c, " %s%s%s", activation_names[c->option % 4], c->option & 4 ? " bias" : "",
+        c->option & 8 ? " dropout" : "");
     ADD(c, linear_activation, x, matrix(T, rows, C), IN, UNUSED);
     ADD(c, linear_activation, weight, matrix(T, width, C), IN, UNUSED);
     if (c->option & 4)
@@ -215,20 +217,22 @@ static alibi_status linear_activation_forward(struct device *dev, const union ca
     return dev->ops->linear_activation_forward(dev, &a->linear_activation);
 }
 
-/* option: kind; 4 with dup_sums and dbias; 8 dup is up; 16 dup is scratch */
+/* option: kind; 4 with dup_sums and dbias; 8 dup is up; 16 dup is scratch; 24 dropout */
 static bool make_activation_linear(struct op_case *c)
 {
     int64_t rows = c->n[0], C = c->n[1], F = c->n[2], width = activated_columns(c);
     enum dtype T = c->type, S = dtype_sums(T);
     int kind = c->option % 4, place = c->option / 8;
 
-    if (place > 2 || (place == 2 && kind == ALIBI_SWIGLU))
+    if (place == 2 && kind == ALIBI_SWIGLU)
         return false;
     c->args.linear_activation.kind = kind;
+    c->args.linear_activation.dropout = dropout_of(place == 3 ? 0.3 : 0.0);
     say(c, " %s%s%s", activation_names[kind], c->option & 4 ? " sums" : "",
         place == 0   ? ""
         : place == 1 ? " dup=up"
-                     : " dup=scratch");
+        : place == 2 ? " dup=scratch"
+                     : " dropout");
     ADD(c, linear_activation, dy, matrix(T, rows, C), IN, UNUSED);
     ADD(c, linear_activation, activated, matrix(T, rows, F), IN, UNUSED);
     ADD(c, linear_activation, weight, matrix(T, C, F), IN, UNUSED);
@@ -241,7 +245,7 @@ static bool make_activation_linear(struct op_case *c)
         ADD(c, linear_activation, dbias, vector(S, C), ADDED, UNUSED);
     }
     c->stores_first = true;
-    if (place > 0)
+    if (place == 1 || place == 2)
         share(c, "dup", place == 1 ? "up" : "scratch", 0);
     c->flops[0] = 4.0 * (double)(rows * C) * (double)F;
     return true;
@@ -430,7 +434,8 @@ static const int64_t head_tests[][CASE_SIZES] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2
 static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
 
 /* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs; 5 and
- * 6: slopes and a table, with a window of W keys */
+ * 6: slopes and a table, with a window of W keys; 7 and 8: that with dropout, 7 without the window
+ */
 
 static bool make_attention(struct op_case *c)
 {
@@ -440,24 +445,29 @@ static bool make_attention(struct op_case *c)
                                          " halves rotated",
                                          " pairs rotated",
                                          " alibi window",
-                                         " table window" };
-    static const enum bias_kind biases[] = { BIAS_NONE, BIAS_LINEAR, BIAS_TABLE, BIAS_NONE,
-                                             BIAS_NONE, BIAS_LINEAR, BIAS_TABLE };
+                                         " table window",
+                                         " alibi dropout",
+                                         " table window dropout" };
+    static const enum bias_kind biases[] = { BIAS_NONE,  BIAS_LINEAR, BIAS_TABLE,
+                                             BIAS_NONE,  BIAS_NONE,   BIAS_LINEAR,
+                                             BIAS_TABLE, BIAS_LINEAR, BIAS_TABLE };
     int64_t B = c->n[0], Lq = c->n[1], Lk = c->n[2], H = c->n[3], Hkv = c->n[4], D = c->n[5];
     bool rotated = c->option == 3 || c->option == 4;
     enum bias_kind bias = biases[c->option];
-    int64_t window = c->option >= 5 ? c->n[7] : 0;
+    bool drops = c->option >= 7;
+    int64_t window = c->option >= 5 && c->option != 7 ? c->n[7] : 0;
     enum dtype S = dtype_sums(c->type);
     struct tensor values = bias == BIAS_TABLE ? matrix(S, H, c->n[6]) : vector(S, H);
     size_t q = offsetof(union case_args, attention.args.q);
     size_t k = offsetof(union case_args, attention.args.k);
 
-    if (rotated && (D % 2 == 1 || Lq != Lk))
+    if ((rotated && D % 2 == 1) || ((rotated || drops) && Lq != Lk))
         return false;
     c->directions[1] = Lq == Lk;
     c->args.attention.args.scale = D > 0 ? 1.0 / sqrt((double)D) : 1.0;
     c->args.attention.args.bias.kind = bias;
     c->args.attention.args.window = window;
+    c->args.attention.args.dropout = dropout_of(drops ? 0.3 : 0.0);
     c->stores_first = rotated;
     say(c, "%s", names[c->option]);
     if (rotated) {
@@ -486,7 +496,7 @@ static bool make_attention(struct op_case *c)
         o->positive = bias == BIAS_LINEAR;
         o->size = 0.5;
         o = add(c, "dbias", offsetof(union case_args, attention.args.dbias), values, UNUSED, ADDED);
-        o->limit = 1e-5;
+        o->limit = drops ? 3e-5 : 1e-5; /* a sum in which less cancels */
     }
     c->flops[0] = (Lq == Lk && window == 0 ? 2.0 : 4.0) * (double)(B * H) * (double)D *
                   (double)(Lq * (window > 0 ? window : Lk));
@@ -557,6 +567,7 @@ static const int64_t attention_tests[][CASE_SIZES] = {
 };
 static const int64_t attention_bench[][CASE_SIZES] = { { 2, 2048, 2048, 12, 12, 64, 1 },
                                                        { 8, 1, 2048, 12, 12, 64, 1 } };
+static const int64_t dropout_bench[][CASE_SIZES] = { { 2, 2048, 2048, 12, 12, 64, 1 } };
 static const int64_t window_bench[][CASE_SIZES] = { { 2, 2048, 2048, 12, 12, 64, 1, 256 } };
 
 /* ---- bias by bucket */
@@ -783,10 +794,10 @@ const struct operation operations[] = {
       { 1e-6, 1e-6 }, .roundings = 1, .blas = true, TESTS(linear_tests), BENCH(linear_bench, 1) },
     { "linear_decoding", "rows in out", 10, make_linear, { linear_forward, NULL },
       { 1e-6, 0 }, .roundings = 1, BENCH(decoding_bench, 8) }, /* tested as options of linear */
-    { "linear_activation_forward", "rows C F", 8, make_linear_activation,
-      { linear_activation_forward, NULL }, { 2e-6, 0 }, .roundings = 2, .blas = true,
+    { "linear_activation_forward", "rows C F", 16, make_linear_activation,
+      { linear_activation_forward, NULL }, { 2e-6, 0 }, .roundings = 3, .blas = true,
       TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
-    { "linear_activation_backward", "rows C F", 24, make_activation_linear,
+    { "linear_activation_backward", "rows C F", 32, make_activation_linear,
       { linear_activation_backward, NULL }, { 2e-6, 0 }, .roundings = 2, .blas = true,
       TESTS(linear_activation_tests), BENCH(linear_activation_bench, 4) },
     { "norm", "rows C", 32, make_norm, { norm_forward, norm_backward },
@@ -797,12 +808,15 @@ const struct operation operations[] = {
       { 2e-7, 2e-7 }, .roundings = 1, TESTS(residual_tests), BENCH(residual_bench, 1) },
     { "rotary", "B L H D", 2, make_rotary, { rotary_forward, rotary_backward },
       { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
-    { "attention", "B Lq Lk H Hkv D T W", 7, make_attention,
+    { "attention", "B Lq Lk H Hkv D T W", 9, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },
-    { "attention_window", "B Lq Lk H Hkv D T W", 7, make_attention,
+    { "attention_window", "B Lq Lk H Hkv D T W", 9, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       BENCH(window_bench, 5) }, /* tested as options of attention */
+    { "attention_dropout", "B Lq Lk H Hkv D T W", 9, make_attention,
+      { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
+      BENCH(dropout_bench, 7) },
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
       { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
     { "cross_entropy", "rows V", 4, make_cross_entropy, { cross_entropy, cross_entropy },

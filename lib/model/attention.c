@@ -21,6 +21,7 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
         .bias = tables_bias(&w->tables, m),
         .scale = 1.0 / sqrt((double)D),
         .window = w->settings.window,
+        .dropout = dropout_within(w, p, w->settings.attention_dropout, weights_place(n)),
         .skip = { .eps = w->settings.skip, .kept = l->kept },
     };
 

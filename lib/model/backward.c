@@ -69,12 +69,16 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
     struct layer *l = &a->layers[n];
     /* dup takes the place of dactivated where it has its shape. */
     struct tensor dy, dup = m->config.activation == ALIBI_SWIGLU ? l->up : a->dactivated;
+    struct dropout drop = dropout_within(w, p, w->settings.activation_dropout, activated_place(n));
 
     if (w->settings.recompute == ALIBI_RECOMPUTE_CHEAP)
         TRY_RETURN(ops->activation_forward(m->device, m->config.activation, l->activated, l->up));
+    if (w->settings.recompute == ALIBI_RECOMPUTE_CHEAP && drop.p > 0)
+        TRY_RETURN(ops->dropout(m->device, l->activated, l->activated, drop));
     TRY_RETURN(enter_branch(w, p, feed_forward_place(n), &dy));
     TRY_RETURN(ops->linear_activation_backward(
         m->device, &(struct linear_activation_args){ .kind = m->config.activation,
+                                                     .dropout = drop,
                                                      .dup = dup,
                                                      .dup_sums = gradient_of(m, b->up_bias),
                                                      .scratch = a->dactivated,

@@ -2,8 +2,8 @@
  * last block
  *
  *   x = scale * embedding[token] + position row          (norm, dropout; or adaptive.c)
- *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))
- *   x = x + drop(down(act(up(norm2(x)))))
+ *   x = x + drop(out(attention(rotate(qkv(norm1(x))))))          its weights may be dropped too
+ *   x = x + drop(down(drop(act(up(norm2(x))))))
  *
  * A branch is added to the stream by the same operation that computes the norm that follows. So a
  * block starts with its norm already computed, and ends with that of the next block. Only
@@ -14,6 +14,15 @@
 struct dropout dropout_at(struct dropout drop, int64_t place)
 {
     drop.seed += (uint64_t)place * 0x9e3779b97f4a7c15u;
+    return drop;
+}
+
+struct dropout dropout_within(const struct workspace *w, const struct pass *pass, double p,
+                              int64_t place)
+{
+    struct dropout drop = dropout_at(pass->drop, place);
+
+    drop.p = w->activations.training ? p : 0.0;
     return drop;
 }
 
@@ -165,9 +174,11 @@ alibi_status widen(struct workspace *w, const struct pass *p, int64_t n)
     const struct model *m = w->model;
     const struct block_parameters *b = &m->blocks[n];
     struct layer *l = &w->activations.layers[n];
+    struct dropout drop = dropout_within(w, p, w->settings.activation_dropout, activated_place(n));
 
     return m->device->ops->linear_activation_forward(
         m->device, &(struct linear_activation_args){ .kind = m->config.activation,
+                                                     .dropout = drop,
                                                      .activated = l->activated,
                                                      .up = l->up,
                                                      .x = w->activations.normed,

@@ -130,11 +130,13 @@ alibi_status model_check_finite(const struct model *m, void *buffer, const char 
 struct pass_settings {
     double skip;    /* attention's skipping budget, see ops.h; 0: every pair is computed */
     int64_t window; /* keys that a query sees in every layer, see ops.h; 0: all before it */
-    int recompute;  /* enum alibi_recompute: what a training pass does not keep */
-    bool record;    /* inference: count the tiles that attention uses, and its time */
-    bool verify;    /* with record: find attention_statistics.skipped, which costs more than the
-                       attention itself */
-    double tail_dropout; /* training: on the projected input of each tail of the output layer */
+    double attention_dropout;  /* in training: on the weights of attention, */
+    double activation_dropout; /* after the activation, */
+    double tail_dropout;       /* and on the projected input of each tail of the output layer */
+    int recompute;             /* enum alibi_recompute: what a training pass does not keep */
+    bool record;               /* inference: count the tiles that attention uses, and its time */
+    bool verify; /* with record: find attention_statistics.skipped, which costs more than the
+                    attention itself */
     const struct alibi_stop *stop, *cancel;         /* either stops a pass between two layers with
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how
@@ -178,7 +180,8 @@ alibi_status model_loss(struct workspace *w, const int32_t *tokens, const int32_
                         int64_t B, int64_t L, float *nll);
 
 /* Adds the gradient of scale * (sum of nll) to the gradients, and returns that sum of nll.
- * (drop.seed, drop.stream) key the masks of the whole pass: a caller needs one stream per call. */
+ * `drop` is on the embedding and on each residual branch; (drop.seed, drop.stream) key the masks of
+ * the whole pass, those of the settings too: a caller needs one stream per call. */
 alibi_status model_gradients(struct workspace *w, const int32_t *tokens, const int32_t *targets,
                              int64_t B, int64_t L, double scale, struct dropout drop,
                              double *loss_sum);

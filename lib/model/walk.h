@@ -151,6 +151,9 @@ alibi_status attend(struct workspace *w, const struct pass *p, int64_t n); /* to
 alibi_status widen(struct workspace *w, const struct pass *p, int64_t n);  /* to activated */
 alibi_status backward(struct workspace *w, const struct pass *p);          /* from activations.dx */
 struct dropout dropout_at(struct dropout drop, int64_t place);
+/* Of a training pass, with probability p; of any other pass none. */
+struct dropout dropout_within(const struct workspace *w, const struct pass *pass, double p,
+                              int64_t place);
 
 /* The operands of layer n's attention, within the activations of the pass. */
 struct attention_args attention_of(const struct workspace *w, const struct pass *p, int64_t n);
@@ -247,6 +250,19 @@ static inline int64_t attention_place(int64_t n)
 static inline int64_t feed_forward_place(int64_t n)
 {
     return 2 + 2 * n;
+}
+
+/* Within a branch, beyond all of these: the weights of attention, and the activations. */
+enum { PLACES_WITHIN = 1 << 30 };
+
+static inline int64_t weights_place(int64_t n)
+{
+    return PLACES_WITHIN + 2 * n;
+}
+
+static inline int64_t activated_place(int64_t n)
+{
+    return PLACES_WITHIN + 1 + 2 * n;
 }
 
 #endif

@@ -15,4 +15,20 @@ static inline double dropout_factor(struct dropout d, int64_t i)
     return uniform < d.p ? 0.0 : 1.0 / (1.0 - d.p);
 }
 
+/* Element number of the weight of query i and key j, of L each, in head `head` of all heads of the
+ * batch. Blocks are numbered as if in a matrix [B, H, L/2, L/2], whose rows and columns are the
+ * positions without their bit 3; within a block that of i counts 2 and that of j counts 1. */
+static inline int64_t attention_half(int64_t position)
+{
+    return position / 16 * 8 + position % 8;
+}
+
+static inline int64_t attention_element(int64_t head, int64_t i, int64_t j, int64_t L)
+{
+    int64_t half = (L + 15) / 16 * 8;
+    int64_t block = (head * half + attention_half(i)) * half + attention_half(j);
+
+    return 4 * block + 2 * (i / 8 % 2) + j / 8 % 2;
+}
+
 #endif

@@ -84,9 +84,10 @@ typedef alibi_status read_parts_fn(struct device *dev, struct device_part *parts
 /* ---- operands that several operations share */
 
 /* A random mask, keyed so that forward and backward draw the same one: element i is dropped if its
- * 32-bit uniform number is below p; the others are divided by 1 - p. dropout.h computes it. */
+ * 32-bit uniform number is below p; the others are divided by 1 - p. dropout.h computes it. Four
+ * elements share one block of random numbers: neighbours, except in attention. */
 struct dropout {
-    double p; /* 0: none */
+    double p; /* 0: none; below 1 */
     uint64_t seed, stream;
 };
 
@@ -166,11 +167,11 @@ typedef alibi_status linear_fn(struct device *dev, const struct linear_args *a);
  *
  * Forward, through the layer before it:
  *
- *   up = x weight^T + bias,     activated = act(up)
+ *   up = x weight^T + bias,     activated = dropout(act(up))
  *
  * Backward, through the layer after it, y = activated weight^T + bias:
  *
- *   dup = (dy weight) act'(up),   dup_sums += column sums of dup
+ *   dup = dropout(dy weight) act'(up),   dup_sums += column sums of dup
  *   dweight += dy^T activated,    dbias += column sums of dy
  *
  * up has F columns, 2F for swiglu. Forward keeps it for backward; in inference it is scratch. dup
@@ -182,6 +183,7 @@ struct linear_activation_args {
     struct tensor x;              /* forward: [rows, in] */
     struct tensor bias;           /* forward; may be absent */
     bool decoding;                /* forward, as in linear_args */
+    struct dropout dropout;       /* on activated */
     struct tensor dy;             /* backward: [rows, out] */
     struct tensor dup, scratch;   /* scratch [rows, F] */
     struct tensor dup_sums;       /* S, the gradient of the bias in up; may be absent */
@@ -264,7 +266,15 @@ typedef alibi_status rotary_fn(struct device *dev, struct tensor x, struct rotat
  * 0..Lk - Lq + i, or the last `window` of them. Full attention has Lq = Lk, decoding Lq = 1;
  * chunked prefill is between. Query head h reads key/value head h / (H / Hkv). No buffer of floats
  * grows with Lq * Lk. Tiles of keys outside the window are not visited: a call costs Lq * window.
- */
+ *
+ * With dropout, for Lq = Lk, the weights are dropped after the softmax:
+ *
+ *   y_i = sum_j dropout(softmax_j(s(i, .))) v_j
+ *
+ * so lse and what may be skipped do not change, except that the error of y is within 1 / (1 - p)
+ * times the bound. The four weights of queries i, i + 8 and keys j, j + 8 (bit 3 of i and j is
+ * clear) share a block of random numbers: in the register layout of tensor cores they belong to one
+ * thread in both directions. attention_element() of dropout.h numbers them. */
 
 /* Bias on scores by distance i - j >= 0. The distance is an integer; the bias is formed in the type
  * of the scores. */
@@ -311,6 +321,7 @@ struct attention_args {
     struct bias bias;
     double scale;   /* on q . k, as a rule 1/sqrt(D); the bias is not scaled */
     int64_t window; /* how many keys a query sees at most, its own the last; 0: all before it */
+    struct dropout dropout; /* on the weights; none unless Lq = Lk */
     struct skipping skip;
     struct ragged ragged;
     struct tensor y;          /* view [B, Lq, H, D] */

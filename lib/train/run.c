@@ -77,10 +77,13 @@ static alibi_status make(struct run *r)
                   (long long)t->train_length);
     TRY_RETURN(loader_new(&r->loader, &batches));
     TRY_RETURN(model_new(&r->model, &r->config, r->device, r->type, true));
-    TRY_RETURN(workspace_new(&r->workspace, r->model,
-                             &(struct pass_settings){ .skip = t->skip,
-                                                      .recompute = t->recompute,
-                                                      .tail_dropout = t->adaptive_dropout }));
+    TRY_RETURN(
+        workspace_new(&r->workspace, r->model,
+                      &(struct pass_settings){ .skip = t->skip,
+                                               .recompute = t->recompute,
+                                               .tail_dropout = t->adaptive_dropout,
+                                               .attention_dropout = t->attention_dropout,
+                                               .activation_dropout = t->activation_dropout }));
     TRY_RETURN(model_check_length(r->model, t->train_length));
     return optimizer_init(&r->optimizer, r->model, t->optimizer);
 }

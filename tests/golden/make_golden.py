@@ -9,6 +9,8 @@ Per model, in tests/golden/data: NAME.json, the configuration with the keys of a
     golden.tokens            I32 [B, L]
     golden.logits            F32 [B, L, V]; log-probabilities if the vocabulary is in clusters
     gradient.<parameter>     of the mean cross-entropy of the next token, over all B * (L - 1) targets
+    golden.dropout           F32 [3], in some: dropout of the residual branches and the embedding, of attention's weights and of
+                             activations; then logits and gradients are those of training, with the masks drawn below
 
 Where transformers has the model, the numbers are its own; the model written out below is held against them first. Where it has
 none, they are those of the model below; its output layer in clusters is held against torch.nn.AdaptiveLogSoftmaxWithLoss.
@@ -108,6 +110,47 @@ def draw(shape, name):
     return 0.2 * x
 
 
+# ---- dropout: masks that are a function of seed, place and element, written out from lib/ops/ops.h and lib/model/walk.h
+
+SEED, STREAM = 9, 4
+
+
+def philox(seed, stream, index):
+    """Four 32-bit numbers: Philox4x32-10 (Salmon et al., SC 2011)."""
+    low, high = 0xFFFFFFFF, 32
+    c = [index & low, index >> high, stream & low, stream >> high]
+    key = [seed & low, seed >> high]
+    for _ in range(10):
+        p0, p1 = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(p1 >> high) ^ c[1] ^ key[0], p1 & low, (p0 >> high) ^ c[3] ^ key[1], p0 & low]
+        key = [(key[0] + 0x9E3779B9) & low, (key[1] + 0xBB67AE85) & low]
+    return c
+
+
+def mask(p, place, elements):
+    """0 or 1 / (1 - p) for each element number."""
+    seed = (SEED + place * 0x9E3779B97F4A7C15) % 2**64
+    kept = [philox(seed, STREAM, i // 4)[i % 4] * 2.0**-32 >= p for i in elements]
+    return torch.tensor(kept, dtype=torch.float32) / (1 - p)
+
+
+def drop(c, which, place, x):
+    """Of a tensor whose elements are numbered in order."""
+    p = c.get("dropout", {}).get(which, 0.0)
+    return x * mask(p, place, range(x.numel())).view(x.shape) if p else x
+
+
+def drop_weights(c, n, x):
+    """Of [B, H, L, L]: queries i, i + 8 and keys j, j + 8 share a block of four numbers."""
+    p, half = c.get("dropout", {}).get("attention", 0.0), (L + 15) // 16 * 8
+    if not p:
+        return x
+    low = [i // 16 * 8 + i % 8 for i in range(L)]
+    elements = [4 * ((head * half + low[i]) * half + low[j]) + 2 * (i // 8 % 2) + j // 8 % 2
+                for head in range(B * c["heads"]) for i in range(L) for j in range(L)]
+    return x * mask(p, 2**30 + 2 * n, elements).view(x.shape)
+
+
 # ---- the model, written out
 
 
@@ -165,7 +208,8 @@ def rotate(c, x):
     return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
 
 
-def attend(c, w, name, x):
+def attend(c, w, n, x):
+    name = f"blocks.{n}.attention"
     H, G, D = c["heads"], c["kv_heads"], c["width"] // c["heads"]
     qkv = linear(w, name + ".qkv", x).view(B, L, H + 2 * G, D).transpose(1, 2)
     q, k, v = qkv.split([H, G, G], dim=1)
@@ -174,7 +218,7 @@ def attend(c, w, name, x):
     k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
     scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w)
     later = torch.ones(L, L, dtype=torch.bool).triu(1)
-    y = scores.masked_fill(later, -math.inf).softmax(-1) @ v
+    y = drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
     return linear(w, name + ".out", y.transpose(1, 2).reshape(B, L, H * D))
 
 
@@ -226,11 +270,13 @@ def written_out(c, w, tokens):
         x = x + sinusoids(c)
     if c["embedding_norm"]:
         x = norm(c, w, "embedding_norm", x)
+    x = drop(c, "residual", 0, x)
     for n in range(c["layers"]):
         block = f"blocks.{n}"
-        x = x + attend(c, w, block + ".attention", norm(c, w, block + ".norm1", x))
+        x = x + drop(c, "residual", 1 + 2 * n, attend(c, w, n, norm(c, w, block + ".norm1", x)))
         up = linear(w, block + ".ff.up", norm(c, w, block + ".norm2", x))
-        x = x + linear(w, block + ".ff.down", activate(c, up))
+        activated = drop(c, "activation", 2**30 + 1 + 2 * n, activate(c, up))
+        x = x + drop(c, "residual", 2 + 2 * n, linear(w, block + ".ff.down", activated))
     if c["final_norm"]:
         x = norm(c, w, "norm", x)
     place = "embedding" if c["tied"] else "head"
@@ -385,6 +431,9 @@ def write(name, c, tokens, weights, logits, gradients):
     tensors = {key: x.contiguous() for key, x in weights.items()}
     tensors |= {"gradient." + key: x.contiguous() for key, x in gradients.items()}
     tensors |= {"golden.tokens": tokens.to(torch.int32), "golden.logits": logits.contiguous()}
+    c = dict(c)
+    if dropout := c.pop("dropout", None):
+        tensors["golden.dropout"] = torch.tensor([dropout[k] for k in ("residual", "attention", "activation")])
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.safetensors").write_bytes(save(tensors))
     (FOLDER / f"{name}.json").write_text(json.dumps(c, indent=2) + "\n")
@@ -407,6 +456,10 @@ def main():
                                         embedding_scale=0.0))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))
+    dropout = dict(dropout=dict(residual=0.3, attention=0.25, activation=0.125))  # exact in fp32, or not
+    make_golden("dropout-alibi", configure(position="alibi", heads=3, width=12, activation="relu", final_norm=False, **dropout))
+    make_golden("dropout-rotary", configure(position="rotary", activation="swiglu", biases=False, kv_heads=2, ff_width=24,
+                                            embedding_norm=True, **dropout))
     make_golden("adaptive-untied", configure(position="sinusoidal", **paper | dict(
         tied=False, adaptive_cutoffs=[7, 12, 50], adaptive_factor=2)))
 

@@ -21,6 +21,7 @@ struct golden {
     char *bytes;
     const int32_t *tokens;
     int64_t B, L;
+    const float *dropout; /* [3]: of residual branches, attention, activations; NULL: none */
 };
 
 /* ---- reading */
@@ -30,16 +31,24 @@ static void path_of(char path[PATH_BYTES], const char *name, const char *ending)
     snprintf(path, PATH_BYTES, "%s/%s.%s", DATA, name, ending);
 }
 
-static const struct safetensor *find(const struct golden *g, const char *prefix, const char *name)
+static const struct safetensor *look_for(const struct golden *g, const char *full)
 {
-    char full[2 * PARAMETER_NAME_MAX];
-
-    snprintf(full, sizeof full, "%s%s", prefix, name);
     for (int i = 0; i < g->tensors->count; i++)
         if (strcmp(g->tensors->tensors[i].name, full) == 0)
             return &g->tensors->tensors[i];
-    fail_msg("'%s' has no tensor '%s'", g->name, full);
     return NULL;
+}
+
+static const struct safetensor *find(const struct golden *g, const char *prefix, const char *name)
+{
+    char full[2 * PARAMETER_NAME_MAX];
+    const struct safetensor *t;
+
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    t = look_for(g, full);
+    if (!t)
+        fail_msg("'%s' has no tensor '%s'", g->name, full);
+    return t;
 }
 
 static const float *floats(const struct golden *g, const struct safetensor *t, int64_t count)
@@ -68,6 +77,8 @@ static void golden_open(struct golden *g, const char *name)
     g->tokens = (const int32_t *)(g->bytes + tokens->begin);
     g->B = tokens->shape[0];
     g->L = tokens->shape[1];
+    if (look_for(g, "golden.dropout"))
+        g->dropout = floats(g, look_for(g, "golden.dropout"), 3);
 }
 
 static void golden_close(struct golden *g)
@@ -110,8 +121,9 @@ static void load_weights(const struct golden *g, struct model *m)
                                          floats(g, t, p->count)));
     }
     assert_ok(model_refresh(m));
-    /* A value and a gradient each, tokens and logits: nothing in the file is left unchecked. */
-    assert_int_equal(g->tensors->count, 2 * m->count + 2);
+    /* A value and a gradient each, tokens, logits, dropout: nothing in the file is left unchecked.
+     */
+    assert_int_equal(g->tensors->count, 2 * m->count + 2 + (g->dropout ? 1 : 0));
 }
 
 static void check_logits(const struct golden *g, struct model *m)
@@ -136,11 +148,19 @@ static double nll_of(const float *logits, int64_t V, int32_t target)
     return log(sum);
 }
 
+/* 0.3 and not the float that is nearest to it. */
+static double decimal(float x)
+{
+    return round((double)x * 1e6) * 1e-6;
+}
+
 /* The next token is the target; the last position has none. */
 static void run_gradients(const struct golden *g, struct model *m)
 {
     int64_t rows = g->B * g->L, V = g->config.vocab;
     const float *logits = floats(g, find(g, "golden.", "logits"), rows * V);
+    struct pass_settings settings = { 0 };
+    struct dropout drop = { 0, 9, 4 }; /* SEED and STREAM of make_golden.py */
     int32_t *targets = NULL;
     double loss, theirs = 0.0, scale = 1.0 / (double)(g->B * (g->L - 1));
 
@@ -150,8 +170,12 @@ static void run_gradients(const struct golden *g, struct model *m)
         theirs += targets[r] < 0 ? 0.0 : nll_of(logits + r * V, V, targets[r]);
     }
     assert_ok(model_clear_gradients(m));
-    assert_ok(once_gradients(m, (struct pass_settings){ 0 }, g->tokens, targets, g->B, g->L, scale,
-                             (struct dropout){ 0 }, &loss));
+    if (g->dropout) {
+        drop.p = decimal(g->dropout[0]);
+        settings.attention_dropout = decimal(g->dropout[1]);
+        settings.activation_dropout = decimal(g->dropout[2]);
+    }
+    assert_ok(once_gradients(m, settings, g->tokens, targets, g->B, g->L, scale, drop, &loss));
     report(g, m, "loss", fabs(loss - theirs) / theirs);
     mem_free(targets);
 }
@@ -186,7 +210,8 @@ static void check_device(const struct golden *g, const struct ops *ops)
 
     assert_ok(model_new(&m, &g->config, &device, DTYPE_F32, true));
     load_weights(g, m);
-    check_logits(g, m);
+    if (!g->dropout) /* theirs are of training: the loss is held against them */
+        check_logits(g, m);
     check_gradients(g, m);
     model_free(m);
 }
@@ -204,9 +229,9 @@ static void logits_and_gradients_equal_pytorch(void **state)
 /* ---- the files */
 
 static const char *const models[] = {
-    "gpt2",   "bloom-8",    "bloom-12",       "bloom-17",        "mpt-8",
-    "mpt-12", "mpt-17",     "alibi-bias-max", "rotary-halves",   "rotary-pairs",
-    "t5",     "sinusoidal", "adaptive-tied",  "adaptive-untied",
+    "gpt2",          "bloom-8",         "bloom-12",      "bloom-17",       "mpt-8", "mpt-12",
+    "mpt-17",        "alibi-bias-max",  "rotary-halves", "rotary-pairs",   "t5",    "sinusoidal",
+    "adaptive-tied", "adaptive-untied", "dropout-alibi", "dropout-rotary",
 };
 
 enum { MODELS = sizeof models / sizeof *models };

@@ -140,6 +140,7 @@ enum { ROWS = 3, C = 4, F = 7 };
 
 struct layers {
     int kind;
+    struct dropout dropout;
     double x[ROWS * C], weight1[2 * F * C], bias1[2 * F], weight2[C * F], bias2[C];
 };
 
@@ -148,6 +149,7 @@ static double two_layers(struct layers *l, const double *dy, double *up, double 
     int64_t width = l->kind == ALIBI_SWIGLU ? 2 * F : F;
     double y[ROWS * C], sum = 0.0;
     struct linear_activation_args first = { .kind = l->kind,
+                                            .dropout = l->dropout,
                                             .activated = tensor_2(activated, DTYPE_F64, ROWS, F),
                                             .up = tensor_2(up, DTYPE_F64, ROWS, width),
                                             .x = tensor_2(l->x, DTYPE_F64, ROWS, C),
@@ -168,9 +170,11 @@ static double two_layers(struct layers *l, const double *dy, double *up, double 
 static void gradients_of_layers_around_an_activation_equal_finite_differences(void **state)
 {
     (void)state;
-    for (int kind = ALIBI_GELU_TANH; kind <= ALIBI_SWIGLU; kind++) {
+    for (int n = 0; n < 8; n++) {
+        int kind = n % 4; /* enum alibi_activation */
         int64_t width = kind == ALIBI_SWIGLU ? 2 * F : F;
-        struct layers l = { .kind = kind }, d = { .kind = kind };
+        struct dropout dropout = { n < 4 ? 0.0 : 0.4, 3, 4 };
+        struct layers l = { .kind = kind, .dropout = dropout }, d = { .kind = kind };
         double dy[ROWS * C], up[ROWS * 2 * F], activated[ROWS * F], dup[ROWS * 2 * F];
         double scratch[ROWS * F], *numbers = l.x, *gradients = d.x, error = 0.0;
         int64_t count = (int64_t)(sizeof l - offsetof(struct layers, x)) / (int64_t)sizeof(double);
@@ -182,6 +186,7 @@ static void gradients_of_layers_around_an_activation_equal_finite_differences(vo
         two_layers(&l, dy, up, activated);
         struct linear_activation_args second = {
             .kind = kind,
+            .dropout = dropout,
             .dup = tensor_2(dup, DTYPE_F64, ROWS, width),
             .dup_sums = tensor_1(d.bias1, DTYPE_F64, width),
             .scratch = tensor_2(scratch, DTYPE_F64, ROWS, F),
@@ -208,7 +213,8 @@ static void gradients_of_layers_around_an_activation_equal_finite_differences(vo
             numbers[i] = at;
             error = fmax(error, fabs(gradients[i] - (above - below) / 2e-5));
         }
-        printf("layers around activation %d ref f64  error %.1e  limit 1.0e-07\n", kind, error);
+        printf("layers around activation %d dropout %g ref f64  error %.1e  limit 1.0e-07\n", kind,
+               dropout.p, error);
         assert_true(error <= 1e-7);
     }
 }

@@ -26,6 +26,7 @@ struct attention_case {
     int64_t capacity; /* rows that a cache has, if more than Lk */
     enum rotated rotated;
     int64_t window;
+    int64_t dropout; /* percent of the weights */
 };
 
 static const char *const rotated_names[] = { "", " halves", " pairs", " halves, late angles",
@@ -38,12 +39,25 @@ static const char *bias_name(enum bias_kind kind)
 
 /* ---- problems
  *
- * n: B Lq Lk H Hkv D packed gap capacity rotated window; kind: the bias. Packed rows are all in
- * Q_ROWS. */
+ * n: B Lq Lk H Hkv D packed gap capacity rotated window dropout; kind: the bias. Packed rows are
+ * all in Q_ROWS. */
 
 enum { Q_ROWS, K_ROWS, V_ROWS, BIAS_VALUES, FORWARD_Y, FORWARD_LSE, FORWARD_NORMS, FORWARD_KEPT };
 enum { DY_ROWS = BIAS_VALUES + 1, Y_ROWS, LSE, DQ_ROWS, DK_ROWS, DV_ROWS, DBIAS, KEPT, ANGLES };
-enum { N_B, N_LQ, N_LK, N_H, N_HKV, N_D, N_PACKED, N_GAP, N_CAPACITY, N_ROTATED, N_WINDOW };
+enum {
+    N_B,
+    N_LQ,
+    N_LK,
+    N_H,
+    N_HKV,
+    N_D,
+    N_PACKED,
+    N_GAP,
+    N_CAPACITY,
+    N_ROTATED,
+    N_WINDOW,
+    N_DROPOUT
+};
 
 static void fill_slopes(struct slot *s, int64_t H, enum slopes kind)
 {
@@ -77,15 +91,16 @@ static struct problem attention_problem(const char *operation, struct attention_
                                         enum dtype type)
 {
     struct problem p = { .operation = operation, .type = type, .kind = (int)c.bias };
-    const int64_t n[] = { c.B,       c.Lq,    c.Lk,
-                          c.H,       c.Hkv,   c.D,
-                          c.packed,  c.gap,   c.capacity > c.Lk ? c.capacity : c.Lk,
-                          c.rotated, c.window };
+    const int64_t n[] = { c.B,       c.Lq,     c.Lk,
+                          c.H,       c.Hkv,    c.D,
+                          c.packed,  c.gap,    c.capacity > c.Lk ? c.capacity : c.Lk,
+                          c.rotated, c.window, c.dropout };
 
     memcpy(p.n, n, sizeof n);
-    snprintf(p.shape, sizeof p.shape, "B=%d H=%d/%d L=%d/%d W=%d D=%d %s T=%d%s gap=%d%s", (int)c.B,
-             (int)c.H, (int)c.Hkv, (int)c.Lq, (int)c.Lk, (int)c.window, (int)c.D, bias_name(c.bias),
-             (int)c.T, c.packed ? " packed" : "", (int)c.gap, rotated_names[c.rotated]);
+    snprintf(p.shape, sizeof p.shape,
+             "B=%d H=%d/%d L=%d/%d W=%d D=%d %s T=%d%s gap=%d%s dropout=%d%%", (int)c.B, (int)c.H,
+             (int)c.Hkv, (int)c.Lq, (int)c.Lk, (int)c.window, (int)c.D, bias_name(c.bias), (int)c.T,
+             c.packed ? " packed" : "", (int)c.gap, rotated_names[c.rotated], (int)c.dropout);
     add_rows(&p, false);
     struct slot *bias = given(&p, c.bias == BIAS_TABLE ? tensor_2(NULL, DTYPE_F32, c.H, c.T)
                                                        : tensor_1(NULL, DTYPE_F32, c.H));
@@ -117,6 +132,7 @@ static struct attention_args attention_of(const struct problem *p, const struct 
         .bias = { (enum bias_kind)p->kind, t[BIAS_VALUES] },
         .scale = 1.0 / sqrt((double)p->n[N_D]),
         .window = p->n[N_WINDOW],
+        .dropout = { 0.01 * (double)p->n[N_DROPOUT], 0x123456789ull, 5 },
         .skip.eps = p->eps,
     };
 }
@@ -450,6 +466,35 @@ static void attention_in_a_window_equals_the_reference(void **state)
     end();
 }
 
+/* A mask that differs in one bit would show. */
+static void attention_with_dropout_equals_the_reference(void **state)
+{
+    static const int64_t some[] = { 33, 64, 128 }, windows[] = { 0, 100, 64 };
+
+    (void)state;
+    begin();
+    for (int type = 0; type < 2; type++)
+        for (int d = 0; d < COUNT_OF(some); d++)
+            for (int l = 0; l < COUNT_OF(lengths); l++)
+                for (int bias = l % 2; bias < COUNT_OF(biases); bias += 2) {
+                    int i = d + l + bias, group = lengths[l] < 200 ? i % 4 : 2 * (i % 2);
+                    struct attention_case c = { .B = 1 + i % 2,
+                                                .Lq = lengths[l],
+                                                .Lk = lengths[l],
+                                                .H = heads[group][0],
+                                                .Hkv = heads[group][1],
+                                                .D = some[d],
+                                                .bias = biases[bias].kind,
+                                                .T = biases[bias].T,
+                                                .packed = i / 3 % 2,
+                                                .window = windows[i % 3],
+                                                .dropout = i % 4 ? 10 : 40 };
+                    check_forward(c, gpu_types[type], 0);
+                    check_backward(c, gpu_types[type], i % 4 != 0, 0);
+                }
+    end();
+}
+
 /* Attention's own kernels rotate back, or rotary does it after them: for widths other than 64 and
  * 128, and for angles that are not aligned. */
 static void gradients_of_rotated_queries_and_keys_equal_the_reference(void **state)
@@ -464,7 +509,7 @@ static void gradients_of_rotated_queries_and_keys_equal_the_reference(void **sta
                 for (int rotated = HALVES; rotated <= PAIRS_LATE; rotated++) {
                     struct attention_case c = {
                         1, lengths[l], lengths[l], 2, 1 + l / 2 % 2, even[d], BIAS_NONE,
-                        0, d % 2,      0,          0, rotated,       0
+                        0, d % 2,      0,          0, rotated,       0,       0
                     };
                     check_backward(c, gpu_types[type], false, d + l == 4);
                 }
@@ -477,9 +522,10 @@ static void attention_takes_tensors_at_any_place(void **state)
     begin();
     for (int type = 0; type < 2; type++)
         for (int d = 0; d < COUNT_OF(widths); d++) {
-            struct attention_case c = {
-                2, 130, 130, 2, 1, widths[d], BIAS_LINEAR, ALIBI_SLOPES, d % 2, 0, 0, NOT_ROTATED, 0
-            };
+            struct attention_case c = { 2,     130,       130,         2,
+                                        1,     widths[d], BIAS_LINEAR, ALIBI_SLOPES,
+                                        d % 2, 0,         0,           NOT_ROTATED,
+                                        0,     0 };
             check_forward(c, gpu_types[type], 1);
             check_backward(c, gpu_types[type], true, 1);
         }
@@ -489,9 +535,9 @@ static void attention_takes_tensors_at_any_place(void **state)
 static void attention_over_nothing_does_nothing(void **state)
 {
     static const struct attention_case cases[] = {
-        { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_ROTATED, 0 },
-        { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0, NOT_ROTATED, 0 },
-        { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_ROTATED, 0 }
+        { 0, 5, 5, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 2, 0, 0, 2, 2, 64, BIAS_NONE, 0, true, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 0, 9, 2, 2, 64, BIAS_LINEAR, 0, false, 0, 0, NOT_ROTATED, 0, 0 }
     };
 
     (void)state;
@@ -515,7 +561,7 @@ static void scores_too_large_for_exp_give_the_same_softmax(void **state)
         for (int64_t D = 16; D <= 64; D *= 4) {
             struct problem p =
                 forward_problem((struct attention_case){ 1, 150, 150, 2, 2, D, BIAS_NONE, 0, false,
-                                                         0, 0, NOT_ROTATED, 0 },
+                                                         0, 0, NOT_ROTATED, 0, 0 },
                                 gpu_types[type], 0, 0);
             for (int s = Q_ROWS; s <= K_ROWS; s++)
                 for (int64_t i = 0; i < stored(&p.slots[s]); i++)
@@ -531,7 +577,7 @@ static void far_keys_underflow_to_nothing_under_a_steep_slope(void **state)
     begin();
     for (int type = 0; type < 2; type++)
         check_forward((struct attention_case){ 1, 1500, 1500, 1, 1, 64, BIAS_LINEAR, STEEP_SLOPES,
-                                               false, 0, 0, NOT_ROTATED, 0 },
+                                               false, 0, 0, NOT_ROTATED, 0, 0 },
                       gpu_types[type], 0);
     end();
 }
@@ -852,18 +898,18 @@ static double check_skipping(struct attention_case c, enum dtype type, double ep
 static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_rest(void **state)
 {
     static const struct attention_case cases[] = {
-        { 1, 64, 64, 2, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 1, 129, 129, 4, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 1, 2100, 2100, 1, 1, 16, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED,
+        { 1, 64, 64, 2, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 129, 129, 4, 2, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 1, 2100, 2100, 1, 1, 16, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0,
           0 }, /* more than a word of tiles */
-        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 500 },
-        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 600 },
-        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 70 },
-        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_ROTATED, 1 },
+        { 1, 1000, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 500, 0 },
+        { 1, 1100, 1100, 1, 1, 128, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 600, 0 },
+        { 1, 700, 700, 4, 4, 64, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 0, NOT_ROTATED, 70, 0 },
+        { 1, 500, 500, 3, 3, 33, BIAS_LINEAR, ODD_SLOPES, false, 0, 0, NOT_ROTATED, 1, 0 },
     };
     static const double budgets[] = { 0x1p-24, 0x1p-10 };
 
@@ -887,14 +933,14 @@ static void what_is_skipped_stays_within_the_budget_and_gradients_are_of_the_res
 static void a_chunk_after_a_past_stays_within_the_budget(void **state)
 {
     static const struct attention_case cases[] = {
-        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0 },
-        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700, NOT_ROTATED, 0 },
-        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500, NOT_ROTATED, 0 },
-        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600, NOT_ROTATED, 0 },
-        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 300 },
-        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700, NOT_ROTATED, 100 },
-        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500, NOT_ROTATED, 320 },
-        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600, NOT_ROTATED, 65 },
+        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0 },
+        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700, NOT_ROTATED, 0, 0 },
+        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500, NOT_ROTATED, 0, 0 },
+        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600, NOT_ROTATED, 0, 0 },
+        { 1, 104, 1000, 2, 1, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 300, 0 },
+        { 2, 64, 512, 4, 2, 128, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 700, NOT_ROTATED, 100, 0 },
+        { 1, 1, 961, 2, 2, 64, BIAS_LINEAR, STEEP_SLOPES, false, 0, 1500, NOT_ROTATED, 320, 0 },
+        { 1, 1, 449, 4, 1, 96, BIAS_LINEAR, ALIBI_SLOPES, false, 0, 600, NOT_ROTATED, 65, 0 },
     };
 
     (void)state;
@@ -917,7 +963,7 @@ static void a_key_that_is_not_a_number_is_never_skipped(void **state)
         for (int n = 0; n < 4 * COUNT_OF(keys); n++) {
             int64_t D = n & 1 ? 64 : 128, key = keys[n / 4];
             struct attention_case c = {
-                1, 400, 400, 1, 1, D, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0
+                1, 400, 400, 1, 1, D, BIAS_LINEAR, STEEP_SLOPES, false, 0, 0, NOT_ROTATED, 0, 0
             };
             struct problem p = forward_problem(c, gpu_types[type], n & 2, true);
             p.eps = 0x1p-24;
@@ -939,6 +985,7 @@ int main(void)
         cmocka_unit_test(attention_equals_the_reference_at_every_width_and_length),
         cmocka_unit_test(attention_equals_the_reference_for_every_bias_and_group_of_heads),
         cmocka_unit_test(attention_in_a_window_equals_the_reference),
+        cmocka_unit_test(attention_with_dropout_equals_the_reference),
         cmocka_unit_test(gradients_of_rotated_queries_and_keys_equal_the_reference),
         cmocka_unit_test(attention_takes_tensors_at_any_place),
         cmocka_unit_test(attention_over_nothing_does_nothing),

@@ -76,12 +76,14 @@ struct pass {
     float *gradients; /* [span]; pass_free */
 };
 
+/* Dropout is everywhere. */
 static struct pass pass_with(struct model *m, struct pass_settings settings, double dropout)
 {
     struct dropout drop = { .p = dropout, .seed = 9, .stream = RANDOM_STREAM(RANDOM_DROPOUT, 4) };
     int32_t tokens[B * L], targets[B * L];
     struct pass pass = { .loss = 0 };
 
+    settings.attention_dropout = settings.activation_dropout = dropout;
     draw_tokens(tokens, B * L, 1);
     draw_tokens(targets, B * L, 2);
     targets[3] = -1;

@@ -178,17 +178,17 @@ static void fast_operations_give_the_reference_losses_and_gradients(void **state
             new_model(tiny(alibi_position_name(i, NULL)), &reference, DTYPE_F32);
         struct model *fast_model = new_model(tiny(alibi_position_name(i, NULL)), &fast, DTYPE_F32);
         struct dropout drop = { .p = 0.2, .seed = 9, .stream = 4 };
+        const struct pass_settings settings = { .attention_dropout = 0.3,
+                                                .activation_dropout = 0.1 };
         int32_t tokens[B * L], targets[B * L];
         double slow_loss, fast_loss;
 
         draw_tokens(tokens, B * L, VOCAB, 1);
         draw_tokens(targets, B * L, VOCAB, 2);
-        assert_int_equal(once_gradients(slow_model, (struct pass_settings){ 0 }, tokens, targets, B,
-                                        L, 0.5, drop, &slow_loss),
-                         ALIBI_OK);
-        assert_int_equal(once_gradients(fast_model, (struct pass_settings){ 0 }, tokens, targets, B,
-                                        L, 0.5, drop, &fast_loss),
-                         ALIBI_OK);
+        assert_ok(
+            once_gradients(slow_model, settings, tokens, targets, B, L, 0.5, drop, &slow_loss));
+        assert_ok(
+            once_gradients(fast_model, settings, tokens, targets, B, L, 0.5, drop, &fast_loss));
         assert_true(fabs(slow_loss - fast_loss) < 1e-4 * slow_loss);
         assert_true(difference(slow_model->gradients, fast_model->gradients, slow_model->span) <
                     1e-4);
@@ -215,15 +215,17 @@ static void check_recompute(struct alibi_config c, double dropout)
     struct device fast = { .ops = ops_cpu() };
     struct model *m = new_model(c, &fast, DTYPE_F32);
     struct dropout drop = { .p = dropout, .seed = 9, .stream = 4 };
+    struct pass_settings settings = { .attention_dropout = dropout, .activation_dropout = dropout };
     size_t bytes = (size_t)m->span * sizeof(float);
     double kept_loss, loss;
     float *kept = NULL;
 
     assert_int_equal(NEW_ARRAY(&kept, m->span, "gradients"), ALIBI_OK);
-    gradients_with(m, (struct pass_settings){ 0 }, drop, &kept_loss);
+    gradients_with(m, settings, drop, &kept_loss);
     memcpy(kept, m->gradients, bytes);
     for (int recompute = ALIBI_RECOMPUTE_CHEAP; recompute <= ALIBI_RECOMPUTE_BLOCK; recompute++) {
-        gradients_with(m, (struct pass_settings){ .recompute = recompute }, drop, &loss);
+        settings.recompute = recompute;
+        gradients_with(m, settings, drop, &loss);
         assert_true(loss == kept_loss);
         assert_memory_equal(kept, m->gradients, bytes);
     }
@@ -247,6 +249,39 @@ static void what_is_computed_again_gives_the_same_gradients_bit_for_bit(void **s
                 if (a == 0 && dropped)
                     check_recompute(adaptive(c), 0.2);
             }
+}
+
+/* Each dropout draws masks of its own, changes the loss, and only that of training. */
+static void dropouts_within_a_branch_act_in_training_alone(void **state)
+{
+    static const struct pass_settings some[] = { { 0 },
+                                                 { .attention_dropout = 0.3 },
+                                                 { .activation_dropout = 0.3 },
+                                                 { .attention_dropout = 0.3,
+                                                   .activation_dropout = 0.3 } };
+    const struct dropout keys[] = { { 0, 9, 4 }, { 0, 9, 5 } };
+    struct device fast = { .ops = ops_cpu() };
+    struct model *m = new_model(tiny("alibi"), &fast, DTYPE_F32);
+    int32_t tokens[B * L];
+    float nll[2][B * L];
+    double losses[4], other;
+
+    (void)state;
+    draw_tokens(tokens, B * L, VOCAB, 1);
+    for (int i = 0; i < 4; i++) {
+        struct workspace *w = NULL;
+
+        gradients_with(m, some[i], keys[0], &losses[i]);
+        gradients_with(m, some[i], keys[1], &other);
+        assert_int_equal(other != losses[i], i > 0);
+        for (int n = 0; n < i; n++)
+            assert_true(losses[n] != losses[i]);
+        assert_ok(workspace_new(&w, m, &some[i]));
+        assert_ok(model_loss(w, tokens, tokens, B, L, nll[i > 0]));
+        assert_memory_equal(nll[0], nll[i > 0], sizeof nll[0]);
+        workspace_free(w);
+    }
+    model_free(m);
 }
 
 static void used_tiles_are_recorded_only_if_some_may_be_skipped(void **state)
@@ -891,6 +926,7 @@ int main(void)
         cmocka_unit_test(gradients_equal_finite_differences_for_every_kind_of_block),
         cmocka_unit_test(fast_operations_give_the_reference_losses_and_gradients),
         cmocka_unit_test(what_is_computed_again_gives_the_same_gradients_bit_for_bit),
+        cmocka_unit_test(dropouts_within_a_branch_act_in_training_alone),
         cmocka_unit_test(used_tiles_are_recorded_only_if_some_may_be_skipped),
         cmocka_unit_test(parameters_that_decay_come_first_and_all_begin_at_multiples_of_64),
         cmocka_unit_test(bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision),

@@ -206,7 +206,7 @@ static void four_passes_of_two_windows_are_one_of_eight(void **state)
     struct site *p = *state;
     struct alibi_training t = tiny_training(5, 5);
 
-    t.dropout = 0; /* its masks are keyed by pass */
+    t.dropout = t.attention_dropout = t.activation_dropout = 0; /* masks are keyed by pass */
     t.optimizer = ALIBI_NESTEROV;
     t.batch = 8;
     t.accumulate = 1;

@@ -65,7 +65,8 @@ extern "C" alibi_status cuda_attention_forward(struct device *dev, const struct 
         return ALIBI_OK;
     TRY_RETURN(check_size(a));
     cuda_part(c, "attention forward");
-    if (ragged_present(a->ragged) || (a->q.shape[1] <= DECODE_QUERIES && !kept.bits))
+    if (ragged_present(a->ragged) ||
+        (a->q.shape[1] <= DECODE_QUERIES && !kept.bits && a->dropout.p == 0))
         return forward_decode(c, a);
     // With a budget the tiles are decided first, in a record of our own if the caller has none.
     if (!kept.bits && a->skip.eps > 0)

@@ -12,6 +12,7 @@
 #define ATTENTION_CUH
 
 #include "ops/cuda/launch.cuh"
+#include "ops/cuda/random.cuh"
 
 // A view [B, L, H, D] whose D numbers are contiguous; strides in elements.
 template <class T> struct heads {
@@ -84,9 +85,69 @@ __device__ __forceinline__ bool tile_is_kept(const uint32_t *row, int key_tile)
 // Keys per block of the wgmma kernels: a pair of tiles, whose bits are in one word.
 enum { BLOCK_KEYS = 128 };
 
-// Which pairs the wgmma kernels compute, as a template parameter, so that a window costs nothing
-// where there is none.
-enum mask_kind { CAUSAL, WINDOW };
+// Which pairs the wgmma kernels compute, as a template parameter, so that a window and dropout cost
+// nothing where there is none. Those with dropout know windows too.
+enum mask_kind { CAUSAL, WINDOW, DROPOUT };
+
+inline mask_kind mask_kind_of(const struct attention_args *a)
+{
+    return a->dropout.p > 0                             ? DROPOUT
+           : a->window > 0 && a->window < a->k.shape[1] ? WINDOW
+                                                        : CAUSAL;
+}
+
+// Dropout of weights: attention_element() of ops/dropout.h. `half` is the number of blocks of
+// random numbers in a row of a head.
+struct weight_mask {
+    struct mask mask;
+    int64_t half;
+    uint32_t keys[PHILOX_ROUNDS][2]; // of each round: as constants, they take no registers
+
+    // The block of a head's weights of queries i, i + 8 and keys j, j + 8, where bit 3 of both is
+    // 0.
+    __device__ __forceinline__ uint64_t block(int64_t head, int i, int j) const
+    {
+        return (uint64_t)((head * half + (i / 16 * 8 + i % 8)) * half + (j / 16 * 8 + j % 8));
+    }
+
+    // Its words: of (i, j), (i, j + 8), (i + 8, j), (i + 8, j + 8).
+    __device__ __forceinline__ uint4 words(uint64_t index) const
+    {
+        uint4 c = make_uint4((uint32_t)index, (uint32_t)(index >> 32), (uint32_t)mask.stream,
+                             (uint32_t)(mask.stream >> 32));
+
+#pragma unroll
+        for (uint32_t round = 0; round < PHILOX_ROUNDS; round++)
+            c = philox_round(c, keys[round][0], keys[round][1]);
+        return c;
+    }
+
+    __device__ __forceinline__ bool drops(uint32_t word) const
+    {
+        return word < (uint32_t)mask.threshold;
+    }
+
+    // Factor on one weight, where speed does not matter.
+    __device__ __forceinline__ float factor(int64_t head, int i, int j) const
+    {
+        if (mask.threshold == 0)
+            return 1.0f;
+        uint4 w = words(block(head, i, j));
+        uint32_t word = i & 8 ? (j & 8 ? w.w : w.z) : (j & 8 ? w.y : w.x);
+        return drops(word) ? 0.0f : mask.kept;
+    }
+};
+
+inline weight_mask weight_mask_of(const struct attention_args *a)
+{
+    weight_mask m = { .mask = mask_of(a->dropout), .half = (a->k.shape[1] + 15) / 16 * 8 };
+
+    for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
+        m.keys[round][0] = (uint32_t)m.mask.seed + round * PHILOX_STEP_0;
+        m.keys[round][1] = (uint32_t)(m.mask.seed >> 32) + round * PHILOX_STEP_1;
+    }
+    return m;
+}
 
 __device__ __forceinline__ bool keys_are_kept(const uint32_t *row, int block)
 {

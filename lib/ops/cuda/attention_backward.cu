@@ -4,6 +4,8 @@
 //   dS = P (dP - delta)                        dV = P^T dY           dK = scale dS^T Q
 //                                              dQ = scale dS K
 //
+// With dropout, M = 0 or 1 / (1 - p): dS = P (M dP - delta), dV = (M P)^T dY.
+//
 // A thread block owns 128 keys of one key head and walks over the tiles of 64 queries that see
 // them, nearest first, all query heads of the group one after another. It keeps dK and dV in
 // registers and adds its part of dQ to global memory.
@@ -72,6 +74,7 @@ struct backward_params {
     struct kept_tiles kept;
     int tiles, blocks; // of queries, of keys
     int *ticket;       // the next block number
+    struct weight_mask mask;
 };
 
 template <int D> struct backward_smem {
@@ -413,6 +416,54 @@ __device__ __forceinline__ void weights(fragment<D> &f, float scale_log2, int le
     }
 }
 
+// One bit per element of S^T: whether its weight is dropped. Two neighbouring groups of 8 queries
+// share blocks of random numbers, as the two rows of keys do.
+template <int D, int MASK>
+__device__ __forceinline__ uint32_t draw_mask(const fragment<D> &f, const backward_params &p,
+                                              const walk<MASK> &w)
+{
+    uint64_t first = p.mask.block(w.head(p), w.tile * QUERIES + f.column, w.first_key + f.row);
+    uint32_t bits = 0;
+
+#pragma unroll 1
+    for (int i = 0; i < QUERIES / 2; i += 8) {
+        uint32_t eight = 0;
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            uint4 words = p.mask.words(first + (uint64_t)(i + e) * (uint64_t)p.mask.half);
+            eight |= (uint32_t)p.mask.drops(words.x) << e |
+                     (uint32_t)p.mask.drops(words.y) << (2 + e) |
+                     (uint32_t)p.mask.drops(words.z) << (4 + e) |
+                     (uint32_t)p.mask.drops(words.w) << (6 + e);
+        }
+        bits |= eight << i;
+    }
+    return bits;
+}
+
+// P^T without what is dropped, as the A operand of dV, whose factor 1 / (1 - p) comes at the end.
+template <int D> __device__ __forceinline__ void pack_dropped(fragment<D> &f, uint32_t dropped)
+{
+    float kept[QUERIES / 2];
+
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++)
+        kept[i] = dropped >> i & 1 ? 0.0f : f.s[i];
+    pack_operand<QUERIES>(f.p, kept);
+}
+
+// dP^T, which started from 0, becomes M dP^T - delta.
+template <int D>
+__device__ __forceinline__ void drop_gradient(fragment<D> &f, const backward_smem<D> *smem,
+                                              uint32_t dropped, float factor, int stage)
+{
+#pragma unroll
+    for (int i = 0; i < QUERIES / 2; i++) {
+        float delta = smem->delta[stage][8 * (i / 4) + f.column + (i & 1)];
+        f.dp[i] = fmaf(dropped >> i & 1 ? 0.0f : factor, f.dp[i], -delta);
+    }
+}
+
 // dS^T to shared memory, in the swizzle of hopper.cuh. Four lanes share a chunk of 8 queries.
 __device__ __forceinline__ void store_ds(bf16 (*to)[QUERIES],
                                          const uint32_t (&from)[QUERIES / WGMMA_K][4], int row,
@@ -590,22 +641,38 @@ __device__ __forceinline__ void consume_tile(fragment<D> &f, const backward_para
         start_from_last<D>(f, smem, p.s.T, t.stage);
     else
         start_from_table<D>(f, smem, lead, t.stage);
-    start_from_delta<D>(f, smem, t.stage);
-    mbarrier_arrive(&smem->rows_empty[t.stage]);
+    if constexpr (MASK == DROPOUT) {
+#pragma unroll
+        for (int i = 0; i < QUERIES / 2; i++)
+            f.dp[i] = 0.0f;
+    } else {
+        start_from_delta<D>(f, smem, t.stage);
+        mbarrier_arrive(&smem->rows_empty[t.stage]);
+    }
     fence_fragment(f.s);
     fence_fragment(f.dp);
     issue_rows<D>(f.s, shared_address(smem->k) + half, shared_address(smem->q[t.stage]));
     issue_rows<D>(f.dp, shared_address(smem->v) + half, shared_address(smem->dy[t.stage]));
 
     // P^T, while dP^T is in flight.
+    uint32_t dropped = 0;
+    if constexpr (MASK == DROPOUT)
+        dropped = draw_mask<D, MASK>(f, p, w);
     wgmma_wait<1>();
     fence_fragment(f.s);
     weights<D, MASK>(f, p.s.scale * log2_e, lead, p.s.window);
-    pack_operand<QUERIES>(f.p, f.s);
+    if constexpr (MASK == DROPOUT)
+        pack_dropped<D>(f, dropped);
+    else
+        pack_operand<QUERIES>(f.p, f.s);
 
     // dS^T, while dV is in flight. Then dK.
     wgmma_wait<0>();
     fence_fragment(f.dp);
+    if constexpr (MASK == DROPOUT) {
+        drop_gradient<D>(f, smem, dropped, p.mask.mask.kept, t.stage);
+        mbarrier_arrive(&smem->rows_empty[t.stage]);
+    }
     issue_gradient<D>(f.dv, f.p, shared_address(smem->dy[t.stage]));
 #pragma unroll
     for (int i = 0; i < QUERIES / 2; i++)
@@ -712,7 +779,7 @@ __device__ __forceinline__ void consume(const backward_params &p, backward_smem<
         write_bias<D, GRADIENT, MASK>(f, p, smem, w);
     } while (w.next_head());
     // Epilogue. dV first: that frees registers for the angles.
-    write_rows<D, MASK>(f.dv, f, p, w, p.dv, 1.0f);
+    write_rows<D, MASK>(f.dv, f, p, w, p.dv, MASK == DROPOUT ? p.mask.mask.kept : 1.0f);
     if (p.rotation.table)
         rotate_keys<D, MASK>(f.dk, f, p, w);
     write_rows<D, MASK>(f.dk, f, p, w, p.dk, p.s.scale);
@@ -870,6 +937,7 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     p.lse = (const float *)a->lse.data;
     p.delta = delta;
     p.kept = kept;
+    p.mask = weight_mask_of(a);
     p.rotation = wgmma_rotates(a) ? angles_of(a->rotation, p.s.D) : angles();
     p.tiles = (int)ceil_div(p.s.Lq, QUERIES);
     p.blocks = (int)ceil_div(p.s.Lk, BLOCK_KEYS);
@@ -878,9 +946,16 @@ alibi_status backward_wgmma(struct context *c, const struct attention_args *a, c
     TRY_RETURN(make_tensor_map(&p.dy, a->dy, QUERIES));
     TRY_RETURN(make_tensor_map(&p.k, a->k, BLOCK_KEYS));
     TRY_RETURN(make_tensor_map(&p.v, a->v, BLOCK_KEYS));
-    if (p.s.window < p.s.Lk)
+    switch (mask_kind_of(a)) {
+    case DROPOUT:
+        return D == 64 ? launch_backward<64, DROPOUT>(c, p, a, entries)
+                       : launch_backward<128, DROPOUT>(c, p, a, entries);
+    case WINDOW:
         return D == 64 ? launch_backward<64, WINDOW>(c, p, a, entries)
                        : launch_backward<128, WINDOW>(c, p, a, entries);
+    case CAUSAL:
+        break;
+    }
     return D == 64 ? launch_backward<64, CAUSAL>(c, p, a, entries)
                    : launch_backward<128, CAUSAL>(c, p, a, entries);
 }

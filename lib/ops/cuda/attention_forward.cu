@@ -4,6 +4,8 @@
 //   P  = exp(scale (S - m'))                       l' = l exp(scale (m - m')) + rowsum P
 //   O' = O exp(scale (m - m')) + P V               at the end: y = O / l,   lse = scale m + log l
 //
+// With dropout P loses elements before it is multiplied with V, and y is divided by 1 - p too.
+//
 // The structure is that of FlashAttention-3: a persistent grid, one producer warpgroup that loads
 // by TMA, two (D = 128) or three (D = 64) consumer warpgroups of 64 queries each that ping-pong on
 // the tensor cores, and inside each consumer the two products of neighbouring key tiles overlap
@@ -58,6 +60,7 @@ struct forward_params {
     struct attention_shape s;
     struct kept_tiles kept;
     int blocks, items; // query blocks per head; of all heads
+    struct weight_mask mask;
 };
 
 template <int D> struct forward_smem {
@@ -185,6 +188,7 @@ template <int D> struct fragment {
     uint32_t p[BLOCK_KEYS / WGMMA_K][4]; // P as the A operand of P V
     float m[2], l[2], shrink[2];         // per row: max, this thread's part of the sum, exp(m - m')
     int row, column;                     // position of the first row's query; first column
+    uint32_t dropped[2];                 // with dropout: a bit for each element of P
 };
 
 // The two rows of a fragment's element i are 8 apart; columns as in hopper.cuh.
@@ -325,6 +329,35 @@ template <int D> __device__ __forceinline__ void softmax(fragment<D> &f, float s
     }
 }
 
+// Dropout: draws one bit for each element of key block n, while S is in flight; set if its weight
+// is dropped. Two neighbouring groups of 8 keys share blocks of random numbers, as the two rows do.
+// The loop is not unrolled: more blocks at once would not fit in registers.
+template <int D, int MASK>
+__device__ __forceinline__ void draw_mask(fragment<D> &f, const forward_params &p,
+                                          const item<D, MASK> &w, int n)
+{
+    uint64_t first =
+        p.mask.block((int64_t)w.b * p.s.H + w.h, f.row, n * BLOCK_KEYS) + (uint64_t)f.column;
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        f.dropped[half] = 0;
+#pragma unroll 1
+        for (int i = 0; i < 32; i += 8) {
+            uint32_t eight = 0;
+#pragma unroll
+            for (int e = 0; e < 2; e++) {
+                uint4 words = p.mask.words(first + (uint64_t)(32 * half + i + e));
+                eight |= (uint32_t)p.mask.drops(words.x) << e |
+                         (uint32_t)p.mask.drops(words.z) << (2 + e) |
+                         (uint32_t)p.mask.drops(words.y) << (4 + e) |
+                         (uint32_t)p.mask.drops(words.w) << (6 + e);
+            }
+            f.dropped[half] |= eight << i;
+        }
+    }
+}
+
 // After S of key block n has been computed: frees its stage, masks the diagonal and what is
 // outside the window, and takes the softmax.
 template <int D, int MASK>
@@ -350,6 +383,11 @@ __device__ __forceinline__ void finish_scores(fragment<D> &f, const forward_para
                 f.s[i] = -INFINITY;
     }
     softmax<D>(f, p.s.scale * log2_e);
+    if constexpr (MASK == DROPOUT) {
+#pragma unroll
+        for (int i = 0; i < BLOCK_KEYS / 2; i++)
+            f.s[i] = f.dropped[i / 32] >> (i % 32) & 1 ? 0.0f : f.s[i];
+    }
 }
 
 // Waits for P V, frees the stage of V.
@@ -377,7 +415,7 @@ __device__ __forceinline__ void write_rows(fragment<D> &f, const forward_params 
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
         if (i >= p.s.Lq)
             continue;
-        float inverse = 1.0f / sum;
+        float inverse = (MASK == DROPOUT ? p.mask.mask.kept : 1.0f) / sum;
         bf16 *to = p.y.row(w.b, i, w.h);
 #pragma unroll
         for (int j = 0; j < D / 8; j++)
@@ -420,6 +458,8 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
         // skipped.
         issue_scores<D, TABLE, MASK>(f, p, smem, w, &smem->table[table.stage], step, n, t, group);
         ping_pong<D>::pass(group);
+        if constexpr (MASK == DROPOUT)
+            draw_mask<D, MASK>(f, p, w, n);
         wgmma_wait<0>();
         finish_scores<D, MASK>(f, p, smem, w, n, t);
         pack_operand<BLOCK_KEYS>(f.p, f.s);
@@ -435,6 +475,8 @@ __device__ __forceinline__ void consume(const forward_params &p, forward_smem<D>
             issue_values<D>(f, shared_address(smem->v[before.stage]), any);
             any = true;
             ping_pong<D>::pass(group);
+            if constexpr (MASK == DROPOUT)
+                draw_mask<D, MASK>(f, p, w, n);
             wgmma_wait<1>();
             finish_scores<D, MASK>(f, p, smem, w, n, t);
             finish_values<D>(f, smem, before);
@@ -542,8 +584,16 @@ alibi_status forward_wgmma(struct context *c, const struct attention_args *a,
     p.y = heads_of<bf16>(a->y);
     p.lse = (float *)a->lse.data;
     p.kept = kept;
-    if (p.s.window < p.s.Lk)
+    p.mask = weight_mask_of(a);
+    switch (mask_kind_of(a)) {
+    case DROPOUT:
+        return p.s.D <= 64 ? launch_forward<64, DROPOUT>(c, a, p)
+                           : launch_forward<128, DROPOUT>(c, a, p);
+    case WINDOW:
         return p.s.D <= 64 ? launch_forward<64, WINDOW>(c, a, p)
                            : launch_forward<128, WINDOW>(c, a, p);
+    case CAUSAL:
+        break;
+    }
     return p.s.D <= 64 ? launch_forward<64, CAUSAL>(c, a, p) : launch_forward<128, CAUSAL>(c, a, p);
 }

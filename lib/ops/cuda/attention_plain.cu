@@ -23,6 +23,7 @@ template <class T> struct plain_params {
     float *slopes; // [B, H, Lq]: parts of the gradients of the slopes; or NULL
     struct attention_shape s;
     struct kept_tiles kept;
+    struct weight_mask mask;
 };
 
 template <class T> __device__ __forceinline__ float dot(const T *a, const T *b, int D)
@@ -48,15 +49,17 @@ __device__ __forceinline__ float score(const plain_params<T> &c, int b, int h, i
            c.s.bias(h, c.s.past() + i - j);
 }
 
-// P and dS of one pair, for the backward pass.
+// P after dropout, and dS, of one pair, for the backward pass.
 template <class T>
 __device__ __forceinline__ void pair(const plain_params<T> &c, int b, int h, int i, int j, float *p,
                                      float *ds)
 {
-    int64_t row = ((int64_t)b * c.s.H + h) * c.s.Lq + i;
+    int64_t head = (int64_t)b * c.s.H + h, row = head * c.s.Lq + i;
+    float factor = c.mask.factor(head, i, j), weight = expf(score(c, b, h, i, j) - c.lse[row]);
+    float dp = dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D);
 
-    *p = expf(score(c, b, h, i, j) - c.lse[row]);
-    *ds = *p * (dot(c.dy.row(b, i, h), c.v.row(b, j, c.s.key_head(h)), c.s.D) - c.delta[row]);
+    *p = factor * weight;
+    *ds = weight * fmaf(factor, dp, -c.delta[row]);
 }
 
 // sums[d] = shrink * sums[d] + sum over n of weight_n * rows[first + n][d], lanes along D. Lane n
@@ -123,6 +126,7 @@ template <class T> __global__ void forward_kernel(const __grid_constant__ plain_
         float most = fmaxf(m, warp_max(x)), shrink = expf(m - most), weight = expf(x - most);
         l = fmaf(l, shrink, warp_sum(weight));
         m = most;
+        weight *= c.mask.factor((int64_t)b * s.H + h, i, j + lane);
         add_rows(o, shrink, weight, c.v, b, s.key_head(h), j, count, s.D);
     }
     store_row(c.y.row(b, i, h), o, 1.0f / l, s.D);
@@ -247,7 +251,8 @@ plain_params<T> params_of(const struct attention_args *a, const float *delta,
              .lse = (float *)a->lse.data,
              .delta = delta,
              .s = attention_shape_of(a),
-             .kept = kept };
+             .kept = kept,
+             .mask = weight_mask_of(a) };
 }
 
 template <class T>

@@ -593,13 +593,14 @@ alibi_status cuda_linear_activation_forward(struct device *dev,
         p.aux = a->up.data;
         TRY_RETURN(try_product(c, &p, &done));
     }
-    if (done)
-        return ALIBI_OK;
-    const struct linear_args linear = {
-        .y = a->up, .x = a->x, .weight = a->weight, .bias = a->bias, .decoding = a->decoding
-    };
-    TRY_RETURN(cuda_linear_forward(dev, &linear));
-    return cuda_activation_forward(dev, a->kind, a->activated, a->up);
+    if (!done) {
+        const struct linear_args linear = {
+            .y = a->up, .x = a->x, .weight = a->weight, .bias = a->bias, .decoding = a->decoding
+        };
+        TRY_RETURN(cuda_linear_forward(dev, &linear));
+        TRY_RETURN(cuda_activation_forward(dev, a->kind, a->activated, a->up));
+    }
+    return a->dropout.p > 0 ? cuda_dropout(dev, a->activated, a->activated, a->dropout) : ALIBI_OK;
 }
 
 alibi_status cuda_linear_activation_backward(struct device *dev,
@@ -608,6 +609,8 @@ alibi_status cuda_linear_activation_backward(struct device *dev,
     struct context *c = cuda_of(dev);
 
     TRY_RETURN(input_gradient(dev, a->scratch, a->dy, a->weight));
+    if (a->dropout.p > 0)
+        TRY_RETURN(cuda_dropout(dev, a->scratch, a->scratch, a->dropout));
     cuda_part(c, "activation");
     TRY_RETURN(cuda_activation_backward_sums(c, a->kind, a->dup, a->dup_sums, a->scratch, a->up));
     return parameter_gradients(c, a->dweight, a->dbias, a->dy, a->activated);

@@ -19,6 +19,8 @@ __device__ __forceinline__ uint4 philox_round(uint4 c, uint32_t k0, uint32_t k1)
                       M0 * c.x);
 }
 
+enum : uint32_t { PHILOX_ROUNDS = 10, PHILOX_STEP_0 = 0x9E3779B9u, PHILOX_STEP_1 = 0xBB67AE85u };
+
 __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint4 c = make_uint4((uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
@@ -26,10 +28,10 @@ __device__ __forceinline__ uint4 philox(uint64_t seed, uint64_t stream, uint64_t
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
 #pragma unroll
-    for (int round = 0; round < 10; round++) {
+    for (uint32_t round = 0; round < PHILOX_ROUNDS; round++) {
         c = philox_round(c, k0, k1);
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
+        k0 += PHILOX_STEP_0;
+        k1 += PHILOX_STEP_1;
     }
     return c;
 }

@@ -1,19 +1,21 @@
 /* attention.c
  *
  *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, i - j < window
- *   p(i, j) = exp(s(i, j) - lse_i),     lse_i = log sum_j exp(s(i, j)),     y_i = sum_j p(i, j) v_j
+ *   p(i, j) = exp(s(i, j) - lse_i),     lse_i = log sum_j exp(s(i, j))
+ *   y_i = sum_j m(i, j) p(i, j) v_j,     m(i, j) = 1, or with dropout 0 or 1 / (1 - p)
  *
  * Backward:
  *
- *   D_i = dy_i . y_i,     ds(i, j) = p(i, j) (dy_i . v_j - D_i)
+ *   D_i = dy_i . y_i,     ds(i, j) = p(i, j) (m(i, j) dy_i . v_j - D_i)
  *   dq_i = scale * sum_j ds(i, j) k_j
- *   dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i p(i, j) dy_i
+ *   dk_j = scale * sum_i ds(i, j) q_i,     dv_j = sum_i m(i, j) p(i, j) dy_i
  *   dbias: ds(i, j) is added to the entry that s(i, j) read; for slopes, times -(i - j)
  *
  * Mask and window are the bounds of the loops. Backward recomputes p from lse, pair by pair, so
  * that memory grows with Lk only. */
 #include <math.h>
 
+#include "ops/dropout.h"
 #include "ops/ref/ref.h"
 
 /* One query head of one row of the batch, and where its keys are: head kv of row `keys` of k and v.
@@ -71,6 +73,15 @@ static double score(const struct attention_args *a, struct head n, int64_t i, in
     return a->scale * product + ref_bias_at(a->bias, n.h, i + n.past - j);
 }
 
+static double mask_at(const struct attention_args *a, struct head n, int64_t i, int64_t j)
+{
+    int64_t head = n.b * a->q.shape[2] + n.h;
+
+    return a->dropout.p > 0.0
+               ? dropout_factor(a->dropout, attention_element(head, i, j, a->k.shape[1]))
+               : 1.0;
+}
+
 /* ---- forward */
 
 /* row[first..end-1] <- probabilities from scores; returns the log-sum-exp. */
@@ -95,6 +106,8 @@ static void forward_row(const struct attention_args *a, struct head n, int64_t i
     for (int64_t j = first; j < end; j++)
         row[j] = score(a, n, i, j);
     set(a->lse, (n.b * H + n.h) * Lq + i, softmax(row, first, end));
+    for (int64_t j = first; j < end; j++)
+        row[j] *= mask_at(a, n, i, j);
     for (int64_t d = 0; d < D; d++) {
         double sum = 0.0;
         for (int64_t j = first; j < end; j++)
@@ -199,13 +212,13 @@ static void backward_row(const struct attention_args *a, struct sums *s, struct 
     for (int64_t j = attention_first_key(i + n.past, a->window); j <= i + n.past; j++) {
         int64_t k_j = at(a->k, n.b, j, n.kv), v_j = at(a->v, n.b, j, n.kv);
         int64_t distance = i + n.past - j;
-        double p = exp(score(a, n, i, j) - lse);
-        double ds = p * (dot(a->dy, dy_i, a->v, v_j, D) - D_i);
+        double p = exp(score(a, n, i, j) - lse), m = mask_at(a, n, i, j);
+        double ds = p * (m * dot(a->dy, dy_i, a->v, v_j, D) - D_i);
 
         for (int64_t d = 0; d < D; d++) {
             s->dq[d] += a->scale * ds * get(a->k, k_j + d);
             s->dk[j * D + d] += a->scale * ds * get(a->q, q_i + d);
-            s->dv[j * D + d] += p * get(a->dy, dy_i + d);
+            s->dv[j * D + d] += m * p * get(a->dy, dy_i + d);
         }
         if (s->distances > 0 && a->bias.kind == BIAS_LINEAR)
             s->dbias[n.h] -= ds * (double)distance;

@@ -68,7 +68,9 @@ alibi_status ref_linear_activation_forward(struct device *dev,
     };
 
     TRY_RETURN(dev->ops->linear_forward(dev, &product));
-    return dev->ops->activation_forward(dev, a->kind, a->activated, a->up);
+    TRY_RETURN(dev->ops->activation_forward(dev, a->kind, a->activated, a->up));
+    return a->dropout.p > 0.0 ? dev->ops->dropout(dev, a->activated, a->activated, a->dropout)
+                              : ALIBI_OK;
 }
 
 /* scratch = dy weight, the gradient of activated */
@@ -83,6 +85,8 @@ alibi_status ref_linear_activation_backward(struct device *dev,
                                    .weight = a->weight };
 
     TRY_RETURN(dev->ops->linear_backward(dev, &product));
+    if (a->dropout.p > 0.0)
+        TRY_RETURN(dev->ops->dropout(dev, a->scratch, a->scratch, a->dropout));
     TRY_RETURN(dev->ops->activation_backward(dev, a->kind, a->dup, a->scratch, a->up));
     if (present(a->dup_sums))
         add_column_sums(a->dup_sums, a->dup);

@@ -8,8 +8,8 @@
  *   l' = l e^(m - m') + sum_j e^(s_j - m')
  *   o' = o e^(m - m') + sum_j e^(s_j - m') v_j
  *
- * At the end y = o / l and lse = m + log l. Few queries (decoding) are taken row by row
- * instead, in attention_decode.c.
+ * At the end y = o / l and lse = m + log l. Dropout acts on the weights that are multiplied with
+ * values, not on l. Few queries (decoding) are taken row by row instead, in attention_decode.c.
  *
  * With a budget (skipping.h) a tile is skipped if its norms prove that it has no weight, or else,
  * once its scores are computed, if the largest of them does. The walk ends when the norms prove it
@@ -32,11 +32,17 @@ struct work {
     float *reach;   /* [TILE] |scale q_i| */
     float *out;     /* [TILE] bound on the weight that was skipped */
     float *bound;   /* [TILE] what the current tile would add to it */
+    float *mask;    /* [TILE, TILE], with dropout */
 };
+
+static bool drops(const struct heads *c)
+{
+    return c->a->dropout.p > 0.0;
+}
 
 static int64_t work_floats(const struct heads *c)
 {
-    return TILE * (c->D + TILE + 2 * c->width + 9);
+    return TILE * (c->D + TILE + 2 * c->width + 9 + (drops(c) ? TILE : 0));
 }
 
 static struct work work_at(const struct heads *c, float *memory)
@@ -55,6 +61,7 @@ static struct work work_at(const struct heads *c, float *memory)
     w.reach = w.top + TILE;
     w.out = w.reach + TILE;
     w.bound = w.out + TILE;
+    w.mask = w.bound + TILE;
     return w;
 }
 
@@ -146,6 +153,15 @@ static void softmax_lanes(struct work *w, const struct tile *t, int64_t i)
     vec_store(w->m + i, max);
 }
 
+static void drop_weights(struct work *w, const struct heads *c, const struct tile *t)
+{
+    tile_mask(w->mask, c, t);
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH)
+        for (int64_t j = 0; j < keys_seen(t, i); j++)
+            vec_store(w->s + j * TILE + i,
+                      vec_load(w->s + j * TILE + i) * vec_load(w->mask + j * TILE + i));
+}
+
 static void shrink_outputs(struct work *w, const struct heads *c, const struct tile *t)
 {
     for (int64_t i = 0; i < t->nq; i++) {
@@ -170,6 +186,8 @@ static bool visit(struct work *w, const struct heads *c, const struct tile *t,
         softmax_lanes(w, t, i);
     if (!t->diagonal) /* the first tile: nothing was summed before */
         shrink_outputs(w, c, t);
+    if (drops(c))
+        drop_weights(w, c, t);
     pack_rows(w->values, c, rows_of(c->a->v, t->b, t->j, t->kv), t->nk, 1.0f);
     tile_sum_keys(w->o, c, t, w->s, w->values);
     return true;
@@ -285,5 +303,6 @@ alibi_status SIMD(attention_forward)(struct device *dev, const struct attention_
         return ref_attention_forward(dev, a);
     if (c.B == 0 || c.H == 0 || c.Lq == 0)
         return ALIBI_OK;
-    return c.Lq <= DECODE_ROWS && !present(a->skip.kept) ? decode_rows(&c) : forward_tiles(&c);
+    return c.Lq <= DECODE_ROWS && !present(a->skip.kept) && !drops(&c) ? decode_rows(&c)
+                                                                       : forward_tiles(&c);
 }

@@ -153,6 +153,7 @@ alibi_status decode_rows(const struct heads *c);
 #define pack_lanes SIMD(pack_lanes)
 #define unpack_rows SIMD(unpack_rows)
 #define tile_scores SIMD(tile_scores)
+#define tile_mask SIMD(tile_mask)
 #define tile_sum_keys SIMD(tile_sum_keys)
 #define tile_sum_queries SIMD(tile_sum_queries)
 
@@ -182,6 +183,9 @@ void unpack_rows(struct rows to, const struct heads *c, const float *from, int64
  * lanes [D, TILE], out [TILE, TILE]. */
 void tile_scores(float *out, const struct heads *c, const struct tile *t, struct rows keys,
                  const float *lanes, const float *start, int64_t start_row);
+
+/* factors[j, i], [TILE, TILE], of the dropout on the weights of a tile. */
+void tile_mask(float *factors, const struct heads *c, const struct tile *t);
 
 /* out[i, :] += sum over keys of s[j, i] rows[j, :]; out [nq, width], rows [nk, width]. */
 void tile_sum_keys(float *out, const struct heads *c, const struct tile *t, const float *s,

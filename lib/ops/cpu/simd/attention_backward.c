@@ -1,8 +1,8 @@
 /* attention_backward.c - backward, for Lq = Lk
  *
  *   p = exp(s - lse_i)                    recomputed tile by tile
- *   dp = dy_i . v_j,   ds = p (dp - D_i), D_i = dy_i . y_i
- *   dv_j += p dy_i,    dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
+ *   dp = dy_i . v_j,   ds = p (m dp - D_i), D_i = dy_i . y_i, m = 1 or the mask of dropout
+ *   dv_j += m p dy_i,  dk_j += ds scale q_i,    dq_i += scale ds k_j,    dbias(i - j) += ds
  *
  * A task is a chunk: some consecutive query tiles of all the query heads that share a
  * key/value head. It has sums of its own for the keys that its queries use, and those of a head's
@@ -33,14 +33,15 @@ struct work {
     float *q_lanes, *dy_lanes; /* [D, TILE] */
     float *q, *dy, *dq;        /* [TILE, width]; q is scaled */
     float *k;                  /* [TILE, width] */
-    float *p, *ds;             /* [TILE, TILE], keys by queries */
+    float *p, *ds, *mask;      /* [TILE, TILE], keys by queries */
     float *lse, *minus_D;      /* [TILE] */
+    float *zero;               /* [TILE] */
     float *strip, *diagonals;  /* [2 TILE] */
 };
 
 static int64_t work_floats(const struct heads *c)
 {
-    return TILE * (2 * c->D + 4 * c->width + 2 * TILE + 6);
+    return TILE * (2 * c->D + 4 * c->width + 3 * TILE + 7);
 }
 
 static float *take(float **memory, int64_t count)
@@ -63,8 +64,10 @@ static struct work work_at(const struct heads *c, float *memory)
     w.k = take(&memory, TILE * c->width);
     w.p = take(&memory, TILE * TILE);
     w.ds = take(&memory, TILE * TILE);
+    w.mask = take(&memory, TILE * TILE);
     w.lse = take(&memory, TILE);
     w.minus_D = take(&memory, TILE);
+    w.zero = take(&memory, TILE);
     w.strip = take(&memory, 2 * TILE);
     w.diagonals = take(&memory, 2 * TILE);
     return w;
@@ -118,6 +121,7 @@ static void load_queries(struct work *w, const struct gradients *g, const struct
     pack_rows(w->dy, c, dy, t->nq, 1.0f);
     for (int64_t i = 0; i < t->lanes; i++) {
         bool exists = i < t->nq;
+        w->zero[i] = 0.0f;
         w->lse[i] = exists ? lse[i] : INFINITY;
         w->minus_D[i] =
             exists ? -dot_with_packed(c, w->dy + i * c->width, y.at + i * y.stride) : 0.0f;
@@ -138,15 +142,37 @@ static void differentiate_softmax(struct work *w, const struct tile *t)
     }
 }
 
+/* The same with dropout, from dp alone: p <- m p, ds <- p (m dp - D) */
+static void differentiate_dropout(struct work *w, const struct tile *t)
+{
+    for (int64_t i = 0; i < t->lanes; i += SIMD_WIDTH) {
+        int64_t keys = keys_seen(t, i);
+        vec lse = vec_load(w->lse + i), minus_D = vec_load(w->minus_D + i);
+        for (int64_t j = 0; j < keys; j++) {
+            vec p = vec_exp_term(vec_load(w->p + j * TILE + i) - lse);
+            vec m = vec_load(w->mask + j * TILE + i), dp = vec_load(w->ds + j * TILE + i);
+            vec_store(w->p + j * TILE + i, m * p);
+            vec_store(w->ds + j * TILE + i, p * (m * dp + minus_D));
+        }
+    }
+}
+
 /* p and ds of a tile. */
 static void differentiate_scores(struct work *w, const struct gradients *g, const struct tile *t)
 {
     const struct heads *c = &g->c;
     const float *strip = fill_strip(w->strip, c, t);
+    bool drops = c->a->dropout.p > 0.0;
 
     tile_scores(w->p, c, t, rows_of(c->a->k, t->b, t->j, t->kv), w->q_lanes, strip, -1);
-    tile_scores(w->ds, c, t, rows_of(c->a->v, t->b, t->j, t->kv), w->dy_lanes, w->minus_D, 0);
-    differentiate_softmax(w, t);
+    tile_scores(w->ds, c, t, rows_of(c->a->v, t->b, t->j, t->kv), w->dy_lanes,
+                drops ? w->zero : w->minus_D, 0);
+    if (drops) {
+        tile_mask(w->mask, c, t);
+        differentiate_dropout(w, t);
+    } else {
+        differentiate_softmax(w, t);
+    }
 }
 
 /* dk, dv: the rows of the tile's keys. */

@@ -1,5 +1,8 @@
-/* attention_tile.c - packing, bias strips, and the four products of a tile */
+/* attention_tile.c - packing, bias strips, the mask of dropout, and the four products of a tile */
+#include <string.h>
+
 #include "ops/cpu/simd/attention.h"
+#include "ops/cpu/simd/mask.h"
 
 /* bias(distance) = -slope * distance. No bias is slope 0. */
 static void fill_linear(float *bias, float slope, int64_t distance, int64_t step, int64_t count)
@@ -84,6 +87,32 @@ void tile_scores(float *out, const struct heads *c, const struct tile *t, struct
             .c_row = TILE,
         };
         multiply(&p);
+    }
+}
+
+/* Blocks of random numbers by attention_element(), for 32 pairs of queries at a time. Tiles begin
+ * at multiples of TILE, so pairs are 32 consecutive numbers, and the blocks of each group of 8 are
+ * the lanes of two groups of 8 queries, in two rows of keys. */
+void tile_mask(float *factors, const struct heads *c, const struct tile *t)
+{
+    enum { PAIRS = TILE / 2, GROUP = 8 };
+    const struct mask mask = mask_of(c->a->dropout);
+    uint64_t half = (uint64_t)(c->Lk + 15) / 16 * 8, head = (uint64_t)(t->b * c->H + t->h);
+    uint64_t first = (head * half + (uint64_t)t->i / 2) * half + (uint64_t)t->j / 2;
+
+    for (int64_t key = 0; key < PAIRS; key++) {
+        float words[4][PAIRS], *row = factors + (key / GROUP * 2 * GROUP + key % GROUP) * TILE;
+
+        for (int64_t query = 0; query < PAIRS; query++) {
+            float block[4];
+            mask_block(block, mask, first + (uint64_t)key + (uint64_t)query * half);
+            for (int n = 0; n < 4; n++)
+                words[n][query] = block[n];
+        }
+        for (int64_t group = 0; group < PAIRS; group += GROUP)
+            for (int n = 0; n < 4; n++)
+                memcpy(row + n % 2 * GROUP * TILE + 2 * group + n / 2 * GROUP, words[n] + group,
+                       sizeof(float) * GROUP);
     }
 }
 
