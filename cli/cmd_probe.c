@@ -57,14 +57,15 @@ static void print_kind(const struct alibi_targets_result *r, int kind)
     putchar('\n');
     if (k->tokens == 0)
         return;
-    printf("%8s %9s %7s %9s %7s %9s %7s %9s %7s\n", "context", "nll", "error", "gain", "error",
-           "swapped", "error", "content", "error");
+    printf("%8s %9s %7s %9s %7s %9s %7s %9s %7s %9s %7s\n", "context", "nll", "error", "gain",
+           "error", "swapped", "error", "content", "error", "window", "error");
     for (int c = 0; c < r->request.contexts.count; c++) {
         printf("%8lld", (long long)k->at[c].context);
         print_estimate(k->at[c].nll);
         print_estimate(k->at[c].gain);
         print_estimate(k->at[c].swapped);
         print_estimate(k->at[c].content);
+        print_estimate(k->at[c].window);
         putchar('\n');
     }
 }
@@ -78,8 +79,11 @@ static void print_reach(const struct alibi_targets_result *r)
            r->reach == ALIBI_USES ? "uses far text" : reach_names[r->reach],
            (long long)r->request.length, (long long)far->context, far->gain.value, far->gain.error);
     if (!isnan(far->swapped.value))
-        printf(",\nof which %.4f survive when everything beyond %lld is swapped for other text",
+        printf(".\n%.4f are left when everything beyond %lld is swapped for other text",
                far->swapped.value, (long long)r->request.length);
+    if (!isnan(far->window.value))
+        printf(".\n%.4f are left when attention is cut to the last %lld tokens", far->window.value,
+               (long long)r->request.length);
     printf(".\n");
 }
 
@@ -137,6 +141,8 @@ static void json_targets(const struct job *job, const struct alibi_targets_resul
             json_estimate("step", k->at[c].step);
             json_estimate("swapped", k->at[c].swapped);
             json_estimate("content", k->at[c].content);
+            json_estimate("window", k->at[c].window);
+            json_estimate("beyond", k->at[c].beyond);
             cli_json_close('}');
         }
         cli_json_close(']');

@@ -758,6 +758,8 @@ struct alibi_target_context {
     struct alibi_estimate step;    /* the gain over the next smaller context */
     struct alibi_estimate swapped; /* the gain that is left when what is beyond L is swapped */
     struct alibi_estimate content; /* gain - swapped: the use of what the far text says */
+    struct alibi_estimate window;  /* the gain that is left when attention is cut to the last L */
+    struct alibi_estimate beyond;  /* gain - window: the use of keys farther than L */
 };
 
 /* All targets, those that repeat far text, and the others. */
@@ -771,7 +773,7 @@ struct alibi_target_results {
 /* Over all targets, from L to the longest context C. An effect counts if it is 0.005 nats or more
  * and more than two standard errors.
  *   breaks: nll(C) is above nll(L) by 0.01 nats or more, and by more than two standard errors
- *   uses:   the gain counts, and so does the use of content
+ *   uses:   the gain counts, and so do the use of content and that of keys farther than L
  *   holds:  neither */
 enum alibi_reach { ALIBI_BREAKS, ALIBI_HOLDS, ALIBI_USES };
 

@@ -41,8 +41,9 @@ const struct alibi_option *alibi_targets_options(int *count)
     return options;
 }
 
-/* Whether the far part of the context is the document's own. */
-enum condition { OWN, SWAPPED, CONDITIONS };
+/* The model and the text as they are; the far part of the context swapped; attention cut to the
+ * last L keys. */
+enum condition { OWN, SWAPPED, WINDOW, CONDITIONS };
 
 struct probe {
     const struct model *model;
@@ -180,6 +181,14 @@ static alibi_status run_batch(struct probe *p, enum condition condition, int c, 
     return ALIBI_OK;
 }
 
+/* The series of a condition: the controls are for contexts beyond L. */
+static bool is_measured(const struct probe *p, int condition, int c)
+{
+    if (condition == SWAPPED && !p->targets.swappable)
+        return false;
+    return condition == OWN || p->request.contexts.at[c] > p->request.length;
+}
+
 static alibi_status run_series(struct probe *p, enum condition condition, int c)
 {
     int64_t inputs = inputs_of(p, c), tokens = p->model->device->ops->traits.batch_tokens;
@@ -195,6 +204,24 @@ static alibi_status run_series(struct probe *p, enum condition condition, int c)
         report(p);
     }
     return ALIBI_OK;
+}
+
+/* One workspace at a time: its settings say how attention is cut. */
+static alibi_status run_condition(struct probe *p, enum condition condition)
+{
+    alibi_status status;
+
+    TRY(workspace_new(
+        &p->workspace, p->model,
+        &(struct pass_settings){ .skip = call_skip(p->call),
+                                 .window = condition == WINDOW ? p->request.length : 0 }));
+    for (int c = 0; c < p->request.contexts.count; c++)
+        if (is_measured(p, condition, c))
+            TRY(run_series(p, condition, c));
+out:
+    workspace_free(p->workspace);
+    p->workspace = NULL;
+    return status;
 }
 
 static void mark_repeats(struct probe *p)
@@ -215,17 +242,13 @@ static alibi_status probe_init(struct probe *p)
     int64_t cells = longest_context(p) + p->request.block; /* and a token for the repeats */
 
     cells = cells > batch ? cells : batch;
-    TRY_RETURN(workspace_new(&p->workspace, p->model,
-                             &(struct pass_settings){ .skip = call_skip(p->call) }));
     TRY_RETURN(NEW_ARRAY(&p->ids, cells, "inputs of a probe"));
     TRY_RETURN(NEW_ARRAY(&p->wanted, cells, "targets of a probe"));
     TRY_RETURN(NEW_ARRAY(&p->nll, cells, "losses of a probe"));
     TRY_RETURN(NEW_ARRAY(&p->repeats, targets, "repeats of a probe"));
     for (int condition = 0; condition < CONDITIONS; condition++)
         for (int c = 0; c < p->request.contexts.count; c++) {
-            bool far = p->request.contexts.at[c] > p->request.length;
-
-            if (condition == SWAPPED && (!far || !p->targets.swappable))
+            if (!is_measured(p, condition, c))
                 continue;
             TRY_RETURN(NEW_ARRAY(&p->series[condition][c], targets, "losses of targets"));
             p->to_read += p->targets.count * inputs_of(p, c);
@@ -236,7 +259,6 @@ static alibi_status probe_init(struct probe *p)
 
 static void probe_fini(struct probe *p)
 {
-    workspace_free(p->workspace);
     mem_free(p->targets.at);
     mem_free(p->ids);
     mem_free(p->wanted);
@@ -345,15 +367,18 @@ static void fill_kind(const struct probe *p, const struct bootstrap *b,
     for (int64_t u = 0; u < b->units; u++)
         out->tokens += (int64_t)b->tokens[u];
     for (int c = 0; c < contexts->count; c++) {
-        bool swapped = p->series[SWAPPED][c] != NULL;
+        bool swapped = is_measured(p, SWAPPED, c), window = is_measured(p, WINDOW, c);
+        int far = SWAPPED * ALIBI_LIST_MAX + c, cut = WINDOW * ALIBI_LIST_MAX + c;
 
         out->at[c] = (struct alibi_target_context){
             .context = contexts->at[c],
             .nll = estimate(b, c, -1),
             .gain = estimate(b, home, c),
             .step = c > 0 ? estimate(b, c - 1, c) : none,
-            .swapped = swapped ? estimate(b, home, ALIBI_LIST_MAX + c) : none,
-            .content = swapped ? estimate(b, ALIBI_LIST_MAX + c, c) : none,
+            .swapped = swapped ? estimate(b, home, far) : none,
+            .content = swapped ? estimate(b, far, c) : none,
+            .window = window ? estimate(b, home, cut) : none,
+            .beyond = window ? estimate(b, cut, c) : none,
         };
     }
 }
@@ -367,7 +392,8 @@ int targets_reach(const struct alibi_target_context *far)
 {
     if (far->gain.value <= -0.01 && -far->gain.value > 2 * far->gain.error)
         return ALIBI_BREAKS;
-    return counts(far->gain) && counts(far->content) ? ALIBI_USES : ALIBI_HOLDS;
+    return counts(far->gain) && counts(far->content) && counts(far->beyond) ? ALIBI_USES
+                                                                            : ALIBI_HOLDS;
 }
 
 static alibi_status fill_result(const struct probe *p, struct alibi_targets_result *out)
@@ -421,9 +447,7 @@ alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *c
     TRY(probe_init(&p));
     mark_repeats(&p);
     for (int condition = 0; condition < CONDITIONS; condition++)
-        for (int c = 0; c < p.request.contexts.count; c++)
-            if (p.series[condition][c])
-                TRY(run_series(&p, condition, c));
+        TRY(run_condition(&p, condition));
     TRY(fill_result(&p, result));
 out:
     probe_fini(&p);
