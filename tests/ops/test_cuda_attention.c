@@ -628,8 +628,7 @@ static void attention_after_a_past_equals_the_reference(void **state)
                     c.bias = biases[bias].kind;
                     c.T = biases[bias].T;
                     c.gap = i % 3 == 0 ? 8 : 0;
-                    check_with_past(c, gpu_types[type]);
-                    c.window = 1 + 37 * (i % 11);
+                    c.window = i % 2 ? 1 + 37 * (i % 11) : 0;
                     check_with_past(c, gpu_types[type]);
                 }
     end();
