@@ -76,6 +76,24 @@ static const struct alibi_eval_result *result_of(const alibi_experiment *e,
                                                                             : NULL;
 }
 
+static struct value speed_value(const alibi_experiment *e, const struct reference *r)
+{
+    const struct speed *s = &e->evaluation[r->evaluation].speed[r->length * e->models + r->model];
+    struct value value = { NAN, 0, 0 };
+
+    if (s->train_seconds == 0)
+        return value;
+    switch (r->quantity) {
+    case QUANTITY_TRAIN_SECONDS:
+        return (struct value){ s->train_seconds, s->train_error, 0 };
+    case QUANTITY_EVAL_SECONDS:
+        return (struct value){ s->eval_seconds, s->eval_error, 0 };
+    default:
+        value.value = r->quantity == QUANTITY_TRAIN_MEMORY ? s->train_memory : s->eval_memory;
+        return value;
+    }
+}
+
 struct value reference_value(const alibi_experiment *e, const struct reference *r)
 {
     const struct alibi_eval_result *results[ALIBI_LIST_MAX] = { NULL };
@@ -84,6 +102,8 @@ struct value reference_value(const alibi_experiment *e, const struct reference *
 
     if (r->model < 0)
         return (struct value){ r->number, 0, 0 };
+    if (r->quantity != QUANTITY_PPL)
+        return speed_value(e, r);
     for (int k = 0; k < e->model[r->model].seeds.count; k++) {
         results[seeds] = result_of(e, r, k);
         seeds += results[seeds] != NULL;
@@ -116,7 +136,7 @@ static struct change change_of(const alibi_experiment *e, const struct compariso
     return change_between(left, right, seeds, offset);
 }
 
-struct outcome comparison_outcome(const alibi_experiment *e, const struct comparison *c)
+static struct outcome loss_outcome(const alibi_experiment *e, const struct comparison *c)
 {
     double threshold = c->above ? -c->margin : c->margin;
     struct change plain = change_of(e, c, 0), past = change_of(e, c, threshold);
@@ -132,6 +152,27 @@ struct outcome comparison_outcome(const alibi_experiment *e, const struct compar
     return o;
 }
 
+/* Times and bytes have no seeds: shown means beyond two standard errors. */
+static struct outcome cost_outcome(const alibi_experiment *e, const struct comparison *c)
+{
+    double threshold = c->above ? -c->margin : c->margin;
+    struct value left = reference_value(e, &c->left), right = reference_value(e, &c->right);
+    struct outcome o = { .d = log(left.value / right.value),
+                         .error = hypot(left.error, right.error) };
+
+    if (isnan(o.d) || fabs(o.d - threshold) <= 2 * o.error)
+        o.verdict = ALIBI_CLAIM_NOT_SHOWN;
+    else
+        o.verdict = (o.d > threshold) == c->above ? ALIBI_CLAIM_HOLDS : ALIBI_CLAIM_FAILS;
+    return o;
+}
+
+struct outcome comparison_outcome(const alibi_experiment *e, const struct comparison *c)
+{
+    if (c->left.quantity != QUANTITY_PPL)
+        return cost_outcome(e, c);
+    return loss_outcome(e, c);
+}
 /* ---- claims */
 
 void alibi_experiment_get_claim(const alibi_experiment *e, int claim, struct alibi_claim *out)

@@ -5,6 +5,7 @@
  *   folder.c    the folder: experiment.json, and the results of each model, read and written
  *   texts.c     text files into a tokenizer, shards and a corpus
  *   run.c       trains and evaluates what is missing
+ *   speed.c     evaluations of kind `speed`
  *   claims.c    the verdict on each claim
  *   plan.c      what the work will take
  *   results.c   results.json, results.csv, report.html, the terminal
@@ -13,6 +14,7 @@
  *   dir/texts/<text>.json            what the text is, and the loss of its token frequencies
  *   dir/texts/<text>/                its tokenizer and shards
  *   dir/models/<model>-seed-<n>/     the training run, and result.json: its results so far
+ *   dir/<evaluation>.json            results of kind `speed`, which belong to no model
  *   dir/results.json, results.csv, report.html
  *
  * The JSON files are small and sufficient: with them alone, on another machine, finished models are
@@ -87,7 +89,14 @@ struct experiment_model {
     struct trained *seed; /* [seeds.count] */
 };
 
-enum evaluation_kind { KIND_PERPLEXITY };
+enum evaluation_kind { KIND_PERPLEXITY, KIND_SPEED };
+
+/* What a method costs at a length: per token, and bytes. Errors are shares. */
+struct speed {
+    double train_seconds, train_error, train_memory; /* train_seconds 0: not measured */
+    double eval_seconds, eval_error, eval_memory;
+    char device[ALIBI_DEVICE_NAME_MAX], date[ALIBI_DATE_MAX];
+};
 
 struct experiment_evaluation {
     char name[ALIBI_NAME_MAX];
@@ -98,9 +107,19 @@ struct experiment_evaluation {
     struct alibi_int_list lengths;
     int64_t tokens, stride; /* stride 0: half the length */
     bool has[ALIBI_LIST_MAX];
+    struct speed *speed; /* [lengths, models], of kind speed */
 };
 
-enum quantity { QUANTITY_PPL };
+/* Perplexities are of evaluations of kind perplexity, the others of kind speed. */
+enum quantity {
+    QUANTITY_PPL,
+    QUANTITY_TRAIN_SECONDS,
+    QUANTITY_TRAIN_MEMORY,
+    QUANTITY_EVAL_SECONDS,
+    QUANTITY_EVAL_MEMORY,
+    QUANTITIES
+};
+extern const char *const quantity_names[QUANTITIES];
 
 /* A measured number, or a plain one. */
 struct reference {
@@ -180,6 +199,18 @@ double trained_tokens(const struct alibi_training *t);
 /* Tokens that the missing tests of a model read; those of a whole text are not counted as long as
  * it is not open. */
 double tested_tokens(const alibi_experiment *e, int model, int seed);
+
+int64_t text_vocab(const struct experiment_text *t); /* known, or as asked for */
+
+/* ---- evaluations of kind speed (speed.c) */
+
+alibi_status speed_load(alibi_experiment *e, int evaluation, const char *dir);
+/* Measures what is missing. The results depend on the device: it should have nothing else to do. */
+alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *dir,
+                       const struct alibi_call *call);
+bool speed_is_complete(const alibi_experiment *e, int evaluation, int length);
+void speed_write(struct json_writer *w, const alibi_experiment *e,
+                 int evaluation); /* in an array */
 
 /* ---- claims (claims.c) */
 

@@ -69,12 +69,15 @@ struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int l
 bool model_is_complete(const alibi_experiment *e, int model, int seed)
 {
     const struct trained *t = &e->model[model].seed[seed];
+    bool tested = false;
 
     for (int v = 0; v < e->evaluations; v++)
-        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
+        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++) {
+            tested = true;
             if (!t->measured[v][i].done)
                 return false;
-    return t->cost.version[0] != '\0';
+        }
+    return !tested || t->cost.version[0] != '\0'; /* one that only costs are of is not trained */
 }
 
 /* ---- settings */
@@ -386,6 +389,9 @@ alibi_status folder_load(alibi_experiment *e, const char *dir)
 {
     for (int i = 0; i < e->texts; i++)
         TRY_RETURN(load_text(&e->text[i], dir));
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_SPEED)
+            TRY_RETURN(speed_load(e, v, dir));
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++)
             TRY_RETURN(load_model(e, m, k, dir));

@@ -5,8 +5,7 @@
 #include "experiment/experiment.h"
 #include "train/train.h"
 
-/* The ids of a text's tokenizer: those of the folder, or as many as were asked for. */
-static int64_t vocab_of(const struct experiment_text *t)
+int64_t text_vocab(const struct experiment_text *t)
 {
     static const int64_t bytes = 257, bpe = 32000;
 
@@ -48,7 +47,7 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
             p->test_tokens = tested_tokens(e, model, k);
         }
     if (config.vocab == 0)
-        config.vocab = vocab_of(&e->text[m->text]);
+        config.vocab = text_vocab(&e->text[m->text]);
     TRY_RETURN(alibi_config_resolve(&config));
     TRY_RETURN(plan_training(&plan, &config, &m->training, &device->device, device->type, false));
     p->parameters = plan.parameters;

@@ -760,6 +760,37 @@ static alibi_status check_perplexity(struct reader *r, struct experiment_evaluat
     return ALIBI_OK;
 }
 
+/* Its models are measured in turn, so they may differ in their position method only. */
+static alibi_status check_speed(struct reader *r, const struct experiment_evaluation *v,
+                                const json_t *json)
+{
+    static const char *const others[] = { "protocol", "text", "tokens", "stride" };
+    const alibi_experiment *e = r->e;
+    const struct experiment_model *first = NULL;
+
+    for (int i = 0; i < 4; i++)
+        if (json_object_get(json, others[i]))
+            return fail_type(r, others[i], "no such key beside \"kind\": \"speed\"; \"lengths\"");
+    if (v->lengths.count == 0)
+        return fail_type(r, "lengths", "a list of lengths to measure at");
+    for (int m = 0; m < e->models; m++) {
+        const struct experiment_model *x = &e->model[m];
+
+        if (!v->has[m])
+            continue;
+        first = first != NULL ? first : x;
+        if (x->config.layers == first->config.layers && x->config.width == first->config.width &&
+            x->config.heads == first->config.heads && x->config.vocab == first->config.vocab &&
+            x->config.ff_width == first->config.ff_width && x->text == first->text)
+            continue;
+        enter(r, "models");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "'%s' and '%s' differ in more than their position method",
+                                first->name, x->name));
+    }
+    return ALIBI_OK;
+}
+
 static int ascending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -769,7 +800,7 @@ static int ascending(const void *a, const void *b)
 
 static alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
-    static const char *const kinds[] = { "perplexity" };
+    static const char *const kinds[] = { "perplexity", "speed" };
     static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
     alibi_experiment *e = r->e;
     struct experiment_evaluation *v = &e->evaluation[e->evaluations];
@@ -784,10 +815,10 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
     TRY_RETURN(get_text(r, json, "kind", &kind));
     TRY_RETURN(get_text(r, json, "protocol", &protocol));
     TRY_RETURN(get_text(r, json, "text", &text));
-    v->kind = name_index(kind, kinds, 1);
+    v->kind = name_index(kind, kinds, 2);
     v->protocol = name_index(protocol, protocols, 3);
     if (v->kind < 0)
-        return fail_type(r, "kind", "\"perplexity\"");
+        return fail_type(r, "kind", "\"perplexity\" or \"speed\"");
     if (v->protocol < 0)
         return fail_type(r, "protocol", "\"nonoverlapping\", \"sliding\" or \"stream\"");
     enter(r, "text");
@@ -800,7 +831,7 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
     TRY_RETURN(get_int(r, json, "tokens", 0, (int64_t)1e15, &v->tokens));
     TRY_RETURN(get_int(r, json, "stride", 1, 1 << 24, &v->stride));
     TRY_RETURN(read_models_of(r, json, v->has));
-    TRY_RETURN(check_perplexity(r, v, json));
+    TRY_RETURN(v->kind == KIND_SPEED ? check_speed(r, v, json) : check_perplexity(r, v, json));
     for (int i = 0; i < v->lengths.count && v->protocol != ALIBI_STREAM; i++)
         if (v->kind == KIND_PERPLEXITY && v->lengths.at[i] > e->longest)
             e->longest = v->lengths.at[i];
@@ -810,14 +841,15 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
 
 /* ---- claims */
 
-static const char *const quantities[] = { "ppl" };
+const char *const quantity_names[QUANTITIES] = { "ppl", "train_seconds", "train_memory",
+                                                 "eval_seconds", "eval_memory" };
 
 static alibi_status read_reference(struct reader *r, json_t *json, const char *evaluation,
                                    struct reference *out)
 {
     const alibi_experiment *e = r->e;
     const struct experiment_evaluation *v;
-    const char *model = "", *quantity = quantities[0];
+    const char *model = "", *quantity = quantity_names[0];
     int64_t length = 0;
 
     *out = (struct reference){ .model = -1, .number = NAN, .paper = NAN };
@@ -845,9 +877,12 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
         return at_place(r,
                         fail(ALIBI_BAD_INPUT, "'%s' does not have the model '%s'", v->name, model));
     leave(r);
-    out->quantity = name_index(quantity, quantities, 1);
-    if (out->quantity < 0)
-        return fail_type(r, "quantity", "\"ppl\"");
+    out->quantity = name_index(quantity, quantity_names, QUANTITIES);
+    if (out->quantity < 0 || (v->kind == KIND_SPEED) != (out->quantity != QUANTITY_PPL))
+        return fail_type(r, "quantity",
+                         v->kind == KIND_SPEED ? "\"train_seconds\", \"train_memory\", "
+                                                 "\"eval_seconds\" or \"eval_memory\""
+                                               : "\"ppl\"");
     if (v->protocol == ALIBI_STREAM && length == 0)
         length = v->tokens;
     for (out->length = 0; out->length < v->lengths.count; out->length++)
@@ -967,6 +1002,11 @@ static alibi_status read_claims(struct reader *r)
  * progress. */
 static alibi_status new_results(alibi_experiment *e)
 {
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_SPEED)
+            TRY_RETURN(NEW_ZERO_ARRAY(&e->evaluation[v].speed,
+                                      (int64_t)e->evaluation[v].lengths.count * e->models,
+                                      "the results of an evaluation"));
     for (int m = 0; m < e->models; m++) {
         struct experiment_model *model = &e->model[m];
 
@@ -984,6 +1024,7 @@ static alibi_status new_results(alibi_experiment *e)
 static alibi_status read_all(struct reader *r, const char *tier)
 {
     alibi_experiment *e = r->e;
+    const char *written = "";
     int64_t version = 0;
 
     TRY_RETURN(KEYS(r, e->json, "experiment", "title", "about", "numbers", "seeds", "settings",
@@ -991,6 +1032,8 @@ static alibi_status read_all(struct reader *r, const char *tier)
     TRY_RETURN(get_int(r, e->json, "experiment", 1, EXPERIMENT_VERSION, &version));
     if (version == 0)
         return fail_type(r, "experiment", "the version of the file, 1,");
+    TRY_RETURN(get_text(r, e->json, "tier", &written));
+    snprintf(e->tier, sizeof e->tier, "%s", written); /* the file of a folder: applied already */
     TRY_RETURN(apply_tier(r, tier));
     TRY_RETURN(fill_numbers(r, json_object_get(e->json, "numbers"), e->json));
     e->title = e->name;
@@ -1051,6 +1094,8 @@ void alibi_experiment_free(alibi_experiment *e)
                 mem_free(e->model[m].seed[k].measured[v]);
     for (int m = 0; m < ALIBI_LIST_MAX; m++)
         mem_free(e->model[m].seed);
+    for (int v = 0; v < e->evaluations; v++)
+        mem_free(e->evaluation[v].speed);
     for (int i = 0; i < e->claims; i++)
         mem_free(e->claim[i].comparison);
     mem_free(e->claim);

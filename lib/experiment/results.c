@@ -8,7 +8,6 @@
 
 static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
 static const char *const verdicts[] = { "not shown", "holds", "does not hold" };
-static const char *const quantities[] = { "ppl" };
 
 /* ---- JSON */
 
@@ -22,7 +21,7 @@ static void write_reference(struct json_writer *w, const char *key, const alibi_
         json_write_string(w, "model", e->model[r->model].name);
         json_write_string(w, "evaluation", e->evaluation[r->evaluation].name);
         json_write_int(w, "length", e->evaluation[r->evaluation].lengths.at[r->length]);
-        json_write_string(w, "quantity", quantities[r->quantity]);
+        json_write_string(w, "quantity", quantity_names[r->quantity]);
     }
     json_write_real(w, "value", v.value);
     if (r->model >= 0) {
@@ -165,6 +164,11 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
         json_write_end(&w);
     }
     json_write_end(&w);
+    json_write_array(&w, "speed");
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_SPEED)
+            speed_write(&w, e, v);
+    json_write_end(&w);
     json_write_array(&w, "models");
     for (int m = 0; m < e->models; m++)
         write_model(&w, e, m);
@@ -234,6 +238,18 @@ static void name_number(struct report_number *n, const alibi_experiment *e,
     *n = (struct report_number){ .value = v.value, .error = v.error, .paper = r->paper };
     if (r->model < 0)
         return;
+    n->quantity = r->quantity == QUANTITY_PPL ? ' '
+                  : r->quantity == QUANTITY_TRAIN_MEMORY || r->quantity == QUANTITY_EVAL_MEMORY
+                      ? 'B'
+                      : 's';
+    if (r->quantity != QUANTITY_PPL) {
+        snprintf(n->name, sizeof n->name, "%s at %lld (%s, %s)", e->model[r->model].name,
+                 (long long)e->evaluation[r->evaluation].lengths.at[r->length],
+                 e->evaluation[r->evaluation].name,
+                 (const char *[]){ "", "training", "training", "evaluation",
+                                   "evaluation" }[r->quantity]);
+        return;
+    }
     snprintf(n->name, sizeof n->name, "%s at %lld%s%s%s", e->model[r->model].name,
              (long long)e->evaluation[r->evaluation].lengths.at[r->length],
              r->evaluation > 0 ? " (" : "",
@@ -319,9 +335,11 @@ static alibi_status view_section(struct report_section *out, const alibi_experim
     for (int m = 0; m < e->models; m++) {
         const struct experiment_model *x = &e->model[m];
 
-        if (!v->has[m] && all)
+        bool has = v->has[m] && v->kind == KIND_PERPLEXITY;
+
+        if (!has && all)
             memcpy(r->method[r->methods++].name, x->name, sizeof x->name);
-        if (!v->has[m])
+        if (!has)
             continue;
         if (!any) {
             r->config = x->config;
@@ -350,6 +368,37 @@ static void view_fini(struct report_experiment *x)
         alibi_compare_free(x->section[i].result);
     mem_free(x->section);
     mem_free(x->training.log);
+    mem_free(x->cost);
+}
+
+static alibi_status view_costs(struct report_experiment *x, const alibi_experiment *e)
+{
+    int most = 0;
+
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].kind == KIND_SPEED)
+            most += e->evaluation[v].lengths.count * e->models;
+    TRY_RETURN(NEW_ZERO_ARRAY(&x->cost, most, "the report of an experiment"));
+    for (int v = 0; v < e->evaluations; v++)
+        for (int n = 0;
+             e->evaluation[v].speed != NULL && n < e->evaluation[v].lengths.count * e->models;
+             n++) {
+            const struct speed *s = &e->evaluation[v].speed[n];
+
+            if (s->train_seconds == 0)
+                continue;
+            x->cost[x->costs++] =
+                (struct report_cost){ .model = e->model[n % e->models].name,
+                                      .machine = s->device,
+                                      .length = e->evaluation[v].lengths.at[n / e->models],
+                                      .train_seconds = s->train_seconds,
+                                      .train_error = s->train_error,
+                                      .train_memory = s->train_memory,
+                                      .eval_seconds = s->eval_seconds,
+                                      .eval_error = s->eval_error,
+                                      .eval_memory = s->eval_memory };
+        }
+    return ALIBI_OK;
 }
 
 /* The curves as logs: a bin for each point. */
@@ -391,10 +440,13 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
                                      .tier_about = e->tier_about };
     count_done(e, &x->training.models, &x->training.done);
     TRY_RETURN(view_claims(x, e));
+    TRY_RETURN(view_costs(x, e));
     TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_PERPLEXITY)
             TRY_RETURN(view_section(&x->section[x->sections++], e, v, page));
+    if (page && x->sections == 0) /* only costs: the page still knows the models */
+        TRY_RETURN(view_section(&x->section[x->sections++], e, 0, true));
     if (page)
         TRY_RETURN(view_logs(&x->training, e));
     return ALIBI_OK;

@@ -363,6 +363,7 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
     TRY(folder_load(e, dir));
     TRY(list_work(&work, e));
     TRY(run_models(e, device, &work, how, dir, call));
+    TRY(speed_run(e, device, dir, call));
     TRY(results_write(e, dir));
 out:
     if (status == ALIBI_INTERRUPTED)

@@ -20,13 +20,26 @@ const char *verdict_name(enum alibi_verdict verdict)
     return names[verdict];
 }
 
+struct shown show_number(const struct report_number *n)
+{
+    struct shown s;
+
+    if (n->quantity == 'B')
+        return show_bytes(n->value);
+    if (n->quantity != 's')
+        return show_ppl(n->value);
+    snprintf(s.text, sizeof s.text, "%.16s tokens/s", show_count(1 / n->value).text);
+    return s;
+}
+
 /* "27.3 ± 0.1 (paper: 19.7)" */
 static void append_number(struct text *out, const struct report_number *n)
 {
     if (n->name[0] != '\0')
         text_append(out, "%s has ", n->name);
-    text_append(out, "%s", show_ppl(n->value).text);
-    text_append(out, "%s", show_ppl_error(n->value, n->name[0] ? n->error : NAN).text);
+    text_append(out, "%s", show_number(n).text);
+    if (n->quantity != 's' && n->quantity != 'B')
+        text_append(out, "%s", show_ppl_error(n->value, n->name[0] ? n->error : NAN).text);
     if (!isnan(n->paper))
         text_append(out, " (paper: %s)", show_ppl(n->paper).text);
 }
@@ -53,6 +66,49 @@ void append_comparison(struct text *out, const struct report_comparison *c)
     text_append(out, ": %s%s%s.", verdict_name(c->verdict),
                 c->ignorant ? ", since a model has learned nothing" : "",
                 c->few_seeds ? c->seeds == 1 ? " in this seed" : " in these seeds" : "");
+}
+
+/* ---- costs */
+
+/* The cells of a row: training and evaluation, each tokens per second, its error, and memory. */
+void cost_cells(struct shown cells[4], const struct report_cost *c)
+{
+    const double seconds[] = { c->train_seconds, c->eval_seconds };
+    const double errors[] = { c->train_error, c->eval_error };
+    const double memory[] = { c->train_memory, c->eval_memory };
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(cells[2 * i].text, sizeof cells[0].text, "%.12s ±%.12s%%",
+                 show_count(1 / seconds[i]).text, show_error(100 * errors[i], 1).text);
+        cells[2 * i + 1] = show_bytes(memory[i]);
+    }
+}
+
+static alibi_status append_costs(struct text *out, const struct report_experiment *x, bool colour)
+{
+    static const char *const heads[] = { "model",   " length",     " train tok/s",
+                                         " memory", " eval tok/s", " memory" };
+    struct table t;
+
+    if (x->costs == 0)
+        return ALIBI_OK;
+    TRY_RETURN(table_init(&t, 1 + x->costs, 6));
+    for (int i = 0; i < 6; i++)
+        table_set(&t, 0, i, "%s", heads[i]);
+    for (int i = 0; i < x->costs; i++) {
+        struct shown cells[4];
+
+        cost_cells(cells, &x->cost[i]);
+        table_set(&t, 1 + i, 0, "%s", x->cost[i].model);
+        table_set(&t, 1 + i, 1, " %lld", (long long)x->cost[i].length);
+        for (int k = 0; k < 4; k++)
+            table_set(&t, 1 + i, 2 + k, " %s", cells[k].text);
+    }
+    text_append(out, "speed, on %s\n\n", x->cost[0].machine);
+    table_append(out, &t, 1, 6, colour);
+    table_fini(&t);
+    text_append(out, "\n");
+    return ALIBI_OK;
 }
 
 /* ---- the terminal */
@@ -109,5 +165,6 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
         TRY_RETURN(append_perplexities(out, &v, columns, colour));
         text_append(out, "\n");
     }
+    TRY_RETURN(append_costs(out, x, colour));
     return text_status(out);
 }

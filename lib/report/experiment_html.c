@@ -31,9 +31,11 @@ static void append_summary(struct text *out, const struct report_experiment *x)
 /* A name with its value, and the paper's. */
 static void append_number(struct text *out, const struct report_number *n)
 {
+    bool ppl = n->quantity != 's' && n->quantity != 'B';
+
     text_append(out, "<td>%s</td><td>%s<small>%s</small></td><td>%s</td>",
-                escape(n->name[0] ? n->name : "bound").text, show_ppl(n->value).text,
-                show_ppl_error(n->value, n->name[0] ? n->error : NAN).text,
+                escape(n->name[0] ? n->name : "bound").text, show_number(n).text,
+                show_ppl_error(n->value, ppl && n->name[0] ? n->error : NAN).text,
                 show_ppl(n->paper).text);
 }
 
@@ -133,6 +135,33 @@ static alibi_status append_section(struct text *out, const struct report_section
     return ALIBI_OK;
 }
 
+static void append_costs(struct text *out, const struct report_experiment *x)
+{
+    if (x->costs == 0)
+        return;
+    text_append(out,
+                "<h2>Speed and memory by length</h2>\n"
+                "<div class=\"scroll\" role=\"region\" aria-label=\"Speed and memory\" "
+                "tabindex=\"0\">\n<table class=\"data\">\n<caption><div><b>Tokens per second and "
+                "peak memory.</b> <span>Methods took turns on %s; ± is one standard error.</span>"
+                "</div></caption>\n<thead><tr><th scope=\"col\">model</th>"
+                "<th scope=\"col\">length</th><th scope=\"col\">training</th>"
+                "<th scope=\"col\">memory</th><th scope=\"col\">evaluation</th>"
+                "<th scope=\"col\">memory</th></tr></thead>\n<tbody>\n",
+                escape(x->cost[0].machine).text);
+    for (int i = 0; i < x->costs; i++) {
+        struct shown cells[4];
+
+        cost_cells(cells, &x->cost[i]);
+        text_append(out, "<tr><th scope=\"row\">%s</th><td>%lld</td>",
+                    escape(x->cost[i].model).text, (long long)x->cost[i].length);
+        for (int k = 0; k < 4; k++)
+            text_append(out, "<td>%s</td>", cells[k].text);
+        text_append(out, "</tr>\n");
+    }
+    text_append(out, "</tbody>\n</table>\n</div>\n");
+}
+
 /* ---- the page */
 
 alibi_status report_experiment_html(struct text *out, const struct report_experiment *x)
@@ -172,6 +201,7 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
     html_boxes(out, &v);
     for (int i = 0; i < x->sections; i++)
         TRY_RETURN(append_section(out, &x->section[i], i));
+    append_costs(out, x);
     TRY_RETURN(html_training(out, &v, &x->training));
     text_append(out, "<h2>What it costs</h2>\n");
     html_cost_table(out, &v);

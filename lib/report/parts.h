@@ -282,6 +282,8 @@ void append_wrapped(struct text *out, const char *text, int columns); /* breaks 
 /* The table of perplexities by length. */
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
 
+struct shown show_number(const struct report_number *n);
+void cost_cells(struct shown cells[4], const struct report_cost *c);
 const char *verdict_name(enum alibi_verdict verdict);                        /* "holds" */
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 

@@ -89,6 +89,7 @@ struct report_number {
     double value;                  /* NaN: not measured */
     double error;                  /* its standard error, as a share of it */
     double paper;                  /* what the paper has for it; NaN: nothing */
+    char quantity;                 /* 's': seconds per token, 'B': bytes; otherwise a perplexity */
 };
 
 struct report_comparison {
@@ -115,11 +116,20 @@ struct report_section {
     struct alibi_compare_result *result;
 };
 
+/* What a model costs at a length: seconds per token, bytes; errors are shares. */
+struct report_cost {
+    const char *model, *machine;
+    int64_t length;
+    double train_seconds, train_error, train_memory, eval_seconds, eval_error, eval_memory;
+};
+
 struct report_experiment {
     const char *name, *title, *about, *tier, *tier_about;
     int claims, sections;
     struct report_claim *claim;
     struct report_section *section;
+    int costs;
+    struct report_cost *cost;
     struct report_training training; /* logs only for the page; models are trainings */
 };
 

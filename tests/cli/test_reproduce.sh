@@ -156,6 +156,36 @@ check "another length is added" "$ALIBI" reproduce more.json "${text[@]}" --tier
 holds "and evaluated" \
     test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,sliding,' whole/results.csv)" = 8
 
+# Costs belong to no model, and need no training.
+cat > speed.json << 'END'
+{
+    "experiment": 1,
+    "texts": { "text": {} },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "train_length": 16 },
+    "models": { "methods": { "settings": { "position": ["alibi", "sinusoidal"] } } },
+    "evaluations": { "speed": { "kind": "speed", "lengths": [16, 32] } },
+    "claims": [
+        {
+            "claim": "The memory of sinusoidal embeddings is half of ALiBi's.",
+            "holds_if": [
+                {
+                    "is": { "model": "sinusoidal", "length": 32, "quantity": "train_memory" },
+                    "below": { "model": "alibi", "length": 32, "quantity": "train_memory" },
+                    "by": 100
+                }
+            ]
+        }
+    ]
+}
+END
+check "an experiment of costs" "$ALIBI" reproduce speed.json --out costs --quiet
+has "prints speed and memory" '^alibi +32 +[0-9.K]+ ±.*% +[0-9.]+ [KM]iB' stdout
+has "judges them" '^1. does not hold: ' stdout
+holds "trains nothing" test -z "$(ls costs/models)"
+cp stdout table
+check "again" "$ALIBI" reproduce speed.json --out costs --quiet
+holds "measures nothing again" cmp -s stdout table
+
 # Broken files: one line with file, line and key, before anything runs.
 broken() { # pattern, sed program
     sed -E "$2" tiny.json > broken.json
@@ -177,6 +207,8 @@ broken "'broken.json' line [0-9]+, column" 's/"seeds": \[1, 2\],/"seeds": [1, 2]
 broken "line 2: 'experiment'" 's/"experiment": 1/"experiment": 2/'
 broken "line 21: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4L\}/holds at {4M}/'
 broken "line 28: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
+sed 's/"sinusoidal"\]/"sinusoidal"], "width": [16, 32]/' speed.json > broken.json
+expect 3 "line 6: 'evaluations.speed.models': .* differ in more than" "$ALIBI" reproduce broken.json
 broken "line 5: 'seeds.1': 1 is listed twice" 's/\[1, 2\]/[1, 1]/'
 holds "nothing was made" test ! -e broken
 expect 3 "no experiment 'nothing'.*wikipedia-small" "$ALIBI" reproduce nothing
