@@ -265,10 +265,9 @@ static alibi_status tail_loss(struct workspace *w, const struct pass *p, int k, 
     struct tensor x = rows_of(s, k, a->gathered);
     struct tensor hidden = first_rows(a->hidden, x.shape[0], c->width);
     struct tensor dhidden = first_rows(a->dhidden, x.shape[0], c->width);
-    struct dropout drop = dropout_at(p->drop, tail_place(k));
+    struct dropout drop = dropout_within(w, p, w->settings.tail_dropout, tail_place(k));
     bool training = w->activations.training;
 
-    drop.p = training ? w->settings.tail_dropout : 0.0;
     TRY_RETURN(project(w, hidden, x, c->head_projection, false));
     if (drop.p > 0)
         TRY_RETURN(ops->dropout(m->device, hidden, hidden, drop));

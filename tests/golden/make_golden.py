@@ -9,8 +9,9 @@ Per model, in tests/golden/data: NAME.json, the configuration with the keys of a
     golden.tokens            I32 [B, L]
     golden.logits            F32 [B, L, V]; log-probabilities if the vocabulary is in clusters
     gradient.<parameter>     of the mean cross-entropy of the next token, over all B * (L - 1) targets
-    golden.dropout           F32 [3], in some: dropout of the residual branches and the embedding, of attention's weights and of
-                             activations; then logits and gradients are those of training, with the masks drawn below
+    golden.dropout           F32 [3 or 4], in some: dropout of the residual branches and the embedding, of attention's weights, of
+                             activations, and of tails; then logits and gradients are those of training, with the masks drawn
+                             below
 
 Where transformers has the model, the numbers are its own; the model written out below is held against them first. Where it has
 none, they are those of the model below; its output layer in clusters is held against torch.nn.AdaptiveLogSoftmaxWithLoss.
@@ -241,13 +242,25 @@ def embed(c, w, tokens):
     return x
 
 
-def log_probabilities(c, w, x, place):
+def drop_tail(c, k, targets, x):
+    """Of the rows of x with a target in tail k, as they follow each other; no other row counts in training."""
+    p, (first, count, width) = c.get("dropout", {}).get("tail", 0.0), clusters(c)[k]
+    if not p:
+        return x
+    here = (targets >= first) & (targets < first + count)
+    factors = mask(p, -k, range(int(here.sum()) * width)).view(-1, width)
+    return x * torch.ones_like(x).masked_scatter(here[..., None], factors)
+
+
+def log_probabilities(c, w, x, place, tokens):
     """log p(id) in the head, log p(tail) + log p(id | tail) in a tail."""
+    targets = torch.cat([tokens[:, 1:], torch.full((B, 1), -1)], 1)
     ranges = clusters(c)
     head = F.log_softmax(x @ w[place + ".0.weight"].T, -1)
     parts = [head[..., :ranges[0][1]]]
     for k in range(1, len(ranges)):
-        logits = x @ w[f"{place}.{k}.projection.weight"] @ w[f"{place}.{k}.weight"].T
+        hidden = drop_tail(c, k, targets, x @ w[f"{place}.{k}.projection.weight"])
+        logits = hidden @ w[f"{place}.{k}.weight"].T
         parts.append(head[..., ranges[0][1] + k - 1, None] + F.log_softmax(logits, -1))
     return torch.cat(parts, -1)
 
@@ -282,8 +295,9 @@ def written_out(c, w, tokens):
     place = "embedding" if c["tied"] else "head"
     if not c["adaptive_cutoffs"]:
         return x @ w[place + ".weight"].T
-    y = log_probabilities(c, w, x, place)
-    hold_against_pytorch(c, w, x, place, y)
+    y = log_probabilities(c, w, x, place, tokens)
+    if not c.get("dropout"):
+        hold_against_pytorch(c, w, x, place, y)
     return y
 
 
@@ -433,7 +447,7 @@ def write(name, c, tokens, weights, logits, gradients):
     tensors |= {"golden.tokens": tokens.to(torch.int32), "golden.logits": logits.contiguous()}
     c = dict(c)
     if dropout := c.pop("dropout", None):
-        tensors["golden.dropout"] = torch.tensor([dropout[k] for k in ("residual", "attention", "activation")])
+        tensors["golden.dropout"] = torch.tensor(list(dropout.values()))
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.safetensors").write_bytes(save(tensors))
     (FOLDER / f"{name}.json").write_text(json.dumps(c, indent=2) + "\n")
@@ -462,6 +476,8 @@ def main():
                                             embedding_norm=True, **dropout))
     make_golden("adaptive-untied", configure(position="sinusoidal", **paper | dict(
         tied=False, adaptive_cutoffs=[7, 12, 50], adaptive_factor=2)))
+    dropout = dict(dropout=dict(residual=0.3, attention=0.25, activation=0.125, tail=0.2))
+    make_golden("dropout-adaptive", configure(position="alibi", layers=1, **paper, **dropout))
 
 
 if __name__ == "__main__":

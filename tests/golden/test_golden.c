@@ -21,7 +21,8 @@ struct golden {
     char *bytes;
     const int32_t *tokens;
     int64_t B, L;
-    const float *dropout; /* [3]: of residual branches, attention, activations; NULL: none */
+    const float *dropout; /* of residual branches, attention, activations, tails; NULL: none */
+    int64_t dropouts;
 };
 
 /* ---- reading */
@@ -77,8 +78,11 @@ static void golden_open(struct golden *g, const char *name)
     g->tokens = (const int32_t *)(g->bytes + tokens->begin);
     g->B = tokens->shape[0];
     g->L = tokens->shape[1];
-    if (look_for(g, "golden.dropout"))
-        g->dropout = floats(g, look_for(g, "golden.dropout"), 3);
+    if (look_for(g, "golden.dropout")) {
+        g->dropouts = look_for(g, "golden.dropout")->shape[0];
+        assert_in_range(g->dropouts, 3, 4);
+        g->dropout = floats(g, look_for(g, "golden.dropout"), g->dropouts);
+    }
 }
 
 static void golden_close(struct golden *g)
@@ -174,6 +178,7 @@ static void run_gradients(const struct golden *g, struct model *m)
         drop.p = decimal(g->dropout[0]);
         settings.attention_dropout = decimal(g->dropout[1]);
         settings.activation_dropout = decimal(g->dropout[2]);
+        settings.tail_dropout = g->dropouts > 3 ? decimal(g->dropout[3]) : 0.0;
     }
     assert_ok(once_gradients(m, settings, g->tokens, targets, g->B, g->L, scale, drop, &loss));
     report(g, m, "loss", fabs(loss - theirs) / theirs);
@@ -229,9 +234,23 @@ static void logits_and_gradients_equal_pytorch(void **state)
 /* ---- the files */
 
 static const char *const models[] = {
-    "gpt2",          "bloom-8",         "bloom-12",      "bloom-17",       "mpt-8", "mpt-12",
-    "mpt-17",        "alibi-bias-max",  "rotary-halves", "rotary-pairs",   "t5",    "sinusoidal",
-    "adaptive-tied", "adaptive-untied", "dropout-alibi", "dropout-rotary",
+    "gpt2",
+    "bloom-8",
+    "bloom-12",
+    "bloom-17",
+    "mpt-8",
+    "mpt-12",
+    "mpt-17",
+    "alibi-bias-max",
+    "rotary-halves",
+    "rotary-pairs",
+    "t5",
+    "sinusoidal",
+    "adaptive-tied",
+    "adaptive-untied",
+    "dropout-alibi",
+    "dropout-rotary",
+    "dropout-adaptive",
 };
 
 enum { MODELS = sizeof models / sizeof *models };
