@@ -8,6 +8,8 @@
 struct job {
     double skip;
     bool json;
+    struct alibi_int_list lengths;
+    int64_t windows;
     struct alibi_targets targets;
     struct cli_subject subject;
 };
@@ -15,6 +17,7 @@ struct job {
 enum {
     PROBE_GROUP,
     TARGETS_GROUP,
+    ATTENTION_GROUP,
     SUBJECT_GROUP,
     READING_GROUP,
     BUILTIN_GROUP,
@@ -29,6 +32,13 @@ static const struct alibi_option options[] = {
     { "skip", ALIBI_OPTION_REAL, AT(skip), 0, 0.999, NULL, CLI_SKIP_DEFAULT, "X",
       "weight of keys that attention may skip, relative to those it uses; 0: none" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+};
+
+static const struct alibi_option attention_options[] = {
+    { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
+      "windows that are read, a table each; default: L and 4L" },
+    { "windows", ALIBI_OPTION_INT, AT(windows), 1, 65536, NULL, "8", "N",
+      "windows at most, spread over the text" },
 };
 
 /* ---- probe targets */
@@ -168,19 +178,164 @@ static alibi_status probe_targets(const struct job *job)
     return ALIBI_OK;
 }
 
+/* ---- probe attention */
+
+/* "512", "1k", "16k": the first distance of a bin. */
+static const char *bin_name(char *name, int bin)
+{
+    long long first = bin == 0 ? 0 : 1LL << (bin - 1);
+
+    snprintf(name, CLI_SHORT, first < 1024 ? "%lld" : "%lldk", first < 1024 ? first : first >> 10);
+    return name;
+}
+
+static void print_head_row(const struct alibi_attention_result *r,
+                           const struct alibi_head_attention *h)
+{
+    printf(" %9.1f %8.3f %7.2f%% ", h->distance, h->entropy, 100 * h->beyond);
+    for (int b = 0; b < r->bins; b++)
+        printf(" %3.0f", 100 * h->share[b]);
+    putchar('\n');
+}
+
+static void print_attention(const struct job *job, const struct alibi_attention_result *r)
+{
+    struct alibi_corpus_info text;
+    char name[CLI_SHORT];
+
+    alibi_corpus_get_info(job->subject.corpus, ALIBI_ALL, &text);
+    printf("attention, split %s of '%s': %lld windows of %lld tokens, queries from %lld on\n",
+           cli_subject_split_name(&job->subject), text.name, (long long)r->windows,
+           (long long)r->length, (long long)(r->length / 2));
+    snprintf(name, sizeof name, ">=%lld", (long long)r->near);
+    printf("%5s %5s %9s %8s %8s   %% of the weight, by distance from\n", "", "", "mean", "entropy",
+           "weight");
+    printf("%5s %5s %9s %8s %8s ", "layer", "head", "distance", "nats", name);
+    for (int b = 0; b < r->bins; b++)
+        printf(" %3s", bin_name(name, b));
+    putchar('\n');
+    for (int64_t i = 0; i < r->layers * r->heads; i++) {
+        printf("%5lld %5lld", (long long)(i / r->heads), (long long)(i % r->heads));
+        print_head_row(r, &r->head[i]);
+    }
+    printf("%-11s", "equal");
+    print_head_row(r, &r->uniform);
+}
+
+static void json_head(const struct alibi_attention_result *r, const struct alibi_head_attention *h)
+{
+    cli_json_real("distance", h->distance);
+    cli_json_real("entropy", h->entropy);
+    cli_json_real("beyond", h->beyond);
+    cli_json_open("shares", '[');
+    for (int b = 0; b < r->bins; b++)
+        cli_json_real(NULL, h->share[b]);
+    cli_json_close(']');
+}
+
+static void json_attention(const struct alibi_attention_result *r)
+{
+    cli_json_open(NULL, '{');
+    cli_json_int("length", r->length);
+    cli_json_int("near", r->near);
+    cli_json_int("windows", r->windows);
+    cli_json_int("queries", r->queries);
+    cli_json_real("seconds", r->seconds);
+    cli_json_open("first_distances", '[');
+    for (int b = 0; b < r->bins; b++)
+        cli_json_int(NULL, b == 0 ? 0 : INT64_C(1) << (b - 1));
+    cli_json_close(']');
+    cli_json_open("heads", '[');
+    for (int64_t i = 0; i < r->layers * r->heads; i++) {
+        cli_json_open(NULL, '{');
+        cli_json_int("layer", i / r->heads);
+        cli_json_int("head", i % r->heads);
+        json_head(r, &r->head[i]);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_open("uniform", '{');
+    json_head(r, &r->uniform);
+    cli_json_close('}');
+    cli_json_close('}');
+}
+
+static struct alibi_int_list choose_lengths(const struct job *job)
+{
+    int64_t trained = alibi_model_view_config(job->subject.model)->train_length;
+    int64_t L = job->targets.length > 0 ? job->targets.length : trained;
+
+    if (job->lengths.count > 0)
+        return job->lengths;
+    return (struct alibi_int_list){ 2, { L, 4 * L } };
+}
+
+/* JSON is printed when all is measured, so that a failure leaves no half of it. */
+static alibi_status probe_attention(const struct job *job)
+{
+    struct alibi_attention_result *results[ALIBI_LIST_MAX] = { NULL };
+    struct alibi_int_list lengths = choose_lengths(job);
+    const struct cli_subject *s = &job->subject;
+    alibi_status status = ALIBI_OK;
+
+    for (int i = 0; status == ALIBI_OK && i < lengths.count; i++) {
+        const struct alibi_attention how = { lengths.at[i], job->targets.length, job->windows };
+
+        status = alibi_probe_attention(&results[i], s->model, s->corpus, cli_subject_split(s), &how,
+                                       cli_call());
+        if (status != ALIBI_OK || job->json)
+            continue;
+        cli_terminal_clear();
+        if (i > 0)
+            putchar('\n');
+        print_attention(job, results[i]);
+        fflush(stdout);
+    }
+    if (status == ALIBI_OK && job->json) {
+        cli_terminal_clear();
+        cli_json_open(NULL, '{');
+        cli_json_text("probe", "attention");
+        cli_json_subject(s);
+        cli_json_open("lengths", '[');
+        for (int i = 0; i < lengths.count; i++)
+            json_attention(results[i]);
+        cli_json_close(']');
+        cli_json_close('}');
+    }
+    for (int i = 0; i < lengths.count; i++)
+        alibi_attention_free(results[i]);
+    return status;
+}
+
 /* ---- the run */
+
+/* --length is an option of both. */
+static alibi_status refuse_unused(const struct cli_line *line, bool targets)
+{
+    int group = targets ? ATTENTION_GROUP : TARGETS_GROUP;
+
+    for (int i = targets ? 0 : 1; i < line->groups[group].count; i++)
+        if (line->given[group] >> i & 1)
+            return cli_fail(ALIBI_USAGE, "--%s has no effect on 'probe %s'",
+                            line->groups[group].options[i].name, line->operands[0]);
+    return ALIBI_OK;
+}
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
+    bool targets = strcmp(line->operands[0], "targets") == 0;
     alibi_status status;
 
-    if (strcmp(line->operands[0], "targets") != 0)
-        return cli_fail(ALIBI_USAGE, "no probe '%s'; there is 'targets'", line->operands[0]);
+    if (!targets && strcmp(line->operands[0], "attention") != 0)
+        return cli_fail(ALIBI_USAGE, "no probe '%s'; there are 'targets' and 'attention'",
+                        line->operands[0]);
+    status = refuse_unused(line, targets);
     cli_set_skip(job->skip);
-    status = cli_subject_open(&job->subject, line, 1, BUILTIN_GROUP);
     if (status == ALIBI_OK)
-        status = probe_targets(job);
+        status = cli_subject_open(&job->subject, line, 1, BUILTIN_GROUP);
+    if (status == ALIBI_OK)
+        status = targets ? probe_targets(job) : probe_attention(job);
     cli_subject_close(&job->subject);
     return status;
 }
@@ -191,6 +346,7 @@ alibi_status cmd_probe(int argc, char **argv)
     struct alibi_option_group groups[GROUPS] = {
         [PROBE_GROUP] = { "Probe", options, CLI_COUNT(options), &job },
         [TARGETS_GROUP] = { .title = "Fixed targets", .values = &job.targets },
+        [ATTENTION_GROUP] = { "Attention", attention_options, CLI_COUNT(attention_options), &job },
         [SUBJECT_GROUP] = cli_subject_group(&job.subject),
         [READING_GROUP] = cli_reading_group(&job.subject.text.reading),
         [BUILTIN_GROUP] = cli_builtin_group(&job.subject.text.builtin),
@@ -199,12 +355,14 @@ alibi_status cmd_probe(int argc, char **argv)
     };
     struct cli_line line = {
         .command = "probe",
-        .usage = "targets MODEL [FILE...] [OPTION...]",
+        .usage = "targets|attention MODEL [FILE...] [OPTION...]",
         .about =
             "'targets' scores the same tokens, deep inside documents, with more and more context "
             "before them. The gain over a context of the training length says whether MODEL uses "
             "far text; the part of it that survives when the far text is swapped for that of "
-            "another document does not come from what the text says.",
+            "another document does not come from what the text says. 'attention' measures how far "
+            "back each head looks: the weight of keys by distance, beside a head that gives all "
+            "keys the same weight.",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 2,

@@ -19,7 +19,7 @@ static const struct command {
     { "reproduce", cmd_reproduce, "run an experiment of several models, and check its claims" },
     { "train", cmd_train, "train one model, or resume its training" },
     { "eval", cmd_eval, "measure a model's perplexity at any length" },
-    { "probe", cmd_probe, "measure whether a model uses far context" },
+    { "probe", cmd_probe, "measure what a model does with far context" },
     { "report", cmd_report, "write the page of a comparison or a run again, or as it goes" },
     { "generate", cmd_generate, "continue a text with a model" },
     { "score", cmd_score, "show how likely a model finds each token of a text" },

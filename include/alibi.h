@@ -796,6 +796,44 @@ ALIBI_API alibi_status alibi_probe_targets(const alibi_model *model, const alibi
                                            struct alibi_targets_result *result,
                                            const struct alibi_call *call);
 
+/* ---- attention by distance */
+
+/* How far back each head looks, measured on a text: the weights of its keys, averaged over the
+ * queries in the second half of each window, so that every query has half a window before it. */
+struct alibi_attention {
+    int64_t length;  /* of a window; 0: the training length */
+    int64_t near;    /* distances from here on are far; 0: the training length */
+    int64_t windows; /* at most, spread over the split */
+};
+
+/* Means over queries. */
+struct alibi_head_attention {
+    double share[ALIBI_POSITION_BINS]; /* of the weight, by distance: bin 0 is the token itself, bin
+                                          b > 0 the distances 2^(b-1) .. 2^b - 1 */
+    double beyond;                     /* the share at distances of `near` and more */
+    double distance;                   /* mean distance, weighted */
+    double entropy;                    /* nats; log n if all n keys have the same weight */
+};
+
+struct alibi_attention_result {
+    int64_t length, near, windows;
+    int64_t queries; /* of each head */
+    int64_t layers, heads;
+    int bins;
+    struct alibi_head_attention *head;   /* [layers, heads] */
+    struct alibi_head_attention uniform; /* of a head that gives all keys the same weight */
+    double seconds;
+};
+
+/* The weights are recomputed on the CPU, whichever the device: it takes about as long as attention
+ * there. *out is released with alibi_attention_free(). */
+ALIBI_API alibi_status alibi_probe_attention(struct alibi_attention_result **out,
+                                             const alibi_model *model, const alibi_corpus *corpus,
+                                             enum alibi_split split,
+                                             const struct alibi_attention *how,
+                                             const struct alibi_call *call);
+ALIBI_API void alibi_attention_free(struct alibi_attention_result *result);
+
 /* ---- sessions: one user of a model */
 
 /* A session holds the KV cache of several sequences of tokens, and the buffers of its passes. The

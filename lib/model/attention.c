@@ -246,6 +246,29 @@ static alibi_status measured(struct workspace *w, struct attention_args *a)
     return ALIBI_OK;
 }
 
+/* Queries, keys, bias and log-sum-exp on the host. */
+static alibi_status add_reach(struct workspace *w, const struct attention_args *a, int64_t n)
+{
+    alibi_status status;
+    struct device *dev = w->model->device;
+    const struct reach *reach = w->settings.reach;
+    struct attention_args host = *a;
+
+    host.q.data = host.k.data = host.lse.data = host.bias.values.data = NULL;
+    TRY(download_view(dev, &host.q, a->q));
+    TRY(download_view(dev, &host.k, a->k));
+    TRY(download(dev, &host.lse, a->lse));
+    if (a->bias.kind != BIAS_NONE)
+        TRY(download(dev, &host.bias.values, a->bias.values));
+    attention_reach(&host, reach->from, reach->near, reach->heads + n * w->model->config.heads);
+out:
+    mem_free(host.q.data);
+    mem_free(host.k.data);
+    mem_free(host.lse.data);
+    mem_free(host.bias.values.data);
+    return status;
+}
+
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
 {
     struct device *dev = w->model->device;
@@ -260,5 +283,6 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     TRY_RETURN(check_scores(w, p, n, &a));
     if (w->settings.record && !w->activations.training)
         return measured(w, &a);
-    return dev->ops->attention_forward(dev, &a);
+    TRY_RETURN(dev->ops->attention_forward(dev, &a));
+    return w->settings.reach && !p->cache ? add_reach(w, &a, n) : ALIBI_OK;
 }

@@ -127,6 +127,13 @@ alibi_status model_check_finite(const struct model *m, void *buffer, const char 
  * A model is weights, which any number of threads may read. Everything that a pass changes belongs
  * to a workspace, which one user of the model owns: a trainer, an evaluation, a session. */
 
+/* Where attention's weight goes: passes without a cache add their queries from number `from` on. It
+ * costs more than the attention itself, on the CPU whichever the device. */
+struct reach {
+    int64_t from, near;
+    struct head_reach *heads; /* [N, H] */
+};
+
 struct pass_settings {
     double skip;    /* attention's skipping budget, see ops.h; 0: every pair is computed */
     int64_t window; /* keys that a query sees in every layer, see ops.h; 0: all before it */
@@ -137,6 +144,7 @@ struct pass_settings {
     bool record;               /* inference: count the tiles that attention uses, and its time */
     bool verify; /* with record: find attention_statistics.skipped, which costs more than the
                     attention itself */
+    struct reach *reach;                            /* inference; NULL: not measured */
     const struct alibi_stop *stop, *cancel;         /* either stops a pass between two layers with
                                                        ALIBI_INTERRUPTED; may be NULL */
     void (*layer_done)(void *user, int64_t layers); /* after each layer of a forward pass, with how

@@ -372,6 +372,23 @@ struct skip_count {
 struct skip_count attention_count(const struct attention_args *a);
 double attention_skipped(const struct attention_args *a);
 
+/* Where the weight of a head goes: sums over queries. Bin 0 is distance 0, bin b > 0 the distances
+ * 2^(b-1) .. 2^b - 1. */
+enum { REACH_BINS = 64 };
+struct head_reach {
+    int64_t queries;
+    double weight[REACH_BINS];
+    double beyond;   /* the weight at distances >= near */
+    double distance; /* the weighted mean distance */
+    double entropy;  /* of the weights, nats */
+};
+int reach_bin(int64_t distance);
+
+/* Adds the queries from..Lq-1 of a call that wrote lse to heads [H]; q, k, lse and the bias are
+ * fp32 in this process's memory (reach.c). */
+void attention_reach(const struct attention_args *a, int64_t from, int64_t near,
+                     struct head_reach *heads);
+
 /* ---- bias by bucket
  *
  *   table[h, d] = weight[bucket[d], h]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Probes of a trained model: fixed targets with growing context.
+# Probes of a trained model: fixed targets with growing context, attention by distance.
 . "$(dirname "$0")/lib.sh"
 check "a model" "$ALIBI" train "${tiny[@]}" --steps 60 --lr 0.01 --out run
 check "the text" "$ALIBI" text --out valid.txt "${text[@]}" --split valid
@@ -22,8 +22,22 @@ diff <(grep -v '"date"\|"seconds"' first) <(grep -v '"date"\|"seconds"' stdout) 
     pass "the same numbers again" || fail "probe" "other numbers"
 check "built-in text" "$ALIBI" probe targets run --quiet --contexts 32 --blocks 2 --block 4
 expect 3 "no document of 20016 tokens.*its longest has" "$ALIBI" "${probe[@]}" --contexts 20000
-expect 2 "no probe 'target'; there is" "$ALIBI" probe target run valid.txt
+expect 2 "no probe 'target'; there are 'targets' and 'attention'" \
+    "$ALIBI" probe target run valid.txt
 expect 2 "0 is out of range" "$ALIBI" "${probe[@]}" --contexts 0
 expect 2 "n-gram of 40 tokens" "$ALIBI" "${probe[@]}" --contexts 32 --gram 40
 expect 3 "'absent'" "$ALIBI" probe targets absent valid.txt
+
+# attention
+attention=(probe attention run --quiet valid.txt --windows 3)
+check "attention" "$ALIBI" "${attention[@]}"
+[ "$(grep -c '^attention, split all of' stdout)" = 2 ] && grep -q '3 windows of 64 tokens' stdout &&
+    pass "at the training length and four times that" || fail "attention" "other lengths"
+[ "$(grep -c '^    0     [01] ' stdout)" = 4 ] && [ "$(grep -c '^equal ' stdout)" = 2 ] &&
+    pass "a row per head, and one for equal weights" || fail "attention" "other rows"
+run "$ALIBI" "${attention[@]}" --lengths 32 --length 8 --json
+is_json stdout && [ "$(member stdout near)" = 8 ] && [ "$(member stdout queries)" = 48 ] &&
+    [ "$(grep -c '"entropy"' stdout)" = 3 ] && pass "attention --json" || fail "attention" "no JSON"
+expect 2 "--blocks has no effect on 'probe attention'" "$ALIBI" "${attention[@]}" --blocks 4
+expect 2 "--windows has no effect on 'probe targets'" "$ALIBI" "${probe[@]}" --windows 4
 finish
