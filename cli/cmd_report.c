@@ -1,4 +1,4 @@
-/* cmd_report.c - writes the page of a comparison or a training run, once or as it goes */
+/* cmd_report.c - writes the page of a comparison, an experiment or a run, once or as it goes */
 #include <time.h>
 
 #include "cli.h"
@@ -58,9 +58,10 @@ alibi_status cmd_report(int argc, char **argv)
     struct cli_line line = {
         .command = "report",
         .usage = "DIR [OPTION...]",
-        .about = "Writes DIR/report.html from what DIR holds: a comparison or a training run, "
-                 "finished or not. The page is one file that needs no network. Nothing is "
-                 "served; with --watch the file is rewritten as the run goes.",
+        .about =
+            "Writes DIR/report.html from what DIR holds: a comparison, an experiment or a "
+            "training run, finished or not. The page is one file that needs no network. Nothing is "
+            "served; with --watch the file is rewritten as the run goes.",
         .groups = groups,
         .count = CLI_COUNT(groups),
         .min_operands = 1,

@@ -20,6 +20,7 @@
 #define NAME_RESULTS "results.json"    /* of all methods */
 #define NAME_PAGE "report.html"
 #define NAME_LOCK "lock"
+#define NAME_EXPERIMENT "experiment.json" /* the first file of an experiment's folder */
 
 /* Token shards (lib/text). */
 #define NAME_SHARD_INDEX "index.json"

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "compare/compare.h"
+#include "compare/trial.h"
 #include "report/report.h"
 #include "train/train.h"
 
@@ -264,9 +265,9 @@ out:
     return status;
 }
 
-/* ---- the public interface */
+/* ---- both */
 
-alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished)
+alibi_status page_of_folder(const char *dir, int64_t refresh, bool *finished)
 {
     alibi_status status;
     char *recipe = NULL;
@@ -275,8 +276,8 @@ alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished
     TRY(path_join(&recipe, dir, NAME_RECIPE));
     if (!file_exists(recipe)) {
         status = fail(ALIBI_BAD_INPUT,
-                      "'%s' holds neither a comparison nor a training run: it has no " NAME_RECIPE
-                      "; give the --out of 'alibi compare' or 'alibi train'",
+                      "'%s' holds no comparison, experiment or training run: it has no " NAME_RECIPE
+                      "; give the --out of 'alibi compare', 'reproduce' or 'train'",
                       dir);
         goto out;
     }

@@ -43,6 +43,9 @@ alibi_status result_read_cost(const json_t *file, struct alibi_compare_seed *s, 
 alibi_status result_read_eval(const json_t *object, int protocol, struct alibi_eval_result *e,
                               const char *path);
 
+/* alibi_report_write() for the folder of a comparison or a run (page.c). */
+alibi_status page_of_folder(const char *dir, int64_t refresh, bool *finished);
+
 /* The entry of a length at which a method is not defined: no tokens, every number NaN. */
 struct alibi_eval_result result_none(int64_t length);
 

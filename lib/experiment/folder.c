@@ -14,7 +14,6 @@ enum { RESULT_BYTES_MAX = 1 << 24 };
 
 #define FOLDER_MODELS "models"
 #define FOLDER_TEXTS "texts"
-#define NAME_EXPERIMENT "experiment.json"
 
 /* ---- paths */
 
@@ -437,7 +436,8 @@ alibi_status folder_enter(const alibi_experiment *e, const char *dir)
     }
     TRY(path_join(&path, dir, NAME_EXPERIMENT));
     copy = json_copy(e->json);
-    if (copy == NULL || json_object_set_new(copy, "tier", json_string(e->tier)) != 0)
+    if (copy == NULL || json_object_set_new(copy, "tier", json_string(e->tier)) != 0 ||
+        json_object_set_new(copy, "name", json_string(e->name)) != 0)
         status = fail(ALIBI_MEMORY, "not enough memory for an experiment");
     dump = status == ALIBI_OK ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     if (status == ALIBI_OK && dump == NULL)
@@ -460,4 +460,27 @@ out:
 alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir)
 {
     return folder_load(e, dir);
+}
+
+/* Nothing is locked, so the page can be written while the experiment runs. */
+alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished)
+{
+    alibi_status status;
+    alibi_experiment *e = NULL;
+    char *path = NULL;
+    enum path_kind kind;
+
+    TRY(path_join(&path, dir, NAME_EXPERIMENT));
+    TRY(path_look(&kind, path));
+    if (kind != PATH_FILE) {
+        TRY(page_of_folder(dir, refresh, finished));
+        goto out;
+    }
+    TRY(alibi_experiment_open(&e, path, NULL));
+    TRY(folder_load(e, dir));
+    TRY(results_write_page(e, dir, refresh, finished));
+out:
+    alibi_experiment_free(e);
+    mem_free(path);
+    return status;
 }

@@ -1024,16 +1024,21 @@ static alibi_status new_results(alibi_experiment *e)
 static alibi_status read_all(struct reader *r, const char *tier)
 {
     alibi_experiment *e = r->e;
-    const char *written = "";
+    const char *written = "", *name = "";
     int64_t version = 0;
 
     TRY_RETURN(KEYS(r, e->json, "experiment", "title", "about", "numbers", "seeds", "settings",
-                    "texts", "models", "evaluations", "claims", "tiers", "tier_about", "tier"));
+                    "texts", "models", "evaluations", "claims", "tiers", "tier_about", "tier",
+                    "name"));
     TRY_RETURN(get_int(r, e->json, "experiment", 1, EXPERIMENT_VERSION, &version));
     if (version == 0)
         return fail_type(r, "experiment", "the version of the file, 1,");
+    /* In the file of a folder: the tier that is applied already, and whose file it was. */
     TRY_RETURN(get_text(r, e->json, "tier", &written));
-    snprintf(e->tier, sizeof e->tier, "%s", written); /* the file of a folder: applied already */
+    TRY_RETURN(get_text(r, e->json, "name", &name));
+    snprintf(e->tier, sizeof e->tier, "%s", written);
+    if (name[0] != '\0')
+        snprintf(e->name, sizeof e->name, "%s", name);
     TRY_RETURN(apply_tier(r, tier));
     TRY_RETURN(fill_numbers(r, json_object_get(e->json, "numbers"), e->json));
     e->title = e->name;

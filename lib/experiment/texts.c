@@ -179,6 +179,8 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
         goto out;
     }
     alibi_corpus_get_info(t->corpus, ALIBI_ALL, &t->info);
+    if (t->count > 0) /* not that of the shards made from it */
+        snprintf(t->info.name, sizeof t->info.name, "%s", t->paths[0]);
     t->text_checksum = checksum;
     t->tokenizer_checksum = tokenizer_checksum(corpus_tokenizer(t->corpus));
     t->own_valid = corpus_has_own_valid(t->corpus);

@@ -122,6 +122,37 @@ static alibi_status add_method(struct page *p, const json_t *method, const char 
     return ALIBI_OK;
 }
 
+/* "" if there is none. */
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+/* The verdicts of an experiment, finished or not. */
+static void add_experiment(struct page *p, const json_t *results, const char *folder)
+{
+    json_t *claim;
+    size_t i;
+
+    begin_kind(p, "experiment", folder);
+    page_text(p, "title", text_of(results, "title"));
+    page_text(p, "tier", text_of(results, "tier"));
+    page_int(p, "trainings", json_integer_value(json_object_get(results, "trainings")));
+    page_int(p, "done", json_integer_value(json_object_get(results, "done")));
+    page_open(p, "claims");
+    json_array_foreach(json_object_get(results, "claims"), i, claim)
+    {
+        char number[24], line[512];
+
+        snprintf(number, sizeof number, "%zu", i + 1);
+        snprintf(line, sizeof line, "%s: %s", text_of(claim, "verdict"), text_of(claim, "claim"));
+        page_text(p, number, line);
+    }
+    page_close(p);
+}
+
 static alibi_status inspect_report(struct page *p, const char *folder)
 {
     alibi_status status;
@@ -131,6 +162,10 @@ static alibi_status inspect_report(struct page *p, const char *folder)
 
     TRY(path_join(&path, folder, NAME_RESULTS));
     TRY(json_read(&results, path));
+    if (json_object_get(results, "experiment")) {
+        add_experiment(p, results, folder);
+        goto out;
+    }
     begin_kind(p, "report", folder);
     page_open(p, p->json ? "ppl_by_length" : "perplexity by length");
     json_array_foreach(json_object_get(results, "methods"), i, method)

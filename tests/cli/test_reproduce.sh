@@ -128,6 +128,14 @@ check "and needs neither text nor checkpoints to report" "$ALIBI" reproduce tiny
     --out elsewhere --quiet
 same_numbers "gives the same numbers" elsewhere
 
+# Other commands know such a folder.
+cp thin/report.html page
+check "the page again" "$ALIBI" report thin
+has "of what is unfinished" 'report.html .unfinished' stdout
+holds "is the same" cmp -s thin/report.html page
+check "inspect" "$ALIBI" inspect whole
+has "shows verdicts" '^  1 +holds: ALiBi trained at 16 holds at 64' stdout
+
 # Tiers: cpu by default on the CPU; a folder keeps its own.
 check "the tier cpu" "$ALIBI" reproduce tiny.json "${text[@]}" --out tier --quiet
 has "is the default here" 'Two tiny models .tier cpu' stdout

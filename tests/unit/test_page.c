@@ -162,7 +162,7 @@ static void another_folder_is_refused(void **state)
 
     (void)state;
     assert_fails(alibi_report_write(dir, 0, &finished), ALIBI_BAD_INPUT,
-                 "holds neither a comparison nor a training run");
+                 "holds no comparison, experiment or training run");
     remove_temporary_folder(dir);
 }
 
