@@ -15,6 +15,8 @@
  * the rows of each cluster before the pass: every size is known without asking the device, and the
  * order is that of the text. Gathering rows is an embedding whose weights are the rows. Rows are
  * scattered by gathering too, from the place where each is listed, so no two writes meet. */
+#include <string.h>
+
 #include "model/walk.h"
 
 int64_t split_listed(const struct model *m, int64_t rows)
@@ -31,7 +33,7 @@ static int cluster_of(const struct model *m, int32_t id)
     return k;
 }
 
-/* A list on the host, for the larger of the two splits; kept for the next pass. */
+/* The lists on the host, kept for the next pass. */
 static alibi_status reserve_lists(struct workspace *w, int64_t rows)
 {
     int64_t needed = rows + 2 * split_listed(w->model, rows);
@@ -46,17 +48,10 @@ static alibi_status reserve_lists(struct workspace *w, int64_t rows)
     return ALIBI_OK;
 }
 
-/* Lists the rows whose ids are in cluster `first` or later. `padding` is the id of padding. */
-static alibi_status split_rows(struct workspace *w, const struct pass *p, struct split *s,
-                               const int32_t *ids, int first, int32_t padding)
+/* Where the parts of the list begin, for rows whose ids are in cluster `first` or later. */
+static void count_rows(const struct model *m, struct split *s, const int32_t *ids, int64_t rows,
+                       int first, int64_t multiple)
 {
-    const struct model *m = w->model;
-    struct device *dev = m->device;
-    int64_t rows = p->B * p->L, multiple = p->decoding ? 1 : dev->ops->traits.row_multiple, listed;
-    int64_t at[CLUSTERS_MAX];
-    int32_t *place, *row, *id;
-
-    TRY_RETURN(reserve_lists(w, rows));
     for (int k = 0; k < m->clusters; k++)
         s->count[k] = 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -65,12 +60,23 @@ static alibi_status split_rows(struct workspace *w, const struct pass *p, struct
             s->count[k]++;
     }
     s->begin[0] = 0;
-    for (int k = 0; k < m->clusters; k++) {
-        at[k] = s->begin[k];
+    for (int k = 0; k < m->clusters; k++)
         s->begin[k + 1] = s->begin[k] + (s->count[k] + multiple - 1) / multiple * multiple;
-    }
-    listed = s->begin[m->clusters];
+}
 
+/* Lists the rows whose ids are in cluster `first` or later. `padding` is the id of padding. */
+static alibi_status split_rows(struct workspace *w, const struct pass *p, struct split *s,
+                               const int32_t *ids, int first, int32_t padding)
+{
+    const struct model *m = w->model;
+    struct device *dev = m->device;
+    int64_t rows = p->B * p->L, listed, at[CLUSTERS_MAX];
+    int32_t *place, *row, *id;
+
+    TRY_RETURN(reserve_lists(w, rows));
+    count_rows(m, s, ids, rows, first, p->decoding ? 1 : dev->ops->traits.row_multiple);
+    memcpy(at, s->begin, sizeof at);
+    listed = s->begin[m->clusters];
     place = w->lists;
     row = place + rows;
     id = row + listed;
@@ -87,9 +93,10 @@ static alibi_status split_rows(struct workspace *w, const struct pass *p, struct
             id[i] = ids[r] - (int32_t)m->cluster[k].first;
         }
     }
-    TRY_RETURN(dev->ops->upload(dev, s->place, place));
-    TRY_RETURN(dev->ops->upload(dev, vector_part(s->row, 0, listed), row));
-    return dev->ops->upload(dev, vector_part(s->id, 0, listed), id);
+    s->place = vector_part(s->lists, 0, rows);
+    s->row = vector_part(s->lists, rows, listed);
+    s->id = vector_part(s->lists, rows + listed, listed);
+    return dev->ops->upload(dev, vector_part(s->lists, 0, rows + 2 * listed), w->lists);
 }
 
 /* y[i] = scale * x[index[i]]; y [n, C], x [any, C] */

@@ -40,6 +40,7 @@ struct layer {
 struct split {
     int64_t count[CLUSTERS_MAX];     /* rows of each cluster */
     int64_t begin[CLUSTERS_MAX + 1]; /* of its part of the list; the last: the length of the list */
+    struct tensor lists;             /* I32: the three that follow, one after the other */
     struct tensor place; /* I32 [rows]: where a row is listed; the length of the list: nowhere */
     struct tensor row;   /* I32 [listed]: the row; padding: row 0 */
     struct tensor id;    /* I32 [listed]: the row's id, counted from its cluster's first */

@@ -105,21 +105,14 @@ static void layout_costly(struct arena *a, struct layer *l, const struct sizes *
     l->up = take(a, s->type, s->rows, s->up);
 }
 
-static void layout_split(struct arena *a, struct split *split, int64_t rows, int64_t listed)
-{
-    split->place = take_1(a, DTYPE_I32, rows);
-    split->row = take_1(a, DTYPE_I32, listed);
-    split->id = take_1(a, DTYPE_I32, listed);
-}
-
 /* What adaptive.c needs from the beginning to the end of a pass. */
 static void layout_splits(struct arena *a, struct workspace *w, const struct sizes *s)
 {
     struct adaptive *x = &w->activations.adaptive;
     int64_t listed = split_listed(w->model, s->rows);
 
-    layout_split(a, &x->input, s->rows, listed);
-    layout_split(a, &x->output, s->rows, listed);
+    x->input.lists = take_1(a, DTYPE_I32, s->rows + 2 * listed);
+    x->output.lists = take_1(a, DTYPE_I32, s->rows + 2 * listed);
     x->head_targets = take_1(a, DTYPE_I32, s->rows);
     x->head_nll = take_1(a, s->sums, s->rows);
     x->tail_nll = take_1(a, s->sums, listed + 1);
