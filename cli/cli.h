@@ -119,19 +119,27 @@ struct cli_subject {
     struct cli_text text;
     struct alibi_compute compute;
 
-    /* Set by cli_subject_open(). */
+    /* Set by cli_subject_open_model(). */
     const char *path; /* of the model */
-    int files;        /* given; 0: the built-in text */
+    const char *const *files;
+    int file_count; /* 0: the built-in text */
     alibi_device *device;
     alibi_model *model;
+
+    /* Set by cli_subject_open_text(). */
     alibi_corpus *corpus;
+    struct alibi_corpus_info info;
+    enum alibi_seen seen;
 };
 
+/* --data and --split. */
 struct alibi_option_group cli_subject_group(struct cli_subject *values);
-/* Opens the model that is operand number `first` and the files after it. `builtin_group`: the
- * number of the group with the options of the built-in text. After a failure too, close it. */
-alibi_status cli_subject_open(struct cli_subject *s, const struct cli_line *line, int first,
-                              int builtin_group);
+/* The model is operand number `first`, and the files follow it. Reading the text may take long, so
+ * requests are checked in between. `builtin_group`: the number of the group with the options of the
+ * built-in text. After a failure too, close it. */
+alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line *line, int first);
+alibi_status cli_subject_open_text(struct cli_subject *s, const struct cli_line *line,
+                                   int builtin_group);
 void cli_subject_close(struct cli_subject *s);
 enum alibi_split cli_subject_split(const struct cli_subject *s);
 const char *cli_subject_split_name(const struct cli_subject *s);

@@ -5,8 +5,6 @@
 #include "cli.h"
 
 struct job {
-    char *data;
-    int split; /* 0: see choose_split; else enum alibi_split + 1 */
     int64_t length;
     struct alibi_int_list lengths;
     int protocol;
@@ -14,17 +12,12 @@ struct job {
     bool contiguous;
     double skip, window_score;
     bool verify, by_position, json;
-    struct cli_text text; /* the tokenizer is the model's */
-    struct alibi_compute compute;
+    struct cli_subject subject;
 };
 
 #define AT(field) offsetof(struct job, field)
 
 static const struct alibi_option options[] = {
-    { "data", ALIBI_OPTION_TEXT, AT(data), 0, 0, NULL, NULL, "FILE",
-      "text or shards to test on; the same as a FILE after the model" },
-    { "split", ALIBI_OPTION_CHOICE, AT(split), 0, 0, "auto|train|valid|test|all", "auto", "NAME",
-      "part of the text; auto: all of files, the validation part of the built-in text" },
     { "length", ALIBI_OPTION_INT, AT(length), 1, CLI_LENGTH_MAX, NULL, NULL, "N",
       "tokens of context at most; default: the length the model was trained at" },
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
@@ -56,9 +49,7 @@ static const struct alibi_option options[] = {
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
 };
 
-enum { BUILTIN_GROUP = 2 }; /* of the groups of cmd_eval() */
-
-static const char *const split_names[] = { "train", "valid", "test", "all" };
+enum { BUILTIN_GROUP = 3 }; /* of the groups of cmd_eval() */
 
 static bool has_stride(int protocol)
 {
@@ -127,41 +118,6 @@ static int64_t longest(const struct alibi_int_list *lengths)
     return most;
 }
 
-static enum alibi_split choose_split(const struct job *job, bool built_in)
-{
-    if (job->split > 0)
-        return (enum alibi_split)(job->split - 1);
-    return built_in ? ALIBI_VALID : ALIBI_ALL;
-}
-
-/* A file called valid.txt has a validation split too, which is not the whole file. */
-static void note_split(enum alibi_split split)
-{
-    if (split == ALIBI_VALID)
-        cli_note(
-            "split valid is the twentieth of these files before the last; --split all uses them "
-            "whole");
-    if (split == ALIBI_TEST)
-        cli_note("split test is the last twentieth of these files; --split all uses them whole");
-}
-
-/* Not knowing is no reason to fail. */
-static enum alibi_seen warn_if_seen(const alibi_model *model, const alibi_corpus *corpus,
-                                    enum alibi_split split)
-{
-    struct alibi_corpus_info text;
-    enum alibi_seen seen;
-
-    if (alibi_model_has_seen(model, corpus, split, &seen) != ALIBI_OK || seen == ALIBI_UNSEEN)
-        return ALIBI_UNSEEN;
-    alibi_corpus_get_info(corpus, ALIBI_ALL, &text);
-    cli_say(ALIBI_WARNING,
-            "the model was trained on '%s', so it does better on it than on new text; %s",
-            text.name,
-            seen == ALIBI_SEEN_PARTLY ? "--split valid was held out" : "evaluate on other text");
-    return seen;
-}
-
 /* Blocks are the same for every length. */
 static struct alibi_eval one_length(const struct job *job, int64_t length, int64_t most)
 {
@@ -202,14 +158,14 @@ static alibi_status check_request(const struct job *job, const alibi_model *mode
 /* ---- the output */
 
 /* several: lengths, which have a column for the change. */
-static void print_head(const struct alibi_eval_result *r, const struct alibi_corpus_info *text,
-                       enum alibi_split split, bool several, bool verify)
+static void print_head(const struct alibi_eval_result *r, const struct cli_subject *s, bool several,
+                       bool verify)
 {
     char scored[4 * CLI_SHORT];
 
     alibi_eval_describe(r, scored, sizeof scored);
-    printf("%s, split %s of '%s': %s\n", alibi_protocol_view(r->protocol)->name, split_names[split],
-           text->name, scored);
+    printf("%s, split %s of '%s': %s\n", alibi_protocol_view(r->protocol)->name,
+           cli_subject_split_name(s), s->info.name, scored);
     if (r->protocol > ALIBI_STREAM) /* other programs' rules, which are not what one would guess */
         printf("first tokens: %s; nll per: %s\n", alibi_protocol_view(r->protocol)->first_tokens,
                alibi_protocol_view(r->protocol)->normaliser);
@@ -337,45 +293,16 @@ static void print_result_json(const struct alibi_eval_result *r,
     cli_json_close('}');
 }
 
-static void print_results_json(const alibi_device *used, const struct alibi_eval_result *results,
-                               int count, const char *model, const struct alibi_corpus_info *text,
-                               enum alibi_split split, enum alibi_seen seen, bool verify)
+static void print_results_json(const struct cli_subject *s, const struct alibi_eval_result *results,
+                               int count, bool verify)
 {
-    struct alibi_device_info device;
-
-    alibi_device_get_info(used, &device);
     cli_json_open(NULL, '{');
-    cli_json_text("model", model);
-    cli_json_device(&device);
-    cli_json_text("text", text->name);
-    cli_json_int("text_checksum", text->checksum);
-    cli_json_text("split", split_names[split]);
-    cli_json_flag("trained_on", seen != ALIBI_UNSEEN);
+    cli_json_subject(s);
     cli_json_open("results", '[');
     for (int i = 0; i < count; i++)
         print_result_json(&results[i], &results[0], verify);
     cli_json_close(']');
     cli_json_close('}');
-}
-
-/* ---- the run */
-
-/* Without files the text is the built-in one: the model's own, or the one that options ask for. */
-static alibi_status choose_builtin(const struct cli_line *line, const alibi_model *model,
-                                   struct alibi_builtin *text)
-{
-    bool asked = line->given[BUILTIN_GROUP] != 0;
-    struct alibi_builtin trained;
-    alibi_status status = alibi_model_get_builtin(model, &trained);
-
-    if (status == ALIBI_OK && trained.bytes == 0 && !asked)
-        return cli_fail(ALIBI_USAGE,
-                        "no text: '%s' is not known to be trained on the built-in text; give "
-                        "FILE or --data FILE, or --text-bytes N for the built-in text",
-                        line->operands[0]);
-    if (status == ALIBI_OK && !asked && !line->recipe)
-        *text = trained;
-    return status;
 }
 
 /* ---- how long it will take: said once, after some work on the first length */
@@ -433,31 +360,29 @@ static struct forecast forecast_of(const struct job *job, const struct alibi_int
                               .said = lengths->count < 2 };
 }
 
-static alibi_status evaluate_lengths(const struct job *job, const struct alibi_int_list *lengths,
-                                     const alibi_device *device, alibi_model *model,
-                                     const char *path, const alibi_corpus *corpus,
-                                     enum alibi_split split)
+/* ---- the run */
+
+static alibi_status evaluate_lengths(const struct job *job, const struct alibi_int_list *lengths)
 {
+    const struct cli_subject *s = &job->subject;
     struct alibi_eval_result results[ALIBI_LIST_MAX];
-    struct alibi_corpus_info text;
-    enum alibi_seen seen = warn_if_seen(model, corpus, split);
-    struct forecast forecast = forecast_of(job, lengths, model);
+    struct forecast forecast = forecast_of(job, lengths, s->model);
     struct alibi_call call = *cli_call();
     alibi_status status = ALIBI_OK;
 
-    alibi_corpus_get_info(corpus, ALIBI_ALL, &text); /* its name; an index has the rest */
     call.user = &forecast;
     call.progress = watch_progress;
     call.log = pass_line;
     for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
         struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
 
-        status = alibi_evaluate(model, corpus, split, &eval, &results[i], &call);
+        status =
+            alibi_evaluate(s->model, s->corpus, cli_subject_split(s), &eval, &results[i], &call);
         if (status != ALIBI_OK || job->json)
             continue;
         cli_terminal_clear();
         if (i == 0 || job->by_position)
-            print_head(&results[i], &text, split, lengths->count > 1, job->verify);
+            print_head(&results[i], s, lengths->count > 1, job->verify);
         print_row(&results[i], lengths->count > 1 ? &results[0] : NULL, job->verify);
         if (job->by_position)
             print_positions(&results[i]);
@@ -468,46 +393,25 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
                "standard error\n",
                (long long)results[0].length);
     if (status == ALIBI_OK && job->json)
-        print_results_json(device, results, lengths->count, path, &text, split, seen, job->verify);
+        print_results_json(s, results, lengths->count, job->verify);
     return status;
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
-    const char *model_path = line->operands[0];
-    const char *const *files = job->data ? (const char *const *)&job->data : line->operands + 1;
-    int count = job->data ? 1 : line->operand_count - 1;
-    alibi_device *device = NULL;
-    alibi_model *model = NULL;
-    alibi_corpus *corpus = NULL;
     struct alibi_int_list lengths;
-    enum alibi_split split = choose_split(job, count == 0);
     alibi_status status;
 
-    if (line->operand_count > 1 && job->data)
-        return cli_fail(ALIBI_USAGE,
-                        "give the text with --data or as a FILE after the model, not both");
     cli_set_skip(job->skip);
-    status = cli_refuse_tokenizer(&job->text);
+    status = cli_subject_open_model(&job->subject, line, 0);
     if (status == ALIBI_OK)
-        status = alibi_device_open(&device, &job->compute, cli_call());
+        status = check_request(job, job->subject.model, &lengths);
     if (status == ALIBI_OK)
-        status = alibi_model_open(&model, device, model_path, cli_call());
+        status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
     if (status == ALIBI_OK)
-        status = check_request(job, model, &lengths);
-    if (status == ALIBI_OK && count == 0)
-        status = choose_builtin(line, model, &job->text.builtin);
-    if (status == ALIBI_OK)
-        status =
-            cli_open_corpus(&corpus, files, count, &job->text, alibi_model_view_tokenizer(model));
-    if (status == ALIBI_OK && count > 0)
-        note_split(split);
-    if (status == ALIBI_OK)
-        status = evaluate_lengths(job, &lengths, device, model, model_path, corpus, split);
-    alibi_corpus_free(corpus);
-    alibi_model_free(model);
-    alibi_device_free(device);
+        status = evaluate_lengths(job, &lengths);
+    cli_subject_close(&job->subject);
     return status;
 }
 
@@ -516,10 +420,11 @@ alibi_status cmd_eval(int argc, char **argv)
     struct job job = { 0 };
     const struct alibi_option_group groups[] = {
         { "Evaluation", options, CLI_COUNT(options), &job },
-        cli_reading_group(&job.text.reading),
-        cli_builtin_group(&job.text.builtin),
-        cli_no_tokenizer_group(&job.text),
-        cli_device_group(&job.compute),
+        cli_subject_group(&job.subject),
+        cli_reading_group(&job.subject.text.reading),
+        cli_builtin_group(&job.subject.text.builtin),
+        cli_no_tokenizer_group(&job.subject.text),
+        cli_device_group(&job.subject.compute),
     };
     struct cli_line line = {
         .command = "eval",

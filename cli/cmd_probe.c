@@ -99,12 +99,9 @@ static void print_reach(const struct alibi_targets_result *r)
 
 static void print_targets(const struct job *job, const struct alibi_targets_result *r)
 {
-    struct alibi_corpus_info text;
-
-    alibi_corpus_get_info(job->subject.corpus, ALIBI_ALL, &text);
     printf("fixed targets, split %s of '%s': %lld blocks of %lld tokens in %lld documents (%lld "
            "others are too short)\n",
-           cli_subject_split_name(&job->subject), text.name, (long long)r->blocks,
+           cli_subject_split_name(&job->subject), job->subject.info.name, (long long)r->blocks,
            (long long)r->request.block, (long long)r->documents, (long long)r->short_documents);
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
         print_kind(r, kind);
@@ -200,12 +197,10 @@ static void print_head_row(const struct alibi_attention_result *r,
 
 static void print_attention(const struct job *job, const struct alibi_attention_result *r)
 {
-    struct alibi_corpus_info text;
     char name[CLI_SHORT];
 
-    alibi_corpus_get_info(job->subject.corpus, ALIBI_ALL, &text);
     printf("attention, split %s of '%s': %lld windows of %lld tokens, queries from %lld on\n",
-           cli_subject_split_name(&job->subject), text.name, (long long)r->windows,
+           cli_subject_split_name(&job->subject), job->subject.info.name, (long long)r->windows,
            (long long)r->length, (long long)(r->length / 2));
     snprintf(name, sizeof name, ">=%lld", (long long)r->near);
     printf("%5s %5s %9s %8s %8s   %% of the weight, by distance from\n", "", "", "mean", "entropy",
@@ -333,7 +328,11 @@ static alibi_status run(const struct cli_line *line, void *user)
     status = refuse_unused(line, targets);
     cli_set_skip(job->skip);
     if (status == ALIBI_OK)
-        status = cli_subject_open(&job->subject, line, 1, BUILTIN_GROUP);
+        status = cli_subject_open_model(&job->subject, line, 1);
+    if (status == ALIBI_OK && targets)
+        status = alibi_targets_check(job->subject.model, &job->targets);
+    if (status == ALIBI_OK)
+        status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
     if (status == ALIBI_OK)
         status = targets ? probe_targets(job) : probe_attention(job);
     cli_subject_close(&job->subject);

@@ -22,7 +22,7 @@ enum alibi_split cli_subject_split(const struct cli_subject *s)
 {
     if (s->split > 0)
         return (enum alibi_split)(s->split - 1);
-    return s->files == 0 ? ALIBI_VALID : ALIBI_ALL;
+    return s->file_count == 0 ? ALIBI_VALID : ALIBI_ALL;
 }
 
 const char *cli_subject_split_name(const struct cli_subject *s)
@@ -59,30 +59,58 @@ static alibi_status choose_builtin(struct cli_subject *s, const struct cli_line 
     return status;
 }
 
-alibi_status cli_subject_open(struct cli_subject *s, const struct cli_line *line, int first,
-                              int builtin_group)
+/* Not knowing is no reason to fail. */
+static enum alibi_seen warn_if_seen(const struct cli_subject *s)
 {
-    const char *const *files = s->data ? (const char *const *)&s->data : line->operands + first + 1;
+    struct alibi_corpus_info text;
+    enum alibi_seen seen;
+
+    if (alibi_model_has_seen(s->model, s->corpus, cli_subject_split(s), &seen) != ALIBI_OK ||
+        seen == ALIBI_UNSEEN)
+        return ALIBI_UNSEEN;
+    alibi_corpus_get_info(s->corpus, ALIBI_ALL, &text);
+    cli_say(ALIBI_WARNING,
+            "the model was trained on '%s', so it does better on it than on new text; %s",
+            text.name,
+            seen == ALIBI_SEEN_PARTLY ? "--split valid was held out" : "evaluate on other text");
+    return seen;
+}
+
+alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line *line, int first)
+{
     alibi_status status;
 
     if (line->operand_count > first + 1 && s->data)
         return cli_fail(ALIBI_USAGE,
                         "give the text with --data or as a FILE after the model, not both");
     s->path = line->operands[first];
-    s->files = s->data ? 1 : line->operand_count - first - 1;
+    s->files = s->data ? (const char *const *)&s->data : line->operands + first + 1;
+    s->file_count = s->data ? 1 : line->operand_count - first - 1;
     status = cli_refuse_tokenizer(&s->text);
     if (status == ALIBI_OK)
         status = alibi_device_open(&s->device, &s->compute, cli_call());
     if (status == ALIBI_OK)
         status = alibi_model_open(&s->model, s->device, s->path, cli_call());
-    if (status == ALIBI_OK && s->files == 0)
+    return status;
+}
+
+alibi_status cli_subject_open_text(struct cli_subject *s, const struct cli_line *line,
+                                   int builtin_group)
+{
+    alibi_status status = ALIBI_OK;
+
+    if (s->file_count == 0)
         status = choose_builtin(s, line, builtin_group);
     if (status == ALIBI_OK)
-        status = cli_open_corpus(&s->corpus, files, s->files, &s->text,
+        status = cli_open_corpus(&s->corpus, s->files, s->file_count, &s->text,
                                  alibi_model_view_tokenizer(s->model));
-    if (status == ALIBI_OK && s->files > 0)
+    if (status != ALIBI_OK)
+        return status;
+    if (s->file_count > 0)
         note_split(cli_subject_split(s));
-    return status;
+    s->seen = warn_if_seen(s);
+    alibi_corpus_get_info(s->corpus, ALIBI_ALL, &s->info); /* its name; an index has the rest */
+    return ALIBI_OK;
 }
 
 void cli_subject_close(struct cli_subject *s)
@@ -95,13 +123,12 @@ void cli_subject_close(struct cli_subject *s)
 void cli_json_subject(const struct cli_subject *s)
 {
     struct alibi_device_info device;
-    struct alibi_corpus_info text;
 
     alibi_device_get_info(s->device, &device);
-    alibi_corpus_get_info(s->corpus, ALIBI_ALL, &text); /* its name; an index has the rest */
     cli_json_text("model", s->path);
     cli_json_device(&device);
-    cli_json_text("text", text.name);
-    cli_json_int("text_checksum", text.checksum);
+    cli_json_text("text", s->info.name);
+    cli_json_int("text_checksum", s->info.checksum);
     cli_json_text("split", cli_subject_split_name(s));
+    cli_json_flag("trained_on", s->seen != ALIBI_UNSEEN);
 }

@@ -790,6 +790,10 @@ struct alibi_targets_result {
     double seconds;
 };
 
+/* What alibi_probe_targets() refuses whatever the text, such as a context that the position method
+ * does not have. */
+ALIBI_API alibi_status alibi_targets_check(const alibi_model *model,
+                                           const struct alibi_targets *targets);
 ALIBI_API alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *corpus,
                                            enum alibi_split split,
                                            const struct alibi_targets *targets,

@@ -426,6 +426,13 @@ out:
     return status;
 }
 
+alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_targets *targets)
+{
+    struct alibi_targets resolved = *targets;
+
+    return resolve(&resolved, model->model);
+}
+
 alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *corpus,
                                  enum alibi_split split, const struct alibi_targets *targets,
                                  struct alibi_targets_result *result, const struct alibi_call *call)
