@@ -168,8 +168,8 @@ alibi_status path_folder(char **out, const char *path);   /* its parent; mem_fre
 /* Whether `path`, which need not exist yet, is `folder` or is inside it at any depth; links are
  * resolved. */
 alibi_status path_is_within(bool *yes, const char *path, const char *folder);
-const char *path_absent(const char *path);              /* why, in words, nothing is there */
 bool path_begins(const char *path, const char *folder); /* the same for two absolute paths */
+const char *path_absent(const char *path);              /* why, in words, nothing is there */
 
 /* One writer per folder: holds the file `lock` in it until released. ALIBI_IO if another process
  * holds it. */
@@ -227,6 +227,13 @@ enum {
 /* The place of element `i` of `n` in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that
  * needs no table. */
 uint64_t random_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t n);
+
+/* ---- numbers (numbers.c) */
+
+void list_sort(struct alibi_int_list *list); /* ascending, each once */
+
+/* Student's t with n degrees of freedom: 95% are within +- this; infinite for n < 1. */
+double student_t(int64_t n);
 
 /* ---- the context of a call, and the clock (call.c) */
 

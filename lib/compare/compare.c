@@ -176,7 +176,7 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
                        .user = &j };
     struct trial_test tests[TESTS_MAX];
     char *run = NULL, *path = NULL;
-    int count, once[2];
+    int count, once[2] = { 0 };
 
     if (r->compare.seeds.count > 1)
         snprintf(labelled.label, sizeof labelled.label, ", seed %d of %d", k + 1,

@@ -50,25 +50,6 @@ static alibi_status check_list(const struct alibi_int_list *list, const char *na
     return ALIBI_OK;
 }
 
-/* Ascending. */
-static void sort_lengths(struct alibi_int_list *lengths)
-{
-    struct alibi_int_list sorted = { 0 };
-
-    for (int i = 0; i < lengths->count; i++) {
-        int64_t length = lengths->at[i];
-        int at = sorted.count;
-
-        while (at > 0 && sorted.at[at - 1] > length)
-            at--;
-        memmove(&sorted.at[at + 1], &sorted.at[at],
-                (size_t)(sorted.count - at) * sizeof sorted.at[0]);
-        sorted.at[at] = length;
-        sorted.count++;
-    }
-    *lengths = sorted;
-}
-
 static alibi_status check_tokens(const struct alibi_compare *c)
 {
     int64_t longest = c->lengths.at[c->lengths.count - 1];
@@ -142,7 +123,7 @@ static alibi_status request_begin(struct request *r, const struct alibi_compare 
     TRY_RETURN(check_list(&r->compare.lengths, "lengths", 1));
     settle_seeds(&r->compare, &r->training);
     TRY_RETURN(check_list(&r->compare.seeds, "seeds", 0));
-    sort_lengths(&r->compare.lengths);
+    list_sort(&r->compare.lengths);
     TRY_RETURN(check_tokens(&r->compare));
     r->asked.train_length = training->train_length;
     for (int i = 0; i < r->compare.methods.count; i++)
@@ -248,7 +229,7 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
         check_list(&held->compare.lengths, "lengths", 1) != ALIBI_OK ||
         check_list(&held->compare.seeds, "seeds", 0) != ALIBI_OK || resolve(held) != ALIBI_OK)
         return fail_context(ALIBI_BAD_INPUT, "'%s'", path);
-    sort_lengths(&held->compare.lengths);
+    list_sort(&held->compare.lengths);
     return ALIBI_OK;
 }
 

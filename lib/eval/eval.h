@@ -1,9 +1,9 @@
 /* eval.h - how well a model predicts a text, and what it would write itself
  *
  *   evaluate: windows (which tokens are read and scored) -> the model -> score (sums, spread, bins)
- *   probe:    targets (blocks deep inside documents) -> the model with growing contexts ->
- * estimates session:  feed, step, score -> sample (the next token) generate: prompts -> a session
- * -> pieces (whole characters) */
+ *   probe:    targets (blocks deep inside documents) -> growing contexts -> estimates
+ *   session:  feed, step, score -> sample (the next token)
+ *   generate: prompts -> a session -> pieces (whole characters) */
 #ifndef EVAL_H
 #define EVAL_H
 

@@ -8,7 +8,6 @@
  * documents as there are, drawn with replacement, with the means of all series in the same draw, so
  * that differences are paired. docs/evaluation.md explains the numbers. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "eval/eval.h"
@@ -62,17 +61,9 @@ struct probe {
 
 /* ---- the request */
 
-static int ascending(const void *left, const void *right)
-{
-    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
-
-    return (a > b) - (a < b);
-}
-
-/* Sorts the contexts, with L among them, and without any twice. */
+/* Sorts the contexts, with L among them. */
 static alibi_status add_length(struct alibi_int_list *c, int64_t length)
 {
-    int kept = 1;
     bool there = false;
 
     for (int i = 0; i < c->count; i++)
@@ -82,11 +73,7 @@ static alibi_status add_length(struct alibi_int_list *c, int64_t length)
                     c->count, (long long)length);
     if (!there)
         c->at[c->count++] = length;
-    qsort(c->at, (size_t)c->count, sizeof c->at[0], ascending);
-    for (int i = 1; i < c->count; i++)
-        if (c->at[i] != c->at[kept - 1])
-            c->at[kept++] = c->at[i];
-    c->count = kept;
+    list_sort(c);
     return ALIBI_OK;
 }
 

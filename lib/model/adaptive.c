@@ -164,14 +164,13 @@ alibi_status adaptive_embed(struct workspace *w, const struct pass *p, const int
                       tensor_rows(a->projected, 0, s->begin[m->clusters]));
 }
 
-alibi_status adaptive_embed_back(struct workspace *w, const struct pass *p, struct tensor dy)
+alibi_status adaptive_embed_back(struct workspace *w, struct tensor dy)
 {
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
     struct adaptive *a = &w->activations.adaptive;
     const struct split *s = &a->input;
 
-    (void)p;
     TRY_RETURN(gather(m, tensor_rows(a->projected, 0, s->begin[m->clusters]), dy, s->row,
                       m->config.embedding_scale));
     for (int k = 0; k < m->clusters; k++) {

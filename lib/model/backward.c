@@ -139,7 +139,7 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
         TRY_RETURN(norm_backward(w, embedding_norm(w), dy, tensor_none(), a->dx, a->embedded));
     }
     if (m->clusters > 0)
-        TRY_RETURN(adaptive_embed_back(w, p, dy));
+        TRY_RETURN(adaptive_embed_back(w, dy));
     return ops->embedding_backward(
         m->device, &(struct embedding_args){
                        .dweight = m->clusters > 0 ? tensor_none() : gradient_of(m, m->embedding),

@@ -216,7 +216,7 @@ int64_t split_listed(const struct model *m, int64_t rows);
 
 /* To activations.embedded; and from dy, the gradient of that, to the parameters. */
 alibi_status adaptive_embed(struct workspace *w, const struct pass *p, const int32_t *tokens);
-alibi_status adaptive_embed_back(struct workspace *w, const struct pass *p, struct tensor dy);
+alibi_status adaptive_embed_back(struct workspace *w, struct tensor dy);
 
 /* ---- parameters of a model, by index */
 

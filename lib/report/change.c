@@ -8,39 +8,28 @@
  *   error^2 = v_text + v_seeds
  *   t       = (v_text t_{K-1} + v_seeds t_{S-1}) / (v_text + v_seeds)
  *
+ * d is infinite if the perplexity of one of the two has overflowed: then there is nothing to
+ * average, and what counts is whether the seeds agree.
+ *
  * d +- t error is the 95% interval. t_n is Student's quantile, and t Cochran's mean of the two.
  * Satterthwaite's degrees of freedom would be the usual choice, but where seeds differ more than
  * parts do, two seeds that agree by chance get many of them: in simulations it sees a change that
  * is not there in up to 12% of cases with two seeds and 8% with three, where Cochran's t has 2 to
  * 6%. */
-#include <limits.h>
 #include <math.h>
 
 #include "report/report.h"
 
-/* Student's t with n degrees of freedom: 95% are within +- this. From 5 on Fisher's expansion in
- * 1/n around the normal quantile, to three digits. */
-static double student_t(int n)
-{
-    static const double few[] = { INFINITY, 12.7062, 4.3027, 3.1824, 2.7764 };
-    const double z = 1.959964, z2 = z * z;
-
-    if (n < 5)
-        return few[n > 0 ? n : 0];
-    return z * (1 + ((z2 + 1) / 4 + ((5 * z2 * z2 + 16 * z2 + 3) / 96 +
-                                     (3 * z2 * z2 * z2 + 19 * z2 * z2 + 17 * z2 - 15) / 384 / n) /
-                                        n) /
-                        n);
-}
-
 /* Of one seed. Without parts the errors of the two are taken as independent, which can only hide a
- * difference. An infinite perplexity is above every other. */
+ * difference. An infinite perplexity is above every finite one. */
 static bool seed_difference(const struct alibi_eval_result *a, const struct alibi_eval_result *b,
                             double *d, double *error)
 {
-    if (alibi_eval_difference(a, b, d, error))
+    if (alibi_eval_difference(a, b, d, error) && isfinite(*d))
         return true;
-    *d = isinf(a->ppl) && !isinf(b->ppl) ? INFINITY : a->nll - b->nll;
+    *d = a->nll - b->nll;
+    if (!isinf(a->ppl) != !isinf(b->ppl))
+        *d = isinf(a->ppl) ? INFINITY : -INFINITY;
     *error = hypot(isfinite(a->standard_error) ? a->standard_error : 0,
                    isfinite(b->standard_error) ? b->standard_error : 0);
     return false;
@@ -71,24 +60,29 @@ struct sums {
     int seeds;
     double mean, squares;          /* of d, and of its deviations from the mean */
     double errors;                 /* of d over the text */
+    double infinite;               /* 0; the sum of d of seeds that overflowed */
     bool paired;                   /* all of them scored the same tokens, in parts */
     bool up, down;                 /* each is clearly above 0; below */
     struct alibi_eval_result a, b; /* if paired: their losses, added part by part */
 };
 
-/* Returns d of this seed. */
-static double add_seed(struct sums *s, const struct alibi_eval_result *a,
-                       const struct alibi_eval_result *b, double offset)
+static void add_seed(struct sums *s, const struct alibi_eval_result *a,
+                     const struct alibi_eval_result *b, double offset)
 {
     double d, error, unused, step;
-    double t = student_t(a->parts > 1 ? a->parts - 1 : INT_MAX);
+    double t = student_t(a->parts > 1 ? a->parts - 1 : INT64_MAX);
 
     s->paired &= seed_difference(a, b, &d, &error);
     d -= offset;
     s->up &= d > t * error;
     s->down &= -d > t * error;
+    s->seeds++;
+    if (isinf(d)) {
+        s->infinite += d;
+        return;
+    }
     step = d - s->mean;
-    s->mean += step / ++s->seeds;
+    s->mean += step / s->seeds;
     s->squares += step * (d - s->mean);
     s->errors += error;
     if (s->seeds == 1)
@@ -98,7 +92,13 @@ static double add_seed(struct sums *s, const struct alibi_eval_result *a,
         add_losses(&s->a, a);
         add_losses(&s->b, b);
     }
-    return d;
+}
+
+static enum change_outcome outcome_of(const struct sums *s, bool shown)
+{
+    if (s->seeds > 1 && shown)
+        return CHANGE_SHOWN;
+    return s->up || s->down ? CHANGE_IN_THESE_SEEDS : CHANGE_NOT_SHOWN;
 }
 
 struct change change_between(const struct alibi_eval_result *const *a,
@@ -114,25 +114,30 @@ struct change change_between(const struct alibi_eval_result *const *a,
         if (a[k] == NULL || (b != NULL && b[k] == NULL))
             continue;
         zero = without_loss(a[k]);
-        if (isinf(add_seed(&s, a[k], b != NULL ? b[k] : &zero, offset))) /* it overflowed */
-            return (struct change){ s.mean, 0, 0, s.seeds, CHANGE_SHOWN };
+        add_seed(&s, a[k], b != NULL ? b[k] : &zero, offset);
     }
     c.seeds = s.seeds;
-    if (s.seeds == 0 || isnan(s.mean))
+    if (s.seeds == 0 || isnan(s.mean) || isnan(s.infinite))
         return c;
+    if (s.infinite != 0)
+        return (struct change){ s.infinite, 0, 0, s.seeds, outcome_of(&s, s.up || s.down) };
     if (s.paired) /* of the mean of the seeds: noise that each has of its own averages out */
         alibi_eval_difference(&s.a, &s.b, &unused, &s.errors);
     text = pow(s.errors / s.seeds, 2);
     spread = s.seeds > 1 ? s.squares / (s.seeds - 1) / s.seeds : 0;
-    t = student_t(s.paired ? s.a.parts - 1 : INT_MAX);
+    t = student_t(s.paired ? s.a.parts - 1 : INT64_MAX);
     if (spread > 0 && isfinite(text))
         t = (text * t + spread * student_t(s.seeds - 1)) / (text + spread);
     c.d = s.mean;
     c.error = sqrt(text + spread);
     c.interval = c.error > 0 ? t * c.error : 0;
-    if (s.seeds > 1 && fabs(c.d) > c.interval)
-        c.outcome = CHANGE_SHOWN;
-    else
-        c.outcome = s.up || s.down ? CHANGE_IN_THESE_SEEDS : CHANGE_NOT_SHOWN;
+    c.outcome = outcome_of(&s, fabs(c.d) > c.interval);
     return c;
+}
+
+bool change_is_learning(const struct alibi_eval_result *const *seed, int seeds, double unigram_nll)
+{
+    struct change c = change_between(seed, NULL, seeds, unigram_nll);
+
+    return c.outcome >= CHANGE_IN_THESE_SEEDS && c.d <= -0.05 * unigram_nll;
 }

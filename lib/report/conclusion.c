@@ -34,6 +34,12 @@ static bool differs(struct change c)
     return c.outcome >= CHANGE_IN_THESE_SEEDS && fabs(c.d) >= 0.005;
 }
 
+/* Seeds that do not agree have not changed, unless the perplexity of some is not finite. */
+static bool unchanged(struct change c)
+{
+    return !differs(c) && !isinf(c.d);
+}
+
 /* ---- lengths and values */
 
 /* Not missing and not NaN; an infinite value counts. */
@@ -77,7 +83,9 @@ void append_ratio(struct text *out, double d, double d_error)
 {
     double ratio = exp(d), error = ratio * d_error;
 
-    if (isinf(ratio)) {
+    if (isinf(d) && d < 0) {
+        text_append(out, "finite, which the other is not");
+    } else if (isinf(ratio)) {
         text_append(out, "no longer finite");
     } else if (ratio >= 10) {
         text_append(out, "%s ± %s times as high", show_count(ratio).text,
@@ -94,12 +102,14 @@ void append_ratio(struct text *out, double d, double d_error)
 /* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high in both seeds", "no measurable change" */
 static void append_change(struct text *out, struct change c)
 {
-    if (!differs(c)) {
+    if (unchanged(c)) {
         text_append(out, "no measurable change");
-        return;
+    } else if (!differs(c)) {
+        text_append(out, c.d > 0 ? "no longer finite in some seeds" : "finite in more seeds");
+    } else {
+        append_ratio(out, c.d, c.error);
+        append_seeds(out, c);
     }
-    append_ratio(out, c.d, c.error);
-    append_seeds(out, c);
 }
 
 /* ---- headline: the change of every method from home to far */
@@ -141,7 +151,7 @@ static void append_changes(struct text *out, const struct view *v, const struct 
     bool open = false; /* the last name still lacks its words: the next method has the same */
 
     for (int i = 0; i < count; i++) {
-        bool same = i + 1 < count && !differs(ranked[i].change) && !differs(ranked[i + 1].change);
+        bool same = i + 1 < count && unchanged(ranked[i].change) && unchanged(ranked[i + 1].change);
 
         text_append(out, "%s%s",
                     i == 0          ? ""

@@ -281,7 +281,6 @@ static void append_reals(struct text *out, const double *values, int count)
 static void append_line(struct text *out, const struct view *v, int method, int seed,
                         int64_t length)
 {
-    static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
     const struct alibi_compare_seed *s = &v->result->method[method].seed[seed];
     const struct alibi_corpus_info *t = &v->result->text;
     const struct alibi_eval_result e = evaluation_of(v, method, seed, length);
@@ -290,7 +289,8 @@ static void append_line(struct text *out, const struct view *v, int method, int 
         return;
     append_field(out, v->name[method], true);
     text_append(out, ",%lld,%lld,%lld,%s,", (long long)s->seed, (long long)v->train_length,
-                (long long)e.length, v->passage ? "passage" : protocols[v->protocol]);
+                (long long)e.length,
+                v->passage ? "passage" : alibi_protocol_view(v->protocol)->name);
     if (e.tokens > 0)
         text_append(out, "%lld", (long long)e.stride);
     append_reals(out, (double[]){ e.nll, e.standard_error, e.ppl, e.word_ppl, e.bits_per_byte }, 5);

@@ -32,6 +32,19 @@ struct shown show_number(const struct report_number *n)
     return s;
 }
 
+const char *verdict_scope(const struct report_comparison *c, int count)
+{
+    const char *scope = "";
+
+    for (int i = 0; i < count; i++) {
+        if (c[i].few_seeds && c[i].seeds > 1)
+            return "in these seeds";
+        if (c[i].few_seeds)
+            scope = "in this one seed";
+    }
+    return scope;
+}
+
 /* "27.3 ± 0.1 (paper: 19.7)" */
 static void append_number(struct text *out, const struct report_number *n)
 {
@@ -63,9 +76,9 @@ void append_comparison(struct text *out, const struct report_comparison *c)
     if (c->margin != 0)
         text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
                     show_real(percent, percent < 10 ? 1 : 0).text);
-    text_append(out, ": %s%s%s.", verdict_name(c->verdict),
-                c->ignorant ? ", since a model has learned nothing" : "",
-                c->few_seeds ? c->seeds == 1 ? " in this seed" : " in these seeds" : "");
+    text_append(out, ": %s%s%s%s.", verdict_name(c->verdict),
+                c->ignorant ? ", since a model has learned nothing" : "", c->few_seeds ? " " : "",
+                verdict_scope(c, 1));
 }
 
 /* ---- costs */
@@ -122,8 +135,9 @@ static void append_claims(struct text *out, const struct report_experiment *x, i
         const struct report_claim *c = &x->claim[i];
         struct text line = { 0 };
 
-        text_append(out, "%d. %s%s%s%s: ", i + 1, colour ? colours[c->claim.verdict] : "",
-                    verdict_name(c->claim.verdict), c->claim.few_seeds ? " in these seeds" : "",
+        text_append(out, "%d. %s%s%s%s%s: ", i + 1, colour ? colours[c->claim.verdict] : "",
+                    verdict_name(c->claim.verdict), c->claim.few_seeds ? " " : "",
+                    c->claim.few_seeds ? verdict_scope(c->comparison, c->count) : "",
                     colour ? "\x1b[0m" : "");
         text_append(&line, "%s%s%s%s", c->claim.claim, c->claim.where[0] ? " (" : "",
                     c->claim.where, c->claim.where[0] ? ")" : "");

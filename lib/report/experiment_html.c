@@ -57,12 +57,12 @@ static void append_outcome(struct text *out, const struct report_comparison *c)
         text_append(out, NO_VALUE);
     else
         append_ratio(out, c->d, c->error);
-    text_append(out, "</td><td><b class=\"verdict v%d\">%s</b>%s</td></tr>\n", (int)c->verdict,
-                verdict_name(c->verdict),
-                c->ignorant    ? "<small>learned nothing</small>"
-                : c->few_seeds ? c->seeds == 1 ? "<small>in this seed</small>"
-                                               : "<small>in these seeds</small>"
-                               : "");
+    text_append(out, "</td><td><b class=\"verdict v%d\">%s</b>", (int)c->verdict,
+                verdict_name(c->verdict));
+    if (c->ignorant || c->few_seeds)
+        text_append(out, "<small>%s</small>",
+                    c->ignorant ? "learned nothing" : verdict_scope(c, 1));
+    text_append(out, "</td></tr>\n");
 }
 
 static void append_claim(struct text *out, const struct report_claim *c, int number)
@@ -72,7 +72,8 @@ static void append_claim(struct text *out, const struct report_claim *c, int num
     append_escaped(out, c->claim.claim);
     text_append(out, "</h3>\n<p class=\"note\">");
     if (c->claim.few_seeds)
-        text_append(out, "Every seed shows it, but so few seeds do not prove it for others. ");
+        text_append(out, "Shown %s: so few seeds do not prove it for others. ",
+                    verdict_scope(c->comparison, c->count));
     if (c->claim.paper[0] || c->claim.where[0]) {
         text_append(out, "The paper%s", c->claim.where[0] ? ", " : "");
         append_escaped(out, c->claim.where);

@@ -195,8 +195,8 @@ struct view {
     bool ignorant[ALIBI_LIST_MAX];                      /* has learned nothing: see view_init */
 };
 
-/* Nonoverlapping. A method has learned nothing if its loss at view_home() is not clearly below that
- * of token frequencies: by at least 5% and two standard errors. */
+/* Nonoverlapping. Whether a method has learned something is decided at view_home(), see
+ * change_is_learning(). */
 void view_init(struct view *v, const struct alibi_compare_result *r);
 
 /* The longest test length up to the training length, or the shortest of all; 0: there is none. */
@@ -284,7 +284,10 @@ alibi_status append_perplexities(struct text *out, const struct view *v, int col
 
 struct shown show_number(const struct report_number *n);
 void cost_cells(struct shown cells[4], const struct report_cost *c);
-const char *verdict_name(enum alibi_verdict verdict);                        /* "holds" */
+const char *verdict_name(enum alibi_verdict verdict); /* "holds" */
+/* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of
+ * few. */
+const char *verdict_scope(const struct report_comparison *c, int count);
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 
 /* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */

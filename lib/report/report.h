@@ -19,7 +19,8 @@ enum change_outcome {
 };
 
 struct change {
-    double d;        /* mean over the seeds of a - b - offset, nats per token; < 0: a is better */
+    double d; /* mean over the seeds of a - b - offset, nats per token; < 0: a is better. Infinite
+                 if one of them overflowed in some seed; shown if every seed goes that way */
     double error;    /* its standard error, of the text and, if there are several, of the seeds */
     double interval; /* d +- interval is the 95% interval */
     int seeds;       /* that have both values */
@@ -32,6 +33,10 @@ struct change {
  * is of one comparison, and covers neither another text nor a choice among many comparisons. */
 struct change change_between(const struct alibi_eval_result *const *a,
                              const struct alibi_eval_result *const *b, int seeds, double offset);
+
+/* Whether losses are clearly below that of token frequencies: by at least 5%, and shown or in these
+ * seeds. A model whose losses are not has learned nothing. */
+bool change_is_learning(const struct alibi_eval_result *const *seed, int seeds, double unigram_nll);
 
 /* ---- reports */
 

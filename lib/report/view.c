@@ -19,6 +19,19 @@ static void add_length(struct view *v, int64_t length)
     v->lengths++;
 }
 
+static bool is_ignorant(const struct view *v, int method)
+{
+    const struct alibi_eval_result *seed[ALIBI_LIST_MAX];
+    int seeds = 0;
+
+    for (int k = 0; k < v->result->method[method].seeds && seeds < ALIBI_LIST_MAX; k++) {
+        seed[seeds] = view_seed(v, method, k, view_home(v));
+        seeds += seed[seeds] != NULL;
+    }
+    return v->result->unigram_nll > 0 && seeds > 0 &&
+           !change_is_learning(seed, seeds, v->result->unigram_nll);
+}
+
 void view_init(struct view *v, const struct alibi_compare_result *r)
 {
     *v = (struct view){ .result = r,
@@ -39,12 +52,8 @@ void view_init(struct view *v, const struct alibi_compare_result *r)
                 add_length(v, method->seed[k].by_length[i].length);
     }
     looks_assign(v->look, (const char(*)[ALIBI_NAME_MAX])v->name, v->methods);
-    for (int m = 0; m < r->methods; m++) {
-        struct alibi_eval_result home = view_mean(v, m, view_home(v));
-
-        v->ignorant[m] = r->unigram_nll > 0 && home.tokens > 0 &&
-                         !report_has_learned(home.nll, home.standard_error, r->unigram_nll);
-    }
+    for (int m = 0; m < r->methods; m++)
+        v->ignorant[m] = is_ignorant(v, m);
 }
 
 int64_t view_home(const struct view *v)

@@ -68,6 +68,12 @@ static void say(const struct forecast *f, int64_t left, int64_t an_hour, double 
                                            advice);
 }
 
+void forecast_begin(struct forecast *f)
+{
+    f->steps = 0;
+    f->seconds = 0;
+}
+
 void forecast_step(struct forecast *f, const alibi_corpus *corpus, const struct alibi_training *t,
                    int64_t step, double seconds, const struct alibi_call *call)
 {

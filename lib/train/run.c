@@ -612,6 +612,7 @@ alibi_status train_run(alibi_device *device, const struct alibi_config *config,
                      .forecast = forecast,
                      .call = call };
 
+    forecast_begin(forecast);
     device_reset_peak(r.device);
     TRY(make(&r));
     if (training->init && !resume) /* a model that does not fit must not leave a folder */

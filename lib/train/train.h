@@ -66,12 +66,14 @@ struct forecast {
     int64_t models;                    /* to train, the current one included */
     double train_tokens, valid_tokens; /* of those after the current one */
     double test_tokens;                /* scored after training, of all models */
-    int64_t steps;                     /* seen so far, and the time of all but the first */
+    int64_t steps; /* of the current model that were seen, and the time of all but the first */
     double seconds;
     bool said;
 };
 
-/* After each step of a training. */
+/* When a training begins: models differ in what a step takes. */
+void forecast_begin(struct forecast *f);
+/* After each of its steps. */
 void forecast_step(struct forecast *f, const alibi_corpus *corpus, const struct alibi_training *t,
                    int64_t step, double seconds, const struct alibi_call *call);
 

@@ -139,7 +139,7 @@ has "shows verdicts" '^  1 +holds: ALiBi trained at 16 holds at 64' stdout
 # Tiers: cpu by default on the CPU; a folder keeps its own.
 check "the tier cpu" "$ALIBI" reproduce tiny.json "${text[@]}" --out tier --quiet
 has "is the default here" 'Two tiny models .tier cpu' stdout
-has "one seed proves less" '^1\. holds in these seeds: ' stdout
+has "one seed proves less" '^1\. holds in this one seed: ' stdout
 expect 3 "'tier' holds the tier 'cpu' .* and this is 'full'" "${run[@]}" --out tier
 expect 2 "has no tier 'gpu'" "$ALIBI" reproduce tiny.json --tier gpu --out none
 check "numbers of a tier" "$ALIBI" reproduce tiny.json "${text[@]}" --tier quick --quiet \

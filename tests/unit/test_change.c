@@ -177,6 +177,56 @@ static void missing_values_are_skipped_and_none_is_unknown(void **unused)
     assert_int_equal(change_between(s.to_a, s.to_b, 1, 0).outcome, CHANGE_UNKNOWN);
 }
 
+/* A perplexity that is not finite is above every other one, on either side. Seeds that agree show
+ * it; one seed does not, nor do seeds of which one goes the other way or is within error. */
+static void an_overflow_counts_as_every_seed_says(void **unused)
+{
+    static struct study s;
+    struct change c;
+
+    (void)unused;
+    draw(&s, 2, 1, 0.01, 0, 0);
+    s.a[0].ppl = s.a[0].nll = INFINITY;
+    c = change_between(s.to_a, s.to_b, 1, 0);
+    assert_true(c.d == INFINITY && c.outcome == CHANGE_IN_THESE_SEEDS);
+    c = change_between(s.to_a, s.to_b, 2, 0); /* the other one rises too */
+    assert_true(c.d == INFINITY && c.seeds == 2 && c.outcome == CHANGE_SHOWN);
+    c = change_between(s.to_b, s.to_a, 2, 0);
+    assert_true(c.d == -INFINITY && c.outcome == CHANGE_SHOWN);
+    c = change_between(s.to_a, s.to_b, 2, 2); /* the other one is clearly below 2 */
+    assert_true(c.d == INFINITY && c.outcome == CHANGE_NOT_SHOWN);
+    s.b[1].ppl = s.b[1].nll = INFINITY; /* one of each */
+    assert_int_equal(change_between(s.to_a, s.to_b, 2, 0).outcome, CHANGE_UNKNOWN);
+    s.a[1] = s.b[1]; /* both of one seed */
+    assert_int_equal(change_between(s.to_a, s.to_b, 2, 0).outcome, CHANGE_UNKNOWN);
+}
+
+/* 10% below token frequencies. Of 8 parts an error counts 2.36 times, not twice. */
+static void learning_is_known_by_the_same_rule(void **unused)
+{
+    static struct study s;
+    double loss[PARTS], deviation = 0, unit;
+
+    (void)unused;
+    for (int p = 0; p < 8; p++) { /* an error of `unit` */
+        loss[p] = p % 2 ? 1 : -1;
+        deviation += loss[p] * loss[p];
+    }
+    unit = sqrt(8.0 / 7 * deviation) / 8;
+    s.to_a[0] = &s.a[0];
+    for (int k = 0; k < 2; k++) {
+        double scale = 0.3 / (k == 0 ? 2.2 : 2.5) / unit;
+
+        s.a[0] = (struct alibi_eval_result){ .tokens = 800, .parts = 8, .ppl = 2, .nll = 2.7 };
+        for (int p = 0; p < 8; p++)
+            s.a[0].part[p] = (struct alibi_eval_part){ 100, 100 * (2.7 + scale * loss[p]) };
+        assert_int_equal(change_is_learning(s.to_a, 1, 3), k == 1);
+    }
+    assert_false(change_is_learning(s.to_a, 1, 2.8)); /* by less than 5% */
+    s.a[0].ppl = s.a[0].nll = INFINITY;
+    assert_false(change_is_learning(s.to_a, 1, 3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +236,8 @@ int main(void)
         cmocka_unit_test(the_interval_is_students_at_both_ends),
         cmocka_unit_test(a_number_and_a_margin_shift_the_difference),
         cmocka_unit_test(missing_values_are_skipped_and_none_is_unknown),
+        cmocka_unit_test(an_overflow_counts_as_every_seed_says),
+        cmocka_unit_test(learning_is_known_by_the_same_rule),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

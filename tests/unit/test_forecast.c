@@ -103,6 +103,22 @@ static void several_models_count_those_to_come_and_their_tests(void **state)
                                        "and 5 minutes to test"));
 }
 
+/* The first model has short steps, and not enough of them to know. */
+static void a_model_is_not_judged_by_the_steps_of_another(void **state)
+{
+    struct alibi_training t = training(0);
+    struct forecast f = { .models = 2 };
+    struct heard heard = { .lines = 0 };
+
+    (void)state;
+    take(&f, &t, 1, 16, 0.1, &heard);
+    assert_false(f.said);
+    forecast_begin(&f);
+    take(&f, &t, 1, 2, 6, &heard);
+    assert_int_equal(heard.lines, 1);
+    assert_non_null(strstr(heard.line, "2 models take about 1.7 hours"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +126,7 @@ int main(void)
         cmocka_unit_test(nothing_is_said_before_it_is_known_or_if_it_is_short),
         cmocka_unit_test(more_than_an_hour_is_a_warning_with_the_steps_of_an_hour),
         cmocka_unit_test(several_models_count_those_to_come_and_their_tests),
+        cmocka_unit_test(a_model_is_not_judged_by_the_steps_of_another),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
