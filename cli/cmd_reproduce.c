@@ -24,7 +24,7 @@ static const struct alibi_option options[] = {
     { "tier", ALIBI_OPTION_TEXT, AT(tier), 0, 0, NULL, NULL, "NAME",
       "variant of the experiment; full: as written; default: cpu on the CPU, if there is one" },
     { "only", ALIBI_OPTION_NAMES, AT(only), 0, 0, NULL, NULL, "LIST",
-      "train and test only these models, or groups of models" },
+      "only these models, groups of models, or evaluations of speed" },
     { "discard-checkpoints", ALIBI_OPTION_FLAG, AT(how.discard_checkpoints), 0, 0, NULL, NULL, NULL,
       "delete the checkpoints of each model once all its tests are done" },
     { "plan", ALIBI_OPTION_FLAG, AT(plan), 0, 0, NULL, NULL, NULL,

@@ -1069,7 +1069,8 @@ ALIBI_API alibi_status alibi_experiment_set_text(alibi_experiment *e, const char
                                                  const char *const *paths, int count,
                                                  const char *valid);
 
-/* Only these models, or groups of models, are trained and evaluated by the next run. */
+/* Only these models, or groups of models, are trained and evaluated by the next run, and only these
+ * evaluations of speed are measured. */
 ALIBI_API alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *names,
                                                int count);
 

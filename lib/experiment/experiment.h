@@ -108,6 +108,7 @@ struct experiment_evaluation {
     int64_t tokens, stride; /* stride 0: half the length */
     bool has[ALIBI_LIST_MAX];
     struct speed *speed; /* [lengths, models], of kind speed */
+    bool selected;
 };
 
 /* Perplexities are of evaluations of kind perplexity, the others of kind speed. */

@@ -807,7 +807,7 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
     const char *kind = kinds[0], *protocol = protocols[0], *text = NULL;
 
     TRY_RETURN(check_count(r, e->evaluations, "evaluations"));
-    *v = (struct experiment_evaluation){ .about = "", .text = -1 };
+    *v = (struct experiment_evaluation){ .about = "", .text = -1, .selected = true };
     TRY_RETURN(take_name(r, v->name, key));
     TRY_RETURN(KEYS(r, json, "about", "kind", "protocol", "text", "models", "lengths", "tokens",
                     "stride"));
@@ -1188,7 +1188,7 @@ out:
 
 alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *names, int count)
 {
-    bool selected[ALIBI_LIST_MAX] = { false };
+    bool selected[ALIBI_LIST_MAX] = { false }, measured[ALIBI_LIST_MAX] = { false };
 
     for (int i = 0; i < count; i++) {
         const char *known[ALIBI_LIST_MAX], *nearest;
@@ -1199,6 +1199,9 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
             if (strcmp(e->model[m].name, names[i]) == 0 || strcmp(e->model[m].group, names[i]) == 0)
                 found = selected[m] = true;
         }
+        for (int v = 0; v < e->evaluations; v++)
+            if (e->evaluation[v].kind == KIND_SPEED && strcmp(e->evaluation[v].name, names[i]) == 0)
+                found = measured[v] = true;
         if (found)
             continue;
         nearest = alibi_nearest(names[i], known, e->models);
@@ -1207,5 +1210,7 @@ alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *nam
     }
     for (int m = 0; m < e->models; m++)
         e->model[m].selected = selected[m];
+    for (int v = 0; v < e->evaluations; v++)
+        e->evaluation[v].selected = measured[v];
     return ALIBI_OK;
 }

@@ -249,7 +249,8 @@ alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *di
 {
     for (int v = 0; v < e->evaluations; v++)
         for (int i = 0; i < e->evaluation[v].lengths.count; i++) {
-            if (e->evaluation[v].kind != KIND_SPEED || speed_is_complete(e, v, i))
+            if (e->evaluation[v].kind != KIND_SPEED || !e->evaluation[v].selected ||
+                speed_is_complete(e, v, i))
                 continue;
             if (call_stopped(call))
                 return ALIBI_INTERRUPTED;

@@ -1,0 +1,210 @@
+/* An experiment: places in its file, its models, its verdicts, and that failures lose nothing */
+#include <math.h>
+#include <string.h>
+
+#include "device.h"
+#include "experiment/experiment.h"
+#include "folder.h"
+
+static const char text_of_experiment[] =
+    "{ \"experiment\": 1, \"numbers\": { \"L\": 8 }, \"seeds\": [1, 2, 3],\n"
+    "  \"texts\": { \"text\": {} },\n"
+    "  \"settings\": { \"layers\": 1, \"width\": 8, \"heads\": 2, \"step_tokens\": 32,\n"
+    "    \"train_tokens\": 64, \"eval_every\": 0 },\n"
+    "  \"models\": { \"methods\": { \"settings\":\n"
+    "    { \"position\": [\"alibi\", \"none\"], \"train_length\": [\"L\", \"2L\"] } },\n"
+    "    \"one\": { \"seeds\": [2], \"settings\": { \"train_length\": \"L/2\" } } },\n"
+    "  \"evaluations\": { \"windows\": { \"lengths\": [\"4L\", \"L\"], \"tokens\": 64 } },\n"
+    "  \"claims\": [ { \"claim\": \"{4L} is better than {L}\", \"holds_if\": [\n"
+    "    { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\" },\n"
+    "      \"below\": { \"model\": \"alibi-8\", \"length\": \"L\" }, \"by\": 1 } ] } ] }\n";
+
+static char *path_in(const char *name)
+{
+    char *path = NULL;
+
+    assert_ok(path_join(&path, folder, name));
+    return path;
+}
+
+/* The experiment above, as a file of the test's folder; alibi_experiment_free. */
+static alibi_experiment *open_experiment(void)
+{
+    alibi_experiment *e = NULL;
+    char *path = path_in("tiny.json");
+
+    write_file(path, text_of_experiment, strlen(text_of_experiment));
+    assert_ok(alibi_experiment_open(&e, path, NULL));
+    mem_free(path);
+    return e;
+}
+
+/* ---- the file */
+
+static void a_member_has_its_line(void **state)
+{
+    static const char json[] = "{\n \"a\": [ 1, \"}\",\n { \"b\":\n 2 } ],\n \"c\": { \"b\": 3 } }";
+    const char *path[] = { "a", "2", "b" }, *other[] = { "c", "x" };
+    int found;
+
+    (void)state;
+    assert_int_equal(place_line(json, strlen(json), path, 3, &found), 3);
+    assert_int_equal(found, 3);
+    assert_int_equal(place_line(json, strlen(json), other, 2, &found), 5);
+    assert_int_equal(found, 1);
+    for (size_t length = 0; length < sizeof json; length++) {
+        char *exact = exact_copy(json, length);
+
+        place_line(exact, length, path, 3, &found); /* reads nothing past the end */
+        free(exact);
+    }
+}
+
+static void lists_of_values_make_models(void **state)
+{
+    static const char *const names[] = { "alibi-8", "alibi-16", "none-8", "none-16", "one" };
+    alibi_experiment *e = open_experiment();
+
+    (void)state;
+    assert_int_equal(e->models, 5);
+    for (int m = 0; m < e->models; m++)
+        assert_string_equal(e->model[m].name, names[m]);
+    assert_int_equal(e->model[1].training.batch, 2); /* 32 tokens in windows of 16 */
+    assert_int_equal(e->model[1].training.steps, 2);
+    assert_int_equal(e->model[4].training.train_length, 4);
+    assert_int_equal(e->model[0].seeds.count, 3);
+    assert_int_equal(e->model[4].seeds.at[0], 2);
+    assert_int_equal(e->evaluation[0].lengths.at[0], 8); /* ascending */
+    assert_string_equal(e->claim[0].claim, "32 is better than 8");
+    alibi_experiment_free(e);
+}
+
+/* ---- verdicts */
+
+/* The losses of a model's seeds at a length, with 8 parts that have little noise. */
+static void measure(alibi_experiment *e, int model, int length, const double *nll)
+{
+    for (int k = 0; k < e->model[model].seeds.count; k++) {
+        struct measured *m = &e->model[model].seed[k].measured[0][length];
+
+        *m = (struct measured){ .done = 1 };
+        m->result = (struct alibi_eval_result){ .length = e->evaluation[0].lengths.at[length],
+                                                .tokens = 800,
+                                                .blocks = 8,
+                                                .block = 100,
+                                                .available = 800,
+                                                .nll = nll[k],
+                                                .ppl = exp(nll[k]),
+                                                .standard_error = 0.001,
+                                                .parts = 8 };
+        for (int i = 0; i < 8; i++)
+            m->result.part[i] =
+                (struct alibi_eval_part){ 100, 100 * (nll[k] + 0.001 * (i % 2 == k % 2)) };
+    }
+}
+
+static enum alibi_verdict verdict(const alibi_experiment *e, bool *few)
+{
+    struct alibi_claim c;
+
+    alibi_experiment_get_claim(e, 0, &c);
+    *few = c.few_seeds;
+    return c.verdict;
+}
+
+static void verdicts_follow_the_interval_and_the_margin(void **state)
+{
+    static const double home[] = { 3, 3.001, 2.999 };
+    static const double lower[] = { 2.9, 2.902, 2.898 }, higher[] = { 3.1, 3.102, 3.098 };
+    static const double mixed[] = { 2.8, 3.2, 2.97 }, slightly[] = { 2.995, 2.996, 2.994 };
+    alibi_experiment *e = open_experiment();
+    bool few;
+
+    (void)state;
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
+    measure(e, 0, 0, home);
+    measure(e, 0, 1, lower);
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_HOLDS);
+    assert_false(few);
+    measure(e, 0, 1, higher);
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_FAILS);
+    measure(e, 0, 1, mixed);
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_NOT_SHOWN);
+    measure(e, 0, 1, slightly); /* lower, but not by 1% */
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_FAILS);
+    e->claim[0].comparison[0].margin = log1p(0.01); /* within 1% */
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_HOLDS);
+    e->model[0].seeds.count = 1;
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_HOLDS);
+    assert_true(few);
+    e->model[0].seeds.count = 3;
+    e->text[0].unigrams = 1; /* token frequencies are as good */
+    e->text[0].unigram[0].tokens = 64;
+    e->text[0].unigram[0].block = 32;
+    e->text[0].unigram[0].nll = 3.01;
+    assert_int_equal(verdict(e, &few), ALIBI_CLAIM_NOT_SHOWN);
+    alibi_experiment_free(e);
+}
+
+/* ---- failures */
+
+static alibi_status run_all(void *dir)
+{
+    alibi_status status;
+    alibi_experiment *e = NULL;
+    struct alibi_experiment_run how = { .builtin = { 1, 20000 } };
+    char *path = NULL, *text = NULL;
+
+    TRY(path_join(&path, folder, "tiny.json"));
+    TRY(alibi_experiment_open(&e, path, NULL));
+    TRY(alibi_experiment_run(e, test_device(), &how, dir, NULL));
+    TRY(alibi_experiment_text(&text, e, 80, false));
+out:
+    alibi_text_free(text);
+    alibi_experiment_free(e);
+    mem_free(path);
+    return status;
+}
+
+static char *results(const char *dir)
+{
+    char *path = NULL, *bytes = NULL;
+    size_t length;
+
+    assert_ok(path_join(&path, dir, "results.csv"));
+    assert_ok(file_read_all(&bytes, &length, path, 1 << 20));
+    mem_free(path);
+    return bytes;
+}
+
+static void a_failure_leaks_nothing_and_loses_nothing(void **state)
+{
+    char *dir = path_in("out"), *before, *after;
+
+    (void)state;
+    alibi_experiment_free(open_experiment());
+    assert_ok(run_all(dir));
+    before = results(dir);
+    assert_true(fail_each_call("memory", run_all, dir, ALIBI_MEMORY, "") > 10);
+    assert_true(fail_each_call("file", run_all, dir, ALIBI_IO, "") > 10);
+    assert_ok(run_all(dir));
+    after = results(dir);
+    assert_string_equal(before, after);
+    mem_free(after);
+    mem_free(before);
+    mem_free(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_member_has_its_line),
+        cmocka_unit_test_setup_teardown(lists_of_values_make_models, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(verdicts_follow_the_interval_and_the_margin, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(a_failure_leaks_nothing_and_loses_nothing, make_folder,
+                                        drop_folder),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
