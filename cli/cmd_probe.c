@@ -199,9 +199,9 @@ static void print_attention(const struct job *job, const struct alibi_attention_
 {
     char name[CLI_SHORT];
 
-    printf("attention, split %s of '%s': %lld windows of %lld tokens, queries from %lld on\n",
+    printf("attention, split %s of '%s': %lld windows of %lld tokens, %lld queries\n",
            cli_subject_split_name(&job->subject), job->subject.info.name, (long long)r->windows,
-           (long long)r->length, (long long)(r->length / 2));
+           (long long)r->length, (long long)r->queries);
     snprintf(name, sizeof name, ">=%lld", (long long)r->near);
     printf("%5s %5s %9s %8s %8s   %% of the weight, by distance from\n", "", "", "mean", "entropy",
            "weight");

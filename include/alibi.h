@@ -802,8 +802,9 @@ ALIBI_API alibi_status alibi_probe_targets(const alibi_model *model, const alibi
 
 /* ---- attention by distance */
 
-/* How far back each head looks, measured on a text: the weights of its keys, averaged over the
- * queries in the second half of each window, so that every query has half a window before it. */
+/* How far back each head looks, measured on a text: the weights of its keys, averaged over about
+ * 512 queries in the second half of each window, so that every query has half a window before it.
+ */
 struct alibi_attention {
     int64_t length;  /* of a window; 0: the training length */
     int64_t near;    /* distances from here on are far; 0: the training length */
@@ -829,8 +830,8 @@ struct alibi_attention_result {
     double seconds;
 };
 
-/* The weights are recomputed on the CPU, whichever the device: it takes about as long as attention
- * there. *out is released with alibi_attention_free(). */
+/* The weights are recomputed on the CPU, whichever the device. *out is released with
+ * alibi_attention_free(). */
 ALIBI_API alibi_status alibi_probe_attention(struct alibi_attention_result **out,
                                              const alibi_model *model, const alibi_corpus *corpus,
                                              enum alibi_split split,

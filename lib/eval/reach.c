@@ -1,11 +1,14 @@
 /* reach.c - where the attention of each head goes, measured on a text
  *
- * Windows are spread over the split. The queries of the second half of each window count, so that
- * every one has at least half a window before it; the weights of all their keys are added up by
- * distance, layer by layer, and nothing of the size of a window squared exists at any time. */
+ * Windows are spread over the split. Queries of the second half of each window count, so that every
+ * one has at least half a window before it; the weights of all their keys are added up by distance,
+ * layer by layer, and nothing of the size of a window squared exists at any time. */
 #include <math.h>
 
 #include "eval/eval.h"
+
+/* Neighbouring queries see almost the same keys: so many of a window are enough. */
+enum { QUERIES = 512 };
 
 struct reading {
     const struct model *model;
@@ -70,9 +73,9 @@ static struct alibi_head_attention mean_of(const struct head_reach *h, int bins)
 }
 
 /* The same numbers for a head that gives all keys the same weight. */
-static void add_uniform(struct head_reach *h, int64_t from, int64_t length, int64_t near)
+static void add_uniform(struct head_reach *h, const struct reach *reach, int64_t length)
 {
-    for (int64_t i = from; i < length; i++) {
+    for (int64_t i = reach->from; i < length; i += reach->step) {
         double n = (double)(i + 1);
 
         for (int b = 0; b <= reach_bin(i); b++) {
@@ -80,7 +83,7 @@ static void add_uniform(struct head_reach *h, int64_t from, int64_t length, int6
 
             h->weight[b] += (double)((end < i + 1 ? end : i + 1) - first) / n;
         }
-        h->beyond += i >= near ? (double)(i + 1 - near) / n : 0;
+        h->beyond += i >= reach->near ? (double)(i + 1 - reach->near) / n : 0;
         h->distance += (double)i / 2;
         h->entropy += log(n);
         h->queries++;
@@ -88,7 +91,7 @@ static void add_uniform(struct head_reach *h, int64_t from, int64_t length, int6
 }
 
 static alibi_status new_result(struct alibi_attention_result **out, const struct reading *r,
-                               int64_t near, const struct reach *reach)
+                               const struct reach *reach)
 {
     int64_t L = r->blocks.size, N = r->model->config.layers, H = r->model->config.heads;
     struct alibi_attention_result *a = NULL;
@@ -98,7 +101,7 @@ static alibi_status new_result(struct alibi_attention_result **out, const struct
     TRY_RETURN(mem_new(&memory, sizeof *a, "the result of a probe"));
     a = memory;
     *a = (struct alibi_attention_result){ .length = L,
-                                          .near = near,
+                                          .near = reach->near,
                                           .windows = r->blocks.count,
                                           .queries = reach->heads[0].queries,
                                           .layers = N,
@@ -111,7 +114,7 @@ static alibi_status new_result(struct alibi_attention_result **out, const struct
     }
     for (int64_t i = 0; i < N * H; i++)
         a->head[i] = mean_of(&reach->heads[i], a->bins);
-    add_uniform(&uniform, reach->from, L, near);
+    add_uniform(&uniform, reach, L);
     a->uniform = mean_of(&uniform, a->bins);
     *out = a;
     return ALIBI_OK;
@@ -140,7 +143,9 @@ alibi_status alibi_probe_attention(struct alibi_attention_result **out, const al
     int64_t length = how->length > 0 ? how->length : m->config.train_length;
     int64_t near = how->near > 0 ? how->near : m->config.train_length;
     struct reading r = { .model = m, .call = call, .span = corpus_span(corpus, split) };
-    struct reach reach = { .from = length / 2, .near = near };
+    struct reach reach = { .from = length / 2,
+                           .step = length / 2 / QUERIES > 1 ? length / 2 / QUERIES : 1,
+                           .near = near };
     int64_t windows;
 
     TRY(check(m, r.span, how, length, near));
@@ -155,7 +160,7 @@ alibi_status alibi_probe_attention(struct alibi_attention_result **out, const al
     TRY(workspace_new(&r.workspace, m,
                       &(struct pass_settings){ .skip = call_skip(call), .reach = &reach }));
     TRY(read_windows(&r));
-    TRY(new_result(out, &r, near, &reach));
+    TRY(new_result(out, &r, &reach));
 out:
     workspace_free(r.workspace);
     mem_free(r.tokens);

@@ -260,7 +260,8 @@ static alibi_status add_reach(struct workspace *w, const struct attention_args *
     TRY(download(dev, &host.lse, a->lse));
     if (a->bias.kind != BIAS_NONE)
         TRY(download(dev, &host.bias.values, a->bias.values));
-    attention_reach(&host, reach->from, reach->near, reach->heads + n * w->model->config.heads);
+    attention_reach(&host, reach->from, reach->step, reach->near,
+                    reach->heads + n * w->model->config.heads);
 out:
     mem_free(host.q.data);
     mem_free(host.k.data);

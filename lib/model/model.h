@@ -127,10 +127,10 @@ alibi_status model_check_finite(const struct model *m, void *buffer, const char 
  * A model is weights, which any number of threads may read. Everything that a pass changes belongs
  * to a workspace, which one user of the model owns: a trainer, an evaluation, a session. */
 
-/* Where attention's weight goes: passes without a cache add their queries from number `from` on. It
- * costs more than the attention itself, on the CPU whichever the device. */
+/* Where attention's weight goes: passes without a cache add every step-th of their queries, from
+ * number `from` on. It runs on the CPU, whichever the device. */
 struct reach {
-    int64_t from, near;
+    int64_t from, step, near;
     struct head_reach *heads; /* [N, H] */
 };
 

@@ -47,12 +47,12 @@ static void add_query(const struct attention_args *a, int64_t b, int64_t h, int6
     out->queries++;
 }
 
-void attention_reach(const struct attention_args *a, int64_t from, int64_t near,
+void attention_reach(const struct attention_args *a, int64_t from, int64_t step, int64_t near,
                      struct head_reach *heads)
 {
 #pragma omp parallel for schedule(dynamic)
     for (int64_t h = 0; h < a->q.shape[2]; h++)
         for (int64_t b = 0; b < a->q.shape[0]; b++)
-            for (int64_t i = from; i < a->q.shape[1]; i++)
+            for (int64_t i = from; i < a->q.shape[1]; i += step)
                 add_query(a, b, h, i, near, &heads[h]);
 }

@@ -18,7 +18,7 @@ static double number(uint64_t which, int64_t i)
 
 /* The sums of head h over queries from.., by the definition. */
 static struct head_reach plain(const struct attention_args *a, int64_t h, int64_t from,
-                               int64_t near)
+                               int64_t step, int64_t near)
 {
     const float *q = a->q.data, *k = a->k.data, *values = a->bias.values.data;
     int64_t Hkv = a->k.shape[2], kv = h / (H / Hkv);
@@ -26,6 +26,7 @@ static struct head_reach plain(const struct attention_args *a, int64_t h, int64_
 
     for (int64_t n = 0; n < B * LENGTH; n++) {
         int64_t b = n / LENGTH, i = n % LENGTH;
+        bool counts = i >= from && (i - from) % step == 0;
         double weight[LENGTH] = { 0 }, sum = 0;
 
         for (int64_t j = 0; j <= i; j++) {
@@ -42,7 +43,7 @@ static struct head_reach plain(const struct attention_args *a, int64_t h, int64_
             weight[j] = a->window == 0 || i - j < a->window ? exp(score) : 0;
             sum += weight[j];
         }
-        for (int64_t j = 0; i >= from && j <= i; j++) {
+        for (int64_t j = 0; counts && j <= i; j++) {
             double p = weight[j] / sum;
             int bin = 0;
 
@@ -53,12 +54,13 @@ static struct head_reach plain(const struct attention_args *a, int64_t h, int64_
             out.distance += p * (double)(i - j);
             out.entropy -= p > 0 ? p * log(p) : 0;
         }
-        out.queries += i >= from;
+        out.queries += counts;
     }
     return out;
 }
 
-static void check_case(enum bias_kind kind, int64_t Hkv, int64_t window, int64_t from, int64_t near)
+static void check_case(enum bias_kind kind, int64_t Hkv, int64_t window, int64_t from, int64_t step,
+                       int64_t near)
 {
     static float q[B * LENGTH * H * D], k[B * LENGTH * H * D], v[B * LENGTH * H * D];
     static float y[B * LENGTH * H * D], lse[B * H * LENGTH], values[H * TABLE];
@@ -84,9 +86,9 @@ static void check_case(enum bias_kind kind, int64_t Hkv, int64_t window, int64_t
     if (kind == BIAS_NONE)
         a.bias.values = tensor_none();
     assert_ok(cpu.ops->attention_forward(&cpu, &a));
-    attention_reach(&a, from, near, heads);
+    attention_reach(&a, from, step, near, heads);
     for (int64_t h = 0; h < H; h++) {
-        struct head_reach expected = plain(&a, h, from, near);
+        struct head_reach expected = plain(&a, h, from, step, near);
 
         assert_int_equal(heads[h].queries, expected.queries);
         for (int b = 0; b < REACH_BINS; b++)
@@ -100,11 +102,11 @@ static void check_case(enum bias_kind kind, int64_t Hkv, int64_t window, int64_t
 static void sums_are_those_of_a_softmax_over_all_pairs(void **state)
 {
     (void)state;
-    check_case(BIAS_NONE, H, 0, 0, 8);
-    check_case(BIAS_LINEAR, H, 0, LENGTH / 2, 16);
-    check_case(BIAS_LINEAR, 2, 0, 1, 5);
-    check_case(BIAS_TABLE, 1, 0, 20, 8);
-    check_case(BIAS_LINEAR, H, 9, 0, 4);
+    check_case(BIAS_NONE, H, 0, 0, 1, 8);
+    check_case(BIAS_LINEAR, H, 0, LENGTH / 2, 1, 16);
+    check_case(BIAS_LINEAR, 2, 0, 1, 3, 5);
+    check_case(BIAS_TABLE, 1, 0, 20, 1, 8);
+    check_case(BIAS_LINEAR, H, 9, 0, 7, 4);
 }
 
 /* ---- the probe */
@@ -158,6 +160,30 @@ static void a_model_without_weights_attends_uniformly(void **state)
         assert_close(r->head[i].entropy, r->uniform.entropy, 1e-4);
     }
     assert_close(r->uniform.distance, 37.0 / 2, 1e-12); /* queries 25..49 */
+    alibi_attention_free(r);
+    free_model(&model);
+    alibi_corpus_free(c);
+}
+
+/* A long window: 1024 queries, every second of them. */
+static void of_a_long_window_some_queries_count(void **state)
+{
+    static char text[2100];
+    const char *texts[] = { text };
+    alibi_corpus *c = NULL;
+    struct alibi_model model;
+    struct alibi_attention_result *r = NULL;
+
+    (void)state;
+    memset(text, 'a', sizeof text - 1);
+    assert_ok(corpus_from_texts(&c, texts, 1));
+    model = new_model("none", 0, c);
+    assert_ok(alibi_probe_attention(&r, &model, c, ALIBI_ALL,
+                                    &(struct alibi_attention){ .length = 2048, .windows = 1 },
+                                    test_call()));
+    assert_int_equal(r->queries, 512);
+    assert_close(r->head[0].distance, r->uniform.distance, 0.1);
+    assert_close(r->head[0].entropy, r->uniform.entropy, 1e-4);
     alibi_attention_free(r);
     free_model(&model);
     alibi_corpus_free(c);
@@ -245,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_those_of_a_softmax_over_all_pairs),
         cmocka_unit_test(a_model_without_weights_attends_uniformly),
+        cmocka_unit_test(of_a_long_window_some_queries_count),
         cmocka_unit_test(flatter_slopes_look_farther),
         cmocka_unit_test(wrong_requests_are_named),
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
