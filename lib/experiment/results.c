@@ -246,8 +246,8 @@ static void name_number(struct report_number *n, const alibi_experiment *e,
         snprintf(n->name, sizeof n->name, "%s at %lld (%s, %s)", e->model[r->model].name,
                  (long long)e->evaluation[r->evaluation].lengths.at[r->length],
                  e->evaluation[r->evaluation].name,
-                 (const char *[]){ "", "training", "training", "evaluation",
-                                   "evaluation" }[r->quantity]);
+                 (const char *[]){ "", "training time", "training memory", "evaluation time",
+                                   "evaluation memory" }[r->quantity]);
         return;
     }
     snprintf(n->name, sizeof n->name, "%s at %lld%s%s%s", e->model[r->model].name,

@@ -28,7 +28,7 @@ struct shown show_number(const struct report_number *n)
         return show_bytes(n->value);
     if (n->quantity != 's')
         return show_ppl(n->value);
-    snprintf(s.text, sizeof s.text, "%.16s tokens/s", show_count(1 / n->value).text);
+    snprintf(s.text, sizeof s.text, "%.12s s per 1M tokens", show_real(1e6 * n->value, 2).text);
     return s;
 }
 
@@ -91,8 +91,10 @@ void cost_cells(struct shown cells[4], const struct report_cost *c)
     const double memory[] = { c->train_memory, c->eval_memory };
 
     for (int i = 0; i < 2; i++) {
-        snprintf(cells[2 * i].text, sizeof cells[0].text, "%.12s ±%.12s%%",
-                 show_count(1 / seconds[i]).text, show_error(100 * errors[i], 1).text);
+        /* The first method of a round has no error: the others are relative to it. */
+        snprintf(cells[2 * i].text, sizeof cells[0].text,
+                 errors[i] > 0 ? "%.12s ±%.12s%%" : "%.12s", show_count(1 / seconds[i]).text,
+                 show_error(100 * errors[i], 1).text);
         cells[2 * i + 1] = show_bytes(memory[i]);
     }
 }

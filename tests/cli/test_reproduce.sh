@@ -189,7 +189,7 @@ END
 check "costs that are not selected" "$ALIBI" reproduce speed.json --out costs --quiet --only alibi
 holds "are not measured" test ! -e costs/speed.json
 check "an experiment of costs" "$ALIBI" reproduce speed.json --out costs --quiet --only speed
-has "prints speed and memory" '^alibi +32 +[0-9.K]+ ±.*% +[0-9.]+ [KM]iB' stdout
+has "prints speed and memory" '^sinusoidal +32 +[0-9.KM]+ ±.*% +[0-9.]+ [KM]iB' stdout
 has "judges them" '^1. does not hold: ' stdout
 holds "trains nothing" test -z "$(ls costs/models)"
 cp stdout table
