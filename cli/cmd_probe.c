@@ -85,14 +85,14 @@ static void print_reach(const struct alibi_targets_result *r)
     const struct alibi_target_context *far =
         &r->kind[ALIBI_ALL_TARGETS].at[r->request.contexts.count - 1];
 
-    printf("\nThe model %s: from %lld to %lld tokens of context it gains %.4f nats (error %.4f)",
+    printf("\nThe model %s: from %lld to %lld tokens of context it gains %+.4f nats (error %.4f)",
            r->reach == ALIBI_USES ? "uses far text" : reach_names[r->reach],
            (long long)r->request.length, (long long)far->context, far->gain.value, far->gain.error);
     if (!isnan(far->swapped.value))
-        printf(".\n%.4f are left when everything beyond %lld is swapped for other text",
-               far->swapped.value, (long long)r->request.length);
+        printf(",\n%+.4f if everything beyond %lld is swapped for other text", far->swapped.value,
+               (long long)r->request.length);
     if (!isnan(far->window.value))
-        printf(".\n%.4f are left when attention is cut to the last %lld tokens", far->window.value,
+        printf(",\n%+.4f if attention is cut to the last %lld tokens", far->window.value,
                (long long)r->request.length);
     printf(".\n");
 }

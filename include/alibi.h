@@ -738,9 +738,11 @@ ALIBI_API void alibi_eval_describe(const struct alibi_eval_result *result, char 
 struct alibi_targets {
     int64_t length;                 /* L, up to which a context is near; 0: the training length */
     struct alibi_int_list contexts; /* none: L/2, L, 2L, 4L, 8L, 16L; L is always among them */
-    int64_t blocks, block;          /* at most so many blocks of so many targets */
-    int64_t gram; /* a target repeats far text if the n-gram of this size that ends with it is in
-                     the longest context, and not in the last L tokens before the block */
+    int64_t blocks;                 /* at most so many */
+    int64_t block; /* targets of each; 0: 128, or L/4 if that is less, because target number i of a
+                      block has c + i tokens of context */
+    int64_t gram;  /* a target repeats far text if the n-gram of this size that ends with it is in
+                      the longest context, and not in the last L tokens before the block */
 };
 
 ALIBI_API const struct alibi_option *alibi_targets_options(int *count);

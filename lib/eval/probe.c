@@ -29,7 +29,8 @@ static const struct alibi_option options[] = {
       "tokens before a block of targets; default: L/2, L, 2L, 4L, 8L and 16L" },
     { "blocks", ALIBI_OPTION_INT, AT(blocks), 1, 16384, NULL, "128", "N",
       "blocks of targets at most, spread over the documents" },
-    { "block", ALIBI_OPTION_INT, AT(block), 1, 65536, NULL, "128", "N", "targets of a block" },
+    { "block", ALIBI_OPTION_INT, AT(block), 0, 65536, NULL, "0", "N",
+      "targets of a block; 0: 128, or L/4 if that is less" },
     { "gram", ALIBI_OPTION_INT, AT(gram), 1, 64, NULL, "3", "N",
       "tokens of the n-gram by which a target repeats far text" },
 };
@@ -87,6 +88,10 @@ static alibi_status resolve(struct alibi_targets *r, const struct model *m)
     r->length = r->length > 0 ? r->length : m->config.train_length;
     if (r->length < 1)
         return fail(ALIBI_USAGE, "the model does not record its training length; give a length");
+    if (r->block == 0) { /* a target deep in its block has more than c tokens of context */
+        r->block = r->length / 4 < 128 ? r->length / 4 : 128;
+        r->block = r->block > 0 ? r->block : 1;
+    }
     if (r->contexts.count == 0)
         for (int64_t factor = 1; factor <= 32; factor *= 2)
             if (r->length * factor / 2 > 0)

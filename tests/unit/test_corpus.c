@@ -255,6 +255,44 @@ static void a_word_counts_where_its_first_byte_is(void **state)
     alibi_corpus_free(c);
 }
 
+/* "first+count" of each document, and '.' if it ended. */
+static alibi_status note_document(void *user, int64_t first, int64_t count, bool ended)
+{
+    char *seen = user;
+
+    snprintf(seen + strlen(seen), 64, "%lld+%lld%s ", (long long)first, (long long)count,
+             ended ? "." : "");
+    return ALIBI_OK;
+}
+
+static void a_span_knows_its_documents(void **state)
+{
+    alibi_corpus *c = corpus_of((const char *const[]){ "one", "three", "2" }, 3), *words = NULL;
+    char *folder = temporary_folder(), path[300], seen[256] = "";
+    const struct slice vocabulary[] = { { "<unk>", 5 }, { "<eos>", 5 }, { "one", 3 } };
+    struct span all = corpus_span(c, ALIBI_ALL);
+    alibi_tokenizer *t = NULL;
+
+    (void)state;
+    assert_ok(span_documents(all, note_document, seen));
+    assert_string_equal(seen, "0+4. 4+6. 10+2. ");
+    seen[0] = 0;
+    assert_ok(span_documents((struct span){ c, 2, 5 }, note_document, seen));
+    assert_string_equal(seen, "0+2. 2+3 ");
+    /* The end token of words ends a line, so their documents are not known. */
+    snprintf(path, sizeof path, "%s/words.txt", folder);
+    assert_ok(file_replace(path, "one one\none\n", 12));
+    assert_ok(tokenizer_new_words(&t, vocabulary, 3));
+    assert_ok(alibi_corpus_open(&words, (const char *const[]){ path }, 1, NULL, t, NULL, NULL));
+    seen[0] = 0;
+    assert_ok(span_documents(corpus_span(words, ALIBI_ALL), note_document, seen));
+    assert_string_equal(seen, "0+5 ");
+    alibi_tokenizer_free(t);
+    alibi_corpus_free(words);
+    alibi_corpus_free(c);
+    remove_temporary_folder(folder);
+}
+
 static void files_become_documents_in_their_order(void **state)
 {
     char *folder = temporary_folder();
@@ -533,6 +571,7 @@ int main(void)
         cmocka_unit_test(measures_of_the_parts_add_up_to_the_whole),
         cmocka_unit_test(a_long_text_in_many_pieces_is_the_same_text),
         cmocka_unit_test(a_word_counts_where_its_first_byte_is),
+        cmocka_unit_test(a_span_knows_its_documents),
         cmocka_unit_test(files_become_documents_in_their_order),
         cmocka_unit_test(characters_across_blocks_are_read_whole),
         cmocka_unit_test(files_that_are_no_text_are_refused_with_the_place),

@@ -310,6 +310,23 @@ static void errors_are_those_of_independent_documents(void **state)
     alibi_corpus_free(c);
 }
 
+static void defaults_follow_the_training_length(void **state)
+{
+    alibi_corpus *c = new_corpus();
+    struct alibi_model model = new_model("alibi", c);
+    const struct alibi_targets how = { .blocks = 9, .gram = 2 };
+    static struct alibi_targets_result r;
+
+    (void)state;
+    assert_ok(alibi_probe_targets(&model, c, ALIBI_ALL, &how, &r, test_call()));
+    assert_true(r.request.length == L && r.request.block == L / 4);
+    assert_int_equal(r.request.contexts.count, 6);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(r.request.contexts.at[i], L / 2 << i);
+    free_model(&model);
+    alibi_corpus_free(c);
+}
+
 static void a_probe_gives_the_same_bits_again(void **state)
 {
     alibi_corpus *c = new_corpus();
@@ -437,6 +454,7 @@ int main(void)
         cmocka_unit_test(repeats_are_those_of_the_definition),
         cmocka_unit_test(every_number_is_that_of_a_plain_loop),
         cmocka_unit_test(errors_are_those_of_independent_documents),
+        cmocka_unit_test(defaults_follow_the_training_length),
         cmocka_unit_test(a_probe_gives_the_same_bits_again),
         cmocka_unit_test(the_verdict_follows_its_rule),
         cmocka_unit_test(a_text_without_a_long_document_is_named_with_what_it_takes),
