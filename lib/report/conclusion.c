@@ -192,11 +192,11 @@ static void append_best(struct text *out, const struct view *v, int64_t length, 
     next = show_ppl(view_ppl(v, second, length));
     c = compare(v, best, length, second, length);
     if (differs(c)) {
-        text_append(out, "%s %s has the lowest perplexity, %s, ", where, v->name[best], first.text);
-        append_real(out, 100 * (1 - exp(c.d)), 100 * exp(c.d) * c.error);
-        text_append(out, "%% below the next, %s with %s", v->name[second], next.text);
+        text_append(out, "%s %s has the lowest perplexity, %s,", where, v->name[best], first.text);
         append_seeds(out, c);
-        text_append(out, ".");
+        text_append(out, " ");
+        append_real(out, 100 * (1 - exp(c.d)), 100 * exp(c.d) * c.error);
+        text_append(out, "%% below the next, %s with %s.", v->name[second], next.text);
     } else {
         text_append(out, "%s the two lowest, %s with %s and %s with %s, are within error.", where,
                     v->name[best], first.text, v->name[second], next.text);
