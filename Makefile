@@ -5,22 +5,20 @@
 PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
-# On a terminal ninja shows how far it is; elsewhere it prints only what goes wrong.
-NINJA_FLAGS := $(if $(MAKE_TERMOUT),,--quiet)
 
 .PHONY: program build demo test test-all bench install format check-format clean packages
 
 program: packages
 	@cmake --preset release > /dev/null
 	@echo "building alibi"
-	@cmake --build --preset release --target alibi -- $(NINJA_FLAGS)
+	@scripts/build.sh alibi
 
 # Without what the tests need, everything else is built.
 build: packages
 	@scripts/packages.sh test || true
 	@cmake --preset release | grep 'not built' || true
 	@echo "building alibi and its tests"
-	@cmake --build --preset release -- $(NINJA_FLAGS)
+	@scripts/build.sh
 
 demo: program
 	$(ALIBI) compare --seed $(SEED) --out runs/demo-$(SEED)
@@ -40,9 +38,12 @@ bench: program
 install: packages
 	@cmake --preset release -D CMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
 	@echo "building alibi and its library"
-	@cmake --build --preset release --target alibi alibi_shared -- $(NINJA_FLAGS)
-	@cmake --install build/release
+	@scripts/build.sh alibi alibi_shared
+	@cmake --install build/release > /dev/null
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/alibi, its library, recipes and experiments"
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) [ -n "$(DESTDIR)" ] || \
+	    echo '$(PREFIX)/bin is not on your PATH: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
 
 packages:
 	@scripts/packages.sh
