@@ -5,6 +5,24 @@
 #include "base/names.h"
 #include "checkpoint/parts.h"
 
+/* `run` is a folder without a checkpoint, in use by another process. */
+static alibi_status fail_before_first_save(const char *run, const char *recipe_path)
+{
+    json_t *recipe = NULL;
+    char user[512], every[64] = "";
+    int64_t steps = 0;
+
+    snprintf(user, sizeof user, "%s", alibi_error());
+    TRY_RETURN(json_read(&recipe, recipe_path));
+    steps = json_integer_value(json_object_get(recipe, "save_every"));
+    json_decref(recipe);
+    if (steps > 0)
+        snprintf(every, sizeof every, " and saves every %lld steps", (long long)steps);
+    return fail(ALIBI_BAD_INPUT,
+                "'%s' holds no checkpoint yet: a training is under way%s (%s); try again later",
+                run, every, user);
+}
+
 /* `from` is a folder without a checkpoint. If a folder in it is a run with some, as in the folder
  * of a comparison, the message names it; a folder that cannot be read is no hint. */
 static alibi_status fail_without_checkpoint(const char *from)
@@ -34,7 +52,14 @@ static alibi_status fail_without_checkpoint(const char *from)
             goto out;
         }
     }
-    status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint", from);
+    mem_free(path);
+    path = NULL;
+    TRY(path_join(&path, from, NAME_RECIPE));
+    status = file_exists(path) ? lock_check(from) : ALIBI_OK;
+    if (status == ALIBI_IO)
+        status = fail_before_first_save(from, path);
+    else if (status != ALIBI_MEMORY)
+        status = fail(ALIBI_BAD_INPUT, "'%s' holds no checkpoint", from);
 out:
     mem_free(path);
     names_free(names, count);

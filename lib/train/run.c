@@ -36,6 +36,7 @@ struct run {
     bool validates;               /* it was asked for, and the split is long enough */
     int64_t saved;                /* step of the newest checkpoint, 0: none */
     double step_seconds;          /* smoothed */
+    double first_loss;            /* of the first step of this call, 0: none yet */
 };
 
 /* ---- making: nothing is written until all of this succeeded */
@@ -464,6 +465,7 @@ static alibi_status take_step(struct run *r)
     TRY_RETURN(journal_record(&r->journal, step, loss, norm, schedule_lr(t, step)));
     r->state.step = step;
     r->state.loss = loss;
+    r->first_loss = r->first_loss > 0 ? r->first_loss : loss;
     seconds = clock_seconds() - before;
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
@@ -571,6 +573,53 @@ static alibi_status loop(struct run *r)
     }
 }
 
+/* ---- what is odd about a training, in a warning each */
+
+/* Far fewer tokens than parameters are learned by heart, and the rest of the language is not there
+ * to be learned. A model that was trained before may be tuned on few. Several models on one text
+ * get one warning. */
+static void warn_of_small_text(const struct run *r)
+{
+    enum { PARAMETERS_PER_TOKEN = 20 };
+    int64_t tokens = 0;
+
+    for (int i = 0; i < corpus_parts(r->corpus); i++)
+        tokens += corpus_span(corpus_part(r->corpus, i), ALIBI_TRAIN).count;
+    if (r->state.step > 0 || r->training.init || r->forecast->small_text_said ||
+        tokens > r->model->elements / PARAMETERS_PER_TOKEN)
+        return;
+    r->forecast->small_text_said = true;
+    call_warn(r->call,
+              "the text has %lld tokens to train on, far too few for a model of %lld parameters: "
+              "it will learn them by heart and little else; give more text, a megabyte or more",
+              (long long)tokens, (long long)r->model->elements);
+}
+
+static void warn_of_warmup(const struct run *r)
+{
+    const struct alibi_training *t = &r->training;
+
+    if (t->warmup > t->steps)
+        call_warn(
+            r->call,
+            "warmup %lld is longer than the training, --steps %lld: the learning rate never reaches "
+            "%g, it ends at %.3g; use a smaller --warmup",
+            (long long)t->warmup, (long long)t->steps, t->lr, schedule_lr(t, t->steps));
+}
+
+/* Worse than at the start, and worse than a model that finds all tokens equally likely: that is
+ * more than the noise of a batch. */
+static void warn_of_divergence(const struct run *r)
+{
+    double start = fmax(r->first_loss, log((double)r->config.vocab));
+
+    if (r->first_loss > 0 && r->state.loss > 1.05 * start)
+        call_warn(r->call,
+                  "the loss ended at %.4g and began at %.4g: the training has diverged; use a "
+                  "smaller --lr than %g",
+                  r->state.loss, r->first_loss, r->training.lr);
+}
+
 static struct alibi_train_result result_of(struct run *r)
 {
     const struct train_validation *v = &r->state.validation;
@@ -618,14 +667,10 @@ alibi_status train_run(alibi_device *device, const struct alibi_config *config,
     if (training->init && !resume) /* a model that does not fit must not leave a folder */
         TRY(start(&r));
     TRY(open_run(&r, resume));
-    if (r.training.warmup > r.training.steps)
-        call_warn(
-            call,
-            "warmup %lld is longer than the training, --steps %lld: the learning rate never reaches "
-            "%g, it ends at %.3g; use a smaller --warmup",
-            (long long)r.training.warmup, (long long)r.training.steps, r.training.lr,
-            schedule_lr(&r.training, r.training.steps));
+    warn_of_warmup(&r);
+    warn_of_small_text(&r);
     TRY(loop(&r));
+    warn_of_divergence(&r);
     *result = result_of(&r);
 out:
     if (status == ALIBI_NUMERIC && r.saved == 0)

@@ -68,7 +68,7 @@ struct forecast {
     double test_tokens;                /* scored after training, of all models */
     int64_t steps; /* of the current model that were seen, and the time of all but the first */
     double seconds;
-    bool said;
+    bool said, small_text_said;
 };
 
 /* When a training begins: models differ in what a step takes. */
