@@ -44,6 +44,10 @@ struct cli_line {
     int min_operands, max_operands;  /* arguments that are not options, such as files */
     bool lists_positions;            /* help ends with the position methods */
     alibi_status (*base)(void *job); /* may be NULL: sets values that recipe and options override */
+    /* Options of other commands that people try here, and what to do instead; the last is NULL. */
+    const struct cli_hint {
+        const char *option, *advice;
+    } * hints;
 
     /* Set by cli_run(). */
     const char *const *operands;

@@ -99,6 +99,12 @@ alibi_status cmd_compare(int argc, char **argv)
             "at every length, prints tables and a plot, and writes results.json, results.csv, "
             "report.html, and recipe.json to repeat it. SIGINT or SIGTERM saves and exits with 75; "
             "the same command resumes.",
+        .hints =
+            (const struct cli_hint[]){
+                { "resume", "the same command resumes" },
+                { "data", "give the text as it is: alibi compare TEXT" },
+                { NULL, NULL },
+            },
         .groups = groups,
         .count = GROUPS,
         .max_operands = INT_MAX,

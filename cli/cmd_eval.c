@@ -376,6 +376,11 @@ static alibi_status evaluate_lengths(const struct job *job, const struct alibi_i
     for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
         struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
 
+        status = alibi_eval_check_text(s->corpus, cli_subject_split(s), &eval);
+    }
+    for (int i = 0; status == ALIBI_OK && i < lengths->count; i++) {
+        struct alibi_eval eval = one_length(job, lengths->at[i], longest(lengths));
+
         status =
             alibi_evaluate(s->model, s->corpus, cli_subject_split(s), &eval, &results[i], &call);
         if (status != ALIBI_OK || job->json)

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -133,8 +134,15 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (job->text && line->operand_count > 1)
         return cli_fail(ALIBI_USAGE, "give the text with --text or as a FILE, not both");
     if (status == ALIBI_OK && !text) {
-        status = cli_read_text(&input, &bytes, line->operand_count > 1 ? line->operands[1] : "-",
-                               "the text");
+        const char *path = line->operand_count > 1 ? line->operands[1] : "-";
+
+        if (strchr(path, ' ') && access(path, F_OK) != 0)
+            return cli_fail(
+                ALIBI_BAD_INPUT,
+                "there is no file '%s'; if it is the text to score, give it with --text", path);
+        status = cli_read_text(&input, &bytes, path, "the text");
+        if (status == ALIBI_OK)
+            status = alibi_text_check(input, bytes, strcmp(path, "-") ? path : "standard input");
         text = input;
     }
     cli_set_skip(job->skip);

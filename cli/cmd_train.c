@@ -211,8 +211,9 @@ static alibi_status open_text(const struct job *job, const struct cli_line *line
         return open_mixture(job, corpus);
     if (job->resume && !given && run_has(job, "source.json"))
         return alibi_corpus_of_run(corpus, job->out, cli_call());
-    /* Nothing says what to train: the folder is mistyped. */
-    if (job->resume && !given && !line->given[MODEL] && !line->given[TRAINING] &&
+    /* Nothing says what to train (options of training, such as --steps, are for resuming too): the
+     * folder is mistyped or forgotten. */
+    if (job->resume && !given && !line->given[MODEL] && !line->recipe &&
         !run_has(job, "recipe.json"))
         return cli_fail(ALIBI_BAD_INPUT,
                         "cannot resume '%s': there is no run in it; give the folder of one with "
@@ -287,6 +288,11 @@ alibi_status cmd_train(int argc, char **argv)
             "model, whose options apply unless others are given. Use it to fine-tune a model, or "
             "to train it at another length or with another position method.",
         .base = take_options,
+        .hints =
+            (const struct cli_hint[]){
+                { "data", "give the text as it is: alibi train TEXT" },
+                { NULL, NULL },
+            },
         .groups = groups,
         .count = GROUPS,
         .max_operands = INT_MAX,

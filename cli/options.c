@@ -80,7 +80,8 @@ static alibi_status join_list(struct argument *out, int argc, char **argv)
 
 /* Reads `--name value`, `--name=value`, `--flag` or `--no-flag` from the front of argv. A value
  * cannot begin with two dashes unless it follows `=`. */
-static alibi_status read_option(const struct groups *g, int argc, char **argv, struct argument *out)
+static alibi_status read_option(const struct groups *g, const struct cli_hint *hints, int argc,
+                                char **argv, struct argument *out)
 {
     const char *first = strcmp(argv[0], "-o") == 0 ? "--out" : argv[0]; /* the only short form */
     const char *equals = strchr(first, '=');
@@ -102,6 +103,9 @@ static alibi_status read_option(const struct groups *g, int argc, char **argv, s
         out->text = "false";
     }
     option = out->option = alibi_options_find(g->at, g->count, out->name, &out->group);
+    for (; !option && hints && hints->option; hints++)
+        if (strcmp(hints->option, out->name) == 0)
+            return cli_fail(ALIBI_USAGE, "no option '--%s': %s", out->name, hints->advice);
     if (!option)
         return alibi_options_set(g->at, g->count, out->name, ""); /* fails and names the nearest */
     if (option->type == ALIBI_OPTION_FLAG && !out->text) {
@@ -201,7 +205,7 @@ static alibi_status walk(const struct groups *g, struct cli_line *line, int argc
             i++;
             continue;
         }
-        status = read_option(g, argc - i, argv + i, &argument);
+        status = read_option(g, line->hints, argc - i, argv + i, &argument);
         if (status == ALIBI_OK &&
             (argument.group == &g->at[g->count - 1]) == (pass == COMMON_OPTIONS))
             status = alibi_options_set(g->at, g->count, argument.name, argument.text);

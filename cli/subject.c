@@ -34,11 +34,9 @@ const char *cli_subject_split_name(const struct cli_subject *s)
 static void note_split(enum alibi_split split)
 {
     if (split == ALIBI_VALID)
-        cli_note(
-            "split valid is the twentieth of these files before the last; --split all uses them "
-            "whole");
+        cli_note("split valid is these files from 90%% to 95%%; --split all uses them whole");
     if (split == ALIBI_TEST)
-        cli_note("split test is the last twentieth of these files; --split all uses them whole");
+        cli_note("split test is the last 5%% of these files; --split all uses them whole");
 }
 
 /* Without files the text is the built-in one: the model's own, or the one that options ask for. */

@@ -430,6 +430,9 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
                                          const char *valid, const alibi_tokenizer *t,
                                          const struct alibi_reading *reading,
                                          const struct alibi_call *call);
+/* ALIBI_BAD_INPUT if these bytes are not text in UTF-8. The message says what they are, if they are
+ * known (a PDF, an image, UTF-16), and what to do; `name` is their file's. */
+ALIBI_API alibi_status alibi_text_check(const char *text, size_t bytes, const char *name);
 /* Several corpora to train on, each with its share of the training windows; shares are relative to
  * their sum. They must have the same tokenizer, and none may be a mixture. Validation scores each
  * alone; the loss of the mixture is the mean, weighted by shares. Only training accepts a mixture.
@@ -710,6 +713,9 @@ ALIBI_API alibi_status alibi_evaluate(const alibi_model *model, const alibi_corp
 /* What alibi_evaluate() would refuse whatever the text, as alibi_train_check(). */
 ALIBI_API alibi_status alibi_eval_check(const alibi_model *model, const struct alibi_eval *eval,
                                         const struct alibi_call *call);
+/* The same of this text, which may be too short for the length. */
+ALIBI_API alibi_status alibi_eval_check_text(const alibi_corpus *corpus, enum alibi_split split,
+                                             const struct alibi_eval *eval);
 
 /* a->nll - b->nll and its standard error. The two are compared part by part, so what makes a part
  * of the text hard for both does not count as an error. False, and both NaN, if they did not score

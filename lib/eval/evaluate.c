@@ -328,6 +328,12 @@ alibi_status alibi_eval_check(const alibi_model *model, const struct alibi_eval 
     return check_request(model->model, eval, call_skip(call));
 }
 
+alibi_status alibi_eval_check_text(const alibi_corpus *corpus, enum alibi_split split,
+                                   const struct alibi_eval *eval)
+{
+    return check_text(corpus_span(corpus, split), eval);
+}
+
 alibi_status alibi_evaluate(const alibi_model *model, const alibi_corpus *corpus,
                             enum alibi_split split, const struct alibi_eval *eval,
                             struct alibi_eval_result *result, const struct alibi_call *call)

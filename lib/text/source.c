@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/names.h"
 #include "text/source.h"
 
 enum {
@@ -98,6 +99,17 @@ static alibi_status input_fill(struct input *in)
     in->checked += valid;
     in->marked = first ? in->end >= 3 && memcmp(in->bytes, byte_order_mark, 3) == 0 : in->marked;
     in->at = first && in->marked ? 3 : 0;
+    return ALIBI_OK;
+}
+
+alibi_status alibi_text_check(const char *text, size_t bytes, const char *name)
+{
+    size_t valid = utf8_valid_prefix(text, bytes);
+
+    TRY_RETURN(foreign_refuse(text, bytes, name));
+    if (valid < bytes)
+        return fail(ALIBI_BAD_INPUT, "'%s' is not UTF-8: byte 0x%02x at offset %zu", name,
+                    (unsigned char)text[valid], valid);
     return ALIBI_OK;
 }
 
@@ -590,6 +602,35 @@ static alibi_status add_file(struct source *s, const char *path, bool named)
     return ALIBI_OK;
 }
 
+/* A folder that this program made is not text, although there are files with JSON in it. */
+static alibi_status refuse_own(const char *folder)
+{
+    static const struct {
+        const char *has[2], *what, *resume;
+    } kinds[] = {
+        { { NAME_EXPERIMENT, NAME_LOCK },
+          "an experiment",
+          "to resume it: alibi reproduce NAME --out" },
+        { { NAME_COMPARED_TEXT, NAME_RECIPE },
+          "a comparison",
+          "to resume it: alibi compare TEXT --out" },
+        { { NAME_LOG, NAME_RECIPE }, "a training run", "to resume it: alibi train --resume --out" },
+        { { NAME_MANIFEST, NAME_WEIGHTS },
+          "a checkpoint",
+          "to train from it: alibi train TEXT --init" },
+    };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        bool first, second;
+        TRY_RETURN(folder_has(&first, folder, kinds[i].has[0]));
+        TRY_RETURN(folder_has(&second, folder, kinds[i].has[1]));
+        if (first && second)
+            return fail(ALIBI_BAD_INPUT, "'%s' is %s, not a text; %s %s", folder, kinds[i].what,
+                        kinds[i].resume, folder);
+    }
+    return ALIBI_OK;
+}
+
 /* A file, or all files of a folder. */
 static alibi_status add_path(struct source *s, const char *path)
 {
@@ -604,6 +645,7 @@ static alibi_status add_path(struct source *s, const char *path)
     }
     if (kind != PATH_FOLDER)
         return add_file(s, path, true);
+    TRY(refuse_own(path));
     TRY(folder_list_files(&found, &count, path));
     for (int i = 0; i < count; i++)
         TRY(add_file(s, found[i], false));

@@ -58,6 +58,77 @@ run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 1 --warmup 2 --out short
 grep -q "^warning: warmup 2 is longer than the training, --steps 1:" stderr && pass "warmup" ||
     fail "warmup" "another warning"
 
+# Folders of this program are not texts, in any command that takes one.
+mkdir comparison experiment
+touch comparison/{text,recipe}.json experiment/{experiment.json,lock}
+for where in "train" "train --resume" "compare --out new" "eval run" "probe targets run" \
+    "train book.txt --valid" "tokenize --train --out t.json"; do
+    expect 3 "'run' is a training run, not a text; to resume it: alibi train --resume --out run$" \
+        "$ALIBI" $where run
+done
+expect 3 "'run' is a training run, not a text" \
+    "$ALIBI" train --mix book.txt=0.5,run=0.5 --quiet --out new
+expect 3 "'comparison' is a comparison, not a text" "$ALIBI" train comparison --out new
+expect 3 "'experiment' is an experiment, not a text" "$ALIBI" train experiment --out new
+expect 3 "/step-00000006' is a checkpoint, not a text; .*--init" \
+    "$ALIBI" train "$(newest run)" --out new
+[ ! -e new ] && pass "no folder remains" || fail "new" "it is there"
+
+# A run that is not there is not resumed, whatever is said about its training.
+expect 3 "cannot resume 'runs/train': there is no run in it" "$ALIBI" train --resume --steps 4
+expect 3 "cannot resume 'absent': there is no run in it" \
+    "$ALIBI" train --resume --steps 4 --lr 0.1 --out absent
+[ ! -e runs ] && pass "nothing was trained" || fail "runs" "it is there"
+
+# Options of other commands.
+expect 2 "no option '--resume': the same command resumes" "$ALIBI" compare book.txt --resume
+expect 2 "no option '--data': .*alibi train TEXT" "$ALIBI" train --data book.txt
+expect 2 "no option '--data': .*alibi compare TEXT" "$ALIBI" compare --data=book.txt
+expect 2 "unknown option '--dat'" "$ALIBI" train --dat book.txt
+
+# A text in the place of a file, and a file that is not text.
+expect 3 "there is no file 'It was a dark night'.*--text" "$ALIBI" score run "It was a dark night"
+printf '%%PDF-1.4\n%%\342\343\n' > paper.pdf
+expect 3 "cannot read 'paper.pdf' as text: it is a PDF" "$ALIBI" score run paper.pdf
+printf 'caf\351' > latin.txt
+expect 3 "'latin.txt' is not UTF-8: byte 0xe9 at offset 3" "$ALIBI" score run latin.txt
+
+# All lengths are checked before the first is scored.
+expect 3 "evaluating at length 999999 takes 1000000; use a shorter length" \
+    "$ALIBI" eval run other.txt --lengths 16,999999 --quiet
+
+# Trainings that are odd.
+small=(--layers 1 --width 64 --heads 2 --train-length 16 --batch 2 --steps 2)
+warned() { # how often, pattern
+    [ "$(grep -c "^warning: $2" stderr)" = "$1" ] && pass "warns $1 times: $2" ||
+        fail "$2" "$(grep -c "^warning: $2" stderr) warnings"
+}
+head -c 1500 book.txt > page.txt
+run "$ALIBI" train page.txt "${small[@]}" --out page --quiet
+warned 1 "the text has [0-9]* tokens to train on, far too few"
+run "$ALIBI" train --resume --steps 3 --out page --quiet
+warned 0 "the text has"
+run "$ALIBI" train book.txt "${small[@]}" --out enough --quiet
+warned 0 "the text has"
+run "$ALIBI" compare page.txt "${small[@]}" --methods alibi,none --lengths 16 --out both --quiet
+warned 1 "the text has"
+run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 10 --lr 10 --out high --quiet
+warned 1 "the loss ended at .* began at .*: the training has diverged; use a smaller --lr than 10"
+[ "$code" = 0 ] && pass "and ends" || fail "--lr 10" "exit code $code"
+run "$ALIBI" train book.txt "${tiny[@]:2}" --steps 40 --out usual --quiet
+warned 0 "the loss"
+
+# A model that is asked for before it is saved first.
+"$ALIBI" train book.txt "${tiny[@]:2}" --steps 1000000 --save-every 1000000 --out early \
+    > early.log 2>&1 &
+trainer=$!
+wait_for test -e early/log.jsonl
+expect 3 "'early' holds no checkpoint yet: a training is under way and saves every 1000000 steps" \
+    "$ALIBI" generate early
+kill -9 "$trainer"
+wait "$trainer" 2> /dev/null
+expect 3 "'early' holds no checkpoint$" "$ALIBI" generate early
+
 # A mixture: paths with commas, and numbers that do not depend on the locale.
 cp book.txt "a,b=1.txt"
 check "a comma and an equals sign in a path" \

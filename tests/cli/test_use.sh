@@ -78,7 +78,7 @@ run "$ALIBI" eval run --quiet --tokens 160 valid.txt
 head -n 1 stdout | grep -q "split all of 'valid.txt':" && pass "all of a file" ||
     fail "valid.txt" "another split"
 run "$ALIBI" eval run --tokens 160 valid.txt --split valid
-grep -q '^split valid is the twentieth' stderr &&
+grep -q '^split valid is these files from 90% to 95%;' stderr &&
     pass "what a split of files is" || fail "--split valid" "no note"
 expect 2 "'--tokenizer' does not apply to a model" "$ALIBI" eval run --tokenizer bytes
 expect 2 "'--tokenizer' does not apply to a model" "$ALIBI" generate run --tokenizer bytes
