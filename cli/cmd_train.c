@@ -39,7 +39,7 @@ static const struct alibi_option options[] = {
       "folder of the run: checkpoints, recipe, log" },
     { "resume", ALIBI_OPTION_FLAG, AT(resume), 0, 0, NULL, NULL, NULL,
       "resume from the newest checkpoint in the folder, bit-exact as if never stopped; start if "
-      "there is none" },
+      "there is none and a text, a recipe or an option of the model is given" },
     { "mix", ALIBI_OPTION_TEXT, AT(mix), 0, 0, NULL, NULL, "LIST",
       "several texts instead of FILE, each with its share of the training windows: "
       "books.txt=0.7,wiki/=0.3" },

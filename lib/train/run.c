@@ -674,9 +674,10 @@ alibi_status train_run(alibi_device *device, const struct alibi_config *config,
     *result = result_of(&r);
 out:
     if (status == ALIBI_NUMERIC && r.saved == 0)
-        fail(status, "%s; there is no checkpoint yet", alibi_error());
+        fail(status, "%s; there is no checkpoint yet; a smaller --lr may help", alibi_error());
     else if (status == ALIBI_NUMERIC)
-        fail(status, "%s; the last checkpoint is step %lld", alibi_error(), (long long)r.saved);
+        fail(status, "%s; the last checkpoint is step %lld; a smaller --lr may help", alibi_error(),
+             (long long)r.saved);
     journal_close(&r.journal);
     optimizer_fini(&r.optimizer);
     workspace_free(r.workspace);
