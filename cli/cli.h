@@ -109,6 +109,8 @@ struct alibi_option_group cli_no_tokenizer_group(struct cli_text *values);
 alibi_status cli_refuse_tokenizer(const struct cli_text *values);
 struct alibi_option_group cli_reading_group(struct alibi_reading *values);
 struct alibi_option_group cli_builtin_group(struct alibi_builtin *values);
+/* A recipe of an older run may name a smaller text than there is; a user who types one is told. */
+alibi_status cli_check_builtin(const struct cli_line *line);
 
 /* The files, or the built-in text if there are none. `t` is the tokenizer if --tokenizer is not
  * given; NULL: that of the shards, or bytes. */

@@ -80,18 +80,30 @@ static void print_kind(const struct alibi_targets_result *r, int kind)
     }
 }
 
+static const char *plural(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static void print_reach(const struct alibi_targets_result *r)
 {
     const struct alibi_target_context *far =
         &r->kind[ALIBI_ALL_TARGETS].at[r->request.contexts.count - 1];
+    double gain = far->gain.value;
+    bool none = fabs(gain) < 0.00005; /* it would be printed as 0 */
 
-    printf("\nThe model %s: from %lld to %lld tokens of context it gains %+.4f nats (error %.4f)",
+    printf("\nThe model %s: from %lld to %lld tokens of context it ",
            r->reach == ALIBI_USES ? "uses far text" : reach_names[r->reach],
-           (long long)r->request.length, (long long)far->context, far->gain.value, far->gain.error);
-    if (!isnan(far->swapped.value))
+           (long long)r->request.length, (long long)far->context);
+    if (none)
+        printf("neither gains nor loses");
+    else
+        printf("%s %.4f nats", gain > 0 ? "gains" : "loses", fabs(gain));
+    printf(" (error %.4f)", far->gain.error);
+    if (!none && !isnan(far->swapped.value))
         printf(",\n%+.4f if everything beyond %lld is swapped for other text", far->swapped.value,
                (long long)r->request.length);
-    if (!isnan(far->window.value))
+    if (!none && !isnan(far->window.value))
         printf(",\n%+.4f if attention is cut to the last %lld tokens", far->window.value,
                (long long)r->request.length);
     printf(".\n");
@@ -99,10 +111,12 @@ static void print_reach(const struct alibi_targets_result *r)
 
 static void print_targets(const struct job *job, const struct alibi_targets_result *r)
 {
-    printf("fixed targets, split %s of '%s': %lld blocks of %lld tokens in %lld documents (%lld "
-           "others are too short)\n",
-           cli_subject_split_name(&job->subject), job->subject.info.name, (long long)r->blocks,
-           (long long)r->request.block, (long long)r->documents, (long long)r->short_documents);
+    printf(
+        "fixed targets, split %s of '%s': %lld block%s of %lld token%s in %lld document%s (others "
+        "that are too short: %lld)\n",
+        cli_subject_split_name(&job->subject), job->subject.info.name, (long long)r->blocks,
+        plural(r->blocks), (long long)r->request.block, plural(r->request.block),
+        (long long)r->documents, plural(r->documents), (long long)r->short_documents);
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
         print_kind(r, kind);
     print_reach(r);

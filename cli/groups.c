@@ -141,6 +141,25 @@ struct alibi_option_group cli_builtin_group(struct alibi_builtin *values)
     return group;
 }
 
+alibi_status cli_check_builtin(const struct cli_line *line)
+{
+    int count;
+    const struct alibi_option *options = alibi_builtin_options(&count);
+
+    for (int g = 0; g < line->count; g++) {
+        const struct alibi_builtin *text = line->groups[g].values;
+
+        if (line->groups[g].options == options && line->given[g] &&
+            text->bytes < ALIBI_BUILTIN_LEAST)
+            return cli_fail(
+                ALIBI_USAGE,
+                "--text-bytes %lld: the built-in text has at least %d bytes; give more, "
+                "or a FILE",
+                (long long)text->bytes, ALIBI_BUILTIN_LEAST);
+    }
+    return ALIBI_OK;
+}
+
 alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int count,
                              const struct cli_text *text, const alibi_tokenizer *t)
 {

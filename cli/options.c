@@ -236,6 +236,8 @@ static alibi_status parse(const struct groups *g, struct cli_line *line, struct 
         status = alibi_options_read(line->groups, line->count, line->recipe);
     if (status == ALIBI_OK)
         status = walk(g, line, argc, argv, LAST_PASS);
+    if (status == ALIBI_OK)
+        status = cli_check_builtin(line);
     if (status == ALIBI_OK && line->operand_count < line->min_operands)
         status = cli_fail(ALIBI_USAGE, "too few arguments; usage: alibi %s %s", line->command,
                           line->usage);

@@ -403,7 +403,10 @@ struct alibi_corpus_info {
     int64_t paths;                  /* how many were given, that of a validation text included */
 };
 
-/* Which built-in text. */
+/* Which built-in text. One of fewer bytes has this many all the same: a short document for each
+ * split. */
+enum { ALIBI_BUILTIN_LEAST = 9000 };
+
 struct alibi_builtin {
     int64_t seed, bytes;
 };
@@ -779,8 +782,8 @@ struct alibi_target_results {
 };
 
 /* Over all targets, from L to the longest context C. An effect counts if it is 0.005 nats or more
- * and more than two standard errors.
- *   breaks: nll(C) is above nll(L) by 0.01 nats or more, and by more than two standard errors
+ * and 0 is not in its 95% interval, which is Student's with units - 1 degrees of freedom.
+ *   breaks: nll(C) is above nll(L) by 0.01 nats or more, and 0 is not in the interval
  *   uses:   the gain counts, and so do the use of content and that of keys farther than L
  *   holds:  neither */
 enum alibi_reach { ALIBI_BREAKS, ALIBI_HOLDS, ALIBI_USES };

@@ -45,9 +45,12 @@ const char *path_absent(const char *path)
 alibi_status path_fail(const char *verb, const char *path)
 {
     int reason = errno;
+    const char *why = reason != ENOENT              ? strerror(reason)
+                      : strcmp(verb, "create") == 0 ? "its folder does not exist"
+                                                    : path_absent(path);
 
     return fail(path_is_wrong(reason) ? ALIBI_BAD_INPUT : ALIBI_IO, "cannot %s '%s': %s", verb,
-                path, reason == ENOENT ? path_absent(path) : strerror(reason));
+                path, why);
 }
 
 /* ---- open and close */
@@ -72,7 +75,9 @@ static alibi_status check_regular(const struct stat *info, const char *path)
     return ALIBI_OK;
 }
 
-static alibi_status open_file(struct file **out, const char *path, int flags, const char *verb)
+/* Messages call it `name`. */
+static alibi_status open_file(struct file **out, const char *path, const char *name, int flags,
+                              const char *verb)
 {
     alibi_status status;
     struct file *f = NULL;
@@ -80,14 +85,14 @@ static alibi_status open_file(struct file **out, const char *path, int flags, co
 
     TRY(NEW_ZERO_ARRAY(&f, 1, "an open file"));
     f->fd = -1;
-    TRY(text_copy(&f->path, path));
+    TRY(text_copy(&f->path, name));
     f->fd = os_open(path, flags);
     if (f->fd < 0 || os_fstat(f->fd, &info) != 0) {
-        status = path_fail(verb, path);
+        status = path_fail(verb, name);
         goto out;
     }
     if ((flags & O_ACCMODE) == O_RDONLY)
-        TRY(check_regular(&info, path));
+        TRY(check_regular(&info, name));
     f->size = info.st_size;
     *out = f;
     f = NULL;
@@ -100,7 +105,7 @@ out:
  * regular file. */
 alibi_status file_open_read(struct file **out, const char *path)
 {
-    return open_file(out, path, O_RDONLY | O_NONBLOCK, "open");
+    return open_file(out, path, path, O_RDONLY | O_NONBLOCK, "open");
 }
 
 alibi_status file_open_input(struct file **out, const char *path, const struct alibi_call *call)
@@ -148,12 +153,12 @@ alibi_status file_measure(int64_t *bytes, int64_t *modified, const char *path)
 
 alibi_status file_create(struct file **out, const char *path)
 {
-    return open_file(out, path, O_WRONLY | O_CREAT | O_TRUNC, "create");
+    return open_file(out, path, path, O_WRONLY | O_CREAT | O_TRUNC, "create");
 }
 
 alibi_status file_open_append(struct file **out, const char *path)
 {
-    return open_file(out, path, O_WRONLY | O_CREAT | O_APPEND, "open");
+    return open_file(out, path, path, O_WRONLY | O_CREAT | O_APPEND, "open");
 }
 
 alibi_status file_close(struct file *f)
@@ -281,14 +286,15 @@ out:
 
 /* ---- replacing */
 
-static alibi_status write_whole(const char *path,
+/* To `path`, for the file that the user knows as `name`. */
+static alibi_status write_whole(const char *path, const char *name,
                                 alibi_status (*write)(struct file *f, const void *user),
                                 const void *user, bool sync)
 {
     alibi_status status;
     struct file *f = NULL, *done;
 
-    TRY(file_create(&f, path));
+    TRY(open_file(&f, path, name, O_WRONLY | O_CREAT | O_TRUNC, "create"));
     TRY(write(f, user));
     if (sync)
         TRY(file_sync(f));
@@ -313,7 +319,7 @@ static alibi_status write_aside(const char *path,
     TRY(path_with_suffix(&aside, path, NAME_ASIDE));
     TRY(path_folder(&folder, path));
     left_aside = true;
-    TRY(write_whole(aside, write, user, true));
+    TRY(write_whole(aside, path, write, user, true));
     TRY(file_rename(aside, path));
     left_aside = false;
     TRY(folder_sync(folder));
@@ -335,7 +341,7 @@ alibi_status file_replace_with(const char *path,
         return path_fail("create", path);
     /* A rename would put a file where the device, the pipe or the link is. */
     return S_ISREG(info.st_mode) ? write_aside(path, write, user)
-                                 : write_whole(path, write, user, false);
+                                 : write_whole(path, path, write, user, false);
 }
 
 struct content {

@@ -150,7 +150,7 @@ void targets_mark(const int32_t *ids, int64_t context, int64_t near, int64_t blo
                   bool *repeats);
 
 /* The verdict on the longest context: enum alibi_reach (probe.c). */
-int targets_reach(const struct alibi_target_context *far);
+int targets_reach(const struct alibi_target_context *far, int64_t units);
 
 /* ---- stream (stream.c) */
 

@@ -101,7 +101,14 @@ static alibi_status resolve(struct alibi_targets *r, const struct model *m)
     if (r->gram > C)
         return fail(ALIBI_USAGE, "an n-gram of %lld tokens does not fit a context of %lld",
                     (long long)r->gram, (long long)C);
-    return model_check_length(m, C + r->block - 1);
+    if (C + r->block - 1 > model_longest(m))
+        return fail(
+            ALIBI_BAD_INPUT,
+            "a context of %lld and a block of %lld tokens need %lld positions, and position "
+            "method '%s' ends at %lld; use smaller --contexts, --length or --block",
+            (long long)C, (long long)r->block, (long long)(C + r->block - 1), m->method->name,
+            (long long)model_longest(m));
+    return ALIBI_OK;
 }
 
 static int64_t longest_context(const struct probe *p)
@@ -375,17 +382,19 @@ static void fill_kind(const struct probe *p, const struct bootstrap *b,
     }
 }
 
-static bool counts(struct alibi_estimate e)
+static bool counts(struct alibi_estimate e, double t)
 {
-    return e.value >= 0.005 && e.value > 2 * e.error;
+    return e.value >= 0.005 && e.value > t * e.error;
 }
 
-int targets_reach(const struct alibi_target_context *far)
+int targets_reach(const struct alibi_target_context *far, int64_t units)
 {
-    if (far->gain.value <= -0.01 && -far->gain.value > 2 * far->gain.error)
+    double t = student_t(units - 1);
+
+    if (far->gain.value <= -0.01 && -far->gain.value > t * far->gain.error)
         return ALIBI_BREAKS;
-    return counts(far->gain) && counts(far->content) && counts(far->beyond) ? ALIBI_USES
-                                                                            : ALIBI_HOLDS;
+    return counts(far->gain, t) && counts(far->content, t) && counts(far->beyond, t) ? ALIBI_USES
+                                                                                     : ALIBI_HOLDS;
 }
 
 static alibi_status fill_result(const struct probe *p, struct alibi_targets_result *out)
@@ -409,7 +418,7 @@ static alibi_status fill_result(const struct probe *p, struct alibi_targets_resu
         draw(&b);
         fill_kind(p, &b, &r.kind[kind]);
     }
-    r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1]);
+    r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1], r.units);
     *out = r;
 out:
     mem_free(b.tokens);

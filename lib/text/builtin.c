@@ -166,10 +166,10 @@ enum { RULES = sizeof rules / sizeof *rules, ALTERNATIVES = 96 };
 
 enum {
     DOCUMENT_BYTES = 24000, /* about 4,200 words */
-    SHORT_DOCUMENT = 3000,
-    FEWEST_DOCUMENTS = 20, /* a small text has shorter documents rather than fewer, until they are
-                              SHORT_DOCUMENT bytes long */
-    LEAST_DOCUMENTS = 3,   /* one for each split */
+    FEWEST_DOCUMENTS = 20,  /* a small text has shorter documents rather than fewer, until they are
+                               SHORT_DOCUMENT bytes long */
+    LEAST_DOCUMENTS = 3,    /* one for each split */
+    SHORT_DOCUMENT = ALIBI_BUILTIN_LEAST / LEAST_DOCUMENTS,
     PEOPLE = 14,
     PLACES = 7,
     HOLDINGS = 2 * PEOPLE,
@@ -548,7 +548,7 @@ static const struct alibi_option options[] = {
     { "text-seed", ALIBI_OPTION_INT, AT(seed), 0, INT32_MAX, NULL, "1", "N",
       "seed of the built-in text" },
     { "text-bytes", ALIBI_OPTION_INT, AT(bytes), 1, 1 << 30, NULL, "4194304", "N",
-      "approximate size of the built-in text" },
+      "approximate size of the built-in text, at least 9000" },
 };
 
 const struct alibi_option *alibi_builtin_options(int *count)

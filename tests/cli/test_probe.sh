@@ -22,6 +22,15 @@ diff <(grep -v '"date"\|"seconds"' first) <(grep -v '"date"\|"seconds"' stdout) 
     pass "the same numbers again" || fail "probe" "other numbers"
 check "built-in text" "$ALIBI" probe targets run --quiet --contexts 32 --blocks 2 --block 4
 expect 3 "no document of 20016 tokens.*its longest has" "$ALIBI" "${probe[@]}" --contexts 20000
+check "one block" "$ALIBI" "${probe[@]}" --contexts 8,16 --blocks 1
+head -n 1 stdout | grep -q ": 1 block of 16 tokens in 1 document (" && pass "in one document" ||
+    fail "probe --blocks 1" "another head"
+# Without a context beyond the training length there is nothing to gain.
+grep -q '^The model holds: .* it neither gains nor loses' stdout && ! grep -q ' if attention is cut' stdout &&
+    pass "no gain" || fail "probe --contexts 8,16" "another verdict"
+check "a learned model" "$ALIBI" train "${tiny[@]}" --position learned --out learned
+expect 3 "need 271 positions, and position method 'learned' ends at 16; use smaller --contexts" \
+    "$ALIBI" probe targets learned valid.txt --block 16
 expect 2 "no probe 'target'; there are 'targets' and 'attention'" \
     "$ALIBI" probe target run valid.txt
 expect 2 "0 is out of range" "$ALIBI" "${probe[@]}" --contexts 0

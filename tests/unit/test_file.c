@@ -92,7 +92,7 @@ static void missing_files_and_folders_are_bad_input_with_their_path(void **state
     assert_fails(file_read_all(&bytes, &length, path, ENOUGH), ALIBI_BAD_INPUT, expected);
     assert_fails(file_open_append(&f, path), ALIBI_BAD_INPUT, expected);
     assert_fails(file_create(&f, path), ALIBI_BAD_INPUT, "cannot create '");
-    assert_fails(file_replace(path, "", 0), ALIBI_BAD_INPUT, "No such file or directory");
+    assert_fails(file_replace(path, "", 0), ALIBI_BAD_INPUT, "its folder does not exist");
     assert_fails(file_truncate(path, 0), ALIBI_BAD_INPUT, "cannot truncate '");
     assert_fails(file_rename(path, path), ALIBI_BAD_INPUT, "cannot rename '");
     assert_fails(folder_list(&names, &count, path), ALIBI_BAD_INPUT, "cannot list folder '");
@@ -392,7 +392,7 @@ static void what_must_survive_a_power_cut_is_synced(void **state)
     (void)state;
     snprintf(in_folder, sizeof in_folder, "cannot sync folder '%s'", folder);
     snprintf(in_parent, sizeof in_parent, "cannot sync folder '%s/p'", folder);
-    assert_true(fails_somewhere_with(replace_it, "a.tmp': No space left"));
+    assert_true(fails_somewhere_with(replace_it, "a': No space left"));
     assert_true(fails_somewhere_with(replace_it, "cannot sync '"));
     assert_true(fails_somewhere_with(replace_it, in_folder));
     assert_true(fails_somewhere_with(create_two, in_folder));

@@ -347,18 +347,21 @@ static void the_verdict_follows_its_rule(void **state)
     struct alibi_target_context far = { .gain = { -0.02, 0.004 }, .content = { NAN, NAN } };
 
     (void)state;
-    assert_int_equal(targets_reach(&far), ALIBI_BREAKS);
-    far.gain.error = 0.011; /* not beyond two errors */
-    assert_int_equal(targets_reach(&far), ALIBI_HOLDS);
+    assert_int_equal(targets_reach(&far, 200), ALIBI_BREAKS);
+    assert_int_equal(targets_reach(&far, 3), ALIBI_BREAKS); /* 5 errors, and t is 4.3 */
+    assert_int_equal(targets_reach(&far, 2), ALIBI_HOLDS);  /* 12.7 */
+    far.gain.error = 0.011;                                 /* not beyond two errors */
+    assert_int_equal(targets_reach(&far, 200), ALIBI_HOLDS);
     far.gain = (struct alibi_estimate){ 0.02, 0.004 };
-    assert_int_equal(targets_reach(&far), ALIBI_HOLDS); /* without the control nothing is proved */
+    assert_int_equal(targets_reach(&far, 200),
+                     ALIBI_HOLDS); /* without the control nothing is proved */
     far.content = far.beyond = (struct alibi_estimate){ 0.006, 0.001 };
-    assert_int_equal(targets_reach(&far), ALIBI_USES);
+    assert_int_equal(targets_reach(&far, 200), ALIBI_USES);
     far.beyond.error = 0.004; /* a window may have it all */
-    assert_int_equal(targets_reach(&far), ALIBI_HOLDS);
+    assert_int_equal(targets_reach(&far, 200), ALIBI_HOLDS);
     far.beyond.error = 0.001;
     far.content.value = 0.004; /* too small to count */
-    assert_int_equal(targets_reach(&far), ALIBI_HOLDS);
+    assert_int_equal(targets_reach(&far, 200), ALIBI_HOLDS);
 }
 
 /* ---- failures */
