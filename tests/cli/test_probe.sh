@@ -26,7 +26,8 @@ check "one block" "$ALIBI" "${probe[@]}" --contexts 8,16 --blocks 1
 head -n 1 stdout | grep -q ": 1 block of 16 tokens in 1 document (" && pass "in one document" ||
     fail "probe --blocks 1" "another head"
 # Without a context beyond the training length there is nothing to gain.
-grep -q '^The model holds: .* it neither gains nor loses' stdout && ! grep -q ' if attention is cut' stdout &&
+grep -q '^The model holds: .* it neither gains nor loses' stdout &&
+    ! grep -q ' if attention is cut' stdout &&
     pass "no gain" || fail "probe --contexts 8,16" "another verdict"
 check "a learned model" "$ALIBI" train "${tiny[@]}" --position learned --out learned
 expect 3 "need 271 positions, and position method 'learned' ends at 16; use smaller --contexts" \
