@@ -162,6 +162,16 @@ enum path_kind { PATH_NONE, PATH_FILE, PATH_FOLDER };
 alibi_status path_look(enum path_kind *kind, const char *path);
 /* Whether the folder has a file of that name, which must not be a folder. */
 alibi_status folder_has(bool *has, const char *folder, const char *name);
+/* What a command has made of a folder. Fails if it is something else than `mine`, with what it is;
+ * one that does not exist, or that no command wrote, is fine. */
+enum folder_use {
+    FOLDER_FREE,
+    FOLDER_CHECKPOINT,
+    FOLDER_RUN,
+    FOLDER_COMPARISON,
+    FOLDER_EXPERIMENT
+};
+alibi_status folder_refuse_other(const char *folder, enum folder_use mine);
 alibi_status path_join(char **out, const char *folder, const char *name); /* mem_free */
 alibi_status path_absolute(char **out, const char *path); /* of what exists; mem_free */
 alibi_status path_folder(char **out, const char *path);   /* its parent; mem_free */

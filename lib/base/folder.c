@@ -89,6 +89,44 @@ out:
     return status;
 }
 
+/* The first file that each use writes, or one that it always has. */
+static alibi_status folder_use_of(enum folder_use *use, const char *folder)
+{
+    static const struct {
+        const char *name;
+        enum folder_use use;
+    } signs[] = {
+        { NAME_MANIFEST, FOLDER_CHECKPOINT },
+        { NAME_EXPERIMENT, FOLDER_EXPERIMENT },
+        { NAME_COMPARED_TEXT, FOLDER_COMPARISON },
+        { NAME_SOURCE, FOLDER_RUN },
+        { NAME_LOG, FOLDER_RUN },
+    };
+    bool found = false;
+
+    *use = FOLDER_FREE;
+    for (size_t i = 0; i < sizeof signs / sizeof *signs && !found; i++) {
+        TRY_RETURN(folder_has(&found, folder, signs[i].name));
+        if (found)
+            *use = signs[i].use;
+    }
+    return ALIBI_OK;
+}
+
+alibi_status folder_refuse_other(const char *folder, enum folder_use mine)
+{
+    static const char *const verbs[] = { "", "", "train", "compare", "reproduce" };
+    static const char *const held[] = { "", "is a checkpoint", "holds a training run",
+                                        "holds a comparison", "holds an experiment" };
+    enum folder_use use;
+
+    TRY_RETURN(folder_use_of(&use, folder));
+    if (use == FOLDER_FREE || use == mine)
+        return ALIBI_OK;
+    return fail(ALIBI_BAD_INPUT, "cannot %s in '%s': it %s; choose another folder", verbs[mine],
+                folder, held[use]);
+}
+
 /* Resolves the longest prefix of the path that exists. */
 static alibi_status resolve(char **out, const char *path)
 {

@@ -386,6 +386,7 @@ alibi_status alibi_compare_run(alibi_device *device, const struct alibi_compare 
 
     TRY(request_init(&request, compare, config, training, corpus));
     TRY(folder_create(dir));
+    TRY(folder_refuse_other(dir, FOLDER_COMPARISON)); /* before the lock, which leaves a file */
     TRY(lock_take(&lock, dir));
     TRY(request_enter(&request, dir));
     TRY(run_models(device, &request, corpus, dir, call));

@@ -437,6 +437,7 @@ alibi_status alibi_compare_check(const struct alibi_compare *compare,
     if (kind == PATH_NONE)
         goto out;
     TRY(folder_create(dir)); /* fails if it is a file */
+    TRY(folder_refuse_other(dir, FOLDER_COMPARISON));
     TRY(lock_check(dir));
     TRY(path_join(&recipe, dir, NAME_RECIPE));
     if (file_exists(recipe))

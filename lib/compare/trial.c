@@ -123,6 +123,8 @@ alibi_status trial_run(const struct trial *t, const struct trial_test *tests, in
         goto out;
     TRY(open_trained(t, &model));
     for (int i = 0; i < count; i++)
+        TRY(evaluate_check_tokenizer(model->tokenizer, tests[i].corpus));
+    for (int i = 0; i < count; i++)
         TRY(run_test(t, model->model, &tests[i]));
 out:
     alibi_model_free(model);

@@ -30,19 +30,24 @@ enum { EXPERIMENT_VERSION = 1, EXPERIMENT_BYTES_MAX = 1 << 20, CURVE_POINTS = RE
 
 /* ---- the file */
 
-enum text_kind { TEXT_BYTES, TEXT_BPE, TEXT_WORDS };
+enum text_kind { TEXT_BYTES, TEXT_BPE, TEXT_WORDS, TEXT_KINDS };
+extern const char *const text_kind_names[TEXT_KINDS];
 
 struct experiment_text {
     char name[ALIBI_NAME_MAX];
     const char *about;
     int tokenizer;                 /* enum text_kind */
     struct alibi_vocabulary words; /* what is learned, unless it is bytes; its pattern is owned */
+    int lender;                    /* the text whose tokenizer it has; -1: its own */
 
     /* Given by the caller: files, or the built-in text if there are none. */
     char **paths, *valid;
     int count;
 
-    /* What the folder says about it, or the opened corpus. checksum 0: not known yet. */
+    /* What the folder says about it, or the opened corpus. checksum 0: not known yet. Those of
+     * files are of their bytes and how they are read; 0: not known. */
+    int64_t files_checksum, files_bytes, valid_checksum;
+    bool same; /* the folder's unfinished tokenizer and shards are those that are asked for */
     struct alibi_corpus_info info;
     struct alibi_builtin builtin;
     int64_t text_checksum, tokenizer_checksum;
@@ -106,6 +111,7 @@ struct experiment_evaluation {
     int text;     /* -1: that of the model */
     struct alibi_int_list lengths;
     int64_t tokens, stride; /* stride 0: half the length */
+    int64_t block;          /* of scored tokens, see struct alibi_eval */
     bool has[ALIBI_LIST_MAX];
     struct speed *speed; /* [lengths, models], of kind speed */
     bool selected;
@@ -152,7 +158,6 @@ struct alibi_experiment {
     json_t *json;                                    /* its tier applied, its numbers filled in */
     const char *title, *about, *tier_about;
     struct alibi_name_list tiers;
-    int64_t longest; /* of all lengths: the blocks of scored tokens have this size */
 
     int texts, models, evaluations, claims;
     struct experiment_text text[ALIBI_LIST_MAX];
@@ -171,7 +176,9 @@ int place_line(const char *text, size_t length, const char *const *path, int dep
  * that are no longer asked for in this form are not read. A folder that does not exist has none. */
 alibi_status folder_load(alibi_experiment *e, const char *dir);
 
-/* Makes `dir` the folder of this experiment. */
+/* Fails if `dir` holds something else, another experiment or another tier. */
+alibi_status folder_check(const alibi_experiment *e, const char *dir);
+/* Makes `dir`, which was checked and loaded, the folder of this experiment. */
 alibi_status folder_enter(const alibi_experiment *e, const char *dir);
 
 /* mem_free */
@@ -180,7 +187,10 @@ alibi_status folder_of_model(char **out, const alibi_experiment *e, int model, i
                              const char *dir);
 alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, const char *dir);
 alibi_status folder_save_text(const alibi_experiment *e, int text, const char *dir);
-void text_write(struct json_writer *w, const struct experiment_text *t); /* its members */
+void text_write(struct json_writer *w, const alibi_experiment *e, int text); /* its members */
+
+/* The text that a model is evaluated on. */
+const struct experiment_text *evaluated_text(const alibi_experiment *e, int model, int evaluation);
 
 /* Whether everything that was asked for is measured. */
 bool model_is_complete(const alibi_experiment *e, int model, int seed);
@@ -189,6 +199,10 @@ bool model_is_complete(const alibi_experiment *e, int model, int seed);
 struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length);
 
 /* ---- texts (texts.c) */
+
+/* Whether the files that were given are those of the folder's results; nothing is tokenized. */
+alibi_status text_check(const alibi_experiment *e, int text, const struct alibi_experiment_run *how,
+                        const char *dir, const struct alibi_call *call);
 
 /* Opens the corpus of a text and checks it against what the folder knows. */
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,

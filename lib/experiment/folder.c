@@ -49,6 +49,13 @@ alibi_status folder_of_text(char **out, const alibi_experiment *e, int text, con
 
 /* ---- what is asked for */
 
+const struct experiment_text *evaluated_text(const alibi_experiment *e, int model, int evaluation)
+{
+    int text = e->evaluation[evaluation].text;
+
+    return &e->text[text < 0 ? e->model[model].text : text];
+}
+
 struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length)
 {
     const struct experiment_evaluation *v = &e->evaluation[evaluation];
@@ -57,9 +64,7 @@ struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int l
     if (v->protocol == ALIBI_STREAM)
         return eval;
     eval.length = v->lengths.at[length];
-    /* One size of blocks: evaluations of as many tokens score the same ones. */
-    eval.block = v->tokens == 0 || e->longest <= v->tokens ? e->longest
-                                                           : v->lengths.at[v->lengths.count - 1];
+    eval.block = v->block;
     if (v->protocol == ALIBI_SLIDING)
         eval.stride = v->stride > 0 ? v->stride : eval.length > 1 ? eval.length / 2 : 1;
     return eval;
@@ -101,38 +106,49 @@ static void write_settings(struct json_writer *w, const struct experiment_model 
     json_write_end(w);
 }
 
-/* A setting that a file of an older version lacks had no effect then. */
-static alibi_status check_settings(const struct experiment_model *m, int seed, const json_t *there,
-                                   const char *path)
+/* Compares a member of the file with the same one of `asked`, both objects. A setting that a file
+ * of an older version lacks had no effect then. *difference stays empty if there is none. */
+static alibi_status compare_member(struct text *difference, const struct text *asked,
+                                   const char *member, const json_t *file, const char *path)
 {
-    alibi_status status;
-    struct text text = { 0 };
-    struct json_writer w = json_writer(&text);
     json_t *json = NULL, *value;
     const char *key;
 
-    json_write_object(&w, NULL);
-    write_settings(&w, m, seed);
-    json_write_end(&w);
-    TRY(text_status(&text));
-    TRY(json_parse(&json, text.data, text.length, path));
-    json_object_foreach(json_object_get(json, "settings"), key, value)
+    TRY_RETURN(text_status(asked));
+    TRY_RETURN(json_parse(&json, asked->data, asked->length, path));
+    json_object_foreach(json_object_get(json, member), key, value)
     {
-        const json_t *other = json_object_get(there, key);
+        const json_t *other = json_object_get(json_object_get(file, member), key);
         char here[64] = "", held[64] = "";
 
         if (other == NULL || json_equal(other, value))
             continue;
         json_dumpb(value, here, sizeof here - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
         json_dumpb(other, held, sizeof held - 1, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' is of a model with %s %s, and the experiment has %s; use another --out",
-                      path, key, held, here);
+        text_append(difference, "%s %s, and the experiment has %s", key, held, here);
         break;
     }
-out:
     json_decref(json);
-    text_free(&text);
+    return text_status(difference);
+}
+
+static alibi_status check_settings(const struct experiment_model *m, int seed, const json_t *file,
+                                   const char *path)
+{
+    alibi_status status;
+    struct text asked = { 0 }, difference = { 0 };
+    struct json_writer w = json_writer(&asked);
+
+    json_write_object(&w, NULL);
+    write_settings(&w, m, seed);
+    json_write_end(&w);
+    TRY(compare_member(&difference, &asked, "settings", file, path));
+    if (difference.length > 0)
+        status = fail(ALIBI_BAD_INPUT, "'%s' is of a model with %s; use another --out", path,
+                      difference.data);
+out:
+    text_free(&difference);
+    text_free(&asked);
     return status;
 }
 
@@ -150,13 +166,14 @@ static void write_curve(struct json_writer *w, const char *key, const struct cur
     json_write_end(w);
 }
 
-static void write_measured(struct json_writer *w, const alibi_experiment *e, int evaluation,
-                           int length, const struct measured *m)
+static void write_measured(struct json_writer *w, const alibi_experiment *e, int model,
+                           int evaluation, int length, const struct measured *m)
 {
     struct alibi_eval asked = evaluation_at(e, evaluation, length);
 
     json_write_object_line(w, NULL);
     json_write_string(w, "evaluation", e->evaluation[evaluation].name);
+    json_write_int(w, "text", evaluated_text(e, model, evaluation)->text_checksum);
     json_write_int(w, "protocol", asked.protocol);
     json_write_int(w, "asked_tokens", asked.tokens);
     json_write_int(w, "asked_block", asked.block);
@@ -185,7 +202,7 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     for (int v = 0; v < e->evaluations; v++)
         for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
             if (t->measured[v][i].done)
-                write_measured(&w, e, v, i, &t->measured[v][i]);
+                write_measured(&w, e, model, v, i, &t->measured[v][i]);
     json_write_end(&w);
     json_write_seal(&w);
     TRY(folder_of_model(&run, e, model, seed, dir));
@@ -216,12 +233,14 @@ static alibi_status read_curve(const json_t *file, const char *key, struct curve
     return ALIBI_OK;
 }
 
-/* An entry that the experiment does not ask for, or not in this form, is skipped. */
-static alibi_status read_measured(const alibi_experiment *e, struct trained *t, const json_t *entry,
-                                  const char *path)
+/* An entry that the experiment does not ask for, or not in this form or on this text, is skipped.
+ * Older files do not name the text: it is the model's. */
+static alibi_status read_measured(const alibi_experiment *e, int model, struct trained *t,
+                                  const json_t *entry, const char *path)
 {
     const char *name;
     int64_t protocol, tokens, block, stride, length;
+    int64_t text = e->text[e->model[model].text].text_checksum;
 
     TRY_RETURN(json_get_text(entry, "evaluation", &name, path));
     TRY_RETURN(json_get_int(entry, "protocol", 0, 100, &protocol, path));
@@ -229,13 +248,16 @@ static alibi_status read_measured(const alibi_experiment *e, struct trained *t, 
     TRY_RETURN(json_get_int(entry, "asked_block", 0, INT64_MAX, &block, path));
     TRY_RETURN(json_get_int(entry, "asked_stride", 0, INT64_MAX, &stride, path));
     TRY_RETURN(json_get_int(entry, "length", 0, INT64_MAX, &length, path));
+    if (json_object_get(entry, "text"))
+        TRY_RETURN(json_get_int(entry, "text", 0, UINT32_MAX, &text, path));
     for (int v = 0; v < e->evaluations; v++)
         for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++) {
             struct alibi_eval asked = evaluation_at(e, v, i);
             struct measured *m = &t->measured[v][i];
 
             if (strcmp(e->evaluation[v].name, name) != 0 || asked.protocol != protocol ||
-                asked.tokens != tokens || asked.block != block || asked.stride != stride ||
+                evaluated_text(e, model, v)->text_checksum != text || asked.tokens != tokens ||
+                asked.block != block || asked.stride != stride ||
                 (asked.protocol != ALIBI_STREAM && asked.length != length))
                 continue;
             TRY_RETURN(result_read_eval(entry, asked.protocol, &m->result, path));
@@ -263,7 +285,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
     TRY(json_get_int(file, "text", 0, UINT32_MAX, &checksum, path));
     TRY(json_get_int(file, "seed", 0, INT64_MAX, &seed_there, path));
-    TRY(check_settings(m, seed, json_object_get(file, "settings"), path));
+    TRY(check_settings(m, seed, file, path));
     if (seed_there != t->cost.seed || checksum != text->text_checksum) {
         status = fail(ALIBI_BAD_INPUT, "'%s' is of a model of another %s; use another --out", path,
                       seed_there != t->cost.seed ? "seed" : "text");
@@ -274,7 +296,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     TRY(read_curve(file, "valid_curve", &t->valid, path));
     results = json_object_get(file, "results");
     for (size_t i = 0; i < json_array_size(results); i++)
-        TRY(read_measured(e, t, json_array_get(results, i), path));
+        TRY(read_measured(e, model, t, json_array_get(results, i), path));
 out:
     json_decref(file);
     mem_free(path);
@@ -283,6 +305,8 @@ out:
 }
 
 /* ---- texts */
+
+const char *const text_kind_names[TEXT_KINDS] = { "bytes", "bpe", "words" };
 
 static const struct {
     const char *key;
@@ -298,16 +322,41 @@ static const struct {
     { "paths", offsetof(struct experiment_text, info.paths) },
     { "builtin_seed", offsetof(struct experiment_text, builtin.seed) },
     { "builtin_bytes", offsetof(struct experiment_text, builtin.bytes) },
+    { "files_checksum", offsetof(struct experiment_text, files_checksum) },
+    { "files_bytes", offsetof(struct experiment_text, files_bytes) },
+    { "valid_checksum", offsetof(struct experiment_text, valid_checksum) },
 };
-enum { TEXT_NUMBERS = sizeof text_numbers / sizeof *text_numbers };
+enum {
+    TEXT_NUMBERS = sizeof text_numbers / sizeof *text_numbers,
+    TEXT_NUMBERS_OLD = TEXT_NUMBERS - 3, /* older files have only these */
+};
 
 static int64_t *text_number(struct experiment_text *t, int i)
 {
     return (int64_t *)(void *)((char *)t + text_numbers[i].offset);
 }
 
-void text_write(struct json_writer *w, const struct experiment_text *t)
+/* What was asked of its tokenizer. */
+static void write_asked(struct json_writer *w, const alibi_experiment *e, int text)
 {
+    const struct experiment_text *t = &e->text[text];
+    int count;
+    const struct alibi_option *options = alibi_vocabulary_options(&count);
+    char key[OPTION_KEY_MAX];
+
+    json_write_object(w, "asked");
+    json_write_string(w, "tokenizer_of", t->lender < 0 ? "" : e->text[t->lender].name);
+    json_write_string(w, "tokenizer", text_kind_names[t->tokenizer]);
+    for (int i = 0; i < count && t->tokenizer != TEXT_BYTES; i++) {
+        option_key(key, options[i].name);
+        option_write(w, key, &options[i], &t->words);
+    }
+    json_write_end(w);
+}
+
+void text_write(struct json_writer *w, const alibi_experiment *e, int text)
+{
+    const struct experiment_text *t = &e->text[text];
     struct experiment_text copy = *t;
     char name[ALIBI_TEXT_NAME_MAX];
 
@@ -315,6 +364,7 @@ void text_write(struct json_writer *w, const struct experiment_text *t)
     line_clean(name);
     json_write_string(w, "path", name);
     json_write_string(w, "tokenizer", t->type);
+    write_asked(w, e, text);
     json_write_bool(w, "own_valid", t->own_valid);
     for (int i = 0; i < TEXT_NUMBERS; i++)
         json_write_int(w, text_numbers[i].key, *text_number(&copy, i));
@@ -337,7 +387,7 @@ alibi_status folder_save_text(const alibi_experiment *e, int text, const char *d
     char *path = NULL;
 
     json_write_object(&w, NULL);
-    text_write(&w, &e->text[text]);
+    text_write(&w, e, text);
     json_write_seal(&w);
     TRY(path_of(&path, dir, FOLDER_TEXTS, e->text[text].name, ".json"));
     TRY(sealed_write(path, &json));
@@ -347,9 +397,12 @@ out:
     return status;
 }
 
-static alibi_status load_text(struct experiment_text *t, const char *dir)
+static alibi_status load_text(alibi_experiment *e, int text, const char *dir)
 {
     alibi_status status;
+    struct experiment_text *t = &e->text[text];
+    struct text asked = { 0 }, difference = { 0 };
+    struct json_writer w = json_writer(&asked);
     char *path = NULL;
     json_t *file = NULL;
     const json_t *list;
@@ -360,8 +413,19 @@ static alibi_status load_text(struct experiment_text *t, const char *dir)
         goto out;
     TRY(sealed_read(&file, path, RESULT_BYTES_MAX));
     for (int i = 0; i < TEXT_NUMBERS; i++)
-        TRY(json_get_int(file, text_numbers[i].key, 0, INT64_MAX, text_number(t, i), path));
+        if (i < TEXT_NUMBERS_OLD || json_object_get(file, text_numbers[i].key))
+            TRY(json_get_int(file, text_numbers[i].key, 0, INT64_MAX, text_number(t, i), path));
     t->info.checksum = t->text_checksum;
+    json_write_object(&w, NULL);
+    write_asked(&w, e, text);
+    json_write_end(&w);
+    TRY(compare_member(&difference, &asked, "asked", file, path));
+    t->same = difference.length == 0;
+    if (!t->same && t->text_checksum != 0) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' is of a text with %s; use another --out", path,
+                      difference.data);
+        goto out;
+    }
     TRY(json_get_text(file, "path", &name, path));
     snprintf(t->info.name, sizeof t->info.name, "%s", name);
     TRY(json_get_text(file, "tokenizer", &name, path));
@@ -377,6 +441,8 @@ static alibi_status load_text(struct experiment_text *t, const char *dir)
         TRY(json_get_real(entry, "nll", &t->unigram[t->unigrams].nll, path));
     }
 out:
+    text_free(&difference);
+    text_free(&asked);
     json_decref(file);
     mem_free(path);
     return status;
@@ -387,7 +453,7 @@ out:
 alibi_status folder_load(alibi_experiment *e, const char *dir)
 {
     for (int i = 0; i < e->texts; i++)
-        TRY_RETURN(load_text(&e->text[i], dir));
+        TRY_RETURN(load_text(e, i, dir));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_SPEED)
             TRY_RETURN(speed_load(e, v, dir));
@@ -397,54 +463,87 @@ alibi_status folder_load(alibi_experiment *e, const char *dir)
     return ALIBI_OK;
 }
 
-alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX], bool *held)
+/* Which experiment the folder was entered with. */
+static alibi_status read_entered(const char *dir, char name[ALIBI_NAME_MAX],
+                                 char tier[ALIBI_NAME_MAX], bool *held)
 {
     alibi_status status;
     char *path = NULL;
     json_t *json = NULL;
-    const char *name;
+    const char *value;
 
     TRY(path_join(&path, dir, NAME_EXPERIMENT));
     *held = file_exists(path);
-    tier[0] = '\0';
+    name[0] = tier[0] = '\0';
     if (!*held)
         goto out;
     TRY(json_read(&json, path));
-    name = json_string_value(json_object_get(json, "tier"));
-    snprintf(tier, ALIBI_NAME_MAX, "%s", name ? name : "");
+    value = json_string_value(json_object_get(json, "tier"));
+    snprintf(tier, ALIBI_NAME_MAX, "%s", value ? value : "");
+    value = json_string_value(json_object_get(json, "name"));
+    snprintf(name, ALIBI_NAME_MAX, "%s", value ? value : "");
 out:
     json_decref(json);
     mem_free(path);
     return status;
 }
 
-alibi_status folder_enter(const alibi_experiment *e, const char *dir)
+alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX], bool *held)
 {
-    alibi_status status;
-    static const char *const folders[] = { FOLDER_MODELS, FOLDER_TEXTS };
-    char *path = NULL, *dump = NULL, tier[ALIBI_NAME_MAX];
-    json_t *copy = NULL;
+    char name[ALIBI_NAME_MAX];
+
+    return read_entered(dir, name, tier, held);
+}
+
+alibi_status folder_check(const alibi_experiment *e, const char *dir)
+{
+    char name[ALIBI_NAME_MAX], tier[ALIBI_NAME_MAX];
     bool held;
 
-    TRY(alibi_experiment_folder_tier(dir, tier, &held));
-    if (held && strcmp(tier, e->tier) != 0) {
-        status = fail(ALIBI_BAD_INPUT,
-                      "'%s' holds the tier '%s' of its experiment, and this is '%s'; use another "
-                      "--out, or that --tier",
-                      dir, tier[0] ? tier : "full", e->tier[0] ? e->tier : "full");
-        goto out;
-    }
+    TRY_RETURN(read_entered(dir, name, tier, &held));
+    if (held && name[0] != '\0' && strcmp(name, e->name) != 0)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' holds the experiment '%s', and this is '%s'; use another --out", dir,
+                    name, e->name);
+    if (held && strcmp(tier, e->tier) != 0)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' holds the tier '%s' of its experiment, and this is '%s'; use another "
+                    "--out, or that --tier",
+                    dir, tier[0] ? tier : "full", e->tier[0] ? e->tier : "full");
+    return ALIBI_OK;
+}
+
+/* A copy of the experiment that says which it was, and how large the blocks of scored tokens are.
+ */
+static json_t *entered_json(const alibi_experiment *e)
+{
+    json_t *copy = json_deep_copy(e->json);
+    bool ok = json_object_set_new(copy, "tier", json_string(e->tier)) == 0 &&
+              json_object_set_new(copy, "name", json_string(e->name)) == 0;
+
+    for (int v = 0; v < e->evaluations && ok; v++)
+        if (e->evaluation[v].block > 0)
+            ok = json_object_set_new(
+                     json_object_get(json_object_get(copy, "evaluations"), e->evaluation[v].name),
+                     "block", json_integer(e->evaluation[v].block)) == 0;
+    if (!ok)
+        json_decref(copy);
+    return ok ? copy : NULL;
+}
+
+alibi_status folder_enter(const alibi_experiment *e, const char *dir)
+{
+    alibi_status status = ALIBI_OK;
+    static const char *const folders[] = { FOLDER_MODELS, FOLDER_TEXTS };
+    char *path = NULL, *dump = NULL;
+    json_t *copy = entered_json(e);
+
+    dump = copy ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (dump == NULL)
+        TRY(fail(ALIBI_MEMORY, "not enough memory for an experiment"));
     TRY(path_join(&path, dir, NAME_EXPERIMENT));
-    copy = json_copy(e->json);
-    if (copy == NULL || json_object_set_new(copy, "tier", json_string(e->tier)) != 0 ||
-        json_object_set_new(copy, "name", json_string(e->name)) != 0)
-        status = fail(ALIBI_MEMORY, "not enough memory for an experiment");
-    dump = status == ALIBI_OK ? json_dumps(copy, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    if (status == ALIBI_OK && dump == NULL)
-        status = fail(ALIBI_MEMORY, "not enough memory for an experiment");
-    if (status == ALIBI_OK)
-        status = file_replace(path, dump, strlen(dump));
-    for (int i = 0; i < 2 && status == ALIBI_OK; i++) {
+    TRY(file_replace(path, dump, strlen(dump)));
+    for (int i = 0; i < 2; i++) {
         mem_free(path);
         path = NULL;
         TRY(path_join(&path, dir, folders[i]));

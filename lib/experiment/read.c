@@ -146,7 +146,7 @@ static alibi_status get_real(struct reader *r, const json_t *object, const char 
     return ALIBI_OK;
 }
 
-/* Whole numbers, each once, ascending if `sorted`. */
+/* Whole numbers, each once. */
 static alibi_status get_list(struct reader *r, const json_t *object, const char *key, int64_t min,
                              int64_t max, struct alibi_int_list *out)
 {
@@ -410,22 +410,33 @@ static alibi_status apply_tier(struct reader *r, const char *tier)
 
 static alibi_status read_text(struct reader *r, const char *key, json_t *json)
 {
-    static const char *const kinds[] = { "bytes", "bpe", "words" };
     alibi_experiment *e = r->e;
     struct experiment_text *t = &e->text[e->texts];
     struct alibi_option_group words = { .values = &t->words };
-    const char *kind = "bytes";
+    const char *kind = NULL, *lender = NULL;
+    int known = e->texts;
 
     TRY_RETURN(check_count(r, e->texts, "texts"));
     TRY_RETURN(take_name(r, t->name, key));
+    t->lender = -1;
     e->texts++;
     words.options = alibi_vocabulary_options(&words.count);
     TRY_RETURN(alibi_options_init(&words, 1));
-    TRY_RETURN(KEYS(r, json, "about", "tokenizer", "vocab", "min_count", "pattern"));
+    TRY_RETURN(
+        KEYS(r, json, "about", "tokenizer", "tokenizer_of", "vocab", "min_count", "pattern"));
     t->about = "";
     TRY_RETURN(get_text(r, json, "about", &t->about));
     TRY_RETURN(get_text(r, json, "tokenizer", &kind));
-    t->tokenizer = name_index(kind, kinds, 3);
+    TRY_RETURN(get_text(r, json, "tokenizer_of", &lender));
+    if (lender != NULL) {
+        if (kind != NULL)
+            return fail_type(r, "tokenizer", "no such key beside \"tokenizer_of\"");
+        enter(r, "tokenizer_of");
+        TRY_RETURN(find_name(r, lender, e->text[0].name, sizeof e->text[0], known, "earlier text",
+                             &t->lender));
+        leave(r);
+    }
+    t->tokenizer = kind != NULL ? name_index(kind, text_kind_names, TEXT_KINDS) : TEXT_BYTES;
     if (t->tokenizer < 0)
         return fail_type(r, "tokenizer", "\"bytes\", \"bpe\" or \"words\"");
     t->words.type = t->tokenizer == TEXT_WORDS ? ALIBI_WORDS : ALIBI_BPE;
@@ -439,7 +450,8 @@ static alibi_status read_text(struct reader *r, const char *key, json_t *json)
             continue;
         enter(r, name);
         if (t->tokenizer == TEXT_BYTES)
-            return at_place(r, fail(ALIBI_BAD_INPUT, "bytes have no vocabulary to learn"));
+            return at_place(r, fail(ALIBI_BAD_INPUT, lender ? "it is that of the other text"
+                                                            : "bytes have no vocabulary to learn"));
         alibi_status status = options_set_json(&words, 1, name, value);
         if (status != ALIBI_OK)
             return at_place(r, status);
@@ -485,6 +497,9 @@ static alibi_status read_recipe(struct reader *r, struct experiment_model *m, co
     TRY(path_folder(&folder, r->e->path));
     TRY(path_join(&path, folder, relative.data));
     status = alibi_options_read(groups, 2, path);
+    if (status == ALIBI_OK && (m->training.init != NULL || m->training.keep_best))
+        status = fail(ALIBI_BAD_INPUT, "'%s' has '%s', which does not apply here", path,
+                      m->training.keep_best ? "keep_best" : "init");
     if (status != ALIBI_OK)
         status = at_place(r, status);
 out:
@@ -733,11 +748,13 @@ static alibi_status read_models_of(struct reader *r, const json_t *json, bool ha
 static alibi_status check_perplexity(struct reader *r, struct experiment_evaluation *v,
                                      const json_t *json)
 {
-    int64_t longest = v->lengths.at[v->lengths.count - 1];
+    int64_t longest = v->lengths.count > 0 ? v->lengths.at[v->lengths.count - 1] : 0;
 
     if (v->protocol == ALIBI_STREAM) {
         if (json_object_get(json, "lengths"))
             return fail_type(r, "lengths", "no list, since a stream has no windows; \"tokens\"");
+        if (v->block > 0)
+            return fail_type(r, "block", "no such key, since a stream is one block; \"tokens\"");
         if (v->tokens < 2)
             return fail_type(r, "tokens", "the number of tokens of the stream");
         v->lengths = (struct alibi_int_list){ 1, { v->tokens } };
@@ -750,6 +767,14 @@ static alibi_status check_perplexity(struct reader *r, struct experiment_evaluat
         return at_place(r, fail(ALIBI_BAD_INPUT,
                                 "%lld is less than the longest length, %lld; raise it, or use 0",
                                 (long long)v->tokens, (long long)longest));
+    }
+    if (v->block == 0)
+        v->block = longest;
+    if (v->block < longest || (v->tokens > 0 && v->block > v->tokens)) {
+        enter(r, "block");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "%lld is not within the longest length, %lld, and the tokens",
+                                (long long)v->block, (long long)longest));
     }
     if (v->stride > v->lengths.at[0] || (v->stride > 0 && v->protocol != ALIBI_SLIDING)) {
         enter(r, "stride");
@@ -764,11 +789,11 @@ static alibi_status check_perplexity(struct reader *r, struct experiment_evaluat
 static alibi_status check_speed(struct reader *r, const struct experiment_evaluation *v,
                                 const json_t *json)
 {
-    static const char *const others[] = { "protocol", "text", "tokens", "stride" };
+    static const char *const others[] = { "protocol", "text", "tokens", "stride", "block" };
     const alibi_experiment *e = r->e;
     const struct experiment_model *first = NULL;
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (json_object_get(json, others[i]))
             return fail_type(r, others[i], "no such key beside \"kind\": \"speed\"; \"lengths\"");
     if (v->lengths.count == 0)
@@ -810,7 +835,7 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
     *v = (struct experiment_evaluation){ .about = "", .text = -1, .selected = true };
     TRY_RETURN(take_name(r, v->name, key));
     TRY_RETURN(KEYS(r, json, "about", "kind", "protocol", "text", "models", "lengths", "tokens",
-                    "stride"));
+                    "stride", "block"));
     TRY_RETURN(get_text(r, json, "about", &v->about));
     TRY_RETURN(get_text(r, json, "kind", &kind));
     TRY_RETURN(get_text(r, json, "protocol", &protocol));
@@ -830,13 +855,31 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
     qsort(v->lengths.at, (size_t)v->lengths.count, sizeof v->lengths.at[0], ascending);
     TRY_RETURN(get_int(r, json, "tokens", 0, (int64_t)1e15, &v->tokens));
     TRY_RETURN(get_int(r, json, "stride", 1, 1 << 24, &v->stride));
+    TRY_RETURN(get_int(r, json, "block", 1, (int64_t)1e15, &v->block));
     TRY_RETURN(read_models_of(r, json, v->has));
     TRY_RETURN(v->kind == KIND_SPEED ? check_speed(r, v, json) : check_perplexity(r, v, json));
-    for (int i = 0; i < v->lengths.count && v->protocol != ALIBI_STREAM; i++)
-        if (v->kind == KIND_PERPLEXITY && v->lengths.at[i] > e->longest)
-            e->longest = v->lengths.at[i];
     e->evaluations++;
     return ALIBI_OK;
+}
+
+/* The experiment.json of a folder names all blocks. In older ones all evaluations have the longest
+ * length of all as their block, if they score as many tokens. */
+static void settle_old_blocks(alibi_experiment *e)
+{
+    int64_t longest = 0;
+
+    for (int v = 0; v < e->evaluations; v++) {
+        const json_t *json =
+            json_object_get(json_object_get(e->json, "evaluations"), e->evaluation[v].name);
+
+        if (json_object_get(json, "block"))
+            return;
+        longest = e->evaluation[v].block > longest ? e->evaluation[v].block : longest;
+    }
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].block > 0 &&
+            (e->evaluation[v].tokens == 0 || longest <= e->evaluation[v].tokens))
+            e->evaluation[v].block = longest;
 }
 
 /* ---- claims */
@@ -1049,6 +1092,8 @@ static alibi_status read_all(struct reader *r, const char *tier)
     TRY_RETURN(read_section(r, "texts", read_text));
     TRY_RETURN(read_section(r, "models", read_group));
     TRY_RETURN(read_section(r, "evaluations", read_evaluation));
+    if (name[0] != '\0')
+        settle_old_blocks(e);
     TRY_RETURN(read_claims(r));
     return new_results(e);
 }
@@ -1097,8 +1142,13 @@ void alibi_experiment_free(alibi_experiment *e)
         for (int k = 0; e->model[m].seed != NULL && k < e->model[m].seeds.count; k++)
             for (int v = 0; v < e->evaluations; v++)
                 mem_free(e->model[m].seed[k].measured[v]);
-    for (int m = 0; m < ALIBI_LIST_MAX; m++)
+    for (int m = 0; m < ALIBI_LIST_MAX; m++) {
+        struct alibi_option_group groups[2] = { config_group(&e->model[m]),
+                                                training_group(&e->model[m]) };
+
+        alibi_options_free(groups, 2);
         mem_free(e->model[m].seed);
+    }
     for (int v = 0; v < e->evaluations; v++)
         mem_free(e->evaluation[v].speed);
     for (int i = 0; i < e->claims; i++)
@@ -1141,8 +1191,7 @@ const char *alibi_experiment_text_name(const alibi_experiment *e, int text, cons
 static alibi_status find_text(const alibi_experiment *e, const char *name, int *out)
 {
     if (name == NULL && e->texts > 1)
-        return fail(ALIBI_USAGE, "the experiment has %d texts; give each as --text NAME=PATH",
-                    e->texts);
+        return fail(ALIBI_USAGE, "the experiment has %d texts; give each as NAME=PATH", e->texts);
     for (*out = 0; *out < e->texts; (*out)++)
         if (name == NULL || strcmp(e->text[*out].name, name) == 0)
             return ALIBI_OK;
@@ -1168,6 +1217,8 @@ alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
         TRY(NEW_ZERO_ARRAY(&copies, count, "the paths of a text"));
     for (; copied < count; copied++)
         TRY(text_copy(&copies[copied], paths[copied]));
+    alibi_corpus_free(e->text[i].corpus);
+    e->text[i].corpus = NULL;
     if (count > 0) {
         names_free(e->text[i].paths, e->text[i].count);
         e->text[i].paths = copies;

@@ -160,7 +160,7 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
         json_write_object(&w, e->text[i].name);
         json_write_string(&w, "about", e->text[i].about);
         if (e->text[i].text_checksum != 0)
-            text_write(&w, &e->text[i]);
+            text_write(&w, e, i);
         json_write_end(&w);
     }
     json_write_end(&w);

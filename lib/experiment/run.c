@@ -9,6 +9,7 @@
 
 #include "base/names.h"
 #include "compare/trial.h"
+#include "eval/eval.h"
 #include "experiment/experiment.h"
 
 /* One training that is not complete. */
@@ -30,13 +31,6 @@ double trained_tokens(const struct alibi_training *t)
     return (double)t->batch * (double)t->train_length * (double)t->accumulate * (double)t->steps;
 }
 
-static const alibi_corpus *corpus_of(const alibi_experiment *e, int model, int evaluation)
-{
-    int text = e->evaluation[evaluation].text;
-
-    return e->text[text < 0 ? e->model[model].text : text].corpus;
-}
-
 double tested_tokens(const alibi_experiment *e, int model, int seed)
 {
     double sum = 0;
@@ -46,7 +40,7 @@ double tested_tokens(const alibi_experiment *e, int model, int seed)
 
         for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++) {
             struct alibi_eval eval = evaluation_at(e, v, i);
-            const alibi_corpus *corpus = corpus_of(e, model, v);
+            const alibi_corpus *corpus = evaluated_text(e, model, v)->corpus;
             double all = corpus ? (double)corpus_span(corpus, ALIBI_VALID).count : INFINITY;
             double tokens = eval.tokens > 0 ? fmin((double)eval.tokens, all) : all;
 
@@ -93,7 +87,8 @@ static alibi_status open_texts(alibi_experiment *e, const struct work *w,
     return ALIBI_OK;
 }
 
-/* Whether its text has a batch for each model, and its vocabulary fits. */
+/* Whether its text has a batch for each model, its vocabulary fits, and the texts that it is
+ * evaluated on have its tokenizer. */
 static alibi_status check_models(const alibi_experiment *e, const struct work *w)
 {
     for (int i = 0; i < w->count; i++) {
@@ -107,6 +102,10 @@ static alibi_status check_models(const alibi_experiment *e, const struct work *w
 
         if (status == ALIBI_OK)
             status = config_fit_vocab(&config, corpus_tokenizer(corpus));
+        for (int v = 0; v < e->evaluations && status == ALIBI_OK; v++)
+            if (m->seed[w->at[i].seed].measured[v] != NULL)
+                status = evaluate_check_tokenizer(corpus_tokenizer(corpus),
+                                                  evaluated_text(e, w->at[i].model, v)->corpus);
         if (status != ALIBI_OK)
             return fail_context(status, "model '%s'", m->name);
     }
@@ -237,7 +236,7 @@ static alibi_status list_tests(struct trial_test **out, int *count, alibi_experi
         for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++)
             if (!m[i].done)
                 tests[found++] = (struct trial_test){ .eval = evaluation_at(e, v, i),
-                                                      .corpus = corpus_of(e, model, v),
+                                                      .corpus = evaluated_text(e, model, v)->corpus,
                                                       .name = labels[v],
                                                       .result = &m[i].result,
                                                       .done = &m[i].done };
@@ -358,10 +357,14 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
     struct work work = { 0 };
 
     TRY(folder_create(dir));
+    TRY(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a file */
     TRY(lock_take(&lock, dir));
-    TRY(folder_enter(e, dir));
+    TRY(folder_check(e, dir));
     TRY(folder_load(e, dir));
+    for (int t = 0; t < e->texts; t++)
+        TRY(text_check(e, t, how, dir, call));
     TRY(list_work(&work, e));
+    TRY(folder_enter(e, dir));
     TRY(run_models(e, device, &work, how, dir, call));
     TRY(speed_run(e, device, dir, call));
     TRY(results_write(e, dir));

@@ -11,6 +11,129 @@
 
 enum { SHARD_TOKENS = 100 << 20 };
 
+#define FOLDER_SHARDS "shards"
+
+/* ---- which text it is */
+
+static alibi_status add_file(uint32_t *crc, int64_t *total, const char *path)
+{
+    struct mapping *mapping = NULL;
+    const char *view;
+    size_t bytes;
+
+    TRY_RETURN(mapping_open(&mapping, path));
+    view = mapping_view(mapping, &bytes);
+    *crc = checksum(*crc, view, bytes);
+    *total += (int64_t)bytes;
+    mapping_close(mapping);
+    return ALIBI_OK;
+}
+
+/* Of the bytes of all files and how they are read. Standard input can be read once only: 0. */
+static alibi_status files_checksum(int64_t *out, int64_t *bytes, const char *const *paths,
+                                   int count, const struct alibi_reading *reading)
+{
+    alibi_status status;
+    struct alibi_reading copy = *reading;
+    struct alibi_option_group group = { .values = &copy };
+    struct text how = { 0 };
+    char **files = NULL;
+    int file_count = 0;
+    uint32_t crc;
+
+    *out = *bytes = 0;
+    group.options = alibi_reading_options(&group.count);
+    TRY(options_format(&group, 1, &how));
+    crc = checksum(0, how.data, how.length);
+    for (int i = 0; i < count; i++) {
+        int64_t size, modified;
+        enum path_kind kind;
+
+        if (strcmp(paths[i], "-") == 0)
+            goto out;
+        TRY(path_look(&kind, paths[i]));
+        if (kind != PATH_FOLDER) {
+            TRY(file_measure(&size, &modified, paths[i]));
+            if (modified == 0)
+                goto out;
+            TRY(add_file(&crc, bytes, paths[i]));
+            continue;
+        }
+        TRY(folder_list_files(&files, &file_count, paths[i]));
+        for (int k = 0; k < file_count; k++)
+            TRY(add_file(&crc, bytes, files[k]));
+        names_free(files, file_count);
+        files = NULL;
+    }
+    *out = crc;
+out:
+    if (files)
+        names_free(files, file_count);
+    text_free(&how);
+    return status;
+}
+
+/* What was given: files, or the built-in text. */
+struct given {
+    int64_t files, bytes, valid;
+    struct alibi_builtin builtin;
+};
+
+static alibi_status look_at_given(struct given *g, const struct experiment_text *t,
+                                  const struct alibi_experiment_run *how)
+{
+    int64_t bytes;
+
+    *g = (struct given){ 0 };
+    if (t->count == 0) {
+        g->builtin = how->builtin;
+        return ALIBI_OK;
+    }
+    TRY_RETURN(files_checksum(&g->files, &g->bytes, (const char *const *)t->paths, t->count,
+                              &how->reading));
+    if (t->valid == NULL)
+        return ALIBI_OK;
+    return files_checksum(&g->valid, &bytes, (const char *const[]){ t->valid }, 1, &how->reading);
+}
+
+static bool is_same_given(const struct experiment_text *t, const struct given *g)
+{
+    return g->files == t->files_checksum && g->valid == t->valid_checksum &&
+           g->builtin.seed == t->builtin.seed && g->builtin.bytes == t->builtin.bytes;
+}
+
+alibi_status text_check(const alibi_experiment *e, int text, const struct alibi_experiment_run *how,
+                        const char *dir, const struct alibi_call *call)
+{
+    const struct experiment_text *t = &e->text[text];
+    struct given g;
+
+    TRY_RETURN(look_at_given(&g, t, how));
+    if (t->text_checksum == 0 || is_same_given(t, &g))
+        return ALIBI_OK;
+    if (t->count > 0 && t->builtin.bytes == 0 && (t->files_checksum == 0 || g.files == 0)) {
+        call_note(call, "'%s' does not have the checksum of '%s': it is taken for the same text",
+                  dir, t->info.name);
+        return ALIBI_OK;
+    }
+    if (t->count == 0 && t->builtin.bytes == 0)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' holds results of the text '%s' (%s), and none was given; give it again, "
+                    "or use another --out; 'alibi report' needs no text",
+                    dir, t->name, t->info.name);
+    if (t->count > 0 && g.files == t->files_checksum)
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s' holds results of the text '%s' (%s) with another --valid; use another "
+                    "--out, or that --valid",
+                    dir, t->name, t->info.name);
+    return fail(ALIBI_BAD_INPUT,
+                "'%s' holds results of another text '%s' (%s), or it was read in another way; use "
+                "another --out, or that text",
+                dir, t->name, t->info.name);
+}
+
+/* ---- its corpus */
+
 /* The built-in text in bytes, as a file to learn a vocabulary from. */
 static alibi_status write_builtin(const char *path, const struct alibi_builtin *which,
                                   const struct alibi_call *call)
@@ -25,7 +148,8 @@ out:
     return status;
 }
 
-/* Learned from the text unless the folder has it already. */
+/* Learned from the text unless the folder has it already: text_open() saw to it that it is the one
+ * that is asked for. */
 static alibi_status open_tokenizer(alibi_tokenizer **out, const struct experiment_text *t,
                                    const struct alibi_experiment_run *how, const char *folder,
                                    const struct alibi_call *call)
@@ -67,7 +191,7 @@ static alibi_status open_files(alibi_corpus **out, const struct experiment_text 
     struct alibi_tokenize_result counts;
     char *shards = NULL;
 
-    TRY(path_join(&shards, folder, "shards"));
+    TRY(path_join(&shards, folder, FOLDER_SHARDS));
     TRY(alibi_tokenize(tokenizer, (const char *const *)t->paths, t->count, &how->reading,
                        SHARD_TOKENS, shards, &counts, call));
     TRY(alibi_corpus_open(out, (const char *const[]){ shards }, 1, t->valid, tokenizer,
@@ -77,32 +201,37 @@ out:
     return status;
 }
 
+/* `borrowed`: the tokenizer of another text, or NULL. */
 static alibi_status open_corpus(alibi_corpus **out, const struct experiment_text *t,
+                                const alibi_tokenizer *borrowed,
                                 const struct alibi_experiment_run *how, const char *folder,
                                 const struct alibi_call *call)
 {
     alibi_status status = ALIBI_OK;
-    alibi_tokenizer *tokenizer = NULL;
+    alibi_tokenizer *own = NULL;
+    const alibi_tokenizer *tokenizer = borrowed;
     bool shards = false;
 
     if (t->count > 0)
         TRY(shards_recognise(&shards, t->paths[0]));
     if (shards)
         call_note(call, "text '%s': token shards, with their own tokenizer", t->name);
-    if (!shards && t->tokenizer != TEXT_BYTES) {
+    if (!shards && (borrowed != NULL || t->tokenizer != TEXT_BYTES))
         TRY(folder_create(folder));
-        TRY(open_tokenizer(&tokenizer, t, how, folder, call));
+    if (!shards && t->tokenizer != TEXT_BYTES) {
+        TRY(open_tokenizer(&own, t, how, folder, call));
+        tokenizer = own;
     }
     if (t->count == 0)
         TRY(alibi_corpus_builtin(out, (uint64_t)how->builtin.seed, how->builtin.bytes, tokenizer,
                                  call));
-    else if (tokenizer == NULL)
+    else if (shards || tokenizer == NULL)
         TRY(alibi_corpus_open(out, (const char *const *)t->paths, t->count, t->valid, NULL,
                               &how->reading, call));
     else
         TRY(open_files(out, t, tokenizer, how, folder, call));
 out:
-    alibi_tokenizer_free(tokenizer);
+    alibi_tokenizer_free(own);
     return status;
 }
 
@@ -151,44 +280,87 @@ static alibi_status measure_text(alibi_experiment *e, int text)
     return ALIBI_OK;
 }
 
+/* Before anything is learned, the folder says what from. A tokenizer and shards that nothing
+ * depends on yet, and that are of something else, are deleted. */
+static alibi_status begin_text(alibi_experiment *e, int text,
+                               const struct alibi_experiment_run *how, const char *dir,
+                               const char *folder)
+{
+    alibi_status status;
+    struct experiment_text *t = &e->text[text];
+    struct given g;
+    char *shards = NULL;
+
+    TRY(look_at_given(&g, t, how));
+    if (t->same && (t->count == 0 || g.files != 0) && is_same_given(t, &g))
+        goto out;
+    TRY(path_join(&shards, folder, FOLDER_SHARDS));
+    TRY(file_remove_within(folder, NAME_TOKENIZER));
+    if (folder_exists(shards))
+        TRY(folder_remove(shards));
+    t->files_checksum = g.files;
+    t->files_bytes = g.bytes;
+    t->valid_checksum = g.valid;
+    t->builtin = g.builtin;
+    TRY(folder_save_text(e, text, dir));
+out:
+    mem_free(shards);
+    return status;
+}
+
+/* Keeps what the opened corpus is, in the folder too. */
+static alibi_status enter_text(alibi_experiment *e, int text, const char *dir)
+{
+    struct experiment_text *t = &e->text[text];
+
+    alibi_corpus_get_info(t->corpus, ALIBI_ALL, &t->info);
+    if (t->count > 0) { /* not those of the shards made from them */
+        snprintf(t->info.name, sizeof t->info.name, "%s", t->paths[0]);
+        t->info.paths = t->count + (t->valid != NULL);
+    }
+    t->tokenizer_checksum = tokenizer_checksum(corpus_tokenizer(t->corpus));
+    t->own_valid = corpus_has_own_valid(t->corpus);
+    t->builtin = corpus_builtin(t->corpus);
+    snprintf(t->type, sizeof t->type, "%s", alibi_tokenizer_type(corpus_tokenizer(t->corpus)));
+    TRY_RETURN(measure_text(e, text));
+    t->text_checksum = corpus_checksum(t->corpus);
+    return folder_save_text(e, text, dir);
+}
+
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
                        const char *dir, const struct alibi_call *call)
 {
     alibi_status status;
     struct experiment_text *t = &e->text[text];
+    const alibi_tokenizer *borrowed = NULL;
+    alibi_corpus *corpus = NULL;
     char *folder = NULL;
-    int64_t checksum;
 
     if (t->corpus != NULL)
         return ALIBI_OK;
-    if (t->count == 0 && t->builtin.bytes == 0 && t->text_checksum != 0)
-        return fail(ALIBI_USAGE,
-                    "the models of '%s' were trained on '%s'; give that text again to continue",
-                    dir, t->info.name);
+    if (t->lender >= 0) {
+        TRY_RETURN(text_open(e, t->lender, how, dir, call));
+        borrowed = corpus_tokenizer(e->text[t->lender].corpus);
+    }
     if (t->count == 0)
         call_note(call, "text '%s': no files were given; this is the built-in text, not %s",
                   t->name, t->about[0] != '\0' ? t->about : "a real one");
     TRY(folder_of_text(&folder, e, text, dir));
-    TRY(open_corpus(&t->corpus, t, how, folder, call));
-    checksum = corpus_checksum(t->corpus);
-    if (t->text_checksum != 0 && t->text_checksum != checksum) {
+    if (t->text_checksum == 0)
+        TRY(begin_text(e, text, how, dir, folder));
+    TRY(open_corpus(&corpus, t, borrowed, how, folder, call));
+    if (t->text_checksum != 0 && t->text_checksum != corpus_checksum(corpus)) {
         status = fail(ALIBI_BAD_INPUT,
                       "'%s' holds results of another text '%s' (%s), or of another tokenizer; use "
                       "another --out, or that text",
                       dir, t->name, t->info.name);
         goto out;
     }
-    alibi_corpus_get_info(t->corpus, ALIBI_ALL, &t->info);
-    if (t->count > 0) /* not that of the shards made from it */
-        snprintf(t->info.name, sizeof t->info.name, "%s", t->paths[0]);
-    t->text_checksum = checksum;
-    t->tokenizer_checksum = tokenizer_checksum(corpus_tokenizer(t->corpus));
-    t->own_valid = corpus_has_own_valid(t->corpus);
-    t->builtin = corpus_builtin(t->corpus);
-    snprintf(t->type, sizeof t->type, "%s", alibi_tokenizer_type(corpus_tokenizer(t->corpus)));
-    TRY(measure_text(e, text));
-    TRY(folder_save_text(e, text, dir));
+    t->corpus = corpus;
+    corpus = NULL;
+    TRY(enter_text(e, text, dir));
 out:
+    alibi_corpus_free(corpus);
     mem_free(folder);
     return status;
 }

@@ -109,21 +109,6 @@ out:
     return status;
 }
 
-static alibi_status refuse_other(const char *dir)
-{
-    bool is_checkpoint, is_comparison;
-
-    TRY_RETURN(folder_has(&is_checkpoint, dir, NAME_MANIFEST));
-    if (is_checkpoint)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot train in '%s': it is a checkpoint, not the folder of a run", dir);
-    TRY_RETURN(folder_has(&is_comparison, dir, NAME_COMPARED_TEXT));
-    if (is_comparison)
-        return fail(ALIBI_BAD_INPUT,
-                    "cannot train in '%s': it holds a comparison; choose another folder", dir);
-    return ALIBI_OK;
-}
-
 alibi_status alibi_train_check(const struct alibi_config *config,
                                const struct alibi_training *training, const char *dir, bool resume)
 {
@@ -138,7 +123,7 @@ alibi_status alibi_train_check(const struct alibi_config *config,
     if (kind == PATH_NONE)
         return ALIBI_OK;
     TRY_RETURN(folder_create(dir)); /* fails if it is a file */
-    TRY_RETURN(refuse_other(dir));
+    TRY_RETURN(folder_refuse_other(dir, FOLDER_RUN));
     TRY_RETURN(lock_check(dir));
     return resume ? ALIBI_OK : refuse_run(dir);
 }
@@ -147,7 +132,8 @@ alibi_status alibi_train_check(const struct alibi_config *config,
 static alibi_status enter_folder(struct run *r, bool resume, char **path)
 {
     TRY_RETURN(folder_create(r->dir));
-    TRY_RETURN(refuse_other(r->dir)); /* before the lock is taken, which leaves a file */
+    /* before the lock is taken, which leaves a file */
+    TRY_RETURN(folder_refuse_other(r->dir, FOLDER_RUN));
     TRY_RETURN(lock_take(&r->lock, r->dir));
     if (!resume)
         TRY_RETURN(refuse_run(r->dir));

@@ -113,6 +113,9 @@ same_numbers "gives the same numbers" killed
 without_memory() { sed -E '/^report: /d; s/ +[0-9.]+ [KM]iB//; s/ +/ /g' "$1"; }
 holds "and the same text" cmp -s <(without_memory stdout) <(without_memory table)
 
+check "a comparison" "$ALIBI" compare "${text[@]}" --methods alibi --steps 4 --train-length 16 \
+    --lengths 16 --eval-tokens 64 --layers 1 --width 16 --heads 2 --out compared --quiet
+
 # Checkpoints are not needed any more, and the small files suffice elsewhere.
 check "without checkpoints" "${run[@]}" --out thin --discard-checkpoints --only alibi-16
 holds "they are gone" test -z "$(ls -d thin/models/*/step-* 2> /dev/null)"
@@ -124,8 +127,7 @@ rm -rf elsewhere/texts/text
 check "continued elsewhere" "${run[@]}" --out elsewhere
 same_numbers "gives the same numbers" elsewhere
 rm -rf elsewhere/texts/text elsewhere/models/*/step-*
-check "and needs neither text nor checkpoints to report" "$ALIBI" reproduce tiny.json no-such-file \
-    --out elsewhere --quiet
+check "and needs neither tokenizer nor checkpoints to report" "${run[@]}" --out elsewhere
 same_numbers "gives the same numbers" elsewhere
 
 # Other commands know such a folder.
@@ -147,10 +149,29 @@ check "numbers of a tier" "$ALIBI" reproduce tiny.json "${text[@]}" --tier quick
 has "have their lengths" '^sinusoidal-8,1,sinusoidal,8,windows,nonoverlapping,32,' quick/results.csv
 
 # Other settings and other texts are refused; more evaluations are welcome.
-sed 's/0\.02/0.03/' tiny.json > other.json
-expect 3 "lr 0.02.* and the experiment has 0.03" "$ALIBI" reproduce other.json "${text[@]}" \
-    --tier full --out whole --quiet
+mkdir -p other
+cp whole/experiment.json entered
+refused() { # pattern, what, ARGUMENT...
+    local pattern=$1 what=$2
+    shift 2
+    expect 3 "$pattern" "$ALIBI" reproduce "$@" --tier full --quiet
+    holds "$what leaves experiment.json" cmp -s whole/experiment.json entered
+}
+sed 's/0\.02/0.03/' tiny.json > other/tiny.json
+refused "lr 0.02.* and the experiment has 0.03" "another rate" \
+    other/tiny.json "${text[@]}" --out whole
+sed 's/300/310/' tiny.json > other/tiny.json
+refused "text.json' is of a text with vocab 300, and the experiment has 310" "another vocabulary" \
+    other/tiny.json "${text[@]}" --out whole
+cp tiny.json other.json
+refused "'whole' holds the experiment 'tiny', and this is 'other'" "another experiment" \
+    other.json "${text[@]}" --out whole
 printf 'a line of text that is there to be read, number %d\n' $(seq 900) > own.txt
+refused "holds results of another text 'text' .built-in text" "another text" tiny.json own.txt \
+    --out whole
+refused "'no-such.txt'" "a text that is not there" tiny.json no-such.txt --out whole
+refused "holds results of another text" "another built-in text" tiny.json "${text[@]}" \
+    --text-seed 99 --out whole
 rm -rf few && cp -r whole few && rm -r few/models/alibi-16-seed-1
 expect 3 "holds results of another text 'text' .built-in text" "$ALIBI" reproduce tiny.json \
     own.txt --tier full --out few --quiet
@@ -158,9 +179,84 @@ check "a text of one's own" "$ALIBI" reproduce tiny.json own.txt --tier full --o
     --only alibi-16
 check "named" "$ALIBI" reproduce tiny.json text=own.txt text.valid=own.txt --tier full \
     --out own-valid --quiet --only alibi-16
-sed 's/\["L"\], "tokens"/["L", "2L"], "tokens"/' tiny.json > more.json
-check "another length is added" "$ALIBI" reproduce more.json "${text[@]}" --tier full --out whole \
-    --quiet
+own=("$ALIBI" reproduce tiny.json own.txt --tier full --quiet --only alibi-16)
+cp own.txt same.txt
+check "the same text by another name" "$ALIBI" reproduce tiny.json same.txt --tier full --quiet \
+    --only alibi-16 --out own
+has "is still the first" '"path": "own.txt"' own/results.json
+has "with its bytes" "\"files_bytes\": $(stat -c %s own.txt)," own/results.json
+sed -i 1d same.txt
+expect 3 "holds results of another text 'text' .own.txt" "$ALIBI" reproduce tiny.json same.txt \
+    --tier full --quiet --only alibi-16 --out own
+expect 3 "holds results of the text 'text' .own.txt.* and none was given" "$ALIBI" reproduce \
+    tiny.json --tier full --quiet --only alibi-16 --out own
+expect 3 "with another --valid" "${own[@]}" --valid same.txt --out own
+expect 3 "with another --valid" "${own[@]}" --out own-valid
+expect 3 "or it was read in another way" "${own[@]}" --document line --out own
+
+# A folder has one use.
+expect 3 "cannot reproduce in 'compared': it holds a comparison" "${run[@]}" --out compared
+expect 3 "cannot reproduce in 'whole/models/alibi-16-seed-1': it holds a training run" \
+    "${run[@]}" --out whole/models/alibi-16-seed-1
+expect 3 "cannot train in 'whole': it holds an experiment" "$ALIBI" train "${text[@]}" --steps 1 \
+    --out whole
+expect 3 "cannot compare in 'whole': it holds an experiment" "$ALIBI" compare "${text[@]}" \
+    --steps 1 --out whole
+
+# A tokenizer that nothing depends on yet is learned again when something else is asked for.
+rm -rf stopped && mkdir -p stopped/texts/text
+cp own/experiment.json stopped/
+cp own/texts/text/tokenizer.json stopped/texts/text/
+sed 's/300/280/' tiny.json > other/tiny.json
+check "another one after a stop" "$ALIBI" reproduce other/tiny.json own.txt --tier full --quiet \
+    --only alibi-16 --out stopped
+has "is learned" '"vocab": 280,' stopped/texts/text.json
+
+# Two texts: one may have the tokenizer of the other, and a result belongs to its text.
+printf 'other words are there to be counted and read, by number %d\n' $(seq 900) > second.txt
+cat > two.json << 'END'
+{
+    "experiment": 1,
+    "texts": {
+        "a": { "tokenizer": "bpe", "vocab": 280 },
+        "b": { "tokenizer_of": "a" },
+        "c": { "tokenizer": "bpe", "vocab": 280 }
+    },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "train_length": 16,
+                  "steps": 20, "eval_every": 0 },
+    "models": { "alibi": { "text": "a", "settings": { "position": "alibi" } } },
+    "evaluations": { "windows": { "lengths": [16], "tokens": 320, "text": "b" } }
+}
+END
+two=(a=own.txt b=second.txt c=second.txt --quiet)
+check "evaluation on another text" "$ALIBI" reproduce two.json "${two[@]}" --out two
+cp stdout table
+mkdir -p changed
+sed 's/"text": "b"/"text": "a"/' two.json > changed/two.json
+check "changed to the model's own" "$ALIBI" reproduce changed/two.json "${two[@]}" --out two
+differs() { ! cmp -s "$1" "$2"; }
+holds "is measured again" differs stdout table
+sed 's/"text": "b"/"text": "c"/' two.json > changed/two.json
+expect 3 "model 'alibi': .*has another tokenizer .* than the model" "$ALIBI" reproduce \
+    changed/two.json "${two[@]}" --out other-tokenizer
+holds "and nothing was trained" test -z "$(ls other-tokenizer/models)"
+sed 's/"tokenizer_of": "a"/"tokenizer_of": "c"/' two.json > changed/two.json
+expect 3 "'texts.b.tokenizer_of': there is no earlier text 'c'" "$ALIBI" reproduce \
+    changed/two.json "${two[@]}" --out none
+echo '{ "init": "whole/models/alibi-16-seed-1" }' > changed/start.json
+sed 's/"layers"/"recipe": ".\/start.json", "layers"/' two.json > changed/two.json
+expect 3 "'settings.recipe': .*start.json' has 'init', which does not apply" "$ALIBI" reproduce \
+    changed/two.json "${two[@]}" --out none
+
+# Added lengths are measured; the results of other evaluations stay.
+sed 's/\["L"\], "tokens"/["L", "2L"], "tokens"/
+    s/"stream": { "protocol"/"long": { "lengths": ["8L"], "tokens": 640 }, &/' \
+    tiny.json > other/tiny.json
+windows() { grep '"evaluation": "windows"' whole/models/*/result.json; }
+windows > table
+check "another length is added" "$ALIBI" reproduce other/tiny.json "${text[@]}" --tier full \
+    --out whole --quiet
+holds "and what was measured stays" cmp -s <(windows) table
 holds "and evaluated" \
     test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,sliding,' whole/results.csv)" = 8
 
