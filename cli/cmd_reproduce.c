@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -31,7 +32,8 @@ static const struct alibi_option options[] = {
       "print what the rest will take, and do nothing" },
     { "time", ALIBI_OPTION_FLAG, AT(time), 0, 0, NULL, NULL, NULL,
       "with --plan: measure a few steps of each model, and print the time too" },
-    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the results as JSON" },
+    { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL,
+      "print the results, or the plan, as JSON" },
 };
 
 /* ---- the list */
@@ -86,8 +88,39 @@ static void print_row(const char *name, int trainings, const char *parameters, c
            tokens, memory, time);
 }
 
+static void print_plan_json(const struct alibi_experiment_plan *plan, bool timed)
+{
+    cli_json_open(NULL, '{');
+    cli_json_open("models", '[');
+    for (int m = 0; m < plan->models; m++) {
+        const struct alibi_experiment_plan_model *p = &plan->model[m];
+
+        cli_json_open(NULL, '{');
+        cli_json_text("name", p->name);
+        cli_json_int("trainings", p->trainings);
+        cli_json_int("parameters", p->parameters);
+        cli_json_int("steps", p->steps);
+        cli_json_real("train_tokens", p->train_tokens);
+        cli_json_real("test_tokens", p->test_tokens);
+        cli_json_int("memory", (int64_t)p->memory);
+        cli_json_flag("fits", p->fits);
+        if (timed)
+            cli_json_real("seconds", p->seconds);
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_int("trainings", plan->trainings);
+    cli_json_real("train_tokens", plan->train_tokens);
+    cli_json_real("test_tokens", plan->test_tokens);
+    cli_json_int("disk", (int64_t)plan->disk);
+    cli_json_int("disk_discarded", (int64_t)plan->disk_discarded);
+    if (timed)
+        cli_json_real("seconds", plan->seconds);
+    cli_json_close('}');
+}
+
 static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const char *dir,
-                               bool timed)
+                               bool timed, bool json)
 {
     struct alibi_experiment_plan plan;
     char parameters[CLI_SHORT], tokens[CLI_SHORT], memory[CLI_SHORT], time[CLI_SHORT] = "";
@@ -98,6 +131,10 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     if (status != ALIBI_OK)
         return status;
     cli_terminal_clear();
+    if (json) {
+        print_plan_json(&plan, timed);
+        return ALIBI_OK;
+    }
     print_row("model", -1, "params", "tokens", "memory", timed ? "time" : "");
     for (int m = 0; m < plan.models; m++) {
         const struct alibi_experiment_plan_model *p = &plan.model[m];
@@ -172,6 +209,11 @@ static alibi_status set_texts(alibi_experiment *e, const struct cli_line *line, 
         if (length == 0 && count == CLI_FILES_MAX)
             return cli_fail(ALIBI_USAGE, "more than %d files; give the folder that they are in",
                             CLI_FILES_MAX);
+        if (length == 0 && equals && access(operand, F_OK) != 0)
+            return cli_fail(ALIBI_USAGE,
+                            "'%s': the experiment has no text of that name; its %s '%s'", operand,
+                            alibi_experiment_text_name(e, 1, NULL) ? "first is" : "text is",
+                            alibi_experiment_text_name(e, 0, NULL));
         if (length == 0)
             files[count++] = operand;
         else if (operand[length] == '=')
@@ -189,9 +231,10 @@ static void announce(const alibi_experiment *e)
     struct alibi_experiment_info info;
 
     alibi_experiment_get_info(e, &info);
-    cli_note("%s%s%s%s%s: %d models, %d trainings, %d claims", info.title,
+    cli_note("%s%s%s%s%s: %d model%s, %d training%s, %d claim%s", info.title,
              info.tier[0] ? ", tier " : "", info.tier, info.tier_about[0] ? ": " : "",
-             info.tier_about, info.models, info.trainings, info.claims);
+             info.tier_about, info.models, info.models == 1 ? "" : "s", info.trainings,
+             info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s");
 }
 
 static alibi_status print_result(const alibi_experiment *e, const struct job *job, const char *dir)
@@ -223,6 +266,8 @@ static alibi_status run(const struct cli_line *line, void *user)
 
     if (line->operand_count == 0)
         return list_experiments();
+    if (job->time && !job->plan)
+        return cli_fail(ALIBI_USAGE, "--time needs --plan");
     cli_catch_signals();
     status = cli_find_installed("experiments", "experiment", line->operands[0], path);
     cli_name_recipe(path, name, sizeof name);
@@ -242,7 +287,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK && job->only.count > 0)
         status = alibi_experiment_select(e, only, job->only.count);
     if (status == ALIBI_OK && job->plan) {
-        status = print_plan(e, device, dir, job->time);
+        status = print_plan(e, device, dir, job->time, job->json);
     } else if (status == ALIBI_OK) {
         announce(e);
         status = alibi_experiment_run(e, device, &job->how, dir, cli_call());

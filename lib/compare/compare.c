@@ -225,8 +225,7 @@ static alibi_status announce(alibi_device *device, const struct request *r, cons
     config.vocab = r->config.vocab;
     TRY_RETURN(plan_training(&plan, &config, t, &device->device, device->type, false));
     TRY_RETURN(folder_free_space(&free_bytes, dir));
-    bytes = 4.0 * (double)plan.parameters * (1 + optimizer_moments(t->optimizer)) *
-            ((double)w->checkpoints + 1);
+    bytes = checkpoint_bytes(plan.parameters, t->optimizer) * ((double)w->checkpoints + 1);
     if (bytes > (double)free_bytes)
         return fail(ALIBI_IO,
                     "'%s' needs %.1f MiB for the checkpoints of %lld models, and the disk has %.1f "

@@ -210,6 +210,14 @@ alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experim
 
 /* ---- work (run.c, plan.c) */
 
+/* Bytes of checkpoints: those that stay, the newest two of each training, and the largest. */
+struct disk {
+    double kept, largest;
+};
+void disk_add(struct disk *d, double checkpoint, const struct alibi_training *t, int trainings);
+/* The most at any time: one more exists while it is written. */
+double disk_needed(const struct disk *d, bool discard);
+
 double trained_tokens(const struct alibi_training *t);
 /* Tokens that the missing tests of a model read; those of a whole text are not counted as long as
  * it is not open. */

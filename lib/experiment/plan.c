@@ -16,6 +16,20 @@ int64_t text_vocab(const struct experiment_text *t)
     return t->words.vocab > 0 ? t->words.vocab : bpe;
 }
 
+void disk_add(struct disk *d, double checkpoint, const struct alibi_training *t, int trainings)
+{
+    d->kept += trainings * checkpoint * (t->steps > t->save_every ? 2 : 1);
+    if (trainings > 0 && checkpoint > d->largest)
+        d->largest = checkpoint;
+}
+
+double disk_needed(const struct disk *d, bool discard)
+{
+    double all = d->kept + d->largest;
+
+    return discard && 3 * d->largest < all ? 3 * d->largest : all;
+}
+
 /* Seconds of one training and its tests. A token costs about half as much to test as to train: it
  * has no backward pass, but longer inputs. */
 static alibi_status measure(struct alibi_experiment_plan_model *p, alibi_device *device,
@@ -55,8 +69,7 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     p->memory = plan.total;
     p->available = plan.available;
     p->fits = plan.fits;
-    p->checkpoint =
-        4 * (size_t)plan.parameters * (size_t)(1 + optimizer_moments(m->training.optimizer));
+    p->checkpoint = (size_t)checkpoint_bytes(plan.parameters, m->training.optimizer);
     if (time && p->trainings > 0 && p->fits)
         TRY_RETURN(measure(p, device, &config, &m->training, call));
     return ALIBI_OK;
@@ -66,20 +79,21 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
                                         bool time, struct alibi_experiment_plan *plan,
                                         const struct alibi_call *call)
 {
+    struct disk disk = { 0 };
+
     TRY_RETURN(folder_load(e, dir));
     *plan = (struct alibi_experiment_plan){ .models = e->models };
     for (int m = 0; m < e->models; m++) {
         struct alibi_experiment_plan_model *p = &plan->model[m];
-        const struct alibi_training *t = &e->model[m].training;
 
         TRY_RETURN(plan_model(p, e, device, m, time, call));
         plan->trainings += p->trainings;
         plan->train_tokens += p->trainings * p->train_tokens;
         plan->test_tokens += p->trainings * p->test_tokens;
         plan->seconds += p->trainings * p->seconds;
-        plan->disk += (size_t)p->trainings * p->checkpoint * (t->steps > t->save_every ? 2 : 1);
-        if (3 * p->checkpoint > plan->disk_discarded && p->trainings > 0)
-            plan->disk_discarded = 3 * p->checkpoint;
+        disk_add(&disk, (double)p->checkpoint, &e->model[m].training, p->trainings);
     }
+    plan->disk = (size_t)disk_needed(&disk, false);
+    plan->disk_discarded = (size_t)disk_needed(&disk, true);
     return ALIBI_OK;
 }

@@ -163,6 +163,11 @@ static alibi_status get_list(struct reader *r, const json_t *object, const char 
         const json_t *value = json_array_get(array, i);
 
         enter_index(r, i);
+        if (json_is_string(value))
+            return at_place(r, fail(ALIBI_BAD_INPUT,
+                                    "'%s' is no number: its letters are none of the \"numbers\" of "
+                                    "the file, or it is not whole",
+                                    json_string_value(value)));
         if (!json_is_integer(value) || json_integer_value(value) < min ||
             json_integer_value(value) > max)
             return at_place(r, fail(ALIBI_BAD_INPUT, "a whole number within %lld..%lld is expected",
@@ -619,13 +624,17 @@ static alibi_status name_model(struct reader *r, struct experiment_model *m,
     for (int i = 0; i < p->count; i++) {
         const json_t *v = json_array_get(p->values[i], (size_t)which[i]);
 
+        value[0] = '\0';
+        for (size_t k = 0; k < json_array_size(v); k++)
+            snprintf(value + strlen(value), sizeof value - strlen(value), "%s%lld",
+                     k > 0 ? "_" : "", (long long)json_integer_value(json_array_get(v, k)));
         if (json_is_string(v))
             snprintf(value, sizeof value, "%s", json_string_value(v));
         else if (json_is_integer(v))
             snprintf(value, sizeof value, "%lld", (long long)json_integer_value(v));
         else if (json_is_boolean(v))
             snprintf(value, sizeof value, "%s%s", json_is_true(v) ? "" : "no-", p->key[i]);
-        else
+        else if (json_is_number(v))
             snprintf(value, sizeof value, "%g", json_number_value(v));
         snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", i > 0 ? "-" : "", value);
     }
@@ -645,11 +654,16 @@ static alibi_status settle_model(struct reader *r, struct experiment_model *m)
     alibi_status status;
     int64_t step = t->train_length * t->accumulate;
 
-    if (m->step_tokens > 0 && (m->step_tokens % step != 0 || m->step_tokens / step > 1 << 16))
+    if (m->step_tokens > 0 && m->step_tokens % step != 0)
         return at_place(r, fail(ALIBI_BAD_INPUT,
                                 "step_tokens %lld is not a multiple of train_length x accumulate, "
                                 "%lld",
                                 (long long)m->step_tokens, (long long)step));
+    if (m->step_tokens / step > 1 << 16)
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "step_tokens %lld is a batch of %lld, and 65536 is the largest; "
+                                "raise accumulate",
+                                (long long)m->step_tokens, (long long)(m->step_tokens / step)));
     if (m->step_tokens > 0)
         t->batch = m->step_tokens / step;
     if (m->train_tokens > 0)

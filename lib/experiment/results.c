@@ -220,10 +220,13 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
                     text_append(out, ",%zu", r->peak_bytes);
                     append_real(out, c->train_tokens_per_s);
                     append_real(out, c->train_seconds);
-                    text_append(out, ",%zu,%lld,%s,%s,%s,%s\n", c->peak_bytes,
-                                (long long)c->parameters, c->device,
-                                c->device[0] ? alibi_precision_name(c->precision) : "", c->date,
-                                c->version);
+                    text_append(out, ",%zu,%lld", c->peak_bytes, (long long)c->parameters);
+                    append_field(out, c->device, false);
+                    append_field(out, c->device[0] ? alibi_precision_name(c->precision) : "",
+                                 false);
+                    append_field(out, c->date, false);
+                    append_field(out, c->version, false);
+                    text_append(out, "\n");
                 }
     return text_status(out);
 }
@@ -300,9 +303,12 @@ static alibi_status view_model(struct alibi_compare_method *out, const alibi_exp
         struct alibi_eval_result *results = NULL;
         int done = 0;
 
-        if (!t[0].done)
+        for (int i = 0; i < lengths; i++)
+            done += t[i].done;
+        if (done == 0)
             continue;
         TRY_RETURN(NEW_ZERO_ARRAY(&results, lengths, "the report of an experiment"));
+        done = 0;
         for (int i = 0; i < lengths; i++)
             if (t[i].done)
                 results[done++] = t[i].result;

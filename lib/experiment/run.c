@@ -112,29 +112,26 @@ static alibi_status check_models(const alibi_experiment *e, const struct work *w
     return ALIBI_OK;
 }
 
-/* Checkpoints that will be on the disk at once, and one while it is written. */
 static alibi_status check_space(alibi_device *device, const alibi_experiment *e,
                                 const struct work *w, const struct alibi_experiment_run *how,
                                 const char *dir)
 {
     static const double MIB = 1 << 20;
-    double bytes = 0, largest = 0;
+    struct disk disk = { 0 };
+    double bytes;
     int64_t free_bytes;
 
     for (int i = 0; i < w->count; i++) {
         const struct experiment_model *m = &e->model[w->at[i].model];
         struct alibi_config config = m->config;
         struct alibi_plan plan;
-        double one;
 
         TRY_RETURN(config_fit_vocab(&config, corpus_tokenizer(e->text[m->text].corpus)));
         TRY_RETURN(
             plan_training(&plan, &config, &m->training, &device->device, device->type, false));
-        one = 4.0 * (double)plan.parameters * (1 + optimizer_moments(m->training.optimizer));
-        bytes += one * (m->training.steps > m->training.save_every ? 2 : 1);
-        largest = fmax(largest, one);
+        disk_add(&disk, checkpoint_bytes(plan.parameters, m->training.optimizer), &m->training, 1);
     }
-    bytes = how->discard_checkpoints ? 3 * largest : bytes + largest;
+    bytes = disk_needed(&disk, how->discard_checkpoints);
     TRY_RETURN(folder_free_space(&free_bytes, dir));
     if (bytes > (double)free_bytes)
         return fail(ALIBI_IO,
@@ -305,6 +302,27 @@ out:
 
 /* ---- all of it */
 
+/* A loss that is not finite, which would be so again, ends a test or a training without a value:
+ * the test that was running is the first that is missing, and after training all are. */
+static alibi_status give_up(alibi_experiment *e, const struct pending *p, const char *dir,
+                            const struct alibi_call *call)
+{
+    struct trained *t = &e->model[p->model].seed[p->seed];
+    bool trained = t->cost.version[0] != '\0', found = false;
+
+    call_warn(call, "%s: %s; it has no value", e->model[p->model].name, alibi_error());
+    for (int v = 0; v < e->evaluations; v++)
+        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++) {
+            if (t->measured[v][i].done || (trained && found))
+                continue;
+            t->measured[v][i].result = result_none(e->evaluation[v].lengths.at[i]);
+            t->measured[v][i].done = 1;
+            found = true;
+        }
+    snprintf(t->cost.version, sizeof t->cost.version, "%s", alibi_version());
+    return found ? folder_save_model(e, p->model, p->seed, dir) : ALIBI_NUMERIC;
+}
+
 /* What is left for the forecast when training `index` begins. */
 static void forecast_from(struct work *w, int index)
 {
@@ -324,6 +342,8 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
                                const struct alibi_experiment_run *how, const char *dir,
                                const struct alibi_call *call)
 {
+    alibi_status status;
+
     if (w->count == 0)
         return ALIBI_OK;
     TRY_RETURN(open_texts(e, w, how, dir, call));
@@ -337,12 +357,18 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
         p->valid_tokens = forecast_validation_tokens(e->text[m->text].corpus, &m->training, 0);
         p->test_tokens = tested_tokens(e, p->model, p->seed);
     }
-    call_note(call, "to train and test: %d models", w->count);
+    call_note(call, "to train and test: %d model%s", w->count, w->count == 1 ? "" : "s");
     for (int i = 0; i < w->count; i++) {
         if (call_stopped(call))
             return ALIBI_INTERRUPTED;
         forecast_from(w, i);
-        TRY_RETURN(run_model(e, device, w, i, how, dir, call));
+        do {
+            status = run_model(e, device, w, i, how, dir, call);
+            if (status == ALIBI_NUMERIC)
+                TRY_RETURN(give_up(e, &w->at[i], dir, call));
+        } while (status == ALIBI_NUMERIC && !model_is_complete(e, w->at[i].model, w->at[i].seed));
+        if (status != ALIBI_OK && status != ALIBI_NUMERIC)
+            return status;
         TRY_RETURN(results_write(e, dir));
     }
     return ALIBI_OK;
@@ -354,7 +380,7 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
 {
     alibi_status status;
     struct lock *lock = NULL;
-    struct work work = { 0 };
+    struct work work = { .forecast.experiment = true };
 
     TRY(folder_create(dir));
     TRY(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a file */

@@ -254,9 +254,7 @@ alibi_status report_json(struct text *out, const struct alibi_compare_result *r)
 
 /* ---- CSV */
 
-/* After a comma, unless it is the first of its line. A field with a comma, a quote or a line end is
- * quoted, with its quotes doubled. */
-static void append_field(struct text *out, const char *name, bool first)
+void append_field(struct text *out, const char *name, bool first)
 {
     struct line line = clean(name);
     bool quoted = strpbrk(line.text, ",\"\r\n") != NULL;

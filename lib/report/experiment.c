@@ -57,25 +57,31 @@ static void append_number(struct text *out, const struct report_number *n)
         text_append(out, " (paper: %s)", show_ppl(n->paper).text);
 }
 
-void append_comparison(struct text *out, const struct report_comparison *c)
+void append_asked(struct text *out, const struct report_comparison *c)
 {
     double percent = 100 * expm1(fabs(c->margin));
 
+    text_append(out, "%s", c->above ? "higher" : "lower");
+    if (c->margin != 0)
+        text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
+                    show_real(percent, percent < 9.95 ? 1 : 0).text);
+}
+
+void append_comparison(struct text *out, const struct report_comparison *c)
+{
     append_number(out, &c->left);
     text_append(out, ", and ");
     if (c->right.name[0] == '\0')
         text_append(out, "the bound is ");
     append_number(out, &c->right);
     if (isnan(c->d))
-        text_append(out, "; not measured yet");
+        text_append(out, "; one has no value");
     else {
         text_append(out, ": ");
         append_ratio(out, c->d, c->error);
     }
-    text_append(out, ". Asked for: %s", c->above ? "higher" : "lower");
-    if (c->margin != 0)
-        text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
-                    show_real(percent, percent < 10 ? 1 : 0).text);
+    text_append(out, ". Asked for: ");
+    append_asked(out, c);
     text_append(out, ": %s%s%s%s.", verdict_name(c->verdict),
                 c->ignorant ? ", since a model has learned nothing" : "", c->few_seeds ? " " : "",
                 verdict_scope(c, 1));

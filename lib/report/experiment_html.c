@@ -39,17 +39,6 @@ static void append_number(struct text *out, const struct report_number *n)
                 show_ppl(n->paper).text);
 }
 
-static void append_asked(struct text *out, const struct report_comparison *c)
-{
-    double percent = 100 * expm1(fabs(c->margin));
-
-    text_append(out, "<td>%s", c->above ? "higher" : "lower");
-    if (c->margin != 0)
-        text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
-                    show_real(percent, percent < 9.5 ? 1 : 0).text);
-    text_append(out, "</td>");
-}
-
 static void append_outcome(struct text *out, const struct report_comparison *c)
 {
     text_append(out, "<td>");
@@ -90,7 +79,9 @@ static void append_claim(struct text *out, const struct report_claim *c, int num
     for (int i = 0; i < c->count; i++) {
         text_append(out, "<tr>");
         append_number(out, &c->comparison[i].left);
+        text_append(out, "<td>");
         append_asked(out, &c->comparison[i]);
+        text_append(out, "</td>");
         append_number(out, &c->comparison[i].right);
         append_outcome(out, &c->comparison[i]);
     }

@@ -288,6 +288,7 @@ const char *verdict_name(enum alibi_verdict verdict); /* "holds" */
 /* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of
  * few. */
 const char *verdict_scope(const struct report_comparison *c, int count);
+void append_asked(struct text *out, const struct report_comparison *c);      /* "lower by 5%" */
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 
 /* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */

@@ -113,6 +113,10 @@ struct report_claim {
     struct report_comparison *comparison;
 };
 
+/* A field of a line of CSV, after a comma unless it is the first. One with a comma, a quote or a
+ * line end is quoted, with its quotes doubled. */
+void append_field(struct text *out, const char *name, bool first);
+
 /* One evaluation: its methods are the models, its lengths are in by_length. A training length of 0
  * means that models differ in it. */
 struct report_section {

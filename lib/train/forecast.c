@@ -60,6 +60,9 @@ static void say(const struct forecast *f, int64_t left, int64_t an_hour, double 
                  "; --steps %lld takes an hour, and a smaller --width, --layers or --batch is "
                  "faster",
                  (long long)an_hour);
+    else if (total > hour && f->experiment)
+        snprintf(advice, sizeof advice,
+                 "; --only takes some of the models, --tier a smaller variant");
     else if (total > hour)
         snprintf(advice, sizeof advice,
                  "; fewer --steps, --methods or --seeds, or a smaller --width or --layers, take "

@@ -26,6 +26,11 @@ int optimizer_moments(int kind)
     return kind == ALIBI_ADAMW ? 2 : 1;
 }
 
+double checkpoint_bytes(int64_t parameters, int optimizer)
+{
+    return 4.0 * (double)parameters * (1 + optimizer_moments(optimizer));
+}
+
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind)
 {
     alibi_status status;

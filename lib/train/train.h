@@ -16,7 +16,8 @@ struct optimizer {
     int kind;             /* enum alibi_optimizer */
     void *first, *second; /* flat like the parameters: AdamW m, v; Nesterov u, NULL */
 };
-int optimizer_moments(int kind); /* flat buffers that it needs */
+int optimizer_moments(int kind);                            /* flat buffers that it needs */
+double checkpoint_bytes(int64_t parameters, int optimizer); /* of one on the disk */
 alibi_status optimizer_init(struct optimizer *o, struct model *m, int kind);
 void optimizer_fini(struct optimizer *o);
 /* Applies the gradients at `step`; gradient_scale is the clipping factor. */
@@ -69,6 +70,7 @@ struct forecast {
     int64_t steps; /* of the current model that were seen, and the time of all but the first */
     double seconds;
     bool said, small_text_said;
+    bool experiment; /* its models are those of a file */
 };
 
 /* When a training begins: models differ in what a step takes. */

@@ -70,6 +70,14 @@ check "its plan" "${run[@]}" --out whole --plan --time
 has "models, trainings, tokens and time" '^alibi-16 +2 +[0-9.k]+ +6.4k +.* [0-9]+:[0-9]+$' stdout
 has "the sum" '^all +4 +25.6k ' stdout
 has "the disk" '^disk for checkpoints: .*, or ' stdout
+check "the plan as JSON" "${run[@]}" --out whole --plan --json
+holds "is JSON" is_json stdout
+disk=$(grep -oE '"disk": *[0-9]+' stdout | grep -oE '[0-9]+$')
+discarded=$(grep -oE '"disk_discarded": *[0-9]+' stdout | grep -oE '[0-9]+$')
+holds "discarding never needs more" test "$discarded" -le "$disk"
+expect 2 "needs --plan" "${run[@]}" --out whole --time
+expect 2 "'book=b.txt': the experiment has no text of that name; its text is 'text'" \
+    "$ALIBI" reproduce tiny.json book=b.txt --out whole
 holds "a plan makes nothing" test ! -e whole
 check "an experiment" "${run[@]}" --out whole
 cp stdout table
@@ -260,6 +268,31 @@ holds "and what was measured stays" cmp -s <(windows) table
 holds "and evaluated" \
     test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,sliding,' whole/results.csv)" = 8
 
+# A training whose loss is not finite ends without a value; the others are trained.
+cat > wild.json << 'END'
+{
+    "experiment": 1,
+    "texts": { "text": {} },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "train_length": 16,
+                  "steps": 60, "eval_every": 0, "clip": 0, "warmup": 0, "optimizer": "nesterov" },
+    "models": { "wild": { "settings": { "lr": 1000 } }, "tame": { "settings": { "lr": 0.01 } } },
+    "evaluations": { "windows": { "lengths": [16], "tokens": 320 } },
+    "claims": [
+        { "claim": "One is there.",
+          "holds_if": [ { "is": { "model": "tame", "length": 16 }, "below": 1e6 } ] },
+        { "claim": "The other is not.",
+          "holds_if": [ { "is": { "model": "wild", "length": 16 }, "below": 1e6 } ] }
+    ]
+}
+END
+check "a loss that is not finite" "$ALIBI" reproduce wild.json own.txt --out wild
+has "is named" 'warning: wild: .*not finite; it has no value' stderr
+has "the others go on" '^1. holds' stdout
+has "nothing is said of it" '^2. not shown' stdout
+cp stdout table
+check "again" "$ALIBI" reproduce wild.json own.txt --out wild --quiet
+holds "it is not tried again" cmp -s stdout table
+
 # Costs belong to no model, and need no training.
 cat > speed.json << 'END'
 {
@@ -315,6 +348,10 @@ broken "line 21: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4
 broken "line 28: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
 sed 's/"sinusoidal"\]/"sinusoidal"], "width": [16, 32]/' speed.json > broken.json
 expect 3 "line 6: 'evaluations.speed.models': .* differ in more than" "$ALIBI" reproduce broken.json
+broken "'evaluations.windows.lengths.1': '2K' is no number" 's/"L", "2L", "4L"/"L", "2K", "4L"/'
+broken "step_tokens 1048577 is not a multiple" 's/"step_tokens": 64/"step_tokens": 1048577/'
+broken "is a batch of 131072, and 65536 is the largest" \
+    's/"step_tokens": 64/"step_tokens": 2097152/'
 broken "line 5: 'seeds.1': 1 is listed twice" 's/\[1, 2\]/[1, 1]/'
 holds "nothing was made" test ! -e broken
 expect 3 "no experiment 'nothing'.*wikipedia-small" "$ALIBI" reproduce nothing
