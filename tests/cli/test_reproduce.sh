@@ -278,17 +278,15 @@ cat > wild.json << 'END'
     "models": { "wild": { "settings": { "lr": 1000 } }, "tame": { "settings": { "lr": 0.01 } } },
     "evaluations": { "windows": { "lengths": [16], "tokens": 320 } },
     "claims": [
-        { "claim": "One is there.",
-          "holds_if": [ { "is": { "model": "tame", "length": 16 }, "below": 1e6 } ] },
-        { "claim": "The other is not.",
+        { "claim": "It has learned.",
           "holds_if": [ { "is": { "model": "wild", "length": 16 }, "below": 1e6 } ] }
     ]
 }
 END
 check "a loss that is not finite" "$ALIBI" reproduce wild.json own.txt --out wild
-has "is named" 'warning: wild: .*not finite; it has no value' stderr
-has "the others go on" '^1. holds' stdout
-has "nothing is said of it" '^2. not shown' stdout
+has "is named" 'warning: wild: .*not finite.*; it has no value' stderr
+has "the others are measured" '^tame[ †]+[0-9.]+±' stdout
+has "nothing is claimed of it" '^1. not shown' stdout
 cp stdout table
 check "again" "$ALIBI" reproduce wild.json own.txt --out wild --quiet
 holds "it is not tried again" cmp -s stdout table
