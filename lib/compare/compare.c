@@ -54,30 +54,6 @@ bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_c
 
 /* ---- one model after the other */
 
-/* Adds ", seed 2 of 3" to the tasks that a model's work reports. */
-struct labelled {
-    const struct alibi_call *call;
-    char label[48]; /* "" if there is one seed */
-};
-
-static void report_labelled(void *user, const struct alibi_progress *p)
-{
-    const struct labelled *l = user;
-    struct alibi_progress labelled = *p;
-    char task[4 * ALIBI_NAME_MAX];
-
-    snprintf(task, sizeof task, "%s%s", p->task, l->label);
-    labelled.task = task;
-    call_progress(l->call, &labelled);
-}
-
-static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
-{
-    const struct labelled *l = user;
-
-    l->call->log(l->call->user, level, line);
-}
-
 /* The first seed has the method's name, as if it were the only one. */
 alibi_status request_folder(char **out, const struct request *r, int i, int k, const char *dir)
 {
@@ -162,12 +138,10 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
                               const struct alibi_call *call)
 {
     alibi_status status;
-    struct labelled labelled = { .call = call };
-    struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
     struct job j = { .method = r->compare.methods.at[i] };
     struct trial t = { .device = device,
                        .corpus = corpus,
-                       .call = &own,
+                       .call = call,
                        .forecast = &work->forecast,
                        .name = j.method,
                        .training = r->training,
@@ -179,11 +153,7 @@ static alibi_status run_model(alibi_device *device, const struct request *r, int
     int count, once[2] = { 0 };
 
     if (r->compare.seeds.count > 1)
-        snprintf(labelled.label, sizeof labelled.label, ", seed %d of %d", k + 1,
-                 r->compare.seeds.count);
-    own.user = &labelled;
-    own.progress = call ? report_labelled : NULL;
-    own.log = own.log ? log_unchanged : NULL;
+        snprintf(t.label, sizeof t.label, ", seed %d of %d", k + 1, r->compare.seeds.count);
     t.training.seed = r->compare.seeds.at[k];
     TRY(request_config(r, i, &t.config));
     TRY(request_folder(&run, r, i, k, dir));

@@ -113,11 +113,40 @@ static alibi_status run_test(const struct trial *t, const struct model *m,
     return t->save(t);
 }
 
-alibi_status trial_run(const struct trial *t, const struct trial_test *tests, int count)
+/* Progress has the names of the model and of the trial rather than the method's. */
+static void report_labelled(void *user, const struct alibi_progress *p)
+{
+    const struct trial *t = user;
+    struct alibi_progress labelled = *p;
+    char task[6 * ALIBI_NAME_MAX];
+
+    if (strncmp(p->task, "train ", 6) == 0)
+        snprintf(task, sizeof task, "train %s%s", t->name, t->label);
+    else
+        snprintf(task, sizeof task, "%s%s", p->task, t->label);
+    labelled.task = task;
+    call_progress(t->call, &labelled);
+}
+
+static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
+{
+    const struct trial *t = user;
+
+    t->call->log(t->call->user, level, line);
+}
+
+alibi_status trial_run(const struct trial *trial, const struct trial_test *tests, int count)
 {
     alibi_status status;
+    struct trial outer = *trial, own = *trial;
+    struct alibi_call call = trial->call ? *trial->call : (struct alibi_call){ 0 };
+    const struct trial *t = &own;
     alibi_model *model = NULL;
 
+    call.user = &outer;
+    call.progress = call.progress ? report_labelled : NULL;
+    call.log = call.log ? log_unchanged : NULL;
+    own.call = &call;
     TRY(train(t));
     if (count == 0)
         goto out;

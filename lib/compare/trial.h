@@ -21,6 +21,7 @@ struct trial {
     struct forecast *forecast; /* of all models */
     const char *name;          /* of the model */
     const char *run;           /* its folder */
+    char label[48];            /* after its tasks in progress reports: "", ", 3 of 33" */
     struct alibi_config config;
     struct alibi_training training;
     bool measured; /* an earlier call has trained it: `cost` is known */
@@ -31,7 +32,7 @@ struct trial {
 
 /* Trains the model, or what is missing of it, and does the tests in their order. A test at which
  * the method is not defined, or for which the text is too short, gets a result without tokens. */
-alibi_status trial_run(const struct trial *t, const struct trial_test *tests, int count);
+alibi_status trial_run(const struct trial *trial, const struct trial_test *tests, int count);
 
 /* ---- results as members of a JSON object (result.c)
  *

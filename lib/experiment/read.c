@@ -840,10 +840,9 @@ static int ascending(const void *a, const void *b)
 static alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
     static const char *const kinds[] = { "perplexity", "speed" };
-    static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
     alibi_experiment *e = r->e;
     struct experiment_evaluation *v = &e->evaluation[e->evaluations];
-    const char *kind = kinds[0], *protocol = protocols[0], *text = NULL;
+    const char *kind = kinds[0], *protocol = alibi_protocol_view(0)->name, *text = NULL;
 
     TRY_RETURN(check_count(r, e->evaluations, "evaluations"));
     *v = (struct experiment_evaluation){ .about = "", .text = -1, .selected = true };
@@ -855,10 +854,12 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
     TRY_RETURN(get_text(r, json, "protocol", &protocol));
     TRY_RETURN(get_text(r, json, "text", &text));
     v->kind = name_index(kind, kinds, 2);
-    v->protocol = name_index(protocol, protocols, 3);
+    for (v->protocol = 0; v->protocol <= ALIBI_STREAM; v->protocol++)
+        if (strcmp(protocol, alibi_protocol_view(v->protocol)->name) == 0)
+            break;
     if (v->kind < 0)
         return fail_type(r, "kind", "\"perplexity\" or \"speed\"");
-    if (v->protocol < 0)
+    if (v->protocol > ALIBI_STREAM)
         return fail_type(r, "protocol", "\"nonoverlapping\", \"sliding\" or \"stream\"");
     enter(r, "text");
     if (text != NULL)

@@ -6,7 +6,6 @@
 #include "compare/trial.h"
 #include "experiment/experiment.h"
 
-static const char *const protocols[] = { "nonoverlapping", "sliding", "stream" };
 static const char *const verdicts[] = { "not shown", "holds", "does not hold" };
 
 /* ---- JSON */
@@ -70,7 +69,7 @@ static void write_evaluation(struct json_writer *w, const struct experiment_eval
 {
     json_write_object_line(w, NULL);
     json_write_string(w, "evaluation", v->name);
-    json_write_string(w, "protocol", protocols[v->protocol]);
+    json_write_string(w, "protocol", alibi_protocol_view(v->protocol)->name);
     json_write_int(w, "length", r->length);
     json_write_int(w, "stride", r->stride);
     json_write_int(w, "tokens", r->tokens);
@@ -209,8 +208,8 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
                     text_append(out, "%s,%lld,%s,%lld,%s,%s,%lld,%lld,%lld", x->name,
                                 (long long)x->seeds.at[k], x->config.position,
                                 (long long)x->training.train_length, e->evaluation[v].name,
-                                protocols[e->evaluation[v].protocol], (long long)r->length,
-                                (long long)r->stride, (long long)r->tokens);
+                                alibi_protocol_view(e->evaluation[v].protocol)->name,
+                                (long long)r->length, (long long)r->stride, (long long)r->tokens);
                     append_real(out, r->nll);
                     append_real(out, r->standard_error);
                     append_real(out, r->ppl);

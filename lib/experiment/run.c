@@ -189,34 +189,6 @@ static alibi_status save(const struct trial *t)
     return folder_save_model(j->e, j->model, j->seed, j->dir);
 }
 
-/* Adds ", 3 of 33" to the tasks that a model's work reports; training it has the model's name. */
-struct labelled {
-    const struct alibi_call *call;
-    const char *name;
-    char label[48];
-};
-
-static void report_labelled(void *user, const struct alibi_progress *p)
-{
-    const struct labelled *l = user;
-    struct alibi_progress labelled = *p;
-    char task[6 * ALIBI_NAME_MAX];
-
-    if (strncmp(p->task, "train ", 6) == 0)
-        snprintf(task, sizeof task, "train %s%s", l->name, l->label);
-    else
-        snprintf(task, sizeof task, "%s%s", p->task, l->label);
-    labelled.task = task;
-    call_progress(l->call, &labelled);
-}
-
-static void log_unchanged(void *user, enum alibi_log_level level, const char *line)
-{
-    const struct labelled *l = user;
-
-    l->call->log(l->call->user, level, line);
-}
-
 static alibi_status list_tests(struct trial_test **out, int *count, alibi_experiment *e, int model,
                                int seed, char labels[][ALIBI_NAME_MAX + 1])
 {
@@ -265,11 +237,9 @@ static alibi_status run_model(alibi_experiment *e, alibi_device *device, struct 
     const struct pending *p = &w->at[index];
     const struct experiment_model *m = &e->model[p->model];
     struct job j = { e, p->model, p->seed, dir };
-    struct labelled labelled = { .call = call, .name = m->name };
-    struct alibi_call own = call ? *call : (struct alibi_call){ 0 };
     struct trial t = { .device = device,
                        .corpus = e->text[m->text].corpus,
-                       .call = &own,
+                       .call = call,
                        .forecast = &w->forecast,
                        .name = m->name,
                        .config = m->config,
@@ -283,10 +253,7 @@ static alibi_status run_model(alibi_experiment *e, alibi_device *device, struct 
     int count = 0;
 
     if (w->count > 1)
-        snprintf(labelled.label, sizeof labelled.label, ", %d of %d", index + 1, w->count);
-    own.user = &labelled;
-    own.progress = call ? report_labelled : NULL;
-    own.log = own.log ? log_unchanged : NULL;
+        snprintf(t.label, sizeof t.label, ", %d of %d", index + 1, w->count);
     t.training.seed = m->seeds.at[p->seed];
     TRY(folder_of_model(&run, e, p->model, p->seed, dir));
     t.run = run;

@@ -153,13 +153,13 @@ static void append_claims(struct text *out, const struct report_experiment *x, i
             text_append(&line, " Paper: %s", c->claim.paper);
         text_append(&line, " ");
         if (line.status == ALIBI_OK)
-            append_wrapped(out, line.data, columns);
+            append_wrapped(out, line.data, columns, 0);
         for (int k = 0; k < c->count; k++) {
             line.length = 0;
-            text_append(&line, "   - ");
             append_comparison(&line, &c->comparison[k]);
+            text_append(out, "   - ");
             if (line.status == ALIBI_OK)
-                append_wrapped(out, line.data, columns);
+                append_wrapped(out, line.data, columns, 5);
         }
         text_append(out, "\n");
         text_free(&line);

@@ -278,7 +278,9 @@ void append_origin(struct text *out, const struct view *v);
 
 /* ---- the terminal (text.c) and experiments (experiment.c) */
 
-void append_wrapped(struct text *out, const char *text, int columns); /* breaks lines at blanks */
+/* Breaks lines at blanks. The first begins after `indent` columns, the others with so many blanks.
+ */
+void append_wrapped(struct text *out, const char *text, int columns, int indent);
 /* The table of perplexities by length. */
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
 

@@ -7,7 +7,7 @@
 enum { LEAST_COLUMNS = 40, MOST_COLUMNS = 140, PLOT_ROWS = 20, COSTS = 2 };
 
 /* Breaks lines at blanks. */
-void append_wrapped(struct text *out, const char *text, int columns)
+void append_wrapped(struct text *out, const char *text, int columns, int indent)
 {
     int used = 0;
 
@@ -18,8 +18,8 @@ void append_wrapped(struct text *out, const char *text, int columns)
 
         snprintf(word, sizeof word, "%.*s", (int)bytes, text);
         width = display_width(word);
-        if (used > 0 && used + 1 + width > columns) {
-            text_append(out, "\n");
+        if (used > 0 && indent + used + 1 + width > columns) {
+            text_append(out, "\n%*s", indent, "");
             used = 0;
         }
         text_append(out, "%s%s", used > 0 ? " " : "", word);
@@ -157,7 +157,7 @@ static void append_key(struct text *out, const struct view *v, int columns, bool
              missing ? "; " NO_VALUE " no value" : "",
              ignorant ? "; † has learned nothing, no better than token frequencies" : "", seeds,
              error_words(v), colour ? "\x1b[0m" : "");
-    append_wrapped(out, key, columns);
+    append_wrapped(out, key, columns, 0);
 }
 
 /* ---- plot and conclusion */
@@ -184,12 +184,12 @@ static alibi_status append_conclusion(struct text *out, const struct view *v, in
     text_append(&sentences, " ");
     append_detail(&sentences, v);
     TRY(text_status(&sentences));
-    append_wrapped(out, sentences.data, columns);
+    append_wrapped(out, sentences.data, columns, 0);
     sentences.length = 0;
     append_origin(&sentences, v);
     TRY(text_status(&sentences));
     text_append(out, "\n");
-    append_wrapped(out, sentences.data, columns);
+    append_wrapped(out, sentences.data, columns, 0);
 out:
     text_free(&sentences);
     return status;
@@ -209,7 +209,7 @@ static void append_scored(struct text *out, const struct view *v, int columns)
         snprintf(caption, sizeof caption, "Perplexity by test length, on %s tokens: %s",
                  show_count((double)any->tokens).text, which);
     }
-    append_wrapped(out, caption, columns);
+    append_wrapped(out, caption, columns, 0);
     text_append(out, "\n");
 }
 
@@ -240,7 +240,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
                  "context, except at the start of the text%s; %s",
                  part[0] == '\0' ? " tokens" : "", part, error_words(&v));
         text_append(out, "\n");
-        append_wrapped(out, caption, columns);
+        append_wrapped(out, caption, columns, 0);
         text_append(out, "\n");
         TRY_RETURN(append_perplexities(out, &sliding, columns, colour));
     }
@@ -253,7 +253,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
             "that was computed; %s",
             (long long)stream.length[0], (long long)v.train_length, error_words(&v));
         text_append(out, "\n");
-        append_wrapped(out, caption, columns);
+        append_wrapped(out, caption, columns, 0);
         text_append(out, "\n");
         TRY_RETURN(append_stream_table(out, &stream, columns, colour));
     }
