@@ -1131,7 +1131,9 @@ ALIBI_API alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_dev
 ALIBI_API alibi_status alibi_experiment_folder_tier(const char *dir, char tier[ALIBI_NAME_MAX],
                                                     bool *held);
 
-/* Reads the results that a folder holds; alibi_experiment_run() does that first. */
+/* Reads the results that a folder holds; alibi_experiment_run() does that first. Those of other
+ * settings are ALIBI_BAD_INPUT; evaluations that are no longer asked for in this form are not read.
+ * A folder that does not exist has none. */
 ALIBI_API alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir);
 
 /* A claim holds if every one of its comparisons is shown, and does not hold if the contrary of one

@@ -1,6 +1,7 @@
 /* experiment.h - an experiment: its texts, models, evaluations and claims, and the results so far
  *
  *   read.c      the file into the structs below, everything checked before anything runs
+ *   request.c   what the caller asks for: texts and models
  *   place.c     the line of a key in the file, for messages
  *   folder.c    the folder: experiment.json, and the results of each model, read and written
  *   texts.c     text files into a tokenizer, shards and a corpus
@@ -171,10 +172,6 @@ struct alibi_experiment {
 int place_line(const char *text, size_t length, const char *const *path, int depth, int *found);
 
 /* ---- the folder (folder.c) */
-
-/* Reads the results that the folder has. Those of other settings are ALIBI_BAD_INPUT; evaluations
- * that are no longer asked for in this form are not read. A folder that does not exist has none. */
-alibi_status folder_load(alibi_experiment *e, const char *dir);
 
 /* Fails if `dir` holds something else, another experiment or another tier. */
 alibi_status folder_check(const alibi_experiment *e, const char *dir);

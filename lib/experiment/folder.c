@@ -450,7 +450,7 @@ out:
 
 /* ---- the whole */
 
-alibi_status folder_load(alibi_experiment *e, const char *dir)
+alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir)
 {
     for (int i = 0; i < e->texts; i++)
         TRY_RETURN(load_text(e, i, dir));
@@ -556,11 +556,6 @@ out:
     return status;
 }
 
-alibi_status alibi_experiment_load(alibi_experiment *e, const char *dir)
-{
-    return folder_load(e, dir);
-}
-
 /* Nothing is locked, so the page can be written while the experiment runs. */
 alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished)
 {
@@ -576,7 +571,7 @@ alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished
         goto out;
     }
     TRY(alibi_experiment_open(&e, path, NULL));
-    TRY(folder_load(e, dir));
+    TRY(alibi_experiment_load(e, dir));
     TRY(results_write_page(e, dir, refresh, finished));
 out:
     alibi_experiment_free(e);

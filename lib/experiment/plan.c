@@ -81,7 +81,7 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
 {
     struct disk disk = { 0 };
 
-    TRY_RETURN(folder_load(e, dir));
+    TRY_RETURN(alibi_experiment_load(e, dir));
     *plan = (struct alibi_experiment_plan){ .models = e->models };
     for (int m = 0; m < e->models; m++) {
         struct alibi_experiment_plan_model *p = &plan->model[m];

@@ -6,8 +6,6 @@
 #include "compare/trial.h"
 #include "experiment/experiment.h"
 
-static const char *const verdicts[] = { "not shown", "holds", "does not hold" };
-
 /* ---- JSON */
 
 static void write_reference(struct json_writer *w, const char *key, const alibi_experiment *e,
@@ -41,7 +39,7 @@ static void write_claim(struct json_writer *w, const alibi_experiment *e, int cl
     json_write_string(w, "claim", shown.claim);
     json_write_string(w, "where", shown.where);
     json_write_string(w, "paper", shown.paper);
-    json_write_string(w, "verdict", verdicts[shown.verdict]);
+    json_write_string(w, "verdict", verdict_name(shown.verdict));
     json_write_bool(w, "few_seeds", shown.few_seeds);
     json_write_array(w, "comparisons");
     for (int i = 0; i < c->count; i++) {
@@ -56,7 +54,7 @@ static void write_claim(struct json_writer *w, const alibi_experiment *e, int cl
         json_write_real(w, "standard_error", o.error);
         json_write_int(w, "seeds", o.seeds);
         json_write_bool(w, "learned_nothing", o.ignorant);
-        json_write_string(w, "verdict", verdicts[o.verdict]);
+        json_write_string(w, "verdict", verdict_name(o.verdict));
         json_write_bool(w, "few_seeds", o.few_seeds);
         json_write_end(w);
     }

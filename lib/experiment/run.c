@@ -353,7 +353,7 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
     TRY(folder_refuse_other(dir, FOLDER_EXPERIMENT)); /* before the lock, which leaves a file */
     TRY(lock_take(&lock, dir));
     TRY(folder_check(e, dir));
-    TRY(folder_load(e, dir));
+    TRY(alibi_experiment_load(e, dir));
     for (int t = 0; t < e->texts; t++)
         TRY(text_check(e, t, how, dir, call));
     TRY(list_work(&work, e));

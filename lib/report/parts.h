@@ -286,7 +286,6 @@ alibi_status append_perplexities(struct text *out, const struct view *v, int col
 
 struct shown show_number(const struct report_number *n);
 void cost_cells(struct shown cells[4], const struct report_cost *c);
-const char *verdict_name(enum alibi_verdict verdict); /* "holds" */
 /* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of
  * few. */
 const char *verdict_scope(const struct report_comparison *c, int count);

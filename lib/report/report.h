@@ -107,6 +107,8 @@ struct report_comparison {
     enum alibi_verdict verdict;
 };
 
+const char *verdict_name(enum alibi_verdict verdict); /* "holds" */
+
 struct report_claim {
     struct alibi_claim claim;
     int count;

@@ -1,0 +1,108 @@
+/* request.c - what the caller asks about an experiment, and says before it runs */
+#include <string.h>
+
+#include "experiment/experiment.h"
+
+void alibi_experiment_get_info(const alibi_experiment *e, struct alibi_experiment_info *info)
+{
+    *info = (struct alibi_experiment_info){ .name = e->name,
+                                            .title = e->title,
+                                            .about = e->about,
+                                            .tier = e->tier,
+                                            .tier_about = e->tier_about,
+                                            .tiers = e->tiers,
+                                            .texts = e->texts,
+                                            .models = e->models,
+                                            .evaluations = e->evaluations,
+                                            .claims = e->claims };
+    for (int m = 0; m < e->models; m++)
+        info->trainings += e->model[m].seeds.count;
+}
+
+const char *alibi_experiment_text_name(const alibi_experiment *e, int text, const char **about)
+{
+    if (text < 0 || text >= e->texts)
+        return NULL;
+    if (about)
+        *about = e->text[text].about;
+    return e->text[text].name;
+}
+
+/* The message is for the command line: no place in a file. */
+static alibi_status find_text(const alibi_experiment *e, const char *name, int *out)
+{
+    if (name == NULL && e->texts > 1)
+        return fail(ALIBI_USAGE, "the experiment has %d texts; give each as NAME=PATH", e->texts);
+    for (*out = 0; *out < e->texts; (*out)++)
+        if (name == NULL || strcmp(e->text[*out].name, name) == 0)
+            return ALIBI_OK;
+    return fail(ALIBI_USAGE, "the experiment has no text '%s'; its first is '%s'", name,
+                e->text[0].name);
+}
+
+alibi_status alibi_experiment_set_text(alibi_experiment *e, const char *name,
+                                       const char *const *paths, int count, const char *valid)
+{
+    alibi_status status;
+    char **copies = NULL, *valid_copy = NULL;
+    int i = 0, copied = 0;
+
+    TRY(find_text(e, name, &i));
+    if (count == 0 && valid != NULL && e->text[i].count == 0) {
+        status = fail(ALIBI_USAGE, "a validation text needs a training text '%s'", e->text[i].name);
+        goto out;
+    }
+    if (valid != NULL)
+        TRY(text_copy(&valid_copy, valid));
+    if (count > 0)
+        TRY(NEW_ZERO_ARRAY(&copies, count, "the paths of a text"));
+    for (; copied < count; copied++)
+        TRY(text_copy(&copies[copied], paths[copied]));
+    alibi_corpus_free(e->text[i].corpus);
+    e->text[i].corpus = NULL;
+    if (count > 0) {
+        names_free(e->text[i].paths, e->text[i].count);
+        e->text[i].paths = copies;
+        e->text[i].count = count;
+        copies = NULL;
+    }
+    if (valid != NULL) {
+        mem_free(e->text[i].valid);
+        e->text[i].valid = valid_copy;
+        valid_copy = NULL;
+    }
+out:
+    if (copies)
+        names_free(copies, copied);
+    mem_free(valid_copy);
+    return status;
+}
+
+alibi_status alibi_experiment_select(alibi_experiment *e, const char *const *names, int count)
+{
+    bool selected[ALIBI_LIST_MAX] = { false }, measured[ALIBI_LIST_MAX] = { false };
+
+    for (int i = 0; i < count; i++) {
+        const char *known[ALIBI_LIST_MAX], *nearest;
+        bool found = false;
+
+        for (int m = 0; m < e->models; m++) {
+            known[m] = e->model[m].name;
+            if (strcmp(e->model[m].name, names[i]) == 0 || strcmp(e->model[m].group, names[i]) == 0)
+                found = selected[m] = true;
+        }
+        for (int v = 0; v < e->evaluations; v++)
+            if (e->evaluation[v].kind == KIND_SPEED && strcmp(e->evaluation[v].name, names[i]) == 0)
+                found = measured[v] = true;
+        if (found)
+            continue;
+        nearest = alibi_nearest(names[i], known, e->models);
+        return fail(ALIBI_USAGE, "the experiment has no model '%s'; %s '%s'", names[i],
+                    nearest ? "did you mean" : "its first is", nearest ? nearest : known[0]);
+    }
+    for (int m = 0; m < e->models; m++)
+        e->model[m].selected = selected[m];
+    for (int v = 0; v < e->evaluations; v++)
+        e->evaluation[v].selected = measured[v];
+    return ALIBI_OK;
+}
