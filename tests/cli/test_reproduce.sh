@@ -361,4 +361,10 @@ for file in "$SOURCE"/experiments/*.json; do
     name=$(basename "$file" .json)
     has "lists $name" "^  $name " stdout
 done
+for file in "$SOURCE"/experiments/*.json; do
+    name=$(basename "$file" .json)
+    run "$ALIBI" reproduce "$name" --plan --tier full --out none # some need a large GPU
+    has "plan of $name" "^all +[0-9]+ " stdout
+    check "plan of $name, tier cpu" "$ALIBI" reproduce "$name" --plan --tier cpu --out none
+done
 finish
