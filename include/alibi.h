@@ -255,6 +255,7 @@ struct alibi_config {
     double embedding_scale; /* factor on the embedding before positions are added; 0: sqrt(width) */
     char position[ALIBI_NAME_MAX];
     double bias_max;    /* alibi: the slopes end at 2^-bias_max */
+    bool train_slopes;  /* alibi: they start there, and are trained */
     int64_t max_length; /* learned: rows of the table; 0: the training length */
     double rotary_base;
     int rotary_layout; /* enum alibi_rotary_layout */

@@ -152,6 +152,44 @@ out:
     return status;
 }
 
+/* The file without a model: a list of one tensor, in this process. */
+alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config,
+                                    float *slopes)
+{
+    alibi_status status;
+    struct device host = { .ops = &ops_ref };
+    int64_t H = config->heads, shape[2] = { 0 };
+    struct safetensor entry = { .name = "position.weight", .rank = 2, .shape = { 1, H } };
+    struct text missing = { 0 }, unused = { 0 };
+    struct tensor factors;
+    struct tensor_file f = { .device = &host, .entries = &entry, .views = &factors, .count = 1 };
+    const struct position_method *method;
+    float *values = NULL;
+    char *name = NULL;
+
+    TRY(position_find(&method, config->position));
+    if (method->parameter_shape)
+        method->parameter_shape(config, shape);
+    TRY(NEW_ARRAY(&values, H, "slopes"));
+    factors = tensor_1(values, DTYPE_F32, H);
+    TRY(ops_ref.fill(&host, factors, 1.0));
+    TRY(path_join(&name, path, part_names[PART_MODEL]));
+    if (shape[0] > 0)
+        TRY(tensor_file_read_some(&f, name, NULL, &missing, &unused));
+    if (missing.length > 0) {
+        status = fail(ALIBI_BAD_INPUT, "'%s' has no tensor '%s'", name, missing.data);
+        goto out;
+    }
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = values[h] * method->slope(config, h);
+out:
+    text_free(&missing);
+    text_free(&unused);
+    mem_free(name);
+    mem_free(values);
+    return status;
+}
+
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second)
 {

@@ -28,13 +28,19 @@ alibi_status stream_check(const struct model *m)
     return ALIBI_OK;
 }
 
-static double flattest_slope(const struct model *m)
+static alibi_status flattest_slope(const struct model *m, double *flattest)
 {
-    double flattest = INFINITY;
+    alibi_status status;
+    float *slopes = NULL;
 
+    TRY(NEW_ARRAY(&slopes, m->config.heads, "slopes"));
+    TRY(model_slopes(m, slopes));
+    *flattest = INFINITY;
     for (int64_t h = 0; h < m->config.heads; h++)
-        flattest = fmin(flattest, (double)m->method->slope(&m->config, h));
-    return flattest;
+        *flattest = fmin(*flattest, (double)slopes[h]);
+out:
+    mem_free(slopes);
+    return status;
 }
 
 alibi_status stream_window(struct cache_window *out, const struct model *m, double skip,
@@ -48,7 +54,7 @@ alibi_status stream_window(struct cache_window *out, const struct model *m, doub
     if (!m->method->slope)
         return fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
                     m->method->name);
-    slope = flattest_slope(m);
+    TRY_RETURN(flattest_slope(m, &slope));
     window = ceil((2 * window_score - log(skip) - log1p(-exp(-slope))) / slope);
     if (!(slope > 0) || window > (double)INT64_MAX / 4)
         return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window",

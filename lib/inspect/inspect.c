@@ -32,20 +32,26 @@ static alibi_status add_tensors(struct page *p, const char *path)
 }
 
 /* For methods that have slopes. */
-static alibi_status add_slopes(struct page *p, const struct alibi_config *c)
+static alibi_status add_slopes(struct page *p, const char *path, const struct alibi_config *c)
 {
+    alibi_status status;
     const struct position_method *method;
-    double *slopes = NULL;
+    float *slopes = NULL;
+    double *numbers = NULL;
 
-    TRY_RETURN(position_find(&method, c->position));
+    TRY(position_find(&method, c->position));
     if (!method->slope)
         return ALIBI_OK;
-    TRY_RETURN(NEW_ARRAY(&slopes, c->heads, "the slopes"));
+    TRY(NEW_ARRAY(&slopes, c->heads, "the slopes"));
+    TRY(NEW_ARRAY(&numbers, c->heads, "the slopes"));
+    TRY(checkpoint_read_slopes(path, c, slopes));
     for (int64_t h = 0; h < c->heads; h++)
-        slopes[h] = (double)method->slope(c, h);
-    page_reals(p, "slopes", slopes, c->heads);
+        numbers[h] = (double)slopes[h];
+    page_reals(p, "slopes", numbers, c->heads);
+out:
     mem_free(slopes);
-    return ALIBI_OK;
+    mem_free(numbers);
+    return status;
 }
 
 /* checkpoint_find() has verified it. */
@@ -81,7 +87,7 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
         page_real(p, "loss", state.loss);
     }
     page_int(p, "parameters", config_parameters(&config));
-    TRY(add_slopes(p, &config));
+    TRY(add_slopes(p, path, &config));
     options = alibi_config_options(&count);
     page_options(p, "model", options, count, &config);
     options = training_shaping_options(&count);

@@ -40,6 +40,8 @@ static const struct alibi_option options[] = {
     { "position", ALIBI_OPTION_NAME, AT(position), 0, 0, NULL, "alibi", "NAME", "position method" },
     { "bias-max", ALIBI_OPTION_REAL, AT(bias_max), 0, 64, NULL, "8", "X",
       "alibi: the slopes end at 2^-X" },
+    { "train-slopes", ALIBI_OPTION_FLAG, AT(train_slopes), 0, 0, NULL, "false", NULL,
+      "alibi: train the slopes, the same in every layer" },
     { "max-length", ALIBI_OPTION_INT, AT(max_length), 0, 1 << 24, NULL, "0", "N",
       "learned: positions it has; 0: the training length" },
     { "rotary-base", ALIBI_OPTION_REAL, AT(rotary_base), 1, 1e12, NULL, "10000", "X",

@@ -110,6 +110,11 @@ alibi_status config_write_json(const struct alibi_config *config, struct text *j
 alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length,
                               const char *path);
 
+/* The slopes [H] of the heads, which the method must have: trained or fixed (tables.c). */
+alibi_status model_slopes(const struct model *m, float *slopes);
+/* After an update: slopes that it made negative become 0. The caller holds the device. */
+alibi_status model_limit_slopes(struct model *m);
+
 /* ALIBI_BAD_INPUT if the method is not defined at that length ("learned positions end at 128 ...").
  * */
 alibi_status model_check_length(const struct model *m, int64_t length);

@@ -101,19 +101,25 @@ static void add_block(struct list *l, const struct alibi_config *c, int64_t n,
     add_linear(l, c, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down, &b->down_bias);
 }
 
-/* Score biases start from zero, no preference for any distance, and like all biases they do not
- * decay. Rows added to embeddings start as large as the embeddings they are added to. */
+/* Score biases start from zero, no preference for any distance, and factors on slopes from one;
+ * like all biases they do not decay. Rows added to embeddings start as large as the embeddings they
+ * are added to. */
 static int add_position(struct list *l, const struct alibi_config *c,
                         const struct position_method *method)
 {
-    bool bias = method->acts_on == POSITION_SCORES;
-    int64_t shape[2];
+    bool bias = method->acts_on == POSITION_SCORES, factors = method->bias == BIAS_LINEAR;
+    int64_t shape[2] = { 0 };
     int index;
 
-    if (!method->parameter_shape)
+    if (method->parameter_shape)
+        method->parameter_shape(c, shape);
+    if (shape[0] == 0)
         return -1;
-    method->parameter_shape(c, shape);
-    index = add(l, shape[0], shape[1], bias ? INIT_ZERO : INIT_EMBEDDED, "position.weight");
+    index = add(l, shape[0], shape[1],
+                factors ? INIT_ONE
+                : bias  ? INIT_ZERO
+                        : INIT_EMBEDDED,
+                "position.weight");
     if (l->parameters && bias)
         l->parameters[index].decays = false;
     return index;

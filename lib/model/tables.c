@@ -1,7 +1,12 @@
 /* tables.c - the position method's numbers on the device
  *
- * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; slopes
- * once; the distance table of a learned bias in every pass, from the present weights. */
+ * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; fixed
+ * slopes once; trained slopes and the distance table of a learned bias in every pass, from the
+ * present weights.
+ *
+ * Slopes are trained as factors f on the fixed ones, m_h = f_h * fixed_h, so that steep and flat
+ * heads move at the same relative speed. As a linear layer with the diagonal matrix of fixed slopes
+ * for its input, it is exact, forward and backward: each sum has one term that is not 0. */
 #include "model/walk.h"
 
 static size_t bytes_of(enum dtype type, int64_t rows, int64_t columns)
@@ -31,12 +36,18 @@ static alibi_status make_slopes(struct tables *t, const struct model *m)
     float *slopes = NULL;
     int64_t H = m->config.heads;
 
-    TRY(NEW_ARRAY(&slopes, H, "slopes"));
+    TRY(NEW_ZERO_ARRAY(&slopes, m->position >= 0 ? H * H : H, "slopes"));
     for (int64_t h = 0; h < H; h++)
-        slopes[h] = m->method->slope(&m->config, h);
+        slopes[m->position >= 0 ? h * H + h : h] = m->method->slope(&m->config, h);
     TRY(new_tensor(m, &t->slopes, dtype_sums(m->type), 1, H, "slopes"));
     t->slopes = tensor_1(t->slopes.data, t->slopes.type, H);
-    TRY(m->device->ops->upload(m->device, t->slopes, slopes));
+    if (m->position >= 0)
+        TRY(new_tensor(m, &t->fixed, dtype_sums(m->type), H, H, "fixed slopes"));
+    TRY(m->device->ops->upload(m->device, t->fixed.data ? t->fixed : t->slopes, slopes));
+    if (m->position >= 0 && m->gradients) {
+        TRY(new_tensor(m, &t->dbias, dtype_sums(m->type), 1, H, "the gradient of slopes"));
+        t->dbias = tensor_1(t->dbias.data, t->dbias.type, H);
+    }
 out:
     mem_free(slopes);
     return status;
@@ -76,9 +87,55 @@ void tables_fini(struct tables *t, const struct model *m)
     if (m->method->row) /* the rows of learned positions are their parameter */
         ops->buffer_free(m->device, t->rows.data);
     ops->buffer_free(m->device, t->slopes.data);
+    ops->buffer_free(m->device, t->fixed.data);
     ops->buffer_free(m->device, t->bucket.data);
     ops->buffer_free(m->device, t->bias.data);
     ops->buffer_free(m->device, t->dbias.data);
+}
+
+/* ---- slopes that are trained */
+
+/* Forward: the slopes. Backward: their gradient to the factors. */
+static struct linear_args factors_on_slopes(const struct tables *t, const struct model *m)
+{
+    int64_t H = m->config.heads;
+
+    return (struct linear_args){ .y = tensor_2(t->slopes.data, t->slopes.type, H, 1),
+                                 .x = t->fixed,
+                                 .weight = value_of(m, m->position),
+                                 .dy = tensor_2(t->dbias.data, t->dbias.type, H, 1),
+                                 .dweight = gradient_of(m, m->position) };
+}
+
+alibi_status model_slopes(const struct model *m, float *slopes)
+{
+    alibi_status status = ALIBI_OK;
+    float *factors = NULL;
+    int64_t H = m->config.heads;
+
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = m->method->slope(&m->config, h);
+    if (m->position < 0)
+        return ALIBI_OK;
+    TRY(NEW_ARRAY(&factors, H, "slopes"));
+    device_lock(m->device);
+    status = m->device->ops->download(m->device, factors,
+                                      parameter_slice(m, &m->parameters[m->position], m->values));
+    device_unlock(m->device);
+    for (int64_t h = 0; status == ALIBI_OK && h < H; h++)
+        slopes[h] *= factors[h];
+out:
+    mem_free(factors);
+    return status;
+}
+
+alibi_status model_limit_slopes(struct model *m)
+{
+    struct tensor factors = value_of(m, m->position);
+
+    if (m->method->bias != BIAS_LINEAR || !factors.data)
+        return ALIBI_OK;
+    return m->device->ops->activation_forward(m->device, ALIBI_RELU, factors, factors);
 }
 
 /* ---- rows */
@@ -143,6 +200,11 @@ alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t len
         TRY_RETURN(reserve_rows(t, m, length));
     else if (m->method->acts_on == POSITION_EMBEDDING)
         t->rows = value_of(m, m->position);
+    if (t->fixed.data) {
+        struct linear_args a = factors_on_slopes(t, m);
+
+        return m->device->ops->linear_forward(m->device, &a);
+    }
     if (m->method->bias != BIAS_TABLE)
         return ALIBI_OK;
     return m->device->ops->bucket_forward(m->device, t->bias, value_of(m, m->position), t->bucket);
@@ -166,6 +228,8 @@ size_t tables_bytes(const struct model *m, int64_t length, bool trainable)
 
     if (method->bias == BIAS_LINEAR)
         bytes = sum_or_most(bytes, bytes_of(sums, 1, H));
+    if (method->bias == BIAS_LINEAR && m->position >= 0)
+        bytes = sum_or_most(bytes, bytes_of(sums, trainable ? H + 1 : H, H));
     if (method->bias == BIAS_TABLE) {
         int64_t T = method->distances(&m->config);
 
@@ -186,6 +250,11 @@ alibi_status tables_backward(struct tables *t, const struct model *m)
 {
     if (!t->dbias.data)
         return ALIBI_OK;
+    if (t->fixed.data) {
+        struct linear_args a = factors_on_slopes(t, m);
+
+        return m->device->ops->linear_backward(m->device, &a);
+    }
     return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), t->dbias,
                                            t->bucket);
 }

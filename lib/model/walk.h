@@ -7,11 +7,13 @@
 /* ---- position tables (tables.c): the numbers of the position method, on the device */
 
 struct tables {
-    struct tensor rows;        /* S [P, C] added to embeddings or S [P, D] for rotation; P grows on
-                                  demand. For learned positions it is the parameter */
-    struct tensor slopes;      /* S [H] */
-    struct tensor bucket;      /* I32 [T] */
-    struct tensor bias, dbias; /* S [H, T], from the bucket weights; its gradient over all layers */
+    struct tensor rows;   /* S [P, C] added to embeddings or S [P, D] for rotation; P grows on
+                             demand. For learned positions it is the parameter */
+    struct tensor slopes; /* S [H] */
+    struct tensor fixed;  /* S [H, H], slopes are trained: the fixed ones on its diagonal */
+    struct tensor bucket; /* I32 [T] */
+    struct tensor bias;   /* S [H, T], from the bucket weights */
+    struct tensor dbias;  /* like bias, or like slopes that are trained: over all layers */
 };
 
 alibi_status tables_init(struct tables *t, const struct model *m);

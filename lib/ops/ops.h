@@ -224,7 +224,8 @@ typedef alibi_status norm_fn(struct device *dev, const struct norm_args *a);
  *   relu        y = max(x, 0)
  *   swiglu      y = silu(g) * u,  silu(g) = g / (1 + e^-g),  a row of x is g[F] then u[F]
  *
- * kind is enum alibi_activation; y [rows, F]; x [rows, F], or [rows, 2F] for swiglu. */
+ * kind is enum alibi_activation; y [rows, F]; x [rows, F], which y may be, or [rows, 2F] for
+ * swiglu. */
 typedef alibi_status activation_forward_fn(struct device *dev, int kind, struct tensor y,
                                            struct tensor x);
 /* dx has the shape of x and may be x itself (the forward's input is then lost), or dy if that has

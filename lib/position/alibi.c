@@ -2,9 +2,9 @@
  *
  *   score(i, j) += -m_h * (i - j)          for j <= i
  *
- * Press, Smith, Lewis (ICLR 2022), section 3. The slopes m_h are fixed; nothing is learned. The
- * bias is formed from the integer distance, so it is 0 on the diagonal and does not grow less exact
- * with the position. */
+ * Press, Smith, Lewis (ICLR 2022), section 3. The slopes m_h are fixed; nothing is learned unless
+ * train_slopes asks for a factor per head, which multiplies its slope. The bias is formed from the
+ * integer distance, so it is 0 on the diagonal and does not grow less exact with the position. */
 #include <math.h>
 
 #include "position/position.h"
@@ -31,10 +31,17 @@ static float slope(const struct alibi_config *c, int64_t h)
     return (float)exp2(-step * ((double)(h - power) + 0.5));
 }
 
+static void parameter_shape(const struct alibi_config *c, int64_t shape[2])
+{
+    shape[0] = c->train_slopes ? 1 : 0;
+    shape[1] = c->heads;
+}
+
 const struct position_method position_alibi = {
     .name = "alibi",
     .summary = "subtracts a fixed slope per head times the distance from the scores",
     .acts_on = POSITION_SCORES,
+    .parameter_shape = parameter_shape,
     .bias = BIAS_LINEAR,
     .slope = slope,
 };

@@ -27,14 +27,15 @@ struct position_method {
     int64_t (*longest)(const struct alibi_config *c);
 
     /* What it learns: one tensor [shape[0], shape[1]], shared by all layers, named
-     * "position.weight"; NULL: nothing. */
+     * "position.weight"; NULL, or no rows: nothing. */
     void (*parameter_shape)(const struct alibi_config *c, int64_t shape[2]);
 
     /* EMBEDDING without a parameter: C numbers. ROTATION: D/2 cosines, then D/2 sines. NULL: the
      * parameter is the table. */
     void (*row)(const struct alibi_config *c, int64_t position, float *row);
 
-    /* SCORES. LINEAR: the slope of head h. TABLE: the bias is weight[bucket(distance)][h] for
+    /* SCORES. LINEAR: the slope of head h; a parameter [1, H] holds factors on the slopes, which
+     * start at 1 and are never below 0. TABLE: the bias is weight[bucket(distance)][h] for
      * distances below `distances`, and that of the last one beyond. */
     enum bias_kind bias;
     float (*slope)(const struct alibi_config *c, int64_t h);

@@ -86,7 +86,8 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
                                 .gradient_scale = gradient_scale,
                                 .step = step,
                                 .decaying = m->decaying };
-        return m->device->ops->adamw(m->device, &a);
+        TRY_RETURN(m->device->ops->adamw(m->device, &a));
+        return model_limit_slopes(m);
     }
     struct nesterov_args a = { .w = w,
                                .copy = model_flat_copies(m),
@@ -98,7 +99,8 @@ alibi_status optimizer_step(struct optimizer *o, const struct alibi_training *t,
                                .weight_decay = t->weight_decay,
                                .gradient_scale = gradient_scale,
                                .decaying = m->decaying };
-    return m->device->ops->nesterov(m->device, &a);
+    TRY_RETURN(m->device->ops->nesterov(m->device, &a));
+    return model_limit_slopes(m);
 }
 
 alibi_status guard_check(const struct model *m, double loss, int64_t step, double *norm)

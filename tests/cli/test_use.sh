@@ -229,6 +229,23 @@ run bash -c "'$ALIBI' generate run --tokens 5 > /dev/full"
 [ "$code" = 5 ] && grep -q 'cannot write the results' stderr && pass "a full disk behind stdout" ||
     fail "/dev/full" "exit code $code"
 
+# Trained slopes
+check "a model that trains its slopes" "$ALIBI" train "${tiny[@]}" --train-slopes --lr 0.02 \
+    --out slopes
+run "$ALIBI" inspect run --json
+fixed=$(tr -d ' \n' < stdout | grep -o '"slopes":[^]]*')
+run "$ALIBI" inspect slopes --json
+[ -n "$fixed" ] && trained=$(tr -d ' \n' < stdout | grep -o '"slopes":[^]]*') &&
+    [ "$trained" != "$fixed" ] && pass "inspect prints slopes that moved" ||
+    fail "inspect" "slopes $trained, fixed ones $fixed"
+grep -q '"train_slopes": true' stdout && pass "and that they are trained" ||
+    fail "inspect" "no train_slopes"
+check "eval" "$ALIBI" eval slopes --quiet "${text[@]}" --lengths 16,64
+check "generate" "$ALIBI" generate slopes --quiet --prompt "the" --tokens 20
+check "export" "$ALIBI" export slopes --weights bf16 --out slopes16
+run "$ALIBI" inspect slopes16 --json
+grep -q '"slopes"' stdout && pass "are in an export" || fail "inspect slopes16" "no slopes"
+
 # inspect
 for path in run "$(newest run)" "$(newest run)/model.safetensors"; do
     check "inspect $path" "$ALIBI" inspect "$path"

@@ -28,6 +28,24 @@ static struct alibi_config tiny(const char *position)
     return c;
 }
 
+static struct alibi_config trained_slopes(void)
+{
+    struct alibi_config c = tiny("alibi");
+
+    c.train_slopes = true;
+    return c;
+}
+
+/* Number i of the position methods, and after them alibi with trained slopes. */
+static bool position_variant(int i, struct alibi_config *c)
+{
+    const char *name = alibi_position_name(i, NULL);
+    bool slopes = !name && i > 0 && alibi_position_name(i - 1, NULL);
+
+    *c = name ? tiny(name) : trained_slopes();
+    return name || slopes;
+}
+
 /* Clusters of 2, 3 and 2 ids, with embeddings of 6, 3 and 1 numbers. */
 static struct alibi_config adaptive(struct alibi_config c)
 {
@@ -120,9 +138,10 @@ static void check_gradient(struct alibi_config c, const char *what)
 
 static void gradients_equal_finite_differences_for_every_method_tied_and_untied(void **state)
 {
+    struct alibi_config c;
+
     (void)state;
-    for (int i = 0; alibi_position_name(i, NULL); i++) {
-        struct alibi_config c = tiny(alibi_position_name(i, NULL));
+    for (int i = 0; position_variant(i, &c); i++) {
         check_gradient(c, "tied");
         check_gradient(adaptive(c), "adaptive, tied");
         c.tied = false;
@@ -171,12 +190,12 @@ static double difference(const float *a, const float *b, int64_t count)
 static void fast_operations_give_the_reference_losses_and_gradients(void **state)
 {
     struct device fast = { .ops = ops_cpu() };
+    struct alibi_config c;
 
     (void)state;
-    for (int i = 0; alibi_position_name(i, NULL); i++) {
-        struct model *slow_model =
-            new_model(tiny(alibi_position_name(i, NULL)), &reference, DTYPE_F32);
-        struct model *fast_model = new_model(tiny(alibi_position_name(i, NULL)), &fast, DTYPE_F32);
+    for (int i = 0; position_variant(i, &c); i++) {
+        struct model *slow_model = new_model(c, &reference, DTYPE_F32);
+        struct model *fast_model = new_model(c, &fast, DTYPE_F32);
         struct dropout drop = { .p = 0.2, .seed = 9, .stream = 4 };
         const struct pass_settings settings = { .attention_dropout = 0.3,
                                                 .activation_dropout = 0.1 };
@@ -351,9 +370,10 @@ static void parameters_that_decay_come_first_and_all_begin_at_multiples_of_64(vo
 /* 8 bits of mantissa through two layers; the gradients and the statistics stay fp32. */
 static void bf16_gives_the_losses_and_gradients_of_fp32_to_its_precision(void **state)
 {
+    struct alibi_config c;
+
     (void)state;
-    for (int i = 0; alibi_position_name(i, NULL); i++) {
-        struct alibi_config c = tiny(alibi_position_name(i, NULL));
+    for (int i = 0; position_variant(i, &c); i++) {
         struct model *exact = new_model(c, &reference, DTYPE_F32),
                      *rough = new_model(c, &reference, DTYPE_BF16);
         double exact_loss, rough_loss, error;
@@ -449,11 +469,11 @@ static void decoding_equals_the_full_forward_for_every_method_past_the_training_
 {
     static const int64_t one[] = { 1 }, mixed[] = { 1, 64, 3, 17, 100 };
     struct device devices[2] = { reference, { .ops = ops_cpu() } };
+    struct alibi_config c;
 
     (void)state;
     for (int d = 0; d < 2; d++)
-        for (int i = 0; alibi_position_name(i, NULL); i++) {
-            struct alibi_config c = tiny(alibi_position_name(i, NULL));
+        for (int i = 0; position_variant(i, &c); i++) {
             struct model *m;
             c.max_length = MANY;
             c.kv_heads = d == 1 ? 1 : 0;
@@ -470,11 +490,11 @@ static void a_window_ends_what_a_token_depends_on(void **state)
 {
     enum { W = 40, AT = 30 };
     struct device devices[2] = { reference, { .ops = ops_cpu() } };
+    struct alibi_config c;
 
     (void)state;
     for (int d = 0; d < 2; d++)
-        for (int i = 0; alibi_position_name(i, NULL); i++) {
-            struct alibi_config c = tiny(alibi_position_name(i, NULL));
+        for (int i = 0; position_variant(i, &c); i++) {
             const struct pass_settings settings = { .window = W };
             int32_t tokens[MANY];
             float *before = NULL, *after = NULL, last[VOCAB];
@@ -592,11 +612,11 @@ static void check_batched_decoding(struct model *m, struct cache_window window, 
 static void sequences_decoded_together_get_the_bits_they_get_alone(void **state)
 {
     struct device devices[2] = { reference, { .ops = ops_cpu() } };
+    struct alibi_config c;
 
     (void)state;
     for (int d = 0; d < 2; d++)
-        for (int i = 0; alibi_position_name(i, NULL); i++) {
-            struct alibi_config c = tiny(alibi_position_name(i, NULL));
+        for (int i = 0; position_variant(i, &c); i++) {
             struct model *m;
 
             c.max_length = MANY;
@@ -616,10 +636,10 @@ static void sequences_decoded_together_get_the_bits_they_get_alone(void **state)
 static void a_step_equals_the_full_forward_past_the_training_length(void **state)
 {
     struct device fast = { .ops = ops_cpu() };
+    struct alibi_config c;
 
     (void)state;
-    for (int i = 0; alibi_position_name(i, NULL); i++) {
-        struct alibi_config c = tiny(alibi_position_name(i, NULL));
+    for (int i = 0; position_variant(i, &c); i++) {
         int32_t tokens[MANY];
         float *full = NULL, last[VOCAB];
         struct workspace *w = NULL;
@@ -754,6 +774,89 @@ static void tokens_outside_the_vocabulary_are_refused(void **state)
     model_free(m);
 }
 
+/* ---- slopes that are trained */
+
+static void set_factors(struct model *m, const float factors[3])
+{
+    assert_ok(m->device->ops->upload(
+        m->device, parameter_slice(m, &m->parameters[m->position], m->values), factors));
+}
+
+static void a_fresh_model_with_trained_slopes_is_the_one_with_fixed_slopes(void **state)
+{
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
+    int32_t tokens[MANY];
+    float logits[2][MANY * VOCAB];
+
+    (void)state;
+    draw_tokens(tokens, MANY, VOCAB, 7);
+    for (int d = 0; d < 2; d++) {
+        for (int trained = 0; trained < 2; trained++) {
+            struct model *m =
+                new_model(trained ? trained_slopes() : tiny("alibi"), &devices[d], DTYPE_F32);
+
+            assert_ok(model_init(m, 5));
+            assert_ok(once_logits(m, tokens, 1, MANY, logits[trained]));
+            assert_int_equal(m->elements, config_parameters(&m->config));
+            model_free(m);
+        }
+        assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+    }
+}
+
+/* The bound on a far tile's scores holds for any slope: a flat head, and one that prefers far keys,
+ * keep every tile, and the steep head skips. */
+static void skipping_is_right_for_slopes_of_any_sign(void **state)
+{
+    static const float factors[3] = { 0, -0.5f, 40 };
+    const struct pass_settings settings = { .skip = 0x1p-20, .record = true, .verify = true };
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
+    int32_t tokens[MANY];
+    float exact[MANY * VOCAB], skipped[MANY * VOCAB], slopes[3];
+
+    (void)state;
+    draw_tokens(tokens, MANY, VOCAB, 7);
+    for (int d = 0; d < 2; d++) {
+        struct model *m = new_model(trained_slopes(), &devices[d], DTYPE_F32);
+        struct workspace *w = NULL;
+        struct attention_statistics s;
+
+        set_factors(m, factors);
+        assert_ok(model_slopes(m, slopes));
+        assert_true(slopes[0] == 0 && slopes[1] == -0x1p-9f && slopes[2] == 10);
+        assert_ok(once_logits(m, tokens, 1, MANY, exact));
+        assert_ok(workspace_new(&w, m, &settings));
+        assert_ok(model_logits(w, tokens, 1, MANY, skipped));
+        s = workspace_statistics(w);
+        print_message("%s: %lld of %lld tiles, skipped %.1e\n", devices[d].ops->name,
+                      (long long)s.tiles.used, (long long)s.tiles.all, s.skipped);
+        assert_true(difference(exact, skipped, MANY * VOCAB) < 2e-5);
+        assert_true(s.skipped <= settings.skip);
+        assert_true(3 * s.tiles.used >= 2 * s.tiles.all);
+        assert_true(d == 0 || s.tiles.used < s.tiles.all);
+        workspace_free(w);
+        model_free(m);
+    }
+}
+
+static void slopes_are_never_negative_after_an_update(void **state)
+{
+    static const float factors[3] = { -1, 0.5f, 2 }, expected[3] = { 0, 0x1p-9f, 0.5f };
+    struct device devices[2] = { reference, { .ops = ops_cpu() } };
+    float slopes[3];
+
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        struct model *m = new_model(trained_slopes(), &devices[d], DTYPE_F32);
+
+        set_factors(m, factors);
+        assert_ok(model_limit_slopes(m));
+        assert_ok(model_slopes(m, slopes));
+        assert_memory_equal(slopes, expected, sizeof slopes);
+        model_free(m);
+    }
+}
+
 static void methods_start_from_the_same_weights_but_for_their_own(void **state)
 {
     struct alibi_config with = tiny("t5"), without = tiny("alibi");
@@ -851,6 +954,22 @@ static void configuration_survives_its_file(void **state)
     assert_memory_equal(&read.adaptive_cutoffs, &c.adaptive_cutoffs, sizeof c.adaptive_cutoffs);
     assert_int_equal(read.adaptive_factor, 2);
     text_free(&json);
+    c = trained_slopes();
+    assert_int_equal(alibi_config_resolve(&c), ALIBI_OK);
+    assert_int_equal(config_write_json(&c, &json), ALIBI_OK);
+    assert_int_equal(config_read_json(&read, json.data, json.length, "config.json"), ALIBI_OK);
+    assert_true(read.train_slopes);
+    text_free(&json);
+}
+
+static void files_from_before_trained_slopes_have_fixed_ones(void **state)
+{
+    static const char json[] = "{ \"vocab\": 7, \"position\": \"alibi\", \"bias_max\": 8.0 }";
+    struct alibi_config read;
+
+    (void)state;
+    assert_int_equal(config_read_json(&read, json, strlen(json), "config.json"), ALIBI_OK);
+    assert_false(read.train_slopes);
 }
 
 static void check_failing_allocations(struct alibi_config c)
@@ -887,6 +1006,7 @@ static void every_failing_allocation_is_reported_and_nothing_leaks(void **state)
     (void)state;
     check_failing_allocations(tiny("t5"));
     check_failing_allocations(adaptive(tiny("t5")));
+    check_failing_allocations(trained_slopes());
 }
 
 static void count_layers(void *user, int64_t layers)
@@ -947,6 +1067,10 @@ int main(void)
         cmocka_unit_test(configurations_that_do_not_fit_together_are_named),
         cmocka_unit_test(values_outside_their_range_are_named),
         cmocka_unit_test(configuration_survives_its_file),
+        cmocka_unit_test(files_from_before_trained_slopes_have_fixed_ones),
+        cmocka_unit_test(a_fresh_model_with_trained_slopes_is_the_one_with_fixed_slopes),
+        cmocka_unit_test(skipping_is_right_for_slopes_of_any_sign),
+        cmocka_unit_test(slopes_are_never_negative_after_an_update),
         cmocka_unit_test(every_failing_allocation_is_reported_and_nothing_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

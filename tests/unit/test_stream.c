@@ -21,11 +21,10 @@ static void randomise(struct model *m)
     }
 }
 
-static struct model *new_model_in(const char *position, int64_t heads, enum dtype type)
+static struct alibi_config new_config(const char *position, int64_t heads)
 {
     struct alibi_config c;
     struct alibi_option_group group = { .title = "model", .values = &c };
-    struct model *m = NULL;
 
     memset(&c, 0, sizeof c);
     group.options = alibi_config_options(&group.count);
@@ -38,6 +37,14 @@ static struct model *new_model_in(const char *position, int64_t heads, enum dtyp
     c.bias_max = 4; /* slopes from 2^-1 on, the flattest of them 2^-4 */
     snprintf(c.position, sizeof c.position, "%s", position);
     assert_ok(alibi_config_resolve(&c));
+    return c;
+}
+
+static struct model *new_model_in(const char *position, int64_t heads, enum dtype type)
+{
+    struct alibi_config c = new_config(position, heads);
+    struct model *m = NULL;
+
     assert_ok(model_new(&m, &c, &cpu, type, false));
     assert_ok(model_init(m, 3));
     return m;
@@ -176,6 +183,28 @@ static void a_window_bounds_the_memory_and_does_not_change_the_loss(void **state
     assert_true(w.peak_bytes < a.peak_bytes / 2);
     model_free(m);
     alibi_corpus_free(c);
+}
+
+/* The window is that of the slopes that the model has now, not of those that it started with. */
+static void the_window_follows_trained_slopes(void **state)
+{
+    struct alibi_config c = new_config("alibi", 2);
+    struct cache_window fixed, steeper;
+    struct model *m = NULL;
+    struct tensor factors;
+
+    (void)state;
+    c.train_slopes = true;
+    assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
+    assert_ok(model_init(m, 3));
+    factors = m->parameters[m->position].value;
+    assert_ok(stream_window(&fixed, m, 0x1p-24, 20));
+    assert_ok(cpu.ops->fill(&cpu, factors, 4.0));
+    assert_ok(stream_window(&steeper, m, 0x1p-24, 20));
+    assert_true(steeper.positions > 0 && steeper.positions < fixed.positions / 3);
+    assert_ok(cpu.ops->fill(&cpu, factors, 0.0));
+    assert_fails(stream_window(&steeper, m, 0x1p-24, 20), ALIBI_USAGE, "leave no window");
+    model_free(m);
 }
 
 /* The cut of attention by `window`, in chunks with a cache that forgets, and in one pass. */
@@ -393,6 +422,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stream_equals_a_window_as_long_as_the_text),
         cmocka_unit_test(a_window_bounds_the_memory_and_does_not_change_the_loss),
+        cmocka_unit_test(the_window_follows_trained_slopes),
         cmocka_unit_test(
             a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the_others),
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),

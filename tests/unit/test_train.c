@@ -283,6 +283,67 @@ static void so_does_one_that_learns_its_positions(void **state)
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
+static void so_does_one_that_trains_its_slopes(void **state)
+{
+    struct site *p = *state;
+
+    p->config.train_slopes = true;
+    check_resume_at_every_step(p, tiny_training(5, 2));
+}
+
+static void trained_slopes_move_and_are_in_the_checkpoint(void **state)
+{
+    struct site *p = *state;
+    struct alibi_training t = tiny_training(60, 60);
+    struct alibi_config config;
+    alibi_tokenizer *tokenizer = NULL;
+    const char *path = step_path(in_place(p, "run"), 60);
+    float slopes[2];
+
+    p->config.train_slopes = true;
+    assert_ok(train(p, &t, "run", false));
+    assert_ok(checkpoint_read_config(path, &config, &tokenizer));
+    assert_true(config.train_slopes);
+    assert_ok(checkpoint_read_slopes(path, &config, slopes));
+    for (int64_t h = 0; h < 2; h++) {
+        float fixed = position_alibi.slope(&config, h);
+        print_message("slope %g, fixed %g\n", (double)slopes[h], (double)fixed);
+        assert_true(slopes[h] >= 0 && fabsf(slopes[h] / fixed - 1) > 0.01f);
+    }
+    alibi_tokenizer_free(tokenizer);
+}
+
+/* A step of either optimizer that would make them negative leaves them at 0, and they come back. */
+static void an_update_leaves_slopes_at_0_or_above(void **state)
+{
+    (void)state;
+    for (int kind = ALIBI_ADAMW; kind <= ALIBI_NESTEROV; kind++) {
+        struct alibi_training t = tiny_training(10, 10);
+        struct alibi_config config = tiny_bytes_config("alibi", 1, 8);
+        struct model *m = NULL;
+        struct optimizer o;
+        float slopes[2];
+
+        config.train_slopes = true;
+        device.ops = ops_cpu();
+        assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
+        assert_ok(model_init(m, 1));
+        assert_ok(optimizer_init(&o, m, kind));
+        assert_ok(device.ops->fill(&device, m->parameters[m->position].gradient, 1e3));
+        t.lr = 10;
+        assert_ok(optimizer_step(&o, &t, 5, 1));
+        assert_ok(model_slopes(m, slopes));
+        assert_true(slopes[0] == 0 && slopes[1] == 0);
+        assert_ok(device.ops->fill(&device, m->parameters[m->position].gradient, -1e3));
+        for (int64_t step = 6; step < 10; step++)
+            assert_ok(optimizer_step(&o, &t, step, 1));
+        assert_ok(model_slopes(m, slopes));
+        assert_true(slopes[0] > 0 && slopes[1] > 0);
+        optimizer_fini(&o);
+        model_free(m);
+    }
+}
+
 static void a_run_can_be_stopped_at_every_step(void **state)
 {
     struct site *p = *state;
@@ -772,6 +833,9 @@ int main(void)
         RUN_TEST(so_does_one_with_nesterov_momentum),
         RUN_TEST(runs_that_recompute_are_the_runs_that_keep),
         RUN_TEST(so_does_one_that_learns_its_positions),
+        RUN_TEST(so_does_one_that_trains_its_slopes),
+        RUN_TEST(trained_slopes_move_and_are_in_the_checkpoint),
+        cmocka_unit_test_teardown(an_update_leaves_slopes_at_0_or_above, no_leak),
         RUN_TEST(a_run_can_be_stopped_at_every_step),
         RUN_TEST(a_stop_at_the_last_step_finds_the_run_complete),
         RUN_TEST(a_stop_that_was_requested_before_ends_after_one_step),
