@@ -256,6 +256,11 @@ static void for_every_model(void (*check_model)(struct alibi_config c, const cha
     c.heads = 2;
     c.kv_heads = 1;
     check_model(c, "width 256, 2 heads in a group", 0.0);
+    c.train_slopes = true;
+    check_model(c, "trained slopes, width 256, 2 heads in a group", 0.0);
+    c = small_config("alibi");
+    c.train_slopes = true;
+    check_model(c, "trained slopes, dropout", 0.2);
     c = small_config("rotary");
     c.rotary_layout = ALIBI_ROTARY_PAIRS;
     check_model(c, "pairs", 0.0);
