@@ -31,7 +31,7 @@ at_once 2 "did you mean 'rotary'" "$ALIBI" compare slow --methods alibi,ropee --
 at_once 2 "'alibi' is listed twice" "$ALIBI" compare slow --methods alibi,alibi --out new
 at_once 2 "64 is listed twice" "$ALIBI" compare slow --lengths 64,64 --out new
 at_once 2 "less than the largest length" "$ALIBI" compare slow --lengths 64k --out new
-at_once 3 "'run' holds a training run" "$ALIBI" compare slow --out run
+at_once 3 "'run': it holds a training run" "$ALIBI" compare slow --out run
 at_once 2 "stride 99 is more than length 16" \
     "$ALIBI" eval run slow --protocol sliding --stride 99
 at_once 2 "scoring 8 tokens does not fill" "$ALIBI" eval run slow --tokens 8
