@@ -22,12 +22,12 @@ static const char *skip_value(const char *p, const char *end)
     while (p < end) {
         if (*p == '"')
             while (++p < end && *p != '"')
-                p += *p == '\\';
+                p += *p == '\\' && p + 1 < end;
         else if (*p == '{' || *p == '[')
             depth++;
         else if (*p == '}' || *p == ']')
             depth--;
-        if (depth < 0)
+        if (depth < 0 || p == end) /* the end within a string */
             return p;
         p++;
         if (depth == 0 && (p == end || strchr(",}] \t\r\n", *p) || p[-1] == '"'))
