@@ -44,7 +44,7 @@ double unigram_of(const alibi_experiment *e, int model, int evaluation)
     return 0;
 }
 
-/* Every seed must be clearly better than token frequencies, as in a comparison. */
+/* Every seed must be clearly better than token frequencies, by the rule of a comparison. */
 bool model_is_ignorant(const alibi_experiment *e, int model)
 {
     const struct experiment_model *m = &e->model[model];
@@ -56,9 +56,10 @@ bool model_is_ignorant(const alibi_experiment *e, int model)
     unigram = unigram_of(e, model, v);
     for (int k = 0; k < m->seeds.count; k++) {
         const struct measured *x = &m->seed[k].measured[v][i];
+        const struct alibi_eval_result *result = &x->result;
 
-        if (x->done && x->result.tokens > 0 && unigram > 0 &&
-            !report_has_learned(x->result.nll, x->result.standard_error, unigram))
+        if (x->done && result->tokens > 0 && unigram > 0 &&
+            !change_is_learning(&result, 1, unigram))
             return true;
     }
     return false;

@@ -830,13 +830,6 @@ static alibi_status check_speed(struct reader *r, const struct experiment_evalua
     return ALIBI_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 static alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
     static const char *const kinds[] = { "perplexity", "speed" };
@@ -867,7 +860,7 @@ static alibi_status read_evaluation(struct reader *r, const char *key, json_t *j
             find_name(r, text, e->text[0].name, sizeof e->text[0], e->texts, "text", &v->text));
     leave(r);
     TRY_RETURN(get_list(r, json, "lengths", 1, 1 << 24, &v->lengths));
-    qsort(v->lengths.at, (size_t)v->lengths.count, sizeof v->lengths.at[0], ascending);
+    list_sort(&v->lengths);
     TRY_RETURN(get_int(r, json, "tokens", 0, (int64_t)1e15, &v->tokens));
     TRY_RETURN(get_int(r, json, "stride", 1, 1 << 24, &v->stride));
     TRY_RETURN(get_int(r, json, "block", 1, (int64_t)1e15, &v->block));

@@ -4,13 +4,6 @@
 
 #include "report/parts.h"
 
-bool report_has_learned(double nll, double standard_error, double unigram_nll)
-{
-    double gain = unigram_nll - nll;
-
-    return gain >= 2 * standard_error && gain >= 0.05 * unigram_nll;
-}
-
 /* ---- sentences */
 
 const char *verdict_name(enum alibi_verdict verdict)

@@ -82,10 +82,6 @@ alibi_status report_run_html(struct text *out, const struct alibi_compare_result
 
 /* ---- experiments (experiment.c) */
 
-/* Whether a loss is clearly below that of token frequencies: by at least 5% and two standard
- * errors. A model that is not has learned nothing. */
-bool report_has_learned(double nll, double standard_error, double unigram_nll);
-
 enum { REPORT_NUMBER_NAME = 160 };
 
 /* A number that a claim compares. */
@@ -123,7 +119,7 @@ void append_field(struct text *out, const char *name, bool first);
  * means that models differ in it. */
 struct report_section {
     const char *name, *about;
-    char heading[192]; /* "perplexity in windows that do not overlap, 262144 tokens" */
+    char heading[192]; /* "perplexity, in windows that do not overlap" */
     struct alibi_compare_result *result;
 };
 
