@@ -1,6 +1,6 @@
 /* experiment.h - an experiment: its texts, models, evaluations and claims, and the results so far
  *
- *   read.c      the file into the structs below, everything checked before anything runs
+ *   read*.c     the file into the structs below, everything checked before anything runs
  *   request.c   what the caller asks for: texts and models
  *   place.c     the line of a key in the file, for messages
  *   folder.c    the folder: experiment.json, and the results of each model, read and written

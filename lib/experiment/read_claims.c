@@ -1,0 +1,139 @@
+/* read_claims.c - claims and the comparisons that they consist of, from an experiment's file */
+#include <math.h>
+
+#include "base/names.h"
+#include "experiment/read.h"
+
+const char *const quantity_names[QUANTITIES] = { "ppl", "train_seconds", "train_memory",
+                                                 "eval_seconds", "eval_memory" };
+
+static alibi_status read_reference(struct reader *r, json_t *json, const char *evaluation,
+                                   struct reference *out)
+{
+    const alibi_experiment *e = r->e;
+    const struct experiment_evaluation *v;
+    const char *model = "", *quantity = quantity_names[0];
+    int64_t length = 0;
+
+    *out = (struct reference){ .model = -1, .number = NAN, .paper = NAN };
+    if (json_is_number(json)) {
+        out->number = json_number_value(json);
+        if (out->number <= 0)
+            return at_place(r, fail(ALIBI_BAD_INPUT, "a number above 0 is expected"));
+        return ALIBI_OK;
+    }
+    TRY_RETURN(KEYS(r, json, "model", "evaluation", "length", "quantity", "paper"));
+    TRY_RETURN(reader_text(r, json, "model", &model));
+    TRY_RETURN(reader_text(r, json, "evaluation", &evaluation));
+    TRY_RETURN(reader_text(r, json, "quantity", &quantity));
+    TRY_RETURN(reader_int(r, json, "length", 1, (int64_t)1e15, &length));
+    TRY_RETURN(reader_real(r, json, "paper", &out->paper));
+    reader_enter(r, "model");
+    TRY_RETURN(reader_find(r, model, e->model[0].name, sizeof e->model[0], e->models, "model",
+                           &out->model));
+    reader_leave(r);
+    reader_enter(r, "evaluation");
+    TRY_RETURN(reader_find(r, evaluation, e->evaluation[0].name, sizeof e->evaluation[0],
+                           e->evaluations, "evaluation", &out->evaluation));
+    v = &e->evaluation[out->evaluation];
+    if (!v->has[out->model])
+        return at_place(r,
+                        fail(ALIBI_BAD_INPUT, "'%s' does not have the model '%s'", v->name, model));
+    reader_leave(r);
+    out->quantity = name_index(quantity, quantity_names, QUANTITIES);
+    if (out->quantity < 0 || (v->kind == KIND_SPEED) != (out->quantity != QUANTITY_PPL))
+        return fail_type(r, "quantity",
+                         v->kind == KIND_SPEED ? "\"train_seconds\", \"train_memory\", "
+                                                 "\"eval_seconds\" or \"eval_memory\""
+                                               : "\"ppl\"");
+    if (v->protocol == ALIBI_STREAM && length == 0)
+        length = v->tokens;
+    for (out->length = 0; out->length < v->lengths.count; out->length++)
+        if (v->lengths.at[out->length] == length)
+            return ALIBI_OK;
+    reader_enter(r, "length");
+    return at_place(r, fail(ALIBI_BAD_INPUT, "%lld is not one of the lengths of '%s'",
+                            (long long)length, v->name));
+}
+
+/* "by": 5 asks for a difference of at least 5%; "within": 1 allows for 1% in the other direction.
+ */
+static alibi_status read_comparison(struct reader *r, json_t *json, const char *evaluation,
+                                    struct comparison *c)
+{
+    double by = 0, within = 0;
+    const char *side;
+
+    TRY_RETURN(KEYS(r, json, "is", "below", "above", "by", "within"));
+    c->above = json_object_get(json, "above") != NULL;
+    side = c->above ? "above" : "below";
+    if (c->above == (json_object_get(json, "below") != NULL))
+        return at_place(r, fail(ALIBI_BAD_INPUT, "either \"below\" or \"above\" is expected"));
+    if (!json_is_object(json_object_get(json, "is")))
+        return fail_type(r, "is", "a model's number: an object");
+    reader_enter(r, "is");
+    TRY_RETURN(read_reference(r, json_object_get(json, "is"), evaluation, &c->left));
+    reader_leave(r);
+    reader_enter(r, side);
+    TRY_RETURN(read_reference(r, json_object_get(json, side), evaluation, &c->right));
+    if (c->right.model >= 0 && c->right.quantity != c->left.quantity)
+        return at_place(r, fail(ALIBI_BAD_INPUT, "both numbers must have the same quantity"));
+    reader_leave(r);
+    TRY_RETURN(reader_real(r, json, "by", &by));
+    TRY_RETURN(reader_real(r, json, "within", &within));
+    if (by < 0 || within < 0 || by >= 1e6 || within >= 1e6 || (by > 0 && within > 0))
+        return fail_type(r,
+                         by > 0 && within > 0 ? "within"
+                         : by < 0             ? "by"
+                                              : "within",
+                         "a percentage of 0 or more, and only one of \"by\" and \"within\"");
+    c->margin = within > 0 ? log1p(within / 100) : -log1p(by / 100);
+    return ALIBI_OK;
+}
+
+static alibi_status read_claim(struct reader *r, json_t *json, struct claim *c)
+{
+    const char *evaluation = r->e->evaluations > 0 ? r->e->evaluation[0].name : "";
+    const json_t *list = json_object_get(json, "holds_if");
+
+    TRY_RETURN(KEYS(r, json, "claim", "where", "paper", "evaluation", "holds_if"));
+    c->where = c->paper = "";
+    TRY_RETURN(reader_text(r, json, "claim", &c->claim));
+    TRY_RETURN(reader_text(r, json, "where", &c->where));
+    TRY_RETURN(reader_text(r, json, "paper", &c->paper));
+    TRY_RETURN(reader_text(r, json, "evaluation", &evaluation));
+    if (c->claim == NULL)
+        return fail_type(r, "claim", "a sentence");
+    if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > 1024)
+        return fail_type(r, "holds_if", "a list of 1 to 1024 comparisons");
+    TRY_RETURN(NEW_ZERO_ARRAY(&c->comparison, (int64_t)json_array_size(list), "a claim"));
+    reader_enter(r, "holds_if");
+    for (c->count = 0; c->count < (int)json_array_size(list); c->count++) {
+        reader_enter_index(r, (size_t)c->count);
+        TRY_RETURN(read_comparison(r, json_array_get(list, (size_t)c->count), evaluation,
+                                   &c->comparison[c->count]));
+        reader_leave(r);
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+alibi_status read_claims(struct reader *r)
+{
+    alibi_experiment *e = r->e;
+    json_t *list = json_object_get(e->json, "claims");
+
+    if (list == NULL)
+        return ALIBI_OK;
+    if (!json_is_array(list) || json_array_size(list) > 1024)
+        return fail_type(r, "claims", "a list of at most 1024 claims");
+    TRY_RETURN(NEW_ZERO_ARRAY(&e->claim, (int64_t)json_array_size(list), "claims"));
+    reader_enter(r, "claims");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        reader_enter_index(r, i);
+        TRY_RETURN(read_claim(r, json_array_get(list, i), &e->claim[e->claims++]));
+        reader_leave(r);
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}

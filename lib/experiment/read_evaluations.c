@@ -1,0 +1,166 @@
+/* read_evaluations.c - what is measured on which models, from an experiment's file */
+#include <string.h>
+
+#include "experiment/read.h"
+
+/* The models of an evaluation: names of models, or of groups of them. */
+static alibi_status read_models_of(struct reader *r, const json_t *json, bool has[ALIBI_LIST_MAX])
+{
+    const alibi_experiment *e = r->e;
+    const json_t *list = json_object_get(json, "models");
+    int index = 0;
+
+    for (int m = 0; m < e->models; m++)
+        has[m] = list == NULL;
+    if (list == NULL)
+        return ALIBI_OK;
+    if (!json_is_array(list))
+        return fail_type(r, "models", "a list of names of models or groups");
+    reader_enter(r, "models");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        bool group = false;
+
+        reader_enter_index(r, i);
+        for (int m = 0; name != NULL && m < e->models; m++)
+            if (strcmp(e->model[m].group, name) == 0)
+                has[m] = group = true;
+        if (!group)
+            TRY_RETURN(reader_find(r, name ? name : "", e->model[0].name, sizeof e->model[0],
+                                   e->models, "model", &index));
+        if (!group)
+            has[index] = true;
+        reader_leave(r);
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+static alibi_status check_perplexity(struct reader *r, struct experiment_evaluation *v,
+                                     const json_t *json)
+{
+    int64_t longest = v->lengths.count > 0 ? v->lengths.at[v->lengths.count - 1] : 0;
+
+    if (v->protocol == ALIBI_STREAM) {
+        if (json_object_get(json, "lengths"))
+            return fail_type(r, "lengths", "no list, since a stream has no windows; \"tokens\"");
+        if (v->block > 0)
+            return fail_type(r, "block", "no such key, since a stream is one block; \"tokens\"");
+        if (v->tokens < 2)
+            return fail_type(r, "tokens", "the number of tokens of the stream");
+        v->lengths = (struct alibi_int_list){ 1, { v->tokens } };
+        return ALIBI_OK;
+    }
+    if (v->lengths.count == 0)
+        return fail_type(r, "lengths", "a list of lengths to test at");
+    if (v->tokens != 0 && v->tokens < longest) {
+        reader_enter(r, "tokens");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "%lld is less than the longest length, %lld; raise it, or use 0",
+                                (long long)v->tokens, (long long)longest));
+    }
+    if (v->block == 0)
+        v->block = longest;
+    if (v->block < longest || (v->tokens > 0 && v->block > v->tokens)) {
+        reader_enter(r, "block");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "%lld is not within the longest length, %lld, and the tokens",
+                                (long long)v->block, (long long)longest));
+    }
+    if (v->stride > v->lengths.at[0] || (v->stride > 0 && v->protocol != ALIBI_SLIDING)) {
+        reader_enter(r, "stride");
+        return at_place(r, fail(ALIBI_BAD_INPUT, v->protocol == ALIBI_SLIDING
+                                                     ? "it is longer than the shortest length"
+                                                     : "only a sliding window has a stride"));
+    }
+    return ALIBI_OK;
+}
+
+/* Its models are measured in turn, so they may differ in their position method only. */
+static alibi_status check_speed(struct reader *r, const struct experiment_evaluation *v,
+                                const json_t *json)
+{
+    static const char *const others[] = { "protocol", "text", "tokens", "stride", "block" };
+    const alibi_experiment *e = r->e;
+    const struct experiment_model *first = NULL;
+
+    for (int i = 0; i < 5; i++)
+        if (json_object_get(json, others[i]))
+            return fail_type(r, others[i], "no such key beside \"kind\": \"speed\"; \"lengths\"");
+    if (v->lengths.count == 0)
+        return fail_type(r, "lengths", "a list of lengths to measure at");
+    for (int m = 0; m < e->models; m++) {
+        const struct experiment_model *x = &e->model[m];
+
+        if (!v->has[m])
+            continue;
+        first = first != NULL ? first : x;
+        if (x->config.layers == first->config.layers && x->config.width == first->config.width &&
+            x->config.heads == first->config.heads && x->config.vocab == first->config.vocab &&
+            x->config.ff_width == first->config.ff_width && x->text == first->text)
+            continue;
+        reader_enter(r, "models");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "'%s' and '%s' differ in more than their position method",
+                                first->name, x->name));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
+{
+    static const char *const kinds[] = { "perplexity", "speed" };
+    alibi_experiment *e = r->e;
+    struct experiment_evaluation *v = &e->evaluation[e->evaluations];
+    const char *kind = kinds[0], *protocol = alibi_protocol_view(0)->name, *text = NULL;
+
+    TRY_RETURN(reader_count(r, e->evaluations, "evaluations"));
+    *v = (struct experiment_evaluation){ .about = "", .text = -1, .selected = true };
+    TRY_RETURN(reader_name(r, v->name, key));
+    TRY_RETURN(KEYS(r, json, "about", "kind", "protocol", "text", "models", "lengths", "tokens",
+                    "stride", "block"));
+    TRY_RETURN(reader_text(r, json, "about", &v->about));
+    TRY_RETURN(reader_text(r, json, "kind", &kind));
+    TRY_RETURN(reader_text(r, json, "protocol", &protocol));
+    TRY_RETURN(reader_text(r, json, "text", &text));
+    v->kind = name_index(kind, kinds, 2);
+    for (v->protocol = 0; v->protocol <= ALIBI_STREAM; v->protocol++)
+        if (strcmp(protocol, alibi_protocol_view(v->protocol)->name) == 0)
+            break;
+    if (v->kind < 0)
+        return fail_type(r, "kind", "\"perplexity\" or \"speed\"");
+    if (v->protocol > ALIBI_STREAM)
+        return fail_type(r, "protocol", "\"nonoverlapping\", \"sliding\" or \"stream\"");
+    reader_enter(r, "text");
+    if (text != NULL)
+        TRY_RETURN(
+            reader_find(r, text, e->text[0].name, sizeof e->text[0], e->texts, "text", &v->text));
+    reader_leave(r);
+    TRY_RETURN(reader_list(r, json, "lengths", 1, 1 << 24, &v->lengths));
+    list_sort(&v->lengths);
+    TRY_RETURN(reader_int(r, json, "tokens", 0, (int64_t)1e15, &v->tokens));
+    TRY_RETURN(reader_int(r, json, "stride", 1, 1 << 24, &v->stride));
+    TRY_RETURN(reader_int(r, json, "block", 1, (int64_t)1e15, &v->block));
+    TRY_RETURN(read_models_of(r, json, v->has));
+    TRY_RETURN(v->kind == KIND_SPEED ? check_speed(r, v, json) : check_perplexity(r, v, json));
+    e->evaluations++;
+    return ALIBI_OK;
+}
+
+void settle_old_blocks(alibi_experiment *e)
+{
+    int64_t longest = 0;
+
+    for (int v = 0; v < e->evaluations; v++) {
+        const json_t *json =
+            json_object_get(json_object_get(e->json, "evaluations"), e->evaluation[v].name);
+
+        if (json_object_get(json, "block"))
+            return;
+        longest = e->evaluation[v].block > longest ? e->evaluation[v].block : longest;
+    }
+    for (int v = 0; v < e->evaluations; v++)
+        if (e->evaluation[v].block > 0 &&
+            (e->evaluation[v].tokens == 0 || longest <= e->evaluation[v].tokens))
+            e->evaluation[v].block = longest;
+}

@@ -1,0 +1,317 @@
+/* read_models.c - texts, models and their settings, from an experiment's file
+ *
+ * A group is a model, or a product of models: a setting may have several values. The settings of
+ * the experiment apply first, then those of the group, each after the recipe that it names. */
+#include <string.h>
+
+#include "checkpoint/checkpoint.h"
+#include "experiment/read.h"
+
+/* ---- texts */
+
+alibi_status read_text(struct reader *r, const char *key, json_t *json)
+{
+    alibi_experiment *e = r->e;
+    struct experiment_text *t = &e->text[e->texts];
+    struct alibi_option_group words = { .values = &t->words };
+    const char *kind = NULL, *lender = NULL;
+    int known = e->texts;
+
+    TRY_RETURN(reader_count(r, e->texts, "texts"));
+    TRY_RETURN(reader_name(r, t->name, key));
+    t->lender = -1;
+    e->texts++;
+    words.options = alibi_vocabulary_options(&words.count);
+    TRY_RETURN(alibi_options_init(&words, 1));
+    TRY_RETURN(
+        KEYS(r, json, "about", "tokenizer", "tokenizer_of", "vocab", "min_count", "pattern"));
+    t->about = "";
+    TRY_RETURN(reader_text(r, json, "about", &t->about));
+    TRY_RETURN(reader_text(r, json, "tokenizer", &kind));
+    TRY_RETURN(reader_text(r, json, "tokenizer_of", &lender));
+    if (lender != NULL) {
+        if (kind != NULL)
+            return fail_type(r, "tokenizer", "no such key beside \"tokenizer_of\"");
+        reader_enter(r, "tokenizer_of");
+        TRY_RETURN(reader_find(r, lender, e->text[0].name, sizeof e->text[0], known, "earlier text",
+                               &t->lender));
+        reader_leave(r);
+    }
+    t->tokenizer = kind != NULL ? name_index(kind, text_kind_names, TEXT_KINDS) : TEXT_BYTES;
+    if (t->tokenizer < 0)
+        return fail_type(r, "tokenizer", "\"bytes\", \"bpe\" or \"words\"");
+    t->words.type = t->tokenizer == TEXT_WORDS ? ALIBI_WORDS : ALIBI_BPE;
+    for (int i = 0; i < words.count; i++) {
+        char name[OPTION_KEY_MAX];
+        const json_t *value;
+
+        option_key(name, words.options[i].name);
+        value = json_object_get(json, name);
+        if (value == NULL || strcmp(name, "type") == 0)
+            continue;
+        reader_enter(r, name);
+        if (t->tokenizer == TEXT_BYTES)
+            return at_place(r, fail(ALIBI_BAD_INPUT, lender ? "it is that of the other text"
+                                                            : "bytes have no vocabulary to learn"));
+        alibi_status status = options_set_json(&words, 1, name, value);
+        if (status != ALIBI_OK)
+            return at_place(r, status);
+        reader_leave(r);
+    }
+    return ALIBI_OK;
+}
+
+/* ---- models */
+
+void model_groups(struct alibi_option_group out[2], struct experiment_model *m)
+{
+    out[0] = (struct alibi_option_group){ .values = &m->config };
+    out[0].options = alibi_config_options(&out[0].count);
+    out[1] = (struct alibi_option_group){ .values = &m->training };
+    out[1].options = alibi_training_options(&out[1].count);
+}
+
+/* A recipe is a file beside the experiment, or one of the folder `recipes` beside its folder. */
+static alibi_status read_recipe(struct reader *r, struct experiment_model *m, const json_t *name)
+{
+    alibi_status status;
+    struct alibi_option_group groups[2];
+    char *folder = NULL, *path = NULL;
+    struct text relative = { 0 };
+    bool is_path;
+
+    model_groups(groups, m);
+    if (!json_is_string(name)) {
+        status = at_place(r, fail(ALIBI_BAD_INPUT, "the name of a recipe is expected"));
+        goto out;
+    }
+    is_path = strchr(json_string_value(name), '/') || strstr(json_string_value(name), ".json");
+    text_append(&relative, is_path ? "%s" : "../recipes/%s.json", json_string_value(name));
+    TRY(text_status(&relative));
+    TRY(path_folder(&folder, r->e->path));
+    TRY(path_join(&path, folder, relative.data));
+    status = alibi_options_read(groups, 2, path);
+    if (status == ALIBI_OK && (m->training.init != NULL || m->training.keep_best))
+        status = fail(ALIBI_BAD_INPUT, "'%s' has '%s', which does not apply here", path,
+                      m->training.keep_best ? "keep_best" : "init");
+    if (status != ALIBI_OK)
+        status = at_place(r, status);
+out:
+    text_free(&relative);
+    mem_free(path);
+    mem_free(folder);
+    return status;
+}
+
+/* One setting. */
+static alibi_status set(struct reader *r, struct experiment_model *m, const char *key,
+                        const json_t *value)
+{
+    static const char *const own[] = { "seed", "init", "keep_best" };
+    struct alibi_option_group groups[2];
+    alibi_status status;
+    int64_t *tokens = strcmp(key, "step_tokens") == 0    ? &m->step_tokens
+                      : strcmp(key, "train_tokens") == 0 ? &m->train_tokens
+                                                         : NULL;
+
+    model_groups(groups, m);
+    reader_enter(r, key);
+    for (int i = 0; i < 3; i++)
+        if (strcmp(key, own[i]) == 0)
+            return at_place(r, fail(ALIBI_BAD_INPUT, i == 0 ? "give \"seeds\" beside \"settings\""
+                                                            : "it does not apply here"));
+    if (strcmp(key, "recipe") == 0) {
+        TRY_RETURN(read_recipe(r, m, value));
+    } else if (tokens != NULL) {
+        if (!json_is_number(value) || json_number_value(value) < 1 ||
+            json_number_value(value) > 1e15)
+            return at_place(r, fail(ALIBI_BAD_INPUT, "a number of tokens is expected"));
+        *tokens = (int64_t)json_number_value(value);
+    } else {
+        status = options_set_json(groups, 2, key, value);
+        if (status != ALIBI_OK)
+            return at_place(r, status);
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+/* All settings of an object; of a setting with several values, number which[i] for the i-th such
+ * one. The recipe comes first, since the others override it. */
+static alibi_status set_all(struct reader *r, struct experiment_model *m, json_t *settings,
+                            const int *which)
+{
+    struct alibi_option_group groups[2];
+    const char *key;
+    json_t *value;
+
+    if (settings == NULL)
+        return ALIBI_OK;
+    model_groups(groups, m);
+    if (!json_is_object(settings))
+        return fail_type(r, "settings", "an object");
+    reader_enter(r, "settings");
+    value = json_object_get(settings, "recipe");
+    if (value != NULL)
+        TRY_RETURN(set(r, m, "recipe", value));
+    json_object_foreach(settings, key, value)
+    {
+        const struct alibi_option *o = alibi_options_find(groups, 2, key, NULL);
+        bool list = o && (o->type == ALIBI_OPTION_INTS || o->type == ALIBI_OPTION_NAMES);
+
+        if (strcmp(key, "recipe") == 0)
+            continue;
+        if (which != NULL && json_is_array(value) &&
+            (!list || json_is_array(json_array_get(value, 0))))
+            value = json_array_get(value, (size_t)*which++);
+        TRY_RETURN(set(r, m, key, value));
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+/* The settings of a group that have several values. */
+struct product {
+    int count;
+    const char *key[4];
+    const json_t *values[4];
+};
+
+static alibi_status read_product(struct reader *r, json_t *settings, struct product *p)
+{
+    struct experiment_model scratch;
+    struct alibi_option_group groups[2];
+    const char *key;
+    json_t *value;
+
+    *p = (struct product){ 0 };
+    model_groups(groups, &scratch);
+    reader_enter(r, "settings");
+    json_object_foreach(settings, key, value)
+    {
+        const struct alibi_option *o = alibi_options_find(groups, 2, key, NULL);
+        bool list = o && (o->type == ALIBI_OPTION_INTS || o->type == ALIBI_OPTION_NAMES);
+
+        if (!json_is_array(value) || (list && !json_is_array(json_array_get(value, 0))))
+            continue;
+        reader_enter(r, key);
+        if (json_array_size(value) < 1 || json_array_size(value) > ALIBI_LIST_MAX)
+            return at_place(r, fail(ALIBI_BAD_INPUT, "a list of 1 to 32 values is expected"));
+        if (p->count == 4)
+            return at_place(r, fail(ALIBI_BAD_INPUT, "more than 4 settings are lists of values"));
+        reader_leave(r);
+        p->key[p->count] = key;
+        p->values[p->count++] = value;
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+/* The name of a model: the values that its group varies, joined with dashes; else the group's. */
+static alibi_status name_model(struct reader *r, struct experiment_model *m,
+                               const struct product *p, const int *which)
+{
+    char name[4 * ALIBI_NAME_MAX] = "", value[ALIBI_NAME_MAX];
+
+    for (int i = 0; i < p->count; i++) {
+        const json_t *v = json_array_get(p->values[i], (size_t)which[i]);
+
+        value[0] = '\0';
+        for (size_t k = 0; k < json_array_size(v); k++)
+            snprintf(value + strlen(value), sizeof value - strlen(value), "%s%lld",
+                     k > 0 ? "_" : "", (long long)json_integer_value(json_array_get(v, k)));
+        if (json_is_string(v))
+            snprintf(value, sizeof value, "%s", json_string_value(v));
+        else if (json_is_integer(v))
+            snprintf(value, sizeof value, "%lld", (long long)json_integer_value(v));
+        else if (json_is_boolean(v))
+            snprintf(value, sizeof value, "%s%s", json_is_true(v) ? "" : "no-", p->key[i]);
+        else if (json_is_number(v))
+            snprintf(value, sizeof value, "%g", json_number_value(v));
+        snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", i > 0 ? "-" : "", value);
+    }
+    TRY_RETURN(reader_name(r, m->name, p->count > 0 ? name : m->group));
+    for (int i = 0; i < r->e->models; i++)
+        if (strcmp(r->e->model[i].name, m->name) == 0)
+            return at_place(r, fail(ALIBI_BAD_INPUT, "there is a model '%s' already, in '%s'",
+                                    m->name, r->e->model[i].group));
+    return ALIBI_OK;
+}
+
+/* Batch and steps that give the tokens asked for; and all checks that need no text. */
+static alibi_status settle_model(struct reader *r, struct experiment_model *m)
+{
+    struct alibi_training *t = &m->training;
+    struct alibi_config resolved;
+    alibi_status status;
+    int64_t step = t->train_length * t->accumulate;
+
+    if (m->step_tokens > 0 && m->step_tokens % step != 0)
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "step_tokens %lld is not a multiple of train_length x accumulate, "
+                                "%lld",
+                                (long long)m->step_tokens, (long long)step));
+    if (m->step_tokens / step > 1 << 16)
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "step_tokens %lld is a batch of %lld, and 65536 is the largest; "
+                                "raise accumulate",
+                                (long long)m->step_tokens, (long long)(m->step_tokens / step)));
+    if (m->step_tokens > 0)
+        t->batch = m->step_tokens / step;
+    if (m->train_tokens > 0)
+        t->steps = (m->train_tokens + step * t->batch - 1) / (step * t->batch);
+    m->config.train_length = t->train_length;
+    resolved = m->config;
+    status = alibi_config_resolve(&resolved);
+    if (status == ALIBI_OK)
+        status = training_resolve(t, &resolved);
+    return status == ALIBI_OK ? status : at_place(r, status);
+}
+
+static alibi_status read_model(struct reader *r, const char *key, json_t *json,
+                               const struct product *p, const int *which)
+{
+    alibi_experiment *e = r->e;
+    struct experiment_model *m = &e->model[e->models];
+    struct alibi_option_group groups[2];
+    const char *text = e->text[0].name;
+    struct reader root = { .e = e };
+
+    TRY_RETURN(reader_count(r, e->models, "models"));
+    *m = (struct experiment_model){ .selected = true, .seeds = { 1, { 1 } } };
+    model_groups(groups, m);
+    TRY_RETURN(alibi_options_init(groups, 2));
+    TRY_RETURN(reader_name(r, m->group, key));
+    TRY_RETURN(name_model(r, m, p, which));
+    TRY_RETURN(reader_text(r, json, "text", &text));
+    reader_enter(r, "text");
+    TRY_RETURN(
+        reader_find(r, text, e->text[0].name, sizeof e->text[0], e->texts, "text", &m->text));
+    reader_leave(r);
+    TRY_RETURN(reader_list(&root, e->json, "seeds", 0, INT64_MAX, &m->seeds));
+    TRY_RETURN(reader_list(r, json, "seeds", 0, INT64_MAX, &m->seeds));
+    TRY_RETURN(set_all(&root, m, json_object_get(e->json, "settings"), NULL));
+    TRY_RETURN(set_all(r, m, json_object_get(json, "settings"), which));
+    TRY_RETURN(settle_model(r, m));
+    e->models++;
+    return ALIBI_OK;
+}
+
+/* All models of a group; the first list varies slowest. */
+alibi_status read_group(struct reader *r, const char *key, json_t *json)
+{
+    struct product p;
+    int which[4] = { 0 }, i;
+
+    TRY_RETURN(KEYS(r, json, "about", "text", "seeds", "settings"));
+    TRY_RETURN(read_product(r, json_object_get(json, "settings"), &p));
+    do {
+        TRY_RETURN(read_model(r, key, json, &p, which));
+        for (i = p.count - 1; i >= 0; i--) {
+            if (++which[i] < (int)json_array_size(p.values[i]))
+                break;
+            which[i] = 0;
+        }
+    } while (i >= 0);
+    return ALIBI_OK;
+}
