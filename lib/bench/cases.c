@@ -456,6 +456,7 @@ static bool make_attention(struct op_case *c)
     enum bias_kind bias = biases[c->option];
     bool drops = c->option >= 7;
     int64_t window = c->option >= 5 && c->option != 7 ? c->n[7] : 0;
+    bool one_key = Lk == 1 || window == 1;
     enum dtype S = dtype_sums(c->type);
     struct tensor values = bias == BIAS_TABLE ? matrix(S, H, c->n[6]) : vector(S, H);
     size_t q = offsetof(union case_args, attention.args.q);
@@ -487,8 +488,8 @@ static bool make_attention(struct op_case *c)
     ATTENTION_VIEW(y, Lq, H, OUT, IN);
     ATTENTION_VIEW(dy, Lq, H, UNUSED, IN);
     /* Where a query sees one key, these are 0 but for rounding. */
-    ATTENTION_VIEW(dq, Lq, H, UNUSED, OUT)->least = Lk == 1 || window == 1 ? 1.0 : 0.0;
-    ATTENTION_VIEW(dk, Lk, Hkv, UNUSED, OUT)->least = Lk == 1 || window == 1 ? 1.0 : 0.0;
+    ATTENTION_VIEW(dq, Lq, H, UNUSED, OUT)->least = one_key ? 1.0 : 0.0;
+    ATTENTION_VIEW(dk, Lk, Hkv, UNUSED, OUT)->least = one_key ? 1.0 : 0.0;
     ATTENTION_VIEW(dv, Lk, Hkv, UNUSED, OUT);
     ADD(c, attention, args.lse, tensor_3(NULL, S, B, H, Lq), OUT, IN);
     if (bias != BIAS_NONE) {
@@ -498,6 +499,8 @@ static bool make_attention(struct op_case *c)
         o->size = 0.5;
         o = add(c, "dbias", offsetof(union case_args, attention.args.dbias), values, UNUSED, ADDED);
         o->limit = drops ? 3e-5 : 1e-5; /* a sum in which less cancels */
+        /* Then each of Lq terms is a difference of two dot products over D. */
+        o->least = one_key ? sqrt((double)(Lq * D)) : 0.0;
     }
     c->flops[0] = (Lq == Lk && window == 0 ? 2.0 : 4.0) * (double)(B * H) * (double)D *
                   (double)(Lq * (window > 0 ? window : Lk));
@@ -642,10 +645,13 @@ static bool make_log_softmax(struct op_case *c)
 {
     int64_t rows = c->n[0], V = c->n[1], n = c->option & 2 ? (V + 1) / 2 : V;
     enum dtype S = dtype_sums(c->type);
+    struct operand *y;
 
     say(c, "%s%s", c->option & 1 ? " shifted" : "", c->option & 2 ? " padded" : "");
     ADD(c, log_softmax, logits, matrix(c->type, rows, V), IN, UNUSED)->size = 30.0;
-    VIEW(c, log_softmax, y, 1, rows, 1, n, OUT, UNUSED)->shape.type = S;
+    y = VIEW(c, log_softmax, y, 1, rows, 1, n, OUT, UNUSED);
+    y->shape.type = S;
+    y->least = 30.0; /* a difference of logits, which may be nothing */
     if (c->option & 1)
         VIEW(c, log_softmax, shift, 1, rows, 1, 1, IN, UNUSED)->shape.type = S;
     return true;

@@ -32,7 +32,7 @@ template <int N, class T>
 __device__ __forceinline__ void load_logits(float (&x)[N], const T *row, int v, int n)
 {
     load<N>(x, row + v);
-    if (N > 1 && v + N > n)
+    if (v + N > n)
 #pragma unroll
         for (int k = 0; k < N; k++)
             x[k] = v + k < n ? x[k] : -INFINITY;
