@@ -149,8 +149,47 @@ alibi_status targets_new(struct targets *t, struct span span, int64_t context, i
 void targets_mark(const int32_t *ids, int64_t context, int64_t near, int64_t block, int64_t gram,
                   bool *repeats);
 
-/* The verdict on the longest context: enum alibi_reach (probe.c). */
-int targets_reach(const struct alibi_target_context *far, int64_t units);
+/* ---- losses of fixed targets (targets.c, probe.c) */
+
+/* The model and the text as they are; what is more than L tokens before the block swapped for other
+ * text; attention cut to the last L keys. The other two are for contexts beyond L. */
+enum target_condition { TARGETS_OWN, TARGETS_SWAPPED, TARGETS_WINDOW, TARGET_CONDITIONS };
+
+extern const char *const target_condition_names[]; /* "own", "swapped", "window" */
+extern const char *const target_kind_names[];      /* "all", "repeats", "others" */
+extern const char *const reach_names[];            /* "breaks", "holds", "uses" */
+
+/* The mean loss of each kind of targets after each context under each condition, as evaluations
+ * that alibi_eval_difference() can pair: the length is the context, and the parts are documents,
+ * or blocks if there are fewer than 8 documents. Neighbouring ones are joined if there are more
+ * than ALIBI_EVAL_PARTS. One without tokens was not measured, or has no such target. */
+struct target_losses {
+    struct alibi_targets request;        /* resolved */
+    int64_t blocks, documents;           /* that were scored */
+    int64_t start, available;            /* as in struct alibi_eval_result */
+    int parts;                           /* 0: nothing was measured */
+    int64_t tokens[ALIBI_EVAL_PARTS][2]; /* repeats, others */
+    struct alibi_eval_result (*at)[TARGET_CONDITIONS][ALIBI_TARGET_KINDS]; /* [contexts] */
+};
+
+/* Sets the evaluations of a context (an index) and a condition from the summed losses of repeats
+ * and others, part by part. nll NULL: not measured. */
+void target_losses_set(struct target_losses *t, int context, int condition, const double (*nll)[2]);
+
+/* Fills in L, the block, and the contexts with L among them. */
+alibi_status targets_resolve(struct alibi_targets *targets, int64_t train_length);
+
+/* Tokens that a resolved request reads at most. */
+double targets_inputs(const struct alibi_targets *targets);
+
+/* The request is resolved, and losses->at has room for its contexts; those that the position method
+ * does not have are not measured. */
+alibi_status probe_losses(const alibi_model *model, const alibi_corpus *corpus,
+                          enum alibi_split split, const struct alibi_targets *targets,
+                          struct target_losses *losses, const struct alibi_call *call);
+
+/* The verdict on the longest context: enum alibi_reach. t errors are half of a 95% interval. */
+int targets_reach(const struct alibi_target_context *far, double t);
 
 /* ---- stream (stream.c) */
 

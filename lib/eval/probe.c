@@ -41,10 +41,6 @@ const struct alibi_option *alibi_targets_options(int *count)
     return options;
 }
 
-/* The model and the text as they are; the far part of the context swapped; attention cut to the
- * last L keys. */
-enum condition { OWN, SWAPPED, WINDOW, CONDITIONS };
-
 struct probe {
     const struct model *model;
     struct workspace *workspace;
@@ -52,11 +48,11 @@ struct probe {
     struct span span;
     struct alibi_targets request; /* resolved */
     struct targets targets;
-    int32_t *ids, *wanted;                     /* [windows of a batch, inputs] */
-    float *nll;                                /* the same */
-    float *series[CONDITIONS][ALIBI_LIST_MAX]; /* [blocks, T]; NULL: not measured */
-    bool *repeats;                             /* [blocks, T] */
-    int64_t read, to_read;                     /* tokens */
+    int32_t *ids, *wanted;                            /* [windows of a batch, inputs] */
+    float *nll;                                       /* the same */
+    float *series[TARGET_CONDITIONS][ALIBI_LIST_MAX]; /* [blocks, T]; NULL: not measured */
+    bool *repeats;                                    /* [blocks, T] */
+    int64_t read, to_read;                            /* tokens */
     double started, reported;
 };
 
@@ -78,14 +74,13 @@ static alibi_status add_length(struct alibi_int_list *c, int64_t length)
     return ALIBI_OK;
 }
 
-static alibi_status resolve(struct alibi_targets *r, const struct model *m)
+alibi_status targets_resolve(struct alibi_targets *r, int64_t train_length)
 {
     struct alibi_option_group group = { "fixed targets", options, sizeof options / sizeof *options,
                                         r };
-    int64_t C;
 
     TRY_RETURN(options_check(&group, 1));
-    r->length = r->length > 0 ? r->length : m->config.train_length;
+    r->length = r->length > 0 ? r->length : train_length;
     if (r->length < 1)
         return fail(ALIBI_USAGE, "the model does not record its training length; give a length");
     if (r->block == 0) { /* a target deep in its block has more than c tokens of context */
@@ -97,10 +92,27 @@ static alibi_status resolve(struct alibi_targets *r, const struct model *m)
             if (r->length * factor / 2 > 0)
                 r->contexts.at[r->contexts.count++] = r->length * factor / 2;
     TRY_RETURN(add_length(&r->contexts, r->length));
-    C = r->contexts.at[r->contexts.count - 1];
-    if (r->gram > C)
+    if (r->gram > r->contexts.at[r->contexts.count - 1])
         return fail(ALIBI_USAGE, "an n-gram of %lld tokens does not fit a context of %lld",
-                    (long long)r->gram, (long long)C);
+                    (long long)r->gram, (long long)r->contexts.at[r->contexts.count - 1]);
+    return ALIBI_OK;
+}
+
+double targets_inputs(const struct alibi_targets *r)
+{
+    double sum = 0;
+
+    for (int c = 0; c < r->contexts.count; c++)
+        sum += (double)(r->contexts.at[c] + r->block - 1) *
+               (r->contexts.at[c] > r->length ? TARGET_CONDITIONS : 1);
+    return sum * (double)r->blocks;
+}
+
+/* A context that the position method does not have. */
+static alibi_status check_contexts(const struct alibi_targets *r, const struct model *m)
+{
+    int64_t C = r->contexts.at[r->contexts.count - 1];
+
     if (C + r->block - 1 > model_longest(m))
         return fail(
             ALIBI_BAD_INPUT,
@@ -144,21 +156,21 @@ static void report(struct probe *p)
 
 /* The inputs of one block: c tokens and the block without its last token. Swapped, everything more
  * than L tokens before the block is what is there before the other block. */
-static void fill_row(const struct probe *p, enum condition condition, int64_t k, int64_t c,
+static void fill_row(const struct probe *p, enum target_condition condition, int64_t k, int64_t c,
                      int32_t *ids, int32_t *wanted)
 {
     const struct target_block *b = &p->targets.at[k];
     int64_t T = p->request.block, L = p->request.length;
 
     span_read(p->span, b->start - c, c + T - 1, ids);
-    if (condition == SWAPPED)
+    if (condition == TARGETS_SWAPPED)
         span_read(p->span, b->other - c, c - L, ids);
     for (int64_t i = 0; i < c - 1; i++)
         wanted[i] = -1;
     span_read(p->span, b->start, T, wanted + c - 1);
 }
 
-static alibi_status run_batch(struct probe *p, enum condition condition, int c, int64_t k,
+static alibi_status run_batch(struct probe *p, enum target_condition condition, int c, int64_t k,
                               int64_t rows)
 {
     int64_t context = p->request.contexts.at[c], T = p->request.block, inputs = inputs_of(p, c);
@@ -183,12 +195,14 @@ static alibi_status run_batch(struct probe *p, enum condition condition, int c, 
 /* The series of a condition: the controls are for contexts beyond L. */
 static bool is_measured(const struct probe *p, int condition, int c)
 {
-    if (condition == SWAPPED && !p->targets.swappable)
+    if (condition == TARGETS_SWAPPED && !p->targets.swappable)
         return false;
-    return condition == OWN || p->request.contexts.at[c] > p->request.length;
+    if (inputs_of(p, c) > model_longest(p->model))
+        return false;
+    return condition == TARGETS_OWN || p->request.contexts.at[c] > p->request.length;
 }
 
-static alibi_status run_series(struct probe *p, enum condition condition, int c)
+static alibi_status run_series(struct probe *p, enum target_condition condition, int c)
 {
     int64_t inputs = inputs_of(p, c), tokens = p->model->device->ops->traits.batch_tokens;
     int64_t most = inputs < tokens ? tokens / inputs : 1;
@@ -206,14 +220,14 @@ static alibi_status run_series(struct probe *p, enum condition condition, int c)
 }
 
 /* One workspace at a time: its settings say how attention is cut. */
-static alibi_status run_condition(struct probe *p, enum condition condition)
+static alibi_status run_condition(struct probe *p, enum target_condition condition)
 {
     alibi_status status;
 
     TRY(workspace_new(
         &p->workspace, p->model,
         &(struct pass_settings){ .skip = call_skip(p->call),
-                                 .window = condition == WINDOW ? p->request.length : 0 }));
+                                 .window = condition == TARGETS_WINDOW ? p->request.length : 0 }));
     for (int c = 0; c < p->request.contexts.count; c++)
         if (is_measured(p, condition, c))
             TRY(run_series(p, condition, c));
@@ -245,7 +259,7 @@ static alibi_status probe_init(struct probe *p)
     TRY_RETURN(NEW_ARRAY(&p->wanted, cells, "targets of a probe"));
     TRY_RETURN(NEW_ARRAY(&p->nll, cells, "losses of a probe"));
     TRY_RETURN(NEW_ARRAY(&p->repeats, targets, "repeats of a probe"));
-    for (int condition = 0; condition < CONDITIONS; condition++)
+    for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
         for (int c = 0; c < p->request.contexts.count; c++) {
             if (!is_measured(p, condition, c))
                 continue;
@@ -263,7 +277,7 @@ static void probe_fini(struct probe *p)
     mem_free(p->wanted);
     mem_free(p->nll);
     mem_free(p->repeats);
-    for (int condition = 0; condition < CONDITIONS; condition++)
+    for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
         for (int c = 0; c < ALIBI_LIST_MAX; c++)
             mem_free(p->series[condition][c]);
 }
@@ -274,9 +288,10 @@ static void probe_fini(struct probe *p)
  * sample itself. */
 struct bootstrap {
     int64_t units;
-    double *tokens;                               /* [units] */
-    double *sums;                                 /* [units, CONDITIONS * ALIBI_LIST_MAX] */
-    double (*means)[CONDITIONS * ALIBI_LIST_MAX]; /* [1 + REPLICATES]; NaN: a draw without tokens */
+    double *tokens; /* [units] */
+    double *sums;   /* [units, TARGET_CONDITIONS * ALIBI_LIST_MAX] */
+    double (*means)[TARGET_CONDITIONS *
+                    ALIBI_LIST_MAX]; /* [1 + REPLICATES]; NaN: a draw without tokens */
 };
 
 static bool is_of(const struct probe *p, int kind, int64_t i)
@@ -284,26 +299,35 @@ static bool is_of(const struct probe *p, int kind, int64_t i)
     return kind == ALIBI_ALL_TARGETS || p->repeats[i] == (kind == ALIBI_REPEATS);
 }
 
-static int64_t unit_of(const struct probe *p, const struct alibi_targets_result *r, int64_t k)
+static bool units_are_documents(const struct probe *p)
 {
-    return r->units_are_documents ? p->targets.at[k].document : k;
+    return p->targets.documents >= FEW_DOCUMENTS;
 }
 
-static void add_up(const struct probe *p, const struct alibi_targets_result *r, int kind,
-                   struct bootstrap *b)
+static int64_t units(const struct probe *p)
+{
+    return units_are_documents(p) ? p->targets.documents : p->targets.count;
+}
+
+static int64_t unit_of(const struct probe *p, int64_t k)
+{
+    return units_are_documents(p) ? p->targets.at[k].document : k;
+}
+
+static void add_up(const struct probe *p, int kind, struct bootstrap *b)
 {
     int64_t T = p->request.block;
 
     memset(b->tokens, 0, (size_t)b->units * sizeof *b->tokens);
     memset(b->sums, 0, (size_t)b->units * sizeof *b->means);
     for (int64_t i = 0; i < p->targets.count * T; i++) {
-        int64_t unit = unit_of(p, r, i / T);
-        double *sums = b->sums + unit * CONDITIONS * ALIBI_LIST_MAX;
+        int64_t unit = unit_of(p, i / T);
+        double *sums = b->sums + unit * TARGET_CONDITIONS * ALIBI_LIST_MAX;
 
         if (!is_of(p, kind, i))
             continue;
         b->tokens[unit]++;
-        for (int s = 0; s < CONDITIONS * ALIBI_LIST_MAX; s++) {
+        for (int s = 0; s < TARGET_CONDITIONS * ALIBI_LIST_MAX; s++) {
             const float *series = p->series[s / ALIBI_LIST_MAX][s % ALIBI_LIST_MAX];
 
             sums[s] += series ? (double)series[i] : (double)NAN;
@@ -323,10 +347,10 @@ static void draw(struct bootstrap *b)
             int64_t unit = r == 0 ? u : (int64_t)drawn;
 
             tokens += b->tokens[unit];
-            for (int s = 0; s < CONDITIONS * ALIBI_LIST_MAX; s++)
-                means[s] += b->sums[unit * CONDITIONS * ALIBI_LIST_MAX + s];
+            for (int s = 0; s < TARGET_CONDITIONS * ALIBI_LIST_MAX; s++)
+                means[s] += b->sums[unit * TARGET_CONDITIONS * ALIBI_LIST_MAX + s];
         }
-        for (int s = 0; s < CONDITIONS * ALIBI_LIST_MAX; s++)
+        for (int s = 0; s < TARGET_CONDITIONS * ALIBI_LIST_MAX; s++)
             means[s] /= tokens;
     }
 }
@@ -366,8 +390,9 @@ static void fill_kind(const struct probe *p, const struct bootstrap *b,
     for (int64_t u = 0; u < b->units; u++)
         out->tokens += (int64_t)b->tokens[u];
     for (int c = 0; c < contexts->count; c++) {
-        bool swapped = is_measured(p, SWAPPED, c), window = is_measured(p, WINDOW, c);
-        int far = SWAPPED * ALIBI_LIST_MAX + c, cut = WINDOW * ALIBI_LIST_MAX + c;
+        bool swapped = is_measured(p, TARGETS_SWAPPED, c),
+             window = is_measured(p, TARGETS_WINDOW, c);
+        int far = TARGETS_SWAPPED * ALIBI_LIST_MAX + c, cut = TARGETS_WINDOW * ALIBI_LIST_MAX + c;
 
         out->at[c] = (struct alibi_target_context){
             .context = contexts->at[c],
@@ -387,10 +412,8 @@ static bool counts(struct alibi_estimate e, double t)
     return e.value >= 0.005 && e.value > t * e.error;
 }
 
-int targets_reach(const struct alibi_target_context *far, int64_t units)
+int targets_reach(const struct alibi_target_context *far, double t)
 {
-    double t = student_t(units - 1);
-
     if (far->gain.value <= -0.01 && -far->gain.value > t * far->gain.error)
         return ALIBI_BREAKS;
     return counts(far->gain, t) && counts(far->content, t) && counts(far->beyond, t) ? ALIBI_USES
@@ -400,25 +423,25 @@ int targets_reach(const struct alibi_target_context *far, int64_t units)
 static alibi_status fill_result(const struct probe *p, struct alibi_targets_result *out)
 {
     alibi_status status;
-    bool documents = p->targets.documents >= FEW_DOCUMENTS;
-    struct bootstrap b = { .units = documents ? p->targets.documents : p->targets.count };
+    struct bootstrap b = { .units = units(p) };
     struct alibi_targets_result r = { .request = p->request,
                                       .blocks = p->targets.count,
                                       .documents = p->targets.documents,
                                       .short_documents = p->targets.short_documents,
                                       .units = b.units,
-                                      .units_are_documents = documents,
+                                      .units_are_documents = units_are_documents(p),
                                       .seconds = clock_seconds() - p->started };
 
     TRY(NEW_ARRAY(&b.tokens, b.units, "sums of targets"));
-    TRY(NEW_ARRAY(&b.sums, b.units * CONDITIONS * ALIBI_LIST_MAX, "sums of targets"));
+    TRY(NEW_ARRAY(&b.sums, b.units * TARGET_CONDITIONS * ALIBI_LIST_MAX, "sums of targets"));
     TRY(NEW_ARRAY(&b.means, REPLICATES + 1, "draws of the bootstrap"));
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
-        add_up(p, &r, kind, &b);
+        add_up(p, kind, &b);
         draw(&b);
         fill_kind(p, &b, &r.kind[kind]);
     }
-    r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1], r.units);
+    r.reach = targets_reach(&r.kind[ALIBI_ALL_TARGETS].at[p->request.contexts.count - 1],
+                            student_t(r.units - 1));
     *out = r;
 out:
     mem_free(b.tokens);
@@ -427,11 +450,60 @@ out:
     return status;
 }
 
+/* ---- losses by part */
+
+static void fill_losses(const struct probe *p, struct target_losses *out)
+{
+    int64_t T = p->request.block, all = units(p);
+    int parts = (int)(all < ALIBI_EVAL_PARTS ? all : ALIBI_EVAL_PARTS);
+
+    out->request = p->request;
+    out->blocks = p->targets.count;
+    out->documents = p->targets.documents;
+    out->start = p->targets.at[0].start;
+    out->available = p->span.count;
+    out->parts = parts;
+    memset(out->tokens, 0, sizeof out->tokens);
+    for (int64_t i = 0; i < p->targets.count * T; i++)
+        out->tokens[unit_of(p, i / T) * parts / all][!p->repeats[i]]++;
+    for (int c = 0; c < p->request.contexts.count; c++)
+        for (int condition = 0; condition < TARGET_CONDITIONS; condition++) {
+            const float *series = p->series[condition][c];
+            double nll[ALIBI_EVAL_PARTS][2] = { { 0 } };
+
+            for (int64_t i = 0; series != NULL && i < p->targets.count * T; i++)
+                nll[unit_of(p, i / T) * parts / all][!p->repeats[i]] += (double)series[i];
+            target_losses_set(out, c, condition, series != NULL ? nll : NULL);
+        }
+}
+
+/* ---- the public interface */
+
 alibi_status alibi_targets_check(const alibi_model *model, const struct alibi_targets *targets)
 {
     struct alibi_targets resolved = *targets;
 
-    return resolve(&resolved, model->model);
+    TRY_RETURN(targets_resolve(&resolved, model->model->config.train_length));
+    return check_contexts(&resolved, model->model);
+}
+
+/* Every series of a request, which is resolved. */
+static alibi_status run(struct probe *p, const alibi_model *model, const alibi_corpus *corpus)
+{
+    TRY_RETURN(evaluate_check_vocab(p->model, corpus_tokenizer(corpus), "the text"));
+    TRY_RETURN(evaluate_check_tokenizer(model->tokenizer, corpus));
+    TRY_RETURN(
+        targets_new(&p->targets, p->span, longest_context(p), p->request.block, p->request.blocks));
+    if (!p->targets.swappable)
+        call_note(p->call,
+                  "'%s' has no other document to swap the far context with: only gains are "
+                  "measured",
+                  corpus_name(corpus));
+    TRY_RETURN(probe_init(p));
+    mark_repeats(p);
+    for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
+        TRY_RETURN(run_condition(p, condition));
+    return ALIBI_OK;
 }
 
 alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *corpus,
@@ -443,20 +515,26 @@ alibi_status alibi_probe_targets(const alibi_model *model, const alibi_corpus *c
         .model = model->model, .call = call, .span = corpus_span(corpus, split), .request = *targets
     };
 
-    TRY(resolve(&p.request, p.model));
-    TRY(evaluate_check_vocab(p.model, corpus_tokenizer(corpus), "the text"));
-    TRY(evaluate_check_tokenizer(model->tokenizer, corpus));
-    TRY(targets_new(&p.targets, p.span, longest_context(&p), p.request.block, p.request.blocks));
-    if (!p.targets.swappable)
-        call_note(call,
-                  "'%s' has no other document to swap the far context with: only gains are "
-                  "measured",
-                  corpus_name(corpus));
-    TRY(probe_init(&p));
-    mark_repeats(&p);
-    for (int condition = 0; condition < CONDITIONS; condition++)
-        TRY(run_condition(&p, condition));
+    TRY(targets_resolve(&p.request, p.model->config.train_length));
+    TRY(check_contexts(&p.request, p.model));
+    TRY(run(&p, model, corpus));
     TRY(fill_result(&p, result));
+out:
+    probe_fini(&p);
+    return status;
+}
+
+alibi_status probe_losses(const alibi_model *model, const alibi_corpus *corpus,
+                          enum alibi_split split, const struct alibi_targets *targets,
+                          struct target_losses *losses, const struct alibi_call *call)
+{
+    alibi_status status;
+    struct probe p = {
+        .model = model->model, .call = call, .span = corpus_span(corpus, split), .request = *targets
+    };
+
+    TRY(run(&p, model, corpus));
+    fill_losses(&p, losses);
 out:
     probe_fini(&p);
     return status;

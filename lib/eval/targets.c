@@ -4,9 +4,14 @@
  * document of n tokens has room for (n - C) / T blocks after its first C tokens. Documents get
  * equal numbers of blocks as far as they have room, and within a document its blocks are spread
  * evenly. All of it is a function of the text and the request. */
+#include <math.h>
 #include <string.h>
 
 #include "eval/eval.h"
+
+const char *const target_condition_names[] = { "own", "swapped", "window" };
+const char *const target_kind_names[] = { "all", "repeats", "others" };
+const char *const reach_names[] = { "breaks", "holds", "uses" };
 
 struct document {
     int64_t first, count; /* tokens within the span, its end token included */
@@ -157,5 +162,41 @@ void targets_mark(const int32_t *ids, int64_t context, int64_t near, int64_t blo
         int64_t j = nearest_copy(ids, context + i, gram);
 
         repeats[i] = j >= 0 && j < context - near;
+    }
+}
+
+/* ---- losses by part */
+
+/* Parts without targets of the kind say nothing about its error, and are not kept. */
+static void add_part(struct alibi_eval_result *r, int64_t tokens, double nll)
+{
+    if (tokens == 0)
+        return;
+    r->part[r->parts++] = (struct alibi_eval_part){ tokens, nll };
+    r->tokens += tokens;
+    r->nll += nll;
+}
+
+void target_losses_set(struct target_losses *t, int context, int condition, const double (*nll)[2])
+{
+    for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
+        struct alibi_eval_result *r = &t->at[context][condition][kind];
+
+        *r = (struct alibi_eval_result){ .length = t->request.contexts.at[context],
+                                         .block = t->request.block,
+                                         .blocks = t->blocks,
+                                         .start = t->start,
+                                         .available = t->available };
+        for (int k = 0; nll != NULL && k < t->parts; k++) {
+            const int64_t *tokens = t->tokens[k];
+
+            if (kind == ALIBI_ALL_TARGETS)
+                add_part(r, tokens[0] + tokens[1], nll[k][0] + nll[k][1]);
+            else
+                add_part(r, tokens[kind == ALIBI_OTHERS], nll[k][kind == ALIBI_OTHERS]);
+        }
+        r->nll = r->tokens > 0 ? r->nll / (double)r->tokens : (double)NAN;
+        r->ppl = exp(r->nll);
+        r->standard_error = r->tokens > 0 ? parts_error(r->part, r->parts) : (double)NAN;
     }
 }

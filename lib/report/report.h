@@ -123,6 +123,39 @@ struct report_section {
     struct alibi_compare_result *result;
 };
 
+/* Fixed targets with growing context, of one model: means over its seeds, errors of the text and
+ * of the seeds. */
+struct report_targets_model {
+    int method;                                           /* among the models of the experiment */
+    int seeds;                                            /* that have values */
+    int reach;                                            /* enum alibi_reach; -1: not known */
+    struct alibi_target_results kind[ALIBI_TARGET_KINDS]; /* NaN: no value */
+};
+
+struct report_targets {
+    const char *name, *about;
+    int64_t near; /* L; 0: models differ in it */
+    int64_t documents, blocks, block;
+    int contexts; /* of each model, the same for all */
+    int models;
+    struct report_targets_model *model;
+};
+
+/* Where the attention of one model goes, at one length. Heads of different seeds have nothing in
+ * common, unless the method fixes what distinguishes them, as ALiBi does. */
+struct report_attention_model {
+    int method;
+    int seeds;
+    const struct alibi_attention_result *seed[ALIBI_LIST_MAX];
+};
+
+struct report_attention {
+    const char *name, *about;
+    int64_t length;
+    int models;
+    struct report_attention_model *model;
+};
+
 /* What a model costs at a length: seconds per token, bytes; errors are shares. */
 struct report_cost {
     const char *model, *machine;
@@ -135,9 +168,14 @@ struct report_experiment {
     int claims, sections;
     struct report_claim *claim;
     struct report_section *section;
+    int targets, attentions;
+    struct report_targets *target;      /* one per evaluation */
+    struct report_attention *attention; /* one per evaluation and length */
     int costs;
     struct report_cost *cost;
-    struct report_training training; /* logs only for the page; models are trainings */
+    int models;
+    const char (*model)[ALIBI_NAME_MAX]; /* the names of all */
+    struct report_training training;     /* logs only for the page; models are trainings */
 };
 
 alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,
