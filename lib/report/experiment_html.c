@@ -41,11 +41,12 @@ static void append_number(struct text *out, const struct report_number *n)
 
 static void append_outcome(struct text *out, const struct report_comparison *c)
 {
-    text_append(out, "<td>");
-    if (isnan(c->d))
-        text_append(out, NO_VALUE);
-    else
+    if (isnan(c->d)) {
+        text_append(out, "<td>" NO_VALUE);
+    } else {
+        text_append(out, "<td data-sort=\"%.6g\">", fmin(fmax(c->d, -1e9), 1e9));
         append_ratio(out, c->d, c->error);
+    }
     text_append(out, "</td><td><b class=\"verdict v%d\">%s</b>", (int)c->verdict,
                 verdict_name(c->verdict));
     if (c->ignorant || c->few_seeds)

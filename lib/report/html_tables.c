@@ -124,17 +124,12 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
 {
     struct view sliding = view_of(v, ALIBI_SLIDING);
 
-    text_append(out, "<tbody>\n");
     for (int i = 0; i < v->lengths; i++) {
         struct alibi_eval_result e = view_mean(v, method, v->length[i]);
 
-        text_append(out, "<tr>");
-        if (i == 0) {
-            text_append(out, "<th scope=\"rowgroup\" rowspan=\"%d\">", v->lengths);
-            html_name(out, v, method);
-            text_append(out, "</th>");
-        }
-        text_append(out, "<td%s>%lld</td>", trained_class(v, v->length[i]),
+        text_append(out, "<tr%s><th scope=\"row\">", i == 0 ? " class=\"group\"" : "");
+        html_name(out, v, method);
+        text_append(out, "</th><td%s>%lld</td>", trained_class(v, v->length[i]),
                     (long long)v->length[i]);
         if (e.tokens > 0)
             append_measures(out, &e, view_ppl(&sliding, method, v->length[i]));
@@ -142,7 +137,6 @@ static void append_method_rows(struct text *out, const struct view *v, int metho
             text_append(out, "<td>" NO_VALUE "</td>");
         text_append(out, "</tr>\n");
     }
-    text_append(out, "</tbody>\n");
 }
 
 void html_full_table(struct text *out, const struct view *v)
@@ -160,10 +154,10 @@ void html_full_table(struct text *out, const struct view *v)
                      "<th scope=\"col\">perplexity<small>per word</small></th>"
                      "<th scope=\"col\">bits<small>per byte</small></th>"
                      "<th scope=\"col\">tokens<small>scored</small></th>"
-                     "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n");
-    for (int m = 0; m < v->methods && v->lengths > 0; m++)
+                     "<th scope=\"col\">memory<small>peak</small></th></tr></thead>\n<tbody>\n");
+    for (int m = 0; m < v->methods; m++)
         append_method_rows(out, v, m);
-    text_append(out, "</table>\n</div>\n");
+    text_append(out, "</tbody>\n</table>\n</div>\n");
 }
 
 /* ---- the cost of training */

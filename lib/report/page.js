@@ -1,7 +1,7 @@
 /* The script of report.html adds the values of all methods at one place of a figure (by mouse,
-   touch or arrow keys), and figures saved as SVG or PNG. The page is complete without it. It reads
-   the points that plot_svg.c drew (data-x, data-y, data-error) and writes text nodes only, so that
-   no name can become markup. */
+   touch or arrow keys), figures saved as SVG or PNG, and tables that sort and copy. The page is
+   complete without it. It reads the points that plot_svg.c drew (data-x, data-y, data-error) and
+   writes text nodes only, so that no name can become markup. */
 function add(parent, kind, text) {
   const element = document.createElement(kind);
   element.textContent = text;
@@ -161,7 +161,103 @@ function save(figure, kind) {
   image.src = 'data:image/svg+xml;charset=utf-8,' + encodeURIComponent(text);
 }
 
+/* ---- tables */
+
+/* What a cell or the button of a heading says: small print comes after a blank. */
+function cellText(cell) {
+  return Array.from((cell.querySelector('button') || cell).childNodes).map(function (node) { return node.textContent.trim(); })
+    .filter(Boolean).join(' ');
+}
+
+/* The number that a cell begins with, in full: 83.0 MiB is 83 * 2^20. null: it is no number. A cell
+   whose text does not order as its number does has the number in data-sort. */
+function cellNumber(cell) {
+  const units = { K: 1e3, M: 1e6, G: 1e9, T: 1e12,
+    Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+  const text = cell.dataset.sort || cellText(cell);
+  const parts = /^([-+]?[0-9.]+(?:e[-+]?[0-9]+)?) ?([KMGT]i?)?/.exec(text);
+  if (text.startsWith('∞')) return Number.MAX_VALUE;
+  return parts ? parts[1] * (units[parts[2]] || 1) : null;
+}
+
+/* In the given order if `way` is empty. A column with a word in it is ordered as words are; cells
+   without a value are last either way. */
+function sortRows(rows, column, way) {
+  const keys = new Map(rows.map(function (row) {
+    const cell = row.cells[column], text = cellText(cell);
+    return [row, { text: text, missing: text === '' || text === '–', number: cellNumber(cell) }];
+  }));
+  const numbers = Array.from(keys.values()).every(function (key) {
+    return key.missing || key.number !== null;
+  });
+  if (!way) return rows;
+  return rows.slice().sort(function (a, b) {
+    const p = keys.get(a), q = keys.get(b);
+    if (p.missing || q.missing) return p.missing - q.missing;
+    const order = numbers ? p.number - q.number :
+      p.text.localeCompare(q.text, 'en', { numeric: true });
+    return way === 'ascending' ? order : -order;
+  });
+}
+
+/* A heading sorts by its column: ascending, descending, as given. */
+function sortable(table) {
+  const body = table.tBodies[0], rows = Array.from(body.rows);
+  const heads = Array.from(table.tHead.rows[0].cells);
+  heads.forEach(function (head, column) {
+    const button = document.createElement('button');
+    button.append(...head.childNodes);
+    button.title = 'Sort';
+    head.append(button);
+    button.addEventListener('click', function () {
+      const was = head.getAttribute('aria-sort');
+      const way = !was ? 'ascending' : was === 'ascending' ? 'descending' : '';
+      heads.forEach(function (other) { other.removeAttribute('aria-sort'); });
+      if (way) head.setAttribute('aria-sort', way);
+      table.classList.toggle('sorted', way !== '');
+      body.append(...sortRows(rows, column, way));
+    });
+  });
+}
+
+/* A page that was opened as a file may not have the clipboard: then the older way, and if that is
+   refused too, the text stays there, selected. */
+async function toClipboard(text, place) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch (refused) {
+    const area = add(place, 'textarea', text);
+    area.readOnly = true;
+    area.select();
+    const done = document.execCommand('copy');
+    if (done) area.remove();
+    return done;
+  }
+}
+
+function copyable(table) {
+  const tools = document.createElement('div'), button = add(tools, 'button', 'Copy');
+  tools.className = table.caption ? 'tools beside' : 'tools';
+  button.title = 'Copy this table as tab-separated text';
+  button.setAttribute('aria-live', 'polite');
+  table.closest('.scroll').before(tools);
+  button.addEventListener('click', async function () {
+    const text = Array.from(table.rows).map(function (row) {
+      return Array.from(row.cells).map(cellText).join('\t') + '\n';
+    }).join('');
+    tools.querySelectorAll('textarea').forEach(function (area) { area.remove(); });
+    const done = await toClipboard(text, tools);
+    button.textContent = done ? 'Copied' : 'Selected: press Ctrl+C';
+    setTimeout(function () { button.textContent = 'Copy'; }, done ? 1500 : 6000);
+  });
+}
+
 document.querySelectorAll('svg.plot').forEach(readOut);
+document.querySelectorAll('table.data').forEach(function (table) {
+  sortable(table);
+  copyable(table);
+});
 document.querySelectorAll('figure .tools').forEach(function (tools) {
   ['svg', 'png'].forEach(function (kind) {
     const button = add(tools, 'button', kind.toUpperCase());

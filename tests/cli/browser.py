@@ -37,6 +37,32 @@ SHOWN = """Array.from(document.querySelectorAll('.readout')).filter(r => !r.hidd
 LIGHT = """getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3)
   .reduce((sum, v) => sum + Number(v), 0) / 765"""
 
+# The cells of a column, and how it is sorted. The button of its heading gets the focus.
+COLUMN = """(() => {
+  const table = document.querySelectorAll('table.data')[0];
+  const heads = Array.from(table.tHead.rows[0].cells);
+  const at = heads.findIndex(h => h.textContent.startsWith('%s'));
+  heads[at].querySelector('button').focus();
+  return Array.from(table.tBodies[0].rows).map(r => r.cells[at].textContent).join(' ') + ' ' +
+    heads[at].getAttribute('aria-sort');
+})()"""
+
+CELLS = """%s.forEach((text, row) => {
+  document.querySelectorAll('table.data')[0].tBodies[0].rows[row].cells[1].textContent = text;
+})"""
+
+COPY = """(() => {
+  document.querySelector('.tools:has(+ .scroll) button').click();
+  return 'clicked';
+})()"""
+
+WITHOUT_CLIPBOARD = """(() => {
+  Object.defineProperty(navigator, 'clipboard', { value: undefined });
+  document.addEventListener('copy', () => {
+    window.copied = document.activeElement.value;
+  });
+})()"""
+
 
 class Browser:
     def __init__(self, program):
@@ -87,8 +113,14 @@ class Browser:
             self.events.append(self.receive())
 
     def evaluate(self, expression):
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
+                           awaitPromise=True, userGesture=True)
         return answer["result"].get("value")
+
+    def press(self, key, code):
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, text="\r",
+                      windowsVirtualKeyCode=code)
 
     def open(self, url, width, scheme):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800,
@@ -125,6 +157,44 @@ def look(browser, url, width, scheme):
     say(not complaints, f"no message in the console {where}", complaints)
 
 
+def orders(browser, heading):
+    """A column as given, and after one, two and three presses of the return key."""
+    yield browser.evaluate(COLUMN % heading)
+    for _ in range(3):
+        browser.press("Enter", 13)
+        yield browser.evaluate(COLUMN % heading)
+
+
+def tables(browser, url):
+    browser.open(url, 1280, "light")
+    for cells, up, down in ((["10.1", "–", "1.2e+05", "9.5"], "9.5 10.1 1.2e+05 –",
+                             "1.2e+05 10.1 9.5 –"),
+                            (["2.00MiB", "∞", "9KiB", "–"], "9KiB 2.00MiB ∞ –",
+                             "∞ 2.00MiB 9KiB –"),
+                            (["a-512", "b", "–", "a-64"], "a-64 a-512 b –", "b a-512 a-64 –")):
+        browser.evaluate(CELLS % json.dumps(cells))
+        found = list(orders(browser, "16"))
+        wanted = [" ".join(cells) + " null", up + " ascending", down + " descending",
+                  " ".join(cells) + " null"]
+        say(found == wanted, f"a heading sorts {cells[0]} and the like", found)
+    browser.open(url, 1280, "light")
+    browser.evaluate(COLUMN % "method")
+    browser.press("Enter", 13)
+    browser.call("Browser.grantPermissions", permissions=["clipboardReadWrite"])
+    browser.evaluate(COPY)
+    text = browser.evaluate("new Promise(d => setTimeout(d, 100)).then("
+                            "() => navigator.clipboard.readText())") or ""
+    rows = [line.split("\t") for line in text.rstrip("\n").split("\n")]
+    say([row[0].rstrip("†") for row in rows] == ["method", "alibi", "none", "rotary", "sinusoidal"] and
+        {len(row) for row in rows} == {4} and "±" in rows[1][1], "a table is copied", repr(text))
+    browser.evaluate(WITHOUT_CLIPBOARD)
+    browser.evaluate(COPY)
+    older = browser.evaluate("window.copied")
+    say(older == text, "and where the clipboard is not allowed", older)
+    complaints = browser.complaints()
+    say(not complaints, "no message in the console from tables", complaints)
+
+
 def main():
     browser = Browser(sys.argv[1])
     url = pathlib.Path(sys.argv[2]).resolve().as_uri()
@@ -140,6 +210,7 @@ def main():
         for width in (1280, 390):
             for scheme in ("light", "dark"):
                 look(browser, url, width, scheme)
+        tables(browser, url)
         browser.session = None
         browser.call("Browser.close")
         browser.process.wait(timeout=10)
