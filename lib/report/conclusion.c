@@ -60,12 +60,14 @@ static int64_t far_length(const struct view *v, int method, int64_t home)
 
 /* ---- numbers in words */
 
-/* "6.0 ± 0.4": as many decimals as the error has digits. */
+/* "6.0 ± 0.4": as many decimals as the error has digits; "6.0" if the error is NaN. */
 static void append_real(struct text *out, double value, double error)
 {
-    int decimals = error < 0.095 ? 2 : error < 9.5 ? 1 : 0;
+    int decimals = isnan(error) ? 1 : error < 0.095 ? 2 : error < 9.5 ? 1 : 0;
 
-    text_append(out, "%s ± %s", show_real(value, decimals).text, show_error(error, decimals).text);
+    text_append(out, "%s", show_real(value, decimals).text);
+    if (!isnan(error))
+        text_append(out, " ± %s", show_error(error, decimals).text);
 }
 
 /* " in both seeds", where that is all that is known. */
@@ -88,8 +90,10 @@ void append_ratio(struct text *out, double d, double d_error)
     } else if (isinf(ratio)) {
         text_append(out, "no longer finite");
     } else if (ratio >= 10) {
-        text_append(out, "%s ± %s times as high", show_count(ratio).text,
-                    show_error(error, 0).text);
+        text_append(out, "%s", show_count(ratio).text);
+        if (!isnan(error))
+            text_append(out, " ± %s", show_error(error, 0).text);
+        text_append(out, " times as high");
     } else if (ratio >= 2) {
         append_real(out, ratio, error);
         text_append(out, " times as high");

@@ -55,22 +55,70 @@ static void append_outcome(struct text *out, const struct report_comparison *c)
     text_append(out, "</td></tr>\n");
 }
 
+/* "alibi-512 at 1024: 18.8±0.1" */
+static void append_side(struct text *out, const struct report_number *n)
+{
+    bool ppl = n->quantity != 's' && n->quantity != 'B';
+
+    text_append(out, "%s: %s%s", escape(n->name[0] ? n->name : "bound").text, show_number(n).text,
+                escape(show_ppl_error(n->value, ppl && n->name[0] ? n->error : NAN).text).text);
+}
+
+/* Our numbers beside the paper's, of one comparison. */
+static void append_sides(struct text *out, const struct report_claim *c,
+                         const struct report_comparison *of)
+{
+    text_append(out, "<dl class=\"sides\">\n<div><dt>ours</dt><dd>");
+    append_side(out, &of->left);
+    text_append(out, ", against ");
+    append_side(out, &of->right);
+    if (!isnan(of->d)) {
+        text_append(out, ": <b>");
+        append_ratio(out, of->d, of->error);
+        text_append(out, "</b>");
+    }
+    text_append(out, " <small>asked for: ");
+    append_asked(out, of);
+    text_append(out, "</small></dd></div>\n");
+    if (c->claim.paper[0] || c->claim.where[0] || !isnan(of->left.paper)) {
+        text_append(out, "<div><dt>paper</dt><dd>");
+        if (!isnan(of->left.paper) && !isnan(of->right.paper)) {
+            text_append(out, "%s against %s: <b>", show_ppl(of->left.paper).text,
+                        show_ppl(of->right.paper).text);
+            append_ratio(out, log(of->left.paper / of->right.paper), NAN);
+            text_append(out, "</b>. ");
+        }
+        append_escaped(out, c->claim.paper);
+        text_append(out, c->claim.where[0] ? " <small>" : "");
+        append_escaped(out, c->claim.where);
+        text_append(out, c->claim.where[0] ? "</small></dd></div>\n" : "</dd></div>\n");
+    }
+    text_append(out, "</dl>\n");
+}
+
+/* The card shows the comparison that decides, and all of them unfolded. */
 static void append_claim(struct text *out, const struct report_claim *c, int number)
 {
-    text_append(out, "<section class=\"claim\">\n<h3><b class=\"verdict v%d\">%s</b> %d. ",
-                (int)c->claim.verdict, verdict_name(c->claim.verdict), number);
+    int decides = 0;
+
+    while (decides < c->count - 1 && c->comparison[decides].verdict != c->claim.verdict)
+        decides++;
+    text_append(out,
+                "<section class=\"claim v%d\">\n<p><b class=\"verdict v%d\">%s</b> "
+                "<small>%s</small></p>\n<div>\n<h3>%d. ",
+                (int)c->claim.verdict, (int)c->claim.verdict, verdict_name(c->claim.verdict),
+                c->claim.few_seeds ? verdict_scope(c->comparison, c->count) : "", number);
     append_escaped(out, c->claim.claim);
-    text_append(out, "</h3>\n<p class=\"note\">");
+    text_append(out, "</h3>\n");
+    if (c->count > 0)
+        append_sides(out, c, &c->comparison[decides]);
+    text_append(out, "<details><summary>%d %s</summary>\n", c->count,
+                c->count == 1 ? "comparison" : "comparisons");
     if (c->claim.few_seeds)
-        text_append(out, "Shown %s: so few seeds do not prove it for others. ",
+        text_append(out,
+                    "<p class=\"note\">Shown %s: so few seeds do not prove it for others.</p>\n",
                     verdict_scope(c->comparison, c->count));
-    if (c->claim.paper[0] || c->claim.where[0]) {
-        text_append(out, "The paper%s", c->claim.where[0] ? ", " : "");
-        append_escaped(out, c->claim.where);
-        text_append(out, c->claim.paper[0] ? ": " : ".");
-        append_escaped(out, c->claim.paper);
-    }
-    text_append(out, "</p>\n<div class=\"scroll\" role=\"region\" aria-label=\"Comparisons\" "
+    text_append(out, "<div class=\"scroll\" role=\"region\" aria-label=\"Comparisons\" "
                      "tabindex=\"0\">\n<table class=\"data\">\n"
                      "<thead><tr><th scope=\"col\">is</th><th scope=\"col\">ours</th>"
                      "<th scope=\"col\">paper</th><th scope=\"col\">asked for</th>"
@@ -86,7 +134,7 @@ static void append_claim(struct text *out, const struct report_claim *c, int num
         append_number(out, &c->comparison[i].right);
         append_outcome(out, &c->comparison[i]);
     }
-    text_append(out, "</tbody>\n</table>\n</div>\n</section>\n");
+    text_append(out, "</tbody>\n</table>\n</div>\n</details>\n</div>\n</section>\n");
 }
 
 /* ---- evaluations */

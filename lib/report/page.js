@@ -253,6 +253,19 @@ function copyable(table) {
   });
 }
 
+/* ---- paper: what is folded is printed too */
+
+const unfolded = [];
+window.addEventListener('beforeprint', function () {
+  document.querySelectorAll('details:not([open])').forEach(function (details) {
+    details.open = true;
+    unfolded.push(details);
+  });
+});
+window.addEventListener('afterprint', function () {
+  unfolded.splice(0).forEach(function (details) { details.open = false; });
+});
+
 document.querySelectorAll('svg.plot').forEach(readOut);
 document.querySelectorAll('table.data').forEach(function (table) {
   sortable(table);

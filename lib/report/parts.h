@@ -270,7 +270,8 @@ void append_headline(struct text *out, const struct view *v);
  * append nothing. */
 void append_detail(struct text *out, const struct view *v);
 
-/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high": exp(d) as a change, and the error of d. */
+/* "6.0 ± 0.4% lower", "8.7 ± 0.2 times as high": exp(d) as a change, and the error of d, which is
+ * not shown if it is NaN. */
 void append_ratio(struct text *out, double d, double d_error);
 
 /* One sentence: the text, the machines, the date and the version. */
