@@ -51,11 +51,6 @@ static const struct alibi_option options[] = {
 
 enum { BUILTIN_GROUP = 3 }; /* of the groups of cmd_eval() */
 
-static bool has_stride(int protocol)
-{
-    return protocol == ALIBI_SLIDING || protocol == ALIBI_STRIDE;
-}
-
 /* ---- the request */
 
 static alibi_status choose_lengths(const struct job *job, const alibi_model *model,
@@ -82,7 +77,7 @@ static alibi_status choose_lengths(const struct job *job, const alibi_model *mod
 
 static alibi_status check_stride(const struct job *job, const struct alibi_int_list *lengths)
 {
-    if (job->stride && !has_stride(job->protocol))
+    if (job->stride && !alibi_protocol_view(job->protocol)->strided)
         return cli_fail(ALIBI_USAGE, "--stride has no effect without --protocol sliding or stride");
     for (int i = 0; i < lengths->count; i++) {
         if (job->stride > lengths->at[i])
@@ -132,7 +127,7 @@ static struct alibi_eval one_length(const struct job *job, int64_t length, int64
         .window = job->window,
     };
 
-    if (has_stride(job->protocol))
+    if (alibi_protocol_view(job->protocol)->strided)
         eval.stride = job->stride ? job->stride : (length + 1) / 2;
     return eval;
 }
@@ -161,18 +156,17 @@ static alibi_status check_request(const struct job *job, const alibi_model *mode
 static void print_head(const struct alibi_eval_result *r, const struct cli_subject *s, bool several,
                        bool verify)
 {
+    const struct alibi_protocol_info *protocol = alibi_protocol_view(r->protocol);
     char scored[4 * CLI_SHORT];
 
     alibi_eval_describe(r, scored, sizeof scored);
-    printf("%s, split %s of '%s': %s\n", alibi_protocol_view(r->protocol)->name,
-           cli_subject_split_name(s), s->info.name, scored);
-    if (r->protocol > ALIBI_STREAM) /* other programs' rules, which are not what one would guess */
-        printf("first tokens: %s; nll per: %s\n", alibi_protocol_view(r->protocol)->first_tokens,
-               alibi_protocol_view(r->protocol)->normaliser);
+    printf("%s, split %s of '%s': %s\n", protocol->name, cli_subject_split_name(s), s->info.name,
+           scored);
+    printf("first tokens: %s; nll per: %s\n", protocol->first_tokens, protocol->normaliser);
     if (r->window > 0)
         printf("attention is cut to the last %lld tokens\n", (long long)r->window);
     printf("%8s", "length");
-    if (has_stride(r->protocol))
+    if (alibi_protocol_view(r->protocol)->strided)
         printf(" %8s", "stride");
     printf(" %10s %12s %9s %9s %8s", "token ppl", "word ppl", "bits/byte", "nll", "error");
     if (several)
@@ -211,7 +205,7 @@ static void print_row(const struct alibi_eval_result *r, const struct alibi_eval
     char token_ppl[CLI_SHORT], word_ppl[CLI_SHORT];
 
     printf("%8lld", (long long)r->length);
-    if (has_stride(r->protocol))
+    if (alibi_protocol_view(r->protocol)->strided)
         printf(" %8lld", (long long)r->stride);
     printf(" %10s %12s %9.4f %9.4f %8.4f", short_ppl(token_ppl, r->ppl),
            short_ppl(word_ppl, r->word_ppl), r->bits_per_byte, r->nll, r->standard_error);

@@ -641,6 +641,7 @@ struct alibi_protocol_info {
     const char *name;         /* "nonoverlapping" */
     const char *first_tokens; /* how tokens without context are treated */
     const char *normaliser;   /* what the sum of losses is divided by */
+    bool strided;             /* windows advance by a stride that is chosen */
 };
 
 /* NULL: there is no such protocol. */
@@ -730,7 +731,8 @@ ALIBI_API bool alibi_eval_difference(const struct alibi_eval_result *a,
 
 /* The mean loss, on the tokens that `eval` scores, of a model that knows only how frequent each
  * token is in the training split (one is added to every count, and of a large split 2^24 tokens are
- * counted, spread over it). A model that is no better has learned nothing of context. */
+ * counted, spread over it). A model that is no better has learned nothing of context. Under the
+ * protocols of other programs it is that of the tokens which they read. */
 ALIBI_API alibi_status alibi_corpus_unigram(const alibi_corpus *corpus, enum alibi_split split,
                                             const struct alibi_eval *eval, double *nll);
 

@@ -72,7 +72,7 @@ static bool has_value(const struct trial *t, const struct model *m, const struct
                       int64_t targets)
 {
     int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
-    bool noted = eval->protocol == ALIBI_NONOVERLAPPING && !eval->contiguous;
+    bool noted = eval->protocol != ALIBI_SLIDING && !eval->contiguous;
 
     if (eval->protocol == ALIBI_STREAM) {
         if (stream_check(m) == ALIBI_OK)

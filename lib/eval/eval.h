@@ -68,7 +68,6 @@ struct window windows_at(const struct windows *w, int64_t k);
 
 /* Those of other programs read a text, the split or its first tokens, by rules of their own. */
 bool protocol_is_foreign(int protocol);
-bool protocol_has_stride(int protocol);
 int64_t protocol_least_length(int protocol);
 alibi_status protocol_check_text(struct span span, const struct alibi_eval *eval); /* foreign */
 

@@ -210,7 +210,7 @@ static alibi_status check_options(const struct alibi_eval *e, double skip)
     if (e->length < protocol_least_length(e->protocol))
         return fail(ALIBI_USAGE, "length %lld: it must be %lld or more", (long long)e->length,
                     (long long)protocol_least_length(e->protocol));
-    if (protocol_has_stride(e->protocol) && (e->stride < 1 || e->stride > e->length))
+    if (alibi_protocol_view(e->protocol)->strided && (e->stride < 1 || e->stride > e->length))
         return fail(ALIBI_USAGE, "stride %lld: it must be from 1 to the length, %lld",
                     (long long)e->stride, (long long)e->length);
     /* The result would carry a length that it was not measured at. */
@@ -261,7 +261,8 @@ static alibi_status check_all(const struct model *m, struct span span, const str
 struct blocks eval_blocks(struct span span, const struct alibi_eval *e)
 {
     return blocks_of(span.count - 1, e->tokens, e->block ? e->block : e->length,
-                     e->contiguous || e->protocol == ALIBI_STREAM);
+                     e->contiguous || e->protocol == ALIBI_STREAM ||
+                         protocol_is_foreign(e->protocol));
 }
 
 static void fill_result(const struct evaluation *e, const struct alibi_eval *eval,

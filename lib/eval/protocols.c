@@ -17,18 +17,18 @@ static const struct alibi_protocol_info protocols[] = {
     [ALIBI_NONOVERLAPPING] = { "nonoverlapping",
                                "the first of a window has one token of context; the first of the "
                                "text is not scored",
-                               "scored tokens" },
-    [ALIBI_SLIDING] = { "sliding", "the first of the text is not scored", "scored tokens" },
-    [ALIBI_STREAM] = { "stream", "the first of the text is not scored", "scored tokens" },
+                               "scored tokens", false },
+    [ALIBI_SLIDING] = { "sliding", "the first of the text is not scored", "scored tokens", true },
+    [ALIBI_STREAM] = { "stream", "the first of the text is not scored", "scored tokens", false },
     [ALIBI_STRIDE] = { "stride", "the first of the text is not scored",
-                       "scored tokens, one less for each window after the first" },
+                       "scored tokens, one less for each window after the first", true },
     [ALIBI_LLAMA_CPP] = { "llama.cpp",
                           "a chunk begins with the end token, if there is one, and its first half "
                           "is not scored",
-                          "scored tokens" },
+                          "scored tokens", false },
     [ALIBI_ROLLING] = { "rolling",
                         "a document begins after the end token, and its first token is scored",
-                        "scored tokens; words and bytes of the documents" },
+                        "scored tokens; words and bytes of the documents", false },
 };
 
 const struct alibi_protocol_info *alibi_protocol_view(int protocol)
@@ -41,11 +41,6 @@ const struct alibi_protocol_info *alibi_protocol_view(int protocol)
 bool protocol_is_foreign(int protocol)
 {
     return protocol == ALIBI_STRIDE || protocol == ALIBI_LLAMA_CPP || protocol == ALIBI_ROLLING;
-}
-
-bool protocol_has_stride(int protocol)
-{
-    return protocol == ALIBI_SLIDING || protocol == ALIBI_STRIDE;
 }
 
 /* Shorter windows would score nothing. */

@@ -65,7 +65,7 @@ struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int l
         return eval;
     eval.length = v->lengths.at[length];
     eval.block = v->block;
-    if (v->protocol == ALIBI_SLIDING)
+    if (alibi_protocol_view(v->protocol)->strided)
         eval.stride = v->stride > 0 ? v->stride : eval.length > 1 ? eval.length / 2 : 1;
     return eval;
 }

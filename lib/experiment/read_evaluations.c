@@ -1,6 +1,7 @@
 /* read_evaluations.c - what is measured on which models, from an experiment's file */
 #include <string.h>
 
+#include "eval/eval.h"
 #include "experiment/read.h"
 
 /* The models of an evaluation: names of models, or of groups of them. */
@@ -40,6 +41,8 @@ static alibi_status check_perplexity(struct reader *r, struct experiment_evaluat
                                      const json_t *json)
 {
     int64_t longest = v->lengths.count > 0 ? v->lengths.at[v->lengths.count - 1] : 0;
+    const char *protocol = alibi_protocol_view(v->protocol)->name;
+    bool strided = alibi_protocol_view(v->protocol)->strided;
 
     if (v->protocol == ALIBI_STREAM) {
         if (json_object_get(json, "lengths"))
@@ -59,19 +62,30 @@ static alibi_status check_perplexity(struct reader *r, struct experiment_evaluat
                                 "%lld is less than the longest length, %lld; raise it, or use 0",
                                 (long long)v->tokens, (long long)longest));
     }
-    if (v->block == 0)
+    if (v->lengths.at[0] < protocol_least_length(v->protocol)) {
+        reader_enter(r, "lengths");
+        return at_place(r, fail(ALIBI_BAD_INPUT, "protocol %s scores nothing at length %lld",
+                                protocol, (long long)v->lengths.at[0]));
+    }
+    if (protocol_is_foreign(v->protocol) && v->block > 0) {
+        reader_enter(r, "block");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "protocol %s reads the text from its start, without blocks",
+                                protocol));
+    }
+    if (v->block == 0 && !protocol_is_foreign(v->protocol))
         v->block = longest;
-    if (v->block < longest || (v->tokens > 0 && v->block > v->tokens)) {
+    if ((v->block > 0 && v->block < longest) || (v->tokens > 0 && v->block > v->tokens)) {
         reader_enter(r, "block");
         return at_place(r, fail(ALIBI_BAD_INPUT,
                                 "%lld is not within the longest length, %lld, and the tokens",
                                 (long long)v->block, (long long)longest));
     }
-    if (v->stride > v->lengths.at[0] || (v->stride > 0 && v->protocol != ALIBI_SLIDING)) {
+    if (v->stride > v->lengths.at[0] || (v->stride > 0 && !strided)) {
         reader_enter(r, "stride");
-        return at_place(r, fail(ALIBI_BAD_INPUT, v->protocol == ALIBI_SLIDING
-                                                     ? "it is longer than the shortest length"
-                                                     : "only a sliding window has a stride"));
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                strided ? "it is longer than the shortest length"
+                                        : "only the protocols sliding and stride have a stride"));
     }
     return ALIBI_OK;
 }
@@ -107,6 +121,17 @@ static alibi_status check_speed(struct reader *r, const struct experiment_evalua
     return ALIBI_OK;
 }
 
+/* Names all protocols. */
+static alibi_status fail_protocol(struct reader *r)
+{
+    char names[256] = "one of";
+
+    for (int p = 0; alibi_protocol_view(p) != NULL; p++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s %s", p > 0 ? "," : "",
+                 alibi_protocol_view(p)->name);
+    return fail_type(r, "protocol", names);
+}
+
 alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
     static const char *const kinds[] = { "perplexity", "speed" };
@@ -124,13 +149,13 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     TRY_RETURN(reader_text(r, json, "protocol", &protocol));
     TRY_RETURN(reader_text(r, json, "text", &text));
     v->kind = name_index(kind, kinds, 2);
-    for (v->protocol = 0; v->protocol <= ALIBI_STREAM; v->protocol++)
-        if (strcmp(protocol, alibi_protocol_view(v->protocol)->name) == 0)
-            break;
+    while (alibi_protocol_view(v->protocol) != NULL &&
+           strcmp(protocol, alibi_protocol_view(v->protocol)->name) != 0)
+        v->protocol++;
     if (v->kind < 0)
         return fail_type(r, "kind", "\"perplexity\" or \"speed\"");
-    if (v->protocol > ALIBI_STREAM)
-        return fail_type(r, "protocol", "\"nonoverlapping\", \"sliding\" or \"stream\"");
+    if (alibi_protocol_view(v->protocol) == NULL)
+        return fail_protocol(r);
     reader_enter(r, "text");
     if (text != NULL)
         TRY_RETURN(

@@ -70,7 +70,15 @@ static void write_evaluation(struct json_writer *w, const struct experiment_eval
     json_write_string(w, "protocol", alibi_protocol_view(v->protocol)->name);
     json_write_int(w, "length", r->length);
     json_write_int(w, "stride", r->stride);
+    json_write_string(w, "first_token", alibi_protocol_view(v->protocol)->first_tokens);
+    json_write_string(w, "normaliser", alibi_protocol_view(v->protocol)->normaliser);
     json_write_int(w, "tokens", r->tokens);
+    json_write_int(w, "words", r->words);
+    json_write_int(w, "bytes", r->bytes);
+    json_write_int(w, "block", r->block);
+    json_write_int(w, "blocks", r->blocks);
+    json_write_int(w, "start", r->start);
+    json_write_int(w, "available", r->available);
     json_write_real(w, "nll", r->nll);
     json_write_real(w, "standard_error", r->standard_error);
     json_write_real(w, "ppl", r->ppl);
@@ -191,7 +199,7 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
     text_append(out, "model,seed,position,train_length,evaluation,protocol,length,stride,tokens,"
                      "nll,standard_error,ppl,word_ppl,bits_per_byte,eval_tokens_per_s,"
                      "eval_peak_bytes,train_tokens_per_s,train_seconds,peak_bytes,parameters,"
-                     "device,precision,date,version\n");
+                     "device,precision,date,version,first_token,normaliser\n");
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++)
             for (int v = 0; v < e->evaluations; v++)
@@ -200,14 +208,16 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
                     const struct measured *t = x->seed[k].measured[v];
                     const struct alibi_compare_seed *c = &x->seed[k].cost;
                     const struct alibi_eval_result *r = t != NULL ? &t[i].result : NULL;
+                    const struct alibi_protocol_info *protocol =
+                        alibi_protocol_view(e->evaluation[v].protocol);
 
                     if (r == NULL || !t[i].done)
                         continue;
                     text_append(out, "%s,%lld,%s,%lld,%s,%s,%lld,%lld,%lld", x->name,
                                 (long long)x->seeds.at[k], x->config.position,
                                 (long long)x->training.train_length, e->evaluation[v].name,
-                                alibi_protocol_view(e->evaluation[v].protocol)->name,
-                                (long long)r->length, (long long)r->stride, (long long)r->tokens);
+                                protocol->name, (long long)r->length, (long long)r->stride,
+                                (long long)r->tokens);
                     append_real(out, r->nll);
                     append_real(out, r->standard_error);
                     append_real(out, r->ppl);
@@ -223,6 +233,8 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
                                  false);
                     append_field(out, c->date, false);
                     append_field(out, c->version, false);
+                    append_field(out, protocol->first_tokens, false);
+                    append_field(out, protocol->normaliser, false);
                     text_append(out, "\n");
                 }
     return text_status(out);
@@ -321,16 +333,21 @@ static alibi_status view_model(struct alibi_compare_method *out, const alibi_exp
 static alibi_status view_section(struct report_section *out, const alibi_experiment *e,
                                  int evaluation, bool all)
 {
+    static const char *const headings[] = {
+        [ALIBI_NONOVERLAPPING] = "in windows that do not overlap",
+        [ALIBI_SLIDING] = "with a sliding window",
+        [ALIBI_STREAM] = "as one stream",
+        [ALIBI_STRIDE] = "as in Hugging Face's guide",
+        [ALIBI_LLAMA_CPP] = "as in llama.cpp",
+        [ALIBI_ROLLING] = "as in lm-evaluation-harness, rolling",
+    };
     const struct experiment_evaluation *v = &e->evaluation[evaluation];
     struct alibi_compare_result *r = NULL;
     bool any = false;
 
     out->name = v->name;
     out->about = v->about;
-    snprintf(out->heading, sizeof out->heading, "perplexity, %s",
-             v->protocol == ALIBI_STREAM    ? "as one stream"
-             : v->protocol == ALIBI_SLIDING ? "with a sliding window"
-                                            : "in windows that do not overlap");
+    snprintf(out->heading, sizeof out->heading, "perplexity, %s", headings[v->protocol]);
     TRY_RETURN(NEW_ZERO_ARRAY(&out->result, 1, "the report of an experiment"));
     r = out->result;
     r->compare.seeds.count = 1;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/names.h"
+#include "eval/eval.h"
 #include "experiment/experiment.h"
 
 enum { SHARD_TOKENS = 100 << 20 };
@@ -260,13 +261,20 @@ static alibi_status measure_text(alibi_experiment *e, int text)
 
         if (!scores_text(e, v, text))
             continue;
-        if (longest > targets)
+        if (protocol_is_foreign(eval.protocol)) {
+            struct alibi_eval far = evaluation_at(e, v, e->evaluation[v].lengths.count - 1);
+            alibi_status status = alibi_eval_check_text(t->corpus, ALIBI_VALID, &far);
+
+            if (status != ALIBI_OK)
+                return fail_context(status, "evaluation '%s'", e->evaluation[v].name);
+        } else if (longest > targets) {
             return fail(ALIBI_BAD_INPUT,
                         "the validation %s '%s' has %lld tokens, but '%s' at length %lld needs "
                         "%lld; use more text",
                         t->own_valid ? "text of" : "split of", corpus_name(t->corpus),
                         (long long)targets + 1, e->evaluation[v].name, (long long)longest,
                         (long long)longest + 1);
+        }
         for (int i = 0; i < t->unigrams; i++)
             known |= t->unigram[i].tokens == eval.tokens && t->unigram[i].block == eval.block;
         if (known)

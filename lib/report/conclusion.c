@@ -369,7 +369,47 @@ void append_detail(struct text *out, const struct view *v)
             v->seeds == 2 ? "both seeds" : "all seeds");
 }
 
-/* ---- origin */
+/* ---- rules and origin */
+
+void append_scored(struct text *out, const struct view *v)
+{
+    const struct alibi_eval_result *any = view_any(v);
+    char which[128];
+
+    if (any == NULL)
+        return;
+    text_append(out, "%s tokens", show_count((double)any->tokens).text);
+    if (any->blocks == 0) /* an older version measured it */
+        return;
+    alibi_eval_describe(any, which, sizeof which);
+    text_append(out, ": %s", which);
+    if (any->tokens != view_tokens(v)) /* llama.cpp's chunks score a share that their length sets */
+        text_append(out, " at length %lld", (long long)any->length);
+}
+
+void append_rules(struct text *out, const struct view *v)
+{
+    const struct alibi_eval_result *any = view_any(v);
+    const struct alibi_protocol_info *protocol;
+    bool half = true; /* a stride that is not given */
+
+    if (any == NULL)
+        return;
+    protocol = alibi_protocol_view(any->protocol);
+    for (int i = 0; i < v->lengths; i++)
+        for (int m = 0; m < v->methods; m++) {
+            struct alibi_eval_result mean = view_mean(v, m, v->length[i]);
+
+            half &= mean.tokens == 0 || mean.stride == mean.length / 2;
+        }
+    text_append(out, "Protocol %s", protocol->name);
+    if (protocol->strided && half)
+        text_append(out, ", stride half the length");
+    else if (protocol->strided)
+        text_append(out, ", stride %lld", (long long)any->stride);
+    text_append(out, ". First tokens: %s. Normaliser: %s.", protocol->first_tokens,
+                protocol->normaliser);
+}
 
 void append_origin(struct text *out, const struct view *v)
 {

@@ -71,6 +71,12 @@ static void write_setting(struct json_writer *w, const struct alibi_compare_resu
 
 static void write_losses(struct json_writer *w, const struct alibi_eval_result *e)
 {
+    const struct alibi_protocol_info *protocol = alibi_protocol_view(e->protocol);
+
+    json_write_string(w, "protocol", protocol->name);
+    json_write_int(w, "stride", e->stride);
+    json_write_string(w, "first_token", protocol->first_tokens);
+    json_write_string(w, "normaliser", protocol->normaliser);
     json_write_real(w, "nll", e->nll);
     json_write_real(w, "standard_error", e->standard_error);
     json_write_real(w, "ppl", e->ppl);
@@ -79,6 +85,8 @@ static void write_losses(struct json_writer *w, const struct alibi_eval_result *
     json_write_int(w, "tokens", e->tokens);
     json_write_int(w, "block", e->block);
     json_write_int(w, "blocks", e->blocks);
+    json_write_int(w, "start", e->start);
+    json_write_int(w, "available", e->available);
 }
 
 /* A length at which the method has no value has an entry with counts of 0 and null numbers. */
@@ -123,6 +131,7 @@ static struct alibi_eval_result evaluation_of(const struct view *v, int method, 
     if (seed < 0 && !isnan(view_ppl(v, method, length)))
         return view_mean(v, method, length);
     return (struct alibi_eval_result){ .length = length,
+                                       .protocol = v->protocol,
                                        .nll = NAN,
                                        .standard_error = NAN,
                                        .ppl = NAN,
@@ -149,7 +158,6 @@ static void write_evaluations(struct json_writer *w, const struct view *v, int m
             json_write_real(w, "spread", view_spread(v, method, v->length[i]));
         if (s.tokens > 0) {
             json_write_object_line(w, "sliding");
-            json_write_int(w, "stride", s.stride);
             write_losses(w, &s);
             if (seed < 0)
                 json_write_real(w, "spread", view_spread(&sliding, method, v->length[i]));
@@ -309,7 +317,10 @@ static void append_line(struct text *out, const struct view *v, int method, int 
     append_field(out, s->date, false);
     append_field(out, s->version, false);
     append_field(out, t->name, false);
-    text_append(out, ",%lld,%lld\r\n", (long long)t->bytes, (long long)t->checksum);
+    text_append(out, ",%lld,%lld", (long long)t->bytes, (long long)t->checksum);
+    append_field(out, alibi_protocol_view(v->protocol)->first_tokens, false);
+    append_field(out, alibi_protocol_view(v->protocol)->normaliser, false);
+    text_append(out, "\r\n");
 }
 
 alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
@@ -324,7 +335,8 @@ alibi_status report_csv(struct text *out, const struct alibi_compare_result *r)
                      "nll,standard_error,ppl,word_ppl,bits_per_byte,tokens,words,bytes,"
                      "seconds,tokens_per_s,tiles_used,attention_seconds,eval_peak_bytes,"
                      "train_tokens_per_s,train_seconds,train_loss,peak_bytes,parameters,"
-                     "device,precision,machine,date,version,text,text_bytes,text_checksum\r\n");
+                     "device,precision,machine,date,version,text,text_bytes,text_checksum,"
+                     "first_token,normaliser\r\n");
     for (int m = 0; m < r->methods; m++)
         for (int k = 0; k < r->method[m].seeds; k++) {
             for (int i = 0; i < v.lengths; i++)

@@ -171,13 +171,17 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     text_append(out, "\n");
     append_claims(out, x, columns, colour);
     for (int i = 0; i < x->sections; i++) {
+        const struct report_section *s = &x->section[i];
+        char caption[ALIBI_NAME_MAX + sizeof s->heading + 2];
         struct view v;
 
-        view_init(&v, x->section[i].result);
+        view_init(&v, s->result);
         if (v.lengths == 0)
             continue;
-        text_append(out, "%s: %s\n\n", x->section[i].name, x->section[i].heading);
+        snprintf(caption, sizeof caption, "%s: %s", s->name, s->heading);
+        TRY_RETURN(append_caption(out, &v, columns, caption));
         TRY_RETURN(append_perplexities(out, &v, columns, colour));
+        TRY_RETURN(append_rule_lines(out, &v, columns));
         text_append(out, "\n");
     }
     TRY_RETURN(append_costs(out, x, colour));

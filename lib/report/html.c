@@ -171,6 +171,15 @@ alibi_status html_figure_by_position(struct text *out, const struct view *v, int
     return ALIBI_OK;
 }
 
+void html_rules(struct text *out, const struct view *v)
+{
+    text_append(out, "<p class=\"note\">Scored: ");
+    append_scored(out, v);
+    text_append(out, ". ");
+    append_rules(out, v);
+    text_append(out, "</p>\n");
+}
+
 /* The caption says so if it scores another part of the text than the figure above. */
 static alibi_status append_sliding(struct text *out, const struct view *v)
 {
@@ -192,7 +201,9 @@ static alibi_status append_sliding(struct text *out, const struct view *v)
                 "have almost no context (the early token curse). Longer windows have fewer "
                 "such tokens, so they gain even where a model makes no use of more "
                 "context.</p>\n");
-    return html_figure_by_length(out, &sliding, "fig-sliding", caption);
+    TRY_RETURN(html_figure_by_length(out, &sliding, "fig-sliding", caption));
+    html_rules(out, &sliding);
+    return ALIBI_OK;
 }
 
 static void append_stream(struct text *out, const struct view *v)
@@ -209,6 +220,7 @@ static void append_stream(struct text *out, const struct view *v)
                 "any, and the cost grows with the square of the text. Methods that number the "
                 "places in a text cannot continue indefinitely and have no value.</p>\n");
     html_stream_table(out, &stream);
+    html_rules(out, &stream);
 }
 
 static alibi_status append_positions(struct text *out, const struct view *v)
@@ -295,6 +307,7 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
     text_append(out, "<main>\n");
     TRY_RETURN(html_figure_by_length(out, &v, "fig-ppl", caption));
     html_perplexity_table(out, &v);
+    html_rules(out, &v);
     TRY_RETURN(append_sliding(out, &v));
     append_stream(out, &v);
     TRY_RETURN(append_positions(out, &v));

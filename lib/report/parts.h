@@ -209,6 +209,8 @@ struct view view_passage(const struct view *v);
 
 bool view_has_length(const struct view *v, int64_t length);
 int64_t view_tokens(const struct view *v); /* the most that any evaluation scored; 0: none */
+/* The first evaluation at the first length that has one; NULL: there is none. */
+const struct alibi_eval_result *view_any(const struct view *v);
 
 /* The evaluation of seed number `seed` of a method at a length; NULL if there is none. */
 const struct alibi_eval_result *view_seed(const struct view *v, int method, int seed,
@@ -277,11 +279,21 @@ void append_ratio(struct text *out, double d, double d_error);
 /* One sentence: the text, the machines, the date and the version. */
 void append_origin(struct text *out, const struct view *v);
 
+/* What every result of a view has in common: "65.5K tokens: 64 blocks of 1024 tokens over the whole
+ * split"; "Protocol sliding, stride half the length. First tokens: ... Normaliser: ..." Nothing if
+ * there is no result. */
+void append_scored(struct text *out, const struct view *v);
+void append_rules(struct text *out, const struct view *v);
+
 /* ---- the terminal (text.c) and experiments (experiment.c) */
 
 /* Breaks lines at blanks. The first begins after `indent` columns, the others with so many blanks.
  */
 void append_wrapped(struct text *out, const char *text, int columns, int indent);
+/* "caption, on 65.5K tokens: ..." before a table, and the rules of its protocol after it. */
+alibi_status append_caption(struct text *out, const struct view *v, int columns,
+                            const char *caption);
+alibi_status append_rule_lines(struct text *out, const struct view *v, int columns);
 /* The table of perplexities by length. */
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
 
@@ -301,6 +313,7 @@ extern const char page_style[], page_script[];
 void html_head(struct text *out, const struct view *v, const char *title, int64_t refresh);
 alibi_status html_foot(struct text *out, const struct view *v, const char *beside);
 void html_boxes(struct text *out, const struct view *v);
+void html_rules(struct text *out, const struct view *v); /* a paragraph */
 alibi_status html_figure_by_length(struct text *out, const struct view *v, const char *id,
                                    const char *caption);
 alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,

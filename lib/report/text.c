@@ -195,22 +195,38 @@ out:
     return status;
 }
 
-/* "Perplexity by test length, on 65.5K tokens: 64 blocks of 1024 tokens ..." */
-static void append_scored(struct text *out, const struct view *v, int columns)
-{
-    const struct alibi_eval_result *any = NULL;
-    char caption[256] = "Perplexity by test length", which[128];
+/* ---- what a table is of */
 
-    for (int m = 0; m < v->methods && any == NULL; m++)
-        for (int i = 0; i < v->lengths && any == NULL && v->result->method[m].seeds > 0; i++)
-            any = view_seed(v, m, 0, v->length[i]);
-    if (any != NULL && any->blocks > 0) {
-        alibi_eval_describe(any, which, sizeof which);
-        snprintf(caption, sizeof caption, "Perplexity by test length, on %s tokens: %s",
-                 show_count((double)any->tokens).text, which);
-    }
-    append_wrapped(out, caption, columns, 0);
+alibi_status append_caption(struct text *out, const struct view *v, int columns,
+                            const char *caption)
+{
+    alibi_status status;
+    struct text line = { 0 };
+
+    text_append(&line, "%s", caption);
+    if (view_any(v) != NULL)
+        text_append(&line, ", on ");
+    append_scored(&line, v);
+    TRY(text_status(&line));
+    append_wrapped(out, line.data, columns, 0);
     text_append(out, "\n");
+out:
+    text_free(&line);
+    return status;
+}
+
+alibi_status append_rule_lines(struct text *out, const struct view *v, int columns)
+{
+    alibi_status status;
+    struct text rules = { 0 };
+
+    append_rules(&rules, v);
+    TRY(text_status(&rules));
+    if (rules.length > 0)
+        append_wrapped(out, rules.data, columns, 0);
+out:
+    text_free(&rules);
+    return status;
 }
 
 alibi_status report_text(struct text *out, const struct alibi_compare_result *r, int columns,
@@ -226,9 +242,10 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     sliding = view_of(&v, ALIBI_SLIDING);
     stream = view_of(&v, ALIBI_STREAM);
 
-    append_scored(out, &v, columns);
+    TRY_RETURN(append_caption(out, &v, columns, "Perplexity by test length"));
     TRY_RETURN(append_perplexities(out, &v, columns, colour));
     append_key(out, &v, columns, colour);
+    TRY_RETURN(append_rule_lines(out, &v, columns));
     if (view_tokens(&sliding) > 0) {
         if (view_tokens(&sliding) != view_tokens(&v))
             snprintf(part, sizeof part,
@@ -243,6 +260,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
         append_wrapped(out, caption, columns, 0);
         text_append(out, "\n");
         TRY_RETURN(append_perplexities(out, &sliding, columns, colour));
+        TRY_RETURN(append_rule_lines(out, &sliding, columns));
     }
     if (stream.lengths > 0) {
         snprintf(
@@ -256,6 +274,7 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
         append_wrapped(out, caption, columns, 0);
         text_append(out, "\n");
         TRY_RETURN(append_stream_table(out, &stream, columns, colour));
+        TRY_RETURN(append_rule_lines(out, &stream, columns));
     }
     text_append(out, "\n");
     TRY_RETURN(append_plot(out, &v, columns, colour));

@@ -119,6 +119,16 @@ const struct alibi_eval_result *view_seed(const struct view *v, int method, int 
     return NULL;
 }
 
+const struct alibi_eval_result *view_any(const struct view *v)
+{
+    for (int i = 0; i < v->lengths; i++)
+        for (int m = 0; m < v->methods; m++)
+            for (int k = 0; k < v->result->method[m].seeds; k++)
+                if (view_seed(v, m, k, v->length[i]) != NULL)
+                    return view_seed(v, m, k, v->length[i]);
+    return NULL;
+}
+
 /* One number of an evaluation. */
 static double nll_of(const struct alibi_eval_result *e)
 {

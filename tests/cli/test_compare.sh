@@ -79,7 +79,10 @@ check "the report's command" bash -c "$(cat line)"
 same_losses "gives the same numbers" first third
 
 # The sliding window and the stream are extra: without them the other numbers are the same.
-has "a sliding window of stride 16" '"sliding": \{ *"stride": 16' first/results.json
+has "the rules of the protocol" '"normaliser": "scored tokens"' first/results.json
+has "and on the page" 'Protocol sliding, stride half the length\. First tokens: ' first/report.html
+has "a sliding window of stride 16" '"sliding": \{ *"protocol": "sliding", *"stride": 16' \
+    first/results.json
 mkdir -p without
 sed 's/"sliding.*//' first/results.json > without/results.json
 check "without a sliding window" "${repeat[@]}" --sliding-tokens 0 --out plain

@@ -291,6 +291,68 @@ cp stdout table
 check "again" "$ALIBI" reproduce wild.json own.txt --out wild --quiet
 holds "it is not tried again" cmp -s stdout table
 
+# The protocols of other programs: the numbers that eval has, usable in claims, their rules named.
+cat > protocols.json << 'END'
+{
+    "experiment": 1,
+    "texts": { "text": { "tokenizer": "bpe", "vocab": 300 } },
+    "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "train_length": 16,
+                  "warmup": 5, "lr": 0.02, "steps": 100, "eval_every": 0 },
+    "models": { "alibi": {}, "learned": { "settings": { "position": "learned" } } },
+    "evaluations": {
+        "guide": { "protocol": "stride", "lengths": [16, 32], "stride": 8, "tokens": 400 },
+        "llama": { "protocol": "llama.cpp", "lengths": [16, 64] },
+        "harness": { "protocol": "rolling", "lengths": [16], "tokens": 500 }
+    },
+    "claims": [
+        {
+            "claim": "The program hardly matters.",
+            "holds_if": [
+                {
+                    "is": { "model": "alibi", "evaluation": "harness", "length": 16 },
+                    "below": { "model": "alibi", "evaluation": "llama", "length": 16 },
+                    "within": 300
+                }
+            ]
+        }
+    ]
+}
+END
+check "protocols of other programs" "$ALIBI" reproduce protocols.json "${text[@]}" --out protocols
+has "in a claim" '^1. holds in this one seed: ' stdout
+has "their stride" '^Protocol stride, stride 8\. First tokens: ' stdout
+has "a length without a value" '^learned: no value at length 64' stderr
+has "their rules on the page" 'Protocol rolling\. First tokens: a document begins' \
+    protocols/report.html
+has "and for programs" '"normaliser": "scored tokens; words and bytes of the documents"' \
+    protocols/results.json
+has "and in the table" ',"a chunk begins with the end token.*",scored tokens$' protocols/results.csv
+as_eval() { # evaluation, eval's options
+    "$ALIBI" eval protocols/models/alibi-seed-1 "${text[@]}" --split valid --quiet --json "${@:2}" |
+        grep -B1 '"standard_error"' | grep -oE '"nll": *[0-9]\.[0-9]{12}' > stdout
+    holds "$1 has eval's numbers" cmp -s stdout \
+        <(grep "^alibi,1,.*,$1," protocols/results.csv | cut -d, -f10 |
+            sed -E 's/^(.{14}).*/"nll": \1/')
+}
+as_eval guide --protocol stride --stride 8 --lengths 16,32 --tokens 400
+as_eval llama --protocol llama.cpp --lengths 16,64
+as_eval harness --protocol rolling --lengths 16 --tokens 500
+foreign() { # pattern, sed program
+    sed -E "$2" protocols.json > broken.json
+    expect 3 "$1" "$ALIBI" reproduce broken.json "${text[@]}" --out broken --quiet
+}
+foreign "'evaluations.harness.protocol': one of nonoverlapping, .*rolling is expected" \
+    's/"rolling"/"roling"/'
+foreign "'evaluations.llama.lengths': protocol llama.cpp scores nothing at length 2" 's/16, 64/2/'
+foreign "'evaluations.llama.stride': only the protocols sliding and stride" \
+    's/"llama.cpp", /&"stride": 8, /'
+foreign "'evaluations.llama.block': protocol llama.cpp reads .* without blocks" \
+    's/"llama.cpp", /&"block": 64, /'
+holds "nothing was made" test ! -e broken
+foreign "evaluation 'llama': .*at length 64 takes 127 tokens, there are 100" \
+    's/16, 64\]/&, "tokens": 100/'
+rm -rf broken
+
 # Costs belong to no model, and need no training.
 cat > speed.json << 'END'
 {

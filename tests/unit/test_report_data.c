@@ -198,7 +198,7 @@ static void csv_has_a_line_per_method_seed_length_and_protocol(void **state)
         assert_ok(report_csv(&out, r));
         p = out.data;
         columns = csv_fields(&p);
-        assert_int_equal(columns, 32);
+        assert_int_equal(columns, 34);
         for (lines = 1; *p != '\0'; lines++)
             assert_int_equal(csv_fields(&p), columns);
         for (int m = 0; m < r->methods; m++)
@@ -220,7 +220,7 @@ static void csv_quotes_what_needs_quotes(void **state)
     assert_contains(out.data, "\r\n\"a,\"\"b\"\"&'c'?\",42,128,512,nonoverlapping,512,");
     assert_contains(
         out.data,
-        "\r\n100%s%n,42,128,512,nonoverlapping,,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,\"Some CPU, 2 threads\",2026-11-15T21:24:13Z,0.1.0,\"books/a \"\"b\"\".txt\",3999000,123456789\r\n");
+        "\r\n100%s%n,42,128,512,nonoverlapping,,,,,,,0,0,0,,,,,,41234.5,61.25,1.1,87031808,1800000,cpu,fp32,\"Some CPU, 2 threads\",2026-11-15T21:24:13Z,0.1.0,\"books/a \"\"b\"\".txt\",3999000,123456789,the first of a window has one token of context; the first of the text is not scored,scored tokens\r\n");
     assert_contains(out.data, ",1800000,<b>GPU</b>,bf16,\"Some CPU");
     assert_contains(out.data, ",1800000,\"a \"\"quick\"\", hot one??\",bf16,\"Some CPU");
     assert_contains(out.data, ",42,128,8192,stream,0,");
