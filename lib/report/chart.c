@@ -21,6 +21,11 @@ bool has_point(const struct series *s, int i, const struct axis *x, const struct
     return usable(s->x[i], x->log) && usable(s->y[i], y->log);
 }
 
+struct shown chart_value(const struct chart *chart, double y)
+{
+    return chart->show != NULL ? chart->show(y) : show_ppl(y);
+}
+
 bool chart_has_mark(const struct chart *c)
 {
     return isfinite(c->mark_x) && (!c->log_x || c->mark_x > 0);
@@ -182,9 +187,15 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
             if (has_point(&c->series[s], i, x, y)) {
                 include(x, c->series[s].x[i]);
                 include(y, c->series[s].y[i]);
+                if (c->zero && c->series[s].low != NULL && usable(c->series[s].low[i], c->log_y))
+                    include(y, c->series[s].low[i]);
+                if (c->zero && c->series[s].high != NULL && usable(c->series[s].high[i], c->log_y))
+                    include(y, c->series[s].high[i]);
             }
     if (x->from > x->to)
         return false;
+    if (c->zero && !c->log_y)
+        include(y, 0);
     if (usable(c->mark_x, c->log_x))
         include(x, c->mark_x);
     if (c->y_least > 0 && usable(c->y_least, c->log_y))
@@ -192,9 +203,11 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     if (c->y_most > 0 && usable(c->y_most, c->log_y))
         include(y, c->y_most);
 
-    /* The limit applies only if some values are above it and some below. */
+    /* A limit applies only if some values are above it and some below. */
     if (c->y_limit > y->from && c->y_limit < y->to)
         y->to = c->y_limit;
+    if (c->y_floor != 0 && c->y_floor > y->from && c->y_floor < y->to)
+        y->from = c->y_floor;
     widen(x);
     widen(y);
     pad(y);
@@ -273,6 +286,7 @@ int chart_labels(struct label labels[SERIES_MAX], const struct chart *chart, con
                                         .x = axis_place(x, s->x[last]),
                                         .y = fmin(fmax(place, 0), 1),
                                         .above = place > 1,
+                                        .below = place < 0,
                                         .last_x = s->x[last],
                                         .last_y = s->y[last] };
         end = fmax(end, labels[count++].x);
@@ -303,11 +317,15 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
 {
     const char *name = chart->series[label->series].name;
     int bytes = cut_bytes(name, width);
+    bool early = label->early && !chart->ends;
     struct label_text t;
 
     snprintf(t.text, sizeof t.text, "%.*s%s%s%s%s%s", bytes, name, name[bytes] != '\0' ? "…" : "",
-             label->above ? " ↑ " : "", label->above ? show_ppl(label->last_y).text : "",
-             label->early ? ", to " : "", label->early ? show_tick(label->last_x, 0).text : "");
+             label->above   ? " ↑ "
+             : label->below ? " ↓ "
+                            : "",
+             label->above || label->below ? chart_value(chart, label->last_y).text : "",
+             early ? ", to " : "", early ? show_tick(label->last_x, 0).text : "");
     return t;
 }
 

@@ -1,7 +1,7 @@
 /* The script of report.html adds the values of all methods at one place of a figure (by mouse,
    touch or arrow keys), figures saved as SVG or PNG, and tables that sort and copy. The page is
-   complete without it. It reads the points that plot_svg.c drew (data-x, data-y, data-error) and
-   writes text nodes only, so that no name can become markup. */
+   complete without it. It reads the points that plot_svg.c lists (data-points) and writes text nodes
+   only, so that no name can become markup. */
 function add(parent, kind, text) {
   const element = document.createElement(kind);
   element.textContent = text;
@@ -16,12 +16,15 @@ function readOut(plot) {
   const box = add(figure, 'div', '');
   const cross = document.createElementNS(plot.namespaceURI, 'line');
   const stops = new Map();
-  plot.querySelectorAll('.point').forEach(function (point) {
-    const at = parseFloat(point.getAttribute('x'));
-    if (!stops.has(at)) stops.set(at, []);
-    stops.get(at).push(point);
-    point.querySelector('title').remove();
+  plot.querySelectorAll('.series').forEach(function (series) {
+    series.dataset.points.split(';').filter(Boolean).forEach(function (text) {
+      const point = text.split(','), at = parseFloat(point[0]);
+      if (!stops.has(at)) stops.set(at, []);
+      stops.get(at).push({ series: series, down: parseFloat(point[1]), x: point[2],
+        value: (point[3] + ' ' + point[4]).trim() });
+    });
   });
+  plot.querySelectorAll('.point title').forEach(function (title) { title.remove(); });
   const places = Array.from(stops.keys()).sort(function (a, b) { return a - b; });
   let now = places.length - 1;
   const title = plot.querySelector('title');
@@ -42,16 +45,16 @@ function readOut(plot) {
     if (places.length === 0) return;
     now = Math.max(0, Math.min(places.length - 1, i));
     const points = stops.get(places[now]).filter(function (p) {
-      return getComputedStyle(p.parentNode).display !== 'none';
+      return getComputedStyle(p.series).display !== 'none';
     });
-    points.sort(function (a, b) { return a.getAttribute('y') - b.getAttribute('y'); });
+    points.sort(function (a, b) { return a.down - b.down; });
     box.replaceChildren();
-    add(box, 'b', 'at ' + stops.get(places[now])[0].dataset.x);
+    add(box, 'b', 'at ' + stops.get(places[now])[0].x);
     points.forEach(function (p) {
       const row = add(box, 'div', '');
-      row.style.color = getComputedStyle(p.parentNode).color;
-      add(row, 'span', p.parentNode.dataset.name);
-      add(row, 'span', (p.dataset.y + ' ' + p.dataset.error).trim());
+      row.style.color = getComputedStyle(p.series).color;
+      add(row, 'span', p.series.dataset.name);
+      add(row, 'span', p.value);
     });
     cross.setAttribute('x1', places[now] + '%');
     cross.setAttribute('x2', places[now] + '%');
@@ -102,8 +105,15 @@ function readOut(plot) {
 const painted = ['color', 'display', 'fill', 'fill-opacity', 'stroke', 'stroke-width',
   'stroke-opacity', 'stroke-dasharray', 'stroke-linecap', 'font-family', 'font-size', 'font-weight'];
 
+/* A value of the style as every program understands it: mixed colours are rgb. */
+function plain(value) {
+  return value.replace(/color\(srgb ([0-9.]+) ([0-9.]+) ([0-9.]+)\)/g, function (all, r, g, b) {
+    return 'rgb(' + [r, g, b].map(function (c) { return Math.round(255 * c); }).join(', ') + ')';
+  });
+}
+
 /* The figure as a document of its own: as wide as on the page, with its title, and with the colours
-   that the style gives each element now. */
+   that the style gives each element now. What is stretched to the width gets its final numbers. */
 function standAlone(figure) {
   const plot = Array.from(figure.querySelectorAll('.plot')).find(function (p) {
     return getComputedStyle(p).display !== 'none';
@@ -115,8 +125,16 @@ function standAlone(figure) {
   plot.querySelectorAll('*').forEach(function (element, i) {
     const now = getComputedStyle(element);
     painted.forEach(function (name) {
-      copies[i].style.setProperty(name, now.getPropertyValue(name));
+      copies[i].style.setProperty(name, plain(now.getPropertyValue(name)));
     });
+  });
+  copy.querySelectorAll('svg[viewBox]').forEach(function (stretched) {
+    const scale = area.width / stretched.viewBox.baseVal.width;
+    stretched.querySelectorAll('path').forEach(function (path) {
+      path.setAttribute('d', path.getAttribute('d').replace(/([ML])([-0-9.]+)/g,
+        function (all, letter, x) { return letter + (x * scale).toFixed(1); }));
+    });
+    stretched.removeAttribute('viewBox');
   });
   copy.querySelector('.cross').remove();
   ['style', 'class', 'tabindex'].forEach(function (name) { copy.removeAttribute(name); });

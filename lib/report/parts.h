@@ -77,22 +77,30 @@ struct series {
     int count;
     const double *x, *y, *low, *high;
     int look;
+    double fade; /* share of the page's colour in that of the curve: 0 to 1 */
 };
 
 struct chart {
     const char *title, *x_label, *y_label;
-    bool log_x, log_y;      /* a logarithmic x axis counts tokens: its ticks are powers of two */
-    bool plain;             /* without markers: the points are many */
-    bool range;             /* low and high are a range, and no errors */
-    double y_limit;         /* y ends here and curves beyond are clipped; 0: no limit */
+    bool log_x, log_y; /* a logarithmic x axis counts tokens: its ticks are powers of two */
+    bool plain;        /* without markers: the points are many */
+    bool range;        /* low and high are a range, and no errors */
+    bool ends;         /* curves are meant to end at different places: each has a marker there,
+                          and its label does not say where */
+    bool zero;         /* y covers 0 and all bounds; values may be negative */
+    double y_limit, y_floor; /* y ends here and curves beyond are clipped; 0: no limit */
     double y_least, y_most; /* y covers these too, so that two charts share a scale; 0: not given */
     double mark_x;          /* a vertical line, such as the training length; NaN: none */
     const char *mark_label;
     const struct series *series;
-    int count;      /* SERIES_MAX at most */
-    const char *id; /* of the <svg> within its page; NULL: "plot" */
-    int height;     /* of the <svg>, pixels; 0: 320 */
+    int count;                          /* SERIES_MAX at most */
+    struct shown (*show)(double value); /* of y; NULL: as a perplexity */
+    const char *id;                     /* of the <svg> within its page; NULL: "plot" */
+    int height;                         /* of the <svg>, pixels; 0: 320 */
+    bool parts; /* the series are parts of one method: the boxes of methods do not switch them */
 };
+
+struct shown chart_value(const struct chart *chart, double y);
 
 struct axis {
     double from, to;
@@ -132,7 +140,7 @@ int ticks_width(const struct axis *axis);                /* characters of the wi
 struct label {
     int series;
     double x, y;           /* where the curve ends, in places on both axes, y clipped to 0..1 */
-    bool above;            /* it ends above the range */
+    bool above, below;     /* it ends above the range; below */
     bool early;            /* it ends before the others do */
     double last_x, last_y; /* the values there */
     double at;             /* position of the label in the caller's units, downward */

@@ -5,9 +5,10 @@
  * while text, lines and markers keep their size. Down, positions are pixels. Items of fixed size
  * at a position across (markers, labels) are nested <svg> elements.
  *
- * The page's style and script rely on: <g class="series sN"> for each series, with an
- * <svg class="point"> with data-x, data-y and data-error for each point, and <g class="label sN">
- * for each label. Without either the figure is still complete. */
+ * The page's style and script rely on: <g class="series sN"> for each series, with its points in
+ * data-points (place across in percent, place down, x, y, error), its curve and band in an <svg>
+ * whose 100 units are stretched to the width, and <g class="label sN"> for each label. Without
+ * either the figure is still complete. */
 #include <math.h>
 
 #include "report/parts.h"
@@ -45,10 +46,10 @@ static void append_description(struct text *out, const struct figure *f)
         if (first < 0)
             text_append(out, "no values");
         else
-            text_append(out, "%s at %s", show_ppl(s->y[first]).text,
+            text_append(out, "%s at %s", chart_value(c, s->y[first]).text,
                         show_tick(round(s->x[first]), 0).text);
         if (last > first)
-            text_append(out, ", %s at %s", show_ppl(s->y[last]).text,
+            text_append(out, ", %s at %s", chart_value(c, s->y[last]).text,
                         show_tick(round(s->x[last]), 0).text);
         text_append(out, ".");
     }
@@ -119,88 +120,154 @@ static double bound_height(const struct figure *f, double value)
 
 static bool has_bounds(const struct figure *f, const struct series *s, int i)
 {
-    return s->low != NULL && s->high != NULL && has_point(s, i, &f->x, &f->y) && s->low[i] > 0 &&
-           isfinite(s->high[i]);
+    return s->low != NULL && s->high != NULL && has_point(s, i, &f->x, &f->y) &&
+           (s->low[i] > 0 || (!f->y.log && isfinite(s->low[i]))) && isfinite(s->high[i]);
 }
 
-/* The area between the bounds of points first..end-1. A path has no percentages, so it is in an
- * <svg> whose 100 units are stretched to the width. A single point has a line. */
-static void append_band_part(struct text *out, const struct figure *f, const struct series *s,
-                             int first, int end)
+/* The area between the bounds of points first..end-1. */
+static void append_band(struct text *out, const struct figure *f, const struct series *s, int first,
+                        int end)
 {
-    if (end - first == 1) {
-        double at = 100 * axis_place(&f->x, s->x[first]);
-
-        text_append(out,
-                    "<line class=\"error\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" "
-                    "y2=\"%.1f\"/>\n",
-                    at, at, bound_height(f, s->high[first]), bound_height(f, s->low[first]));
-        return;
-    }
-    text_append(out,
-                "<svg class=\"band\" width=\"100%%\" height=\"%.0f\" viewBox=\"0 0 100 %.0f\" "
-                "preserveAspectRatio=\"none\"><path d=\"",
-                f->height, f->height);
+    text_append(out, "<path class=\"band\" d=\"");
     for (int i = first; i < end; i++)
         text_append(out, "%s%.2f,%.1f", i == first ? "M" : "L", 100 * axis_place(&f->x, s->x[i]),
                     bound_height(f, s->high[i]));
     for (int i = end - 1; i >= first; i--)
         text_append(out, "L%.2f,%.1f", 100 * axis_place(&f->x, s->x[i]),
                     bound_height(f, s->low[i]));
-    text_append(out, "Z\"/></svg>\n");
+    text_append(out, "Z\"/>\n");
 }
 
-static void append_bands(struct text *out, const struct figure *f, const struct series *s)
+static void append_curve(struct text *out, const struct figure *f, const struct series *s)
 {
+    struct segment line, before = { .x1 = NAN };
+
+    text_append(out,
+                "<path class=\"curve\" vector-effect=\"non-scaling-stroke\" "
+                "stroke-dasharray=\"%s\" d=\"",
+                dash_of(s->look));
+    for (int i = 1; i < s->count; i++) {
+        if (!series_segment(&line, s, i, &f->x, &f->y))
+            continue;
+        if (line.x0 != before.x1 || line.y0 != before.y1)
+            text_append(out, "M%.2f,%.1f", 100 * line.x0, f->height * (1 - line.y0));
+        text_append(out, "L%.2f,%.1f", 100 * line.x1, f->height * (1 - line.y1));
+        before = line;
+    }
+    text_append(out, "\"/>\n");
+}
+
+/* Bands and curve. A path has no percentages, so it is in an <svg> whose 100 units are stretched to
+ * the width. The bounds of a single point are a line. */
+static void append_curves(struct text *out, const struct figure *f, const struct series *s)
+{
+    text_append(out,
+                "<svg width=\"100%%\" height=\"%.0f\" viewBox=\"0 0 100 %.0f\" "
+                "preserveAspectRatio=\"none\" overflow=\"visible\">",
+                f->height, f->height);
     for (int i = 0, end; i < s->count; i = end + 1) {
         for (end = i; end < s->count && has_bounds(f, s, end);)
             end++;
-        if (end > i)
-            append_band_part(out, f, s, i, end);
+        if (end - i > 1)
+            append_band(out, f, s, i, end);
+    }
+    append_curve(out, f, s);
+    text_append(out, "</svg>\n");
+    for (int i = 0; i < s->count; i++)
+        if (has_bounds(f, s, i) && !(i > 0 && has_bounds(f, s, i - 1)) &&
+            !(i + 1 < s->count && has_bounds(f, s, i + 1)))
+            text_append(out,
+                        "<line class=\"error\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" "
+                        "y2=\"%.1f\"/>\n",
+                        100 * axis_place(&f->x, s->x[i]), 100 * axis_place(&f->x, s->x[i]),
+                        bound_height(f, s->high[i]), bound_height(f, s->low[i]));
+}
+
+/* "±0.4", "(3.0 to 4.0)", or "" */
+static struct shown point_error(const struct figure *f, const struct series *s, int i)
+{
+    struct shown error = { "" };
+    double half = has_bounds(f, s, i) ? (s->high[i] - s->low[i]) / 2 : NAN;
+
+    if (isnan(half))
+        return error;
+    if (f->chart->range)
+        snprintf(error.text, sizeof error.text, "(%.12s to %.12s)",
+                 chart_value(f->chart, s->low[i]).text, chart_value(f->chart, s->high[i]).text);
+    else if (f->chart->show != NULL)
+        snprintf(error.text, sizeof error.text, "±%.24s", f->chart->show(half).text);
+    else
+        error = show_ppl_error(s->y[i], half / s->y[i]);
+    return error;
+}
+
+static double point_height(const struct figure *f, double y)
+{
+    return f->height * (1 - fmin(fmax(axis_place(&f->y, y), 0), 1));
+}
+
+/* What the script shows. */
+static void append_values(struct text *out, const struct figure *f, const struct series *s)
+{
+    bool first = true;
+
+    for (int i = 0; i < s->count; i++) {
+        if (!has_point(s, i, &f->x, &f->y))
+            continue;
+        text_append(out, "%s%.2f,%.1f,%s,%s,%s", first ? "" : ";", 100 * axis_place(&f->x, s->x[i]),
+                    point_height(f, s->y[i]), show_tick(round(s->x[i]), 0).text,
+                    chart_value(f->chart, s->y[i]).text, escape(point_error(f, s, i).text).text);
+        first = false;
     }
 }
 
-/* A point beyond the range has no marker, but the script can still show its value. */
-static void append_point(struct text *out, const struct figure *f, int series, int i)
+/* Markers of the points within the range. */
+static void append_markers(struct text *out, const struct figure *f, const struct series *s)
+{
+    int last = s->count - 1;
+
+    while (last >= 0 && !has_point(s, last, &f->x, &f->y))
+        last--;
+    for (int i = 0; i < s->count; i++) {
+        double place = axis_place(&f->y, s->y[i]);
+
+        if (!has_point(s, i, &f->x, &f->y) || !(place >= 0 && place <= 1) ||
+            (f->chart->plain && !(f->chart->ends && i == last)))
+            continue;
+        text_append(out,
+                    "<svg class=\"point\" overflow=\"visible\" x=\"%.2f%%\" y=\"%.1f\">"
+                    "<title>%s: %s %s at %s</title><path d=\"%s\"/></svg>\n",
+                    100 * axis_place(&f->x, s->x[i]), point_height(f, s->y[i]),
+                    escape(s->name).text, chart_value(f->chart, s->y[i]).text,
+                    escape(point_error(f, s, i).text).text, show_tick(round(s->x[i]), 0).text,
+                    look_of(s->look)->marker);
+    }
+}
+
+/* class and colour of what belongs to a series. */
+static void append_look(struct text *out, const struct figure *f, const char *class, int series)
 {
     const struct series *s = &f->chart->series[series];
-    double place = axis_place(&f->y, s->y[i]);
-    struct shown x = show_tick(round(s->x[i]), 0), y = show_ppl(s->y[i]), error = { "" };
 
-    if (has_bounds(f, s, i) && f->chart->range)
-        snprintf(error.text, sizeof error.text, "(%.12s to %.12s)", show_ppl(s->low[i]).text,
-                 show_ppl(s->high[i]).text);
-    else if (has_bounds(f, s, i))
-        error = show_ppl_error(s->y[i], (s->high[i] - s->low[i]) / (2 * s->y[i]));
-    text_append(out,
-                "<svg class=\"point\" overflow=\"visible\" x=\"%.2f%%\" y=\"%.1f\" data-x=\"%s\" "
-                "data-y=\"%s\" data-error=\"%s\"><title>%s: %s%s%s at %s</title>",
-                100 * axis_place(&f->x, s->x[i]), f->height * (1 - fmin(fmax(place, 0), 1)), x.text,
-                y.text, escape(error.text).text, escape(s->name).text, y.text,
-                error.text[0] != '\0' ? " " : "", escape(error.text).text, x.text);
-    if (place >= 0 && place <= 1 && !f->chart->plain)
-        text_append(out, "<path d=\"%s\"/>", look_of(s->look)->marker);
-    text_append(out, "</svg>\n");
+    text_append(out, "<g class=\"%s %s%d\" style=\"color:", class, f->chart->parts ? "p" : "s",
+                series);
+    if (s->fade > 0)
+        text_append(out, "color-mix(in srgb,var(--series-%d),var(--page) %.0f%%)\"",
+                    s->look % LOOKS, 100 * s->fade);
+    else
+        text_append(out, "var(--series-%d)\"", s->look % LOOKS);
 }
 
 static void append_series(struct text *out, const struct figure *f, int series)
 {
     const struct series *s = &f->chart->series[series];
-    struct segment line;
 
-    text_append(out, "<g class=\"series s%d\" style=\"color:var(--series-%d)\" data-name=\"%s\">\n",
-                series, s->look % LOOKS, escape(s->name).text);
-    append_bands(out, f, s);
-    for (int i = 1; i < s->count; i++)
-        if (series_segment(&line, s, i, &f->x, &f->y))
-            text_append(out,
-                        "<line stroke-dasharray=\"%s\" x1=\"%.2f%%\" y1=\"%.1f\" x2=\"%.2f%%\" "
-                        "y2=\"%.1f\"/>\n",
-                        dash_of(s->look), 100 * line.x0, f->height * (1 - line.y0), 100 * line.x1,
-                        f->height * (1 - line.y1));
-    for (int i = 0; i < s->count; i++)
-        if (has_point(s, i, &f->x, &f->y))
-            append_point(out, f, series, i);
+    append_look(out, f, "series", series);
+    text_append(out, " data-name=\"%s\" data-points=\"", escape(s->name).text);
+    append_values(out, f, s);
+    text_append(out, "\">\n");
+    append_curves(out, f, s);
+    append_markers(out, f, s);
     text_append(out, "</g>\n");
 }
 
@@ -220,22 +287,22 @@ static void append_labels(struct text *out, const struct figure *f)
     for (int i = 0; i < f->label_count; i++) {
         const struct label *l = &f->labels[i];
         double at = f->height * (1 - l->y);
-        int look = f->chart->series[l->series].look;
 
-        if (!is_apart(l) && l->x <= 0.99)
-            text_append(out,
-                        "<g class=\"label s%d\" style=\"color:var(--series-%d)\">"
-                        "<line class=\"leader\" x1=\"%.2f%%\" x2=\"100%%\" y1=\"%.1f\" "
-                        "y2=\"%.1f\"/></g>\n",
-                        l->series, look % LOOKS, 100 * l->x, at, at);
+        if (is_apart(l) || l->x > 0.99)
+            continue;
+        append_look(out, f, "label", l->series);
+        text_append(out,
+                    "><line class=\"leader\" x1=\"%.2f%%\" x2=\"100%%\" y1=\"%.1f\" "
+                    "y2=\"%.1f\"/></g>\n",
+                    100 * l->x, at, at);
     }
     text_append(out, "<svg class=\"labels\" x=\"100%%\" overflow=\"visible\">\n");
     for (int i = 0; i < f->label_count; i++) {
         const struct label *l = &f->labels[i];
         int look = f->chart->series[l->series].look;
 
-        text_append(out, "<g class=\"label s%d\" style=\"color:var(--series-%d)\">", l->series,
-                    look % LOOKS);
+        append_look(out, f, "label", l->series);
+        text_append(out, ">");
         if (is_apart(l))
             text_append(out, "<path class=\"key\" transform=\"translate(11,%.1f)\" d=\"%s\"/>",
                         l->at, look_of(look)->marker);
@@ -277,6 +344,9 @@ void plot_svg(struct text *out, const struct chart *chart)
     append_description(out, &f);
     append_y_axis(out, &f);
     append_x_axis(out, &f);
+    if (chart->zero && !f.y.log)
+        text_append(out, "<line class=\"base\" x1=\"0\" x2=\"100%%\" y1=\"%.1f\" y2=\"%.1f\"/>\n",
+                    point_height(&f, 0), point_height(&f, 0));
     if (chart_has_mark(chart))
         append_mark(out, &f);
     for (int s = chart->count - 1; s >= 0; s--)

@@ -323,11 +323,12 @@ static void bands_cover_the_bounds_of_points(void **state)
     c.y_most = 3;
     plot_svg(&out, &c);
     /* 1..3 and 4% of room on each side, over 320 pixels */
-    assert_contains(out.data, "<path d=\"M0.00,11.9L33.33,85.9L33.33,234.1L0.00,308.1Z\"/>");
+    assert_contains(out.data,
+                    "<path class=\"band\" d=\"M0.00,11.9L33.33,85.9L33.33,234.1L0.00,308.1Z\"/>");
+    assert_contains(out.data, " d=\"M0.00,160.0L33.33,160.0L66.67,160.0L100.00,160.0\"/>");
     assert_contains(out.data, "<line class=\"error\" x1=\"100.00%\" x2=\"100.00%\" y1=\"11.9\" "
                               "y2=\"308.1\"/>");
-    assert_contains(out.data, "data-y=\"2.000\" data-error=\"±0.500\"");
-    assert_contains(out.data, "data-y=\"2.000\" data-error=\"\"");
+    assert_contains(out.data, ";33.33,160.0,2,2.000,±0.500;66.67,160.0,3,2.000,;");
     assert_balanced(out.data);
     assert_no_nan(out.data);
     text_free(&out);

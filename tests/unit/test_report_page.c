@@ -22,7 +22,7 @@ static void page_has_headline_figures_tables_and_setting(void **state)
         "trained at 128</text>",
         "<td>1.80M</td><td>83.0 MiB</td>",
         "<strong>3.072</strong><small>±0.006</small>",
-        "data-y=\"3.072\" data-error=\"±0.006\"",
+        ",1024,3.072,±0.006",
         "class=\"band\"",
         "id=\"fig-ppl-linear-title\"",
         "<footer><p>Text: ",
@@ -186,9 +186,9 @@ static void logs_become_curves_with_the_range_of_the_seeds(void **state)
     (void)state;
     assert_ok(report_html(&out, r, &t));
     assert_contains(out.data, "id=\"fig-train-title\">Training loss</title>");
-    assert_contains(out.data, "data-x=\"2\" data-y=\"3.500\" data-error=\"(3.000 to 4.000)\"");
+    assert_contains(out.data, ",2,3.500,(3.000 to 4.000);");
     assert_contains(out.data, "id=\"fig-valid-title\">Validation loss</title>");
-    assert_contains(out.data, "data-x=\"100\" data-y=\"3.250\" data-error=\"\"");
+    assert_contains(out.data, ",100,3.250,\"");
     assert_lacks(out.data, "9.75");
     assert_balanced(out.data);
     text_free(&out);
