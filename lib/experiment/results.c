@@ -347,6 +347,7 @@ static alibi_status view_section(struct report_section *out, const alibi_experim
 
     out->name = v->name;
     out->about = v->about;
+    out->windows = v->protocol == ALIBI_NONOVERLAPPING;
     snprintf(out->heading, sizeof out->heading, "perplexity, %s", headings[v->protocol]);
     TRY_RETURN(NEW_ZERO_ARRAY(&out->result, 1, "the report of an experiment"));
     r = out->result;

@@ -203,11 +203,13 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     if (c->y_most > 0 && usable(c->y_most, c->log_y))
         include(y, c->y_most);
 
-    /* A limit applies only if some values are above it and some below. */
+    /* The limit applies only if some values are above it and some below. */
     if (c->y_limit > y->from && c->y_limit < y->to)
         y->to = c->y_limit;
-    if (c->y_floor != 0 && c->y_floor > y->from && c->y_floor < y->to)
-        y->from = c->y_floor;
+    if (c->y_from < c->y_to) {
+        y->from = c->y_from;
+        y->to = c->y_to;
+    }
     widen(x);
     widen(y);
     pad(y);

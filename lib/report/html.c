@@ -30,7 +30,8 @@ void html_head(struct text *out, const struct view *v, const char *title, int64_
         text_append(out, "--series-%d:%s;", i, look_of(i)->dark);
     text_append(out, "}}\n");
     for (int m = 0; m < v->methods; m++)
-        text_append(out, "body:has(#show-%d:not(:checked)) .plot .s%d{display:none}\n", m, m);
+        text_append(out, "body:has(#show-%d:not(:checked)) :is(.plot .s%d,.of%d){display:none}\n",
+                    m, m, m);
     text_append(out, "</style>\n</head>\n<body>\n");
 }
 
@@ -127,26 +128,32 @@ static alibi_status append_lead(struct text *out, const struct view *v,
 
 /* ---- figures */
 
-/* Both scales of the y axis are drawn; the style shows the one that the box says. Releases the
- * curves. */
-static void append_figure(struct text *out, struct curves *curves, const char *id, int height,
-                          const char *caption)
+/* Both scales of the y axis are drawn; the style shows the one that the box says. */
+void html_figure(struct text *out, const struct view *v, struct curves *curves, const char *id,
+                 int height, const char *caption)
 {
     struct chart *c = &curves->chart;
     char other[48];
 
     c->id = id;
     c->height = height;
-    text_append(out,
-                "<figure>\n<figcaption><b>%s.</b> <span>%s</span></figcaption>\n"
-                "<div class=\"tools\"><label><input type=\"checkbox\" class=\"log-axis\"%s>log "
-                "axis</label></div>\n",
-                curves->title, caption, c->log_y ? " checked" : "");
+    text_append(out, curves->of < 0 ? "<figure>\n" : "<figure class=\"of%d\">\n", curves->of);
+    text_append(out, "<figcaption>");
+    if (curves->of >= 0)
+        html_swatch(out, v, curves->of);
+    text_append(out, "<b>%s.</b> <span>%s</span></figcaption>\n<div class=\"tools\">",
+                escape(curves->title).text, caption);
+    if (!curves->one_scale)
+        text_append(out, "<label><input type=\"checkbox\" class=\"log-axis\"%s>log axis</label>",
+                    c->log_y ? " checked" : "");
+    text_append(out, "</div>\n");
     plot_svg(out, c);
-    snprintf(other, sizeof other, "%s-%s", id, c->log_y ? "linear" : "log");
-    c->id = other;
-    c->log_y = !c->log_y;
-    plot_svg(out, c);
+    if (!curves->one_scale) {
+        snprintf(other, sizeof other, "%s-%s", id, c->log_y ? "linear" : "log");
+        c->id = other;
+        c->log_y = !c->log_y;
+        plot_svg(out, c);
+    }
     text_append(out, "</figure>\n");
     mem_free(curves);
 }
@@ -157,7 +164,7 @@ alibi_status html_figure_by_length(struct text *out, const struct view *v, const
     struct curves *curves = NULL;
 
     TRY_RETURN(curves_by_length(&curves, v));
-    append_figure(out, curves, id, 380, caption);
+    html_figure(out, v, curves, id, 380, caption);
     return ALIBI_OK;
 }
 
@@ -167,7 +174,7 @@ alibi_status html_figure_by_position(struct text *out, const struct view *v, int
     struct curves *curves = NULL;
 
     TRY_RETURN(curves_by_position(&curves, v, length));
-    append_figure(out, curves, id, 260, caption);
+    html_figure(out, v, curves, id, 260, caption);
     return ALIBI_OK;
 }
 
@@ -264,10 +271,10 @@ alibi_status html_training(struct text *out, const struct view *v, const struct 
     text_append(out, "<h2>How the model%s learned</h2>\n<div class=\"pair\">\n",
                 v->methods > 1 ? "s" : "");
     TRY_RETURN(curves_by_step(&curves, v, t, false));
-    append_figure(out, curves, "fig-train", 260, caption);
+    html_figure(out, v, curves, "fig-train", 260, caption);
     if (has_validation(t)) {
         TRY_RETURN(curves_by_step(&curves, v, t, true));
-        append_figure(out, curves, "fig-valid", 260, caption);
+        html_figure(out, v, curves, "fig-valid", 260, caption);
     }
     text_append(out, "</div>\n");
     return ALIBI_OK;

@@ -5,14 +5,19 @@
 
 #include "report/parts.h"
 
-/* After the marker that its curves have; a dagger marks a method that has learned nothing. */
-void html_name(struct text *out, const struct view *v, int method)
+void html_swatch(struct text *out, const struct view *v, int method)
 {
     text_append(out,
                 "<svg class=\"swatch\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\" "
-                "style=\"color:var(--series-%d)\"><path d=\"%s\"/></svg>%s%s",
-                v->look[method] % LOOKS, look_of(v->look[method])->marker,
-                escape(v->name[method]).text, v->ignorant[method] ? "†" : "");
+                "style=\"color:var(--series-%d)\"><path d=\"%s\"/></svg>",
+                v->look[method] % LOOKS, look_of(v->look[method])->marker);
+}
+
+/* A dagger marks a method that has learned nothing. */
+void html_name(struct text *out, const struct view *v, int method)
+{
+    html_swatch(out, v, method);
+    text_append(out, "%s%s", escape(v->name[method]).text, v->ignorant[method] ? "†" : "");
 }
 
 static const char *trained_class(const struct view *v, int64_t length)

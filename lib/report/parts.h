@@ -82,13 +82,15 @@ struct series {
 
 struct chart {
     const char *title, *x_label, *y_label;
-    bool log_x, log_y; /* a logarithmic x axis counts tokens: its ticks are powers of two */
-    bool plain;        /* without markers: the points are many */
-    bool range;        /* low and high are a range, and no errors */
-    bool ends;         /* curves are meant to end at different places: each has a marker there,
-                          and its label does not say where */
-    bool zero;         /* y covers 0 and all bounds; values may be negative */
-    double y_limit, y_floor; /* y ends here and curves beyond are clipped; 0: no limit */
+    bool log_x, log_y;      /* a logarithmic x axis counts tokens: its ticks are powers of two */
+    bool plain;             /* without markers: the points are many */
+    bool range;             /* low and high are a range, and no errors */
+    bool ends;              /* curves are meant to end at different places: each has a marker there,
+                               and its label does not say where */
+    bool zero;              /* y covers 0 and all bounds; values may be negative */
+    double y_limit;         /* y ends here and curves beyond are clipped; 0: no limit */
+    double y_from, y_to;    /* y has this range, and curves beyond are clipped; both 0: that of the
+                               points */
     double y_least, y_most; /* y covers these too, so that two charts share a scale; 0: not given */
     double mark_x;          /* a vertical line, such as the training length; NaN: none */
     const char *mark_label;
@@ -253,10 +255,17 @@ int view_best(const struct view *v, int64_t length, int other);
 const struct alibi_option *setting_at(const struct alibi_compare_result *r, int group, int index,
                                       const void **values);
 
+/* ---- the data of figures (curves.c) */
+
+enum { POSITION_LENGTHS = 4 };
+
 /* A chart and the data that it points to. */
 struct curves {
     struct chart chart;
+    int of;         /* the method that all of it is of; -1: the curves are those of the methods */
+    bool one_scale; /* its y axis is not a choice between linear and logarithmic */
     char title[96], mark_label[48];
+    char name[POSITION_LENGTHS][24]; /* of the parts of a method */
     struct series series[SERIES_MAX];
     double x[SERIES_MAX][ALIBI_POSITION_BINS], y[SERIES_MAX][ALIBI_POSITION_BINS];
     double low[SERIES_MAX][ALIBI_POSITION_BINS], high[SERIES_MAX][ALIBI_POSITION_BINS];
@@ -264,11 +273,13 @@ struct curves {
 
 /* One curve per method: its perplexity by length; its loss by position in windows of one length;
  * its loss by step of the training, or by the step of a validation, mean over the seeds. Bands are
- * one standard error, or, by step, the range of the seeds. mem_free. */
+ * one standard error, or, by position and by step, the range of the seeds. mem_free. */
 alibi_status curves_by_length(struct curves **out, const struct view *v);
 alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length);
 alibi_status curves_by_step(struct curves **out, const struct view *v,
                             const struct report_training *t, bool validation);
+/* One method: its loss by position in windows of several lengths. All methods have one scale. */
+alibi_status curves_of_positions(struct curves **out, const struct view *v, int method);
 
 /* ---- conclusions (conclusion.c) */
 
@@ -322,13 +333,16 @@ void html_head(struct text *out, const struct view *v, const char *title, int64_
 alibi_status html_foot(struct text *out, const struct view *v, const char *beside);
 void html_boxes(struct text *out, const struct view *v);
 void html_rules(struct text *out, const struct view *v); /* a paragraph */
+void html_figure(struct text *out, const struct view *v, struct curves *curves, const char *id,
+                 int height, const char *caption); /* releases the curves */
 alibi_status html_figure_by_length(struct text *out, const struct view *v, const char *id,
                                    const char *caption);
 alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,
                                      const char *id, const char *caption);
 alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t);
 
-void html_name(struct text *out, const struct view *v, int method); /* after its marker */
+void html_swatch(struct text *out, const struct view *v, int method); /* its marker */
+void html_name(struct text *out, const struct view *v, int method);   /* after its marker */
 void html_perplexity_table(struct text *out, const struct view *v);
 void html_stream_table(struct text *out, const struct view *v);
 void html_full_table(struct text *out, const struct view *v);

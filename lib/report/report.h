@@ -120,6 +120,7 @@ void append_field(struct text *out, const char *name, bool first);
 struct report_section {
     const char *name, *about;
     char heading[192]; /* "perplexity, in windows that do not overlap" */
+    bool windows;      /* they do not: the loss depends on the position in the window */
     struct alibi_compare_result *result;
 };
 

@@ -107,9 +107,66 @@ static void a_claim_shows_the_comparison_that_decides(void **state)
     free_sample(s);
 }
 
+static int count_of(const char *text, const char *part)
+{
+    int count = 0;
+
+    for (text = strstr(text, part); text != NULL; text = strstr(text + 1, part))
+        count++;
+    return count;
+}
+
+/* Lengths 128, 512 and 1024, of which `learned` has only the first. */
+static void each_model_has_its_loss_by_position_at_several_lengths(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page = page_of(s);
+    const char *figure;
+
+    (void)state;
+    assert_lacks(page.data, "model by model");
+    text_free(&page);
+    s->section.windows = true;
+    page = page_of(s);
+    assert_int_equal(count_of(page.data, ": loss by position</title>"), METHODS);
+    figure = strstr(page.data, "<figure class=\"of0\">");
+    assert_non_null(figure);
+    assert_contains(figure, "id=\"fig-0-position-0-title\">alibi: loss by position</title>");
+    assert_contains(figure, "var(--page) 65%)\" data-name=\"128\"");
+    assert_contains(figure, "style=\"color:var(--series-0)\" data-name=\"1024\"");
+    assert_contains(page.data, "#show-0:not(:checked)) :is(.plot .s0,.of0){display:none}");
+    text_free(&page);
+    free_sample(s);
+}
+
+/* A second seed whose losses are 0.5 higher in windows of 1024. */
+static void losses_by_position_have_the_range_of_the_seeds(void **state)
+{
+    struct sample *s = new_sample();
+    struct alibi_compare_method *m = &s->section.result->method[0];
+    struct text page;
+    char range[64];
+    double first = m->seed[0].by_length[2].by_position[0].nll;
+
+    (void)state;
+    copy_seed(&m->seed[1], &m->seed[0]);
+    m->seeds = 2;
+    for (int b = 0; b < m->seed[1].by_length[2].bins; b++)
+        m->seed[1].by_length[2].by_position[b].nll += 0.5;
+    s->section.windows = true;
+    page = page_of(s);
+    snprintf(range, sizeof range, ",1,%.3f,(%.3f to %.3f);", first + 0.25, first, first + 0.5);
+    assert_contains(page.data, range);
+    assert_contains(page.data, "Bands are the range of the seeds.");
+    text_free(&page);
+    free_sample(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_model_has_its_loss_by_position_at_several_lengths),
+        cmocka_unit_test(losses_by_position_have_the_range_of_the_seeds),
         cmocka_unit_test(a_claim_shows_the_comparison_that_decides),
     };
 

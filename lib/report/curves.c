@@ -1,0 +1,305 @@
+/* curves.c - the data of each figure */
+#include <math.h>
+#include <string.h>
+
+#include "report/parts.h"
+
+static alibi_status curves_new(struct curves **out, const struct view *v)
+{
+    struct curves *c = NULL;
+
+    TRY_RETURN(NEW_ZERO_ARRAY(&c, 1, "the curves of a figure"));
+    for (int m = 0; m < v->methods; m++)
+        c->series[m] = (struct series){ .name = v->name[m],
+                                        .x = c->x[m],
+                                        .y = c->y[m],
+                                        .low = c->low[m],
+                                        .high = c->high[m],
+                                        .look = v->look[m] };
+    c->chart = (struct chart){ .title = c->title,
+                               .series = c->series,
+                               .count = v->methods,
+                               .log_x = true,
+                               .mark_x = v->train_length > 0 ? (double)v->train_length : NAN,
+                               .mark_label = c->mark_label };
+    c->of = -1;
+    snprintf(c->mark_label, sizeof c->mark_label, "trained at %lld", (long long)v->train_length);
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* `error` is the standard error of log y; NaN: not known. The bounds are one error away. */
+static void add_point(struct curves *c, int method, double x, double y, double error)
+{
+    int i = c->series[method].count++;
+
+    c->x[method][i] = x;
+    c->y[method][i] = y;
+    c->low[method][i] = y * exp(-error);
+    c->high[method][i] = y * exp(error);
+}
+
+/* The range of the positive finite values seen so far. */
+struct range {
+    double least, most;
+};
+
+static void extend(struct range *r, double value)
+{
+    if (isfinite(value) && value > 0) {
+        r->least = fmin(r->least, value);
+        r->most = fmax(r->most, value);
+    }
+}
+
+/* Over a wide range ratios matter, so the axis is logarithmic. The limit keeps a curve that
+ * explodes from flattening all others; its label says how far it goes. */
+static void scale_y(struct curves *c, struct range r)
+{
+    if (!(r.most > 0))
+        return;
+    c->chart.log_y = r.most > 3 * r.least;
+    c->chart.y_limit = 1e4 * r.least;
+    c->chart.y_least = r.least;
+    c->chart.y_most = r.most;
+}
+
+static void extend_ppl(struct range *r, const struct view *v, int method, int64_t length)
+{
+    struct alibi_eval_result e = view_mean(v, method, length);
+
+    if (e.tokens == 0)
+        return;
+    extend(r, e.ppl);
+    extend(r, e.ppl * exp(-e.standard_error));
+    extend(r, e.ppl * exp(e.standard_error));
+}
+
+/* At least 10% on either side of the middle, so that noise is not drawn as a slope. */
+static void scale_ppl(struct curves *c, const struct view *v)
+{
+    struct view other =
+        view_of(v, v->protocol == ALIBI_SLIDING ? ALIBI_NONOVERLAPPING : ALIBI_SLIDING);
+    struct range r = { INFINITY, 0 };
+
+    for (int m = 0; m < v->methods; m++)
+        for (int i = 0; i < v->lengths; i++) {
+            extend_ppl(&r, v, m, v->length[i]);
+            if (v->one_scale)
+                extend_ppl(&r, &other, m, v->length[i]);
+        }
+    if (r.most > 0) {
+        double middle = sqrt(r.least) * sqrt(r.most);
+        r.least = fmin(r.least, middle / 1.1);
+        r.most = fmax(r.most, middle * 1.1);
+    }
+    scale_y(c, r);
+}
+
+alibi_status curves_by_length(struct curves **out, const struct view *v)
+{
+    struct curves *c = NULL;
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < v->methods; m++)
+        for (int i = 0; i < v->lengths; i++) {
+            struct alibi_eval_result e = view_mean(v, m, v->length[i]);
+
+            add_point(c, m, (double)v->length[i], e.tokens > 0 ? e.ppl : NAN, e.standard_error);
+        }
+    scale_ppl(c, v);
+    snprintf(c->title, sizeof c->title, "Perplexity against test length%s",
+             v->protocol == ALIBI_SLIDING ? ", sliding window" : "");
+    c->chart.x_label = "test length in tokens, log scale";
+    c->chart.y_label = "perplexity";
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* ---- by position */
+
+/* The losses of one method in windows of one length as a curve: the mean of the seeds, and their
+ * range if there are several. */
+static void add_positions(struct curves *c, int series, const struct view *v, int method,
+                          int64_t length)
+{
+    struct alibi_eval_result e = view_mean(v, method, length);
+
+    for (int b = 0; b < e.bins && b < ALIBI_POSITION_BINS; b++) {
+        const struct alibi_position_loss *bin = &e.by_position[b];
+        /* The middle of the bin on a logarithmic axis, in tokens of context. */
+        double middle = sqrt((double)(bin->first + 1) * (double)(bin->last + 1));
+        double low = INFINITY, high = -INFINITY;
+
+        add_point(c, series, middle, bin->tokens > 0 ? bin->nll : NAN, NAN);
+        for (int k = 0; k < v->result->method[method].seeds; k++) {
+            const struct alibi_eval_result *seed = view_seed(v, method, k, length);
+
+            if (seed == NULL || b >= seed->bins)
+                continue;
+            low = fmin(low, seed->by_position[b].nll);
+            high = fmax(high, seed->by_position[b].nll);
+        }
+        if (low < high) {
+            c->low[series][b] = low;
+            c->high[series][b] = high;
+        }
+    }
+}
+
+static void scale_positions(struct curves *c, int series, struct range *r)
+{
+    for (int i = 0; i < c->series[series].count; i++)
+        extend(r, c->y[series][i]);
+}
+
+static void label_positions(struct curves *c)
+{
+    c->chart.range = true;
+    c->chart.x_label = "tokens of context, log scale";
+    c->chart.y_label = "loss, nats per token";
+}
+
+alibi_status curves_by_position(struct curves **out, const struct view *v, int64_t length)
+{
+    struct curves *c = NULL;
+    struct range r = { INFINITY, 0 };
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < v->methods; m++) {
+        add_positions(c, m, v, m, length);
+        scale_positions(c, m, &r);
+    }
+    scale_y(c, r);
+    snprintf(c->title, sizeof c->title, "Loss by position at length %lld", (long long)length);
+    label_positions(c);
+    if (length < v->train_length)
+        c->chart.mark_x = NAN;
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* The figure is of one method: `count` curves in its colour. */
+static void become_parts(struct curves *c, const struct view *v, int method, int count)
+{
+    c->of = method;
+    c->chart.parts = true;
+    c->chart.count = count;
+    for (int i = 0; i < count; i++) {
+        c->series[i].name = c->name[i];
+        c->series[i].look = v->look[method] % LOOKS;
+    }
+}
+
+/* The training length, or the shortest, to the longest. */
+static int position_lengths(int64_t lengths[POSITION_LENGTHS], const struct view *v)
+{
+    int first = 0, count;
+
+    while (first < v->lengths - 1 && v->length[first] < view_home(v))
+        first++;
+    count = v->lengths - first < POSITION_LENGTHS ? v->lengths - first : POSITION_LENGTHS;
+    for (int i = 0; i < count; i++)
+        lengths[i] =
+            v->length[count > 1 ? first + i * (v->lengths - 1 - first) / (count - 1) : first];
+    return count;
+}
+
+/* The shortest is the palest, and drawn last: where it ends the next one is seen. */
+alibi_status curves_of_positions(struct curves **out, const struct view *v, int method)
+{
+    struct curves *c = NULL;
+    struct range r = { INFINITY, 0 };
+    int64_t lengths[POSITION_LENGTHS];
+    int count = position_lengths(lengths, v);
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < v->methods; m++) /* for one scale of all these figures */
+        for (int i = 0; i < count; i++) {
+            c->series[i].count = 0;
+            add_positions(c, i, v, m, lengths[i]);
+            scale_positions(c, i, &r);
+        }
+    become_parts(c, v, method, count);
+    for (int i = 0; i < count; i++) {
+        snprintf(c->name[i], sizeof c->name[i], "%lld", (long long)lengths[i]);
+        c->series[i].fade = count > 1 ? 0.65 * (count - 1 - i) / (count - 1) : 0;
+        c->series[i].count = 0;
+        add_positions(c, i, v, method, lengths[i]);
+        if (i < count - 1)
+            c->series[i].low = NULL;
+    }
+    scale_y(c, r);
+    c->chart.log_y = false;
+    c->one_scale = c->chart.plain = c->chart.ends = true;
+    snprintf(c->title, sizeof c->title, "%s: loss by position", v->name[method]);
+    label_positions(c);
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* ---- by step */
+
+void report_bins_add(struct report_bins *bins, int64_t step, int64_t steps, double loss)
+{
+    int64_t bin;
+
+    if (step < 1 || step > steps)
+        return;
+    bin = (int64_t)((double)(step - 1) / (double)steps * REPORT_BINS);
+    bins->count[bin]++;
+    bins->step[bin] += (double)step;
+    bins->loss[bin] += loss;
+}
+
+/* A bin of one curve: the mean of its seeds, and their range if there are several. */
+static void add_bin(struct curves *c, struct range *r, int method, const struct report_training *t,
+                    bool validation, int bin)
+{
+    double steps = 0, sum = 0, low = INFINITY, high = -INFINITY;
+    int seeds = 0, i = c->series[method].count;
+
+    for (int k = 0; k < t->logs; k++) {
+        const struct report_bins *b = validation ? &t->log[k].valid : &t->log[k].train;
+        double loss = b->loss[bin] / (double)b->count[bin];
+
+        if (t->log[k].method != method || b->count[bin] == 0 || !isfinite(loss))
+            continue;
+        seeds++;
+        steps += b->step[bin] / (double)b->count[bin];
+        sum += loss;
+        low = fmin(low, loss);
+        high = fmax(high, loss);
+    }
+    if (seeds == 0)
+        return;
+    add_point(c, method, steps / seeds, sum / seeds, NAN);
+    extend(r, low);
+    extend(r, high);
+    if (seeds > 1) {
+        c->low[method][i] = low;
+        c->high[method][i] = high;
+    }
+}
+
+alibi_status curves_by_step(struct curves **out, const struct view *v,
+                            const struct report_training *t, bool validation)
+{
+    struct curves *c = NULL;
+    struct range r = { INFINITY, 0 };
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < v->methods; m++)
+        for (int bin = 0; bin < REPORT_BINS; bin++)
+            add_bin(c, &r, m, t, validation, bin);
+    scale_y(c, r);
+    snprintf(c->title, sizeof c->title, "%s", validation ? "Validation loss" : "Training loss");
+    c->chart.log_x = false;
+    c->chart.mark_x = NAN;
+    c->chart.plain = !validation;
+    c->chart.range = true;
+    c->chart.x_label = "step";
+    c->chart.y_label = "loss, nats per token";
+    *out = c;
+    return ALIBI_OK;
+}
