@@ -56,6 +56,7 @@ struct bench {
     struct optimizer optimizer;
     struct alibi_training training;
     int32_t *tokens; /* [B L + 1]: the targets are the same from the second on */
+    float *nll;      /* of an evaluation pass; NULL: none is taken */
     int64_t B, L, step;
     struct pass_settings settings;
     struct products products;
@@ -69,6 +70,7 @@ static void bench_fini(struct bench *b)
     workspace_free(b->workspace);
     model_free(b->model);
     mem_free(b->tokens);
+    mem_free(b->nll);
     mem_free(b->step_seconds);
     mem_free(b->product_seconds);
 }
@@ -123,16 +125,15 @@ out:
     return status;
 }
 
+/* For inputs of up to `length` tokens, and passes of `tokens`. */
 static alibi_status bench_init(struct bench *b, alibi_device *device,
-                               const struct alibi_config *config, int64_t repeats)
+                               const struct alibi_config *config, int64_t length, int64_t tokens)
 {
-    TRY_RETURN(bench_model(&b->model, device, config, b->L, true));
+    TRY_RETURN(bench_model(&b->model, device, config, length, true));
     TRY_RETURN(workspace_new(&b->workspace, b->model, &b->settings));
     TRY_RETURN(default_training(&b->training));
     TRY_RETURN(optimizer_init(&b->optimizer, b->model, b->training.optimizer));
-    TRY_RETURN(bench_tokens(&b->tokens, b->model, b->B * b->L + 1));
-    TRY_RETURN(NEW_ARRAY(&b->step_seconds, repeats, "step times"));
-    return NEW_ARRAY(&b->product_seconds, repeats, "product times");
+    return bench_tokens(&b->tokens, b->model, tokens + 1);
 }
 
 /* A whole step, as training takes it. */
@@ -252,7 +253,9 @@ alibi_status alibi_bench_train(alibi_device *device, const struct alibi_config *
     TRY(check_shape(batch, length, repeats));
     TRY(check_training(recompute, skip));
     device_reset_peak(b.device);
-    TRY(bench_init(&b, device, config, repeats));
+    TRY(bench_init(&b, device, config, length, batch * length));
+    TRY(NEW_ARRAY(&b.step_seconds, repeats, "step times"));
+    TRY(NEW_ARRAY(&b.product_seconds, repeats, "product times"));
     for (int i = 0; i < b.device->ops->traits.warm_up_steps; i++)
         TRY(take_step(&b));
     r.peak_bytes = device_peak(b.device); /* before the operands of the bare products come on top */
@@ -267,37 +270,97 @@ out:
     return status;
 }
 
-/* ---- several position methods */
+/* ---- models that take turns */
 
-/* Rounds forth and back, so that no method always follows the same one. */
-static alibi_status time_rounds(struct bench *benches, int count, int64_t repeats,
-                                const struct alibi_call *call)
+int64_t bench_eval_batch(const alibi_device *device, int64_t length)
 {
-    for (int64_t round = 0; round < repeats; round++)
-        for (int k = 0; k < count; k++) {
-            struct bench *b = &benches[round % 2 ? count - 1 - k : k];
-            if (call_stopped(call))
-                return fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld rounds",
-                            (long long)round, (long long)repeats);
-            TRY_RETURN(time_work(b, take_step, &b->step_seconds[round]));
-        }
+    int64_t tokens = device->device.ops->traits.batch_tokens;
+
+    return length < tokens ? tokens / length : 1;
+}
+
+static alibi_status take_evaluation(struct bench *b)
+{
+    return model_loss(b->workspace, b->tokens, b->tokens + 1, b->B, b->L, b->nll);
+}
+
+/* One turn of entry k, a model at a shape. A round below 0 warms up, and its times are dropped. */
+static alibi_status take_turn(struct bench *benches, alibi_device *device,
+                              const struct bench_turns *t, int k, int64_t round)
+{
+    struct bench *b = &benches[k / t->shapes];
+    int64_t at = k * t->rounds + round;
+    double unused;
+
+    b->L = t->shape[k % t->shapes].length;
+    b->B = t->shape[k % t->shapes].batch;
+    TRY_RETURN(time_work(b, take_step, round < 0 ? &unused : &t->train[at]));
+    if (t->eval == NULL)
+        return ALIBI_OK;
+    b->B = bench_eval_batch(device, b->L);
+    return time_work(b, take_evaluation, round < 0 ? &unused : &t->eval[at]);
+}
+
+static alibi_status check_turns(const struct bench_turns *t, alibi_device *device, int64_t *length,
+                                int64_t *tokens)
+{
+    *length = *tokens = 0;
+    TRY_RETURN(check_training(t->recompute, t->skip));
+    for (int i = 0; i < t->shapes; i++) {
+        int64_t L = t->shape[i].length, batch = t->shape[i].batch, windows;
+
+        TRY_RETURN(check_shape(batch, L, t->rounds));
+        windows = t->eval ? bench_eval_batch(device, L) : 0;
+        batch = windows > batch ? windows : batch;
+        *length = L > *length ? L : *length;
+        *tokens = batch * L > *tokens ? batch * L : *tokens;
+    }
     return ALIBI_OK;
 }
 
-/* Ratios to the first method round by round, in product_seconds, which is not needed here. */
-static void fill_method(struct alibi_bench_method *r, struct bench *b, const double *first,
-                        int64_t repeats)
+/* Rounds forth and back, so that no entry always follows the same one. */
+alibi_status bench_turns(alibi_device *device, const struct bench_turns *t,
+                         const struct alibi_call *call)
 {
-    double *ratios = b->product_seconds;
+    alibi_status status;
+    struct bench benches[ALIBI_LIST_MAX] = { 0 };
+    int entries = t->models * t->shapes;
+    int64_t length, tokens;
 
+    TRY(check_turns(t, device, &length, &tokens));
+    for (int i = 0; i < t->models; i++) {
+        benches[i] = bench_of(device, 0, 0, t->recompute, t->skip);
+        TRY(bench_init(&benches[i], device, &t->config[i], length, tokens));
+        if (t->eval)
+            TRY(NEW_ARRAY(&benches[i].nll, tokens, "losses"));
+    }
+    for (int64_t round = -device->device.ops->traits.warm_up_steps; round < t->rounds; round++)
+        for (int k = 0; k < entries; k++) {
+            if (call_stopped(call)) {
+                status = fail(ALIBI_INTERRUPTED, "bench: stopped after %lld of %lld rounds",
+                              (long long)(round < 0 ? 0 : round), (long long)t->rounds);
+                goto out;
+            }
+            TRY(take_turn(benches, device, t, round % 2 ? entries - 1 - k : k, round));
+        }
+out:
+    for (int i = 0; i < t->models; i++)
+        bench_fini(&benches[i]);
+    return status;
+}
+
+/* Sorts `seconds`, [repeats], after the ratios to the first method's, round by round. */
+static void fill_method(struct alibi_bench_method *r, const char *name, double *seconds,
+                        const double *first, double *ratios, int64_t repeats, double tokens)
+{
     for (int64_t i = 0; i < repeats; i++)
-        ratios[i] = b->step_seconds[i] / first[i];
-    snprintf(r->name, sizeof r->name, "%s", b->model->config.position);
+        ratios[i] = seconds[i] / first[i];
+    snprintf(r->name, sizeof r->name, "%s", name);
     r->ratio = bench_median(ratios, repeats);
     r->ratio_low = ratios[(repeats - 1) / 4];
     r->ratio_high = ratios[(repeats - 1) - (repeats - 1) / 4];
-    r->step_seconds = bench_median(b->step_seconds, repeats);
-    r->tokens_per_s = (double)(b->B * b->L) / r->step_seconds;
+    r->step_seconds = bench_median(seconds, repeats);
+    r->tokens_per_s = tokens / r->step_seconds;
 }
 
 alibi_status alibi_bench_methods(alibi_device *device, const struct alibi_config *config,
@@ -306,35 +369,43 @@ alibi_status alibi_bench_methods(alibi_device *device, const struct alibi_config
                                  struct alibi_bench_method *results, const struct alibi_call *call)
 {
     alibi_status status;
-    struct bench benches[ALIBI_LIST_MAX] = { 0 };
     const int count = methods->count;
+    const struct bench_shape shape = { batch, length };
+    struct alibi_config configs[ALIBI_LIST_MAX];
+    struct bench_turns turns = { .config = configs,
+                                 .models = count,
+                                 .shape = &shape,
+                                 .shapes = 1,
+                                 .rounds = repeats,
+                                 .recompute = recompute,
+                                 .skip = skip };
+    double *ratios = NULL;
 
     if (count < 1 || count > ALIBI_LIST_MAX)
         return fail(ALIBI_USAGE, "methods: 1 to %d are needed, %d are given", ALIBI_LIST_MAX,
                     count);
     TRY(check_shape(batch, length, repeats));
-    TRY(check_training(recompute, skip));
+    TRY(NEW_ARRAY(&turns.train, count * repeats, "step times"));
+    TRY(NEW_ARRAY(&ratios, repeats, "ratios of times"));
     for (int i = 0; i < count; i++) {
-        struct alibi_config c = *config;
-        snprintf(c.position, sizeof c.position, "%s", methods->at[i]);
-        benches[i] = bench_of(device, batch, length, recompute, skip);
-        TRY(bench_init(&benches[i], device, &c, repeats));
+        configs[i] = *config;
+        snprintf(configs[i].position, sizeof configs[i].position, "%s", methods->at[i]);
     }
-    for (int i = 0; i < device->device.ops->traits.warm_up_steps; i++)
-        for (int k = 0; k < count; k++)
-            TRY(take_step(&benches[k]));
-    TRY(time_rounds(benches, count, repeats, call));
+    TRY(bench_turns(device, &turns, call));
     for (int i = count - 1; i >= 0; i--) /* the first one last: the others are relative to it */
-        fill_method(&results[i], &benches[i], benches[0].step_seconds, repeats);
+        fill_method(&results[i], methods->at[i], turns.train + i * repeats, turns.train, ratios,
+                    repeats, (double)(batch * length));
 out:
-    for (int i = 0; i < count; i++)
-        bench_fini(&benches[i]);
+    mem_free(ratios);
+    mem_free(turns.train);
     return status;
 }
 
-alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
-                              int64_t length, double *seconds, size_t *peak_bytes,
-                              const struct alibi_call *call)
+/* ---- evaluation */
+
+alibi_status bench_eval(alibi_device *device, const struct alibi_config *config, int64_t windows,
+                        int64_t length, double *seconds, size_t *peak_bytes,
+                        const struct alibi_call *call)
 {
     alibi_status status;
     struct device *dev = &device->device;
@@ -345,7 +416,7 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     float *nll = NULL;
     double begin;
 
-    TRY(check_shape(1, length, 1));
+    TRY(check_shape(windows, length, 1));
     if (call_stopped(call)) {
         status = fail(ALIBI_INTERRUPTED, "bench: stopped before length %lld", (long long)length);
         goto out;
@@ -354,11 +425,11 @@ alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *c
     TRY(default_training(&training));
     TRY(bench_model(&m, device, config, length, false));
     TRY(workspace_new(&w, m, &(struct pass_settings){ .skip = training.skip }));
-    TRY(bench_tokens(&tokens, m, length + 1));
-    TRY(NEW_ARRAY(&nll, length, "losses"));
+    TRY(bench_tokens(&tokens, m, windows * length + 1));
+    TRY(NEW_ARRAY(&nll, windows * length, "losses"));
     TRY(dev->ops->finish(dev)); /* what made the weights */
     begin = clock_seconds();
-    TRY(model_loss(w, tokens, tokens + 1, 1, length, nll));
+    TRY(model_loss(w, tokens, tokens + 1, windows, length, nll));
     *seconds = clock_seconds() - begin;
     *peak_bytes = device_peak(dev);
 out:
@@ -367,4 +438,11 @@ out:
     workspace_free(w);
     model_free(m);
     return status;
+}
+
+alibi_status alibi_bench_eval(alibi_device *device, const struct alibi_config *config,
+                              int64_t length, double *seconds, size_t *peak_bytes,
+                              const struct alibi_call *call)
+{
+    return bench_eval(device, config, 1, length, seconds, peak_bytes, call);
 }

@@ -40,4 +40,35 @@ alibi_status bench_tokens(int32_t **out, const struct model *m, int64_t count);
 
 double bench_median(double *values, int64_t count); /* sorts them */
 
+/* ---- models that take turns */
+
+struct bench_shape {
+    int64_t batch, length;
+};
+
+/* Fresh models, all in memory at once. Each of the rounds has one training step, and if `eval` is
+ * given one evaluation pass, of every model at every shape, in an order that alternates. The clock
+ * of a device changes by more than methods differ, but not within a round, so the ratios of a round
+ * can be trusted. Nothing but the step or the pass is timed. */
+struct bench_turns {
+    const struct alibi_config *config; /* [models] */
+    int models;                        /* ALIBI_LIST_MAX at most */
+    const struct bench_shape *shape;   /* [shapes] */
+    int shapes;
+    int64_t rounds;
+    int recompute;
+    double skip;
+    double *train, *eval; /* seconds, [models, shapes, rounds]; eval NULL: no such passes */
+};
+alibi_status bench_turns(alibi_device *device, const struct bench_turns *turns,
+                         const struct alibi_call *call);
+
+/* Windows that an evaluation reads at a time. */
+int64_t bench_eval_batch(const alibi_device *device, int64_t length);
+
+/* alibi_bench_eval() of so many windows at a time. */
+alibi_status bench_eval(alibi_device *device, const struct alibi_config *config, int64_t windows,
+                        int64_t length, double *seconds, size_t *peak_bytes,
+                        const struct alibi_call *call);
+
 #endif

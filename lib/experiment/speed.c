@@ -1,18 +1,27 @@
 /* speed.c - evaluations of kind `speed`: time and memory of training and of evaluation, by method
  * and length, on fresh models of the same shape
  *
- * Training steps are measured in rounds of one step per method (alibi_bench_methods): the clock of
- * a device changes by more than methods differ, but not within a round. A time is that of the first
- * method, times the median ratio of its rounds. The standard error of a median of n ratios with
- * quartiles a and b is about 1.2533 (b - a) / 1.349 / sqrt(n). */
+ * An entry is a model at a length. All entries take turns in the same rounds (bench_turns), since
+ * the clock of a device changes by more than methods differ, but not within a round. With t_ir the
+ * seconds per token of entry i in round r, n entries and R rounds:
+ *
+ *   g_r    the geometric mean of the t_ir of a round
+ *   x_ir = t_ir / g_r
+ *   time of entry i = median_r(g_r) median_r(x_ir)
+ *   its error, as a share = sqrt(n / (n - 1)) 1.2533 (quartiles' distance of x_ir / 1.349) /
+ * sqrt(R) / median_r(x_ir)
+ *
+ * The last line is the standard error of a median. Its first factor makes up for the share that an
+ * entry has in g_r, so the error of a ratio of two entries is the root of the sum of squares. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/names.h"
+#include "bench/bench.h"
 #include "experiment/experiment.h"
 
-enum { ROUNDS = 20, EVAL_ROUNDS = 7, SPEED_BYTES_MAX = 1 << 20 };
+enum { ROUNDS = 20, SPEED_BYTES_MAX = 1 << 20 };
 
 static const struct {
     const char *key;
@@ -134,130 +143,169 @@ out:
 
 /* ---- measuring */
 
-static int ascending(const void *a, const void *b)
+/* The entries of an evaluation, [models, lengths], and what they are measured with. */
+struct entries {
+    struct alibi_config config[ALIBI_LIST_MAX];
+    int model[ALIBI_LIST_MAX], models, lengths;
+    struct bench_shape shape[ALIBI_LIST_MAX];
+    const struct alibi_training *training;
+    struct speed *speed; /* [models, lengths] */
+};
+
+/* Steps at any length have as many tokens as those of the first model, or one window. */
+static void list_entries(struct entries *s, const alibi_experiment *e, int evaluation)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* As a share of the median. */
-static double median_error(double low, double high, double median, int n)
-{
-    return 1.2533 * (high - low) / 1.349 / sqrt(n) / median;
-}
-
-static alibi_status measure_training(struct speed **speed, const struct alibi_config *configs,
-                                     int count, const struct alibi_training *t,
-                                     alibi_device *device, int64_t batch, int64_t length,
-                                     const struct alibi_call *call)
-{
-    struct alibi_name_list methods = { .count = count };
-    struct alibi_bench_method timed[ALIBI_LIST_MAX];
-    double tokens = (double)batch * (double)length;
-
-    for (int i = 0; i < count; i++)
-        memcpy(methods.at[i], configs[i].position, sizeof methods.at[i]);
-    TRY_RETURN(alibi_bench_methods(device, &configs[0], &methods, batch, length, ROUNDS,
-                                   t->recompute, t->skip, timed, call));
-    for (int i = 0; i < count; i++) {
-        struct alibi_bench_step step;
-
-        TRY_RETURN(alibi_bench_train(device, &configs[i], batch, length, 1, t->recompute, t->skip,
-                                     &step, call));
-        speed[i]->train_memory = (double)step.peak_bytes;
-        speed[i]->train_seconds = timed[0].step_seconds * timed[i].ratio / tokens;
-        speed[i]->train_error =
-            median_error(timed[i].ratio_low, timed[i].ratio_high, timed[i].ratio, ROUNDS);
-    }
-    return ALIBI_OK;
-}
-
-/* One window, in rounds too. */
-static alibi_status measure_eval(struct speed **speed, const struct alibi_config *configs,
-                                 int count, alibi_device *device, int64_t length,
-                                 const struct alibi_call *call)
-{
-    double seconds[ALIBI_LIST_MAX][EVAL_ROUNDS];
-
-    for (int k = 0; k < EVAL_ROUNDS; k++)
-        for (int i = 0; i < count; i++) {
-            size_t peak;
-
-            TRY_RETURN(alibi_bench_eval(device, &configs[i], length, &seconds[i][k], &peak, call));
-            speed[i]->eval_memory = (double)peak;
-        }
-    for (int i = 0; i < count; i++) {
-        double *s = seconds[i];
-
-        qsort(s, EVAL_ROUNDS, sizeof *s, ascending);
-        speed[i]->eval_seconds = s[EVAL_ROUNDS / 2] / (double)length;
-        speed[i]->eval_error =
-            median_error(s[EVAL_ROUNDS / 4], s[EVAL_ROUNDS - 1 - EVAL_ROUNDS / 4],
-                         s[EVAL_ROUNDS / 2], EVAL_ROUNDS);
-    }
-    return ALIBI_OK;
-}
-
-/* One length: steps have as many tokens as those of the first model. */
-static alibi_status measure_length(alibi_experiment *e, int evaluation, int index,
-                                   alibi_device *device, const struct alibi_call *call)
-{
-    struct experiment_evaluation *v = &e->evaluation[evaluation];
-    int64_t length = v->lengths.at[index], batch = 1;
-    const struct alibi_training *t = NULL;
-    struct alibi_config configs[ALIBI_LIST_MAX];
-    struct speed *speed[ALIBI_LIST_MAX];
-    struct alibi_device_info info;
-    int count = 0;
+    const struct experiment_evaluation *v = &e->evaluation[evaluation];
 
     for (int m = 0; m < e->models; m++) {
         if (!v->has[m])
             continue;
-        t = t != NULL ? t : &e->model[m].training;
-        configs[count] = e->model[m].config;
-        configs[count].train_length = length;
-        if (configs[count].vocab == 0)
-            configs[count].vocab = text_vocab(&e->text[e->model[m].text]);
-        speed[count++] = &v->speed[index * e->models + m];
+        if (s->models == 0)
+            s->training = &e->model[m].training;
+        s->config[s->models] = e->model[m].config;
+        if (s->config[s->models].vocab == 0)
+            s->config[s->models].vocab = text_vocab(&e->text[e->model[m].text]);
+        s->model[s->models++] = m;
     }
-    batch = t->batch * t->train_length / length;
-    batch = batch > 0 ? batch : 1;
-    TRY_RETURN(measure_training(speed, configs, count, t, device, batch, length, call));
-    TRY_RETURN(measure_eval(speed, configs, count, device, length, call));
-    alibi_device_get_info(device, &info);
+    for (; s->lengths < v->lengths.count; s->lengths++) {
+        int64_t length = v->lengths.at[s->lengths];
+        int64_t batch = s->training->batch * s->training->train_length / length;
+
+        s->shape[s->lengths] = (struct bench_shape){ batch > 0 ? batch : 1, length };
+    }
+}
+
+/* From the seconds per token of all entries, [entries, ROUNDS], those of one, and their error. */
+static void summarise(const double *seconds, int entries, int entry, double *value, double *error)
+{
+    double mean[ROUNDS], ratio[ROUNDS], low, high, factor = 1;
+
+    for (int r = 0; r < ROUNDS; r++) {
+        double sum = 0;
+
+        for (int i = 0; i < entries; i++)
+            sum += log(seconds[i * ROUNDS + r]);
+        mean[r] = exp(sum / entries);
+        ratio[r] = seconds[entry * ROUNDS + r] / mean[r];
+    }
+    if (entries == 1) /* nothing to compare with: the spread of the rounds is the error */
+        memcpy(ratio, mean, sizeof ratio);
+    else
+        factor = sqrt(entries / (entries - 1.0));
+    *value = entries > 1 ? bench_median(mean, ROUNDS) : 1;
+    *value *= bench_median(ratio, ROUNDS);
+    low = ratio[(ROUNDS - 1) / 4];
+    high = ratio[ROUNDS - 1 - (ROUNDS - 1) / 4];
+    *error = factor * 1.2533 * (high - low) / 1.349 / sqrt(ROUNDS) / bench_median(ratio, ROUNDS);
+}
+
+static alibi_status measure_time(struct entries *s, alibi_device *device,
+                                 const struct alibi_call *call)
+{
+    alibi_status status;
+    int count = s->models * s->lengths;
+    struct bench_turns turns = { .config = s->config,
+                                 .models = s->models,
+                                 .shape = s->shape,
+                                 .shapes = s->lengths,
+                                 .rounds = ROUNDS,
+                                 .recompute = s->training->recompute,
+                                 .skip = s->training->skip };
+
+    TRY(NEW_ARRAY(&turns.train, (int64_t)count * ROUNDS, "the times of steps"));
+    TRY(NEW_ARRAY(&turns.eval, (int64_t)count * ROUNDS, "the times of evaluations"));
+    TRY(bench_turns(device, &turns, call));
+    for (int i = 0; i < count * ROUNDS; i++) {
+        const struct bench_shape *shape = &s->shape[i / ROUNDS % s->lengths];
+
+        turns.train[i] /= (double)shape->batch * (double)shape->length;
+        turns.eval[i] /= (double)bench_eval_batch(device, shape->length) * (double)shape->length;
+    }
     for (int i = 0; i < count; i++) {
-        snprintf(speed[i]->device, sizeof speed[i]->device, "%s", info.machine);
-        line_clean(speed[i]->device);
-        alibi_date(speed[i]->date);
+        summarise(turns.train, count, i, &s->speed[i].train_seconds, &s->speed[i].train_error);
+        summarise(turns.eval, count, i, &s->speed[i].eval_seconds, &s->speed[i].eval_error);
     }
+out:
+    mem_free(turns.train);
+    mem_free(turns.eval);
+    return status;
+}
+
+/* Each entry alone. Lengths ascend, and evaluations come first, because a device keeps its scratch
+ * memory, and a larger one would count for those that follow. */
+static alibi_status measure_memory(struct entries *s, alibi_device *device,
+                                   const struct alibi_call *call)
+{
+    for (int l = 0; l < s->lengths; l++)
+        for (int m = 0; m < s->models; m++) {
+            int64_t length = s->shape[l].length;
+            double seconds;
+            size_t peak;
+
+            TRY_RETURN(bench_eval(device, &s->config[m], bench_eval_batch(device, length), length,
+                                  &seconds, &peak, call));
+            s->speed[m * s->lengths + l].eval_memory = (double)peak;
+        }
+    for (int l = 0; l < s->lengths; l++)
+        for (int m = 0; m < s->models; m++) {
+            struct alibi_bench_step step;
+
+            TRY_RETURN(alibi_bench_train(device, &s->config[m], s->shape[l].batch,
+                                         s->shape[l].length, 1, s->training->recompute,
+                                         s->training->skip, &step, call));
+            s->speed[m * s->lengths + l].train_memory = (double)step.peak_bytes;
+        }
     return ALIBI_OK;
 }
 
-bool speed_is_complete(const alibi_experiment *e, int evaluation, int length)
+static alibi_status measure(alibi_experiment *e, int evaluation, alibi_device *device,
+                            const struct alibi_call *call)
+{
+    alibi_status status;
+    struct experiment_evaluation *v = &e->evaluation[evaluation];
+    struct entries s = { 0 };
+    struct alibi_device_info info;
+
+    list_entries(&s, e, evaluation);
+    TRY(NEW_ZERO_ARRAY(&s.speed, (int64_t)s.models * s.lengths, "times and memory"));
+    TRY(measure_memory(&s, device, call));
+    TRY(measure_time(&s, device, call));
+    alibi_device_get_info(device, &info);
+    for (int i = 0; i < s.models * s.lengths; i++) {
+        snprintf(s.speed[i].device, sizeof s.speed[i].device, "%s", info.machine);
+        line_clean(s.speed[i].device);
+        alibi_date(s.speed[i].date);
+        v->speed[i % s.lengths * e->models + s.model[i / s.lengths]] = s.speed[i];
+    }
+out:
+    mem_free(s.speed);
+    return status;
+}
+
+static bool is_complete(const alibi_experiment *e, int evaluation)
 {
     const struct experiment_evaluation *v = &e->evaluation[evaluation];
 
-    for (int m = 0; m < e->models; m++)
-        if (v->has[m] && v->speed[length * e->models + m].train_seconds == 0)
-            return false;
+    for (int i = 0; i < v->lengths.count; i++)
+        for (int m = 0; m < e->models; m++)
+            if (v->has[m] && v->speed[i * e->models + m].train_seconds == 0)
+                return false;
     return true;
 }
 
+/* Numbers of one evaluation are compared with each other, so if one is missing all are measured. */
 alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *dir,
                        const struct alibi_call *call)
 {
-    for (int v = 0; v < e->evaluations; v++)
-        for (int i = 0; i < e->evaluation[v].lengths.count; i++) {
-            if (e->evaluation[v].kind != KIND_SPEED || !e->evaluation[v].selected ||
-                speed_is_complete(e, v, i))
-                continue;
-            if (call_stopped(call))
-                return ALIBI_INTERRUPTED;
-            call_note(call, "%s: measuring at length %lld", e->evaluation[v].name,
-                      (long long)e->evaluation[v].lengths.at[i]);
-            TRY_RETURN(measure_length(e, v, i, device, call));
-            TRY_RETURN(save(e, v, dir));
-        }
+    for (int v = 0; v < e->evaluations; v++) {
+        if (e->evaluation[v].kind != KIND_SPEED || !e->evaluation[v].selected || is_complete(e, v))
+            continue;
+        if (call_stopped(call))
+            return ALIBI_INTERRUPTED;
+        call_note(call, "%s: measuring time and memory at %d length%s", e->evaluation[v].name,
+                  e->evaluation[v].lengths.count, e->evaluation[v].lengths.count == 1 ? "" : "s");
+        TRY_RETURN(measure(e, v, device, call));
+        TRY_RETURN(save(e, v, dir));
+    }
     return ALIBI_OK;
 }

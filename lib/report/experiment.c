@@ -90,7 +90,7 @@ void cost_cells(struct shown cells[4], const struct report_cost *c)
     const double memory[] = { c->train_memory, c->eval_memory };
 
     for (int i = 0; i < 2; i++) {
-        /* The first method of a round has no error: the others are relative to it. */
+        /* No error: results of an older version, which measured all others relative to this one. */
         snprintf(cells[2 * i].text, sizeof cells[0].text,
                  errors[i] > 0 ? "%.12s ±%.12s%%" : "%.12s", show_count(1 / seconds[i]).text,
                  show_error(100 * errors[i], 1).text);

@@ -384,6 +384,13 @@ holds "trains nothing" test -z "$(ls costs/models)"
 cp stdout table
 check "again" "$ALIBI" reproduce speed.json --out costs --quiet
 holds "measures nothing again" cmp -s stdout table
+at_16() { grep -E '"model": "alibi", "length": 16,' costs/speed.json; }
+at_16 > table
+sed 's/16, 32/16, 32, 64/' speed.json > other/speed.json
+check "another length" "$ALIBI" reproduce other/speed.json --out costs --quiet
+holds "is measured with all others" test "$(grep -c '"model": ' costs/speed.json)" = 6
+at_16 > stdout
+holds "in the same rounds" differs stdout table
 
 # Broken files: one line with file, line and key, before anything runs.
 broken() { # pattern, sed program

@@ -182,6 +182,35 @@ static void methods_are_compared_with_the_first_one(void **state)
                  ALIBI_INTERRUPTED, "0 of 4");
 }
 
+/* Every model at every shape, in every round; a table of positions is as long as the longest. */
+static void models_take_turns_at_every_shape(void **state)
+{
+    enum { MODELS = 2, SHAPES = 3, ROUNDS = 4, TIMES = MODELS * SHAPES * ROUNDS };
+    const struct bench_shape shapes[SHAPES] = { { 4, 4 }, { 1, 16 }, { 2, 8 } };
+    struct alibi_config configs[MODELS] = { tiny(), tiny() };
+    double train[TIMES] = { 0 }, eval[TIMES] = { 0 };
+    struct bench_turns turns = { .config = configs,
+                                 .models = MODELS,
+                                 .shape = shapes,
+                                 .shapes = SHAPES,
+                                 .rounds = ROUNDS,
+                                 .train = train,
+                                 .eval = eval };
+    struct alibi_stop stop = { 0 };
+
+    (void)state;
+    snprintf(configs[1].position, sizeof configs[1].position, "learned");
+    assert_ok(bench_turns(test_device(), &turns, NULL));
+    for (int i = 0; i < TIMES; i++)
+        assert_true(train[i] > 0 && eval[i] > 0);
+    turns.skip = 1;
+    assert_fails(bench_turns(test_device(), &turns, NULL), ALIBI_USAGE, "skip 1");
+    turns.skip = 0;
+    alibi_stop_request(&stop);
+    assert_fails(bench_turns(test_device(), &turns, &(struct alibi_call){ .stop = &stop }),
+                 ALIBI_INTERRUPTED, "0 of 4");
+}
+
 static void computing_blocks_again_takes_less_memory(void **state)
 {
     struct alibi_config c = tiny();
@@ -297,6 +326,7 @@ int main(void)
         cmocka_unit_test(the_numbers_of_a_step_fit_together),
         cmocka_unit_test(a_stop_request_ends_one_benchmark_and_not_the_next),
         cmocka_unit_test(methods_are_compared_with_the_first_one),
+        cmocka_unit_test(models_take_turns_at_every_shape),
         cmocka_unit_test(computing_blocks_again_takes_less_memory),
         cmocka_unit_test(attention_alone_counts_what_it_used),
         cmocka_unit_test(memory_of_an_evaluation_is_linear_in_the_length),
