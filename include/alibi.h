@@ -437,6 +437,10 @@ ALIBI_API alibi_status alibi_corpus_open(alibi_corpus **out, const char *const *
 /* ALIBI_BAD_INPUT if these bytes are not text in UTF-8. The message says what they are, if they are
  * known (a PDF, an image, UTF-16), and what to do; `name` is their file's. */
 ALIBI_API alibi_status alibi_text_check(const char *text, size_t bytes, const char *name);
+/* Name and one-line summary of synthetic task number `index`; NULL past the last. docs/tasks.md
+ * explains them. summary may be NULL. */
+ALIBI_API const char *alibi_task_name(int index, const char **summary);
+
 /* Several corpora to train on, each with its share of the training windows; shares are relative to
  * their sum. They must have the same tokenizer, and none may be a mixture. Validation scores each
  * alone; the loss of the mixture is the mean, weighted by shares. Only training accepts a mixture.

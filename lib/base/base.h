@@ -231,7 +231,8 @@ enum {
     RANDOM_CORPUS,
     RANDOM_BENCH,
     RANDOM_MIX,
-    RANDOM_BOOTSTRAP
+    RANDOM_BOOTSTRAP,
+    RANDOM_TASK
 };
 
 /* The place of element `i` of `n` in a shuffle keyed by (seed, stream): a bijection of 0..n-1 that

@@ -1,0 +1,61 @@
+/* tasks.h - windows of synthetic tasks, whose answers only far context tells (tasks.c)
+ *
+ * A window is a function of (task, seed, use, number, length), for any tokenizer and any length. It
+ * has the same form as a window of text: length + 1 tokens, of which the first `length` are inputs
+ * and the last `length` are targets. */
+#ifndef TASKS_H
+#define TASKS_H
+
+#include "text/text.h"
+
+/* A task for a tokenizer. It never changes, and any number of threads may use one. */
+struct task;
+
+/* The index of the task of that name, or -1: names and summaries are those of alibi_task_name(). */
+int task_find(const char *name);
+/* ALIBI_BAD_INPUT if the tokenizer has too few ids, or none for the digits of a pass key. */
+alibi_status task_new(struct task **out, int kind, const alibi_tokenizer *t);
+void task_free(struct task *t); /* NULL is fine */
+int task_kind(const struct task *t);
+/* Whether it hides something in text, and whether its answers have a depth. */
+bool task_needs_text(const struct task *t);
+bool task_has_depth(const struct task *t);
+/* A window is trained on as a whole, or on its answers alone: the rest is noise. */
+bool task_trains_all(const struct task *t);
+/* Whether an answer counts only as a whole; otherwise the share of its tokens that are right. */
+bool task_answers_whole(const struct task *t);
+/* Whether it is the chain, which is scored against task_bayes(). */
+bool task_is_chain(const struct task *t);
+
+/* Windows of different uses have nothing in common. */
+enum task_use { TASK_TRAIN, TASK_VALID, TASK_PROBE };
+
+struct task_windows {
+    const struct task *task;
+    struct span text; /* to hide things in; corpus NULL: none */
+    int64_t near;     /* the training length, which says how much is hidden */
+    int64_t length;   /* inputs of a window */
+    uint64_t seed;
+    enum task_use use;
+};
+
+/* ALIBI_BAD_INPUT names the task that needs longer windows, more text or more ids. */
+alibi_status task_check(const struct task_windows *w);
+
+/* The targets first..first+count-1 of a window. depth: 0 the start of the window, 1 the end. */
+struct task_answer {
+    int64_t first, count;
+    double depth;
+};
+enum { TASK_ANSWERS_MAX = 8, TASK_ANSWER_TOKENS = 32 }; /* the chain: one of `length` tokens */
+
+/* tokens [length + 1]. Returns how many answers there are. task_check() must have agreed. */
+int task_window(const struct task_windows *w, int64_t number, int32_t *tokens,
+                struct task_answer answers[TASK_ANSWERS_MAX]);
+/* The share of right answers of a model that knows the task and has not seen the window; for the
+ * chain the loss of such a model. */
+double task_chance(const struct task_windows *w);
+/* The loss of each target of a chain under the best prediction there is, nll [length]. */
+void task_bayes(const struct task_windows *w, const int32_t *tokens, double *nll);
+
+#endif
