@@ -94,38 +94,39 @@ static int list_tests(struct trial_test tests[TESTS_MAX], const struct request *
 
     for (int i = s->lengths; i < c->lengths.count; i++)
         tests[count++] = (struct trial_test){
-            { .length = c->lengths.at[i], .tokens = c->eval_tokens, .block = longest },
-            corpus,
-            "",
-            &s->by_length[i],
-            &s->lengths
+            .eval = { .length = c->lengths.at[i], .tokens = c->eval_tokens, .block = longest },
+            .corpus = corpus,
+            .name = "",
+            .result = &s->by_length[i],
+            .done = &s->lengths
         };
     for (int i = s->sliding_lengths; c->sliding_tokens > 0 && i < c->lengths.count; i++)
         tests[count++] =
-            (struct trial_test){ { .length = c->lengths.at[i],
-                                   .protocol = ALIBI_SLIDING,
-                                   .stride = c->lengths.at[i] > 1 ? c->lengths.at[i] / 2 : 1,
-                                   .tokens = sliding,
-                                   .block = longest },
-                                 corpus,
-                                 " sliding",
-                                 &s->sliding[i],
-                                 &s->sliding_lengths };
+            (struct trial_test){ .eval = { .length = c->lengths.at[i],
+                                           .protocol = ALIBI_SLIDING,
+                                           .stride =
+                                               c->lengths.at[i] > 1 ? c->lengths.at[i] / 2 : 1,
+                                           .tokens = sliding,
+                                           .block = longest },
+                                 .corpus = corpus,
+                                 .name = " sliding",
+                                 .result = &s->sliding[i],
+                                 .done = &s->sliding_lengths };
     if (needs_stream(s, c))
         tests[count++] =
-            (struct trial_test){ { .protocol = ALIBI_STREAM, .tokens = c->stream_tokens },
-                                 corpus,
-                                 " stream",
-                                 &s->stream,
-                                 &once[0] };
+            (struct trial_test){ .eval = { .protocol = ALIBI_STREAM, .tokens = c->stream_tokens },
+                                 .corpus = corpus,
+                                 .name = " stream",
+                                 .result = &s->stream,
+                                 .done = &once[0] };
     /* The tokens of the stream in windows of the training length: what it is compared with. */
     if (needs_passage(s, c))
         tests[count++] = (struct trial_test){
-            { .length = r->training.train_length, .tokens = passage, .contiguous = true },
-            corpus,
-            " passage",
-            &s->passage,
-            &once[1]
+            .eval = { .length = r->training.train_length, .tokens = passage, .contiguous = true },
+            .corpus = corpus,
+            .name = " passage",
+            .result = &s->passage,
+            .done = &once[1]
         };
     return count;
 }

@@ -1,4 +1,5 @@
 /* trial.c - train (or resume) -> open the last checkpoint -> evaluate, saving after each step */
+#include <math.h>
 #include <string.h>
 
 #include "compare/compare.h"
@@ -88,27 +89,88 @@ static bool has_value(const struct trial *t, const struct model *m, const struct
            (eval->tokens == 0 || eval->length <= eval->tokens);
 }
 
-/* Skipping has the budget of training. A test without a value counts as done. */
-static alibi_status run_test(const struct trial *t, const struct model *m,
-                             const struct trial_test *test)
+static alibi_status run_eval(const struct trial *t, const struct model *m,
+                             const struct trial_test *test, const struct alibi_call *call)
 {
-    struct alibi_call call = t->call ? *t->call : (struct alibi_call){ 0 };
     struct span valid = corpus_span(test->corpus, ALIBI_VALID);
     const struct alibi_eval *eval = &test->eval;
     bool stream = eval->protocol == ALIBI_STREAM;
     char task[4 * ALIBI_NAME_MAX], length[32] = "";
 
-    call.skip = t->training.skip;
     if (!stream && !eval->contiguous)
         snprintf(length, sizeof length, " %lld", (long long)eval->length);
     snprintf(task, sizeof task, "eval %s%s%s", t->name, length, test->name);
     if (has_value(t, m, eval, valid.count - 1))
-        TRY_RETURN(evaluate_span(m, valid, eval, task, test->result, &call));
+        TRY_RETURN(evaluate_span(m, valid, eval, task, test->result, call));
     else
         *test->result = result_none(stream ? eval->tokens : eval->length);
     /* The memory of a model is that of its main evaluations. */
     if (eval->protocol == ALIBI_NONOVERLAPPING && !eval->contiguous)
         raise_peak(t->cost, test->result->peak_bytes);
+    return ALIBI_OK;
+}
+
+/* Contexts past the last position have no value, and none has in documents that are too short. */
+static alibi_status run_targets(const struct trial *t, const alibi_model *model,
+                                const struct trial_test *test, const struct alibi_call *call)
+{
+    const struct alibi_targets *asked = &test->targets;
+    int64_t end = model_longest(model->model) - asked->block + 1, document;
+    int64_t C = asked->contexts.at[asked->contexts.count - 1];
+
+    TRY_RETURN(targets_longest(&document, corpus_span(test->corpus, ALIBI_VALID)));
+    if (document < C + asked->block)
+        return ALIBI_OK;
+    if (C > end)
+        call_note(t->call, "%s:%s has no value for contexts above %lld, its positions end at %lld",
+                  t->name, test->name, (long long)(end > 0 ? end : 0),
+                  (long long)model_longest(model->model));
+    return probe_losses(model, test->corpus, ALIBI_VALID, asked, test->losses, call);
+}
+
+static alibi_status run_attention(const struct trial *t, const alibi_model *model,
+                                  const struct trial_test *test, const struct alibi_call *call)
+{
+    int64_t length = test->attention.length, longest = model_longest(model->model);
+    struct alibi_head_attention *head = test->reach->head;
+    struct alibi_attention_result *found = NULL;
+
+    if (length > longest)
+        call_note(t->call, "%s:%s has no value at length %lld, its positions end at %lld", t->name,
+                  test->name, (long long)length, (long long)longest);
+    if (length > longest || length > corpus_span(test->corpus, ALIBI_VALID).count)
+        return ALIBI_OK;
+    TRY_RETURN(
+        alibi_probe_attention(&found, model, test->corpus, ALIBI_VALID, &test->attention, call));
+    memcpy(head, found->head, (size_t)(found->layers * found->heads) * sizeof *head);
+    *test->reach = *found;
+    test->reach->head = head;
+    alibi_attention_free(found);
+    for (int64_t i = 0; i < test->reach->layers * test->reach->heads; i++)
+        if (!isfinite(head[i].distance)) {
+            test->reach->windows = 0;
+            return fail(ALIBI_NUMERIC,
+                        "attention at length %lld: head %lld of layer %lld is not "
+                        "finite",
+                        (long long)length, (long long)(i % test->reach->heads),
+                        (long long)(i / test->reach->heads));
+        }
+    return ALIBI_OK;
+}
+
+/* Skipping has the budget of training. A test without a value counts as done. */
+static alibi_status run_test(const struct trial *t, const alibi_model *model,
+                             const struct trial_test *test)
+{
+    struct alibi_call call = t->call ? *t->call : (struct alibi_call){ 0 };
+
+    call.skip = t->training.skip;
+    if (test->losses != NULL)
+        TRY_RETURN(run_targets(t, model, test, &call));
+    else if (test->reach != NULL)
+        TRY_RETURN(run_attention(t, model, test, &call));
+    else
+        TRY_RETURN(run_eval(t, model->model, test, &call));
     (*test->done)++;
     return t->save(t);
 }
@@ -122,6 +184,8 @@ static void report_labelled(void *user, const struct alibi_progress *p)
 
     if (strncmp(p->task, "train ", 6) == 0)
         snprintf(task, sizeof task, "train %s%s", t->name, t->label);
+    else if (strncmp(p->task, "eval ", 5) != 0) /* a probe */
+        snprintf(task, sizeof task, "%s %s%s", p->task, t->name, t->label);
     else
         snprintf(task, sizeof task, "%s%s", p->task, t->label);
     labelled.task = task;
@@ -154,7 +218,7 @@ alibi_status trial_run(const struct trial *trial, const struct trial_test *tests
     for (int i = 0; i < count; i++)
         TRY(evaluate_check_tokenizer(model->tokenizer, tests[i].corpus));
     for (int i = 0; i < count; i++)
-        TRY(run_test(t, model->model, &tests[i]));
+        TRY(run_test(t, model, &tests[i]));
 out:
     alibi_model_free(model);
     return status;

@@ -3,15 +3,20 @@
 #define TRIAL_H
 
 #include "base/json.h"
+#include "eval/eval.h"
 #include "train/train.h"
 
-/* One evaluation of the trained model. */
+/* One test of the trained model: an evaluation, or a probe if there is room for its result. */
 struct trial_test {
     struct alibi_eval eval;
-    const alibi_corpus *corpus; /* its validation split is scored */
-    const char *name;           /* in progress reports, after the length: "", " sliding" */
-    struct alibi_eval_result *result;
-    int *done; /* counts it once it is done */
+    struct alibi_targets targets; /* resolved; for `losses` */
+    struct target_losses *losses;
+    struct alibi_attention attention;     /* for `reach` */
+    struct alibi_attention_result *reach; /* with room for the heads */
+    const alibi_corpus *corpus;           /* its validation split is scored */
+    const char *name;                 /* in progress reports, after the length: "", " sliding" */
+    struct alibi_eval_result *result; /* of an evaluation */
+    int *done;                        /* counts it once it is done */
 };
 
 struct trial {
@@ -31,7 +36,8 @@ struct trial {
 };
 
 /* Trains the model, or what is missing of it, and does the tests in their order. A test at which
- * the method is not defined, or for which the text is too short, gets a result without tokens. */
+ * the method is not defined, or for which the text is too short, gets a result without tokens; a
+ * probe leaves its result as it is. */
 alibi_status trial_run(const struct trial *trial, const struct trial_test *tests, int count);
 
 /* ---- results as members of a JSON object (result.c)

@@ -142,6 +142,9 @@ struct targets {
 alibi_status targets_new(struct targets *t, struct span span, int64_t context, int64_t block,
                          int64_t blocks);
 
+/* The longest document, its end token included. */
+alibi_status targets_longest(int64_t *tokens, struct span span);
+
 /* Which targets repeat far text: the n-gram that ends with the target occurred within the context,
  * and its last copy ended more than `near` tokens before the block. ids [context + block], the
  * block at their end; repeats [block]. */
@@ -157,6 +160,9 @@ enum target_condition { TARGETS_OWN, TARGETS_SWAPPED, TARGETS_WINDOW, TARGET_CON
 extern const char *const target_condition_names[]; /* "own", "swapped", "window" */
 extern const char *const target_kind_names[];      /* "all", "repeats", "others" */
 extern const char *const reach_names[];            /* "breaks", "holds", "uses" */
+
+/* With fewer documents their spread says little, and blocks take their place. */
+enum { TARGETS_FEW_DOCUMENTS = 8 };
 
 /* The mean loss of each kind of targets after each context under each condition, as evaluations
  * that alibi_eval_difference() can pair: the length is the context, and the parts are documents,

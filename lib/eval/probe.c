@@ -14,7 +14,6 @@
 
 enum {
     REPLICATES = 1000,
-    FEW_DOCUMENTS = 8, /* with fewer their spread says little, and blocks are drawn instead */
     TARGETS_LENGTH_MAX = 1 << 24,
 };
 
@@ -301,7 +300,7 @@ static bool is_of(const struct probe *p, int kind, int64_t i)
 
 static bool units_are_documents(const struct probe *p)
 {
-    return p->targets.documents >= FEW_DOCUMENTS;
+    return p->targets.documents >= TARGETS_FEW_DOCUMENTS;
 }
 
 static int64_t units(const struct probe *p)

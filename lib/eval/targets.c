@@ -109,6 +109,15 @@ static int64_t partner(const struct targets *t, int64_t k, int64_t C, int64_t T)
     return -1;
 }
 
+alibi_status targets_longest(int64_t *tokens, struct span span)
+{
+    struct documents d = { .context = INT64_MAX / 2 }; /* none has room */
+
+    TRY_RETURN(span_documents(span, add_document, &d));
+    *tokens = d.longest;
+    return ALIBI_OK;
+}
+
 alibi_status targets_new(struct targets *t, struct span span, int64_t context, int64_t block,
                          int64_t blocks)
 {
@@ -186,7 +195,10 @@ void target_losses_set(struct target_losses *t, int context, int condition, cons
                                          .block = t->request.block,
                                          .blocks = t->blocks,
                                          .start = t->start,
-                                         .available = t->available };
+                                         .available = t->available,
+                                         .word_ppl = NAN,
+                                         .bits_per_byte = NAN,
+                                         .tokens_per_s = NAN };
         for (int k = 0; nll != NULL && k < t->parts; k++) {
             const int64_t *tokens = t->tokens[k];
 

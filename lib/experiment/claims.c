@@ -73,6 +73,8 @@ static const struct alibi_eval_result *result_of(const alibi_experiment *e,
 {
     const struct measured *m = e->model[r->model].seed[k].measured[r->evaluation];
 
+    if (e->evaluation[r->evaluation].kind == KIND_TARGETS)
+        return targets_losses(e, r->model, k, r->evaluation, r->length, r->condition, r->targets);
     return m != NULL && m[r->length].done && m[r->length].result.tokens > 0 ? &m[r->length].result
                                                                             : NULL;
 }

@@ -7,6 +7,8 @@
  *   texts.c     text files into a tokenizer, shards and a corpus
  *   run.c       trains and evaluates what is missing
  *   speed.c     evaluations of kind `speed`
+ *   probes.c    evaluations of the kinds `targets` and `attention`: what is asked, result.json
+ *   probes_report.c   the same over all seeds
  *   claims.c    the verdict on each claim
  *   plan.c      what the work will take
  *   results.c   results.json, results.csv, report.html, the terminal
@@ -24,6 +26,7 @@
 #define EXPERIMENT_H
 
 #include "base/json.h"
+#include "eval/eval.h"
 #include "report/report.h"
 #include "text/text.h"
 
@@ -62,10 +65,12 @@ struct experiment_text {
     alibi_corpus *corpus; /* NULL: not open */
 };
 
-/* One length of an evaluation on one model. */
+/* One test of a model: a length of an evaluation, or all contexts of fixed targets. */
 struct measured {
-    int done;                        /* 0 or 1 */
-    struct alibi_eval_result result; /* tokens == 0: the model has no value there */
+    int done;                                /* 0 or 1 */
+    struct alibi_eval_result result;         /* tokens == 0: the model has no value there */
+    struct target_losses targets;            /* kind targets; no parts: no value */
+    struct alibi_attention_result attention; /* kind attention; no windows: no value */
 };
 
 /* A training curve: the loss by step, in bins of neighbouring steps. */
@@ -79,7 +84,7 @@ struct curve {
 struct trained {
     struct alibi_compare_seed cost; /* without evaluations; version "": not trained yet */
     struct curve train, valid;
-    struct measured *measured[ALIBI_LIST_MAX]; /* by evaluation, an entry per length; NULL: the
+    struct measured *measured[ALIBI_LIST_MAX]; /* by evaluation, an entry per test; NULL: the
                                                   evaluation does not have this model */
 };
 
@@ -95,7 +100,7 @@ struct experiment_model {
     struct trained *seed; /* [seeds.count] */
 };
 
-enum evaluation_kind { KIND_PERPLEXITY, KIND_SPEED };
+enum evaluation_kind { KIND_PERPLEXITY, KIND_SPEED, KIND_TARGETS, KIND_ATTENTION, KINDS };
 
 /* What a method costs at a length: per token, and bytes. Errors are shares. */
 struct speed {
@@ -108,17 +113,19 @@ struct experiment_evaluation {
     char name[ALIBI_NAME_MAX];
     const char *about;
     int kind;
-    int protocol; /* perplexity: enum alibi_protocol */
-    int text;     /* -1: that of the model */
-    struct alibi_int_list lengths;
-    int64_t tokens, stride; /* stride 0: half the length */
-    int64_t block;          /* of scored tokens, see struct alibi_eval */
+    int protocol;                     /* perplexity: enum alibi_protocol */
+    int text;                         /* -1: that of the model */
+    struct alibi_int_list lengths;    /* of fixed targets: the contexts */
+    int64_t tokens, stride;           /* stride 0: half the length */
+    int64_t block;                    /* of scored tokens, see struct alibi_eval */
+    struct alibi_targets targets;     /* kind targets, as asked, but for the contexts */
+    struct alibi_attention attention; /* kind attention, as asked, but for the length */
     bool has[ALIBI_LIST_MAX];
     struct speed *speed; /* [lengths, models], of kind speed */
     bool selected;
 };
 
-/* Perplexities are of evaluations of kind perplexity, the others of kind speed. */
+/* Perplexities are of evaluations of the kinds perplexity and targets, the others of kind speed. */
 enum quantity {
     QUANTITY_PPL,
     QUANTITY_TRAIN_SECONDS,
@@ -133,7 +140,8 @@ extern const char *const quantity_names[QUANTITIES];
 struct reference {
     int model; /* -1: a plain number */
     int evaluation;
-    int length; /* index of the evaluation's lengths */
+    int length;             /* index of the evaluation's lengths */
+    int condition, targets; /* of fixed targets: enum target_condition, enum alibi_target_kind */
     int quantity;
     double number; /* a plain one */
     double paper;  /* what the paper has for it; NaN: not given */
@@ -192,6 +200,9 @@ const struct experiment_text *evaluated_text(const alibi_experiment *e, int mode
 /* Whether everything that was asked for is measured. */
 bool model_is_complete(const alibi_experiment *e, int model, int seed);
 
+/* The tests of an evaluation on one model. */
+int evaluation_tests(const struct experiment_evaluation *v);
+
 /* How the tokens of an evaluation are chosen, at one of its lengths. */
 struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length);
 
@@ -231,6 +242,37 @@ alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *di
                        const struct alibi_call *call);
 void speed_write(struct json_writer *w, const alibi_experiment *e,
                  int evaluation); /* in an array */
+
+/* ---- evaluations of the kinds targets and attention (probes.c) */
+
+/* Room for the result of a test. */
+alibi_status probes_new(const alibi_experiment *e, int model, int evaluation, struct measured *m);
+void probes_free(struct measured *m);
+
+/* What is asked of a model; fixed targets are resolved. */
+struct alibi_targets targets_asked(const alibi_experiment *e, int model, int evaluation);
+struct alibi_attention attention_asked(const alibi_experiment *e, int model, int evaluation,
+                                       int length);
+double probes_tokens(const alibi_experiment *e, int model, int evaluation, int test); /* at most */
+
+/* Says once for an evaluation that the documents of its text are too short. */
+alibi_status probes_note_short(const alibi_experiment *e, const struct alibi_call *call);
+
+/* The results of a model as members of its result.json; reading skips what is not asked for. */
+void probes_write(struct json_writer *w, const alibi_experiment *e, int model, int seed);
+alibi_status probes_read(const alibi_experiment *e, int model, struct trained *t,
+                         const json_t *file, const char *path);
+
+/* The losses of a seed; NULL: not measured. */
+const struct alibi_eval_result *targets_losses(const alibi_experiment *e, int model, int seed,
+                                               int evaluation, int context, int condition,
+                                               int kind);
+
+/* Over all seeds (probes_report.c): members of results.json, and what lib/report shows.
+ * probes_view_fini() after a failure too. */
+alibi_status probes_report(struct json_writer *w, const alibi_experiment *e);
+alibi_status probes_view(struct report_experiment *x, const alibi_experiment *e);
+void probes_view_fini(struct report_experiment *x);
 
 /* ---- claims (claims.c) */
 

@@ -56,6 +56,11 @@ const struct experiment_text *evaluated_text(const alibi_experiment *e, int mode
     return &e->text[text < 0 ? e->model[model].text : text];
 }
 
+int evaluation_tests(const struct experiment_evaluation *v)
+{
+    return v->kind == KIND_TARGETS ? 1 : v->lengths.count;
+}
+
 struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length)
 {
     const struct experiment_evaluation *v = &e->evaluation[evaluation];
@@ -76,7 +81,7 @@ bool model_is_complete(const alibi_experiment *e, int model, int seed)
     bool tested = false;
 
     for (int v = 0; v < e->evaluations; v++)
-        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++) {
+        for (int i = 0; t->measured[v] != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
             tested = true;
             if (!t->measured[v][i].done)
                 return false;
@@ -200,10 +205,11 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
     write_curve(&w, "valid_curve", &t->valid);
     json_write_array(&w, "results");
     for (int v = 0; v < e->evaluations; v++)
-        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
-            if (t->measured[v][i].done)
+        for (int i = 0; t->measured[v] != NULL && i < evaluation_tests(&e->evaluation[v]); i++)
+            if (t->measured[v][i].done && e->evaluation[v].kind == KIND_PERPLEXITY)
                 write_measured(&w, e, model, v, i, &t->measured[v][i]);
     json_write_end(&w);
+    probes_write(&w, e, model, seed);
     json_write_seal(&w);
     TRY(folder_of_model(&run, e, model, seed, dir));
     TRY(path_join(&path, run, NAME_RESULT));
@@ -255,6 +261,8 @@ static alibi_status read_measured(const alibi_experiment *e, int model, struct t
             struct alibi_eval asked = evaluation_at(e, v, i);
             struct measured *m = &t->measured[v][i];
 
+            if (e->evaluation[v].kind != KIND_PERPLEXITY)
+                break;
             if (strcmp(e->evaluation[v].name, name) != 0 || asked.protocol != protocol ||
                 evaluated_text(e, model, v)->text_checksum != text || asked.tokens != tokens ||
                 asked.block != block || asked.stride != stride ||
@@ -297,6 +305,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     results = json_object_get(file, "results");
     for (size_t i = 0; i < json_array_size(results); i++)
         TRY(read_measured(e, model, t, json_array_get(results, i), path));
+    TRY(probes_read(e, model, t, file, path));
 out:
     json_decref(file);
     mem_free(path);

@@ -47,11 +47,16 @@ static alibi_status new_results(alibi_experiment *e)
 
         TRY_RETURN(NEW_ZERO_ARRAY(&model->seed, model->seeds.count, "the results of a model"));
         for (int k = 0; k < model->seeds.count; k++)
-            for (int v = 0; v < e->evaluations; v++)
-                if (e->evaluation[v].kind == KIND_PERPLEXITY && e->evaluation[v].has[m])
-                    TRY_RETURN(NEW_ZERO_ARRAY(&model->seed[k].measured[v],
-                                              e->evaluation[v].lengths.count,
-                                              "the results of a model"));
+            for (int v = 0; v < e->evaluations; v++) {
+                int tests = evaluation_tests(&e->evaluation[v]);
+                struct measured **measured = &model->seed[k].measured[v];
+
+                if (e->evaluation[v].kind == KIND_SPEED || !e->evaluation[v].has[m])
+                    continue;
+                TRY_RETURN(NEW_ZERO_ARRAY(measured, tests, "the results of a model"));
+                for (int i = 0; i < tests; i++)
+                    TRY_RETURN(probes_new(e, m, v, &(*measured)[i]));
+            }
     }
     return ALIBI_OK;
 }
@@ -132,8 +137,13 @@ void alibi_experiment_free(alibi_experiment *e)
     }
     for (int m = 0; m < ALIBI_LIST_MAX; m++)
         for (int k = 0; e->model[m].seed != NULL && k < e->model[m].seeds.count; k++)
-            for (int v = 0; v < e->evaluations; v++)
-                mem_free(e->model[m].seed[k].measured[v]);
+            for (int v = 0; v < e->evaluations; v++) {
+                struct measured *measured = e->model[m].seed[k].measured[v];
+
+                for (int i = 0; measured && i < evaluation_tests(&e->evaluation[v]); i++)
+                    probes_free(&measured[i]);
+                mem_free(measured);
+            }
     for (int m = 0; m < ALIBI_LIST_MAX; m++) {
         struct alibi_option_group groups[2];
 

@@ -13,6 +13,7 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
     const alibi_experiment *e = r->e;
     const struct experiment_evaluation *v;
     const char *model = "", *quantity = quantity_names[0];
+    const char *condition = target_condition_names[0], *targets = target_kind_names[0];
     int64_t length = 0;
 
     *out = (struct reference){ .model = -1, .number = NAN, .paper = NAN };
@@ -22,10 +23,13 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
             return at_place(r, fail(ALIBI_BAD_INPUT, "a number above 0 is expected"));
         return ALIBI_OK;
     }
-    TRY_RETURN(KEYS(r, json, "model", "evaluation", "length", "quantity", "paper"));
+    TRY_RETURN(KEYS(r, json, "model", "evaluation", "length", "quantity", "condition", "targets",
+                    "paper"));
     TRY_RETURN(reader_text(r, json, "model", &model));
     TRY_RETURN(reader_text(r, json, "evaluation", &evaluation));
     TRY_RETURN(reader_text(r, json, "quantity", &quantity));
+    TRY_RETURN(reader_text(r, json, "condition", &condition));
+    TRY_RETURN(reader_text(r, json, "targets", &targets));
     TRY_RETURN(reader_int(r, json, "length", 1, (int64_t)1e15, &length));
     TRY_RETURN(reader_real(r, json, "paper", &out->paper));
     reader_enter(r, "model");
@@ -40,20 +44,42 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
         return at_place(r,
                         fail(ALIBI_BAD_INPUT, "'%s' does not have the model '%s'", v->name, model));
     reader_leave(r);
+    if (v->kind == KIND_ATTENTION) {
+        reader_enter(r, "evaluation");
+        return at_place(
+            r, fail(ALIBI_BAD_INPUT, "'%s' measures attention, which no claim compares", v->name));
+    }
     out->quantity = name_index(quantity, quantity_names, QUANTITIES);
     if (out->quantity < 0 || (v->kind == KIND_SPEED) != (out->quantity != QUANTITY_PPL))
         return fail_type(r, "quantity",
                          v->kind == KIND_SPEED ? "\"train_seconds\", \"train_memory\", "
                                                  "\"eval_seconds\" or \"eval_memory\""
                                                : "\"ppl\"");
+    out->condition = name_index(condition, target_condition_names, TARGET_CONDITIONS);
+    out->targets = name_index(targets, target_kind_names, ALIBI_TARGET_KINDS);
+    if (v->kind != KIND_TARGETS && json_object_get(json, "condition"))
+        return fail_type(r, "condition", "no such key, except for fixed targets; \"length\"");
+    if (v->kind != KIND_TARGETS && json_object_get(json, "targets"))
+        return fail_type(r, "targets", "no such key, except for fixed targets; \"length\"");
+    if (out->condition < 0)
+        return fail_type(r, "condition", "\"own\", \"swapped\" or \"window\"");
+    if (out->targets < 0)
+        return fail_type(r, "targets", "\"all\", \"repeats\" or \"others\"");
     if (v->protocol == ALIBI_STREAM && length == 0)
         length = v->tokens;
-    for (out->length = 0; out->length < v->lengths.count; out->length++)
-        if (v->lengths.at[out->length] == length)
-            return ALIBI_OK;
+    while (out->length < v->lengths.count && v->lengths.at[out->length] != length)
+        out->length++;
     reader_enter(r, "length");
-    return at_place(r, fail(ALIBI_BAD_INPUT, "%lld is not one of the lengths of '%s'",
-                            (long long)length, v->name));
+    if (out->length == v->lengths.count)
+        return at_place(r, fail(ALIBI_BAD_INPUT, "%lld is not one of the lengths of '%s'",
+                                (long long)length, v->name));
+    if (out->condition != TARGETS_OWN &&
+        length <= targets_asked(e, out->model, out->evaluation).length)
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "a context of %lld is near, so it has no condition \"%s\"",
+                                (long long)length, condition));
+    reader_leave(r);
+    return ALIBI_OK;
 }
 
 /* "by": 5 asks for a difference of at least 5%; "within": 1 allows for 1% in the other direction.

@@ -91,18 +91,11 @@ static alibi_status check_perplexity(struct reader *r, struct experiment_evaluat
 }
 
 /* Its models are measured in turn, so they may differ in their position method only. */
-static alibi_status check_speed(struct reader *r, const struct experiment_evaluation *v,
-                                const json_t *json)
+static alibi_status check_speed(struct reader *r, const struct experiment_evaluation *v)
 {
-    static const char *const others[] = { "protocol", "text", "tokens", "stride", "block" };
     const alibi_experiment *e = r->e;
     const struct experiment_model *first = NULL;
 
-    for (int i = 0; i < 5; i++)
-        if (json_object_get(json, others[i]))
-            return fail_type(r, others[i], "no such key beside \"kind\": \"speed\"; \"lengths\"");
-    if (v->lengths.count == 0)
-        return fail_type(r, "lengths", "a list of lengths to measure at");
     for (int m = 0; m < e->models; m++) {
         const struct experiment_model *x = &e->model[m];
 
@@ -132,28 +125,91 @@ static alibi_status fail_protocol(struct reader *r)
     return fail_type(r, "protocol", names);
 }
 
+/* A model gains over the context that is near for it, so that must be one of the contexts. */
+static alibi_status check_targets(struct reader *r, const struct experiment_evaluation *v)
+{
+    const alibi_experiment *e = r->e;
+
+    for (int m = 0; m < e->models; m++) {
+        struct alibi_targets asked = v->targets;
+        alibi_status status;
+
+        if (!v->has[m])
+            continue;
+        asked.contexts = v->lengths;
+        status = targets_resolve(&asked, e->model[m].training.train_length);
+        if (status == ALIBI_OK && asked.contexts.count == v->lengths.count)
+            continue;
+        if (status != ALIBI_OK)
+            return at_place(r, status);
+        reader_enter(r, "lengths");
+        return at_place(r, fail(ALIBI_BAD_INPUT,
+                                "the contexts lack %lld, which is near for '%s'; add it, or set "
+                                "\"length\" to one of them",
+                                (long long)asked.length, e->model[m].name));
+    }
+    return ALIBI_OK;
+}
+
+enum {
+    PERPLEXITY = 1 << KIND_PERPLEXITY,
+    TARGETS = 1 << KIND_TARGETS,
+    ATTENTION = 1 << KIND_ATTENTION
+};
+
+/* The keys that only some kinds have. */
+static alibi_status check_keys(struct reader *r, const json_t *json, int kind, const char *name)
+{
+    static const struct {
+        const char *key;
+        int kinds;
+    } keys[] = {
+        { "protocol", PERPLEXITY },
+        { "tokens", PERPLEXITY },
+        { "stride", PERPLEXITY },
+        { "text", PERPLEXITY | TARGETS | ATTENTION },
+        { "block", PERPLEXITY | TARGETS },
+        { "length", TARGETS },
+        { "blocks", TARGETS },
+        { "gram", TARGETS },
+        { "windows", ATTENTION },
+        { "near", ATTENTION },
+    };
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_object_get(json, keys[i].key) && !(keys[i].kinds & 1 << kind)) {
+            reader_enter(r, keys[i].key);
+            return at_place(
+                r, fail(ALIBI_BAD_INPUT, "an evaluation of kind '%s' has no such key", name));
+        }
+    return ALIBI_OK;
+}
+
 alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
-    static const char *const kinds[] = { "perplexity", "speed" };
+    static const char *const kinds[] = { "perplexity", "speed", "targets", "attention" };
     alibi_experiment *e = r->e;
     struct experiment_evaluation *v = &e->evaluation[e->evaluations];
     const char *kind = kinds[0], *protocol = alibi_protocol_view(0)->name, *text = NULL;
 
     TRY_RETURN(reader_count(r, e->evaluations, "evaluations"));
     *v = (struct experiment_evaluation){ .about = "", .text = -1, .selected = true };
+    v->targets = (struct alibi_targets){ .blocks = 128, .gram = 3 };
+    v->attention.windows = 8;
     TRY_RETURN(reader_name(r, v->name, key));
     TRY_RETURN(KEYS(r, json, "about", "kind", "protocol", "text", "models", "lengths", "tokens",
-                    "stride", "block"));
+                    "stride", "block", "length", "blocks", "gram", "windows", "near"));
     TRY_RETURN(reader_text(r, json, "about", &v->about));
     TRY_RETURN(reader_text(r, json, "kind", &kind));
     TRY_RETURN(reader_text(r, json, "protocol", &protocol));
     TRY_RETURN(reader_text(r, json, "text", &text));
-    v->kind = name_index(kind, kinds, 2);
+    v->kind = name_index(kind, kinds, KINDS);
     while (alibi_protocol_view(v->protocol) != NULL &&
            strcmp(protocol, alibi_protocol_view(v->protocol)->name) != 0)
         v->protocol++;
     if (v->kind < 0)
-        return fail_type(r, "kind", "\"perplexity\" or \"speed\"");
+        return fail_type(r, "kind", "\"perplexity\", \"speed\", \"targets\" or \"attention\"");
+    TRY_RETURN(check_keys(r, json, v->kind, kind));
     if (alibi_protocol_view(v->protocol) == NULL)
         return fail_protocol(r);
     reader_enter(r, "text");
@@ -167,7 +223,18 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     TRY_RETURN(reader_int(r, json, "stride", 1, 1 << 24, &v->stride));
     TRY_RETURN(reader_int(r, json, "block", 1, (int64_t)1e15, &v->block));
     TRY_RETURN(read_models_of(r, json, v->has));
-    TRY_RETURN(v->kind == KIND_SPEED ? check_speed(r, v, json) : check_perplexity(r, v, json));
+    TRY_RETURN(reader_int(r, json, "length", 1, 1 << 24, &v->targets.length));
+    TRY_RETURN(reader_int(r, json, "blocks", 1, 16384, &v->targets.blocks));
+    TRY_RETURN(reader_int(r, json, "gram", 1, 64, &v->targets.gram));
+    TRY_RETURN(reader_int(r, json, "windows", 1, 1024, &v->attention.windows));
+    TRY_RETURN(reader_int(r, json, "near", 1, 1 << 24, &v->attention.near));
+    if (v->kind != KIND_PERPLEXITY && v->lengths.count == 0)
+        return fail_type(r, "lengths", "a list of lengths to measure at");
+    v->targets.block = v->kind == KIND_TARGETS ? v->block : 0;
+    TRY_RETURN(v->kind == KIND_PERPLEXITY ? check_perplexity(r, v, json)
+               : v->kind == KIND_SPEED    ? check_speed(r, v)
+               : v->kind == KIND_TARGETS  ? check_targets(r, v)
+                                          : ALIBI_OK);
     e->evaluations++;
     return ALIBI_OK;
 }

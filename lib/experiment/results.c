@@ -19,6 +19,10 @@ static void write_reference(struct json_writer *w, const char *key, const alibi_
         json_write_string(w, "evaluation", e->evaluation[r->evaluation].name);
         json_write_int(w, "length", e->evaluation[r->evaluation].lengths.at[r->length]);
         json_write_string(w, "quantity", quantity_names[r->quantity]);
+        if (e->evaluation[r->evaluation].kind == KIND_TARGETS) {
+            json_write_string(w, "condition", target_condition_names[r->condition]);
+            json_write_string(w, "targets", target_kind_names[r->targets]);
+        }
     }
     json_write_real(w, "value", v.value);
     if (r->model >= 0) {
@@ -121,8 +125,8 @@ static void write_model(struct json_writer *w, const alibi_experiment *e, int mo
         result_write_cost(w, &t->cost);
         json_write_array(w, "results");
         for (int v = 0; v < e->evaluations; v++)
-            for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++)
-                if (t->measured[v][i].done)
+            for (int i = 0; t->measured[v] != NULL && i < evaluation_tests(&e->evaluation[v]); i++)
+                if (t->measured[v][i].done && e->evaluation[v].kind == KIND_PERPLEXITY)
                     write_evaluation(w, &e->evaluation[v], &t->measured[v][i].result);
         json_write_end(w);
         json_write_end(w);
@@ -174,6 +178,7 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
         if (e->evaluation[v].kind == KIND_SPEED)
             speed_write(&w, e, v);
     json_write_end(&w);
+    TRY_RETURN(probes_report(&w, e));
     json_write_array(&w, "models");
     for (int m = 0; m < e->models; m++)
         write_model(&w, e, m);
@@ -194,49 +199,70 @@ static void append_real(struct text *out, double value)
     }
 }
 
+/* condition and targets: of fixed targets, else "". */
+static void append_line(struct text *out, const alibi_experiment *e, int model, int k, int v,
+                        const struct alibi_eval_result *r, const char *condition,
+                        const char *targets)
+{
+    const struct experiment_model *x = &e->model[model];
+    const struct alibi_compare_seed *c = &x->seed[k].cost;
+    const struct alibi_protocol_info *protocol = alibi_protocol_view(e->evaluation[v].protocol);
+    bool fixed = e->evaluation[v].kind == KIND_TARGETS;
+
+    text_append(out, "%s,%lld,%s,%lld,%s,%s,%lld,%lld,%lld", x->name, (long long)x->seeds.at[k],
+                x->config.position, (long long)x->training.train_length, e->evaluation[v].name,
+                fixed ? "targets" : protocol->name, (long long)r->length, (long long)r->stride,
+                (long long)r->tokens);
+    append_real(out, r->nll);
+    append_real(out, r->standard_error);
+    append_real(out, r->ppl);
+    append_real(out, r->word_ppl);
+    append_real(out, r->bits_per_byte);
+    append_real(out, r->tokens_per_s);
+    text_append(out, r->peak_bytes > 0 ? ",%zu" : ",", r->peak_bytes);
+    append_real(out, c->train_tokens_per_s);
+    append_real(out, c->train_seconds);
+    text_append(out, ",%zu,%lld", c->peak_bytes, (long long)c->parameters);
+    append_field(out, c->device, false);
+    append_field(out, c->device[0] ? alibi_precision_name(c->precision) : "", false);
+    append_field(out, c->date, false);
+    append_field(out, c->version, false);
+    append_field(out, fixed ? "every target has the context" : protocol->first_tokens, false);
+    append_field(out, fixed ? "scored tokens" : protocol->normaliser, false);
+    text_append(out, ",%s,%s\n", condition, targets);
+}
+
+static void append_series(struct text *out, const alibi_experiment *e, int model, int k, int v)
+{
+    for (int c = 0; c < e->evaluation[v].lengths.count; c++)
+        for (int condition = 0; condition < TARGET_CONDITIONS; condition++)
+            for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++) {
+                const struct alibi_eval_result *r =
+                    targets_losses(e, model, k, v, c, condition, kind);
+
+                if (r != NULL)
+                    append_line(out, e, model, k, v, r, target_condition_names[condition],
+                                target_kind_names[kind]);
+            }
+}
+
 static alibi_status format_csv(struct text *out, const alibi_experiment *e)
 {
     text_append(out, "model,seed,position,train_length,evaluation,protocol,length,stride,tokens,"
                      "nll,standard_error,ppl,word_ppl,bits_per_byte,eval_tokens_per_s,"
                      "eval_peak_bytes,train_tokens_per_s,train_seconds,peak_bytes,parameters,"
-                     "device,precision,date,version,first_token,normaliser\n");
+                     "device,precision,date,version,first_token,normaliser,condition,targets\n");
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++)
-            for (int v = 0; v < e->evaluations; v++)
-                for (int i = 0; i < e->evaluation[v].lengths.count; i++) {
-                    const struct experiment_model *x = &e->model[m];
-                    const struct measured *t = x->seed[k].measured[v];
-                    const struct alibi_compare_seed *c = &x->seed[k].cost;
-                    const struct alibi_eval_result *r = t != NULL ? &t[i].result : NULL;
-                    const struct alibi_protocol_info *protocol =
-                        alibi_protocol_view(e->evaluation[v].protocol);
+            for (int v = 0; v < e->evaluations; v++) {
+                const struct measured *t = e->model[m].seed[k].measured[v];
 
-                    if (r == NULL || !t[i].done)
-                        continue;
-                    text_append(out, "%s,%lld,%s,%lld,%s,%s,%lld,%lld,%lld", x->name,
-                                (long long)x->seeds.at[k], x->config.position,
-                                (long long)x->training.train_length, e->evaluation[v].name,
-                                protocol->name, (long long)r->length, (long long)r->stride,
-                                (long long)r->tokens);
-                    append_real(out, r->nll);
-                    append_real(out, r->standard_error);
-                    append_real(out, r->ppl);
-                    append_real(out, r->word_ppl);
-                    append_real(out, r->bits_per_byte);
-                    append_real(out, r->tokens_per_s);
-                    text_append(out, ",%zu", r->peak_bytes);
-                    append_real(out, c->train_tokens_per_s);
-                    append_real(out, c->train_seconds);
-                    text_append(out, ",%zu,%lld", c->peak_bytes, (long long)c->parameters);
-                    append_field(out, c->device, false);
-                    append_field(out, c->device[0] ? alibi_precision_name(c->precision) : "",
-                                 false);
-                    append_field(out, c->date, false);
-                    append_field(out, c->version, false);
-                    append_field(out, protocol->first_tokens, false);
-                    append_field(out, protocol->normaliser, false);
-                    text_append(out, "\n");
-                }
+                if (e->evaluation[v].kind == KIND_TARGETS)
+                    append_series(out, e, m, k, v);
+                for (int i = 0; t != NULL && i < evaluation_tests(&e->evaluation[v]); i++)
+                    if (e->evaluation[v].kind == KIND_PERPLEXITY && t[i].done)
+                        append_line(out, e, m, k, v, &t[i].result, "", "");
+            }
     return text_status(out);
 }
 
@@ -260,6 +286,15 @@ static void name_number(struct report_number *n, const alibi_experiment *e,
                  e->evaluation[r->evaluation].name,
                  (const char *[]){ "", "training time", "training memory", "evaluation time",
                                    "evaluation memory" }[r->quantity]);
+        return;
+    }
+    if (e->evaluation[r->evaluation].kind == KIND_TARGETS) {
+        static const char *const conditions[] = { "", ", far text swapped", ", attention cut" };
+        static const char *const kinds[] = { "", ", repeats", ", others" };
+
+        snprintf(n->name, sizeof n->name, "%s after %lld tokens (%s%s%s)", e->model[r->model].name,
+                 (long long)e->evaluation[r->evaluation].lengths.at[r->length],
+                 e->evaluation[r->evaluation].name, conditions[r->condition], kinds[r->targets]);
         return;
     }
     snprintf(n->name, sizeof n->name, "%s at %lld%s%s%s", e->model[r->model].name,
@@ -382,6 +417,7 @@ static alibi_status view_section(struct report_section *out, const alibi_experim
 
 static void view_fini(struct report_experiment *x)
 {
+    probes_view_fini(x);
     for (int i = 0; i < x->claims; i++)
         mem_free(x->claim[i].comparison);
     mem_free(x->claim);
@@ -460,8 +496,11 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
                                      .tier = e->tier,
                                      .tier_about = e->tier_about };
     count_done(e, &x->training.models, &x->training.done);
+    for (int m = 0; m < e->models; m++)
+        x->model[m] = e->model[m].name;
     TRY_RETURN(view_claims(x, e));
     TRY_RETURN(view_costs(x, e));
+    TRY_RETURN(probes_view(x, e));
     TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_PERPLEXITY)

@@ -38,7 +38,11 @@ double tested_tokens(const alibi_experiment *e, int model, int seed)
     for (int v = 0; v < e->evaluations; v++) {
         const struct measured *m = e->model[model].seed[seed].measured[v];
 
-        for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++) {
+        for (int i = 0; m != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
+            if (e->evaluation[v].kind != KIND_PERPLEXITY) {
+                sum += m[i].done ? 0 : probes_tokens(e, model, v, i);
+                continue;
+            }
             struct alibi_eval eval = evaluation_at(e, v, i);
             const alibi_corpus *corpus = evaluated_text(e, model, v)->corpus;
             double all = corpus ? (double)corpus_span(corpus, ALIBI_VALID).count : INFINITY;
@@ -196,19 +200,32 @@ static alibi_status list_tests(struct trial_test **out, int *count, alibi_experi
     int all = 0, found = 0;
 
     for (int v = 0; v < e->evaluations; v++)
-        all += e->evaluation[v].lengths.count;
+        all += evaluation_tests(&e->evaluation[v]);
     TRY_RETURN(NEW_ARRAY(&tests, all, "the tests of a model"));
     for (int v = 0; v < e->evaluations; v++) {
         struct measured *m = e->model[model].seed[seed].measured[v];
 
         snprintf(labels[v], sizeof labels[v], " %s", e->evaluation[v].name);
-        for (int i = 0; m != NULL && i < e->evaluation[v].lengths.count; i++)
-            if (!m[i].done)
-                tests[found++] = (struct trial_test){ .eval = evaluation_at(e, v, i),
-                                                      .corpus = evaluated_text(e, model, v)->corpus,
-                                                      .name = labels[v],
-                                                      .result = &m[i].result,
-                                                      .done = &m[i].done };
+        for (int i = 0; m != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
+            struct trial_test *test = &tests[found];
+
+            if (m[i].done)
+                continue;
+            *test = (struct trial_test){ .corpus = evaluated_text(e, model, v)->corpus,
+                                         .name = labels[v],
+                                         .result = &m[i].result,
+                                         .done = &m[i].done };
+            found++;
+            if (e->evaluation[v].kind == KIND_TARGETS) {
+                test->targets = targets_asked(e, model, v);
+                test->losses = &m[i].targets;
+            } else if (e->evaluation[v].kind == KIND_ATTENTION) {
+                test->attention = attention_asked(e, model, v, i);
+                test->reach = &m[i].attention;
+            } else {
+                test->eval = evaluation_at(e, v, i);
+            }
+        }
     }
     *out = tests;
     *count = found;
@@ -279,7 +296,7 @@ static alibi_status give_up(alibi_experiment *e, const struct pending *p, const 
 
     call_warn(call, "%s: %s; it has no value", e->model[p->model].name, alibi_error());
     for (int v = 0; v < e->evaluations; v++)
-        for (int i = 0; t->measured[v] != NULL && i < e->evaluation[v].lengths.count; i++) {
+        for (int i = 0; t->measured[v] != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
             if (t->measured[v][i].done || (trained && found))
                 continue;
             t->measured[v][i].result = result_none(e->evaluation[v].lengths.at[i]);
@@ -315,6 +332,7 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
         return ALIBI_OK;
     TRY_RETURN(open_texts(e, w, how, dir, call));
     TRY_RETURN(check_models(e, w));
+    TRY_RETURN(probes_note_short(e, call));
     TRY_RETURN(check_space(device, e, w, how, dir));
     for (int i = 0; i < w->count; i++) {
         struct pending *p = &w->at[i];

@@ -125,6 +125,123 @@ static alibi_status append_costs(struct text *out, const struct report_experimen
     return ALIBI_OK;
 }
 
+/* ---- fixed targets and attention */
+
+/* "0.0123 ±0.0004"; the gain of L over itself has no error. */
+static struct shown show_nats(struct alibi_estimate e)
+{
+    struct shown s;
+
+    if (isnan(e.value))
+        snprintf(s.text, sizeof s.text, NO_VALUE);
+    else if (isfinite(e.error) && e.error > 0)
+        snprintf(s.text, sizeof s.text, "%.4f ±%.4f", e.value, e.error);
+    else
+        snprintf(s.text, sizeof s.text, "%.4f", e.value);
+    return s;
+}
+
+static alibi_status append_targets(struct text *out, const struct report_experiment *x,
+                                   const struct report_targets *t, bool colour)
+{
+    static const char *const heads[] = { "model",   " context",        " nll", " gain", " swapped",
+                                         " window", " gain of repeats" };
+    static const char *const verdicts[] = { "breaks", "holds", "uses far text" };
+    struct table table;
+    int row = 1;
+
+    if (t->models == 0)
+        return ALIBI_OK;
+    TRY_RETURN(table_init(&table, 1 + t->models * t->contexts, 7));
+    for (int i = 0; i < 7; i++)
+        table_set(&table, 0, i, "%s", heads[i]);
+    for (int m = 0; m < t->models; m++)
+        for (int c = 0; c < t->contexts; c++, row++) {
+            const struct report_targets_model *model = &t->model[m];
+            const struct alibi_target_context *at = &model->kind[ALIBI_ALL_TARGETS].at[c];
+            const struct alibi_estimate cells[] = { at->nll, at->gain, at->swapped, at->window,
+                                                    model->kind[ALIBI_REPEATS].at[c].gain };
+
+            table_set(&table, row, 0, "%s", c == 0 ? x->model[model->method] : "");
+            table_set(&table, row, 1, " %lld", (long long)at->context);
+            for (int i = 0; i < 5; i++)
+                table_set(&table, row, 2 + i, " %s", show_nats(cells[i]).text);
+        }
+    text_append(out,
+                "%s: fixed targets with growing context, %lld blocks of %lld in %lld document%s\n"
+                "\n",
+                t->name, (long long)t->blocks, (long long)t->block, (long long)t->documents,
+                t->documents == 1 ? "" : "s");
+    table_append(out, &table, 1, 7, colour);
+    table_fini(&table);
+    text_append(out, "\n");
+    for (int m = 0; m < t->models; m++)
+        text_append(out, "%s %s\n", x->model[t->model[m].method],
+                    t->model[m].reach < 0 ? "has no verdict" : verdicts[t->model[m].reach]);
+    if (t->few)
+        text_append(out, "Errors take the blocks of few documents as independent, so they are too "
+                         "small.\n");
+    text_append(out, "\n");
+    return ALIBI_OK;
+}
+
+struct alibi_head_attention attention_mean(const struct report_attention_model *m)
+{
+    struct alibi_head_attention mean = { .beyond = 0 };
+    double heads = 0;
+
+    for (int k = 0; k < m->seeds; k++)
+        heads += (double)(m->seed[k]->layers * m->seed[k]->heads);
+    for (int k = 0; k < m->seeds; k++)
+        for (int64_t i = 0; i < m->seed[k]->layers * m->seed[k]->heads; i++) {
+            const struct alibi_head_attention *h = &m->seed[k]->head[i];
+
+            mean.beyond += h->beyond / heads;
+            mean.distance += h->distance / heads;
+            mean.entropy += h->entropy / heads;
+            for (int b = 0; b < m->seed[k]->bins; b++)
+                mean.share[b] += h->share[b] / heads;
+        }
+    return mean;
+}
+
+/* A line per length and model, and what a head would have that gives all keys the same weight. */
+static alibi_status append_attention(struct text *out, const struct report_experiment *x,
+                                     bool colour)
+{
+    static const char *const heads[] = {
+        "model", " length", " mean distance", " if equal", " farther than near", " if equal"
+    };
+    struct table t;
+    int rows = 0;
+
+    for (int i = 0; i < x->attentions; i++)
+        rows += x->attention[i].models;
+    if (rows == 0)
+        return ALIBI_OK;
+    TRY_RETURN(table_init(&t, 1 + rows, 6));
+    for (int i = 0; i < 6; i++)
+        table_set(&t, 0, i, "%s", heads[i]);
+    for (int i = 0, row = 1; i < x->attentions; i++)
+        for (int m = 0; m < x->attention[i].models; m++, row++) {
+            const struct report_attention_model *model = &x->attention[i].model[m];
+            const struct alibi_head_attention *equal = &model->seed[0]->uniform;
+            struct alibi_head_attention mean = attention_mean(model);
+
+            table_set(&t, row, 0, "%s", x->model[model->method]);
+            table_set(&t, row, 1, " %lld", (long long)x->attention[i].length);
+            table_set(&t, row, 2, " %s", show_real(mean.distance, 1).text);
+            table_set(&t, row, 3, " %s", show_real(equal->distance, 1).text);
+            table_set(&t, row, 4, " %s", show_share(mean.beyond).text);
+            table_set(&t, row, 5, " %s", show_share(equal->beyond).text);
+        }
+    text_append(out, "attention by distance, mean of all heads\n\n");
+    table_append(out, &t, 1, 6, colour);
+    table_fini(&t);
+    text_append(out, "\n");
+    return ALIBI_OK;
+}
+
 /* ---- the terminal */
 
 static void append_claims(struct text *out, const struct report_experiment *x, int columns,
@@ -184,6 +301,9 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
         TRY_RETURN(append_rule_lines(out, &v, columns));
         text_append(out, "\n");
     }
+    for (int i = 0; i < x->targets; i++)
+        TRY_RETURN(append_targets(out, x, &x->target[i], colour));
+    TRY_RETURN(append_attention(out, x, colour));
     TRY_RETURN(append_costs(out, x, colour));
     return text_status(out);
 }

@@ -135,6 +135,7 @@ struct report_targets_model {
 
 struct report_targets {
     const char *name, *about;
+    bool few;     /* documents: errors take their blocks as independent, and are too small */
     int64_t near; /* L; 0: models differ in it */
     int64_t documents, blocks, block;
     int contexts; /* of each model, the same for all */
@@ -149,6 +150,9 @@ struct report_attention_model {
     int seeds;
     const struct alibi_attention_result *seed[ALIBI_LIST_MAX];
 };
+
+/* The mean over heads, layers and seeds. */
+struct alibi_head_attention attention_mean(const struct report_attention_model *m);
 
 struct report_attention {
     const char *name, *about;
@@ -174,9 +178,8 @@ struct report_experiment {
     struct report_attention *attention; /* one per evaluation and length */
     int costs;
     struct report_cost *cost;
-    int models;
-    const char (*model)[ALIBI_NAME_MAX]; /* the names of all */
-    struct report_training training;     /* logs only for the page; models are trainings */
+    const char *model[ALIBI_LIST_MAX]; /* the names of all */
+    struct report_training training;   /* logs only for the page; models are trainings */
 };
 
 alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,

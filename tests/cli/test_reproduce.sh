@@ -28,7 +28,9 @@ cat > tiny.json << 'END'
     "evaluations": {
         "windows": { "lengths": ["L", "2L", "4L"], "tokens": 640 },
         "sliding": { "protocol": "sliding", "lengths": ["L"], "tokens": 640 },
-        "stream": { "protocol": "stream", "tokens": 500, "models": ["alibi-{L}"] }
+        "stream": { "protocol": "stream", "tokens": 500, "models": ["alibi-{L}"] },
+        "targets": { "kind": "targets", "lengths": ["L/2", "L", "4L"], "blocks": 30 },
+        "attention": { "kind": "attention", "lengths": ["L", "4L"], "models": ["alibi-{L}"] }
     },
     "claims": [
         {
@@ -56,6 +58,33 @@ cat > tiny.json << 'END'
         {
             "claim": "A bound is a number.",
             "holds_if": [ { "is": { "model": "alibi-{L}", "length": "L" }, "below": 1e6 } ]
+        },
+        {
+            "claim": "ALiBi does not use text farther than {L}.",
+            "evaluation": "targets",
+            "holds_if": [
+                {
+                    "is": { "model": "alibi-{L}", "length": "4L", "condition": "swapped" },
+                    "below": { "model": "alibi-{L}", "length": "4L", "condition": "own" },
+                    "within": 90
+                },
+                {
+                    "is": { "model": "alibi-{L}", "length": "4L", "condition": "window" },
+                    "below": { "model": "alibi-{L}", "length": "L", "targets": "all" },
+                    "within": 90
+                }
+            ]
+        },
+        {
+            "claim": "Repeats of far text are ten times as hard as others.",
+            "evaluation": "targets",
+            "holds_if": [
+                {
+                    "is": { "model": "alibi-{L}", "length": "4L", "targets": "repeats" },
+                    "above": { "model": "alibi-{L}", "length": "4L", "targets": "others" },
+                    "by": 900
+                }
+            ]
         }
     ],
     "tiers": {
@@ -86,17 +115,28 @@ has "with the paper's numbers" 'paper: 18\.3' table
 has "and its contrary" '^2\. does not hold: ' table
 has "and one against a number" '^3\. holds: ' table
 has "a table per evaluation" '^sliding: ' table
+has "and one against other text, and a window" '^4\. holds: ALiBi does not use' table
+has "and one of repeats against others" '^5\. does not hold: Repeats' table
+has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +– +– ' table
+has "with their controls" '^ +64( +-?[0-9.]+ ±[0-9.]+){5}$' table
+has "and a verdict" '^alibi-16 (breaks|holds|uses far text)$' table
+has "attention by distance" '^alibi-16 +64 +[0-9.]+ +23\.8 +[0-9.]+% +66%$' table
 for file in results.json results.csv report.html experiment.json texts/text.json; do
     holds "writes $file" test -s whole/$file
 done
 holds "results.json is JSON" is_json whole/results.json
 has "with verdicts" '"verdict": "does not hold"' whole/results.json
 holds "a line per model, seed, evaluation and length" \
-    test "$(grep -cE '^(alibi|sinusoidal)-16,[12],' whole/results.csv)" = 18
+    test "$(grep -E '^(alibi|sinusoidal)-16,[12],' whole/results.csv | grep -vc ',targets,')" = 18
+holds "and one per series" \
+    test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,targets,' whole/results.csv)" = 60
+has "of a context, a condition and a kind" \
+    '^alibi-16,2,alibi,16,targets,targets,64,.*,swapped,repeats$' whole/results.csv
+has "results.json has the verdict" '"reach": "(breaks|holds|uses)"' whole/results.json
 holds "the vocabulary is learned once and kept" test -s whole/texts/text/tokenizer.json
 
 # What does not depend on the machine's speed.
-numbers() { grep -oE '"(nll|ppl|value|log_ratio|standard_error)": *[^,}]*' "$1/results.json"; }
+numbers() { grep -oE '"(nll|ppl|value|log_ratio|standard_error|gain|swapped|shares)": *[^,}]*' "$1/results.json"; }
 same_numbers() { # what, folder
     if cmp -s <(numbers "$2") <(numbers whole); then pass "$1"; else fail "$1" "$2 differs"; fi
 }
@@ -187,6 +227,11 @@ check "a text of one's own" "$ALIBI" reproduce tiny.json own.txt --tier full --o
     --only alibi-16
 check "named" "$ALIBI" reproduce tiny.json text=own.txt text.valid=own.txt --tier full \
     --out own-valid --quiet --only alibi-16
+check "documents that are too short" "$ALIBI" reproduce tiny.json own.txt --document line \
+    --tier full --out lines --only alibi-16
+holds "are named once" test "$(grep -c "targets: no value, .* no document of 68 tokens" stderr)" = 1
+has "and nothing is claimed of them" '^4\. not shown: ' stdout
+has "the rest is measured" '^alibi-16 .*±' stdout
 own=("$ALIBI" reproduce tiny.json own.txt --tier full --quiet --only alibi-16)
 cp own.txt same.txt
 check "the same text by another name" "$ALIBI" reproduce tiny.json same.txt --tier full --quiet \
@@ -326,7 +371,8 @@ has "their rules on the page" 'Protocol rolling\. First tokens: a document begin
     protocols/report.html
 has "and for programs" '"normaliser": "scored tokens; words and bytes of the documents"' \
     protocols/results.json
-has "and in the table" ',"a chunk begins with the end token.*",scored tokens$' protocols/results.csv
+has "and in the table" ',"a chunk begins with the end token.*",scored tokens,,$' \
+    protocols/results.csv
 as_eval() { # evaluation, eval's options
     "$ALIBI" eval protocols/models/alibi-seed-1 "${text[@]}" --split valid --quiet --json "${@:2}" |
         grep -B1 '"standard_error"' | grep -oE '"nll": *[0-9]\.[0-9]{12}' > stdout
@@ -404,15 +450,32 @@ broken "'broken.json' line 12: 'models.methods': unknown position method 'alibj'
     's/\["alibi"/["alibj"/'
 broken "'broken.json' line 15: 'evaluations.windows.tokens': 63 is less" \
     's/"tokens": 640 \},/"tokens": 63 },/'
-broken "line 26: 'claims.0.holds_if.0.is.model': there is no model 'alibi-32'; did you" \
+broken "line 28: 'claims.0.holds_if.0.is.model': there is no model 'alibi-32'; did you" \
     's/alibi-\{L\}", "length": "4L", "paper"/alibi-{2L}", "length": "4L", "paper"/'
-broken "line 26: 'claims.0.holds_if.0.is.length': 128 is not one of the lengths of 'windows'" \
+broken "line 28: 'claims.0.holds_if.0.is.length': 128 is not one of the lengths of 'windows'" \
     's/"length": "4L", "paper"/"length": "8L", "paper"/'
 broken "line 12: .* at most|'sinusoidal-16'|already" 's/"sinusoidal"\]/"sinusoidal", "sinusoidal"]/'
 broken "'broken.json' line [0-9]+, column" 's/"seeds": \[1, 2\],/"seeds": [1, 2]/'
 broken "line 2: 'experiment'" 's/"experiment": 1/"experiment": 2/'
-broken "line 21: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4L\}/holds at {4M}/'
-broken "line 28: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
+broken "line 23: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4L\}/holds at {4M}/'
+broken "line 30: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
+broken "line 18: 'evaluations.targets.lengths': the contexts lack 16, which is near for 'alibi" \
+    's/"L\/2", "L", "4L"/"L\/2", "4L"/'
+broken "line 18: 'evaluations.targets.windows': an evaluation of kind 'targets' has no such key" \
+    's/"blocks": 30/"windows": 30/'
+broken "line 18: 'evaluations.targets.blocks': " 's/"blocks": 30/"blocks": 0/'
+broken "line 18: 'evaluations.targets.kind': .*\"targets\" or \"attention\" is expected" \
+    's/"kind": "targets"/"kind": "target"/'
+broken "line 5[0-9]: 'claims.3.holds_if.0.is.condition': \"own\", \"swapped\" or \"window\" is" \
+    's/"condition": "swapped"/"condition": "swaped"/'
+broken "line [0-9]+: 'claims.4.holds_if.0.is.targets': \"all\", \"repeats\" or \"others\" is" \
+    's/"targets": "repeats"/"targets": "repeat"/'
+broken "'claims.3.holds_if.0.is.length': a context of 16 is near, so it has no condition" \
+    's/"length": "4L", "condition": "swapped"/"length": "L", "condition": "swapped"/'
+broken "'claims.0.holds_if.0.is.condition': no such key, except for fixed targets" \
+    's/"length": "4L", "paper"/"length": "4L", "condition": "own", "paper"/'
+broken "'claims.3.holds_if.0.is.evaluation': 'attention' measures attention" \
+    's/"evaluation": "targets"/"evaluation": "attention"/'
 sed 's/"sinusoidal"\]/"sinusoidal"], "width": [16, 32]/' speed.json > broken.json
 expect 3 "line 6: 'evaluations.speed.models': .* differ in more than" "$ALIBI" reproduce broken.json
 broken "'evaluations.windows.lengths.1': '2K' is no number" 's/"L", "2L", "4L"/"L", "2K", "4L"/'

@@ -14,10 +14,18 @@ static const char text_of_experiment[] =
     "  \"models\": { \"methods\": { \"settings\":\n"
     "    { \"position\": [\"alibi\", \"none\"], \"train_length\": [\"L\", \"2L\"] } },\n"
     "    \"one\": { \"seeds\": [2], \"settings\": { \"train_length\": \"L/2\" } } },\n"
-    "  \"evaluations\": { \"windows\": { \"lengths\": [\"4L\", \"L\"], \"tokens\": 64 } },\n"
+    "  \"evaluations\": { \"windows\": { \"lengths\": [\"4L\", \"L\"], \"tokens\": 64 },\n"
+    "    \"targets\": { \"kind\": \"targets\", \"lengths\": [\"L\", \"4L\"], \"blocks\": 9,\n"
+    "      \"models\": [\"alibi-8\"] },\n"
+    "    \"attention\": { \"kind\": \"attention\", \"lengths\": [\"L\", \"4L\"],\n"
+    "      \"windows\": 2, \"models\": [\"none-8\"] } },\n"
     "  \"claims\": [ { \"claim\": \"{4L} is better than {L}\", \"holds_if\": [\n"
     "    { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\" },\n"
-    "      \"below\": { \"model\": \"alibi-8\", \"length\": \"L\" }, \"by\": 1 } ] } ] }\n";
+    "      \"below\": { \"model\": \"alibi-8\", \"length\": \"L\" }, \"by\": 1 } ] },\n"
+    "    { \"claim\": \"Text farther than {L} is not used\", \"evaluation\": \"targets\",\n"
+    "      \"holds_if\": [ { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\",\n"
+    "      \"condition\": \"swapped\" }, \"below\": { \"model\": \"alibi-8\",\n"
+    "      \"length\": \"4L\" }, \"within\": 0.5 } ] } ] }\n";
 
 static char *path_in(const char *name)
 {
@@ -103,13 +111,18 @@ static void measure(alibi_experiment *e, int model, int length, const double *nl
     }
 }
 
-static enum alibi_verdict verdict(const alibi_experiment *e, bool *few)
+static enum alibi_verdict verdict_on(const alibi_experiment *e, int claim, bool *few)
 {
     struct alibi_claim c;
 
-    alibi_experiment_get_claim(e, 0, &c);
+    alibi_experiment_get_claim(e, claim, &c);
     *few = c.few_seeds;
     return c.verdict;
+}
+
+static enum alibi_verdict verdict(const alibi_experiment *e, bool *few)
+{
+    return verdict_on(e, 0, few);
 }
 
 static void verdicts_follow_the_interval_and_the_margin(void **state)
@@ -143,6 +156,58 @@ static void verdicts_follow_the_interval_and_the_margin(void **state)
     e->text[0].unigram[0].block = 32;
     e->text[0].unigram[0].nll = 3.01;
     assert_int_equal(verdict(e, &few), ALIBI_CLAIM_NOT_SHOWN);
+    alibi_experiment_free(e);
+}
+
+/* The losses of fixed targets of every seed of model 0: 10 parts of 4 repeats and 6 others. Repeats
+ * lose `lost` when the far text is swapped. */
+static void measure_targets(alibi_experiment *e, double lost)
+{
+    for (int k = 0; k < e->model[0].seeds.count; k++) {
+        struct measured *m = &e->model[0].seed[k].measured[1][0];
+        struct target_losses *t = &m->targets;
+        double own[ALIBI_EVAL_PARTS][2], swapped[ALIBI_EVAL_PARTS][2];
+
+        m->done = 1;
+        t->request = targets_asked(e, 0, 1);
+        t->parts = 10;
+        for (int i = 0; i < t->parts; i++) {
+            t->tokens[i][0] = 4;
+            t->tokens[i][1] = 6;
+            own[i][0] = 4 * (3 + 0.1 * i + 0.001 * k);
+            own[i][1] = 6 * (3 + 0.1 * i + 0.001 * (k + i % 2));
+            swapped[i][0] = own[i][0] + 4 * lost + 0.0001 * (i % 3);
+            swapped[i][1] = own[i][1];
+        }
+        target_losses_set(t, 0, TARGETS_OWN, (const double(*)[2])own);
+        target_losses_set(t, 1, TARGETS_OWN, (const double(*)[2])own);
+        target_losses_set(t, 1, TARGETS_SWAPPED, (const double(*)[2])swapped);
+        target_losses_set(t, 1, TARGETS_WINDOW, (const double(*)[2])own);
+    }
+}
+
+static void claims_compare_the_losses_of_fixed_targets(void **state)
+{
+    alibi_experiment *e = open_experiment();
+    struct reference *is = &e->claim[1].comparison[0].left;
+    struct value all, repeats, others;
+    bool few;
+
+    (void)state;
+    assert_int_equal(is->condition, TARGETS_SWAPPED);
+    assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
+    measure_targets(e, 0.02); /* 0.4 of the targets lose 2% */
+    assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_FAILS);
+    all = reference_value(e, is);
+    is->targets = ALIBI_REPEATS;
+    repeats = reference_value(e, is);
+    is->targets = ALIBI_OTHERS;
+    others = reference_value(e, is);
+    assert_close(log(all.value), 0.4 * log(repeats.value) + 0.6 * log(others.value), 1e-9);
+    assert_close(log(repeats.value) - log(others.value), 0.02, 1e-3);
+    is->targets = ALIBI_ALL_TARGETS;
+    measure_targets(e, 0.001);
+    assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_HOLDS);
     alibi_experiment_free(e);
 }
 
@@ -201,6 +266,8 @@ int main(void)
         cmocka_unit_test(a_member_has_its_line),
         cmocka_unit_test_setup_teardown(lists_of_values_make_models, make_folder, drop_folder),
         cmocka_unit_test_setup_teardown(verdicts_follow_the_interval_and_the_margin, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(claims_compare_the_losses_of_fixed_targets, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_failure_leaks_nothing_and_loses_nothing, make_folder,
                                         drop_folder),
