@@ -9,13 +9,13 @@ static alibi_status curves_new(struct curves **out, const struct view *v)
     struct curves *c = NULL;
 
     TRY_RETURN(NEW_ZERO_ARRAY(&c, 1, "the curves of a figure"));
-    for (int m = 0; m < v->methods; m++)
-        c->series[m] = (struct series){ .name = v->name[m],
-                                        .x = c->x[m],
-                                        .y = c->y[m],
-                                        .low = c->low[m],
-                                        .high = c->high[m],
-                                        .look = v->look[m] };
+    for (int i = 0; i < SERIES_MAX; i++) /* parts of one method may be more than methods */
+        c->series[i] =
+            (struct series){ .x = c->x[i], .y = c->y[i], .low = c->low[i], .high = c->high[i] };
+    for (int m = 0; m < v->methods; m++) {
+        c->series[m].name = v->name[m];
+        c->series[m].look = v->look[m];
+    }
     c->chart = (struct chart){ .title = c->title,
                                .series = c->series,
                                .count = v->methods,

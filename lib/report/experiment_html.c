@@ -197,6 +197,7 @@ static alibi_status append_section(struct text *out, const struct report_section
     if (v.lengths > 1)
         TRY_RETURN(html_figure_by_length(out, &v, id, caption));
     html_perplexity_table(out, &v);
+    html_rules(out, &v);
     return v.lengths > 1 && s->windows ? append_positions(out, &v, index) : ALIBI_OK;
 }
 
