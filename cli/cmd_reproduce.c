@@ -112,6 +112,8 @@ static void print_plan_json(const struct alibi_experiment_plan *plan, bool timed
     cli_json_int("trainings", plan->trainings);
     cli_json_real("train_tokens", plan->train_tokens);
     cli_json_real("test_tokens", plan->test_tokens);
+    cli_json_flag("test_estimated", plan->test_estimated);
+    cli_json_flag("test_unknown", plan->test_unknown);
     cli_json_int("disk", (int64_t)plan->disk);
     cli_json_int("disk_discarded", (int64_t)plan->disk_discarded);
     if (timed)
@@ -149,8 +151,10 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     if (timed)
         cli_short_time(time, plan.seconds);
     print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "", time);
-    printf("\ntokens: of one training, and of all; the tests read %s more\n",
-           cli_short_count(tokens, plan.test_tokens));
+    printf("\ntokens: of one training, and of all; the tests read %s%s more%s%s\n",
+           plan.test_estimated ? "about " : "", cli_short_count(tokens, plan.test_tokens),
+           plan.test_estimated ? ", an estimate from the sizes of texts" : "",
+           plan.test_unknown ? ", not counting whole texts whose sizes are not known" : "");
     printf("disk for checkpoints: %s, or %s with --discard-checkpoints\n",
            cli_short_bytes(disk, plan.disk), cli_short_bytes(discarded, plan.disk_discarded));
     if (!fits)

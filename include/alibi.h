@@ -1126,6 +1126,9 @@ struct alibi_experiment_plan {
     struct alibi_experiment_plan_model model[ALIBI_LIST_MAX];
     double train_tokens, test_tokens, seconds; /* of all trainings */
     size_t disk, disk_discarded; /* the most for checkpoints; and if they are discarded */
+    /* Tests of whole texts: their tokens are estimated from the sizes of files; or even these are
+     * not known, and they are not counted. */
+    bool test_estimated, test_unknown;
 };
 
 /* time: a few steps of each model are measured on the device. */

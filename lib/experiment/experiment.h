@@ -63,6 +63,7 @@ struct experiment_text {
         double nll;
     } unigram[ALIBI_LIST_MAX];
     alibi_corpus *corpus; /* NULL: not open */
+    double estimated;     /* tokens of its validation split, by text_estimate(); 0: not known */
 };
 
 /* One test of a model: a length of an evaluation, or all contexts of fixed targets. */
@@ -216,6 +217,12 @@ alibi_status text_check(const alibi_experiment *e, int text, const struct alibi_
 alibi_status text_open(alibi_experiment *e, int text, const struct alibi_experiment_run *how,
                        const char *dir, const struct alibi_call *call);
 
+/* Estimates the tokens of the validation split from the sizes of what was given, the index of
+ * shards, or what the folder knows. */
+void text_estimate(alibi_experiment *e, int text);
+/* The tokens of the validation split, if it is open, or as estimated; infinite: not known. */
+double text_valid_tokens(const struct experiment_text *t);
+
 /* ---- work (run.c, plan.c) */
 
 /* Bytes of checkpoints: those that stay, the newest two of each training, and the largest. */
@@ -228,7 +235,7 @@ double disk_needed(const struct disk *d, bool discard);
 
 double trained_tokens(const struct alibi_training *t);
 /* Tokens that the missing tests of a model read; those of a whole text are not counted as long as
- * it is not open. */
+ * its size is not known. */
 double tested_tokens(const alibi_experiment *e, int model, int seed);
 
 int64_t text_vocab(const struct experiment_text *t); /* known, or as asked for */

@@ -1,4 +1,5 @@
 /* plan.c - what the rest of an experiment will take: tokens, memory, disk, time */
+#include <math.h>
 #include <string.h>
 
 #include "checkpoint/checkpoint.h"
@@ -75,6 +76,22 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     return ALIBI_OK;
 }
 
+/* Whether the missing tests of a model read a whole text, or one shorter than what they ask for,
+ * whose size is an estimate or not known. */
+static void mark_estimates(struct alibi_experiment_plan *plan, const alibi_experiment *e, int model)
+{
+    for (int v = 0; v < e->evaluations; v++) {
+        const struct experiment_evaluation *x = &e->evaluation[v];
+        const struct experiment_text *t = evaluated_text(e, model, v);
+        double tokens = text_valid_tokens(t);
+
+        if (!x->has[model] || x->kind != KIND_PERPLEXITY)
+            continue;
+        plan->test_unknown |= x->tokens == 0 && isinf(tokens);
+        plan->test_estimated |= isfinite(tokens) && (x->tokens == 0 || tokens < (double)x->tokens);
+    }
+}
+
 alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *device, const char *dir,
                                         bool time, struct alibi_experiment_plan *plan,
                                         const struct alibi_call *call)
@@ -83,10 +100,14 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
 
     TRY_RETURN(alibi_experiment_load(e, dir));
     *plan = (struct alibi_experiment_plan){ .models = e->models };
+    for (int t = 0; t < e->texts; t++)
+        text_estimate(e, t);
     for (int m = 0; m < e->models; m++) {
         struct alibi_experiment_plan_model *p = &plan->model[m];
 
         TRY_RETURN(plan_model(p, e, device, m, time, call));
+        if (p->trainings > 0)
+            mark_estimates(plan, e, m);
         plan->trainings += p->trainings;
         plan->train_tokens += p->trainings * p->train_tokens;
         plan->test_tokens += p->trainings * p->test_tokens;

@@ -44,8 +44,7 @@ double tested_tokens(const alibi_experiment *e, int model, int seed)
                 continue;
             }
             struct alibi_eval eval = evaluation_at(e, v, i);
-            const alibi_corpus *corpus = evaluated_text(e, model, v)->corpus;
-            double all = corpus ? (double)corpus_span(corpus, ALIBI_VALID).count : INFINITY;
+            double all = text_valid_tokens(evaluated_text(e, model, v));
             double tokens = eval.tokens > 0 ? fmin((double)eval.tokens, all) : all;
 
             if (!m[i].done && isfinite(tokens))

@@ -4,6 +4,7 @@
  *
  * The tokenizer and the shards stay in the folder of the text. Shards that the caller brings have
  * their tokenizer, and bytes need none. */
+#include <math.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -131,6 +132,88 @@ alibi_status text_check(const alibi_experiment *e, int text, const struct alibi_
                 "'%s' holds results of another text '%s' (%s), or it was read in another way; use "
                 "another --out, or that text",
                 dir, t->name, t->info.name);
+}
+
+/* ---- about how large it is, before it is read */
+
+/* The bytes of a file or a folder; or, if it has shards with an index, its tokens. */
+static alibi_status measure_path(double *bytes, double *tokens, const char *path)
+{
+    alibi_status status = ALIBI_OK;
+    struct shard_index index = { 0 };
+    char **files = NULL;
+    int64_t size, modified;
+    enum path_kind kind;
+    bool shards;
+    int count = 0;
+
+    TRY(path_look(&kind, path));
+    TRY(shards_recognise(&shards, path));
+    if (shards) {
+        TRY(shard_index_read(&index, path));
+        *tokens += (double)index.tokens;
+        goto out;
+    }
+    if (kind == PATH_FOLDER)
+        TRY(folder_list_files(&files, &count, path));
+    for (int i = 0; i < (files ? count : 1); i++) {
+        const char *file = files ? files[i] : path, *dot = strrchr(file, '.');
+
+        TRY(file_measure(&size, &modified, file));
+        if (modified == 0 || (dot && (strcmp(dot, ".gz") == 0 || strcmp(dot, ".zst") == 0)))
+            TRY(fail(ALIBI_BAD_INPUT, "'%s': its size says little about its text", file));
+        *bytes += (double)size;
+    }
+out:
+    if (files)
+        names_free(files, count);
+    shard_index_fini(&index);
+    return status;
+}
+
+/* Of what is not known yet. The tokenizer of another text is of the same kind. */
+static double bytes_per_token(const alibi_experiment *e, const struct experiment_text *t)
+{
+    static const double usual[TEXT_KINDS] = { [TEXT_BYTES] = 1, [TEXT_BPE] = 4, [TEXT_WORDS] = 5 };
+
+    if (t->info.tokens > 0 && t->info.bytes > 0)
+        return (double)t->info.bytes / (double)t->info.tokens;
+    return t->lender < 0 ? usual[t->tokenizer] : bytes_per_token(e, &e->text[t->lender]);
+}
+
+/* A failure leaves it unknown: what is wrong is said when the text is opened. */
+void text_estimate(alibi_experiment *e, int text)
+{
+    static const double valid_share = 0.05;
+    struct experiment_text *t = &e->text[text];
+    alibi_status status = ALIBI_OK;
+    double bytes = 0, tokens = 0, share = t->valid ? 1 : valid_share;
+
+    if (t->valid != NULL) {
+        status = measure_path(&bytes, &tokens, t->valid);
+    } else if (t->own_valid) {
+        status = ALIBI_BAD_INPUT; /* the folder's, which was not given */
+    } else if (t->info.tokens > 0) {
+        tokens = (double)t->info.tokens;
+    } else if (t->count > 0) {
+        for (int i = 0; status == ALIBI_OK && i < t->count; i++)
+            status = measure_path(&bytes, &tokens, t->paths[i]);
+    } else {
+        struct alibi_builtin builtin = { 0 };
+        struct alibi_option_group group = { .values = &builtin };
+
+        group.options = alibi_builtin_options(&group.count);
+        status = alibi_options_init(&group, 1);
+        bytes = (double)builtin.bytes;
+    }
+    t->estimated = status == ALIBI_OK ? floor(share * (tokens + bytes / bytes_per_token(e, t))) : 0;
+}
+
+double text_valid_tokens(const struct experiment_text *t)
+{
+    if (t->corpus != NULL)
+        return (double)corpus_span(t->corpus, ALIBI_VALID).count;
+    return t->estimated > 0 ? t->estimated : INFINITY;
 }
 
 /* ---- its corpus */

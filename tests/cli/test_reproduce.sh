@@ -301,6 +301,19 @@ sed 's/"layers"/"recipe": ".\/start.json", "layers"/' two.json > changed/two.jso
 expect 3 "'settings.recipe': .*start.json' has 'init', which does not apply" "$ALIBI" reproduce \
     changed/two.json "${two[@]}" --out none
 
+# A plan estimates what tests of a whole text will read.
+sed 's/"tokens": 320, "text": "b"/"tokens": 0/' two.json > changed/two.json
+plan=("$ALIBI" reproduce changed/two.json --plan --quiet --out none)
+check "the plan of a whole text" "${plan[@]}" a=own.txt
+has "is an estimate" 'the tests read about [0-9.k]+ more, an estimate from the sizes' stdout
+check "with a validation text" "${plan[@]}" a=own.txt a.valid=own.txt --json
+has "says so" '"test_estimated": true' stdout
+holds "counts four bytes for a token" test "$(grep -oE '"test_tokens": *[0-9]+' stdout |
+    grep -oE '[0-9]+$' | tail -1)" = $(($(stat -c %s own.txt) / 4))
+gzip -c own.txt > own.txt.gz
+check "of a compressed text" "${plan[@]}" a=own.txt.gz
+has "it does not know" 'the tests read 0 more, not counting whole texts' stdout
+
 # Added lengths are measured; the results of other evaluations stay.
 sed 's/\["L"\], "tokens"/["L", "2L"], "tokens"/
     s/"stream": { "protocol"/"long": { "lengths": ["8L"], "tokens": 640 }, &/' \
