@@ -110,22 +110,21 @@ static alibi_status run_eval(const struct trial *t, const struct model *m,
     return ALIBI_OK;
 }
 
-/* Contexts past the last position have no value, and none has in documents that are too short. */
+/* Contexts past the last position, or that no document has room for, have no value. */
 static alibi_status run_targets(const struct trial *t, const alibi_model *model,
                                 const struct trial_test *test, const struct alibi_call *call)
 {
-    const struct alibi_targets *asked = &test->targets;
-    int64_t end = model_longest(model->model) - asked->block + 1, document;
-    int64_t C = asked->contexts.at[asked->contexts.count - 1];
+    struct alibi_targets asked = test->targets;
+    int64_t end = model_longest(model->model) - asked.block + 1, document;
 
     TRY_RETURN(targets_longest(&document, corpus_span(test->corpus, ALIBI_VALID)));
-    if (document < C + asked->block)
+    if (!targets_trim(&asked, document))
         return ALIBI_OK;
-    if (C > end)
+    if (asked.contexts.at[asked.contexts.count - 1] > end)
         call_note(t->call, "%s:%s has no value for contexts above %lld, its positions end at %lld",
                   t->name, test->name, (long long)(end > 0 ? end : 0),
                   (long long)model_longest(model->model));
-    return probe_losses(model, test->corpus, ALIBI_VALID, asked, test->losses, call);
+    return probe_losses(model, test->corpus, ALIBI_VALID, &asked, test->losses, call);
 }
 
 static alibi_status run_attention(const struct trial *t, const alibi_model *model,

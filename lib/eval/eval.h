@@ -184,6 +184,10 @@ void target_losses_set(struct target_losses *t, int context, int condition, cons
 /* Fills in L, the block, and the contexts with L among them. */
 alibi_status targets_resolve(struct alibi_targets *targets, int64_t train_length);
 
+/* Drops the contexts of a resolved request that no document of so many tokens has room for; false
+ * if nothing is left of use. */
+bool targets_trim(struct alibi_targets *targets, int64_t document);
+
 /* Tokens that a resolved request reads at most. */
 double targets_inputs(const struct alibi_targets *targets);
 

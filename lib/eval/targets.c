@@ -118,6 +118,16 @@ alibi_status targets_longest(int64_t *tokens, struct span span)
     return ALIBI_OK;
 }
 
+bool targets_trim(struct alibi_targets *targets, int64_t document)
+{
+    struct alibi_int_list *c = &targets->contexts;
+
+    while (c->count > 0 && c->at[c->count - 1] + targets->block > document)
+        c->count--;
+    return c->count > 0 && c->at[c->count - 1] >= targets->length &&
+           c->at[c->count - 1] >= targets->gram;
+}
+
 alibi_status targets_new(struct targets *t, struct span span, int64_t context, int64_t block,
                          int64_t blocks)
 {

@@ -73,21 +73,25 @@ alibi_status probes_note_short(const alibi_experiment *e, const struct alibi_cal
         for (int m = 0; m < e->models; m++) {
             const struct experiment_text *text = evaluated_text(e, m, v);
             struct alibi_targets asked;
-            int64_t needed, longest;
+            int64_t longest, most;
+            char above[48] = "";
 
             if (e->evaluation[v].kind != KIND_TARGETS || !e->evaluation[v].has[m] ||
                 text->corpus == NULL)
                 continue;
             asked = targets_asked(e, m, v);
-            needed = asked.contexts.at[asked.contexts.count - 1] + asked.block;
+            most = asked.contexts.at[asked.contexts.count - 1];
             TRY_RETURN(targets_longest(&longest, corpus_span(text->corpus, ALIBI_VALID)));
-            if (longest >= needed)
+            if (longest >= most + asked.block)
                 continue;
+            if (targets_trim(&asked, longest))
+                snprintf(above, sizeof above, " for contexts above %lld",
+                         (long long)asked.contexts.at[asked.contexts.count - 1]);
             call_note(call,
-                      "%s: no value, '%s' has no document of %lld tokens in its validation split: "
-                      "the longest has %lld",
-                      e->evaluation[v].name, corpus_name(text->corpus), (long long)needed,
-                      (long long)longest);
+                      "%s: no value%s, the longest document to validate on of text '%s' has %lld "
+                      "tokens, and a context of %lld needs %lld",
+                      e->evaluation[v].name, above, text->name, (long long)longest, (long long)most,
+                      (long long)(most + asked.block));
             break;
         }
     return ALIBI_OK;

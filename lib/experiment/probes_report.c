@@ -78,8 +78,11 @@ static void summarise(struct report_targets_model *out, const alibi_experiment *
     for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
         for (int c = 0; c < contexts->count; c++)
             out->kind[kind].at[c] = context_of(e, model, evaluation, kind, home, c, false);
-    far = context_of(e, model, evaluation, ALIBI_ALL_TARGETS, home, contexts->count - 1, true);
-    if (!isnan(far.gain.value) && !model_is_ignorant(e, model))
+    for (out->far = contexts->count - 1; out->far > home; out->far--)
+        if (!isnan(out->kind[ALIBI_ALL_TARGETS].at[out->far].gain.value))
+            break;
+    far = context_of(e, model, evaluation, ALIBI_ALL_TARGETS, home, out->far, true);
+    if (out->far > home && !isnan(far.gain.value) && !model_is_ignorant(e, model))
         out->reach = targets_reach(&far, 1);
 }
 
@@ -189,6 +192,7 @@ static void write_targets(struct json_writer *w, const alibi_experiment *e,
     json_write_int(w, "blocks", t->blocks);
     json_write_int(w, "block", t->block);
     json_write_int(w, "documents", t->documents);
+    json_write_int(w, "far", m->kind[ALIBI_ALL_TARGETS].at[m->far].context);
     if (m->reach >= 0)
         json_write_string(w, "reach", reach_names[m->reach]);
     else

@@ -176,8 +176,10 @@ static alibi_status append_targets(struct text *out, const struct report_experim
     table_fini(&table);
     text_append(out, "\n");
     for (int m = 0; m < t->models; m++)
-        text_append(out, "%s %s\n", x->model[t->model[m].method],
-                    t->model[m].reach < 0 ? "has no verdict" : verdicts[t->model[m].reach]);
+        if (t->model[m].reach >= 0)
+            text_append(out, "%s %s, up to %lld tokens\n", x->model[t->model[m].method],
+                        verdicts[t->model[m].reach],
+                        (long long)t->model[m].kind[ALIBI_ALL_TARGETS].at[t->model[m].far].context);
     if (t->few)
         text_append(out, "Errors take the blocks of few documents as independent, so they are too "
                          "small.\n");

@@ -127,9 +127,10 @@ struct report_section {
 /* Fixed targets with growing context, of one model: means over its seeds, errors of the text and
  * of the seeds. */
 struct report_targets_model {
-    int method;                                           /* among the models of the experiment */
-    int seeds;                                            /* that have values */
-    int reach;                                            /* enum alibi_reach; -1: not known */
+    int method; /* among the models of the experiment */
+    int seeds;  /* that have values */
+    int reach;  /* enum alibi_reach; -1: not known */
+    int far;    /* the longest context that has a value, of which `reach` is; an index */
     struct alibi_target_results kind[ALIBI_TARGET_KINDS]; /* NaN: no value */
 };
 

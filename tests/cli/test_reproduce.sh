@@ -119,7 +119,7 @@ has "and one against other text, and a window" '^4\. holds: ALiBi does not use' 
 has "and one of repeats against others" '^5\. does not hold: Repeats' table
 has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +– +– ' table
 has "with their controls" '^ +64( +-?[0-9.]+ ±[0-9.]+){5}$' table
-has "and a verdict" '^alibi-16 (breaks|holds|uses far text)$' table
+has "and a verdict" '^alibi-16 (breaks|holds|uses far text), up to 64 tokens$' table
 has "attention by distance" '^alibi-16 +64 +[0-9.]+ +23\.8 +[0-9.]+% +66%$' table
 for file in results.json results.csv report.html experiment.json texts/text.json; do
     holds "writes $file" test -s whole/$file
@@ -229,9 +229,15 @@ check "named" "$ALIBI" reproduce tiny.json text=own.txt text.valid=own.txt --tie
     --out own-valid --quiet --only alibi-16
 check "documents that are too short" "$ALIBI" reproduce tiny.json own.txt --document line \
     --tier full --out lines --only alibi-16
-holds "are named once" test "$(grep -c "targets: no value, .* no document of 68 tokens" stderr)" = 1
+holds "are named once" test "$(grep -c "targets: no value, .* a context of 64 needs 68" stderr)" = 1
 has "and nothing is claimed of them" '^4\. not shown: ' stdout
 has "the rest is measured" '^alibi-16 .*±' stdout
+paste -d' ' - - - < own.txt > longer.txt
+check "documents that have room for some" "$ALIBI" reproduce tiny.json longer.txt --document line \
+    --tier full --out longer --only alibi-16
+has "are used for those" 'targets: no value for contexts above 16, ' stderr
+has "which have values" '^alibi-16 +8 +[0-9.]+ ±' stdout
+has "and the others none" '^ +64 +– +– +– ' stdout
 own=("$ALIBI" reproduce tiny.json own.txt --tier full --quiet --only alibi-16)
 cp own.txt same.txt
 check "the same text by another name" "$ALIBI" reproduce tiny.json same.txt --tier full --quiet \
