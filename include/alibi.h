@@ -117,7 +117,7 @@ ALIBI_API void alibi_memory_reset_peak(void);
 
 /* ---- options: one table serves flags, recipes, help and checks */
 
-enum { ALIBI_LIST_MAX = 32, ALIBI_NAME_MAX = 32 };
+enum { ALIBI_LIST_MAX = 32, ALIBI_NAME_MAX = 96 };
 
 struct alibi_int_list {
     int count;
@@ -253,6 +253,9 @@ struct alibi_config {
     bool embedding_norm;
     bool final_norm;
     double embedding_scale; /* factor on the embedding before positions are added; 0: sqrt(width) */
+    /* A method for all layers, "alibi" or "alibi:bias-max=16", or a pattern over the layers,
+     * "3*rotary:window=64,none": docs/positions.md. The members from bias_max to t5_max_distance
+     * are the defaults of methods that do not say otherwise. */
     char position[ALIBI_NAME_MAX];
     double bias_max;    /* alibi: the slopes end at 2^-bias_max */
     bool train_slopes;  /* alibi: they start there, and are trained */

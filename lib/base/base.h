@@ -279,6 +279,12 @@ alibi_status options_format(const struct alibi_option_group *groups, int count, 
  * is out of range. */
 alibi_status options_check(const struct alibi_option_group *groups, int count);
 
+/* Sets one value from text, as alibi_options_set. The message does not name the option. */
+alibi_status option_set(const struct alibi_option *o, void *values, const char *text);
+
+/* Whether the value of the option is the same in two structs. Not for TEXT. */
+bool option_equal(const struct alibi_option *o, const void *values, const void *others);
+
 /* One value as JSON, or, for people, without quotes and as it is typed. */
 alibi_status option_format(struct text *out, const struct alibi_option *o, const void *values);
 alibi_status option_format_plain(struct text *out, const struct alibi_option *o,

@@ -547,6 +547,12 @@ static void store(const union value *v, const struct alibi_option *o, void *valu
     memcpy((char *)values + o->offset, v, value_bytes[o->type]);
 }
 
+bool option_equal(const struct alibi_option *o, const void *values, const void *others)
+{
+    return memcmp((const char *)values + o->offset, (const char *)others + o->offset,
+                  value_bytes[o->type]) == 0;
+}
+
 static alibi_status check_name(const char name[ALIBI_NAME_MAX])
 {
     if (memchr(name, '\0', ALIBI_NAME_MAX) == NULL)
@@ -753,21 +759,26 @@ static int line_of_key(const char *text, size_t length, int n)
 
 /* ---- set */
 
+alibi_status option_set(const struct alibi_option *o, void *values, const char *text)
+{
+    union value value;
+
+    TRY_RETURN(value_from_text(&value, o, text));
+    store(&value, o, values);
+    return ALIBI_OK;
+}
+
 alibi_status alibi_options_set(const struct alibi_option_group *groups, int count, const char *name,
                                const char *text)
 {
     const struct alibi_option_group *group = NULL;
     const struct alibi_option *o = alibi_options_find(groups, count, name, &group);
-    union value value;
     alibi_status status;
 
     if (o == NULL)
         return fail_unknown(groups, count, "option", "--", name);
-    status = value_from_text(&value, o, text);
-    if (status != ALIBI_OK)
-        return fail_context(status, "option '--%s'", o->name);
-    store(&value, o, group->values);
-    return ALIBI_OK;
+    status = option_set(o, group->values, text);
+    return status == ALIBI_OK ? status : fail_context(status, "option '--%s'", o->name);
 }
 
 alibi_status options_check(const struct alibi_option_group *groups, int count)

@@ -14,7 +14,7 @@ struct bench {
     enum dtype type, sums;
     const struct alibi_bench_attention *how;
     const struct alibi_call *context; /* of the benchmark */
-    const struct position_method *method;
+    struct pattern pattern;
     struct alibi_config config;
     int64_t B, L, H, Hkv, D;
     struct attention_args call;
@@ -81,15 +81,16 @@ static alibi_status make_bias(struct bench *b)
 {
     alibi_status status;
     struct bias *bias = &b->call.bias;
+    const struct position *p = &b->pattern.kind[0];
     float *slopes = NULL;
 
-    bias->kind = b->method->bias;
+    bias->kind = p->method->bias;
     if (bias->kind == BIAS_NONE)
         return ALIBI_OK;
     bias->values = tensor_1(NULL, b->sums, b->H);
     TRY(NEW_ARRAY(&slopes, b->H, "slopes"));
     for (int64_t h = 0; h < b->H; h++)
-        slopes[h] = b->method->slope(&b->config, h);
+        slopes[h] = p->method->slope(&b->config, p, h);
     TRY(take(b, &bias->values));
     TRY(b->device->ops->upload(b->device, bias->values, slopes));
 out:
@@ -244,8 +245,9 @@ alibi_status alibi_bench_attention(alibi_device *device, const struct alibi_benc
     struct alibi_bench_attention_result r = { .length = length };
 
     TRY(check(how, length));
-    TRY(position_find(&b.method, how->alibi ? "alibi" : "none"));
     b.config = (struct alibi_config){ .heads = b.H, .bias_max = 8 };
+    snprintf(b.config.position, sizeof b.config.position, "%s", how->alibi ? "alibi" : "none");
+    TRY(pattern_read(&b.pattern, &b.config));
     b.type = device->type;
     b.sums = dtype_sums(b.type);
     device_reset_peak(b.device);

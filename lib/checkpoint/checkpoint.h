@@ -93,8 +93,8 @@ alibi_status checkpoint_verify(const char *path);
 alibi_status checkpoint_read_config(const char *path, struct alibi_config *config,
                                     alibi_tokenizer **tokenizer);
 alibi_status checkpoint_read_weights(const char *path, struct model *m);
-/* The slopes [H] of a position method that has some, trained or fixed, without a model. */
-alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config,
+/* The slopes [H] of a kind of layer that has some, trained or fixed, without a model. */
+alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
                                     float *slopes);
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);

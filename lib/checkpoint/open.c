@@ -305,10 +305,9 @@ alibi_status checkpoint_init_weights(const char *from, struct model *m, const al
         goto out;
     }
     if (m) {
-        /* Position tables have one name, and are of no use to another method. */
-        bool other_method = strcmp(config.position, m->config.position) != 0;
-        const char *table = m->position >= 0 ? m->parameters[m->position].name : NULL;
-        TRY(read_init(m, path, other_method ? table : NULL, call));
+        /* Position tables share their names, and are of no use to another method. */
+        bool other = strcmp(config.position, m->config.position) != 0;
+        TRY(read_init(m, path, other ? "position." : NULL, call));
     }
 out:
     alibi_tokenizer_free(there);

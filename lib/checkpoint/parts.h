@@ -69,7 +69,8 @@ alibi_status tensor_file_write(const struct tensor_file *f, const char *folder, 
 alibi_status tensor_file_read(const struct tensor_file *f, const char *path);
 /* The same, but tensors that only one of the two has are allowed. `missing` lists those that the
  * file lacks, which keep their values, and `unused` those that only the file has, separated by
- * ", ". Tensors called `except` (NULL: none) are not read, and belong to both lists. */
+ * ", ". Tensors whose names begin with `except` (NULL: none) are not read, and belong to both
+ * lists. */
 alibi_status tensor_file_read_some(const struct tensor_file *f, const char *path,
                                    const char *except, struct text *missing, struct text *unused);
 

@@ -153,23 +153,26 @@ out:
 }
 
 /* The file without a model: a list of one tensor, in this process. */
-alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config,
+alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
                                     float *slopes)
 {
     alibi_status status;
     struct device host = { .ops = &ops_ref };
     int64_t H = config->heads, shape[2] = { 0 };
-    struct safetensor entry = { .name = "position.weight", .rank = 2, .shape = { 1, H } };
+    char weight[POSITION_WEIGHT_MAX];
+    struct safetensor entry = { .name = weight, .rank = 2, .shape = { 1, H } };
     struct text missing = { 0 }, unused = { 0 };
     struct tensor factors;
     struct tensor_file f = { .device = &host, .entries = &entry, .views = &factors, .count = 1 };
-    const struct position_method *method;
+    struct pattern pattern;
+    const struct position *p = &pattern.kind[kind];
     float *values = NULL;
     char *name = NULL;
 
-    TRY(position_find(&method, config->position));
-    if (method->parameter_shape)
-        method->parameter_shape(config, shape);
+    TRY(pattern_read(&pattern, config));
+    pattern_weight_name(weight, kind);
+    if (p->method->parameter_shape)
+        p->method->parameter_shape(config, p, shape);
     TRY(NEW_ARRAY(&values, H, "slopes"));
     factors = tensor_1(values, DTYPE_F32, H);
     TRY(ops_ref.fill(&host, factors, 1.0));
@@ -181,7 +184,7 @@ alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config 
         goto out;
     }
     for (int64_t h = 0; h < H; h++)
-        slopes[h] = values[h] * method->slope(config, h);
+        slopes[h] = values[h] * p->method->slope(config, p, h);
 out:
     text_free(&missing);
     text_free(&unused);

@@ -246,8 +246,9 @@ static alibi_status match(int *target, const struct tensor_file *f, const struct
 {
     for (int i = 0; i < found->count; i++) {
         const struct safetensor *t = &found->tensors[i];
-        target[i] =
-            except && strcmp(t->name, except) == 0 ? -1 : find(f->entries, f->count, t->name, i);
+        target[i] = except && strncmp(t->name, except, strlen(except)) == 0
+                        ? -1
+                        : find(f->entries, f->count, t->name, i);
         if (target[i] >= 0)
             TRY_RETURN(check_tensor(t, &f->entries[target[i]], path));
     }
@@ -281,7 +282,7 @@ static void list_unmatched(const int *target, const struct tensor_file *f,
             list_name(unused, found->tensors[i].name);
     for (int i = 0; i < f->count; i++) {
         const char *name = f->entries[i].name;
-        if ((except && strcmp(name, except) == 0) ||
+        if ((except && strncmp(name, except, strlen(except)) == 0) ||
             find(found->tensors, found->count, name, i) < 0)
             list_name(missing, name);
     }

@@ -57,9 +57,9 @@ bool result_is_complete(const struct alibi_compare_seed *m, const struct alibi_c
 /* The first seed has the method's name, as if it were the only one. */
 alibi_status request_folder(char **out, const struct request *r, int i, int k, const char *dir)
 {
-    const char *method = r->compare.methods.at[i];
-    char name[ALIBI_NAME_MAX + 32];
+    char method[ALIBI_NAME_MAX], name[ALIBI_NAME_MAX + 32];
 
+    pattern_file_name(method, r->compare.methods.at[i]);
     snprintf(name, sizeof name, "%s-seed-%lld", method, (long long)r->compare.seeds.at[k]);
     return path_join(out, dir, k == 0 ? method : name);
 }

@@ -17,18 +17,21 @@ enum { REQUEST_BYTES_MAX = 1 << 20, VALUE_BYTES = 64 };
 /* ---- checks */
 
 /* Each method gets the name that its results have. */
-static alibi_status check_methods(struct alibi_name_list *methods)
+static alibi_status check_methods(struct alibi_name_list *methods, const struct alibi_config *asked)
 {
-    const struct position_method *method;
+    struct alibi_config config = *asked;
+    struct pattern pattern;
+    char files[ALIBI_LIST_MAX][ALIBI_NAME_MAX];
 
     if (methods->count < 1 || methods->count > ALIBI_LIST_MAX)
         return fail(ALIBI_USAGE, "methods: %d given; give 1 to %d", methods->count, ALIBI_LIST_MAX);
     for (int i = 0; i < methods->count; i++) {
-        TRY_RETURN(position_find(&method, methods->at[i]));
-        memset(methods->at[i], 0, sizeof methods->at[i]);
-        snprintf(methods->at[i], sizeof methods->at[i], "%s", method->name);
+        memcpy(config.position, methods->at[i], sizeof config.position);
+        TRY_RETURN(pattern_read(&pattern, &config));
+        TRY_RETURN(pattern_name(methods->at[i], &pattern, &config));
+        pattern_file_name(files[i], methods->at[i]);
         for (int j = 0; j < i; j++)
-            if (strcmp(methods->at[i], methods->at[j]) == 0)
+            if (strcmp(files[i], files[j]) == 0)
                 return fail(ALIBI_USAGE, "methods: '%s' is listed twice", methods->at[i]);
     }
     return ALIBI_OK;
@@ -119,7 +122,7 @@ static alibi_status request_begin(struct request *r, const struct alibi_compare 
     *r = (struct request){ .compare = *compare, .asked = *config, .training = *training };
     r->training.eval_tokens = compare->eval_tokens;
     TRY_RETURN(training_resolve(&r->training, config));
-    TRY_RETURN(check_methods(&r->compare.methods));
+    TRY_RETURN(check_methods(&r->compare.methods, &r->asked));
     TRY_RETURN(check_list(&r->compare.lengths, "lengths", 1));
     settle_seeds(&r->compare, &r->training);
     TRY_RETURN(check_list(&r->compare.seeds, "seeds", 0));
@@ -217,6 +220,7 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
                                  const char *bytes, size_t length, const char *path)
 {
     struct alibi_option_group groups[GROUPS];
+    alibi_status status;
 
     *held =
         (struct request){ .asked = asked->asked, .training = asked->training, .ids = asked->ids };
@@ -225,12 +229,15 @@ static alibi_status parse_recipe(struct request *held, const struct request *ask
     held->builtin.bytes = 0;
     TRY_RETURN(options_parse(groups, GROUPS, bytes, length, path));
     settle_seeds(&held->compare, &held->training);
-    if (check_methods(&held->compare.methods) != ALIBI_OK ||
-        check_list(&held->compare.lengths, "lengths", 1) != ALIBI_OK ||
-        check_list(&held->compare.seeds, "seeds", 0) != ALIBI_OK || resolve(held) != ALIBI_OK)
-        return fail_context(ALIBI_BAD_INPUT, "'%s'", path);
+    TRY(check_methods(&held->compare.methods, &held->asked));
+    TRY(check_list(&held->compare.lengths, "lengths", 1));
+    TRY(check_list(&held->compare.seeds, "seeds", 0));
+    TRY(resolve(held));
     list_sort(&held->compare.lengths);
-    return ALIBI_OK;
+out:
+    return status == ALIBI_OK
+               ? status
+               : fail_context(status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status, "'%s'", path);
 }
 
 /* A value for a message, cut if it is long. */

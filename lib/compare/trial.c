@@ -72,7 +72,7 @@ out:
 static bool has_value(const struct trial *t, const struct model *m, const struct alibi_eval *eval,
                       int64_t targets)
 {
-    int64_t longest = m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+    int64_t longest = model_longest(m);
     bool noted = eval->protocol != ALIBI_SLIDING && !eval->contiguous;
 
     if (eval->protocol == ALIBI_STREAM) {

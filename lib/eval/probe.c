@@ -117,7 +117,7 @@ static alibi_status check_contexts(const struct alibi_targets *r, const struct m
             ALIBI_BAD_INPUT,
             "a context of %lld and a block of %lld tokens need %lld positions, and position "
             "method '%s' ends at %lld; use smaller --contexts, --length or --block",
-            (long long)C, (long long)r->block, (long long)(C + r->block - 1), m->method->name,
+            (long long)C, (long long)r->block, (long long)(C + r->block - 1), m->config.position,
             (long long)model_longest(m));
     return ALIBI_OK;
 }

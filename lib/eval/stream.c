@@ -19,25 +19,39 @@
 
 alibi_status stream_check(const struct model *m)
 {
-    if (m->method->acts_on == POSITION_EMBEDDING)
+    const struct position_method *method = m->pattern.kind[0].method;
+
+    if (method->acts_on == POSITION_EMBEDDING)
         return fail(
             ALIBI_BAD_INPUT,
             "protocol stream: position method '%s' marks tokens by their position in the text, "
             "and has no positions past its training length; use a method that sees distances only",
-            m->method->name);
+            method->name);
     return ALIBI_OK;
 }
 
+/* Of all layers that see every key. */
 static alibi_status flattest_slope(const struct model *m, double *flattest)
 {
     alibi_status status;
     float *slopes = NULL;
 
     TRY(NEW_ARRAY(&slopes, m->config.heads, "slopes"));
-    TRY(model_slopes(m, slopes));
     *flattest = INFINITY;
-    for (int64_t h = 0; h < m->config.heads; h++)
-        *flattest = fmin(*flattest, (double)slopes[h]);
+    for (int k = 0; k < m->pattern.kinds; k++) {
+        const struct position *p = &m->pattern.kind[k];
+
+        if (p->window > 0)
+            continue;
+        if (!p->method->slope) {
+            status = fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
+                          p->method->name);
+            goto out;
+        }
+        TRY(model_slopes(m, k, slopes));
+        for (int64_t h = 0; h < m->config.heads; h++)
+            *flattest = fmin(*flattest, (double)slopes[h]);
+    }
 out:
     mem_free(slopes);
     return status;
@@ -51,10 +65,9 @@ alibi_status stream_window(struct cache_window *out, const struct model *m, doub
     *out = (struct cache_window){ 0 };
     if (window_score == 0)
         return ALIBI_OK;
-    if (!m->method->slope)
-        return fail(ALIBI_USAGE, "a window score needs slopes: position method '%s' has none",
-                    m->method->name);
     TRY_RETURN(flattest_slope(m, &slope));
+    if (isinf(slope)) /* every layer has a window of its own */
+        return ALIBI_OK;
     window = ceil((2 * window_score - log(skip) - log1p(-exp(-slope))) / slope);
     if (!(slope > 0) || window > (double)INT64_MAX / 4)
         return fail(ALIBI_USAGE, "a window score of %g: slopes as flat as %g leave no window",

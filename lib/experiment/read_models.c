@@ -220,7 +220,9 @@ static alibi_status name_model(struct reader *r, struct experiment_model *m,
         for (size_t k = 0; k < json_array_size(v); k++)
             snprintf(value + strlen(value), sizeof value - strlen(value), "%s%lld",
                      k > 0 ? "_" : "", (long long)json_integer_value(json_array_get(v, k)));
-        if (json_is_string(v))
+        if (json_is_string(v) && strcmp(p->key[i], "position") == 0)
+            pattern_file_name(value, json_string_value(v)); /* "alibi:bias-max=16" */
+        else if (json_is_string(v))
             snprintf(value, sizeof value, "%s", json_string_value(v));
         else if (json_is_integer(v))
             snprintf(value, sizeof value, "%lld", (long long)json_integer_value(v));

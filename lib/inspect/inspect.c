@@ -31,23 +31,29 @@ static alibi_status add_tensors(struct page *p, const char *path)
     return ALIBI_OK;
 }
 
-/* For methods that have slopes. */
+/* Of each kind of layer that has slopes. */
 static alibi_status add_slopes(struct page *p, const char *path, const struct alibi_config *c)
 {
     alibi_status status;
-    const struct position_method *method;
+    struct pattern pattern;
     float *slopes = NULL;
     double *numbers = NULL;
 
-    TRY(position_find(&method, c->position));
-    if (!method->slope)
-        return ALIBI_OK;
+    TRY(pattern_read(&pattern, c));
     TRY(NEW_ARRAY(&slopes, c->heads, "the slopes"));
     TRY(NEW_ARRAY(&numbers, c->heads, "the slopes"));
-    TRY(checkpoint_read_slopes(path, c, slopes));
-    for (int64_t h = 0; h < c->heads; h++)
-        numbers[h] = (double)slopes[h];
-    page_reals(p, "slopes", numbers, c->heads);
+    for (int k = 0; k < pattern.kinds; k++) {
+        char name[24] = "slopes";
+
+        if (!pattern.kind[k].method->slope)
+            continue;
+        if (k > 0)
+            snprintf(name, sizeof name, "slopes %d", k);
+        TRY(checkpoint_read_slopes(path, c, k, slopes));
+        for (int64_t h = 0; h < c->heads; h++)
+            numbers[h] = (double)slopes[h];
+        page_reals(p, name, numbers, c->heads);
+    }
 out:
     mem_free(slopes);
     mem_free(numbers);

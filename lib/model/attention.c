@@ -11,6 +11,8 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
     const struct model *m = w->model;
     const struct alibi_config *c = &m->config;
     const struct layer *l = &w->activations.layers[n];
+    int kind = pattern_kind(&m->pattern, n);
+    const struct position *position = &m->pattern.kind[kind];
     int64_t D = c->width / c->heads, keys = c->heads * D, values = keys + c->kv_heads * D;
     struct attention_args a = {
         .q = tensor_heads(l->qkv, p->B, p->L, 0, c->heads, D),
@@ -18,17 +20,17 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
         .v = tensor_heads(l->qkv, p->B, p->L, values, c->kv_heads, D),
         .y = tensor_heads(l->attended, p->B, p->L, 0, c->heads, D),
         .lse = l->lse,
-        .bias = tables_bias(&w->tables, m),
+        .bias = tables_bias(w->tables, m, kind),
         .scale = 1.0 / sqrt((double)D),
-        .window = w->settings.window,
+        .window = narrower(w->settings.window, position->window),
         .dropout = dropout_within(w, p, w->settings.attention_dropout, weights_place(n)),
         .skip = { .eps = w->settings.skip, .kept = l->kept },
     };
 
-    if (m->method->acts_on == POSITION_ROTATION)
-        a.rotation = (struct rotation){ .table = w->tables.rows,
+    if (position->method->acts_on == POSITION_ROTATION)
+        a.rotation = (struct rotation){ .table = w->tables[kind].rows,
                                         .start = p->start,
-                                        .layout = c->rotary_layout,
+                                        .layout = position->method->layout(position),
                                         .ragged = p->ragged };
     return a;
 }
@@ -39,16 +41,20 @@ static alibi_status append(struct workspace *w, const struct pass *p, int64_t n,
 {
     struct device *dev = w->model->device;
     const struct ops *ops = dev->ops;
+    int store = cache_store(p->cache, n);
     struct kv all;
 
     if (ragged_present(p->ragged)) {
+        struct ragged held = { p->ragged.slot,
+                               vector_part(w->activations.lengths, (1 + store) * p->B, p->B) };
+
         all = cache_all(p->cache, n);
-        TRY_RETURN(ops->cache_append(dev, all.k, a->k, p->ragged));
-        TRY_RETURN(ops->cache_append(dev, all.v, a->v, p->ragged));
-        TRY_RETURN(ops->attention_norms(dev, all.norms, all.k, 0, p->ragged));
-        a->ragged = p->ragged;
+        TRY_RETURN(ops->cache_append(dev, all.k, a->k, held));
+        TRY_RETURN(ops->cache_append(dev, all.v, a->v, held));
+        TRY_RETURN(ops->attention_norms(dev, all.norms, all.k, 0, held));
+        a->ragged = held;
     } else {
-        int64_t first = cache_first(p->cache, p->slot);
+        int64_t first = cache_first(p->cache, store, p->slot);
         struct kv new = cache_slot(p->cache, n, p->slot, p->start, p->L);
 
         all = cache_slot(p->cache, n, p->slot, first, p->start + p->L - first);
@@ -93,7 +99,7 @@ static alibi_status check_scores(struct workspace *w, const struct pass *p, int6
 {
     alibi_status status = ALIBI_OK;
     struct device *dev = w->model->device;
-    double limit = p->cache ? cache_score_limit(p->cache) : 0;
+    double limit = p->cache ? cache_score_limit(p->cache, layer) : 0;
     int64_t H = a->q.shape[2], tiles = attention_tiles(a->q.shape[1]);
     int64_t Hkv = a->k.shape[2], stride = a->skip.norms.shape[2];
     struct tensor norms = tensor_3(NULL, dtype_sums(w->model->type), p->B, H, tiles);
@@ -106,10 +112,12 @@ static alibi_status check_scores(struct workspace *w, const struct pass *p, int6
     TRY(dev->ops->attention_norms(dev, norms, a->q, 0, ragged_none()));
     for (int64_t b = 0; b < p->B; b++) {
         int64_t slot = p->slots ? p->slots[b] : p->slot;
-        int64_t keys = p->slots ? p->lengths[b] : a->k.shape[1];
+        int64_t keys = a->k.shape[1];
         struct tensor queries = norms, held = a->skip.norms;
         double q, k, *largest = cache_largest_key(p->cache, layer, slot);
 
+        if (p->slots)
+            keys = p->lengths[(1 + cache_store(p->cache, layer)) * p->B + b];
         queries.data = tensor_at(norms, b * norms.stride[0]);
         held.data = tensor_at(held, p->slots ? slot * held.stride[0] : 0);
         TRY(largest_of(dev, queries, H, tiles, tiles, &q));

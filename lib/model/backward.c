@@ -100,7 +100,7 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     struct layer *l = &a->layers[n];
     struct attention_args args = attention_of(w, p, n);
     int64_t H = args.q.shape[2], G = args.k.shape[2], D = args.q.shape[3];
-    struct tensor dy;
+    struct tensor dy, dbias = w->tables[pattern_kind(&m->pattern, n)].dbias;
 
     /* The output projection. */
     TRY_RETURN(enter_branch(w, p, attention_place(n), &dy));
@@ -116,7 +116,7 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     args.dq = tensor_heads(a->dqkv, p->B, p->L, 0, H, D);
     args.dk = tensor_heads(a->dqkv, p->B, p->L, H * D, G, D);
     args.dv = tensor_heads(a->dqkv, p->B, p->L, (H + G) * D, G, D);
-    args.dbias = w->tables.dbias.data ? w->tables.dbias : tensor_none();
+    args.dbias = dbias.data ? dbias : tensor_none();
     TRY_RETURN(ops->attention_backward(m->device, &args));
     /* The fused projection to queries, keys and values. */
     return leave_branch(w, attention_norm(w, n), l->x, a->dqkv, b->qkv,
@@ -128,7 +128,7 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
     struct activations *a = &w->activations;
-    bool rows = m->method->acts_on == POSITION_EMBEDDING;
+    bool rows = m->pattern.kind[0].method->acts_on == POSITION_EMBEDDING;
     struct tensor dy = a->dx;
 
     if (p->drop.p > 0)
@@ -143,7 +143,7 @@ static alibi_status embed_back(struct workspace *w, const struct pass *p)
     return ops->embedding_backward(
         m->device, &(struct embedding_args){
                        .dweight = m->clusters > 0 ? tensor_none() : gradient_of(m, m->embedding),
-                       .dtable = rows ? gradient_of(m, m->position) : tensor_none(),
+                       .dtable = rows ? gradient_of(m, m->positions[0]) : tensor_none(),
                        .dy = tensor_3(dy.data, m->type, p->B, p->L, m->config.width),
                        .tokens = a->tokens,
                        .start = p->start,
@@ -154,7 +154,7 @@ alibi_status backward(struct workspace *w, const struct pass *p)
 {
     int64_t last = w->model->config.layers - 1;
 
-    TRY_RETURN(tables_clear_gradient(&w->tables, w->model));
+    TRY_RETURN(tables_clear_gradient(w->tables, w->model));
     for (int64_t n = last; n >= 0; n--) {
         /* Recomputed blocks share their buffers, which still hold the last block. */
         if (w->settings.recompute == ALIBI_RECOMPUTE_BLOCK && n < last) {
@@ -165,6 +165,6 @@ alibi_status backward(struct workspace *w, const struct pass *p)
         TRY_RETURN(feed_forward_back(w, p, n));
         TRY_RETURN(attend_back(w, p, n));
     }
-    TRY_RETURN(tables_backward(&w->tables, w->model));
+    TRY_RETURN(tables_backward(w->tables, w->model));
     return embed_back(w, p);
 }

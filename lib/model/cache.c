@@ -1,12 +1,15 @@
 /* cache.c - the KV cache: keys and values of several sequences, each in a slot
  *
- *   keys and values  [N][keys, values][slots, capacity, Hkv, D]
- *   norms            [N][slots, Hkv, tiles of capacity]     by which attention skips tiles
+ * Layers with equally wide windows share a store:
  *
- * The capacity is common to all slots. It doubles when a sequence reaches it, so that appending a
- * token costs constant time on average; a failure to grow leaves the cache as it was. With a
- * window, older positions are dropped when room is needed: a slot then holds positions
- * first..length-1, and `first` is a multiple of a tile.
+ *   keys and values  [layers][keys, values][slots, capacity, Hkv, D]
+ *   norms            [layers][slots, Hkv, tiles of capacity]     by which attention skips tiles
+ *
+ * The capacity is common to all slots of a store. It doubles when a sequence reaches it, so that
+ * appending a token costs constant time on average; a failure to grow leaves the store as it was.
+ * With a window, older positions are dropped when room is needed: a slot then holds positions
+ * first..length-1, and `first` is a multiple of a tile. So the memory of such a layer, and the time
+ * of a token, do not grow with the text.
  *
  * Dropping moves the other positions to the front of the same slot, over positions that are
  * dropped. If it fails half-way, the front has keys and norms that do not belong together, but the
@@ -14,19 +17,51 @@
  * reservation moves all of it again before anything is read. */
 #include "model/walk.h"
 
-struct slot {
-    int64_t first, length;
-    bool torn; /* a move to the front did not finish */
+struct held {
+    int64_t first; /* oldest position */
+    bool torn;     /* a move to the front did not finish */
+};
+
+struct store {
+    int64_t window; /* 0: nothing is dropped */
+    int64_t layers, capacity;
+    struct held *held; /* [slots] */
+    void *buffer, *norms;
+};
+
+struct place {
+    int store;
+    int64_t layer; /* within the store */
 };
 
 struct cache {
     const struct model *model;
-    int64_t slots, capacity;
-    struct cache_window window;
-    struct slot *slot;    /* [slots] */
+    int64_t slots;
+    struct cache_window window; /* of all layers, beside their own */
+    int64_t *length;            /* [slots] */
+    struct place *place;        /* [N] */
+    int stores;
+    struct store store[PATTERN_KINDS];
     double *largest_keys; /* [N, slots] with a window: of all keys so far, dropped ones included */
-    void *buffer, *norms;
 };
+
+/* Finds the store of each layer. */
+static alibi_status make_stores(struct cache *c)
+{
+    for (int64_t n = 0; n < c->model->config.layers; n++) {
+        int64_t window = narrower(c->window.positions, model_position(c->model, n)->window);
+        int i = 0;
+
+        while (i < c->stores && c->store[i].window != window)
+            i++;
+        if (i == c->stores) {
+            c->store[c->stores++].window = window;
+            TRY_RETURN(NEW_ZERO_ARRAY(&c->store[i].held, c->slots, "the slots of a KV cache"));
+        }
+        c->place[n] = (struct place){ i, c->store[i].layers++ };
+    }
+    return ALIBI_OK;
+}
 
 alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
                        struct cache_window window)
@@ -38,7 +73,9 @@ alibi_status cache_new(struct cache **out, const struct model *m, int64_t slots,
     c->model = m;
     c->slots = slots;
     c->window = window;
-    TRY(NEW_ZERO_ARRAY(&c->slot, slots, "the slots of a KV cache"));
+    TRY(NEW_ZERO_ARRAY(&c->length, slots, "the slots of a KV cache"));
+    TRY(NEW_ZERO_ARRAY(&c->place, m->config.layers, "the layers of a KV cache"));
+    TRY(make_stores(c));
     if (window.positions > 0)
         TRY(NEW_ZERO_ARRAY(&c->largest_keys, m->config.layers * slots, "the norms of keys"));
     *out = c;
@@ -48,13 +85,13 @@ out:
     return status;
 }
 
-static void free_buffers(struct cache *c)
+static void free_buffers(const struct cache *c, struct store *s)
 {
     struct device *dev = c->model->device;
 
     device_lock(dev);
-    dev->ops->buffer_free(dev, c->buffer);
-    dev->ops->buffer_free(dev, c->norms);
+    dev->ops->buffer_free(dev, s->buffer);
+    dev->ops->buffer_free(dev, s->norms);
     device_unlock(dev);
 }
 
@@ -62,37 +99,57 @@ void cache_free(struct cache *c)
 {
     if (!c)
         return;
-    free_buffers(c);
-    mem_free(c->slot);
+    for (int i = 0; i < c->stores; i++) {
+        free_buffers(c, &c->store[i]);
+        mem_free(c->store[i].held);
+    }
+    mem_free(c->length);
+    mem_free(c->place);
     mem_free(c->largest_keys);
     mem_free(c);
 }
 
 void cache_clear(struct cache *c, int64_t slot)
 {
-    c->slot[slot] = (struct slot){ 0 };
+    c->length[slot] = 0;
+    for (int i = 0; i < c->stores; i++)
+        c->store[i].held[slot] = (struct held){ 0 };
     for (int64_t n = 0; c->largest_keys && n < c->model->config.layers; n++)
         *cache_largest_key(c, n, slot) = 0.0;
 }
 
 int64_t cache_length(const struct cache *c, int64_t slot)
 {
-    return c->slot[slot].length;
+    return c->length[slot];
 }
 
-int64_t cache_first(const struct cache *c, int64_t slot)
+int cache_stores(const struct cache *c)
 {
-    return c->slot[slot].first;
+    return c->stores;
+}
+
+int cache_store(const struct cache *c, int64_t layer)
+{
+    return c->place[layer].store;
+}
+
+int64_t cache_first(const struct cache *c, int store, int64_t slot)
+{
+    return c->store[store].held[slot].first;
 }
 
 void cache_advance(struct cache *c, int64_t slot, int64_t count)
 {
-    c->slot[slot].length += count;
+    c->length[slot] += count;
 }
 
-double cache_score_limit(const struct cache *c)
+/* A layer's own window is what its queries see, whatever the scores. */
+double cache_score_limit(const struct cache *c, int64_t layer)
 {
-    return c->window.positions > 0 ? c->window.score : 0.0;
+    int64_t own = model_position(c->model, layer)->window;
+
+    return c->window.positions > 0 && (own == 0 || own > c->window.positions) ? c->window.score
+                                                                              : 0.0;
 }
 
 double *cache_largest_key(struct cache *c, int64_t layer, int64_t slot)
@@ -102,13 +159,14 @@ double *cache_largest_key(struct cache *c, int64_t layer, int64_t slot)
 
 /* ---- views */
 
-struct kv cache_all(const struct cache *c, int64_t layer)
+/* Layer number `layer` of a store. */
+static struct kv all_slots(const struct cache *c, const struct store *s, int64_t layer)
 {
     const struct alibi_config *config = &c->model->config;
     int64_t Hkv = config->kv_heads, D = config->width / config->heads;
-    struct tensor k = tensor_4(c->buffer, c->model->type, c->slots, c->capacity, Hkv, D), v = k;
+    struct tensor k = tensor_4(s->buffer, c->model->type, c->slots, s->capacity, Hkv, D), v = k;
     struct tensor norms =
-        tensor_3(c->norms, dtype_sums(c->model->type), c->slots, Hkv, attention_tiles(c->capacity));
+        tensor_3(s->norms, dtype_sums(c->model->type), c->slots, Hkv, attention_tiles(s->capacity));
 
     k.data = tensor_at(k, 2 * layer * tensor_count(k));
     v.data = tensor_at(k, tensor_count(k));
@@ -116,11 +174,18 @@ struct kv cache_all(const struct cache *c, int64_t layer)
     return (struct kv){ k, v, norms };
 }
 
-/* `length` positions of one slot, from place `at` of its buffer. */
-static struct kv slot_part(const struct cache *c, int64_t layer, int64_t slot, int64_t at,
-                           int64_t length)
+struct kv cache_all(const struct cache *c, int64_t layer)
 {
-    struct kv kv = cache_all(c, layer);
+    struct place at = c->place[layer];
+
+    return all_slots(c, &c->store[at.store], at.layer);
+}
+
+/* `length` positions of one slot, from place `at` of its buffer. */
+static struct kv slot_part(const struct cache *c, const struct store *s, int64_t layer,
+                           int64_t slot, int64_t at, int64_t length)
+{
+    struct kv kv = all_slots(c, s, layer);
     int64_t offset = slot * kv.k.stride[0] + at * kv.k.stride[1];
 
     kv.k.data = tensor_at(kv.k, offset);
@@ -134,36 +199,38 @@ static struct kv slot_part(const struct cache *c, int64_t layer, int64_t slot, i
 struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t from,
                      int64_t length)
 {
-    return slot_part(c, layer, slot, from - c->slot[slot].first, length);
+    struct place at = c->place[layer];
+    const struct store *s = &c->store[at.store];
+
+    return slot_part(c, s, at.layer, slot, from - s->held[slot].first, length);
 }
 
 /* ---- room */
 
-static alibi_status new_buffer(const struct cache *c, void **out, enum dtype type, int64_t per_head,
-                               int64_t per_position)
+static alibi_status new_buffer(const struct cache *c, const struct store *s, void **out,
+                               enum dtype type, int64_t per_head, int64_t per_position)
 {
-    const struct alibi_config *config = &c->model->config;
-    const int64_t factors[6] = { config->layers, c->slots,     config->kv_heads,
-                                 per_head,       per_position, (int64_t)dtype_bytes(type) };
+    const int64_t factors[6] = { s->layers, c->slots,     c->model->config.kv_heads,
+                                 per_head,  per_position, (int64_t)dtype_bytes(type) };
     size_t bytes = 0;
 
     if (!size_product(&bytes, factors, 6))
         return fail(ALIBI_MEMORY, "a KV cache of %lld positions does not fit in memory",
-                    (long long)c->capacity);
+                    (long long)s->capacity);
     return c->model->device->ops->buffer_new(c->model->device, out, bytes, "the KV cache");
 }
 
 /* Copies a slot's positions from `first` on to the front of the slot in `to`, with their norms.
  * `to` may be `from` itself if the positions do not overlap. */
-static alibi_status copy_slot(const struct cache *to, const struct cache *from, int64_t slot,
-                              int64_t first)
+static alibi_status copy_slot(const struct cache *c, const struct store *to,
+                              const struct store *from, int64_t slot, int64_t first)
 {
-    struct device *dev = from->model->device;
-    int64_t count = from->slot[slot].length - first;
+    struct device *dev = c->model->device;
+    int64_t count = c->length[slot] - first;
 
-    for (int64_t n = 0; count > 0 && n < from->model->config.layers; n++) {
-        struct kv there = slot_part(to, n, slot, 0, count);
-        struct kv here = cache_slot(from, n, slot, first, count);
+    for (int64_t n = 0; count > 0 && n < from->layers; n++) {
+        struct kv there = slot_part(c, to, n, slot, 0, count);
+        struct kv here = slot_part(c, from, n, slot, first - from->held[slot].first, count);
 
         TRY_RETURN(dev->ops->copy(dev, there.k, here.k));
         TRY_RETURN(dev->ops->copy(dev, there.v, here.v));
@@ -173,53 +240,58 @@ static alibi_status copy_slot(const struct cache *to, const struct cache *from, 
 }
 
 /* The first position of a slot that is still needed. */
-static int64_t first_needed(const struct cache *c, const struct slot *s)
+static int64_t first_needed(const struct cache *c, const struct store *s, int64_t slot)
 {
-    int64_t first = (s->length - c->window.positions) / ATTENTION_TILE * ATTENTION_TILE;
+    int64_t first = (c->length[slot] - s->window) / ATTENTION_TILE * ATTENTION_TILE;
 
-    return c->window.positions > 0 && first > s->first ? first : s->first;
+    return s->window > 0 && first > s->held[slot].first ? first : s->held[slot].first;
 }
 
 /* Moves every slot to larger buffers, with room for `needed` positions in one. */
-static alibi_status grow(struct cache *c, int64_t needed)
+static alibi_status grow(const struct cache *c, struct store *s, int64_t needed)
 {
     alibi_status status;
     enum dtype type = c->model->type;
-    struct cache larger = *c;
+    struct store larger = *s;
 
     larger.buffer = larger.norms = NULL;
-    larger.capacity = c->capacity ? c->capacity : ATTENTION_TILE;
-    while (larger.capacity < (c->window.positions > 0 ? 2 : 1) * needed)
+    larger.capacity = s->capacity ? s->capacity : ATTENTION_TILE;
+    while (larger.capacity < (s->window > 0 ? 2 : 1) * needed)
         larger.capacity *= 2; /* a window needs twice its size, to drop from */
-    TRY(new_buffer(&larger, &larger.buffer, type, 2 * larger.capacity,
+    TRY(new_buffer(c, &larger, &larger.buffer, type, 2 * larger.capacity,
                    c->model->config.width / c->model->config.heads));
-    TRY(new_buffer(&larger, &larger.norms, dtype_sums(type), attention_tiles(larger.capacity), 1));
-    for (int64_t s = 0; s < c->slots; s++)
-        TRY(copy_slot(&larger, c, s, first_needed(c, &c->slot[s])));
-    for (int64_t s = 0; s < c->slots; s++) {
-        c->slot[s].first = first_needed(c, &c->slot[s]);
-        c->slot[s].torn = false;
-    }
-    free_buffers(c);
-    *c = larger;
+    TRY(new_buffer(c, &larger, &larger.norms, dtype_sums(type), attention_tiles(larger.capacity),
+                   1));
+    for (int64_t slot = 0; slot < c->slots; slot++)
+        TRY(copy_slot(c, &larger, s, slot, first_needed(c, s, slot)));
+    for (int64_t slot = 0; slot < c->slots; slot++)
+        s->held[slot] = (struct held){ .first = first_needed(c, s, slot) };
+    free_buffers(c, s);
+    *s = larger;
     larger.buffer = larger.norms = NULL;
 out:
-    free_buffers(&larger);
+    free_buffers(c, &larger);
     return status;
+}
+
+static alibi_status reserve(const struct cache *c, struct store *s, int64_t slot, int64_t length)
+{
+    struct held *held = &s->held[slot];
+    int64_t first = first_needed(c, s, slot), dropped = first - held->first;
+
+    if (length - held->first <= s->capacity && !held->torn)
+        return ALIBI_OK;
+    if (length - first > s->capacity || dropped < c->length[slot] - first)
+        return grow(c, s, length - first);
+    held->torn = true;
+    TRY_RETURN(copy_slot(c, s, s, slot, first));
+    *held = (struct held){ .first = first };
+    return ALIBI_OK;
 }
 
 alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length)
 {
-    struct slot *s = &c->slot[slot];
-    int64_t first = first_needed(c, s), dropped = first - s->first;
-
-    if (length - s->first <= c->capacity && !s->torn)
-        return ALIBI_OK;
-    if (length - first > c->capacity || dropped < s->length - first)
-        return grow(c, length - first);
-    s->torn = true;
-    TRY_RETURN(copy_slot(c, c, slot, first));
-    s->first = first;
-    s->torn = false;
+    for (int i = 0; i < c->stores; i++)
+        TRY_RETURN(reserve(c, &c->store[i], slot, length));
     return ALIBI_OK;
 }

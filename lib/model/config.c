@@ -37,7 +37,8 @@ static const struct alibi_option options[] = {
       "normalise before the output layer" },
     { "embedding-scale", ALIBI_OPTION_REAL, AT(embedding_scale), 0, 1e6, NULL, "0", "X",
       "factor on token embeddings; 0: sqrt(width), as the paper's code" },
-    { "position", ALIBI_OPTION_NAME, AT(position), 0, 0, NULL, "alibi", "NAME", "position method" },
+    { "position", ALIBI_OPTION_NAME, AT(position), 0, 0, NULL, "alibi", "NAME",
+      "position method, or a pattern of methods over the layers" },
     { "bias-max", ALIBI_OPTION_REAL, AT(bias_max), 0, 64, NULL, "8", "X",
       "alibi: the slopes end at 2^-X" },
     { "train-slopes", ALIBI_OPTION_FLAG, AT(train_slopes), 0, 0, NULL, "false", NULL,
@@ -124,7 +125,7 @@ alibi_status alibi_config_resolve(struct alibi_config *config)
 {
     struct alibi_config c = *config;
     struct alibi_option_group groups[GROUPS];
-    const struct position_method *method;
+    struct pattern pattern;
 
     all_groups(groups, &c);
     TRY_RETURN(options_check(groups, GROUPS));
@@ -138,11 +139,9 @@ alibi_status alibi_config_resolve(struct alibi_config *config)
         c.max_length = c.train_length;
     TRY_RETURN(check_heads(&c));
     TRY_RETURN(config_check_clusters(&c));
-    TRY_RETURN(position_find(&method, c.position));
-    memset(c.position, 0, sizeof c.position);
-    snprintf(c.position, sizeof c.position, "%s", method->name);
-    if (method->check)
-        TRY_RETURN(method->check(&c));
+    TRY_RETURN(pattern_read(&pattern, &c));
+    TRY_RETURN(pattern_check(&pattern, &c));
+    TRY_RETURN(pattern_name(c.position, &pattern, &c));
     *config = c;
     return ALIBI_OK;
 }
@@ -169,7 +168,7 @@ alibi_status config_read_json(struct alibi_config *config, const char *bytes, si
     TRY_RETURN(options_parse(groups, GROUPS, bytes, length, path));
     status = alibi_config_resolve(&c);
     if (status != ALIBI_OK)
-        return fail_context(ALIBI_BAD_INPUT, "'%s'", path);
+        return fail_context(status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status, "'%s'", path);
     *config = c;
     return ALIBI_OK;
 }

@@ -118,7 +118,7 @@ alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor
                         struct tensor weight)
 {
     const struct model *m = w->model;
-    bool rows = m->method->acts_on == POSITION_EMBEDDING;
+    bool rows = m->pattern.kind[0].method->acts_on == POSITION_EMBEDDING;
     struct tensor y = w->activations.embedded;
 
     return m->device->ops->embedding_forward(
@@ -126,7 +126,7 @@ alibi_status embed_rows(struct workspace *w, const struct pass *p, struct tensor
         &(struct embedding_args){ .y = tensor_3(y.data, m->type, p->B, p->L, m->config.width),
                                   .tokens = tokens,
                                   .weight = weight,
-                                  .table = rows ? w->tables.rows : tensor_none(),
+                                  .table = rows ? w->tables[0].rows : tensor_none(),
                                   .start = p->start,
                                   .ragged = p->ragged,
                                   .scale = m->config.embedding_scale });
@@ -205,7 +205,7 @@ alibi_status forward(struct workspace *w, const struct pass *p, const int32_t *t
 {
     const struct pass_settings *s = &w->settings;
 
-    TRY_RETURN(tables_prepare(&w->tables, w->model, p->start + p->L));
+    TRY_RETURN(tables_prepare(w->tables, w->model, p->start + p->L));
     TRY_RETURN(embed(w, p, tokens));
     TRY_RETURN(enter_block(w, 0));
     for (int64_t n = 0; n < w->model->config.layers; n++) {

@@ -62,7 +62,7 @@ struct cluster {
 
 struct model {
     struct alibi_config config; /* resolved */
-    const struct position_method *method;
+    struct pattern pattern;     /* the position of each layer */
     struct device *device;
     enum dtype type; /* of activations: T of ops.h */
 
@@ -76,8 +76,9 @@ struct model {
     void *values, *gradients; /* masters and their gradients, in the type of sums: S of ops.h */
     void *copies;             /* of the masters, in T; NULL where T is S */
 
-    int embedding, position, embedding_norm, embedding_norm_bias, norm, norm_bias,
-        head; /* head == embedding when tied; with clusters: those of the first */
+    int embedding, embedding_norm, embedding_norm_bias, norm, norm_bias, head; /* head ==
+                              embedding when tied; with clusters: those of the first */
+    int positions[PATTERN_KINDS]; /* of each kind of the pattern; -1: it learns nothing */
     struct cluster cluster[CLUSTERS_MAX];
     int clusters;                    /* 0: embedding and output layer treat all ids alike */
     struct block_parameters *blocks; /* [N] */
@@ -110,8 +111,14 @@ alibi_status config_write_json(const struct alibi_config *config, struct text *j
 alibi_status config_read_json(struct alibi_config *config, const char *bytes, size_t length,
                               const char *path);
 
-/* The slopes [H] of the heads, which the method must have: trained or fixed (tables.c). */
-alibi_status model_slopes(const struct model *m, float *slopes);
+static inline const struct position *model_position(const struct model *m, int64_t layer)
+{
+    return &m->pattern.kind[pattern_kind(&m->pattern, layer)];
+}
+
+/* The slopes [H] of the heads in layers of that kind, whose method must have slopes: trained or
+ * fixed (tables.c). */
+alibi_status model_slopes(const struct model *m, int kind, float *slopes);
 /* After an update: slopes that it made negative become 0. The caller holds the device. */
 alibi_status model_limit_slopes(struct model *m);
 

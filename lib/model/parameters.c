@@ -104,22 +104,25 @@ static void add_block(struct list *l, const struct alibi_config *c, int64_t n,
 /* Score biases start from zero, no preference for any distance, and factors on slopes from one;
  * like all biases they do not decay. Rows added to embeddings start as large as the embeddings they
  * are added to. */
-static int add_position(struct list *l, const struct alibi_config *c,
-                        const struct position_method *method)
+static int add_position(struct list *l, const struct model *m, int kind)
 {
+    const struct position *p = &m->pattern.kind[kind];
+    const struct position_method *method = p->method;
     bool bias = method->acts_on == POSITION_SCORES, factors = method->bias == BIAS_LINEAR;
+    char name[POSITION_WEIGHT_MAX];
     int64_t shape[2] = { 0 };
     int index;
 
     if (method->parameter_shape)
-        method->parameter_shape(c, shape);
-    if (shape[0] == 0)
+        method->parameter_shape(&m->config, p, shape);
+    if (shape[0] == 0 || (method->acts_on == POSITION_EMBEDDING && kind > 0))
         return -1;
+    pattern_weight_name(name, kind);
     index = add(l, shape[0], shape[1],
                 factors ? INIT_ONE
                 : bias  ? INIT_ZERO
                         : INIT_EMBEDDED,
-                "position.weight");
+                "%s", name);
     if (l->parameters && bias)
         l->parameters[index].decays = false;
     return index;
@@ -197,7 +200,8 @@ static void list_all(struct list *l, struct model *m)
     else
         m->embedding = m->head =
             copied(l, add(l, c->vocab, c->width, INIT_EMBEDDING, "embedding.weight"));
-    m->position = add_position(l, c, m->method);
+    for (int k = 0; k < m->pattern.kinds; k++)
+        m->positions[k] = add_position(l, m, k);
     m->embedding_norm = m->embedding_norm_bias = m->norm = m->norm_bias = -1;
     if (c->embedding_norm)
         add_norm(l, c, "embedding_norm", &m->embedding_norm, &m->embedding_norm_bias);
@@ -216,8 +220,7 @@ int64_t config_parameters(const struct alibi_config *config)
     struct model m = { .config = *config };
     struct list l = { 0 };
 
-    if (position_find(&m.method, config->position) != ALIBI_OK ||
-        config_check_clusters(config) != ALIBI_OK)
+    if (pattern_read(&m.pattern, config) != ALIBI_OK || config_check_clusters(config) != ALIBI_OK)
         return 0;
     list_all(&l, &m);
     return l.overflow ? INT64_MAX : l.elements;
@@ -271,14 +274,14 @@ struct tensor model_flat_copies(const struct model *m)
     return m->copies ? tensor_1(m->copies, m->type, m->span) : tensor_none();
 }
 
-static alibi_status check_config(const struct alibi_config *c, const struct position_method *method)
+static alibi_status check_config(const struct alibi_config *c, const struct position *first)
 {
     if (c->vocab < 1)
         return fail(ALIBI_USAGE, "a model needs a vocabulary");
     TRY_RETURN(config_check_clusters(c));
-    if (method->longest && method->longest(c) < 1)
+    if (first->method->longest && first->method->longest(first) < 1)
         return fail(ALIBI_USAGE, "position '%s' needs max-length or a training length",
-                    method->name);
+                    first->method->name);
     return ALIBI_OK;
 }
 
@@ -335,8 +338,8 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
     m->device = device;
     m->type = type;
     m->head_kind = config->adaptive_cutoffs.count > 0 ? &head_adaptive : &head_softmax;
-    TRY(position_find(&m->method, config->position));
-    TRY(check_config(config, m->method));
+    TRY(pattern_read(&m->pattern, config));
+    TRY(check_config(config, &m->pattern.kind[0]));
     list_all(&counted, m);
     if (counted.overflow) {
         status = fail(ALIBI_MEMORY, "a model of that size does not fit: its parameters overflow");
@@ -423,7 +426,7 @@ alibi_status model_refresh(struct model *m)
 static double embedding_deviation(const struct model *m)
 {
     const double most = 4.0, C = (double)m->config.width, s = m->config.embedding_scale;
-    double r = m->method->row ? 0.5 : 0.0, a = most * most * s * s;
+    double r = m->pattern.kind[0].method->row ? 0.5 : 0.0, a = most * most * s * s;
     double square = (a + sqrt(a * a + 4 * a * C * C * r)) / (2 * s * s * C * C);
 
     return m->config.tied ? fmin(0.02, fmax(sqrt(square), 0.02 / s)) : 0.02;

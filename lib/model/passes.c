@@ -6,7 +6,9 @@
 
 int64_t model_longest(const struct model *m)
 {
-    return m->method->longest ? m->method->longest(&m->config) : INT64_MAX;
+    const struct position *first = &m->pattern.kind[0]; /* embeddings have one method */
+
+    return first->method->longest ? first->method->longest(first) : INT64_MAX;
 }
 
 alibi_status model_check_length(const struct model *m, int64_t length)
@@ -19,7 +21,7 @@ alibi_status model_check_length(const struct model *m, int64_t length)
         return fail(
             ALIBI_BAD_INPUT,
             "length %lld: position method '%s' ends at %lld, where its table of vectors ends",
-            (long long)length, m->method->name, (long long)longest);
+            (long long)length, m->pattern.kind[0].method->name, (long long)longest);
     return ALIBI_OK;
 }
 
@@ -171,24 +173,27 @@ alibi_status model_step(struct workspace *w, struct cache *c, const int32_t *slo
     const struct model *m = w->model;
     const struct ops *ops = m->device->ops;
     struct pass p = { .B = count, .L = 1, .cache = c, .slots = slots, .decoding = true };
+    int stores = cache_stores(c);
+    struct tensor all;
     int32_t *lengths = NULL;
 
     device_lock(m->device);
-    TRY(NEW_ARRAY(&lengths, count, "the lengths of sequences"));
+    TRY(NEW_ARRAY(&lengths, (1 + stores) * count, "the lengths of sequences"));
     for (int64_t b = 0; b < count; b++) {
         int64_t length = cache_length(c, slots[b]) + 1;
 
         TRY(cache_reserve(c, slots[b], length));
-        /* Only methods without positions of their own have a window, so this is the position too.
-         */
-        lengths[b] = (int32_t)(length - cache_first(c, slots[b]));
+        lengths[b] = (int32_t)length;
+        for (int i = 0; i < stores; i++)
+            lengths[(1 + i) * count + b] = (int32_t)(length - cache_first(c, i, slots[b]));
         p.start = length - 1 > p.start ? length - 1 : p.start;
     }
     TRY(begin(w, &p, tokens, NULL, false));
     TRY(ops->upload(m->device, w->activations.slots, slots));
-    TRY(ops->upload(m->device, w->activations.lengths, lengths));
+    all = w->activations.lengths;
+    TRY(ops->upload(m->device, vector_part(all, 0, (1 + stores) * count), lengths));
     p.lengths = lengths;
-    p.ragged = (struct ragged){ w->activations.slots, w->activations.lengths };
+    p.ragged = (struct ragged){ w->activations.slots, vector_part(all, 0, count) };
     TRY(forward(w, &p, tokens));
     for (int64_t b = 0; b < count; b++)
         cache_advance(c, slots[b], 1);

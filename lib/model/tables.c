@@ -1,4 +1,4 @@
-/* tables.c - the position method's numbers on the device
+/* tables.c - the numbers of position methods on the device, for each kind of layer
  *
  * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; fixed
  * slopes once; trained slopes and the distance table of a learned bias in every pass, from the
@@ -30,21 +30,23 @@ static alibi_status new_tensor(const struct model *m, struct tensor *t, enum dty
     return ALIBI_OK;
 }
 
-static alibi_status make_slopes(struct tables *t, const struct model *m)
+static alibi_status make_slopes(struct tables *t, const struct model *m, int kind)
 {
     alibi_status status;
+    const struct position *p = &m->pattern.kind[kind];
     float *slopes = NULL;
+    bool trained = m->positions[kind] >= 0;
     int64_t H = m->config.heads;
 
-    TRY(NEW_ZERO_ARRAY(&slopes, m->position >= 0 ? H * H : H, "slopes"));
+    TRY(NEW_ZERO_ARRAY(&slopes, trained ? H * H : H, "slopes"));
     for (int64_t h = 0; h < H; h++)
-        slopes[m->position >= 0 ? h * H + h : h] = m->method->slope(&m->config, h);
+        slopes[trained ? h * H + h : h] = p->method->slope(&m->config, p, h);
     TRY(new_tensor(m, &t->slopes, dtype_sums(m->type), 1, H, "slopes"));
     t->slopes = tensor_1(t->slopes.data, t->slopes.type, H);
-    if (m->position >= 0)
+    if (trained)
         TRY(new_tensor(m, &t->fixed, dtype_sums(m->type), H, H, "fixed slopes"));
     TRY(m->device->ops->upload(m->device, t->fixed.data ? t->fixed : t->slopes, slopes));
-    if (m->position >= 0 && m->gradients) {
+    if (trained && m->gradients) {
         TRY(new_tensor(m, &t->dbias, dtype_sums(m->type), 1, H, "the gradient of slopes"));
         t->dbias = tensor_1(t->dbias.data, t->dbias.type, H);
     }
@@ -53,15 +55,16 @@ out:
     return status;
 }
 
-static alibi_status make_buckets(struct tables *t, const struct model *m)
+static alibi_status make_buckets(struct tables *t, const struct model *m, int kind)
 {
     alibi_status status;
+    const struct position *p = &m->pattern.kind[kind];
     int32_t *bucket = NULL;
-    int64_t T = m->method->distances(&m->config), H = m->config.heads;
+    int64_t T = p->method->distances(p), H = m->config.heads;
 
     TRY(NEW_ARRAY(&bucket, T, "distance buckets"));
     for (int64_t d = 0; d < T; d++)
-        bucket[d] = m->method->bucket(&m->config, d);
+        bucket[d] = p->method->bucket(p, d);
     TRY(new_tensor(m, &t->bucket, DTYPE_I32, 1, T, "distance buckets"));
     t->bucket = tensor_1(t->bucket.data, DTYPE_I32, T);
     TRY(m->device->ops->upload(m->device, t->bucket, bucket));
@@ -75,52 +78,70 @@ out:
 
 alibi_status tables_init(struct tables *t, const struct model *m)
 {
-    if (m->method->bias == BIAS_LINEAR)
-        return make_slopes(t, m);
-    return m->method->bias == BIAS_TABLE ? make_buckets(t, m) : ALIBI_OK;
+    for (int k = 0; k < m->pattern.kinds; k++) {
+        enum bias_kind bias = m->pattern.kind[k].method->bias;
+
+        if (bias == BIAS_LINEAR)
+            TRY_RETURN(make_slopes(&t[k], m, k));
+        if (bias == BIAS_TABLE)
+            TRY_RETURN(make_buckets(&t[k], m, k));
+    }
+    return ALIBI_OK;
+}
+
+/* Rows that are computed. Embeddings get theirs once, from the first kind. */
+static bool has_rows(const struct model *m, int kind)
+{
+    const struct position_method *method = m->pattern.kind[kind].method;
+
+    return method->row && (kind == 0 || method->acts_on != POSITION_EMBEDDING);
 }
 
 void tables_fini(struct tables *t, const struct model *m)
 {
     const struct ops *ops = m->device->ops;
 
-    if (m->method->row) /* the rows of learned positions are their parameter */
-        ops->buffer_free(m->device, t->rows.data);
-    ops->buffer_free(m->device, t->slopes.data);
-    ops->buffer_free(m->device, t->fixed.data);
-    ops->buffer_free(m->device, t->bucket.data);
-    ops->buffer_free(m->device, t->bias.data);
-    ops->buffer_free(m->device, t->dbias.data);
+    for (int k = 0; k < m->pattern.kinds; k++, t++) {
+        if (has_rows(m, k)) /* the rows of learned positions are their parameter */
+            ops->buffer_free(m->device, t->rows.data);
+        ops->buffer_free(m->device, t->slopes.data);
+        ops->buffer_free(m->device, t->fixed.data);
+        ops->buffer_free(m->device, t->bucket.data);
+        ops->buffer_free(m->device, t->bias.data);
+        ops->buffer_free(m->device, t->dbias.data);
+    }
 }
 
 /* ---- slopes that are trained */
 
 /* Forward: the slopes. Backward: their gradient to the factors. */
-static struct linear_args factors_on_slopes(const struct tables *t, const struct model *m)
+static struct linear_args factors_on_slopes(const struct tables *t, const struct model *m, int kind)
 {
     int64_t H = m->config.heads;
 
     return (struct linear_args){ .y = tensor_2(t->slopes.data, t->slopes.type, H, 1),
                                  .x = t->fixed,
-                                 .weight = value_of(m, m->position),
+                                 .weight = value_of(m, m->positions[kind]),
                                  .dy = tensor_2(t->dbias.data, t->dbias.type, H, 1),
-                                 .dweight = gradient_of(m, m->position) };
+                                 .dweight = gradient_of(m, m->positions[kind]) };
 }
 
-alibi_status model_slopes(const struct model *m, float *slopes)
+alibi_status model_slopes(const struct model *m, int kind, float *slopes)
 {
     alibi_status status = ALIBI_OK;
+    const struct position *p = &m->pattern.kind[kind];
+    int parameter = m->positions[kind];
     float *factors = NULL;
     int64_t H = m->config.heads;
 
     for (int64_t h = 0; h < H; h++)
-        slopes[h] = m->method->slope(&m->config, h);
-    if (m->position < 0)
+        slopes[h] = p->method->slope(&m->config, p, h);
+    if (parameter < 0)
         return ALIBI_OK;
     TRY(NEW_ARRAY(&factors, H, "slopes"));
     device_lock(m->device);
     status = m->device->ops->download(m->device, factors,
-                                      parameter_slice(m, &m->parameters[m->position], m->values));
+                                      parameter_slice(m, &m->parameters[parameter], m->values));
     device_unlock(m->device);
     for (int64_t h = 0; status == ALIBI_OK && h < H; h++)
         slopes[h] *= factors[h];
@@ -131,11 +152,13 @@ out:
 
 alibi_status model_limit_slopes(struct model *m)
 {
-    struct tensor factors = value_of(m, m->position);
+    for (int k = 0; k < m->pattern.kinds; k++) {
+        struct tensor factors = value_of(m, m->positions[k]);
 
-    if (m->method->bias != BIAS_LINEAR || !factors.data)
-        return ALIBI_OK;
-    return m->device->ops->activation_forward(m->device, ALIBI_RELU, factors, factors);
+        if (m->pattern.kind[k].method->bias == BIAS_LINEAR && factors.data)
+            TRY_RETURN(m->device->ops->activation_forward(m->device, ALIBI_RELU, factors, factors));
+    }
+    return ALIBI_OK;
 }
 
 /* ---- rows */
@@ -149,17 +172,19 @@ static int64_t row_capacity(int64_t length)
     return capacity;
 }
 
-static int64_t row_columns(const struct model *m)
+static int64_t row_columns(const struct model *m, int kind)
 {
-    return m->method->acts_on == POSITION_ROTATION ? m->config.width / m->config.heads
-                                                   : m->config.width;
+    bool rotates = m->pattern.kind[kind].method->acts_on == POSITION_ROTATION;
+
+    return rotates ? m->config.width / m->config.heads : m->config.width;
 }
 
 /* Computes rows on the host, a bounded number at a time. */
-static alibi_status fill_rows(const struct model *m, struct tensor rows)
+static alibi_status fill_rows(const struct model *m, int kind, struct tensor rows)
 {
     enum { PIECE = 1024 };
     alibi_status status;
+    const struct position *p = &m->pattern.kind[kind];
     float *piece = NULL;
     int64_t columns = rows.shape[1];
 
@@ -168,7 +193,7 @@ static alibi_status fill_rows(const struct model *m, struct tensor rows)
         int64_t count = rows.shape[0] - from < PIECE ? rows.shape[0] - from : PIECE;
 #pragma omp parallel for schedule(static)
         for (int64_t i = 0; i < count; i++)
-            m->method->row(&m->config, from + i, piece + i * columns);
+            p->method->row(&m->config, p, from + i, piece + i * columns);
         TRY(m->device->ops->upload(m->device, tensor_rows(rows, from, count), piece));
     }
 out:
@@ -176,16 +201,16 @@ out:
     return status;
 }
 
-static alibi_status reserve_rows(struct tables *t, const struct model *m, int64_t length)
+static alibi_status reserve_rows(struct tables *t, const struct model *m, int kind, int64_t length)
 {
     alibi_status status;
     struct tensor rows = tensor_none();
 
     if (t->rows.data && t->rows.shape[0] >= length)
         return ALIBI_OK;
-    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m),
+    TRY(new_tensor(m, &rows, dtype_sums(m->type), row_capacity(length), row_columns(m, kind),
                    "position rows"));
-    TRY(fill_rows(m, rows));
+    TRY(fill_rows(m, kind, rows));
     m->device->ops->buffer_free(m->device, t->rows.data);
     t->rows = rows;
     rows = tensor_none();
@@ -194,20 +219,30 @@ out:
     return status;
 }
 
-alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length)
+static alibi_status prepare(struct tables *t, const struct model *m, int kind, int64_t length)
 {
-    if (m->method->row)
-        TRY_RETURN(reserve_rows(t, m, length));
-    else if (m->method->acts_on == POSITION_EMBEDDING)
-        t->rows = value_of(m, m->position);
+    const struct position_method *method = m->pattern.kind[kind].method;
+    struct tensor weight = value_of(m, m->positions[kind]);
+
+    if (has_rows(m, kind))
+        TRY_RETURN(reserve_rows(t, m, kind, length));
+    else if (method->acts_on == POSITION_EMBEDDING)
+        t->rows = weight;
     if (t->fixed.data) {
-        struct linear_args a = factors_on_slopes(t, m);
+        struct linear_args a = factors_on_slopes(t, m, kind);
 
         return m->device->ops->linear_forward(m->device, &a);
     }
-    if (m->method->bias != BIAS_TABLE)
+    if (method->bias != BIAS_TABLE)
         return ALIBI_OK;
-    return m->device->ops->bucket_forward(m->device, t->bias, value_of(m, m->position), t->bucket);
+    return m->device->ops->bucket_forward(m->device, t->bias, weight, t->bucket);
+}
+
+alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t length)
+{
+    for (int k = 0; k < m->pattern.kinds; k++)
+        TRY_RETURN(prepare(&t[k], m, k, length));
+    return ALIBI_OK;
 }
 
 /* ---- sizes, gradients, views */
@@ -219,52 +254,71 @@ static size_t sum_or_most(size_t a, size_t b)
     return size_add(&sum, a, b) ? sum : SIZE_MAX;
 }
 
-size_t tables_bytes(const struct model *m, int64_t length, bool trainable)
+static size_t bytes_of_kind(const struct model *m, int kind, int64_t length, bool trainable)
 {
-    const struct position_method *method = m->method;
+    const struct position *p = &m->pattern.kind[kind];
     enum dtype sums = dtype_sums(m->type);
     int64_t H = m->config.heads;
     size_t bytes = 0;
 
-    if (method->bias == BIAS_LINEAR)
+    if (p->method->bias == BIAS_LINEAR)
         bytes = sum_or_most(bytes, bytes_of(sums, 1, H));
-    if (method->bias == BIAS_LINEAR && m->position >= 0)
+    if (p->method->bias == BIAS_LINEAR && m->positions[kind] >= 0)
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? H + 1 : H, H));
-    if (method->bias == BIAS_TABLE) {
-        int64_t T = method->distances(&m->config);
+    if (p->method->bias == BIAS_TABLE) {
+        int64_t T = p->method->distances(p);
 
         bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, T));
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
     }
-    if (method->row)
-        bytes = sum_or_most(bytes, bytes_of(sums, row_capacity(length), row_columns(m)));
+    if (has_rows(m, kind))
+        bytes = sum_or_most(bytes, bytes_of(sums, row_capacity(length), row_columns(m, kind)));
+    return bytes;
+}
+
+size_t tables_bytes(const struct model *m, int64_t length, bool trainable)
+{
+    size_t bytes = 0;
+
+    for (int k = 0; k < m->pattern.kinds; k++)
+        bytes = sum_or_most(bytes, bytes_of_kind(m, k, length, trainable));
     return bytes;
 }
 
 alibi_status tables_clear_gradient(struct tables *t, const struct model *m)
 {
-    return t->dbias.data ? m->device->ops->fill(m->device, t->dbias, 0.0) : ALIBI_OK;
+    for (int k = 0; k < m->pattern.kinds; k++)
+        if (t[k].dbias.data)
+            TRY_RETURN(m->device->ops->fill(m->device, t[k].dbias, 0.0));
+    return ALIBI_OK;
 }
 
-alibi_status tables_backward(struct tables *t, const struct model *m)
+static alibi_status back(struct tables *t, const struct model *m, int kind)
 {
     if (!t->dbias.data)
         return ALIBI_OK;
     if (t->fixed.data) {
-        struct linear_args a = factors_on_slopes(t, m);
+        struct linear_args a = factors_on_slopes(t, m, kind);
 
         return m->device->ops->linear_backward(m->device, &a);
     }
-    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->position), t->dbias,
+    return m->device->ops->bucket_backward(m->device, gradient_of(m, m->positions[kind]), t->dbias,
                                            t->bucket);
 }
 
-struct bias tables_bias(const struct tables *t, const struct model *m)
+alibi_status tables_backward(struct tables *t, const struct model *m)
 {
-    enum bias_kind kind = m->method->bias;
-    struct tensor values = kind == BIAS_LINEAR  ? t->slopes
-                           : kind == BIAS_TABLE ? t->bias
+    for (int k = 0; k < m->pattern.kinds; k++)
+        TRY_RETURN(back(&t[k], m, k));
+    return ALIBI_OK;
+}
+
+struct bias tables_bias(const struct tables *t, const struct model *m, int kind)
+{
+    enum bias_kind bias = m->pattern.kind[kind].method->bias;
+    struct tensor values = bias == BIAS_LINEAR  ? t[kind].slopes
+                           : bias == BIAS_TABLE ? t[kind].bias
                                                 : tensor_none();
 
-    return (struct bias){ kind, values };
+    return (struct bias){ bias, values };
 }

@@ -4,8 +4,9 @@
 
 #include "model/model.h"
 
-/* ---- position tables (tables.c): the numbers of the position method, on the device */
+/* ---- position tables (tables.c): the numbers of position methods, on the device */
 
+/* Of the layers of one kind. */
 struct tables {
     struct tensor rows;   /* S [P, C] added to embeddings or S [P, D] for rotation; P grows on
                              demand. For learned positions it is the parameter */
@@ -13,9 +14,10 @@ struct tables {
     struct tensor fixed;  /* S [H, H], slopes are trained: the fixed ones on its diagonal */
     struct tensor bucket; /* I32 [T] */
     struct tensor bias;   /* S [H, T], from the bucket weights */
-    struct tensor dbias;  /* like bias, or like slopes that are trained: over all layers */
+    struct tensor dbias;  /* like bias, or like slopes that are trained: over all its layers */
 };
 
+/* These functions take the tables of all kinds of the model [PATTERN_KINDS]. */
 alibi_status tables_init(struct tables *t, const struct model *m);
 void tables_fini(struct tables *t, const struct model *m);
 /* Before a pass: rows for positions 0..length-1, and the bias from the present weights. */
@@ -23,7 +25,13 @@ alibi_status tables_prepare(struct tables *t, const struct model *m, int64_t len
 size_t tables_bytes(const struct model *m, int64_t length, bool trainable); /* SIZE_MAX: too many */
 alibi_status tables_clear_gradient(struct tables *t, const struct model *m);
 alibi_status tables_backward(struct tables *t, const struct model *m); /* dbias to the weights */
-struct bias tables_bias(const struct tables *t, const struct model *m);
+struct bias tables_bias(const struct tables *t, const struct model *m, int kind);
+
+/* The narrower of two windows; 0: none. */
+static inline int64_t narrower(int64_t a, int64_t b)
+{
+    return a > 0 && (b == 0 || a < b) ? a : b;
+}
 
 /* ---- workspace (workspace.c) */
 
@@ -72,7 +80,8 @@ struct activations {
     size_t bytes;
 
     struct tensor tokens, targets, nll; /* [B, L], [rows], [rows] */
-    struct tensor slots, lengths;       /* I32 [B], of a ragged pass; absent in training */
+    struct tensor slots;                /* I32 [B], of a ragged pass; absent in training */
+    struct tensor lengths;              /* I32 [1 + kinds, B], pass.lengths */
     struct tensor embedded, embedded_mean, embedded_rstd;
     struct layer *layers; /* [N]. Without training all are the same buffers; in training the layers
                              share those that are not kept */
@@ -93,7 +102,7 @@ struct activations {
 struct workspace {
     const struct model *model;
     struct pass_settings settings;
-    struct tables tables;
+    struct tables tables[PATTERN_KINDS];
     struct activations activations;
     struct attention_statistics statistics;
     void *record; /* skipping.kept of one call, on the device */
@@ -106,12 +115,16 @@ struct workspace {
 /* Buffers for B x L tokens; the layout is renewed only if the last one was for another shape. */
 alibi_status activations_reserve(struct workspace *w, int64_t B, int64_t L, bool training);
 
-/* ---- the cache, as a pass uses it (cache.c) */
+/* ---- the cache, as a pass uses it (cache.c)
+ *
+ * Layers whose windows are equally wide hold the same positions, and form a store. */
 
 /* Room for the sequence in `slot` to grow to `length` positions. */
 alibi_status cache_reserve(struct cache *c, int64_t slot, int64_t length);
 void cache_advance(struct cache *c, int64_t slot, int64_t count);
-int64_t cache_first(const struct cache *c, int64_t slot); /* oldest position held: 0, or a window */
+int cache_stores(const struct cache *c); /* at most PATTERN_KINDS */
+int cache_store(const struct cache *c, int64_t layer);
+int64_t cache_first(const struct cache *c, int store, int64_t slot); /* oldest position held */
 
 /* Keys and values of a layer: positions from..from+length-1 of one slot [1, length, Hkv, D], and of
  * all slots [slots, capacity, Hkv, D]; the largest norm of each tile of keys, for one slot and for
@@ -123,23 +136,25 @@ struct kv cache_slot(const struct cache *c, int64_t layer, int64_t slot, int64_t
                      int64_t length);
 struct kv cache_all(const struct cache *c, int64_t layer);
 
-/* The score that the window of the cache relies on, 0: no window; and the largest norm of all keys
- * that the slot ever had in that layer, forgotten ones included. */
-double cache_score_limit(const struct cache *c);
+/* The score that a layer's window relies on, 0: none; and the largest norm of all keys that the
+ * slot ever had in that layer, forgotten ones included. */
+double cache_score_limit(const struct cache *c, int64_t layer);
 double *cache_largest_key(struct cache *c, int64_t layer, int64_t slot);
 
 /* ---- the walk (forward.c, attention.c, backward.c) */
 
 /* One pass over [B, L] tokens. Without a cache, attention is within the pass. With one, either B is
  * 1 and the L tokens follow those of `slot`, or the pass is ragged: L is 1, and row b is the next
- * token of the sequence in slots[b], which then has lengths[b] positions in the cache. */
+ * token of the sequence in slots[b]. */
 struct pass {
     int64_t B, L;
     int64_t start; /* position of the first token */
     struct cache *cache;
     int64_t slot;
-    const int32_t *slots, *lengths; /* ragged: on the host, [B] */
-    struct ragged ragged;           /* and on the device */
+    const int32_t *slots;   /* ragged: on the host, [B] */
+    const int32_t *lengths; /* [1 + stores, B]: of the sequences, then how many of their positions
+                               each store holds, the new one included */
+    struct ragged ragged;   /* slots and the lengths of the sequences, on the device */
     bool decoding; /* results of a row must not depend on the other rows: linear_args.decoding */
     struct dropout drop;
 };

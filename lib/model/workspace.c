@@ -193,7 +193,7 @@ static void layout_inference(struct arena *a, struct workspace *w, const struct 
     size_t wide;
 
     x->slots = take_1(a, DTYPE_I32, s->B);
-    x->lengths = take_1(a, DTYPE_I32, s->B);
+    x->lengths = take_1(a, DTYPE_I32, (1 + w->model->pattern.kinds) * s->B);
     l.x = l.middle = take(a, s->type, s->rows, s->C);
     x->normed = take(a, s->type, s->rows, s->C);
     x->branch = take(a, s->type, s->rows, s->C);
@@ -278,7 +278,7 @@ alibi_status workspace_new(struct workspace **out, const struct model *m,
     w->model = m;
     w->settings = *settings;
     TRY(NEW_ZERO_ARRAY(&w->activations.layers, m->config.layers, "the table of layers"));
-    TRY(tables_init(&w->tables, m));
+    TRY(tables_init(w->tables, m));
     *out = w;
     w = NULL;
 out:
@@ -298,7 +298,7 @@ void workspace_free(struct workspace *w)
     dev->ops->buffer_free(dev, w->activations.buffer);
     dev->ops->buffer_free(dev, w->record);
     mem_free(w->lists);
-    tables_fini(&w->tables, w->model);
+    tables_fini(w->tables, w->model);
     device_unlock(dev);
     mem_free(w->activations.layers);
     mem_free(w);

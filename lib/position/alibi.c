@@ -3,11 +3,36 @@
  *   score(i, j) += -m_h * (i - j)          for j <= i
  *
  * Press, Smith, Lewis (ICLR 2022), section 3. The slopes m_h are fixed; nothing is learned unless
- * train_slopes asks for a factor per head, which multiplies its slope. The bias is formed from the
+ * train-slopes asks for a factor per head, which multiplies its slope. The bias is formed from the
  * integer distance, so it is 0 on the diagonal and does not grow less exact with the position. */
 #include <math.h>
 
 #include "position/position.h"
+
+struct options {
+    double bias_max;   /* the slopes end at 2^-bias_max */
+    bool train_slopes; /* they start there, and are trained */
+};
+
+#define AT(field) offsetof(struct options, field)
+
+static const struct alibi_option options[] = {
+    { "bias-max", ALIBI_OPTION_REAL, AT(bias_max), 0, 64, NULL, "8", "X",
+      "the slopes end at 2^-X" },
+    { "train-slopes", ALIBI_OPTION_FLAG, AT(train_slopes), 0, 0, NULL, "false", NULL,
+      "train the slopes, the same in all its layers" },
+};
+
+static void defaults(const struct alibi_config *c, void *own)
+{
+    *(struct options *)own =
+        (struct options){ .bias_max = c->bias_max, .train_slopes = c->train_slopes };
+}
+
+static const struct options *own(const struct position *p)
+{
+    return (const struct options *)p->own;
+}
 
 static int64_t floor_power_of_two(int64_t n)
 {
@@ -21,19 +46,20 @@ static int64_t floor_power_of_two(int64_t n)
 /* Slope of head h of H. H a power of two: 2^(-bias_max * (h+1) / H). Otherwise the heads beyond the
  * power of two below H take every second slope of the sequence for twice as many heads, as the
  * authors' code does: the order is then not monotone. */
-static float slope(const struct alibi_config *c, int64_t h)
+static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
 {
     int64_t power = floor_power_of_two(c->heads);
-    double step = c->bias_max / (double)power;
+    double step = own(p)->bias_max / (double)power;
 
     if (h < power)
         return (float)exp2(-step * (double)(h + 1));
     return (float)exp2(-step * ((double)(h - power) + 0.5));
 }
 
-static void parameter_shape(const struct alibi_config *c, int64_t shape[2])
+static void parameter_shape(const struct alibi_config *c, const struct position *p,
+                            int64_t shape[2])
 {
-    shape[0] = c->train_slopes ? 1 : 0;
+    shape[0] = own(p)->train_slopes ? 1 : 0;
     shape[1] = c->heads;
 }
 
@@ -41,6 +67,9 @@ const struct position_method position_alibi = {
     .name = "alibi",
     .summary = "subtracts a fixed slope per head times the distance from the scores",
     .acts_on = POSITION_SCORES,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .defaults = defaults,
     .parameter_shape = parameter_shape,
     .bias = BIAS_LINEAR,
     .slope = slope,

@@ -6,14 +6,29 @@
  * refused. */
 #include "position/position.h"
 
-static int64_t longest(const struct alibi_config *c)
+struct options {
+    int64_t max_length;
+};
+
+static const struct alibi_option options[] = {
+    { "max-length", ALIBI_OPTION_INT, offsetof(struct options, max_length), 1, 1 << 24, NULL, "1",
+      "N", "positions it has" },
+};
+
+static void defaults(const struct alibi_config *c, void *own)
 {
-    return c->max_length;
+    *(struct options *)own = (struct options){ .max_length = c->max_length };
 }
 
-static void parameter_shape(const struct alibi_config *c, int64_t shape[2])
+static int64_t longest(const struct position *p)
 {
-    shape[0] = c->max_length;
+    return ((const struct options *)p->own)->max_length;
+}
+
+static void parameter_shape(const struct alibi_config *c, const struct position *p,
+                            int64_t shape[2])
+{
+    shape[0] = longest(p);
     shape[1] = c->width;
 }
 
@@ -21,6 +36,9 @@ const struct position_method position_learned = {
     .name = "learned",
     .summary = "adds a trained vector per position; ends at its table",
     .acts_on = POSITION_EMBEDDING,
+    .options = options,
+    .option_count = sizeof options / sizeof *options,
+    .defaults = defaults,
     .longest = longest,
     .parameter_shape = parameter_shape,
 };

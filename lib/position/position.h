@@ -1,7 +1,8 @@
 /* position.h - position methods, as data that the model reads
  *
- * A method says where it acts, what it learns, and how to compute it. Adding one is one file, one
- * row in position.c and one page in docs/positions.md. */
+ * A method says where it acts, what it learns, which options it has, and how to compute it. Adding
+ * one is one file, one row in position.c and one section in docs/positions.md. The position of a
+ * model is a pattern: a method with its options for each layer. */
 #ifndef POSITION_H
 #define POSITION_H
 
@@ -11,8 +12,17 @@
 enum position_place {
     POSITION_NOWHERE,
     POSITION_EMBEDDING, /* adds a row to each embedding, once */
-    POSITION_ROTATION,  /* rotates queries and keys in every layer */
-    POSITION_SCORES,    /* biases the scores by distance in every layer */
+    POSITION_ROTATION,  /* rotates queries and keys in its layers */
+    POSITION_SCORES,    /* biases the scores by distance in its layers */
+};
+
+enum { POSITION_OWN_BYTES = 64 };
+
+/* The position of a layer: a method with its options. */
+struct position {
+    const struct position_method *method;
+    int64_t window; /* how many keys a query sees at most, its own the last; 0: all before it */
+    _Alignas(8) char own[POSITION_OWN_BYTES]; /* the struct of the method's options */
 };
 
 struct position_method {
@@ -20,27 +30,37 @@ struct position_method {
     const char *summary;
     enum position_place acts_on;
 
-    /* Options that do not fit the method: ALIBI_USAGE names the option. NULL: nothing to check. */
-    alibi_status (*check)(const struct alibi_config *c);
+    /* The options that are its own; offsets within a struct of its file, which fits `own`.
+     * defaults: takes those that also exist as options of the model from there; NULL: none do. */
+    const struct alibi_option *options;
+    int option_count;
+    void (*defaults)(const struct alibi_config *c, void *own);
+
+    /* Options that do not fit the model: ALIBI_USAGE names the option. NULL: nothing to check. */
+    alibi_status (*check)(const struct alibi_config *c, const struct position *p);
 
     /* The longest input it is defined for; NULL: any. */
-    int64_t (*longest)(const struct alibi_config *c);
+    int64_t (*longest)(const struct position *p);
 
-    /* What it learns: one tensor [shape[0], shape[1]], shared by all layers, named
-     * "position.weight"; NULL, or no rows: nothing. */
-    void (*parameter_shape)(const struct alibi_config *c, int64_t shape[2]);
+    /* What it learns: one tensor [shape[0], shape[1]], shared by all its layers; NULL, or no rows:
+     * nothing. */
+    void (*parameter_shape)(const struct alibi_config *c, const struct position *p,
+                            int64_t shape[2]);
 
     /* EMBEDDING without a parameter: C numbers. ROTATION: D/2 cosines, then D/2 sines. NULL: the
      * parameter is the table. */
-    void (*row)(const struct alibi_config *c, int64_t position, float *row);
+    void (*row)(const struct alibi_config *c, const struct position *p, int64_t position,
+                float *row);
+    /* ROTATION: enum alibi_rotary_layout. */
+    int (*layout)(const struct position *p);
 
     /* SCORES. LINEAR: the slope of head h; a parameter [1, H] holds factors on the slopes, which
      * start at 1 and are never below 0. TABLE: the bias is weight[bucket(distance)][h] for
      * distances below `distances`, and that of the last one beyond. */
     enum bias_kind bias;
-    float (*slope)(const struct alibi_config *c, int64_t h);
-    int64_t (*distances)(const struct alibi_config *c);
-    int32_t (*bucket)(const struct alibi_config *c, int64_t distance);
+    float (*slope)(const struct alibi_config *c, const struct position *p, int64_t h);
+    int64_t (*distances)(const struct position *p);
+    int32_t (*bucket)(const struct position *p, int64_t distance);
 };
 
 extern const struct position_method position_none, position_learned, position_sinusoidal,
@@ -50,5 +70,43 @@ extern const struct position_method position_none, position_learned, position_si
  * the method's own name. ALIBI_USAGE names the nearest method. */
 alibi_status position_find(const struct position_method **out, const char *name);
 const struct position_method *position_at(int index); /* NULL past the end */
+
+/* ---- patterns (pattern.c) */
+
+enum { PATTERN_KINDS = 16, PATTERN_RUNS = 32 };
+
+/* Layers one after the other, and again from the start after the last. Layers with the same method
+ * and options are of one kind: they share what it learns. */
+struct pattern {
+    int kinds;
+    struct position kind[PATTERN_KINDS];
+    int runs;
+    struct {
+        int64_t layers;
+        int kind;
+    } run[PATTERN_RUNS];
+    int64_t length; /* layers of all runs */
+};
+
+/* Reads c->position: "alibi", "alibi:bias-max=16" or "3*rotary:window=64,none". ALIBI_USAGE names
+ * the element, and what may be there instead. */
+alibi_status pattern_read(struct pattern *out, const struct alibi_config *c);
+
+/* The pattern as it is written down: equal patterns have equal names, for equal options of the
+ * model. */
+alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
+                          const struct alibi_config *c);
+
+/* Whether the pattern fits the model of that configuration. */
+alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c);
+
+int pattern_kind(const struct pattern *p, int64_t layer); /* the kind of a layer */
+
+/* The name of the tensor that a kind learns: "position.weight", or "position.2.weight". */
+enum { POSITION_WEIGHT_MAX = 32 };
+void pattern_weight_name(char out[POSITION_WEIGHT_MAX], int kind);
+
+/* The name as that of a file: letters, digits, dots, dashes and underscores. */
+void pattern_file_name(char out[ALIBI_NAME_MAX], const char *name);
 
 #endif

@@ -20,10 +20,11 @@ static double frequency(int64_t k, int64_t waves)
 
 /* The angle grows with the position: it is formed in double, only its sine and cosine are
  * rounded. */
-static void row(const struct alibi_config *c, int64_t position, float *to)
+static void row(const struct alibi_config *c, const struct position *p, int64_t position, float *to)
 {
     int64_t waves = c->width / 2;
 
+    (void)p;
     for (int64_t k = 0; k < waves; k++) {
         double angle = (double)position * frequency(k, waves);
         to[k] = (float)sin(angle);

@@ -36,14 +36,25 @@ static struct alibi_config trained_slopes(void)
     return c;
 }
 
-/* Number i of the position methods, and after them alibi with trained slopes. */
+/* Layers of different methods and windows. */
+static const char *const patterns[] = { "rotary:window=3,none",
+                                        "t5:window=70,alibi:train-slopes:window=5",
+                                        "rotary:base=50:layout=pairs,t5:window=2",
+                                        "alibi:bias-max=4,alibi:train-slopes" };
+
+/* Number i of the position methods, after them alibi with trained slopes, and the patterns. */
 static bool position_variant(int i, struct alibi_config *c)
 {
-    const char *name = alibi_position_name(i, NULL);
-    bool slopes = !name && i > 0 && alibi_position_name(i - 1, NULL);
+    int methods = 0, count = (int)(sizeof patterns / sizeof *patterns);
 
-    *c = name ? tiny(name) : trained_slopes();
-    return name || slopes;
+    while (alibi_position_name(methods, NULL))
+        methods++;
+    if (i > methods + count)
+        return false;
+    *c = i < methods    ? tiny(alibi_position_name(i, NULL))
+         : i == methods ? trained_slopes()
+                        : tiny(patterns[i - methods - 1]);
+    return true;
 }
 
 /* Clusters of 2, 3 and 2 ids, with embeddings of 6, 3 and 1 numbers. */
@@ -498,13 +509,17 @@ static void a_window_ends_what_a_token_depends_on(void **state)
             const struct pass_settings settings = { .window = W };
             int32_t tokens[MANY];
             float *before = NULL, *after = NULL, last[VOCAB];
-            int64_t reach = c.layers * (W - 1), V = c.vocab;
+            int64_t reach = 0, V = c.vocab;
             struct workspace *w = NULL;
             struct cache *cache = NULL;
             struct model *m;
 
             c.max_length = MANY;
             m = new_model(c, &devices[d], DTYPE_F32);
+            for (int64_t n = 0; n < c.layers; n++) {
+                int64_t own = model_position(m, n)->window;
+                reach += (own > 0 && own < W ? own : W) - 1;
+            }
             draw_tokens(tokens, MANY, V, 7);
             assert_ok(NEW_ARRAY(&before, MANY * V, "logits"));
             assert_ok(NEW_ARRAY(&after, MANY * V, "logits"));
@@ -624,7 +639,7 @@ static void sequences_decoded_together_get_the_bits_they_get_alone(void **state)
             m = new_model(c, &devices[d], DTYPE_F32);
             check_batched_decoding(m, (struct cache_window){ 0 }, 0);
             check_batched_decoding(m, (struct cache_window){ 0 }, 0x1p-20);
-            if (m->method->slope)
+            if (m->pattern.kind[0].method->slope)
                 check_batched_decoding(m, (struct cache_window){ 40, 1e6 }, 0x1p-20);
             model_free(m);
             m = new_model(adaptive(c), &devices[d], DTYPE_F32);
@@ -689,7 +704,7 @@ static struct cache *full_cache(struct model *m)
     assert_ok(workspace_new(&w, m, &(struct pass_settings){ .skip = 0x1p-20 }));
     for (int i = 0; i < 256; i++)
         assert_ok(model_extend(w, cache, 1, tokens + i, 1));
-    assert_int_equal(cache_first(cache, 1), 0);
+    assert_int_equal(cache_first(cache, 0, 1), 0);
     workspace_free(w);
     return cache;
 }
@@ -699,7 +714,7 @@ static void read_last(struct model *m, struct cache *cache, float *to)
 {
     struct kv kv = cache_slot(cache, 1, 1, 192, 64);
     struct tensor keys = kv.k, norms = kv.norms;
-    int64_t tile = (192 - cache_first(cache, 1)) / ATTENTION_TILE;
+    int64_t tile = (192 - cache_first(cache, 0, 1)) / ATTENTION_TILE;
 
     assert_int_equal(m->device->ops->download(m->device, to, keys), ALIBI_OK);
     to += tensor_count(keys);
@@ -726,7 +741,7 @@ static void a_cache_that_could_not_drop_positions_does_so_before_it_is_read_agai
         assert_int_equal(cache_reserve(cache, 1, 257), ALIBI_DEVICE);
         copies_left = INT64_MAX;
         assert_int_equal(cache_reserve(cache, 1, 256), ALIBI_OK);
-        assert_int_equal(cache_first(cache, 1), 192);
+        assert_int_equal(cache_first(cache, 0, 1), 192);
         read_last(m, cache, after);
         assert_memory_equal(before, after, sizeof before);
         cache_free(cache);
@@ -779,7 +794,7 @@ static void tokens_outside_the_vocabulary_are_refused(void **state)
 static void set_factors(struct model *m, const float factors[3])
 {
     assert_ok(m->device->ops->upload(
-        m->device, parameter_slice(m, &m->parameters[m->position], m->values), factors));
+        m->device, parameter_slice(m, &m->parameters[m->positions[0]], m->values), factors));
 }
 
 static void a_fresh_model_with_trained_slopes_is_the_one_with_fixed_slopes(void **state)
@@ -822,7 +837,7 @@ static void skipping_is_right_for_slopes_of_any_sign(void **state)
         struct attention_statistics s;
 
         set_factors(m, factors);
-        assert_ok(model_slopes(m, slopes));
+        assert_ok(model_slopes(m, 0, slopes));
         assert_true(slopes[0] == 0 && slopes[1] == -0x1p-9f && slopes[2] == 10);
         assert_ok(once_logits(m, tokens, 1, MANY, exact));
         assert_ok(workspace_new(&w, m, &settings));
@@ -851,7 +866,7 @@ static void slopes_are_never_negative_after_an_update(void **state)
 
         set_factors(m, factors);
         assert_ok(model_limit_slopes(m));
-        assert_ok(model_slopes(m, slopes));
+        assert_ok(model_slopes(m, 0, slopes));
         assert_memory_equal(slopes, expected, sizeof slopes);
         model_free(m);
     }

@@ -13,6 +13,18 @@ static struct alibi_config config(int64_t width, int64_t heads)
     return c;
 }
 
+/* A method by name, with the options of the configuration. */
+static struct position method_of(const struct alibi_config *c, const char *name)
+{
+    struct alibi_config copy = *c;
+    struct pattern pattern;
+
+    snprintf(copy.position, sizeof copy.position, "%s", name);
+    assert_ok(pattern_read(&pattern, &copy));
+    assert_int_equal(pattern.kinds, 1);
+    return pattern.kind[0];
+}
+
 /* ---- alibi */
 
 /* The authors' way to the slopes, in its own words: n a power of two gives a geometric sequence
@@ -38,10 +50,12 @@ static void authors_slopes(double *out, int n, double bias_max)
 static void assert_slopes(int heads, double bias_max, const double *expected)
 {
     struct alibi_config c = config(64, heads);
+    struct position p;
 
     c.bias_max = bias_max;
+    p = method_of(&c, "alibi");
     for (int h = 0; h < heads; h++)
-        assert_close(position_alibi.slope(&c, h), expected[h], 6e-8 * expected[h]);
+        assert_close(position_alibi.slope(&c, &p, h), expected[h], 6e-8 * expected[h]);
 }
 
 static void alibi_slopes_equal_the_authors_for_every_head_count(void **state)
@@ -103,11 +117,13 @@ static void t5_buckets_equal_a_formulation_in_powers(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct alibi_config c = config(64, 4);
+        struct position p;
         c.t5_buckets = options[i][0];
         c.t5_max_distance = options[i][1];
-        assert_ok(position_t5.check(&c));
+        p = method_of(&c, "t5");
+        assert_ok(position_t5.check(&c, &p));
         for (int d = 0; d <= 1000; d++)
-            assert_int_equal(position_t5.bucket(&c, d), bucket_by_powers(&c, d));
+            assert_int_equal(position_t5.bucket(&p, d), bucket_by_powers(&c, d));
     }
 }
 
@@ -117,46 +133,51 @@ static void t5_buckets_begin_where_they_should(void **state)
 {
     static const int begins[] = { 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113 };
     struct alibi_config c = config(64, 4);
+    struct position p = method_of(&c, "t5");
 
     (void)state;
     for (int k = 0; k < 16; k++) {
-        assert_int_equal(position_t5.bucket(&c, begins[k]), 16 + k);
-        assert_int_equal(position_t5.bucket(&c, begins[k] - 1), 15 + k);
+        assert_int_equal(position_t5.bucket(&p, begins[k]), 16 + k);
+        assert_int_equal(position_t5.bucket(&p, begins[k] - 1), 15 + k);
     }
 }
 
 static void t5_table_ends_in_its_last_bucket(void **state)
 {
     struct alibi_config c = config(64, 4);
-    int64_t end = position_t5.distances(&c) - 1;
+    struct position p = method_of(&c, "t5");
+    int64_t end = position_t5.distances(&p) - 1;
 
     (void)state;
     for (int64_t d = end; d < end + 1000; d++)
-        assert_int_equal(position_t5.bucket(&c, d), 31);
-    assert_int_equal(position_t5.bucket(&c, INT64_C(1) << 40), 31);
+        assert_int_equal(position_t5.bucket(&p, d), 31);
+    assert_int_equal(position_t5.bucket(&p, INT64_C(1) << 40), 31);
 }
 
 static void t5_options_that_make_no_buckets_are_named(void **state)
 {
     struct alibi_config c = config(64, 4);
+    struct position p;
 
     (void)state;
     c.t5_buckets = 7;
-    assert_fails(position_t5.check(&c), ALIBI_USAGE, "t5-buckets 7");
+    p = method_of(&c, "t5");
+    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "t5-buckets 7");
     c.t5_buckets = 0;
-    assert_fails(position_t5.check(&c), ALIBI_USAGE, "t5-buckets 0");
-    c.t5_buckets = 32;
-    c.t5_max_distance = 16;
-    assert_fails(position_t5.check(&c), ALIBI_USAGE, "t5-max-distance 16");
+    p = method_of(&c, "t5");
+    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "t5-buckets 0");
+    p = method_of(&c, "t5:buckets=32:max-distance=16");
+    assert_fails(position_t5.check(&c, &p), ALIBI_USAGE, "t5-max-distance 16");
 }
 
 static void t5_learns_a_number_per_bucket_and_head(void **state)
 {
     struct alibi_config c = config(64, 4);
+    struct position p = method_of(&c, "t5");
     int64_t shape[2];
 
     (void)state;
-    position_t5.parameter_shape(&c, shape);
+    position_t5.parameter_shape(&c, &p, shape);
     assert_int_equal(shape[0], 32);
     assert_int_equal(shape[1], 4);
 }
@@ -166,9 +187,10 @@ static void t5_learns_a_number_per_bucket_and_head(void **state)
 static void assert_row(const struct position_method *method, const struct alibi_config *c,
                        int64_t position, const double *expected, int columns)
 {
+    struct position p = method_of(c, method->name);
     float row[16];
 
-    method->row(c, position, row);
+    method->row(c, &p, position, row);
     for (int i = 0; i < columns; i++)
         assert_close(row[i], expected[i], 6e-8);
 }
@@ -208,30 +230,33 @@ static void rotary_rows_are_cosines_then_sines_of_one_head(void **state)
 {
     const double expected[] = { cos(70000.0), cos(700.0), sin(70000.0), sin(700.0) };
     struct alibi_config c = config(8, 2);
+    struct position p = method_of(&c, "rotary");
 
     (void)state;
-    assert_ok(position_rotary.check(&c));
+    assert_ok(position_rotary.check(&c, &p));
     assert_row(&position_rotary, &c, 70000, expected, 4);
 }
 
 static void rotary_needs_an_even_head_width(void **state)
 {
     struct alibi_config c = config(9, 3);
+    struct position p = method_of(&c, "rotary");
 
     (void)state;
-    assert_fails(position_rotary.check(&c), ALIBI_USAGE, "width 9 / heads 3");
+    assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "width 9 / heads 3");
 }
 
 static void learned_positions_end_at_their_table(void **state)
 {
     struct alibi_config c = config(12, 3);
+    struct position p = method_of(&c, "learned");
     int64_t shape[2];
 
     (void)state;
-    position_learned.parameter_shape(&c, shape);
+    position_learned.parameter_shape(&c, &p, shape);
     assert_int_equal(shape[0], 64);
     assert_int_equal(shape[1], 12);
-    assert_int_equal(position_learned.longest(&c), 64);
+    assert_int_equal(position_learned.longest(&p), 64);
 }
 
 /* ---- the table */
@@ -298,6 +323,148 @@ static void unknown_methods_name_the_nearest_and_all(void **state)
     assert_ptr_equal(method, &position_none);
 }
 
+/* ---- patterns */
+
+static alibi_status read_pattern(struct pattern *out, const char *text)
+{
+    struct alibi_config c = config(64, 4);
+
+    snprintf(c.position, sizeof c.position, "%s", text);
+    return pattern_read(out, &c);
+}
+
+static void assert_name(const char *text, const char *expected)
+{
+    struct alibi_config c = config(64, 4);
+    struct pattern p, again;
+    char name[ALIBI_NAME_MAX];
+
+    assert_ok(read_pattern(&p, text));
+    assert_ok(pattern_name(name, &p, &c));
+    assert_string_equal(name, expected);
+    assert_ok(read_pattern(&again, name));
+    assert_ok(pattern_name(name, &again, &c));
+    assert_string_equal(name, expected);
+    assert_int_equal(again.kinds, p.kinds);
+    assert_int_equal(again.length, p.length);
+}
+
+static void a_pattern_has_one_name(void **state)
+{
+    (void)state;
+    assert_name("ALiBi", "alibi");
+    assert_name("4*alibi", "alibi");
+    assert_name("alibi:bias-max=8", "alibi");
+    assert_name("alibi:bias_max=16", "alibi:bias-max=16");
+    assert_name("alibi:bias-max=2^-1:train-slopes=true", "alibi:bias-max=0.5:train-slopes");
+    assert_name("rope, rope:window=0 ,2*nope", "2*rotary,2*none");
+    assert_name("2*rotary,t5,none,rotary,rotary,t5,none", "2*rotary,t5,none");
+    assert_name("3*rotary:window=64+none", "3*rotary:window=64,none");
+    assert_name("rotary:base=500:window=1k:layout=pairs",
+                "rotary:window=1024:base=500:layout=pairs");
+    assert_name("t5:max-distance=256:buckets=16", "t5:buckets=16:max-distance=256");
+    assert_name("learned:max-length=64", "learned");
+}
+
+static void layers_take_the_elements_of_a_pattern_in_turn(void **state)
+{
+    static const int kinds[] = { 0, 0, 0, 1, 2, 1, 0, 0, 0, 1, 2, 1, 0 };
+    struct pattern p;
+
+    (void)state;
+    assert_ok(read_pattern(&p, "3*rotary:window=64,none,alibi,none"));
+    assert_int_equal(p.kinds, 3);
+    assert_int_equal(p.length, 6);
+    for (int64_t n = 0; n < 13; n++)
+        assert_int_equal(pattern_kind(&p, n), kinds[n]);
+    assert_ptr_equal(p.kind[0].method, &position_rotary);
+    assert_int_equal(p.kind[0].window, 64);
+    assert_int_equal(p.kind[1].window, 0);
+}
+
+/* Options of the model are those of a method that does not say otherwise. */
+static void options_of_the_model_are_defaults_of_its_methods(void **state)
+{
+    struct alibi_config c = config(64, 4);
+    struct pattern p;
+
+    (void)state;
+    c.bias_max = 16;
+    c.layers = 2;
+    snprintf(c.position, sizeof c.position, "alibi,alibi:bias-max=8");
+    assert_ok(alibi_config_resolve(&c));
+    assert_string_equal(c.position, "alibi,alibi:bias-max=8");
+    assert_ok(pattern_read(&p, &c));
+    assert_close(position_alibi.slope(&c, &p.kind[0], 3), 0x1p-16, 1e-12);
+    assert_close(position_alibi.slope(&c, &p.kind[1], 3), 0x1p-8, 1e-12);
+    snprintf(c.position, sizeof c.position, "alibi:bias-max=16");
+    assert_ok(alibi_config_resolve(&c));
+    assert_string_equal(c.position, "alibi");
+}
+
+static void bad_patterns_name_the_element_and_the_choices(void **state)
+{
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        { "alibbi", "unknown position method 'alibbi': did you mean 'alibi'? known: none, " },
+        { "3*rotary,alibbi", "position 'alibbi': unknown position method 'alibbi'" },
+        { "", "unknown position method ''" },
+        { "alibi,", "unknown position method ''" },
+        { "0*alibi", "position '0*alibi': '0' is not a number of layers from 1 to 4096" },
+        { "x*alibi", "'x' is not a number of layers" },
+        { "99999*alibi", "'99999' is not a number of layers" },
+        { "2*3*alibi", "unknown position method '3*alibi'" },
+        { "none,rotary:windw=64",
+          "position 'rotary:windw=64': 'rotary' has no option 'windw': it has window" },
+        { "rotary:bias-max=4", "it has window, " },
+        { "alibi:bias-max", "option 'bias-max' of 'alibi' needs a value: bias-max=X" },
+        { "alibi:bias-max=99", "position 'alibi:bias-max=99': bias-max: 99 is out of range 0..64" },
+        { "rotary:layout=up", "layout: 'up' is not one of halves|pairs" },
+        { "rotary:window=-1", "window: -1 is out of range" },
+        { "alibi:", "'alibi' has no option ''" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct pattern p;
+
+        assert_fails(read_pattern(&p, bad[i].text), ALIBI_USAGE, bad[i].message);
+    }
+}
+
+static void a_pattern_must_fit_the_model(void **state)
+{
+    struct alibi_config c = config(64, 4);
+
+    (void)state;
+    c.layers = 3;
+    snprintf(c.position, sizeof c.position, "3*rotary,none");
+    assert_fails(alibi_config_resolve(&c), ALIBI_USAGE,
+                 "a pattern of 4 layers, but the model has 3");
+    snprintf(c.position, sizeof c.position, "none,sinusoidal");
+    assert_fails(alibi_config_resolve(&c), ALIBI_USAGE, "'sinusoidal' acts once");
+    snprintf(c.position, sizeof c.position, "learned:max-length=8,learned:max-length=9");
+    assert_fails(alibi_config_resolve(&c), ALIBI_USAGE, "'learned' acts once");
+    snprintf(c.position, sizeof c.position, "2*sinusoidal:window=8,sinusoidal");
+    assert_ok(alibi_config_resolve(&c));
+    c.width = 36;
+    c.heads = 4;
+    snprintf(c.position, sizeof c.position, "alibi,rotary");
+    assert_fails(alibi_config_resolve(&c), ALIBI_USAGE, "width 36 / heads 4");
+}
+
+static void names_of_patterns_are_names_of_files(void **state)
+{
+    char name[ALIBI_NAME_MAX];
+
+    (void)state;
+    pattern_file_name(name, "3*rotary:window=64,none");
+    assert_string_equal(name, "3-rotary-window-64-none");
+    pattern_file_name(name, "alibi");
+    assert_string_equal(name, "alibi");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +485,12 @@ int main(void)
         cmocka_unit_test(the_methods_of_the_paper_keep_their_names),
         cmocka_unit_test(other_names_of_a_method_are_understood_and_written_as_its_own),
         cmocka_unit_test(unknown_methods_name_the_nearest_and_all),
+        cmocka_unit_test(a_pattern_has_one_name),
+        cmocka_unit_test(layers_take_the_elements_of_a_pattern_in_turn),
+        cmocka_unit_test(options_of_the_model_are_defaults_of_its_methods),
+        cmocka_unit_test(bad_patterns_name_the_element_and_the_choices),
+        cmocka_unit_test(a_pattern_must_fit_the_model),
+        cmocka_unit_test(names_of_patterns_are_names_of_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

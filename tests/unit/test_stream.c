@@ -82,12 +82,14 @@ static alibi_status evaluate(struct model *m, const alibi_corpus *c, struct alib
 /* One window as long as the text: sliding by one behind it has nothing left to score. */
 static void stream_equals_a_window_as_long_as_the_text(void **state)
 {
-    static const char *const methods[] = { "alibi", "none", "rotary", "t5" };
+    static const char *const methods[] = {
+        "alibi", "none", "rotary", "t5", "rotary:window=40,none", "t5:window=100,alibi"
+    };
     static const double budgets[] = { 0, 0x1p-24 };
     alibi_corpus *c = new_text(20000);
 
     (void)state;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 6; i++)
         for (int s = 0; s < 2; s++) {
             struct model *m = new_model(methods[i], 4);
             struct alibi_eval_result whole, stream;
@@ -197,7 +199,7 @@ static void the_window_follows_trained_slopes(void **state)
     c.train_slopes = true;
     assert_ok(model_new(&m, &c, &cpu, DTYPE_F32, false));
     assert_ok(model_init(m, 3));
-    factors = m->parameters[m->position].value;
+    factors = m->parameters[m->positions[0]].value;
     assert_ok(stream_window(&fixed, m, 0x1p-24, 20));
     assert_ok(cpu.ops->fill(&cpu, factors, 4.0));
     assert_ok(stream_window(&steeper, m, 0x1p-24, 20));
@@ -211,11 +213,12 @@ static void the_window_follows_trained_slopes(void **state)
 static void a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the_others(
     void **state)
 {
-    static const char *const methods[] = { "alibi", "none", "rotary", "t5" };
+    static const char *const methods[] = { "alibi", "none", "rotary", "t5",
+                                           "rotary:window=40,none" };
     alibi_corpus *c = new_text(60000);
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         struct model *m = new_model(methods[i], 4);
         struct alibi_eval_result whole, pass, stream, all, cut;
         struct alibi_eval window = { .length = TOKENS, .tokens = TOKENS, .contiguous = true };
@@ -240,6 +243,60 @@ static void a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the
         model_free(m);
     }
     alibi_corpus_free(c);
+}
+
+/* Of a stream with the cache of a pattern, which has two layers. */
+static size_t stream_peak(const alibi_corpus *c, const char *position, int64_t tokens)
+{
+    struct model *m = new_model(position, 4);
+    struct alibi_eval_result r;
+
+    assert_ok(evaluate(m, c, (struct alibi_eval){ .protocol = ALIBI_STREAM, .tokens = tokens },
+                       0x1p-24, &r));
+    model_free(m);
+    return r.peak_bytes;
+}
+
+static void a_layer_with_a_window_keeps_a_bounded_number_of_keys(void **state)
+{
+    alibi_corpus *c = new_text(60000);
+    size_t all = stream_peak(c, "alibi", 20000),
+           half = stream_peak(c, "alibi:window=40,alibi", 20000);
+    size_t few = stream_peak(c, "alibi:window=40", 4000);
+    size_t many = stream_peak(c, "alibi:window=40", 20000);
+
+    (void)state;
+    printf("bytes: %zu, %zu with one window, %zu with two, %zu of a shorter text\n", all, half,
+           many, few);
+    assert_true(half < all * 2 / 3 && many < half / 2);
+    assert_true(many < few + few / 4);
+    alibi_corpus_free(c);
+}
+
+/* A window score bounds the layers that see every key, and those need slopes. */
+static void a_window_score_is_for_layers_without_a_window(void **state)
+{
+    struct model *m = new_model("rotary:window=40,alibi", 4);
+    struct cache_window window, alone;
+
+    (void)state;
+    assert_ok(stream_window(&window, m, 0x1p-24, 20));
+    model_free(m);
+    m = new_model("alibi", 4);
+    assert_ok(stream_window(&alone, m, 0x1p-24, 20));
+    assert_int_equal(window.positions, alone.positions);
+    model_free(m);
+    m = new_model("alibi,rotary:window=40", 4);
+    assert_ok(stream_window(&window, m, 0x1p-24, 20));
+    assert_int_equal(window.positions, alone.positions);
+    model_free(m);
+    m = new_model("alibi:window=40,rotary", 4);
+    assert_fails(stream_window(&window, m, 0x1p-24, 20), ALIBI_USAGE, "'rotary' has none");
+    model_free(m);
+    m = new_model("rotary:window=40", 4);
+    assert_ok(stream_window(&window, m, 0x1p-24, 20));
+    assert_int_equal(window.positions, 0);
+    model_free(m);
 }
 
 static void a_score_beyond_what_the_window_relies_on_is_refused(void **state)
@@ -425,6 +482,8 @@ int main(void)
         cmocka_unit_test(the_window_follows_trained_slopes),
         cmocka_unit_test(
             a_stream_cut_to_the_last_keys_equals_one_pass_cut_so_and_forgets_the_others),
+        cmocka_unit_test(a_layer_with_a_window_keeps_a_bounded_number_of_keys),
+        cmocka_unit_test(a_window_score_is_for_layers_without_a_window),
         cmocka_unit_test(a_score_beyond_what_the_window_relies_on_is_refused),
         cmocka_unit_test(a_large_query_is_held_against_keys_that_were_forgotten),
         cmocka_unit_test(methods_that_mark_places_are_refused_with_the_reason),

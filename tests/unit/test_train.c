@@ -291,6 +291,15 @@ static void so_does_one_that_trains_its_slopes(void **state)
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
+static void so_does_one_with_a_pattern_of_methods(void **state)
+{
+    struct site *p = *state;
+
+    p->config.layers = 2;
+    snprintf(p->config.position, sizeof p->config.position, "%s", "t5:window=3,alibi:train-slopes");
+    check_resume_at_every_step(p, tiny_training(5, 2));
+}
+
 static void trained_slopes_move_and_are_in_the_checkpoint(void **state)
 {
     struct site *p = *state;
@@ -304,9 +313,9 @@ static void trained_slopes_move_and_are_in_the_checkpoint(void **state)
     assert_ok(train(p, &t, "run", false));
     assert_ok(checkpoint_read_config(path, &config, &tokenizer));
     assert_true(config.train_slopes);
-    assert_ok(checkpoint_read_slopes(path, &config, slopes));
+    assert_ok(checkpoint_read_slopes(path, &config, 0, slopes));
     for (int64_t h = 0; h < 2; h++) {
-        float fixed = position_alibi.slope(&config, h);
+        float fixed = exp2f(-4.0f * (float)(h + 1));
         print_message("slope %g, fixed %g\n", (double)slopes[h], (double)fixed);
         assert_true(slopes[h] >= 0 && fabsf(slopes[h] / fixed - 1) > 0.01f);
     }
@@ -329,15 +338,15 @@ static void an_update_leaves_slopes_at_0_or_above(void **state)
         assert_ok(model_new(&m, &config, &device, DTYPE_F32, true));
         assert_ok(model_init(m, 1));
         assert_ok(optimizer_init(&o, m, kind));
-        assert_ok(device.ops->fill(&device, m->parameters[m->position].gradient, 1e3));
+        assert_ok(device.ops->fill(&device, m->parameters[m->positions[0]].gradient, 1e3));
         t.lr = 10;
         assert_ok(optimizer_step(&o, &t, 5, 1));
-        assert_ok(model_slopes(m, slopes));
+        assert_ok(model_slopes(m, 0, slopes));
         assert_true(slopes[0] == 0 && slopes[1] == 0);
-        assert_ok(device.ops->fill(&device, m->parameters[m->position].gradient, -1e3));
+        assert_ok(device.ops->fill(&device, m->parameters[m->positions[0]].gradient, -1e3));
         for (int64_t step = 6; step < 10; step++)
             assert_ok(optimizer_step(&o, &t, step, 1));
-        assert_ok(model_slopes(m, slopes));
+        assert_ok(model_slopes(m, 0, slopes));
         assert_true(slopes[0] > 0 && slopes[1] > 0);
         optimizer_fini(&o);
         model_free(m);
@@ -834,6 +843,7 @@ int main(void)
         RUN_TEST(runs_that_recompute_are_the_runs_that_keep),
         RUN_TEST(so_does_one_that_learns_its_positions),
         RUN_TEST(so_does_one_that_trains_its_slopes),
+        RUN_TEST(so_does_one_with_a_pattern_of_methods),
         RUN_TEST(trained_slopes_move_and_are_in_the_checkpoint),
         cmocka_unit_test_teardown(an_update_leaves_slopes_at_0_or_above, no_leak),
         RUN_TEST(a_run_can_be_stopped_at_every_step),

@@ -1,0 +1,73 @@
+#!/bin/bash
+# A method for each layer: patterns, their options and names, windows and their caches.
+. "$(dirname "$0")/lib.sh"
+small=("${tiny[@]}" --layers 4)
+pattern=3*rotary:window=8,none
+
+check "a pattern" "$ALIBI" train "${small[@]}" --position "$pattern" --out pattern
+check "all at once, spelled in another way" \
+    "$ALIBI" train "${small[@]}" --position "rope:window=8, 2*RoPE:window=8 + nope" --out spelled
+if cmp -s {pattern,spelled}/step-00000006/model.safetensors &&
+    grep -qF "\"position\": \"$pattern\"" spelled/recipe.json &&
+    grep -qF "\"position\": \"$pattern\"" spelled/step-00000006/config.json; then
+    pass "one pattern, one name, the same weights"
+else
+    fail "spellings" "other weights, or not written as $pattern"
+fi
+check "options of the model or of the method" \
+    "$ALIBI" train "${small[@]}" --position alibi --bias-max 4 --out flag
+check "the same as an option of the method" \
+    "$ALIBI" train "${small[@]}" --position alibi:bias-max=4 --out own
+if cmp -s {flag,own}/step-00000006/model.safetensors &&
+    ! cmp -s {flag,pattern}/step-00000006/model.safetensors; then
+    pass "--bias-max 4 is alibi:bias-max=4"
+else
+    fail "alibi:bias-max=4" "not the weights of --bias-max 4"
+fi
+expect 3 'has position "alibi:bias-max=4", this run asks for "alibi:bias-max=5"' \
+    "$ALIBI" train "${small[@]}" --position alibi:bias-max=5 --out own --resume
+
+# Use of the model: past its training length, as a stream, token by token.
+check "evaluation" "$ALIBI" eval pattern "${text[@]}" --split valid --lengths 16,64 --tokens 512
+check "as a stream" "$ALIBI" eval pattern "${text[@]}" --split valid --protocol stream \
+    --tokens 512
+check "generation" "$ALIBI" generate pattern --prompt "It was" --tokens 100 --temperature 0
+check "inspection" "$ALIBI" inspect pattern
+if grep -qF "$pattern" stdout; then
+    pass "inspect names the pattern"
+else
+    fail "inspect" "no pattern"
+fi
+
+# A comparison of one method with two options, and of patterns; its folders have plain names.
+methods=alibi,alibi:bias-max=16,3*rotary:window=8+none
+check "a comparison" "$ALIBI" compare "${small[@]}" --methods "$methods" \
+    --lengths 16,32 --out comparison
+if [ -d comparison/alibi ] && [ -d comparison/alibi-bias-max-16 ] &&
+    [ -d comparison/3-rotary-window-8-none ] && grep -qF '3*rotary:window=8,none' stdout; then
+    pass "a folder for each, and its name in the table"
+else
+    fail "comparison" "$(ls comparison)"
+fi
+cp stdout first
+check "the same again" "$ALIBI" compare "${small[@]}" --methods "$methods" \
+    --lengths 16,32 --out comparison
+if cmp -s <(grep -F 'rotary' stdout) <(grep -F 'rotary' first); then
+    pass "nothing is trained again"
+else
+    fail "comparison" "other numbers"
+fi
+expect 2 "methods: 'alibi' is listed twice" \
+    "$ALIBI" compare "${small[@]}" --methods alibi,alibi:bias-max=8 --lengths 16 --out twice
+
+# Patterns that cannot be: the element and the choices.
+expect 2 "position 'alibbi:window=4': unknown position method 'alibbi': did you mean 'alibi'" \
+    "$ALIBI" train "${small[@]}" --position none,alibbi:window=4
+expect 2 "position 'rotary:windw=4': 'rotary' has no option 'windw': it has window" \
+    "$ALIBI" train "${small[@]}" --position none,rotary:windw=4
+expect 2 "position 'rotary:window=x': window: 'x' is not a whole number" \
+    "$ALIBI" train "${small[@]}" --position rotary:window=x
+expect 2 "a pattern of 5 layers, but the model has 4" \
+    "$ALIBI" train "${small[@]}" --position 4*rotary,none
+expect 2 "'sinusoidal' acts once" "$ALIBI" train "${small[@]}" --position sinusoidal,none
+finish
