@@ -1,4 +1,4 @@
-# make [program] | demo | test | test-all | bench | install | format | clean
+# make [program] | demo | test | test-all | bench | install | uninstall | format | clean
 #
 # Each target does all of its set-up, on a bare Debian 12 too: it installs missing packages and
 # builds what it needs. Other systems: docs/install.md. With WERROR=ON warnings are errors.
@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
 
-.PHONY: program build demo test test-all bench install format check-format clean packages
+.PHONY: program build demo test test-all bench install uninstall format check-format clean packages
 
 program: packages
 	@cmake --preset release > /dev/null
@@ -38,12 +38,17 @@ bench: program
 install: packages
 	@cmake --preset release -D CMAKE_INSTALL_PREFIX=$(PREFIX) > /dev/null
 	@echo "building alibi and its library"
-	@scripts/build.sh alibi alibi_shared
+	@scripts/build.sh alibi alibi_shared manual
 	@cmake --install build/release > /dev/null
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
-	@echo "installed $(DESTDIR)$(PREFIX)/bin/alibi, its library, recipes and experiments"
+	@echo "installed $(DESTDIR)$(PREFIX)/bin/alibi, its library, manual, recipes and experiments"
 	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) [ -n "$(DESTDIR)" ] || \
 	    echo '$(PREFIX)/bin is not on your PATH: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
+
+# From the same PREFIX, and DESTDIR if one was given; needs no build folder.
+uninstall:
+	@scripts/uninstall.sh $(DESTDIR)$(PREFIX)
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
 
 packages:
 	@scripts/packages.sh

@@ -1,7 +1,8 @@
 /* cli.h - shared by the commands
  *
  *   main.c       picks the command, prints the one error line, makes the status the exit code
- *   options.c    argv and the recipe into values; help.c prints the same tables as help
+ *   options.c    argv and the recipe into values; help.c prints the same tables as help, manual.c
+ *                as manual pages, completion.c as completions for shells
  *   groups.c     options that several commands have; subject.c a model and its test text
  *   terminal.c   progress, notes, signals; json.c results for programs; ids.c token ids as text
  *
@@ -30,6 +31,17 @@
 /* Records the line that main() prints for a failure of the program itself; returns `status`. */
 alibi_status cli_fail(alibi_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ---- commands (main.c) */
+
+/* argv[0] is the first argument after the command's name. */
+struct cli_command {
+    const char *name;
+    alibi_status (*run)(int argc, char **argv);
+    const char *summary;
+};
+extern const struct cli_command cli_commands[]; /* ends with a name of NULL */
+extern const char cli_about_text[];             /* what the program does */
 
 /* ---- a command line (options.c, help.c) */
 
@@ -65,6 +77,14 @@ alibi_status cli_run(struct cli_line *line, int argc, char **argv,
 void cli_print_help(FILE *out, const struct cli_line *line,
                     const struct alibi_option_group *common);
 
+/* What an option is, its range and its default: "number of steps (at least 1; default 4)". */
+enum { CLI_OPTION_TEXT = 640 };
+void cli_option_text(const struct alibi_option *o, char text[CLI_OPTION_TEXT]);
+bool cli_option_is_on(const struct alibi_option *o); /* a flag that can only be switched off */
+
+/* What --help says of numbers, in every form. */
+extern const char cli_numbers_text[];
+
 /* Wraps text at the terminal's width. The first line starts at `column`, the others at `indent`. */
 void cli_print_wrapped(FILE *out, const char *text, int column, int indent);
 
@@ -74,8 +94,25 @@ void cli_print_wrapped(FILE *out, const char *text, int column, int indent);
  * `what` is for the message: "recipe". */
 enum { CLI_PATH_BYTES = 4096, CLI_FILES_MAX = 256 };
 bool cli_installed_folder(const char *kind, int i, char folder[CLI_PATH_BYTES]);
+/* Their names, with a comma and a blank between two; "" if there are none. */
+enum { CLI_NAMES_BYTES = 1024 };
+void cli_installed_names(const char *kind, char names[CLI_NAMES_BYTES]);
 alibi_status cli_find_installed(const char *kind, const char *what, const char *name,
                                 char found[CLI_PATH_BYTES]);
+
+/* ---- other forms of help (manual.c, completion.c) */
+
+/* `alibi help --as NAME` writes it to stdout. A command that is asked for `--help=NAME` shows its
+ * tables in that form. */
+struct cli_form {
+    const char *name;
+    bool whole; /* one file for all commands, otherwise one for each and one of them all */
+    void (*begin)(void);
+    void (*command)(const struct cli_line *line, const struct alibi_option_group *common);
+    void (*end)(void); /* may be NULL */
+};
+extern const struct cli_form cli_man, cli_bash, cli_zsh, cli_fish;
+const struct cli_form *cli_form_find(const char *name); /* NULL: none */
 
 /* ---- options that several commands have (groups.c) */
 
@@ -217,7 +254,6 @@ alibi_status cli_print_text(const alibi_tokenizer *t, const char *const *paths, 
 
 /* ---- commands */
 
-/* argv[0] is the first argument after the command's name. */
 alibi_status cmd_compare(int argc, char **argv);
 alibi_status cmd_reproduce(int argc, char **argv);
 alibi_status cmd_train(int argc, char **argv);

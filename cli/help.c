@@ -30,28 +30,19 @@ void cli_print_wrapped(FILE *out, const char *text, int column, int indent)
     fputc('\n', out);
 }
 
-/* "--steps N  number of steps (at least 1; default 4)", without unknown parts */
-static void print_option(FILE *out, const struct alibi_option *o)
+bool cli_option_is_on(const struct alibi_option *o)
 {
-    bool flag = o->type == ALIBI_OPTION_FLAG;
+    return o->type == ALIBI_OPTION_FLAG && o->initial && strcmp(o->initial, "true") == 0;
+}
+
+/* Without the parts that are not known. */
+void cli_option_text(const struct alibi_option *o, char text[CLI_OPTION_TEXT])
+{
     bool number =
         o->type == ALIBI_OPTION_INT || o->type == ALIBI_OPTION_REAL || o->type == ALIBI_OPTION_INTS;
-    const char *initial = o->initial && !flag ? o->initial : "";
-    const char *value = o->value ? o->value : "VALUE";
-    char range[128] = "", notes[256] = "", text[640];
-    int column;
+    const char *initial = o->initial && o->type != ALIBI_OPTION_FLAG ? o->initial : "";
+    char range[128] = "", notes[256] = "";
 
-    if (flag)
-        column = fprintf(out, "  --%s%s",
-                         o->initial && strcmp(o->initial, "true") == 0 ? "[no-]" : "", o->name);
-    else if (strcmp(o->name, "out") == 0) /* the only option with a short form */
-        column = fprintf(out, "  --out %s, -o %s", value, value);
-    else
-        column = fprintf(out, "  --%s %s", o->name, value);
-    if (column + 2 > TEXT_COLUMN) {
-        fputc('\n', out);
-        column = 0;
-    }
     if (o->type == ALIBI_OPTION_CHOICE)
         snprintf(range, sizeof range, "%s", o->choices);
     else if (number && o->max < CLI_UNBOUNDED)
@@ -61,12 +52,35 @@ static void print_option(FILE *out, const struct alibi_option *o)
     if (*range || *initial)
         snprintf(notes, sizeof notes, " (%s%s%s%s)", range, *range && *initial ? "; " : "",
                  *initial ? "default " : "", initial);
-    snprintf(text, sizeof text, "%s%s", o->help, notes);
+    snprintf(text, CLI_OPTION_TEXT, "%s%s", o->help, notes);
+}
+
+static void print_option(FILE *out, const struct alibi_option *o)
+{
+    const char *value = o->value ? o->value : "VALUE";
+    char text[CLI_OPTION_TEXT];
+    int column;
+
+    if (o->type == ALIBI_OPTION_FLAG)
+        column = fprintf(out, "  --%s%s", cli_option_is_on(o) ? "[no-]" : "", o->name);
+    else if (strcmp(o->name, "out") == 0) /* the only option with a short form */
+        column = fprintf(out, "  --out %s, -o %s", value, value);
+    else
+        column = fprintf(out, "  --%s %s", o->name, value);
+    if (column + 2 > TEXT_COLUMN) {
+        fputc('\n', out);
+        column = 0;
+    }
+    cli_option_text(o, text);
     fprintf(out, "%*s", TEXT_COLUMN - column, "");
     cli_print_wrapped(out, text, TEXT_COLUMN, TEXT_COLUMN);
 }
 
 /* ---- the whole page */
+
+const char cli_numbers_text[] =
+    "A whole number may be written 4096, 4k, 2^12 or 1e6 (k, M and G are powers of 1024), a share "
+    "0.5 or 50%, a list 64,128.";
 
 static void print_group(FILE *out, const struct alibi_option_group *group)
 {
@@ -98,9 +112,5 @@ void cli_print_help(FILE *out, const struct cli_line *line, const struct alibi_o
     if (line->lists_positions)
         print_positions(out);
     fputc('\n', out);
-    cli_print_wrapped(
-        out,
-        "A whole number may be written 4096, 4k, 2^12 or 1e6 (k, M and G are powers of "
-        "1024), a share 0.5 or 50%, a list 64,128.",
-        0, 0);
+    cli_print_wrapped(out, cli_numbers_text, 0, 0);
 }

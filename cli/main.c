@@ -9,11 +9,7 @@
 
 static alibi_status cmd_help(int argc, char **argv);
 
-static const struct command {
-    const char *name;
-    alibi_status (*run)(int argc, char **argv);
-    const char *summary;
-} commands[] = {
+const struct cli_command cli_commands[] = {
     { "compare", cmd_compare,
       "train a model per position method, test each at growing lengths, write the report" },
     { "reproduce", cmd_reproduce, "run an experiment of several models, and check its claims" },
@@ -31,7 +27,10 @@ static const struct command {
     { "plan", cmd_plan, "show how much device memory training would take" },
     { "bench", cmd_bench, "measure speed and memory on this machine" },
     { "help", cmd_help, "explain a command and its options" },
+    { NULL, NULL, NULL },
 };
+
+enum { COMMANDS = CLI_COUNT(cli_commands) - 1 };
 
 /* ---- errors */
 
@@ -60,61 +59,99 @@ static void print_error(const char *command)
 
 /* ---- help */
 
+const char cli_about_text[] =
+    "Trains language models on short inputs, tests them on long ones, and shows which position "
+    "method extrapolates.";
+
 static void print_overview(FILE *out)
 {
     fprintf(out, "usage: alibi COMMAND [ARGUMENT...] [OPTION...]\n\n");
-    cli_print_wrapped(
-        out,
-        "Trains language models on short inputs, tests them on long ones, and shows which position "
-        "method extrapolates.",
-        0, 0);
+    cli_print_wrapped(out, cli_about_text, 0, 0);
     fputc('\n', out);
-    for (int i = 0; i < CLI_COUNT(commands); i++) {
-        fprintf(out, "  %-10s", commands[i].name);
-        cli_print_wrapped(out, commands[i].summary, 12, 12);
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        fprintf(out, "  %-10s", c->name);
+        cli_print_wrapped(out, c->summary, 12, 12);
     }
     fputc('\n', out);
     cli_print_wrapped(
         out,
         "'alibi help COMMAND' or 'alibi COMMAND --help' lists the options; 'alibi --version' "
-        "prints the version.",
+        "prints the version; 'alibi help --as bash', 'zsh' or 'fish' prints completions for a "
+        "shell, 'alibi help --as man [COMMAND]' a manual page.",
         0, 0);
 }
 
-static const struct command *find_command(const char *name)
+static const struct cli_command *find_command(const char *name)
 {
-    for (int i = 0; i < CLI_COUNT(commands); i++) {
-        if (strcmp(commands[i].name, name) == 0)
-            return &commands[i];
+    for (const struct cli_command *c = cli_commands; c->name; c++) {
+        if (strcmp(c->name, name) == 0)
+            return c;
     }
     return NULL;
 }
 
 static alibi_status no_such_command(const char *name)
 {
-    const char *names[CLI_COUNT(commands)];
+    const char *names[COMMANDS];
     const char *nearest;
 
-    for (int i = 0; i < CLI_COUNT(commands); i++)
-        names[i] = commands[i].name;
-    nearest = alibi_nearest(name, names, CLI_COUNT(commands));
+    for (int i = 0; i < COMMANDS; i++)
+        names[i] = cli_commands[i].name;
+    nearest = alibi_nearest(name, names, COMMANDS);
     if (nearest)
         return cli_fail(ALIBI_USAGE, "no command '%s'; did you mean '%s'?", name, nearest);
     return cli_fail(ALIBI_USAGE, "no command '%s'; 'alibi help' lists them", name);
 }
 
+/* Each command knows its tables, and shows them when it is asked for help in that form. */
+static alibi_status show_as(const struct cli_form *form, const struct cli_command *command)
+{
+    char option[64];
+    char *arguments[] = { option, NULL };
+
+    snprintf(option, sizeof option, "--help%s%s", form ? "=" : "", form ? form->name : "");
+    return command->run(1, arguments);
+}
+
+/* `alibi help --as FORM [COMMAND]` */
+static alibi_status help_as(const char *name, const char *page)
+{
+    const struct cli_form *form = cli_form_find(name);
+    const struct cli_command *command = page ? find_command(page) : NULL;
+    alibi_status status = ALIBI_OK;
+
+    if (!form)
+        return cli_fail(ALIBI_USAGE, "no form '%s' of help; there are man, bash, zsh and fish",
+                        name);
+    if (page && !command)
+        return no_such_command(page);
+    if (page && form->whole)
+        return cli_fail(ALIBI_USAGE,
+                        "completions for %s are one file for all commands; leave '%s' away", name,
+                        page);
+    if (command && command->run != cmd_help)
+        return show_as(form, command);
+    form->begin();
+    for (command = cli_commands; form->whole && command->name && status == ALIBI_OK; command++)
+        if (command->run != cmd_help)
+            status = show_as(form, command);
+    if (form->end)
+        form->end();
+    return status;
+}
+
 static alibi_status cmd_help(int argc, char **argv)
 {
-    static char help_option[] = "--help";
-    char *arguments[] = { help_option, NULL };
-    const struct command *command;
+    const struct cli_command *command;
 
+    if (argc > 0 && strcmp(argv[0], "--as") == 0)
+        return help_as(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : NULL);
     if (argc == 0 || strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "help") == 0) {
         print_overview(stdout);
         return ALIBI_OK;
     }
     command = find_command(argv[0]);
-    return command ? command->run(1, arguments) : no_such_command(argv[0]);
+    return command ? show_as(NULL, command) : no_such_command(argv[0]);
 }
 
 /* ---- the run */
@@ -148,7 +185,7 @@ static alibi_status finish_output(alibi_status status)
 
 static alibi_status run(const char *name, int argc, char **argv, const char **command_name)
 {
-    const struct command *command = find_command(name);
+    const struct cli_command *command = find_command(name);
     alibi_status status = inject_fault();
 
     if (status != ALIBI_OK)

@@ -139,39 +139,41 @@ bool cli_installed_folder(const char *kind, int i, char folder[CLI_PATH_BYTES])
     return written < CLI_PATH_BYTES;
 }
 
-/* Appends the names in the folder, in their order. */
-static void list_names(const char *folder, char *list, size_t size)
+void cli_installed_names(const char *kind, char names[CLI_NAMES_BYTES])
 {
-    struct dirent **entries = NULL;
-    int count = scandir(folder, &entries, NULL, alphasort);
+    char folder[CLI_PATH_BYTES];
 
-    for (int i = 0; i < count; i++) {
-        size_t used = strlen(list), length = strlen(entries[i]->d_name);
-        if (length > 5 && strcmp(entries[i]->d_name + length - 5, ".json") == 0)
-            snprintf(list + used, size - used, "%s%.*s", used ? ", " : "", (int)(length - 5),
-                     entries[i]->d_name);
-        free(entries[i]);
+    names[0] = '\0';
+    for (int i = 0; !names[0] && cli_installed_folder(kind, i, folder); i++) {
+        struct dirent **entries = NULL;
+        int count = scandir(folder, &entries, NULL, alphasort);
+
+        for (int k = 0; k < count; k++) {
+            size_t used = strlen(names), length = strlen(entries[k]->d_name);
+            if (length > 5 && strcmp(entries[k]->d_name + length - 5, ".json") == 0)
+                snprintf(names + used, CLI_NAMES_BYTES - used, "%s%.*s", used ? ", " : "",
+                         (int)(length - 5), entries[k]->d_name);
+            free(entries[k]);
+        }
+        free(entries);
     }
-    free(entries);
 }
 
 alibi_status cli_find_installed(const char *kind, const char *what, const char *name,
                                 char found[CLI_PATH_BYTES])
 {
-    char folder[CLI_PATH_BYTES], known[1024] = "";
+    char folder[CLI_PATH_BYTES], known[CLI_NAMES_BYTES];
 
     snprintf(found, CLI_PATH_BYTES, "%s", name);
     if (access(name, F_OK) == 0 || strchr(name, '/'))
         return ALIBI_OK; /* reading it tells what is wrong, if anything */
-    for (int i = 0; cli_installed_folder(kind, i, folder); i++) {
+    for (int i = 0; cli_installed_folder(kind, i, folder); i++)
         for (int suffix = 0; suffix < 2; suffix++)
             if (snprintf(found, CLI_PATH_BYTES, "%s/%s%s", folder, name, suffix ? ".json" : "") <
                     CLI_PATH_BYTES &&
                 access(found, F_OK) == 0)
                 return ALIBI_OK;
-        if (!known[0])
-            list_names(folder, known, sizeof known);
-    }
+    cli_installed_names(kind, known);
     return cli_fail(ALIBI_BAD_INPUT,
                     "no %s '%s': there is no such file, and the installed %s are %s", what, name,
                     kind, known[0] ? known : "missing");
@@ -247,14 +249,32 @@ static alibi_status parse(const struct groups *g, struct cli_line *line, struct 
     return status;
 }
 
-/* --help wins over everything else. */
-static bool asks_for_help(int argc, char **argv)
+/* The argument that asks for help, which wins over everything else: --help, or --help=FORM. NULL:
+ * none. */
+static const char *asks_for_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return true;
+        if (strcmp(argv[i], "--help") == 0 || strncmp(argv[i], "--help=", 7) == 0 ||
+            strcmp(argv[i], "-h") == 0)
+            return argv[i];
     }
-    return false;
+    return NULL;
+}
+
+static alibi_status print_help(const struct cli_line *line, const struct alibi_option_group *common,
+                               const char *how)
+{
+    const char *equals = strchr(how, '=');
+    const struct cli_form *form = equals ? cli_form_find(equals + 1) : NULL;
+
+    if (equals && !form)
+        return cli_fail(ALIBI_USAGE, "no form '%s' of help; there are man, bash, zsh and fish",
+                        equals + 1);
+    if (form)
+        form->command(line, common);
+    else
+        cli_print_help(stdout, line, common);
+    return ALIBI_OK;
 }
 
 alibi_status cli_run(struct cli_line *line, int argc, char **argv,
@@ -262,15 +282,14 @@ alibi_status cli_run(struct cli_line *line, int argc, char **argv,
 {
     struct common common;
     struct groups g = { .count = line->count + 1 };
+    const char *help = asks_for_help(argc, argv);
     alibi_status status;
 
     memcpy(g.at, line->groups, (size_t)line->count * sizeof g.at[0]);
     g.at[line->count] =
         (struct alibi_option_group){ "Common", common_options, CLI_COUNT(common_options), &common };
-    if (asks_for_help(argc, argv)) {
-        cli_print_help(stdout, line, &g.at[line->count]);
-        return ALIBI_OK;
-    }
+    if (help)
+        return print_help(line, &g.at[line->count], help);
     status = alibi_options_init(g.at, g.count);
     if (status != ALIBI_OK)
         return status;

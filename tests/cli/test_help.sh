@@ -81,6 +81,7 @@ for command in $commands; do
     fi
 done
 
+"$ALIBI" help | grep -o 'alibi help --as' | sed 's/.*--//' >> all
 unknown=$(grep -oE '`--[a-z0-9-]+[ `]' "$manual" | sed 's/`--//; s/[ `]$//; s/^no-//' | sort -u |
     grep -vxF -f all)
 if [ -z "$unknown" ]; then
