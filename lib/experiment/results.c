@@ -496,8 +496,10 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
                                      .tier = e->tier,
                                      .tier_about = e->tier_about };
     count_done(e, &x->training.models, &x->training.done);
-    for (int m = 0; m < e->models; m++)
+    for (int m = 0; m < e->models; m++) {
         x->model[m] = e->model[m].name;
+        x->train_length[m] = e->model[m].training.train_length;
+    }
     TRY_RETURN(view_claims(x, e));
     TRY_RETURN(view_costs(x, e));
     TRY_RETURN(probes_view(x, e));

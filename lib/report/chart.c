@@ -212,7 +212,10 @@ bool chart_axes(const struct chart *c, struct axis *x, struct axis *y)
     }
     widen(x);
     widen(y);
-    pad(y);
+    if (c->zero && y->from == 0)
+        y->to *= 1.04; /* amounts begin at the axis */
+    else
+        pad(y);
     (x->log ? ticks_powers_of_two : ticks_even)(x);
     (y->log ? ticks_decades : ticks_even)(y);
     return true;

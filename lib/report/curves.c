@@ -232,6 +232,10 @@ alibi_status curves_of_positions(struct curves **out, const struct view *v, int 
     scale_y(c, r);
     c->chart.log_y = false;
     c->one_scale = c->chart.plain = c->chart.ends = true;
+    if (v->trained_at != NULL) {
+        c->chart.mark_x = (double)v->trained_at[method];
+        c->chart.mark_label = NULL;
+    }
     snprintf(c->title, sizeof c->title, "%s: loss by position", v->name[method]);
     label_positions(c);
     *out = c;
@@ -300,6 +304,196 @@ alibi_status curves_by_step(struct curves **out, const struct view *v,
     c->chart.range = true;
     c->chart.x_label = "step";
     c->chart.y_label = "loss, nats per token";
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* ---- fixed targets */
+
+static void add_gain(struct curves *c, int series, double context, struct alibi_estimate gain)
+{
+    int i = c->series[series].count;
+
+    add_point(c, series, context, gain.value, NAN);
+    c->low[series][i] = gain.value - gain.error;
+    c->high[series][i] = gain.value + gain.error;
+}
+
+/* The gains of one model as three curves: own text, far text swapped, a window. Up to L these are
+ * the same. */
+static void add_controls(struct curves *c, const struct report_targets *t, int model)
+{
+    for (int i = 0; i < t->contexts; i++) {
+        const struct alibi_target_context *at = &t->model[model].kind[ALIBI_ALL_TARGETS].at[i];
+        const struct alibi_estimate of[] = { at->gain, at->swapped, at->window };
+
+        for (int k = 0; k < 3; k++)
+            add_gain(c, k, (double)at->context,
+                     isnan(of[k].value) && at->context <= t->near ? at->gain : of[k]);
+    }
+}
+
+/* Includes the bounds of all points. A model that breaks may lose a hundred times what others gain:
+ * curves are clipped at three times the largest gain below 0. */
+static void scale_gains(struct curves *c, int series)
+{
+    struct chart *chart = &c->chart;
+    double from = chart->y_from, to = chart->y_to;
+
+    for (int k = 0; k < series; k++)
+        for (int i = 0; i < c->series[k].count; i++) {
+            double error = isnan(c->low[k][i]) ? 0 : c->y[k][i] - c->low[k][i];
+
+            if (!isfinite(c->y[k][i]))
+                continue;
+            from = fmin(from, c->y[k][i] - error);
+            to = fmax(to, c->y[k][i] + error);
+        }
+    chart->y_from = from;
+    chart->y_to = fmax(to, 0.01);
+}
+
+static void finish_gains(struct curves *c, const struct report_targets *t)
+{
+    struct chart *chart = &c->chart;
+
+    chart->y_from = fmin(fmax(chart->y_from, -3 * chart->y_to), -chart->y_to / 4);
+    chart->zero = c->one_scale = true;
+    chart->show = show_nats;
+    chart->x_label = "tokens of context, log scale";
+    chart->y_label = "gain, nats per token";
+    chart->mark_x = t->near > 0 ? (double)t->near : NAN;
+    snprintf(c->mark_label, sizeof c->mark_label, "L = %lld", (long long)t->near);
+}
+
+alibi_status curves_of_gains(struct curves **out, const struct view *v,
+                             const struct report_targets *t, enum alibi_target_kind kind)
+{
+    static const char *const titles[] = { "Gain from more context", "Targets that repeat far text",
+                                          "Other targets" };
+    struct curves *c = NULL;
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < t->models; m++)
+        for (int i = 0; i < t->contexts; i++) {
+            const struct alibi_target_context *at = &t->model[m].kind[kind].at[i];
+
+            add_gain(c, t->model[m].method, (double)at->context,
+                     t->model[m].kind[kind].tokens > 0 ? at->gain
+                                                       : (struct alibi_estimate){ NAN, NAN });
+        }
+    scale_gains(c, v->methods);
+    finish_gains(c, t);
+    snprintf(c->title, sizeof c->title, "%s", titles[kind]);
+    *out = c;
+    return ALIBI_OK;
+}
+
+alibi_status curves_of_controls(struct curves **out, const struct view *v,
+                                const struct report_targets *t, int model)
+{
+    static const char *const names[] = { "own", "swapped", "window" };
+    struct curves *c = NULL;
+    int method = t->model[model].method;
+
+    TRY_RETURN(curves_new(&c, v));
+    become_parts(c, v, method, 3);
+    for (int m = 0; m <= t->models; m++) { /* all for the scale, then the one that is shown */
+        for (int k = 0; k < 3; k++)
+            c->series[k].count = 0;
+        add_controls(c, t, m < t->models ? m : model);
+        scale_gains(c, 3);
+    }
+    for (int k = 0; k < 3; k++) {
+        snprintf(c->name[k], sizeof c->name[k], "%s", names[k]);
+        c->series[k].look += k * LOOKS; /* another dash */
+    }
+    finish_gains(c, t);
+    snprintf(c->title, sizeof c->title, "%s: gain by context", v->name[method]);
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* ---- attention */
+
+/* The token itself, at distance 0, is drawn at 1/2. */
+static void add_shares(struct curves *c, int series, const struct alibi_head_attention *h, int bins)
+{
+    for (int b = 0; b < bins; b++)
+        add_point(c, series, b == 0 ? 0.5 : sqrt(exp2(b - 1) * (exp2(b) - 1)), h->share[b], NAN);
+}
+
+alibi_status curves_of_attention(struct curves **out, const struct view *v,
+                                 const struct report_attention *a)
+{
+    struct curves *c = NULL;
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int m = 0; m < a->models; m++) {
+        const struct report_attention_model *x = &a->model[m];
+        struct alibi_head_attention mean = attention_mean(x);
+
+        if (x->seeds == 0)
+            continue;
+        add_shares(c, x->method, &mean, x->seed[0]->bins);
+        if (c->chart.count > v->methods || c->chart.count == SERIES_MAX)
+            continue;
+        c->series[c->chart.count] = (struct series){
+            .name = "uniform", .x = c->x[v->methods], .y = c->y[v->methods], .look = 7 + 2 * LOOKS
+        };
+        add_shares(c, c->chart.count++, &x->seed[0]->uniform, x->seed[0]->bins);
+        c->chart.mark_x = (double)x->seed[0]->near;
+        snprintf(c->mark_label, sizeof c->mark_label, "far from %lld on",
+                 (long long)x->seed[0]->near);
+    }
+    c->chart.zero = c->one_scale = true;
+    c->chart.show = show_share;
+    c->chart.distances = true;
+    c->chart.x_label = "distance in tokens, log scale";
+    c->chart.y_label = "share of the weight";
+    snprintf(c->title, sizeof c->title, "Attention by distance at length %lld",
+             (long long)a->length);
+    *out = c;
+    return ALIBI_OK;
+}
+
+/* ---- costs */
+
+static double cost_of(const struct report_cost *c, enum cost_kind kind)
+{
+    switch (kind) {
+    case COST_TRAIN_SPEED:
+        return 1 / c->train_seconds;
+    case COST_EVAL_SPEED:
+        return 1 / c->eval_seconds;
+    case COST_TRAIN_MEMORY:
+        return c->train_memory / 0x1p20;
+    default:
+        return c->eval_memory / 0x1p20;
+    }
+}
+
+alibi_status curves_of_costs(struct curves **out, const struct view *v,
+                             const struct report_experiment *x, enum cost_kind kind)
+{
+    static const char *const titles[] = { "Speed of training", "Speed of evaluation",
+                                          "Memory of training", "Memory of evaluation" };
+    struct curves *c = NULL;
+
+    TRY_RETURN(curves_new(&c, v));
+    for (int i = 0; i < x->costs; i++)
+        for (int m = 0; m < v->methods; m++)
+            if (strcmp(v->name[m], x->cost[i].model) == 0)
+                add_point(c, m, (double)x->cost[i].length, cost_of(&x->cost[i], kind),
+                          kind == COST_TRAIN_SPEED  ? x->cost[i].train_error
+                          : kind == COST_EVAL_SPEED ? x->cost[i].eval_error
+                                                    : NAN);
+    c->chart.zero = c->one_scale = true;
+    c->chart.show = kind <= COST_EVAL_SPEED ? show_count : NULL;
+    c->chart.mark_x = NAN;
+    c->chart.x_label = "length in tokens, log scale";
+    c->chart.y_label = kind <= COST_EVAL_SPEED ? "tokens per second" : "peak, MiB";
+    snprintf(c->title, sizeof c->title, "%s", titles[kind]);
     *out = c;
     return ALIBI_OK;
 }

@@ -128,17 +128,21 @@ static alibi_status append_costs(struct text *out, const struct report_experimen
 /* ---- fixed targets and attention */
 
 /* "0.0123 ±0.0004"; the gain of L over itself has no error. */
-static struct shown show_nats(struct alibi_estimate e)
+static struct shown show_estimate(struct alibi_estimate e)
 {
-    struct shown s;
+    struct shown s = show_nats(e.value);
 
-    if (isnan(e.value))
-        snprintf(s.text, sizeof s.text, NO_VALUE);
-    else if (isfinite(e.error) && e.error > 0)
-        snprintf(s.text, sizeof s.text, "%.4f ±%.4f", e.value, e.error);
-    else
-        snprintf(s.text, sizeof s.text, "%.4f", e.value);
+    if (isfinite(e.value) && isfinite(e.error) && e.error > 0)
+        snprintf(s.text, sizeof s.text, "%.12s ±%.12s", show_nats(e.value).text,
+                 show_error(e.error, 4).text);
     return s;
+}
+
+const char *reach_word(int reach)
+{
+    static const char *const words[] = { "breaks", "holds", "uses far text" };
+
+    return reach < 0 ? NO_VALUE : words[reach];
 }
 
 static alibi_status append_targets(struct text *out, const struct report_experiment *x,
@@ -146,7 +150,6 @@ static alibi_status append_targets(struct text *out, const struct report_experim
 {
     static const char *const heads[] = { "model",   " context",        " nll", " gain", " swapped",
                                          " window", " gain of repeats" };
-    static const char *const verdicts[] = { "breaks", "holds", "uses far text" };
     struct table table;
     int row = 1;
 
@@ -165,7 +168,7 @@ static alibi_status append_targets(struct text *out, const struct report_experim
             table_set(&table, row, 0, "%s", c == 0 ? x->model[model->method] : "");
             table_set(&table, row, 1, " %lld", (long long)at->context);
             for (int i = 0; i < 5; i++)
-                table_set(&table, row, 2 + i, " %s", show_nats(cells[i]).text);
+                table_set(&table, row, 2 + i, " %s", show_estimate(cells[i]).text);
         }
     text_append(out,
                 "%s: fixed targets with growing context, %lld blocks of %lld in %lld document%s\n"
@@ -178,7 +181,7 @@ static alibi_status append_targets(struct text *out, const struct report_experim
     for (int m = 0; m < t->models; m++)
         if (t->model[m].reach >= 0)
             text_append(out, "%s %s, up to %lld tokens\n", x->model[t->model[m].method],
-                        verdicts[t->model[m].reach],
+                        reach_word(t->model[m].reach),
                         (long long)t->model[m].kind[ALIBI_ALL_TARGETS].at[t->model[m].far].context);
     if (t->few)
         text_append(out, "Errors take the blocks of few documents as independent, so they are too "

@@ -175,13 +175,15 @@ static alibi_status append_positions(struct text *out, const struct view *v, int
     return ALIBI_OK;
 }
 
-static alibi_status append_section(struct text *out, const struct report_section *s, int index)
+static alibi_status append_section(struct text *out, const struct report_experiment *x, int index)
 {
+    const struct report_section *s = &x->section[index];
     struct view v;
     char id[48], caption[256];
 
     view_init(&v, s->result);
     v.sparse = true;
+    v.trained_at = x->train_length;
     if (v.lengths == 0)
         return ALIBI_OK;
     snprintf(id, sizeof id, "fig-%d", index);
@@ -201,12 +203,53 @@ static alibi_status append_section(struct text *out, const struct report_section
     return v.lengths > 1 && s->windows ? append_positions(out, &v, index) : ALIBI_OK;
 }
 
-static void append_costs(struct text *out, const struct report_experiment *x)
+/* Whether a figure of memory says something: models differ by more than 2% at some length. */
+static bool memory_differs(const struct report_experiment *x, bool training)
+{
+    for (int i = 0; i < x->costs; i++)
+        for (int k = 0; k < i; k++) {
+            double a = training ? x->cost[i].train_memory : x->cost[i].eval_memory;
+            double b = training ? x->cost[k].train_memory : x->cost[k].eval_memory;
+
+            if (x->cost[i].length == x->cost[k].length && fabs(a - b) > 0.02 * fmin(a, b))
+                return true;
+        }
+    return false;
+}
+
+static alibi_status append_cost_figures(struct text *out, const struct view *v,
+                                        const struct report_experiment *x)
+{
+    bool several = false;
+
+    for (int i = 1; i < x->costs; i++)
+        several |= x->cost[i].length != x->cost[0].length;
+    if (!several)
+        return ALIBI_OK;
+    text_append(out, "<div class=\"pair\">\n");
+    for (int kind = 0; kind < COST_KINDS; kind++) {
+        struct curves *curves = NULL;
+        char id[48];
+
+        if (kind >= COST_TRAIN_MEMORY && !memory_differs(x, kind == COST_TRAIN_MEMORY))
+            continue;
+        TRY_RETURN(curves_of_costs(&curves, v, x, kind));
+        snprintf(id, sizeof id, "fig-cost-%d", kind);
+        html_figure(out, v, curves, id, 220,
+                    kind <= COST_EVAL_SPEED ? "Higher is better." : "Lower is better.");
+    }
+    text_append(out, "</div>\n");
+    return ALIBI_OK;
+}
+
+static alibi_status append_costs(struct text *out, const struct view *v,
+                                 const struct report_experiment *x)
 {
     if (x->costs == 0)
-        return;
+        return ALIBI_OK;
+    text_append(out, "<h2>Speed and memory by length</h2>\n");
+    TRY_RETURN(append_cost_figures(out, v, x));
     text_append(out,
-                "<h2>Speed and memory by length</h2>\n"
                 "<div class=\"scroll\" role=\"region\" aria-label=\"Speed and memory\" "
                 "tabindex=\"0\">\n<table class=\"data\">\n<caption><div><b>Tokens per second and "
                 "peak memory.</b> <span>Methods took turns on %s; ± is one standard error.</span>"
@@ -226,6 +269,7 @@ static void append_costs(struct text *out, const struct report_experiment *x)
         text_append(out, "</tr>\n");
     }
     text_append(out, "</tbody>\n</table>\n</div>\n");
+    return ALIBI_OK;
 }
 
 /* ---- the page */
@@ -266,8 +310,12 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
         append_claim(out, &x->claim[i], i + 1);
     html_boxes(out, &v);
     for (int i = 0; i < x->sections; i++)
-        TRY_RETURN(append_section(out, &x->section[i], i));
-    append_costs(out, x);
+        TRY_RETURN(append_section(out, x, i));
+    for (int i = 0; i < x->targets; i++)
+        TRY_RETURN(html_targets(out, &v, &x->target[i], i));
+    for (int i = 0; i < x->attentions; i++)
+        TRY_RETURN(html_attention(out, &v, &x->attention[i], i));
+    TRY_RETURN(append_costs(out, &v, x));
     TRY_RETURN(html_training(out, &v, &x->training));
     text_append(out, "<h2>What it costs</h2>\n");
     html_cost_table(out, &v);

@@ -11,10 +11,81 @@ function add(parent, kind, text) {
 
 /* ---- read-outs */
 
-function readOut(plot) {
-  const figure = plot.closest('figure');
-  const box = add(figure, 'div', '');
-  const cross = document.createElementNS(plot.namespaceURI, 'line');
+/* A box beside a place of a plot, in percent of its width. The mark in the plot shows which. */
+function makeBox(plot, mark) {
+  const figure = plot.closest('figure'), box = add(figure, 'div', '');
+  const title = plot.querySelector('title');
+  plot.setAttribute('aria-label', title.textContent);
+  plot.setAttribute('aria-describedby', plot.querySelector('desc').id);
+  plot.removeAttribute('aria-labelledby');
+  title.remove();
+  box.className = 'readout';
+  box.setAttribute('role', 'status');
+  box.hidden = true;
+  mark.style.display = 'none';
+  plot.append(mark);
+  plot.tabIndex = 0;
+  return {
+    fill: function (heading, rows) {
+      box.replaceChildren();
+      add(box, 'b', heading);
+      rows.forEach(function (cells) {
+        const row = add(box, 'div', '');
+        row.style.color = cells[2] || '';
+        add(row, 'span', cells[0]);
+        add(row, 'span', cells[1]);
+      });
+    },
+    show: function (place) {
+      mark.style.display = '';
+      box.hidden = false;
+      const area = plot.getBoundingClientRect(), frame = figure.getBoundingClientRect();
+      const x = area.left - frame.left + area.width * place / 100;
+      const left = place < 50 ? x + 14 : x - 14 - box.offsetWidth;
+      box.style.left = Math.max(0, Math.min(left, frame.width - box.offsetWidth)) + 'px';
+      box.style.top = area.top - frame.top + 8 + 'px';
+    },
+    hide: function () {
+      mark.style.display = 'none';
+      box.hidden = true;
+    }
+  };
+}
+
+/* Mouse and finger give a place (in percent across, in pixels down), keys a step. */
+function listen(plot, box, toPlace, byStep) {
+  function follow(event) {
+    const area = plot.getBoundingClientRect();
+    toPlace(100 * (event.clientX - area.left) / area.width, event.clientY - area.top);
+  }
+  plot.addEventListener('pointermove', follow);
+  plot.addEventListener('pointerdown', follow);
+  /* A finger leaves when it is lifted: its values stay until another place is touched. */
+  plot.addEventListener('pointerleave', function (event) {
+    if (event.pointerType === 'mouse') box.hide();
+  });
+  document.addEventListener('pointerdown', function (event) {
+    if (!plot.contains(event.target)) box.hide();
+  });
+  plot.addEventListener('focus', function () {
+    if (plot.matches(':focus-visible')) byStep(0, 0);
+  });
+  plot.addEventListener('blur', box.hide);
+  plot.addEventListener('keydown', function (event) {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1],
+      Home: [-1e6, 0], End: [1e6, 0] }[event.key];
+    if (event.key === 'Escape') box.hide();
+    if (!step || (step[1] && !plot.dataset.rows)) return;
+    event.preventDefault();
+    byStep(step[0], step[1]);
+  });
+}
+
+function within(value, count) { return Math.max(0, Math.min(count - 1, value)); }
+
+/* The values of all curves at one place. */
+function readCurves(plot) {
+  const cross = document.createElementNS(plot.namespaceURI, 'line'), box = makeBox(plot, cross);
   const stops = new Map();
   plot.querySelectorAll('.series').forEach(function (series) {
     series.dataset.points.split(';').filter(Boolean).forEach(function (text) {
@@ -27,77 +98,58 @@ function readOut(plot) {
   plot.querySelectorAll('.point title').forEach(function (title) { title.remove(); });
   const places = Array.from(stops.keys()).sort(function (a, b) { return a - b; });
   let now = places.length - 1;
-  const title = plot.querySelector('title');
-  plot.setAttribute('aria-label', title.textContent);
-  plot.setAttribute('aria-describedby', plot.querySelector('desc').id);
-  plot.removeAttribute('aria-labelledby');
-  title.remove();
-  box.className = 'readout';
-  box.setAttribute('role', 'status');
-  box.hidden = true;
   cross.setAttribute('class', 'cross');
   cross.setAttribute('y2', '100%');
-  cross.style.display = 'none';
-  plot.append(cross);
-  plot.tabIndex = 0;
 
   function show(i) {
     if (places.length === 0) return;
-    now = Math.max(0, Math.min(places.length - 1, i));
+    now = within(i, places.length);
     const points = stops.get(places[now]).filter(function (p) {
       return getComputedStyle(p.series).display !== 'none';
     });
     points.sort(function (a, b) { return a.down - b.down; });
-    box.replaceChildren();
-    add(box, 'b', 'at ' + stops.get(places[now])[0].x);
-    points.forEach(function (p) {
-      const row = add(box, 'div', '');
-      row.style.color = getComputedStyle(p.series).color;
-      add(row, 'span', p.series.dataset.name);
-      add(row, 'span', p.value);
-    });
+    box.fill('at ' + stops.get(places[now])[0].x, points.map(function (p) {
+      return [p.series.dataset.name, p.value, getComputedStyle(p.series).color];
+    }));
     cross.setAttribute('x1', places[now] + '%');
     cross.setAttribute('x2', places[now] + '%');
-    cross.style.display = '';
-    box.hidden = false;
-    const area = plot.getBoundingClientRect(), frame = figure.getBoundingClientRect();
-    const x = area.left - frame.left + area.width * places[now] / 100;
-    const left = places[now] < 50 ? x + 14 : x - 14 - box.offsetWidth;
-    box.style.left = Math.max(0, Math.min(left, frame.width - box.offsetWidth)) + 'px';
-    box.style.top = area.top - frame.top + 8 + 'px';
+    box.show(places[now]);
   }
-  function hide() {
-    cross.style.display = 'none';
-    box.hidden = true;
-  }
-  function follow(event) {
-    const area = plot.getBoundingClientRect();
-    const at = 100 * (event.clientX - area.left) / area.width;
+  listen(plot, box, function (at) {
     let nearest = 0;
     places.forEach(function (p, i) {
       if (Math.abs(p - at) < Math.abs(places[nearest] - at)) nearest = i;
     });
     show(nearest);
+  }, function (across) { show(now + across); });
+}
+
+/* The value of one cell of a heat map. */
+function readCells(plot) {
+  const cell = document.createElementNS(plot.namespaceURI, 'rect'), box = makeBox(plot, cell);
+  const rows = plot.dataset.rows.split(';'), columns = plot.dataset.columns.split(',');
+  const heads = Number(plot.dataset.heads), height = Number(plot.dataset.row);
+  const gap = Number(plot.dataset.gap), group = heads * height + gap;
+  let row = 0, column = 0;
+  cell.setAttribute('class', 'cell');
+
+  function show(newColumn, newRow) {
+    column = within(newColumn, columns.length);
+    row = within(newRow, rows.length);
+    const layer = Math.floor(row / heads), head = row % heads;
+    box.fill('layer ' + (layer + 1) + ', head ' + (head + 1), [[
+      columns[column] + (columns[column] === '1' ? ' token back' : ' tokens back'),
+      (rows[row].split(',')[column] / 10).toFixed(1) + '%']]);
+    Object.entries({ x: 100 * column / columns.length + '%', y: layer * group + head * height,
+      width: 100 / columns.length + '%', height: height }).forEach(function (a) {
+      cell.setAttribute(a[0], a[1]);
+    });
+    box.show(100 * (column + .5) / columns.length);
   }
-  plot.addEventListener('pointermove', follow);
-  plot.addEventListener('pointerdown', follow);
-  /* A finger leaves when it is lifted: its values stay until another place is touched. */
-  plot.addEventListener('pointerleave', function (event) {
-    if (event.pointerType === 'mouse') hide();
-  });
-  document.addEventListener('pointerdown', function (event) {
-    if (!plot.contains(event.target)) hide();
-  });
-  plot.addEventListener('focus', function () { if (plot.matches(':focus-visible')) show(now); });
-  plot.addEventListener('blur', hide);
-  plot.addEventListener('keydown', function (event) {
-    const last = places.length;
-    const step = { ArrowLeft: -1, ArrowRight: 1, Home: -last, End: last }[event.key];
-    if (event.key === 'Escape') hide();
-    if (!step) return;
-    event.preventDefault();
-    show(now + step);
-  });
+  listen(plot, box, function (across, down) {
+    const layer = Math.floor(down / group), head = Math.floor((down - layer * group) / height);
+    show(Math.floor(across / 100 * columns.length), layer * heads + within(head, heads));
+  }, function (across, down) { show(column + across, row + down); });
 }
 
 /* ---- saving */
@@ -131,13 +183,14 @@ function standAlone(figure) {
   copy.querySelectorAll('svg[viewBox]').forEach(function (stretched) {
     const scale = area.width / stretched.viewBox.baseVal.width;
     stretched.querySelectorAll('path').forEach(function (path) {
-      path.setAttribute('d', path.getAttribute('d').replace(/([ML])([-0-9.]+)/g,
+      path.setAttribute('d', path.getAttribute('d').replace(/([MLh])(-?[0-9.]+)/g,
         function (all, letter, x) { return letter + (x * scale).toFixed(1); }));
     });
     stretched.removeAttribute('viewBox');
   });
-  copy.querySelector('.cross').remove();
+  copy.querySelector('.cross, .cell').remove();
   ['style', 'class', 'tabindex'].forEach(function (name) { copy.removeAttribute(name); });
+  copy.style.color = style.color;
   function put(element, attributes) {
     Object.entries(attributes).forEach(function (a) { element.setAttribute(a[0], a[1]); });
     whole.append(element);
@@ -284,7 +337,9 @@ window.addEventListener('afterprint', function () {
   unfolded.splice(0).forEach(function (details) { details.open = false; });
 });
 
-document.querySelectorAll('svg.plot').forEach(readOut);
+document.querySelectorAll('svg.plot').forEach(function (plot) {
+  (plot.dataset.rows ? readCells : readCurves)(plot);
+});
 document.querySelectorAll('table.data').forEach(function (table) {
   sortable(table);
   copyable(table);

@@ -26,9 +26,11 @@ struct shown show_error(double value, int decimals);
 /* The same after a perplexity, from the error of its logarithm: ±0.012; "" if it is not known. In
  * every table, figure and sentence ± is one standard error, of the text and of the seeds. */
 struct shown show_ppl_error(double ppl, double error);
+struct shown show_nats(double value);  /* differences of losses: 0.0123, -0.0004 */
 struct shown show_count(double value); /* 950, 12.3K, 1.80M */
 struct shown show_bytes(double value); /* 83.2 MiB */
 struct shown show_share(double value); /* of 1: 24%, 0.3% */
+struct shown show_distances(int bin);  /* of struct alibi_head_attention: 0, 1, 2–3, 4–7 */
 /* 0, 0.5, 2048, 20K; with enough digits to differ from value + step, unless step is 0. */
 struct shown show_tick(double value, double step);
 
@@ -97,8 +99,9 @@ struct chart {
     const struct series *series;
     int count;                          /* SERIES_MAX at most */
     struct shown (*show)(double value); /* of y; NULL: as a perplexity */
-    const char *id;                     /* of the <svg> within its page; NULL: "plot" */
-    int height;                         /* of the <svg>, pixels; 0: 320 */
+    bool distances; /* x is a distance in tokens, in bins that double; 0 is drawn at 1/2 */
+    const char *id; /* of the <svg> within its page; NULL: "plot" */
+    int height;     /* of the <svg>, pixels; 0: 320 */
     bool parts; /* the series are parts of one method: the boxes of methods do not switch them */
 };
 
@@ -194,7 +197,8 @@ struct view {
     enum alibi_protocol protocol; /* of the evaluations in this view */
     bool passage;                 /* the tokens of the stream in windows of the training length */
     bool sparse;                  /* tables have no rows for methods without results */
-    bool one_scale; /* the charts with and without a sliding window share their y axis */
+    bool one_scale;            /* the charts with and without a sliding window share their y axis */
+    const int64_t *trained_at; /* the training length of each method; NULL: train_length of all */
     int64_t train_length;
     int methods, lengths;
     int64_t length[ALIBI_LIST_MAX]; /* ascending, each once */
@@ -281,6 +285,36 @@ alibi_status curves_by_step(struct curves **out, const struct view *v,
 /* One method: its loss by position in windows of several lengths. All methods have one scale. */
 alibi_status curves_of_positions(struct curves **out, const struct view *v, int method);
 
+/* Fixed targets: the gain of every model from more context; that of one model (an index of
+ * t->model), and what is left of it with far text swapped and with a window, on one scale for all
+ * models. Bands are one standard error. */
+alibi_status curves_of_gains(struct curves **out, const struct view *v,
+                             const struct report_targets *t, enum alibi_target_kind kind);
+alibi_status curves_of_controls(struct curves **out, const struct view *v,
+                                const struct report_targets *t, int model);
+
+/* The share of attention by distance, mean over layers, heads and seeds, and the uniform one. */
+alibi_status curves_of_attention(struct curves **out, const struct view *v,
+                                 const struct report_attention *a);
+
+/* What models cost by length. */
+enum cost_kind {
+    COST_TRAIN_SPEED,
+    COST_EVAL_SPEED,
+    COST_TRAIN_MEMORY,
+    COST_EVAL_MEMORY,
+    COST_KINDS
+};
+alibi_status curves_of_costs(struct curves **out, const struct view *v,
+                             const struct report_experiment *x, enum cost_kind kind);
+
+/* ---- heat maps (heat.c) */
+
+/* The share of attention by distance (across) and head (down, in groups by layer) as an <svg>. */
+void heat_svg(struct text *out, const struct alibi_attention_result *a, int look, const char *id,
+              const char *title);
+void heat_legend(struct text *out); /* what the shades mean */
+
 /* ---- conclusions (conclusion.c) */
 
 /* One sentence: the change of every method's perplexity past the training length. */
@@ -317,6 +351,7 @@ alibi_status append_rule_lines(struct text *out, const struct view *v, int colum
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
 
 struct shown show_number(const struct report_number *n);
+const char *reach_word(int reach); /* enum alibi_reach, or -1: "uses far text" */
 void cost_cells(struct shown cells[4], const struct report_cost *c);
 /* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of
  * few. */
@@ -324,7 +359,7 @@ const char *verdict_scope(const struct report_comparison *c, int count);
 void append_asked(struct text *out, const struct report_comparison *c);      /* "lower by 5%" */
 void append_comparison(struct text *out, const struct report_comparison *c); /* one sentence */
 
-/* ---- the page (html.c) and its parts (html_tables.c, page.css, page.js) */
+/* ---- the page (html.c) and its parts (html_tables.c, html_probes.c, page.css, page.js) */
 
 extern const char page_style[], page_script[];
 
@@ -340,6 +375,12 @@ alibi_status html_figure_by_length(struct text *out, const struct view *v, const
 alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,
                                      const char *id, const char *caption);
 alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t);
+
+/* Fixed targets and attention, of an experiment. */
+alibi_status html_targets(struct text *out, const struct view *v, const struct report_targets *t,
+                          int index);
+alibi_status html_attention(struct text *out, const struct view *v,
+                            const struct report_attention *a, int index);
 
 void html_swatch(struct text *out, const struct view *v, int method); /* its marker */
 void html_name(struct text *out, const struct view *v, int method);   /* after its marker */

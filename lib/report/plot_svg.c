@@ -87,7 +87,8 @@ static void append_x_axis(struct text *out, const struct figure *f)
                     "<line class=\"base\" x1=\"%.2f%%\" x2=\"%.2f%%\" y1=\"%.1f\" y2=\"%.1f\"/>"
                     "<text%s x=\"%.2f%%\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n",
                     at, at, f->height, f->height + 4, odd ? " class=\"odd\"" : "", at,
-                    f->height + 19, tick_shown(&f->x, i).text);
+                    f->height + 19,
+                    f->chart->distances && f->x.tick[i] < 1 ? "0" : tick_shown(&f->x, i).text);
     }
     text_append(
         out,
@@ -206,6 +207,13 @@ static double point_height(const struct figure *f, double y)
     return f->height * (1 - fmin(fmax(axis_place(&f->y, y), 0), 1));
 }
 
+static struct shown point_place(const struct figure *f, double x)
+{
+    if (f->chart->distances)
+        return show_distances(x < 1 ? 0 : 1 + (int)log2(x));
+    return show_tick(round(x), 0);
+}
+
 /* What the script shows. */
 static void append_values(struct text *out, const struct figure *f, const struct series *s)
 {
@@ -215,7 +223,7 @@ static void append_values(struct text *out, const struct figure *f, const struct
         if (!has_point(s, i, &f->x, &f->y))
             continue;
         text_append(out, "%s%.2f,%.1f,%s,%s,%s", first ? "" : ";", 100 * axis_place(&f->x, s->x[i]),
-                    point_height(f, s->y[i]), show_tick(round(s->x[i]), 0).text,
+                    point_height(f, s->y[i]), point_place(f, s->x[i]).text,
                     chart_value(f->chart, s->y[i]).text, escape(point_error(f, s, i).text).text);
         first = false;
     }
@@ -239,7 +247,7 @@ static void append_markers(struct text *out, const struct figure *f, const struc
                     "<title>%s: %s %s at %s</title><path d=\"%s\"/></svg>\n",
                     100 * axis_place(&f->x, s->x[i]), point_height(f, s->y[i]),
                     escape(s->name).text, chart_value(f->chart, s->y[i]).text,
-                    escape(point_error(f, s, i).text).text, show_tick(round(s->x[i]), 0).text,
+                    escape(point_error(f, s, i).text).text, point_place(f, s->x[i]).text,
                     look_of(s->look)->marker);
     }
 }

@@ -179,8 +179,9 @@ struct report_experiment {
     struct report_attention *attention; /* one per evaluation and length */
     int costs;
     struct report_cost *cost;
-    const char *model[ALIBI_LIST_MAX]; /* the names of all */
-    struct report_training training;   /* logs only for the page; models are trainings */
+    const char *model[ALIBI_LIST_MAX];    /* the names of all */
+    int64_t train_length[ALIBI_LIST_MAX]; /* of all */
+    struct report_training training;      /* logs only for the page; models are trainings */
 };
 
 alibi_status report_experiment_text(struct text *out, const struct report_experiment *x,

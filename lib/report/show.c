@@ -50,6 +50,11 @@ struct shown show_real(double value, int decimals)
     return isfinite(value) ? show_ppl(value) : shown(NO_VALUE);
 }
 
+struct shown show_nats(double value)
+{
+    return show_real(fabs(value) < 0.00005 ? 0 : value, 4); /* no "-0.0000" */
+}
+
 struct shown show_error(double value, int decimals)
 {
     double half = 0.5 * pow(10, -decimals);
@@ -102,6 +107,11 @@ struct shown show_share(double value)
     if (!isfinite(value))
         return shown(NO_VALUE);
     return shown(value > 0 && value < 0.00995 ? "%.1f%%" : "%.0f%%", 100 * value);
+}
+
+struct shown show_distances(int bin)
+{
+    return bin < 2 ? shown("%d", bin) : shown("%.0f–%.0f", exp2(bin - 1), exp2(bin) - 1);
 }
 
 /* A tick is a round number: thousands and millions are shortened where no digit is lost. */

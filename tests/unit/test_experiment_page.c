@@ -1,12 +1,21 @@
 /* The page of an experiment: claims, and pictures of what was measured */
 #include "unit/report_results.h"
 
+enum { LAYERS = 3, HEADS = 4, BINS = 9 };
+
 /* An experiment of the ordinary results, and room for what a test adds. */
 struct sample {
     struct report_experiment x; /* first: who frees it frees it all */
     struct report_section section;
     struct report_claim claim[2];
     struct report_comparison comparison[2];
+    struct report_targets targets;
+    struct report_targets_model target[2];
+    struct report_attention attention;
+    struct report_attention_model attends[2];
+    struct alibi_attention_result read[2];
+    struct alibi_head_attention head[2][LAYERS * HEADS];
+    struct report_cost cost[4];
 };
 
 static struct report_number number(const char *name, double value, double paper)
@@ -42,6 +51,84 @@ static void add_claims(struct sample *s)
                                                     .paper = "",
                                                     .verdict = ALIBI_CLAIM_NOT_SHOWN } };
     s->x.claims = 2;
+}
+
+/* Contexts 64 to 1024, L = 128. The first model gains from far text, the second breaks, and has
+ * no repeats. */
+static void add_targets(struct sample *s)
+{
+    s->targets = (struct report_targets){ .name = "far",
+                                          .about = "About <it>.",
+                                          .near = 128,
+                                          .documents = 9,
+                                          .blocks = 32,
+                                          .block = 64,
+                                          .contexts = 5,
+                                          .models = 2,
+                                          .model = s->target };
+    for (int m = 0; m < 2; m++)
+        for (int kind = 0; kind < ALIBI_TARGET_KINDS; kind++)
+            for (int i = 0; i < 5; i++) {
+                struct report_targets_model *t = &s->target[m];
+                struct alibi_target_context *at = &t->kind[kind].at[i];
+                double gain = (m == 0 || i == 0 ? 0.01 : -0.5) * (i - 1) * (kind + 1);
+                bool far = i > 1;
+
+                t->method = m;
+                t->seeds = 2;
+                t->reach = m == 0 ? ALIBI_USES : ALIBI_BREAKS;
+                t->kind[kind].tokens = m == 1 && kind == ALIBI_REPEATS ? 0 : 1000;
+                at->context = 64 << i;
+                at->nll = (struct alibi_estimate){ 3 - gain, 0.1 };
+                at->gain = (struct alibi_estimate){ gain, i == 1 ? 0 : 0.003 };
+                at->swapped = (struct alibi_estimate){ far ? gain / 2 : NAN, far ? 0.002 : NAN };
+                at->window = (struct alibi_estimate){ far ? gain / 4 : NAN, far ? 0.002 : NAN };
+            }
+    s->x.targets = 1;
+    s->x.target = &s->targets;
+}
+
+/* Head h of the first model gives all weight to the bin h of distances, the second is uniform over
+ * the bins. */
+static void add_attention(struct sample *s)
+{
+    s->attention = (struct report_attention){
+        .name = "looks", .about = "", .length = 256, .models = 2, .model = s->attends
+    };
+    for (int m = 0; m < 2; m++) {
+        s->read[m] = (struct alibi_attention_result){ .length = 256,
+                                                      .near = 64,
+                                                      .layers = LAYERS,
+                                                      .heads = HEADS,
+                                                      .bins = BINS,
+                                                      .head = s->head[m] };
+        for (int b = 0; b < BINS; b++) {
+            for (int h = 0; h < LAYERS * HEADS; h++)
+                s->head[m][h].share[b] = m == 1 ? 1.0 / BINS : b == h % HEADS;
+            s->read[m].uniform.share[b] = exp2(b) / 512;
+        }
+        s->attends[m] =
+            (struct report_attention_model){ .method = m, .seeds = 1, .seed = { &s->read[m] } };
+    }
+    s->x.attentions = 1;
+    s->x.attention = &s->attention;
+}
+
+/* Two models at two lengths. The second needs more memory in training only. */
+static void add_costs(struct sample *s)
+{
+    for (int i = 0; i < 4; i++)
+        s->cost[i] = (struct report_cost){ .model = i % 2 == 0 ? "alibi" : "sinusoidal",
+                                           .machine = "a machine",
+                                           .length = 128 << i / 2,
+                                           .train_seconds = 1e-6 * (1 + i),
+                                           .train_error = 0.01,
+                                           .train_memory = 0x1p24 * (1 + i % 2),
+                                           .eval_seconds = 1e-7,
+                                           .eval_error = 0.02,
+                                           .eval_memory = 0x1p23 };
+    s->x.costs = 4;
+    s->x.cost = s->cost;
 }
 
 static struct sample *new_sample(void)
@@ -162,9 +249,126 @@ static void losses_by_position_have_the_range_of_the_seeds(void **state)
     free_sample(s);
 }
 
+static void targets_show_gains_and_controls(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page;
+    const char *figure;
+
+    (void)state;
+    add_targets(s);
+    page = page_of(s);
+    assert_contains(page.data, "<h2>far: the same tokens with growing context</h2>");
+    assert_contains(page.data, "About &lt;it&gt;.");
+    figure = strstr(page.data, "id=\"fig-targets-0-title\">Gain from more context</title>");
+    assert_non_null(figure);
+    assert_contains(figure, ",1024,0.0300,±0.0030\"");
+    assert_contains(figure, ">sinusoidal ↓ -1.5000</text>"); /* far below: cut, and said */
+    assert_contains(page.data, "\">Targets that repeat far text</title>");
+    figure = strstr(page.data, "\">alibi: gain by context</title>");
+    assert_non_null(figure);
+    assert_contains(figure, "data-name=\"swapped\" data-points=\"0.00,");
+    assert_contains(figure, ",128,0.0000,±0.0000;"); /* up to L a control is the text itself */
+    assert_contains(figure, ",1024,0.0150,±0.0020\"");
+    assert_contains(figure, "stroke-dasharray=\"2 4\"");
+    assert_contains(page.data, "<td>1024</td><td>2.9700<small>±0.1000</small></td>"
+                               "<td>0.0300<small>±0.0030</small></td>"
+                               "<td>0.0150<small>±0.0020</small></td>"
+                               "<td>0.0075<small>±0.0020</small></td><td>uses far text</td>");
+    assert_contains(page.data, "<td>64</td><td>3.0100<small>±0.1000</small></td>"
+                               "<td>-0.0100<small>±0.0030</small></td><td>–</td><td>–</td>");
+    text_free(&page);
+    s->targets.models = 0; /* none has a value yet */
+    page = page_of(s);
+    assert_lacks(page.data, "growing context</h2>");
+    text_free(&page);
+    free_sample(s);
+}
+
+static void attention_is_a_map_of_heads_and_a_mean(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page;
+    const char *map;
+
+    (void)state;
+    add_attention(s);
+    page = page_of(s);
+    map = strstr(page.data, "<figure class=\"of0\">");
+    assert_non_null(map);
+    assert_contains(map, "data-columns=\"0,1,2–3,4–7,8–15,16–31,32–63,64–127,128–255\"");
+    assert_contains(map, "data-rows=\"1000,0,0,0,0,0,0,0,0;0,1000,0,");
+    /* Rows of 14 pixels: head 2 of layer 1, and head 1 of layer 2 after a gap. */
+    assert_contains(map, "fill-opacity=\"0.95\" d=\"M0,0h1v14h-1zM1,14h1v14h-1z");
+    assert_contains(map, "zM0,59h1v14h-1z");
+    map = strstr(page.data, "<figure class=\"of1\">");
+    assert_non_null(map);
+    assert_contains(map, "fill-opacity=\"0.43\" d=\"M0,0h9v14h-9z"); /* one for the whole row */
+    assert_contains(page.data, "data-name=\"uniform\"");
+    assert_contains(page.data, ",2–3,25%,;"); /* a fourth of the heads */
+    text_free(&page);
+    s->attends[0].seeds = s->attends[1].seeds = 0;
+    page = page_of(s);
+    assert_lacks(page.data, "attention by distance");
+    text_free(&page);
+    free_sample(s);
+}
+
+static void costs_are_drawn_where_they_say_something(void **state)
+{
+    struct sample *s = new_sample();
+    struct text page;
+
+    (void)state;
+    add_costs(s);
+    page = page_of(s);
+    assert_contains(page.data, "id=\"fig-cost-0-title\">Speed of training</title>");
+    assert_contains(page.data, ",128,1.00M,±10.0K;");
+    assert_contains(page.data, "\">Memory of training</title>");
+    assert_lacks(page.data, "\">Memory of evaluation</title>");
+    text_free(&page);
+    for (int i = 0; i < 4; i++)
+        s->cost[i].length = 128;
+    page = page_of(s);
+    assert_lacks(page.data, "fig-cost-");
+    assert_contains(page.data, "<td>1.00M ±1.0%</td>");
+    text_free(&page);
+    free_sample(s);
+}
+
+static void a_failure_leaks_nothing(void **state)
+{
+    struct sample *s = new_sample();
+    alibi_status status = ALIBI_MEMORY;
+    size_t before = alibi_memory_now();
+    int64_t n;
+
+    (void)state;
+    add_claims(s);
+    add_targets(s);
+    add_attention(s);
+    add_costs(s);
+    s->section.windows = true;
+    for (n = 1; status != ALIBI_OK; n++) {
+        struct text out = { 0 };
+        assert_ok(alibi_inject_fault("memory", n));
+        status = report_experiment_html(&out, &s->x);
+        assert_ok(alibi_inject_fault("memory", 0));
+        assert_true(status == ALIBI_OK || status == ALIBI_MEMORY);
+        text_free(&out);
+        assert_int_equal(alibi_memory_now(), before);
+    }
+    assert_true(n > 20);
+    free_sample(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(targets_show_gains_and_controls),
+        cmocka_unit_test(attention_is_a_map_of_heads_and_a_mean),
+        cmocka_unit_test(costs_are_drawn_where_they_say_something),
+        cmocka_unit_test(a_failure_leaks_nothing),
         cmocka_unit_test(each_model_has_its_loss_by_position_at_several_lengths),
         cmocka_unit_test(losses_by_position_have_the_range_of_the_seeds),
         cmocka_unit_test(a_claim_shows_the_comparison_that_decides),

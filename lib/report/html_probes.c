@@ -1,0 +1,186 @@
+/* html_probes.c - fixed targets and attention by distance on the page of an experiment */
+#include <math.h>
+
+#include "report/parts.h"
+
+static void append_heading(struct text *out, const char *name, const char *subject,
+                           const char *about)
+{
+    text_append(out, "<h2>");
+    append_escaped(out, name);
+    text_append(out, ": %s</h2>\n<p class=\"note\">", subject);
+    append_escaped(out, about);
+    text_append(out, "</p>\n");
+}
+
+/* ---- fixed targets */
+
+static void append_estimate(struct text *out, struct alibi_estimate e)
+{
+    text_append(out, "<td>%s", show_nats(e.value).text);
+    if (isfinite(e.value) && isfinite(e.error) && e.error > 0)
+        text_append(out, "<small>±%s</small>", escape(show_error(e.error, 4).text).text);
+    text_append(out, "</td>");
+}
+
+static void append_targets_table(struct text *out, const struct view *v,
+                                 const struct report_targets *t)
+{
+    text_append(
+        out,
+        "<div class=\"scroll\" role=\"region\" aria-label=\"Fixed targets\" "
+        "tabindex=\"0\">\n<table class=\"data\">\n"
+        "<caption><div><b>Fixed targets, growing context.</b> <span>Nats per token; "
+        "± is one standard error, of the text and of the seeds. A model breaks, "
+        "holds, or uses far text at the longest context that has a value: it uses it if the gain, what "
+        "the swap takes and what the window takes are all more than 0.005 and shown."
+        "</span></div></caption>\n"
+        "<thead><tr><th scope=\"col\">model</th><th scope=\"col\">context</th>"
+        "<th scope=\"col\">loss</th><th scope=\"col\">gain</th>"
+        "<th scope=\"col\">gain<small>far text swapped</small></th>"
+        "<th scope=\"col\">gain<small>in a window</small></th>"
+        "<th scope=\"col\">verdict</th></tr></thead>\n<tbody>\n");
+    for (int m = 0; m < t->models; m++)
+        for (int i = 0; i < t->contexts; i++) {
+            const struct alibi_target_context *at = &t->model[m].kind[ALIBI_ALL_TARGETS].at[i];
+
+            text_append(out, "<tr%s><th scope=\"row\">", i == 0 ? " class=\"group\"" : "");
+            html_name(out, v, t->model[m].method);
+            text_append(out, "</th><td%s>%lld</td>",
+                        at->context == t->near ? " class=\"trained\"" : "", (long long)at->context);
+            append_estimate(out, at->nll);
+            append_estimate(out, at->gain);
+            append_estimate(out, at->swapped);
+            append_estimate(out, at->window);
+            text_append(out, "<td>%s</td></tr>\n", reach_word(t->model[m].reach));
+        }
+    text_append(out, "</tbody>\n</table>\n</div>\n");
+}
+
+static bool has_kind(const struct report_targets *t, enum alibi_target_kind kind)
+{
+    for (int m = 0; m < t->models; m++)
+        if (t->model[m].kind[kind].tokens > 0)
+            return true;
+    return false;
+}
+
+alibi_status html_targets(struct text *out, const struct view *v, const struct report_targets *t,
+                          int index)
+{
+    struct curves *curves = NULL;
+    char id[48], verdict[64];
+
+    if (!has_kind(t, ALIBI_ALL_TARGETS))
+        return ALIBI_OK;
+    append_heading(out, t->name, "the same tokens with growing context", t->about);
+    text_append(out,
+                "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld documents, are "
+                "scored with exactly c tokens before each block. The gain is the loss with L "
+                "tokens less that with c: above 0, more context helps. Bands are one standard "
+                "error, of the text and of the seeds.%s</p>\n",
+                show_count((double)t->blocks * (double)t->block).text, (long long)t->blocks,
+                (long long)t->block, (long long)t->documents,
+                t->few ? " They take the blocks of few documents as independent, and are too small."
+                       : "");
+    TRY_RETURN(curves_of_gains(&curves, v, t, ALIBI_ALL_TARGETS));
+    snprintf(id, sizeof id, "fig-targets-%d", index);
+    html_figure(out, v, curves, id, 300, "All targets. Higher is better.");
+    text_append(out, "<div class=\"pair\">\n");
+    for (int kind = ALIBI_REPEATS; kind <= ALIBI_OTHERS; kind++) {
+        if (!has_kind(t, kind))
+            continue;
+        TRY_RETURN(curves_of_gains(&curves, v, t, kind));
+        snprintf(id, sizeof id, "fig-targets-%d-%d", index, kind);
+        html_figure(out, v, curves, id, 220,
+                    kind == ALIBI_REPEATS ? "Their n-gram is in the text beyond L, and not nearer."
+                                          : "");
+    }
+    text_append(out, "</div>\n<h3>Where the gain comes from</h3>\n"
+                     "<p class=\"note\">Solid: the text as it is. Dashed: what is farther than L "
+                     "is swapped for other text. Dotted: attention is cut to the last L keys. A "
+                     "model that uses far text has the solid curve above the other two.</p>\n"
+                     "<div class=\"small\">\n");
+    for (int m = 0; m < t->models; m++) {
+        if (t->model[m].kind[ALIBI_ALL_TARGETS].tokens == 0)
+            continue;
+        TRY_RETURN(curves_of_controls(&curves, v, t, m));
+        snprintf(id, sizeof id, "fig-controls-%d-%d", index, m);
+        snprintf(verdict, sizeof verdict, "It %s, up to %lld tokens.",
+                 reach_word(t->model[m].reach),
+                 (long long)t->model[m].kind[ALIBI_ALL_TARGETS].at[t->model[m].far].context);
+        html_figure(out, v, curves, id, 170, t->model[m].reach >= 0 ? verdict : "");
+    }
+    text_append(out, "</div>\n");
+    append_targets_table(out, v, t);
+    return ALIBI_OK;
+}
+
+/* ---- attention */
+
+static void append_attention_table(struct text *out, const struct view *v,
+                                   const struct report_attention *a)
+{
+    text_append(out, "<div class=\"scroll\" role=\"region\" aria-label=\"Attention\" "
+                     "tabindex=\"0\">\n<table class=\"data narrow\">\n"
+                     "<caption><div><b>Attention, mean over heads.</b> <span>Entropy is log n if "
+                     "n keys have the same weight.</span></div></caption>\n"
+                     "<thead><tr><th scope=\"col\">model</th>"
+                     "<th scope=\"col\">distance<small>mean</small></th>"
+                     "<th scope=\"col\">far<small>share of the weight</small></th>"
+                     "<th scope=\"col\">entropy<small>nats</small></th></tr></thead>\n<tbody>\n");
+    for (int m = 0; m < a->models; m++) {
+        struct alibi_head_attention mean = attention_mean(&a->model[m]);
+
+        if (a->model[m].seeds == 0)
+            continue;
+        text_append(out, "<tr><th scope=\"row\">");
+        html_name(out, v, a->model[m].method);
+        text_append(out, "</th><td>%s</td><td>%s</td><td>%s</td></tr>\n",
+                    show_real(mean.distance, 1).text, show_share(mean.beyond).text,
+                    show_real(mean.entropy, 2).text);
+    }
+    text_append(out, "</tbody>\n</table>\n</div>\n");
+}
+
+alibi_status html_attention(struct text *out, const struct view *v,
+                            const struct report_attention *a, int index)
+{
+    struct curves *curves = NULL;
+    char id[48], title[ALIBI_NAME_MAX + 64];
+    int most = 0;
+
+    for (int m = 0; m < a->models; m++)
+        most = a->model[m].seeds > most ? a->model[m].seeds : most;
+    if (most == 0)
+        return ALIBI_OK;
+    snprintf(title, sizeof title, "attention by distance in windows of %lld", (long long)a->length);
+    append_heading(out, a->name, title, a->about);
+    TRY_RETURN(curves_of_attention(&curves, v, a));
+    snprintf(id, sizeof id, "fig-attention-%d", index);
+    html_figure(out, v, curves, id, 260,
+                "Mean over layers, heads and seeds; distances in ranges that double. Uniform: all "
+                "keys have the same weight.");
+    text_append(out,
+                "<p class=\"note\">Each row is a head, each column a range of distances%s.</p>\n",
+                most > 1 ? "; the first seed" : "");
+    heat_legend(out);
+    text_append(out, "<div class=\"small\">\n");
+    for (int m = 0; m < a->models; m++) {
+        int method = a->model[m].method;
+
+        if (a->model[m].seeds == 0)
+            continue;
+        snprintf(title, sizeof title, "%s: attention by distance", v->name[method]);
+        snprintf(id, sizeof id, "fig-attention-%d-%d", index, m);
+        text_append(out, "<figure class=\"of%d\">\n<figcaption>", method);
+        html_swatch(out, v, method);
+        text_append(out, "<b>%s.</b></figcaption>\n<div class=\"tools\"></div>\n",
+                    escape(title).text);
+        heat_svg(out, a->model[m].seed[0], v->look[method], id, title);
+        text_append(out, "</figure>\n");
+    }
+    text_append(out, "</div>\n");
+    append_attention_table(out, v, a);
+    return ALIBI_OK;
+}
