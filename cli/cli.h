@@ -207,6 +207,10 @@ void cli_say(enum alibi_log_level level, const char *format, ...)
 /* Removes the progress line; to be called before anything else is printed. */
 void cli_terminal_clear(void);
 
+/* Prints a report of the library and releases it; NULL: there is none. The last line names the
+ * files in `dir`; NULL: no such line. */
+void cli_print_report(char *report, const char *dir);
+
 /* The context of every call of the library: progress and notes go to the terminal, signals stop it.
  * The skipping budget is 0 until it is set. */
 const struct alibi_call *cli_call(void);

@@ -27,24 +27,6 @@ static const char *const training_defaults[][2] = {
     { "warmup", "40" },       { "eval-every", "0" },
 };
 
-static alibi_status print_result(const struct alibi_compare_result *result, const struct job *job)
-{
-    char *text = NULL;
-    alibi_status status = job->json
-                              ? alibi_compare_json(&text, result)
-                              : alibi_compare_text(&text, result, cli_columns(), cli_colour());
-
-    if (status != ALIBI_OK)
-        return status;
-    cli_terminal_clear();
-    fputs(text, stdout);
-    alibi_text_free(text);
-    if (!job->json)
-        printf("\nreport: %s/report.html   numbers: %s/results.json, %s/results.csv\n", job->out,
-               job->out, job->out);
-    return ALIBI_OK;
-}
-
 enum { COMPARISON, RESULTS, TEXT, READING, BUILTIN, MODEL, TRAINING, POSITION, DEVICE, GROUPS };
 
 static alibi_status run(const struct cli_line *line, void *user)
@@ -53,6 +35,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct alibi_compare_result *result = NULL;
     alibi_corpus *corpus = NULL;
     alibi_device *device = NULL;
+    char *report = NULL;
     alibi_status status;
 
     if (line->given[POSITION])
@@ -68,8 +51,11 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (status == ALIBI_OK)
         status = alibi_compare_run(device, &job->compare, &job->model, &job->training, corpus,
                                    job->out, &result, cli_call());
-    if (status == ALIBI_OK)
-        status = print_result(result, job);
+    if (status == ALIBI_OK && job->json)
+        status = alibi_compare_json(&report, result);
+    else if (status == ALIBI_OK)
+        status = alibi_compare_text(&report, result, cli_columns(), cli_colour());
+    cli_print_report(report, job->json ? NULL : job->out);
     alibi_compare_free(result);
     alibi_corpus_free(corpus);
     alibi_device_free(device);

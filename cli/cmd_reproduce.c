@@ -241,23 +241,6 @@ static void announce(const alibi_experiment *e)
              info.trainings == 1 ? "" : "s", info.claims, info.claims == 1 ? "" : "s");
 }
 
-static alibi_status print_result(const alibi_experiment *e, const struct job *job, const char *dir)
-{
-    char *text = NULL;
-    alibi_status status = job->json ? alibi_experiment_json(&text, e)
-                                    : alibi_experiment_text(&text, e, cli_columns(), cli_colour());
-
-    if (status != ALIBI_OK)
-        return status;
-    cli_terminal_clear();
-    fputs(text, stdout);
-    alibi_text_free(text);
-    if (!job->json)
-        printf("report: %s/report.html   numbers: %s/results.json, %s/results.csv\n", dir, dir,
-               dir);
-    return ALIBI_OK;
-}
-
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
@@ -266,6 +249,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     struct alibi_device_info info;
     alibi_experiment *e = NULL;
     alibi_device *device = NULL;
+    char *report = NULL;
     alibi_status status;
 
     if (line->operand_count == 0)
@@ -296,8 +280,11 @@ static alibi_status run(const struct cli_line *line, void *user)
         announce(e);
         status = alibi_experiment_run(e, device, &job->how, dir, cli_call());
     }
-    if (status == ALIBI_OK && !job->plan)
-        status = print_result(e, job, dir);
+    if (status == ALIBI_OK && !job->plan && job->json)
+        status = alibi_experiment_json(&report, e);
+    else if (status == ALIBI_OK && !job->plan)
+        status = alibi_experiment_text(&report, e, cli_columns(), cli_colour());
+    cli_print_report(report, job->json ? NULL : dir);
     alibi_experiment_free(e);
     alibi_device_free(device);
     return status;

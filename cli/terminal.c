@@ -196,6 +196,18 @@ void cli_terminal_clear(void)
     screen.pending = false;
 }
 
+void cli_print_report(char *report, const char *dir)
+{
+    if (!report)
+        return;
+    cli_terminal_clear();
+    fputs(report, stdout);
+    alibi_text_free(report);
+    if (dir)
+        printf("report: %s/report.html   numbers: %s/results.json, %s/results.csv\n", dir, dir,
+               dir);
+}
+
 /* ---- notes */
 
 static void show_line(void *user, enum alibi_log_level level, const char *line)

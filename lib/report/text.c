@@ -280,5 +280,6 @@ alibi_status report_text(struct text *out, const struct alibi_compare_result *r,
     TRY_RETURN(append_plot(out, &v, columns, colour));
     text_append(out, "\n");
     TRY_RETURN(append_conclusion(out, &v, columns));
+    text_append(out, "\n");
     return text_status(out);
 }
