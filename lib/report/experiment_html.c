@@ -139,6 +139,20 @@ static void append_claim(struct text *out, const struct report_claim *c, int num
 
 /* ---- evaluations */
 
+void html_heading(struct text *out, const char *name, const char *subject, const char *about)
+{
+    text_append(out, "<h2>");
+    append_escaped(out, name);
+    text_append(out, ": ");
+    append_escaped(out, subject);
+    text_append(out, "</h2>\n");
+    if (about[0] == '\0')
+        return;
+    text_append(out, "<p class=\"note\">");
+    append_escaped(out, about);
+    text_append(out, "</p>\n");
+}
+
 /* The early token curse: all models at two lengths, then each model at several. */
 static alibi_status append_positions(struct text *out, const struct view *v, int index)
 {
@@ -189,13 +203,7 @@ static alibi_status append_section(struct text *out, const struct report_experim
     snprintf(id, sizeof id, "fig-%d", index);
     snprintf(caption, sizeof caption, "Lower is better. Bands are one standard error%s.",
              v.seeds > 1 ? " of the text and of the seeds" : " of the text");
-    text_append(out, "<h2>");
-    append_escaped(out, s->name);
-    text_append(out, ": ");
-    append_escaped(out, s->heading);
-    text_append(out, "</h2>\n<p class=\"note\">");
-    append_escaped(out, s->about);
-    text_append(out, "</p>\n");
+    html_heading(out, s->name, s->heading, s->about);
     if (v.lengths > 1)
         TRY_RETURN(html_figure_by_length(out, &v, id, caption));
     html_perplexity_table(out, &v);

@@ -3,16 +3,6 @@
 
 #include "report/parts.h"
 
-static void append_heading(struct text *out, const char *name, const char *subject,
-                           const char *about)
-{
-    text_append(out, "<h2>");
-    append_escaped(out, name);
-    text_append(out, ": %s</h2>\n<p class=\"note\">", subject);
-    append_escaped(out, about);
-    text_append(out, "</p>\n");
-}
-
 /* ---- fixed targets */
 
 static void append_estimate(struct text *out, struct alibi_estimate e)
@@ -73,7 +63,7 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
 
     if (!has_kind(t, ALIBI_ALL_TARGETS))
         return ALIBI_OK;
-    append_heading(out, t->name, "the same tokens with growing context", t->about);
+    html_heading(out, t->name, "the same tokens with growing context", t->about);
     text_append(out,
                 "<p class=\"note\">%s tokens, in %lld blocks of %lld from %lld documents, are "
                 "scored with exactly c tokens before each block. The gain is the loss with L "
@@ -155,7 +145,7 @@ alibi_status html_attention(struct text *out, const struct view *v,
     if (most == 0)
         return ALIBI_OK;
     snprintf(title, sizeof title, "attention by distance in windows of %lld", (long long)a->length);
-    append_heading(out, a->name, title, a->about);
+    html_heading(out, a->name, title, a->about);
     TRY_RETURN(curves_of_attention(&curves, v, a));
     snprintf(id, sizeof id, "fig-attention-%d", index);
     html_figure(out, v, curves, id, 260,

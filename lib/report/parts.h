@@ -376,7 +376,8 @@ alibi_status html_figure_by_position(struct text *out, const struct view *v, int
                                      const char *id, const char *caption);
 alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t);
 
-/* Fixed targets and attention, of an experiment. */
+/* An evaluation of an experiment: its heading, fixed targets, attention. */
+void html_heading(struct text *out, const char *name, const char *subject, const char *about);
 alibi_status html_targets(struct text *out, const struct view *v, const struct report_targets *t,
                           int index);
 alibi_status html_attention(struct text *out, const struct view *v,

@@ -119,10 +119,14 @@ static double bound_height(const struct figure *f, double value)
     return f->height * (1 - fmin(fmax(axis_place(&f->y, value), 0), 1));
 }
 
+/* A point beyond the range has none: its band alone would be a stray patch at the edge. */
 static bool has_bounds(const struct figure *f, const struct series *s, int i)
 {
-    return s->low != NULL && s->high != NULL && has_point(s, i, &f->x, &f->y) &&
-           (s->low[i] > 0 || (!f->y.log && isfinite(s->low[i]))) && isfinite(s->high[i]);
+    double place = axis_place(&f->y, s->y[i]);
+
+    return place >= 0 && place <= 1 && s->low != NULL && s->high != NULL &&
+           has_point(s, i, &f->x, &f->y) && (s->low[i] > 0 || (!f->y.log && isfinite(s->low[i]))) &&
+           isfinite(s->high[i]);
 }
 
 /* The area between the bounds of points first..end-1. */

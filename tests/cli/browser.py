@@ -1,4 +1,5 @@
-"""browser.py CHROMIUM PAGE: opens a report page as people do, and prints "ok WHAT" or "FAILED WHAT".
+"""browser.py CHROMIUM COMPARISON EXPERIMENT: opens two report pages as people do, and prints
+"ok WHAT" or "FAILED WHAT".
 
 Chromium's debugging protocol through a pipe: a JSON message ends with a zero byte, commands go to
 file descriptor 3 and answers come from 4. Nothing but Python's standard library is needed."""
@@ -63,6 +64,24 @@ WITHOUT_CLIPBOARD = """(() => {
   });
 })()"""
 
+# The place of a cell in the first heat map: the second range of distances of head 1.
+CELL = """(() => {
+  const map = document.querySelector('.heat');
+  map.scrollIntoView({ block: 'center' });
+  const r = map.getBoundingClientRect();
+  return [r.left + 1.5 * r.width / map.dataset.columns.split(',').length, r.top + 2];
+})()"""
+
+# A figure as the button saves it: what other programs would not understand in it.
+SAVED = """Array.from(document.querySelectorAll('figure')).map(figure => {
+  const text = new XMLSerializer().serializeToString(standAlone(figure));
+  const wrong = text.match(/var\\(|color-mix|color\\(srgb|viewBox|class="cross"|class="cell"/);
+  return !text.includes('<path') ? 'no path' : wrong ? wrong[0] : '';
+}).join('')"""
+
+OF_THE_FIRST = """Array.from(document.querySelectorAll('.of0, .s0'))
+  .filter(e => e.getClientRects().length > 0).length"""
+
 
 class Browser:
     def __init__(self, program):
@@ -119,8 +138,8 @@ class Browser:
 
     def press(self, key, code):
         for kind in ("keyDown", "keyUp"):
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, text="\r",
-                      windowsVirtualKeyCode=code)
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
+                      text="\r" if key == "Enter" else "", windowsVirtualKeyCode=code)
 
     def open(self, url, width, scheme):
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800,
@@ -140,16 +159,20 @@ def say(good, what, why=""):
     print(f"ok {what}" if good else f"FAILED {what}: {why}")
 
 
-def look(browser, url, width, scheme):
-    where = f"at {width} pixels, {scheme}"
+def touch(browser, place):
+    x, y = browser.evaluate(place)
+    for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+        browser.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+    return browser.evaluate(SHOWN)
+
+
+def look(browser, url, width, scheme, kind="comparison"):
+    where = f"at {width} pixels, {scheme}, {kind}"
     browser.open(url, width, scheme)
     light = browser.evaluate(LIGHT)
     say((light > 0.7) == (scheme == "light"), f"the background {where}", f"brightness {light}")
-    x, y = browser.evaluate(PLOT)
     say(browser.evaluate(SHOWN) == "", f"no values before a touch {where}", "there are some")
-    for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
-        browser.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
-    shown = browser.evaluate(SHOWN)
+    shown = touch(browser, PLOT)
     say("alibi" in shown and "±" in shown, f"a touch shows values {where}", f"'{shown}'")
     wider = browser.evaluate(WIDER)
     say(not wider, f"nothing is wider than the window {where}", wider)
@@ -195,9 +218,36 @@ def tables(browser, url):
     say(not complaints, "no message in the console from tables", complaints)
 
 
+def experiment(browser, url):
+    browser.open(url, 1280, "light")
+    shown = touch(browser, CELL)
+    say("layer 1, head 1" in shown and "1 token back" in shown and "%" in shown,
+        "a touch shows a cell of a heat map", shown)
+    browser.evaluate("document.querySelector('.heat').focus()")
+    browser.press("ArrowRight", 39)
+    browser.press("ArrowDown", 40)
+    shown = browser.evaluate(SHOWN)
+    say("layer 1, head 2 2–3 tokens back" in shown, "arrow keys move to another cell", shown)
+    wrong = browser.evaluate(SAVED)
+    say(wrong == "", "every figure is saved with its final colours and places", wrong)
+    before = browser.evaluate(OF_THE_FIRST)
+    browser.evaluate("document.getElementById('show-0').click()")
+    after = browser.evaluate(OF_THE_FIRST)
+    say(before > 5 and after == 0, "a box hides a model in all figures", (before, after))
+    browser.evaluate("window.addEventListener('beforeprint', () => { window.unfolded ="
+                     " document.querySelectorAll('details:not([open])').length; })")
+    paper = browser.call("Page.printToPDF")["data"]
+    unfolded = browser.evaluate("window.unfolded")
+    say(len(paper) > 20000 and unfolded == 0, "what is folded is printed", unfolded)
+    folded = browser.evaluate("document.querySelectorAll('details[open]').length")
+    say(folded == 0, "and folded again", folded)
+    complaints = browser.complaints()
+    say(not complaints, "no message in the console from the experiment", complaints)
+
+
 def main():
     browser = Browser(sys.argv[1])
-    url = pathlib.Path(sys.argv[2]).resolve().as_uri()
+    url, other = (pathlib.Path(path).resolve().as_uri() for path in sys.argv[2:4])
     signal.signal(signal.SIGALRM, lambda *_: browser.process.kill())
     signal.alarm(SECONDS)
     try:
@@ -211,6 +261,9 @@ def main():
             for scheme in ("light", "dark"):
                 look(browser, url, width, scheme)
         tables(browser, url)
+        look(browser, other, 1280, "dark", "experiment")
+        look(browser, other, 390, "light", "experiment")
+        experiment(browser, other)
         browser.session = None
         browser.call("Browser.close")
         browser.process.wait(timeout=10)
