@@ -340,7 +340,9 @@ cat > wild.json << 'END'
     "settings": { "layers": 1, "width": 16, "heads": 2, "batch": 4, "train_length": 16,
                   "steps": 60, "eval_every": 0, "clip": 0, "warmup": 0, "optimizer": "nesterov" },
     "models": { "wild": { "settings": { "lr": 1000 } }, "tame": { "settings": { "lr": 0.01 } } },
-    "evaluations": { "windows": { "lengths": [16], "tokens": 320 } },
+    "evaluations": { "windows": { "lengths": [16], "tokens": 320 },
+                     "targets": { "kind": "targets", "lengths": [16, 64], "blocks": 10 },
+                     "attention": { "kind": "attention", "lengths": [16] } },
     "claims": [
         { "claim": "It has learned.",
           "holds_if": [ { "is": { "model": "wild", "length": 16 }, "below": 1e6 } ] }
@@ -351,6 +353,8 @@ check "a loss that is not finite" "$ALIBI" reproduce wild.json own.txt --out wil
 has "is named" 'warning: wild: .*not finite.*; it has no value' stderr
 has "the others are measured" '^tame[ †]+[0-9.]+±' stdout
 has "nothing is claimed of it" '^1. not shown' stdout
+has "fixed targets of the others" '^tame +16 +[0-9.]+ ±' stdout
+holds "and none of it" test "$(grep -cE '^wild +16 ' stdout)" = 0
 cp stdout table
 check "again" "$ALIBI" reproduce wild.json own.txt --out wild --quiet
 holds "it is not tried again" cmp -s stdout table
