@@ -6,12 +6,14 @@
 
 /* ---- fixed targets */
 
-/* The losses of one condition and context, or what they exceed those of another by. With
- * `interval` half of the 95% interval takes the place of the error. */
+/* The losses of one condition after one context (an index); condition < 0: none, which counts as 0.
+ */
 struct series {
-    int context, condition; /* condition < 0: none */
+    int context, condition;
 };
 
+/* a less b over all seeds. With `interval` half of the 95% interval takes the place of the error.
+ */
 static struct alibi_estimate estimate(const alibi_experiment *e, int model, int evaluation,
                                       int kind, struct series a, struct series b, bool interval)
 {

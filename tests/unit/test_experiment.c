@@ -159,14 +159,15 @@ static void verdicts_follow_the_interval_and_the_margin(void **state)
     alibi_experiment_free(e);
 }
 
-/* The losses of fixed targets of every seed of model 0: 10 parts of 4 repeats and 6 others. Repeats
- * lose `lost` when the far text is swapped. */
-static void measure_targets(alibi_experiment *e, double lost)
+/* The losses of fixed targets of every seed of model 0: 10 parts of 4 repeats and 6 others. From L
+ * to 4L they gain `gain`, of which repeats lose `lost` when the far text is swapped, and all is
+ * lost when attention is cut. */
+static void measure_targets(alibi_experiment *e, double gain, double lost)
 {
     for (int k = 0; k < e->model[0].seeds.count; k++) {
         struct measured *m = &e->model[0].seed[k].measured[1][0];
         struct target_losses *t = &m->targets;
-        double own[ALIBI_EVAL_PARTS][2], swapped[ALIBI_EVAL_PARTS][2];
+        double near[ALIBI_EVAL_PARTS][2], own[ALIBI_EVAL_PARTS][2], swapped[ALIBI_EVAL_PARTS][2];
 
         m->done = 1;
         t->request = targets_asked(e, 0, 1);
@@ -174,15 +175,17 @@ static void measure_targets(alibi_experiment *e, double lost)
         for (int i = 0; i < t->parts; i++) {
             t->tokens[i][0] = 4;
             t->tokens[i][1] = 6;
-            own[i][0] = 4 * (3 + 0.1 * i + 0.001 * k);
-            own[i][1] = 6 * (3 + 0.1 * i + 0.001 * (k + i % 2));
+            near[i][0] = 4 * (3 + 0.1 * i + 0.001 * k);
+            near[i][1] = 6 * (3 + 0.1 * i + 0.001 * (k + i % 2));
+            own[i][0] = near[i][0] - 4 * gain + 0.0001 * (i % 2);
+            own[i][1] = near[i][1] - 6 * gain;
             swapped[i][0] = own[i][0] + 4 * lost + 0.0001 * (i % 3);
             swapped[i][1] = own[i][1];
         }
-        target_losses_set(t, 0, TARGETS_OWN, (const double(*)[2])own);
+        target_losses_set(t, 0, TARGETS_OWN, (const double(*)[2])near);
         target_losses_set(t, 1, TARGETS_OWN, (const double(*)[2])own);
         target_losses_set(t, 1, TARGETS_SWAPPED, (const double(*)[2])swapped);
-        target_losses_set(t, 1, TARGETS_WINDOW, (const double(*)[2])own);
+        target_losses_set(t, 1, TARGETS_WINDOW, (const double(*)[2])near);
     }
 }
 
@@ -196,7 +199,7 @@ static void claims_compare_the_losses_of_fixed_targets(void **state)
     (void)state;
     assert_int_equal(is->condition, TARGETS_SWAPPED);
     assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
-    measure_targets(e, 0.02); /* 0.4 of the targets lose 2% */
+    measure_targets(e, 0, 0.02); /* 0.4 of the targets lose 2% */
     assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_FAILS);
     all = reference_value(e, is);
     is->targets = ALIBI_REPEATS;
@@ -206,8 +209,29 @@ static void claims_compare_the_losses_of_fixed_targets(void **state)
     assert_close(log(all.value), 0.4 * log(repeats.value) + 0.6 * log(others.value), 1e-9);
     assert_close(log(repeats.value) - log(others.value), 0.02, 1e-3);
     is->targets = ALIBI_ALL_TARGETS;
-    measure_targets(e, 0.001);
+    measure_targets(e, 0, 0.001);
     assert_int_equal(verdict_on(e, 1, &few), ALIBI_CLAIM_HOLDS);
+    alibi_experiment_free(e);
+}
+
+static void the_verdict_on_far_text_is_of_all_seeds(void **state)
+{
+    static const struct {
+        double gain, lost;
+        const char *reach;
+    } cases[] = { { 0.03, 0.03, "uses" }, { 0.03, 0.01, "holds" }, { -0.02, 0, "breaks" } };
+    alibi_experiment *e = open_experiment();
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char expected[64], *json = NULL;
+
+        measure_targets(e, cases[i].gain, cases[i].lost); /* 0.4 of the targets lose it */
+        assert_ok(alibi_experiment_json(&json, e));
+        snprintf(expected, sizeof expected, "\"reach\": \"%s\"", cases[i].reach);
+        assert_non_null(strstr(json, expected));
+        alibi_text_free(json);
+    }
     alibi_experiment_free(e);
 }
 
@@ -269,6 +293,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(verdicts_follow_the_interval_and_the_margin, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(claims_compare_the_losses_of_fixed_targets, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(the_verdict_on_far_text_is_of_all_seeds, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_failure_leaks_nothing_and_loses_nothing, make_folder,
                                         drop_folder),
