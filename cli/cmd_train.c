@@ -19,7 +19,7 @@ struct mixture {
 };
 
 struct job {
-    char *out, *mix;
+    char *out, *mix, *tensorboard;
     struct mixture mixture; /* that --mix asks for */
     bool resume, json;
     struct cli_text text;
@@ -43,6 +43,9 @@ static const struct alibi_option options[] = {
     { "mix", ALIBI_OPTION_TEXT, AT(mix), 0, 0, NULL, NULL, "LIST",
       "several texts instead of FILE, each with its share of the training windows: "
       "books.txt=0.7,wiki/=0.3" },
+    { "tensorboard", ALIBI_OPTION_TEXT, AT(tensorboard), 0, 0, NULL, NULL, "DIR",
+      "write event files for TensorBoard into this folder: losses, learning rate, gradient norm, "
+      "speed, memory, and a sample of text at each checkpoint" },
     { "json", ALIBI_OPTION_FLAG, AT(json), 0, 0, NULL, NULL, NULL, "print the result as JSON" },
 };
 
@@ -235,10 +238,12 @@ static bool init_given(const struct job *job, const struct cli_line *line)
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
+    struct alibi_call call = *cli_call();
     struct alibi_train_result result;
     alibi_corpus *corpus = NULL;
     alibi_status status;
 
+    call.events = job->tensorboard;
     if (job->resume && init_given(job, line) && run_has(job, "recipe.json"))
         cli_note("--init is for a new run; '%s' continues from its own checkpoint", job->out);
     cli_catch_signals();
@@ -254,7 +259,7 @@ static alibi_status run(const struct cli_line *line, void *user)
         status = open_text(job, line, &corpus);
     if (status == ALIBI_OK)
         status = alibi_train(job->device, &job->model, &job->training, corpus, job->out,
-                             job->resume, &result, cli_call());
+                             job->resume, &result, &call);
     alibi_corpus_free(corpus);
     if (status == ALIBI_OK) {
         cli_terminal_clear();

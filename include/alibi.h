@@ -104,6 +104,8 @@ struct alibi_call {
     double skip; /* attention's skipping budget: keys that together provably have less than this
                     share of a query's weight are skipped; 0: every pair is computed. Training has
                     an option of its own, since it shapes the result. */
+    const char *events; /* may be NULL: alibi_train() writes event files for TensorBoard into this
+                           folder; nothing of the training depends on them */
 };
 
 /* For tests: makes the n-th allocation ("memory"), file operation ("file") or gradient ("nan") from

@@ -262,6 +262,7 @@ static inline double call_skip(const struct alibi_call *call)
 }
 
 double clock_seconds(void); /* monotonic */
+double clock_date(void);    /* since 1970, as alibi_date() has it */
 
 /* How long the rest takes at the pace so far; 0 if that cannot be known. */
 double seconds_left(double seconds, int64_t done, int64_t total);

@@ -71,17 +71,25 @@ double seconds_left(double seconds, int64_t done, int64_t total)
     return done > 0 && total > done ? seconds * (double)(total - done) / (double)done : 0;
 }
 
-void alibi_date(char date[ALIBI_DATE_MAX])
+double clock_date(void)
 {
     const char *fixed = getenv("SOURCE_DATE_EPOCH");
     char *end = NULL;
     long long seconds = fixed != NULL ? strtoll(fixed, &end, 10) : -1;
-    time_t now = time(NULL);
-    struct tm utc;
+    struct timespec now;
 
     /* Up to the year 9999, so that it fits. */
     if (end != NULL && end != fixed && *end == '\0' && seconds >= 0 && seconds <= 253402300799)
-        now = (time_t)seconds;
+        return (double)seconds;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void alibi_date(char date[ALIBI_DATE_MAX])
+{
+    time_t now = (time_t)clock_date();
+    struct tm utc;
+
     gmtime_r(&now, &utc);
     strftime(date, ALIBI_DATE_MAX, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }

@@ -133,6 +133,28 @@ alibi_status foreign_refuse(const char *bytes, size_t length, const char *path);
 alibi_status json_line_field(struct text *out, struct slice line, const char *field,
                              const char *path, int64_t number);
 
+/* ---- event files of TensorBoard (tensorboard.c): written only */
+
+struct tensorboard;
+
+/* A new file in the folder, for events from `step` on: a reader drops what earlier files have of
+ * these steps. */
+alibi_status tensorboard_open(struct tensorboard **out, const char *folder, int64_t step);
+alibi_status tensorboard_sync(struct tensorboard *t);
+void tensorboard_close(struct tensorboard *t); /* NULL is fine */
+
+struct tensorboard_scalar {
+    const char *tag; /* "loss/train": its curve, in the group of its first part */
+    double value;
+};
+alibi_status tensorboard_scalars(struct tensorboard *t, int64_t step,
+                                 const struct tensorboard_scalar *scalars, int count);
+/* Markdown in UTF-8. */
+alibi_status tensorboard_text(struct tensorboard *t, int64_t step, const char *tag,
+                              const char *text, size_t bytes);
+
+uint32_t tensorboard_checksum(const void *bytes, size_t length); /* a masked CRC-32C */
+
 /* ---- token shards (shard.c)
  *
  * llm.c's files, little-endian: 256 numbers of 32 bits, the first three of which are magic, version

@@ -29,6 +29,8 @@ struct run {
     struct loader *loader;
     struct lock *lock;
     struct journal journal;
+    const char *events_folder; /* NULL: none */
+    struct events events;
 
     struct train_state state;
     struct validation validation; /* the last one of this call */
@@ -304,6 +306,7 @@ static alibi_status save(struct run *r)
     const struct checkpoint c = checkpoint_of(r);
 
     TRY_RETURN(journal_sync(&r->journal, device_peak(r->device)));
+    events_sync(&r->events, r->call);
     TRY_RETURN(checkpoint_save(r->dir, &c, r->call));
     r->saved = r->state.step;
     return ALIBI_OK;
@@ -404,6 +407,8 @@ static alibi_status open_run(struct run *r, bool resume)
         TRY(checkpoint_check_space(r->dir, &c, r->training.keep_best, r->call));
     }
     TRY(journal_open(&r->journal, r->dir, &r->state, r->call));
+    if (r->events_folder && (r->state.step < r->training.steps || validation_due(r)))
+        TRY(events_open(&r->events, r->events_folder, r->state.step));
 out:
     mem_free(path);
     return status;
@@ -433,6 +438,11 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
     return ALIBI_OK;
 }
 
+static double tokens_per_step(const struct run *r)
+{
+    return (double)(r->training.batch * r->training.train_length * r->training.accumulate);
+}
+
 static size_t peak_so_far(const struct run *r)
 {
     size_t peak = device_peak(r->device), earlier = (size_t)r->journal.peak_bytes;
@@ -456,6 +466,10 @@ static alibi_status take_step(struct run *r)
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
     forecast_step(r->forecast, r->corpus, t, step, seconds, r->call);
+    events_step(&r->events,
+                &(struct events_numbers){ step, loss, norm, schedule_lr(t, step),
+                                          tokens_per_step(r) / seconds, peak_so_far(r) },
+                r->call);
     return ALIBI_OK;
 }
 
@@ -500,13 +514,9 @@ static alibi_status take_validation(struct run *r, bool *best)
     TRY_RETURN(journal_record_validation(&r->journal, &v, taken.text, taken.texts));
     r->state.validation = v;
     r->validation = taken;
+    events_validation(&r->events, v.step, &taken, r->call);
     note_texts(r);
     return ALIBI_OK;
-}
-
-static double tokens_per_step(const struct run *r)
-{
-    return (double)(r->training.batch * r->training.train_length * r->training.accumulate);
 }
 
 static void report(const struct run *r)
@@ -549,6 +559,8 @@ static alibi_status loop(struct run *r)
         last = r->state.step == t->steps;
         if (stop || last || r->state.step % t->save_every == 0 || (best && t->keep_best))
             TRY_RETURN(save(r));
+        if (!stop && r->saved == r->state.step)
+            events_sample(&r->events, r->state.step, r->model, r->corpus, t, r->call);
         if (stop && last)
             return ALIBI_OK;
         if (stop)
@@ -632,10 +644,11 @@ static struct alibi_train_result result_of(struct run *r)
     return result;
 }
 
-alibi_status train_run(alibi_device *device, const struct alibi_config *config,
-                       const struct alibi_training *training, const alibi_corpus *corpus,
-                       const char *dir, bool resume, struct forecast *forecast,
-                       struct alibi_train_result *result, const struct alibi_call *call)
+static alibi_status train(alibi_device *device, const struct alibi_config *config,
+                          const struct alibi_training *training, const alibi_corpus *corpus,
+                          const char *dir, bool resume, const char *events,
+                          struct forecast *forecast, struct alibi_train_result *result,
+                          const struct alibi_call *call)
 {
     alibi_status status;
     struct run r = { .device = &device->device,
@@ -644,6 +657,7 @@ alibi_status train_run(alibi_device *device, const struct alibi_config *config,
                      .training = *training,
                      .corpus = corpus,
                      .dir = dir,
+                     .events_folder = events,
                      .forecast = forecast,
                      .call = call };
 
@@ -665,12 +679,21 @@ out:
         fail(status, "%s; the last checkpoint is step %lld; a smaller --lr may help", alibi_error(),
              (long long)r.saved);
     journal_close(&r.journal);
+    events_close(&r.events);
     optimizer_fini(&r.optimizer);
     workspace_free(r.workspace);
     model_free(r.model);
     loader_free(r.loader);
     lock_release(r.lock);
     return status;
+}
+
+alibi_status train_run(alibi_device *device, const struct alibi_config *config,
+                       const struct alibi_training *training, const alibi_corpus *corpus,
+                       const char *dir, bool resume, struct forecast *forecast,
+                       struct alibi_train_result *result, const struct alibi_call *call)
+{
+    return train(device, config, training, corpus, dir, resume, NULL, forecast, result, call);
 }
 
 alibi_status alibi_train(alibi_device *device, const struct alibi_config *config,
@@ -680,5 +703,6 @@ alibi_status alibi_train(alibi_device *device, const struct alibi_config *config
 {
     struct forecast forecast = { .models = 1 };
 
-    return train_run(device, config, training, corpus, dir, resume, &forecast, result, call);
+    return train(device, config, training, corpus, dir, resume, call ? call->events : NULL,
+                 &forecast, result, call);
 }

@@ -83,9 +83,34 @@ void forecast_step(struct forecast *f, const alibi_corpus *corpus, const struct 
 double forecast_validation_tokens(const alibi_corpus *corpus, const struct alibi_training *t,
                                   int64_t step);
 
+/* ---- event files for TensorBoard (events.c) */
+
+/* Start from {0}, which writes nothing. Once open, a failure ends the events with a warning, and
+ * costs the training nothing. */
+struct events {
+    struct tensorboard *file;
+    bool no_samples; /* one has failed */
+};
+struct events_numbers {
+    int64_t step;
+    double loss, gradient_norm, lr, tokens_per_s;
+    size_t peak_bytes; /* of memory, so far */
+};
+
+/* For the steps after `step`: those of an earlier file are replaced. */
+alibi_status events_open(struct events *e, const char *folder, int64_t step);
+void events_close(struct events *e);
+void events_step(struct events *e, const struct events_numbers *n, const struct alibi_call *call);
+void events_validation(struct events *e, int64_t step, const struct validation *v,
+                       const struct alibi_call *call);
+/* What the model writes after the beginning of the validation split. */
+void events_sample(struct events *e, int64_t step, struct model *m, const alibi_corpus *corpus,
+                   const struct alibi_training *t, const struct alibi_call *call);
+void events_sync(struct events *e, const struct alibi_call *call);
+
 /* ---- the loop (run.c) */
 
-/* alibi_train() as a part of more work, which `forecast` knows. */
+/* alibi_train() as a part of more work, which `forecast` knows, and without event files. */
 alibi_status train_run(alibi_device *device, const struct alibi_config *config,
                        const struct alibi_training *training, const alibi_corpus *corpus,
                        const char *dir, bool resume, struct forecast *forecast,
