@@ -93,12 +93,19 @@ static void print_group(FILE *out, const struct alibi_option_group *group)
 
 static void print_positions(FILE *out)
 {
-    const char *name, *summary;
+    const char *name, *summary, *pattern;
 
     fprintf(out, "\nPosition methods:\n");
     for (int i = 0; (name = alibi_position_name(i, &summary)) != NULL; i++) {
         fprintf(out, "  %-*s", TEXT_COLUMN - 2, name);
         cli_print_wrapped(out, summary, TEXT_COLUMN, TEXT_COLUMN);
+    }
+    for (int i = 0; (name = alibi_preset_name(i, &summary, &pattern)) != NULL; i++) {
+        char text[256];
+
+        snprintf(text, sizeof text, "%s: %s", summary, pattern);
+        fprintf(out, "  %-*s", TEXT_COLUMN - 2, name);
+        cli_print_wrapped(out, text, TEXT_COLUMN, TEXT_COLUMN);
     }
 }
 

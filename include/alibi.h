@@ -282,6 +282,8 @@ ALIBI_API alibi_status alibi_config_resolve(struct alibi_config *config);
 
 /* Name and one-line summary of position method number `index`; NULL past the last. */
 ALIBI_API const char *alibi_position_name(int index, const char **summary);
+/* Name, summary and pattern of preset number `index`, a name for a pattern; NULL past the last. */
+ALIBI_API const char *alibi_preset_name(int index, const char **summary, const char **pattern);
 
 /* ---- text */
 

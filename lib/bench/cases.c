@@ -433,6 +433,38 @@ static const int64_t head_tests[][CASE_SIZES] = { { 0, 3, 1, 2 },   { 1, 1, 1, 2
                                                   { 2, 70, 5, 64 }, { 2, 128, 4, 128 } };
 static const int64_t head_bench[][CASE_SIZES] = { { 8, 512, 12, 64 } };
 
+/* ---- logn. option: 1: a window; 2: from the first position on, backward in place */
+
+static bool make_logn(struct op_case *c)
+{
+    static const char *const names[] = { "", " window", " in place" };
+    int64_t B = c->n[0], L = c->n[1], H = c->n[2], D = c->n[3];
+    enum dtype S = dtype_sums(c->type);
+
+    say(c, "%s", names[c->option]);
+    c->args.logn.start = c->option == 2 ? 0 : START;
+    c->args.logn.window = c->option == 1 ? 6 : 0;
+    VIEW(c, logn, x, B, L, H, D, IN, IN);
+    VIEW(c, logn, y, B, L, H, D, OUT, UNUSED);
+    ADD(c, logn, factor, vector(S, H), IN, IN);
+    VIEW(c, logn, dy, B, L, H, D, UNUSED, IN);
+    VIEW(c, logn, dx, B, L, H, D, UNUSED, OUT);
+    ADD(c, logn, dfactor, vector(S, H), UNUSED, ADDED);
+    if (c->option == 2)
+        share(c, "dx", "dy", 1);
+    return true;
+}
+
+static alibi_status logn_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->logn_forward(dev, &a->logn);
+}
+
+static alibi_status logn_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->logn_backward(dev, &a->logn);
+}
+
 /* ---- attention. option: the bias; 3 and 4: none, q and k rotated first, by halves or pairs; 5 and
  * 6: slopes and a table, with a window of W keys; 7 and 8: that with dropout, 7 without the window
  */
@@ -815,6 +847,8 @@ const struct operation operations[] = {
       { 2e-7, 2e-7 }, .roundings = 1, TESTS(residual_tests), BENCH(residual_bench, 1) },
     { "rotary", "B L H D", 2, make_rotary, { rotary_forward, rotary_backward },
       { 3e-7, 3e-7 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
+    { "logn", "B L H D", 3, make_logn, { logn_forward, logn_backward },
+      { 3e-7, 2e-6 }, .roundings = 1, TESTS(head_tests), BENCH(head_bench, 0) },
     { "attention", "B Lq Lk H Hkv D T W", 9, make_attention,
       { attention_forward, attention_backward }, { 2e-6, 4e-6 }, .roundings = 4,
       TESTS(attention_tests), BENCH(attention_bench, BIAS_LINEAR) },

@@ -67,6 +67,7 @@ union case_args {
         struct tensor y, x, dy, dx;
         struct rotation rotation;
     } rotary;
+    struct logn_args logn;
     struct {
         struct tensor table, weight, bucket, dtable, dweight;
     } bucket;

@@ -1,4 +1,4 @@
-/* attention.c - the attention of one layer: rotation, cache, the call itself, and its statistics
+/* attention.c - the attention of one layer: rotation, scale, cache, the call, and its statistics
  *
  * The record of a call is one bit per tile. It is read when the call has ended, and its memory is
  * used again by the next layer. */
@@ -33,6 +33,24 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
                                         .layout = position->method->layout(position),
                                         .ragged = p->ragged };
     return a;
+}
+
+struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
+                                 const struct attention_args *a)
+{
+    const struct model *m = w->model;
+    int logn = m->blocks[n].logn;
+
+    return (struct logn_args){ .x = a->q,
+                               .y = tensor_heads(w->activations.branch, p->B, p->L, 0,
+                                                 a->q.shape[2], a->q.shape[3]),
+                               .factor = value_of(m, logn),
+                               .start = p->start,
+                               .window = a->window,
+                               .ragged = p->ragged,
+                               .dy = a->dq,
+                               .dx = a->dq,
+                               .dfactor = gradient_of(m, logn) };
 }
 
 /* The new keys and values join the cache, and attention is over all that the cache holds. */
@@ -287,6 +305,12 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     both.shape[2] += a.k.shape[2];
     if (a.rotation.table.data)
         TRY_RETURN(dev->ops->rotary(dev, both, a.rotation, 1));
+    if (w->model->blocks[n].logn >= 0) {
+        struct logn_args scale = attention_scale(w, p, n, &a);
+
+        TRY_RETURN(dev->ops->logn_forward(dev, &scale));
+        a.q = scale.y;
+    }
     if (p->cache)
         TRY_RETURN(append(w, p, n, &a));
     TRY_RETURN(check_scores(w, p, n, &a));

@@ -91,6 +91,28 @@ static alibi_status feed_forward_back(struct workspace *w, const struct pass *p,
     return leave_branch(w, feed_forward_norm(w, n), l->middle, dup, b->up, tensor_none());
 }
 
+/* From args.dy to the gradients of q, k and v as the projection gave them. Factors on queries come
+ * after their rotation, so they are first on the way back. */
+static alibi_status attention_back(struct workspace *w, const struct pass *p, int64_t n,
+                                   const struct attention_args *args)
+{
+    struct device *dev = w->model->device;
+    struct attention_args scaled = *args;
+    struct logn_args scale;
+    struct tensor both = args->dq; /* in dqkv the heads of dk follow those of dq */
+
+    if (w->model->blocks[n].logn < 0)
+        return dev->ops->attention_backward(dev, args);
+    scale = attention_scale(w, p, n, args);
+    TRY_RETURN(dev->ops->logn_forward(dev, &scale));
+    scaled.q = scale.y;
+    scaled.rotation.table = tensor_none();
+    TRY_RETURN(dev->ops->attention_backward(dev, &scaled));
+    TRY_RETURN(dev->ops->logn_backward(dev, &scale));
+    both.shape[2] += args->dk.shape[2];
+    return args->rotation.table.data ? dev->ops->rotary(dev, both, args->rotation, -1) : ALIBI_OK;
+}
+
 static alibi_status attend_back(struct workspace *w, const struct pass *p, int64_t n)
 {
     const struct model *m = w->model;
@@ -117,7 +139,7 @@ static alibi_status attend_back(struct workspace *w, const struct pass *p, int64
     args.dk = tensor_heads(a->dqkv, p->B, p->L, H * D, G, D);
     args.dv = tensor_heads(a->dqkv, p->B, p->L, (H + G) * D, G, D);
     args.dbias = dbias.data ? dbias : tensor_none();
-    TRY_RETURN(ops->attention_backward(m->device, &args));
+    TRY_RETURN(attention_back(w, p, n, &args));
     /* The fused projection to queries, keys and values. */
     return leave_branch(w, attention_norm(w, n), l->x, a->dqkv, b->qkv,
                         gradient_of(m, b->qkv_bias));

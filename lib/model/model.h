@@ -27,6 +27,7 @@ enum parameter_init {
     INIT_EMBEDDED,  /* that times the embedding scale: what adds to the scaled embeddings */
     INIT_RESIDUAL,  /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
     INIT_CLUSTER,   /* N(0, 1 / sqrt(columns)): embeddings of a cluster, as fairseq */
+    INIT_LOGN,      /* 1 / ln(training length) */
     INIT_XAVIER,    /* uniform within sqrt(6 / (rows + columns)): its projection, as fairseq */
 };
 
@@ -49,6 +50,7 @@ struct parameter {
 struct block_parameters {
     int norm1, norm1_bias, qkv, qkv_bias, out, out_bias, norm2, norm2_bias, up, up_bias, down,
         down_bias;
+    int logn; /* S [H]: factors on the queries; -1: none */
 };
 
 /* A range of ids with embeddings of their own width (adaptive.c). Cluster 0 is the head, the others

@@ -84,9 +84,9 @@ static int64_t up_width(const struct alibi_config *c)
     return c->activation == ALIBI_SWIGLU ? 2 * c->ff_width : c->ff_width;
 }
 
-static void add_block(struct list *l, const struct alibi_config *c, int64_t n,
-                      struct block_parameters *b)
+static void add_block(struct list *l, const struct model *m, int64_t n, struct block_parameters *b)
 {
+    const struct alibi_config *c = &m->config;
     char name[6][PARAMETER_NAME_MAX - 8];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
@@ -95,6 +95,9 @@ static void add_block(struct list *l, const struct alibi_config *c, int64_t n,
         snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
     add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
     add_linear(l, c, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv, &b->qkv_bias);
+    b->logn = model_position(m, n)->logn
+                  ? add(l, 0, c->heads, INIT_LOGN, "blocks.%lld.attention.logn", (long long)n)
+                  : -1;
     add_linear(l, c, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
     add_norm(l, c, name[3], &b->norm2, &b->norm2_bias);
     add_linear(l, c, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);
@@ -206,7 +209,7 @@ static void list_all(struct list *l, struct model *m)
     if (c->embedding_norm)
         add_norm(l, c, "embedding_norm", &m->embedding_norm, &m->embedding_norm_bias);
     for (int64_t n = 0; n < c->layers; n++)
-        add_block(l, c, n, m->blocks ? &m->blocks[n] : &unused);
+        add_block(l, m, n, m->blocks ? &m->blocks[n] : &unused);
     if (c->final_norm)
         add_norm(l, c, "norm", &m->norm, &m->norm_bias);
     if (!c->tied && m->clusters > 0)
@@ -448,6 +451,16 @@ static double deviation_of(const struct model *m, const struct parameter *p)
     }
 }
 
+/* The number of all elements, where they are equal. Queries begin as they would be without a factor
+ * in the last position of a training window. */
+static bool constant_of(const struct model *m, const struct parameter *p, double *value)
+{
+    *value = p->init == INIT_ONE ? 1.0 : 0.0;
+    if (p->init == INIT_LOGN)
+        *value = 1.0 / log((double)logn_keys(m->config.train_length - 1, 0));
+    return p->init == INIT_ZERO || p->init == INIT_ONE || p->init == INIT_LOGN;
+}
+
 /* Keyed by the tensor's name, so that models that differ in their position method start from the
  * same weights elsewhere. */
 static void draw(const struct model *m, const struct parameter *p, uint64_t seed, float *values)
@@ -466,11 +479,12 @@ static alibi_status init_one(struct model *m, const struct parameter *p, uint64_
 {
     alibi_status status;
     float *values = NULL;
+    double value;
     const struct ops *ops = m->device->ops;
     struct tensor master = parameter_slice(m, p, m->values);
 
-    if (p->init == INIT_ZERO || p->init == INIT_ONE)
-        return ops->fill(m->device, master, p->init == INIT_ONE ? 1.0 : 0.0);
+    if (constant_of(m, p, &value))
+        return ops->fill(m->device, master, value);
     TRY(NEW_ARRAY(&values, p->count, "initial weights"));
     draw(m, p, seed, values);
     TRY(ops->upload(m->device, master, values));

@@ -175,7 +175,12 @@ struct dropout dropout_within(const struct workspace *w, const struct pass *pass
 
 /* The operands of layer n's attention, within the activations of the pass. */
 struct attention_args attention_of(const struct workspace *w, const struct pass *p, int64_t n);
-/* Rotates, appends to the cache, attends, and counts. */
+/* How a layer with logn multiplies its queries a.q: into the memory of activations.branch, which
+ * nobody else uses while attention runs. They are kept as they were, for the gradient; the backward
+ * pass multiplies again, and takes a.dq to what it was before. */
+struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
+                                 const struct attention_args *a);
+/* Rotates, scales, appends to the cache, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
 
 /* A norm: its parameters, and the statistics that its backward pass needs. */

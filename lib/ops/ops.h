@@ -258,6 +258,32 @@ struct rotation {
 typedef alibi_status rotary_fn(struct device *dev, struct tensor x, struct rotation r,
                                int direction);
 
+/* ---- logn: queries by the logarithm of how many keys they see
+ *
+ *   y[b, l, h] = factor[h] * ln(max(n, 2)) * x[b, l, h]
+ *
+ * n counts the keys that a query at that position sees: all up to its own, or the last `window` of
+ * them. Positions are as in a rotation. Backward: dx = factor[h] * ln(max(n, 2)) * dy, and dfactor
+ * accumulates the sums of ln(max(n, 2)) dy . x. */
+struct logn_args {
+    struct tensor y, x;    /* views [B, L, H, D]; y may be x */
+    struct tensor factor;  /* S [H] */
+    int64_t start;         /* position of the first row */
+    int64_t window;        /* 0: none */
+    struct ragged ragged;  /* L = 1: the position of row b is length[b] - 1; forward only */
+    struct tensor dy, dx;  /* views like x; dx may be dy */
+    struct tensor dfactor; /* S [H] */
+};
+typedef alibi_status logn_fn(struct device *dev, const struct logn_args *a);
+
+/* max(n, 2) at a position. */
+static inline int64_t logn_keys(int64_t position, int64_t window)
+{
+    int64_t n = window > 0 && position >= window ? window : position + 1;
+
+    return n < 2 ? 2 : n;
+}
+
 /* ---- attention
  *
  *   s(i, j) = scale * q_i . k_j + bias(h, i - j)     j <= i, and i - j < window if there is one
@@ -491,6 +517,7 @@ struct ops {
     residual_fn *residual_forward;
     dropout_fn *dropout;
     rotary_fn *rotary;
+    logn_fn *logn_forward, *logn_backward;
     attention_fn *attention_forward, *attention_backward;
     attention_norms_fn *attention_norms;
     cache_append_fn *cache_append;

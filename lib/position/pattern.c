@@ -1,6 +1,6 @@
 /* pattern.c - the position of a model, written as text: a method for each layer
  *
- *   pattern = element { "," element }
+ *   pattern = element { "," element } | preset { ":" option "=" value }
  *   element = [ count "*" ] method { ":" option [ "=" value ] }
  *
  * "3*rotary:window=64,none" is three layers of rotary, one of none, and so on to the last layer. In
@@ -20,6 +20,8 @@ enum { LAYERS_MAX = 4096, GROUPS = 2 };
 static const struct alibi_option common[] = {
     { "window", ALIBI_OPTION_INT, offsetof(struct position, window), 0, 1 << 30, NULL, "0", "N",
       "keys that a query sees at most, its own the last; 0: all before it" },
+    { "logn", ALIBI_OPTION_FLAG, offsetof(struct position, logn), 0, 0, NULL, "false", NULL,
+      "queries times s ln(n), for n keys that they see; s is learned per head" },
 };
 
 static void all_groups(struct alibi_option_group groups[GROUPS], struct position *p)
@@ -127,10 +129,184 @@ static alibi_status read_element(struct position *p, int64_t *layers, char *text
         *layers = atoi(text);
         text = times + 1;
     }
+    if (preset_find(text))
+        return fail(ALIBI_USAGE, "'%s' is a pattern of its own, %s, and not an element of one",
+                    preset_find(text)->name, preset_find(text)->pattern);
     TRY_RETURN(position_find(&method, text));
     TRY_RETURN(position_init(p, method, c));
     all_groups(groups, p);
     return set_options(groups, GROUPS, method->name, options);
+}
+
+/* ---- patterns */
+
+static bool same_position(struct position a, struct position b)
+{
+    struct alibi_option_group of_a[GROUPS], of_b[GROUPS];
+
+    all_groups(of_a, &a);
+    all_groups(of_b, &b);
+    for (int g = 0; g < GROUPS; g++)
+        for (int i = 0; a.method == b.method && i < of_a[g].count; i++)
+            if (!option_equal(&of_a[g].options[i], of_a[g].values, of_b[g].values))
+                return false;
+    return a.method == b.method;
+}
+
+/* Appends layers; equal neighbours become one run. */
+static alibi_status add_run(struct pattern *p, const struct position *position, int64_t layers)
+{
+    int kind = 0;
+
+    while (kind < p->kinds && !same_position(p->kind[kind], *position))
+        kind++;
+    if (kind == PATTERN_KINDS)
+        return fail(ALIBI_USAGE, "position: more than %d different elements", PATTERN_KINDS);
+    if (kind == p->kinds)
+        p->kind[p->kinds++] = *position;
+    if (p->runs > 0 && p->run[p->runs - 1].kind == kind) {
+        p->run[p->runs - 1].layers += layers;
+    } else {
+        p->run[p->runs].layers = layers;
+        p->run[p->runs++].kind = kind;
+    }
+    p->length += layers;
+    return ALIBI_OK;
+}
+
+/* A pattern that repeats itself is its shortest part: "rotary,none" for "rotary,none,rotary,none".
+ */
+static void shorten(struct pattern *p)
+{
+    for (int part = 1; part < p->runs; part++) {
+        bool repeats = p->runs % part == 0;
+
+        for (int i = part; i < p->runs; i++)
+            repeats = repeats && p->run[i].kind == p->run[i - part].kind &&
+                      p->run[i].layers == p->run[i - part].layers;
+        if (repeats) {
+            p->length /= p->runs / part;
+            p->runs = part;
+        }
+    }
+    if (p->runs == 1)
+        p->run[0].layers = p->length = 1;
+}
+
+/* An element on its way to a pattern. */
+struct element {
+    struct position position;
+    int64_t layers;
+    char text[ALIBI_NAME_MAX];
+};
+
+static alibi_status read_elements(struct element *elements, int *count, const char *text,
+                                  const struct alibi_config *c)
+{
+    char rest[ALIBI_NAME_MAX], *next = rest;
+
+    snprintf(rest, sizeof rest, "%s", text);
+    for (*count = 0; next; (*count)++) {
+        struct element *e = &elements[*count];
+        char *here = next;
+        alibi_status status;
+
+        if (*count == PATTERN_RUNS)
+            return fail(ALIBI_USAGE, "position '%s': more than %d elements", text, PATTERN_RUNS);
+        next = cut(here, ",+");
+        here = trim(here);
+        snprintf(e->text, sizeof e->text, "%s", here);
+        status = read_element(&e->position, &e->layers, here, c);
+        if (status != ALIBI_OK)
+            return strcmp(e->text, text) == 0 && !strpbrk(e->text, ":*")
+                       ? status
+                       : fail_context(status, "position '%s'", e->text);
+    }
+    return ALIBI_OK;
+}
+
+/* Whether the text of an element has the option: ":window" before "=", ":" or its end. */
+static bool writes(const char *element, const char *option)
+{
+    size_t length = strlen(option);
+    const char *at = element;
+
+    while ((at = strchr(at, ':')) != NULL) {
+        at++;
+        if (strncmp(at, option, length) == 0 && strchr("=:", at[length]))
+            return true;
+    }
+    return false;
+}
+
+/* One option of a preset: to the elements that write it, or whose method has it as its own. */
+static alibi_status set_of_preset(struct element *elements, int count,
+                                  const struct position_preset *preset, const char *option)
+{
+    char name[ALIBI_NAME_MAX], text[ALIBI_NAME_MAX];
+    struct alibi_option_group groups[GROUPS];
+    bool any = false;
+
+    snprintf(name, sizeof name, "%s", option);
+    cut(name, "=");
+    for (int i = 0; i < count; i++) {
+        const struct alibi_option *o;
+
+        all_groups(groups, &elements[i].position);
+        o = alibi_options_find(groups, GROUPS, name, NULL);
+        if (!o ||
+            !(writes(elements[i].text, o->name) || alibi_options_find(&groups[1], 1, name, NULL)))
+            continue;
+        snprintf(text, sizeof text, "%s", option);
+        TRY_RETURN(set_options(groups, GROUPS, preset->name, text));
+        any = true;
+    }
+    return any ? ALIBI_OK
+               : fail(ALIBI_USAGE, "'%s' has no option '%s': it is %s, whose options it takes",
+                      preset->name, name, preset->pattern);
+}
+
+static alibi_status read_preset(struct element *elements, int *count,
+                                const struct position_preset *preset, char *options,
+                                const struct alibi_config *c)
+{
+    TRY_RETURN(read_elements(elements, count, preset->pattern, c));
+    for (char *next; options; options = next) {
+        next = cut(options, ":");
+        TRY_RETURN(set_of_preset(elements, *count, preset, options));
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status read_pattern(struct pattern *out, const char *text,
+                                 const struct alibi_config *c)
+{
+    struct pattern p = { 0 };
+    struct element elements[PATTERN_RUNS];
+    char name[ALIBI_NAME_MAX], *options;
+    int count = 0;
+
+    snprintf(name, sizeof name, "%s", text);
+    options = cut(name, ":");
+    p.preset = strpbrk(text, ",+") ? NULL : preset_find(trim(name));
+    if (p.preset) {
+        alibi_status status = read_preset(elements, &count, p.preset, options, c);
+
+        if (status != ALIBI_OK)
+            return fail_context(status, "position '%s'", text);
+    } else {
+        TRY_RETURN(read_elements(elements, &count, text, c));
+    }
+    for (int i = 0; i < count; i++)
+        TRY_RETURN(add_run(&p, &elements[i].position, elements[i].layers));
+    shorten(&p);
+    *out = p;
+    return ALIBI_OK;
+}
+
+alibi_status pattern_read(struct pattern *out, const struct alibi_config *c)
+{
+    return read_pattern(out, c->position, c);
 }
 
 /* ---- names */
@@ -176,19 +352,53 @@ static alibi_status name_position(struct text *name, const struct position *p,
     return text_status(name);
 }
 
+/* Options in which the runs differ from those of the plain preset, each once. */
+static alibi_status name_preset(struct text *name, const struct pattern *p,
+                                const struct pattern *plain)
+{
+    text_append(name, "%s", p->preset->name);
+    for (int i = 0; i < p->runs; i++) {
+        struct position here = p->kind[p->run[i].kind], there = plain->kind[plain->run[i].kind];
+        struct alibi_option_group groups[GROUPS], usual[GROUPS];
+        struct text options = { 0 };
+
+        all_groups(groups, &here);
+        all_groups(usual, &there);
+        name_options(&options, groups, usual, GROUPS);
+        if (options.length > 0 && !strstr(name->data, options.data))
+            text_append(name, "%s", options.data);
+        if (options.status != ALIBI_OK && name->status == ALIBI_OK)
+            name->status = options.status;
+        text_free(&options);
+    }
+    return text_status(name);
+}
+
+static alibi_status name_elements(struct text *name, const struct pattern *p,
+                                  const struct alibi_config *c)
+{
+    for (int i = 0; i < p->runs; i++) {
+        text_append(name, "%s", i > 0 ? "," : "");
+        if (p->run[i].layers > 1)
+            text_append(name, "%lld*", (long long)p->run[i].layers);
+        TRY_RETURN(name_position(name, &p->kind[p->run[i].kind], c));
+    }
+    return text_status(name);
+}
+
 alibi_status pattern_name(char out[ALIBI_NAME_MAX], const struct pattern *p,
                           const struct alibi_config *c)
 {
     alibi_status status;
     struct text name = { 0 };
+    struct pattern plain = { 0 };
 
-    for (int i = 0; i < p->runs; i++) {
-        text_append(&name, "%s", i > 0 ? "," : "");
-        if (p->run[i].layers > 1)
-            text_append(&name, "%lld*", (long long)p->run[i].layers);
-        TRY(name_position(&name, &p->kind[p->run[i].kind], c));
-    }
-    TRY(text_status(&name));
+    if (p->preset)
+        TRY(read_pattern(&plain, p->preset->name, c));
+    if (p->preset && plain.runs == p->runs)
+        TRY(name_preset(&name, p, &plain));
+    else /* elements have become equal, and are no longer those of the preset */
+        TRY(name_elements(&name, p, c));
     if (name.length >= ALIBI_NAME_MAX) {
         status = fail(ALIBI_USAGE, "position '%s' has more than %d bytes; use fewer elements",
                       name.data, ALIBI_NAME_MAX - 1);
@@ -216,91 +426,6 @@ void pattern_file_name(char out[ALIBI_NAME_MAX], const char *name)
     for (; name[i] != '\0' && i < ALIBI_NAME_MAX - 1; i++)
         out[i] = isalnum((unsigned char)name[i]) || strchr("._-", name[i]) ? name[i] : '-';
     out[i] = '\0';
-}
-
-/* ---- patterns */
-
-static bool same_position(struct position a, struct position b)
-{
-    struct alibi_option_group of_a[GROUPS], of_b[GROUPS];
-
-    all_groups(of_a, &a);
-    all_groups(of_b, &b);
-    for (int g = 0; g < GROUPS; g++)
-        for (int i = 0; a.method == b.method && i < of_a[g].count; i++)
-            if (!option_equal(&of_a[g].options[i], of_a[g].values, of_b[g].values))
-                return false;
-    return a.method == b.method;
-}
-
-/* Appends layers; equal neighbours become one run. */
-static alibi_status add_run(struct pattern *p, const struct position *position, int64_t layers)
-{
-    int kind = 0;
-
-    while (kind < p->kinds && !same_position(p->kind[kind], *position))
-        kind++;
-    if (kind == PATTERN_KINDS)
-        return fail(ALIBI_USAGE, "more than %d different elements", PATTERN_KINDS);
-    if (kind == p->kinds)
-        p->kind[p->kinds++] = *position;
-    if (p->runs > 0 && p->run[p->runs - 1].kind == kind) {
-        p->run[p->runs - 1].layers += layers;
-    } else {
-        if (p->runs == PATTERN_RUNS)
-            return fail(ALIBI_USAGE, "more than %d elements", PATTERN_RUNS);
-        p->run[p->runs].layers = layers;
-        p->run[p->runs++].kind = kind;
-    }
-    p->length += layers;
-    return ALIBI_OK;
-}
-
-/* A pattern that repeats itself is its shortest part: "rotary,none" for "rotary,none,rotary,none".
- */
-static void shorten(struct pattern *p)
-{
-    for (int part = 1; part < p->runs; part++) {
-        bool repeats = p->runs % part == 0;
-
-        for (int i = part; i < p->runs; i++)
-            repeats = repeats && p->run[i].kind == p->run[i - part].kind &&
-                      p->run[i].layers == p->run[i - part].layers;
-        if (repeats) {
-            p->length /= p->runs / part;
-            p->runs = part;
-        }
-    }
-    if (p->runs == 1)
-        p->run[0].layers = p->length = 1;
-}
-
-alibi_status pattern_read(struct pattern *out, const struct alibi_config *c)
-{
-    struct pattern p = { 0 };
-    char text[ALIBI_NAME_MAX], element[ALIBI_NAME_MAX], *rest = text;
-
-    snprintf(text, sizeof text, "%s", c->position);
-    while (rest) {
-        struct position position;
-        int64_t layers = 0;
-        char *here = rest;
-        alibi_status status;
-
-        rest = cut(here, ",+");
-        here = trim(here);
-        snprintf(element, sizeof element, "%s", here);
-        status = read_element(&position, &layers, here, c);
-        if (status == ALIBI_OK)
-            status = add_run(&p, &position, layers);
-        if (status != ALIBI_OK)
-            return strcmp(element, c->position) == 0 && !strpbrk(element, ":*")
-                       ? status
-                       : fail_context(status, "position '%s'", element);
-    }
-    shorten(&p);
-    *out = p;
-    return ALIBI_OK;
 }
 
 alibi_status pattern_check(const struct pattern *p, const struct alibi_config *c)

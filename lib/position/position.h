@@ -22,6 +22,7 @@ enum { POSITION_OWN_BYTES = 64 };
 struct position {
     const struct position_method *method;
     int64_t window; /* how many keys a query sees at most, its own the last; 0: all before it */
+    bool logn;      /* queries are multiplied by s_h ln(how many keys they see), s_h learned */
     _Alignas(8) char own[POSITION_OWN_BYTES]; /* the struct of the method's options */
 };
 
@@ -66,6 +67,17 @@ struct position_method {
 extern const struct position_method position_none, position_learned, position_sinusoidal,
     position_rotary, position_t5, position_alibi;
 
+/* A name for a pattern. Its options are those that the pattern writes, which they replace there;
+ * and the other options of its methods, for the elements of that method. */
+struct position_preset {
+    const char *name, *summary, *pattern;
+};
+
+extern const struct position_preset position_hybrid;
+
+const struct position_preset *preset_at(int index);          /* NULL past the end */
+const struct position_preset *preset_find(const char *name); /* NULL: none */
+
 /* Other names that people use are understood, such as "rope" for "rotary"; what is written down is
  * the method's own name. ALIBI_USAGE names the nearest method. */
 alibi_status position_find(const struct position_method **out, const char *name);
@@ -78,6 +90,7 @@ enum { PATTERN_KINDS = 16, PATTERN_RUNS = 32 };
 /* Layers one after the other, and again from the start after the last. Layers with the same method
  * and options are of one kind: they share what it learns. */
 struct pattern {
+    const struct position_preset *preset; /* that it was read from; NULL: none */
     int kinds;
     struct position kind[PATTERN_KINDS];
     int runs;
@@ -88,8 +101,8 @@ struct pattern {
     int64_t length; /* layers of all runs */
 };
 
-/* Reads c->position: "alibi", "alibi:bias-max=16" or "3*rotary:window=64,none". ALIBI_USAGE names
- * the element, and what may be there instead. */
+/* Reads c->position: "alibi", "alibi:bias-max=16", "3*rotary:window=64,none" or "hybrid:window=32".
+ * ALIBI_USAGE names the element, and what may be there instead. */
 alibi_status pattern_read(struct pattern *out, const struct alibi_config *c);
 
 /* The pattern as it is written down: equal patterns have equal names, for equal options of the

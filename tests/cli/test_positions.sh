@@ -27,24 +27,54 @@ fi
 expect 3 'has position "alibi:bias-max=4", this run asks for "alibi:bias-max=5"' \
     "$ALIBI" train "${small[@]}" --position alibi:bias-max=5 --out own --resume
 
+# A preset, with an option passed on, is its pattern.
+check "hybrid" "$ALIBI" train "${small[@]}" --position hybrid:window=8 --out hybrid
+check "its pattern" "$ALIBI" train "${small[@]}" --position 3*rotary:window=8,none:logn --out long
+if cmp -s {hybrid,long}/step-00000006/model.safetensors &&
+    ! cmp -s {hybrid,pattern}/step-00000006/model.safetensors &&
+    grep -qF '"position": "hybrid:window=8"' hybrid/step-00000006/config.json; then
+    pass "hybrid:window=8 is a name for its pattern"
+else
+    fail "hybrid" "not the weights of its pattern"
+fi
+cp -r hybrid cut
+rm -r cut/step-00000006
+check "a run that lost its last checkpoint" "$ALIBI" train "${text[@]}" --resume --out cut --quiet
+if cmp -s {hybrid,cut}/step-00000006/model.safetensors; then
+    pass "resumes to the same bytes"
+else
+    fail "resume" "other weights"
+fi
+
 # Use of the model: past its training length, as a stream, token by token.
-check "evaluation" "$ALIBI" eval pattern "${text[@]}" --split valid --lengths 16,64 --tokens 512
-check "as a stream" "$ALIBI" eval pattern "${text[@]}" --split valid --protocol stream \
-    --tokens 512
-check "generation" "$ALIBI" generate pattern --prompt "It was" --tokens 100 --temperature 0
-check "inspection" "$ALIBI" inspect pattern
-if grep -qF "$pattern" stdout; then
+check "evaluation" "$ALIBI" eval hybrid "${text[@]}" --split valid --lengths 16,64 --tokens 512
+check "cut to the last keys" "$ALIBI" eval hybrid "${text[@]}" --split valid --lengths 64 \
+    --window 16 --tokens 512
+check "one window" "$ALIBI" eval hybrid "${text[@]}" --split valid --lengths 500 --tokens 500 \
+    --contiguous --json
+window=$(member stdout nll)
+check "as a stream" "$ALIBI" eval hybrid "${text[@]}" --split valid --protocol stream \
+    --tokens 500 --json
+if [ "$window" ] && [ "${window:0:6}" = "$(member stdout nll | head -c 6)" ]; then
+    pass "a stream has the loss of one window"
+else
+    fail "stream" "$(member stdout nll), not $window"
+fi
+check "generation" "$ALIBI" generate hybrid --prompt "It was" --tokens 100 --temperature 0
+check "inspection" "$ALIBI" inspect hybrid
+if grep -qF "hybrid:window=8" stdout; then
     pass "inspect names the pattern"
 else
     fail "inspect" "no pattern"
 fi
 
 # A comparison of one method with two options, and of patterns; its folders have plain names.
-methods=alibi,alibi:bias-max=16,3*rotary:window=8+none
+methods=alibi,alibi:bias-max=16,hybrid:window=4,3*rotary:window=8+none
 check "a comparison" "$ALIBI" compare "${small[@]}" --methods "$methods" \
     --lengths 16,32 --out comparison
 if [ -d comparison/alibi ] && [ -d comparison/alibi-bias-max-16 ] &&
-    [ -d comparison/3-rotary-window-8-none ] && grep -qF '3*rotary:window=8,none' stdout; then
+    [ -d comparison/hybrid-window-4 ] && [ -d comparison/3-rotary-window-8-none ] &&
+    grep -qF '3*rotary:window=8,none' stdout; then
     pass "a folder for each, and its name in the table"
 else
     fail "comparison" "$(ls comparison)"
@@ -69,5 +99,9 @@ expect 2 "position 'rotary:window=x': window: 'x' is not a whole number" \
     "$ALIBI" train "${small[@]}" --position rotary:window=x
 expect 2 "a pattern of 5 layers, but the model has 4" \
     "$ALIBI" train "${small[@]}" --position 4*rotary,none
+expect 2 "'hybrid' has no option 'every': it is 3[*]rotary:window=64,none:logn" \
+    "$ALIBI" train "${small[@]}" --position hybrid:every=2
+expect 2 "a pattern of 4 layers, but the model has 1" \
+    "$ALIBI" train "${tiny[@]}" --position hybrid
 expect 2 "'sinusoidal' acts once" "$ALIBI" train "${small[@]}" --position sinusoidal,none
 finish

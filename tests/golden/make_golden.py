@@ -45,6 +45,30 @@ def configure(**changes):
     return c
 
 
+# ---- positions
+
+
+def elements(c):
+    """The elements of a pattern such as "2*rotary:window=5,none:logn", one for each of its layers."""
+    pattern = c["position"]
+    if pattern.startswith("hybrid:window="):
+        pattern = f"3*rotary:window={pattern.split('=')[1]},none:logn"
+    out = []
+    for element in pattern.split(","):
+        times, _, rest = element.rpartition("*")
+        out += [rest] * int(times or 1)
+    return out
+
+
+def layer(c, n):
+    """The method of layer n, its options, and which of the different elements it is."""
+    pattern = elements(c)
+    element = pattern[n % len(pattern)]
+    method, *options = element.split(":")
+    values = dict(o.partition("=")[::2] for o in options)
+    return method, values, list(dict.fromkeys(pattern)).index(element)
+
+
 # ---- weights
 
 
@@ -68,6 +92,10 @@ def ends(c, place):
     return out
 
 
+def table_name(kind):
+    return f"position.{kind}.weight" if kind else "position.weight"
+
+
 def shapes(c):
     """Every parameter of a configuration, by name."""
     C, F_, head = c["width"], c["ff_width"], c["width"] // c["heads"]
@@ -85,13 +113,17 @@ def shapes(c):
 
     if c["position"] == "learned":
         out["position.weight"] = (c["max_length"], C)
-    if c["position"] == "t5":
-        out["position.weight"] = (c["t5_buckets"], c["heads"])
+    for n in range(c["layers"]):
+        method, options, kind = layer(c, n)
+        if method == "t5":
+            out[table_name(kind)] = (int(options.get("buckets", c["t5_buckets"])), c["heads"])
     if c["embedding_norm"]:
         norm("embedding_norm")
     for n in range(c["layers"]):
         norm(f"blocks.{n}.norm1")
         linear(f"blocks.{n}.attention.qkv", (c["heads"] + 2 * c["kv_heads"]) * head, C)
+        if "logn" in layer(c, n)[1]:
+            out[f"blocks.{n}.attention.logn"] = (c["heads"],)
         linear(f"blocks.{n}.attention.out", C, C)
         norm(f"blocks.{n}.norm2")
         linear(f"blocks.{n}.ff.up", 2 * F_ if c["activation"] == "swiglu" else F_, C)
@@ -106,7 +138,7 @@ def shapes(c):
 def draw(shape, name):
     """Large enough that logits differ and every gradient counts; weights of norms are around 1."""
     x = torch.randn(shape)
-    if len(shape) == 1 and name.endswith("weight"):
+    if len(shape) == 1 and name.endswith(("weight", "logn")):
         return 1 + 0.1 * x
     return 0.2 * x
 
@@ -185,15 +217,17 @@ def alibi_slopes(c):
     return torch.tensor([2.0 ** (-step * e) for e in exponents])
 
 
-def score_bias(c, w):
+def score_bias(c, w, n):
     """[H, L, L] or 0, before the mask."""
+    method, options, kind = layer(c, n)
     distance = torch.arange(L)[:, None] - torch.arange(L)[None, :]
-    if c["position"] == "alibi":
+    if method == "alibi":
         return -alibi_slopes(c)[:, None, None] * distance
-    if c["position"] == "t5":
+    if method == "t5":
         bucket = T5Attention._relative_position_bucket(
-            -distance, bidirectional=False, num_buckets=c["t5_buckets"], max_distance=c["t5_max_distance"])
-        return w["position.weight"][bucket].permute(2, 0, 1)
+            -distance, bidirectional=False, num_buckets=int(options.get("buckets", c["t5_buckets"])),
+            max_distance=int(options.get("max-distance", c["t5_max_distance"])))
+        return w[table_name(kind)][bucket].permute(2, 0, 1)
     return 0.0
 
 
@@ -214,11 +248,17 @@ def attend(c, w, n, x):
     H, G, D = c["heads"], c["kv_heads"], c["width"] // c["heads"]
     qkv = linear(w, name + ".qkv", x).view(B, L, H + 2 * G, D).transpose(1, 2)
     q, k, v = qkv.split([H, G, G], dim=1)
-    if c["position"] == "rotary":
-        q, k = rotate(c, q), rotate(c, k)
-    k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
-    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w)
+    method, options, _ = layer(c, n)
     later = torch.ones(L, L, dtype=torch.bool).triu(1)
+    if method == "rotary":
+        q, k = rotate(c, q), rotate(c, k)
+    if "window" in options:
+        later |= torch.ones(L, L, dtype=torch.bool).tril(-int(options["window"]))
+    if "logn" in options:
+        seen = (~later).sum(-1).clamp(min=2)
+        q = q * w[name + ".logn"][:, None, None] * seen.log()[:, None]
+    k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w, n)
     y = drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
     return linear(w, name + ".out", y.transpose(1, 2).reshape(B, L, H * D))
 
@@ -468,6 +508,9 @@ def main():
     make_golden("t5", configure(position="t5", heads=3, width=12, t5_buckets=8, t5_max_distance=16))
     make_golden("sinusoidal", configure(position="sinusoidal", heads=3, width=12, activation="relu", final_norm=False,
                                         embedding_scale=0.0))
+    make_golden("hybrid", configure(position="hybrid:window=7", layers=4, heads=3, width=12))
+    make_golden("pattern", configure(position="alibi:window=6:logn,rotary:logn,t5:buckets=8:max-distance=16", layers=3,
+                                     heads=3, width=12, kv_heads=1))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))
     dropout = dict(dropout=dict(residual=0.3, attention=0.25, activation=0.125))  # exact in fp32, or not

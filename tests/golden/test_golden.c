@@ -245,6 +245,8 @@ static const char *const models[] = {
     "rotary-halves",
     "rotary-pairs",
     "t5",
+    "hybrid",
+    "pattern",
     "sinusoidal",
     "adaptive-tied",
     "adaptive-untied",

@@ -259,6 +259,9 @@ static void check_positions(void)
                   weight = random_tensor(tensor_2(NULL, on.type, VOCAB, C), 3),
                   x = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 4),
                   alone_x = random_tensor(tensor_4(NULL, on.type, B, 1, H, D), 4),
+                  factor = random_tensor(tensor_1(NULL, DTYPE_F32, H), 5),
+                  scaled = place(tensor_4(NULL, on.type, B, 1, H, D)),
+                  alone_scaled = place(tensor_4(NULL, on.type, B, 1, H, D)),
                   y = place(tensor_3(NULL, on.type, B, 1, C)),
                   alone_y = place(tensor_3(NULL, on.type, B, 1, C)), all_tokens = ids(tokens, B);
     struct rotation r = { .table = angles, .layout = ALIBI_ROTARY_HALVES, .ragged = rows_of(0, B) };
@@ -268,24 +271,32 @@ static void check_positions(void)
                                 .table = table,
                                 .ragged = r.ragged,
                                 .scale = 2 };
+    struct logn_args n = {
+        .y = scaled, .x = x, .factor = factor, .window = 70, .ragged = r.ragged
+    };
 
     assert_ok(dev->ops->rotary(dev, x, r, 1));
+    assert_ok(dev->ops->logn_forward(dev, &n));
     assert_ok(dev->ops->embedding_forward(dev, &e));
-    r.ragged = e.ragged = ragged_none();
+    r.ragged = e.ragged = n.ragged = ragged_none();
     for (int64_t b = 0; b < B; b++) { /* each row alone, at its position */
         struct tensor row = tensor_4(tensor_at(alone_x, b * H * D), on.type, 1, 1, H, D);
-        r.start = e.start = lengths[b] - 1;
+        r.start = e.start = n.start = lengths[b] - 1;
+        n.x = row;
+        n.y = tensor_4(tensor_at(alone_scaled, b * H * D), on.type, 1, 1, H, D);
         e.y = tensor_3(tensor_at(alone_y, b * C), on.type, 1, 1, C);
         e.tokens = tensor_2(tensor_at(all_tokens, b), DTYPE_I32, 1, 1);
         assert_ok(dev->ops->rotary(dev, row, r, 1));
+        assert_ok(dev->ops->logn_forward(dev, &n));
         assert_ok(dev->ops->embedding_forward(dev, &e));
     }
+    assert_same_rows("logn", scaled, 0, alone_scaled, 0, B, H * D);
     assert_same_rows("rotary", x, 0, alone_x, 0, B, H * D);
     assert_same_rows("embedding", y, 0, alone_y, 0, B, C);
     free_tensors();
 }
 
-static void rotary_and_embedding_take_a_position_per_row(void **state)
+static void rotary_logn_and_embedding_take_a_position_per_row(void **state)
 {
     (void)state;
     on_every_device(check_positions);
@@ -365,7 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_of_a_row_does_not_depend_on_the_batch),
-        cmocka_unit_test(rotary_and_embedding_take_a_position_per_row),
+        cmocka_unit_test(rotary_logn_and_embedding_take_a_position_per_row),
         cmocka_unit_test(a_row_of_a_linear_layer_does_not_depend_on_the_batch),
     };
 

@@ -37,7 +37,9 @@ static struct alibi_config trained_slopes(void)
 }
 
 /* Layers of different methods and windows. */
-static const char *const patterns[] = { "rotary:window=3,none",
+static const char *const patterns[] = { "rotary:window=3,none:logn",
+                                        "none:logn:window=4,rotary:logn",
+                                        "alibi:train-slopes:logn,t5:logn",
                                         "t5:window=70,alibi:train-slopes:window=5",
                                         "rotary:base=50:layout=pairs,t5:window=2",
                                         "alibi:bias-max=4,alibi:train-slopes" };

@@ -116,6 +116,15 @@ static void the_plan_is_what_training_then_allocates(void **state)
             check_plan(config_of(alibi_position_name(i, NULL)), &t, DTYPE_F32);
             check_plan(config_of(alibi_position_name(i, NULL)), &t, DTYPE_BF16);
         }
+    for (int recompute = 0; recompute < 3; recompute++) {
+        struct alibi_training t = tiny_training(10, 10);
+        struct alibi_config c = config_of("t5:window=3,alibi:train-slopes:logn,2*rotary:window=2");
+
+        t.recompute = recompute;
+        c.layers = 4;
+        check_plan(c, &t, DTYPE_F32);
+        check_plan(c, &t, DTYPE_BF16);
+    }
 }
 
 static void computing_more_again_keeps_less(void **state)

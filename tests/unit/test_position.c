@@ -364,6 +364,12 @@ static void a_pattern_has_one_name(void **state)
                 "rotary:window=1024:base=500:layout=pairs");
     assert_name("t5:max-distance=256:buckets=16", "t5:buckets=16:max-distance=256");
     assert_name("learned:max-length=64", "learned");
+    assert_name("none:logn=true,alibi:logn:window=9", "none:logn,alibi:window=9:logn");
+    assert_name("Hybrid", "hybrid");
+    assert_name("hybrid:window=64:logn=true", "hybrid");
+    assert_name("hybrid:base=500:window=32", "hybrid:window=32:base=500");
+    assert_name("hybrid:logn=false", "hybrid:logn=false");
+    assert_name("3*rotary:window=64,none:logn", "3*rotary:window=64,none:logn");
 }
 
 static void layers_take_the_elements_of_a_pattern_in_turn(void **state)
@@ -380,6 +386,36 @@ static void layers_take_the_elements_of_a_pattern_in_turn(void **state)
     assert_ptr_equal(p.kind[0].method, &position_rotary);
     assert_int_equal(p.kind[0].window, 64);
     assert_int_equal(p.kind[1].window, 0);
+}
+
+/* An option goes to the elements that write it, or that have it as their own. */
+static void a_preset_is_a_pattern_with_its_options_passed_on(void **state)
+{
+    struct alibi_config c = config(64, 4);
+    struct pattern p, same;
+
+    (void)state;
+    assert_ok(read_pattern(&p, "hybrid:window=32:base=500"));
+    assert_ok(read_pattern(&same, "3*rotary:window=32:base=500,none:logn"));
+    assert_int_equal(p.length, 4);
+    assert_int_equal(p.kinds, 2);
+    for (int k = 0; k < 2; k++) {
+        assert_ptr_equal(p.kind[k].method, same.kind[k].method);
+        assert_int_equal(p.kind[k].window, same.kind[k].window);
+        assert_int_equal(p.kind[k].logn, same.kind[k].logn);
+        assert_memory_equal(p.kind[k].own, same.kind[k].own, sizeof p.kind[k].own);
+    }
+    for (int i = 0; preset_at(i); i++) {
+        const char *pattern, *summary;
+
+        assert_string_equal(alibi_preset_name(i, &summary, &pattern), preset_at(i)->name);
+        assert_true(strlen(summary) > 0);
+        snprintf(c.position, sizeof c.position, "%s", pattern);
+        c.layers = 64;
+        assert_ok(alibi_config_resolve(&c));
+        assert_string_equal(c.position, pattern);
+    }
+    assert_null(alibi_preset_name(-1, NULL, NULL));
 }
 
 /* Options of the model are those of a method that does not say otherwise. */
@@ -423,6 +459,14 @@ static void bad_patterns_name_the_element_and_the_choices(void **state)
         { "rotary:layout=up", "layout: 'up' is not one of halves|pairs" },
         { "rotary:window=-1", "window: -1 is out of range" },
         { "alibi:", "'alibi' has no option ''" },
+        { "hybrid:bias-max=4",
+          "position 'hybrid:bias-max=4': 'hybrid' has no option 'bias-max': it "
+          "is 3*rotary:window=64,none:logn" },
+        { "hybrid:window=x", "window: 'x' is not a whole number" },
+        { "hybrid:", "'hybrid' has no option ''" },
+        { "none,hybrid", "'hybrid' is a pattern of its own" },
+        { "2*hybrid", "position '2*hybrid': 'hybrid' is a pattern of its own" },
+        { "hybrd", "did you mean 'hybrid'?" },
     };
 
     (void)state;
@@ -487,6 +531,7 @@ int main(void)
         cmocka_unit_test(unknown_methods_name_the_nearest_and_all),
         cmocka_unit_test(a_pattern_has_one_name),
         cmocka_unit_test(layers_take_the_elements_of_a_pattern_in_turn),
+        cmocka_unit_test(a_preset_is_a_pattern_with_its_options_passed_on),
         cmocka_unit_test(options_of_the_model_are_defaults_of_its_methods),
         cmocka_unit_test(bad_patterns_name_the_element_and_the_choices),
         cmocka_unit_test(a_pattern_must_fit_the_model),

@@ -296,7 +296,8 @@ static void so_does_one_with_a_pattern_of_methods(void **state)
     struct site *p = *state;
 
     p->config.layers = 2;
-    snprintf(p->config.position, sizeof p->config.position, "%s", "t5:window=3,alibi:train-slopes");
+    snprintf(p->config.position, sizeof p->config.position, "%s",
+             "t5:window=3:logn,alibi:train-slopes:logn");
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 

@@ -28,6 +28,7 @@ activation_backward_fn SIMD(activation_backward);
 residual_fn SIMD(residual_forward);
 dropout_fn SIMD(dropout);
 rotary_fn SIMD(rotary);
+logn_fn SIMD(logn_forward), SIMD(logn_backward);
 attention_fn SIMD(attention_forward), SIMD(attention_backward);
 attention_norms_fn SIMD(attention_norms);
 cross_entropy_fn SIMD(cross_entropy);

@@ -19,6 +19,8 @@ void SIMD(override)(struct ops *ops)
     ops->attention_norms = SIMD(attention_norms);
     ops->cache_append = SIMD(cache_append);
     ops->rotary = SIMD(rotary);
+    ops->logn_forward = SIMD(logn_forward);
+    ops->logn_backward = SIMD(logn_backward);
     ops->cross_entropy = SIMD(cross_entropy);
     ops->log_softmax = SIMD(log_softmax);
     ops->adamw = SIMD(adamw);

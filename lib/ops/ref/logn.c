@@ -1,0 +1,63 @@
+/* logn.c
+ *
+ *   y = factor[h] ln(max(n, 2)) x,      dx = factor[h] ln(max(n, 2)) dy
+ *   dfactor[h] += sum ln(max(n, 2)) dy . x       n: the keys that a query sees */
+#include <math.h>
+
+#include "ops/ref/ref.h"
+
+/* Of the row b, l. */
+static double logarithm(const struct logn_args *a, int64_t b, int64_t l)
+{
+    int64_t position =
+        ragged_present(a->ragged) ? get_index(a->ragged.length, b) - 1 : a->start + l;
+
+    return log((double)logn_keys(position, a->window));
+}
+
+static int64_t head_at(struct tensor x, int64_t b, int64_t l, int64_t h)
+{
+    return b * x.stride[0] + l * x.stride[1] + h * x.stride[2];
+}
+
+alibi_status ref_logn_forward(struct device *dev, const struct logn_args *a)
+{
+    int64_t B = a->x.shape[0], L = a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+
+    (void)dev;
+    for (int64_t b = 0; b < B; b++)
+        for (int64_t l = 0; l < L; l++)
+            for (int64_t h = 0; h < H; h++) {
+                int64_t x = head_at(a->x, b, l, h), y = head_at(a->y, b, l, h);
+                double times = get(a->factor, h) * logarithm(a, b, l);
+
+                for (int64_t d = 0; d < D; d++)
+                    set(a->y, y + d, times * get(a->x, x + d));
+            }
+    return ALIBI_OK;
+}
+
+alibi_status ref_logn_backward(struct device *dev, const struct logn_args *a)
+{
+    int64_t B = a->x.shape[0], L = a->x.shape[1], H = a->x.shape[2], D = a->x.shape[3];
+
+    (void)dev;
+    for (int64_t h = 0; h < H; h++) {
+        double sum = 0.0;
+
+        for (int64_t b = 0; b < B; b++)
+            for (int64_t l = 0; l < L; l++) {
+                int64_t x = head_at(a->x, b, l, h);
+                int64_t dy = head_at(a->dy, b, l, h), dx = head_at(a->dx, b, l, h);
+                double ln = logarithm(a, b, l);
+
+                for (int64_t d = 0; d < D; d++) {
+                    double g = get(a->dy, dy + d);
+                    sum += ln * g * get(a->x, x + d);
+                    set(a->dx, dx + d, get(a->factor, h) * ln * g);
+                }
+            }
+        add(a->dfactor, h, sum);
+    }
+    return ALIBI_OK;
+}
