@@ -171,11 +171,11 @@ static alibi_status append_positions(struct text *out, const struct view *v, int
     }
     snprintf(id, sizeof id, "fig-%d-far", index);
     TRY_RETURN(html_figure_by_position(out, v, v->length[v->lengths - 1], id, "The longest test."));
-    text_append(
-        out, "</div>\n<h3>The same, model by model</h3>\n"
-             "<p class=\"note\">One curve for each length of the window, the palest for "
-             "the shortest; the band is of the longest. Where curves coincide, the loss "
-             "depends on the context alone, and not on the window.</p>\n<div class=\"small\">\n");
+    text_append(out, "</div>\n<h3>The same, model by model</h3>\n"
+                     "<p class=\"note\">One curve for each length of the window, the palest for "
+                     "the shortest; the band is of the longest. Where curves coincide, the loss "
+                     "depends on the context alone, and not on the window. The dotted line "
+                     "is the training length.</p>\n<div class=\"small\">\n");
     for (int m = 0; m < v->methods; m++) {
         struct curves *curves = NULL;
 
@@ -322,7 +322,9 @@ alibi_status report_experiment_html(struct text *out, const struct report_experi
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(html_targets(out, &v, &x->target[i], i));
     for (int i = 0; i < x->attentions; i++)
-        TRY_RETURN(html_attention(out, &v, &x->attention[i], i));
+        TRY_RETURN(html_attention(
+            out, &v, &x->attention[i],
+            i == 0 || strcmp(x->attention[i].name, x->attention[i - 1].name) != 0, i));
     TRY_RETURN(append_costs(out, &v, x));
     TRY_RETURN(html_training(out, &v, &x->training));
     text_append(out, "<h2>What it costs</h2>\n");

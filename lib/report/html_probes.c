@@ -134,7 +134,7 @@ static void append_attention_table(struct text *out, const struct view *v,
 }
 
 alibi_status html_attention(struct text *out, const struct view *v,
-                            const struct report_attention *a, int index)
+                            const struct report_attention *a, bool first, int index)
 {
     struct curves *curves = NULL;
     char id[48], title[ALIBI_NAME_MAX + 64];
@@ -144,8 +144,9 @@ alibi_status html_attention(struct text *out, const struct view *v,
         most = a->model[m].seeds > most ? a->model[m].seeds : most;
     if (most == 0)
         return ALIBI_OK;
-    snprintf(title, sizeof title, "attention by distance in windows of %lld", (long long)a->length);
-    html_heading(out, a->name, title, a->about);
+    if (first)
+        html_heading(out, a->name, "attention by distance", a->about);
+    text_append(out, "<h3>In windows of %lld tokens</h3>\n", (long long)a->length);
     TRY_RETURN(curves_of_attention(&curves, v, a));
     snprintf(id, sizeof id, "fig-attention-%d", index);
     html_figure(out, v, curves, id, 260,

@@ -5,12 +5,17 @@
 
 #include "report/parts.h"
 
+/* A piece of its curve. Models of one method have one colour and marker: the dash tells them apart.
+ */
 void html_swatch(struct text *out, const struct view *v, int method)
 {
+    int look = v->look[method];
+
     text_append(out,
-                "<svg class=\"swatch\" viewBox=\"-6 -6 12 12\" aria-hidden=\"true\" "
-                "style=\"color:var(--series-%d)\"><path d=\"%s\"/></svg>",
-                v->look[method] % LOOKS, look_of(v->look[method])->marker);
+                "<svg class=\"swatch\" viewBox=\"-11 -6 22 12\" aria-hidden=\"true\" "
+                "style=\"color:var(--series-%d)\"><path class=\"curve\" stroke-dasharray=\"%s\" "
+                "d=\"M-11,0H11\"/><path d=\"%s\"/></svg>",
+                look % LOOKS, dash_of(look), look_of(look)->marker);
 }
 
 /* A dagger marks a method that has learned nothing. */

@@ -154,56 +154,77 @@ function readCells(plot) {
 
 /* ---- saving */
 
-const painted = ['color', 'display', 'fill', 'fill-opacity', 'stroke', 'stroke-width',
-  'stroke-opacity', 'stroke-dasharray', 'stroke-linecap', 'font-family', 'font-size', 'font-weight'];
+const painted = ['fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-opacity',
+  'stroke-dasharray', 'stroke-linejoin', 'font-family', 'font-size', 'font-weight'];
 
-/* A value of the style as every program understands it: mixed colours are rgb. */
+/* A value of the style as every program understands it: mixed colours are rgb, and sizes
+   have no unit. */
 function plain(value) {
-  return value.replace(/color\(srgb ([0-9.]+) ([0-9.]+) ([0-9.]+)\)/g, function (all, r, g, b) {
+  return value.replace(/([0-9])px/g, '$1').replace(/color\(srgb ([0-9.]+) ([0-9.]+) ([0-9.]+)\)/g, function (all, r, g, b) {
     return 'rgb(' + [r, g, b].map(function (c) { return Math.round(255 * c); }).join(', ') + ')';
   });
 }
 
-/* The figure as a document of its own: as wide as on the page, with its title, and with the colours
-   that the style gives each element now. What is stretched to the width gets its final numbers. */
+function make(plot, kind, attributes) {
+  const element = document.createElementNS(plot.namespaceURI, kind);
+  Object.entries(attributes).forEach(function (a) { element.setAttribute(a[0], a[1]); });
+  return element;
+}
+
+/* A copy of the plot for programs that know less than a browser: what the style gives each element
+   is in its attributes, percentages are numbers, and what is stretched or placed by an <svg> of its
+   own is so by its numbers and by a <g>. */
+function flatten(plot, width) {
+  const copy = plot.cloneNode(true), copies = Array.from(copy.querySelectorAll('*'));
+  Array.from(plot.querySelectorAll('*')).forEach(function (element, i) {
+    const now = getComputedStyle(element), made = copies[i];
+    if (now.display === 'none' || /^(title|desc)$/.test(made.tagName)) {
+      made.remove();
+      return;
+    }
+    ['style', 'class', 'vector-effect'].forEach(function (name) { made.removeAttribute(name); });
+    painted.forEach(function (name) {
+      made.setAttribute(name, plain(now.getPropertyValue(name)));
+    });
+    ['x', 'x1', 'x2', 'width'].forEach(function (name) {
+      const value = made.getAttribute(name) || '';
+      if (value.endsWith('%'))
+        made.setAttribute(name, (parseFloat(value) * width / 100).toFixed(1));
+    });
+  });
+  copy.querySelectorAll('svg').forEach(function (inner) {
+    const place = [inner.getAttribute('x') || 0, inner.getAttribute('y') || 0].join(',');
+    if (inner.hasAttribute('viewBox')) {
+      const scale = width / inner.viewBox.baseVal.width;
+      inner.querySelectorAll('path').forEach(function (path) {
+        path.setAttribute('d', path.getAttribute('d').replace(/([MLh])(-?[0-9.]+)/g,
+          function (all, letter, x) { return letter + (x * scale).toFixed(1); }));
+      });
+    }
+    const group = make(plot, 'g', { transform: 'translate(' + place + ')' });
+    group.append(...inner.childNodes);
+    inner.replaceWith(group);
+  });
+  return copy;
+}
+
+/* The figure as a document of its own: as wide as on the page, with its title and its colours. */
 function standAlone(figure) {
   const plot = Array.from(figure.querySelectorAll('.plot')).find(function (p) {
     return getComputedStyle(p).display !== 'none';
   });
   const page = getComputedStyle(document.body), style = getComputedStyle(plot);
   const area = plot.getBoundingClientRect(), top = 74, left = parseFloat(style.marginLeft);
-  const whole = document.createElementNS(plot.namespaceURI, 'svg');
-  const copy = plot.cloneNode(true), copies = copy.querySelectorAll('*');
-  plot.querySelectorAll('*').forEach(function (element, i) {
-    const now = getComputedStyle(element);
-    painted.forEach(function (name) {
-      copies[i].style.setProperty(name, plain(now.getPropertyValue(name)));
-    });
-  });
-  copy.querySelectorAll('svg[viewBox]').forEach(function (stretched) {
-    const scale = area.width / stretched.viewBox.baseVal.width;
-    stretched.querySelectorAll('path').forEach(function (path) {
-      path.setAttribute('d', path.getAttribute('d').replace(/([MLh])(-?[0-9.]+)/g,
-        function (all, letter, x) { return letter + (x * scale).toFixed(1); }));
-    });
-    stretched.removeAttribute('viewBox');
-  });
-  copy.querySelector('.cross, .cell').remove();
-  ['style', 'class', 'tabindex'].forEach(function (name) { copy.removeAttribute(name); });
-  copy.style.color = style.color;
-  function put(element, attributes) {
-    Object.entries(attributes).forEach(function (a) { element.setAttribute(a[0], a[1]); });
-    whole.append(element);
-  }
-  put(document.createElementNS(plot.namespaceURI, 'rect'),
-    { width: '100%', height: '100%', fill: page.backgroundColor });
-  const title = document.createElementNS(plot.namespaceURI, 'text');
+  const width = area.width + left + parseFloat(style.marginRight) + 16;
+  const height = area.height + top + parseFloat(style.marginBottom) + 8;
+  const whole = make(plot, 'svg', { width: width, height: height });
+  const title = make(plot, 'text', { x: 8, y: 22, fill: page.color,
+    'font-family': page.fontFamily, 'font-size': 14, 'font-weight': 650 });
+  const body = make(plot, 'g', { transform: 'translate(' + (left + 8) + ',' + top + ')' });
   title.textContent = figure.querySelector('figcaption b').textContent;
-  put(title, { x: 8, y: 22, fill: page.color, 'font-family': page.fontFamily, 'font-size': 14,
-    'font-weight': 650 });
-  put(copy, { x: left + 8, y: top, width: area.width, height: area.height, overflow: 'visible' });
-  whole.setAttribute('width', area.width + left + parseFloat(style.marginRight) + 16);
-  whole.setAttribute('height', area.height + top + parseFloat(style.marginBottom) + 8);
+  body.append(...flatten(plot, area.width).childNodes);
+  whole.append(make(plot, 'rect', { width: width, height: height, fill: page.backgroundColor }),
+    title, body);
   return whole;
 }
 
@@ -324,6 +345,19 @@ function copyable(table) {
   });
 }
 
+/* ---- contents, of a page with many sections */
+
+function listSections() {
+  const heads = document.querySelectorAll('main > h2');
+  if (heads.length < 4) return;
+  const nav = add(document.querySelector('header'), 'nav', '');
+  nav.setAttribute('aria-label', 'On this page');
+  heads.forEach(function (head, i) {
+    head.id = 'section-' + i;
+    add(nav, 'a', head.textContent.split(':')[0]).href = '#' + head.id;
+  });
+}
+
 /* ---- paper: what is folded is printed too */
 
 const unfolded = [];
@@ -337,6 +371,7 @@ window.addEventListener('afterprint', function () {
   unfolded.splice(0).forEach(function (details) { details.open = false; });
 });
 
+listSections();
 document.querySelectorAll('svg.plot').forEach(function (plot) {
   (plot.dataset.rows ? readCells : readCurves)(plot);
 });

@@ -376,12 +376,13 @@ alibi_status html_figure_by_position(struct text *out, const struct view *v, int
                                      const char *id, const char *caption);
 alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t);
 
-/* An evaluation of an experiment: its heading, fixed targets, attention. */
+/* An evaluation of an experiment: its heading, fixed targets, attention at its first length or
+ * another. */
 void html_heading(struct text *out, const char *name, const char *subject, const char *about);
 alibi_status html_targets(struct text *out, const struct view *v, const struct report_targets *t,
                           int index);
 alibi_status html_attention(struct text *out, const struct view *v,
-                            const struct report_attention *a, int index);
+                            const struct report_attention *a, bool first, int index);
 
 void html_swatch(struct text *out, const struct view *v, int method); /* its marker */
 void html_name(struct text *out, const struct view *v, int method);   /* after its marker */

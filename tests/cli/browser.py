@@ -75,7 +75,7 @@ CELL = """(() => {
 # A figure as the button saves it: what other programs would not understand in it.
 SAVED = """Array.from(document.querySelectorAll('figure')).map(figure => {
   const text = new XMLSerializer().serializeToString(standAlone(figure));
-  const wrong = text.match(/var\\(|color-mix|color\\(srgb|viewBox|class="cross"|class="cell"/);
+  const wrong = text.slice(4).match(/var\\(|color-mix|color\\(srgb|viewBox|<svg|style=|="[0-9.]+%/);
   return !text.includes('<path') ? 'no path' : wrong ? wrong[0] : '';
 }).join('')"""
 
