@@ -11,6 +11,7 @@ struct job {
     struct alibi_int_list lengths;
     int64_t windows;
     struct alibi_targets targets;
+    struct alibi_tasks tasks;
     struct cli_subject subject;
 };
 
@@ -18,6 +19,7 @@ enum {
     PROBE_GROUP,
     TARGETS_GROUP,
     ATTENTION_GROUP,
+    TASKS_GROUP,
     SUBJECT_GROUP,
     READING_GROUP,
     BUILTIN_GROUP,
@@ -36,7 +38,7 @@ static const struct alibi_option options[] = {
 
 static const struct alibi_option attention_options[] = {
     { "lengths", ALIBI_OPTION_INTS, AT(lengths), 1, CLI_LENGTH_MAX, NULL, NULL, "LIST",
-      "windows that are read, a table each; default: L and 4L" },
+      "windows that are read; default: L and 4L, for tasks L to 16L" },
     { "windows", ALIBI_OPTION_INT, AT(windows), 1, 65536, NULL, "8", "N",
       "windows at most, spread over the text" },
 };
@@ -316,39 +318,232 @@ static alibi_status probe_attention(const struct job *job)
     return status;
 }
 
+/* ---- probe tasks */
+
+static const char *const cell_names[] = { "measured", "not learned", "no positions" };
+
+static void print_depths(const struct alibi_tasks *t, const struct alibi_task_cell *cell)
+{
+    for (int64_t d = 0; d < t->depths; d++)
+        if (isnan(cell->depth_score[d]))
+            printf(" %5s", "-");
+        else
+            printf(" %5.2f", cell->depth_score[d]);
+}
+
+static void print_cell(const struct alibi_tasks *t, const struct alibi_task_result *task,
+                       const struct alibi_task_cell *cell)
+{
+    printf("%8lld", (long long)cell->length);
+    if (cell->why != ALIBI_CELL_MEASURED) {
+        printf("  %s\n", cell_names[cell->why]);
+        return;
+    }
+    printf(" %7.3f", cell->score.value);
+    if (isnan(cell->score.error))
+        printf(" %7s", "-");
+    else
+        printf(" %7.3f", cell->score.error);
+    if (task->chain)
+        printf(" %8.4f %8.4f", cell->nll, cell->bayes);
+    else
+        printf("   %.2f - %.2f %8.4f ", cell->low, cell->high, cell->nll);
+    if (task->has_depth)
+        print_depths(t, cell);
+    putchar('\n');
+}
+
+/* The loss by position of the longest length that was measured, beside the lowest possible. */
+static void print_positions(const struct alibi_tasks *t, const struct alibi_task_result *task)
+{
+    const struct alibi_task_cell *cell = NULL;
+
+    for (int i = 0; i < t->lengths.count; i++)
+        if (task->at[i].why == ALIBI_CELL_MEASURED)
+            cell = &task->at[i];
+    printf("\n%8s %8s %8s %8s   (length %lld)\n", "position", "loss", "Bayes", "above",
+           (long long)cell->length);
+    for (int b = 0; b < cell->bins; b++)
+        printf("%8lld %8.4f %8.4f %8.4f\n", (long long)cell->by_position[b].first,
+               cell->by_position[b].nll, cell->bayes_by_position[b],
+               cell->by_position[b].nll - cell->bayes_by_position[b]);
+}
+
+static void print_task(const struct alibi_tasks *t, const struct alibi_task_result *task)
+{
+    const char *summary = "", *name;
+
+    for (int i = 0; (name = alibi_task_name(i, &summary)) && strcmp(name, task->name) != 0; i++)
+        continue;
+    if (task->chain)
+        printf("\n%s: %s; equal frequencies have a loss of %.4f\n%8s %7s %7s %8s %8s\n", task->name,
+               summary, task->chance, "length", "score", "error", "loss", "Bayes");
+    else
+        printf("\n%s: %s; chance %.2g\n%8s %7s %7s %13s %8s  by depth, from the start\n",
+               task->name, summary, task->chance, "length", "score", "error", "95% interval",
+               "loss");
+    for (int i = 0; i < t->lengths.count; i++)
+        if (task->at[i].why != ALIBI_CELL_NOT_LEARNED)
+            print_cell(t, task, &task->at[i]);
+    if (!task->learned)
+        printf("%8s  not learned: the score at %lld is below 0.95, so it would say nothing about "
+               "length\n",
+               "longer", (long long)t->length);
+    if (task->chain)
+        print_positions(t, task);
+}
+
+static void print_tasks(const struct job *job, const struct alibi_tasks_result *r)
+{
+    printf("tasks, text from split %s of '%s': %lld cases of each length, L = %lld\n",
+           cli_subject_split_name(&job->subject), job->subject.info.name,
+           (long long)r->request.cases, (long long)r->request.length);
+    for (int i = 0; i < r->tasks; i++)
+        print_task(&r->request, &r->task[i]);
+}
+
+static void json_cell(const struct alibi_tasks *t, const struct alibi_task_result *task,
+                      const struct alibi_task_cell *cell)
+{
+    bool measured = cell->why == ALIBI_CELL_MEASURED;
+
+    cli_json_open(NULL, '{');
+    cli_json_int("length", cell->length);
+    cli_json_text("state", cell_names[cell->why]);
+    if (measured) {
+        cli_json_int("cases", cell->cases);
+        json_estimate("score", cell->score);
+        cli_json_real("score_low", cell->low);
+        cli_json_real("score_high", cell->high);
+        cli_json_real("nll", cell->nll);
+    }
+    if (measured && task->has_depth) {
+        cli_json_open("depths", '[');
+        for (int64_t d = 0; d < t->depths; d++) {
+            cli_json_open(NULL, '{');
+            cli_json_int("answers", cell->depth_answers[d]);
+            cli_json_real("score", cell->depth_score[d]);
+            cli_json_close('}');
+        }
+        cli_json_close(']');
+    }
+    if (measured && task->chain) {
+        cli_json_real("bayes", cell->bayes);
+        cli_json_open("by_position", '[');
+        for (int b = 0; b < cell->bins; b++) {
+            cli_json_open(NULL, '{');
+            cli_json_int("first", cell->by_position[b].first);
+            cli_json_int("last", cell->by_position[b].last);
+            cli_json_int("tokens", cell->by_position[b].tokens);
+            cli_json_real("nll", cell->by_position[b].nll);
+            cli_json_real("bayes", cell->bayes_by_position[b]);
+            cli_json_close('}');
+        }
+        cli_json_close(']');
+    }
+    cli_json_close('}');
+}
+
+static void json_tasks(const struct job *job, const struct alibi_tasks_result *r)
+{
+    cli_json_open(NULL, '{');
+    cli_json_text("probe", "tasks");
+    cli_json_subject(&job->subject);
+    cli_json_int("length", r->request.length);
+    cli_json_int("cases", r->request.cases);
+    cli_json_int("seed", r->request.seed);
+    cli_json_real("seconds", r->seconds);
+    cli_json_open("tasks", '[');
+    for (int i = 0; i < r->tasks; i++) {
+        cli_json_open(NULL, '{');
+        cli_json_text("task", r->task[i].name);
+        cli_json_flag("learned", r->task[i].learned);
+        cli_json_real(r->task[i].chain ? "chance_nll" : "chance", r->task[i].chance);
+        cli_json_open("lengths", '[');
+        for (int k = 0; k < r->request.lengths.count; k++)
+            json_cell(&r->request, &r->task[i], &r->task[i].at[k]);
+        cli_json_close(']');
+        cli_json_close('}');
+    }
+    cli_json_close(']');
+    cli_json_close('}');
+}
+
+static alibi_status probe_tasks(const struct job *job)
+{
+    struct alibi_tasks_result *result = NULL;
+    const struct cli_subject *s = &job->subject;
+    alibi_status status = alibi_probe_tasks(&result, s->model, s->corpus, cli_subject_split(s),
+                                            &job->tasks, cli_call());
+
+    if (status != ALIBI_OK)
+        return status;
+    cli_terminal_clear();
+    (job->json ? json_tasks : print_tasks)(job, result);
+    alibi_tasks_free(result);
+    return ALIBI_OK;
+}
+
 /* ---- the run */
 
-/* --length is an option of both. */
-static alibi_status refuse_unused(const struct cli_line *line, bool targets)
-{
-    int group = targets ? ATTENTION_GROUP : TARGETS_GROUP;
+enum { TARGETS, ATTENTION, TASKS, PROBES };
 
-    for (int i = targets ? 0 : 1; i < line->groups[group].count; i++)
-        if (line->given[group] >> i & 1)
-            return cli_fail(ALIBI_USAGE, "--%s has no effect on 'probe %s'",
-                            line->groups[group].options[i].name, line->operands[0]);
+static const struct probe {
+    const char *name;
+    int group;
+    alibi_status (*run)(const struct job *job);
+} probes[PROBES] = {
+    [TARGETS] = { "targets", TARGETS_GROUP, probe_targets },
+    [ATTENTION] = { "attention", ATTENTION_GROUP, probe_attention },
+    [TASKS] = { "tasks", TASKS_GROUP, probe_tasks },
+};
+
+/* All have --length, which is the first of the targets, and --lengths, the first of attention, is
+ * for tasks too. */
+static alibi_status refuse_unused(const struct cli_line *line, int which)
+{
+    for (int other = 0; other < PROBES; other++) {
+        const struct alibi_option_group *group = &line->groups[probes[other].group];
+        bool shares_first = other == TARGETS || (other == ATTENTION && which == TASKS);
+
+        for (int i = shares_first; other != which && i < group->count; i++)
+            if (line->given[probes[other].group] >> i & 1)
+                return cli_fail(ALIBI_USAGE, "--%s has no effect on 'probe %s'",
+                                group->options[i].name, line->operands[0]);
+    }
     return ALIBI_OK;
+}
+
+static alibi_status check(struct job *job, int which)
+{
+    job->tasks.length = job->targets.length;
+    job->tasks.lengths = job->lengths;
+    if (which == TARGETS)
+        return alibi_targets_check(job->subject.model, &job->targets);
+    return which == TASKS ? alibi_tasks_check(job->subject.model, &job->tasks) : ALIBI_OK;
 }
 
 static alibi_status run(const struct cli_line *line, void *user)
 {
     struct job *job = user;
-    bool targets = strcmp(line->operands[0], "targets") == 0;
+    int which = 0;
     alibi_status status;
 
-    if (!targets && strcmp(line->operands[0], "attention") != 0)
-        return cli_fail(ALIBI_USAGE, "no probe '%s'; there are 'targets' and 'attention'",
+    while (which < PROBES && strcmp(line->operands[0], probes[which].name) != 0)
+        which++;
+    if (which == PROBES)
+        return cli_fail(ALIBI_USAGE, "no probe '%s'; there are 'targets', 'attention' and 'tasks'",
                         line->operands[0]);
-    status = refuse_unused(line, targets);
+    status = refuse_unused(line, which);
     cli_set_skip(job->skip);
     if (status == ALIBI_OK)
         status = cli_subject_open_model(&job->subject, line, 1);
-    if (status == ALIBI_OK && targets)
-        status = alibi_targets_check(job->subject.model, &job->targets);
+    if (status == ALIBI_OK)
+        status = check(job, which);
     if (status == ALIBI_OK)
         status = cli_subject_open_text(&job->subject, line, BUILTIN_GROUP);
     if (status == ALIBI_OK)
-        status = targets ? probe_targets(job) : probe_attention(job);
+        status = probes[which].run(job);
     cli_subject_close(&job->subject);
     return status;
 }
@@ -360,6 +555,7 @@ alibi_status cmd_probe(int argc, char **argv)
         [PROBE_GROUP] = { "Probe", options, CLI_COUNT(options), &job },
         [TARGETS_GROUP] = { .title = "Fixed targets", .values = &job.targets },
         [ATTENTION_GROUP] = { "Attention", attention_options, CLI_COUNT(attention_options), &job },
+        [TASKS_GROUP] = { .title = "Tasks", .values = &job.tasks },
         [SUBJECT_GROUP] = cli_subject_group(&job.subject),
         [READING_GROUP] = cli_reading_group(&job.subject.text.reading),
         [BUILTIN_GROUP] = cli_builtin_group(&job.subject.text.builtin),
@@ -368,14 +564,16 @@ alibi_status cmd_probe(int argc, char **argv)
     };
     struct cli_line line = {
         .command = "probe",
-        .usage = "targets|attention MODEL [FILE...] [OPTION...]",
+        .usage = "targets|attention|tasks MODEL [FILE...] [OPTION...]",
         .about =
             "'targets' scores the same tokens, deep inside documents, with more and more context "
             "before them. The gain over a context of the training length says whether MODEL uses "
             "far text; the part of it that survives when the far text is swapped for that of "
             "another document does not come from what the text says. 'attention' measures how far "
             "back each head looks: the weight of keys by distance, beside a head that gives all "
-            "keys the same weight.",
+            "keys the same weight. 'tasks' scores synthetic tasks that only far context can solve, "
+            "such as a pass key in text, in windows of growing length; MODEL has to be trained on "
+            "them (`alibi train --mix`).",
         .groups = groups,
         .count = GROUPS,
         .min_operands = 2,
@@ -383,5 +581,6 @@ alibi_status cmd_probe(int argc, char **argv)
     };
 
     groups[TARGETS_GROUP].options = alibi_targets_options(&groups[TARGETS_GROUP].count);
+    groups[TASKS_GROUP].options = alibi_tasks_options(&groups[TASKS_GROUP].count);
     return cli_run(&line, argc, argv, run, &job);
 }

@@ -41,8 +41,8 @@ static const struct alibi_option options[] = {
       "resume from the newest checkpoint in the folder, bit-exact as if never stopped; start if "
       "there is none and a text, a recipe or an option of the model is given" },
     { "mix", ALIBI_OPTION_TEXT, AT(mix), 0, 0, NULL, NULL, "LIST",
-      "several texts instead of FILE, each with its share of the training windows: "
-      "books.txt=0.7,wiki/=0.3" },
+      "several texts instead of FILE, each with its share of the training windows, and synthetic "
+      "tasks: wiki/=0.9,task:recall=0.1" },
     { "tensorboard", ALIBI_OPTION_TEXT, AT(tensorboard), 0, 0, NULL, NULL, "DIR",
       "write event files for TensorBoard into this folder: losses, learning rate, gradient norm, "
       "speed, memory, and a sample of text at each checkpoint" },
@@ -146,6 +146,14 @@ static bool read_share(const char *text, double *share)
     return alibi_options_set(&group, 1, "mix", text) == ALIBI_OK && *share > 0;
 }
 
+/* The name of the task, or NULL: it is a path. */
+static const char *task_of(const char *part)
+{
+    static const char prefix[] = "task:";
+
+    return strncmp(part, prefix, strlen(prefix)) == 0 ? part + strlen(prefix) : NULL;
+}
+
 /* "books.txt=0.7,wiki/=0.3". A comma ends a text only after its share, so that paths may have
  * commas. */
 static alibi_status read_mixture(const char *mix, struct mixture *m)
@@ -169,36 +177,76 @@ static alibi_status read_mixture(const char *mix, struct mixture *m)
                 *comma = ',';
         }
     }
-    if (rest || m->count < 2)
+    if (rest || m->count < 1 || (m->count == 1 && !task_of(m->path[0])))
         return cli_fail(
             ALIBI_USAGE,
-            "--mix '%s': give 2 to %d texts as PATH=SHARE, with shares above 0, separated "
-            "by commas, such as books.txt=0.7,wiki/=0.3",
+            "--mix '%s': give 2 to %d texts as PATH=SHARE or tasks as task:NAME=SHARE, with "
+            "shares above 0, separated by commas, such as books.txt=0.9,task:passkey=0.1",
             mix, MIX_MAX);
     return ALIBI_OK;
 }
 
+/* Texts before tasks, which take the tokenizer of the first text; without any, that of the
+ * options. */
+static alibi_status open_parts(const struct job *job, alibi_corpus **parts)
+{
+    const struct mixture *m = &job->mixture;
+    alibi_tokenizer *own = NULL;
+    const alibi_tokenizer *t = NULL;
+    alibi_status status = ALIBI_OK;
+
+    for (int i = 0; status == ALIBI_OK && i < m->count; i++) {
+        const char *path = m->path[i];
+
+        if (task_of(path))
+            continue;
+        status = cli_open_corpus(&parts[i], &path, 1, &job->text, NULL);
+        if (status == ALIBI_OK && !t)
+            t = alibi_corpus_view_tokenizer(parts[i]);
+    }
+    if (status == ALIBI_OK && !t && job->text.tokenizer) {
+        status = alibi_tokenizer_open(&own, job->text.tokenizer, job->text.end);
+        t = own;
+    }
+    for (int i = 0; status == ALIBI_OK && i < m->count; i++)
+        if (task_of(m->path[i]))
+            status = alibi_corpus_task(&parts[i], task_of(m->path[i]), t);
+    alibi_tokenizer_free(own);
+    return status;
+}
+
 /* All are there before the first is read, which may take minutes. */
+static alibi_status check_parts(const struct mixture *m)
+{
+    alibi_corpus *task = NULL;
+    alibi_status status = ALIBI_OK;
+
+    for (int i = 0; status == ALIBI_OK && i < m->count; i++) {
+        if (task_of(m->path[i])) { /* of bytes, whatever the tokenizer: this is about its name */
+            status = alibi_corpus_task(&task, task_of(m->path[i]), NULL);
+            alibi_corpus_free(task);
+            task = NULL;
+        } else if (strcmp(m->path[i], "-") != 0 && access(m->path[i], R_OK) != 0) {
+            status = cli_fail(ALIBI_BAD_INPUT, "--mix: cannot open '%s': %s", m->path[i],
+                              strerror(errno));
+        }
+    }
+    return status;
+}
+
 static alibi_status open_mixture(const struct job *job, alibi_corpus **corpus)
 {
     const struct mixture *m = &job->mixture;
     alibi_corpus *parts[MIX_MAX] = { NULL };
-    alibi_status status = ALIBI_OK;
-    int count = 0;
+    alibi_status status = check_parts(m);
 
-    for (int i = 0; i < m->count; i++)
-        if (strcmp(m->path[i], "-") != 0 && access(m->path[i], R_OK) != 0)
-            return cli_fail(ALIBI_BAD_INPUT, "--mix: cannot open '%s': %s", m->path[i],
-                            strerror(errno));
-    while (status == ALIBI_OK && count < m->count) {
-        const char *path = m->path[count];
-
-        status = cli_open_corpus(&parts[count], &path, 1, &job->text, NULL);
-        count += status == ALIBI_OK;
-    }
     if (status == ALIBI_OK)
-        status = alibi_corpus_mix(corpus, parts, m->share, count);
-    for (int i = 0; i < count && status != ALIBI_OK; i++)
+        status = open_parts(job, parts);
+    if (status == ALIBI_OK && m->count == 1) /* a task alone is no mixture */
+        *corpus = parts[0];
+    else if (status == ALIBI_OK)
+        status = alibi_corpus_mix(corpus, parts, m->share, m->count);
+    for (int i = 0; i < m->count && status != ALIBI_OK; i++)
         alibi_corpus_free(parts[i]);
     return status;
 }

@@ -448,6 +448,12 @@ ALIBI_API alibi_status alibi_text_check(const char *text, size_t bytes, const ch
  * explains them. summary may be NULL. */
 ALIBI_API const char *alibi_task_name(int index, const char **summary);
 
+/* The windows of a task to train on, alone or in a mixture; nothing else accepts them. Their number
+ * has no end. Tasks that hide something in text need a text in the mixture, the first of which is
+ * used. ALIBI_USAGE names the tasks that there are, ALIBI_BAD_INPUT what the tokenizer lacks. `t`
+ * as in alibi_corpus_builtin(). */
+ALIBI_API alibi_status alibi_corpus_task(alibi_corpus **out, const char *name,
+                                         const alibi_tokenizer *t);
 /* Several corpora to train on, each with its share of the training windows; shares are relative to
  * their sum. They must have the same tokenizer, and none may be a mixture. Validation scores each
  * alone; the loss of the mixture is the mean, weighted by shares. Only training accepts a mixture.
@@ -455,6 +461,7 @@ ALIBI_API const char *alibi_task_name(int index, const char **summary);
 ALIBI_API alibi_status alibi_corpus_mix(alibi_corpus **out, alibi_corpus *const *parts,
                                         const double *shares, int count);
 ALIBI_API void alibi_corpus_free(alibi_corpus *corpus);
+ALIBI_API const alibi_tokenizer *alibi_corpus_view_tokenizer(const alibi_corpus *corpus);
 ALIBI_API void alibi_corpus_get_info(const alibi_corpus *corpus, enum alibi_split split,
                                      struct alibi_corpus_info *info);
 
@@ -824,6 +831,73 @@ ALIBI_API alibi_status alibi_probe_targets(const alibi_model *model, const alibi
                                            const struct alibi_targets *targets,
                                            struct alibi_targets_result *result,
                                            const struct alibi_call *call);
+
+/* ---- tasks: can a model reach far context? */
+
+/* Synthetic tasks (alibi_task_name) at growing lengths, in windows that are never those of
+ * training. docs/tasks.md explains the scores. */
+enum { ALIBI_DEPTHS_MAX = 16 };
+
+struct alibi_tasks {
+    int64_t length;                /* L, at which a task is learned; 0: the training length */
+    struct alibi_int_list lengths; /* none: L, 2L, 4L, 8L, 16L; L is always among them */
+    struct alibi_name_list tasks;  /* none: all that fit the lengths and the text */
+    int64_t cases;                 /* windows of each task and length */
+    int64_t depths;                /* equal parts of a window by which scores are listed */
+    int64_t seed;
+};
+
+/* Without length and lengths, which commands have already. */
+ALIBI_API const struct alibi_option *alibi_tasks_options(int *count);
+
+enum alibi_cell {
+    ALIBI_CELL_MEASURED,
+    ALIBI_CELL_NOT_LEARNED,  /* past L, and the score at L is below 0.95 */
+    ALIBI_CELL_NO_POSITIONS, /* the position method ends before that length */
+};
+
+/* One task at one length. */
+struct alibi_task_cell {
+    int64_t length;
+    int why; /* enum alibi_cell; the rest is 0 unless it was measured */
+    int64_t cases;
+    struct alibi_estimate score; /* the share of answers that are right; of markov the share of what
+                                    there is to learn: 1 is Bayes' loss. The error is over cases */
+    double low, high;            /* its 95% interval (Wilson); NaN for markov */
+    double nll;                  /* mean loss of the answers' tokens, nats */
+    double bayes;                /* markov: the lowest possible mean; NaN for others */
+    int64_t depth_answers[ALIBI_DEPTHS_MAX]; /* by depth, from the start of the window */
+    double depth_score[ALIBI_DEPTHS_MAX];    /* NaN: there is none of that depth */
+    int bins;                                /* markov: loss by position, as of an evaluation */
+    struct alibi_position_loss by_position[ALIBI_POSITION_BINS];
+    double bayes_by_position[ALIBI_POSITION_BINS];
+};
+
+struct alibi_task_result {
+    char name[ALIBI_NAME_MAX];
+    bool learned;   /* the score at L is 0.95 or more */
+    bool has_depth; /* depth_score has values */
+    bool chain;     /* markov */
+    double chance;  /* the score of guessing; of markov the loss of equal frequencies */
+    struct alibi_task_cell at[ALIBI_LIST_MAX]; /* for each of request.lengths */
+};
+
+struct alibi_tasks_result {
+    struct alibi_tasks request; /* resolved: ascending lengths, the tasks that were measured */
+    int tasks;
+    struct alibi_task_result *task;
+    double seconds;
+};
+
+/* What alibi_probe_tasks() refuses whatever the text. */
+ALIBI_API alibi_status alibi_tasks_check(const alibi_model *model, const struct alibi_tasks *tasks);
+/* A named task that does not fit a length or the text is ALIBI_BAD_INPUT; of all tasks, those that
+ * do not fit are skipped with a note. *out is released with alibi_tasks_free(). */
+ALIBI_API alibi_status alibi_probe_tasks(struct alibi_tasks_result **out, const alibi_model *model,
+                                         const alibi_corpus *corpus, enum alibi_split split,
+                                         const struct alibi_tasks *tasks,
+                                         const struct alibi_call *call);
+ALIBI_API void alibi_tasks_free(struct alibi_tasks_result *result);
 
 /* ---- attention by distance */
 

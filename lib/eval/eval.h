@@ -8,7 +8,7 @@
 #define EVAL_H
 
 #include "model/model.h"
-#include "text/text.h"
+#include "text/tasks.h"
 
 /* ---- windows (windows.c)
  *
@@ -199,6 +199,35 @@ alibi_status probe_losses(const alibi_model *model, const alibi_corpus *corpus,
 
 /* The verdict on the longest context: enum alibi_reach. t errors are half of a 95% interval. */
 int targets_reach(const struct alibi_target_context *far, double t);
+
+/* ---- answers (answers.c): what a model answers to a task */
+
+struct answers_job {
+    const struct model *model;
+    struct task_windows windows;
+    int64_t cases;  /* windows 0..cases-1 */
+    int64_t depths; /* by which scores are added up */
+    int64_t ids;    /* the likeliest of these is the answer; 0: losses only */
+    double skip;
+    const struct alibi_call *call;
+    void (*progress)(void *user, int64_t tokens); /* that were read since the last call; may be
+                                                     NULL */
+    void *user;
+};
+
+/* Sums. A case has a score; of the chain it is the mean loss above Bayes' instead. */
+struct answers {
+    int64_t cases;
+    double sum, squares; /* of the scores */
+    int64_t tokens;      /* of the answers */
+    double nll, bayes;   /* of these; bayes: of the chain */
+    int64_t depth_answers[ALIBI_DEPTHS_MAX];
+    double depth_score[ALIBI_DEPTHS_MAX];
+    int64_t bin_tokens[ALIBI_POSITION_BINS]; /* the chain, by position */
+    double bin_nll[ALIBI_POSITION_BINS], bin_bayes[ALIBI_POSITION_BINS];
+};
+
+alibi_status answers_take(struct answers *out, const struct answers_job *job);
 
 /* ---- stream (stream.c) */
 

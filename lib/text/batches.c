@@ -7,11 +7,12 @@
  * A window has length + 1 tokens and shares its last one with the next window: that token is a
  * target here, an input there. With several spans, each block of MIX_BLOCK samples has as many
  * samples of each span as its share says, in an order that is shuffled block by block; then i and e
- * count the samples of that span. The offset shifts every cut between windows from epoch to epoch.
+ * count the samples of that span. A task has windows of its own: its sample i is window i. The
+ * offset shifts every cut between windows from epoch to epoch.
  * W is the same for every offset, so that e is a division. */
 #include <math.h>
 
-#include "text/text.h"
+#include "text/tasks.h"
 
 enum { MIX_BLOCK = 10000 };
 
@@ -30,28 +31,39 @@ static int64_t sample_start(const struct batches *b, struct span span, int64_t s
     return (int64_t)offset + (int64_t)window * b->length;
 }
 
-/* The span of a sample; *sample becomes its number among the samples of that span. */
-static struct span sample_span(const struct batches *b, int64_t *sample)
+/* The part of a sample; *sample becomes its number among the samples of that part. */
+static int sample_part(const struct batches *b, int64_t *sample)
 {
     int64_t block = *sample / MIX_BLOCK, place, before = 0;
     int i = 0;
 
     if (b->parts == 1)
-        return b->spans[0];
+        return 0;
     place = (int64_t)random_permute(b->seed, RANDOM_STREAM(RANDOM_MIX, block),
                                     (uint64_t)(*sample % MIX_BLOCK), MIX_BLOCK);
     for (; place >= b->upto[i]; i++)
         before = b->upto[i];
     *sample = block * (b->upto[i] - before) + place - before;
-    return b->spans[i];
+    return i;
+}
+
+static bool is_task(const struct batches *b, int part)
+{
+    return b->corpus != NULL && corpus_is_task(corpus_part(b->corpus, part));
+}
+
+static alibi_status check_sizes(int64_t length, int64_t batch)
+{
+    if (length < 1 || batch < 1)
+        return fail(ALIBI_USAGE, "a batch of %lld windows of %lld tokens: both must be at least 1",
+                    (long long)batch, (long long)length);
+    return ALIBI_OK;
 }
 
 alibi_status batches_init(struct batches *b, struct span span, int64_t length, int64_t batch,
                           uint64_t seed)
 {
-    if (length < 1 || batch < 1)
-        return fail(ALIBI_USAGE, "a batch of %lld windows of %lld tokens: both must be at least 1",
-                    (long long)batch, (long long)length);
+    TRY_RETURN(check_sizes(length, batch));
     if (span.count - 1 < length)
         return fail(
             ALIBI_BAD_INPUT,
@@ -68,12 +80,18 @@ alibi_status batches_init(struct batches *b, struct span span, int64_t length, i
 alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t length,
                                int64_t batch, uint64_t seed)
 {
-    struct batches made = { 0 };
+    struct batches made = { .corpus = c };
     double share = 0;
 
     for (int i = 0; i < corpus_parts(c); i++) {
         struct span span = corpus_span(corpus_part(c, i), ALIBI_TRAIN);
-        TRY_RETURN(batches_init(b, span, length, batch, seed));
+        if (corpus_is_task(corpus_part(c, i))) {
+            struct task_windows w = corpus_task_windows(c, i, TASK_TRAIN, length, seed);
+            TRY_RETURN(check_sizes(length, batch));
+            TRY_RETURN(task_check(&w));
+        } else {
+            TRY_RETURN(batches_init(b, span, length, batch, seed));
+        }
         share += corpus_share(c, i);
         made.spans[i] = span;
         made.upto[i] = i + 1 == corpus_parts(c) ? MIX_BLOCK : llround(share * MIX_BLOCK);
@@ -89,15 +107,30 @@ alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t
     return ALIBI_OK;
 }
 
+static void read_task(const struct batches *b, int part, int64_t sample, int32_t *tokens,
+                      int32_t *targets)
+{
+    struct task_windows w = corpus_task_windows(b->corpus, part, TASK_TRAIN, b->length, b->seed);
+    struct task_answer answers[TASK_ANSWERS_MAX];
+    int count = task_window(&w, sample, tokens, targets, answers);
+
+    if (!task_trains_all(w.task))
+        task_keep_answers(&w, answers, count, targets);
+}
+
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets)
 {
-    for (int64_t row = 0; row < b->batch; row++) {
-        int64_t sample = number * b->batch + row;
-        struct span span = sample_span(b, &sample);
-        int64_t start = sample_start(b, span, sample);
+    for (int64_t row = 0; row < b->batch; row++, tokens += b->length, targets += b->length) {
+        int64_t sample = number * b->batch + row, start;
+        int part = sample_part(b, &sample);
 
-        span_read(span, start, b->length, tokens + row * b->length);
-        span_read(span, start + 1, b->length, targets + row * b->length);
+        if (is_task(b, part)) {
+            read_task(b, part, sample, tokens, targets);
+            continue;
+        }
+        start = sample_start(b, b->spans[part], sample);
+        span_read(b->spans[part], start, b->length, tokens);
+        span_read(b->spans[part], start + 1, b->length, targets);
     }
 }
 

@@ -90,6 +90,7 @@ void alibi_corpus_free(alibi_corpus *c)
         alibi_corpus_free(c->parts[i]);
     mem_free(c->parts);
     mem_free(c->shares);
+    task_free(c->task);
     alibi_tokenizer_free(c->tokenizer);
     mem_free(c->name);
     origin_fini(&c->origin);
@@ -409,6 +410,49 @@ out:
     return status;
 }
 
+/* ---- tasks */
+
+alibi_status alibi_corpus_task(alibi_corpus **out, const char *name, const alibi_tokenizer *t)
+{
+    enum { VERSION = 1 }; /* of the windows: a run resumes only with those it was trained on */
+    alibi_status status;
+    alibi_corpus *c = NULL;
+    struct text full = { 0 };
+    int kind;
+
+    TRY(task_named(&kind, name));
+    text_append(&full, "task:%s", alibi_task_name(kind, NULL));
+    TRY(text_status(&full));
+    TRY(new_corpus(&c, full.data, t));
+    TRY(need_tokenizer(c));
+    TRY(task_new(&c->task, kind, c->tokenizer));
+    c->checksum = checksum(VERSION, full.data, full.length);
+    *out = c;
+    c = NULL;
+out:
+    text_free(&full);
+    alibi_corpus_free(c);
+    return status;
+}
+
+bool corpus_is_task(const alibi_corpus *c)
+{
+    return c->task != NULL;
+}
+
+struct task_windows corpus_task_windows(const alibi_corpus *c, int i, enum task_use use,
+                                        int64_t length, uint64_t seed)
+{
+    struct task_windows w = {
+        .task = corpus_part(c, i)->task, .near = length, .length = length, .seed = seed, .use = use
+    };
+
+    for (int k = corpus_parts(c) - 1; k >= 0; k--)
+        if (!corpus_is_task(corpus_part(c, k)))
+            w.text = corpus_span(corpus_part(c, k), use == TASK_TRAIN ? ALIBI_TRAIN : ALIBI_VALID);
+    return w;
+}
+
 /* ---- mixtures */
 
 static alibi_status check_parts(alibi_corpus *const *parts, const double *shares, int count)
@@ -488,6 +532,11 @@ struct span corpus_span(const alibi_corpus *c, enum alibi_split split)
     return (struct span){ .corpus = c,
                           .first = c->cuts[split],
                           .count = c->cuts[split + 1] - c->cuts[split] };
+}
+
+const alibi_tokenizer *alibi_corpus_view_tokenizer(const alibi_corpus *c)
+{
+    return c->tokenizer;
 }
 
 const alibi_tokenizer *corpus_tokenizer(const alibi_corpus *c)

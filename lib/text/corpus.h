@@ -2,7 +2,7 @@
 #ifndef CORPUS_H
 #define CORPUS_H
 
-#include "text/text.h"
+#include "text/tasks.h"
 
 enum { SPLITS = 3 };
 
@@ -24,6 +24,7 @@ struct alibi_corpus {
     alibi_corpus **parts; /* of a mixture, which has no tokens of its own */
     double *shares;       /* of each; their sum is 1 */
     int part_count;       /* 0: not a mixture */
+    struct task *task;    /* NULL: it is text; a task has no tokens of its own */
     struct origin origin;
     alibi_tokenizer *tokenizer;
     char *name;

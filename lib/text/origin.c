@@ -3,7 +3,8 @@
  *   { "files": ["/a/book.txt"], "valid": "/a/v.txt", "reading": { "format": "auto", ... },
  *     "tokenizer": 123 }
  *   { "text_seed": 1, "text_bytes": 2000000, "tokenizer": 123 }
- *   { "mix": [{ "share": 0.7, "files": ... }, ...], "tokenizer": 123 }
+ *   { "task": "markov", "tokenizer": 123 }
+ *   { "mix": [{ "share": 0.7, "files": ... }, { "share": 0.3, "task": ... }], "tokenizer": 123 }
  *
  * Paths are absolute, so that it can be opened from any folder. The tokenizer is not in it, only
  * its checksum. */
@@ -70,6 +71,10 @@ static alibi_status write_corpus(struct json_writer *w, const alibi_corpus *c)
         json_write_int(w, "text_bytes", c->builtin.bytes);
         return ALIBI_OK;
     }
+    if (corpus_is_task(c)) {
+        json_write_string(w, "task", alibi_task_name(task_kind(c->task), NULL));
+        return ALIBI_OK;
+    }
     json_write_array(w, "files");
     for (int i = 0; i < c->origin.count; i++)
         TRY_RETURN(write_path(w, NULL, c->origin.paths[i]));
@@ -85,9 +90,12 @@ alibi_status corpus_describe(const alibi_corpus *c, struct text *json)
 {
     struct json_writer w = json_writer(json);
 
-    for (int i = 0; i < corpus_parts(c); i++)
-        if (corpus_part(c, i)->origin.count == 0 && corpus_part(c, i)->builtin.bytes == 0)
+    for (int i = 0; i < corpus_parts(c); i++) {
+        const alibi_corpus *part = corpus_part(c, i);
+
+        if (part->origin.count == 0 && part->builtin.bytes == 0 && !corpus_is_task(part))
             return ALIBI_OK;
+    }
     json_write_object(&w, NULL);
     if (c->part_count > 0) {
         json_write_array(&w, "mix");
@@ -173,8 +181,14 @@ out:
 static alibi_status open_one(alibi_corpus **out, const json_t *json, const alibi_tokenizer *t,
                              const char *from, const struct alibi_call *call)
 {
+    const char *task = json_string_value(json_object_get(json, "task"));
     int64_t seed, bytes;
 
+    if (task != NULL) {
+        alibi_status status = alibi_corpus_task(out, task, t);
+
+        return status == ALIBI_USAGE ? fail_context(ALIBI_BAD_INPUT, "'%s'", from) : status;
+    }
     if (json_object_get(json, "text_bytes") == NULL)
         return open_files(out, json, t, from, call);
     TRY_RETURN(json_get_int(json, "text_seed", 0, INT64_MAX, &seed, from));
@@ -193,9 +207,16 @@ static alibi_status open_mixture(alibi_corpus **out, const json_t *mix, const al
     if (count > CORPUS_PARTS_MAX)
         return fail(ALIBI_BAD_INPUT, "'%s': a mixture has at most %d texts", from,
                     CORPUS_PARTS_MAX);
-    for (size_t i = 0; i < count; i++) {
-        shares[i] = json_number_value(json_object_get(json_array_get(mix, i), "share"));
-        TRY(open_one(&parts[i], json_array_get(mix, i), t, from, call));
+    /* Texts first: shards have a tokenizer, and tasks take that of the texts. */
+    for (size_t i = 0; i < 2 * count; i++) {
+        const json_t *part = json_array_get(mix, i % count);
+        bool is_task = json_object_get(part, "task") != NULL;
+
+        shares[i % count] = json_number_value(json_object_get(part, "share"));
+        if (is_task == (i < count))
+            continue;
+        TRY(open_one(&parts[i % count], part, t, from, call));
+        t = t != NULL ? t : parts[i % count]->tokenizer;
     }
     TRY(alibi_corpus_mix(out, parts, shares, (int)count));
     count = 0; /* the mixture owns them */

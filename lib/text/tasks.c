@@ -31,7 +31,7 @@
 enum haystack { NO_HAY, TEXT_HAY, FILLER_HAY, NOISE_HAY };
 enum mark { ASK, NOTE, WRITE, PAIRS, COPY, CHAIN, MARKS };
 enum { DIGITS = 5, SYMBOLS = 32, NEEDLES = 4, NEEDLES_MAX = SYMBOLS * SYMBOLS, STATES_MAX = 32 };
-enum { WRITES_MAX = 6, PAIRS_MAX = 64, KEYS_MAX = 128, QUERIES = 8 };
+enum { WRITES_MAX = 6, PAIRS_MAX = 64, QUERIES = 8 };
 
 static const double prior = 0.25; /* a */
 static const char sentence[] = "\nThe pass key is ";
@@ -46,8 +46,9 @@ struct window {
     int64_t hay;  /* tokens of the haystack */
     int64_t from; /* the first of them within the text */
     int64_t used; /* how many are in the window */
-    int32_t *tokens;
-    int64_t count;
+    int32_t first;
+    int32_t *targets; /* the tokens after the first */
+    int64_t count;    /* of tokens */
     struct task_answer *answers;
     int answer_count;
 };
@@ -111,6 +112,24 @@ int task_find(const char *name)
     return name_index(name, names, KINDS);
 }
 
+alibi_status task_named(int *kind, const char *name)
+{
+    struct text names = { 0 };
+    const char *each;
+    alibi_status status;
+
+    *kind = task_find(name);
+    if (*kind >= 0)
+        return ALIBI_OK;
+    for (int i = 0; (each = alibi_task_name(i, NULL)) != NULL; i++)
+        text_append(&names, "%s%s", i > 0 ? ", " : "", each);
+    status = text_status(&names);
+    if (status == ALIBI_OK)
+        status = fail(ALIBI_USAGE, "no task '%s'; there are %s", name, names.data);
+    text_free(&names);
+    return status;
+}
+
 /* ---- ids */
 
 static int64_t symbol_count(const struct task *t)
@@ -131,6 +150,11 @@ static int32_t mark(const struct task *t, enum mark which)
     return id_from_end(t, which);
 }
 
+static bool is_mark(const struct task *t, int32_t id)
+{
+    return id >= mark(t, MARKS - 1) && id != t->end;
+}
+
 static int32_t symbol(const struct task *t, int64_t i)
 {
     return id_from_end(t, MARKS + i);
@@ -141,26 +165,33 @@ static int64_t clamp(int64_t x, int64_t least, int64_t most)
     return x < least ? least : x > most ? most : x;
 }
 
-/* Noise has symbols 0..noise-1; values and keys follow. */
-static int64_t noise_symbols(const struct task *t)
+/* How many symbols there are of a kind: L/8 to 32, as the vocabulary allows. Noise has symbols
+ * 0..noise-1; values and keys follow. */
+static int64_t noise_symbols(const struct task_windows *w)
 {
-    return clamp(symbol_count(t) / 4, 1, SYMBOLS);
+    return clamp(w->near / 8, 1, clamp(symbol_count(w->task) / 4, 1, SYMBOLS));
 }
 
-static int64_t value_symbols(const struct task *t)
+static int64_t value_symbols(const struct task_windows *w)
 {
-    return t->kind == RECALL ? clamp(symbol_count(t) / 4, 2, SYMBOLS)
-                             : clamp(symbol_count(t), 2, SYMBOLS);
+    int64_t symbols = symbol_count(w->task);
+
+    symbols = clamp(w->task->kind == RECALL ? symbols / 4 : symbols, 2, SYMBOLS);
+    return clamp(w->near / 8, symbols < 8 ? symbols : 8, symbols);
 }
 
-static int64_t key_symbols(const struct task *t)
+static int64_t key_symbols(const struct task_windows *w)
 {
-    return clamp(symbol_count(t) - noise_symbols(t) - value_symbols(t), 2, KEYS_MAX);
+    int64_t symbols = symbol_count(w->task) - noise_symbols(w) - value_symbols(w);
+
+    return clamp(w->near / 4, 2, clamp(symbols, 2, 2 * PAIRS_MAX));
 }
 
-static int64_t span_symbols(const struct task *t)
+static int64_t span_symbols(const struct task_windows *w)
 {
-    return clamp(symbol_count(t) - noise_symbols(t), 2, 2 * SYMBOLS);
+    int64_t symbols = symbol_count(w->task) - noise_symbols(w);
+
+    return clamp(w->near / 2, 2, clamp(symbols, 2, 2 * TASK_ANSWER_TOKENS));
 }
 
 /* ---- how much is hidden */
@@ -184,14 +215,14 @@ static int64_t most_writes(const struct task_windows *w)
 
 static int64_t most_pairs(const struct task_windows *w)
 {
-    int64_t keys = key_symbols(w->task);
+    int64_t keys = key_symbols(w);
 
     return clamp(w->near / 8, 1, keys < PAIRS_MAX ? keys : PAIRS_MAX);
 }
 
 static int64_t copied(const struct task_windows *w)
 {
-    int64_t symbols = span_symbols(w->task);
+    int64_t symbols = span_symbols(w);
 
     return clamp(w->near / 4, 1, symbols < TASK_ANSWER_TOKENS ? symbols : TASK_ANSWER_TOKENS);
 }
@@ -365,7 +396,7 @@ alibi_status task_check(const struct task_windows *w)
 
     if (w->near < 1 || w->length < 1)
         return fail(ALIBI_USAGE, "task '%s': a length has to be 1 or more", name);
-    symbols = value_symbols(t);
+    symbols = value_symbols(w);
     if (kinds[t->kind].fill == hide_needles && needle_count(w) > symbols * symbols)
         return fail(ALIBI_BAD_INPUT,
                     "task '%s' hides %lld keys in windows of %lld tokens, and there are only %lld "
@@ -406,7 +437,8 @@ static int64_t shuffled(const struct window *x, enum draw what, int64_t index, i
 
 static void put(struct window *x, int32_t id)
 {
-    x->tokens[x->count++] = id;
+    *(x->count > 0 ? &x->targets[x->count - 1] : &x->first) = id;
+    x->count++;
 }
 
 static void put_ids(struct window *x, const struct ids *ids)
@@ -439,21 +471,19 @@ static void put_hay(struct window *x, int64_t to)
 {
     const struct task *t = x->w->task;
 
-    if (task_needs_text(t)) {
-        int64_t before = x->count;
+    while (task_needs_text(t) && x->used < to) {
+        int32_t some[256];
+        int64_t count = clamp(to - x->used, 1, 256);
 
-        span_read(x->w->text, x->from + x->used, to - x->used, x->tokens + x->count);
-        x->count += to - x->used;
-        x->used = to;
-        for (int64_t i = before; i < x->count && kinds[t->kind].symbols > 0; i++)
-            for (int which = 0; which < MARKS; which++)
-                if (x->tokens[i] == mark(t, which))
-                    x->tokens[i] = 0;
+        span_read(x->w->text, x->from + x->used, count, some);
+        for (int64_t i = 0; i < count; i++)
+            put(x, kinds[t->kind].symbols > 0 && is_mark(t, some[i]) ? 0 : some[i]);
+        x->used += count;
     }
     for (; x->used < to; x->used++)
         put(x, kinds[t->kind].haystack == FILLER_HAY
                    ? t->filler.at[x->used % t->filler.count]
-                   : symbol(t, draw(x, DRAW_HAY, x->used, noise_symbols(t))));
+                   : symbol(t, draw(x, DRAW_HAY, x->used, noise_symbols(x->w))));
 }
 
 /* The place in the haystack of a single thing. */
@@ -503,7 +533,7 @@ static void hide_passkey(struct window *x)
 static void put_key(struct window *x, enum mark which, int64_t i)
 {
     const struct task *t = x->w->task;
-    int64_t A = value_symbols(t), key = shuffled(x, DRAW_KEY, i, A * A);
+    int64_t A = value_symbols(x->w), key = shuffled(x, DRAW_KEY, i, A * A);
 
     put(x, mark(t, which));
     put(x, symbol(t, key / A));
@@ -513,7 +543,7 @@ static void put_key(struct window *x, enum mark which, int64_t i)
 static void hide_needles(struct window *x)
 {
     const struct task *t = x->w->task;
-    int64_t count = needle_count(x->w), A = value_symbols(t), gaps[NEEDLES_MAX];
+    int64_t count = needle_count(x->w), A = value_symbols(x->w), gaps[NEEDLES_MAX];
 
     begin_hay(x, fixed_tokens(x->w));
     draw_gaps(x, gaps, count);
@@ -536,7 +566,7 @@ static void hide_needles(struct window *x)
 static void hide_writes(struct window *x)
 {
     const struct task *t = x->w->task;
-    int64_t A = value_symbols(t), gaps[WRITES_MAX], value = draw(x, DRAW_VALUE, 0, A);
+    int64_t A = value_symbols(x->w), gaps[WRITES_MAX], value = draw(x, DRAW_VALUE, 0, A);
     int64_t count = 2 + draw(x, DRAW_COUNT, 0, most_writes(x->w) - 1);
 
     begin_hay(x, 2 * count + 2);
@@ -557,15 +587,15 @@ static int32_t pair_key(const struct window *x, int64_t i)
 {
     const struct task *t = x->w->task;
 
-    return symbol(t,
-                  noise_symbols(t) + value_symbols(t) + shuffled(x, DRAW_KEY, i, key_symbols(t)));
+    return symbol(t, noise_symbols(x->w) + value_symbols(x->w) +
+                         shuffled(x, DRAW_KEY, i, key_symbols(x->w)));
 }
 
 static int32_t pair_value(const struct window *x, int64_t i)
 {
     const struct task *t = x->w->task;
 
-    return symbol(t, noise_symbols(t) + draw(x, DRAW_VALUE, i, value_symbols(t)));
+    return symbol(t, noise_symbols(x->w) + draw(x, DRAW_VALUE, i, value_symbols(x->w)));
 }
 
 static void hide_pairs(struct window *x)
@@ -608,7 +638,7 @@ static void hide_copy(struct window *x)
         if (time == 1)
             answer(x, span, gap);
         for (int64_t i = 0; i < span; i++)
-            put(x, symbol(t, noise_symbols(t) + shuffled(x, DRAW_VALUE, i, span_symbols(t))));
+            put(x, symbol(t, noise_symbols(x->w) + shuffled(x, DRAW_VALUE, i, span_symbols(x->w))));
         if (time == 0)
             put_hay(x, x->hay);
     }
@@ -669,14 +699,14 @@ static int64_t state_of(const struct task *t, int32_t id)
     return i;
 }
 
-void task_bayes(const struct task_windows *w, const int32_t *tokens, double *nll)
+void task_bayes(const struct task_windows *w, const int32_t *targets, double *nll)
 {
     struct counts c = { .states = state_count(w) };
-    int64_t i = state_of(w->task, tokens[1]);
+    int64_t i = state_of(w->task, targets[0]);
 
     nll[0] = log((double)c.states);
     for (int64_t n = 1; n < w->length; n++) {
-        int64_t j = state_of(w->task, tokens[n + 1]);
+        int64_t j = state_of(w->task, targets[n]);
 
         nll[n] = log(weights(&c, i) / weight(&c, i, j));
         count_transition(&c, i, j);
@@ -686,14 +716,14 @@ void task_bayes(const struct task_windows *w, const int32_t *tokens, double *nll
 
 /* ---- one window of any task */
 
-int task_window(const struct task_windows *w, int64_t number, int32_t *tokens,
+int task_window(const struct task_windows *w, int64_t number, int32_t *inputs, int32_t *targets,
                 struct task_answer answers[TASK_ANSWERS_MAX])
 {
     static const double golden = 0.6180339887498949;
     struct random4 r = random_block(w->seed, RANDOM_STREAM(RANDOM_TASK, number),
                                     (uint64_t)(w->task->kind * 3 + (int)w->use));
     struct window x = {
-        .w = w, .key = (uint64_t)r.at[0] << 32 | r.at[1], .tokens = tokens, .answers = answers
+        .w = w, .key = (uint64_t)r.at[0] << 32 | r.at[1], .targets = targets, .answers = answers
     };
 
     /* Multiples of the golden ratio: any stretch of windows has every depth equally often. */
@@ -701,7 +731,23 @@ int task_window(const struct task_windows *w, int64_t number, int32_t *tokens,
                        random_uniform(w->seed, RANDOM_STREAM(RANDOM_TASK, 0), 1 + KINDS * 3),
                    1);
     kinds[w->task->kind].fill(&x);
+    inputs[0] = x.first;
+    memcpy(inputs + 1, targets, (size_t)(w->length - 1) * sizeof *inputs);
     return x.answer_count;
+}
+
+void task_keep_answers(const struct task_windows *w, const struct task_answer *answers, int count,
+                       int32_t *targets)
+{
+    int64_t i = 0;
+
+    for (int a = 0; a < count; a++) { /* in the order of the window */
+        for (; i < answers[a].first; i++)
+            targets[i] = -1;
+        i += answers[a].count;
+    }
+    for (; i < w->length; i++)
+        targets[i] = -1;
 }
 
 double task_chance(const struct task_windows *w)
@@ -711,10 +757,10 @@ double task_chance(const struct task_windows *w)
     case PASSKEY_FILLER:
         return pow(10, -DIGITS);
     case INDUCTION:
-        return 1 / (double)span_symbols(w->task);
+        return 1 / (double)span_symbols(w);
     case MARKOV:
         return log((double)state_count(w));
     default:
-        return 1 / (double)value_symbols(w->task);
+        return 1 / (double)value_symbols(w);
     }
 }

@@ -1,8 +1,8 @@
 /* tasks.h - windows of synthetic tasks, whose answers only far context tells (tasks.c)
  *
  * A window is a function of (task, seed, use, number, length), for any tokenizer and any length. It
- * has the same form as a window of text: length + 1 tokens, of which the first `length` are inputs
- * and the last `length` are targets. */
+ * has the same form as a window of text: length + 1 tokens, of which all but the last are inputs
+ * and all but the first are targets. */
 #ifndef TASKS_H
 #define TASKS_H
 
@@ -11,8 +11,10 @@
 /* A task for a tokenizer. It never changes, and any number of threads may use one. */
 struct task;
 
-/* The index of the task of that name, or -1: names and summaries are those of alibi_task_name(). */
+/* The index of the task of that name, or -1: names and summaries are those of alibi_task_name().
+ * task_named() fails with ALIBI_USAGE and the names that there are. */
 int task_find(const char *name);
+alibi_status task_named(int *kind, const char *name);
 /* ALIBI_BAD_INPUT if the tokenizer has too few ids, or none for the digits of a pass key. */
 alibi_status task_new(struct task **out, int kind, const alibi_tokenizer *t);
 void task_free(struct task *t); /* NULL is fine */
@@ -49,13 +51,25 @@ struct task_answer {
 };
 enum { TASK_ANSWERS_MAX = 8, TASK_ANSWER_TOKENS = 32 }; /* the chain: one of `length` tokens */
 
-/* tokens [length + 1]. Returns how many answers there are. task_check() must have agreed. */
-int task_window(const struct task_windows *w, int64_t number, int32_t *tokens,
+/* inputs, targets [length]. Returns how many answers there are. task_check() must have agreed. */
+int task_window(const struct task_windows *w, int64_t number, int32_t *inputs, int32_t *targets,
                 struct task_answer answers[TASK_ANSWERS_MAX]);
+/* The other targets become -1: they are not scored. */
+void task_keep_answers(const struct task_windows *w, const struct task_answer *answers, int count,
+                       int32_t *targets);
 /* The share of right answers of a model that knows the task and has not seen the window; for the
  * chain the loss of such a model. */
 double task_chance(const struct task_windows *w);
 /* The loss of each target of a chain under the best prediction there is, nll [length]. */
-void task_bayes(const struct task_windows *w, const int32_t *tokens, double *nll);
+void task_bayes(const struct task_windows *w, const int32_t *targets, double *nll);
+
+/* ---- tasks as corpora (corpus.c) */
+
+/* Whether a corpus is a task, made by alibi_corpus_task(). */
+bool corpus_is_task(const alibi_corpus *c);
+/* The windows of part `i` of a corpus, which is a task. Things are hidden in the first text of the
+ * mixture: in its training split, or in its validation split if that is the use. */
+struct task_windows corpus_task_windows(const alibi_corpus *c, int i, enum task_use use,
+                                        int64_t length, uint64_t seed);
 
 #endif

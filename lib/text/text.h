@@ -308,6 +308,7 @@ alibi_status corpus_from_texts(alibi_corpus **out, const char *const *texts, int
  * cuts the span into windows from another offset, in another order, both keyed by (seed, epoch).
  * Batch n is a pure function of n, so a resumed run needs its number and nothing else. */
 struct batches {
+    const alibi_corpus *corpus; /* whose parts they are; some may be tasks. NULL: one span */
     int parts;
     struct span spans[CORPUS_PARTS_MAX];
     int64_t upto[CORPUS_PARTS_MAX]; /* of MIX_BLOCK samples, those of parts 0..i */
@@ -321,7 +322,7 @@ alibi_status batches_init(struct batches *b, struct span span, int64_t length, i
 /* Batches of the training split of a corpus and, if it is a mixture, of all its parts. */
 alibi_status batches_of_corpus(struct batches *b, const alibi_corpus *c, int64_t length,
                                int64_t batch, uint64_t seed);
-/* tokens, targets [batch, length] */
+/* tokens, targets [batch, length]. A target that a task does not train is -1. */
 void batches_read(const struct batches *b, int64_t number, int32_t *tokens, int32_t *targets);
 
 /* Reads the next batch on a thread of its own while this one is used. */

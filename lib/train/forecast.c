@@ -19,18 +19,13 @@ static const char *spell_time(char text[32], double seconds)
 double forecast_validation_tokens(const alibi_corpus *corpus, const struct alibi_training *t,
                                   int64_t step)
 {
-    double tokens = 0, count;
+    double count;
 
     if (t->eval_every == 0 || step >= t->steps || !validation_possible(corpus, t))
         return 0;
     count = (double)(t->steps / t->eval_every - step / t->eval_every);
     count += t->steps % t->eval_every != 0;
-    for (int i = 0; i < corpus_parts(corpus); i++) {
-        int64_t split = corpus_span(corpus_part(corpus, i), ALIBI_VALID).count;
-
-        tokens += (double)(t->eval_tokens > 0 && t->eval_tokens < split ? t->eval_tokens : split);
-    }
-    return count * tokens;
+    return count * (double)validation_tokens(corpus, t);
 }
 
 /* "5 models take about 2 minutes to train, 7 s to validate and 40 s to test", or "9997 steps take

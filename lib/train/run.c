@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/names.h"
+#include "text/tasks.h"
 #include "train/train.h"
 
 struct run {
@@ -416,11 +417,23 @@ out:
 
 /* ---- one step */
 
-/* The gradient of the mean loss over all passes of the step, and that loss. */
+static int64_t count_scored(const int32_t *targets, int64_t count)
+{
+    int64_t scored = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        scored += targets[i] >= 0;
+    return scored;
+}
+
+/* The gradient of the loss over all passes of the step, divided by all their tokens, and the mean
+ * loss. The windows of some tasks have targets that are not scored: they count for the scale, so
+ * that every answer weighs as much as a token of text, and not for the mean. */
 static alibi_status gradients(struct run *r, int64_t step, double *loss)
 {
     const struct alibi_training *t = &r->training;
-    double scale = 1.0 / (double)(t->batch * t->train_length * t->accumulate), total = 0;
+    int64_t pass = t->batch * t->train_length, scored = 0;
+    double scale = 1.0 / (double)(pass * t->accumulate), total = 0;
 
     TRY_RETURN(model_clear_gradients(r->model));
     for (int64_t i = 0; i < t->accumulate; i++) {
@@ -433,8 +446,11 @@ static alibi_status gradients(struct run *r, int64_t step, double *loss)
         TRY_RETURN(model_gradients(r->workspace, tokens, targets, t->batch, t->train_length, scale,
                                    drop, &sum));
         total += sum;
+        scored += count_scored(targets, pass);
     }
-    *loss = fault_nan_due() ? NAN : total * scale;
+    *loss = fault_nan_due()                  ? NAN
+            : scored == pass * t->accumulate ? total * scale
+                                             : total / (double)scored;
     return ALIBI_OK;
 }
 
@@ -581,8 +597,11 @@ static void warn_of_small_text(const struct run *r)
     enum { PARAMETERS_PER_TOKEN = 20 };
     int64_t tokens = 0;
 
-    for (int i = 0; i < corpus_parts(r->corpus); i++)
+    for (int i = 0; i < corpus_parts(r->corpus); i++) {
+        if (corpus_is_task(corpus_part(r->corpus, i)))
+            return; /* its windows have no end */
         tokens += corpus_span(corpus_part(r->corpus, i), ALIBI_TRAIN).count;
+    }
     if (r->state.step > 0 || r->training.init || r->forecast->small_text_said ||
         tokens > r->model->elements / PARAMETERS_PER_TOKEN)
         return;

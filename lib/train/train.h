@@ -45,8 +45,10 @@ void plan_note(const struct alibi_plan *plan, const struct alibi_call *call);
 
 /* ---- validation (validate.c) */
 
-/* Whether the validation split has a window of the training length. */
+/* Whether the validation split has a window of the training length; that of a task always has. */
 bool validation_possible(const alibi_corpus *corpus, const struct alibi_training *t);
+/* The tokens that a validation reads, all parts of a mixture together. */
+int64_t validation_tokens(const alibi_corpus *corpus, const struct alibi_training *t);
 /* The mean loss of `m` on it, and how many tokens were scored. Each text of a mixture is scored
  * alone, and the loss is the mean weighted by shares; of one text alone `texts` is 0. */
 struct validation {

@@ -26,6 +26,10 @@ at_once 3 "cannot open 'absent'" "$ALIBI" train slow absent --out new
 at_once 3 "cannot open 'absent'" "$ALIBI" train --mix slow=0.5,absent=0.5 --out new
 at_once 2 "--mix 'slow=0,book.txt=1'.*shares above 0" "$ALIBI" train --mix slow=0,book.txt=1
 at_once 2 "--mix 'slow=0.5'.*2 to 32 texts" "$ALIBI" train --mix slow=0.5 --out new
+at_once 2 "no task 'pass'; there are passkey, " \
+    "$ALIBI" train --mix slow=0.5,task:pass=0.5 --out new
+at_once 2 "task 'passkey' hides its keys in text, and there is none" \
+    "$ALIBI" train --mix task:passkey=1 --out new --quiet
 at_once 2 "--mix .*PATH=SHARE" "$ALIBI" train --mix slow=0.5,book.txt --out new
 at_once 2 "did you mean 'rotary'" "$ALIBI" compare slow --methods alibi,ropee --out new
 at_once 2 "'alibi' is listed twice" "$ALIBI" compare slow --methods alibi,alibi --out new

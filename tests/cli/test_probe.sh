@@ -32,7 +32,7 @@ grep -q '^The model holds: .* it neither gains nor loses' stdout &&
 check "a learned model" "$ALIBI" train "${tiny[@]}" --position learned --out learned
 expect 3 "need 271 positions, and position method 'learned' ends at 16; use smaller --contexts" \
     "$ALIBI" probe targets learned valid.txt --block 16
-expect 2 "no probe 'target'; there are 'targets' and 'attention'" \
+expect 2 "no probe 'target'; there are 'targets', 'attention' and 'tasks'" \
     "$ALIBI" probe target run valid.txt
 expect 2 "0 is out of range" "$ALIBI" "${probe[@]}" --contexts 0
 expect 2 "n-gram of 40 tokens" "$ALIBI" "${probe[@]}" --contexts 32 --gram 40
@@ -50,4 +50,38 @@ is_json stdout && [ "$(member stdout near)" = 8 ] && [ "$(member stdout queries)
     [ "$(grep -c '"entropy"' stdout)" = 3 ] && pass "attention --json" || fail "attention" "no JSON"
 expect 2 "--blocks has no effect on 'probe attention'" "$ALIBI" "${attention[@]}" --blocks 4
 expect 2 "--windows has no effect on 'probe targets'" "$ALIBI" "${probe[@]}" --windows 4
+
+# tasks
+check "other text" "$ALIBI" text --out train.txt "${text[@]}" --split train
+check "a chain" "$ALIBI" train --mix task:markov=3,train.txt=1 --layers 2 --width 32 --heads 4 \
+    --train-length 64 --batch 16 --steps 900 --warmup 20 --lr 0.005 --quiet --out chain
+tasks=(probe tasks chain valid.txt --quiet --cases 50)
+check "tasks" "$ALIBI" "${tasks[@]}"
+head -n 1 stdout | grep -q "^tasks, text from split all of 'valid.txt': 50 cases .* L = 64" &&
+    [ "$(grep -c '^[a-z-]*: .* chance' stdout)" = 7 ] &&
+    pass "a table for each" || fail "tasks" "other tables"
+grep -q '^ .* not learned: the score at 64 is below 0.95' stdout &&
+    [ "$(grep -c '^    1024  *0.[0-9]* ' stdout)" = 1 ] &&
+    pass "lengths past L only for the task that was learned" || fail "tasks" "other cells"
+run "$ALIBI" "${tasks[@]}" --tasks markov,recall --lengths 48,128 --json
+is_json stdout && grep -q '"learned": true' stdout && grep -q '"state": "not learned"' stdout &&
+    [ "$(grep -c '"length": \(48\|64\|128\),' stdout)" = 7 ] && grep -q '"bayes": ' stdout &&
+    pass "tasks --json" || fail "tasks" "no JSON"
+cp stdout first
+run "$ALIBI" "${tasks[@]}" --tasks markov,recall --lengths 48,128 --json
+diff <(grep -v '"date"\|"seconds"' first) <(grep -v '"date"\|"seconds"' stdout) > /dev/null &&
+    pass "the same numbers again" || fail "tasks" "other numbers"
+run "$ALIBI" probe tasks run --cases 2 --no-quiet valid.txt
+[ "$code" = 0 ] && grep -q "skipped: task 'passkey' needs windows of at least" stderr &&
+    pass "tasks that do not fit are skipped" || fail "tasks" "no note"
+expect 3 "task 'passkey' needs windows of at least 46 tokens; the length is 16" \
+    "$ALIBI" probe tasks run --quiet valid.txt --tasks passkey
+expect 2 "no task 'pass'; there are passkey, " "$ALIBI" "${tasks[@]}" --tasks pass
+expect 3 "too few to hide something in windows of 1048576" \
+    "$ALIBI" "${tasks[@]}" --tasks latest --lengths 1M
+expect 2 "--blocks has no effect on 'probe tasks'" "$ALIBI" "${tasks[@]}" --blocks 4
+expect 2 "--cases has no effect on 'probe attention'" "$ALIBI" "${attention[@]}" --cases 4
+check "positions that end" "$ALIBI" probe tasks learned valid.txt --quiet --tasks markov --cases 2
+[ "$(grep -c '^ *[0-9]*  no positions' stdout)" = 4 ] && pass "have no value past their table" ||
+    fail "tasks" "values"
 finish

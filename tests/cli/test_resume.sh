@@ -78,6 +78,22 @@ diff -r mixed/step-00000006 mixed2/step-00000006 > /dev/null &&
     cmp -s mixed/log.jsonl mixed2/log.jsonl && pass "to the same bytes" || fail "mix" "other bytes"
 expect 3 "differs from the one" \
     "$ALIBI" train --mix book2.txt=1,wiki.txt=1 --resume --out mixed --quiet
+# Tasks in a mixture
+tasks=(--mix task:induction=1,book2.txt=2,task:needles=1 "${options[@]}")
+check "tasks in --mix" "$ALIBI" train "${tasks[@]}" --out tasks --json
+grep -q '"name": "task:needles"' stdout && grep -q '"task:induction": [0-9.]*, "book2.txt": ' \
+    tasks/log.jsonl && pass "are logged by name" || fail "tasks" "no losses"
+stop_after_a_step "${tasks[@]}" --out tasks2
+check "a mixture with tasks resumes by itself" "$ALIBI" train --resume --out tasks2 --quiet
+diff -r tasks/step-00000006 tasks2/step-00000006 > /dev/null &&
+    cmp -s tasks/log.jsonl tasks2/log.jsonl && pass "to the same bytes" ||
+    fail "tasks" "other bytes"
+check "a task alone" "$ALIBI" train --mix task:markov=1 "${options[@]}" --out chain --quiet
+expect 3 "differs from the one" \
+    "$ALIBI" train --mix task:induction=1 --resume --out chain --quiet
+sed -i 's/"markov"/"markow"/' chain/source.json
+expect 3 "chain/source.json': no task 'markow'; there are passkey, .*, markov" \
+    "$ALIBI" train --resume --out chain --steps 8 --quiet
 # Six shares of 1/6, as they are written, do not add up to 1.
 sixths=$(printf ',wiki.txt=1%.0s' 1 2 3 4 5)
 "$ALIBI" train --mix "book2.txt=1$sixths" "${options[@]}" --out sixths --quiet > /dev/null

@@ -1,6 +1,6 @@
 /* test_batches.c - windows of a split in their order, and the loader that reads ahead */
 #include "check.h"
-#include "text/text.h"
+#include "text/tasks.h"
 
 /* Where in the text a window starts, or -1. */
 static int64_t start_of(const int32_t *window, const int32_t *text, int64_t count, int64_t length)
@@ -330,9 +330,112 @@ static void a_mixture_has_its_shares_in_every_ten_thousand_windows(void **state)
     alibi_corpus_free(mix);
 }
 
+/* A text, a task in that text, and one of noise, of which only answers are trained. */
+static alibi_status mix_tasks(void *out)
+{
+    static const double shares[] = { 0.6, 0.3, 0.1 };
+    char text[3000] = "";
+    const char *texts[] = { text };
+    alibi_corpus *parts[3] = { NULL }, *mix = NULL;
+    alibi_status status;
+
+    memset(text, 'a', sizeof text - 1);
+    status = corpus_from_texts(&parts[0], texts, 1);
+    if (status == ALIBI_OK)
+        status = alibi_corpus_task(&parts[1], "needles", corpus_tokenizer(parts[0]));
+    if (status == ALIBI_OK)
+        status = alibi_corpus_task(&parts[2], "induction", corpus_tokenizer(parts[0]));
+    if (status == ALIBI_OK)
+        status = alibi_corpus_mix(&mix, parts, shares, 3);
+    for (int i = 0; i < 3 && status != ALIBI_OK; i++)
+        alibi_corpus_free(parts[i]);
+    if (out != NULL)
+        *(alibi_corpus **)out = mix;
+    else
+        alibi_corpus_free(mix);
+    return status;
+}
+
+static void tasks_have_their_shares_and_windows_of_their_own(void **state)
+{
+    enum { L = 64, BATCH = 10, WINDOWS = 10000, TEXT = 0, NEEDLES, INDUCTION };
+    alibi_corpus *mix = NULL;
+    static int32_t tokens[BATCH * L], targets[BATCH * L], again[BATCH * L];
+    struct batches b;
+    struct task_windows w;
+    struct task_answer answers[TASK_ANSWERS_MAX];
+    int32_t inputs[L], wanted[L];
+    int64_t found = 0;
+    int counts[3] = { 0 };
+
+    (void)state;
+    assert_ok(mix_tasks(&mix));
+    assert_ok(batches_of_corpus(&b, mix, L, BATCH, 7));
+    w = corpus_task_windows(mix, NEEDLES, TASK_TRAIN, L, 7);
+    task_window(&w, 5, inputs, wanted, answers);
+    for (int64_t n = 0; n < WINDOWS / BATCH; n++) {
+        batches_read(&b, n, tokens, targets);
+        for (int row = 0; row < BATCH; row++) {
+            const int32_t *t = targets + row * L;
+            int scored = 0, part;
+
+            for (int i = 0; i < L; i++)
+                scored += t[i] >= 0;
+            part = scored < L ? INDUCTION : t[L - 1] >= 128 ? NEEDLES : TEXT;
+            if (part == INDUCTION)
+                assert_int_equal(scored, L / 4); /* the copied span */
+            counts[part]++;
+            if (part == NEEDLES)
+                found += memcmp(inputs, tokens + row * L, sizeof inputs) == 0 &&
+                         memcmp(wanted, t, sizeof wanted) == 0;
+        }
+    }
+    assert_int_equal(found, 1); /* window 5 of the task is there, once */
+    assert_int_equal(counts[TEXT], 6000);
+    assert_int_equal(counts[NEEDLES], 3000);
+    assert_int_equal(counts[INDUCTION], 1000);
+    batches_read(&b, 123, tokens, targets);
+    batches_read(&b, 9, again, targets);
+    batches_read(&b, 123, again, targets); /* a function of the number alone */
+    assert_memory_equal(tokens, again, sizeof tokens);
+    assert_fails(batches_of_corpus(&b, mix, 7, BATCH, 7), ALIBI_BAD_INPUT,
+                 "'needles' needs windows of at least");
+    alibi_corpus_free(mix);
+}
+
+static void a_task_is_trained_alone_unless_it_needs_text(void **state)
+{
+    enum { L = 64 };
+    alibi_corpus *c = NULL;
+    int32_t tokens[L], targets[L];
+    struct batches b;
+
+    (void)state;
+    assert_ok(alibi_corpus_task(&c, "Markov", NULL));
+    assert_string_equal(corpus_name(c), "task:markov");
+    assert_ok(batches_of_corpus(&b, c, L, 1, 7));
+    batches_read(&b, 3, tokens, targets);
+    assert_memory_equal(tokens + 1, targets, (L - 1) * sizeof *tokens);
+    assert_fails(batches_of_corpus(&b, c, L, 0, 7), ALIBI_USAGE, "at least 1");
+    alibi_corpus_free(c);
+    assert_ok(alibi_corpus_task(&c, "passkey", NULL));
+    assert_fails(batches_of_corpus(&b, c, L, 1, 7), ALIBI_USAGE, "add a text");
+    alibi_corpus_free(c);
+    assert_fails(alibi_corpus_task(&c, "wiki", NULL), ALIBI_USAGE, "no task 'wiki'; there are");
+}
+
+static void a_mixture_of_tasks_without_memory_leaks_nothing(void **state)
+{
+    (void)state;
+    assert_true(fail_each_call("memory", mix_tasks, NULL, ALIBI_MEMORY, "") >= 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tasks_have_their_shares_and_windows_of_their_own),
+        cmocka_unit_test(a_task_is_trained_alone_unless_it_needs_text),
+        cmocka_unit_test(a_mixture_of_tasks_without_memory_leaks_nothing),
         cmocka_unit_test(a_mixture_has_its_shares_in_every_ten_thousand_windows),
         cmocka_unit_test(targets_are_the_tokens_that_follow),
         cmocka_unit_test(every_epoch_has_every_window_once),

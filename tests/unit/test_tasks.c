@@ -54,6 +54,18 @@ static struct task_windows windows_of(const struct task *task, const alibi_corpu
                                   .use = TASK_PROBE };
 }
 
+/* All tokens [length + 1] of a window. */
+static int read_window(const struct task_windows *w, int64_t number, int32_t *tokens,
+                       struct task_answer *answers)
+{
+    static int32_t inputs[LONGEST];
+    int count = task_window(w, number, inputs, tokens + 1, answers);
+
+    tokens[0] = inputs[0];
+    assert_memory_equal(inputs, tokens, (size_t)w->length * sizeof *tokens);
+    return count;
+}
+
 /* ---- the solver */
 
 struct puzzle {
@@ -152,7 +164,7 @@ static void check_windows(const alibi_tokenizer *t, const alibi_corpus *c, int k
         int count;
 
         tokens[length + 1] = -7;
-        count = task_window(&w, number, tokens, answers);
+        count = read_window(&w, number, tokens, answers);
         assert_int_equal(tokens[length + 1], -7);
         assert_in_range(count, 1, TASK_ANSWERS_MAX);
         assert_int_equal(answers[count - 1].first + answers[count - 1].count, length);
@@ -284,18 +296,18 @@ static void a_window_is_a_function_of_seed_use_and_number(void **state)
 
         assert_ok(task_new(&task, kind, t));
         w = windows_of(task, c, 128, L);
-        task_window(&w, 5, first, answers);
-        task_window(&w, 4, other, answers);
+        read_window(&w, 5, first, answers);
+        read_window(&w, 4, other, answers);
         assert_memory_not_equal(first, other, sizeof first);
-        task_window(&w, 5, again, answers);
+        read_window(&w, 5, again, answers);
         assert_memory_equal(first, again, sizeof first);
         changed = w;
         changed.seed = 4;
-        task_window(&changed, 5, other, answers);
+        read_window(&changed, 5, other, answers);
         assert_memory_not_equal(first, other, sizeof first);
         changed = w;
         changed.use = TASK_TRAIN;
-        task_window(&changed, 5, other, answers);
+        read_window(&changed, 5, other, answers);
         assert_memory_not_equal(first, other, sizeof first);
         task_free(task);
     }
@@ -321,7 +333,7 @@ static void a_pass_key_is_hidden_in_consecutive_text_at_every_depth(void **state
         int32_t tokens[L + 1], hay[L + 1], text[L + 1];
         int64_t count = L + 1 - 2 * SENTENCE + 2, gap, from = 0;
 
-        assert_int_equal(task_window(&w, number, tokens, answer), 1);
+        assert_int_equal(read_window(&w, number, tokens, answer), 1);
         assert_int_equal(answer[0].count, 5);
         gap = llround(answer[0].depth * (double)count);
         memcpy(hay, tokens, (size_t)gap * sizeof *hay);
@@ -379,14 +391,14 @@ static void bayes_loss_is_the_closed_form_of_the_window(void **state)
         int32_t tokens[701];
         double nll[700], sum = 0;
 
-        assert_int_equal(task_window(&w, 9, tokens, answer), 1);
+        assert_int_equal(read_window(&w, 9, tokens, answer), 1);
         assert_int_equal(tokens[0], 256 - CHAIN);
         for (int n = 1; n <= 700; n++) { /* the states are the ids before the marks */
             tokens[n] = 256 - CHAIN - 1 - tokens[n];
             assert_in_range(tokens[n], 0, k - 1);
         }
-        task_window(&w, 9, tokens, answer);
-        task_bayes(&w, tokens, nll);
+        read_window(&w, 9, tokens, answer);
+        task_bayes(&w, tokens + 1, nll);
         for (int n = 0; n < 700; n++)
             sum += nll[n];
         for (int n = 1; n <= 700; n++)
@@ -417,7 +429,7 @@ static void transitions_repeat_as_often_as_dirichlet_rows_say(void **state)
         struct task_answer answer[TASK_ANSWERS_MAX];
         int32_t tokens[L + 1], first = -1;
 
-        task_window(&w, number, tokens, answer);
+        read_window(&w, number, tokens, answer);
         for (int n = 2; n <= L; n++) { /* the state of the first token, without a word of itself */
             if (tokens[n - 1] != tokens[1])
                 continue;
