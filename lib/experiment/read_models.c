@@ -265,6 +265,7 @@ static alibi_status settle_model(struct reader *r, struct experiment_model *m)
     m->config.train_length = t->train_length;
     resolved = m->config;
     status = alibi_config_resolve(&resolved);
+    memcpy(m->config.position, resolved.position, sizeof m->config.position); /* its own name */
     if (status == ALIBI_OK)
         status = training_resolve(t, &resolved);
     return status == ALIBI_OK ? status : at_place(r, status);

@@ -209,10 +209,11 @@ static void append_line(struct text *out, const alibi_experiment *e, int model, 
     const struct alibi_protocol_info *protocol = alibi_protocol_view(e->evaluation[v].protocol);
     bool fixed = e->evaluation[v].kind == KIND_TARGETS;
 
-    text_append(out, "%s,%lld,%s,%lld,%s,%s,%lld,%lld,%lld", x->name, (long long)x->seeds.at[k],
-                x->config.position, (long long)x->training.train_length, e->evaluation[v].name,
-                fixed ? "targets" : protocol->name, (long long)r->length, (long long)r->stride,
-                (long long)r->tokens);
+    text_append(out, "%s,%lld", x->name, (long long)x->seeds.at[k]);
+    append_field(out, x->config.position, false);
+    text_append(out, ",%lld,%s,%s,%lld,%lld,%lld", (long long)x->training.train_length,
+                e->evaluation[v].name, fixed ? "targets" : protocol->name, (long long)r->length,
+                (long long)r->stride, (long long)r->tokens);
     append_real(out, r->nll);
     append_real(out, r->standard_error);
     append_real(out, r->ppl);

@@ -90,6 +90,42 @@ fi
 expect 2 "methods: 'alibi' is listed twice" \
     "$ALIBI" compare "${small[@]}" --methods alibi,alibi:bias-max=8 --lengths 16 --out twice
 
+# Models of an experiment: plain names of folders, the pattern in the results.
+cat > three.json << 'END'
+{
+    "experiment": 1,
+    "title": "Three positions",
+    "texts": { "text": { "about": "any text" } },
+    "settings": {
+        "layers": 4, "width": 16, "heads": 2, "batch": 2, "train_length": 16, "steps": 4,
+        "warmup": 1, "eval_every": 0
+    },
+    "models": {
+        "all": { "settings": { "position": ["rope", "hybrid:window=4", "3*rotary:window=8,none"] } }
+    },
+    "evaluations": { "windows": { "lengths": [16, 32], "tokens": 320 } },
+    "claims": [
+        {
+            "claim": "They differ by less than ten times.",
+            "holds_if": [
+                {
+                    "is": { "model": "hybrid-window-4", "length": 32 },
+                    "below": { "model": "3-rotary-window-8-none", "length": 32 }, "within": 900
+                }
+            ]
+        }
+    ]
+}
+END
+check "an experiment" "$ALIBI" reproduce three.json "${text[@]}" --quiet --out experiment
+if [ -d experiment/models/hybrid-window-4-seed-1 ] &&
+    grep -q '^rope,1,rotary,16,' experiment/results.csv &&
+    grep -qF '3-rotary-window-8-none,1,"3*rotary:window=8,none",16,' experiment/results.csv; then
+    pass "a folder for each, and its pattern in the table"
+else
+    fail "experiment" "$(ls experiment)"
+fi
+
 # Patterns that cannot be: the element and the choices.
 expect 2 "position 'alibbi:window=4': unknown position method 'alibbi': did you mean 'alibi'" \
     "$ALIBI" train "${small[@]}" --position none,alibbi:window=4
