@@ -1255,6 +1255,11 @@ ALIBI_API alibi_status alibi_experiment_json(char **out, const alibi_experiment 
  * ALIBI_BAD_INPUT if the folder holds none of them. */
 ALIBI_API alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished);
 
+/* Writes one page, the file `path`, of several training runs: their losses side by side, and the
+ * options in which they differ. *finished: all runs are. At most ALIBI_LIST_MAX of them. */
+ALIBI_API alibi_status alibi_report_runs(const char *const *dirs, int count, const char *path,
+                                         int64_t refresh, bool *finished);
+
 /* ---- benchmarks */
 
 enum { ALIBI_BENCH_TEXT_MAX = 96 };

@@ -1,7 +1,7 @@
 /* page.c - report.html from what a folder holds
  *
  *   comparison   recipe.json, and result.json and log.jsonl of each model that was begun
- *   run          recipe.json, source.json, log.jsonl
+ *   run          recipe.json, source.json, log.jsonl; several of them on one page
  *
  * Nothing is locked: files are replaced as a whole, and an incomplete last line of a log is not
  * read. So the page can be written while the work continues. */
@@ -19,7 +19,7 @@
 
 struct log_reader {
     struct report_log *log;
-    int64_t steps;
+    int64_t steps; /* of the axis */
 };
 
 static void record(void *user, const struct journal_line *l)
@@ -29,21 +29,28 @@ static void record(void *user, const struct journal_line *l)
     r->log->step = l->step > r->log->step ? l->step : r->log->step;
     if (isfinite(l->loss))
         report_bins_add(&r->log->train, l->step, r->steps, l->loss);
-    if (isfinite(l->valid_loss))
-        report_bins_add(&r->log->valid, l->step, r->steps, l->valid_loss);
+    if (!isfinite(l->valid_loss))
+        return;
+    report_bins_add(&r->log->valid, l->step, r->steps, l->valid_loss);
+    r->log->last_valid = l->valid_loss;
+    if (r->log->validations++ == 0 || l->valid_loss < r->log->best_valid) {
+        r->log->best_valid = l->valid_loss;
+        r->log->best_step = l->step;
+    }
 }
 
-/* Adds the log of a run if it has one. */
-static alibi_status add_log(struct report_training *t, const char *run, int method, int64_t steps)
+/* Adds the log of a run of `steps` steps if it has one, on an axis of `all` steps. */
+static alibi_status add_log(struct report_training *t, const char *run, int method, int64_t steps,
+                            int64_t all)
 {
     alibi_status status;
-    struct log_reader reader = { .log = &t->log[t->logs], .steps = steps };
+    struct log_reader reader = { .log = &t->log[t->logs], .steps = all };
     char *path = NULL;
 
     TRY(path_join(&path, run, NAME_LOG));
     if (!file_exists(path))
         goto out;
-    *reader.log = (struct report_log){ .method = method };
+    *reader.log = (struct report_log){ .method = method, .steps = steps };
     TRY(journal_read(run, record, &reader));
     t->logs++;
 out:
@@ -86,7 +93,7 @@ alibi_status page_write(const struct request *r, const struct alibi_compare_resu
         int k = n % seeds;
 
         TRY(request_folder(&run, r, n / seeds, k, dir));
-        TRY(add_log(&t, run, n / seeds, r->training.steps));
+        TRY(add_log(&t, run, n / seeds, r->training.steps, r->training.steps));
         t.done += k < m->seeds && result_is_complete(&m->seed[k], &r->compare);
         mem_free(run);
         run = NULL;
@@ -210,28 +217,62 @@ out:
 /* ---- runs */
 
 /* The first path of its text; runs of older versions do not know it. */
-static alibi_status read_source(struct alibi_compare_result *result, const char *dir)
+static alibi_status read_source(struct report_run *run, const char *dir)
 {
     alibi_status status;
     char *path = NULL;
     json_t *source = NULL;
     const json_t *files;
+    bool has;
 
-    snprintf(result->text.name, sizeof result->text.name, "%s",
-             result->builtin.bytes > 0 ? "built-in text" : "");
+    snprintf(run->text.name, sizeof run->text.name, "%s",
+             run->builtin.bytes > 0 ? "built-in text" : "");
     TRY(path_join(&path, dir, NAME_SOURCE));
-    if (!file_exists(path))
+    TRY(folder_has(&has, dir, NAME_SOURCE));
+    if (!has)
         goto out;
     TRY(json_read(&source, path));
     files = json_object_get(source, "files");
     if (json_is_string(json_array_get(files, 0)))
-        snprintf(result->text.name, sizeof result->text.name, "%s",
+        snprintf(run->text.name, sizeof run->text.name, "%s",
                  json_string_value(json_array_get(files, 0)));
-    result->text.paths = (int64_t)json_array_size(files);
+    run->text.paths = (int64_t)json_array_size(files);
 out:
     json_decref(source);
     mem_free(path);
     return status;
+}
+
+enum { RUN_GROUPS = 3 };
+
+static void run_groups(struct alibi_option_group groups[RUN_GROUPS], struct report_run *run)
+{
+    groups[0] = (struct alibi_option_group){ .values = &run->config };
+    groups[1] = (struct alibi_option_group){ .values = &run->training };
+    groups[2] = (struct alibi_option_group){ .values = &run->builtin };
+    groups[0].options = alibi_config_options(&groups[0].count);
+    groups[1].options = alibi_training_options(&groups[1].count);
+    groups[2].options = alibi_builtin_options(&groups[2].count);
+}
+
+static void free_run(struct report_run *run)
+{
+    struct alibi_option_group groups[RUN_GROUPS];
+
+    run_groups(groups, run);
+    alibi_options_free(groups, RUN_GROUPS);
+}
+
+/* `run` starts from {0}; after a failure too, free_run(). */
+static alibi_status read_run(struct report_run *run, const char *dir, const char *recipe)
+{
+    struct alibi_option_group groups[RUN_GROUPS];
+
+    run_groups(groups, run);
+    TRY_RETURN(alibi_options_init(groups, RUN_GROUPS));
+    run->builtin.bytes = 0;
+    TRY_RETURN(alibi_options_read(groups, RUN_GROUPS, recipe));
+    return read_source(run, dir);
 }
 
 /* A run is shown as a comparison of one method that has no evaluations. */
@@ -240,28 +281,128 @@ static alibi_status write_run(const char *dir, const char *recipe, int64_t refre
     alibi_status status;
     struct alibi_compare_method method = { 0 };
     struct alibi_compare_result result = { .methods = 1, .method = &method };
-    struct alibi_option_group groups[] = { { .values = &result.config },
-                                           { .values = &result.training },
-                                           { .values = &result.builtin } };
+    struct report_run run = { 0 };
     struct report_training t = { .models = 1 };
 
-    groups[0].options = alibi_config_options(&groups[0].count);
-    groups[1].options = alibi_training_options(&groups[1].count);
-    groups[2].options = alibi_builtin_options(&groups[2].count);
-    TRY(alibi_options_init(groups, 3));
-    result.builtin.bytes = 0;
-    TRY(alibi_options_read(groups, 3, recipe));
+    TRY(read_run(&run, dir, recipe));
+    result.config = run.config;
+    result.training = run.training;
+    result.builtin = run.builtin;
+    result.text = run.text;
     memcpy(method.name, result.config.position, sizeof method.name);
-    TRY(read_source(&result, dir));
     TRY(NEW_ZERO_ARRAY(&t.log, 1, "the log of a run"));
-    TRY(add_log(&t, dir, 0, result.training.steps));
+    TRY(add_log(&t, dir, 0, result.training.steps, result.training.steps));
     t.done = t.logs > 0 && t.log[0].step >= result.training.steps;
     t.refresh = t.done < 1 ? refresh : 0;
     TRY(write_page(&result, &t, dir, report_run_html));
     *finished = t.done == 1;
 out:
-    alibi_options_free(groups, 3);
+    free_run(&run);
     mem_free(t.log);
+    return status;
+}
+
+/* ---- several runs */
+
+/* *recipe is that of the run in the folder, mem_free. */
+static alibi_status look_for_run(char **recipe, const char *dir)
+{
+    alibi_status status;
+    json_t *json = NULL;
+
+    TRY(path_join(recipe, dir, NAME_RECIPE));
+    if (!file_exists(*recipe))
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' holds no training run: it has no " NAME_RECIPE
+                 "; give the --out of 'alibi train'",
+                 dir));
+    TRY(json_read(&json, *recipe));
+    if (json_object_get(json, "methods"))
+        TRY(fail(ALIBI_BAD_INPUT,
+                 "'%s' holds a comparison, not a training run; give the folders in it, or "
+                 "'alibi report %s' alone",
+                 dir, dir));
+out:
+    json_decref(json);
+    return status;
+}
+
+/* The last folder of a path. */
+static void last_folder(char name[ALIBI_NAME_MAX], const char *path)
+{
+    const char *end = path + strlen(path), *start;
+
+    while (end > path + 1 && end[-1] == '/')
+        end--;
+    for (start = end; start > path && start[-1] != '/';)
+        start--;
+    snprintf(name, ALIBI_NAME_MAX, "%.*s", (int)(end - start), start);
+}
+
+/* If several have the same last folder, each is called by its whole path, of which the end counts
+ * if it is long. */
+static void name_runs(struct alibi_compare_result *result, const char *const *dirs)
+{
+    for (int i = 0; i < result->methods; i++) {
+        char name[ALIBI_NAME_MAX], other[ALIBI_NAME_MAX];
+        size_t length = strlen(dirs[i]);
+        int same = 0;
+
+        last_folder(name, dirs[i]);
+        for (int k = 0; k < result->methods; k++) {
+            last_folder(other, dirs[k]);
+            same += strcmp(name, other) == 0;
+        }
+        snprintf(result->method[i].name, ALIBI_NAME_MAX, "%s",
+                 same == 1                  ? name
+                 : length >= ALIBI_NAME_MAX ? dirs[i] + length - ALIBI_NAME_MAX + 1
+                                            : dirs[i]);
+    }
+}
+
+alibi_status alibi_report_runs(const char *const *dirs, int count, const char *path,
+                               int64_t refresh, bool *finished)
+{
+    alibi_status status = ALIBI_OK;
+    struct alibi_compare_result result = { 0 };
+    struct report_training t = { .models = count };
+    struct report_run *runs = NULL;
+    struct text page = { 0 };
+    char *recipe = NULL;
+
+    if (count < 1 || count > ALIBI_LIST_MAX)
+        return fail(ALIBI_USAGE, "%d runs: a page shows 1 to %d", count, ALIBI_LIST_MAX);
+    TRY(NEW_ZERO_ARRAY(&runs, count, "runs"));
+    TRY(NEW_ZERO_ARRAY(&result.method, count, "runs"));
+    TRY(NEW_ZERO_ARRAY(&t.log, count, "the logs of runs"));
+    for (int i = 0; i < count; i++) {
+        TRY(look_for_run(&recipe, dirs[i]));
+        TRY(read_run(&runs[i], dirs[i], recipe));
+        mem_free(recipe);
+        recipe = NULL;
+        if (runs[i].training.steps > result.training.steps)
+            result.training.steps = runs[i].training.steps;
+    }
+    result.methods = count;
+    name_runs(&result, dirs);
+    for (int i = 0; i < count; i++) {
+        int before = t.logs;
+
+        TRY(add_log(&t, dirs[i], i, runs[i].training.steps, result.training.steps));
+        t.done += t.logs > before && t.log[before].step >= runs[i].training.steps;
+    }
+    t.refresh = t.done < count ? refresh : 0;
+    TRY(report_runs_html(&page, &result, runs, &t));
+    TRY(file_replace(path, page.data, page.length));
+    *finished = t.done == count;
+out:
+    for (int i = 0; runs && i < count; i++)
+        free_run(&runs[i]);
+    text_free(&page);
+    mem_free(recipe);
+    mem_free(t.log);
+    mem_free(result.method);
+    mem_free(runs);
     return status;
 }
 

@@ -78,8 +78,7 @@ static void append_facts(struct text *out, const struct view *v)
     text_append(out, ", %stested on text it has not seen.</p>\n", v->methods == 1 ? "" : "each ");
 }
 
-/* How far unfinished work is. */
-static void append_state(struct text *out, const struct view *v, const struct report_training *t)
+void html_state(struct text *out, const struct view *v, const struct report_training *t)
 {
     if (t->done == t->models)
         return;
@@ -87,10 +86,10 @@ static void append_state(struct text *out, const struct view *v, const struct re
     if (t->models > 1)
         text_append(out, ": %d of %d models are done", t->done, t->models);
     for (int k = 0; k < t->logs; k++)
-        if (t->log[k].step < v->result->training.steps)
+        if (t->log[k].step < t->log[k].steps)
             text_append(out, "%s %s is at step %lld of %lld", t->models > 1 ? ";" : ":",
                         escape(v->name[t->log[k].method]).text, (long long)t->log[k].step,
-                        (long long)v->result->training.steps);
+                        (long long)t->log[k].steps);
     text_append(out, ".%s</p>\n",
                 t->refresh > 0 ? " This page loads itself again as the run continues." : "");
 }
@@ -119,7 +118,7 @@ static alibi_status append_lead(struct text *out, const struct view *v,
     text_append(out, "</h1>\n<p>");
     TRY_RETURN(append_sentences(out, v, append_detail));
     text_append(out, "</p>\n");
-    append_state(out, v, t);
+    html_state(out, v, t);
     append_facts(out, v);
     text_append(out, "</header>\n");
     html_boxes(out, v);
@@ -341,7 +340,7 @@ alibi_status report_run_html(struct text *out, const struct alibi_compare_result
     html_head(out, &v, "alibi train", t->refresh);
     text_append(out, "<header>\n<p class=\"kicker\">alibi train</p>\n<h1>%s after %lld %s</h1>\n",
                 escape(v.name[0]).text, (long long)step, step == 1 ? "step" : "steps");
-    append_state(out, &v, t);
+    html_state(out, &v, t);
     text_append(
         out, "<p class=\"facts\">%s of %s tokens, in windows of %lld.</p>\n</header>\n<main>\n",
         show_count(tokens * (double)step).text, show_count(tokens * (double)r->training.steps).text,

@@ -367,6 +367,8 @@ extern const char page_style[], page_script[];
 void html_head(struct text *out, const struct view *v, const char *title, int64_t refresh);
 alibi_status html_foot(struct text *out, const struct view *v, const char *beside);
 void html_boxes(struct text *out, const struct view *v);
+/* How far unfinished work is. */
+void html_state(struct text *out, const struct view *v, const struct report_training *t);
 void html_rules(struct text *out, const struct view *v); /* a paragraph */
 void html_figure(struct text *out, const struct view *v, struct curves *curves, const char *id,
                  int height, const char *caption); /* releases the curves */

@@ -56,9 +56,12 @@ struct report_bins {
 
 /* The log of one training. */
 struct report_log {
-    int method;   /* of the results */
-    int64_t step; /* the last one; 0: none yet */
+    int method;    /* of the results */
+    int64_t step;  /* the last one; 0: none yet */
+    int64_t steps; /* that were asked for */
     struct report_bins train, valid;
+    double last_valid, best_valid; /* of `validations`; the lowest is after best_step */
+    int64_t validations, best_step;
 };
 
 /* Steps beyond the last one of the training are ignored. */
@@ -79,6 +82,17 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
                          const struct report_training *t);
 alibi_status report_run_html(struct text *out, const struct alibi_compare_result *r,
                              const struct report_training *t);
+
+/* Several training runs side by side (runs.c): methods of the result with the names of the runs,
+ * and its steps are those of the longest. */
+struct report_run {
+    struct alibi_config config;
+    struct alibi_training training;
+    struct alibi_builtin builtin;
+    struct alibi_corpus_info text; /* name and paths only */
+};
+alibi_status report_runs_html(struct text *out, const struct alibi_compare_result *r,
+                              const struct report_run *runs, const struct report_training *t);
 
 /* ---- experiments (experiment.c) */
 

@@ -24,6 +24,17 @@ expect 3 "holds no comparison" "$ALIBI" report .
 expect 2 "every" "$ALIBI" report compared --watch --every 0
 expect 2 "" "$ALIBI" report
 
+# Several runs on one page.
+check "several runs" "$ALIBI" report compared/alibi compared/none/
+has "says where the page is" '^report: report.html$' stdout
+has "with their names" '<h1>2 runs</h1>' report.html
+has "and what they differ in" '<th scope="row">position</th><td>alibi</td><td>none</td>' report.html
+check "at a place of its own" "$ALIBI" report compared/alibi -o one.html
+has "also of one run" '<h1>1 run</h1>' one.html
+expect 3 "'compared' holds a comparison, not a training run" "$ALIBI" report compared compared/alibi
+expect 3 "'nowhere' holds no training run" "$ALIBI" report compared/alibi nowhere
+expect 2 "33 runs: a page shows 1 to 32" "$ALIBI" report $(yes compared/alibi | head -n 33)
+
 # The page follows a run, and ends with it.
 train=("$ALIBI" train "${tiny[@]}" --out run)
 "${train[@]}" --steps 100000 --save-every 100000 > /dev/null 2>&1 &
@@ -47,6 +58,12 @@ if grep -q 'http-equiv="refresh"' run/report.html; then
 else
     pass "the page that stays does not load itself"
 fi
+"$ALIBI" report --watch --every 1 run compared/none -o both.html > stdout 2> stderr &
+watching=$!
+wait_for grep -qs '1 of 2 models are done; run is at step [0-9]* of 100000' both.html &&
+    pass "--watch follows several runs" || fail "--watch of several runs" "no page"
+kill -INT $watching
+wait $watching
 kill -TERM $training
 wait $training
 check "--watch of a finished run ends at once" "$ALIBI" report --watch compared

@@ -133,6 +133,109 @@ static void a_run_gets_a_page_and_a_line_being_written_is_not_read(void **state)
     remove_temporary_folder(dir);
 }
 
+/* Three runs, two of which have the same last folder; the second is not finished. */
+struct three_runs {
+    char *dir;
+    const char *runs[3];
+    char path[3][512], page[512];
+};
+
+static void make_runs(struct three_runs *r, struct setting *s)
+{
+    static const char *const names[] = { "one/alibi", "two/alibi", "slow & \"quick\"" };
+
+    r->dir = temporary_folder();
+    snprintf(r->page, sizeof r->page, "%s/runs.html", r->dir);
+    s->training.eval_every = 2;
+    for (int i = 0; i < 3; i++) {
+        snprintf(r->path[i], sizeof r->path[i], "%s/%s", r->dir, names[i]);
+        r->runs[i] = r->path[i];
+        s->training.lr = i == 2 ? 0.00125 : 0.01;
+        s->training.steps = i == 1 ? 4 : 6;
+        assert_ok(train_run(s, r->runs[i]));
+    }
+}
+
+static alibi_status write_runs(void *user)
+{
+    struct three_runs *r = user;
+    bool finished;
+
+    return alibi_report_runs(r->runs, 3, r->page, 5, &finished);
+}
+
+static void assert_runs_page(const struct three_runs *r, const char *text, bool has)
+{
+    char *page = NULL;
+    size_t length;
+
+    assert_ok(file_read_all(&page, &length, r->page, 1 << 24));
+    if ((strstr(page, text) != NULL) != has)
+        fail_msg("the page of runs has%s '%s'", has ? " not" : "", text);
+    mem_free(page);
+}
+
+static void several_runs_get_one_page_with_what_they_differ_in(void **state)
+{
+    struct setting s = tiny();
+    struct three_runs r;
+    bool finished = false;
+
+    (void)state;
+    make_runs(&r, &s);
+    assert_ok(alibi_report_runs(r.runs, 3, r.page, 5, &finished));
+    assert_true(finished);
+    assert_runs_page(&r, "<h1>3 runs</h1>", true);
+    assert_runs_page(&r, "one/alibi", true);
+    assert_runs_page(&r, "slow &amp; &quot;quick&quot;", true);
+    assert_runs_page(&r, "<th scope=\"row\">lr</th><td>0.01</td><td>0.01</td><td>0.00125</td>",
+                     true);
+    assert_runs_page(&r, "<th scope=\"row\">steps</th><td>6</td><td>4</td><td>6</td>", true);
+    assert_runs_page(&r, "<th scope=\"row\">batch</th>", false);
+    assert_runs_page(&r, "The lowest validation loss so far", true);
+    assert_runs_page(&r, "refresh\"", false);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(r.dir);
+}
+
+static void the_page_of_runs_says_how_far_each_is(void **state)
+{
+    struct setting s = tiny();
+    struct three_runs r;
+    char log[600], *bytes = NULL;
+    size_t length;
+    bool finished = true;
+
+    (void)state;
+    make_runs(&r, &s);
+    snprintf(log, sizeof log, "%s/log.jsonl", r.runs[2]); /* as it was after its first step */
+    assert_ok(file_read_all(&bytes, &length, log, 1 << 20));
+    write_file(log, bytes, (size_t)(strchr(bytes, '\n') + 1 - bytes));
+    assert_ok(alibi_report_runs(r.runs, 3, r.page, 5, &finished));
+    assert_false(finished);
+    assert_runs_page(&r, "2 of 3 models are done; slow &amp; &quot;quick&quot; is at step 1 of 6",
+                     true);
+    assert_runs_page(&r, "http-equiv=\"refresh\" content=\"5\"", true);
+    mem_free(bytes);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(r.dir);
+}
+
+static void a_failure_leaves_the_page_of_runs_whole(void **state)
+{
+    struct setting s = tiny();
+    struct three_runs r;
+
+    (void)state;
+    make_runs(&r, &s);
+    assert_ok(write_runs(&r));
+    assert_true(fail_each_call("memory", write_runs, &r, ALIBI_MEMORY, "") > 10);
+    assert_true(fail_each_call("file", write_runs, &r, ALIBI_IO, "") > 10);
+    assert_runs_page(&r, "</html>", true);
+    alibi_corpus_free(s.corpus);
+    remove_temporary_folder(r.dir);
+}
+
 static alibi_status write_again(void *dir)
 {
     bool finished;
@@ -173,6 +276,9 @@ int main(void)
         cmocka_unit_test(an_unfinished_comparison_gets_a_page_of_what_there_is),
         cmocka_unit_test(the_page_of_an_older_version_is_not_replaced),
         cmocka_unit_test(a_run_gets_a_page_and_a_line_being_written_is_not_read),
+        cmocka_unit_test(several_runs_get_one_page_with_what_they_differ_in),
+        cmocka_unit_test(the_page_of_runs_says_how_far_each_is),
+        cmocka_unit_test(a_failure_leaves_the_page_of_runs_whole),
         cmocka_unit_test(a_failure_leaks_nothing_and_leaves_a_whole_page),
         cmocka_unit_test(another_folder_is_refused),
     };
