@@ -167,11 +167,13 @@ static struct report_training new_training(void)
 
     t.log = calloc(2, sizeof *t.log);
     assert_non_null(t.log);
-    for (int k = 0; k < 2; k++)
+    for (int k = 0; k < 2; k++) {
+        t.log[k].steps = 300;
         for (int64_t step = 1; step <= 100; step++) {
             report_bins_add(&t.log[k].train, step, 100, 3 + k);
             t.log[k].step = step;
         }
+    }
     report_bins_add(&t.log[0].valid, 100, 100, 3.25);
     report_bins_add(&t.log[0].valid, 101, 100, 9.75); /* beyond the last step */
     return t;
@@ -206,7 +208,6 @@ static void only_the_page_of_unfinished_work_loads_itself_again(void **state)
     struct text out = { 0 };
 
     (void)state;
-    r->training.steps = 300;
     assert_ok(report_html(&out, r, &t));
     assert_contains(out.data, "<meta http-equiv=\"refresh\" content=\"7\">");
     assert_contains(out.data,
