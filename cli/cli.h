@@ -157,8 +157,9 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
 /* ---- a model and the text that it is tested on (subject.c) */
 
 struct cli_subject {
-    char *data; /* options: --data, --split */
-    int split;  /* 0: see cli_subject_split(); else enum alibi_split + 1 */
+    char *data;    /* options: --data, --split */
+    int split;     /* 0: see cli_subject_split(); else enum alibi_split + 1 */
+    bool any_text; /* without files the built-in text will do, whatever the model knows */
     struct cli_text text;
     struct alibi_compute compute;
 

@@ -534,6 +534,7 @@ static alibi_status run(const struct cli_line *line, void *user)
     if (which == PROBES)
         return cli_fail(ALIBI_USAGE, "no probe '%s'; there are 'targets', 'attention' and 'tasks'",
                         line->operands[0]);
+    job->subject.any_text = which == TASKS; /* it is only what things are hidden in */
     status = refuse_unused(line, which);
     cli_set_skip(job->skip);
     if (status == ALIBI_OK)

@@ -47,12 +47,12 @@ static alibi_status choose_builtin(struct cli_subject *s, const struct cli_line 
     struct alibi_builtin trained;
     alibi_status status = alibi_model_get_builtin(s->model, &trained);
 
-    if (status == ALIBI_OK && trained.bytes == 0 && !asked)
+    if (status == ALIBI_OK && trained.bytes == 0 && !asked && !s->any_text)
         return cli_fail(ALIBI_USAGE,
                         "no text: '%s' is not known to be trained on the built-in text; give "
                         "FILE or --data FILE, or --text-bytes N for the built-in text",
                         s->path);
-    if (status == ALIBI_OK && !asked && !line->recipe)
+    if (status == ALIBI_OK && !asked && !line->recipe && trained.bytes > 0)
         s->text.builtin = trained;
     return status;
 }

@@ -71,6 +71,9 @@ cp stdout first
 run "$ALIBI" "${tasks[@]}" --tasks markov,recall --lengths 48,128 --json
 diff <(grep -v '"date"\|"seconds"' first) <(grep -v '"date"\|"seconds"' stdout) > /dev/null &&
     pass "the same numbers again" || fail "tasks" "other numbers"
+check "without a text" "$ALIBI" probe tasks chain --quiet --cases 2 --lengths 128
+head -n 1 stdout | grep -q "split valid of 'built-in text'" && pass "things are hidden in ours" ||
+    fail "tasks" "another text"
 run "$ALIBI" probe tasks run --cases 2 --no-quiet valid.txt
 [ "$code" = 0 ] && grep -q "skipped: task 'passkey' needs windows of at least" stderr &&
     pass "tasks that do not fit are skipped" || fail "tasks" "no note"

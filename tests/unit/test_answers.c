@@ -33,6 +33,8 @@ static struct alibi_model new_model(const char *position, const alibi_corpus *c,
     struct alibi_model model = { .tokenizer = tokenizer_share(corpus_tokenizer(c)) };
 
     config.vocab = V;
+    if (seed == 3) /* one of them has clusters */
+        config.adaptive_cutoffs = (struct alibi_int_list){ 1, { 6 } };
     assert_ok(model_new(&model.model, &config, &cpu, DTYPE_F32, false));
     randomise(model.model, seed, 0.5);
     return model;
