@@ -86,6 +86,8 @@ static void summarise(struct report_targets_model *out, const alibi_experiment *
     far = context_of(e, model, evaluation, ALIBI_ALL_TARGETS, home, out->far, true);
     if (out->far > home && !isnan(far.gain.value) && !model_is_ignorant(e, model))
         out->reach = targets_reach(&far, 1);
+    if (out->reach == ALIBI_HOLDS && far.gain.value <= -0.01)
+        out->reach = -1; /* these seeds neither show that it breaks nor that it holds */
 }
 
 static alibi_status view_targets(struct report_targets *out, const alibi_experiment *e, int v)
