@@ -7,7 +7,8 @@ check "a learned one" "$ALIBI" train "${tiny[@]}" --position learned --out learn
 # eval
 eval_json() { run "$ALIBI" eval run --quiet "${text[@]}" --json "$@"; }
 check "eval" "$ALIBI" eval run --quiet "${text[@]}" --lengths 16,64
-[ "$(wc -l < stdout)" = 5 ] && grep -q 'word ppl' stdout &&
+[ "$(wc -l < stdout)" = 6 ] && grep -q 'word ppl' stdout &&
+    sed -n 2p stdout | grep -q '^first tokens: .*; nll per: scored tokens$' &&
     tail -n 1 stdout | grep -q "^change: nll against length 16, .*one standard error$" &&
     pass "a head, a row per length, and what the errors are" || fail "eval" "another table"
 change=$(awk '$1 == 64 { print $7 }' stdout)
@@ -17,7 +18,7 @@ head -n 1 stdout | grep -q "^nonoverlapping, split valid of .*: all [0-9]* token
     pass "the head names protocol, split and tokens" || fail "eval" "no split"
 check "sliding" \
     "$ALIBI" eval run --quiet "${text[@]}" --tokens 160 --protocol sliding --lengths " 16 , 64"
-awk 'NR > 1 && !/^change/ { print $1, $2 }' stdout > strides
+awk 'NR > 2 && !/^change/ { print $1, $2 }' stdout > strides
 [ "$(tr '\n' ';' < strides)" = "length stride;16 8;64 32;" ] &&
     pass "the stride is a column" || fail "sliding" "another table"
 head -n 1 stdout | grep -q '2 blocks of 64 tokens over the whole split$' &&
