@@ -1,4 +1,4 @@
-# make [program] | demo | test | test-all | bench | install | uninstall | format | clean
+# make [program] | demo | test | test-all | bench | install | uninstall | deb | format | clean
 #
 # Each target does all of its set-up, on a bare Debian 12 too: it installs missing packages and
 # builds what it needs. Other systems: docs/install.md. With WERROR=ON warnings are errors.
@@ -6,7 +6,8 @@ PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
 
-.PHONY: program build demo test test-all bench install uninstall format check-format clean packages
+.PHONY: program build demo test test-all bench install uninstall deb format check-format clean \
+    packages
 
 program: packages
 	@cmake --preset release > /dev/null
@@ -49,6 +50,14 @@ install: packages
 uninstall:
 	@scripts/uninstall.sh $(DESTDIR)$(PREFIX)
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig
+
+# build/alibi_VERSION_ARCHITECTURE.deb
+deb: packages
+	@scripts/packages.sh deb
+	@cmake --preset release > /dev/null
+	@echo "building alibi and its library"
+	@scripts/build.sh alibi alibi_shared manual
+	@packaging/debian/build.sh build/release build
 
 packages:
 	@scripts/packages.sh

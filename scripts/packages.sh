@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what is missing of what the build needs, or with the argument "test" of what the tests
-# need: as root, with sudo, or else by printing the command to run. Another compiler or a library of
-# your own will do. Without apt-get it does nothing: then docs/install.md has the names, and CMake
-# says what is missing.
+# need, with "deb" of what a Debian package needs: as root, with sudo, or else by printing the
+# command to run. Another compiler or a library of your own will do. Without apt-get it does
+# nothing: then docs/install.md has the names, and CMake says what is missing.
 set -eu
 command -v apt-get > /dev/null || exit 0
 
@@ -39,8 +39,12 @@ test)
     need clang-format has clang-format
     need git has git
     ;;
+deb)
+    need dpkg-dev has dpkg-shlibdeps
+    need binutils has strip
+    ;;
 *)
-    echo "usage: scripts/packages.sh [test]" >&2
+    echo "usage: scripts/packages.sh [test|deb]" >&2
     exit 2
     ;;
 esac
