@@ -232,10 +232,9 @@ alibi_status curves_of_positions(struct curves **out, const struct view *v, int 
     scale_y(c, r);
     c->chart.log_y = false;
     c->one_scale = c->chart.plain = c->chart.ends = true;
-    if (v->trained_at != NULL) {
+    if (v->trained_at != NULL)
         c->chart.mark_x = (double)v->trained_at[method];
-        c->chart.mark_label = NULL;
-    }
+    c->chart.mark_label = NULL;
     snprintf(c->title, sizeof c->title, "%s: loss by position", v->name[method]);
     label_positions(c);
     *out = c;

@@ -153,42 +153,6 @@ void html_heading(struct text *out, const char *name, const char *subject, const
     text_append(out, "</p>\n");
 }
 
-/* The early token curse: all models at two lengths, then each model at several. */
-static alibi_status append_positions(struct text *out, const struct view *v, int index)
-{
-    const char *range = v->seeds > 1 ? " Bands are the range of the seeds." : "";
-    char id[48];
-
-    text_append(out,
-                "<h3>Where in the window the loss arises</h3>\n"
-                "<p class=\"note\">Targets early in a window see little context, so their loss is "
-                "high with every method: the early token curse. Longer windows have fewer of "
-                "them.%s</p>\n<div class=\"pair\">\n",
-                range);
-    if (v->train_length > 0 && view_has_length(v, v->train_length)) {
-        snprintf(id, sizeof id, "fig-%d-home", index);
-        TRY_RETURN(html_figure_by_position(out, v, v->train_length, id, "The training length."));
-    }
-    snprintf(id, sizeof id, "fig-%d-far", index);
-    TRY_RETURN(html_figure_by_position(out, v, v->length[v->lengths - 1], id, "The longest test."));
-    text_append(out, "</div>\n<h3>The same, model by model</h3>\n"
-                     "<p class=\"note\">One curve for each length of the window, the palest for "
-                     "the shortest; the band is of the longest. Where curves coincide, the loss "
-                     "depends on the context alone, and not on the window. The dotted line "
-                     "is the training length.</p>\n<div class=\"small\">\n");
-    for (int m = 0; m < v->methods; m++) {
-        struct curves *curves = NULL;
-
-        if (v->result->method[m].seeds == 0)
-            continue;
-        TRY_RETURN(curves_of_positions(&curves, v, m));
-        snprintf(id, sizeof id, "fig-%d-position-%d", index, m);
-        html_figure(out, v, curves, id, 170, "");
-    }
-    text_append(out, "</div>\n");
-    return ALIBI_OK;
-}
-
 static alibi_status append_section(struct text *out, const struct report_experiment *x, int index)
 {
     const struct report_section *s = &x->section[index];
@@ -208,7 +172,7 @@ static alibi_status append_section(struct text *out, const struct report_experim
         TRY_RETURN(html_figure_by_length(out, &v, id, caption));
     html_perplexity_table(out, &v);
     html_rules(out, &v);
-    return v.lengths > 1 && s->windows ? append_positions(out, &v, index) : ALIBI_OK;
+    return v.lengths > 1 && s->windows ? html_positions(out, &v, id, 3) : ALIBI_OK;
 }
 
 /* Whether a figure of memory says something: models differ by more than 2% at some length. */

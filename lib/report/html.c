@@ -167,8 +167,8 @@ alibi_status html_figure_by_length(struct text *out, const struct view *v, const
     return ALIBI_OK;
 }
 
-alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,
-                                     const char *id, const char *caption)
+static alibi_status figure_by_position(struct text *out, const struct view *v, int64_t length,
+                                       const char *id, const char *caption)
 {
     struct curves *curves = NULL;
 
@@ -229,23 +229,45 @@ static void append_stream(struct text *out, const struct view *v)
     html_rules(out, &stream);
 }
 
-static alibi_status append_positions(struct text *out, const struct view *v)
+/* The early token curse: all methods at two lengths, then each method at several. */
+alibi_status html_positions(struct text *out, const struct view *v, const char *id, int level)
 {
     int64_t longest = v->lengths > 0 ? v->length[v->lengths - 1] : 0;
+    char name[64];
 
     if (longest == 0)
         return ALIBI_OK;
     text_append(out,
-                "<h2>Where in the window the loss arises</h2>\n"
+                "<h%d>Where in the window the loss arises</h%d>\n"
                 "<p class=\"note\">Targets early in a window see little context, so their loss "
-                "is high with every method. Methods differ in whether the loss keeps falling "
-                "past the training length.</p>\n"
-                "<div class=\"pair\">\n");
-    if (longest != v->train_length && view_has_length(v, v->train_length))
-        TRY_RETURN(
-            html_figure_by_position(out, v, v->train_length, "fig-home", "The training length."));
-    TRY_RETURN(html_figure_by_position(out, v, longest, "fig-far",
-                                       longest != v->train_length ? "The longest test." : ""));
+                "is high with every method: the early token curse. Longer windows have fewer of "
+                "them. Methods differ in whether the loss keeps falling past the training "
+                "length.%s</p>\n<div class=\"pair\">\n",
+                level, level, v->seeds > 1 ? " Bands are the range of the seeds." : "");
+    if (longest != v->train_length && view_has_length(v, v->train_length)) {
+        snprintf(name, sizeof name, "%s-home", id);
+        TRY_RETURN(figure_by_position(out, v, v->train_length, name, "The training length."));
+    }
+    snprintf(name, sizeof name, "%s-far", id);
+    TRY_RETURN(figure_by_position(out, v, longest, name,
+                                  longest != v->train_length ? "The longest test." : ""));
+    text_append(out, "</div>\n");
+    if (v->lengths < 2)
+        return ALIBI_OK;
+    text_append(out, "<h3>The same, one by one</h3>\n"
+                     "<p class=\"note\">One curve for each length of the window, the palest for "
+                     "the shortest; the band is of the longest. Where curves coincide, the loss "
+                     "depends on the context alone, and not on the window. The dotted line is the "
+                     "training length.</p>\n<div class=\"small\">\n");
+    for (int m = 0; m < v->methods; m++) {
+        struct curves *curves = NULL;
+
+        if (v->result->method[m].seeds == 0)
+            continue;
+        TRY_RETURN(curves_of_positions(&curves, v, m));
+        snprintf(name, sizeof name, "%s-position-%d", id, m);
+        html_figure(out, v, curves, name, 170, "");
+    }
     text_append(out, "</div>\n");
     return ALIBI_OK;
 }
@@ -316,7 +338,7 @@ alibi_status report_html(struct text *out, const struct alibi_compare_result *r,
     html_rules(out, &v);
     TRY_RETURN(append_sliding(out, &v));
     append_stream(out, &v);
-    TRY_RETURN(append_positions(out, &v));
+    TRY_RETURN(html_positions(out, &v, "fig", 2));
     TRY_RETURN(html_training(out, &v, t));
     text_append(out, "<h2>What it costs</h2>\n");
     html_cost_table(out, &v);

@@ -95,7 +95,6 @@ function readCurves(plot) {
         value: (point[3] + ' ' + point[4]).trim() });
     });
   });
-  plot.querySelectorAll('.point title').forEach(function (title) { title.remove(); });
   const places = Array.from(stops.keys()).sort(function (a, b) { return a - b; });
   let now = places.length - 1;
   cross.setAttribute('class', 'cross');

@@ -374,8 +374,8 @@ void html_figure(struct text *out, const struct view *v, struct curves *curves, 
                  int height, const char *caption); /* releases the curves */
 alibi_status html_figure_by_length(struct text *out, const struct view *v, const char *id,
                                    const char *caption);
-alibi_status html_figure_by_position(struct text *out, const struct view *v, int64_t length,
-                                     const char *id, const char *caption);
+/* Losses by position in the window, under a heading of that level. */
+alibi_status html_positions(struct text *out, const struct view *v, const char *id, int level);
 alibi_status html_training(struct text *out, const struct view *v, const struct report_training *t);
 
 /* An evaluation of an experiment: its heading, fixed targets, attention at its first length or

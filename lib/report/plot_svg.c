@@ -246,12 +246,8 @@ static void append_markers(struct text *out, const struct figure *f, const struc
         if (!has_point(s, i, &f->x, &f->y) || !(place >= 0 && place <= 1) ||
             (f->chart->plain && !(f->chart->ends && i == last)))
             continue;
-        text_append(out,
-                    "<svg class=\"point\" overflow=\"visible\" x=\"%.2f%%\" y=\"%.1f\">"
-                    "<title>%s: %s %s at %s</title><path d=\"%s\"/></svg>\n",
+        text_append(out, "<svg class=\"point\" x=\"%.2f%%\" y=\"%.1f\"><path d=\"%s\"/></svg>\n",
                     100 * axis_place(&f->x, s->x[i]), point_height(f, s->y[i]),
-                    escape(s->name).text, chart_value(f->chart, s->y[i]).text,
-                    escape(point_error(f, s, i).text).text, point_place(f, s->x[i]).text,
                     look_of(s->look)->marker);
     }
 }

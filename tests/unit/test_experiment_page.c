@@ -211,7 +211,7 @@ static void each_model_has_its_loss_by_position_at_several_lengths(void **state)
     const char *figure;
 
     (void)state;
-    assert_lacks(page.data, "model by model");
+    assert_lacks(page.data, "one by one");
     text_free(&page);
     s->section.windows = true;
     page = page_of(s);
