@@ -62,6 +62,8 @@ static struct values values_of(const struct alibi_option *o)
         v.kind = o->type == ALIBI_OPTION_NAMES ? LIST : WORDS;
         for (int i = 0; (name = alibi_position_name(i, NULL)) != NULL; i++)
             add_word(&v, name, strlen(name));
+        for (int i = 0; (name = alibi_preset_name(i, NULL, NULL)) != NULL; i++)
+            add_word(&v, name, strlen(name));
     } else if (strcmp(o->name, "recipe") == 0) {
         add_installed(&v, "recipes");
     } else if (strcmp(value, "DIR") == 0) {

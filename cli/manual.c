@@ -125,6 +125,8 @@ static void put_command(const struct cli_line *line, const struct alibi_option_g
         printf(".SH POSITION METHODS\n");
     for (int i = 0; line->lists_positions && (name = alibi_position_name(i, &summary)); i++)
         put_item(name, summary);
+    for (int i = 0; line->lists_positions && (name = alibi_preset_name(i, &summary, NULL)); i++)
+        put_item(name, summary);
     printf(".SH SEE ALSO\n.BR alibi (1),\nwhich has the exit codes and the environment\n");
 }
 

@@ -96,6 +96,9 @@ alibi_status checkpoint_read_weights(const char *path, struct model *m);
 /* The slopes [H] of a kind of layer that has some, trained or fixed, without a model. */
 alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
                                     float *slopes);
+/* The factors [H] on the queries of a layer with logn, without a model. */
+alibi_status checkpoint_read_logn(const char *path, const struct alibi_config *config,
+                                  int64_t layer, float *factors);
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,

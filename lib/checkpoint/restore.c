@@ -153,44 +153,58 @@ out:
 }
 
 /* The file without a model: a list of one tensor, in this process. */
-alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
-                                    float *slopes)
+static alibi_status read_one(const char *path, struct safetensor entry, float *values,
+                             int64_t count)
 {
     alibi_status status;
     struct device host = { .ops = &ops_ref };
-    int64_t H = config->heads, shape[2] = { 0 };
-    char weight[POSITION_WEIGHT_MAX];
-    struct safetensor entry = { .name = weight, .rank = 2, .shape = { 1, H } };
     struct text missing = { 0 }, unused = { 0 };
-    struct tensor factors;
-    struct tensor_file f = { .device = &host, .entries = &entry, .views = &factors, .count = 1 };
-    struct pattern pattern;
-    const struct position *p = &pattern.kind[kind];
-    float *values = NULL;
+    struct tensor view = tensor_1(values, DTYPE_F32, count);
+    struct tensor_file f = { .device = &host, .entries = &entry, .views = &view, .count = 1 };
     char *name = NULL;
 
-    TRY(pattern_read(&pattern, config));
-    pattern_weight_name(weight, kind);
-    if (p->method->parameter_shape)
-        p->method->parameter_shape(config, p, shape);
-    TRY(NEW_ARRAY(&values, H, "slopes"));
-    factors = tensor_1(values, DTYPE_F32, H);
-    TRY(ops_ref.fill(&host, factors, 1.0));
     TRY(path_join(&name, path, part_names[PART_MODEL]));
-    if (shape[0] > 0)
-        TRY(tensor_file_read_some(&f, name, NULL, &missing, &unused));
-    if (missing.length > 0) {
+    TRY(tensor_file_read_some(&f, name, NULL, &missing, &unused));
+    if (missing.length > 0)
         status = fail(ALIBI_BAD_INPUT, "'%s' has no tensor '%s'", name, missing.data);
-        goto out;
-    }
-    for (int64_t h = 0; h < H; h++)
-        slopes[h] = values[h] * p->method->slope(config, p, h);
 out:
     text_free(&missing);
     text_free(&unused);
     mem_free(name);
-    mem_free(values);
     return status;
+}
+
+alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
+                                    float *slopes)
+{
+    struct pattern pattern;
+    const struct position *p = &pattern.kind[kind];
+    char weight[POSITION_WEIGHT_MAX];
+    int64_t H = config->heads, shape[2] = { 0 };
+
+    TRY_RETURN(pattern_read(&pattern, config));
+    pattern_weight_name(weight, kind);
+    if (p->method->parameter_shape)
+        p->method->parameter_shape(config, p, shape);
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] = 1.0f;
+    if (shape[0] > 0)
+        TRY_RETURN(read_one(
+            path, (struct safetensor){ .name = weight, .rank = 2, .shape = { 1, H } }, slopes, H));
+    for (int64_t h = 0; h < H; h++)
+        slopes[h] *= p->method->slope(config, p, h);
+    return ALIBI_OK;
+}
+
+alibi_status checkpoint_read_logn(const char *path, const struct alibi_config *config,
+                                  int64_t layer, float *factors)
+{
+    char name[PARAMETER_NAME_MAX];
+
+    model_logn_name(name, layer);
+    return read_one(path,
+                    (struct safetensor){ .name = name, .rank = 1, .shape = { config->heads } },
+                    factors, config->heads);
 }
 
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,

@@ -31,32 +31,41 @@ static alibi_status add_tensors(struct page *p, const char *path)
     return ALIBI_OK;
 }
 
-/* Of each kind of layer that has slopes. */
-static alibi_status add_slopes(struct page *p, const char *path, const struct alibi_config *c)
+static void add_heads(struct page *p, const char *name, int64_t number, const float *values,
+                      double *room, int64_t heads)
+{
+    char numbered[48];
+
+    snprintf(numbered, sizeof numbered, "%s_%lld", name, (long long)number);
+    for (int64_t h = 0; h < heads; h++)
+        room[h] = (double)values[h];
+    page_reals(p, number >= 0 ? numbered : name, room, heads);
+}
+
+/* The slopes of each kind of layer that has some, and the factors of each layer with logn. */
+static alibi_status add_learned(struct page *p, const char *path, const struct alibi_config *c)
 {
     alibi_status status;
     struct pattern pattern;
-    float *slopes = NULL;
-    double *numbers = NULL;
+    float *values = NULL;
+    double *room = NULL;
 
     TRY(pattern_read(&pattern, c));
-    TRY(NEW_ARRAY(&slopes, c->heads, "the slopes"));
-    TRY(NEW_ARRAY(&numbers, c->heads, "the slopes"));
-    for (int k = 0; k < pattern.kinds; k++) {
-        char name[24] = "slopes";
-
-        if (!pattern.kind[k].method->slope)
-            continue;
-        if (k > 0)
-            snprintf(name, sizeof name, "slopes %d", k);
-        TRY(checkpoint_read_slopes(path, c, k, slopes));
-        for (int64_t h = 0; h < c->heads; h++)
-            numbers[h] = (double)slopes[h];
-        page_reals(p, name, numbers, c->heads);
-    }
+    TRY(NEW_ARRAY(&values, c->heads, "numbers per head"));
+    TRY(NEW_ARRAY(&room, c->heads, "numbers per head"));
+    for (int k = 0; k < pattern.kinds; k++)
+        if (pattern.kind[k].method->slope) {
+            TRY(checkpoint_read_slopes(path, c, k, values));
+            add_heads(p, "slopes", k > 0 ? k : -1, values, room, c->heads);
+        }
+    for (int64_t n = 0; n < c->layers; n++)
+        if (pattern.kind[pattern_kind(&pattern, n)].logn) {
+            TRY(checkpoint_read_logn(path, c, n, values));
+            add_heads(p, "logn", n, values, room, c->heads);
+        }
 out:
-    mem_free(slopes);
-    mem_free(numbers);
+    mem_free(values);
+    mem_free(room);
     return status;
 }
 
@@ -93,7 +102,7 @@ static alibi_status inspect_checkpoint(struct page *p, const char *path)
         page_real(p, "loss", state.loss);
     }
     page_int(p, "parameters", config_parameters(&config));
-    TRY(add_slopes(p, path, &config));
+    TRY(add_learned(p, path, &config));
     options = alibi_config_options(&count);
     page_options(p, "model", options, count, &config);
     options = training_shaping_options(&count);

@@ -106,6 +106,7 @@ alibi_status model_outline(struct model **out, const struct alibi_config *config
 
 size_t model_flat_bytes(const struct model *m, enum dtype type); /* SIZE_MAX: too many */
 
+void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer); /* of block_parameters.logn */
 int64_t config_parameters(
     const struct alibi_config *config); /* how many numbers a model of that configuration learns */
 alibi_status config_check_clusters(const struct alibi_config *config); /* adaptive cut-offs */

@@ -84,10 +84,15 @@ static int64_t up_width(const struct alibi_config *c)
     return c->activation == ALIBI_SWIGLU ? 2 * c->ff_width : c->ff_width;
 }
 
+void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer)
+{
+    snprintf(name, PARAMETER_NAME_MAX, "blocks.%lld.attention.logn", (long long)layer);
+}
+
 static void add_block(struct list *l, const struct model *m, int64_t n, struct block_parameters *b)
 {
     const struct alibi_config *c = &m->config;
-    char name[6][PARAMETER_NAME_MAX - 8];
+    char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
 
@@ -95,9 +100,8 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
         snprintf(name[i], sizeof name[i], "blocks.%lld.%s", (long long)n, parts[i]);
     add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
     add_linear(l, c, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv, &b->qkv_bias);
-    b->logn = model_position(m, n)->logn
-                  ? add(l, 0, c->heads, INIT_LOGN, "blocks.%lld.attention.logn", (long long)n)
-                  : -1;
+    model_logn_name(logn, n);
+    b->logn = model_position(m, n)->logn ? add(l, 0, c->heads, INIT_LOGN, "%s", logn) : -1;
     add_linear(l, c, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
     add_norm(l, c, name[3], &b->norm2, &b->norm2_bias);
     add_linear(l, c, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);

@@ -62,7 +62,7 @@ else
 fi
 check "generation" "$ALIBI" generate hybrid --prompt "It was" --tokens 100 --temperature 0
 check "inspection" "$ALIBI" inspect hybrid
-if grep -qF "hybrid:window=8" stdout; then
+if grep -qF "hybrid:window=8" stdout && grep -qE '^ *logn_3 +0\.[0-9]+ +0\.[0-9]+' stdout; then
     pass "inspect names the pattern"
 else
     fail "inspect" "no pattern"
