@@ -112,7 +112,7 @@ struct cli_form {
     void (*end)(void); /* may be NULL */
 };
 extern const struct cli_form cli_man, cli_bash, cli_zsh, cli_fish;
-const struct cli_form *cli_form_find(const char *name); /* NULL: none */
+alibi_status cli_form_find(const struct cli_form **form, const char *name);
 
 /* ---- options that several commands have (groups.c) */
 

@@ -116,19 +116,17 @@ static alibi_status show_as(const struct cli_form *form, const struct cli_comman
 /* `alibi help --as FORM [COMMAND]` */
 static alibi_status help_as(const char *name, const char *page)
 {
-    const struct cli_form *form = cli_form_find(name);
     const struct cli_command *command = page ? find_command(page) : NULL;
-    alibi_status status = ALIBI_OK;
+    const struct cli_form *form;
+    alibi_status status = cli_form_find(&form, name);
 
-    if (!form)
-        return cli_fail(ALIBI_USAGE, "no form '%s' of help; there are man, bash, zsh and fish",
-                        name);
+    if (status != ALIBI_OK)
+        return status;
     if (page && !command)
         return no_such_command(page);
     if (page && form->whole)
-        return cli_fail(ALIBI_USAGE,
-                        "completions for %s are one file for all commands; leave '%s' away", name,
-                        page);
+        return cli_fail(ALIBI_USAGE, "completions for %s are one file for all commands; omit '%s'",
+                        name, page);
     if (command && command->run != cmd_help)
         return show_as(form, command);
     form->begin();

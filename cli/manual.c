@@ -189,12 +189,14 @@ static void put_program(void)
 
 const struct cli_form cli_man = { "man", false, put_program, put_command, NULL };
 
-const struct cli_form *cli_form_find(const char *name)
+alibi_status cli_form_find(const struct cli_form **form, const char *name)
 {
     const struct cli_form *const forms[] = { &cli_man, &cli_bash, &cli_zsh, &cli_fish };
 
     for (int i = 0; i < CLI_COUNT(forms); i++)
-        if (strcmp(forms[i]->name, name) == 0)
-            return forms[i];
-    return NULL;
+        if (strcmp(forms[i]->name, name) == 0) {
+            *form = forms[i];
+            return ALIBI_OK;
+        }
+    return cli_fail(ALIBI_USAGE, "no form '%s' of help; there are man, bash, zsh and fish", name);
 }

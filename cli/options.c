@@ -265,16 +265,14 @@ static alibi_status print_help(const struct cli_line *line, const struct alibi_o
                                const char *how)
 {
     const char *equals = strchr(how, '=');
-    const struct cli_form *form = equals ? cli_form_find(equals + 1) : NULL;
+    const struct cli_form *form = NULL;
+    alibi_status status = equals ? cli_form_find(&form, equals + 1) : ALIBI_OK;
 
-    if (equals && !form)
-        return cli_fail(ALIBI_USAGE, "no form '%s' of help; there are man, bash, zsh and fish",
-                        equals + 1);
     if (form)
         form->command(line, common);
-    else
+    else if (status == ALIBI_OK)
         cli_print_help(stdout, line, common);
-    return ALIBI_OK;
+    return status;
 }
 
 alibi_status cli_run(struct cli_line *line, int argc, char **argv,

@@ -482,10 +482,11 @@ static alibi_status take_step(struct run *r)
     r->journal.seconds += seconds;
     r->step_seconds = r->step_seconds > 0 ? 0.9 * r->step_seconds + 0.1 * seconds : seconds;
     forecast_step(r->forecast, r->corpus, t, step, seconds, r->call);
-    events_step(&r->events,
-                &(struct events_numbers){ step, loss, norm, schedule_lr(t, step),
-                                          tokens_per_step(r) / seconds, peak_so_far(r) },
-                r->call);
+    if (r->events.file) /* asking a GPU for its memory takes time */
+        events_step(&r->events,
+                    &(struct events_numbers){ step, loss, norm, schedule_lr(t, step),
+                                              tokens_per_step(r) / seconds, peak_so_far(r) },
+                    r->call);
     return ALIBI_OK;
 }
 
