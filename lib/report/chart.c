@@ -339,7 +339,7 @@ struct label_text label_text(const struct chart *chart, const struct label *labe
  * The colours were chosen for distance in CIE Lab under normal sight and under simulated
  * deuteranopia and protanopia (the first five at least 20 apart, all at least 13). They differ in
  * lightness, so that they also hold in grey print. Colour is never the only sign: every series has
- * a marker, a letter and a label. The first six belong to the position methods below. */
+ * a marker, a letter and a label. The first seven belong to the position methods below. */
 
 static const struct look looks[LOOKS] = {
     { "#1d5fd6", "#7fb0ff", 33, "M-4,0A4,4 0 1 1 4,0A4,4 0 1 1 -4,0Z" }, /* blue, disc */
@@ -368,14 +368,13 @@ const char *dash_of(int look)
 
 void looks_assign(int *of, const char (*names)[ALIBI_NAME_MAX], int count)
 {
-    static const char *const owners[] = {
-        "alibi", "sinusoidal", "rotary", "t5", "none", "learned"
-    };
+    static const char *const owners[] = { "alibi", "sinusoidal", "rotary", "t5",
+                                          "none",  "learned",    "hybrid" };
     int owned = sizeof owners / sizeof *owners, next = owned,
         used[sizeof owners / sizeof *owners] = { 0 };
 
     for (int i = 0; i < count; i++) {
-        size_t length = strcspn(names[i], "-");
+        size_t length = strcspn(names[i], "-:");
         int look = 0;
 
         while (look < owned &&

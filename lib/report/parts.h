@@ -173,8 +173,9 @@ struct look {
 const struct look *look_of(int look);
 const char *dash_of(int look); /* stroke-dasharray */
 
-/* A position method has the same look in every report; models of it, "alibi-512", have its colour
- * with different dashes; other names take the looks that are left. */
+/* A position method has the same look in every report; models of it, "alibi-512" and
+ * "alibi:bias-max=16", have its colour with different dashes; other names take the looks that are
+ * left. */
 void looks_assign(int *looks, const char (*names)[ALIBI_NAME_MAX], int count);
 
 /* One letter per series, from its name if one is free; distinct as long as there are letters. */

@@ -338,9 +338,12 @@ static void a_method_has_one_look_in_every_report(void **state)
 {
     static const char some[][ALIBI_NAME_MAX] = { "rotary", "mine", "alibi" },
                       others[][ALIBI_NAME_MAX] = { "alibi", "none", "rotary" };
+    static const char models[][ALIBI_NAME_MAX] = { "alibi-512", "alibi:bias-max=16", "alibis" };
     int a[3], b[3];
 
     (void)state;
+    looks_assign(a, models, 3);
+    assert_true(a[0] % LOOKS == a[1] % LOOKS && a[0] != a[1] && a[0] % LOOKS != a[2] % LOOKS);
     looks_assign(a, some, 3);
     looks_assign(b, others, 3);
     assert_int_equal(a[0], b[2]);
