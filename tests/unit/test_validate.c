@@ -70,6 +70,32 @@ static void a_run_that_validates_resumes_to_the_same_bytes(void **state)
     }
 }
 
+/* Of induction only the answers are targets, and the loss of a step is their mean. */
+static void a_run_on_tasks_resumes_to_the_same_bytes(void **state)
+{
+    struct site *p = *state;
+    const double shares[] = { 1, 1, 2 };
+    alibi_corpus *parts[3] = { p->corpus }, *mix = NULL;
+
+    assert_ok(alibi_corpus_task(&parts[1], "latest", NULL));
+    assert_ok(alibi_corpus_task(&parts[2], "induction", NULL));
+    assert_ok(alibi_corpus_mix(&mix, parts, shares, 3));
+    p->corpus = mix;
+    assert_ok(train_at(p, p->whole, false));
+    assert_int_equal(p->result.valid_texts, 3);
+    for (int i = 1; i < 3; i++) /* 100 / 8 windows, of 1 or 2 answer tokens each */
+        assert_int_equal(p->result.valid_text[i].tokens, 12 * i);
+    assert_true(p->result.loss > 4 && p->result.loss < 7); /* about log(257), masked or not */
+    for (int64_t k = 1; k < 12; k += 3) {
+        const char *run = path_at("%s/stopped-%lld", p->folder, (long long)k);
+        listen_to(&p->listener, k);
+        assert_fails(train_at(p, run, false), ALIBI_INTERRUPTED, "saved");
+        listen_to(&p->listener, 0);
+        assert_ok(train_at(p, run, true));
+        assert_same_run(p->whole, run, 12);
+    }
+}
+
 /* The request is there before the first step: every step is taken, and its validation is not. */
 static void a_validation_that_was_stopped_is_made_good(void **state)
 {
@@ -173,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         RUN_TEST(a_validation_is_the_evaluation_of_the_model),
         RUN_TEST(a_run_that_validates_resumes_to_the_same_bytes),
+        RUN_TEST(a_run_on_tasks_resumes_to_the_same_bytes),
         RUN_TEST(a_validation_that_was_stopped_is_made_good),
         RUN_TEST(the_best_checkpoint_stays_and_opens_by_its_name),
         RUN_TEST(a_run_without_a_best_checkpoint_says_how_to_keep_it),
