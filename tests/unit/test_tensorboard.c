@@ -4,6 +4,13 @@
 #include "folder.h"
 #include "formats/formats.h"
 
+static int make_fast_folder(void **state)
+{
+    (void)state;
+    folder = fast_folder();
+    return 0;
+}
+
 static uint32_t unmasked(uint32_t masked)
 {
     uint32_t rotated = masked - 0xA282EAD8u;
@@ -179,6 +186,52 @@ static void training_has_the_same_bits_with_and_without_events(void **state)
     alibi_corpus_free(corpus);
 }
 
+/* Each file operation of a training fails once. Those of event files cost a warning and nothing
+ * else; whatever else fails ends the training as it does without events. */
+static void a_fault_costs_the_events_or_ends_the_training(void **state)
+{
+    const struct alibi_config config = tiny_config();
+    struct alibi_training training = tiny_training(3, 2);
+    alibi_corpus *corpus = tiny_corpus("road");
+    char curves[512], whole[512];
+    const struct alibi_call call = { .log = count_warning, .events = curves };
+    struct alibi_train_result result, expected;
+    int survived = 0, ended = 0, unharmed = 0;
+    size_t before;
+
+    (void)state;
+    snprintf(curves, sizeof curves, "%s/curves", folder);
+    snprintf(whole, sizeof whole, "%s/whole", folder);
+    assert_ok(
+        alibi_train(test_device(), &config, &training, corpus, whole, false, &expected, NULL));
+    before = alibi_memory_now();
+    /* A checkpoint is written once more if it fails, so that many faults in a row do no harm. */
+    for (int64_t n = 1; unharmed < 150; n++) {
+        char run[512], log[600];
+        alibi_status status;
+
+        snprintf(run, sizeof run, "%s/run-%d", folder, (int)n);
+        snprintf(log, sizeof log, "%s/log.jsonl", run);
+        warnings = 0;
+        assert_ok(alibi_inject_fault("file", n));
+        status = alibi_train(test_device(), &config, &training, corpus, run, false, &result, &call);
+        assert_ok(alibi_inject_fault("file", 0));
+        assert_int_equal(alibi_memory_now(), before);
+        if (status != ALIBI_OK && status != ALIBI_IO)
+            fail_msg("fault %lld: status %d: %s", (long long)n, (int)status, alibi_error());
+        unharmed = status == ALIBI_OK && warnings == 0 ? unharmed + 1 : 0;
+        ended += status != ALIBI_OK;
+        if (status != ALIBI_OK)
+            continue;
+        assert_true(result.loss == expected.loss);
+        assert_true(same_file(log, path_at("%s/log.jsonl", whole)));
+        survived += warnings;
+    }
+    print_message("%d faults cost the events, %d ended the training\n", survived, ended);
+    assert_true(survived == 7 && ended >= 20); /* 3 steps, and 2 syncs and samples */
+    alibi_corpus_free(corpus);
+}
+
 static void training_refuses_a_folder_of_events_that_it_cannot_write(void **state)
 {
     const struct alibi_config config = tiny_config();
@@ -198,18 +251,20 @@ static void training_refuses_a_folder_of_events_that_it_cannot_write(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(checksums_are_those_of_the_standard, make_folder,
+        cmocka_unit_test_setup_teardown(checksums_are_those_of_the_standard, make_fast_folder,
                                         drop_folder),
-        cmocka_unit_test_setup_teardown(file_is_tensorflow_s_byte_for_byte, make_folder,
+        cmocka_unit_test_setup_teardown(file_is_tensorflow_s_byte_for_byte, make_fast_folder,
                                         drop_folder),
-        cmocka_unit_test_setup_teardown(every_failure_is_reported_and_leaks_nothing, make_folder,
-                                        drop_folder),
-        cmocka_unit_test_setup_teardown(failing_disk_ends_the_events_with_one_warning, make_folder,
-                                        drop_folder),
+        cmocka_unit_test_setup_teardown(every_failure_is_reported_and_leaks_nothing,
+                                        make_fast_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(failing_disk_ends_the_events_with_one_warning,
+                                        make_fast_folder, drop_folder),
         cmocka_unit_test_setup_teardown(training_has_the_same_bits_with_and_without_events,
-                                        make_folder, drop_folder),
+                                        make_fast_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(a_fault_costs_the_events_or_ends_the_training,
+                                        make_fast_folder, drop_folder),
         cmocka_unit_test_setup_teardown(training_refuses_a_folder_of_events_that_it_cannot_write,
-                                        make_folder, drop_folder),
+                                        make_fast_folder, drop_folder),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
