@@ -53,13 +53,14 @@ static void extend(struct range *r, double value)
 }
 
 /* Over a wide range ratios matter, so the axis is logarithmic. The limit keeps a curve that
- * explodes from flattening all others; its label says how far it goes. */
+ * explodes from flattening all others: from thirty times the best on, a model is broken, and its
+ * label says how far it goes. */
 static void scale_y(struct curves *c, struct range r)
 {
     if (!(r.most > 0))
         return;
     c->chart.log_y = r.most > 3 * r.least;
-    c->chart.y_limit = 1e4 * r.least;
+    c->chart.y_limit = 30 * r.least;
     c->chart.y_least = r.least;
     c->chart.y_most = r.most;
 }

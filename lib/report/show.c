@@ -38,9 +38,9 @@ struct shown show_ppl(double value)
         return shown("%.3f", value);
     if (fabs(value) < 99.95)
         return shown("%.1f", value);
-    if (fabs(value) < 99999.5)
+    if (value < 9999.5)
         return shown("%.0f", value);
-    return shown("%.1e", value);
+    return show_count(value);
 }
 
 struct shown show_real(double value, int decimals)
