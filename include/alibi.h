@@ -1249,8 +1249,9 @@ ALIBI_API alibi_status alibi_experiment_json(char **out, const alibi_experiment 
 /* ---- the report of a folder */
 
 /* Writes report.html into the folder of a comparison, an experiment or a training run, finished or
- * not, from what the folder holds: results so far and the logs of training. Nothing else in it
- * changes, and whatever runs there continues. refresh: the page of unfinished work loads itself
+ * not, from what the folder holds: results so far and the logs of training. For an experiment it
+ * writes results.json and results.csv too. Nothing else in it changes, and whatever runs there
+ * continues. refresh: the page of unfinished work loads itself
  * again after so many seconds; 0: never. *finished: everything that was asked for is done.
  * ALIBI_BAD_INPUT if the folder holds none of them. */
 ALIBI_API alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished);

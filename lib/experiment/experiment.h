@@ -307,9 +307,8 @@ bool model_is_ignorant(const alibi_experiment *e, int model);
 
 /* ---- reports (results.c) */
 
-alibi_status results_write(const alibi_experiment *e, const char *dir);
-/* refresh and finished as in alibi_report_write(). */
-alibi_status results_write_page(const alibi_experiment *e, const char *dir, int64_t refresh,
-                                bool *finished);
+/* results.json, results.csv and report.html; refresh and finished as in alibi_report_write(). */
+alibi_status results_write(const alibi_experiment *e, const char *dir, int64_t refresh,
+                           bool *finished);
 
 #endif

@@ -581,7 +581,7 @@ alibi_status alibi_report_write(const char *dir, int64_t refresh, bool *finished
     }
     TRY(alibi_experiment_open(&e, path, NULL));
     TRY(alibi_experiment_load(e, dir));
-    TRY(results_write_page(e, dir, refresh, finished));
+    TRY(results_write(e, dir, refresh, finished));
 out:
     alibi_experiment_free(e);
     mem_free(path);

@@ -529,38 +529,28 @@ out:
     return status;
 }
 
-alibi_status results_write_page(const alibi_experiment *e, const char *dir, int64_t refresh,
-                                bool *finished)
+alibi_status results_write(const alibi_experiment *e, const char *dir, int64_t refresh,
+                           bool *finished)
 {
     alibi_status status;
-    struct text page = { 0 };
+    struct text json = { 0 }, csv = { 0 }, page = { 0 };
     struct report_experiment x;
     bool done;
 
     TRY(view_init(&x, e, true));
     done = x.training.done == x.training.models;
     x.training.refresh = done ? 0 : refresh;
+    TRY(format_json(&json, e));
+    TRY(format_csv(&csv, e));
     TRY(report_experiment_html(&page, &x));
+    TRY(write_file(dir, NAME_RESULTS, &json));
+    TRY(write_file(dir, "results.csv", &csv));
     TRY(write_file(dir, NAME_PAGE, &page));
     if (finished)
         *finished = done;
 out:
     view_fini(&x);
     text_free(&page);
-    return status;
-}
-
-alibi_status results_write(const alibi_experiment *e, const char *dir)
-{
-    alibi_status status;
-    struct text json = { 0 }, csv = { 0 };
-
-    TRY(format_json(&json, e));
-    TRY(format_csv(&csv, e));
-    TRY(write_file(dir, NAME_RESULTS, &json));
-    TRY(write_file(dir, "results.csv", &csv));
-    TRY(results_write_page(e, dir, 0, NULL));
-out:
     text_free(&csv);
     text_free(&json);
     return status;

@@ -353,7 +353,7 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
         } while (status == ALIBI_NUMERIC && !model_is_complete(e, w->at[i].model, w->at[i].seed));
         if (status != ALIBI_OK && status != ALIBI_NUMERIC)
             return status;
-        TRY_RETURN(results_write(e, dir));
+        TRY_RETURN(results_write(e, dir, 0, NULL));
     }
     return ALIBI_OK;
 }
@@ -377,7 +377,7 @@ alibi_status alibi_experiment_run(alibi_experiment *e, alibi_device *device,
     TRY(folder_enter(e, dir));
     TRY(run_models(e, device, &work, how, dir, call));
     TRY(speed_run(e, device, dir, call));
-    TRY(results_write(e, dir));
+    TRY(results_write(e, dir, 0, NULL));
 out:
     if (status == ALIBI_INTERRUPTED)
         fail(status, "stopped; completed work is saved in '%s', and the same command resumes it",
