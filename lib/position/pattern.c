@@ -357,7 +357,7 @@ static alibi_status name_preset(struct text *name, const struct pattern *p,
                                 const struct pattern *plain)
 {
     text_append(name, "%s", p->preset->name);
-    for (int i = 0; i < p->runs; i++) {
+    for (int i = 0; i < p->runs && name->status == ALIBI_OK; i++) {
         struct position here = p->kind[p->run[i].kind], there = plain->kind[plain->run[i].kind];
         struct alibi_option_group groups[GROUPS], usual[GROUPS];
         struct text options = { 0 };

@@ -498,6 +498,32 @@ static void a_pattern_must_fit_the_model(void **state)
     assert_fails(alibi_config_resolve(&c), ALIBI_USAGE, "width 36 / heads 4");
 }
 
+static void a_failed_allocation_is_reported_and_changes_nothing(void **state)
+{
+    static const char *const texts[] = { "hybrid:window=8:base=500", "alibi:bias-max=4,t5:logn",
+                                         "hybrd", "rotary:windw=3" };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        for (int64_t n = 1;; n++) {
+            struct alibi_config c = config(64, 4), before;
+            alibi_status status;
+
+            c.layers = 4;
+            snprintf(c.position, sizeof c.position, "%s", texts[i]);
+            before = c;
+            assert_ok(alibi_inject_fault("memory", n));
+            status = alibi_config_resolve(&c);
+            assert_ok(alibi_inject_fault("memory", 0));
+            if (status != ALIBI_MEMORY) {
+                assert_int_equal(status, i < 2 ? ALIBI_OK : ALIBI_USAGE);
+                assert_true(n > 1);
+                break;
+            }
+            assert_memory_equal(&c, &before, sizeof c);
+        }
+}
+
 static void names_of_patterns_are_names_of_files(void **state)
 {
     char name[ALIBI_NAME_MAX];
@@ -535,6 +561,7 @@ int main(void)
         cmocka_unit_test(options_of_the_model_are_defaults_of_its_methods),
         cmocka_unit_test(bad_patterns_name_the_element_and_the_choices),
         cmocka_unit_test(a_pattern_must_fit_the_model),
+        cmocka_unit_test(a_failed_allocation_is_reported_and_changes_nothing),
         cmocka_unit_test(names_of_patterns_are_names_of_files),
     };
 
