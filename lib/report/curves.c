@@ -398,12 +398,8 @@ alibi_status curves_of_controls(struct curves **out, const struct view *v,
 
     TRY_RETURN(curves_new(&c, v));
     become_parts(c, v, method, 3);
-    for (int m = 0; m <= t->models; m++) { /* all for the scale, then the one that is shown */
-        for (int k = 0; k < 3; k++)
-            c->series[k].count = 0;
-        add_controls(c, t, m < t->models ? m : model);
-        scale_gains(c, 3);
-    }
+    add_controls(c, t, model);
+    scale_gains(c, 3); /* its own: a model that holds has small numbers */
     for (int k = 0; k < 3; k++) {
         snprintf(c->name[k], sizeof c->name[k], "%s", names[k]);
         c->series[k].look += k * LOOKS; /* another dash */

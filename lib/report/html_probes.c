@@ -89,7 +89,8 @@ alibi_status html_targets(struct text *out, const struct view *v, const struct r
     text_append(out, "</div>\n<h3>Where the gain comes from</h3>\n"
                      "<p class=\"note\">Solid: the text as it is. Dashed: what is farther than L "
                      "is swapped for other text. Dotted: attention is cut to the last L keys. A "
-                     "model that uses far text has the solid curve above the other two.</p>\n"
+                     "model that uses far text has the solid curve above the other two. Each "
+                     "figure has its own scale.</p>\n"
                      "<div class=\"small\">\n");
     for (int m = 0; m < t->models; m++) {
         if (t->model[m].kind[ALIBI_ALL_TARGETS].tokens == 0)
