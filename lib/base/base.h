@@ -129,6 +129,9 @@ alibi_status file_read_all(char **out, size_t *bytes, const char *path, size_t l
 /* Writes a file next to it, syncs, renames, syncs the folder: at every instant the old file or the
  * new one is there, whole. */
 alibi_status file_replace(const char *path, const void *bytes, size_t length);
+/* The same for a file that several processes may replace at the same time: none of them fails, and
+ * the last one's content stays. */
+alibi_status file_replace_shared(const char *path, const void *bytes, size_t length);
 /* The same for the bytes that `write` writes. A device, a pipe or a link is written in place. */
 alibi_status file_replace_with(const char *path,
                                alibi_status (*write)(struct file *f, const void *user),

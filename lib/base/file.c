@@ -308,7 +308,7 @@ out:
 
 /* At every instant `path` is the old file or the new one, whole; when this returns, the new one
  * survives a power cut. */
-static alibi_status write_aside(const char *path,
+static alibi_status write_aside(const char *path, const char *suffix,
                                 alibi_status (*write)(struct file *f, const void *user),
                                 const void *user)
 {
@@ -316,7 +316,7 @@ static alibi_status write_aside(const char *path,
     char *aside = NULL, *folder = NULL;
     bool left_aside = false;
 
-    TRY(path_with_suffix(&aside, path, NAME_ASIDE));
+    TRY(path_with_suffix(&aside, path, suffix));
     TRY(path_folder(&folder, path));
     left_aside = true;
     TRY(write_whole(aside, path, write, user, true));
@@ -340,7 +340,7 @@ alibi_status file_replace_with(const char *path,
     if (os_lstat(path, &info) != 0 && errno != ENOENT)
         return path_fail("create", path);
     /* A rename would put a file where the device, the pipe or the link is. */
-    return S_ISREG(info.st_mode) ? write_aside(path, write, user)
+    return S_ISREG(info.st_mode) ? write_aside(path, NAME_ASIDE, write, user)
                                  : write_whole(path, path, write, user, false);
 }
 
@@ -358,7 +358,15 @@ static alibi_status write_content(struct file *f, const void *user)
 
 alibi_status file_replace(const char *path, const void *bytes, size_t length)
 {
-    return write_aside(path, write_content, &(struct content){ bytes, length });
+    return write_aside(path, NAME_ASIDE, write_content, &(struct content){ bytes, length });
+}
+
+alibi_status file_replace_shared(const char *path, const void *bytes, size_t length)
+{
+    char suffix[40];
+
+    snprintf(suffix, sizeof suffix, ".%ld" NAME_ASIDE, (long)getpid());
+    return write_aside(path, suffix, write_content, &(struct content){ bytes, length });
 }
 
 /* ---- names */

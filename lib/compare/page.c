@@ -70,7 +70,7 @@ static alibi_status write_page(const struct alibi_compare_result *result,
 
     TRY(format(&page, result, t));
     TRY(path_join(&path, dir, NAME_PAGE));
-    TRY(file_replace(path, page.data, page.length));
+    TRY(file_replace_shared(path, page.data, page.length));
 out:
     mem_free(path);
     text_free(&page);
@@ -393,7 +393,7 @@ alibi_status alibi_report_runs(const char *const *dirs, int count, const char *p
     }
     t.refresh = t.done < count ? refresh : 0;
     TRY(report_runs_html(&page, &result, runs, &t));
-    TRY(file_replace(path, page.data, page.length));
+    TRY(file_replace_shared(path, page.data, page.length));
     *finished = t.done == count;
 out:
     for (int i = 0; runs && i < count; i++)

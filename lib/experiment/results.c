@@ -523,7 +523,7 @@ static alibi_status write_file(const char *dir, const char *name, const struct t
     char *path = NULL;
 
     TRY(path_join(&path, dir, name));
-    TRY(file_replace(path, text->data, text->length));
+    TRY(file_replace_shared(path, text->data, text->length));
 out:
     mem_free(path);
     return status;

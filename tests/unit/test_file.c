@@ -259,6 +259,28 @@ static void replacing_leaves_the_new_content_and_nothing_else(void **state)
     names_free(names, count);
 }
 
+/* A run and `alibi report --watch` write the same pages. */
+static void two_processes_replace_a_file_and_neither_fails(void **state)
+{
+    enum { TIMES = 300 };
+    char *path = strdup(within(folder, "a"));
+    static char bytes[2][4096];
+    alibi_status status = ALIBI_OK;
+    pid_t child = fork();
+    int which = child == 0, ended = -1;
+
+    (void)state;
+    memset(bytes[which], "xy"[which], sizeof bytes[which]);
+    for (int i = 0; i < TIMES && status == ALIBI_OK; i++)
+        status = file_replace_shared(path, bytes[which], sizeof bytes[which]);
+    if (child == 0)
+        _exit(status == ALIBI_OK ? 0 : 1);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_ok(status);
+    assert_int_equal(ended, 0);
+    free(path);
+}
+
 static void replacing_works_with_a_bare_name(void **state)
 {
     char *before = getcwd(NULL, 0);
@@ -645,6 +667,7 @@ int main(void)
         TEST(reading_all_respects_the_limit_and_ends_with_a_zero),
         TEST(renaming_and_removing),
         TEST(replacing_leaves_the_new_content_and_nothing_else),
+        TEST(two_processes_replace_a_file_and_neither_fails),
         TEST(replacing_works_with_a_bare_name),
         TEST(replacement_survives_every_failing_file_call),
         TEST(replacement_survives_every_failing_allocation),
