@@ -176,6 +176,7 @@ struct outcome comparison_outcome(const alibi_experiment *e, const struct compar
         return cost_outcome(e, c);
     return loss_outcome(e, c);
 }
+
 /* ---- claims */
 
 void alibi_experiment_get_claim(const alibi_experiment *e, int claim, struct alibi_claim *out)

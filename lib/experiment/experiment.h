@@ -243,6 +243,7 @@ int64_t text_vocab(const struct experiment_text *t); /* known, or as asked for *
 /* ---- evaluations of kind speed (speed.c) */
 
 alibi_status speed_load(alibi_experiment *e, int evaluation, const char *dir);
+bool speed_is_complete(const alibi_experiment *e, int evaluation);
 /* Measures evaluations of which something is missing. The results depend on the device: it should
  * have nothing else to do. */
 alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *dir,

@@ -59,8 +59,10 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     for (int k = 0; k < m->seeds.count; k++)
         if (m->selected && !model_is_complete(e, model, k)) {
             p->trainings++;
-            p->test_tokens = tested_tokens(e, model, k);
+            p->test_tokens += tested_tokens(e, model, k);
         }
+    if (p->trainings > 0)
+        p->test_tokens /= p->trainings; /* some seeds may have fewer tests to do */
     if (config.vocab == 0)
         config.vocab = text_vocab(&e->text[m->text]);
     TRY_RETURN(alibi_config_resolve(&config));

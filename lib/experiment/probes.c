@@ -208,8 +208,14 @@ static alibi_status read_losses(const json_t *series, struct target_losses *t, c
         return fail(ALIBI_BAD_INPUT,
                     "'%s': losses of context %lld, '%s' are not of this evaluation", path,
                     (long long)context, name);
-    for (int i = 0; i < 2 * t->parts; i++)
-        nll[i / 2][i % 2] = json_number_value(json_array_get(list, (size_t)i));
+    for (int i = 0; i < 2 * t->parts; i++) {
+        const json_t *loss = json_array_get(list, (size_t)i);
+
+        if (!json_is_number(loss))
+            return fail(ALIBI_BAD_INPUT, "'%s': a loss of context %lld is not a number", path,
+                        (long long)context);
+        nll[i / 2][i % 2] = json_number_value(loss);
+    }
     target_losses_set(t, c, condition, (const double(*)[2])nll);
     return ALIBI_OK;
 }
@@ -339,9 +345,11 @@ static alibi_status read_attention(const alibi_experiment *e, int model, int v, 
     m->done = 1;
     if (a->windows == 0)
         return ALIBI_OK;
-    if (json_array_size(heads) != (size_t)(a->layers * a->heads))
-        return fail(ALIBI_BAD_INPUT, "'%s': 'head' does not have %lld heads", path,
-                    (long long)(a->layers * a->heads));
+    if (a->layers != config->layers || a->heads != config->heads || a->bins < 1 ||
+        json_array_size(heads) != (size_t)(a->layers * a->heads))
+        return fail(ALIBI_BAD_INPUT,
+                    "'%s': attention is not of %lld layers of %lld heads, by distance", path,
+                    (long long)config->layers, (long long)config->heads);
     TRY_RETURN(read_head(json_object_get(entry, "uniform"), &a->uniform, a->bins, path));
     for (size_t i = 0; i < json_array_size(heads); i++)
         TRY_RETURN(read_head(json_array_get(heads, i), &a->head[i], a->bins, path));

@@ -391,7 +391,6 @@ static alibi_status view_section(struct report_section *out, const alibi_experim
     TRY_RETURN(NEW_ZERO_ARRAY(&r->method, e->models, "the report of an experiment"));
     for (int m = 0; m < e->models; m++) {
         const struct experiment_model *x = &e->model[m];
-
         bool has = v->has[m] && v->kind == KIND_PERPLEXITY;
 
         if (!has && all)
@@ -539,6 +538,8 @@ alibi_status results_write(const alibi_experiment *e, const char *dir, int64_t r
 
     TRY(view_init(&x, e, true));
     done = x.training.done == x.training.models;
+    for (int v = 0; v < e->evaluations; v++)
+        done &= e->evaluation[v].kind != KIND_SPEED || speed_is_complete(e, v);
     x.training.refresh = done ? 0 : refresh;
     TRY(format_json(&json, e));
     TRY(format_csv(&csv, e));

@@ -8,8 +8,8 @@
  *   g_r    the geometric mean of the t_ir of a round
  *   x_ir = t_ir / g_r
  *   time of entry i = median_r(g_r) median_r(x_ir)
- *   its error, as a share = sqrt(n / (n - 1)) 1.2533 (quartiles' distance of x_ir / 1.349) /
- * sqrt(R) / median_r(x_ir)
+ *   its error, as a share =
+ *       sqrt(n / (n - 1)) 1.2533 (quartiles' distance of x_ir / 1.349) / sqrt(R) / median_r(x_ir)
  *
  * The last line is the standard error of a median. Its first factor makes up for the share that an
  * entry has in g_r, so the error of a ratio of two entries is the root of the sum of squares. */
@@ -282,7 +282,7 @@ out:
     return status;
 }
 
-static bool is_complete(const alibi_experiment *e, int evaluation)
+bool speed_is_complete(const alibi_experiment *e, int evaluation)
 {
     const struct experiment_evaluation *v = &e->evaluation[evaluation];
 
@@ -298,7 +298,8 @@ alibi_status speed_run(alibi_experiment *e, alibi_device *device, const char *di
                        const struct alibi_call *call)
 {
     for (int v = 0; v < e->evaluations; v++) {
-        if (e->evaluation[v].kind != KIND_SPEED || !e->evaluation[v].selected || is_complete(e, v))
+        if (e->evaluation[v].kind != KIND_SPEED || !e->evaluation[v].selected ||
+            speed_is_complete(e, v))
             continue;
         if (call_stopped(call))
             return ALIBI_INTERRUPTED;

@@ -478,8 +478,9 @@ alibi_status curves_of_costs(struct curves **out, const struct view *v,
 
     TRY_RETURN(curves_new(&c, v));
     for (int i = 0; i < x->costs; i++)
-        for (int m = 0; m < v->methods; m++)
-            if (strcmp(v->name[m], x->cost[i].model) == 0)
+        for (int m = 0; m < v->methods; m++) /* several evaluations may have too many for a curve */
+            if (strcmp(v->name[m], x->cost[i].model) == 0 &&
+                c->series[m].count < ALIBI_POSITION_BINS)
                 add_point(c, m, (double)x->cost[i].length, cost_of(&x->cost[i], kind),
                           kind == COST_TRAIN_SPEED  ? x->cost[i].train_error
                           : kind == COST_EVAL_SPEED ? x->cost[i].eval_error
