@@ -260,13 +260,15 @@ static alibi_status count_work(struct work *w, const struct request *r, const al
 }
 
 /* Only one model's results are in memory at a time: those of the others would count as memory of
- * its training. */
+ * its training. A model whose loss is not finite does not stop the others; the same command tries it
+ * again. */
 static alibi_status run_models(alibi_device *device, const struct request *r,
                                const alibi_corpus *corpus, const char *dir,
                                const struct alibi_call *call)
 {
     alibi_status status = ALIBI_OK;
-    int methods = r->compare.methods.count;
+    int methods = r->compare.methods.count, failed = 0;
+    char first[512] = "";
     struct work work = { 0 };
 
     TRY_RETURN(count_work(&work, r, corpus, dir));
@@ -281,7 +283,16 @@ static alibi_status run_models(alibi_device *device, const struct request *r,
         if (status == ALIBI_OK)
             status = run_model(device, r, n % methods, k, corpus, dir, &result, &work, call);
         result_fini(&result);
+        if (status == ALIBI_NUMERIC) {
+            if (failed++ == 0)
+                snprintf(first, sizeof first, "%s: %s", r->compare.methods.at[n % methods],
+                         alibi_error());
+            status = ALIBI_OK;
+        }
     }
+    if (status == ALIBI_OK && failed > 0)
+        status = fail(ALIBI_NUMERIC, "%s; %d of %d models have no result, those of the others stay",
+                      first, failed, r->compare.seeds.count * methods);
     return status;
 }
 

@@ -141,8 +141,10 @@ wait_for grep -qs '"step":' shared/alibi/log.jsonl
 expect 5 "'shared.*(in use|another)" "${long[@]}" --steps 100000 --out shared
 kill -TERM $pid
 wait $pid
-expect 6 "step" env ALIBI_FAULT=nan:3 "${long[@]}" --out nan
+expect 6 "alibi: step .*; 1 of 2 models have no result" env ALIBI_FAULT=nan:3 "${long[@]}" --out nan
+holds "the other model is trained" test -e nan/none/result.json
 check "resumes after a NaN" "${long[@]}" --out nan
+same_losses "with the same numbers" long nan
 
 # Files, and a validation text.
 printf 'a line of text that is there to be read, number %d\n' $(seq 500) > own.txt
