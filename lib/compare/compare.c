@@ -260,8 +260,8 @@ static alibi_status count_work(struct work *w, const struct request *r, const al
 }
 
 /* Only one model's results are in memory at a time: those of the others would count as memory of
- * its training. A model whose loss is not finite does not stop the others; the same command tries it
- * again. */
+ * its training. A model whose loss is not finite does not stop the others, and is tried again by
+ * the same command. */
 static alibi_status run_models(alibi_device *device, const struct request *r,
                                const alibi_corpus *corpus, const char *dir,
                                const struct alibi_call *call)
