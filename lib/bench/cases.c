@@ -635,6 +635,37 @@ static const int64_t bucket_tests[][CASE_SIZES] = {
     { 1, 1, 1 }, { 3, 17, 5 }, { 2, 3, 7 }, { 2, 0, 2 }, { 12, 300, 32 }, { 16, 4096, 31 }
 };
 
+/* ---- bias by curve. option: enum curve_kind */
+
+static bool make_curve(struct op_case *c)
+{
+    static const char *const kinds[] = { "log", "power", "shifted power" };
+    int64_t H = c->n[0], T = c->n[1];
+    enum dtype S = dtype_sums(c->type);
+
+    c->args.curve.kind = (enum curve_kind)c->option;
+    say(c, " %s", kinds[c->option]);
+    ADD(c, curve, table, matrix(S, H, T), OUT, UNUSED);
+    ADD(c, curve, weight, matrix(S, 2, H), IN, IN);
+    ADD(c, curve, dtable, matrix(S, H, T), UNUSED, IN);
+    ADD(c, curve, dweight, matrix(S, 2, H), UNUSED, ADDED);
+    return true;
+}
+
+static alibi_status curve_forward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->curve_forward(dev, &a->curve);
+}
+
+static alibi_status curve_backward(struct device *dev, const union case_args *a)
+{
+    return dev->ops->curve_backward(dev, &a->curve);
+}
+
+static const int64_t curve_tests[][CASE_SIZES] = {
+    { 1, 1 }, { 3, 17 }, { 2, 0 }, { 12, 300 }, { 16, 4096 }
+};
+
 /* ---- cross-entropy. Backward is forward with dlogits. option: 1 dlogits is logits, and scores
  * are beyond what exp can take; 2 the last columns are padding */
 
@@ -860,6 +891,8 @@ const struct operation operations[] = {
       BENCH(dropout_bench, 7) },
     { "bucket", "H T buckets", 1, make_bucket, { bucket_forward, bucket_backward },
       { 0, 1e-6 }, .roundings = 1, TESTS(bucket_tests) },
+    { "curve", "H T", 3, make_curve, { curve_forward, curve_backward },
+      { 3e-7, 2e-6 }, .roundings = 1, TESTS(curve_tests) },
     { "cross_entropy", "rows V", 4, make_cross_entropy, { cross_entropy, cross_entropy },
       { 1e-6, 1e-6 }, .roundings = 1, TESTS(cross_entropy_tests), BENCH(cross_entropy_bench, 0) },
     { "log_softmax", "rows V", 4, make_log_softmax, { log_softmax, NULL }, { 1e-6, 0 },

@@ -71,6 +71,7 @@ union case_args {
     struct {
         struct tensor table, weight, bucket, dtable, dweight;
     } bucket;
+    struct curve_args curve;
     struct {
         struct tensor y, x;
         double value;

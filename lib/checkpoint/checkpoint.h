@@ -96,6 +96,9 @@ alibi_status checkpoint_read_weights(const char *path, struct model *m);
 /* The slopes [H] of a kind of layer that has some, trained or fixed, without a model. */
 alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
                                     float *slopes);
+/* What a kind of layer learns, [rows, H] as the method's parameter_shape says, without a model. */
+alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config *config, int kind,
+                                     int64_t rows, float *numbers);
 /* The factors [H] on the queries of a layer with logn, without a model. */
 alibi_status checkpoint_read_logn(const char *path, const struct alibi_config *config,
                                   int64_t layer, float *factors);

@@ -174,23 +174,31 @@ out:
     return status;
 }
 
+alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config *config, int kind,
+                                     int64_t rows, float *numbers)
+{
+    char weight[POSITION_WEIGHT_MAX];
+
+    pattern_weight_name(weight, kind);
+    return read_one(
+        path, (struct safetensor){ .name = weight, .rank = 2, .shape = { rows, config->heads } },
+        numbers, rows * config->heads);
+}
+
 alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config *config, int kind,
                                     float *slopes)
 {
     struct pattern pattern;
     const struct position *p = &pattern.kind[kind];
-    char weight[POSITION_WEIGHT_MAX];
     int64_t H = config->heads, shape[2] = { 0 };
 
     TRY_RETURN(pattern_read(&pattern, config));
-    pattern_weight_name(weight, kind);
     if (p->method->parameter_shape)
         p->method->parameter_shape(config, p, shape);
     for (int64_t h = 0; h < H; h++)
         slopes[h] = 1.0f;
     if (shape[0] > 0)
-        TRY_RETURN(read_one(
-            path, (struct safetensor){ .name = weight, .rank = 2, .shape = { 1, H } }, slopes, H));
+        TRY_RETURN(checkpoint_read_numbers(path, config, kind, 1, slopes));
     for (int64_t h = 0; h < H; h++)
         slopes[h] *= p->method->slope(config, p, h);
     return ALIBI_OK;

@@ -42,7 +42,36 @@ static void add_heads(struct page *p, const char *name, int64_t number, const fl
     page_reals(p, number >= 0 ? numbered : name, room, heads);
 }
 
-/* The slopes of each kind of layer that has some, and the factors of each layer with logn. */
+/* The numbers by which a kind of layer bends its curve over the distance, as its equation has them.
+ */
+static alibi_status add_curve(struct page *p, const char *path, const struct alibi_config *c,
+                              const struct pattern *pattern, int kind)
+{
+    enum { ROWS = 2 };
+    alibi_status status;
+    const struct position *position = &pattern->kind[kind];
+    const struct position_method *method = position->method;
+    float *values = NULL;
+    double *room = NULL;
+
+    TRY(NEW_ARRAY(&values, ROWS * c->heads, "numbers per head"));
+    TRY(NEW_ARRAY(&room, c->heads, "numbers per head"));
+    TRY(checkpoint_read_numbers(path, c, kind, ROWS, values));
+    for (int64_t row = 0; row < ROWS; row++) {
+        float *of_row = values + row * c->heads;
+
+        for (int64_t h = 0; method->shown && h < c->heads; h++)
+            of_row[h] = (float)method->shown(position, row, (double)of_row[h]);
+        add_heads(p, method->number(position, row), kind > 0 ? kind : -1, of_row, room, c->heads);
+    }
+out:
+    mem_free(values);
+    mem_free(room);
+    return status;
+}
+
+/* The slopes or curves of each kind of layer that has some, and the factors of each layer with
+ * logn. */
 static alibi_status add_learned(struct page *p, const char *path, const struct alibi_config *c)
 {
     alibi_status status;
@@ -57,6 +86,8 @@ static alibi_status add_learned(struct page *p, const char *path, const struct a
         if (pattern.kind[k].method->slope) {
             TRY(checkpoint_read_slopes(path, c, k, values));
             add_heads(p, "slopes", k > 0 ? k : -1, values, room, c->heads);
+        } else if (pattern.kind[k].method->curve) {
+            TRY(add_curve(p, path, c, &pattern, k));
         }
     for (int64_t n = 0; n < c->layers; n++)
         if (pattern.kind[pattern_kind(&pattern, n)].logn) {

@@ -28,6 +28,7 @@ enum parameter_init {
     INIT_RESIDUAL,  /* N(0, 0.02 / sqrt(2 N)): what adds to the residual stream, as GPT-2 */
     INIT_CLUSTER,   /* N(0, 1 / sqrt(columns)): embeddings of a cluster, as fairseq */
     INIT_LOGN,      /* 1 / ln(training length) */
+    INIT_POSITION,  /* as the position method says */
     INIT_XAVIER,    /* uniform within sqrt(6 / (rows + columns)): its projection, as fairseq */
 };
 

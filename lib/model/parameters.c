@@ -108,9 +108,9 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     add_linear(l, c, c->width, c->ff_width, INIT_RESIDUAL, name[5], &b->down, &b->down_bias);
 }
 
-/* Score biases start from zero, no preference for any distance, and factors on slopes from one;
- * like all biases they do not decay. Rows added to embeddings start as large as the embeddings they
- * are added to. */
+/* Score biases start from zero, no preference for any distance, and factors on slopes from one, or
+ * as their method says; like all biases they do not decay. Rows added to embeddings start as large
+ * as the embeddings they are added to. */
 static int add_position(struct list *l, const struct model *m, int kind)
 {
     const struct position *p = &m->pattern.kind[kind];
@@ -126,9 +126,10 @@ static int add_position(struct list *l, const struct model *m, int kind)
         return -1;
     pattern_weight_name(name, kind);
     index = add(l, shape[0], shape[1],
-                factors ? INIT_ONE
-                : bias  ? INIT_ZERO
-                        : INIT_EMBEDDED,
+                method->initial ? INIT_POSITION
+                : factors       ? INIT_ONE
+                : bias          ? INIT_ZERO
+                                : INIT_EMBEDDED,
                 "%s", name);
     if (l->parameters && bias)
         l->parameters[index].decays = false;
@@ -479,6 +480,21 @@ static void draw(const struct model *m, const struct parameter *p, uint64_t seed
                                     : deviation * random_normal(seed, stream, (uint64_t)i));
 }
 
+static void draw_position(const struct model *m, const struct parameter *p, uint64_t seed,
+                          float *values)
+{
+    uint64_t stream = RANDOM_STREAM(RANDOM_INIT, checksum(0, p->name, strlen(p->name)));
+    const struct position *position = m->pattern.kind;
+    int64_t H = p->shape[1];
+
+    for (int k = 0; k < m->pattern.kinds; k++)
+        if (m->positions[k] >= 0 && &m->parameters[m->positions[k]] == p)
+            position = &m->pattern.kind[k];
+    for (int64_t i = 0; i < p->count; i++)
+        values[i] = (float)position->method->initial(&m->config, position, i / H, i % H,
+                                                     random_uniform(seed, stream, (uint64_t)i));
+}
+
 static alibi_status init_one(struct model *m, const struct parameter *p, uint64_t seed)
 {
     alibi_status status;
@@ -490,7 +506,10 @@ static alibi_status init_one(struct model *m, const struct parameter *p, uint64_
     if (constant_of(m, p, &value))
         return ops->fill(m->device, master, value);
     TRY(NEW_ARRAY(&values, p->count, "initial weights"));
-    draw(m, p, seed, values);
+    if (p->init == INIT_POSITION)
+        draw_position(m, p, seed, values);
+    else
+        draw(m, p, seed, values);
     TRY(ops->upload(m->device, master, values));
 out:
     mem_free(values);

@@ -2,7 +2,8 @@
  *
  * Rows (sinusoids, rotations) are computed for as many positions as were ever asked for; fixed
  * slopes once; trained slopes and the distance table of a learned bias in every pass, from the
- * present weights.
+ * present weights. A table by buckets ends at their last distance; one by a curve grows with the
+ * length, and is computed again only where weights change or it has grown.
  *
  * Slopes are trained as factors f on the fixed ones, m_h = f_h * fixed_h, so that steep and flat
  * heads move at the same relative speed. As a linear layer with the diagonal matrix of fixed slopes
@@ -83,7 +84,7 @@ alibi_status tables_init(struct tables *t, const struct model *m)
 
         if (bias == BIAS_LINEAR)
             TRY_RETURN(make_slopes(&t[k], m, k));
-        if (bias == BIAS_TABLE)
+        if (bias == BIAS_TABLE && !m->pattern.kind[k].method->curve)
             TRY_RETURN(make_buckets(&t[k], m, k));
     }
     return ALIBI_OK;
@@ -161,7 +162,7 @@ alibi_status model_limit_slopes(struct model *m)
     return ALIBI_OK;
 }
 
-/* ---- rows */
+/* ---- rows, and tables by a curve */
 
 static int64_t row_capacity(int64_t length)
 {
@@ -219,6 +220,51 @@ out:
     return status;
 }
 
+/* Distances of a table by a curve: as many as rows, but no more than the window sees. */
+static int64_t curve_distances(const struct position *p, int64_t length)
+{
+    return narrower(p->window, row_capacity(length));
+}
+
+static struct curve_args curve_of(const struct tables *t, const struct model *m, int kind)
+{
+    const struct position *p = &m->pattern.kind[kind];
+
+    return (struct curve_args){ .kind = p->method->curve(p),
+                                .table = t->bias,
+                                .weight = value_of(m, m->positions[kind]),
+                                .dtable = t->dbias,
+                                .dweight = gradient_of(m, m->positions[kind]) };
+}
+
+static alibi_status prepare_curve(struct tables *t, const struct model *m, int kind, int64_t length)
+{
+    alibi_status status = ALIBI_OK;
+    struct device *dev = m->device;
+    struct tensor bias = tensor_none(), dbias = tensor_none();
+    int64_t H = m->config.heads, T = curve_distances(&m->pattern.kind[kind], length);
+    bool grows = !t->bias.data || t->bias.shape[1] < T;
+    struct curve_args a;
+
+    if (grows) {
+        TRY(new_tensor(m, &bias, dtype_sums(m->type), H, T, "the bias by distance"));
+        if (m->gradients)
+            TRY(new_tensor(m, &dbias, dtype_sums(m->type), H, T, "the gradient of the bias"));
+        dev->ops->buffer_free(dev, t->bias.data);
+        dev->ops->buffer_free(dev, t->dbias.data);
+        t->bias = bias;
+        t->dbias = dbias;
+        bias = dbias = tensor_none();
+    }
+    a = curve_of(t, m, kind);
+    if (grows || m->gradients)
+        TRY(dev->ops->curve_forward(dev, &a));
+out:
+    dev->ops->buffer_free(dev, bias.data);
+    dev->ops->buffer_free(dev, dbias.data);
+    return status;
+}
+
 static alibi_status prepare(struct tables *t, const struct model *m, int kind, int64_t length)
 {
     const struct position_method *method = m->pattern.kind[kind].method;
@@ -235,6 +281,8 @@ static alibi_status prepare(struct tables *t, const struct model *m, int kind, i
     }
     if (method->bias != BIAS_TABLE)
         return ALIBI_OK;
+    if (method->curve)
+        return prepare_curve(t, m, kind, length);
     return m->device->ops->bucket_forward(m->device, t->bias, weight, t->bucket);
 }
 
@@ -266,9 +314,10 @@ static size_t bytes_of_kind(const struct model *m, int kind, int64_t length, boo
     if (p->method->bias == BIAS_LINEAR && m->positions[kind] >= 0)
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? H + 1 : H, H));
     if (p->method->bias == BIAS_TABLE) {
-        int64_t T = p->method->distances(p);
+        bool curve = p->method->curve != NULL;
+        int64_t T = curve ? curve_distances(p, length) : p->method->distances(p);
 
-        bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, T));
+        bytes = sum_or_most(bytes, bytes_of(DTYPE_I32, 1, curve ? 0 : T));
         bytes = sum_or_most(bytes, bytes_of(sums, trainable ? 2 * H : H, T));
     }
     if (has_rows(m, kind))
@@ -301,6 +350,11 @@ static alibi_status back(struct tables *t, const struct model *m, int kind)
         struct linear_args a = factors_on_slopes(t, m, kind);
 
         return m->device->ops->linear_backward(m->device, &a);
+    }
+    if (m->pattern.kind[kind].method->curve) {
+        struct curve_args a = curve_of(t, m, kind);
+
+        return m->device->ops->curve_backward(m->device, &a);
     }
     return m->device->ops->bucket_backward(m->device, gradient_of(m, m->positions[kind]), t->dbias,
                                            t->bucket);

@@ -13,7 +13,7 @@ struct tables {
     struct tensor slopes; /* S [H] */
     struct tensor fixed;  /* S [H, H], slopes are trained: the fixed ones on its diagonal */
     struct tensor bucket; /* I32 [T] */
-    struct tensor bias;   /* S [H, T], from the bucket weights */
+    struct tensor bias;   /* S [H, T], from the weights of buckets or of a curve */
     struct tensor dbias;  /* like bias, or like slopes that are trained: over all its layers */
 };
 

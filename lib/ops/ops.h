@@ -426,6 +426,29 @@ typedef alibi_status bucket_forward_fn(struct device *dev, struct tensor table,
 typedef alibi_status bucket_backward_fn(struct device *dev, struct tensor dweight,
                                         struct tensor dtable, struct tensor bucket);
 
+/* ---- bias by curve
+ *
+ *   table[h, d] = curve(u, v, d),   u = weight[0, h],   v = weight[1, h],   d = 0..T-1
+ *
+ *   log             -e^u ln(1 + e^v d)
+ *   power           -e^u d^p,           p = 2 / (1 + e^-v)
+ *   shifted power   -e^u (d + CURVE_SHIFT)^v
+ *
+ * table S [H, T]; weight S [2, H]. Backward: dweight accumulates. */
+enum curve_kind {
+    CURVE_LOG,
+    CURVE_POWER,
+    CURVE_SHIFTED_POWER,
+};
+#define CURVE_SHIFT 0.01
+
+struct curve_args {
+    enum curve_kind kind;
+    struct tensor table, weight;
+    struct tensor dtable, dweight;
+};
+typedef alibi_status curve_fn(struct device *dev, const struct curve_args *a);
+
 /* ---- softmax cross-entropy
  *
  *   nll[r] = log sum_v exp(logits[r, v]) - logits[r, target[r]]
@@ -523,6 +546,7 @@ struct ops {
     cache_append_fn *cache_append;
     bucket_forward_fn *bucket_forward;
     bucket_backward_fn *bucket_backward;
+    curve_fn *curve_forward, *curve_backward;
     cross_entropy_fn *cross_entropy;
     log_softmax_fn *log_softmax;
     adamw_fn *adamw;

@@ -46,14 +46,19 @@ static int64_t floor_power_of_two(int64_t n)
 /* Slope of head h of H. H a power of two: 2^(-bias_max * (h+1) / H). Otherwise the heads beyond the
  * power of two below H take every second slope of the sequence for twice as many heads, as the
  * authors' code does: the order is then not monotone. */
-static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
+float alibi_slope(int64_t heads, double bias_max, int64_t h)
 {
-    int64_t power = floor_power_of_two(c->heads);
-    double step = own(p)->bias_max / (double)power;
+    int64_t power = floor_power_of_two(heads);
+    double step = bias_max / (double)power;
 
     if (h < power)
         return (float)exp2(-step * (double)(h + 1));
     return (float)exp2(-step * ((double)(h - power) + 0.5));
+}
+
+static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
+{
+    return alibi_slope(c->heads, own(p)->bias_max, h);
 }
 
 static void parameter_shape(const struct alibi_config *c, const struct position *p,

@@ -56,16 +56,28 @@ struct position_method {
     int (*layout)(const struct position *p);
 
     /* SCORES. LINEAR: the slope of head h; a parameter [1, H] holds factors on the slopes, which
-     * start at 1 and are never below 0. TABLE: the bias is weight[bucket(distance)][h] for
-     * distances below `distances`, and that of the last one beyond. */
+     * start at 1 and are never below 0. TABLE with buckets: the bias is weight[bucket(distance)][h]
+     * for distances below `distances`, and that of the last one beyond. TABLE with a curve: it is
+     * the curve of ops.h by the two numbers of the head, a parameter [2, H]. */
     enum bias_kind bias;
     float (*slope)(const struct alibi_config *c, const struct position *p, int64_t h);
     int64_t (*distances)(const struct position *p);
     int32_t (*bucket)(const struct position *p, int64_t distance);
+    enum curve_kind (*curve)(const struct position *p);
+    /* What the numbers of head h start from, if not from 0; uniform: a random number in 0..1. */
+    double (*initial)(const struct alibi_config *c, const struct position *p, int64_t row,
+                      int64_t h, double uniform);
+    /* What a row of these numbers is called, and its value as the equation has it; NULL: the number
+     * itself. */
+    const char *(*number)(const struct position *p, int64_t row);
+    double (*shown)(const struct position *p, int64_t row, double weight);
 };
 
 extern const struct position_method position_none, position_learned, position_sinusoidal,
-    position_rotary, position_t5, position_alibi;
+    position_rotary, position_t5, position_alibi, position_kerple, position_bam;
+
+/* Head h's of `heads` slopes that end at 2^-bias_max (alibi.c). */
+float alibi_slope(int64_t heads, double bias_max, int64_t h);
 
 /* A name for a pattern. Its options are those that the pattern writes, which they replace there;
  * and the other options of its methods, for the elements of that method. */

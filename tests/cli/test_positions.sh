@@ -61,6 +61,14 @@ else
     fail "stream" "$(member stdout nll), not $window"
 fi
 check "generation" "$ALIBI" generate hybrid --prompt "It was" --tokens 100 --temperature 0
+check "learned curves" "$ALIBI" train "${small[@]}" --position kerple,bam --out curves
+check "their numbers" "$ALIBI" inspect curves --json
+if grep -q '"kerple_p": \[' stdout && grep -q '"kerple_a": \[' stdout &&
+    grep -q '"bam_beta_1": \[' stdout; then
+    pass "inspect has the numbers of curves"
+else
+    fail "inspect" "no kerple_p, kerple_a or bam_beta_1"
+fi
 check "inspection" "$ALIBI" inspect hybrid
 if grep -qF "hybrid:window=8" stdout && grep -qE '^ *logn_3 +0\.[0-9]+ +0\.[0-9]+' stdout; then
     pass "inspect names the pattern"

@@ -117,6 +117,8 @@ def shapes(c):
         method, options, kind = layer(c, n)
         if method == "t5":
             out[table_name(kind)] = (int(options.get("buckets", c["t5_buckets"])), c["heads"])
+        if method in ("kerple", "bam"):
+            out[table_name(kind)] = (2, c["heads"])
     if c["embedding_norm"]:
         norm("embedding_norm")
     for n in range(c["layers"]):
@@ -217,6 +219,16 @@ def alibi_slopes(c):
     return torch.tensor([2.0 ** (-step * e) for e in exponents])
 
 
+def curve(method, options, d, u, v):
+    """Of the distances, by two numbers per head [H, 1, 1]."""
+    if method == "bam":
+        return u.exp() * (d + 0.01) ** v
+    if "power" in options:
+        exponent = 2 * torch.sigmoid(v)
+        return u.exp() * torch.where(d > 0, d.clamp(min=1) ** exponent, 0.0)
+    return u.exp() * torch.log(1 + v.exp() * d)
+
+
 def score_bias(c, w, n):
     """[H, L, L] or 0, before the mask."""
     method, options, kind = layer(c, n)
@@ -228,6 +240,8 @@ def score_bias(c, w, n):
             -distance, bidirectional=False, num_buckets=int(options.get("buckets", c["t5_buckets"])),
             max_distance=int(options.get("max-distance", c["t5_max_distance"])))
         return w[table_name(kind)][bucket].permute(2, 0, 1)
+    if method in ("kerple", "bam"):
+        return -curve(method, options, distance.clamp(min=0), *w[table_name(kind)][:, :, None, None])
     return 0.0
 
 
@@ -511,6 +525,7 @@ def main():
     make_golden("hybrid", configure(position="hybrid:window=7", layers=4, heads=3, width=12))
     make_golden("pattern", configure(position="alibi:window=6:logn,rotary:logn,t5:buckets=8:max-distance=16", layers=3,
                                      heads=3, width=12, kv_heads=1))
+    make_golden("curves", configure(position="kerple,kerple:power:window=9,bam:logn", layers=3, heads=3, width=12))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))
     dropout = dict(dropout=dict(residual=0.3, attention=0.25, activation=0.125))  # exact in fp32, or not

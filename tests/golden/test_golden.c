@@ -247,6 +247,7 @@ static const char *const models[] = {
     "t5",
     "hybrid",
     "pattern",
+    "curves",
     "sinusoidal",
     "adaptive-tied",
     "adaptive-untied",

@@ -20,7 +20,8 @@ static void start(void)
 static const char *position_number(int i)
 {
     static const char *const patterns[] = { "rotary:window=20,none:logn",
-                                            "rotary:logn:window=9,alibi:logn:train-slopes" };
+                                            "rotary:logn:window=9,alibi:logn:train-slopes",
+                                            "kerple:power:window=20,bam:logn" };
     int methods = 0;
 
     while (alibi_position_name(methods, NULL))

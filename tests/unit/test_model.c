@@ -42,6 +42,8 @@ static const char *const patterns[] = { "rotary:window=3,none:logn",
                                         "alibi:train-slopes:logn,t5:logn",
                                         "t5:window=70,alibi:train-slopes:window=5",
                                         "rotary:base=50:layout=pairs,t5:window=2",
+                                        "kerple:power:window=3,bam:logn",
+                                        "kerple:logn,kerple:power:window=4",
                                         "alibi:bias-max=4,alibi:train-slopes" };
 
 /* Number i of the position methods, after them alibi with trained slopes, and the patterns. */

@@ -182,6 +182,83 @@ static void t5_learns_a_number_per_bucket_and_head(void **state)
     assert_int_equal(shape[1], 4);
 }
 
+/* ---- curves */
+
+enum { DISTANCES = 5000 };
+
+/* The bias of a head of a fresh model, whose random numbers are all `uniform`. */
+static void fresh_curve(float table[DISTANCES], const struct alibi_config *c, const char *name,
+                        int64_t h, double uniform)
+{
+    struct position p = method_of(c, name);
+    struct device device = { .ops = &ops_ref };
+    float weight[2];
+
+    for (int row = 0; row < 2; row++)
+        weight[row] = (float)p.method->initial(c, &p, row, h, uniform);
+    assert_ok(ops_ref.curve_forward(
+        &device, &(struct curve_args){ .kind = p.method->curve(&p),
+                                       .table = tensor_2(table, DTYPE_F32, 1, DISTANCES),
+                                       .weight = tensor_2(weight, DTYPE_F32, 2, 1) }));
+}
+
+/* With every random number 1/2, p is 1 and a is 1/2 in both forms. */
+static void kerple_starts_as_the_authors_code(void **state)
+{
+    struct alibi_config c = config(64, 4);
+    float table[DISTANCES], linear[DISTANCES];
+
+    (void)state;
+    fresh_curve(table, &c, "kerple", 2, 0.5);
+    fresh_curve(linear, &c, "kerple:power", 2, 0.5);
+    for (int d = 0; d < DISTANCES; d++) {
+        assert_close(table[d], -log(1 + d / 2.0), 1e-5);
+        assert_close(linear[d], -d / 2.0, 1e-6 * d);
+    }
+}
+
+/* Whatever is drawn or learned: 0 at distance 0, falling, and the exponent of the power below 2. */
+static void kerple_falls_with_the_distance_for_any_numbers(void **state)
+{
+    static const double drawn[] = { 0, 1e-6, 0.3, 0.9999999, 1 };
+    static const char *const names[] = { "kerple", "kerple:power" };
+    struct alibi_config c = config(64, 4);
+    float table[DISTANCES];
+
+    (void)state;
+    for (int n = 0; n < 2; n++) {
+        struct position p = method_of(&c, names[n]);
+
+        for (int i = 0; i < 5; i++) {
+            fresh_curve(table, &c, names[n], 0, drawn[i]);
+            assert_true(table[0] == 0);
+            for (int d = 1; d < DISTANCES; d++)
+                assert_true(table[d] < table[d - 1] && table[d] > -4.0f * (float)d * (float)d);
+        }
+        for (double w = -20; w <= 20; w += 5) {
+            assert_true(position_kerple.shown(&p, 0, w) > 0);
+            assert_true(position_kerple.shown(&p, 1, w) > 0);
+            assert_true(n == 0 || position_kerple.shown(&p, 1, w) < 2);
+        }
+    }
+}
+
+static void bam_starts_as_alibi_up_to_a_constant(void **state)
+{
+    struct alibi_config c = config(64, 6);
+    struct position alibi = method_of(&c, "alibi");
+    float table[DISTANCES];
+
+    (void)state;
+    for (int64_t h = 0; h < 6; h++) {
+        double slope = position_alibi.slope(&c, &alibi, h);
+
+        fresh_curve(table, &c, "bam", h, 0.5);
+        for (int d = 0; d < DISTANCES; d++)
+            assert_close(table[d] - table[0], -slope * d, 1e-6 * slope * (d + 1));
+    }
+}
+
 /* ---- rows */
 
 static void assert_row(const struct position_method *method, const struct alibi_config *c,
@@ -546,6 +623,9 @@ int main(void)
         cmocka_unit_test(t5_table_ends_in_its_last_bucket),
         cmocka_unit_test(t5_options_that_make_no_buckets_are_named),
         cmocka_unit_test(t5_learns_a_number_per_bucket_and_head),
+        cmocka_unit_test(kerple_starts_as_the_authors_code),
+        cmocka_unit_test(kerple_falls_with_the_distance_for_any_numbers),
+        cmocka_unit_test(bam_starts_as_alibi_up_to_a_constant),
         cmocka_unit_test(sinusoidal_rows_are_sines_then_cosines),
         cmocka_unit_test(sinusoidal_rows_exist_for_odd_and_tiny_widths),
         cmocka_unit_test(rotary_rows_are_cosines_then_sines_of_one_head),

@@ -82,14 +82,19 @@ static alibi_status evaluate(struct model *m, const alibi_corpus *c, struct alib
 /* One window as long as the text: sliding by one behind it has nothing left to score. */
 static void stream_equals_a_window_as_long_as_the_text(void **state)
 {
-    static const char *const methods[] = {
-        "alibi", "none", "rotary", "t5", "rotary:window=40,none", "t5:window=100,alibi"
-    };
+    static const char *const methods[] = { "alibi",
+                                           "none",
+                                           "rotary",
+                                           "t5",
+                                           "rotary:window=40,none",
+                                           "t5:window=100,alibi",
+                                           "kerple",
+                                           "kerple:power,bam" };
     static const double budgets[] = { 0, 0x1p-24 };
     alibi_corpus *c = new_text(20000);
 
     (void)state;
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 8; i++)
         for (int s = 0; s < 2; s++) {
             struct model *m = new_model(methods[i], 4);
             struct alibi_eval_result whole, stream;

@@ -301,6 +301,15 @@ static void so_does_one_with_a_pattern_of_methods(void **state)
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
+static void so_does_one_with_learned_curves(void **state)
+{
+    struct site *p = *state;
+
+    p->config.layers = 3;
+    snprintf(p->config.position, sizeof p->config.position, "%s", "kerple,kerple:power:logn,bam");
+    check_resume_at_every_step(p, tiny_training(5, 2));
+}
+
 static void trained_slopes_move_and_are_in_the_checkpoint(void **state)
 {
     struct site *p = *state;
@@ -845,6 +854,7 @@ int main(void)
         RUN_TEST(so_does_one_that_learns_its_positions),
         RUN_TEST(so_does_one_that_trains_its_slopes),
         RUN_TEST(so_does_one_with_a_pattern_of_methods),
+        RUN_TEST(so_does_one_with_learned_curves),
         RUN_TEST(trained_slopes_move_and_are_in_the_checkpoint),
         cmocka_unit_test_teardown(an_update_leaves_slopes_at_0_or_above, no_leak),
         RUN_TEST(a_run_can_be_stopped_at_every_step),

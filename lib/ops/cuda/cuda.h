@@ -176,6 +176,7 @@ attention_norms_fn cuda_attention_norms;
 cache_append_fn cuda_cache_append;
 bucket_forward_fn cuda_bucket_forward;
 bucket_backward_fn cuda_bucket_backward;
+curve_fn cuda_curve_forward, cuda_curve_backward;
 cross_entropy_fn cuda_cross_entropy;
 log_softmax_fn cuda_log_softmax;
 adamw_fn cuda_adamw;

@@ -89,6 +89,7 @@ attention_norms_fn ref_attention_norms;
 cache_append_fn ref_cache_append;
 bucket_forward_fn ref_bucket_forward;
 bucket_backward_fn ref_bucket_backward;
+curve_fn ref_curve_forward, ref_curve_backward;
 cross_entropy_fn ref_cross_entropy;
 log_softmax_fn ref_log_softmax;
 adamw_fn ref_adamw;
