@@ -151,7 +151,7 @@ static alibi_status print_plan(alibi_experiment *e, alibi_device *device, const 
     if (timed)
         cli_short_time(time, plan.seconds);
     print_row("all", plan.trainings, "", cli_short_count(tokens, plan.train_tokens), "", time);
-    printf("\ntokens: of one training, and of all; the tests read %s%s more%s%s\n",
+    printf("\ntokens: that one training still needs, and all; the tests read %s%s more%s%s\n",
            plan.test_estimated ? "about " : "", cli_short_count(tokens, plan.test_tokens),
            plan.test_estimated ? ", an estimate from the sizes of texts" : "",
            plan.test_unknown ? ", not counting whole texts whose sizes are not known" : "");

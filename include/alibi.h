@@ -1195,8 +1195,9 @@ struct alibi_experiment_plan_model {
     char name[ALIBI_NAME_MAX];
     int trainings; /* that are left: seeds */
     int64_t parameters, steps;
-    double train_tokens, test_tokens; /* of one of them */
-    size_t memory, available;         /* of the device, as in struct alibi_plan */
+    double train_tokens,
+        test_tokens;          /* that one of them still reads, on average; 0: none is left */
+    size_t memory, available; /* of the device, as in struct alibi_plan */
     bool fits;
     size_t checkpoint; /* bytes of one on the disk */
     double seconds;    /* of one training and its tests; 0: not measured */

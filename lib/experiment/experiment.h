@@ -234,6 +234,9 @@ void disk_add(struct disk *d, double checkpoint, const struct alibi_training *t,
 double disk_needed(const struct disk *d, bool discard);
 
 double trained_tokens(const struct alibi_training *t);
+/* Those that are left after the newest checkpoint. */
+alibi_status untrained_tokens(double *out, const alibi_experiment *e, int model, int seed,
+                              const char *dir);
 /* Tokens that the missing tests of a model read; those of a whole text are not counted as long as
  * its size is not known. */
 double tested_tokens(const alibi_experiment *e, int model, int seed);

@@ -41,13 +41,12 @@ static alibi_status measure(struct alibi_experiment_plan_model *p, alibi_device 
 
     TRY_RETURN(alibi_bench_train(device, config, t->batch, t->train_length, 3, t->recompute,
                                  t->skip, &step, call));
-    p->seconds = step.step_seconds * (double)t->accumulate * (double)t->steps +
-                 p->test_tokens / step.tokens_per_s / 2;
+    p->seconds = (p->train_tokens + p->test_tokens / 2) / step.tokens_per_s;
     return ALIBI_OK;
 }
 
 static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_experiment *e,
-                               alibi_device *device, int model, bool time,
+                               alibi_device *device, int model, const char *dir, bool time,
                                const struct alibi_call *call)
 {
     const struct experiment_model *m = &e->model[model];
@@ -58,17 +57,22 @@ static alibi_status plan_model(struct alibi_experiment_plan_model *p, alibi_expe
     memcpy(p->name, m->name, sizeof p->name);
     for (int k = 0; k < m->seeds.count; k++)
         if (m->selected && !model_is_complete(e, model, k)) {
+            double left;
+
+            TRY_RETURN(untrained_tokens(&left, e, model, k, dir));
             p->trainings++;
+            p->train_tokens += left;
             p->test_tokens += tested_tokens(e, model, k);
         }
-    if (p->trainings > 0)
-        p->test_tokens /= p->trainings; /* some seeds may have fewer tests to do */
+    if (p->trainings > 0) { /* seeds may differ in how far they are */
+        p->train_tokens /= p->trainings;
+        p->test_tokens /= p->trainings;
+    }
     if (config.vocab == 0)
         config.vocab = text_vocab(&e->text[m->text]);
     TRY_RETURN(alibi_config_resolve(&config));
     TRY_RETURN(plan_training(&plan, &config, &m->training, &device->device, device->type, false));
     p->parameters = plan.parameters;
-    p->train_tokens = trained_tokens(&m->training);
     p->memory = plan.total;
     p->available = plan.available;
     p->fits = plan.fits;
@@ -107,7 +111,7 @@ alibi_status alibi_experiment_make_plan(alibi_experiment *e, alibi_device *devic
     for (int m = 0; m < e->models; m++) {
         struct alibi_experiment_plan_model *p = &plan->model[m];
 
-        TRY_RETURN(plan_model(p, e, device, m, time, call));
+        TRY_RETURN(plan_model(p, e, device, m, dir, time, call));
         if (p->trainings > 0)
             mark_estimates(plan, e, m);
         plan->trainings += p->trainings;

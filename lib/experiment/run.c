@@ -31,6 +31,30 @@ double trained_tokens(const struct alibi_training *t)
     return (double)t->batch * (double)t->train_length * (double)t->accumulate * (double)t->steps;
 }
 
+alibi_status untrained_tokens(double *out, const alibi_experiment *e, int model, int seed,
+                              const char *dir)
+{
+    alibi_status status;
+    const struct alibi_training *t = &e->model[model].training;
+    struct step_folder *folders = NULL;
+    char *run = NULL;
+    int count = 0, newest = 0;
+
+    *out = trained_tokens(t);
+    TRY(folder_of_model(&run, e, model, seed, dir));
+    if (!folder_exists(run))
+        goto out;
+    TRY(step_folders(&folders, &count, run));
+    while (newest < count && !folders[newest].complete)
+        newest++;
+    if (newest < count)
+        *out *= fmax(0, (double)(t->steps - folders[newest].step) / (double)t->steps);
+out:
+    step_folders_free(folders, count);
+    mem_free(run);
+    return status;
+}
+
 double tested_tokens(const alibi_experiment *e, int model, int seed)
 {
     double sum = 0;
@@ -337,8 +361,9 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
         struct pending *p = &w->at[i];
         const struct experiment_model *m = &e->model[p->model];
 
-        p->train_tokens = trained_tokens(&m->training);
-        p->valid_tokens = forecast_validation_tokens(e->text[m->text].corpus, &m->training, 0);
+        TRY_RETURN(untrained_tokens(&p->train_tokens, e, p->model, p->seed, dir));
+        p->valid_tokens = forecast_validation_tokens(e->text[m->text].corpus, &m->training, 0) *
+                          p->train_tokens / trained_tokens(&m->training);
         p->test_tokens = tested_tokens(e, p->model, p->seed);
     }
     call_note(call, "to train and test: %d model%s", w->count, w->count == 1 ? "" : "s");

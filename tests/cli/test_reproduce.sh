@@ -144,6 +144,12 @@ check "the same command again" "${run[@]}" --out whole
 holds "prints the same at once" cmp -s stdout table
 check "the plan of what is done" "${run[@]}" --out whole --plan
 has "has no trainings" '^all +0 ' stdout
+mkdir -p more && sed 's/"lengths": \["L"\], "tokens": 640/"lengths": ["2L"], "tokens": 640/' \
+    tiny.json > more/tiny.json
+check "the plan of a new test" "$ALIBI" reproduce more/tiny.json "${text[@]}" --tier full --quiet \
+    --out whole --plan --json
+holds "trains nothing again" grep -qE '^  "train_tokens": 0(\.0)?,?$' stdout
+has "and has the tests of both seeds" '"test_tokens": 5120' stdout
 check "as JSON" "${run[@]}" --out whole --json
 holds "prints results.json" cmp -s stdout whole/results.json
 
