@@ -99,9 +99,8 @@ alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config 
 /* What a kind of layer learns, [rows, H] as the method's parameter_shape says, without a model. */
 alibi_status checkpoint_read_numbers(const char *path, const struct alibi_config *config, int kind,
                                      int64_t rows, float *numbers);
-/* The factors [H] on the queries of a layer with logn, without a model. */
-alibi_status checkpoint_read_logn(const char *path, const struct alibi_config *config,
-                                  int64_t layer, float *factors);
+/* The factors [heads] on the queries of a layer with logn, without a model. */
+alibi_status checkpoint_read_logn(const char *path, int64_t layer, int64_t heads, float *factors);
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,
                                      void *second);
 alibi_status checkpoint_read_state(const char *path, struct train_state *state,

@@ -204,15 +204,13 @@ alibi_status checkpoint_read_slopes(const char *path, const struct alibi_config 
     return ALIBI_OK;
 }
 
-alibi_status checkpoint_read_logn(const char *path, const struct alibi_config *config,
-                                  int64_t layer, float *factors)
+alibi_status checkpoint_read_logn(const char *path, int64_t layer, int64_t heads, float *factors)
 {
     char name[PARAMETER_NAME_MAX];
 
     model_logn_name(name, layer);
-    return read_one(path,
-                    (struct safetensor){ .name = name, .rank = 1, .shape = { config->heads } },
-                    factors, config->heads);
+    return read_one(path, (struct safetensor){ .name = name, .rank = 1, .shape = { heads } },
+                    factors, heads);
 }
 
 alibi_status checkpoint_read_moments(const char *path, const struct model *m, void *first,

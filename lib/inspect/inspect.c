@@ -89,11 +89,15 @@ static alibi_status add_learned(struct page *p, const char *path, const struct a
         } else if (pattern.kind[k].method->curve) {
             TRY(add_curve(p, path, c, &pattern, k));
         }
-    for (int64_t n = 0; n < c->layers; n++)
-        if (pattern.kind[pattern_kind(&pattern, n)].logn) {
-            TRY(checkpoint_read_logn(path, c, n, values));
-            add_heads(p, "logn", n, values, room, c->heads);
-        }
+    for (int64_t n = 0; n < c->layers; n++) {
+        const struct position *position = &pattern.kind[pattern_kind(&pattern, n)];
+        int64_t heads = position_logn_heads(c, position);
+
+        if (!position->logn)
+            continue;
+        TRY(checkpoint_read_logn(path, n, heads, values));
+        add_heads(p, "logn", n, values, room, heads);
+    }
 out:
     mem_free(values);
     mem_free(room);

@@ -35,22 +35,53 @@ struct attention_args attention_of(const struct workspace *w, const struct pass 
     return a;
 }
 
+/* Heads from..from+count-1 of a view; absent stays absent. */
+static struct tensor some_heads(struct tensor view, int64_t from, int64_t count)
+{
+    if (view.data)
+        view.data = tensor_at(view, from * view.stride[2]);
+    view.shape[2] = count;
+    return view;
+}
+
+static struct tensor scaled_queries(const struct workspace *w, const struct pass *p,
+                                    const struct attention_args *a)
+{
+    return tensor_heads(w->activations.branch, p->B, p->L, 0, a->q.shape[2], a->q.shape[3]);
+}
+
 struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
                                  const struct attention_args *a)
 {
     const struct model *m = w->model;
     int logn = m->blocks[n].logn;
+    int64_t count = value_of(m, logn).shape[0], first = a->q.shape[2] - count;
+    struct tensor dq = some_heads(a->dq, first, count);
 
-    return (struct logn_args){ .x = a->q,
-                               .y = tensor_heads(w->activations.branch, p->B, p->L, 0,
-                                                 a->q.shape[2], a->q.shape[3]),
+    return (struct logn_args){ .x = some_heads(a->q, first, count),
+                               .y = some_heads(scaled_queries(w, p, a), first, count),
                                .factor = value_of(m, logn),
                                .start = p->start,
                                .window = a->window,
                                .ragged = p->ragged,
-                               .dy = a->dq,
-                               .dx = a->dq,
+                               .dy = dq,
+                               .dx = dq,
                                .dfactor = gradient_of(m, logn) };
+}
+
+alibi_status scale_queries(const struct workspace *w, const struct pass *p, int64_t n,
+                           struct attention_args *a)
+{
+    struct device *dev = w->model->device;
+    struct logn_args scale = attention_scale(w, p, n, a);
+    struct tensor scaled = scaled_queries(w, p, a);
+    int64_t others = a->q.shape[2] - scale.x.shape[2];
+
+    TRY_RETURN(dev->ops->logn_forward(dev, &scale));
+    if (others > 0)
+        TRY_RETURN(dev->ops->copy(dev, some_heads(scaled, 0, others), some_heads(a->q, 0, others)));
+    a->q = scaled;
+    return ALIBI_OK;
 }
 
 /* The new keys and values join the cache, and attention is over all that the cache holds. */
@@ -305,12 +336,8 @@ alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n)
     both.shape[2] += a.k.shape[2];
     if (a.rotation.table.data)
         TRY_RETURN(dev->ops->rotary(dev, both, a.rotation, 1));
-    if (w->model->blocks[n].logn >= 0) {
-        struct logn_args scale = attention_scale(w, p, n, &a);
-
-        TRY_RETURN(dev->ops->logn_forward(dev, &scale));
-        a.q = scale.y;
-    }
+    if (w->model->blocks[n].logn >= 0)
+        TRY_RETURN(scale_queries(w, p, n, &a));
     if (p->cache)
         TRY_RETURN(append(w, p, n, &a));
     TRY_RETURN(check_scores(w, p, n, &a));

@@ -104,8 +104,7 @@ static alibi_status attention_back(struct workspace *w, const struct pass *p, in
     if (w->model->blocks[n].logn < 0)
         return dev->ops->attention_backward(dev, args);
     scale = attention_scale(w, p, n, args);
-    TRY_RETURN(dev->ops->logn_forward(dev, &scale));
-    scaled.q = scale.y;
+    TRY_RETURN(scale_queries(w, p, n, &scaled));
     scaled.rotation.table = tensor_none();
     TRY_RETURN(dev->ops->attention_backward(dev, &scaled));
     TRY_RETURN(dev->ops->logn_backward(dev, &scale));

@@ -51,7 +51,7 @@ struct parameter {
 struct block_parameters {
     int norm1, norm1_bias, qkv, qkv_bias, out, out_bias, norm2, norm2_bias, up, up_bias, down,
         down_bias;
-    int logn; /* S [H]: factors on the queries; -1: none */
+    int logn; /* S [position_logn_heads]: factors on the queries of the last heads; -1: none */
 };
 
 /* A range of ids with embeddings of their own width (adaptive.c). Cluster 0 is the head, the others

@@ -92,6 +92,7 @@ void model_logn_name(char name[PARAMETER_NAME_MAX], int64_t layer)
 static void add_block(struct list *l, const struct model *m, int64_t n, struct block_parameters *b)
 {
     const struct alibi_config *c = &m->config;
+    const struct position *position = model_position(m, n);
     char name[6][PARAMETER_NAME_MAX - 8], logn[PARAMETER_NAME_MAX];
     static const char *const parts[6] = { "norm1", "attention.qkv", "attention.out",
                                           "norm2", "ff.up",         "ff.down" };
@@ -101,7 +102,8 @@ static void add_block(struct list *l, const struct model *m, int64_t n, struct b
     add_norm(l, c, name[0], &b->norm1, &b->norm1_bias);
     add_linear(l, c, qkv_width(c), c->width, INIT_NORMAL, name[1], &b->qkv, &b->qkv_bias);
     model_logn_name(logn, n);
-    b->logn = model_position(m, n)->logn ? add(l, 0, c->heads, INIT_LOGN, "%s", logn) : -1;
+    b->logn =
+        position->logn ? add(l, 0, position_logn_heads(c, position), INIT_LOGN, "%s", logn) : -1;
     add_linear(l, c, c->width, c->width, INIT_RESIDUAL, name[2], &b->out, &b->out_bias);
     add_norm(l, c, name[3], &b->norm2, &b->norm2_bias);
     add_linear(l, c, up_width(c), c->width, INIT_NORMAL, name[4], &b->up, &b->up_bias);

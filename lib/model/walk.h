@@ -175,11 +175,15 @@ struct dropout dropout_within(const struct workspace *w, const struct pass *pass
 
 /* The operands of layer n's attention, within the activations of the pass. */
 struct attention_args attention_of(const struct workspace *w, const struct pass *p, int64_t n);
-/* How a layer with logn multiplies its queries a.q: into the memory of activations.branch, which
- * nobody else uses while attention runs. They are kept as they were, for the gradient; the backward
- * pass multiplies again, and takes a.dq to what it was before. */
+/* How a layer with logn multiplies its queries a.q, those of its last heads or of all: into the
+ * memory of activations.branch, which nobody else uses while attention runs. They are kept as they
+ * were, for the gradient; the backward pass multiplies again, and takes a.dq to what it was before.
+ */
 struct logn_args attention_scale(const struct workspace *w, const struct pass *p, int64_t n,
                                  const struct attention_args *a);
+/* Does that: a->q becomes the queries that attention takes, of all heads. */
+alibi_status scale_queries(const struct workspace *w, const struct pass *p, int64_t n,
+                           struct attention_args *a);
 /* Rotates, scales, appends to the cache, attends, and counts. */
 alibi_status attention_run(struct workspace *w, const struct pass *p, int64_t n);
 

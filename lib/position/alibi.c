@@ -4,7 +4,11 @@
  *
  * Press, Smith, Lewis (ICLR 2022), section 3. The slopes m_h are fixed; nothing is learned unless
  * train-slopes asks for a factor per head, which multiplies its slope. The bias is formed from the
- * integer distance, so it is 0 on the diagonal and does not grow less exact with the position. */
+ * integer distance, so it is 0 on the diagonal and does not grow less exact with the position.
+ *
+ * With `free` a share of the heads, the last ones, has slope 0, and the others have the slopes of
+ * as many heads as they are. The free heads see all distances alike. They are diluted by longer
+ * inputs; logn corrects that, and acts on them alone. */
 #include <math.h>
 
 #include "position/position.h"
@@ -12,6 +16,7 @@
 struct options {
     double bias_max;   /* the slopes end at 2^-bias_max */
     bool train_slopes; /* they start there, and are trained */
+    double free;       /* share of the heads without a slope */
 };
 
 #define AT(field) offsetof(struct options, field)
@@ -21,17 +26,34 @@ static const struct alibi_option options[] = {
       "the slopes end at 2^-X" },
     { "train-slopes", ALIBI_OPTION_FLAG, AT(train_slopes), 0, 0, NULL, "false", NULL,
       "train the slopes, the same in all its layers" },
+    { "free", ALIBI_OPTION_REAL, AT(free), 0, 1, NULL, "0", "X",
+      "share of the heads that have no slope" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)
 {
-    *(struct options *)own =
-        (struct options){ .bias_max = c->bias_max, .train_slopes = c->train_slopes };
+    struct options *o = own;
+
+    o->bias_max = c->bias_max;
+    o->train_slopes = c->train_slopes;
 }
 
 static const struct options *own(const struct position *p)
 {
     return (const struct options *)p->own;
+}
+
+static int64_t free_heads(const struct alibi_config *c, const struct position *p)
+{
+    return (int64_t)llround(own(p)->free * (double)c->heads);
+}
+
+static alibi_status check(const struct alibi_config *c, const struct position *p)
+{
+    if (own(p)->free > 0 && free_heads(c, p) == 0)
+        return fail(ALIBI_USAGE, "option 'free' of 'alibi': %g of %lld heads is less than one",
+                    own(p)->free, (long long)c->heads);
+    return ALIBI_OK;
 }
 
 static int64_t floor_power_of_two(int64_t n)
@@ -58,7 +80,9 @@ float alibi_slope(int64_t heads, double bias_max, int64_t h)
 
 static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
 {
-    return alibi_slope(c->heads, own(p)->bias_max, h);
+    int64_t biased = c->heads - free_heads(c, p);
+
+    return h < biased ? alibi_slope(biased, own(p)->bias_max, h) : 0.0f;
 }
 
 static void parameter_shape(const struct alibi_config *c, const struct position *p,
@@ -75,7 +99,15 @@ const struct position_method position_alibi = {
     .options = options,
     .option_count = sizeof options / sizeof *options,
     .defaults = defaults,
+    .check = check,
     .parameter_shape = parameter_shape,
     .bias = BIAS_LINEAR,
     .slope = slope,
+    .free_heads = free_heads,
+};
+
+const struct position_preset position_alibi_free = {
+    .name = "alibi-free",
+    .summary = "half of the heads alibi, half without positions and scaled by logn",
+    .pattern = "alibi:logn:free=0.5",
 };

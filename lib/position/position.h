@@ -61,6 +61,8 @@ struct position_method {
      * the curve of ops.h by the two numbers of the head, a parameter [2, H]. */
     enum bias_kind bias;
     float (*slope)(const struct alibi_config *c, const struct position *p, int64_t h);
+    /* How many heads, the last ones, have no bias; NULL: none. */
+    int64_t (*free_heads)(const struct alibi_config *c, const struct position *p);
     int64_t (*distances)(const struct position *p);
     int32_t (*bucket)(const struct position *p, int64_t distance);
     enum curve_kind (*curve)(const struct position *p);
@@ -85,10 +87,18 @@ struct position_preset {
     const char *name, *summary, *pattern;
 };
 
-extern const struct position_preset position_hybrid;
+extern const struct position_preset position_hybrid, position_alibi_free;
 
 const struct position_preset *preset_at(int index);          /* NULL past the end */
 const struct position_preset *preset_find(const char *name); /* NULL: none */
+
+/* How many heads, the last ones, logn acts on: those without a bias, or all if each has one. */
+static inline int64_t position_logn_heads(const struct alibi_config *c, const struct position *p)
+{
+    int64_t heads = p->method->free_heads ? p->method->free_heads(c, p) : 0;
+
+    return heads > 0 ? heads : c->heads;
+}
 
 /* Other names that people use are understood, such as "rope" for "rotary"; what is written down is
  * the method's own name. ALIBI_USAGE names the nearest method. */

@@ -69,6 +69,18 @@ if grep -q '"kerple_p": \[' stdout && grep -q '"kerple_a": \[' stdout &&
 else
     fail "inspect" "no kerple_p, kerple_a or bam_beta_1"
 fi
+check "free heads" "$ALIBI" train "${small[@]}" --position alibi-free --out free
+check "the same without the name" \
+    "$ALIBI" train "${small[@]}" --position alibi:logn:free=0.5 --out half
+if cmp -s {free,half}/step-00000006/model.safetensors &&
+    grep -qF '"position": "alibi-free"' free/step-00000006/config.json; then
+    pass "alibi-free is alibi:logn:free=0.5"
+else
+    fail "alibi-free" "not the weights of its pattern"
+fi
+check "their factors" "$ALIBI" inspect free
+expect 2 "0.001 of .* heads is less than one" \
+    "$ALIBI" train "${small[@]}" --position alibi:free=0.001 --out none
 check "inspection" "$ALIBI" inspect hybrid
 if grep -qF "hybrid:window=8" stdout && grep -qE '^ *logn_3 +0\.[0-9]+ +0\.[0-9]+' stdout; then
     pass "inspect names the pattern"

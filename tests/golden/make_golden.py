@@ -92,6 +92,14 @@ def ends(c, place):
     return out
 
 
+def free_heads(c, n):
+    return round(float(layer(c, n)[1].get("free", 0)) * c["heads"])
+
+
+def logn_heads(c, n):
+    return free_heads(c, n) or c["heads"]
+
+
 def table_name(kind):
     return f"position.{kind}.weight" if kind else "position.weight"
 
@@ -125,7 +133,7 @@ def shapes(c):
         norm(f"blocks.{n}.norm1")
         linear(f"blocks.{n}.attention.qkv", (c["heads"] + 2 * c["kv_heads"]) * head, C)
         if "logn" in layer(c, n)[1]:
-            out[f"blocks.{n}.attention.logn"] = (c["heads"],)
+            out[f"blocks.{n}.attention.logn"] = (logn_heads(c, n),)
         linear(f"blocks.{n}.attention.out", C, C)
         norm(f"blocks.{n}.norm2")
         linear(f"blocks.{n}.ff.up", 2 * F_ if c["activation"] == "swiglu" else F_, C)
@@ -212,11 +220,13 @@ def activate(c, x):
     return F.gelu(x, approximate="tanh" if c["activation"] == "gelu-tanh" else "none")
 
 
-def alibi_slopes(c):
-    power = 2 ** int(math.log2(c["heads"]))
+def alibi_slopes(c, free):
+    """The last heads are free."""
+    heads = c["heads"] - free
+    power = 2 ** int(math.log2(heads))
     step = c["bias_max"] / power
-    exponents = [h + 1 if h < power else h - power + 0.5 for h in range(c["heads"])]
-    return torch.tensor([2.0 ** (-step * e) for e in exponents])
+    exponents = [h + 1 if h < power else h - power + 0.5 for h in range(heads)]
+    return torch.tensor([2.0 ** (-step * e) for e in exponents] + [0.0] * free)
 
 
 def curve(method, options, d, u, v):
@@ -234,7 +244,7 @@ def score_bias(c, w, n):
     method, options, kind = layer(c, n)
     distance = torch.arange(L)[:, None] - torch.arange(L)[None, :]
     if method == "alibi":
-        return -alibi_slopes(c)[:, None, None] * distance
+        return -alibi_slopes(c, free_heads(c, n))[:, None, None] * distance
     if method == "t5":
         bucket = T5Attention._relative_position_bucket(
             -distance, bidirectional=False, num_buckets=int(options.get("buckets", c["t5_buckets"])),
@@ -245,10 +255,12 @@ def score_bias(c, w, n):
     return 0.0
 
 
-def rotate(c, x):
-    """x [B, heads, L, D]."""
+def rotate(c, x, share):
+    """x [B, heads, L, D]; share: of the pairs, the fastest."""
     D = x.shape[-1]
-    angle = torch.arange(L)[:, None] * c["rotary_base"] ** (-2.0 * torch.arange(D // 2, dtype=torch.float64) / D)
+    frequency = c["rotary_base"] ** (-2.0 * torch.arange(D // 2, dtype=torch.float64) / D)
+    frequency[round(share * (D // 2)):] = 0
+    angle = torch.arange(L)[:, None] * frequency
     cos, sin = angle.cos().float(), angle.sin().float()
     if c["rotary_layout"] == "halves":
         a, b = x.chunk(2, dim=-1)
@@ -265,12 +277,14 @@ def attend(c, w, n, x):
     method, options, _ = layer(c, n)
     later = torch.ones(L, L, dtype=torch.bool).triu(1)
     if method == "rotary":
-        q, k = rotate(c, q), rotate(c, k)
+        share = float(options.get("share", 1))
+        q, k = rotate(c, q, share), rotate(c, k, share)
     if "window" in options:
         later |= torch.ones(L, L, dtype=torch.bool).tril(-int(options["window"]))
     if "logn" in options:
         seen = (~later).sum(-1).clamp(min=2)
-        q = q * w[name + ".logn"][:, None, None] * seen.log()[:, None]
+        scaled = q[:, -logn_heads(c, n):] * w[name + ".logn"][:, None, None] * seen.log()[:, None]
+        q = torch.cat([q[:, :H - logn_heads(c, n)], scaled], dim=1)
     k, v = k.repeat_interleave(H // G, dim=1), v.repeat_interleave(H // G, dim=1)
     scores = q @ k.transpose(-1, -2) / math.sqrt(D) + score_bias(c, w, n)
     y = drop_weights(c, n, scores.masked_fill(later, -math.inf).softmax(-1)) @ v
@@ -525,6 +539,7 @@ def main():
     make_golden("hybrid", configure(position="hybrid:window=7", layers=4, heads=3, width=12))
     make_golden("pattern", configure(position="alibi:window=6:logn,rotary:logn,t5:buckets=8:max-distance=16", layers=3,
                                      heads=3, width=12, kv_heads=1))
+    make_golden("shares", configure(position="alibi:free=0.4:logn,rotary:share=0.5", heads=5, width=20))
     make_golden("curves", configure(position="kerple,kerple:power:window=9,bam:logn", layers=3, heads=3, width=12))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))

@@ -248,6 +248,7 @@ static const char *const models[] = {
     "hybrid",
     "pattern",
     "curves",
+    "shares",
     "sinusoidal",
     "adaptive-tied",
     "adaptive-untied",

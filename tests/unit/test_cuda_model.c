@@ -21,7 +21,8 @@ static const char *position_number(int i)
 {
     static const char *const patterns[] = { "rotary:window=20,none:logn",
                                             "rotary:logn:window=9,alibi:logn:train-slopes",
-                                            "kerple:power:window=20,bam:logn" };
+                                            "kerple:power:window=20,bam:logn",
+                                            "alibi:free=0.5:logn,rotary:share=0.5" };
     int methods = 0;
 
     while (alibi_position_name(methods, NULL))

@@ -43,6 +43,8 @@ static const char *const patterns[] = { "rotary:window=3,none:logn",
                                         "t5:window=70,alibi:train-slopes:window=5",
                                         "rotary:base=50:layout=pairs,t5:window=2",
                                         "kerple:power:window=3,bam:logn",
+                                        "alibi:free=0.3:logn,rotary:share=0.5",
+                                        "alibi:free=0.7:logn:train-slopes:window=20,alibi:free=1",
                                         "kerple:logn,kerple:power:window=4",
                                         "alibi:bias-max=4,alibi:train-slopes" };
 

@@ -89,6 +89,25 @@ static void alibi_slopes_end_at_two_to_the_minus_bias_max(void **state)
     assert_slopes(6, 16.0, six);
 }
 
+static void free_heads_are_the_last_and_the_others_have_the_slopes_of_fewer_heads(void **state)
+{
+    struct alibi_config c = config(64, 8);
+    struct position p = method_of(&c, "alibi:free=0.25:logn");
+    double expected[8];
+
+    (void)state;
+    authors_slopes(expected, 6, 8.0);
+    for (int h = 0; h < 8; h++)
+        assert_close(position_alibi.slope(&c, &p, h), h < 6 ? expected[h] : 0.0, 1e-7);
+    assert_int_equal(position_logn_heads(&c, &p), 2);
+    p = method_of(&c, "alibi:logn");
+    assert_int_equal(position_logn_heads(&c, &p), 8);
+    p = method_of(&c, "alibi:free=1");
+    assert_true(position_alibi.slope(&c, &p, 0) == 0);
+    p = method_of(&c, "alibi:free=0.01");
+    assert_fails(position_alibi.check(&c, &p), ALIBI_USAGE, "0.01 of 8 heads is less than one");
+}
+
 /* ---- t5 */
 
 /* Buckets without logarithms: distance d has passed step k beyond the exact ones if (d/E)^(n-E) >=
@@ -314,6 +333,23 @@ static void rotary_rows_are_cosines_then_sines_of_one_head(void **state)
     assert_row(&position_rotary, &c, 70000, expected, 4);
 }
 
+/* Of two pairs, only the faster is rotated. */
+static void a_share_of_rotary_is_its_fastest_pairs(void **state)
+{
+    const double expected[] = { cos(70000.0), 1, sin(70000.0), 0 };
+    struct alibi_config c = config(8, 2);
+    struct position p = method_of(&c, "rotary:share=0.5");
+    float row[4];
+
+    (void)state;
+    assert_ok(position_rotary.check(&c, &p));
+    position_rotary.row(&c, &p, 70000, row);
+    for (int i = 0; i < 4; i++)
+        assert_close(row[i], expected[i], 6e-8);
+    p = method_of(&c, "rotary:share=0.2");
+    assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "0.2 of the 2 pairs");
+}
+
 static void rotary_needs_an_even_head_width(void **state)
 {
     struct alibi_config c = config(9, 3);
@@ -446,6 +482,8 @@ static void a_pattern_has_one_name(void **state)
     assert_name("hybrid:window=64:logn=true", "hybrid");
     assert_name("hybrid:base=500:window=32", "hybrid:window=32:base=500");
     assert_name("hybrid:logn=false", "hybrid:logn=false");
+    assert_name("alibi-free:free=0.5", "alibi-free");
+    assert_name("alibi-free:free=0.25:bias-max=4", "alibi-free:bias-max=4:free=0.25");
     assert_name("3*rotary:window=64,none:logn", "3*rotary:window=64,none:logn");
 }
 
@@ -618,6 +656,7 @@ int main(void)
         cmocka_unit_test(alibi_slopes_equal_the_authors_for_every_head_count),
         cmocka_unit_test(alibi_slopes_of_twelve_heads_are_the_published_ones),
         cmocka_unit_test(alibi_slopes_end_at_two_to_the_minus_bias_max),
+        cmocka_unit_test(free_heads_are_the_last_and_the_others_have_the_slopes_of_fewer_heads),
         cmocka_unit_test(t5_buckets_equal_a_formulation_in_powers),
         cmocka_unit_test(t5_buckets_begin_where_they_should),
         cmocka_unit_test(t5_table_ends_in_its_last_bucket),
@@ -629,6 +668,7 @@ int main(void)
         cmocka_unit_test(sinusoidal_rows_are_sines_then_cosines),
         cmocka_unit_test(sinusoidal_rows_exist_for_odd_and_tiny_widths),
         cmocka_unit_test(rotary_rows_are_cosines_then_sines_of_one_head),
+        cmocka_unit_test(a_share_of_rotary_is_its_fastest_pairs),
         cmocka_unit_test(rotary_needs_an_even_head_width),
         cmocka_unit_test(learned_positions_end_at_their_table),
         cmocka_unit_test(every_method_is_found_by_its_name),

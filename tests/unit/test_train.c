@@ -305,8 +305,9 @@ static void so_does_one_with_learned_curves(void **state)
 {
     struct site *p = *state;
 
-    p->config.layers = 3;
-    snprintf(p->config.position, sizeof p->config.position, "%s", "kerple,kerple:power:logn,bam");
+    p->config.layers = 4;
+    snprintf(p->config.position, sizeof p->config.position, "%s",
+             "kerple,kerple:power:logn,bam,alibi:free=0.5:logn");
     check_resume_at_every_step(p, tiny_training(5, 2));
 }
 
