@@ -91,6 +91,7 @@ struct subject {
     const char *text;
     size_t from, stop, end;
     bool ended;
+    bool newer; /* it has characters that PCRE2 may not know */
     int level;
 };
 
@@ -134,6 +135,8 @@ static alibi_status find(struct cutter *c, const struct subject *s, const struct
         c->limits_long = is_long;
     }
     code = c->pattern->codes[s->level];
+    if (s->newer && c->pattern->exact[s->level] != NULL)
+        code = c->pattern->exact[s->level];
     rc = pcre2_match(code, at, bytes, 0, options, result, c->limits);
     if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* expressions with groups; the interpreter has a heap */
         rc = pcre2_match(code, at, bytes, 0, options | PCRE2_NO_JIT, result, c->limits);
@@ -224,6 +227,7 @@ static alibi_status hand_over(struct cutter *c, const struct subject *s, size_t 
                              .stop = to - from,
                              .end = to - from,
                              .ended = true,
+                             .newer = s->newer,
                              .level = s->level + 1 };
     size_t reached;
 
@@ -346,7 +350,9 @@ static alibi_status cut_some(struct cutter *c, const struct stretch *s, size_t b
         ended = false;
     if (valid > *at) {
         struct subject subject = {
-            s->text, *at, s->stop < valid ? s->stop : valid, valid, ended, 0
+            s->text, *at,   s->stop < valid ? s->stop : valid,
+            valid,   ended, newer_occurs(&c->pattern->newer, s->text + *at, valid - *at),
+            0
         };
         return cut(c, &subject, at);
     }

@@ -6,6 +6,7 @@
  *
  *   \s \S      Unicode's White_Space and its complement, as ranges: PCRE2 has U+180E too
  *   \d         \p{Nd}
+ *   \p{..}     the category by Unicode 16 (categories.c); PCRE2's may be older
  *   [a[bc]]    a nested class is a union: its brackets are dropped
  *   (..)       (?:..): nothing refers back
  *   .          [^\n]
@@ -55,6 +56,8 @@ struct translation {
     int depth;
     bool repeatable;   /* a quantifier may follow the last item */
     uint32_t previous; /* the last item if it was a literal, else 0 */
+    bool exact;        /* categories are those of Unicode 16, not PCRE2's */
+    bool categories;   /* there are some */
 
     size_t item;    /* where the last item starts */
     int repeats;    /* long ones in this alternative so far */
@@ -100,13 +103,9 @@ static bool take(struct translation *t, const char *text)
 /* A character of the pattern, which is UTF-8. */
 static uint32_t take_character(struct translation *t)
 {
-    unsigned char lead = (unsigned char)t->pattern[t->at];
-    size_t bytes = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    uint32_t code = bytes == 1 ? lead : lead & (0x7Fu >> bytes);
+    uint32_t code;
 
-    for (size_t i = 1; i < bytes; i++)
-        code = (code << 6) | ((unsigned char)t->pattern[t->at + i] & 0x3Fu);
-    t->at += bytes;
+    t->at += utf8_take(t->pattern + t->at, &code);
     return code;
 }
 
@@ -135,35 +134,40 @@ static bool comes_class(const struct translation *t)
     return peek(t, 0) == '\\' && peek(t, 1) != '\0' && strchr("sSdDpP", peek(t, 1)) != NULL;
 }
 
+static void put_category(struct translation *t, const char *name, size_t bytes, bool complement)
+{
+    t->categories = true;
+    if (t->exact)
+        category_append_exact(t->out, name, bytes, complement);
+    else
+        text_append(t->out, "\\%c{%.*s}", complement ? 'P' : 'p', (int)bytes, name);
+}
+
 /* Appends it as a member of a class. \p is for general categories only. */
 static alibi_status take_class(struct translation *t)
 {
-    static const char categories[] = " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf "
-                                     "Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
     size_t start = t->at, bytes;
-    char c = peek(t, 1), name[5] = "";
-    const char *from = t->pattern + start + 3;
+    char c = peek(t, 1);
+    const char *name = t->pattern + start + 3;
 
     if (c == 's' || c == 'S' || c == 'd' || c == 'D') {
         t->at += 2;
         if (c == 's' || c == 'S')
             text_append(t->out, "%s", c == 's' ? WHITE_SPACE : NOT_WHITE_SPACE);
         else
-            text_append(t->out, "\\%c{Nd}", c == 'd' ? 'p' : 'P');
+            put_category(t, "Nd", 2, c == 'D');
         return ALIBI_OK;
     }
     if (peek(t, 2) != '{')
         return refuse(t, start, 2, "needs a name in braces");
-    bytes = strcspn(from, "}");
-    if (bytes == 1 || bytes == 2)
-        snprintf(name, sizeof name, " %.*s ", (int)bytes, from);
-    if (from[bytes] != '}' || name[0] == '\0' || strstr(categories, name) == NULL)
+    bytes = strcspn(name, "}");
+    if (name[bytes] != '}' || !category_known(name, bytes))
         return refuse(t, start, bytes < 40 ? 4 + bytes : 40, "is not a general category");
     t->at = start + bytes + 4;
-    if (t->groups[t->depth].caseless && from[0] == 'L' && bytes == 2 &&
-        strchr("ult", from[1]) != NULL)
+    if (t->groups[t->depth].caseless && name[0] == 'L' && bytes == 2 &&
+        strchr("ult", name[1]) != NULL)
         return refuse(t, start, t->at - start, "within (?i) is not supported");
-    text_append(t->out, "\\%c{%.*s}", c, (int)bytes, from);
+    put_category(t, name, bytes, c == 'P');
     return ALIBI_OK;
 }
 
@@ -400,26 +404,31 @@ static alibi_status take_item(struct translation *t)
     }
 }
 
-/* Appends the expression in PCRE2's spelling, in ASCII. */
-static alibi_status translate(struct text *out, bool *simple, const char *pattern, const char *path)
+/* Writes the expression in PCRE2's spelling, in ASCII. */
+static alibi_status translate(struct translation *t, struct text *out, const char *pattern,
+                              const char *path, bool exact)
 {
-    struct translation t = {
-        .pattern = pattern, .path = path, .out = out, .failing = NOWHERE, .simple = true
-    };
     size_t bytes = strlen(pattern);
+
+    *t = (struct translation){ .pattern = pattern,
+                               .path = path,
+                               .out = out,
+                               .exact = exact,
+                               .failing = NOWHERE,
+                               .simple = true };
 
     if (bytes > PATTERN_BYTES_MAX)
         return fail(ALIBI_BAD_INPUT, "'%s': a pattern has %zu bytes, more than %d", path, bytes,
                     PATTERN_BYTES_MAX);
     if (utf8_valid_prefix(pattern, bytes) != bytes)
         return fail(ALIBI_BAD_INPUT, "'%s': the pattern '%.80s' is not UTF-8", path, pattern);
+    out->length = 0;
     text_append_bytes(out, "", 0);
-    while (t.pattern[t.at] != '\0')
-        TRY_RETURN(take_item(&t));
-    if (t.depth > 0)
-        return refuse_end(&t, "a group");
-    end_alternative(&t);
-    *simple = t.simple;
+    while (t->pattern[t->at] != '\0')
+        TRY_RETURN(take_item(t));
+    if (t->depth > 0)
+        return refuse_end(t, "a group");
+    end_alternative(t);
     return text_status(out);
 }
 
@@ -479,18 +488,24 @@ static alibi_status compile_text(pcre2_code **out, struct pattern *p, const char
     return ALIBI_OK; /* without JIT, PCRE2 interprets */
 }
 
-static alibi_status compile(pcre2_code **out, bool *simple, struct pattern *p,
-                            const struct bpe_split *split, const char *path)
+static alibi_status compile(struct pattern *p, int at, const struct bpe_split *split,
+                            const char *path)
 {
     alibi_status status;
     struct text translated = { 0 };
+    struct translation t;
+    uint32_t options = PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
 
-    *simple = true;
+    p->simple[at] = true;
     if (split->plain)
-        return compile_text(out, p, split->pattern, PCRE2_LITERAL, split->pattern, path);
-    TRY(translate(&translated, simple, split->pattern, path));
-    TRY(compile_text(out, p, translated.data, PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, split->pattern,
-                     path));
+        return compile_text(&p->codes[at], p, split->pattern, PCRE2_LITERAL, split->pattern, path);
+    TRY(translate(&t, &translated, split->pattern, path, false));
+    TRY(compile_text(&p->codes[at], p, translated.data, options, split->pattern, path));
+    p->simple[at] = t.simple;
+    if (t.categories) {
+        TRY(translate(&t, &translated, split->pattern, path, true));
+        TRY(compile_text(&p->exact[at], p, translated.data, options, split->pattern, path));
+    }
 out:
     text_free(&translated);
     return status;
@@ -512,8 +527,9 @@ alibi_status pattern_new(struct pattern **out, const struct bpe_split *splits, i
         TRY(pattern_out_of_memory());
     for (; p->count < count; p->count++) {
         TRY(text_copy(&p->sources[p->count], splits[p->count].pattern));
-        TRY(compile(&p->codes[p->count], &p->simple[p->count], p, &splits[p->count], path));
+        TRY(compile(p, p->count, &splits[p->count], path));
     }
+    newer_init(&p->newer);
     *out = p;
     p = NULL;
 out:
@@ -527,6 +543,7 @@ void pattern_free(struct pattern *p)
         return;
     for (int i = 0; i < BPE_SPLITS_MAX; i++) {
         pcre2_code_free(p->codes[i]);
+        pcre2_code_free(p->exact[i]);
         mem_free(p->sources[i]);
     }
     pcre2_general_context_free(p->memory);

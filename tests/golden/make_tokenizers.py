@@ -124,6 +124,9 @@ PLAIN = [
     "<br>", "a<br>b", "<br><br>", "a <br> b", "<br", "br>", "<b<br>r>",
     "1 234 567,89 €", "x² + y² = z²", "∑∫√∞ ≤ ≥ ≠", "¿Qué? ¡Sí!", "a–b—c", "a‑b", "№5", "™®©", "٪", "﷽", "꙳", "ʼn ʻokina",
     "x\u0300'll", "\u0300's",
+    # Letters, digits and marks of Unicode 15, 15.1 and 16, and what none of them has.
+    "a\U00010d50\U00010d51 \U00010d40\U00010d41 1", "\u1c89\u1c8a b\ua7cb's", "\U00031350\U0002ebf0字", "x\U0001171e\U0001171d y",
+    "\U0001e4d0\U0001e4ec \U0001e4f0", "\u1c8b\u1c8c a\U00010d66b", "\U0001f6dc \U0001fae9!", "\U00011f50\U00011f50\U00011f50\U00011f50",
 ]
 
 ADDED = [

@@ -120,6 +120,29 @@ static void white_space_is_unicodes(void **state)
     assert_pieces("[^\\S\\t]+", text, "a|\xC2\x85\xE3\x80\x80|\t\xE1\xA0\x8E\xE2\x80\x8B| |");
 }
 
+/* U+10D50 is a letter and U+10D40 a digit since Unicode 16, U+1171E was Mn before. U+1C8B and
+ * U+10D66 are not assigned in it. */
+static void categories_are_those_of_unicode_16(void **state)
+{
+    static const char text[] = "a\xF0\x90\xB5\x90 \xF0\x90\xB5\x80-\xF0\x91\x9C\x9E\xE1\xB2\x8B";
+
+    (void)state;
+    assert_pieces("\\p{L}+", text,
+                  "a\xF0\x90\xB5\x90| \xF0\x90\xB5\x80-\xF0\x91\x9C\x9E\xE1\xB2\x8B|");
+    assert_pieces("[^\\s\\p{L}\\p{N}]+", text,
+                  "a\xF0\x90\xB5\x90 \xF0\x90\xB5\x80|-\xF0\x91\x9C\x9E\xE1\xB2\x8B|");
+    assert_pieces("\\P{L}", text,
+                  "a\xF0\x90\xB5\x90| |\xF0\x90\xB5\x80|-|\xF0\x91\x9C\x9E|\xE1\xB2\x8B|");
+    assert_pieces("\\d", text,
+                  "a\xF0\x90\xB5\x90 |\xF0\x90\xB5\x80|-\xF0\x91\x9C\x9E\xE1\xB2\x8B|");
+    assert_pieces("[\\p{Mn}\\p{Lu}]", text,
+                  "a|\xF0\x90\xB5\x90| \xF0\x90\xB5\x80-\xF0\x91\x9C\x9E\xE1\xB2\x8B|");
+    assert_pieces("\\p{M}", text,
+                  "a\xF0\x90\xB5\x90 \xF0\x90\xB5\x80-|\xF0\x91\x9C\x9E|\xE1\xB2\x8B|");
+    assert_pieces("\\p{Cn}", text,
+                  "a\xF0\x90\xB5\x90 \xF0\x90\xB5\x80-\xF0\x91\x9C\x9E|\xE1\xB2\x8B|");
+}
+
 static void known_tokenizers_cut_as_they_do(void **state)
 {
     (void)state;
@@ -491,6 +514,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(expressions_match_what_ruby_says),
         cmocka_unit_test(white_space_is_unicodes),
+        cmocka_unit_test(categories_are_those_of_unicode_16),
         cmocka_unit_test(known_tokenizers_cut_as_they_do),
         cmocka_unit_test(empty_matches_cut_and_end),
         cmocka_unit_test(each_expression_cuts_the_pieces_of_the_one_before),
