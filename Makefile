@@ -1,4 +1,5 @@
-# make [program] | demo | test | test-all | bench | install | uninstall | deb | format | clean
+# make [program] | demo | test | test-all | bench | install | uninstall | deb | wheel |
+#      format | clean
 #
 # Each target does all of its set-up, on a bare Debian 12 too: it installs missing packages and
 # builds what it needs. Other systems: docs/install.md. With WERROR=ON warnings are errors.
@@ -6,8 +7,8 @@ PREFIX ?= /usr/local
 SEED ?= 1
 ALIBI := build/release/alibi
 
-.PHONY: program build demo test test-all bench install uninstall deb format check-format clean \
-    packages
+.PHONY: program build demo test test-all bench install uninstall deb wheel format \
+    check-format clean packages
 
 program: packages
 	@cmake --preset release > /dev/null
@@ -58,6 +59,14 @@ deb: packages
 	@echo "building alibi and its library"
 	@scripts/build.sh alibi alibi_shared manual
 	@packaging/debian/build.sh build/release build
+
+# build/alibi-VERSION-py3-none-linux_ARCHITECTURE.whl: the Python package with the library in it
+wheel: packages
+	@scripts/packages.sh wheel
+	@cmake --preset release > /dev/null
+	@echo "building alibi's library"
+	@scripts/build.sh alibi_shared
+	@ALIBI_BUILD=build/release python3 python/backend.py build
 
 packages:
 	@scripts/packages.sh

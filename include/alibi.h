@@ -987,6 +987,11 @@ ALIBI_API alibi_status alibi_session_score(alibi_session *session, int64_t seque
                                            const int32_t *tokens, int64_t count, double *logprobs,
                                            int alternatives, struct alibi_choice *choices);
 
+/* Feeds tokens, and copies the logits after each of them into logits [count * vocab], where vocab
+ * is that of the model's configuration. */
+ALIBI_API alibi_status alibi_session_logits(alibi_session *session, int64_t sequence,
+                                            const int32_t *tokens, int64_t count, float *logits);
+
 struct alibi_sampling {
     double temperature; /* 0: always the likeliest token */
     int64_t top_k;      /* choose among so many likeliest tokens; 0: all */

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing of what the build needs, or with the argument "test" of what the tests
-# need, with "deb" of what a Debian package needs: as root, with sudo, or else by printing the
-# command to run. Another compiler or a library of your own will do. Without apt-get it does
+# need, with "deb" or "wheel" of what such a package needs: as root, with sudo, or else by printing
+# the command to run. Another compiler or a library of your own will do. Without apt-get it does
 # nothing: then docs/install.md has the names, and CMake says what is missing.
 set -eu
 command -v apt-get > /dev/null || exit 0
@@ -43,8 +43,11 @@ deb)
     need dpkg-dev has dpkg-shlibdeps
     need binutils has strip
     ;;
+wheel)
+    need python3 has python3
+    ;;
 *)
-    echo "usage: scripts/packages.sh [test|deb]" >&2
+    echo "usage: scripts/packages.sh [test|deb|wheel]" >&2
     exit 2
     ;;
 esac

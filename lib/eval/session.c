@@ -235,6 +235,25 @@ alibi_status alibi_session_score(alibi_session *s, int64_t sequence, const int32
     return feed(s, sequence, tokens, count, look_back, &o);
 }
 
+/* user: the caller's rows for all tokens of the call. */
+static alibi_status copy_rows(alibi_session *s, void *user, int64_t from, int64_t count)
+{
+    float *logits = (float *)user + from * s->V;
+
+    for (int64_t r = 0; r < count; r += SCORE_ROWS) {
+        int64_t rows = count - r < SCORE_ROWS ? count - r : SCORE_ROWS;
+
+        TRY_RETURN(model_read_logits(s->workspace, r, rows, logits + r * s->V));
+    }
+    return ALIBI_OK;
+}
+
+alibi_status alibi_session_logits(alibi_session *s, int64_t sequence, const int32_t *tokens,
+                                  int64_t count, float *logits)
+{
+    return feed(s, sequence, tokens, count, copy_rows, logits);
+}
+
 alibi_status alibi_session_sample(alibi_session *s, int64_t sequence,
                                   const struct alibi_sampling *sampling, uint64_t index,
                                   int32_t *token)

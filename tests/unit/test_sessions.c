@@ -96,6 +96,32 @@ static void sequences_get_the_tokens_they_get_alone_for_every_method(void **stat
     }
 }
 
+static void logits_of_all_tokens_are_those_after_each(void **state)
+{
+    enum { COUNT = 70 };
+    struct alibi_model m = new_model("alibi", 9);
+    alibi_session *all = new_session(&m, 1), *each = new_session(&m, 1);
+    static float logits[COUNT * V];
+    int32_t tokens[COUNT];
+
+    (void)state;
+    draw(tokens, COUNT, 5);
+    assert_ok(alibi_session_logits(all, 0, tokens, COUNT, logits));
+    assert_int_equal(alibi_session_length(all, 0), COUNT);
+    for (int64_t i = 0; i < COUNT; i++) {
+        const float *after;
+
+        assert_ok(alibi_session_feed(each, 0, &tokens[i], 1));
+        after = alibi_session_view_logits(each, 0);
+        for (int64_t v = 0; v < V; v++)
+            assert_float_equal(logits[i * V + v], after[v], 1e-4);
+    }
+    assert_int_equal(alibi_session_logits(all, 1, tokens, COUNT, logits), ALIBI_USAGE);
+    alibi_session_free(all);
+    alibi_session_free(each);
+    free_model(&m);
+}
+
 static void a_cleared_sequence_starts_again(void **state)
 {
     struct alibi_model m = new_model("rotary", 9);
@@ -405,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_get_the_tokens_they_get_alone_for_every_method),
+        cmocka_unit_test(logits_of_all_tokens_are_those_after_each),
         cmocka_unit_test(a_cleared_sequence_starts_again),
         cmocka_unit_test(what_a_session_does_not_have_is_named),
         cmocka_unit_test(padding_ids_are_never_chosen),

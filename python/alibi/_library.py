@@ -1,0 +1,306 @@
+"""The shared library: loading it, its errors as exceptions, and calls that take long."""
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import threading
+import warnings
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Iterable, Optional, Union
+
+from ._header import Header, Status
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+class Error(Exception):
+    """A call of the library that failed. Its text is the library's one line."""
+
+    status = 1
+
+
+class UsageError(Error, ValueError):
+    """An option that does not exist, or a value out of range."""
+
+    status = 2
+
+
+class BadInputError(Error, ValueError):
+    """A file, a text or a configuration that cannot be used as it is."""
+
+    status = 3
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """Not enough memory."""
+
+    status = 4
+
+
+class FileError(Error, OSError):
+    """Reading, writing, locking or syncing failed."""
+
+    status = 5
+
+
+class NumericError(Error, ArithmeticError):
+    """A loss, gradient or weight that is not finite."""
+
+    status = 6
+
+
+class DeviceError(Error, RuntimeError):
+    """The requested device does not exist or failed."""
+
+    status = 7
+
+
+class Interrupted(Error):
+    """Stopped on request. The text says which work is kept."""
+
+    status = 75
+
+
+_ERRORS = {
+    kind.status: kind
+    for kind in (
+        UsageError,
+        BadInputError,
+        OutOfMemoryError,
+        FileError,
+        NumericError,
+        DeviceError,
+        Interrupted,
+    )
+}
+
+
+def _find() -> tuple[Path, Path]:
+    """The library and its header: those of the package, or of the source tree around it."""
+    package = Path(__file__).resolve().parent
+    tree = package.parent.parent
+    places = [
+        (package / "libalibi.so", package / "alibi.h"),
+        (tree / "build" / "release" / "libalibi.so", tree / "include" / "alibi.h"),
+    ]
+    for library, header in places:
+        if library.exists() and header.exists():
+            return library, header
+    raise ImportError(
+        f"libalibi.so is neither in '{package}' nor in '{places[1][0].parent}': "
+        "install the package with `pip install ./python`, or run `make build`"
+    )
+
+
+def _check(status: Status, function: Any, arguments: Any) -> None:
+    if status.value != 0:
+        raise _ERRORS.get(status.value, Error)(_library.alibi_error().decode())
+
+
+def _load() -> tuple[ctypes.CDLL, Header]:
+    path, header_path = _find()
+    header = Header(header_path.read_text())
+    library = ctypes.CDLL(str(path))  # a CDLL releases the GIL for the time of each call
+    for name, (result, arguments) in header.functions.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+        if result is Status:
+            function.errcheck = _check
+    return library, header
+
+
+_library, _header = _load()
+lib = _library
+constants = _header.constants
+structs = _header.structs
+
+
+def path_bytes(path: PathLike) -> bytes:
+    return os.fsencode(path)
+
+
+def strings(values: Iterable[PathLike]) -> Any:
+    """A C array of strings."""
+    encoded = [path_bytes(value) for value in values]
+    return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+def choice(prefix: str, name: str, names: Iterable[str]) -> int:
+    """The constant ALIBI_<prefix><NAME> of one of `names`."""
+    allowed = list(names)
+    if name not in allowed:
+        raise UsageError(f"'{name}' is not one of {', '.join(allowed)}")
+    return constants["ALIBI_" + prefix + name.upper().replace("-", "_").replace(".", "_")]
+
+
+class Handle:
+    """An object of the library, which is released when Python's object is. `keeps`: objects that it
+    needs until then."""
+
+    def __init__(self, pointer: ctypes.c_void_p, free: Any, *keeps: Any) -> None:
+        self._as_parameter_ = pointer
+        self._free = weakref.finalize(self, _release, free, pointer, keeps)
+
+
+def _release(free: Any, pointer: ctypes.c_void_p, keeps: Any) -> None:
+    free(pointer)
+
+
+# ---- calls that take long
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a call is. `loss` is NaN, and `valid_loss` 0, where there is none yet."""
+
+    task: str
+    unit: str
+    done: int
+    total: int
+    seconds: float
+    seconds_left: float
+    tokens_per_s: float
+    loss: float
+    valid_loss: float
+
+    def __str__(self) -> str:
+        loss = f", loss {self.loss:.4f}" if self.loss == self.loss else ""
+        return (
+            f"{self.task}: {self.done} of {self.total} {self.unit}{loss}, "
+            f"{self.seconds_left:.0f} s left"
+        )
+
+
+ProgressCallback = Callable[[Progress], Any]
+LogCallback = Callable[[str, str], Any]
+
+
+def _read_progress(p: Any) -> Progress:
+    values = {name: getattr(p, name) for name, _ in p._fields_}
+    values["task"] = (values["task"] or b"").decode()
+    values["unit"] = (values["unit"] or b"").decode()
+    return Progress(**{name: values[name] for name in Progress.__dataclass_fields__})
+
+
+def _warn(level: str, line: str) -> None:
+    if level == "warning":
+        warnings.warn(line, stacklevel=5)
+
+
+def long_call(
+    function: Callable[[Any], Any],
+    *,
+    progress: Optional[ProgressCallback] = None,
+    log: Optional[LogCallback] = None,
+    skip: float = 0.0,
+    events: Optional[PathLike] = None,
+) -> Any:
+    """Runs function(call) in a thread of its own, with a struct alibi_call.
+
+    The thread that called only waits, so Ctrl-C reaches it at once: the call is asked to stop,
+    saves what it can, and then KeyboardInterrupt continues. Callbacks run in the thread that called; an
+    exception in one stops the call in the same way.
+    """
+    events_of_call: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    stop = structs["alibi_stop"]()
+    call = structs["alibi_call"](skip=skip, stop=ctypes.pointer(stop))
+    fields = dict(structs["alibi_call"]._fields_)
+
+    def send_progress(_: Any, p: Any) -> None:
+        events_of_call.put((progress, (_read_progress(p.contents),)))
+
+    def send_log(_: Any, level: int, line: int) -> None:
+        name = "warning" if level == constants["ALIBI_WARNING"] else "note"
+        events_of_call.put((log or _warn, (name, ctypes.string_at(line).decode())))
+
+    if progress is not None:
+        call.progress = fields["progress"](send_progress)
+    call.log = fields["log"](send_log)
+    if events is not None:
+        call.events = path_bytes(events)
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((function(ctypes.byref(call)), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        events_of_call.put(None)
+
+    thread = threading.Thread(target=run, daemon=True, name="alibi")
+    thread.start()
+    try:
+        while (event := events_of_call.get()) is not None:
+            callback, arguments = event
+            callback(*arguments)
+    except BaseException as error:
+        lib.alibi_stop_request(ctypes.byref(stop))
+        _join(thread)
+        if isinstance(error, KeyboardInterrupt) and isinstance(outcome[0][1], Interrupted):
+            raise KeyboardInterrupt(str(outcome[0][1])) from None
+        raise
+    _join(thread)
+    result, failure = outcome[0]
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _join(thread: threading.Thread) -> None:
+    """Waits for a call that was asked to stop: it is saving, and a second Ctrl-C must not leave it
+    running with memory that Python frees."""
+    while thread.is_alive():
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            continue
+
+
+# ---- options: the library's tables, set by keyword
+
+
+class Options:
+    """Groups of options and the structs with their values. Values are set by the names of flags and
+    recipes, and checked by the library."""
+
+    def __init__(self, **groups: str) -> None:
+        """groups: title="name of the struct", where alibi_<title>_options() has its table."""
+        group = structs["alibi_option_group"]
+        self.values = {title: structs[name]() for title, name in groups.items()}
+        self.groups = (group * len(groups))()
+        for entry, (title, values) in zip(self.groups, self.values.items()):
+            count = ctypes.c_int()
+            entry.title = title.encode()
+            entry.options = getattr(lib, f"alibi_{title}_options")(ctypes.byref(count))
+            entry.count = count.value
+            entry.values = ctypes.cast(ctypes.pointer(values), ctypes.c_void_p)
+        lib.alibi_options_init(self.groups, len(self.groups))
+        self._free = weakref.finalize(
+            self, _free_options, self.groups, len(self.groups), self.values
+        )
+
+    def set(self, **values: Any) -> None:
+        for name, value in values.items():
+            if value is not None:
+                lib.alibi_options_set(
+                    self.groups, len(self.groups), name.encode(), _spell(value).encode()
+                )
+
+    def read(self, path: PathLike) -> None:
+        lib.alibi_options_read(self.groups, len(self.groups), path_bytes(path))
+
+
+def _free_options(groups: Any, count: int, values: Any) -> None:
+    lib.alibi_options_free(groups, count)
+
+
+def _spell(value: Any) -> str:
+    """As on the command line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(_spell(part) for part in value)
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,214 @@
+"""Tokenizers, and texts as tokens."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Iterable, Optional, Sequence, Union
+
+import numpy as np
+
+from ._library import (
+    Handle,
+    LogCallback,
+    PathLike,
+    ProgressCallback,
+    UsageError,
+    constants,
+    lib,
+    long_call,
+    path_bytes,
+    strings,
+    structs,
+)
+
+SPLITS = ("train", "valid", "test", "all")
+
+
+class Tokenizer(Handle):
+    """Text to token ids and back."""
+
+    @classmethod
+    def open(cls, path: PathLike = "bytes", end: Optional[str] = None) -> Tokenizer:
+        """Opens a tokenizer.json, a folder with one or with vocab.json and merges.txt, or "bytes",
+        the built-in tokenizer. `end` names the token that ends a document."""
+        pointer = ctypes.c_void_p()
+        lib.alibi_tokenizer_open(
+            ctypes.byref(pointer), path_bytes(path), end.encode() if end is not None else None
+        )
+        return cls(pointer, lib.alibi_tokenizer_free)
+
+    @classmethod
+    def _borrowed(cls, pointer: int, owner: Any) -> Tokenizer:
+        return cls(ctypes.c_void_p(pointer), lambda _: None, owner)
+
+    @property
+    def type(self) -> str:
+        """ "bytes", "bpe" or "words"."""
+        return lib.alibi_tokenizer_type(self).decode()
+
+    @property
+    def vocab(self) -> int:
+        """Ids are 0 to vocab - 1."""
+        return lib.alibi_tokenizer_vocab(self)
+
+    @property
+    def end(self) -> Optional[int]:
+        """The id after each document."""
+        end = lib.alibi_tokenizer_end(self)
+        return end if end >= 0 else None
+
+    def encode(self, text: Union[str, bytes]) -> np.ndarray:
+        """The ids of a text, int32, without an end id."""
+        data = text.encode() if isinstance(text, str) else text
+        ids = ctypes.POINTER(ctypes.c_int32)()
+        count = ctypes.c_int64()
+        lib.alibi_tokenizer_encode(self, data, len(data), ctypes.byref(ids), ctypes.byref(count))
+        try:
+            return _copied(ids, count.value)
+        finally:
+            lib.alibi_ids_free(ids)
+
+    def decode_bytes(self, ids: Sequence[int]) -> bytes:
+        """The bytes of ids, which may end inside a character."""
+        array = as_ids(ids)
+        text = ctypes.c_char_p()
+        size = ctypes.c_size_t()
+        lib.alibi_tokenizer_decode(
+            self, ids_pointer(array), len(array), ctypes.byref(text), ctypes.byref(size)
+        )
+        try:
+            return ctypes.string_at(text, size.value)
+        finally:
+            lib.alibi_text_free(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of ids; bytes that are not UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids).decode(errors="replace")
+
+    def write(self, path: PathLike) -> None:
+        """As tokenizer.json."""
+        lib.alibi_tokenizer_write(self, path_bytes(path))
+
+    def __repr__(self) -> str:
+        return f"<alibi.Tokenizer {self.type}, {self.vocab} ids>"
+
+
+def as_ids(ids: Sequence[int]) -> np.ndarray:
+    """Ids as the library reads them. One that does not fit in 32 bits is not cut silently."""
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise UsageError(f"token ids must be integers in one dimension, not {array.dtype} of "
+                         f"shape {array.shape}")
+    if array.size and (array.min() < 0 or array.max() > np.iinfo(np.int32).max):
+        raise UsageError("token ids must be from 0 to 2147483647")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def ids_pointer(array: np.ndarray) -> Any:
+    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+
+
+def _copied(pointer: Any, count: int) -> np.ndarray:
+    return np.ctypeslib.as_array(pointer, (count,)).copy() if count else np.empty(0, np.int32)
+
+
+class Corpus(Handle):
+    """A text as tokens, in three splits."""
+
+    files = True  # False: the built-in text
+
+    @classmethod
+    def builtin(
+        cls, seed: int = 1, size: int = 1 << 22, tokenizer: Optional[Tokenizer] = None
+    ) -> Corpus:
+        """Text that a generator makes from the seed, of about `size` bytes."""
+        pointer = ctypes.c_void_p()
+        lib.alibi_corpus_builtin(ctypes.byref(pointer), seed, size, tokenizer, None)
+        corpus = cls(pointer, lib.alibi_corpus_free)
+        corpus.files = False
+        return corpus
+
+    @classmethod
+    def open(
+        cls,
+        *paths: PathLike,
+        valid: Optional[PathLike] = None,
+        tokenizer: Optional[Tokenizer] = None,
+        progress: Optional[ProgressCallback] = None,
+        log: Optional[LogCallback] = None,
+    ) -> Corpus:
+        """Text files, folders of them, or token shards. `valid`: the text of the validation split;
+        without it that is a part of `paths`."""
+        pointer = ctypes.c_void_p()
+        valid_path = path_bytes(valid) if valid is not None else None
+        long_call(
+            lambda call: lib.alibi_corpus_open(
+                ctypes.byref(pointer), strings(paths), len(paths), valid_path, tokenizer, None, call
+            ),
+            progress=progress,
+            log=log,
+        )
+        return cls(pointer, lib.alibi_corpus_free)
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[str], tokenizer: Optional[Tokenizer] = None) -> Corpus:
+        """Texts in memory, a document each."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "texts.jsonl")
+            with open(path, "w", encoding="utf-8") as file:
+                for text in texts:
+                    file.write(json.dumps({"text": text}) + "\n")
+            return cls.open(path, tokenizer=tokenizer)
+
+    @classmethod
+    def of_run(cls, run: PathLike) -> Corpus:
+        """The text that the run in a folder is trained on, with its tokenizer."""
+        pointer = ctypes.c_void_p()
+        lib.alibi_corpus_of_run(ctypes.byref(pointer), path_bytes(run), None)
+        return cls(pointer, lib.alibi_corpus_free)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer._borrowed(lib.alibi_corpus_view_tokenizer(self), self)
+
+    def tokens(self, split: str = "all") -> int:
+        """How many tokens a split has."""
+        return self._info(split).tokens
+
+    def _info(self, split: str) -> Any:
+        info = structs["alibi_corpus_info"]()
+        lib.alibi_corpus_get_info(self, split_number(split), ctypes.byref(info))
+        return info
+
+    def __repr__(self) -> str:
+        info = self._info("all")
+        return f"<alibi.Corpus '{info.name.decode(errors='replace')}', {info.tokens} tokens>"
+
+
+def split_number(split: str) -> int:
+    if split not in SPLITS:
+        raise UsageError(f"split '{split}' is not one of {', '.join(SPLITS)}")
+    return constants["ALIBI_" + split.upper()]
+
+
+Texts = Union[Corpus, str, Path, Iterable[Union[str, Path]]]
+
+
+def as_corpus(texts: Texts, tokenizer: Optional[Tokenizer]) -> Corpus:
+    """A str is a text, a Path is a file or a folder."""
+    if isinstance(texts, Corpus):
+        return texts
+    parts = [texts] if isinstance(texts, (str, Path)) else list(texts)
+    if parts and all(isinstance(part, Path) for part in parts):
+        return Corpus.open(*parts, tokenizer=tokenizer)
+    for part in parts:
+        if not isinstance(part, str):
+            raise UsageError(f"texts must be all str, which are texts, or all pathlib.Path, which "
+                             f"are files, not {type(part).__name__} among others")
+        if len(part) < 4096 and "\n" not in part and "\0" not in part and os.path.exists(part):
+            raise UsageError(f"'{part}' is the name of a file: give pathlib.Path({part!r}) to read "
+                             "it; a str is a text itself")
+    return Corpus.of_texts(parts, tokenizer)

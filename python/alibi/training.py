@@ -1,0 +1,171 @@
+"""Training one model, and comparing position methods."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from ._library import LogCallback, Options, PathLike, ProgressCallback, lib, long_call
+from ._library import path_bytes, structs
+from .model import as_device
+from .results import Comparison, LengthResult, Training, Trial, from_struct
+from .text import Corpus, Texts, Tokenizer, as_corpus
+
+# Minutes on two cores, as the program's: docs/cli.md.
+_COMPARE_DEFAULTS = {"train_length": 64, "batch": 8, "steps": 1200, "warmup": 40, "eval_every": 0}
+
+
+def _text(texts: Optional[Texts], options: Options, tokenizer: Optional[Tokenizer]) -> Corpus:
+    if texts is not None:
+        return as_corpus(texts, tokenizer)
+    builtin = options.values["builtin"]
+    return Corpus.builtin(builtin.seed, builtin.bytes, tokenizer)
+
+
+def _curve(folder: PathLike) -> tuple[tuple[int, float], ...]:
+    """The loss of each step; of one that was taken again after a resume the last."""
+    losses: dict[int, float] = {}
+    with open(os.path.join(folder, "log.jsonl"), encoding="utf-8") as log:
+        for line in log:
+            entry = json.loads(line)
+            if "loss" in entry and entry["loss"] is not None:
+                losses[entry["step"]] = entry["loss"]
+    return tuple(sorted(losses.items()))
+
+
+def train(
+    texts: Optional[Texts] = None,
+    out: PathLike = "runs/train",
+    *,
+    resume: bool = False,
+    tokenizer: Optional[Tokenizer] = None,
+    device: Any = "auto",
+    precision: str = "auto",
+    recipe: Optional[PathLike] = None,
+    tensorboard: Optional[PathLike] = None,
+    progress: Optional[ProgressCallback] = None,
+    log: Optional[LogCallback] = None,
+    **options: Any,
+) -> Training:
+    """Trains a model into the folder `out`, or resumes its training.
+
+    texts: a Corpus; or str, which are texts; or pathlib.Path, which are files. None: the built-in
+    text, or with resume the text of the run. options: those of `alibi train`, with underscores:
+    position="alibi", layers=4, steps=1000. recipe: a file of options; others override it.
+
+    Ctrl-C saves a checkpoint and raises KeyboardInterrupt. The same call with resume=True continues
+    bit-exact as if it had never been stopped.
+    """
+    values = Options(config="alibi_config", training="alibi_training", builtin="alibi_builtin")
+    own = Path(out, "recipe.json")
+    resumed = resume and own.exists()
+    if resumed:
+        values.read(own)
+    if recipe is not None:
+        values.read(recipe)
+    values.set(**options)
+    config, training = values.values["config"], values.values["training"]
+    folder = path_bytes(out)
+    lib.alibi_train_check(ctypes.byref(config), ctypes.byref(training), folder, resume)
+    where = as_device(device, precision)
+    corpus = Corpus.of_run(out) if resumed and texts is None else _text(texts, values, tokenizer)
+    result = structs["alibi_train_result"]()
+    long_call(
+        lambda call: lib.alibi_train(
+            where,
+            ctypes.byref(config),
+            ctypes.byref(training),
+            corpus,
+            folder,
+            resume,
+            ctypes.byref(result),
+            call,
+        ),
+        progress=progress,
+        log=log,
+        events=tensorboard,
+    )
+    return from_struct(Training, result, folder=os.fspath(out), curve=_curve(out))
+
+
+def compare(
+    texts: Optional[Texts] = None,
+    out: PathLike = "runs/compare",
+    *,
+    methods: Optional[Sequence[str]] = None,
+    lengths: Optional[Sequence[int]] = None,
+    seeds: Optional[Sequence[int]] = None,
+    tokenizer: Optional[Tokenizer] = None,
+    device: Any = "auto",
+    precision: str = "auto",
+    recipe: Optional[PathLike] = None,
+    progress: Optional[ProgressCallback] = None,
+    log: Optional[LogCallback] = None,
+    **options: Any,
+) -> Comparison:
+    """Trains one model per position method and seed on the same data, and tests each at every
+    length. The folder `out` receives results.json, results.csv, report.html and recipe.json.
+
+    texts, options and recipe are as of train(), with the defaults of `alibi compare`. Ctrl-C saves
+    and raises KeyboardInterrupt; the same call resumes.
+    """
+    values = Options(
+        compare="alibi_compare",
+        config="alibi_config",
+        training="alibi_training",
+        builtin="alibi_builtin",
+    )
+    values.set(**_COMPARE_DEFAULTS)
+    if recipe is not None:
+        values.read(recipe)
+    values.set(methods=methods, lengths=lengths, seeds=seeds, **options)
+    request = [ctypes.byref(values.values[name]) for name in ("compare", "config", "training")]
+    folder = path_bytes(out)
+    lib.alibi_compare_check(*request, folder)
+    where = as_device(device, precision)
+    corpus = _text(texts, values, tokenizer)
+    result = ctypes.POINTER(structs["alibi_compare_result"])()
+    long_call(
+        lambda call: lib.alibi_compare_run(
+            where, *request, corpus, folder, ctypes.byref(result), call
+        ),
+        progress=progress,
+        log=log,
+    )
+    try:
+        return _read_comparison(result.contents, out)
+    finally:
+        lib.alibi_compare_free(result)
+
+
+def _read_comparison(result: Any, out: PathLike) -> Comparison:
+    text = ctypes.c_char_p()
+    lib.alibi_compare_text(ctypes.byref(text), ctypes.byref(result), 80, False)
+    try:
+        shown = (text.value or b"").decode()
+    finally:
+        lib.alibi_text_free(text)
+    trials = []
+    for method in result.method[: result.methods]:
+        for seed in method.seed[: method.seeds]:
+            trials.append(
+                from_struct(
+                    Trial,
+                    seed,
+                    method=method.name.decode(),
+                    results=tuple(
+                        LengthResult._of(r) for r in seed.by_length[: seed.lengths] if r.tokens
+                    ),
+                    stream=LengthResult._of(seed.stream) if seed.stream.tokens else None,
+                )
+            )
+    lengths = result.compare.lengths
+    return Comparison(
+        folder=os.fspath(out),
+        train_length=result.training.train_length,
+        lengths=tuple(lengths.at[: lengths.count]),
+        trials=tuple(trials),
+        text=shown,
+    )

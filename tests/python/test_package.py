@@ -1,0 +1,271 @@
+"""The Python package, in a virtual environment with nothing but NumPy. Run by cli/test_python."""
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+import xml.dom.minidom
+
+import numpy as np
+
+import alibi
+
+SOURCE = pathlib.Path(os.environ["SOURCE"])
+PROGRAM = os.environ["ALIBI"]
+TINY = dict(text_bytes=200000, layers=1, width=16, heads=2, train_length=16, batch=2, steps=6,
+            save_every=2, warmup=2)
+
+
+def flags(options):
+    return [part for name, value in options.items() for part in ("--" + name.replace("_", "-"),
+                                                                 str(value))]
+
+
+def program(*arguments):
+    """What the program prints."""
+    return subprocess.run([PROGRAM, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def shown(result, test):
+    """The pictures and tables of a notebook are well-formed."""
+    html = result._repr_html_() if hasattr(result, "_repr_html_") else result._repr_svg_()
+    xml.dom.minidom.parseString(f"<body>{html}</body>")
+    test.assertIn("polyline", html)
+
+
+def steps(run):
+    return sorted(int(name[5:]) for name in os.listdir(run) if name.startswith("step-"))
+
+
+class InFolder(unittest.TestCase):
+    """One folder with a trained run for all tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.before = os.getcwd()
+        os.chdir(cls.folder.name)
+        cls.progress = []
+        cls.run_of_train = alibi.train(out="run", device="cpu", progress=cls.progress.append,
+                                       **TINY)
+        cls.model = alibi.Model.open("run", device="cpu")
+
+    @classmethod
+    def tearDownClass(cls):
+        os.chdir(cls.before)
+        cls.folder.cleanup()
+
+
+class Layout(unittest.TestCase):
+    def test_structs_are_those_of_the_compiler(self):
+        lines, expected = [], []
+        for name, struct in alibi.structs.items():
+            lines.append(f'P("{name}", sizeof(struct {name}), 0);')
+            expected.append(f"{name} {ctypes.sizeof(struct)} 0")
+            for field, kind in struct._fields_:
+                member = f"((struct {name} *)0)->{field}"
+                lines.append(f'P("{name}.{field}", sizeof({member}), '
+                             f'offsetof(struct {name}, {field}));')
+                offset = getattr(struct, field).offset
+                expected.append(f"{name}.{field} {ctypes.sizeof(kind)} {offset}")
+        for name, value in alibi.constants.items():
+            lines.append(f'P("{name}", {name}, 0);')
+            expected.append(f"{name} {value} 0")
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder, "layout.c")
+            source.write_text(
+                '#include <stdio.h>\n#include "alibi.h"\n'
+                '#define P(n, s, o) printf("%s %zu %zu\\n", n, (size_t)(s), (size_t)(o))\n'
+                "int main(void) {\n" + "\n".join(lines) + "\nreturn 0; }\n")
+            compiler = os.environ.get("CC", "cc").split()
+            subprocess.run([*compiler, "-I", SOURCE / "include", source, "-o", folder + "/layout"],
+                           check=True)
+            printed = subprocess.run([folder + "/layout"], check=True, capture_output=True,
+                                     text=True).stdout
+        self.assertEqual(printed.splitlines(), expected)
+
+    def test_every_struct_and_function_of_the_header_is_read(self):
+        text = (SOURCE / "include" / "alibi.h").read_text()
+        for line in text.splitlines():
+            if line.startswith("struct ") and line.endswith("{"):
+                self.assertIn(line.split()[1], alibi.structs)
+        self.assertGreater(text.count("\nALIBI_API "), 100)
+        for name in ("alibi_train", "alibi_date", "alibi_session_view_logits", "alibi_tokenize"):
+            self.assertTrue(callable(getattr(alibi.lib, name)))
+        self.assertIn(alibi.__version__, program("--version"))
+
+
+class Errors(unittest.TestCase):
+    def test_each_status_is_a_class_with_the_line_of_the_library(self):
+        with self.assertRaisesRegex(alibi.UsageError, "did you mean '--layers'"):
+            alibi.train(layer=3)
+        with self.assertRaisesRegex(alibi.BadInputError, "cannot open model 'nothing'") as caught:
+            alibi.Model.open("nothing", device="cpu")
+        self.assertEqual(caught.exception.status, alibi.constants["ALIBI_BAD_INPUT"])
+        self.assertIsInstance(caught.exception, ValueError)
+        alibi.lib.alibi_inject_fault(b"memory", 1)
+        try:
+            with self.assertRaises(MemoryError) as caught:
+                alibi.Tokenizer.open()
+        finally:
+            alibi.lib.alibi_inject_fault(b"memory", 0)
+        self.assertIsInstance(caught.exception, alibi.OutOfMemoryError)
+
+    def test_ids_are_checked(self):
+        tokenizer = alibi.Tokenizer.open()
+        for ids in ([1.5], [[1]], [-1], [2**31]):
+            with self.assertRaises(alibi.UsageError):
+                tokenizer.decode(ids)
+        with self.assertRaises(alibi.BadInputError):
+            tokenizer.decode([tokenizer.vocab])
+
+
+class Texts(unittest.TestCase):
+    def test_a_text_comes_back(self):
+        tokenizer = alibi.Tokenizer.open("bytes")
+        for text in ("", "x", "naïve\0 日本"):
+            ids = tokenizer.encode(text)
+            self.assertEqual(ids.dtype, np.int32)
+            self.assertEqual(tokenizer.decode(ids), text)
+        self.assertEqual(tokenizer.vocab, 257)
+        self.assertEqual(tokenizer.end, 256)
+
+    def test_a_str_is_a_text_and_a_path_a_file(self):
+        corpus = alibi.Corpus.of_texts(["one\n", "two"])
+        self.assertEqual(corpus.tokens(), len("one\ntwo") + 2)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "a.txt")
+            path.write_text("some text\n" * 50)
+            self.assertEqual(alibi.Corpus.open(path).tokens(), 501)
+            with self.assertRaisesRegex(alibi.UsageError, "is the name of a file"):
+                alibi.train(str(path), out=folder + "/run")
+
+
+class Models(InFolder):
+    def test_evaluation_is_that_of_the_program(self):
+        result = self.model.evaluate(lengths=[16, 64], tokens=2048)
+        printed = program("eval", "run", "--lengths", "16,64", "--tokens", "2048", "--skip", "0",
+                          "--json", "--device", "cpu")
+        for r in result:
+            self.assertIn(f"{r.nll:.6f}"[:-1], printed)
+            self.assertEqual(r.tokens, 2048)
+        self.assertEqual(result.at(64).length, 64)
+        self.assertIn("64", str(result))
+        shown(result, self)
+
+    def test_protocols_and_texts(self):
+        text = "It was the best of times. " * 20
+        whole = self.model.evaluate(text, lengths=[32])
+        sliding = self.model.evaluate([text], lengths=[32], protocol="sliding", stride=8)
+        stream = self.model.evaluate(text, protocol="stream")
+        self.assertEqual([r[0].protocol for r in (whole, sliding, stream)],
+                         ["nonoverlapping", "sliding", "stream"])
+        self.assertEqual(sliding[0].stride, 8)
+        with self.assertRaisesRegex(alibi.UsageError, "'best' is not one of"):
+            self.model.evaluate(text, protocol="best")
+        with self.assertRaisesRegex(alibi.UsageError, "stride has no effect"):
+            self.model.evaluate(text, stride=4)
+
+    def test_scores_are_log_softmax_of_logits(self):
+        text = "It was late."
+        scores = self.model.score(text, alternatives=2)
+        end = self.model.tokenizer.end
+        logits = self.model.logits([end, *scores.ids]).astype(np.float64)
+        logprobs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        expected = logprobs[np.arange(len(scores.ids)), scores.ids]
+        np.testing.assert_allclose(scores.logprobs, expected, atol=1e-4)
+        self.assertAlmostEqual(scores.logprob, scores.logprobs.sum())
+        self.assertEqual("".join(scores.pieces), text)
+        self.assertEqual(scores.alternatives[3][0][0], logits[3].argmax())
+        self.assertIn("ppl", str(scores))
+
+    def test_generation_is_an_iterator_of_the_programs_text(self):
+        pieces = self.model.generate("It was", tokens=30, temperature=0.5, seed=4)
+        self.assertIs(iter(pieces), pieces)
+        text = next(pieces) + "".join(pieces)
+        together = self.model.complete(["It was"], tokens=30, temperature=0.5, seed=4)
+        self.assertEqual([text], together)
+        printed = program("generate", "run", "--prompt", "It was", "--tokens", "30",
+                          "--temperature", "0.5", "--seed", "4", "--no-echo", "--device", "cpu")
+        self.assertEqual(text, printed.removesuffix("\n"))
+        cut = self.model.complete(["It was"], tokens=30, temperature=0.5, seed=4, until=[text[7]])
+        self.assertEqual(cut, [text[:text.index(text[7])]])
+
+    def test_threads_compute_at_once_and_agree(self):
+        results = [None] * 3
+
+        def score(i):
+            results[i] = self.model.score("It was a dark night.").logprob
+
+        threads = [threading.Thread(target=score, args=(i,)) for i in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(set(results)), 1)
+        self.assertIsNotNone(results[0])
+
+
+class Training(InFolder):
+    def test_training_has_the_bits_of_the_program(self):
+        program("train", *flags(TINY), "--out", "other", "--quiet", "--device", "cpu")
+        for name in ("model.safetensors", "weights.safetensors"):
+            ours, theirs = (pathlib.Path(run, "step-00000006", name) for run in ("run", "other"))
+            if ours.exists():
+                break
+        self.assertEqual(ours.read_bytes(), theirs.read_bytes())
+        self.assertEqual([p.done for p in self.progress], [1, 2, 3, 4, 5, 6])
+        self.assertEqual(self.run_of_train.step, 6)
+        self.assertEqual([step for step, _ in self.run_of_train.curve], [1, 2, 3, 4, 5, 6])
+        self.assertIn("step 6", str(self.run_of_train))
+        shown(self.run_of_train, self)
+
+    def test_ctrl_c_saves_and_the_run_resumes(self):
+        long = {**TINY, "steps": 1000000, "save_every": 1000000}
+        started = threading.Event()
+
+        def interrupt():
+            started.wait(20)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        with self.assertRaisesRegex(KeyboardInterrupt, "saved in 'long'"):
+            alibi.train(out="long", device="cpu", progress=lambda p: started.set(), **long)
+        thread.join()
+        stopped = steps("long")[-1]
+        self.assertGreater(stopped, 0)
+        resumed = alibi.train(out="long", resume=True, device="cpu", steps=stopped + 3)
+        self.assertEqual(resumed.step, stopped + 3)
+
+    def test_an_exception_in_a_callback_saves_too(self):
+        def fail(progress):
+            raise RuntimeError("enough")
+
+        with self.assertRaisesRegex(RuntimeError, "enough"):
+            alibi.train(out="enough", device="cpu", progress=fail, **{**TINY, "steps": 100000})
+        self.assertTrue(steps("enough"))
+
+    def test_a_comparison_has_a_curve_per_method(self):
+        small = {**TINY, "eval_tokens": 1024, "sliding_tokens": 0, "stream_tokens": 0}
+        result = alibi.compare(out="compare", device="cpu", methods=["alibi", "learned"],
+                               lengths=[16, 32], **small)
+        self.assertEqual(result.methods, ("alibi", "learned"))
+        self.assertEqual([length for length, _ in result.curve("alibi")], [16, 32])
+        self.assertEqual([length for length, _ in result.curve("learned")], [16])
+        self.assertIn("Perplexity by test length", str(result))
+        shown(result, self)
+        began = time.monotonic()
+        again = alibi.compare(out="compare", device="cpu", methods=["alibi", "learned"],
+                              lengths=[16, 32], **small)
+        self.assertEqual(again.trials[0].results, result.trials[0].results)
+        self.assertLess(time.monotonic() - began, 10)
+        self.assertTrue(os.path.exists("compare/report.html"))
+
+
+if __name__ == "__main__":
+    unittest.main()
