@@ -15,7 +15,6 @@
 
 enum { TASK_LENGTH_MAX = 1 << 24 };
 
-static const double report_seconds = 0.2;
 static const double learned_score = 0.95;
 
 #define AT(field) offsetof(struct alibi_tasks, field)
@@ -308,22 +307,9 @@ static alibi_status choose_tasks(struct probe *p)
 static void report(void *user, int64_t tokens)
 {
     struct probe *p = user;
-    double now = clock_seconds(), seconds = now - p->started;
 
     p->read += tokens;
-    if (now - p->reported < report_seconds && p->read < p->to_read)
-        return;
-    p->reported = now;
-    call_progress(p->call, &(struct alibi_progress){
-                               .task = p->name,
-                               .unit = "tokens",
-                               .done = p->read,
-                               .total = p->to_read,
-                               .seconds = seconds,
-                               .seconds_left = seconds_left(seconds, p->read, p->to_read),
-                               .tokens_per_s = seconds > 0 ? (double)p->read / seconds : 0,
-                               .loss = NAN,
-                           });
+    report_tokens(p->call, p->name, p->read, p->to_read, NAN, p->started, &p->reported);
 }
 
 /* ---- from sums to cells */

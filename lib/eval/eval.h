@@ -110,6 +110,11 @@ alibi_status evaluate_span(const struct model *m, struct span span, const struct
                            const char *task, struct alibi_eval_result *result,
                            const struct alibi_call *call);
 
+/* Progress in tokens: five times a second, and when all are done. loss NaN: none. Both times start
+ * from clock_seconds(). */
+void report_tokens(const struct alibi_call *call, const char *task, int64_t done, int64_t all,
+                   double loss, double started, double *reported);
+
 /* ALIBI_BAD_INPUT if the tokenizer has more ids than the model; `what` says whose tokenizer it is.
  * The model may have more: padding. */
 alibi_status evaluate_check_vocab(const struct model *m, const alibi_tokenizer *t,

@@ -11,8 +11,6 @@
 
 enum { STREAM_TOKENS = 8 * ATTENTION_TILE };
 
-static const double report_seconds = 0.2;
-
 /* ---- one evaluation */
 
 struct evaluation {
@@ -75,26 +73,33 @@ static void evaluation_fini(struct evaluation *e)
     mem_free(e->windows.list);
 }
 
+void report_tokens(const struct alibi_call *call, const char *task, int64_t done, int64_t all,
+                   double loss, double started, double *reported)
+{
+    static const double often = 0.2;
+    double now = clock_seconds(), seconds = now - started;
+
+    if (now - *reported < often && done < all)
+        return;
+    *reported = now;
+    call_progress(call, &(struct alibi_progress){
+                            .task = task,
+                            .unit = "tokens",
+                            .done = done,
+                            .total = all,
+                            .seconds = seconds,
+                            .seconds_left = seconds_left(seconds, done, all),
+                            .tokens_per_s = seconds > 0 ? (double)done / seconds : 0,
+                            .loss = loss,
+                        });
+}
+
 /* Tokens are scored at the end of a pass, which takes minutes for a very long window; `passed` of
  * them count as done before that. */
 static void report(struct evaluation *e, int64_t passed)
 {
-    double now = clock_seconds(), seconds = now - e->started;
-    int64_t all = e->windows.scored, done = e->score.tokens + passed;
-
-    if (now - e->reported < report_seconds && done < all)
-        return;
-    e->reported = now;
-    call_progress(e->call, &(struct alibi_progress){
-                               .task = e->task,
-                               .unit = "tokens",
-                               .done = done,
-                               .total = all,
-                               .seconds = seconds,
-                               .seconds_left = seconds_left(seconds, done, all),
-                               .tokens_per_s = seconds > 0 ? (double)done / seconds : 0,
-                               .loss = e->score.nll / (double)e->score.tokens,
-                           });
+    report_tokens(e->call, e->task, e->score.tokens + passed, e->windows.scored,
+                  e->score.nll / (double)e->score.tokens, e->started, &e->reported);
 }
 
 /* The output layer counts as one layer more. */

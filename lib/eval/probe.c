@@ -17,8 +17,6 @@ enum {
     TARGETS_LENGTH_MAX = 1 << 24,
 };
 
-static const double report_seconds = 0.2;
-
 #define AT(field) offsetof(struct alibi_targets, field)
 
 static const struct alibi_option options[] = {
@@ -134,25 +132,6 @@ static int64_t inputs_of(const struct probe *p, int c)
 
 /* ---- the losses */
 
-static void report(struct probe *p)
-{
-    double now = clock_seconds(), seconds = now - p->started;
-
-    if (now - p->reported < report_seconds && p->read < p->to_read)
-        return;
-    p->reported = now;
-    call_progress(p->call, &(struct alibi_progress){
-                               .task = "fixed targets",
-                               .unit = "tokens",
-                               .done = p->read,
-                               .total = p->to_read,
-                               .seconds = seconds,
-                               .seconds_left = seconds_left(seconds, p->read, p->to_read),
-                               .tokens_per_s = seconds > 0 ? (double)p->read / seconds : 0,
-                               .loss = NAN,
-                           });
-}
-
 /* The inputs of one block: c tokens and the block without its last token. Swapped, everything more
  * than L tokens before the block is what is there before the other block. */
 static void fill_row(const struct probe *p, enum target_condition condition, int64_t k, int64_t c,
@@ -213,7 +192,7 @@ static alibi_status run_series(struct probe *p, enum target_condition condition,
         rows = p->targets.count - k < most ? p->targets.count - k : most;
         TRY_RETURN(run_batch(p, condition, c, k, rows));
         p->read += rows * inputs;
-        report(p);
+        report_tokens(p->call, "fixed targets", p->read, p->to_read, NAN, p->started, &p->reported);
     }
     return ALIBI_OK;
 }
