@@ -249,6 +249,9 @@ void list_sort(struct alibi_int_list *list); /* ascending, each once */
 /* Student's t with n degrees of freedom: 95% are within +- this; infinite for n < 1. */
 double student_t(int64_t n);
 
+/* The 95% interval of a share of n cases (Wilson 1927), which is not empty where all are right. */
+void wilson_interval(double share, double n, double *low, double *high);
+
 /* ---- the context of a call, and the clock (call.c) */
 
 /* Through the callbacks of a call; a NULL call is silent and is never stopped. */

@@ -35,3 +35,13 @@ double student_t(int64_t n)
                          x * ((5 * z2 * z2 + 16 * z2 + 3) / 96 +
                               x * (3 * z2 * z2 * z2 + 19 * z2 * z2 + 17 * z2 - 15) / 384)));
 }
+
+void wilson_interval(double share, double n, double *low, double *high)
+{
+    static const double z = 1.959963984540054;
+    double middle = share + z * z / (2 * n);
+    double half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n));
+
+    *low = fmax(0, (middle - half) / (1 + z * z / n));
+    *high = fmin(1, (middle + half) / (1 + z * z / n));
+}

@@ -157,6 +157,31 @@ static alibi_status run_attention(const struct trial *t, const alibi_model *mode
     return ALIBI_OK;
 }
 
+/* Lengths past the last position, or for which the text is too short, have no value. */
+static alibi_status run_tasks(const struct trial *t, const alibi_model *model,
+                              const struct trial_test *test, const struct alibi_call *call)
+{
+    struct alibi_tasks asked = test->tasks;
+    struct alibi_tasks_result *found = NULL;
+    struct alibi_task_result *out = test->answers;
+    int64_t longest = model_longest(model->model);
+
+    TRY_RETURN(tasks_trim(&asked, model->tokenizer, corpus_span(test->corpus, ALIBI_VALID)));
+    if (asked.lengths.at[asked.lengths.count - 1] > longest)
+        call_note(t->call, "%s: %s has no value at lengths above %lld, where its positions end",
+                  t->name, asked.tasks.at[0], (long long)longest);
+    TRY_RETURN(alibi_probe_tasks(&found, model, test->corpus, ALIBI_VALID, &asked, call));
+    *out = found->task[0];
+    for (int i = 0, k = 0; i < test->tasks.lengths.count; i++) {
+        int64_t length = test->tasks.lengths.at[i];
+        bool there = k < asked.lengths.count && asked.lengths.at[k] == length;
+
+        out->at[i] = there ? found->task[0].at[k++] : (struct alibi_task_cell){ .length = length };
+    }
+    alibi_tasks_free(found);
+    return ALIBI_OK;
+}
+
 /* Skipping has the budget of training. A test without a value counts as done. */
 static alibi_status run_test(const struct trial *t, const alibi_model *model,
                              const struct trial_test *test)
@@ -168,6 +193,8 @@ static alibi_status run_test(const struct trial *t, const alibi_model *model,
         TRY_RETURN(run_targets(t, model, test, &call));
     else if (test->reach != NULL)
         TRY_RETURN(run_attention(t, model, test, &call));
+    else if (test->answers != NULL)
+        TRY_RETURN(run_tasks(t, model, test, &call));
     else
         TRY_RETURN(run_eval(t, model->model, test, &call));
     (*test->done)++;

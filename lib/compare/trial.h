@@ -13,6 +13,8 @@ struct trial_test {
     struct target_losses *losses;
     struct alibi_attention attention;     /* for `reach` */
     struct alibi_attention_result *reach; /* with room for the heads */
+    struct alibi_tasks tasks;             /* one task, L and the lengths; for `answers` */
+    struct alibi_task_result *answers;    /* a cell for each of the lengths */
     const alibi_corpus *corpus;           /* its validation split is scored */
     const char *name;                 /* in progress reports, after the length: "", " sliding" */
     struct alibi_eval_result *result; /* of an evaluation */

@@ -314,18 +314,6 @@ static void report(void *user, int64_t tokens)
 
 /* ---- from sums to cells */
 
-/* The 95% interval of a share of n cases (Wilson 1927), which is not empty where all are right. A
- * case of several answers varies less, so the interval is not too small. */
-static void wilson(double share, double n, double *low, double *high)
-{
-    static const double z = 1.959963984540054;
-    double middle = share + z * z / (2 * n);
-    double half = z * sqrt(share * (1 - share) / n + z * z / (4 * n * n));
-
-    *low = fmax(0, (middle - half) / (1 + z * z / n));
-    *high = fmin(1, (middle + half) / (1 + z * z / n));
-}
-
 static void fill_cell(struct alibi_task_cell *cell, const struct answers *a, double chance,
                       bool chain, int64_t depths)
 {
@@ -340,8 +328,8 @@ static void fill_cell(struct alibi_task_cell *cell, const struct answers *a, dou
         cell->bayes = a->bayes / (double)a->tokens;
         cell->score.value = 1 - mean / (chance - cell->bayes);
         cell->score.error = error / (chance - cell->bayes);
-    } else {
-        wilson(mean, n, &cell->low, &cell->high);
+    } else { /* a case of several answers varies less, so the interval is not too small */
+        wilson_interval(mean, n, &cell->low, &cell->high);
     }
     for (int64_t d = 0; d < depths; d++) {
         cell->depth_answers[d] = a->depth_answers[d];
@@ -405,6 +393,30 @@ static alibi_status measure_task(struct probe *p, struct alibi_task_result *r)
         if (cell->length == p->request.length)
             r->learned = cell->score.value >= learned_score;
     }
+out:
+    task_free(task);
+    return status;
+}
+
+alibi_status tasks_trim(struct alibi_tasks *tasks, const alibi_tokenizer *t, struct span text)
+{
+    alibi_status status;
+    struct probe p = { .text = text, .request = *tasks };
+    struct alibi_int_list *l = &tasks->lengths;
+    struct task *task = NULL;
+
+    TRY(task_new(&task, task_find(tasks->tasks.at[0]), t));
+    l->count = 0;
+    for (int i = 0; i < p.request.lengths.count; i++) {
+        struct task_windows w = probe_windows(&p, task, p.request.lengths.at[i]);
+
+        status = task_check(&w);
+        if (status == ALIBI_OK)
+            l->at[l->count++] = w.length;
+        else if (w.length == tasks->length || status != ALIBI_BAD_INPUT)
+            goto out;
+    }
+    status = ALIBI_OK;
 out:
     task_free(task);
     return status;

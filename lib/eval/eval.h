@@ -234,6 +234,10 @@ struct answers {
 
 alibi_status answers_take(struct answers *out, const struct answers_job *job);
 
+/* Drops the lengths at which the first task of a request, whose L is known, does not fit the text;
+ * ALIBI_BAD_INPUT if it does not fit at L. */
+alibi_status tasks_trim(struct alibi_tasks *tasks, const alibi_tokenizer *t, struct span text);
+
 /* ---- stream (stream.c) */
 
 /* ALIBI_BAD_INPUT if the position method marks tokens by their position in the text, so that a

@@ -105,6 +105,11 @@ struct value reference_value(const alibi_experiment *e, const struct reference *
 
     if (r->model < 0)
         return (struct value){ r->number, 0, 0 };
+    if (r->quantity == QUANTITY_SCORE) {
+        struct score_mean s = tasks_score(e, r->model, r->evaluation, r->task, r->length);
+
+        return (struct value){ s.unlearned > 0 ? NAN : s.value, s.error, s.seeds };
+    }
     if (r->quantity != QUANTITY_PPL)
         return speed_value(e, r);
     for (int k = 0; k < e->model[r->model].seeds.count; k++) {
@@ -172,6 +177,8 @@ static struct outcome cost_outcome(const alibi_experiment *e, const struct compa
 
 struct outcome comparison_outcome(const alibi_experiment *e, const struct comparison *c)
 {
+    if (c->left.quantity == QUANTITY_SCORE)
+        return score_outcome(e, c);
     if (c->left.quantity != QUANTITY_PPL)
         return cost_outcome(e, c);
     return loss_outcome(e, c);

@@ -9,6 +9,8 @@
  *   speed.c     evaluations of kind `speed`
  *   probes.c    evaluations of the kinds `targets` and `attention`: what is asked, result.json
  *   probes_report.c   the same over all seeds
+ *   tasks.c     evaluations of kind `tasks`: what is asked, result.json, scores and claims
+ *   tasks_report.c    the same over all seeds
  *   claims.c    the verdict on each claim
  *   plan.c      what the work will take
  *   results.c   results.json, results.csv, report.html, the terminal
@@ -66,12 +68,13 @@ struct experiment_text {
     double estimated;     /* tokens of its validation split, by text_estimate(); 0: not known */
 };
 
-/* One test of a model: a length of an evaluation, or all contexts of fixed targets. */
+/* One test of a model: a length of an evaluation, all contexts of fixed targets, or a task. */
 struct measured {
     int done;                                /* 0 or 1 */
     struct alibi_eval_result result;         /* tokens == 0: the model has no value there */
     struct target_losses targets;            /* kind targets; no parts: no value */
     struct alibi_attention_result attention; /* kind attention; no windows: no value */
+    struct alibi_task_result *task; /* kind tasks, a cell per length; without cases: no value */
 };
 
 /* A training curve: the loss by step, in bins of neighbouring steps. */
@@ -101,7 +104,14 @@ struct experiment_model {
     struct trained *seed; /* [seeds.count] */
 };
 
-enum evaluation_kind { KIND_PERPLEXITY, KIND_SPEED, KIND_TARGETS, KIND_ATTENTION, KINDS };
+enum evaluation_kind {
+    KIND_PERPLEXITY,
+    KIND_SPEED,
+    KIND_TARGETS,
+    KIND_ATTENTION,
+    KIND_TASKS,
+    KINDS
+};
 
 /* What a method costs at a length: per token, and bytes. Errors are shares. */
 struct speed {
@@ -121,18 +131,21 @@ struct experiment_evaluation {
     int64_t block;                    /* of scored tokens, see struct alibi_eval */
     struct alibi_targets targets;     /* kind targets, as asked, but for the contexts */
     struct alibi_attention attention; /* kind attention, as asked, but for the length */
+    struct alibi_tasks tasks;         /* kind tasks, as asked, but for the lengths and the seed */
     bool has[ALIBI_LIST_MAX];
     struct speed *speed; /* [lengths, models], of kind speed */
     bool selected;
 };
 
-/* Perplexities are of evaluations of the kinds perplexity and targets, the others of kind speed. */
+/* Perplexities are of evaluations of the kinds perplexity and targets, scores of kind tasks, the
+ * others of kind speed. */
 enum quantity {
     QUANTITY_PPL,
     QUANTITY_TRAIN_SECONDS,
     QUANTITY_TRAIN_MEMORY,
     QUANTITY_EVAL_SECONDS,
     QUANTITY_EVAL_MEMORY,
+    QUANTITY_SCORE,
     QUANTITIES
 };
 extern const char *const quantity_names[QUANTITIES];
@@ -143,16 +156,18 @@ struct reference {
     int evaluation;
     int length;             /* index of the evaluation's lengths */
     int condition, targets; /* of fixed targets: enum target_condition, enum alibi_target_kind */
+    int task;               /* index of the evaluation's tasks */
     int quantity;
     double number; /* a plain one */
     double paper;  /* what the paper has for it; NaN: not given */
 };
 
-/* left < right * (1 + margin), or > if `above`. All comparisons are of logarithms. */
+/* left < right * (1 + margin), or > if `above`. All comparisons are of logarithms, but for those of
+ * scores, where it is left < right + margin. */
 struct comparison {
     struct reference left, right;
     bool above;
-    double margin; /* ln: below 0 "by" so much, above 0 "within" so much */
+    double margin; /* ln, or of a score: below 0 "by" so much, above 0 "within" so much */
 };
 
 struct claim {
@@ -285,9 +300,37 @@ alibi_status probes_report(struct json_writer *w, const alibi_experiment *e);
 alibi_status probes_view(struct report_experiment *x, const alibi_experiment *e);
 void probes_view_fini(struct report_experiment *x);
 
+/* ---- evaluations of kind tasks (tasks.c), as those of the other probes */
+
+struct alibi_tasks tasks_asked(const alibi_experiment *e, int model, int seed, int evaluation,
+                               int task);
+/* Fails if a task does not fit the text of a model at L, and says what does not fit past it. */
+alibi_status tasks_check(const alibi_experiment *e, int model, const struct alibi_call *call);
+void tasks_write(struct json_writer *w, const alibi_experiment *e, int model, int seed);
+alibi_status tasks_read(const alibi_experiment *e, int model, int seed, const json_t *file,
+                        const char *path);
+
+/* A task at a length, of a seed; NULL: it has no value. */
+const struct alibi_task_cell *tasks_cell(const alibi_experiment *e, int model, int seed,
+                                         int evaluation, int task, int length);
+
+/* A score over some seeds. */
+struct score_mean {
+    double value, error;  /* NaN: no value. The error is that of the cases and of the seeds */
+    double low, high;     /* the 95% interval of the cases alone */
+    int seeds, unlearned; /* that have a value; that have none since they have not learned it */
+};
+struct score_mean tasks_score(const alibi_experiment *e, int model, int evaluation, int task,
+                              int length);
+
+alibi_status tasks_report(struct json_writer *w, const alibi_experiment *e);
+alibi_status tasks_view(struct report_experiment *x, const alibi_experiment *e);
+void tasks_view_fini(struct report_experiment *x);
+
 /* ---- claims (claims.c) */
 
-/* The value, its standard error as a share of it, and how many seeds have it; NaN: not measured. */
+/* The value, its standard error as a share of it (of a score: itself), and how many seeds have it;
+ * NaN: not measured. */
 struct value {
     double value, error;
     int seeds;
@@ -295,13 +338,15 @@ struct value {
 struct value reference_value(const alibi_experiment *e, const struct reference *r);
 
 struct outcome {
-    double d, error; /* ln(left / right); NaN: not measured */
+    double d, error; /* ln(left / right), or left - right of scores; NaN: not measured */
     int seeds;       /* that both models have */
     bool ignorant;   /* one of them has learned nothing */
+    bool unlearned;  /* a seed of one of them has not learned the task at L */
     bool few_seeds;  /* the verdict is that of these seeds; more would have to confirm it */
     enum alibi_verdict verdict;
 };
 struct outcome comparison_outcome(const alibi_experiment *e, const struct comparison *c);
+struct outcome score_outcome(const alibi_experiment *e, const struct comparison *c); /* tasks.c */
 
 /* The loss of token frequencies on what an evaluation scores; 0: not known. */
 double unigram_of(const alibi_experiment *e, int model, int evaluation);

@@ -58,7 +58,9 @@ const struct experiment_text *evaluated_text(const alibi_experiment *e, int mode
 
 int evaluation_tests(const struct experiment_evaluation *v)
 {
-    return v->kind == KIND_TARGETS ? 1 : v->lengths.count;
+    return v->kind == KIND_TARGETS ? 1
+           : v->kind == KIND_TASKS ? v->tasks.tasks.count
+                                   : v->lengths.count;
 }
 
 struct alibi_eval evaluation_at(const alibi_experiment *e, int evaluation, int length)
@@ -210,6 +212,7 @@ alibi_status folder_save_model(const alibi_experiment *e, int model, int seed, c
                 write_measured(&w, e, model, v, i, &t->measured[v][i]);
     json_write_end(&w);
     probes_write(&w, e, model, seed);
+    tasks_write(&w, e, model, seed);
     json_write_seal(&w);
     TRY(folder_of_model(&run, e, model, seed, dir));
     TRY(path_join(&path, run, NAME_RESULT));
@@ -306,6 +309,7 @@ static alibi_status load_model(alibi_experiment *e, int model, int seed, const c
     for (size_t i = 0; i < json_array_size(results); i++)
         TRY(read_measured(e, model, t, json_array_get(results, i), path));
     TRY(probes_read(e, model, t, file, path));
+    TRY(tasks_read(e, model, seed, file, path));
 out:
     json_decref(file);
     mem_free(path);

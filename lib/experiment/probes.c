@@ -36,10 +36,17 @@ struct alibi_attention attention_asked(const alibi_experiment *e, int model, int
 
 double probes_tokens(const alibi_experiment *e, int model, int evaluation, int test)
 {
+    const struct experiment_evaluation *v = &e->evaluation[evaluation];
     struct alibi_targets targets;
     struct alibi_attention attention;
+    double tokens = 0;
 
-    if (e->evaluation[evaluation].kind == KIND_TARGETS) {
+    if (v->kind == KIND_TASKS) {
+        for (int i = 0; i < v->lengths.count; i++)
+            tokens += (double)v->lengths.at[i] * (double)v->tasks.cases;
+        return tokens;
+    }
+    if (v->kind == KIND_TARGETS) {
         targets = targets_asked(e, model, evaluation);
         return targets_inputs(&targets);
     }
@@ -57,6 +64,8 @@ alibi_status probes_new(const alibi_experiment *e, int model, int evaluation, st
     if (v->kind == KIND_ATTENTION)
         return NEW_ZERO_ARRAY(&m->attention.head, config->layers * config->heads,
                               "attention by distance");
+    if (v->kind == KIND_TASKS)
+        return NEW_ZERO_ARRAY(&m->task, 1, "the scores of a task");
     return ALIBI_OK;
 }
 
@@ -64,6 +73,7 @@ void probes_free(struct measured *m)
 {
     mem_free(m->targets.at);
     mem_free(m->attention.head);
+    mem_free(m->task);
 }
 
 alibi_status probes_note_short(const alibi_experiment *e, const struct alibi_call *call)

@@ -4,15 +4,52 @@
 #include "base/names.h"
 #include "experiment/read.h"
 
-const char *const quantity_names[QUANTITIES] = { "ppl", "train_seconds", "train_memory",
-                                                 "eval_seconds", "eval_memory" };
+const char *const quantity_names[QUANTITIES] = { "ppl",          "train_seconds", "train_memory",
+                                                 "eval_seconds", "eval_memory",   "score" };
+
+/* NULL: not given. That of a speed must be. */
+static alibi_status read_quantity(struct reader *r, const struct experiment_evaluation *v,
+                                  const char *name, int *quantity)
+{
+    bool score, speed;
+
+    if (name == NULL)
+        name = quantity_names[v->kind == KIND_TASKS ? QUANTITY_SCORE : QUANTITY_PPL];
+    *quantity = name_index(name, quantity_names, QUANTITIES);
+    score = *quantity == QUANTITY_SCORE;
+    speed = *quantity > QUANTITY_PPL && !score;
+    if (*quantity < 0 || speed != (v->kind == KIND_SPEED) || score != (v->kind == KIND_TASKS))
+        return fail_type(r, "quantity",
+                         v->kind == KIND_SPEED   ? "\"train_seconds\", \"train_memory\", "
+                                                   "\"eval_seconds\" or \"eval_memory\""
+                         : v->kind == KIND_TASKS ? "\"score\""
+                                                 : "\"ppl\"");
+    return ALIBI_OK;
+}
+
+/* NULL: not given, which will do if there is only one. */
+static alibi_status read_task(struct reader *r, const struct experiment_evaluation *v,
+                              const char *name, int *task)
+{
+    if (v->kind != KIND_TASKS && name != NULL)
+        return fail_type(r, "task", "no such key, except for tasks; \"length\"");
+    if (v->kind != KIND_TASKS || (name == NULL && v->tasks.tasks.count == 1))
+        return ALIBI_OK;
+    if (name == NULL)
+        return fail_type(r, "task", "the name of one of the tasks");
+    reader_enter(r, "task");
+    TRY_RETURN(reader_find(r, name, v->tasks.tasks.at[0], sizeof *v->tasks.tasks.at,
+                           v->tasks.tasks.count, "task", task));
+    reader_leave(r);
+    return ALIBI_OK;
+}
 
 static alibi_status read_reference(struct reader *r, json_t *json, const char *evaluation,
                                    struct reference *out)
 {
     const alibi_experiment *e = r->e;
     const struct experiment_evaluation *v;
-    const char *model = "", *quantity = quantity_names[0];
+    const char *model = "", *quantity = NULL, *task = NULL;
     const char *condition = target_condition_names[0], *targets = target_kind_names[0];
     int64_t length = 0;
 
@@ -24,10 +61,11 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
         return ALIBI_OK;
     }
     TRY_RETURN(KEYS(r, json, "model", "evaluation", "length", "quantity", "condition", "targets",
-                    "paper"));
+                    "task", "paper"));
     TRY_RETURN(reader_text(r, json, "model", &model));
     TRY_RETURN(reader_text(r, json, "evaluation", &evaluation));
     TRY_RETURN(reader_text(r, json, "quantity", &quantity));
+    TRY_RETURN(reader_text(r, json, "task", &task));
     TRY_RETURN(reader_text(r, json, "condition", &condition));
     TRY_RETURN(reader_text(r, json, "targets", &targets));
     TRY_RETURN(reader_int(r, json, "length", 1, (int64_t)1e15, &length));
@@ -49,12 +87,8 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
         return at_place(
             r, fail(ALIBI_BAD_INPUT, "'%s' measures attention, which no claim compares", v->name));
     }
-    out->quantity = name_index(quantity, quantity_names, QUANTITIES);
-    if (out->quantity < 0 || (v->kind == KIND_SPEED) != (out->quantity != QUANTITY_PPL))
-        return fail_type(r, "quantity",
-                         v->kind == KIND_SPEED ? "\"train_seconds\", \"train_memory\", "
-                                                 "\"eval_seconds\" or \"eval_memory\""
-                                               : "\"ppl\"");
+    TRY_RETURN(read_quantity(r, v, quantity, &out->quantity));
+    TRY_RETURN(read_task(r, v, task, &out->task));
     out->condition = name_index(condition, target_condition_names, TARGET_CONDITIONS);
     out->targets = name_index(targets, target_kind_names, ALIBI_TARGET_KINDS);
     if (v->kind != KIND_TARGETS && json_object_get(json, "condition"))
@@ -83,12 +117,13 @@ static alibi_status read_reference(struct reader *r, json_t *json, const char *e
 }
 
 /* "by": 5 asks for a difference of at least 5%; "within": 1 allows for 1% in the other direction.
- */
+ * Of scores these are hundredths, not shares of the score, which may be 0. */
 static alibi_status read_comparison(struct reader *r, json_t *json, const char *evaluation,
                                     struct comparison *c)
 {
     double by = 0, within = 0;
     const char *side;
+    bool score;
 
     TRY_RETURN(KEYS(r, json, "is", "below", "above", "by", "within"));
     c->above = json_object_get(json, "above") != NULL;
@@ -100,10 +135,13 @@ static alibi_status read_comparison(struct reader *r, json_t *json, const char *
     reader_enter(r, "is");
     TRY_RETURN(read_reference(r, json_object_get(json, "is"), evaluation, &c->left));
     reader_leave(r);
+    score = c->left.quantity == QUANTITY_SCORE;
     reader_enter(r, side);
     TRY_RETURN(read_reference(r, json_object_get(json, side), evaluation, &c->right));
     if (c->right.model >= 0 && c->right.quantity != c->left.quantity)
         return at_place(r, fail(ALIBI_BAD_INPUT, "both numbers must have the same quantity"));
+    if (score && c->right.model < 0 && c->right.number > 1)
+        return at_place(r, fail(ALIBI_BAD_INPUT, "a score is at most 1"));
     reader_leave(r);
     TRY_RETURN(reader_real(r, json, "by", &by));
     TRY_RETURN(reader_real(r, json, "within", &within));
@@ -114,6 +152,8 @@ static alibi_status read_comparison(struct reader *r, json_t *json, const char *
                                               : "within",
                          "a percentage of 0 or more, and only one of \"by\" and \"within\"");
     c->margin = within > 0 ? log1p(within / 100) : -log1p(by / 100);
+    if (score)
+        c->margin = (within - by) / 100;
     return ALIBI_OK;
 }
 

@@ -151,10 +151,63 @@ static alibi_status check_targets(struct reader *r, const struct experiment_eval
     return ALIBI_OK;
 }
 
+/* Its tasks by their own names, each once. */
+static alibi_status read_tasks(struct reader *r, const json_t *json, struct alibi_name_list *out)
+{
+    const json_t *list = json_object_get(json, "tasks");
+
+    if (!json_is_array(list) || json_array_size(list) < 1 || json_array_size(list) > ALIBI_LIST_MAX)
+        return fail_type(r, "tasks", "a list of names of tasks");
+    reader_enter(r, "tasks");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        alibi_status status;
+        int kind;
+
+        reader_enter_index(r, i);
+        status = task_named(&kind, name ? name : "");
+        if (status != ALIBI_OK)
+            return at_place(r, status == ALIBI_USAGE ? ALIBI_BAD_INPUT : status);
+        for (int k = 0; k < out->count; k++)
+            if (strcmp(out->at[k], alibi_task_name(kind, NULL)) == 0)
+                return at_place(r, fail(ALIBI_BAD_INPUT, "'%s' is listed twice", name));
+        snprintf(out->at[out->count++], sizeof *out->at, "%s", alibi_task_name(kind, NULL));
+        reader_leave(r);
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
+/* A task is learned at the training length, so that must be one of the lengths. */
+static alibi_status check_tasks(struct reader *r, const json_t *json,
+                                struct experiment_evaluation *v)
+{
+    const alibi_experiment *e = r->e;
+
+    TRY_RETURN(read_tasks(r, json, &v->tasks.tasks));
+    v->tasks.length = v->targets.length;
+    reader_enter(r, "lengths");
+    for (int m = 0; m < e->models; m++) {
+        int64_t near = v->tasks.length > 0 ? v->tasks.length : e->model[m].training.train_length;
+        int i = 0;
+
+        while (i < v->lengths.count && v->lengths.at[i] != near)
+            i++;
+        if (v->has[m] && i == v->lengths.count)
+            return at_place(r, fail(ALIBI_BAD_INPUT,
+                                    "the lengths lack %lld, at which '%s' has to know the tasks; "
+                                    "add it, or set \"length\" to one of them",
+                                    (long long)near, e->model[m].name));
+    }
+    reader_leave(r);
+    return ALIBI_OK;
+}
+
 enum {
     PERPLEXITY = 1 << KIND_PERPLEXITY,
     TARGETS = 1 << KIND_TARGETS,
-    ATTENTION = 1 << KIND_ATTENTION
+    ATTENTION = 1 << KIND_ATTENTION,
+    TASKS = 1 << KIND_TASKS
 };
 
 /* The keys that only some kinds have. */
@@ -167,13 +220,16 @@ static alibi_status check_keys(struct reader *r, const json_t *json, int kind, c
         { "protocol", PERPLEXITY },
         { "tokens", PERPLEXITY },
         { "stride", PERPLEXITY },
-        { "text", PERPLEXITY | TARGETS | ATTENTION },
+        { "text", PERPLEXITY | TARGETS | ATTENTION | TASKS },
         { "block", PERPLEXITY | TARGETS },
-        { "length", TARGETS },
+        { "length", TARGETS | TASKS },
         { "blocks", TARGETS },
         { "gram", TARGETS },
         { "windows", ATTENTION },
         { "near", ATTENTION },
+        { "tasks", TASKS },
+        { "cases", TASKS },
+        { "depths", TASKS },
     };
 
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -187,7 +243,7 @@ static alibi_status check_keys(struct reader *r, const json_t *json, int kind, c
 
 alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
 {
-    static const char *const kinds[] = { "perplexity", "speed", "targets", "attention" };
+    static const char *const kinds[] = { "perplexity", "speed", "targets", "attention", "tasks" };
     alibi_experiment *e = r->e;
     struct experiment_evaluation *v = &e->evaluation[e->evaluations];
     const char *kind = kinds[0], *protocol = alibi_protocol_view(0)->name, *text = NULL;
@@ -196,9 +252,12 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     *v = (struct experiment_evaluation){ .about = "", .text = -1, .selected = true };
     v->targets = (struct alibi_targets){ .blocks = 128, .gram = 3 };
     v->attention.windows = 8;
+    v->tasks.cases = 100;
+    v->tasks.depths = 5;
     TRY_RETURN(reader_name(r, v->name, key));
     TRY_RETURN(KEYS(r, json, "about", "kind", "protocol", "text", "models", "lengths", "tokens",
-                    "stride", "block", "length", "blocks", "gram", "windows", "near"));
+                    "stride", "block", "length", "blocks", "gram", "windows", "near", "tasks",
+                    "cases", "depths"));
     TRY_RETURN(reader_text(r, json, "about", &v->about));
     TRY_RETURN(reader_text(r, json, "kind", &kind));
     TRY_RETURN(reader_text(r, json, "protocol", &protocol));
@@ -208,7 +267,8 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
            strcmp(protocol, alibi_protocol_view(v->protocol)->name) != 0)
         v->protocol++;
     if (v->kind < 0)
-        return fail_type(r, "kind", "\"perplexity\", \"speed\", \"targets\" or \"attention\"");
+        return fail_type(r, "kind",
+                         "\"perplexity\", \"speed\", \"targets\", \"attention\" or \"tasks\"");
     TRY_RETURN(check_keys(r, json, v->kind, kind));
     if (alibi_protocol_view(v->protocol) == NULL)
         return fail_protocol(r);
@@ -228,12 +288,15 @@ alibi_status read_evaluation(struct reader *r, const char *key, json_t *json)
     TRY_RETURN(reader_int(r, json, "gram", 1, 64, &v->targets.gram));
     TRY_RETURN(reader_int(r, json, "windows", 1, 1024, &v->attention.windows));
     TRY_RETURN(reader_int(r, json, "near", 1, 1 << 24, &v->attention.near));
+    TRY_RETURN(reader_int(r, json, "cases", 1, 1 << 20, &v->tasks.cases));
+    TRY_RETURN(reader_int(r, json, "depths", 1, ALIBI_DEPTHS_MAX, &v->tasks.depths));
     if (v->kind != KIND_PERPLEXITY && v->lengths.count == 0)
         return fail_type(r, "lengths", "a list of lengths to measure at");
     v->targets.block = v->kind == KIND_TARGETS ? v->block : 0;
     TRY_RETURN(v->kind == KIND_PERPLEXITY ? check_perplexity(r, v, json)
                : v->kind == KIND_SPEED    ? check_speed(r, v)
                : v->kind == KIND_TARGETS  ? check_targets(r, v)
+               : v->kind == KIND_TASKS    ? check_tasks(r, json, v)
                                           : ALIBI_OK);
     e->evaluations++;
     return ALIBI_OK;

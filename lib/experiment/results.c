@@ -19,6 +19,8 @@ static void write_reference(struct json_writer *w, const char *key, const alibi_
         json_write_string(w, "evaluation", e->evaluation[r->evaluation].name);
         json_write_int(w, "length", e->evaluation[r->evaluation].lengths.at[r->length]);
         json_write_string(w, "quantity", quantity_names[r->quantity]);
+        if (r->quantity == QUANTITY_SCORE)
+            json_write_string(w, "task", e->evaluation[r->evaluation].tasks.tasks.at[r->task]);
         if (e->evaluation[r->evaluation].kind == KIND_TARGETS) {
             json_write_string(w, "condition", target_condition_names[r->condition]);
             json_write_string(w, "targets", target_kind_names[r->targets]);
@@ -26,7 +28,8 @@ static void write_reference(struct json_writer *w, const char *key, const alibi_
     }
     json_write_real(w, "value", v.value);
     if (r->model >= 0) {
-        json_write_real(w, "relative_error", v.error);
+        json_write_real(w, r->quantity == QUANTITY_SCORE ? "standard_error" : "relative_error",
+                        v.error);
         json_write_int(w, "seeds", v.seeds);
         json_write_real(w, "paper", r->paper);
     }
@@ -49,15 +52,19 @@ static void write_claim(struct json_writer *w, const alibi_experiment *e, int cl
     for (int i = 0; i < c->count; i++) {
         const struct comparison *x = &c->comparison[i];
         struct outcome o = comparison_outcome(e, x);
+        bool score = x->left.quantity == QUANTITY_SCORE;
 
         json_write_object(w, NULL);
         write_reference(w, "is", e, &x->left);
         write_reference(w, x->above ? "above" : "below", e, &x->right);
-        json_write_real(w, x->margin > 0 ? "within" : "by", 100 * expm1(fabs(x->margin)));
-        json_write_real(w, "log_ratio", o.d);
+        json_write_real(w, x->margin > 0 ? "within" : "by",
+                        100 * (score ? fabs(x->margin) : expm1(fabs(x->margin))));
+        json_write_real(w, score ? "difference" : "log_ratio", o.d);
         json_write_real(w, "standard_error", o.error);
         json_write_int(w, "seeds", o.seeds);
         json_write_bool(w, "learned_nothing", o.ignorant);
+        if (score)
+            json_write_bool(w, "task_not_learned", o.unlearned);
         json_write_string(w, "verdict", verdict_name(o.verdict));
         json_write_bool(w, "few_seeds", o.few_seeds);
         json_write_end(w);
@@ -179,6 +186,7 @@ static alibi_status format_json(struct text *out, const alibi_experiment *e)
             speed_write(&w, e, v);
     json_write_end(&w);
     TRY_RETURN(probes_report(&w, e));
+    TRY_RETURN(tasks_report(&w, e));
     json_write_array(&w, "models");
     for (int m = 0; m < e->models; m++)
         write_model(&w, e, m);
@@ -199,20 +207,24 @@ static void append_real(struct text *out, double value)
     }
 }
 
-/* condition and targets: of fixed targets, else "". */
+/* A line but for its task. condition and targets: of fixed targets, else "". */
 static void append_line(struct text *out, const alibi_experiment *e, int model, int k, int v,
                         const struct alibi_eval_result *r, const char *condition,
                         const char *targets)
 {
+    static const char *const rules[KINDS][3] = {
+        [KIND_TARGETS] = { "targets", "every target has the context", "scored tokens" },
+        [KIND_TASKS] = { "tasks", "", "tokens of answers" },
+    };
     const struct experiment_model *x = &e->model[model];
     const struct alibi_compare_seed *c = &x->seed[k].cost;
     const struct alibi_protocol_info *protocol = alibi_protocol_view(e->evaluation[v].protocol);
-    bool fixed = e->evaluation[v].kind == KIND_TARGETS;
+    const char *const *rule = rules[e->evaluation[v].kind];
 
     text_append(out, "%s,%lld", x->name, (long long)x->seeds.at[k]);
     append_field(out, x->config.position, false);
     text_append(out, ",%lld,%s,%s,%lld,%lld,%lld", (long long)x->training.train_length,
-                e->evaluation[v].name, fixed ? "targets" : protocol->name, (long long)r->length,
+                e->evaluation[v].name, rule[0] ? rule[0] : protocol->name, (long long)r->length,
                 (long long)r->stride, (long long)r->tokens);
     append_real(out, r->nll);
     append_real(out, r->standard_error);
@@ -228,9 +240,29 @@ static void append_line(struct text *out, const alibi_experiment *e, int model, 
     append_field(out, c->device[0] ? alibi_precision_name(c->precision) : "", false);
     append_field(out, c->date, false);
     append_field(out, c->version, false);
-    append_field(out, fixed ? "every target has the context" : protocol->first_tokens, false);
-    append_field(out, fixed ? "scored tokens" : protocol->normaliser, false);
-    text_append(out, ",%s,%s\n", condition, targets);
+    append_field(out, rule[0] ? rule[1] : protocol->first_tokens, false);
+    append_field(out, rule[0] ? rule[2] : protocol->normaliser, false);
+    text_append(out, ",%s,%s", condition, targets);
+}
+
+/* A line per length of a task that has a value. */
+static void append_cells(struct text *out, const alibi_experiment *e, int model, int k, int v,
+                         int task)
+{
+    for (int i = 0; i < e->evaluation[v].lengths.count; i++) {
+        const struct alibi_task_cell *cell = tasks_cell(e, model, k, v, task, i);
+        struct alibi_eval_result r = result_none(e->evaluation[v].lengths.at[i]);
+
+        if (cell == NULL)
+            continue;
+        r.nll = cell->nll;
+        r.tokens_per_s = NAN;
+        append_line(out, e, model, k, v, &r, "", "");
+        text_append(out, ",%s,%lld", e->evaluation[v].tasks.tasks.at[task], (long long)cell->cases);
+        append_real(out, cell->score.value);
+        append_real(out, cell->score.error);
+        text_append(out, "\n");
+    }
 }
 
 static void append_series(struct text *out, const alibi_experiment *e, int model, int k, int v)
@@ -241,9 +273,11 @@ static void append_series(struct text *out, const alibi_experiment *e, int model
                 const struct alibi_eval_result *r =
                     targets_losses(e, model, k, v, c, condition, kind);
 
-                if (r != NULL)
-                    append_line(out, e, model, k, v, r, target_condition_names[condition],
-                                target_kind_names[kind]);
+                if (r == NULL)
+                    continue;
+                append_line(out, e, model, k, v, r, target_condition_names[condition],
+                            target_kind_names[kind]);
+                text_append(out, ",,,,\n");
             }
 }
 
@@ -252,7 +286,8 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
     text_append(out, "model,seed,position,train_length,evaluation,protocol,length,stride,tokens,"
                      "nll,standard_error,ppl,word_ppl,bits_per_byte,eval_tokens_per_s,"
                      "eval_peak_bytes,train_tokens_per_s,train_seconds,peak_bytes,parameters,"
-                     "device,precision,date,version,first_token,normaliser,condition,targets\n");
+                     "device,precision,date,version,first_token,normaliser,condition,targets,"
+                     "task,cases,score,score_error\n");
     for (int m = 0; m < e->models; m++)
         for (int k = 0; k < e->model[m].seeds.count; k++)
             for (int v = 0; v < e->evaluations; v++) {
@@ -260,9 +295,14 @@ static alibi_status format_csv(struct text *out, const alibi_experiment *e)
 
                 if (e->evaluation[v].kind == KIND_TARGETS)
                     append_series(out, e, m, k, v);
-                for (int i = 0; t != NULL && i < evaluation_tests(&e->evaluation[v]); i++)
-                    if (e->evaluation[v].kind == KIND_PERPLEXITY && t[i].done)
-                        append_line(out, e, m, k, v, &t[i].result, "", "");
+                for (int i = 0; t != NULL && i < evaluation_tests(&e->evaluation[v]); i++) {
+                    if (e->evaluation[v].kind == KIND_TASKS)
+                        append_cells(out, e, m, k, v, i);
+                    if (e->evaluation[v].kind != KIND_PERPLEXITY || !t[i].done)
+                        continue;
+                    append_line(out, e, m, k, v, &t[i].result, "", "");
+                    text_append(out, ",,,,\n");
+                }
             }
     return text_status(out);
 }
@@ -277,10 +317,17 @@ static void name_number(struct report_number *n, const alibi_experiment *e,
     *n = (struct report_number){ .value = v.value, .error = v.error, .paper = r->paper };
     if (r->model < 0)
         return;
-    n->quantity = r->quantity == QUANTITY_PPL ? ' '
+    n->quantity = r->quantity == QUANTITY_PPL     ? ' '
+                  : r->quantity == QUANTITY_SCORE ? 'p'
                   : r->quantity == QUANTITY_TRAIN_MEMORY || r->quantity == QUANTITY_EVAL_MEMORY
                       ? 'B'
                       : 's';
+    if (r->quantity == QUANTITY_SCORE) {
+        snprintf(n->name, sizeof n->name, "%s at %lld (%s)", e->model[r->model].name,
+                 (long long)e->evaluation[r->evaluation].lengths.at[r->length],
+                 e->evaluation[r->evaluation].tasks.tasks.at[r->task]);
+        return;
+    }
     if (r->quantity != QUANTITY_PPL) {
         snprintf(n->name, sizeof n->name, "%s at %lld (%s, %s)", e->model[r->model].name,
                  (long long)e->evaluation[r->evaluation].lengths.at[r->length],
@@ -326,6 +373,7 @@ static alibi_status view_claims(struct report_experiment *x, const alibi_experim
             r->error = o.error;
             r->seeds = o.seeds;
             r->ignorant = o.ignorant;
+            r->unlearned = o.unlearned;
             r->few_seeds = o.few_seeds;
             r->verdict = o.verdict;
         }
@@ -418,6 +466,7 @@ static alibi_status view_section(struct report_section *out, const alibi_experim
 static void view_fini(struct report_experiment *x)
 {
     probes_view_fini(x);
+    tasks_view_fini(x);
     for (int i = 0; i < x->claims; i++)
         mem_free(x->claim[i].comparison);
     mem_free(x->claim);
@@ -503,6 +552,7 @@ static alibi_status view_init(struct report_experiment *x, const alibi_experimen
     TRY_RETURN(view_claims(x, e));
     TRY_RETURN(view_costs(x, e));
     TRY_RETURN(probes_view(x, e));
+    TRY_RETURN(tasks_view(x, e));
     TRY_RETURN(NEW_ZERO_ARRAY(&x->section, e->evaluations, "the report of an experiment"));
     for (int v = 0; v < e->evaluations; v++)
         if (e->evaluation[v].kind == KIND_PERPLEXITY)

@@ -116,7 +116,8 @@ static alibi_status open_texts(alibi_experiment *e, const struct work *w,
 
 /* Whether its text has a batch for each model, its vocabulary fits, and the texts that it is
  * evaluated on have its tokenizer. */
-static alibi_status check_models(const alibi_experiment *e, const struct work *w)
+static alibi_status check_models(const alibi_experiment *e, const struct work *w,
+                                 const struct alibi_call *call)
 {
     for (int i = 0; i < w->count; i++) {
         const struct experiment_model *m = &e->model[w->at[i].model];
@@ -133,6 +134,8 @@ static alibi_status check_models(const alibi_experiment *e, const struct work *w
             if (m->seed[w->at[i].seed].measured[v] != NULL)
                 status = evaluate_check_tokenizer(corpus_tokenizer(corpus),
                                                   evaluated_text(e, w->at[i].model, v)->corpus);
+        if (status == ALIBI_OK && w->at[i].seed == 0)
+            status = tasks_check(e, w->at[i].model, call);
         if (status != ALIBI_OK)
             return fail_context(status, "model '%s'", m->name);
     }
@@ -242,6 +245,9 @@ static alibi_status list_tests(struct trial_test **out, int *count, alibi_experi
             if (e->evaluation[v].kind == KIND_TARGETS) {
                 test->targets = targets_asked(e, model, v);
                 test->losses = &m[i].targets;
+            } else if (e->evaluation[v].kind == KIND_TASKS) {
+                test->tasks = tasks_asked(e, model, seed, v, i);
+                test->answers = m[i].task;
             } else if (e->evaluation[v].kind == KIND_ATTENTION) {
                 test->attention = attention_asked(e, model, v, i);
                 test->reach = &m[i].attention;
@@ -354,7 +360,7 @@ static alibi_status run_models(alibi_experiment *e, alibi_device *device, struct
     if (w->count == 0)
         return ALIBI_OK;
     TRY_RETURN(open_texts(e, w, how, dir, call));
-    TRY_RETURN(check_models(e, w));
+    TRY_RETURN(check_models(e, w, call));
     TRY_RETURN(probes_note_short(e, call));
     TRY_RETURN(check_space(device, e, w, how, dir));
     for (int i = 0; i < w->count; i++) {

@@ -19,10 +19,42 @@ struct shown show_number(const struct report_number *n)
 
     if (n->quantity == 'B')
         return show_bytes(n->value);
+    if (n->quantity == 'p')
+        return show_real(n->value, 3);
     if (n->quantity != 's')
         return show_ppl(n->value);
     snprintf(s.text, sizeof s.text, "%.12s s per 1M tokens", show_real(1e6 * n->value, 2).text);
     return s;
+}
+
+struct shown show_number_error(const struct report_number *n)
+{
+    struct shown s = { "" };
+
+    if (n->quantity == 's' || n->quantity == 'B' || n->name[0] == '\0')
+        return s;
+    if (n->quantity != 'p')
+        return show_ppl_error(n->value, n->error);
+    if (isfinite(n->error) && n->error > 0)
+        snprintf(s.text, sizeof s.text, "±%.12s", show_error(n->error, 3).text);
+    return s;
+}
+
+struct shown show_paper(const struct report_number *n)
+{
+    return n->quantity == 'p' && !isnan(n->paper) ? show_real(n->paper, 3) : show_ppl(n->paper);
+}
+
+void append_measured(struct text *out, const struct report_comparison *c)
+{
+    if (c->left.quantity != 'p') {
+        append_ratio(out, c->d, c->error);
+        return;
+    }
+    text_append(out, "%s", show_real(fabs(c->d), 3).text);
+    if (c->error > 0)
+        text_append(out, " ± %s", show_error(c->error, 3).text);
+    text_append(out, c->d < 0 ? " lower" : " higher");
 }
 
 const char *verdict_scope(const struct report_comparison *c, int count)
@@ -43,19 +75,21 @@ static void append_number(struct text *out, const struct report_number *n)
 {
     if (n->name[0] != '\0')
         text_append(out, "%s has ", n->name);
-    text_append(out, "%s", show_number(n).text);
-    if (n->quantity != 's' && n->quantity != 'B')
-        text_append(out, "%s", show_ppl_error(n->value, n->name[0] ? n->error : NAN).text);
+    text_append(out, "%s%s", show_number(n).text, show_number_error(n).text);
     if (!isnan(n->paper))
-        text_append(out, " (paper: %s)", show_ppl(n->paper).text);
+        text_append(out, " (paper: %s)", show_paper(n).text);
 }
 
 void append_asked(struct text *out, const struct report_comparison *c)
 {
     double percent = 100 * expm1(fabs(c->margin));
+    bool score = c->left.quantity == 'p';
 
     text_append(out, "%s", c->above ? "higher" : "lower");
-    if (c->margin != 0)
+    if (c->margin != 0 && score)
+        text_append(out, c->margin < 0 ? " by %s" : ", or within %s",
+                    show_real(fabs(c->margin), 3).text);
+    else if (c->margin != 0)
         text_append(out, c->margin < 0 ? " by %s%%" : ", or within %s%%",
                     show_real(percent, percent < 9.95 ? 1 : 0).text);
 }
@@ -71,13 +105,15 @@ void append_comparison(struct text *out, const struct report_comparison *c)
         text_append(out, "; one has no value");
     else {
         text_append(out, ": ");
-        append_ratio(out, c->d, c->error);
+        append_measured(out, c);
     }
     text_append(out, ". Asked for: ");
     append_asked(out, c);
     text_append(out, ": %s%s%s%s.", verdict_name(c->verdict),
-                c->ignorant ? ", since a model has learned nothing" : "", c->few_seeds ? " " : "",
-                verdict_scope(c, 1));
+                c->ignorant    ? ", since a model has learned nothing"
+                : c->unlearned ? ", since the task was not learned at the training length"
+                               : "",
+                c->few_seeds ? " " : "", verdict_scope(c, 1));
 }
 
 /* ---- costs */
@@ -247,6 +283,53 @@ static alibi_status append_attention(struct text *out, const struct report_exper
     return ALIBI_OK;
 }
 
+/* ---- tasks */
+
+struct shown show_score(const struct report_score *s)
+{
+    struct shown out = { NO_VALUE };
+
+    if (s->unlearned > 0 && s->seeds == 0)
+        snprintf(out.text, sizeof out.text, "not learned");
+    else if (s->unlearned > 0)
+        snprintf(out.text, sizeof out.text, "learned in %d of %d", s->seeds,
+                 s->seeds + s->unlearned);
+    else if (s->seeds > 0 && s->error > 0)
+        snprintf(out.text, sizeof out.text, "%.12s ±%.12s", show_real(s->score, 3).text,
+                 show_error(s->error, 3).text);
+    else if (s->seeds > 0)
+        out = show_real(s->score, 3);
+    return out;
+}
+
+/* A line per model, a column per length. */
+static alibi_status append_task(struct text *out, const struct report_experiment *x,
+                                const struct report_task *t, bool colour)
+{
+    struct table table;
+
+    if (t->models == 0)
+        return ALIBI_OK;
+    TRY_RETURN(table_init(&table, 1 + t->models, 1 + t->lengths->count));
+    table_set(&table, 0, 0, "model");
+    for (int i = 0; i < t->lengths->count; i++)
+        table_set(&table, 0, 1 + i, " %lld", (long long)t->lengths->at[i]);
+    for (int m = 0; m < t->models; m++) {
+        table_set(&table, 1 + m, 0, "%s", x->model[t->model[m].method]);
+        for (int i = 0; i < t->lengths->count; i++)
+            table_set(&table, 1 + m, 1 + i, " %s", show_score(&t->model[m].at[i]).text);
+    }
+    text_append(out, "%s: score of %s by length, %lld cases each", t->name, t->task,
+                (long long)t->cases);
+    if (!t->chain)
+        text_append(out, ", chance %.2g", t->chance);
+    text_append(out, "\n\n");
+    table_append(out, &table, 1, 1 + t->lengths->count, colour);
+    table_fini(&table);
+    text_append(out, "\n");
+    return ALIBI_OK;
+}
+
 /* ---- the terminal */
 
 static void append_claims(struct text *out, const struct report_experiment *x, int columns,
@@ -308,6 +391,8 @@ alibi_status report_experiment_text(struct text *out, const struct report_experi
     }
     for (int i = 0; i < x->targets; i++)
         TRY_RETURN(append_targets(out, x, &x->target[i], colour));
+    for (int i = 0; i < x->tasks; i++)
+        TRY_RETURN(append_task(out, x, &x->task[i], colour));
     TRY_RETURN(append_attention(out, x, colour));
     TRY_RETURN(append_costs(out, x, colour));
     return text_status(out);

@@ -31,12 +31,9 @@ static void append_summary(struct text *out, const struct report_experiment *x)
 /* A name with its value, and the paper's. */
 static void append_number(struct text *out, const struct report_number *n)
 {
-    bool ppl = n->quantity != 's' && n->quantity != 'B';
-
     text_append(out, "<td>%s</td><td>%s<small>%s</small></td><td>%s</td>",
                 escape(n->name[0] ? n->name : "bound").text, show_number(n).text,
-                show_ppl_error(n->value, ppl && n->name[0] ? n->error : NAN).text,
-                show_ppl(n->paper).text);
+                escape(show_number_error(n).text).text, show_paper(n).text);
 }
 
 static void append_outcome(struct text *out, const struct report_comparison *c)
@@ -45,23 +42,23 @@ static void append_outcome(struct text *out, const struct report_comparison *c)
         text_append(out, "<td>" NO_VALUE);
     } else {
         text_append(out, "<td data-sort=\"%.6g\">", fmin(fmax(c->d, -1e9), 1e9));
-        append_ratio(out, c->d, c->error);
+        append_measured(out, c);
     }
     text_append(out, "</td><td><b class=\"verdict v%d\">%s</b>", (int)c->verdict,
                 verdict_name(c->verdict));
-    if (c->ignorant || c->few_seeds)
+    if (c->ignorant || c->unlearned || c->few_seeds)
         text_append(out, "<small>%s</small>",
-                    c->ignorant ? "learned nothing" : verdict_scope(c, 1));
+                    c->ignorant    ? "learned nothing"
+                    : c->unlearned ? "task not learned"
+                                   : verdict_scope(c, 1));
     text_append(out, "</td></tr>\n");
 }
 
 /* "alibi-512 at 1024: 18.8±0.1" */
 static void append_side(struct text *out, const struct report_number *n)
 {
-    bool ppl = n->quantity != 's' && n->quantity != 'B';
-
     text_append(out, "%s: %s%s", escape(n->name[0] ? n->name : "bound").text, show_number(n).text,
-                escape(show_ppl_error(n->value, ppl && n->name[0] ? n->error : NAN).text).text);
+                escape(show_number_error(n).text).text);
 }
 
 /* Our numbers beside the paper's, of one comparison. */
@@ -74,7 +71,7 @@ static void append_sides(struct text *out, const struct report_claim *c,
     append_side(out, &of->right);
     if (!isnan(of->d)) {
         text_append(out, ": <b>");
-        append_ratio(out, of->d, of->error);
+        append_measured(out, of);
         text_append(out, "</b>");
     }
     text_append(out, " <small>asked for: ");
@@ -83,9 +80,14 @@ static void append_sides(struct text *out, const struct report_claim *c,
     if (c->claim.paper[0] || c->claim.where[0] || !isnan(of->left.paper)) {
         text_append(out, "<div><dt>paper</dt><dd>");
         if (!isnan(of->left.paper) && !isnan(of->right.paper)) {
-            text_append(out, "%s against %s: <b>", show_ppl(of->left.paper).text,
-                        show_ppl(of->right.paper).text);
-            append_ratio(out, log(of->left.paper / of->right.paper), NAN);
+            struct report_comparison paper = *of;
+
+            paper.d = of->left.quantity == 'p' ? of->left.paper - of->right.paper
+                                               : log(of->left.paper / of->right.paper);
+            paper.error = NAN;
+            text_append(out, "%s against %s: <b>", show_paper(&of->left).text,
+                        show_paper(&of->right).text);
+            append_measured(out, &paper);
             text_append(out, "</b>. ");
         }
         append_escaped(out, c->claim.paper);

@@ -352,6 +352,11 @@ alibi_status append_rule_lines(struct text *out, const struct view *v, int colum
 alibi_status append_perplexities(struct text *out, const struct view *v, int columns, bool colour);
 
 struct shown show_number(const struct report_number *n);
+struct shown show_number_error(const struct report_number *n); /* "±0.1"; "": none */
+struct shown show_paper(const struct report_number *n);        /* what the paper has for it */
+/* "6.0 ± 0.4% lower", or of scores "0.31 ± 0.02 higher" */
+void append_measured(struct text *out, const struct report_comparison *c);
+struct shown show_score(const struct report_score *s); /* "0.96 ±0.01", "not learned" */
 const char *reach_word(int reach); /* enum alibi_reach, or -1: "uses far text" */
 void cost_cells(struct shown cells[4], const struct report_cost *c);
 /* How far verdicts of few seeds go, in words: "in these seeds", "in this one seed"; "": none is of

@@ -102,18 +102,18 @@ enum { REPORT_NUMBER_NAME = 160 };
 struct report_number {
     char name[REPORT_NUMBER_NAME]; /* "alibi-512 at 1024", "" for a plain number */
     double value;                  /* NaN: not measured */
-    double error;                  /* its standard error, as a share of it */
+    double error;                  /* its standard error, as a share of it; of a score: itself */
     double paper;                  /* what the paper has for it; NaN: nothing */
-    char quantity;                 /* 's': seconds per token, 'B': bytes; otherwise a perplexity */
+    char quantity; /* 's': seconds per token, 'B': bytes, 'p': a score; otherwise a perplexity */
 };
 
 struct report_comparison {
     struct report_number left, right;
     bool above;      /* left is to be above right, not below */
-    double margin;   /* ln: below 0 "by" so much, above 0 "within" so much */
-    double d, error; /* ln(left / right); NaN: not measured */
+    double margin;   /* ln, or of a score: below 0 "by" so much, above 0 "within" so much */
+    double d, error; /* ln(left / right), or left - right of scores; NaN: not measured */
     int seeds;       /* that both have */
-    bool ignorant, few_seeds;
+    bool ignorant, unlearned, few_seeds;
     enum alibi_verdict verdict;
 };
 
@@ -176,6 +176,34 @@ struct report_attention {
     struct report_attention_model *model;
 };
 
+/* A task at growing lengths, of one model over its seeds. */
+struct report_score {
+    double score, error;  /* NaN: no value. The error is that of the cases and of the seeds */
+    double low, high;     /* the 95% interval of the cases */
+    int seeds, unlearned; /* that have a value; that have none since they have not learned it */
+    double nll, bayes;    /* Bayes' loss: of the chain, else NaN */
+    double depth[ALIBI_DEPTHS_MAX]; /* NaN: nothing was there */
+};
+
+struct report_task_model {
+    int method;
+    int seeds; /* that were tested */
+    struct report_score at[ALIBI_LIST_MAX];
+    const struct alibi_task_cell *longest; /* of the chain, the first seed; NULL: none */
+};
+
+struct report_task {
+    const char *name, *about; /* of the evaluation */
+    const char *task, *summary;
+    bool chain, has_depth;
+    double chance;
+    int64_t near; /* L; 0: models differ in it */
+    int64_t cases, depths;
+    const struct alibi_int_list *lengths;
+    int models;
+    struct report_task_model *model;
+};
+
 /* What a model costs at a length: seconds per token, bytes; errors are shares. */
 struct report_cost {
     const char *model, *machine;
@@ -191,6 +219,8 @@ struct report_experiment {
     int targets, attentions;
     struct report_targets *target;      /* one per evaluation */
     struct report_attention *attention; /* one per evaluation and length */
+    int tasks;
+    struct report_task *task; /* one per evaluation and task, those of one evaluation together */
     int costs;
     struct report_cost *cost;
     const char *model[ALIBI_LIST_MAX];    /* the names of all */

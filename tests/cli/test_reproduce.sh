@@ -30,7 +30,9 @@ cat > tiny.json << 'END'
         "sliding": { "protocol": "sliding", "lengths": ["L"], "tokens": 640 },
         "stream": { "protocol": "stream", "tokens": 500, "models": ["alibi-{L}"] },
         "targets": { "kind": "targets", "lengths": ["L/2", "L", "4L"], "blocks": 30 },
-        "attention": { "kind": "attention", "lengths": ["L", "4L"], "models": ["alibi-{L}"] }
+        "attention": { "kind": "attention", "lengths": ["L", "4L"], "models": ["alibi-{L}"] },
+        "tasks": { "kind": "tasks", "tasks": ["latest", "markov"], "cases": 20,
+                   "lengths": ["L", "4L"] }
     },
     "claims": [
         {
@@ -85,6 +87,20 @@ cat > tiny.json << 'END'
                     "by": 900
                 }
             ]
+        },
+        {
+            "claim": "ALiBi finds the latest write at {L}.",
+            "evaluation": "tasks",
+            "holds_if": [
+                { "is": { "model": "alibi-{L}", "length": "L", "task": "latest" }, "above": 0.95 }
+            ]
+        },
+        {
+            "claim": "And at {4L}.",
+            "evaluation": "tasks",
+            "holds_if": [
+                { "is": { "model": "alibi-{L}", "length": "4L", "task": "latest" }, "above": 0.95 }
+            ]
         }
     ],
     "tiers": {
@@ -120,6 +136,11 @@ has "and one of repeats against others" '^5\. does not hold: Repeats' table
 has "fixed targets" '^alibi-16 +8 +[0-9.]+ ±[0-9.]+ +-?[0-9.]+ ±[0-9.]+ +– +– ' table
 has "with their controls" '^ +64( +-?[0-9.]+ ±[0-9.]+){5}$' table
 has "and a verdict" '^alibi-16 (breaks|holds|uses far text), up to 64 tokens$' table
+has "and one of a score" '^6\. does not hold: ALiBi finds' table
+has "and none past what was learned" '^7\. not shown: And at 64' table
+has "of which it says why" 'the task was not learned' table
+has "tasks" '^tasks: score of latest by length, 20 cases each, chance 0' table
+has "that are not learned" '^alibi-16 +[0-9.]+( ±[0-9.]+)? +not learned$' table
 has "attention by distance" '^alibi-16 +64 +[0-9.]+ +23\.8 +[0-9.]+% +66%$' table
 for file in results.json results.csv report.html experiment.json texts/text.json; do
     holds "writes $file" test -s whole/$file
@@ -127,16 +148,22 @@ done
 holds "results.json is JSON" is_json whole/results.json
 has "with verdicts" '"verdict": "does not hold"' whole/results.json
 holds "a line per model, seed, evaluation and length" \
-    test "$(grep -E '^(alibi|sinusoidal)-16,[12],' whole/results.csv | grep -vc ',targets,')" = 18
+    test "$(grep -E '^(alibi|sinusoidal)-16,[12],' whole/results.csv |
+        grep -vcE ',(targets|tasks),')" = 18
 holds "and one per series" \
     test "$(grep -cE '^(alibi|sinusoidal)-16,[12],.*,targets,' whole/results.csv)" = 60
 has "of a context, a condition and a kind" \
-    '^alibi-16,2,alibi,16,targets,targets,64,.*,swapped,repeats$' whole/results.csv
+    '^alibi-16,2,alibi,16,targets,targets,64,.*,swapped,repeats,,,,$' whole/results.csv
+has "and one per task and length" '^alibi-16,2,alibi,16,tasks,tasks,16,.*,latest,20,[0-9.e-]+,' \
+    whole/results.csv
 has "results.json has the verdict" '"reach": "(breaks|holds|uses)"' whole/results.json
 holds "the vocabulary is learned once and kept" test -s whole/texts/text/tokenizer.json
 
 # What does not depend on the machine's speed.
-numbers() { grep -oE '"(nll|ppl|value|log_ratio|standard_error|gain|swapped|shares)": *[^,}]*' "$1/results.json"; }
+numbers() {
+    grep -oE '"(nll|ppl|value|log_ratio|standard_error|gain|swapped|shares|score)": *[^,}]*' \
+        "$1/results.json"
+}
 same_numbers() { # what, folder
     if cmp -s <(numbers "$2") <(numbers whole); then pass "$1"; else fail "$1" "$2 differs"; fi
 }
@@ -400,7 +427,7 @@ has "their rules on the page" 'Protocol rolling\. First tokens: a document begin
     protocols/report.html
 has "and for programs" '"normaliser": "scored tokens; words and bytes of the documents"' \
     protocols/results.json
-has "and in the table" ',"a chunk begins with the end token.*",scored tokens,,$' \
+has "and in the table" ',"a chunk begins with the end token.*",scored tokens,,,,,,$' \
     protocols/results.csv
 as_eval() { # evaluation, eval's options
     "$ALIBI" eval protocols/models/alibi-seed-1 "${text[@]}" --split valid --quiet --json "${@:2}" |
@@ -479,23 +506,23 @@ broken "'broken.json' line 12: 'models.methods': unknown position method 'alibj'
     's/\["alibi"/["alibj"/'
 broken "'broken.json' line 15: 'evaluations.windows.tokens': 63 is less" \
     's/"tokens": 640 \},/"tokens": 63 },/'
-broken "line 28: 'claims.0.holds_if.0.is.model': there is no model 'alibi-32'; did you" \
+broken "line 30: 'claims.0.holds_if.0.is.model': there is no model 'alibi-32'; did you" \
     's/alibi-\{L\}", "length": "4L", "paper"/alibi-{2L}", "length": "4L", "paper"/'
-broken "line 28: 'claims.0.holds_if.0.is.length': 128 is not one of the lengths of 'windows'" \
+broken "line 30: 'claims.0.holds_if.0.is.length': 128 is not one of the lengths of 'windows'" \
     's/"length": "4L", "paper"/"length": "8L", "paper"/'
 broken "line 12: .* at most|'sinusoidal-16'|already" 's/"sinusoidal"\]/"sinusoidal", "sinusoidal"]/'
 broken "'broken.json' line [0-9]+, column" 's/"seeds": \[1, 2\],/"seeds": [1, 2]/'
 broken "line 2: 'experiment'" 's/"experiment": 1/"experiment": 2/'
-broken "line 23: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4L\}/holds at {4M}/'
-broken "line 30: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
+broken "line 25: 'claims.0.claim': '\{...\}' must hold a number" 's/holds at \{4L\}/holds at {4M}/'
+broken "line 32: 'claims.0.holds_if.0.within'" 's/"within": 40/"within": "x"/'
 broken "line 18: 'evaluations.targets.lengths': the contexts lack 16, which is near for 'alibi" \
     's/"L\/2", "L", "4L"/"L\/2", "4L"/'
 broken "line 18: 'evaluations.targets.windows': an evaluation of kind 'targets' has no such key" \
     's/"blocks": 30/"windows": 30/'
 broken "line 18: 'evaluations.targets.blocks': " 's/"blocks": 30/"blocks": 0/'
-broken "line 18: 'evaluations.targets.kind': .*\"targets\" or \"attention\" is expected" \
+broken "line 18: 'evaluations.targets.kind': .*\"attention\" or \"tasks\" is expected" \
     's/"kind": "targets"/"kind": "target"/'
-broken "line 5[0-9]: 'claims.3.holds_if.0.is.condition': \"own\", \"swapped\" or \"window\" is" \
+broken "line [0-9]+: 'claims.3.holds_if.0.is.condition': \"own\", \"swapped\" or \"window\" is" \
     's/"condition": "swapped"/"condition": "swaped"/'
 broken "line [0-9]+: 'claims.4.holds_if.0.is.targets': \"all\", \"repeats\" or \"others\" is" \
     's/"targets": "repeats"/"targets": "repeat"/'
@@ -505,6 +532,24 @@ broken "'claims.0.holds_if.0.is.condition': no such key, except for fixed target
     's/"length": "4L", "paper"/"length": "4L", "condition": "own", "paper"/'
 broken "'claims.3.holds_if.0.is.evaluation': 'attention' measures attention" \
     's/"evaluation": "targets"/"evaluation": "attention"/'
+broken "line 20: 'evaluations.tasks.tasks.0': no task 'lates'; there are passkey, .*latest" \
+    's/\["latest"/["lates"/'
+broken "line 20: 'evaluations.tasks.tasks.1': 'latest' is listed twice" 's/"markov"\]/"latest"]/'
+broken "line 21: 'evaluations.tasks.lengths': the lengths lack 16, at which 'alibi-16' has to" \
+    's/^( {19}"lengths": \[)"L", /\1/'
+broken "line 20: 'evaluations.tasks.cases': 0 is not within" 's/"cases": 20/"cases": 0/'
+broken "line 20: 'evaluations.tasks.gram': an evaluation of kind 'tasks' has no such key" \
+    's/"cases": 20/"gram": 3/'
+broken "'claims.5.holds_if.0.is.task': there is no task 'recall'" \
+    's/"L", "task": "latest"/"L", "task": "recall"/'
+broken "'claims.5.holds_if.0.is.task': the name of one of the tasks is expected" \
+    's/"length": "L", "task": "latest"/"length": "L"/'
+broken "'claims.5.holds_if.0.is.quantity': \"score\" is expected" \
+    's/"length": "L", "task"/"length": "L", "quantity": "ppl", "task"/'
+broken "'claims.5.holds_if.0.above': a score is at most 1" \
+    's/("L", "task": "latest" \}, "above": )0/\12/'
+broken "'claims.0.holds_if.0.is.task': no such key, except for tasks" \
+    's/"length": "4L", "paper"/"length": "4L", "task": "latest", "paper"/'
 sed 's/"sinusoidal"\]/"sinusoidal"], "width": [16, 32]/' speed.json > broken.json
 expect 3 "line 6: 'evaluations.speed.models': .* differ in more than" "$ALIBI" reproduce broken.json
 broken "'evaluations.windows.lengths.1': '2K' is no number" 's/"L", "2L", "4L"/"L", "2K", "4L"/'

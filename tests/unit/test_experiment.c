@@ -18,14 +18,23 @@ static const char text_of_experiment[] =
     "    \"targets\": { \"kind\": \"targets\", \"lengths\": [\"L\", \"4L\"], \"blocks\": 9,\n"
     "      \"models\": [\"alibi-8\"] },\n"
     "    \"attention\": { \"kind\": \"attention\", \"lengths\": [\"L\", \"4L\"],\n"
-    "      \"windows\": 2, \"models\": [\"none-8\"] } },\n"
+    "      \"windows\": 2, \"models\": [\"none-8\"] },\n"
+    "    \"tasks\": { \"kind\": \"tasks\", \"lengths\": [\"L\", \"4L\"], \"cases\": 3,\n"
+    "      \"tasks\": [\"latest\", \"markov\"], \"models\": [\"alibi-8\", \"none-8\"] } },\n"
     "  \"claims\": [ { \"claim\": \"{4L} is better than {L}\", \"holds_if\": [\n"
     "    { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\" },\n"
     "      \"below\": { \"model\": \"alibi-8\", \"length\": \"L\" }, \"by\": 1 } ] },\n"
     "    { \"claim\": \"Text farther than {L} is not used\", \"evaluation\": \"targets\",\n"
     "      \"holds_if\": [ { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\",\n"
     "      \"condition\": \"swapped\" }, \"below\": { \"model\": \"alibi-8\",\n"
-    "      \"length\": \"4L\" }, \"within\": 0.5 } ] } ] }\n";
+    "      \"length\": \"4L\" }, \"within\": 0.5 } ] },\n"
+    "    { \"claim\": \"{4L} is reached\", \"evaluation\": \"tasks\", \"holds_if\": [\n"
+    "    { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\", \"task\": \"latest\" },\n"
+    "      \"above\": 0.95 } ] },\n"
+    "    { \"claim\": \"as well\", \"evaluation\": \"tasks\", \"holds_if\": [\n"
+    "    { \"is\": { \"model\": \"alibi-8\", \"length\": \"4L\", \"task\": \"latest\" },\n"
+    "      \"above\": { \"model\": \"none-8\", \"length\": \"4L\", \"task\": \"latest\" },\n"
+    "      \"within\": 5 } ] } ] }\n";
 
 static char *path_in(const char *name)
 {
@@ -239,6 +248,93 @@ static void the_verdict_on_far_text_is_of_all_seeds(void **state)
     alibi_experiment_free(e);
 }
 
+enum { TASKS = 3 }; /* the evaluation */
+
+/* The scores of a model's seeds at 4L, of the task `latest`. NaN: the seed has not learned it. */
+static void measure_task(alibi_experiment *e, int model, int64_t cases, const double *score)
+{
+    for (int k = 0; k < e->model[model].seeds.count; k++) {
+        struct measured *m = &e->model[model].seed[k].measured[TASKS][0];
+        struct alibi_task_cell *cell = &m->task->at[1];
+
+        m->done = 1;
+        *cell = (struct alibi_task_cell){ .length = 32, .why = ALIBI_CELL_NOT_LEARNED };
+        if (isnan(score[k]))
+            continue;
+        *cell = (struct alibi_task_cell){ .length = 32, .cases = cases };
+        cell->score =
+            (struct alibi_estimate){ score[k], sqrt(score[k] * (1 - score[k]) / (double)cases) };
+        wilson_interval(score[k], (double)cases, &cell->low, &cell->high);
+    }
+}
+
+static void claims_compare_the_scores_of_tasks(void **state)
+{
+    static const double all[] = { 1, 1, 1 }, most[] = { 0.99, 0.98, 1 }, bad[] = { 0.5, 0.6, 0.4 };
+    static const double close[] = { 0.96, 0.95, 0.97 }, one[] = { 1, 0, 1 }, two[] = { 1, NAN, 1 };
+    static const struct {
+        const double *score;
+        int64_t cases;
+        enum alibi_verdict verdict;
+        bool few;
+    } against[] = {
+        { all, 100, ALIBI_CLAIM_HOLDS, false },       { most, 100, ALIBI_CLAIM_HOLDS, false },
+        { all, 20, ALIBI_CLAIM_NOT_SHOWN, false }, /* 60 of 60: the interval begins at 0.94 */
+        { close, 100, ALIBI_CLAIM_NOT_SHOWN, false }, { bad, 100, ALIBI_CLAIM_FAILS, false },
+        { one, 100, ALIBI_CLAIM_NOT_SHOWN, false },  /* the seeds differ too much */
+        { two, 1000, ALIBI_CLAIM_NOT_SHOWN, false }, /* one seed cannot tell */
+    };
+    alibi_experiment *e = open_experiment();
+    struct outcome o;
+    bool few;
+
+    (void)state;
+    assert_int_equal(verdict_on(e, 2, &few), ALIBI_CLAIM_NOT_SHOWN); /* nothing is measured */
+    for (size_t i = 0; i < sizeof against / sizeof *against; i++) {
+        measure_task(e, 0, against[i].cases, against[i].score);
+        assert_int_equal(verdict_on(e, 2, &few), against[i].verdict);
+        assert_int_equal(few, against[i].few);
+    }
+    o = comparison_outcome(e, e->claim[2].comparison); /* `two` */
+    assert_true(o.unlearned && isnan(o.d));
+    e->model[0].seeds.count = 1; /* 100 of 100 are enough for one seed, and only for it */
+    measure_task(e, 0, 100, all);
+    assert_int_equal(verdict_on(e, 2, &few), ALIBI_CLAIM_HOLDS);
+    assert_true(few);
+    measure_task(e, 0, 70, all); /* Wilson's interval begins at 0.948 */
+    assert_int_equal(verdict_on(e, 2, &few), ALIBI_CLAIM_NOT_SHOWN);
+    e->model[0].seeds.count = 3;
+    alibi_experiment_free(e);
+}
+
+static void claims_compare_the_scores_of_two_models(void **state)
+{
+    static const double high[] = { 0.97, 0.98, 0.96 }, low[] = { 0.5, 0.6, 0.4 };
+    static const double none[] = { NAN, NAN, NAN };
+    alibi_experiment *e = open_experiment();
+    struct outcome o;
+    bool few;
+
+    (void)state;
+    measure_task(e, 0, 400, high);
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_NOT_SHOWN); /* the other is missing */
+    measure_task(e, 2, 400, high);
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_HOLDS); /* the same, within 0.05 */
+    e->claim[3].comparison[0].margin = 0;
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_NOT_SHOWN);
+    measure_task(e, 2, 400, low);
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_HOLDS);
+    assert_false(few);
+    o = comparison_outcome(e, e->claim[3].comparison);
+    assert_close(o.d, 0.47, 1e-12);
+    assert_int_equal(o.seeds, 3);
+    e->claim[3].comparison[0].above = false;
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_FAILS);
+    measure_task(e, 2, 400, none);
+    assert_int_equal(verdict_on(e, 3, &few), ALIBI_CLAIM_NOT_SHOWN);
+    alibi_experiment_free(e);
+}
+
 /* ---- failures */
 
 static alibi_status run_all(void *dir)
@@ -278,7 +374,8 @@ static void a_failure_leaks_nothing_and_loses_nothing(void **state)
     alibi_experiment_free(open_experiment());
     assert_ok(run_all(dir));
     before = results(dir);
-    assert_non_null(strstr(before, ",swapped,repeats\n")); /* fixed targets have values */
+    assert_non_null(strstr(before, ",swapped,repeats,")); /* fixed targets have values */
+    assert_non_null(strstr(before, ",markov,3,"));        /* and so have tasks */
     assert_true(fail_each_call("memory", run_all, dir, ALIBI_MEMORY, "") > 10);
     assert_true(fail_each_call("file", run_all, dir, ALIBI_IO, "") > 10);
     assert_ok(run_all(dir));
@@ -299,6 +396,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(claims_compare_the_losses_of_fixed_targets, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(the_verdict_on_far_text_is_of_all_seeds, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(claims_compare_the_scores_of_tasks, make_folder,
+                                        drop_folder),
+        cmocka_unit_test_setup_teardown(claims_compare_the_scores_of_two_models, make_folder,
                                         drop_folder),
         cmocka_unit_test_setup_teardown(a_failure_leaks_nothing_and_loses_nothing, make_folder,
                                         drop_folder),
