@@ -157,9 +157,10 @@ alibi_status cli_open_corpus(alibi_corpus **out, const char *const *files, int c
 /* ---- a model and the text that it is tested on (subject.c) */
 
 struct cli_subject {
-    char *data;    /* options: --data, --split */
-    int split;     /* 0: see cli_subject_split(); else enum alibi_split + 1 */
-    bool any_text; /* without files the built-in text will do, whatever the model knows */
+    char *data;     /* options: --data, --split, --as-position */
+    int split;      /* 0: see cli_subject_split(); else enum alibi_split + 1 */
+    char *position; /* NULL: the model's own */
+    bool any_text;  /* without files the built-in text will do, whatever the model knows */
     struct cli_text text;
     struct alibi_compute compute;
 
@@ -176,7 +177,7 @@ struct cli_subject {
     enum alibi_seen seen;
 };
 
-/* --data and --split. */
+/* --data, --split and --as-position. */
 struct alibi_option_group cli_subject_group(struct cli_subject *values);
 /* The model is operand number `first`, and the files follow it. Reading the text may take long, so
  * requests are checked in between. `builtin_group`: the number of the group with the options of the

@@ -5,7 +5,7 @@
 #include "cli.h"
 
 struct job {
-    char *prompt;
+    char *prompt, *position;
     bool echo;
     int64_t tokens, count, top_k, seed;
     double temperature, top_p, skip, window_score;
@@ -34,6 +34,8 @@ static const struct alibi_option options[] = {
     { "window-score", ALIBI_OPTION_REAL, AT(window_score), 0, 1e6, NULL, "0", "X",
       "alibi: evict keys that no query can reach with scores up to X, which bounds memory; 0: "
       "evict none" },
+    { "as-position", ALIBI_OPTION_TEXT, AT(position), 0, 0, NULL, NULL, "NAME",
+      "use the model with this position in place of its own: rotary:stretch=ntk:factor=4" },
     { "seed", ALIBI_OPTION_INT, AT(seed), 0, CLI_UNBOUNDED, NULL, "1", "N",
       "the same seed gives the same text" },
 };
@@ -106,7 +108,7 @@ static alibi_status generate(const struct job *job, const char *path, const char
     if (status == ALIBI_OK)
         status = alibi_device_open(&device, &job->compute, cli_call());
     if (status == ALIBI_OK)
-        status = alibi_model_open(&model, device, path, cli_call());
+        status = alibi_model_open_as(&model, device, path, job->position, cli_call());
     if (status == ALIBI_OK)
         status = alibi_generate(model, prompts, count, &how, emit, outputs, cli_call());
     for (int i = 0; status == ALIBI_OK && i < count; i++) {

@@ -7,6 +7,9 @@ static const struct alibi_option options[] = {
     { "split", ALIBI_OPTION_CHOICE, offsetof(struct cli_subject, split), 0, 0,
       "auto|train|valid|test|all", "auto", "NAME",
       "part of the text; auto: all of files, the validation part of the built-in text" },
+    { "as-position", ALIBI_OPTION_TEXT, offsetof(struct cli_subject, position), 0, 0, NULL, NULL,
+      "NAME",
+      "test the model with this position in place of its own: rotary:stretch=ntk:factor=4" },
 };
 
 static const char *const split_names[] = { "train", "valid", "test", "all" };
@@ -88,7 +91,7 @@ alibi_status cli_subject_open_model(struct cli_subject *s, const struct cli_line
     if (status == ALIBI_OK)
         status = alibi_device_open(&s->device, &s->compute, cli_call());
     if (status == ALIBI_OK)
-        status = alibi_model_open(&s->model, s->device, s->path, cli_call());
+        status = alibi_model_open_as(&s->model, s->device, s->path, s->position, cli_call());
     return status;
 }
 
@@ -124,6 +127,8 @@ void cli_json_subject(const struct cli_subject *s)
 
     alibi_device_get_info(s->device, &device);
     cli_json_text("model", s->path);
+    if (s->position)
+        cli_json_text("as_position", alibi_model_view_config(s->model)->position);
     cli_json_device(&device);
     cli_json_text("text", s->info.name);
     cli_json_int("text_checksum", s->info.checksum);

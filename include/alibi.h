@@ -603,6 +603,12 @@ typedef struct alibi_model alibi_model;
  * RUN/best is the one with the lowest validation loss, if the run was told to keep it. */
 ALIBI_API alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
                                         const struct alibi_call *call);
+/* The same with another position than the model was trained with, "rotary:stretch=yarn:factor=8":
+ * for tests, and for methods that change a trained model. What the position learns must have the
+ * same shape; ALIBI_USAGE says what does not fit. */
+ALIBI_API alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device,
+                                           const char *path, const char *position,
+                                           const struct alibi_call *call);
 ALIBI_API void alibi_model_free(alibi_model *model);
 
 /* Writes the model into `dir`, which must be empty or not exist, as a checkpoint of its weights

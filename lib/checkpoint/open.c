@@ -130,6 +130,69 @@ out:
 alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const char *path,
                               const struct alibi_call *call)
 {
+    return alibi_model_open_as(out, device, path, NULL, call);
+}
+
+/* The first tensor that the two do not have in common, or that means another thing to the method of
+ * the other; NULL: none. */
+static const char *first_difference(const struct model *a, const struct model *b)
+{
+    for (int i = 0; i < a->count || i < b->count; i++) {
+        const struct parameter *p = i < a->count ? &a->parameters[i] : NULL;
+        const struct parameter *q = i < b->count ? &b->parameters[i] : NULL;
+
+        if (!p || !q || strcmp(p->name, q->name) != 0 ||
+            memcmp(p->shape, q->shape, sizeof p->shape) != 0)
+            return a->count > b->count || !q ? p->name : q->name;
+    }
+    for (int k = 0; k < a->pattern.kinds && k < b->pattern.kinds; k++) {
+        const struct position *p = &a->pattern.kind[k], *q = &b->pattern.kind[k];
+
+        if (a->positions[k] >= 0 &&
+            (p->method != q->method ||
+             (p->method->curve && p->method->curve(p) != p->method->curve(q))))
+            return a->parameters[a->positions[k]].name;
+    }
+    return NULL;
+}
+
+static alibi_status replace_position(struct alibi_config *config, const char *position,
+                                     const char *path, struct alibi_device *device,
+                                     const struct alibi_call *call)
+{
+    alibi_status status;
+    struct alibi_config c = *config;
+    struct model *was = NULL, *is = NULL;
+    const char *differing;
+
+    if (strlen(position) >= sizeof c.position)
+        return fail(ALIBI_USAGE, "position '%s' has more than %d bytes", position,
+                    ALIBI_NAME_MAX - 1);
+    memset(c.position, 0, sizeof c.position);
+    memcpy(c.position, position, strlen(position));
+    TRY(alibi_config_resolve(&c));
+    TRY(model_outline(&was, config, &device->device, device->type));
+    TRY(model_outline(&is, &c, &device->device, device->type));
+    differing = first_difference(was, is);
+    if (differing) {
+        status = fail(ALIBI_USAGE,
+                      "'%s' was trained with position '%s' and cannot be used with '%s': they do "
+                      "not learn the same, as '%s' shows",
+                      path, config->position, c.position, differing);
+        goto out;
+    }
+    call_note(call, "position '%s' in place of '%s', with which '%s' was trained", c.position,
+              config->position, path);
+    *config = c;
+out:
+    model_free(was);
+    model_free(is);
+    return status;
+}
+
+alibi_status alibi_model_open_as(alibi_model **out, alibi_device *device, const char *path,
+                                 const char *position, const struct alibi_call *call)
+{
     alibi_status status;
     alibi_model *m = NULL;
     struct alibi_config config;
@@ -137,6 +200,8 @@ alibi_status alibi_model_open(alibi_model **out, alibi_device *device, const cha
     TRY(NEW_ZERO_ARRAY(&m, 1, "a model"));
     TRY(find_model(&m->path, path, call));
     TRY(checkpoint_read_config(m->path, &config, &m->tokenizer));
+    if (position)
+        TRY(replace_position(&config, position, path, device, call));
     TRY(model_new(&m->model, &config, &device->device, device->type, false));
     TRY(checkpoint_read_weights(m->path, m->model));
     *out = m;

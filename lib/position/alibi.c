@@ -8,7 +8,13 @@
  *
  * With `free` a share of the heads, the last ones, has slope 0, and the others have the slopes of
  * as many heads as they are. The free heads see all distances alike. They are diluted by longer
- * inputs; logn corrects that, and acts on them alone. */
+ * inputs; logn corrects that, and acts on them alone.
+ *
+ * A model can be tested with slopes stretched by a factor s:
+ *
+ *   linear   m_h / s, all distances shrink                     Al-Khateeb et al. (arXiv 2310.13017)
+ *   ntk      m_h s^-e_h, e_h = ln(m_max / m_h) / ln(m_max / m_min): the steepest head stays, the
+ *            flattest is divided by s, as the frequencies of rotary are by stretch=ntk */
 #include <math.h>
 
 #include "position/position.h"
@@ -17,7 +23,11 @@ struct options {
     double bias_max;   /* the slopes end at 2^-bias_max */
     bool train_slopes; /* they start there, and are trained */
     double free;       /* share of the heads without a slope */
+    int stretch;       /* enum stretch */
+    double factor;
 };
+
+enum stretch { STRETCH_NONE, STRETCH_LINEAR, STRETCH_NTK };
 
 #define AT(field) offsetof(struct options, field)
 
@@ -28,6 +38,10 @@ static const struct alibi_option options[] = {
       "train the slopes, the same in all its layers" },
     { "free", ALIBI_OPTION_REAL, AT(free), 0, 1, NULL, "0", "X",
       "share of the heads that have no slope" },
+    { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|linear|ntk", "none", "NAME",
+      "how slopes are stretched, for tests past the training length" },
+    { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",
+      "by how much slopes are stretched" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)
@@ -53,6 +67,9 @@ static alibi_status check(const struct alibi_config *c, const struct position *p
     if (own(p)->free > 0 && free_heads(c, p) == 0)
         return fail(ALIBI_USAGE, "option 'free' of 'alibi': %g of %lld heads is less than one",
                     own(p)->free, (long long)c->heads);
+    if (own(p)->stretch == STRETCH_NONE && own(p)->factor > 1)
+        return fail(ALIBI_USAGE,
+                    "option 'factor' of 'alibi' has no effect without stretch=linear or ntk");
     return ALIBI_OK;
 }
 
@@ -80,9 +97,20 @@ float alibi_slope(int64_t heads, double bias_max, int64_t h)
 
 static float slope(const struct alibi_config *c, const struct position *p, int64_t h)
 {
+    const struct options *o = own(p);
     int64_t biased = c->heads - free_heads(c, p);
+    float m = h < biased ? alibi_slope(biased, o->bias_max, h) : 0.0f, steepest = m, flattest = m;
 
-    return h < biased ? alibi_slope(biased, own(p)->bias_max, h) : 0.0f;
+    if (o->stretch == STRETCH_NONE || m == 0)
+        return m;
+    for (int64_t i = 0; i < biased; i++) {
+        steepest = fmaxf(steepest, alibi_slope(biased, o->bias_max, i));
+        flattest = fminf(flattest, alibi_slope(biased, o->bias_max, i));
+    }
+    if (o->stretch == STRETCH_LINEAR || steepest == flattest)
+        return (float)((double)m / o->factor);
+    return (float)((double)m * pow(o->factor, -log((double)(steepest / m)) /
+                                                  log((double)(steepest / flattest))));
 }
 
 static void parameter_shape(const struct alibi_config *c, const struct position *p,

@@ -6,6 +6,14 @@
  * rotated. The option layout says which elements form pair n: (n, n + D/2) for halves, (2n,
  * 2n + 1) for pairs.
  *
+ * A model that was trained at length L can be tested with angles stretched by a factor s, frequency
+ * w_n = base^(-2n / D), of which pair n makes r = L w_n / 2pi turns within the training length:
+ *
+ *   pi     w_n / s                                             Chen et al. (2023, arXiv 2306.15595)
+ *   ntk    base s^(D / (D - 2)) for base: pair 0 keeps w_0, the last gets w_n / s
+ *   yarn   w_n (g + (1 - g) / s), g = (r - 1) / 31 within 0..1, and q and k times 1 + 0.1 ln s
+ *                                                              Peng et al. (2023, arXiv 2309.00071)
+ *
  * With `share` only that share of the pairs is rotated, the fastest ones; the others carry no
  * position (p-RoPE: Barbero et al., 2024, arXiv 2410.06205). */
 #include <math.h>
@@ -16,7 +24,11 @@ struct options {
     double base;
     int layout;   /* enum alibi_rotary_layout */
     double share; /* of the pairs that are rotated */
+    int stretch;  /* enum stretch */
+    double factor;
 };
+
+enum stretch { STRETCH_NONE, STRETCH_PI, STRETCH_NTK, STRETCH_YARN };
 
 #define AT(field) offsetof(struct options, field)
 
@@ -26,6 +38,10 @@ static const struct alibi_option options[] = {
       "which elements are rotated together" },
     { "share", ALIBI_OPTION_REAL, AT(share), 0, 1, NULL, "1", "X",
       "share of each head that is rotated, its fastest pairs" },
+    { "stretch", ALIBI_OPTION_CHOICE, AT(stretch), 0, 0, "none|pi|ntk|yarn", "none", "NAME",
+      "how angles are stretched, for tests past the training length" },
+    { "factor", ALIBI_OPTION_REAL, AT(factor), 1, 1e6, NULL, "1", "X",
+      "by how much angles are stretched" },
 };
 
 static void defaults(const struct alibi_config *c, void *own)
@@ -60,19 +76,45 @@ static alibi_status check(const struct alibi_config *c, const struct position *p
         return fail(ALIBI_USAGE,
                     "option 'share' of 'rotary': %g of the %lld pairs of a head is less than one",
                     own(p)->share, (long long)D / 2);
+    if (own(p)->stretch == STRETCH_NONE && own(p)->factor > 1)
+        return fail(ALIBI_USAGE,
+                    "option 'factor' of 'rotary' has no effect without stretch=pi, ntk or yarn");
+    if (own(p)->stretch == STRETCH_NTK && D < 4)
+        return fail(ALIBI_USAGE, "stretch=ntk of 'rotary' needs heads of 4 numbers or more");
+    if (own(p)->stretch == STRETCH_YARN && c->train_length < 1)
+        return fail(ALIBI_USAGE, "stretch=yarn of 'rotary' needs the training length of the model");
     return ALIBI_OK;
+}
+
+static double frequency(const struct alibi_config *c, const struct options *o, int64_t n)
+{
+    double D = (double)(c->width / c->heads), s = o->factor;
+    double w = pow(o->base, -2.0 * (double)n / D), turns, kept;
+
+    switch (o->stretch) {
+    case STRETCH_PI:
+        return w / s;
+    case STRETCH_NTK:
+        return pow(o->base * pow(s, D / (D - 2)), -2.0 * (double)n / D);
+    case STRETCH_YARN:
+        turns = (double)c->train_length * w / (2 * M_PI);
+        kept = fmin(fmax((turns - 1) / 31, 0), 1);
+        return w * (kept + (1 - kept) / s);
+    default:
+        return w;
+    }
 }
 
 /* Angles in double: a float angle at position 100000 would be off by up to 4e-3. */
 static void row(const struct alibi_config *c, const struct position *p, int64_t position, float *to)
 {
-    int64_t D = c->width / c->heads, half = D / 2, rotated = rotated_pairs(c, p);
+    int64_t half = c->width / c->heads / 2, rotated = rotated_pairs(c, p);
+    double size = own(p)->stretch == STRETCH_YARN ? 1 + 0.1 * log(own(p)->factor) : 1.0;
 
     for (int64_t n = 0; n < half; n++) {
-        double frequency = n < rotated ? pow(own(p)->base, -2.0 * (double)n / (double)D) : 0.0;
-        double angle = (double)position * frequency;
-        to[n] = (float)cos(angle);
-        to[half + n] = (float)sin(angle);
+        double angle = n < rotated ? (double)position * frequency(c, own(p), n) : 0.0;
+        to[n] = (float)(size * cos(angle));
+        to[half + n] = (float)(size * sin(angle));
     }
 }
 

@@ -81,6 +81,24 @@ fi
 check "their factors" "$ALIBI" inspect free
 expect 2 "0.001 of .* heads is less than one" \
     "$ALIBI" train "${small[@]}" --position alibi:free=0.001 --out none
+# Another position at test time, with the weights as they are.
+held=("${text[@]}" --split valid --lengths 64 --tokens 256 --json)
+check "a model as it was trained" "$ALIBI" eval own "${held[@]}"
+plain=$(member stdout nll)
+check "as itself" "$ALIBI" eval own "${held[@]}" --as-position alibi:bias-max=4
+same=$(member stdout nll)
+check "stretched" "$ALIBI" eval own "${held[@]}" --as-position \
+    alibi:bias-max=4:stretch=ntk:factor=8
+if [ "$plain" ] && [ "$plain" = "$same" ] && [ "$plain" != "$(member stdout nll)" ] &&
+    grep -qF '"as_position": "alibi:bias-max=4:stretch=ntk:factor=8"' stdout; then
+    pass "a stretched model differs, and says so"
+else
+    fail "--as-position" "nll $plain, as itself $same, stretched $(member stdout nll)"
+fi
+check "generation with it" "$ALIBI" generate own --prompt "It was" --tokens 20 --as-position none
+expect 2 "cannot be used with 'kerple': they do not learn the same, as 'position.weight' shows" \
+    "$ALIBI" eval own "${held[@]}" --as-position kerple
+expect 2 "no effect without stretch" "$ALIBI" eval own "${held[@]}" --as-position alibi:factor=8
 check "inspection" "$ALIBI" inspect hybrid
 if grep -qF "hybrid:window=8" stdout && grep -qE '^ *logn_3 +0\.[0-9]+ +0\.[0-9]+' stdout; then
     pass "inspect names the pattern"

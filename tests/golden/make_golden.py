@@ -244,7 +244,12 @@ def score_bias(c, w, n):
     method, options, kind = layer(c, n)
     distance = torch.arange(L)[:, None] - torch.arange(L)[None, :]
     if method == "alibi":
-        return -alibi_slopes(c, free_heads(c, n))[:, None, None] * distance
+        slopes, factor = alibi_slopes(c, free_heads(c, n)), float(options.get("factor", 1))
+        if options.get("stretch") == "linear":
+            slopes = slopes / factor
+        if options.get("stretch") == "ntk":  # the steepest stays, the flattest is divided by the factor
+            slopes = slopes * factor ** (-(slopes.max() / slopes).log() / (slopes.max() / slopes.min()).log())
+        return -slopes[:, None, None] * distance
     if method == "t5":
         bucket = T5Attention._relative_position_bucket(
             -distance, bidirectional=False, num_buckets=int(options.get("buckets", c["t5_buckets"])),
@@ -255,13 +260,22 @@ def score_bias(c, w, n):
     return 0.0
 
 
-def rotate(c, x, share):
-    """x [B, heads, L, D]; share: of the pairs, the fastest."""
-    D = x.shape[-1]
-    frequency = c["rotary_base"] ** (-2.0 * torch.arange(D // 2, dtype=torch.float64) / D)
-    frequency[round(share * (D // 2)):] = 0
+def rotate(c, x, options):
+    """x [B, heads, L, D]."""
+    D, base, size = x.shape[-1], c["rotary_base"], 1.0
+    stretch, factor = options.get("stretch"), float(options.get("factor", 1))
+    if stretch == "ntk":
+        base *= factor ** (D / (D - 2))
+    frequency = base ** (-2.0 * torch.arange(D // 2, dtype=torch.float64) / D)
+    if stretch == "pi":
+        frequency = frequency / factor
+    if stretch == "yarn":
+        wavelength = 2 * math.pi / frequency
+        ramp = ((c["train_length"] / wavelength - 1) / (32 - 1)).clamp(0, 1)
+        frequency, size = (1 - ramp) * frequency / factor + ramp * frequency, 0.1 * math.log(factor) + 1
+    frequency[round(float(options.get("share", 1)) * (D // 2)):] = 0  # the fastest pairs are rotated
     angle = torch.arange(L)[:, None] * frequency
-    cos, sin = angle.cos().float(), angle.sin().float()
+    cos, sin = (size * angle.cos()).float(), (size * angle.sin()).float()
     if c["rotary_layout"] == "halves":
         a, b = x.chunk(2, dim=-1)
         return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
@@ -277,8 +291,7 @@ def attend(c, w, n, x):
     method, options, _ = layer(c, n)
     later = torch.ones(L, L, dtype=torch.bool).triu(1)
     if method == "rotary":
-        share = float(options.get("share", 1))
-        q, k = rotate(c, q, share), rotate(c, k, share)
+        q, k = rotate(c, q, options), rotate(c, k, options)
     if "window" in options:
         later |= torch.ones(L, L, dtype=torch.bool).tril(-int(options["window"]))
     if "logn" in options:
@@ -540,6 +553,10 @@ def main():
     make_golden("pattern", configure(position="alibi:window=6:logn,rotary:logn,t5:buckets=8:max-distance=16", layers=3,
                                      heads=3, width=12, kv_heads=1))
     make_golden("shares", configure(position="alibi:free=0.4:logn,rotary:share=0.5", heads=5, width=20))
+    for method, ways in (("rotary", ("pi", "ntk", "yarn")), ("alibi", ("linear", "ntk"))):
+        pattern = ",".join(f"{method}:stretch={way}:factor=4" for way in ways)
+        make_golden(f"stretched-{method}", configure(position=pattern, layers=len(ways), heads=2, width=16, ff_width=16,
+                                                     train_length=150))
     make_golden("curves", configure(position="kerple,kerple:power:window=9,bam:logn", layers=3, heads=3, width=12))
     paper = dict(activation="relu", final_norm=False, embedding_scale=0.0, adaptive_cutoffs=[20, 40])
     make_golden("adaptive-tied", configure(position="alibi", **paper))

@@ -249,6 +249,8 @@ static const char *const models[] = {
     "pattern",
     "curves",
     "shares",
+    "stretched-rotary",
+    "stretched-alibi",
     "sinusoidal",
     "adaptive-tied",
     "adaptive-untied",

@@ -350,6 +350,64 @@ static void a_share_of_rotary_is_its_fastest_pairs(void **state)
     assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "0.2 of the 2 pairs");
 }
 
+/* What each way of stretching is meant to keep and to change; D is 16, so pair 7 is the slowest. */
+static void stretched_angles_keep_what_they_promise(void **state)
+{
+    enum { AT = 40, HALF = 8 };
+    struct alibi_config c = config(32, 2);
+    struct position p = method_of(&c, "rotary");
+    float plain[16], slower[16], row[16];
+
+    (void)state;
+    c.train_length = 1000;
+    position_rotary.row(&c, &p, AT, plain);
+    position_rotary.row(&c, &p, AT / 4, slower);
+    p = method_of(&c, "rotary:stretch=pi:factor=4");
+    position_rotary.row(&c, &p, AT, row);
+    for (int i = 0; i < 16; i++)
+        assert_close(row[i], slower[i], 1e-6);
+    p = method_of(&c, "rotary:stretch=ntk:factor=4");
+    position_rotary.row(&c, &p, AT, row);
+    assert_close(row[HALF], plain[HALF], 1e-6);
+    assert_close(row[HALF + 7], slower[HALF + 7], 1e-6);
+    assert_true(fabsf(row[HALF + 3] - plain[HALF + 3]) > 0.01f);
+    p = method_of(&c, "rotary:stretch=yarn:factor=4"); /* 159 turns, 50, 16, 5, 1.6, 0.5 .. */
+    position_rotary.row(&c, &p, AT, row);
+    for (int i = 0; i < 16; i++) {
+        double size = 1 + 0.1 * log(4.0);
+
+        if (i % HALF < 2)
+            assert_close(row[i], size * (double)plain[i], 1e-6);
+        if (i % HALF > 4)
+            assert_close(row[i], size * (double)slower[i], 1e-6);
+    }
+    p = method_of(&c, "rotary:factor=4");
+    assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "no effect without stretch");
+    c.train_length = 0;
+    p = method_of(&c, "rotary:stretch=yarn:factor=4");
+    assert_fails(position_rotary.check(&c, &p), ALIBI_USAGE, "needs the training length");
+}
+
+static void stretched_slopes_keep_what_they_promise(void **state)
+{
+    struct alibi_config c = config(64, 6);
+    struct position plain = method_of(&c, "alibi"),
+                    p = method_of(&c, "alibi:stretch=linear:factor=4");
+
+    (void)state;
+    for (int h = 0; h < 6; h++) {
+        double m = position_alibi.slope(&c, &plain, h);
+        assert_close(position_alibi.slope(&c, &p, h), m / 4, 1e-7 * m);
+    }
+    p = method_of(&c, "alibi:stretch=ntk:factor=4");
+    for (int h = 0; h < 6; h++) { /* slopes 2^-2, -4, -6, -8, -1, -3: e_h is (e - 1) / 7 */
+        double m = position_alibi.slope(&c, &plain, h), e = (-log2(m) - 1) / 7;
+        assert_close(position_alibi.slope(&c, &p, h), m * pow(4, -e), 1e-6 * m);
+    }
+    p = method_of(&c, "alibi:factor=4");
+    assert_fails(position_alibi.check(&c, &p), ALIBI_USAGE, "no effect without stretch");
+}
+
 static void rotary_needs_an_even_head_width(void **state)
 {
     struct alibi_config c = config(9, 3);
@@ -669,6 +727,8 @@ int main(void)
         cmocka_unit_test(sinusoidal_rows_exist_for_odd_and_tiny_widths),
         cmocka_unit_test(rotary_rows_are_cosines_then_sines_of_one_head),
         cmocka_unit_test(a_share_of_rotary_is_its_fastest_pairs),
+        cmocka_unit_test(stretched_angles_keep_what_they_promise),
+        cmocka_unit_test(stretched_slopes_keep_what_they_promise),
         cmocka_unit_test(rotary_needs_an_even_head_width),
         cmocka_unit_test(learned_positions_end_at_their_table),
         cmocka_unit_test(every_method_is_found_by_its_name),
