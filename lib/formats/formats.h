@@ -83,13 +83,14 @@ struct bpe_file {
     int added_count;
     struct bpe_split splits[BPE_SPLITS_MAX]; /* each cuts the pieces of the one before */
     int split_count;
+    bool nfc;           /* text is normalized first, to form C, between added tokens */
     bool ignore_merges; /* a piece that is a token is that token, whatever the merges say */
 };
 
 extern const char bpe_gpt2_pattern[]; /* the expression of "ByteLevel" */
 
 /* ALIBI_BAD_INPUT names path, place and defect: malformed content, or a feature that is not
- * supported (a normalizer, say). */
+ * supported (dropout, say). */
 alibi_status bpe_file_parse(struct bpe_file **out, const char *bytes, size_t length,
                             const char *path);
 /* vocab.json and merges.txt; "<|endoftext|>" is special if it is there, the pattern is GPT-2's. */

@@ -5,8 +5,8 @@
  * refused.
  *
  * The library matches tokens with "normalized" false first, and the others in the remaining text.
- * Without a normalizer this equals matching all at once, unless a token of the first kind and one
- * of the second can overlap. */
+ * This equals matching all at once, unless a token of the first kind and one of the second can
+ * overlap, or a normalizer can change a token of the second kind, or make one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,6 +51,19 @@ static alibi_status check_id(struct list *l, struct bpe_added *a, int64_t id)
     return ALIBI_OK;
 }
 
+/* Whether NFC leaves the token as it is in every text, and makes it of no other: letters and some
+ * signs compose with a mark that follows, K ; and ` are made of other characters, and so may be
+ * characters beyond ASCII. */
+static bool is_stable(struct slice text)
+{
+    unsigned char last = (unsigned char)text.at[text.bytes - 1];
+
+    for (size_t i = 0; i < text.bytes; i++)
+        if ((unsigned char)text.at[i] >= 0x80 || strchr("K;`", text.at[i]) != NULL)
+            return false;
+    return strchr("<=>", last) == NULL && !((last | 0x20) >= 'a' && (last | 0x20) <= 'z');
+}
+
 static alibi_status read_token(struct list *l, int index)
 {
     struct scan_member m[MEMBERS] = { { "id", true, 0 },          { "content", true, 0 },
@@ -76,6 +89,9 @@ static alibi_status read_token(struct list *l, int index)
                              a->text.at, m[i].key);
     }
     TRY_RETURN(read_flag(s, &m[NORMALIZED], &l->normalized[index]));
+    if (l->normalized[index] && l->build->file->nfc && !is_stable(a->text))
+        return scan_fail(s, "the added token '%.80s' is 'normalized', and NFC may change it,",
+                         a->text.at);
     TRY_RETURN(read_flag(s, &m[SPECIAL], &a->special));
     a->ends_document = false;
     if (m[END].at != 0)

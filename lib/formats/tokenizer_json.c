@@ -378,15 +378,15 @@ static alibi_status refuse(struct bpe_build *b, const struct scan_member *m)
     return scan_fail(&b->scan, "'%s' is not supported, only null is,", m->key);
 }
 
-static alibi_status refuse_normalizer(struct bpe_build *b, const struct scan_member *m)
+static alibi_status read_normalizer(struct bpe_build *b, size_t at)
 {
     const char *type = NULL;
 
-    b->scan.at = m->at;
-    if (m->at == 0 || scan_take_null(&b->scan))
-        return ALIBI_OK;
-    TRY_RETURN(read_type(b, m->at, "the normalizer", &type));
-    return scan_fail(&b->scan, "the normalizer '%.80s' is not supported,", type);
+    TRY_RETURN(read_type(b, at, "the normalizer", &type));
+    if (strcmp(type, "NFC") != 0)
+        return scan_fail(&b->scan, "the normalizer '%.80s' is not supported, only NFC is,", type);
+    b->file->nfc = true;
+    return ALIBI_OK;
 }
 
 static alibi_status read_file(struct bpe_build *b)
@@ -415,7 +415,8 @@ static alibi_status read_file(struct bpe_build *b)
         TRY_RETURN(expect_text(b, &m[VERSION], "1.0"));
     TRY_RETURN(refuse(b, &m[TRUNCATION]));
     TRY_RETURN(refuse(b, &m[PADDING]));
-    TRY_RETURN(refuse_normalizer(b, &m[NORMALIZER]));
+    TRY_RETURN(
+        read_optional(b, m[NORMALIZER].at, "the normalizer", "normalizers", read_normalizer));
     TRY_RETURN(read_pre_tokenizer(b, m[PRE_TOKENIZER].at));
     TRY_RETURN(
         read_optional(b, m[POST_PROCESSOR].at, "the post-processor", "processors", read_processor));

@@ -130,7 +130,7 @@ alibi_status bpe_file_write(const struct bpe_file *f, struct text *json)
 {
     put(json, "{\"version\": \"1.0\",\n\"truncation\": null,\n\"padding\": null,\n");
     put_added(json, f);
-    put(json, "\"normalizer\": null,\n");
+    put(json, f->nfc ? "\"normalizer\": {\"type\": \"NFC\"},\n" : "\"normalizer\": null,\n");
     put_pre_tokenizer(json, f);
     put(json, "\"post_processor\": ");
     put_byte_level(json, true);

@@ -1,6 +1,7 @@
 /* bpe.c - tokenizers of byte-level BPE, as Hugging Face's library has them
  *
- *   text -> segments between added tokens -> pieces (cutter.c) -> bytes -> merges (merge.c) -> ids
+ *   text -> segments between added tokens -> normalized text (normal.c), if the file asks for it
+ *        -> pieces (cutter.c) -> bytes -> merges (merge.c) -> ids
  *
  * The ids of a piece depend on nothing outside it, so a text can be encoded in parts that end where
  * pieces end. */
@@ -8,6 +9,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "text/normal.h"
 #include "text/tokenizer.h"
 
 /* ---- added tokens: found in the text before anything else
@@ -426,6 +428,11 @@ struct bpe_state {
     struct merge_room room;
     struct ids *ids;       /* of this run */
     const char *known_end; /* of the text that may be read */
+
+    struct normal normal;
+    size_t start;       /* of its clusters: the next one that a piece may end at */
+    size_t kept;        /* the last one that a piece ended at, */
+    int64_t kept_count; /* and the ids up to there */
 };
 
 static void state_free(void *state)
@@ -435,6 +442,7 @@ static void state_free(void *state)
     cutter_free(b->cutter);
     mem_free(b->cache.slots);
     merge_room_fini(&b->room);
+    normal_fini(&b->normal);
     mem_free(b);
 }
 
@@ -495,6 +503,70 @@ static alibi_status encode_piece(void *user, const char *piece, size_t bytes)
     return ALIBI_OK;
 }
 
+/* ---- normalized text
+ *
+ * A segment that is not in form C is normalized into a copy, which is cut in its place. A cut of
+ * the copy is a cut of the text only if a cluster starts there: ids after the last such cut are
+ * dropped, and made again from more text. */
+
+static alibi_status encode_normal_piece(void *user, const char *piece, size_t bytes)
+{
+    struct bpe_state *b = user;
+    struct normal *n = &b->normal;
+    size_t end = (size_t)(piece - n->text.data) + bytes;
+
+    TRY_RETURN(encode_piece(b, piece, bytes));
+    while (n->starts[b->start].to < end)
+        b->start++;
+    if (n->starts[b->start].to == end) {
+        b->kept = b->start;
+        b->kept_count = b->ids->count;
+    }
+    return ALIBI_OK;
+}
+
+static alibi_status cut_copy(struct bpe_state *b, const struct stretch *s, size_t *reached)
+{
+    struct normal *n = &b->normal;
+    const char *known_end = b->known_end;
+    struct stretch copy = { .last = s->last };
+    size_t stop = 0, at = 0;
+
+    TRY_RETURN(normal_make(n, s->text + s->from, s->end - s->from));
+    while (n->starts[stop].from < s->stop - s->from)
+        stop++;
+    copy.text = n->text.data;
+    copy.end = n->text.length;
+    b->known_end = copy.text + copy.end;
+    b->start = b->kept = 0;
+    b->kept_count = b->ids->count;
+    for (copy.stop = n->starts[stop].to; at < copy.stop; copy.stop = copy.from + 1) {
+        TRY_RETURN(cutter_run(b->cutter, &copy, encode_normal_piece, b, &at));
+        if (at == copy.from || n->starts[b->kept].to == at)
+            break;
+        copy.from = at;
+    }
+    b->known_end = known_end;
+    b->ids->count = b->kept_count;
+    *reached = s->from + n->starts[b->kept].from;
+    return ALIBI_OK;
+}
+
+/* cutter_run() of the segment in form C. The last cluster waits for the text that follows. */
+static alibi_status cut_segment(struct bpe_state *b, const struct stretch *s, size_t *reached)
+{
+    struct stretch whole = *s;
+
+    if (!b->tokenizer->file->nfc)
+        return cutter_run(b->cutter, s, encode_piece, b, reached);
+    if (!s->last)
+        whole.end = s->from + normal_whole(s->text + s->from, s->end - s->from);
+    whole.stop = s->stop < whole.end ? s->stop : whole.end;
+    if (normal_already(s->text + s->from, whole.end - s->from))
+        return cutter_run(b->cutter, &whole, encode_piece, b, reached);
+    return cut_copy(b, &whole, reached);
+}
+
 /* Encodes from *at up to and including the next added token, without looking past `bound`. *at does
  * not move if more text is needed. */
 static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, size_t bound,
@@ -506,7 +578,7 @@ static alibi_status encode_some(struct bpe_state *b, const struct stretch *s, si
 
     segment.last = m.found == ADDED_FOUND || (m.found == ADDED_NONE && s->last && bound == s->end);
     if (segment.end > *at)
-        TRY_RETURN(cutter_run(b->cutter, &segment, encode_piece, b, at));
+        TRY_RETURN(cut_segment(b, &segment, at));
     if (m.found == ADDED_FOUND && *at == m.at && *at < s->stop) {
         TRY_RETURN(ids_append(b->ids, &m.token->id, 1));
         *at += m.token->text.bytes;

@@ -21,7 +21,7 @@ import random
 import shutil
 import urllib.parse
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 FOLDER = pathlib.Path(__file__).parent / "tokenizers"
 
@@ -127,6 +127,12 @@ PLAIN = [
     # Letters, digits and marks of Unicode 15, 15.1 and 16, and what none of them has.
     "a\U00010d50\U00010d51 \U00010d40\U00010d41 1", "\u1c89\u1c8a b\ua7cb's", "\U00031350\U0002ebf0字", "x\U0001171e\U0001171d y",
     "\U0001e4d0\U0001e4ec \U0001e4f0", "\u1c8b\u1c8c a\U00010d66b", "\U0001f6dc \U0001fae9!", "\U00011f50\U00011f50\U00011f50\U00011f50",
+    # Not in form C: marks to compose, to sort, blocked; Hangul letters; characters that are never normal.
+    "e\u0301te\u0301 nai\u0308ve", "a\u0323\u0302 a\u0302\u0323 \u1ead\u0301", "q\u0307\u0323 q\u0323\u0307", "x\u0301\u0323'll \u0301\u0323",
+    "\u1112\u1161\u11ab\u1100\u1173\u11af \uac00\u11a8 \u1161\u11a8", "\u212b\u2126\u212a \u037e\u1fef", "\u0958\u0915\u093c \u09c7\u09be \ufb1d",
+    "\U0002f800\uf900 \u0344a\u0344", "e<|endoftext|>\u0301e\u0301<|endoftext|>", ">\u0338 <|x|>\u0338 =\u0338", "a\u05ae\u0300\u0315b\u0321\u1dce\u031b",
+    "\U00011099\U000110ba \U00011131\U00011127", "e\u0301!e\u0301!\u0301", "o\u031b\u0323\u0301" * 20, "\U00011938 \U00011935\U00011930 a\u1df9\u0334",
+    "a" + "\u0301\u0323\u0334" * 30, "\u0b47\u0b56\u0b3e \u0dd9\u0dcf\u0dca", "\u0f71\u0f72\u0f73 \u0f77", "\u2000x\u2001  \u0301  \u0301",
 ]
 
 ADDED = [
@@ -180,8 +186,10 @@ def cut(*patterns, use_regex=False):
     return pre_tokenizers.Sequence([split(p) for p in patterns] + [last]) if patterns else last
 
 
-def train(pre_tokenizer, vocab, special):
+def train(pre_tokenizer, vocab, special, normalizer=None):
     t = Tokenizer(models.BPE())
+    if normalizer:
+        t.normalizer = normalizer
     t.pre_tokenizer = pre_tokenizer
     t.decoder = decoders.ByteLevel()
     t.post_processor = processors.ByteLevel(trim_offsets=True)
@@ -272,6 +280,10 @@ def tokenizers():
     yield "no-split", train(cut(), 450, END)
     yield "added", with_added(all_normalized(train(cut(use_regex=True), 500, END)), OVERLAPPING + FIRST)
     yield "shuffled", shuffled_ids(shuffled_merges(train(cut(use_regex=True), 600, END)))
+    blanks = [("    ", False, True), ("  ", False, True), ("<|x|>", True, False), ("e\u0301!", True, False)]
+    yield "nfc", with_added(train(cut(use_regex=True), 600, END, normalizers.NFC()), blanks)
+    qwen = train(cut([LLAMA3]), 500, END, normalizers.Sequence([normalizers.NFC()]))
+    yield "nfc-split", joined_merges(qwen)
     affixes = dict(continuing_subword_prefix="", end_of_word_suffix="")
     yield "shuffled-no-split", with_model(shuffled_merges(train(cut(), 500, END)), **affixes)
 

@@ -156,6 +156,35 @@ static void harmless_variations_change_nothing(void **state)
     ",\"rstrip\":false,\"lstrip\":false,\"single_word\":false,\"content\":"                        \
     "\"" content "\",\"id\":" id "}"
 
+#define NO_NORMALIZER "],\n\"normalizer\":null"
+#define NFC "],\n\"normalizer\":{\"type\":\"NFC\"}"
+
+static void nfc_is_read_alone_and_in_a_list(void **state)
+{
+    static const struct {
+        const char *normalizer;
+        bool nfc;
+    } cases[] = {
+        { "null", false },
+        { "{\"type\":\"NFC\"}", true },
+        { "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}", true },
+        { "{\"type\":\"Sequence\",\"normalizers\":[]}", false },
+    };
+    struct bpe_file *f = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char to[128];
+        snprintf(to, sizeof to, "\"normalizer\":%s", cases[i].normalizer);
+        assert_ok(parse_edited(&f, "\"normalizer\":null", to));
+        assert_int_equal(f->nfc, cases[i].nfc);
+        bpe_file_free(f);
+    }
+    assert_ok(parse_edited(&f, END_TOKEN NO_NORMALIZER, ADDED("259", "  ", "true") NFC));
+    assert_int_equal(f->added_count, 1);
+    bpe_file_free(f);
+}
+
 static void added_tokens_stand_for_their_own_text(void **state)
 {
     struct bpe_file *f = NULL;
@@ -238,8 +267,12 @@ static void what_is_not_supported_is_named(void **state)
         { "\"truncation\":null", "\"truncation\":{\"max_length\":5}",
           "'truncation' is not supported" },
         { "\"padding\":null", "\"padding\":{}", "'padding' is not supported" },
-        { "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFC\"}",
-          "the normalizer 'NFC' is not supported, at byte" },
+        { "\"normalizer\":null", "\"normalizer\":{\"type\":\"NFKC\"}",
+          "the normalizer 'NFKC' is not supported, only NFC is, at byte" },
+        { "\"normalizer\":null",
+          "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},"
+          "{\"type\":\"Lowercase\"}]}",
+          "the normalizer 'Lowercase' is not supported" },
         { BYTE_LEVEL, "null", "the pre-tokenizer is null, which is not byte-level" },
         { BYTE_LEVEL, "{\"type\":\"Whitespace\"}",
           "the pre-tokenizer 'Whitespace' is not supported" },
@@ -389,6 +422,11 @@ static void ids_are_whole_and_each_is_there_once(void **state)
         { END_TOKEN, ADDED("259", "xyz", "false") "," ADDED("260", "wxy", "true"),
           "the added tokens 'wxy' and 'xyz' can overlap, and only one of them is 'normalized'" },
         { END_TOKEN, ADDED("259", "xyz", "true") "," ADDED("260", "yz", "false"), "can overlap" },
+        { END_TOKEN NO_NORMALIZER, ADDED("259", "xyz", "true") NFC,
+          "the added token 'xyz' is 'normalized', and NFC may change it" },
+        { END_TOKEN NO_NORMALIZER, ADDED("259", "\\u00e9 ", "true") NFC, "NFC may change it" },
+        { END_TOKEN NO_NORMALIZER, ADDED("259", "K ", "true") NFC, "NFC may change it" },
+        { END_TOKEN NO_NORMALIZER, ADDED("259", "<x>", "true") NFC, "NFC may change it" },
     };
 
     (void)state;
@@ -602,6 +640,7 @@ int main(void)
         cmocka_unit_test(a_file_gives_tokens_merges_added_tokens_and_pattern),
         cmocka_unit_test(patterns_stand_in_their_order),
         cmocka_unit_test(harmless_variations_change_nothing),
+        cmocka_unit_test(nfc_is_read_alone_and_in_a_list),
         cmocka_unit_test(added_tokens_stand_for_their_own_text),
         cmocka_unit_test(tokens_of_other_letters_stand_for_their_own_text),
         cmocka_unit_test(a_merge_that_looks_like_a_comment_is_kept),
