@@ -944,6 +944,35 @@ ALIBI_API alibi_status alibi_probe_attention(struct alibi_attention_result **out
                                              const struct alibi_call *call);
 ALIBI_API void alibi_attention_free(struct alibi_attention_result *result);
 
+/* ---- attention alone, for callers with numbers of their own */
+
+/* Causal attention with a linear bias, over numbers in this process's memory:
+ *
+ *   y_i = sum_j softmax_j(scale q_i . k_j - slopes[h] (p - j)) v_j,     j <= p = keys - queries + i
+ *
+ * Queries are at the last positions of the keys, and query head h reads key/value head
+ * h / (heads / kv_heads). q, y, dy, dq are [batch, queries, heads, head_width]; k, v, dk, dv
+ * [batch, keys, kv_heads, head_width]; lse [batch, heads, queries]: all contiguous. A device in
+ * bf16 rounds them to bf16. */
+struct alibi_attend {
+    int64_t batch, queries, keys, heads, kv_heads, head_width;
+    double scale;        /* 0: 1 / sqrt(head_width) */
+    int64_t window;      /* a query sees so many keys at most, its own the last; 0: all */
+    const float *slopes; /* [heads]; NULL: no bias */
+    const float *q, *k, *v;
+};
+
+/* Writes y and lse, the logarithm of the sum of exp of the scores, which may be NULL. call->skip is
+ * the budget of skipping. */
+ALIBI_API alibi_status alibi_attend(alibi_device *device, const struct alibi_attend *a, float *y,
+                                    float *lse, const struct alibi_call *call);
+
+/* From y, lse and the gradient dy of y, the gradients of q, k and v, and of the slopes: dslopes may
+ * be NULL. Only for queries == keys. Every pair is computed, whatever alibi_attend() skipped. */
+ALIBI_API alibi_status alibi_attend_backward(alibi_device *device, const struct alibi_attend *a,
+                                             const float *y, const float *lse, const float *dy,
+                                             float *dq, float *dk, float *dv, float *dslopes);
+
 /* ---- sessions: one user of a model */
 
 /* A session holds the KV cache of several sequences of tokens, and the buffers of its passes. The

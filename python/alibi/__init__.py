@@ -9,6 +9,7 @@ The package is ctypes over libalibi.so. Calls release the GIL, so threads comput
 Ctrl-C stops a long call, which saves what it can. `alibi.lib` has every function of alibi.h, with
 `alibi.structs` and `alibi.constants`.
 """
+from ._attention import attention
 from ._library import (
     BadInputError,
     DeviceError,
@@ -51,6 +52,7 @@ __all__ = [
     "Training",
     "Trial",
     "UsageError",
+    "attention",
     "compare",
     "constants",
     "lib",

@@ -201,8 +201,8 @@ def long_call(
     """Runs function(call) in a thread of its own, with a struct alibi_call.
 
     The thread that called only waits, so Ctrl-C reaches it at once: the call is asked to stop,
-    saves what it can, and then KeyboardInterrupt continues. Callbacks run in the thread that called; an
-    exception in one stops the call in the same way.
+    saves what it can, and then KeyboardInterrupt continues. Callbacks run in the thread that
+    called; an exception in one stops the call in the same way.
     """
     events_of_call: queue.SimpleQueue[Any] = queue.SimpleQueue()
     stop = structs["alibi_stop"]()
