@@ -1,0 +1,155 @@
+"""A model of ours for lm-evaluation-harness.
+
+    python -m alibi.harness run --model alibi --model_args path=runs/book --tasks lambada_openai
+
+takes the arguments of `lm_eval`, which knows no models of other packages by itself. From Python,
+importing this module registers the model, and AlibiLM can be given to lm_eval.simple_evaluate().
+Needs the package lm-eval.
+"""
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence
+
+import lm_eval.models  # noqa: F401  the harness loads its own models only while none is known
+import numpy as np
+from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import register_model
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+from .model import Model, Session
+
+_UNKNOWN_LENGTH = 2048
+
+
+@register_model("alibi")
+class AlibiLM(TemplateLM):
+    """path: a checkpoint or a run. max_length: tokens of context at most; default: the length that
+    the model was trained at. batch_size: how many prompts generate_until() continues together."""
+
+    def __init__(
+        self,
+        path: str,
+        max_length: Optional[int] = None,
+        batch_size: Any = 8,
+        device: Optional[str] = None,
+        precision: str = "auto",
+        skip: float = 0.0,
+        max_gen_toks: int = 256,
+        **_: Any,
+    ) -> None:
+        super().__init__()
+        where = "cuda" if device and device.startswith("cuda") else device or "auto"
+        self.model = Model.open(path, device=where, precision=precision)
+        self._tokens = self.model.tokenizer
+        self.max_length = int(max_length or self.model.train_length or _UNKNOWN_LENGTH)
+        self.batch_size = int(batch_size) if str(batch_size).isdigit() else 8
+        self.skip = float(skip)
+        self.max_gen_toks = int(max_gen_toks)
+
+    @property
+    def eot_token_id(self) -> int:
+        end = self._tokens.end
+        if end is None:
+            raise ValueError(f"the tokenizer of '{self.model.path}' has no end-of-document token, "
+                             "which is the context of a text without one")
+        return end
+
+    def tok_encode(
+        self, string: str, add_special_tokens: Optional[bool] = None, **_: Any
+    ) -> list[int]:
+        return self._tokens.encode(string).tolist()
+
+    def _loglikelihood_tokens(
+        self, requests: Sequence[tuple[Any, list[int], list[int]]], **_: Any
+    ) -> list[tuple[float, bool]]:
+        """Requests that differ only in their last token, as the choices of a question often do,
+        share one pass."""
+        groups: dict[tuple[tuple[int, ...], int], list[int]] = {}
+        cut = []
+        for i, (_, context, continuation) in enumerate(requests):
+            tokens = (context + continuation)[-(self.max_length + 1) :]
+            scored = min(len(continuation), len(tokens) - 1)
+            cut.append((tokens, scored))
+            groups.setdefault((tuple(tokens[:-1]), scored), []).append(i)
+        results: list[tuple[float, bool]] = [(0.0, True)] * len(requests)
+        session = Session(self.model, skip=self.skip)
+        for (tokens, scored), members in groups.items():
+            if scored < 1:
+                continue  # nothing to score has probability 1
+            session.clear()
+            first = len(tokens) - (scored - 1)
+            session.feed(tokens[:first])
+            logprobs, likeliest = session.score(tokens[first:])
+            before = float(logprobs.sum())
+            greedy = bool((likeliest == np.array(tokens[first:], np.int32)).all())
+            last = self._logprobs(session.last_logits())
+            for i in members:
+                token = cut[i][0][-1]
+                results[i] = (before + float(last[token]), greedy and int(last.argmax()) == token)
+        return results
+
+    def _logprobs(self, logits: np.ndarray) -> np.ndarray:
+        """Rows of the embedding that the tokenizer has no id for count, and are never chosen."""
+        wide = logits.astype(np.float64)
+        largest = wide.max()
+        return (wide - largest - np.log(np.exp(wide - largest).sum()))[: self._tokens.vocab]
+
+    def loglikelihood_rolling(
+        self, requests: Sequence[Any], disable_tqdm: bool = False
+    ) -> list[float]:
+        """Each token of a text once, in windows of max_length."""
+        sums = []
+        for request in requests:
+            windows = [
+                (None, *make_disjoint_window(window))
+                for window in get_rolling_token_windows(
+                    token_list=self.tok_encode(request.args[0]),
+                    prefix_token=self.prefix_token_id,
+                    max_seq_len=self.max_length,
+                    context_len=1,
+                )
+            ]
+            sums.append(sum(logprob for logprob, _ in self._loglikelihood_tokens(windows)))
+        return sums
+
+    def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
+        """Prompts with the same options are continued together, batch_size at a time."""
+        groups: dict[str, list[int]] = {}
+        for i, request in enumerate(requests):
+            groups.setdefault(repr(sorted(request.args[1].items())), []).append(i)
+        results = [""] * len(requests)
+        for members in groups.values():
+            options = requests[members[0]].args[1]
+            for at in range(0, len(members), self.batch_size):
+                some = members[at : at + self.batch_size]
+                texts = self._generate([requests[i].args[0] for i in some], options)
+                for i, text in zip(some, texts):
+                    results[i] = text
+        return results
+
+    def _generate(self, prompts: list[str], options: dict[str, Any]) -> list[str]:
+        until = options.get("until") or []
+        tokens = int(options.get("max_gen_toks", self.max_gen_toks))
+        sampled = options.get("do_sample", float(options.get("temperature", 0.0) or 0.0) > 0)
+        return self.model.complete(
+            [self._shortened(prompt, self.max_length - tokens) for prompt in prompts],
+            tokens=tokens,
+            temperature=float(options.get("temperature") or 1.0) if sampled else 0.0,
+            top_k=int(options.get("top_k") or 0),
+            top_p=float(options.get("top_p") or 1.0),
+            until=[until] if isinstance(until, str) else until,
+            skip=self.skip,
+        )
+
+    def _shortened(self, prompt: str, room: int) -> str:
+        """The end of a prompt that leaves room for the answer, as the harness does for others."""
+        ids = self.tok_encode(prompt)
+        if len(ids) <= max(room, 1):
+            return prompt
+        return self._tokens.decode_bytes(ids[-max(room, 1) :]).decode(errors="ignore")
+
+
+if __name__ == "__main__":
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()
